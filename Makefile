@@ -1,0 +1,59 @@
+# Each target does all its own set-up: a virtual environment in .venv with the tested versions.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -q -c requirements/constraints.txt
+# one thread per process: small models gain nothing from more, and the tests run in parallel
+ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
+
+.PHONY: demo test test-slow lint bench clean help
+
+help:
+	@echo "make demo       private classifiers on the Adult data, with a group report"
+	@echo "make test       all tests, linters and doctests"
+	@echo "make test-slow  the tests that take minutes"
+	@echo "make bench      speed and memory against plain torch and skorch"
+
+demo: $(VENV)/.demo
+	@echo "== Running the demo: Adult data, epsilon 1, groups by sex"
+	@$(BIN)/python -m skdpfair demo
+
+test: $(VENV)/.test lint
+	@echo "== Running the tests"
+	@$(ONE_THREAD) $(BIN)/python -m pytest -q -n 2 -m "not slow"
+	@echo "== make test: everything passed"
+
+test-slow: $(VENV)/.test
+	@echo "== Running the slow tests"
+	@$(ONE_THREAD) $(BIN)/python -m pytest -q -n 2 -m slow
+	@echo "== make test-slow: everything passed"
+
+lint: $(VENV)/.test
+	@echo "== Checking style, spelling and import floors"
+	@$(BIN)/python -m ruff check .
+	@$(BIN)/python -m ruff format --check .
+	@$(BIN)/codespell
+	@$(BIN)/lint-imports
+
+bench: $(VENV)/.test
+	@echo "== Measuring; ratios in one run, one thread"
+	@$(ONE_THREAD) $(BIN)/python benchmarks/bench_training.py
+
+$(VENV)/bin/python:
+	@echo "== Creating a virtual environment in $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo: $(VENV)/bin/python pyproject.toml requirements/constraints.txt
+	@echo "== Installing skdpfair and what it needs (a few minutes the first time)"
+	@$(PIP_INSTALL) torch
+	@$(PIP_INSTALL) -e ".[plot,cli]"
+	@touch $@
+
+$(VENV)/.test: $(VENV)/bin/python pyproject.toml requirements/constraints.txt
+	@echo "== Installing skdpfair with its test tools (a few minutes the first time)"
+	@$(PIP_INSTALL) torch
+	@$(PIP_INSTALL) -e ".[test]"
+	@touch $@ $(VENV)/.demo
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info skdpfair-demo

@@ -1,0 +1,165 @@
+"""What a user hands in -> arrays: features, class codes, group codes; and back at predict."""
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from scipy.sparse import issparse
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import (
+    _get_feature_names,
+    check_array,
+    check_consistent_length,
+    column_or_1d,
+    validate_data,
+)
+
+from skdpfair import groups as _groups
+
+
+@dataclass(frozen=True)
+class Table:
+    """The rows of a fit.
+
+    ``x`` is (n_samples, ...) float32, ``y`` (n_samples,) codes into ``classes``.
+    """
+
+    x: np.ndarray
+    y: np.ndarray
+    classes: np.ndarray
+    groups: _groups.Groups
+
+
+def read(estimator, X, y, sensitive_features) -> Table:
+    """Check and take apart what ``fit`` was given; sets the names and width of X."""
+    X = _container(estimator, X)
+    validate_data(estimator, X, y, skip_check_array=True)
+    y = _labels(y)
+    check_consistent_length(X, y)
+    groups = _groups.encode(
+        X,
+        y,
+        group_col=estimator.group_col,
+        groups=estimator.groups,
+        sensitive_features=sensitive_features,
+    )
+    x = _numbers(estimator, _without(X, _hidden(estimator, X)))
+    classes, codes = _classes(y, estimator.classes)
+    return Table(x, codes, classes, groups)
+
+
+def read_for_prediction(estimator, X) -> np.ndarray:
+    """Return the features of X, with or without the group columns that fit had."""
+    X = _container(estimator, X)
+    fitted = estimator._group_positions
+    if fitted and _lacks_groups(estimator, X, fitted):
+        return _numbers(estimator, X)
+    validate_data(estimator, X, reset=False, skip_check_array=True)
+    return _numbers(estimator, _without(X, fitted))
+
+
+def group_positions(estimator, X) -> list[int]:
+    """Return the positions of the columns that the model must not see."""
+    return _hidden(estimator, _container(estimator, X))
+
+
+def _hidden(estimator, X):
+    if estimator.group_as_feature:
+        return []
+    return _groups.positions(X, estimator.group_col)
+
+
+def _lacks_groups(estimator, X, fitted):
+    names = _get_feature_names(X)
+    if names is None or not hasattr(estimator, "feature_names_in_"):
+        return X.shape[1] == estimator.n_features_in_ - len(fitted)
+    return list(names) == list(np.delete(estimator.feature_names_in_, fitted))
+
+
+def _container(estimator, X):
+    """Return X as a DataFrame or an array of two dimensions or more."""
+    if issparse(X):
+        return check_array(X, estimator=estimator, input_name="X")  # raises
+    if hasattr(X, "iloc"):
+        return X.to_frame() if isinstance(X, pd.Series) else X
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        X = np.asarray(X)
+    if X.ndim < 2 or X.dtype.kind == "c":
+        check_array(X, estimator=estimator, input_name="X")  # raises
+    return X
+
+
+def _without(X, columns):
+    if not columns:
+        return X
+    if hasattr(X, "iloc"):
+        return X.iloc[:, [i for i in range(X.shape[1]) if i not in set(columns)]]
+    return np.delete(X, columns, axis=1)
+
+
+def _numbers(estimator, X):
+    if hasattr(X, "dtypes"):
+        text = [str(c) for c, t in zip(X.columns, X.dtypes, strict=True) if not _is_numeric(t)]
+        text = [c for c in text if not _is_numeric_object(X[c] if c in X.columns else None)]
+        if text:
+            raise ValueError(
+                f"X has text or category columns {text[:8]}{' ...' if len(text) > 8 else ''}. "
+                "Encode them with public categories, for instance "
+                "OneHotEncoder(categories=[...]) in a ColumnTransformer, or see "
+                "skdpfair.preprocessing.public_preprocessor."
+            )
+    try:
+        return check_array(
+            X, dtype=np.float32, order="C", allow_nd=True, estimator=estimator, input_name="X"
+        )
+    except ValueError as error:
+        if "could not convert" not in str(error):
+            raise
+    # the original message would print a cell of the data
+    raise ValueError(
+        "X has values that are not numbers. Encode text with public categories, for instance "
+        "OneHotEncoder(categories=[...])."
+    ) from None
+
+
+def _is_numeric(dtype):
+    return pd.api.types.is_numeric_dtype(dtype) or pd.api.types.is_bool_dtype(dtype)
+
+
+def _is_numeric_object(column):
+    if column is None or column.dtype != object:
+        return False
+    return pd.api.types.infer_dtype(column, skipna=True) in {
+        "integer", "floating", "boolean", "mixed-integer-float", "decimal", "empty"
+    }
+
+
+def _labels(y):
+    y = column_or_1d(y, warn=True)
+    if y.dtype.kind not in "OUSbiuf":
+        y = np.asarray(y)
+    check_classification_targets(y)
+    if pd.isna(y).any():
+        raise ValueError("Input y contains NaN. Drop or label the rows without a class.")
+    return y
+
+
+def _classes(y, declared):
+    found, codes = np.unique(y, return_inverse=True)
+    if declared is None:
+        if len(found) < 2:
+            raise ValueError(
+                f"y has one class only, and a classifier needs two or more, got {len(found)} class."
+            )
+        return found, codes.astype(np.int64)
+    classes = np.unique(np.asarray(declared))
+    if len(classes) < 2:
+        raise ValueError(f"classes must name two classes or more, got {declared!r}.")
+    at = np.searchsorted(classes, found).clip(max=len(classes) - 1)
+    if (classes[at] != found).any():
+        raise ValueError(
+            f"y has labels outside classes={classes.tolist()!r}. Declare every class."
+        )
+    return classes, at[codes].astype(np.int64)

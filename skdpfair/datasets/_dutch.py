@@ -1,0 +1,169 @@
+"""The Dutch census of 2001: found in a local folder, checked, never bundled or made up."""
+
+import gzip
+
+import pandas as pd
+from sklearn.utils import Bunch
+
+from skdpfair._validate import integer, number
+from skdpfair.datasets._files import check_digest, data_folder
+from skdpfair.exceptions import DataIntegrityError
+
+# the file as it is usually stored, and the arff file of the publication itself
+_SHA256 = {
+    "dutch_census_2001.arff.gz": "30a7652b30bc0a564224ccf6d626b45d9015624104a64ba5223a09fa2d22800c",
+    "dutch_census_2001.arff": "0e7e3f32668919c239db820f625815e1ea834c71402cdea595e03ef08c8616ef",
+}
+_TARGETS = ("5_4_9", "2_1")
+_CATEGORIES = {
+    "sex": "1 2",
+    "age": "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17",
+    "household_position": "1110 1121 1122 1131 1132 1140 1210 1220",
+    "household_size": "111 112 113 114 125 126",
+    "prev_residence_place": "1 2 9",
+    "citizenship": "1 2 3",
+    "country_birth": "1 2 3",
+    "edu_level": "0 1 2 3 4 5 9",
+    "economic_status": "111 112 120 210 221 222 223 224",
+    "cur_eco_activity": "111 122 124 131 132 133 134 135 136 137 138 139 200",
+    "Marital_status": "1 2 3 4",
+}
+
+#: Every code that the file's header declares, in ascending order. The rows use fewer: learning
+#: which ones would be learning from private rows.
+DUTCH_CATEGORIES = {column: tuple(codes.split()) for column, codes in _CATEGORIES.items()}
+
+_DESCRIPTION = """\
+Dutch census 2001
+=================
+
+60420 persons, 11 nominal features; the target is whether the occupation is high-level ("2_1":
+28763 persons) or low-level ("5_4_9": 31657). Sensitive feature: sex, "1" male (30147 persons, of
+whom 62.56 % high-level), "2" female (30273, 32.71 %). No missing value. All values are codes, save
+that the codes of age (five-year bands) and edu_level are ordered. 41982 rows repeat an earlier one.
+
+Source: the Dutch Virtual Census of 2001 (Statistics Netherlands; IPUMS-International) as processed
+by Le Quy, Roy, Iosifidis, Zhang and Ntoutsi, "A survey on datasets for fairness-aware machine
+learning", 2022. For research use under the terms of IPUMS-International; not bundled.
+"""
+
+
+def fetch_dutch(
+    *,
+    data_home=None,
+    download_if_missing=True,
+    as_frame=True,
+    return_X_y=False,
+    n_retries=3,
+    delay=1.0,
+):
+    """Load the Dutch census of 2001 from a local folder, and check its digest.
+
+    The data are for research use and not bundled, and no lasting public address with a recorded
+    digest is known: obtain ``dutch_census_2001.arff`` from the publication's authors and name its
+    folder. A missing file is an error; synthetic data are never returned in its place.
+
+    Parameters
+    ----------
+    data_home : path-like or None, default=None
+        The folder that holds ``dutch_census_2001.arff`` or ``dutch_census_2001.arff.gz``, itself
+        or in a subfolder ``dutch``. None means the folder that the environment variable
+        ``SKDPFAIR_DATA`` names, else the subfolder ``skdpfair`` of scikit-learn's data home.
+    download_if_missing : bool, default=True
+        As in scikit-learn. Without a known address, both values raise if the file is missing.
+    as_frame : bool, default=True
+        Return pandas objects; else numpy arrays of dtype object.
+    return_X_y : bool, default=False
+        Return ``(data, target)`` instead of a Bunch.
+    n_retries : int, default=3
+        As in scikit-learn, at least 1. Of no effect as long as no address is known.
+    delay : float, default=1.0
+        As in scikit-learn, seconds between retries, >= 0. Of no effect either.
+
+    Returns
+    -------
+    sklearn.utils.Bunch or tuple
+        With the attributes
+
+        data : DataFrame of shape (60420, 11)
+            All of dtype category, whose categories are the public codes in ``DUTCH_CATEGORIES``.
+        target : Series of shape (60420,)
+            ``"2_1"`` (high-level occupation) or ``"5_4_9"`` (low-level), named ``occupation``.
+        frame : DataFrame of shape (60420, 12) or None
+            ``data`` and ``target`` together; None unless ``as_frame``.
+        sensitive_features : DataFrame of shape (60420, 1)
+            The column ``sex``, which is in ``data`` as well.
+        feature_names, target_names : list of str
+            The names of the features, and the two values of the target.
+        DESCR : str
+            What the data are, where they come from, their terms.
+
+    Raises
+    ------
+    DataIntegrityError
+        If the file is missing, or its sha256 is not the recorded one; the message says which file
+        and digest are expected.
+
+    Examples
+    --------
+    >>> from skdpfair.datasets import fetch_dutch
+    >>> fetch_dutch(data_home="no-such-folder")
+    Traceback (most recent call last):
+    ...
+    skdpfair.exceptions.DataIntegrityError: dutch_census_2001.arff is not in no-such-folder...
+    """
+    integer("n_retries", n_retries)
+    number("delay", delay, low=0)
+    frame = _parse(_checked_text(data_folder(data_home), download_if_missing))
+    data, target = frame.drop(columns="occupation"), frame["occupation"]
+    sensitive = data[["sex"]]
+    if not as_frame:
+        frame = None
+        data, target, sensitive = (part.to_numpy(object) for part in (data, target, sensitive))
+    if return_X_y:
+        return data, target
+    return Bunch(
+        data=data,
+        target=target,
+        frame=frame,
+        sensitive_features=sensitive,
+        feature_names=list(DUTCH_CATEGORIES),
+        target_names=list(_TARGETS),
+        DESCR=_DESCRIPTION,
+    )
+
+
+def _checked_text(folder, download_if_missing):
+    """Return the text of the first recorded file found in ``folder``."""
+    for place in (folder / "dutch", folder):
+        for name, sha256 in _SHA256.items():
+            path = place / name
+            if path.is_file():
+                content = path.read_bytes()
+                check_digest(path, content, sha256, "sha256")
+                return (gzip.decompress(content) if path.suffix == ".gz" else content).decode()
+    raise DataIntegrityError(_missing(folder, download_if_missing))
+
+
+def _missing(folder, download_if_missing):
+    """Return the message for a file that is nowhere."""
+    plain, packed = _SHA256["dutch_census_2001.arff"], _SHA256["dutch_census_2001.arff.gz"]
+    why = " No address to download it from is known." if download_if_missing else ""
+    return (
+        f"dutch_census_2001.arff is not in {folder} (nor in its subfolder dutch); expected that "
+        f"file with sha256 {plain}, or dutch_census_2001.arff.gz with sha256 {packed}.{why} Obtain "
+        "it from the authors of Le Quy et al. 2022, 'A survey on datasets for fairness-aware "
+        "machine learning' (GitHub repository tailequy/fairness_dataset), and name its folder by "
+        "data_home= or by the environment variable SKDPFAIR_DATA."
+    )
+
+
+def _parse(text):
+    """Return the rows of the arff text as a frame of 12 columns."""
+    lines = [line.strip() for line in text.splitlines()]
+    names = [line.split()[1] for line in lines if line.lower().startswith("@attribute")]
+    rows = [line.split(",") for line in lines[lines.index("@data") + 1 :] if line]
+    frame = pd.DataFrame(rows, columns=names)
+    for column, categories in DUTCH_CATEGORIES.items():
+        frame[column] = pd.Categorical(frame[column], categories=categories)
+    return frame

@@ -1,0 +1,150 @@
+"""A made-up data set of a majority and a minority that want different boundaries."""
+
+import numpy as np
+import pandas as pd
+from sklearn.utils import Bunch
+
+from skdpfair._validate import integer, number
+
+_DESCRIPTION = """\
+Two groups (synthetic)
+======================
+
+Binary classification with a majority "a" and a minority "b": other label rates, other boundaries,
+the last feature tells the groups apart with overlap or without. Made up; it describes nobody.
+"""
+
+
+def make_two_groups(
+    n_samples=1000,
+    *,
+    n_features=6,
+    minority=0.3,
+    rotation=90.0,
+    shift=0.5,
+    separation=0.6,
+    noise=0.05,
+    as_frame=True,
+    random_state=None,
+):
+    """Make a majority and a minority whose labels follow different boundaries.
+
+    A flexible model learns both boundaries, since the last feature tells the groups apart.
+    Training with clipping and noise learns the majority's first: the minority pays more.
+
+    Parameters
+    ----------
+    n_samples : int, default=1000
+        Number of rows, at least 2.
+    n_features : int, default=6
+        Number of features, at least 3: two carry the label, the last one the group, the rest
+        carries nothing.
+    minority : float, default=0.3
+        Share of the rows in group ``"b"``, in (0, 1); rounded so that no group is empty.
+    rotation : float, default=90.0
+        Angle from the boundary of ``"a"`` to that of ``"b"`` in degrees, in [0, 180].
+    shift : float, default=0.5
+        Distance by which the boundary of ``"b"`` is moved, in [-1, 1]; a positive one makes the
+        label 1 rarer in ``"b"`` (about 30 % at the default, 50 % in ``"a"``).
+    separation : float, default=0.6
+        How far the last feature is apart in the two groups, in [0, 1]: they overlap below 0.5,
+        and with 0 it carries nothing.
+    noise : float, default=0.05
+        Share of the labels that are flipped, in expectation, in [0, 0.5].
+    as_frame : bool, default=True
+        Return pandas objects; else numpy arrays.
+    random_state : int, numpy.random.RandomState, numpy.random.Generator or None, default=None
+        Where the draws come from. None is a fresh generator; numpy's global one is never used.
+
+    Returns
+    -------
+    sklearn.utils.Bunch
+        With the attributes
+
+        data : DataFrame of shape (n_samples, n_features)
+            The features ``x0, x1, ...``, each in [-1, 1].
+        target : Series of shape (n_samples,)
+            The labels 0 and 1; its name is ``target``.
+        sensitive_features : Series of shape (n_samples,)
+            ``"a"`` or ``"b"``; its name is ``group``, and it is not in ``data``.
+        frame : DataFrame of shape (n_samples, n_features + 2) or None
+            ``data``, ``group`` and ``target`` together; None unless ``as_frame``.
+        feature_names, target_names : list
+            The names of the features, and the two labels.
+        DESCR : str
+            What the data are.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter is not a number, or is outside its range.
+
+    Notes
+    -----
+    With u = (cos r, sin r, 0, ..., 0) for ``rotation`` r, before flips y = 1 if x0 > 0 in ``"a"``,
+    and y = 1 if <u, x> > ``shift`` in ``"b"``.
+
+    Examples
+    --------
+    >>> from skdpfair.datasets import make_two_groups
+    >>> data = make_two_groups(200, random_state=0)
+    >>> data.data.shape
+    (200, 6)
+    >>> data.sensitive_features.value_counts().to_dict()
+    {'a': 140, 'b': 60}
+    >>> data.target.groupby(data.sensitive_features).mean().round(2).to_dict()
+    {'a': 0.56, 'b': 0.35}
+    """
+    n_samples = integer("n_samples", n_samples, low=2)
+    n_features = integer("n_features", n_features, low=3)
+    number("minority", minority, low=0, high=1, low_open=True, high_open=True)
+    number("rotation", rotation, low=0, high=180)
+    number("shift", shift, low=-1, high=1)
+    number("separation", separation, low=0, high=1)
+    number("noise", noise, low=0, high=0.5)
+    rng = _generator(random_state)
+    in_b = _draw_groups(rng, n_samples, minority)
+    data = rng.uniform(-1, 1, size=(n_samples, n_features))
+    data[:, -1] = (1 - separation) * data[:, -1] + separation * np.where(in_b, 1.0, -1.0)
+    flipped = rng.uniform(size=n_samples) < noise
+    target = (_is_positive(data, in_b, rotation, shift) ^ flipped).astype(np.int64)
+    return _bunch(data, target, np.where(in_b, "b", "a"), as_frame)
+
+
+def _generator(random_state):
+    """Return an object with ``uniform`` and ``permutation`` that is not numpy's global one."""
+    if isinstance(random_state, np.random.RandomState):
+        return random_state
+    return np.random.default_rng(random_state)
+
+
+def _draw_groups(rng, n_samples, minority):
+    """Return which rows are in group b: a fixed number of them, in random places."""
+    n_b = min(max(round(minority * n_samples), 1), n_samples - 1)
+    return rng.permutation(n_samples) < n_b
+
+
+def _is_positive(data, in_b, rotation, shift):
+    """Return the labels before flips."""
+    angle = np.deg2rad(rotation)
+    turned = np.cos(angle) * data[:, 0] + np.sin(angle) * data[:, 1]
+    return np.where(in_b, turned > shift, data[:, 0] > 0)
+
+
+def _bunch(data, target, group, as_frame):
+    """Return the parts under sklearn's names."""
+    names = [f"x{j}" for j in range(data.shape[1])]
+    frame = None
+    if as_frame:
+        data = pd.DataFrame(data, columns=names)
+        target, group = pd.Series(target, name="target"), pd.Series(group, name="group")
+        frame = pd.concat([data, group, target], axis=1)
+    return Bunch(
+        data=data,
+        target=target,
+        sensitive_features=group,
+        frame=frame,
+        feature_names=names,
+        target_names=[0, 1],
+        DESCR=_DESCRIPTION,
+    )

@@ -1,0 +1,67 @@
+"""Micro-batched vmap: per-record gradients of any module whose records do not mix."""
+
+import torch
+from torch.func import functional_call, grad, vmap
+from torch.nn.functional import cross_entropy
+
+from skdpfair.engine.per_sample.records import Records, Strategy
+
+MICRO_BATCH = 32
+
+
+class MicroVmap(Strategy):
+    """Instantiate the gradients of a few records at a time, once for norms, once for the sum."""
+
+    name = "vmap"
+
+    def records(self, x, y):
+        """Return the gradients of a batch that is not empty."""
+        rng = _rng_state(x.device)
+        frozen = {k: p.detach() for k, p in self._named(False).items()}
+        trained = {k: p.detach() for k, p in self._named(True).items()}
+        each = vmap(grad(self._loss, has_aux=True), (None, None, 0, 0), randomness="different")
+
+        def micro_batches():
+            # the same random stream in both passes, hence the same dropout masks
+            _set_rng_state(x.device, rng)
+            for xs, ys in zip(x.split(MICRO_BATCH), y.split(MICRO_BATCH), strict=True):
+                yield each(trained, frozen, xs, ys)
+
+        norm2, logits = [], []
+        for gradients, out in micro_batches():
+            norm2.append(sum(g.flatten(1).square().sum(1) for g in gradients.values()))
+            logits.append(out)
+        loss, probability, _ = self.loss_terms(torch.cat(logits), y)
+
+        def weighted_sum(weight, out, finite=None):
+            views = self.views(out)
+            weights = weight.split(MICRO_BATCH)
+            for (gradients, _), w in zip(micro_batches(), weights, strict=True):
+                for name, p in self._named(True).items():
+                    rows = gradients[name].flatten(1)
+                    if finite is not None:
+                        rows = torch.where((w != 0)[:, None], rows, 0.0)
+                    views[p].view(-1).addmv_(rows.t(), w)
+
+        return Records(torch.cat(norm2).sqrt(), loss, probability, weighted_sum)
+
+    def _named(self, trained):
+        return {k: p for k, p in self.module.named_parameters() if p.requires_grad == trained}
+
+    def _loss(self, trained, frozen, x, y):
+        logits = functional_call(self.module, {**trained, **frozen}, (x[None],))
+        loss = cross_entropy(logits, y[None], reduction="sum")
+        if self.class_weight is not None:
+            loss = loss * self.class_weight.gather(0, y[None])[0]
+        return loss, logits[0].detach()
+
+
+def _rng_state(device):
+    return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
+
+
+def _set_rng_state(device, state):
+    if device.type == "cuda":
+        torch.cuda.set_rng_state(state, device)
+    else:
+        torch.set_rng_state(state)

@@ -1,0 +1,59 @@
+"""Exact Poisson sampling at the cost of the batch, whole epochs drawn at once."""
+
+import numpy as np
+import torch
+
+
+class PoissonSampler:
+    """Draw index batches in which each record takes part independently of all others.
+
+    Parameters
+    ----------
+    rates : float or ndarray of shape (n_samples,)
+        Sampling rate of every record, in (0, 1]; float64.
+    n_samples : int
+        Number of records.
+    generator : numpy.random.Generator
+        The stream of the batches; consumed by every draw.
+
+    Notes
+    -----
+    The records of all steps are laid in one row of independent trials, and the gaps between
+    successes are geometric: exact, and O(batch).  Records with a lower rate than the largest
+    are thinned.  A batch may be empty; it is returned all the same, for its step is still taken.
+
+    Examples
+    --------
+    >>> sampler = PoissonSampler(0.01, 1000, np.random.default_rng(0))
+    >>> [len(batch) for batch in sampler.draw(5)]
+    [9, 7, 12, 13, 15]
+    """
+
+    def __init__(self, rates, n_samples, generator):
+        self.n_samples, self.generator = n_samples, generator
+        self.rates = None if np.ndim(rates) == 0 else np.asarray(rates, dtype=np.float64)
+        self.rate = float(np.max(rates))
+
+    def draw(self, n_steps: int) -> list[torch.Tensor]:
+        """Return the batches of the next ``n_steps`` steps, int64 indices, sorted."""
+        trials = self._successes(self.n_samples * n_steps)
+        step, record = np.divmod(trials, self.n_samples)
+        if self.rates is not None:
+            kept = self.generator.random(len(record)) * self.rate < self.rates[record]
+            step, record = step[kept], record[kept]
+        sizes = np.bincount(step, minlength=n_steps)
+        return list(torch.from_numpy(record).split(sizes.tolist()))
+
+    def _successes(self, n_trials):
+        if self.rate >= 1.0:
+            return np.arange(n_trials)
+        pieces, last = [], -1
+        while last < n_trials:
+            left = (n_trials - last) * self.rate
+            gaps = self.generator.geometric(self.rate, int(left + 6 * np.sqrt(left)) + 16)
+            # a gap longer than the row ends it; cutting it there keeps the sum from overflowing
+            positions = last + np.cumsum(np.minimum(gaps, n_trials + 1))
+            pieces.append(positions)
+            last = int(positions[-1])
+        successes = np.concatenate(pieces)
+        return successes[successes < n_trials]

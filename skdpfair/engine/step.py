@@ -1,0 +1,161 @@
+"""One step: norms -> noisy queries -> weights -> noisy sum -> next state."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from skdpfair.engine.noise import Noise
+from skdpfair.engine.per_sample import Strategy
+from skdpfair.mechanism import Mechanism, PerSample, Query
+
+BOUND_TOLERANCE = 1e-5
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The records of one step: ``x`` (batch, ...), class codes ``y`` and ``group`` (batch,)."""
+
+    x: Tensor
+    y: Tensor
+    group: Tensor
+
+    def __len__(self):
+        return len(self.y)
+
+    def take(self, index: Tensor) -> "Batch":
+        """Return the records at ``index``."""
+        return Batch(
+            self.x.index_select(0, index),
+            self.y.index_select(0, index),
+            self.group.index_select(0, index),
+        )
+
+    def split(self, size: int) -> list["Batch"]:
+        """Return the batch in chunks of at most ``size`` records."""
+        parts = zip(self.x.split(size), self.y.split(size), self.group.split(size), strict=True)
+        return [Batch(*part) for part in parts]
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a step releases: flat mean gradient, next state; and whether the bound held."""
+
+    gradient: Tensor
+    state: Any
+    sound: Tensor
+
+
+def private_step(
+    model: Strategy,
+    batch: Batch,
+    mechanism: Mechanism,
+    state: Any,
+    generator: Noise,
+    *,
+    chunk_size: int | None = None,
+) -> Step:
+    """Take the gradient of one batch, privately if the mechanism is.
+
+    Parameters
+    ----------
+    model : Strategy
+        Per-record gradients of the module, see :func:`skdpfair.engine.per_sample.choose`.
+    batch : Batch
+        A Poisson sample; may be empty, for its noise is still released.
+    mechanism : Mechanism
+        Method, public facts and noise.  Sensitivities are those of its queries and of the
+        ``Clip`` that the method returns; noise is ``noise_multiplier`` times these.
+    state : object
+        What the method keeps, made of released values.
+    generator : Noise
+        The stream of the noise.
+    chunk_size : int, optional
+        Records held in memory at once.  All norms come before any weight, and noise is added
+        once, so chunking changes nothing but memory.
+
+    Returns
+    -------
+    Step
+        The gradient is the noisy sum over the EXPECTED batch size, a public constant.
+    """
+    sample, finite, add_weighted = _measure(model, batch, chunk_size)
+    release = noisy_sums(mechanism.queries, sample, finite, state, generator)
+    clip = mechanism.method.clip(sample, state, release)
+    weight = torch.where(finite, clip.weight, 0.0)
+    sound = (weight * sample.norm <= clip.bound * (1 + BOUND_TOLERANCE)).all()
+    total = model.flat()
+    # norms carry a relative rounding error; shrinking by more than it keeps the bound true
+    add_weighted(weight * (1 - 100 * torch.finfo(weight.dtype).eps), total)
+    if mechanism.noise_multiplier > 0:
+        generator.add_(total, mechanism.noise_multiplier * clip.bound)
+    gradient = total.div_(mechanism.expected_batch_size)
+    return Step(gradient, mechanism.method.update(state, release), sound)
+
+
+def noisy_sums(
+    queries: tuple[Query, ...], sample: PerSample, finite: Tensor, state: Any, generator: Noise
+) -> dict[str, Tensor]:
+    """Return each query's sum of rows (sensitivity as declared) plus its Gaussian noise."""
+    release = {}
+    for query in queries:
+        rows = torch.where(finite[:, None], query.rows(sample, state), 0.0)
+        total = rows.sum(0)
+        if query.noise_multiplier > 0:
+            generator.add_(total, query.noise_multiplier * query.sensitivity)
+        release[query.name] = total
+    return release
+
+
+def measure(model: Strategy, batch: Batch, chunk_size=None) -> tuple[PerSample, Tensor]:
+    """Return what a method may know of the batch, and which records count at all."""
+    sample, finite, _ = _measure(model, batch, chunk_size)
+    return sample, finite
+
+
+def _measure(model, batch, chunk_size) -> tuple[PerSample, Tensor, Callable]:
+    if len(batch) == 0:
+        like = model.parameters[0]
+        empty = torch.zeros(0, dtype=like.dtype, device=like.device)
+        probability = empty.new_zeros((0, model.n_classes))
+        sample = PerSample(empty, empty, batch.group, probability)
+        return sample, torch.ones_like(empty, dtype=torch.bool), lambda weight, out: None
+    if chunk_size is None or len(batch) <= chunk_size:
+        records = model.records(batch.x, batch.y)
+        sample, finite, mask = _screened(records.norm, records.loss, records.probability, batch)
+        return sample, finite, lambda w, out: records.weighted_sum(w, out, mask)
+    return _measure_in_chunks(model, batch, chunk_size)
+
+
+def _measure_in_chunks(model, batch, chunk_size):
+    chunks, columns, streams = batch.split(chunk_size), [], []
+    for chunk in chunks:
+        streams.append(torch.get_rng_state())
+        records = model.records(chunk.x, chunk.y)
+        columns.append((records.norm, records.loss, records.probability))
+        del records
+    sample, finite, mask = _screened(*map(torch.cat, zip(*columns, strict=True)), batch)
+
+    def add_weighted(weight, out):
+        masks = [None] * len(chunks) if mask is None else mask.split(chunk_size)
+        parts = zip(chunks, weight.split(chunk_size), masks, streams, strict=True)
+        for chunk, w, m, stream in parts:
+            torch.set_rng_state(stream)  # the dropout masks that the norms were taken with
+            model.records(chunk.x, chunk.y).weighted_sum(w, out, m)
+
+    return sample, finite, add_weighted
+
+
+def _screened(norm, loss, probability, batch):
+    """Hide records whose gradient is not finite: they contribute zero to every sum.
+
+    Returns the sample, which records are finite, and that again as a mask if any is not.
+    """
+    finite = torch.isfinite(norm)
+    if norm.device.type == "cpu" and bool(finite.all()):
+        return PerSample(norm, loss, batch.group, probability), finite, None
+    norm, loss = torch.where(finite, norm, 0.0), torch.where(finite, loss, 0.0)
+    probability = torch.where(finite[:, None], probability, 0.0)
+    return PerSample(norm, loss, batch.group, probability), finite, finite

@@ -1,0 +1,53 @@
+"""A private search for the scale of the gradients, before the first weight moves."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from skdpfair.engine.noise import Noise
+from skdpfair.engine.per_sample import Strategy
+from skdpfair.engine.step import Batch, measure, noisy_sums
+from skdpfair.mechanism import Mechanism, Query, count_noise
+
+Z_MIN, Z_MAX = 1e-4, 1e4
+
+
+@dataclass(frozen=True)
+class ScaleSearch:
+    r"""Release the count of norms above Z, then :math:`Z \leftarrow Z e^{\kappa(\tilde b/B - \gamma)}`.
+
+    Sensitivity 1, noise ``noise_multiplier``; the parameters stand still.
+
+    Parameters
+    ----------
+    share : float in (0, 1)
+        Target share gamma of the norms above Z.
+    noise_multiplier : float
+        Noise of the count.
+    gain : float, default=0.3
+        kappa.
+    """
+
+    share: float
+    noise_multiplier: float
+    gain: float = 0.3
+
+    @classmethod
+    def beside(cls, mechanism: Mechanism, share: float) -> "ScaleSearch":
+        """Return a search whose count is as noisy as the mechanism's own counts."""
+        own = [q.noise_multiplier for q in mechanism.queries]
+        noise = min(own) if own else count_noise("auto", mechanism.noise_multiplier)
+        return cls(share, noise)
+
+    def step(self, model: Strategy, batch: Batch, z: Tensor, size: float, noise: Noise, chunk=None):
+        """Return the next Z from one batch; ``size`` is the expected batch size."""
+        sample, finite = measure(model, batch, chunk)
+        query = Query("above_z", _rows_above, 1.0, self.noise_multiplier)
+        count = noisy_sums((query,), sample, finite, z, noise)["above_z"][0]
+        exponent = (self.gain * (count / size - self.share)).clamp(-1.0, 1.0)
+        return (z * torch.exp(exponent)).clamp(Z_MIN, Z_MAX)
+
+
+def _rows_above(sample, z):
+    return (sample.norm > z).to(sample.norm.dtype)[:, None]

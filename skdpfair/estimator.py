@@ -1,0 +1,292 @@
+"""The public face: table -> mechanism -> plan -> net -> fitted attributes."""
+
+from contextlib import suppress
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from skdpfair import _params, _table, _training
+from skdpfair.methods import get_method
+from skdpfair.net import InferenceNet
+
+
+class DPFairClassifier(ClassifierMixin, BaseEstimator):
+    """Classifier trained by a differentially private, group-aware gradient method.
+
+    Parameters
+    ----------
+    method : str or Method, default="global_adapt"
+        Algorithm, by name (see :data:`skdpfair.METHODS`) or as an object with hyper-parameters.
+    epsilon : float > 0 or None, default=1.0
+        Privacy budget of one fit.  None without ``noise_multiplier`` trains the non-private
+        twin: plain SGD on the same module.
+    delta : float in (0, 1/n) or "auto", default="auto"
+        Probability mass of the privacy loss beyond epsilon.  "auto": the largest power of ten
+        that is at most 1/(10 n).
+    noise_multiplier : float >= 0 or None, default=None
+        Noise instead of a budget (with ``epsilon=None``); 0 clips without noise.
+    group_col : str, int, "target", list of these, or None, default=None
+        Column(s) of X that hold the groups; several make intersections; "target" takes the
+        class labels.  The columns are not features unless ``group_as_feature``.
+    groups : list or None, default=None
+        The public set of groups.  None reads them off the data, an assumption on record.
+    classes : list or None, default=None
+        The public set of classes, likewise.
+    group_as_feature : bool, default=False
+        Whether the model sees the group columns, which must then be numbers.
+    module : {"auto", "logistic", "mlp", "cnn"}, torch.nn.Module class or factory, default="auto"
+        The network, mapping (batch, ...) to logits (batch, n_classes).
+    module_params : dict or None, default=None
+        Keyword arguments of the module.
+    hidden_layer_sizes : tuple of int, default=(256, 256)
+        Of ``module="mlp"``.
+    activation : {"tanh", "relu", "sigmoid", "gelu"}, default="tanh"
+        Of ``module="mlp"`` and ``"cnn"``.
+    optimizer : torch.optim class, its name, or "auto", default="auto"
+        "auto" is SGD: with damped momentum 0.9 while ``lr`` is "auto", plain once it is given.
+    optimizer_params : dict or None, default=None
+        Keyword arguments of the optimizer.
+    lr : float > 0 or "auto", default="auto"
+        Learning rate.
+    batch_size : int or "auto", default="auto"
+        Expected number of records in a Poisson batch; the rate is 1 / ceil(n / batch_size).
+    max_epochs : int or "auto", default="auto"
+        Passes over the data.
+    max_steps : int or None, default=None
+        Number of steps on the data; overrides ``max_epochs``.
+    iterate_average : float in [0, 1] or "auto", default="auto"
+        Share of the last steps whose weights are averaged.  "auto": one half while ``lr`` is
+        "auto", else none.
+    max_physical_batch_size : int or "auto", default="auto"
+        Records held in memory at once; never changes the result's distribution.
+    attack : None
+        Reserved for adversarial training.
+    class_weight : dict or None, default=None
+        Fixed public factors of the loss per class, applied before clipping.
+    validation_data : tuple (X, y) or None, default=None
+        PUBLIC records to score after each epoch.
+    warm_start : False
+        Reserved.
+    accountant : {"pld", "prv", "rdp"}, default="pld"
+        How epsilon is computed.
+    noise : {"standard", "secure"}, default="standard"
+        "secure" sums four float64 Gaussians per number against floating-point attacks.
+    keep_reference : bool, default=False
+        Also train the non-private twin and keep it in ``reference_``.
+    diagnostics : False
+        Reserved.
+    callbacks : list of skorch callbacks or None, default=None
+        Called at epoch ends, and at batch ends if they override that.
+    device : str or "auto", default="auto"
+        "auto" is "cuda" if there is one, else "cpu".
+    random_state : int, RandomState or None, default=None
+        None draws noise and batches from fresh OS entropy.  A seed makes the fit reproducible
+        on one device and version, and the noise predictable: for research only.
+    verbose : int, default=0
+        1 shows a progress bar.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+    groups_ : ndarray of shape (n_groups,) or None
+    privacy_ : PrivacyReport
+        What the fit spent, and under which assumptions.
+    net_ : PrivateNet
+        The trained skorch net; after unpickling, a net that can only predict.
+    method_ : Method
+        The method with its numbers resolved.
+    lr_, batch_size_, n_steps_, n_iter_, signal_
+        Learning rate, expected batch size, steps on the data, epochs, and n times mu.
+    reference_ : DPFairClassifier
+        The twin, if ``keep_reference``; never pickled.
+
+    References
+    ----------
+    Esipova et al., "Disparate Impact in Differential Privacy from Gradient Misalignment", 2023.
+
+    Examples
+    --------
+    >>> from skdpfair import DPFairClassifier
+    >>> from skdpfair.datasets import make_two_groups
+    >>> data = make_two_groups(2000, random_state=0)
+    >>> clf = DPFairClassifier("dpsgd", epsilon=3.0)
+    >>> clf = clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
+    >>> clf.privacy_.epsilon <= 3.0
+    True
+    """
+
+    __metadata_request__fit = {"sensitive_features": True}
+
+    def __init__(
+        self,
+        method="global_adapt",
+        *,
+        epsilon=1.0,
+        delta="auto",
+        noise_multiplier=None,
+        group_col=None,
+        groups=None,
+        classes=None,
+        group_as_feature=False,
+        module="auto",
+        module_params=None,
+        hidden_layer_sizes=(256, 256),
+        activation="tanh",
+        optimizer="auto",
+        optimizer_params=None,
+        lr="auto",
+        batch_size="auto",
+        max_epochs="auto",
+        max_steps=None,
+        iterate_average="auto",
+        max_physical_batch_size="auto",
+        attack=None,
+        class_weight=None,
+        validation_data=None,
+        warm_start=False,
+        accountant="pld",
+        noise="standard",
+        keep_reference=False,
+        diagnostics=False,
+        callbacks=None,
+        device="auto",
+        random_state=None,
+        verbose=0,
+    ):
+        self.method = method
+        self.epsilon = epsilon
+        self.delta = delta
+        self.noise_multiplier = noise_multiplier
+        self.group_col = group_col
+        self.groups = groups
+        self.classes = classes
+        self.group_as_feature = group_as_feature
+        self.module = module
+        self.module_params = module_params
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.activation = activation
+        self.optimizer = optimizer
+        self.optimizer_params = optimizer_params
+        self.lr = lr
+        self.batch_size = batch_size
+        self.max_epochs = max_epochs
+        self.max_steps = max_steps
+        self.iterate_average = iterate_average
+        self.max_physical_batch_size = max_physical_batch_size
+        self.attack = attack
+        self.class_weight = class_weight
+        self.validation_data = validation_data
+        self.warm_start = warm_start
+        self.accountant = accountant
+        self.noise = noise
+        self.keep_reference = keep_reference
+        self.diagnostics = diagnostics
+        self.callbacks = callbacks
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X, y, *, sensitive_features=None):
+        """Fit to a table and its groups.
+
+        Parameters
+        ----------
+        X : DataFrame or array of shape (n_samples, n_features) or (n_samples, ...)
+            Finite numbers; the group columns may hold anything.
+        y : array of shape (n_samples,)
+            Class labels.
+        sensitive_features : array, Series or DataFrame of n_samples rows, optional
+            The groups, if they are not columns of X.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError, TypeError
+            If a parameter or the data cannot be used; nothing has been fitted then.
+        InfeasibleBudgetError
+            If no supported noise meets epsilon and delta.
+        """
+        params = self.get_params(deep=False)
+        method = get_method(self.method)
+        _params.check(params, method)
+        fitted = type(self)(**params)  # a failed fit leaves this one as it was
+        table = _table.read(fitted, X, y, sensitive_features)
+        if method.needs_groups and table.groups.levels is None:
+            raise ValueError(
+                f"method={method.name!r} needs groups. Name their column by group_col=, pass "
+                'fit(..., sensitive_features=...), or set group_col="target".'
+            )
+        run = _training.plan(params, method, len(table.y), table.groups.n_groups)
+        net, privacy = _training.train(params, run, table)
+        self._keep(fitted, table, run, net, privacy)
+        self._group_positions = _table.group_positions(self, X)
+        if self.keep_reference:
+            self.reference_ = _training.twin(self, run).fit(
+                X, y, sensitive_features=sensitive_features
+            )
+        return self
+
+    def predict(self, X):
+        """Return the most probable class of each row of X, shape (n_samples,)."""
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+
+    def predict_proba(self, X):
+        """Return class probabilities, shape (n_samples, n_classes), columns as ``classes_``.
+
+        The group columns may be absent from X.
+        """
+        logits = self._logits(X)
+        odds = np.exp(logits - logits.max(axis=1, keepdims=True))
+        return odds / odds.sum(axis=1, keepdims=True)
+
+    def decision_function(self, X):
+        """Return logits (n_samples, n_classes); for two classes their difference (n_samples,)."""
+        logits = self._logits(X)
+        return logits[:, 1] - logits[:, 0] if len(self.classes_) == 2 else logits
+
+    def privacy_statement(self):
+        """Return what the fit spent, and under which assumptions, as a JSON-ready dict."""
+        check_is_fitted(self, "privacy_")
+        return self.privacy_.to_dict()
+
+    def set_params(self, **params):
+        """Set parameters; ``method__...`` works with a method given by name, too."""
+        method = params.get("method", self.method)
+        if isinstance(method, str) and any(key.startswith("method__") for key in params):
+            params = {**params, "method": get_method(method)}
+        return super().set_params(**params)
+
+    def _logits(self, X):
+        check_is_fitted(self, "net_")
+        return self.net_.logits(_table.read_for_prediction(self, X))
+
+    def _keep(self, fitted, table, run, net, privacy):
+        for name in ("n_features_in_", "feature_names_in_", "reference_"):
+            with suppress(AttributeError):
+                delattr(self, name)
+            if hasattr(fitted, name):
+                setattr(self, name, getattr(fitted, name))
+        self.classes_, self.groups_ = table.classes, table.groups.levels
+        self.net_, self.method_, self.privacy_ = net, net.method_, privacy
+        self.lr_, self.n_steps_ = net.lr, net.steps_
+        self.n_iter_ = max(1, len(net.history))
+        self.signal_ = run.settings.signal
+        self.batch_size_ = round(run.mechanism.expected_batch_size)
+
+    def __getstate__(self):
+        """Keep weights and public facts; drop all that a training run leaves behind."""
+        state = super().__getstate__().copy()
+        if "net_" in state:
+            state["net_"] = InferenceNet.of(state["net_"])
+            state |= {"random_state": None, "callbacks": None, "validation_data": None}
+            state.pop("reference_", None)
+        return state
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = self.random_state is None
+        return tags

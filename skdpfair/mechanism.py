@@ -1,0 +1,275 @@
+"""The vocabulary of a private step.  Read this page first.
+
+Every method in this package is one sentence::
+
+    sample a batch -> one gradient per record -> one weight per record
+    -> weighted sum + Gaussian noise -> optimizer step
+
+and a :class:`Method` says only what is its own in that sentence.  Two rules keep it
+private by construction:
+
+* what sees raw records (``queries``, ``clip``) keeps nothing;
+* what keeps something (``update``) sees released, i.e. noised, values only.
+
+A step runs: norms -> noisy queries (``release``) -> ``clip`` -> noisy gradient -> ``update``.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, TypeAlias
+
+import torch
+from sklearn.base import BaseEstimator, clone
+from torch import Tensor
+
+State: TypeAlias = Any
+Release: TypeAlias = Mapping[str, Tensor]
+Params: TypeAlias = Mapping[str, Tensor]
+
+METHODS: dict[str, type[Method]] = {}
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is public about a training run before its first step.
+
+    Parameters
+    ----------
+    n_samples : int
+        Number of records.
+    n_groups : int
+        Number of groups, 1 if the run has none.
+    sample_rate : float
+        Probability, in (0, 1], with which a record enters a batch.
+    group_fractions : Tensor of shape (n_groups,) or None
+        Share of each group, declared by the user or released with noise, never counted.
+    """
+
+    n_samples: int
+    n_groups: int
+    sample_rate: float
+    group_fractions: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class PerSample:
+    """What a method may know of each record of the batch; private, never kept.
+
+    Parameters
+    ----------
+    norm : Tensor of shape (batch,)
+        L2 norm of the record's gradient over all trainable parameters.
+    loss : Tensor of shape (batch,)
+        Cross-entropy of the record.
+    group : Tensor of shape (batch,), int64
+        Code of the record's group, in 0..n_groups-1.
+    probability : Tensor of shape (batch, n_classes)
+        Predicted class probabilities.
+    """
+
+    norm: Tensor
+    loss: Tensor
+    group: Tensor
+    probability: Tensor
+
+
+@dataclass(frozen=True)
+class Query:
+    """A statistic released every step: a noisy sum of norm-bounded rows.
+
+    The engine adds the noise, the accountant charges for it, and both read the same
+    ``noise_multiplier``, so that noise and ledger cannot disagree.
+
+    Parameters
+    ----------
+    name : str
+        Key of the noisy sum in ``release``.
+    rows : callable ``(PerSample, State) -> Tensor of shape (batch, d)``
+        One row per record; a row may depend on its own record only.
+    sensitivity : float
+        Largest L2 norm of a row.
+    noise_multiplier : float
+        Standard deviation of the noise, divided by ``sensitivity``.
+    """
+
+    name: str
+    rows: Callable[[PerSample, State], Tensor]
+    sensitivity: float
+    noise_multiplier: float
+
+
+@dataclass(frozen=True)
+class Clip:
+    """One weight per record, and the L2 norm that no weighted gradient exceeds.
+
+    Parameters
+    ----------
+    weight : Tensor of shape (batch,)
+        Factor of each record's gradient in the sum.
+    bound : Tensor, 0-d
+        Sensitivity of the sum; its noise is ``noise_multiplier * bound``.
+    """
+
+    weight: Tensor
+    bound: Tensor
+
+
+class Method(BaseEstimator, abc.ABC):
+    """How one algorithm departs from DP-SGD.  Only :meth:`clip` is compulsory.
+
+    A concrete method is a keyword-only dataclass whose fields are its hyper-parameters,
+    hence scikit-learn parameters; it is final: vary it by a new file, not by a subclass.
+    The hooks are listed in the order in which a step calls them.  A field may be
+    ``"auto"``: the estimator fills it from public facts or from released values, and a
+    method on its own takes the number that its docstring states.
+    """
+
+    name: ClassVar[str]
+    reference: ClassVar[str]
+    private: ClassVar[bool]
+    needs_groups: ClassVar[bool]
+    # fields that, while "auto", wait for the gradient scale found by the warm-up
+    scale_fields: ClassVar[tuple[str, ...]] = ("max_grad_norm",)
+
+    def __init_subclass__(
+        cls, *, name: str, reference: str, private: bool = True, needs_groups: bool = False, **kwargs
+    ):
+        super().__init_subclass__(**kwargs)
+        if name in METHODS and METHODS[name].__qualname__ != cls.__qualname__:
+            raise ValueError(f"Method name {name!r} is already taken by {METHODS[name]}.")
+        cls.name, cls.reference = name, reference
+        cls.private, cls.needs_groups = private, needs_groups
+        METHODS[name] = cls
+
+    def start(self, task: Task) -> State:
+        """Return the state before the first step."""
+        return None
+
+    def rates(self, task: Task) -> Tensor:
+        """Return the Poisson sampling rate of each group, shape (n_groups,), float64."""
+        return torch.full((task.n_groups,), task.sample_rate, dtype=torch.float64)
+
+    def queries(self, task: Task, noise_multiplier: float) -> tuple[Query, ...]:
+        """Return the statistics to release each step besides the gradient."""
+        return ()
+
+    @abc.abstractmethod
+    def clip(self, sample: PerSample, state: State, release: Release) -> Clip:
+        """Weigh each record by its OWN norm, loss, group, and by what is released."""
+
+    def update(self, state: State, release: Release) -> State:
+        """Return the next state, from released values only."""
+        return state
+
+    def project(self, params: Params, state: State) -> Params:
+        """Map the parameters back to the feasible set after the optimizer step."""
+        return params
+
+    def step_size(self, t: int) -> float:
+        """Return the factor of the learning rate at step ``t``, counted from 0."""
+        return 1.0
+
+    def at_scale(self, scale: float, headroom: float) -> tuple[Method, float]:
+        """Return the method with its clipping bounds set, and its unit learning rate.
+
+        Parameters
+        ----------
+        scale : float
+            Released estimate of a high quantile of the gradient norms.
+        headroom : float
+            Factor by which norms are expected to grow from the initial weights.
+
+        Returns
+        -------
+        method : Method
+            A copy whose bounds left at ``"auto"`` are set.
+        unit_lr : float
+            Learning rate that moves a logit of a typical record by about 1 a step.
+        """
+        method = self.filled(max_grad_norm=headroom * scale)
+        return method, method.max_grad_norm**-2
+
+    def filled(self, **values) -> Method:
+        """Return a copy in which the fields among ``values`` that are "auto" are set."""
+        unset = {k: v for k, v in values.items() if k in self.get_params() and self.is_auto(k)}
+        return clone(self).set_params(**unset)
+
+    def is_auto(self, field: str) -> bool:
+        """Tell whether ``field`` is still ``"auto"``."""
+        return isinstance(getattr(self, field), str) and getattr(self, field) == "auto"
+
+    def number(self, field: str, alone: float) -> float:
+        """Return ``field``, or ``alone`` while it is ``"auto"``."""
+        return alone if self.is_auto(field) else getattr(self, field)
+
+
+def count_noise(value: float | str, noise_multiplier: float) -> float:
+    """Return the noise multiplier of a count; ``"auto"`` is 5 times the gradient's.
+
+    Examples
+    --------
+    >>> count_noise("auto", 1.5), count_noise(10.0, 1.5)
+    (7.5, 10.0)
+    """
+    return 5.0 * noise_multiplier if value == "auto" else float(value)
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """A method bound to a task and a noise level: all that one step needs, or costs.
+
+    The engine reads it to add noise, the accountant to charge for that noise.
+
+    Parameters
+    ----------
+    method : Method
+        The algorithm.
+    task : Task
+        The public facts.
+    noise_multiplier : float
+        Noise standard deviation of the gradient sum divided by its sensitivity; 0 for none.
+
+    Examples
+    --------
+    >>> from skdpfair import get_method
+    >>> from skdpfair.testing import task
+    >>> Mechanism(get_method("global_adapt"), task(), noise_multiplier=1.0).noise_multipliers
+    (1.0, 5.0)
+    """
+
+    method: Method
+    task: Task
+    noise_multiplier: float
+
+    @cached_property
+    def rates(self) -> Tensor:
+        """Sampling rate of each group, shape (n_groups,)."""
+        return self.method.rates(self.task)
+
+    @cached_property
+    def queries(self) -> tuple[Query, ...]:
+        """What is released each step besides the gradient."""
+        return self.method.queries(self.task, self.noise_multiplier)
+
+    @property
+    def sample_rate(self) -> float:
+        """Largest sampling rate of any record: the one to account for."""
+        return float(self.rates.max())
+
+    @cached_property
+    def expected_batch_size(self) -> float:
+        """Mean size of a Poisson batch: the public denominator of gradient and counts."""
+        if self.task.group_fractions is None:
+            if bool((self.rates != self.rates[0]).any()):
+                raise ValueError("Rates that differ by group need Task.group_fractions.")
+            return self.task.n_samples * float(self.rates[0])
+        return self.task.n_samples * float((self.rates * self.task.group_fractions).sum())
+
+    @property
+    def noise_multipliers(self) -> tuple[float, ...]:
+        """Noise multiplier of the gradient, then of each query."""
+        return (self.noise_multiplier, *(q.noise_multiplier for q in self.queries))

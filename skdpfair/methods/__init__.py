@@ -1,0 +1,54 @@
+"""The algorithms, one per file; a new file here is found, tested and documented unasked."""
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+from skdpfair._validate import one_of
+from skdpfair.mechanism import METHODS, Method
+
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")
+
+__all__ = ["METHODS", "get_method"]
+
+
+def get_method(method, **params):
+    """Return a method by its name, with hyper-parameters set.
+
+    Parameters
+    ----------
+    method : str or Method
+        A key of :data:`METHODS`, or a method, which is copied.
+    **params
+        Hyper-parameters to set.
+
+    Returns
+    -------
+    Method
+        A fresh, unshared object.
+
+    Raises
+    ------
+    ValueError
+        If the name is unknown; the message suggests the nearest one.
+    TypeError
+        If ``method`` is neither a name nor a Method.
+
+    Examples
+    --------
+    >>> get_method("dpsgd", max_grad_norm=0.5)
+    DPSGD(max_grad_norm=0.5)
+    >>> get_method("dpsdg")
+    Traceback (most recent call last):
+    ...
+    ValueError: method must be one of ..., got 'dpsdg'. Did you mean 'dpsgd'?
+    """
+    if isinstance(method, str):
+        return METHODS[one_of("method", method, sorted(METHODS))](**params)
+    if isinstance(method, type) and issubclass(method, Method):
+        return method(**params)
+    if isinstance(method, Method):
+        return method.filled().set_params(**params)
+    raise TypeError(
+        f"method must be a name among {sorted(METHODS)} or a Method object, got {method!r}."
+    )

@@ -1,0 +1,26 @@
+"""What several methods share: the clipping rule, group counts, parameter ranges."""
+
+from numbers import Real
+
+import torch
+from sklearn.utils._param_validation import Interval, StrOptions
+
+POSITIVE = [Interval(Real, 0, None, closed="neither")]
+POSITIVE_OR_AUTO = [*POSITIVE, StrOptions({"auto"})]
+
+
+def clip_to(bound, norm):
+    """Return min(1, bound / norm); a zero gradient keeps weight 1.
+
+    Examples
+    --------
+    >>> clip_to(torch.tensor(1.0), torch.tensor([0.0, 0.5, 4.0]))
+    tensor([1.0000, 1.0000, 0.2500])
+    """
+    return (bound / norm.clamp(min=torch.finfo(norm.dtype).tiny)).clamp(max=1.0)
+
+
+def one_hot(code, n_codes, like):
+    """Return one row per record with a single 1, shape (batch, n_codes), dtype of ``like``."""
+    rows = like.new_zeros((len(code), n_codes))
+    return rows.scatter_(1, code[:, None], 1.0)

@@ -1,0 +1,39 @@
+"""DP-SGD: clip each record's gradient to one bound."""
+
+from dataclasses import dataclass
+
+from skdpfair.mechanism import Clip, Method
+from skdpfair.methods._clipping import POSITIVE_OR_AUTO, clip_to
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class DPSGD(Method, name="dpsgd", reference="abadi2016deep"):
+    r"""Weigh record i by :math:`w_i = \min(1, C / \lVert g_i \rVert)`.
+
+    Released each step: the gradient sum, of sensitivity C, with noise
+    ``noise_multiplier`` C.
+
+    Parameters
+    ----------
+    max_grad_norm : float > 0 or "auto", default="auto"
+        Clipping bound C.  ``"auto"``: the estimator finds it in a private warm-up; 1 elsewhere.
+
+    References
+    ----------
+    Abadi et al., "Deep Learning with Differential Privacy", CCS 2016, Algorithm 1.
+
+    Examples
+    --------
+    >>> from skdpfair.testing import per_sample
+    >>> DPSGD(max_grad_norm=1.0).clip(per_sample(norm=[4.0, 0.5]), None, {})
+    Clip(weight=tensor([0.2500, 1.0000]), bound=tensor(1.))
+    """
+
+    max_grad_norm: float | str = "auto"
+
+    _parameter_constraints = {"max_grad_norm": POSITIVE_OR_AUTO}
+
+    def clip(self, sample, state, release):
+        """Clip to C."""
+        bound = sample.norm.new_tensor(self.number("max_grad_norm", 1.0))
+        return Clip(clip_to(bound, sample.norm), bound)

@@ -1,0 +1,66 @@
+"""Naive reweighing: every group weighs the same in the sum, whatever its size."""
+
+from dataclasses import dataclass
+
+from skdpfair.mechanism import Clip, Method, Query, count_noise
+from skdpfair.methods._clipping import POSITIVE_OR_AUTO, clip_to, one_hot
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class Naive(Method, name="naive", reference="xu2021removing", needs_groups=True):
+    r"""Weigh record i by :math:`\theta_k \min(1, C/\lVert g_i \rVert)`, :math:`\theta_k = (B/K)/b_k`.
+
+    :math:`b_k` is the noisy number of records of group k in the batch, B the expected batch size
+    and K the number of groups; :math:`\theta_k` is at most B/K.  Released each step: the K
+    counts, of sensitivity 1, with noise ``count_noise_multiplier``; and the gradient sum, of
+    sensitivity :math:`C \max_k \theta_k` over all groups.
+
+    Parameters
+    ----------
+    max_grad_norm : float > 0 or "auto", default="auto"
+        Clipping bound C.  ``"auto"``: the estimator finds it in a private warm-up; 1 elsewhere.
+    count_noise_multiplier : float > 0 or "auto", default="auto"
+        Noise of the counts; ``"auto"`` is 5 times the noise multiplier (the paper: 10).
+
+    References
+    ----------
+    Xu, Du, Wu, "Removing Disparate Impact on Model Accuracy in Differentially Private Stochastic
+    Gradient Descent", KDD 2021, Algorithm 3.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skdpfair.testing import per_sample, task
+    >>> method, sample = Naive(max_grad_norm=1.0), per_sample(norm=[2.0, 0.5], group=[0, 1])
+    >>> state = method.start(task(n_samples=100, n_groups=2, sample_rate=0.4))  # B/K = 20
+    >>> method.clip(sample, state, {"counts": torch.tensor([40.0, 10.0])})
+    Clip(weight=tensor([0.2500, 2.0000]), bound=tensor(2.))
+    """
+
+    max_grad_norm: float | str = "auto"
+    count_noise_multiplier: float | str = "auto"
+
+    _parameter_constraints = {
+        "max_grad_norm": POSITIVE_OR_AUTO,
+        "count_noise_multiplier": POSITIVE_OR_AUTO,
+    }
+
+    def start(self, task):
+        """Return B/K, the size each group would have in a balanced batch; public."""
+        return task.n_samples * task.sample_rate / task.n_groups
+
+    def queries(self, task, noise_multiplier):
+        """Count the records per group."""
+
+        def rows(sample, state):
+            return one_hot(sample.group, task.n_groups, sample.norm)
+
+        noise = count_noise(self.count_noise_multiplier, noise_multiplier)
+        return (Query("counts", rows, 1.0, noise),)
+
+    def clip(self, sample, state, release):
+        """Clip to C, then weigh by the group's factor."""
+        factor = state / release["counts"].to(sample.norm.dtype).clamp(min=1.0)
+        bound = self.number("max_grad_norm", 1.0)
+        weight = factor[sample.group] * clip_to(bound, sample.norm)
+        return Clip(weight, bound * factor.max())

@@ -1,0 +1,36 @@
+"""SGD: no clipping, no noise; the non-private twin that privacy cost is measured against."""
+
+from dataclasses import dataclass
+from math import inf
+
+import torch
+
+from skdpfair.mechanism import Clip, Method
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class SGD(Method, name="sgd", reference="robbins1951stochastic", private=False):
+    r"""Sum the gradients of the batch as they are, :math:`w_i = 1`.
+
+    Not private: one record moves the sum without bound, so epsilon is infinite.
+
+    References
+    ----------
+    Robbins and Monro, "A Stochastic Approximation Method", 1951.
+
+    Examples
+    --------
+    >>> from skdpfair.testing import per_sample
+    >>> SGD().clip(per_sample(norm=[4.0, 0.5]), None, {})
+    Clip(weight=tensor([1., 1.]), bound=tensor(inf))
+    """
+
+    scale_fields = ()
+
+    def clip(self, sample, state, release):
+        """Weigh every record by one."""
+        return Clip(torch.ones_like(sample.norm), sample.norm.new_tensor(inf))
+
+    def at_scale(self, scale, headroom):
+        """Return itself; a unit step is the inverse square of the gradient scale."""
+        return self, (headroom * scale) ** -2

@@ -1,0 +1,364 @@
+"""The skorch net: skorch's fit loop, epochs and callbacks; our batches and our step."""
+
+from dataclasses import dataclass, replace
+
+import torch
+from skorch import NeuralNetClassifier
+from skorch.callbacks import Callback, EpochScoring, EpochTimer, PassthroughScoring, PrintLog
+from torch.nn.functional import softmax
+from torch.utils._pytree import tree_map_only
+
+from skdpfair.engine import Batch, PoissonSampler, ScaleSearch, Streams, choose, private_step
+from skdpfair.exceptions import PrivacyAccountingError
+from skdpfair.mechanism import Mechanism, Method
+
+ACTIVATION_BUDGET = 2**28  # floats that the activations of one chunk may take
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How long to train, and how the steps are sized and averaged.
+
+    Parameters
+    ----------
+    n_steps : int
+        Steps on the data, the warm-up's among them.
+    steps_per_epoch : int
+        Steps between two epoch callbacks.
+    search : ScaleSearch or None
+        The warm-up, if the gradient scale is to be found.
+    warm_up : int
+        Its number of steps.
+    unit : float or None
+        Learning rate in units of the method's own; None to take the optimizer's as given.
+    headroom : float
+        See :meth:`skdpfair.mechanism.Method.at_scale`.
+    averaged : float
+        Share, in [0, 1], of the last steps whose parameters are averaged.
+    """
+
+    n_steps: int
+    steps_per_epoch: int
+    search: ScaleSearch | None = None
+    warm_up: int = 0
+    unit: float | None = None
+    headroom: float = 1.0
+    averaged: float = 0.0
+
+
+class PoissonBatches:
+    """The data on the device and its sampler; iterating draws one epoch, afresh each time."""
+
+    def __init__(self, data: Batch, sampler: PoissonSampler, steps_left):
+        self.data, self.sampler, self.steps_left = data, sampler, steps_left
+
+    def __iter__(self):
+        for index in self.sampler.draw(self.steps_left()):
+            yield self.data.take(index.to(self.data.x.device))
+
+
+class PrivateNet(NeuralNetClassifier):
+    """A skorch classifier whose training step is :func:`skdpfair.engine.private_step`.
+
+    Parameters
+    ----------
+    module : torch.nn.Module class or factory
+        Maps (batch, ...) to logits (batch, n_classes).
+    mechanism : Mechanism
+        What each step releases.
+    schedule : Schedule
+        How long, and in which steps.
+    streams : Streams
+        Where randomness comes from.
+    n_classes : int
+        Number of outputs.
+    class_weight : list of float, optional
+        Public factors of the loss, one per class.
+    chunk_size : int or "auto", default="auto"
+        Records held in memory at once.
+    noise : {"standard", "secure"}, default="standard"
+        See :class:`skdpfair.engine.noise.Noise`.
+    on_step : callable, optional
+        Called with the name of each release once it is made; the ledger listens here.
+    **kwargs
+        Those of skorch.
+
+    Notes
+    -----
+    X is ``{"x": (n, ...), "group": (n,)}``.  Losses, norms and batches are private and are
+    never recorded; the history holds times and, with public validation data, its scores.
+    """
+
+    def __init__(
+        self,
+        module,
+        *,
+        mechanism: Mechanism,
+        schedule: Schedule,
+        streams: Streams,
+        n_classes,
+        class_weight=None,
+        chunk_size="auto",
+        noise="standard",
+        on_step=None,
+        **kwargs,
+    ):
+        super().__init__(module, criterion=torch.nn.CrossEntropyLoss, **kwargs)
+        self.mechanism, self.schedule, self.streams = mechanism, schedule, streams
+        self.n_classes, self.class_weight = n_classes, class_weight
+        self.chunk_size, self.noise, self.on_step = chunk_size, noise, on_step
+
+    @property
+    def _default_callbacks(self):
+        callbacks = [("epoch_timer", EpochTimer())]
+        if self.train_split is not None:
+            callbacks += [
+                ("valid_loss", PassthroughScoring(name="valid_loss")),
+                ("valid_acc", EpochScoring("accuracy", name="valid_acc", lower_is_better=False)),
+                ("print_log", PrintLog()),
+            ]
+        return callbacks
+
+    def initialize(self):
+        """Set up module and optimizer, and the state of the method."""
+        super().initialize()
+        self.steps_, self.method_, self.average_ = 0, self.mechanism.method, None
+        self.scale_ = torch.ones((), device=self.device)
+        self._sound = torch.ones((), dtype=torch.bool, device=self.device)
+        self._start_momentum_at_rest()
+        return self
+
+    def get_iterator(self, dataset, training=False):
+        """Return Poisson batches to train on; skorch's own to validate and predict."""
+        if not training:
+            return super().get_iterator(dataset, training)
+        while hasattr(dataset, "dataset"):
+            dataset = dataset.dataset
+        arrays = (dataset.X["x"], dataset.y, dataset.X["group"])
+        data = Batch(*(torch.as_tensor(a, device=self.device) for a in arrays))
+        rates = self.mechanism.rates
+        if len(rates) > 1 and bool((rates != rates[0]).any()):
+            rates = rates[data.group.cpu()].numpy()
+        else:
+            rates = float(rates[0])
+        sampler = PoissonSampler(rates, len(data), self.streams.sampling())
+        return PoissonBatches(data, sampler, self._steps_this_epoch)
+
+    def _steps_this_epoch(self):
+        return min(self.schedule.steps_per_epoch, self.schedule.n_steps - self.steps_)
+
+    def fit_loop(self, X, y=None, epochs=None, **fit_params):
+        """Run skorch's loop inside the context that computes per-record gradients."""
+        example = torch.as_tensor(X["x"][:1], device=self.device)
+        self._set_training(True)
+        weight = None
+        if self.class_weight is not None:
+            weight = torch.tensor(self.class_weight, dtype=example.dtype, device=self.device)
+        self.engine_ = choose(self.module_, example, self.n_classes, weight)
+        self._chunk = self._resolve_chunk(example)
+        self._noise = self.streams.noise(self.device, self.noise)
+        self._restart_method(self.mechanism.method)
+        try:
+            with self.engine_:
+                super().fit_loop(X, y, epochs, **fit_params)
+        finally:
+            self._finish()
+        return self
+
+    def run_single_epoch(self, iterator, training, prefix, step_fn, **fit_params):
+        """Take the steps of one epoch; validation is skorch's."""
+        if not training or iterator is None:
+            return super().run_single_epoch(iterator, training, prefix, step_fn, **fit_params)
+        self._set_training(True)
+        listened = self._overrides("on_batch_begin"), self._overrides("on_batch_end")
+        for batch in iterator:
+            if listened[0]:
+                self.notify("on_batch_begin", batch=(batch.x, batch.y), training=True)
+            self._step(batch)
+            if listened[1]:
+                self.notify("on_batch_end", batch=(batch.x, batch.y), training=True)
+        self._check_bound()
+
+    def infer(self, x, **kwargs):
+        """Predict from ``x`` alone: groups are for training."""
+        return super().infer(x["x"] if isinstance(x, dict) else x)
+
+    @torch.no_grad()
+    def _step(self, batch):
+        if self.steps_ < self.schedule.warm_up:
+            self._warm_up_step(batch)
+        else:
+            self._train_step(batch)
+        self.steps_ += 1
+
+    def _warm_up_step(self, batch):
+        size = self.mechanism.expected_batch_size
+        search = self.schedule.search
+        self.scale_ = search.step(
+            self.engine_, batch, self.scale_, size, self._noise, self._chunk
+        )
+        self._account("gradient scale (warm-up)")
+        if self.steps_ + 1 == self.schedule.warm_up:
+            self._settle()
+
+    def _train_step(self, batch):
+        if self.steps_ == 0:
+            self._settle()
+        step = private_step(
+            self.engine_, batch, self._mechanism, self.state_, self._noise, chunk_size=self._chunk
+        )
+        self._account("gradient sum" + "".join(f" + {q.name}" for q in self._mechanism.queries))
+        self.state_ = step.state
+        self._sound &= step.sound
+        self._set_step_size()
+        for p, g in self.engine_.views(step.gradient).items():
+            p.grad = g
+        self.optimizer_.step()
+        self._project()
+        self._average()
+
+    def _settle(self):
+        """Fix what waited for the gradient scale, a released number: bounds, learning rate."""
+        scale = float(self.scale_) if self.schedule.warm_up else None
+        if scale is None and self.schedule.unit is None:
+            return
+        method, unit_lr = self.mechanism.method.at_scale(scale, self.schedule.headroom)
+        self._restart_method(method)
+        if self.schedule.unit is not None:
+            self.lr = self.schedule.unit * unit_lr
+            for group in self.optimizer_.param_groups:
+                group["lr"] = self.lr
+
+    def _restart_method(self, method):
+        self.method_ = method
+        self._mechanism = replace(self.mechanism, method=method)
+        state = method.start(self.mechanism.task)
+        self.state_ = tree_map_only(torch.Tensor, lambda t: t.to(self.device), state)
+
+    def _set_step_size(self):
+        if type(self.method_).step_size is Method.step_size:
+            return
+        factor = self.method_.step_size(self.steps_ - self.schedule.warm_up)
+        for group in self.optimizer_.param_groups:
+            group["lr"] = self.lr * factor
+
+    def _project(self):
+        if type(self.method_).project is Method.project:
+            return
+        params = {k: p for k, p in self.module_.named_parameters() if p.requires_grad}
+        projected = self.method_.project({k: p.detach() for k, p in params.items()}, self.state_)
+        for name, p in params.items():
+            p.copy_(projected[name])
+
+    def _average(self):
+        """Average the last iterates: post-processing, free of charge."""
+        trained = self.schedule.n_steps - self.schedule.warm_up
+        first = self.schedule.n_steps - round(self.schedule.averaged * trained)
+        count = self.steps_ - first + 1
+        if count < 1:
+            return
+        params = self.engine_.parameters
+        if self.average_ is None:
+            self.average_ = [p.detach().clone() for p in params]
+        else:
+            torch._foreach_lerp_(self.average_, [p.detach() for p in params], 1.0 / count)
+
+    def _check_bound(self):
+        if self.mechanism.method.private and not bool(self._sound):
+            raise PrivacyAccountingError(
+                f"{self.mechanism.method!r} weighed a gradient beyond its declared bound, so its "
+                "epsilon would be wrong. This is a fault of the method; the fit is void."
+            )
+
+    def _finish(self):
+        """Keep weights and released values, drop whatever a step held."""
+        if self.average_ is not None:
+            with torch.no_grad():
+                for p, mean in zip(self.engine_.parameters, self.average_, strict=True):
+                    p.copy_(mean)
+        for p in self.module_.parameters():
+            p.grad = None
+        self.average_ = self._noise = self._chunk = None
+        self._set_training(False)
+
+    def _account(self, what):
+        if self.on_step is not None:
+            self.on_step(what)
+
+    def _resolve_chunk(self, example):
+        if self.chunk_size != "auto":
+            return self.chunk_size
+        outputs = []
+        layers = [m for m in self.module_.modules() if not list(m.children())]
+        handles = [
+            m.register_forward_hook(lambda m, i, o: outputs.append(getattr(o, "numel", int)()))
+            for m in layers
+        ]
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            self.module_(torch.zeros_like(example))
+        for handle in handles:
+            handle.remove()
+        return max(1, ACTIVATION_BUDGET // (3 * max(sum(outputs), example.numel())))
+
+    def _overrides(self, event):
+        known = (PassthroughScoring, EpochScoring, PrintLog, EpochTimer)
+        default = getattr(Callback, event)
+        return any(
+            getattr(type(callback), event, default) is not default
+            for _, callback in self.callbacks_
+            if not isinstance(callback, known)
+        )
+
+    def _start_momentum_at_rest(self):
+        """Start torch's momentum at 0; it would take the first gradient undamped."""
+        for group in self.optimizer_.param_groups:
+            if group.get("dampening"):
+                for p in group["params"]:
+                    self.optimizer_.state[p]["momentum_buffer"] = torch.zeros_like(p)
+
+    def logits(self, x):
+        """Return logits (n, n_classes), float64, of an array, without skorch's loader."""
+        return _logits(self.module_, x, self.device)
+
+
+class InferenceNet:
+    """What is left of a net in a pickle: its module's factory and weights, nothing of training.
+
+    Parameters
+    ----------
+    module : callable
+        Factory of the module.
+    weights : dict of str to ndarray
+        State of the module.
+    """
+
+    def __init__(self, module, weights):
+        self.module, self.weights = module, weights
+        with torch.random.fork_rng(devices=[]):
+            self.module_ = module()
+        self.module_.load_state_dict({k: torch.tensor(v) for k, v in weights.items()})
+        self.module_.eval()
+
+    @classmethod
+    def of(cls, net):
+        """Return the inference net of a trained net, sharing no memory with it."""
+        state = net.module_.state_dict()
+        return cls(net.module, {k: v.detach().cpu().numpy().copy() for k, v in state.items()})
+
+    def __reduce__(self):
+        return type(self), (self.module, self.weights)
+
+    def logits(self, x):
+        """Return logits (n, n_classes), float64."""
+        return _logits(self.module_, x, "cpu")
+
+    def predict_proba(self, x):
+        """Return class probabilities (n, n_classes)."""
+        return softmax(torch.as_tensor(self.logits(x)), 1).numpy()
+
+
+def _logits(module, x, device, batch_size=4096):
+    module.eval()
+    with torch.no_grad():
+        parts = torch.as_tensor(x).split(batch_size)
+        return torch.cat([module(p.to(device)).double().cpu() for p in parts]).numpy()

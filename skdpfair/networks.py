@@ -1,0 +1,103 @@
+"""The built-in modules: logistic regression, multi-layer perceptron, small CNN."""
+
+import math
+from functools import partial
+
+from torch import nn
+
+AUTO_HIDDEN = 32  # width of the hidden layer of module="auto"
+ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU, "sigmoid": nn.Sigmoid, "gelu": nn.GELU}
+
+
+def factory(module, in_shape, n_classes, *, hidden_layer_sizes, activation, auto, params):
+    """Return a zero-argument factory of the module that the estimator's parameters name.
+
+    ``auto`` says that ``module`` was chosen by the default rule, which then also sets the
+    hidden layer and the initial weights; ``params`` are keyword arguments that win over all.
+    """
+    if callable(module):
+        return partial(module, **params)
+    given = {"in_shape": tuple(in_shape), "n_classes": n_classes}
+    if module == "mlp":
+        given |= {"hidden_layer_sizes": tuple(hidden_layer_sizes), "activation": activation}
+        if auto:
+            given |= {"hidden_layer_sizes": (AUTO_HIDDEN,), "zero_output": True}
+    if module == "cnn":
+        given |= {"activation": activation}
+    return partial(_BUILTIN[module], **(given | params))
+
+
+def logistic(in_shape, n_classes):
+    """Return softmax regression that starts at zero, so every record starts at even odds."""
+    layer = nn.Linear(math.prod(in_shape), n_classes)
+    _zero(layer)
+    return layer if len(in_shape) == 1 else nn.Sequential(nn.Flatten(), layer)
+
+
+def mlp(in_shape, n_classes, hidden_layer_sizes=(256, 256), activation="tanh", zero_output=False):
+    """Return a multi-layer perceptron.
+
+    Parameters
+    ----------
+    in_shape : tuple of int
+        Shape of one record.
+    n_classes : int
+        Number of outputs.
+    hidden_layer_sizes : tuple of int, default=(256, 256)
+        Widths of the hidden layers.
+    activation : {"tanh", "relu", "sigmoid", "gelu"}, default="tanh"
+        Between the layers.
+    zero_output : bool, default=False
+        Start the output layer at zero and the others LeCun-uniform, so that all groups start
+        from the same logits; otherwise torch's own initial weights.
+    """
+    width, layers = math.prod(in_shape), []
+    if len(in_shape) > 1:
+        layers.append(nn.Flatten())
+    for size in hidden_layer_sizes:
+        layers += [nn.Linear(width, size), ACTIVATIONS[activation]()]
+        width = size
+    layers.append(nn.Linear(width, n_classes))
+    module = nn.Sequential(*layers)
+    if zero_output:
+        _lecun_uniform(module)
+        _zero(layers[-1])
+    return module
+
+
+def small_cnn(in_shape, n_classes, activation="tanh", channels=(32, 16)):
+    """Return the papers' CNN: 3x3 convolutions without pooling, then a linear layer.
+
+    Parameters
+    ----------
+    in_shape : tuple of int
+        (height, width) or (channels, height, width) of one record.
+    n_classes : int
+        Number of outputs.
+    activation : {"tanh", "relu", "sigmoid", "gelu"}, default="tanh"
+        After each convolution.
+    channels : tuple of int, default=(32, 16)
+        Output channels of the convolutions.
+    """
+    depth, height, width = in_shape if len(in_shape) == 3 else (1, *in_shape)
+    layers = [nn.Unflatten(1, (1, height))] if len(in_shape) == 2 else []
+    for size in channels:
+        layers += [nn.Conv2d(depth, size, 3), ACTIVATIONS[activation]()]
+        depth, height, width = size, height - 2, width - 2
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(depth * height * width, n_classes))
+
+
+def _zero(layer):
+    nn.init.zeros_(layer.weight)
+    nn.init.zeros_(layer.bias)
+
+
+def _lecun_uniform(module):
+    for layer in module:
+        if isinstance(layer, nn.Linear):
+            bound = math.sqrt(3 / layer.in_features)
+            nn.init.uniform_(layer.weight, -bound, bound)
+            nn.init.zeros_(layer.bias)
+
+
+_BUILTIN = {"logistic": logistic, "mlp": mlp, "cnn": small_cnn}

@@ -1,0 +1,141 @@
+"""The contracts that every method keeps, for this package and for third parties."""
+
+import math
+
+import torch
+
+from skdpfair.engine.step import noisy_sums
+from skdpfair.mechanism import Method, PerSample, Task
+
+__all__ = ["check_method", "per_sample", "released", "task"]
+
+
+def task(n_samples=1000, n_groups=2, sample_rate=0.1) -> Task:
+    """Return a small task for examples and tests."""
+    return Task(n_samples, n_groups, sample_rate)
+
+
+def per_sample(norm, loss=None, group=None, probability=None, dtype=torch.float32) -> PerSample:
+    """Return a :class:`~skdpfair.mechanism.PerSample` from lists.
+
+    Examples
+    --------
+    >>> per_sample(norm=[1.0, 2.0]).group
+    tensor([0, 0])
+    """
+    norm = torch.as_tensor(norm, dtype=dtype)
+    n = len(norm)
+    loss = norm.new_zeros(n) if loss is None else torch.as_tensor(loss, dtype=dtype)
+    group = torch.as_tensor([0] * n if group is None else group, dtype=torch.int64)
+    if probability is None:
+        probability = norm.new_full((n, 2), 0.5)
+    return PerSample(norm, loss, group, torch.as_tensor(probability, dtype=dtype))
+
+
+def released(method: Method, sample: PerSample, task: Task, state=None) -> dict:
+    """Return what the method's queries release on this batch when their noise is off."""
+    state = method.start(task) if state is None else state
+    finite = torch.ones_like(sample.norm, dtype=torch.bool)
+    return noisy_sums(method.queries(task, 0.0), sample, finite, state, None)
+
+
+def check_method(method: Method, *, n_groups=3, n_batches=20, seed=0) -> None:
+    """Raise AssertionError if a private method breaks a contract that its epsilon relies on.
+
+    Parameters
+    ----------
+    method : Method
+        A private method, as a user would make it.
+    n_groups : int, default=3
+        Groups of the simulated task.
+    n_batches : int, default=20
+        Random batches, beside the adversarial ones.
+    seed : int, default=0
+        Of the batches.
+
+    Notes
+    -----
+    For each batch, of random and of extreme norms, with groups absent, and empty:
+
+    * no weighted gradient is longer than the declared bound;
+    * a query's row is no longer than its sensitivity, and depends on its own record only;
+    * a record's weight depends, given what is released, on no other record;
+    * removing any record moves the gradient sum, at a fixed release, by at most the bound;
+    * the next state is finite and depends on the batch through the release only.
+
+    Examples
+    --------
+    >>> from skdpfair import get_method
+    >>> check_method(get_method("dpsgd_f"))
+    """
+    assert method.private, f"{method.name} is not private, so it has no bound to keep"
+    generator = torch.Generator().manual_seed(seed)
+    facts = task(n_groups=n_groups)
+    for sample in _batches(n_groups, n_batches, generator):
+        for state in _states(method, sample, facts):
+            _check_batch(method, sample, facts, state)
+
+
+def _batches(n_groups, n_batches, generator):
+    extreme = [[], [0.0], [1e-30, 1e30], [0.0, 1.0, 1e6], [1.0] * 5, [1e6] * 4]
+    for norms in extreme:
+        yield per_sample(norms, group=[i % max(n_groups - 1, 1) for i in range(len(norms))])
+    for _ in range(n_batches):
+        n = int(torch.randint(1, 40, (), generator=generator))
+        norm = torch.empty(n).log_normal_(0.0, 3.0, generator=generator)
+        group = torch.randint(0, n_groups, (n,), generator=generator)
+        probability = torch.rand((n, 2), generator=generator)
+        yield per_sample(norm, torch.rand(n, generator=generator), group, probability)
+
+
+def _states(method, sample, facts):
+    """Yield the first state and one that a few updates led to."""
+    state = method.start(facts)
+    yield state
+    for _ in range(3):
+        state = method.update(state, released(method, sample, facts, state))
+    yield state
+
+
+def _check_batch(method, sample, facts, state):
+    for query in method.queries(facts, 1.0):
+        rows = query.rows(sample, state)
+        assert rows.shape[0] == len(sample.norm), f"{query.name}: one row per record"
+        longest = rows.norm(dim=1).max() if len(rows) else 0.0
+        assert longest <= query.sensitivity * (1 + 1e-5), f"{query.name}: row beyond sensitivity"
+        for i in range(min(len(rows), 5)):
+            alone = query.rows(_only(sample, i), state)[0]
+            assert torch.equal(alone, rows[i]), f"{query.name}: a row depends on other records"
+    exact = released(method, sample, facts, state)
+    shifted = {k: v + torch.linspace(-9.0, 9.0, len(v)) for k, v in exact.items()}
+    for release in (exact, shifted):
+        _check_clip(method, sample, state, release)
+
+
+def _check_clip(method, sample, state, release):
+    clip = method.clip(sample, state, release)
+    bound = float(clip.bound)
+    assert math.isfinite(bound) and bound >= 0, f"bound {bound} is not a sensitivity"
+    assert clip.weight.shape == sample.norm.shape, "one weight per record"
+    assert bool((clip.weight >= 0).all()), "a negative weight"
+    length = (clip.weight.double() * sample.norm.double()).max() if len(sample.norm) else 0.0
+    assert length <= bound * (1 + 1e-5), f"a weighted gradient of {length} exceeds {bound}"
+    for i in range(min(len(sample.norm), 5)):
+        alone = method.clip(_only(sample, i), state, release)
+        torch.testing.assert_close(alone.weight[0], clip.weight[i], rtol=1e-6, atol=0.0)
+        torch.testing.assert_close(alone.bound, clip.bound, rtol=1e-6, atol=0.0)
+    empty = method.clip(_first(sample, 0), state, release)
+    torch.testing.assert_close(empty.bound, clip.bound, rtol=1e-6, atol=0.0)
+    after = method.update(state, release)
+    numbers = after if isinstance(after, tuple) else (after,)
+    assert all(torch.isfinite(torch.as_tensor(v)).all() for v in numbers if v is not None)
+
+
+def _only(sample, i):
+    return PerSample(
+        *(getattr(sample, f)[i : i + 1] for f in ("norm", "loss", "group", "probability"))
+    )
+
+
+def _first(sample, n):
+    return PerSample(*(getattr(sample, f)[:n] for f in ("norm", "loss", "group", "probability")))
