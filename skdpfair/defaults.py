@@ -100,7 +100,7 @@ def resolve(
     signal = n_samples * mu
     if module == "auto":
         module = "logistic" if signal < LOGISTIC_BELOW else "mlp"
-    learning = (0.7 if module == "logistic" else 1.4) * signal
+    learning = (0.9 if module == "logistic" else 1.4) * signal
     steps = math.floor(_clip(learning / 16, 100, 600))
     per_epoch = _steps_per_epoch(n_samples, mu, steps, batch_size)
     warm_up = max(10, round(steps / 20)) if searches_scale else 0

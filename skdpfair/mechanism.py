@@ -134,6 +134,7 @@ class Method(BaseEstimator, abc.ABC):
     needs_groups: ClassVar[bool]
     # fields that, while "auto", wait for the gradient scale found by the warm-up
     scale_fields: ClassVar[tuple[str, ...]] = ("max_grad_norm",)
+    _parameter_constraints: ClassVar[dict] = {}
 
     def __init_subclass__(
         cls, *, name: str, reference: str, private: bool = True, needs_groups: bool = False, **kwargs

@@ -20,7 +20,7 @@ from skdpfair.privacy.gdp import clt_parameter, gdp_epsilon
 
 PRV_ERROR = 0.01
 _FIRST_INTERVAL = 1e-3
-_FEWEST_POINTS, _FIRST_POINTS, _MOST_POINTS = 300, 20_000, 100_000
+_FEWEST_POINTS, _FIRST_POINTS, _MOST_POINTS = 300, 5_000, 100_000
 _SETTLED = 0.005
 
 
@@ -114,16 +114,30 @@ def _cached(runs, delta, accountant):
 
 
 def _pld(runs, delta):
+    return min(_settling(runs, delta))
+
+
+def settled_level(runs: tuple[SampledGaussian, ...], delta: float) -> int:
+    """Return how often the first interval is divided by 3 until epsilon settles.
+
+    Examples
+    --------
+    >>> settled_level((SampledGaussian(1.0, 10.0, 50),), 1e-5)
+    1
+    """
+    return len(_settling(runs, delta)) - 1
+
+
+def _settling(runs, delta):
     interval = first_interval(runs)
-    best = pld_epsilon(runs, delta, interval)
+    values = [pld_epsilon(runs, delta, interval)]
     while _points(runs, interval / 3) <= _MOST_POINTS:
         interval /= 3
-        previous, finer = best, pld_epsilon(runs, delta, interval)
-        best = min(best, finer)
+        values.append(pld_epsilon(runs, delta, interval))
         # written so that infinity minus infinity stops too
-        if not previous - finer > _SETTLED * finer:
+        if not values[-2] - values[-1] > _SETTLED * values[-1]:
             break
-    return best
+    return values
 
 
 @lru_cache(maxsize=4096)

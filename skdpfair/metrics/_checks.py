@@ -1,0 +1,123 @@
+"""What all measures ask of their inputs, and how a measure becomes a gap."""
+
+import functools
+
+import numpy as np
+from fairlearn.metrics import MetricFrame, count
+from sklearn.utils.validation import column_or_1d
+
+
+def as_vector(name, values, like):
+    """Return ``values`` as a 1-D array, one per record of ``like``, else raise.
+
+    Parameters
+    ----------
+    name : str
+        The parameter's name, for the error.
+    values : array-like of shape (n_samples,)
+        Anything of one dimension; a single column counts as one.
+    like : sized
+        Has one entry per record.
+
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+
+    Raises
+    ------
+    ValueError
+        If the lengths differ, or there is more than one column, or no record at all.
+
+    Examples
+    --------
+    >>> as_vector("y_ref", [0, 1], like=[1, 1, 0])
+    Traceback (most recent call last):
+    ...
+    ValueError: y_ref must have one entry for each of the 3 records of y_true, got 2.
+    """
+    shape = np.shape(values)
+    if len(shape) not in (1, 2) or (len(shape) == 2 and shape[1] != 1):
+        raise ValueError(f"{name} must be of shape (n_samples,), got shape {shape}.")
+    if shape[0] != len(like):
+        raise ValueError(
+            f"{name} must have one entry for each of the {len(like)} records of y_true, "
+            f"got {shape[0]}."
+        )
+    if shape[0] == 0:
+        raise ValueError("y_true must have at least one record, got none.")
+    return column_or_1d(values)
+
+
+def by_group(measure, y_true, y_pred, *, sensitive_features, **per_record):
+    """Return a measure of each group that occurs.
+
+    Parameters
+    ----------
+    measure : callable
+        ``measure(y_true, y_pred, **per_record)`` gives a number.
+    y_true, y_pred : array-like of shape (n_samples,)
+        Labels and predictions.
+    sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
+        The groups; several columns make intersections.
+    **per_record : array-like of shape (n_samples,) or None
+        More arguments of ``measure``, cut into groups as well; None is left out.
+
+    Returns
+    -------
+    pandas.Series
+        One number per group, in the groups' order.
+
+    Examples
+    --------
+    >>> from sklearn.metrics import accuracy_score
+    >>> by_group(accuracy_score, [1, 0], [1, 1], sensitive_features=["F", "M"]).to_dict()
+    {'F': 1.0, 'M': 0.0}
+    """
+    given = {name: values for name, values in per_record.items() if values is not None}
+
+    def value(y_true, y_pred, **params):  # fairlearn warns of a partial, which has no name
+        return measure(y_true, y_pred, **params)
+
+    frame = MetricFrame(
+        metrics={"value": value, "count": count},
+        y_true=y_true,
+        y_pred=y_pred,
+        sensitive_features=sensitive_features,
+        sample_params={"value": given},
+    )
+    # fairlearn lists every product of levels, also the intersections that have no records
+    return frame.by_group.loc[frame.by_group["count"] > 0, "value"].astype(float)
+
+
+def gap(measure, y_true, y_pred, *, sensitive_features, **per_record):
+    """Return the largest minus the smallest value of a measure over the groups.
+
+    Takes the parameters of `by_group`, and returns a float >= 0, which is 0 for a single group
+    and NaN if the measure is NaN for some group.
+
+    Examples
+    --------
+    >>> from sklearn.metrics import accuracy_score
+    >>> gap(accuracy_score, [1, 0], [1, 1], sensitive_features=["F", "M"])
+    1.0
+    """
+    for name, values in {"y_pred": y_pred, **per_record}.items():
+        if values is not None:
+            as_vector(name, values, like=y_true)
+    values = by_group(measure, y_true, y_pred, sensitive_features=sensitive_features, **per_record)
+    # a metric undefined in some group makes the gap NaN, rather than hiding the group
+    return float(values.max(skipna=False) - values.min(skipna=False))
+
+
+def weighted(metric, sample_weight):
+    """Return ``metric`` with its weights filled in, if there are any.
+
+    Examples
+    --------
+    >>> from sklearn.metrics import accuracy_score
+    >>> weighted(accuracy_score, [3, 1])([1, 0], [1, 1])
+    0.75
+    """
+    if sample_weight is None:
+        return metric
+    return functools.partial(metric, sample_weight=np.asarray(sample_weight, dtype=float))

@@ -1,0 +1,134 @@
+"""Privacy cost: the accuracy that private training takes, from all and from each group."""
+
+import functools
+
+from sklearn.metrics import accuracy_score
+
+from skdpfair.metrics._checks import as_vector, gap, weighted
+
+
+def privacy_cost(y_true, y_pred, *, y_ref, metric=None, sample_weight=None):
+    """Measure what private training costs: the twin's score minus the private model's.
+
+    The twin is trained without clipping and noise, all else equal: same architecture, data and
+    initial weights. On a random outcome of training, average the cost over several seeds.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_samples,)
+        The labels.
+    y_pred : array-like of shape (n_samples,)
+        The private model's predicted labels.
+    y_ref : array-like of shape (n_samples,)
+        The twin's predicted labels.
+    metric : callable or None, default=None
+        ``metric(y_true, y_pred)``, larger is better; None is accuracy.
+    sample_weight : array-like of shape (n_samples,) or None, default=None
+        Handed to ``metric`` if given; numbers >= 0.
+
+    Returns
+    -------
+    float
+        In [-1, 1] for accuracy; negative if the private model does better. Not itself private.
+
+    Raises
+    ------
+    ValueError
+        If ``y_pred``, ``y_ref`` or ``sample_weight`` have not one entry per label.
+
+    Notes
+    -----
+    pi(D) = acc(twin; D) - E[acc(private; D)], equation 1 of [esipova2023]_; for a group, D is its
+    records.
+
+    References
+    ----------
+    .. [esipova2023] M. Esipova et al., "Disparate Impact in Differential Privacy from Gradient
+       Misalignment", ICLR 2023.
+
+    Examples
+    --------
+    >>> from skdpfair.metrics import privacy_cost
+    >>> y_true, twin, private = [1, 0, 1, 0], [1, 0, 1, 1], [1, 0, 0, 1]
+    >>> privacy_cost(y_true, private, y_ref=twin)
+    0.25
+
+    For each group, with fairlearn:
+
+    >>> from fairlearn.metrics import MetricFrame
+    >>> frame = MetricFrame(
+    ...     metrics={"privacy_cost": privacy_cost}, y_true=y_true, y_pred=private,
+    ...     sensitive_features=["F", "M", "F", "M"],
+    ...     sample_params={"privacy_cost": {"y_ref": twin}},
+    ... )
+    >>> frame.by_group["privacy_cost"].to_dict()
+    {'F': 0.5, 'M': 0.0}
+    """
+    y_pred, y_ref = as_vector("y_pred", y_pred, y_true), as_vector("y_ref", y_ref, y_true)
+    if sample_weight is not None:
+        sample_weight = as_vector("sample_weight", sample_weight, y_true)
+    score = weighted(accuracy_score if metric is None else metric, sample_weight)
+    return float(score(y_true, y_ref) - score(y_true, y_pred))
+
+
+def privacy_cost_gap(y_true, y_pred, *, y_ref, sensitive_features, metric=None, sample_weight=None):
+    """Measure how unequally the groups pay: the largest minus the smallest privacy cost.
+
+    Parameters
+    ----------
+    y_true, y_pred, y_ref : array-like of shape (n_samples,)
+        Labels, the private model's predictions, the twin's predictions.
+    sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
+        The groups; several columns make intersections.
+    metric : callable or None, default=None
+        As in `privacy_cost`.
+    sample_weight : array-like of shape (n_samples,) or None, default=None
+        As in `privacy_cost`.
+
+    Returns
+    -------
+    float
+        At least 0; 0 if all groups pay the same, or there is one group only.
+
+    Raises
+    ------
+    ValueError
+        If an array has not one entry per label, or ``sensitive_features`` has missing values.
+
+    Notes
+    -----
+    For two groups this is |pi_a - pi_b| of [esipova2023]_. To average over seeds, average the
+    groups' costs first, then take the gap.
+
+    References
+    ----------
+    .. [esipova2023] M. Esipova et al., "Disparate Impact in Differential Privacy from Gradient
+       Misalignment", ICLR 2023.
+
+    Examples
+    --------
+    >>> from skdpfair.metrics import privacy_cost_gap
+    >>> y_true, twin, private = [1, 0, 1, 0], [1, 0, 1, 1], [1, 0, 0, 1]
+    >>> sex = ["F", "M", "F", "M"]
+    >>> privacy_cost_gap(y_true, private, y_ref=twin, sensitive_features=sex)
+    0.5
+
+    The same from the costs of each group:
+
+    >>> from fairlearn.metrics import MetricFrame
+    >>> from skdpfair.metrics import privacy_cost
+    >>> MetricFrame(
+    ...     metrics=privacy_cost, y_true=y_true, y_pred=private, sensitive_features=sex,
+    ...     sample_params={"y_ref": twin},
+    ... ).difference()
+    0.5
+    """
+    measure = functools.partial(privacy_cost, metric=metric)
+    return gap(
+        measure,
+        y_true,
+        y_pred,
+        sensitive_features=sensitive_features,
+        y_ref=y_ref,
+        sample_weight=sample_weight,
+    )

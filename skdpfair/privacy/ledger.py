@@ -1,0 +1,98 @@
+"""What was spent, step by step: public numbers only."""
+
+from dataclasses import dataclass, replace
+
+import pandas as pd
+
+from skdpfair.privacy.accounting import SampledGaussian
+from skdpfair.privacy.accounting import epsilon as epsilon_of
+from skdpfair.privacy.plan import joint
+
+
+@dataclass(frozen=True)
+class LedgerEntry:
+    """A run of equal releases.
+
+    Parameters
+    ----------
+    what : str
+        What was released.
+    sample_rate : float
+        Poisson sampling rate; 1 for a release on all records.
+    noise_multipliers : tuple of float
+        Of the releases that read one sample.
+    steps : int
+        How often.
+    """
+
+    what: str
+    sample_rate: float
+    noise_multipliers: tuple[float, ...]
+    steps: int = 1
+
+    @property
+    def run(self) -> SampledGaussian:
+        """The entry as the accountants read it."""
+        return SampledGaussian(self.sample_rate, joint(self.noise_multipliers), self.steps)
+
+
+class Ledger:
+    """The releases of a fit in order, equal neighbours counted together.
+
+    Examples
+    --------
+    >>> ledger = Ledger()
+    >>> for _ in range(100):
+    ...     ledger.record("gradient sum", sample_rate=0.01, noise_multipliers=(1.0,))
+    >>> ledger
+    Ledger(100 x gradient sum [q=0.01, noise (1.0,)])
+    >>> print(f"{ledger.epsilon(1e-5):.2f}")
+    0.87
+    """
+
+    def __init__(self, entries: tuple[LedgerEntry, ...] = ()):
+        self._entries = list(entries)
+
+    @property
+    def entries(self) -> tuple[LedgerEntry, ...]:
+        """The entries so far."""
+        return tuple(self._entries)
+
+    @property
+    def steps(self) -> int:
+        """Releases in all, the noise of an empty batch among them."""
+        return sum(entry.steps for entry in self._entries)
+
+    def record(self, what, *, sample_rate, noise_multipliers, steps=1) -> None:
+        """Enter ``steps`` releases that were made."""
+        entry = LedgerEntry(what, float(sample_rate), tuple(noise_multipliers), int(steps))
+        last = self._entries[-1] if self._entries else None
+        if last is not None and replace(last, steps=entry.steps) == entry:
+            self._entries[-1] = replace(last, steps=last.steps + entry.steps)
+        else:
+            self._entries.append(entry)
+
+    def epsilon(self, delta: float, accountant: str = "pld") -> float:
+        """Return the composition of all entries at ``delta``."""
+        return epsilon_of([entry.run for entry in self._entries], delta, accountant)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row per entry."""
+        columns = ["what", "steps", "sample_rate", "noise_multipliers", "joint_noise_multiplier"]
+        rows = [
+            (e.what, e.steps, e.sample_rate, e.noise_multipliers, e.run.noise_multiplier)
+            for e in self._entries
+        ]
+        return pd.DataFrame(rows, columns=columns)
+
+    def __eq__(self, other):
+        return isinstance(other, Ledger) and self.entries == other.entries
+
+    __hash__ = None
+
+    def __repr__(self):
+        rows = (
+            f"{e.steps} x {e.what} [q={e.sample_rate:.6g}, noise {e.noise_multipliers}]"
+            for e in self._entries
+        )
+        return f"Ledger({'; '.join(rows)})"

@@ -1,0 +1,132 @@
+"""What a run will release, as numbers that an accountant can read."""
+
+import math
+from dataclasses import dataclass, replace
+
+import dp_accounting as dpa
+
+from skdpfair._validate import integer, number
+from skdpfair.exceptions import InfeasibleBudgetError
+from skdpfair.privacy.accounting import SampledGaussian
+from skdpfair.privacy.accounting import epsilon as epsilon_of
+from skdpfair.privacy.calibration import calibrate
+
+
+def joint(noise_multipliers: tuple[float, ...]) -> float:
+    """Return the noise multiplier of Gaussian releases that read one and the same sample.
+
+    Seen on the sample they are 1/s-GDP each, and compose to ``sqrt(sum s**-2)``-GDP; sampling
+    amplifies that once.
+
+    Examples
+    --------
+    >>> round(joint((1.0, 10.0)), 4), joint((0.0, 5.0))
+    (0.995, 0.0)
+    """
+    if min(noise_multipliers) == 0:
+        return 0.0
+    return math.fsum(s**-2 for s in noise_multipliers) ** -0.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivacyPlan:
+    """A run of ``steps`` equal steps, each on one Poisson sample.
+
+    Parameters
+    ----------
+    steps : int
+        Number of steps, >= 0.
+    sample_rate : float
+        Poisson sampling rate, in (0, 1].
+    noise_multipliers : tuple of float
+        Noise standard deviation over sensitivity, of the gradient and then of each query.  All
+        read the SAME sample, so a step is ONE sampled Gaussian with the joint multiplier.
+    assumptions : tuple of str
+        What must be public for the numbers to hold.
+
+    Examples
+    --------
+    >>> plan = PrivacyPlan(steps=100, sample_rate=0.01, noise_multipliers=(1.0, 10.0))
+    >>> round(plan.joint_noise_multiplier, 4)
+    0.995
+    >>> print(f"{plan.epsilon(delta=1e-5, accountant='rdp'):.2f}")
+    1.23
+    """
+
+    steps: int
+    sample_rate: float
+    noise_multipliers: tuple[float, ...]
+    assumptions: tuple[str, ...] = ()
+
+    def __post_init__(self):
+        integer("steps", self.steps, low=0)
+        number("sample_rate", self.sample_rate, low=0, high=1, low_open=True)
+        if not self.noise_multipliers:
+            raise ValueError("noise_multipliers must hold at least the gradient's, got ().")
+        for noise in self.noise_multipliers:
+            number("noise_multipliers", noise, low=0)
+
+    @property
+    def joint_noise_multiplier(self) -> float:
+        """Noise multiplier of the joint release of a step."""
+        return joint(self.noise_multipliers)
+
+    @property
+    def run(self) -> SampledGaussian:
+        """The run as the accountants of this package read it."""
+        return SampledGaussian(self.sample_rate, self.joint_noise_multiplier, self.steps)
+
+    @property
+    def event(self) -> dpa.DpEvent:
+        """The run as a ``dp_accounting`` event."""
+        return self.run.event
+
+    def epsilon(self, delta: float, accountant: str = "pld") -> float:
+        """Return what the run costs at ``delta``."""
+        return epsilon_of([self.run], delta, accountant)
+
+    def calibrated(
+        self, epsilon: float, delta: float, accountant: str = "pld", fixed: tuple[int, ...] = ()
+    ) -> "PrivacyPlan":
+        """Return the plan with the least noise that keeps (epsilon, delta).
+
+        Parameters
+        ----------
+        epsilon, delta : float
+            The target, never exceeded.
+        accountant : {"pld", "prv", "rdp"}
+            How epsilon is computed.
+        fixed : tuple of int
+            Positions in ``noise_multipliers`` that stay; the others scale by one factor.
+
+        Raises
+        ------
+        InfeasibleBudgetError
+            If the target needs too much noise, or the fixed releases alone exceed it.
+
+        Examples
+        --------
+        >>> plan = PrivacyPlan(steps=1000, sample_rate=0.01, noise_multipliers=(1.0, 5.0))
+        >>> plan = plan.calibrated(1.0, 1e-5)
+        >>> [f"{s:.2f}" for s in plan.noise_multipliers], plan.epsilon(1e-5) <= 1.0
+        (['1.44', '7.22'], True)
+        """
+        target = calibrate(self.sample_rate, self.steps, epsilon, delta, accountant)
+        held = math.fsum(self.noise_multipliers[i] ** -2 for i in fixed)
+        rest = target**-2 - held
+        if rest <= 0:
+            raise InfeasibleBudgetError(
+                f"The fixed count_noise_multiplier={joint(tuple(self.noise_multipliers[i] for i in fixed)):g} "
+                f"alone spends epsilon={epsilon:g} or more at delta={delta:g}: it must exceed the "
+                f"joint noise multiplier {target:.4g}. Raise it to {2 * target:.3g} or more, or "
+                'use count_noise_multiplier="auto".'
+            )
+        free = math.fsum(
+            s**-2 for i, s in enumerate(self.noise_multipliers) if i not in fixed
+        )
+        # the last factor outweighs the rounding of the closed form
+        factor = math.sqrt(free / rest) * (1 + 1e-12)
+        scaled = tuple(
+            s if i in fixed else s * factor for i, s in enumerate(self.noise_multipliers)
+        )
+        return replace(self, noise_multipliers=scaled)

@@ -1,0 +1,168 @@
+"""What a fit spent, under which assumptions, and what nobody accounted for: in words and numbers."""
+
+import math
+from dataclasses import dataclass, field, fields
+from html import escape
+
+import pandas as pd
+
+from skdpfair.privacy.ledger import Ledger
+
+ADJACENCY_IN_WORDS = {
+    "zero_out": (
+        "neighbouring data sets differ in one record, which one of them replaces by a null "
+        "record that contributes nothing; the number of records is public"
+    )
+}
+NOT_ACCOUNTED = (
+    "preprocessing fitted on the data (scalers, encoders, imputers, feature selection)",
+    "choices made by looking at results on this data (method, epsilon, hyper-parameters, features)",
+    "tables, scores and figures computed on private records",
+    "floating point: the guarantee holds for real arithmetic",
+    "the noise generator is statistical, not cryptographic; timing and memory are observable",
+)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class PrivacyReport:
+    """The privacy of one fit.
+
+    Parameters
+    ----------
+    method : str
+        Name of the method that ran.
+    epsilon : float
+        Spent; infinite if the fit is not private.
+    delta : float
+        Mass of the privacy loss that may lie beyond epsilon.
+    accountant : str
+        Who computed epsilon.
+    noise_multiplier : float
+        Noise of the gradient sum over its sensitivity; 0 for none.
+    sample_rate : float
+        Largest Poisson sampling rate of a record.
+    steps : int
+        Steps taken on the data, warm-up and empty batches included.
+    expected_batch_size : float
+        The public denominator of all sums.
+    max_grad_norm : float or None
+        Clipping bound; None where it moves with released values, or there is none.
+    is_private : bool
+        Whether epsilon is finite.
+    seeded : bool
+        Whether the noise can be reproduced by whoever knows the seed.
+    adjacency : str
+        Which data sets are neighbours.
+    group_epsilons : dict or None
+        Epsilon per group, where rates differ by group.
+    assumptions : tuple of str
+        What was taken as public.
+    not_accounted : tuple of str
+        What epsilon does not cover.
+    ledger : Ledger
+        The releases, step by step.
+    """
+
+    method: str
+    epsilon: float
+    delta: float
+    accountant: str
+    noise_multiplier: float
+    sample_rate: float
+    steps: int
+    expected_batch_size: float
+    max_grad_norm: float | None = None
+    is_private: bool
+    seeded: bool
+    adjacency: str = "zero_out"
+    group_epsilons: dict | None = None
+    assumptions: tuple[str, ...] = ()
+    not_accounted: tuple[str, ...] = NOT_ACCOUNTED
+    ledger: Ledger = field(default_factory=Ledger)
+
+    @property
+    def statement(self) -> str:
+        """The guarantee in one sentence, or that there is none."""
+        if not self.is_private:
+            return "This fit is NOT differentially private: its epsilon is infinite."
+        seeded = " The noise was seeded: whoever knows the seed can remove it."
+        return (
+            f"The fitted weights are ({self.epsilon:.4g}, {self.delta:.0e})-differentially private "
+            f"({self.accountant} accountant), where {ADJACENCY_IN_WORDS[self.adjacency]}."
+            + (seeded if self.seeded else "")
+        )
+
+    def to_dict(self) -> dict:
+        """Return all of it, ready for JSON; infinity is the string "inf"."""
+        out = {"statement": self.statement}
+        out |= {f.name: _plain(getattr(self, f.name)) for f in fields(self) if f.name != "ledger"}
+        out["ledger"] = [
+            {
+                "what": e.what,
+                "steps": e.steps,
+                "sample_rate": e.sample_rate,
+                "noise_multipliers": _plain(e.noise_multipliers),
+            }
+            for e in self.ledger.entries
+        ]
+        return out
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the numbers as a table with one row per quantity."""
+        names, values = zip(*self._numbers(), strict=True)
+        return pd.DataFrame({"value": values}, index=pd.Index(names, name="quantity"))
+
+    def _numbers(self):
+        skipped = {"ledger", "assumptions", "not_accounted", "group_epsilons"}
+        rows = [(f.name, getattr(self, f.name)) for f in fields(self) if f.name not in skipped]
+        rows += [(f"epsilon[{g}]", e) for g, e in (self.group_epsilons or {}).items()]
+        return rows
+
+    def __repr__(self):
+        rows = self._numbers()
+        width = max(len(name) for name, _ in rows)
+        lines = [self.statement, *(f"  {name:<{width}}  {_show(v)}" for name, v in rows)]
+        for title, items in self._lists():
+            lines += [f"{title}:", *(f"  - {item}" for item in items)]
+        return "\n".join(lines)
+
+    def _lists(self):
+        released = [f"{e.steps} x {e.what}" for e in self.ledger.entries]
+        every = (
+            ("released", released),
+            ("assumed", self.assumptions),
+            ("not accounted", self.not_accounted if self.is_private else ()),
+        )
+        return [(title, items) for title, items in every if items]
+
+    def _repr_html_(self):
+        cell = '<td style="text-align:left;padding:2px 12px 2px 0">'
+        rows = "".join(
+            f"<tr>{cell}{escape(name)}</td>{cell}<code>{escape(_show(value))}</code></td></tr>"
+            for name, value in self._numbers()
+        )
+        lists = "".join(
+            f"<p style='margin:6px 0 0'><b>{escape(title)}</b></p><ul style='margin:0'>"
+            + "".join(f"<li>{escape(str(item))}</li>" for item in items)
+            + "</ul>"
+            for title, items in self._lists()
+        )
+        return (
+            "<div style='border:1px solid currentColor;border-radius:4px;padding:8px 14px;"
+            f"max-width:46em'><p style='margin:0 0 6px'><b>{escape(self.statement)}</b></p>"
+            f"<table style='border-collapse:collapse'>{rows}</table>{lists}</div>"
+        )
+
+
+def _plain(value):
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, tuple):
+        return [_plain(v) for v in value]
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}
+    return value
+
+
+def _show(value):
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
