@@ -27,6 +27,7 @@ from skdpfair.privacy import Ledger, PrivacyPlan, PrivacyReport
 _INIT_LOCK = threading.Lock()  # initial weights pass through torch's global generator
 # what cannot change the weights of a fit, or has no stable description
 _NOT_IN_DIGEST = {"callbacks", "verbose", "device", "random_state", "keep_reference"}
+_LEAST_ODDS = 1e-7  # a class of weight 0 starts at these odds
 _PLAIN_STEP = 8.0  # largest stable unit of a step without momentum
 
 
@@ -167,6 +168,7 @@ def _net(params, run, table, streams, on_step):
     average = params["iterate_average"]
     if average == "auto":
         average = 0.5 if params["lr"] == "auto" else 0.0
+    class_weight, initial_logits = _class_weight(params, settings, table.classes)
     module = networks.factory(
         settings.module,
         table.x.shape[1:],
@@ -174,6 +176,7 @@ def _net(params, run, table, streams, on_step):
         hidden_layer_sizes=params["hidden_layer_sizes"],
         activation=params["activation"],
         auto=params["module"] == "auto",
+        initial_logits=initial_logits,
         params=params["module_params"] or {},
     )
     callbacks = list(params["callbacks"] or [])
@@ -196,7 +199,7 @@ def _net(params, run, table, streams, on_step):
         ),
         streams=streams,
         n_classes=len(table.classes),
-        class_weight=_params.class_weights(params["class_weight"], table.classes),
+        class_weight=class_weight,
         chunk_size=params["max_physical_batch_size"],
         noise=params["noise"],
         on_step=on_step,
@@ -212,6 +215,31 @@ def _net(params, run, table, streams, on_step):
     with _INIT_LOCK, torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(streams.init_seed())
         return net.initialize()
+
+
+def _class_weight(params, settings, classes):
+    """Return the factors of the loss, and the logits at which a zero output layer starts.
+
+    Started at the odds that the weights state, all classes pull alike on the first step; left
+    at even odds, the heaviest class would take up the whole clipping bound.  Where the scale of
+    the gradients is searched for, a common factor is free, and gives them the size they have
+    without weights.  All from public numbers.
+    """
+    weights = _params.class_weights(params["class_weight"], classes)
+    if weights is None or max(weights) == 0:
+        return weights, None
+    logits = np.log(np.maximum(np.array(weights) / max(weights), _LEAST_ODDS))
+    if settings.warm_up:
+        weights = list(np.array(weights) * _pull(0 * logits, np.ones(len(classes)))
+                       / _pull(logits, np.array(weights)))
+    return weights, tuple(logits.tolist())
+
+
+def _pull(logits, weights):
+    """Return the mean length, over the classes, of the loss's gradient in the logits."""
+    odds = np.exp(logits - logits.max())
+    slopes = odds / odds.sum() - np.eye(len(logits))
+    return float(np.mean(weights * np.linalg.norm(slopes, axis=1)))
 
 
 def _optimizer(params, settings):

@@ -232,7 +232,8 @@ class DPFairClassifier(ClassifierMixin, BaseEstimator):
 
     def predict(self, X):
         """Return the most probable class of each row of X, shape (n_samples,)."""
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+        codes = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[codes]
 
     def predict_proba(self, X):
         """Return class probabilities, shape (n_samples, n_classes), columns as ``classes_``.

@@ -3,22 +3,29 @@
 import math
 from functools import partial
 
+import torch
 from torch import nn
 
 AUTO_HIDDEN = 32  # width of the hidden layer of module="auto"
 ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU, "sigmoid": nn.Sigmoid, "gelu": nn.GELU}
 
 
-def factory(module, in_shape, n_classes, *, hidden_layer_sizes, activation, auto, params):
+def factory(
+    module, in_shape, n_classes, *, hidden_layer_sizes, activation, auto, initial_logits, params
+):
     """Return a zero-argument factory of the module that the estimator's parameters name.
 
     ``auto`` says that ``module`` was chosen by the default rule, which then also sets the
-    hidden layer and the initial weights; ``params`` are keyword arguments that win over all.
+    hidden layer and the initial weights; ``initial_logits`` are where output layers that start
+    at zero start instead; ``params`` are keyword arguments that win over all.
     """
     if callable(module):
         return partial(module, **params)
     given = {"in_shape": tuple(in_shape), "n_classes": n_classes}
+    if module == "logistic":
+        given |= {"initial_logits": initial_logits}
     if module == "mlp":
+        given |= {"initial_logits": initial_logits}
         given |= {"hidden_layer_sizes": tuple(hidden_layer_sizes), "activation": activation}
         if auto:
             given |= {"hidden_layer_sizes": (AUTO_HIDDEN,), "zero_output": True}
@@ -27,14 +34,21 @@ def factory(module, in_shape, n_classes, *, hidden_layer_sizes, activation, auto
     return partial(_BUILTIN[module], **(given | params))
 
 
-def logistic(in_shape, n_classes):
-    """Return softmax regression that starts at zero, so every record starts at even odds."""
+def logistic(in_shape, n_classes, initial_logits=None):
+    """Return softmax regression that starts at zero, or at the same ``initial_logits`` for all."""
     layer = nn.Linear(math.prod(in_shape), n_classes)
-    _zero(layer)
+    _zero(layer, initial_logits)
     return layer if len(in_shape) == 1 else nn.Sequential(nn.Flatten(), layer)
 
 
-def mlp(in_shape, n_classes, hidden_layer_sizes=(256, 256), activation="tanh", zero_output=False):
+def mlp(
+    in_shape,
+    n_classes,
+    hidden_layer_sizes=(256, 256),
+    activation="tanh",
+    zero_output=False,
+    initial_logits=None,
+):
     """Return a multi-layer perceptron.
 
     Parameters
@@ -50,6 +64,8 @@ def mlp(in_shape, n_classes, hidden_layer_sizes=(256, 256), activation="tanh", z
     zero_output : bool, default=False
         Start the output layer at zero and the others LeCun-uniform, so that all groups start
         from the same logits; otherwise torch's own initial weights.
+    initial_logits : tuple of float, optional
+        Those logits, with ``zero_output``; zeros by default.
     """
     width, layers = math.prod(in_shape), []
     if len(in_shape) > 1:
@@ -61,7 +77,7 @@ def mlp(in_shape, n_classes, hidden_layer_sizes=(256, 256), activation="tanh", z
     module = nn.Sequential(*layers)
     if zero_output:
         _lecun_uniform(module)
-        _zero(layers[-1])
+        _zero(layers[-1], initial_logits)
     return module
 
 
@@ -87,9 +103,12 @@ def small_cnn(in_shape, n_classes, activation="tanh", channels=(32, 16)):
     return nn.Sequential(*layers, nn.Flatten(), nn.Linear(depth * height * width, n_classes))
 
 
-def _zero(layer):
+def _zero(layer, initial_logits):
     nn.init.zeros_(layer.weight)
     nn.init.zeros_(layer.bias)
+    if initial_logits is not None:
+        with torch.no_grad():
+            layer.bias.copy_(torch.tensor(initial_logits))
 
 
 def _lecun_uniform(module):

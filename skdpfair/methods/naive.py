@@ -64,3 +64,8 @@ class Naive(Method, name="naive", reference="xu2021removing", needs_groups=True)
         bound = self.number("max_grad_norm", 1.0)
         weight = factor[sample.group] * clip_to(bound, sample.norm)
         return Clip(weight, bound * factor.max())
+
+    def at_scale(self, scale, headroom):
+        """Take half of DP-SGD's step, since the largest factor multiplies the noise."""
+        method, unit_lr = super().at_scale(scale, headroom)
+        return method, 0.5 * unit_lr

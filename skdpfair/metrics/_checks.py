@@ -3,6 +3,7 @@
 import functools
 
 import numpy as np
+import pandas as pd
 from fairlearn.metrics import MetricFrame, count
 from sklearn.utils.validation import column_or_1d
 
@@ -82,11 +83,21 @@ def by_group(measure, y_true, y_pred, *, sensitive_features, **per_record):
         metrics={"value": value, "count": count},
         y_true=y_true,
         y_pred=y_pred,
-        sensitive_features=sensitive_features,
+        sensitive_features=_as_pandas(sensitive_features),
         sample_params={"value": given},
     )
     # fairlearn lists every product of levels, also the intersections that have no records
     return frame.by_group.loc[frame.by_group["count"] > 0, "value"].astype(float)
+
+
+def _as_pandas(groups):
+    """Return the groups as pandas: fairlearn squeezes arrays, which fails for a single record."""
+    if isinstance(groups, (pd.Series, pd.DataFrame, dict)):
+        return groups
+    values = np.asarray(groups, dtype=object)
+    if values.ndim == 2:
+        return pd.DataFrame(values, columns=[f"group_{j}" for j in range(values.shape[1])])
+    return pd.Series(values, name="group")
 
 
 def gap(measure, y_true, y_pred, *, sensitive_features, **per_record):

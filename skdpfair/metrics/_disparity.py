@@ -50,7 +50,7 @@ def accuracy_disparity(y_true, y_pred, *, sensitive_features, sample_weight=None
     >>> frame = MetricFrame(
     ...     metrics=accuracy_score, y_true=y_true, y_pred=y_pred, sensitive_features=sex
     ... )
-    >>> frame.by_group.to_dict(), frame.difference()
+    >>> frame.by_group.to_dict(), float(frame.difference())
     ({'F': 0.5, 'M': 1.0}, 0.5)
     """
     return gap(

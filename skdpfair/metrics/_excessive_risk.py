@@ -113,7 +113,7 @@ def excessive_risk_gap(y_true, y_prob, *, y_prob_ref, sensitive_features, sample
     ...     metrics=excessive_risk, y_true=y_true, y_pred=private, sensitive_features=sex,
     ...     sample_params={"y_prob_ref": twin},
     ... )
-    >>> round(frame.difference(), 4)
+    >>> round(float(frame.difference()), 4)
     0.6931
     """
     for name, values in {"y_prob": y_prob, "y_prob_ref": y_prob_ref}.items():

@@ -117,10 +117,11 @@ def privacy_cost_gap(y_true, y_pred, *, y_ref, sensitive_features, metric=None, 
 
     >>> from fairlearn.metrics import MetricFrame
     >>> from skdpfair.metrics import privacy_cost
-    >>> MetricFrame(
+    >>> frame = MetricFrame(
     ...     metrics=privacy_cost, y_true=y_true, y_pred=private, sensitive_features=sex,
     ...     sample_params={"y_ref": twin},
-    ... ).difference()
+    ... )
+    >>> float(frame.difference())
     0.5
     """
     measure = functools.partial(privacy_cost, metric=metric)

@@ -20,7 +20,7 @@ from skdpfair.privacy.gdp import clt_parameter, gdp_epsilon
 
 PRV_ERROR = 0.01
 _FIRST_INTERVAL = 1e-3
-_FEWEST_POINTS, _FIRST_POINTS, _MOST_POINTS = 300, 5_000, 100_000
+_FEWEST_POINTS, _FIRST_POINTS, _MOST_POINTS = 300, 5_000, 80_000
 _SETTLED = 0.005
 
 
@@ -129,11 +129,9 @@ def settled_level(runs: tuple[SampledGaussian, ...], delta: float) -> int:
 
 
 def _settling(runs, delta):
-    interval = first_interval(runs)
-    values = [pld_epsilon(runs, delta, interval)]
-    while _points(runs, interval / 3) <= _MOST_POINTS:
-        interval /= 3
-        values.append(pld_epsilon(runs, delta, interval))
+    values = [pld_epsilon(runs, delta, level=0)]
+    while _points(runs, interval(runs, len(values))) <= _MOST_POINTS:
+        values.append(pld_epsilon(runs, delta, level=len(values)))
         # written so that infinity minus infinity stops too
         if not values[-2] - values[-1] > _SETTLED * values[-1]:
             break
@@ -141,38 +139,39 @@ def _settling(runs, delta):
 
 
 @lru_cache(maxsize=4096)
-def pld_epsilon(runs: tuple[SampledGaussian, ...], delta: float, interval: float) -> float:
+def pld_epsilon(runs: tuple[SampledGaussian, ...], delta: float, level: int) -> float:
     """Return the pessimistic epsilon of ``runs`` at one discretisation interval.
 
     Examples
     --------
-    >>> runs = (SampledGaussian(1.0, 10.0, 50),)
-    >>> print(f"{pld_epsilon(runs, 1e-5, first_interval(runs)):.2f}")
+    >>> print(f"{pld_epsilon((SampledGaussian(1.0, 10.0, 50),), 1e-5, level=0):.2f}")
     2.94
     """
-    accountant = PLDAccountant(value_discretization_interval=interval)
+    accountant = PLDAccountant(value_discretization_interval=interval(runs, level))
     with np.errstate(all="ignore"):
         for run in runs:
             accountant.compose(run.event)
         return float(accountant.get_epsilon(delta))
 
 
-def first_interval(runs: tuple[SampledGaussian, ...]) -> float:
-    """Return the interval that the PLD accountant starts with: 1e-3, unless the losses forbid it.
+def interval(runs: tuple[SampledGaussian, ...], level: int) -> float:
+    """Return a discretisation interval: 1e-3 at level 0, a third of it at each further level.
 
-    Too fine an interval takes minutes at low noise; too coarse a one sees nothing at high noise.
+    Level 0 is coarser at low noise, where 1e-3 would take minutes, and finer at high noise,
+    where the losses of a step would all fall into one interval.
 
     Examples
     --------
-    >>> first_interval((SampledGaussian(0.01, 1.0, 100),))
+    >>> interval((SampledGaussian(0.01, 2.0, 100),), level=0)
     0.001
     """
     widest = max(_loss_range(run) for run in runs)
-    return min(max(_FIRST_INTERVAL, widest / _FIRST_POINTS), widest / _FEWEST_POINTS)
+    first = min(max(_FIRST_INTERVAL, widest / _FIRST_POINTS), widest / _FEWEST_POINTS)
+    return first / 3**level
 
 
-def _points(runs, interval):
-    return sum(_loss_range(run) for run in runs) / interval
+def _points(runs, width):
+    return sum(_loss_range(run) for run in runs) / width
 
 
 def _loss_range(run):

@@ -9,7 +9,6 @@ from skdpfair.privacy.accounting import (
     ACCOUNTANTS,
     PRV_ERROR,
     SampledGaussian,
-    first_interval,
     pld_epsilon,
     rdp_floor,
     settled_level,
@@ -102,11 +101,7 @@ def _approach(search):
     """Move the search near its end on one discretisation interval, not on all until it settles."""
 
     def at_level(level):
-        def cost(sigma):
-            runs = (search.run(sigma),)
-            return pld_epsilon(runs, search.delta, first_interval(runs) / 3**level)
-
-        return cost
+        return lambda sigma: pld_epsilon((search.run(sigma),), search.delta, level)
 
     search.solve(at_level(-1), 5 * _MARGIN)
     search.solve(at_level(settled_level((search.run(search.sigma),), search.delta)), _MARGIN)

@@ -1,0 +1,166 @@
+"""The command line: parses, calls, prints."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+
+try:
+    import click
+    from rich.console import Console
+    from rich.table import Table
+except ImportError as error:  # the extra is optional, the library is not
+    sys.exit(f'The command line needs an extra: pip install "skdpfair[cli,plot]" ({error}).')
+
+import skdpfair
+from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
+from skdpfair.metrics import group_table
+from skdpfair.preprocessing import public_preprocessor
+
+DEMO_METHODS = ("dpsgd", "global_adapt")
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(skdpfair.__version__, prog_name="skdpfair")
+def main():
+    """Private classifiers, and what privacy costs each group."""
+
+
+@main.command()
+def methods():
+    """List the methods."""
+    table = Table(title="Methods")
+    for column in ("name", "private", "needs groups", "reference"):
+        table.add_column(column)
+    for name, method in sorted(skdpfair.METHODS.items()):
+        yes = ("yes" if flag else "no" for flag in (method.private, method.needs_groups))
+        table.add_row(name, *yes, method.reference)
+    Console().print(table)
+
+
+@main.command()
+@click.option("--epsilon", default=1.0, show_default=True, help="Privacy budget of each fit.")
+@click.option("--seed", type=int, default=None, help="Make noise reproducible: research only.")
+@click.option(
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("skdpfair-demo"),
+    show_default=True,
+    help="Folder for the table, the figures and the privacy statement.",
+)
+def demo(epsilon, seed, output):
+    """Train on Adult with and without privacy, and compare the sexes."""
+    console = Console()
+    try:
+        figures = _plotting()
+        train, test = _adult("train"), _adult("test")
+        console.print(
+            f"Adult census data, official split: {len(train[1]):,} people to train on, "
+            f"{len(test[1]):,} to test on. Task: income over $50K. Groups: sex. Features are "
+            f"scaled and encoded by public bounds and categories.\n"
+            f"Training a non-private twin and {' and '.join(DEMO_METHODS)} at "
+            f"epsilon = {epsilon:g}, all settings at their defaults ..."
+        )
+        models = _train(train, epsilon, seed)
+        table = _compare(models, test)
+    except ValueError as error:
+        raise click.ClickException(str(error)) from None
+    _print(console, table, models)
+    _write(table, models, output, figures)
+    console.print(f"\nDone. Table, two figures and the privacy statement are in {output}/")
+
+
+def _plotting():
+    try:
+        import matplotlib
+    except ImportError:
+        raise click.ClickException(
+            'The demo draws figures: pip install "skdpfair[plot]".'
+        ) from None
+    matplotlib.use("Agg")
+    from skdpfair import plotting
+
+    return plotting
+
+
+def _adult(subset):
+    data = load_adult(subset=subset)
+    features = public_preprocessor(ADULT_BOUNDS, ADULT_CATEGORIES).fit_transform(data.data)
+    return features, data.target.to_numpy(), data.sensitive_features["sex"].to_numpy()
+
+
+def _train(train, epsilon, seed):
+    """Return the fitted models by name, the twin first."""
+    features, target, sex = train
+    models = {}
+    for name in DEMO_METHODS:
+        models[name] = skdpfair.DPFairClassifier(
+            name,
+            epsilon=epsilon,
+            classes=["<=50K", ">50K"],
+            groups=["Female", "Male"],
+            keep_reference=not models,
+            random_state=seed,
+            verbose=1,
+        ).fit(features, target, sensitive_features=sex)
+    return {"twin (not private)": models[DEMO_METHODS[0]].reference_, **models}
+
+
+def _compare(models, test):
+    features, target, sex = test
+    predictions = {name: model.predict(features) for name, model in models.items()}
+    twin = next(iter(models))
+    table = group_table(target, predictions, reference=twin, sensitive_features=sex)
+    table["epsilon"] = [model.privacy_.epsilon for model in models.values()]
+    return table
+
+
+def _print(console, table, models):
+    shown = Table(title="What privacy costs each group: accuracy in %, cost in points")
+    shown.add_column("method")
+    for column in table.columns:
+        shown.add_column(_heading(column), justify="right")
+    for name, row in table.iterrows():
+        shown.add_row(name, *(_cell(c, v) for c, v in row.items()))
+    console.print(shown)
+    report = models[DEMO_METHODS[-1]].privacy_
+    console.print(f"{DEMO_METHODS[-1]}: {report.statement}", highlight=False)
+    console.print("Not accounted for:")
+    for item in report.not_accounted:
+        console.print(f"  - {item}", highlight=False)
+    console.print(
+        "The table itself is NOT private: it was computed on real people without noise, "
+        "and the twin that it compares with has no privacy at all.",
+        style="bold",
+    )
+
+
+def _heading(column):
+    measure, _, group = column.partition("[")
+    short = {
+        "accuracy": "accuracy",
+        "balanced_accuracy": "balanced",
+        "privacy_cost": "cost",
+        "privacy_cost_gap": "cost gap",
+    }.get(measure, measure)
+    return f"{short}\n{group.rstrip(']')}" if group else short
+
+
+def _cell(column, value):
+    if column == "epsilon":
+        return "none" if np.isinf(value) else f"{value:.2f}"
+    return f"{100 * value:.1f}" if "cost" not in column else f"{100 * value:+.1f}"
+
+
+def _write(table, models, output, figures):
+    output.mkdir(parents=True, exist_ok=True)
+    table.to_csv(output / "group_table.csv", index_label="method", float_format="%.6f")
+    drawings = {
+        "accuracy_by_group.png": figures.plot_group_accuracy,
+        "privacy_cost_by_group.png": figures.plot_privacy_cost,
+    }
+    for name, draw in drawings.items():
+        draw(table).figure.savefig(output / name, dpi=150, bbox_inches="tight")
+    statements = {name: model.privacy_statement() for name, model in models.items()}
+    (output / "privacy.json").write_text(json.dumps(statements, indent=2) + "\n")

@@ -1,0 +1,47 @@
+"""Shared data and the rule for data from outside: skip with the reason, but never in CI."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from skdpfair.datasets import load_adult, make_two_groups
+from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES
+from skdpfair.preprocessing import public_preprocessor
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread():
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def outside_data():
+    """Folder of the data sets that are not in the package."""
+    folder = os.environ.get("SKDPFAIR_DATA")
+    if folder and Path(folder).is_dir():
+        return Path(folder)
+    reason = "SKDPFAIR_DATA does not name a folder with the outside data sets"
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def two_groups():
+    return make_two_groups(600, random_state=0)
+
+
+@pytest.fixture(scope="session")
+def adult():
+    """Adult's official split: (X, y, sex) for training and for testing, numbers only."""
+    parts = []
+    for subset in ("train", "test"):
+        data = load_adult(subset=subset)
+        features = public_preprocessor(ADULT_BOUNDS, ADULT_CATEGORIES).fit_transform(data.data)
+        x = np.asarray(features, dtype=np.float32)
+        y = (data.target == ">50K").to_numpy().astype(int)
+        parts.append((x, y, data.sensitive_features["sex"].to_numpy()))
+    return parts

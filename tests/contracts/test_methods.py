@@ -1,0 +1,211 @@
+"""What every registered method must keep; a new file in methods/ is tested here unasked."""
+
+import copy
+import pickle
+from dataclasses import replace
+from math import inf
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from sklearn.base import clone
+from torch import nn
+
+from skdpfair import METHODS, get_method
+from skdpfair.engine import Batch, Streams, choose, private_step
+from skdpfair.mechanism import Mechanism
+from skdpfair.testing import check_method, per_sample, released, task
+
+PRIVATE = sorted(name for name, method in METHODS.items() if method.private)
+# the chance that correct noise fails one of the tests below
+ALPHA = 1e-6
+
+extreme = st.sampled_from([0.0, 1e-38, 1e-6, 0.5, 1.0, 1.0 + 1e-6, 1e6, 1e30])
+norms = st.lists(st.one_of(extreme, st.floats(0, 1e3, width=32)), max_size=12)
+
+
+def sample_of(norm, seed):
+    rng = torch.Generator().manual_seed(seed)
+    group = torch.randint(0, 3, (len(norm),), generator=rng)
+    return per_sample(norm, group=group)
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+@pytest.mark.parametrize("n_groups", [1, 2, 7])
+def test_contract(name, n_groups):
+    check_method(METHODS[name](), n_groups=n_groups)
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+@given(norm=norms, seed=st.integers(0, 9))
+@settings(max_examples=40, deadline=None)
+def test_one_record_moves_each_release_by_at_most_its_sensitivity(name, norm, seed):
+    method, facts = METHODS[name](), task(n_groups=3)
+    sample, state = sample_of(norm, seed), METHODS[name]().start(facts)
+    whole = released(method, sample, facts, state)
+    for i in range(len(norm)):
+        kept = [j for j in range(len(norm)) if j != i]
+        rest = type(sample)(*(getattr(sample, f)[kept] for f in sample.__dataclass_fields__))
+        for query in method.queries(facts, 1.0):
+            moved = whole[query.name] - released(method, rest, facts, state)[query.name]
+            assert moved.norm() <= query.sensitivity * (1 + 1e-5)
+        # the gradient query is asked at the SAME noisy counts for both neighbours
+        with_i, without = method.clip(sample, state, whole), method.clip(rest, state, whole)
+        torch.testing.assert_close(with_i.weight[kept], without.weight, rtol=1e-6, atol=0)
+        own = float(with_i.weight[i].double() * sample.norm[i].double())
+        assert own <= float(with_i.bound) * (1 + 1e-5)
+        torch.testing.assert_close(with_i.bound, without.bound)
+
+
+@pytest.fixture
+def wide():
+    """A module with many parameters, so that one draw of noise is a large sample."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return nn.Linear(500, 20)
+
+
+def noise_of(name, module, batch, noise_multiplier, seed):
+    """Return one step's noise in units of its claimed standard deviation."""
+    mechanism = Mechanism(METHODS[name](), task(n_groups=2), noise_multiplier)
+    method, bounds = mechanism.method, []
+    original = method.clip
+    object.__setattr__(method, "clip", lambda *a: bounds.append(original(*a)) or bounds[-1])
+    strategy = choose(module, batch.x, 20)
+    state = method.start(mechanism.task)
+    with strategy:
+        streams = Streams.seeded(seed, digest=b"")
+        step = private_step(strategy, batch, mechanism, state, streams.noise())
+        clip = bounds[-1]
+        exact = strategy.flat()
+        if len(batch):
+            strategy.records(batch.x, batch.y).weighted_sum(clip.weight, exact)
+    noise = step.gradient * mechanism.expected_batch_size - exact
+    return (noise / (noise_multiplier * clip.bound)).double().numpy()
+
+
+def scale_is(noise, factor):
+    """Two-sided chi-square test that the standard deviation is ``factor``."""
+    n, total = len(noise), float(np.sum((noise / factor) ** 2))
+    return ALPHA / 2 < stats.chi2.cdf(total, n) < 1 - ALPHA / 2
+
+
+def batch_of(size, groups):
+    rng = torch.Generator().manual_seed(1)
+    x = torch.rand((size, 500), generator=rng) * 100
+    y = torch.randint(0, 20, (size,), generator=rng)
+    return Batch(x, y, torch.tensor((groups * size)[:size], dtype=torch.int64))
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+@pytest.mark.parametrize("size, groups", [(0, [0]), (1, [0]), (1, [1]), (40, [0]), (40, [0, 1])])
+def test_gradient_noise_has_the_claimed_scale_whoever_is_in_the_batch(name, size, groups, wide):
+    noise = noise_of(name, wide, batch_of(size, groups), 1.5, seed=size)
+    assert scale_is(noise, 1.0)
+    assert not scale_is(noise, 1.2) and not scale_is(noise, 1 / 1.2)
+    assert abs(noise.mean()) < stats.norm.ppf(1 - ALPHA / 2) / np.sqrt(len(noise))
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+def test_count_noise_has_the_claimed_scale(name):
+    from skdpfair.engine.step import noisy_sums
+
+    method, facts, source = METHODS[name](), task(n_groups=3), Streams.seeded(0, digest=b"").noise()
+    sample, state = sample_of([0.5, 2.0, 1e6], 0), method.start(facts)
+    finite = torch.ones(3, dtype=torch.bool)
+    for query in method.queries(facts, 1.5):
+        exact = released(method, sample, facts, state)[query.name]
+        draws = [
+            noisy_sums((query,), sample, finite, state, source)[query.name] - exact
+            for _ in range(5000)
+        ]
+        noise = torch.stack(draws).flatten().double().numpy()
+        claimed = query.noise_multiplier * query.sensitivity
+        assert scale_is(noise / claimed, 1.0) and not scale_is(noise / claimed, 1.2)
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+def test_two_steps_draw_fresh_noise(name, wide):
+    mechanism = Mechanism(METHODS[name](), task(n_groups=2), 1.0)
+    strategy, source = choose(wide, torch.zeros(1, 500), 20), Streams.fresh().noise()
+    state, empty = mechanism.method.start(mechanism.task), batch_of(0, [0])
+    with strategy:
+        a, b = (private_step(strategy, empty, mechanism, state, source) for _ in range(2))
+    r = stats.pearsonr(a.gradient.numpy(), b.gradient.numpy()).statistic
+    assert abs(r) < stats.norm.ppf(1 - ALPHA / 2) / np.sqrt(len(a.gradient))
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+def test_a_record_without_a_finite_gradient_contributes_nothing(name, wide):
+    good = batch_of(5, [0, 1])
+    bad = Batch(good.x.clone(), good.y, good.group)
+    bad.x[2] = 1e30
+    kept = torch.tensor([0, 1, 3, 4])
+    mechanism = Mechanism(METHODS[name](), task(n_groups=2), 0.0)
+    state = mechanism.method.start(mechanism.task)
+    with choose(wide, good.x, 20) as strategy:
+        with_bad = private_step(strategy, bad, mechanism, state, None)
+        without = private_step(strategy, good.take(kept), mechanism, state, None)
+    torch.testing.assert_close(with_bad.gradient, without.gradient, rtol=1e-5, atol=1e-9)
+    for a, b in zip(*(s if isinstance(s, tuple) else (s,) for s in (with_bad.state, without.state))):
+        torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_chunks_change_nothing(name, wide):
+    batch = batch_of(23, [0, 1])
+    mechanism = Mechanism(METHODS[name](), task(n_groups=2), 0.0)
+    state = mechanism.method.start(mechanism.task)
+    with choose(wide, batch.x, 20) as strategy:
+        whole = private_step(strategy, batch, mechanism, state, None)
+        parts = private_step(strategy, batch, mechanism, state, None, chunk_size=7)
+    torch.testing.assert_close(whole.gradient, parts.gradient, rtol=1e-5, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+def test_a_broken_bound_is_noticed(name, wide):
+    mechanism = Mechanism(METHODS[name](), task(n_groups=2), 0.0)
+    method, original = mechanism.method, mechanism.method.clip
+
+    def too_heavy(*args):
+        clip = original(*args)
+        return replace(clip, weight=clip.weight * 1.01)
+
+    batch, state = batch_of(9, [0, 1]), method.start(mechanism.task)
+    with choose(wide, batch.x, 20) as strategy:
+        assert bool(private_step(strategy, batch, mechanism, state, None).sound)
+        object.__setattr__(method, "clip", too_heavy)
+        assert not bool(private_step(strategy, batch, mechanism, state, None).sound)
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_hyper_parameters_are_scikit_learn_parameters(name):
+    method = METHODS[name]()
+    params = method.get_params()
+    for twin in (clone(method), pickle.loads(pickle.dumps(method)), copy.deepcopy(method)):
+        assert twin.get_params() == params and twin is not method
+    for field, value in params.items():
+        other = value + 1.0 if isinstance(value, float) else value
+        assert METHODS[name]().set_params(**{field: other}).get_params()[field] == other
+    assert get_method(name).get_params() == params
+    assert get_method(method) is not method
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_documentation_is_complete(name):
+    method = METHODS[name]
+    text = method.__doc__
+    assert method.reference and "References" in text and "Examples" in text and ">>>" in text
+    assert all(field in text for field in METHODS[name]().get_params())
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_only_private_methods_have_a_bound(name):
+    method, sample = METHODS[name](), sample_of([1.0, 2.0], 0)
+    facts = task(n_groups=3)
+    state = method.start(facts)
+    clip = method.clip(sample, state, released(method, sample, facts, state))
+    assert (float(clip.bound) < inf) == method.private

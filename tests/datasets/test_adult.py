@@ -1,0 +1,131 @@
+import gzip
+import hashlib
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, _adult, load_adult
+from skdpfair.exceptions import DataIntegrityError
+
+
+@pytest.fixture(scope="module")
+def adult():
+    return load_adult()
+
+
+@pytest.mark.parametrize(
+    ("subset", "n_all", "n_complete", "n_male"),
+    [("all", 48842, 45222, 30527), ("train", 32561, 30162, 20380), ("test", 16281, 15060, 10147)],
+)
+def test_the_counts_are_the_publishers(subset, n_all, n_complete, n_male):
+    assert load_adult(subset=subset).data.shape == (n_all, 14)
+    complete = load_adult(subset=subset, dropna=True)
+    assert complete.data.shape == (n_complete, 14)
+    assert not complete.frame.isna().any(axis=None)
+    assert (complete.sensitive_features["sex"] == "Male").sum() == n_male
+    assert complete.frame.index.equals(pd.RangeIndex(n_complete))
+
+
+def test_all_rows(adult):
+    assert adult.target.value_counts().to_dict() == {"<=50K": 37155, ">50K": 11687}
+    assert adult.data["sex"].value_counts().to_dict() == {"Male": 32650, "Female": 16192}
+    missing = adult.data.isna().sum()
+    assert missing[missing > 0].to_dict() == {
+        "workclass": 2799,
+        "occupation": 2809,
+        "native_country": 857,
+    }
+    assert adult.frame.duplicated().sum() == 52
+
+
+def test_complete_rows_by_group():
+    adult = load_adult(dropna=True)
+    rich = adult.target[adult.target == ">50K"].index
+    assert adult.data["sex"].loc[rich].value_counts().to_dict() == {"Male": 9539, "Female": 1669}
+    assert adult.data["race"].value_counts().to_dict() == {
+        "White": 38903,
+        "Black": 4228,
+        "Asian-Pac-Islander": 1303,
+        "Amer-Indian-Eskimo": 435,
+        "Other": 353,
+    }
+
+
+def test_the_bunch_fits_together(adult):
+    assert list(adult.data.columns) == adult.feature_names
+    assert list(adult.sensitive_features.columns) == ["sex", "race"]
+    assert adult.target.name == "income"
+    assert adult.target_names == ["<=50K", ">50K"]
+    pd.testing.assert_frame_equal(adult.frame, adult.data.join(adult.target))
+    assert "CC BY 4.0" in adult.DESCR
+
+
+def test_dtypes_are_natural_and_categories_public(adult):
+    kinds = adult.data.dtypes
+    assert {c for c in adult.data if kinds[c] == "category"} == set(ADULT_CATEGORIES)
+    assert {c for c in adult.data if pd.api.types.is_integer_dtype(kinds[c])} == {
+        *ADULT_BOUNDS,
+        "fnlwgt",
+    }
+    # Never-worked is in no complete row, and stays a category of them all the same
+    complete = load_adult(dropna=True, subset="test").data
+    assert "Never-worked" not in set(complete["workclass"])
+    for column, categories in ADULT_CATEGORIES.items():
+        assert tuple(complete[column].cat.categories) == categories
+        assert list(categories) == sorted(set(categories))
+
+
+def test_the_public_bounds_hold_every_row(adult):
+    for column, (low, high) in ADULT_BOUNDS.items():
+        assert adult.data[column].between(low, high).all()
+
+
+def test_the_constants_can_be_parameters_of_an_estimator():
+    assert pickle.loads(pickle.dumps(ADULT_BOUNDS)) == ADULT_BOUNDS
+    assert pickle.loads(pickle.dumps(ADULT_CATEGORIES)) == ADULT_CATEGORIES
+
+
+def test_arrays_and_pairs(adult):
+    bunch = load_adult(subset="test", as_frame=False)
+    assert bunch.frame is None
+    assert bunch.data.shape == (16281, 14)
+    assert isinstance(bunch.sensitive_features, np.ndarray)
+    X, y = load_adult(return_X_y=True)
+    pd.testing.assert_frame_equal(X, adult.data)
+    pd.testing.assert_series_equal(y, adult.target)
+
+
+def test_a_wrong_subset_names_the_options():
+    with pytest.raises(ValueError, match="subset must be one of 'all', 'train', 'test'"):
+        load_adult(subset="tets")
+
+
+def test_the_bundled_bytes_are_the_original_ones():
+    for name, md5 in _adult._MD5.values():
+        packed = (_adult._FOLDER / name).read_bytes()
+        assert hashlib.md5(gzip.decompress(packed), usedforsecurity=False).hexdigest() == md5
+        assert packed[4:8] == b"\0\0\0\0"  # no time stamp: the package builds reproducibly
+    assert (_adult._FOLDER / "ADULT_LICENSE.md").is_file()
+
+
+def test_a_changed_file_is_refused_with_both_digests(tmp_path, monkeypatch):
+    name, md5 = _adult._MD5["train"]
+    content = gzip.decompress((_adult._FOLDER / name).read_bytes()).replace(b"39", b"38", 1)
+    (tmp_path / name).write_bytes(gzip.compress(content))
+    monkeypatch.setattr(_adult, "_FOLDER", tmp_path)
+    with pytest.raises(DataIntegrityError) as caught:
+        load_adult(subset="train")
+    assert md5 in str(caught.value)
+    assert hashlib.md5(content, usedforsecurity=False).hexdigest() in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"not gzip", gzip.compress(b"x" * 99)[:-9]])
+def test_a_missing_or_broken_file_is_refused(content, tmp_path, monkeypatch):
+    name, md5 = _adult._MD5["test"]
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    monkeypatch.setattr(_adult, "_FOLDER", tmp_path)
+    with pytest.raises(DataIntegrityError, match=md5):
+        load_adult(subset="test")

@@ -1,0 +1,97 @@
+import gzip
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from skdpfair.datasets import DUTCH_CATEGORIES, _dutch, _files, fetch_dutch
+from skdpfair.exceptions import DataIntegrityError
+
+PLAIN, PACKED = "dutch_census_2001.arff", "dutch_census_2001.arff.gz"
+
+
+def test_the_counts_are_the_publishers(local_data):
+    dutch = fetch_dutch(data_home=local_data)
+    assert dutch.data.shape == (60420, 11)
+    assert not dutch.frame.isna().any(axis=None)
+    assert dutch.target.value_counts().to_dict() == {"5_4_9": 31657, "2_1": 28763}
+    assert dutch.sensitive_features["sex"].value_counts().to_dict() == {"2": 30273, "1": 30147}
+    share = (dutch.target == "2_1").groupby(dutch.data["sex"], observed=True).mean() * 100
+    assert share.round(2).to_dict() == {"1": 62.56, "2": 32.71}
+    assert dutch.frame.duplicated().sum() == 41982
+
+
+def test_distinct_values_and_public_categories(local_data):
+    dutch = fetch_dutch(data_home=local_data)
+    used = [dutch.data[c].nunique() for c in dutch.feature_names]
+    assert used == [2, 12, 8, 6, 2, 3, 3, 6, 3, 12, 4]
+    for column, categories in DUTCH_CATEGORIES.items():
+        assert tuple(dutch.data[column].cat.categories) == categories
+
+
+def test_the_categories_are_those_of_the_header(local_data):
+    text = gzip.decompress((local_data / "dutch" / PACKED).read_bytes()).decode()
+    declared = {
+        line.split()[1]: set(line[line.index("{") + 1 : line.index("}")].split(","))
+        for line in text.splitlines()
+        if line.startswith("@attribute")
+    }
+    del declared["occupation"]
+    assert {column: set(codes) for column, codes in DUTCH_CATEGORIES.items()} == declared
+
+
+def test_the_environment_names_the_folder(local_data, monkeypatch):
+    monkeypatch.setenv("SKDPFAIR_DATA", str(local_data))
+    X, y = fetch_dutch(return_X_y=True)
+    assert X.shape == (60420, 11)
+    assert y.name == "occupation"
+    assert isinstance(fetch_dutch(as_frame=False).data, np.ndarray)
+
+
+def test_the_publications_own_file_is_accepted(local_data, tmp_path):
+    packed = (local_data / "dutch" / PACKED).read_bytes()
+    (tmp_path / PLAIN).write_bytes(gzip.decompress(packed))
+    assert fetch_dutch(data_home=tmp_path).data.shape == (60420, 11)
+
+
+@pytest.mark.parametrize("name", [PLAIN, PACKED])
+@pytest.mark.parametrize("folder", ["", "dutch"])
+def test_a_wrong_file_is_refused_with_both_digests(name, folder, tmp_path):
+    path = tmp_path / folder / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(b"something else")
+    with pytest.raises(DataIntegrityError) as caught:
+        fetch_dutch(data_home=tmp_path)
+    found = hashlib.sha256(b"something else").hexdigest()
+    assert all(part in str(caught.value) for part in (found, _dutch._SHA256[name], str(path)))
+
+
+@pytest.mark.parametrize("download_if_missing", [True, False])
+def test_a_missing_file_is_refused_and_leaves_no_trace(download_if_missing, tmp_path):
+    with pytest.raises(DataIntegrityError) as caught:
+        fetch_dutch(data_home=tmp_path / "none", download_if_missing=download_if_missing)
+    message = str(caught.value)
+    for part in (PLAIN, *_dutch._SHA256.values(), "SKDPFAIR_DATA", "data_home", "Le Quy"):
+        assert part in message
+    assert ("download" in message) is download_if_missing
+    assert not list(tmp_path.iterdir())
+
+
+def test_where_the_data_are_looked_for(tmp_path, monkeypatch):
+    monkeypatch.setenv("SKDPFAIR_DATA", str(tmp_path / "env"))
+    assert _files.data_folder(tmp_path) == tmp_path
+    assert _files.data_folder() == tmp_path / "env"
+    monkeypatch.delenv("SKDPFAIR_DATA")
+    monkeypatch.setenv("SCIKIT_LEARN_DATA", str(tmp_path / "home"))
+    assert _files.data_folder() == tmp_path / "home" / "skdpfair"
+    monkeypatch.delenv("SCIKIT_LEARN_DATA")
+    assert _files.data_folder() == Path.home() / "scikit_learn_data" / "skdpfair"
+    assert not list(tmp_path.iterdir())
+
+
+def test_parameters_are_checked(tmp_path):
+    with pytest.raises(ValueError, match="n_retries"):
+        fetch_dutch(data_home=tmp_path, n_retries=0)
+    with pytest.raises(ValueError, match="delay"):
+        fetch_dutch(data_home=tmp_path, delay=-1)

@@ -1,0 +1,71 @@
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from skdpfair.datasets import make_two_groups
+
+
+def test_shapes_ranges_and_names():
+    bunch = make_two_groups(500, n_features=4, minority=0.2, random_state=0)
+    assert bunch.data.shape == (500, 4)
+    assert bunch.data.abs().max(axis=None) <= 1
+    assert set(bunch.target) == {0, 1}
+    assert bunch.sensitive_features.name == "group"
+    assert (bunch.sensitive_features == "b").sum() == 100
+    assert list(bunch.frame) == [*bunch.feature_names, "group", "target"]
+
+
+def test_arrays():
+    frames, arrays = (make_two_groups(50, as_frame=a, random_state=1) for a in (True, False))
+    assert arrays.frame is None
+    for name in ("data", "target", "sensitive_features"):
+        assert isinstance(arrays[name], np.ndarray)
+        np.testing.assert_array_equal(arrays[name], frames[name].to_numpy())
+
+
+@pytest.mark.parametrize("make", [int, np.random.default_rng, np.random.RandomState])
+def test_the_same_seed_gives_the_same_rows(make):
+    first, second = (make_two_groups(60, random_state=make(3)).frame for _ in range(2))
+    pd.testing.assert_frame_equal(first, second)
+
+
+def test_none_is_fresh_and_numpys_global_generator_is_left_alone():
+    before = np.random.get_state()[1].copy()  # noqa: NPY002
+    first, second = (make_two_groups(60).data for _ in range(2))
+    assert not first.equals(second)
+    np.testing.assert_array_equal(np.random.get_state()[1], before)  # noqa: NPY002
+
+
+def test_without_noise_the_labels_follow_the_documented_boundaries():
+    bunch = make_two_groups(400, noise=0, rotation=60, shift=0.2, random_state=0)
+    x, in_b = bunch.data.to_numpy(), (bunch.sensitive_features == "b").to_numpy()
+    turned = 0.5 * x[:, 0] + np.sqrt(0.75) * x[:, 1]
+    np.testing.assert_array_equal(bunch.target[~in_b], x[~in_b, 0] > 0)
+    np.testing.assert_array_equal(bunch.target[in_b], turned[in_b] > 0.2)
+
+
+def test_the_minority_has_another_label_rate_and_another_boundary():
+    bunch = make_two_groups(4000, random_state=0)
+    in_b = bunch.sensitive_features == "b"
+    assert bunch.target[~in_b].mean() == pytest.approx(0.5, abs=0.03)
+    assert bunch.target[in_b].mean() == pytest.approx(0.275, abs=0.04)
+    model = LogisticRegression().fit(bunch.data[~in_b], bunch.target[~in_b])
+    assert model.score(bunch.data[~in_b], bunch.target[~in_b]) > 0.9
+    assert model.score(bunch.data[in_b], bunch.target[in_b]) < 0.65
+
+
+def test_no_group_is_ever_empty():
+    for minority in (1e-9, 1 - 1e-9):
+        groups = make_two_groups(2, minority=minority, random_state=0).sensitive_features
+        assert sorted(groups) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("n_samples", 1), ("n_features", 2), ("minority", 0), ("minority", 1.0), ("rotation", 181),
+     ("shift", -2), ("separation", 1.5), ("noise", 0.6)],
+)  # fmt: skip
+def test_parameters_are_checked(name, value):
+    with pytest.raises(ValueError, match=name):
+        make_two_groups(**{name: value})

@@ -1,0 +1,154 @@
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
+from skdpfair.preprocessing import BoundedScaler, public_preprocessor
+
+
+@parametrize_with_checks([BoundedScaler(), BoundedScaler((0, 1), clip=False)])
+def test_sklearn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture
+def rows():
+    return pd.DataFrame({"age": [17, 90, 130], "hours": [1.0, np.nan, 50.0]})
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [{"hours": (1, 99), "age": (17, 90)}, [(17, 90), (1, 99)], np.array([(17, 90), (1, 99)])],
+)
+def test_values_by_hand(bounds, rows):
+    scaled = BoundedScaler(bounds).fit_transform(rows)
+    np.testing.assert_allclose(scaled, [[-1, -1], [1, np.nan], [1, 0]])
+
+
+def test_one_pair_serves_all_columns_and_clipping_can_be_off(rows):
+    scaler = BoundedScaler((0, 100), feature_range=(0, 1), clip=False)
+    np.testing.assert_allclose(scaler.fit_transform(rows[["age"]]).ravel(), [0.17, 0.9, 1.3])
+
+
+def test_nothing_is_learned_from_the_rows(rows):
+    bounds = {"age": (17, 90), "hours": (1, 99)}
+    here, there = BoundedScaler(bounds).fit(rows), BoundedScaler(bounds).fit(rows.iloc[:1] * 7)
+    assert pickle.dumps(here) == pickle.dumps(there)
+    assert set(vars(here)) - set(here.get_params()) == {"n_features_in_", "feature_names_in_"}
+
+
+def test_names_and_pandas_output(rows):
+    scaler = BoundedScaler((0, 100)).set_output(transform="pandas").fit(rows)
+    assert list(scaler.get_feature_names_out()) == ["age", "hours"]
+    assert list(scaler.transform(rows)) == ["age", "hours"]
+
+
+def test_float32_stays_and_stays_within_the_range():
+    values = np.linspace(-10, 10, 101, dtype=np.float32)[:, None]
+    scaled = BoundedScaler((-0.1, 0.7)).fit_transform(values)
+    assert scaled.dtype == np.float32
+    assert scaled.min() == -1
+    assert scaled.max() == 1
+
+
+@pytest.mark.parametrize(
+    ("bounds", "message"),
+    [
+        ((1, 1), r"low < high .*got \(1, 1\) for column 'age'"),
+        ((0, np.inf), "finite"),
+        ((0, np.nan), "finite"),
+        (("a", "b"), "finite numbers"),
+        ({"age": (17, 90), "hours": (99, 1)}, r"got \(99, 1\) for column 'hours'"),
+        ({"age": (17, 90)}, r"none for \['hours'\]"),
+        ({"age": (17, 90), "hours": (1, 99), "sex": (0, 1)}, r"some for \['sex'\]"),
+        ([(0, 1)], "each of the 2 columns"),
+        (3, "each of the 2 columns"),
+        (None, "each of the 2 columns"),
+    ],
+)
+def test_wrong_bounds_are_named(bounds, message, rows):
+    with pytest.raises(ValueError, match=message):
+        BoundedScaler(bounds).fit(rows)
+
+
+def test_a_dict_needs_column_names(rows):
+    with pytest.raises(ValueError, match="pass a DataFrame"):
+        BoundedScaler({"age": (17, 90)}).fit(rows.to_numpy())
+
+
+def test_a_wrong_feature_range_is_named(rows):
+    with pytest.raises(ValueError, match="feature_range must be"):
+        BoundedScaler((0, 1), feature_range=(1, -1)).fit(rows)
+
+
+def test_infinity_is_refused(rows):
+    with pytest.raises(ValueError, match="infinity"):
+        BoundedScaler((0, 1)).fit(rows.replace(50.0, np.inf))
+
+
+@pytest.fixture(scope="module")
+def adult():
+    return load_adult(subset="test").data
+
+
+@pytest.fixture(scope="module")
+def encoded(adult):
+    make = public_preprocessor(ADULT_BOUNDS, ADULT_CATEGORIES, passthrough=["sex"])
+    return make.fit_transform(adult)
+
+
+def test_adult_becomes_public_columns(adult, encoded):
+    names = [f"{c}_{v}" for c, listed in ADULT_CATEGORIES.items() for v in listed]
+    assert list(encoded) == [*ADULT_BOUNDS, *names, "sex"]
+    pd.testing.assert_series_equal(encoded["sex"], adult["sex"])
+    assert encoded.drop(columns="sex").abs().max(axis=None) == 1
+    assert {str(dtype) for dtype in encoded[names].dtypes} == {"float32"}
+
+
+def test_a_missing_category_makes_zeros(adult, encoded):
+    missing = adult["workclass"].isna()
+    ones = encoded.filter(like="workclass_").sum(axis=1)
+    assert missing.sum() > 0
+    assert (ones == ~missing).all()
+
+
+@pytest.mark.parametrize("dtype", [object, str])
+def test_any_kind_of_strings_will_do(dtype, adult, encoded):
+    rows = adult.astype(dict.fromkeys(ADULT_CATEGORIES, dtype))
+    again = public_preprocessor(ADULT_BOUNDS, ADULT_CATEGORIES).fit_transform(rows)
+    pd.testing.assert_frame_equal(again, encoded.drop(columns="sex"))
+
+
+def test_fitting_on_other_rows_gives_the_same_transform(adult, encoded):
+    other = adult[(adult["sex"] == "Female") & (adult["age"] > 60)].dropna().head(5)
+    make = public_preprocessor(ADULT_BOUNDS, ADULT_CATEGORIES, passthrough=["sex"]).fit(other)
+    pd.testing.assert_frame_equal(make.transform(adult), encoded)
+    clone(make)
+
+
+def test_unlisted_and_dropped_columns():
+    rows = pd.DataFrame({"x": [1.0], "c": ["new"], "g": ["F"], "other": [0]})
+    out = public_preprocessor({"x": (0, 2)}, {"c": ["old", np.nan]}, passthrough="g").fit_transform(
+        rows
+    )
+    assert out.iloc[0].to_dict() == {"x": 0.0, "c_old": 0.0, "g": "F"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (({"x": (0, 1)}, {"x": ["a"]}), "categories and bounds both name"),
+        (({"x": (0, 1)}, {}, ["x"]), "passthrough and bounds both name"),
+        (({}, {"c": []}), r"categories\['c'\] must list"),
+        (({}, {"c": ["a", "a"]}), r"categories\['c'\] must list"),
+        (({}, {"c": "abc"}), r"categories\['c'\] must list"),
+    ],
+)
+def test_wrong_arguments_are_named(arguments, message):
+    bounds, categories, *rest = arguments
+    with pytest.raises(ValueError, match=message):
+        public_preprocessor(bounds, categories, passthrough=rest[0] if rest else ())
