@@ -37,6 +37,7 @@ def read(estimator, X, y, sensitive_features) -> Table:
     validate_data(estimator, X, y, skip_check_array=True)
     y = _labels(y)
     check_consistent_length(X, y)
+    classes, codes = _classes(y, estimator.classes)
     groups = _groups.encode(
         X,
         y,
@@ -45,7 +46,6 @@ def read(estimator, X, y, sensitive_features) -> Table:
         sensitive_features=sensitive_features,
     )
     x = _numbers(estimator, _without(X, _hidden(estimator, X)))
-    classes, codes = _classes(y, estimator.classes)
     return Table(x, codes, classes, groups)
 
 

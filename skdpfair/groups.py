@@ -140,9 +140,7 @@ def _coded(table, groups, source):
         levels = _discovered(values)
     else:
         levels = _declared(groups, len(values))
-    code = pd.Index([_key(v) for v in levels], tupleize_cols=False).get_indexer(
-        pd.Index([_key(v) for v in rows], dtype=object, tupleize_cols=False)
-    )
+    code = _codes_of(rows, levels)
     if (code < 0).any():
         raise ValueError(
             f"{source} has values outside groups={_shorten(list(levels))}. Declare every group."
@@ -153,6 +151,13 @@ def _coded(table, groups, source):
             "column with two groups or more, or leave the groups out."
         )
     return Groups(code.astype(np.int64), levels, groups is not None)
+
+
+def _codes_of(rows, levels):
+    """Return the position of each row in ``levels``, -1 for none."""
+    position = {_key(level): i for i, level in enumerate(levels)}
+    each, distinct = pd.factorize(rows, use_na_sentinel=False)
+    return np.array([position.get(_key(v), -1) for v in distinct], dtype=np.int64)[each]
 
 
 def _discovered(values):

@@ -158,6 +158,9 @@ class PrivateNet(NeuralNetClassifier):
         self._chunk = self._resolve_chunk(example)
         self._noise = self.streams.noise(self.device, self.noise)
         self._restart_method(self.mechanism.method)
+        self._gradient = self.engine_.flat()
+        for p, view in self.engine_.views(self._gradient).items():
+            p.grad = view
         try:
             with self.engine_:
                 super().fit_loop(X, y, epochs, **fit_params)
@@ -205,14 +208,18 @@ class PrivateNet(NeuralNetClassifier):
         if self.steps_ == 0:
             self._settle()
         step = private_step(
-            self.engine_, batch, self._mechanism, self.state_, self._noise, chunk_size=self._chunk
+            self.engine_,
+            batch,
+            self._mechanism,
+            self.state_,
+            self._noise,
+            chunk_size=self._chunk,
+            out=self._gradient,
         )
-        self._account("gradient sum" + "".join(f" + {q.name}" for q in self._mechanism.queries))
+        self._account(self._what)
         self.state_ = step.state
         self._sound &= step.sound
         self._set_step_size()
-        for p, g in self.engine_.views(step.gradient).items():
-            p.grad = g
         self.optimizer_.step()
         self._project()
         self._average()
@@ -232,6 +239,7 @@ class PrivateNet(NeuralNetClassifier):
     def _restart_method(self, method):
         self.method_ = method
         self._mechanism = replace(self.mechanism, method=method)
+        self._what = "gradient sum" + "".join(f" + {q.name}" for q in self._mechanism.queries)
         state = method.start(self.mechanism.task)
         self.state_ = tree_map_only(torch.Tensor, lambda t: t.to(self.device), state)
 
@@ -278,7 +286,7 @@ class PrivateNet(NeuralNetClassifier):
                     p.copy_(mean)
         for p in self.module_.parameters():
             p.grad = None
-        self.average_ = self._noise = self._chunk = None
+        self.average_ = self._noise = self._chunk = self._gradient = None
         self._set_training(False)
 
     def _account(self, what):

@@ -74,18 +74,13 @@ class Noise:
     def __init__(self, generator: torch.Generator, kind: str = "standard"):
         self.generator, self.kind = generator, kind
 
-    def add_(self, total: torch.Tensor, scale) -> torch.Tensor:
-        """Add Gaussian noise of standard deviation ``scale`` (a number or 0-d tensor) in place."""
-        noise = self._draw(total)
-        if isinstance(scale, torch.Tensor):
-            return total.addcmul_(noise, scale.to(total.dtype))
-        return total.add_(noise, alpha=scale)
-
-    def _draw(self, like):
+    def fill_(self, out: torch.Tensor, scale) -> torch.Tensor:
+        """Overwrite ``out`` with noise of standard deviation ``scale`` (number or 0-d tensor)."""
         if self.kind == "standard":
-            return torch.empty_like(like).normal_(generator=self.generator)
-        four = torch.empty((4, *like.shape), dtype=torch.float64, device=like.device)
-        return four.normal_(generator=self.generator).sum(0).div_(2.0).to(like.dtype)
+            return out.normal_(generator=self.generator).mul_(scale)
+        four = torch.empty((4, *out.shape), dtype=torch.float64, device=out.device)
+        four.normal_(generator=self.generator)
+        return out.copy_(four.sum(0).mul_(0.5 * scale))
 
 
 def torch_generator(sequence: np.random.SeedSequence, device="cpu") -> torch.Generator:

@@ -56,6 +56,7 @@ def private_step(
     generator: Noise,
     *,
     chunk_size: int | None = None,
+    out: Tensor | None = None,
 ) -> Step:
     """Take the gradient of one batch, privately if the mechanism is.
 
@@ -76,6 +77,9 @@ def private_step(
         Records held in memory at once.  All norms come before any weight, and noise is added
         once, so chunking changes nothing but memory.
 
+    out : Tensor, optional
+        Flat vector to write the gradient to; a new one by default.
+
     Returns
     -------
     Step
@@ -84,14 +88,16 @@ def private_step(
     sample, finite, add_weighted = _measure(model, batch, chunk_size)
     release = noisy_sums(mechanism.queries, sample, finite, state, generator)
     clip = mechanism.method.clip(sample, state, release)
-    weight = torch.where(finite, clip.weight, 0.0)
+    weight = clip.weight if finite is None else torch.where(finite, clip.weight, 0.0)
     sound = (weight * sample.norm <= clip.bound * (1 + BOUND_TOLERANCE)).all()
-    total = model.flat()
-    # norms carry a relative rounding error; shrinking by more than it keeps the bound true
-    add_weighted(weight * (1 - 100 * torch.finfo(weight.dtype).eps), total)
+    size = mechanism.expected_batch_size
+    gradient = model.flat() if out is None else out
     if mechanism.noise_multiplier > 0:
-        generator.add_(total, mechanism.noise_multiplier * clip.bound)
-    gradient = total.div_(mechanism.expected_batch_size)
+        generator.fill_(gradient, clip.bound * (mechanism.noise_multiplier / size))
+    else:
+        gradient.zero_()
+    # norms carry a relative rounding error; shrinking by more than it keeps the bound true
+    add_weighted(weight * ((1 - 100 * torch.finfo(weight.dtype).eps) / size), gradient)
     return Step(gradient, mechanism.method.update(state, release), sound)
 
 
@@ -104,7 +110,8 @@ def noisy_sums(
         rows = torch.where(finite[:, None], query.rows(sample, state), 0.0)
         total = rows.sum(0)
         if query.noise_multiplier > 0:
-            generator.add_(total, query.noise_multiplier * query.sensitivity)
+            scale = query.noise_multiplier * query.sensitivity
+            total += generator.fill_(torch.empty_like(total), scale)
         release[query.name] = total
     return release
 

@@ -21,6 +21,10 @@ class Naive(Method, name="naive", reference="xu2021removing", needs_groups=True)
         Clipping bound C.  ``"auto"``: the estimator finds it in a private warm-up; 1 elsewhere.
     count_noise_multiplier : float > 0 or "auto", default="auto"
         Noise of the counts; ``"auto"`` is 5 times the noise multiplier (the paper: 10).
+    largest_factor : float > 0 or "auto", default="auto"
+        Rescale the factors of a step so that the largest is this: post-processing of the noisy
+        counts that keeps the groups' proportions and makes the noise the same in all steps.
+        ``"auto"``: 1 where the estimator finds C; else no rescaling, as in the paper.
 
     References
     ----------
@@ -39,10 +43,12 @@ class Naive(Method, name="naive", reference="xu2021removing", needs_groups=True)
 
     max_grad_norm: float | str = "auto"
     count_noise_multiplier: float | str = "auto"
+    largest_factor: float | str = "auto"
 
     _parameter_constraints = {
         "max_grad_norm": POSITIVE_OR_AUTO,
         "count_noise_multiplier": POSITIVE_OR_AUTO,
+        "largest_factor": POSITIVE_OR_AUTO,
     }
 
     def start(self, task):
@@ -62,10 +68,13 @@ class Naive(Method, name="naive", reference="xu2021removing", needs_groups=True)
         """Clip to C, then weigh by the group's factor."""
         factor = state / release["counts"].to(sample.norm.dtype).clamp(min=1.0)
         bound = self.number("max_grad_norm", 1.0)
+        if not self.is_auto("largest_factor"):
+            factor = factor * (self.largest_factor / factor.max())
         weight = factor[sample.group] * clip_to(bound, sample.norm)
         return Clip(weight, bound * factor.max())
 
     def at_scale(self, scale, headroom):
-        """Take half of DP-SGD's step, since the largest factor multiplies the noise."""
-        method, unit_lr = super().at_scale(scale, headroom)
-        return method, 0.5 * unit_lr
+        """Set C to the scale, and the largest factor to 1 so that all steps are alike."""
+        steady = self.filled(largest_factor=1.0) if self.is_auto("max_grad_norm") else self
+        return super(Naive, steady).at_scale(scale, headroom)
+

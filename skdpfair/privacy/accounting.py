@@ -20,7 +20,8 @@ from skdpfair.privacy.gdp import clt_parameter, gdp_epsilon
 
 PRV_ERROR = 0.01
 _FIRST_INTERVAL = 1e-3
-_FEWEST_POINTS, _FIRST_POINTS, _MOST_POINTS = 300, 5_000, 80_000
+_FEWEST_POINTS, _FIRST_POINTS, _MOST_POINTS = 300, 5_000, 30_000
+_MOST_CELLS = 3e9
 _SETTLED = 0.005
 
 
@@ -130,7 +131,7 @@ def settled_level(runs: tuple[SampledGaussian, ...], delta: float) -> int:
 
 def _settling(runs, delta):
     values = [pld_epsilon(runs, delta, level=0)]
-    while _points(runs, interval(runs, len(values))) <= _MOST_POINTS:
+    while interval(runs, len(values)) < interval(runs, len(values) - 1):
         values.append(pld_epsilon(runs, delta, level=len(values)))
         # written so that infinity minus infinity stops too
         if not values[-2] - values[-1] > _SETTLED * values[-1]:
@@ -158,7 +159,8 @@ def interval(runs: tuple[SampledGaussian, ...], level: int) -> float:
     """Return a discretisation interval: 1e-3 at level 0, a third of it at each further level.
 
     Level 0 is coarser at low noise, where 1e-3 would take minutes, and finer at high noise,
-    where the losses of a step would all fall into one interval.
+    where the losses of a step would all fall into one interval.  No level has more than
+    30,000 points (fewer beyond 100,000 steps): about a second's work, and a safe side.
 
     Examples
     --------
@@ -167,11 +169,8 @@ def interval(runs: tuple[SampledGaussian, ...], level: int) -> float:
     """
     widest = max(_loss_range(run) for run in runs)
     first = min(max(_FIRST_INTERVAL, widest / _FIRST_POINTS), widest / _FEWEST_POINTS)
-    return first / 3**level
-
-
-def _points(runs, width):
-    return sum(_loss_range(run) for run in runs) / width
+    most = max(min(_MOST_POINTS, _MOST_CELLS / max(run.steps for run in runs)), 100)
+    return max(first / 3**level, sum(_loss_range(run) for run in runs) / most)
 
 
 def _loss_range(run):

@@ -185,7 +185,7 @@ class _Search:
     def _learn_slope(self, last, point):
         if last is not None and math.isfinite(last[1] - point[1]) and last[0] != point[0]:
             slope = (last[1] - point[1]) / (point[0] - last[0])
-            self.slope = min(max(slope, 0.5), 10.0)
+            self.slope = min(max(slope, 0.9), 10.0)
 
     def _next(self, point, aim, unsafe, safe):
         """Return the secant's next point, or the middle where that leaves the bracket."""

@@ -162,7 +162,8 @@ def test_chunks_change_nothing(name, wide):
     with choose(wide, batch.x, 20) as strategy:
         whole = private_step(strategy, batch, mechanism, state, None)
         parts = private_step(strategy, batch, mechanism, state, None, chunk_size=7)
-    torch.testing.assert_close(whole.gradient, parts.gradient, rtol=1e-5, atol=1e-8)
+    largest = float(whole.gradient.abs().max())
+    torch.testing.assert_close(whole.gradient, parts.gradient, rtol=1e-4, atol=1e-6 * largest)
 
 
 @pytest.mark.parametrize("name", PRIVATE)

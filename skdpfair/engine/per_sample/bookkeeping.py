@@ -46,6 +46,7 @@ class BookKeeping(Strategy):
             handle.remove()
         self._handles.clear()
         self._calls.clear()
+        super().__exit__(*exc)
 
     def _capture(self, module, inputs, output):
         if torch.is_grad_enabled() and output.requires_grad:

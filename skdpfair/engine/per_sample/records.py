@@ -35,13 +35,14 @@ class Strategy(abc.ABC):
         self.module, self.n_classes = module, n_classes
         self.class_weight, self.reason = class_weight, reason
         self.parameters = [p for p in module.parameters() if p.requires_grad]
+        self._views = None, {}
         self.n_parameters = sum(p.numel() for p in self.parameters)
 
     def __enter__(self):
         return self
 
     def __exit__(self, *exc):
-        return None
+        self._views = None, {}
 
     def __repr__(self):
         return f"{type(self).__name__}({self.reason})"
@@ -57,8 +58,12 @@ class Strategy(abc.ABC):
 
     def views(self, flat: Tensor) -> dict[Tensor, Tensor]:
         """Return the part of ``flat`` that belongs to each trainable parameter."""
-        parts = flat.split([p.numel() for p in self.parameters])
-        return {p: part.view_as(p) for p, part in zip(self.parameters, parts, strict=True)}
+        known, views = self._views
+        if known is not flat:
+            parts = flat.split([p.numel() for p in self.parameters])
+            views = {p: part.view_as(p) for p, part in zip(self.parameters, parts, strict=True)}
+            self._views = flat, views
+        return views
 
     def loss_terms(self, logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return loss, probabilities and the loss's gradient in the logits, per record."""

@@ -1,0 +1,444 @@
+"""The public face on real and on awkward input."""
+
+import io
+import json
+import math
+import pickle
+import random
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV
+from skorch.callbacks import Callback
+from torch import nn
+
+from skdpfair import METHODS, DPFairClassifier, get_method
+from skdpfair.exceptions import (
+    InfeasibleBudgetError,
+    InsecureSeedWarning,
+    LowSignalWarning,
+    UnsupportedModuleError,
+)
+from skdpfair.privacy import SampledGaussian, epsilon
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::skdpfair.exceptions.InsecureSeedWarning",
+    "ignore::skdpfair.exceptions.LowSignalWarning",
+)
+
+
+def fast(method="dpsgd", **params):
+    defaults = {"max_steps": 20, "batch_size": 100, "epsilon": 5.0, "random_state": 0}
+    return DPFairClassifier(method, **(defaults | params))
+
+
+def weights(model):
+    return np.concatenate([p.detach().numpy().ravel() for p in model.net_.module_.parameters()])
+
+
+@pytest.fixture
+def table(two_groups):
+    return two_groups.frame.drop(columns="target"), two_groups.target.to_numpy()
+
+
+def test_a_data_frame_with_its_group_column(table):
+    X, y = table
+    model = fast("dpsgd_f", group_col="group").fit(X, y)
+    assert list(model.groups_) == ["a", "b"] and model.n_features_in_ == X.shape[1]
+    assert list(model.feature_names_in_) == list(X.columns)
+    with_column, without = model.predict_proba(X), model.predict_proba(X.drop(columns="group"))
+    np.testing.assert_array_equal(with_column, without)
+    assert model.net_.module_.in_features == X.shape[1] - 1
+
+
+def test_sources_of_groups_agree(table):
+    X, y = table
+    features = X.drop(columns="group")
+    by_column = fast("naive", group_col="group").fit(X, y)
+    by_argument = fast("naive").fit(features, y, sensitive_features=X["group"])
+    array = np.column_stack([features.to_numpy(), (X["group"] == "b").to_numpy()])
+    by_index = fast("naive", group_col=features.shape[1]).fit(array, y)
+    for model in (by_column, by_argument, by_index):
+        assert len(model.groups_) == 2 and model.n_steps_ == 20
+    assert by_index.predict(array).shape == by_index.predict(array[:, :-1]).shape == y.shape
+
+
+def test_intersections_and_target_as_groups(table):
+    X, y = table
+    X = X.assign(region=np.where(np.arange(len(y)) % 3 == 0, "north", "south"))
+    both = fast("dpsgd_f", group_col=["group", "region"]).fit(X, y)
+    assert ("a", "north") in list(both.groups_) and len(both.groups_) == 4
+    X = X.drop(columns="region")
+    crossed = fast("dpsgd_f", group_col=["group", "target"]).fit(X, y)
+    assert len(crossed.groups_) == 2 * len(np.unique(y))
+    labels = fast("naive", group_col="target").fit(X.drop(columns="group"), y)
+    np.testing.assert_array_equal(labels.groups_.astype(y.dtype), labels.classes_)
+
+
+@pytest.mark.parametrize("labels", [["no", "yes"], [3, 7], ["a", "b", "c"], [True, False]])
+def test_labels_of_any_kind(labels, table):
+    X, _ = table
+    y = np.array(labels)[np.arange(len(X)) % len(labels)]
+    model = fast().fit(X.drop(columns="group"), y)
+    assert set(model.predict(X.drop(columns="group"))) <= set(labels)
+    assert model.predict_proba(X.drop(columns="group")).shape == (len(X), len(labels))
+
+
+def test_declared_groups_and_classes_are_no_assumption(table):
+    X, y = table
+    declared = fast(group_col="group", groups=["a", "b", "c"], classes=[0, 1, 2]).fit(X, y)
+    assert list(declared.groups_) == ["a", "b", "c"] and len(declared.classes_) == 3
+    assert not any("declare" in line for line in declared.privacy_.assumptions)
+    assert any("declare" in line for line in fast().fit(X[["x0"]], y).privacy_.assumptions)
+
+
+class Wide(nn.Module):
+    def __init__(self, n_features, width=8):
+        super().__init__()
+        self.inner, self.drop = nn.Linear(n_features, width), nn.Dropout(0.2)
+        self.out = nn.Linear(width, 2)
+
+    def forward(self, x):
+        return self.out(self.drop(torch.relu(self.inner(x))))
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"module": "logistic"},
+        {"module": "mlp", "hidden_layer_sizes": (5, 4), "activation": "relu"},
+        {"module": Wide, "module_params": {"n_features": 6}},
+        {"module": lambda: nn.Sequential(nn.Linear(6, 4), nn.LayerNorm(4), nn.Linear(4, 2))},
+        {"optimizer": "adam"},
+        {"optimizer": torch.optim.Adam, "lr": 0.01, "optimizer_params": {"betas": (0.8, 0.9)}},
+        {"noise": "secure"},
+        {"max_physical_batch_size": 7},
+        {"class_weight": {0: 1.0, 1: 3.0}},
+        {"accountant": "rdp"},
+        {"accountant": "prv"},
+        {"iterate_average": 1.0},
+        {"max_steps": None, "max_epochs": 2},
+    ],
+    ids=str,
+)
+def test_options(params, table):
+    X, y = table
+    X = X.drop(columns="group")
+    model, again = fast(**params).fit(X, y), fast(**params).fit(X, y)
+    np.testing.assert_array_equal(weights(model), weights(again))
+    assert np.isfinite(weights(model)).all() and 0 < model.privacy_.epsilon <= 5.0
+
+
+def test_images_take_the_convolutional_net():
+    rng = np.random.default_rng(0)
+    X, y = rng.random((60, 1, 8, 8), dtype=np.float32), rng.integers(0, 3, 60)
+    model = fast(module="cnn", epsilon=None, noise_multiplier=1.0).fit(X, y)
+    assert model.predict_proba(X).shape == (60, 3)
+    assert model.net_.engine_.name == "bookkeeping"
+
+
+def test_equal_seeds_agree_bit_for_bit_and_no_seed_never_repeats(table):
+    X, y = table
+    X = X.drop(columns="group")
+    first, second = (weights(fast().fit(X, y)) for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+    other = [fast(random_state=1), fast(random_state=2**32), fast(epsilon=4.0)]
+    other += [fast(random_state=None), fast(random_state=None)]
+    runs = [first, *(weights(m.fit(X, y)) for m in other)]
+    assert all((a != b).any() for i, a in enumerate(runs) for b in runs[:i])
+
+
+@pytest.mark.parametrize("random_state", [0, None])
+@pytest.mark.parametrize("module", ["mlp", Wide])
+def test_global_generators_are_left_alone(random_state, module, table):
+    X, y = table
+    before = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()
+    params = {"module_params": {"n_features": 6}} if module is Wide else {}
+    model = fast(module=module, random_state=random_state, **params)
+    pickle.loads(pickle.dumps(model.fit(X.drop(columns="group"), y)))
+    assert torch.equal(before[0], torch.get_rng_state())
+    np.testing.assert_array_equal(before[1], np.random.get_state()[1])
+    assert before[2] == random.getstate()
+
+
+def test_fit_does_not_change_its_input_or_thread_count(table):
+    X, y = table
+    copy, threads = X.copy(), torch.get_num_threads()
+    fast(group_col="group").fit(X, y)
+    pd.testing.assert_frame_equal(X, copy)
+    assert torch.get_num_threads() == threads
+
+
+def test_the_twin(table):
+    X, y = table
+    X = X.drop(columns="group")
+    twin = fast(epsilon=None).fit(X, y)
+    assert twin.method_.name == "sgd" and math.isinf(twin.privacy_.epsilon)
+    assert not twin.privacy_.is_private and twin.privacy_.ledger.entries == ()
+    model = fast(keep_reference=True).fit(X, y)
+    assert model.reference_.method_.name == "sgd"
+    assert model.reference_.n_steps_ == model.n_steps_
+    assert not hasattr(pickle.loads(pickle.dumps(model)), "reference_")
+
+
+def test_noise_instead_of_a_budget(table):
+    X, y = table
+    X = X.drop(columns="group")
+    model = fast(epsilon=None, noise_multiplier=1.3, method=get_method("dpsgd", max_grad_norm=1.0))
+    report = model.fit(X, y).privacy_
+    assert report.noise_multiplier == 1.3 and report.is_private
+    run = SampledGaussian(1 / 6, 1.3, 20)
+    assert report.epsilon == pytest.approx(epsilon([run], report.delta), abs=1e-9)
+    clipped = fast(epsilon=None, noise_multiplier=0).fit(X, y)
+    assert clipped.method_.name == "dpsgd" and math.isinf(clipped.privacy_.epsilon)
+
+
+@pytest.mark.parametrize("name", sorted(n for n, m in METHODS.items() if m.private))
+def test_the_ledger_counts_the_steps_that_were_taken(name, table):
+    X, y = table
+    group_col = "group"
+    model = fast(name, group_col=group_col, max_steps=23, epsilon=2.0).fit(X, y)
+    report = model.privacy_
+    assert report.ledger.steps == report.steps == model.n_steps_ == 23
+    joint = report.ledger.entries[0].run.noise_multiplier
+    spent = epsilon([SampledGaussian(report.sample_rate, joint, 23)], report.delta)
+    assert report.epsilon == pytest.approx(spent) and report.epsilon <= 2.0
+    assert report.expected_batch_size == pytest.approx(report.sample_rate * len(y))
+
+
+class Stop(Callback):
+    def on_epoch_end(self, net, **kwargs):
+        if len(net.history) == 2:
+            raise KeyboardInterrupt
+
+
+def test_an_interrupted_fit_owns_up_to_its_steps(table):
+    X, y = table
+    with pytest.warns(UserWarning, match="interrupted after 12 of 20 steps"):
+        model = fast(callbacks=[Stop()]).fit(X.drop(columns="group"), y)
+    assert model.privacy_.steps == model.privacy_.ledger.steps == 12
+    assert model.privacy_.epsilon < fast().fit(X.drop(columns="group"), y).privacy_.epsilon
+
+
+def test_an_empty_batch_is_a_step(table):
+    X, y = table
+    model = fast(batch_size=1, max_steps=60, epsilon=50.0).fit(X.drop(columns="group"), y)
+    assert model.privacy_.steps == 60 and model.privacy_.sample_rate == 1 / len(y)
+
+
+def test_callbacks_and_public_validation(table):
+    X, y = table
+    X = X.drop(columns="group").to_numpy()
+    model = fast(validation_data=(X[:50], y[:50])).fit(X, y)
+    rows = model.net_.history[:, ("valid_acc", "valid_loss")]
+    assert len(rows) == model.n_iter_ and all(0 <= acc <= 1 for acc, _ in rows)
+    assert "train_loss" not in model.net_.history[-1]
+
+
+def test_method_parameters_through_the_estimator(table):
+    X, y = table
+    model = fast("global_adapt").set_params(method__lr_z=0.05)
+    assert model.method.lr_z == 0.05 and clone(model).method.lr_z == 0.05
+    model.fit(X.drop(columns="group"), y)
+    assert model.method_.lr_z == 0.05 and model.method.strict_max_grad_norm == "auto"
+    grid = {"method__max_grad_norm": [0.1, 1.0], "epsilon": [1.0, None]}
+    search = GridSearchCV(fast(), grid, cv=2, error_score="raise")
+    search.fit(X.drop(columns="group"), y)
+    assert len(search.cv_results_["params"]) == 4
+
+
+SENTINEL = np.float32(0.7390851332)
+
+
+def test_a_pickle_keeps_weights_and_public_facts_only(table):
+    X, y = table
+    X = X.drop(columns="group")
+    X.iloc[:, :] = X.to_numpy(dtype=np.float32)
+    X.iloc[5] = SENTINEL
+    model = fast("global_adapt", callbacks=[Stop()], keep_reference=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(X, y)
+    content = pickle.dumps(model)
+    for dtype in (np.float16, np.float32, np.float64):
+        assert np.full(2, SENTINEL).astype(dtype).tobytes() not in content
+    for word in (b"optim", b"history", b"Stop", b"Batches", b"Dataset", b"grad_fn", b"Generator"):
+        assert word not in content
+    again = pickle.loads(content)
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    np.testing.assert_allclose(again.predict_proba(X), model.predict_proba(X), atol=1e-12)
+    assert again.random_state is None and again.privacy_.seeded
+    assert again.privacy_.epsilon == model.privacy_.epsilon
+    assert not hasattr(again.net_, "optimizer_") and not hasattr(again.net_, "history")
+    torch.save(model, file := io.BytesIO())
+    assert np.full(2, SENTINEL).tobytes() not in file.getvalue()
+
+
+def test_nothing_private_is_left_on_the_live_net(table):
+    X, y = table
+    net = fast().fit(X.drop(columns="group"), y).net_
+    assert all(p.grad is None for p in net.module_.parameters())
+    assert net.engine_._calls == [] and not net.module_.training
+    assert all(not m._forward_hooks for m in net.module_.modules())
+
+
+def test_privacy_reads_well(table):
+    X, y = table
+    report = fast().fit(X.drop(columns="group"), y).privacy_
+    assert "differentially private" in repr(report) and "not accounted" in repr(report)
+    assert "<table" in report._repr_html_()
+    assert json.loads(json.dumps(report.to_dict()))["steps"] == 20
+    assert report.to_frame().loc["steps", "value"] == 20
+
+
+BAD = [
+    ({"epsilon": 0}, ValueError, "epsilon"),
+    ({"epsilon": -1.0}, ValueError, "-1"),
+    ({"epsilon": float("nan")}, ValueError, "nan"),
+    ({"epsilon": float("inf")}, ValueError, "inf"),
+    ({"epsilon": "1"}, TypeError, "epsilon"),
+    ({"delta": 0.0}, ValueError, "delta"),
+    ({"delta": 0.01}, ValueError, "1/n_samples"),
+    ({"delta": "small"}, TypeError, "delta"),
+    ({"noise_multiplier": 1.0}, ValueError, "set epsilon=None"),
+    ({"epsilon": None, "noise_multiplier": -1.0}, ValueError, "noise_multiplier"),
+    ({"epsilon": 1e-9}, InfeasibleBudgetError, "sample rate"),
+    ({"method": "dpsdg"}, ValueError, "Did you mean 'dpsgd'"),
+    ({"method": 3}, TypeError, "method"),
+    ({"method": "sgd"}, ValueError, "not private"),
+    ({"method": get_method("dpsgd", max_grad_norm=-1.0)}, ValueError, "max_grad_norm"),
+    ({"method": "dpsgd_f", "group_col": None}, ValueError, "needs groups"),
+    ({"group_col": "sex"}, ValueError, "passthrough"),
+    ({"group_col": 99}, ValueError, "out of range"),
+    ({"group_col": 1.5}, TypeError, "group_col"),
+    ({"group_col": ["group", "group"]}, ValueError, "twice"),
+    ({"groups": ["a"]}, ValueError, "outside groups"),
+    ({"group_as_feature": True}, ValueError, "group"),
+    ({"classes": [0, 5]}, ValueError, "outside classes"),
+    ({"module": "transformer"}, ValueError, "module"),
+    ({"module": nn.Linear(6, 2)}, TypeError, "class or a factory"),
+    ({"module": lambda: nn.Linear(6, 3)}, UnsupportedModuleError, r"\(batch, 2\)"),
+    (
+        {"module": lambda: nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))},
+        UnsupportedModuleError,
+        "GroupNorm",
+    ),
+    ({"module_params": [1]}, TypeError, "module_params"),
+    ({"hidden_layer_sizes": 4}, TypeError, "hidden_layer_sizes"),
+    ({"activation": "swish"}, ValueError, "activation"),
+    ({"optimizer": "sdg"}, ValueError, "Did you mean 'sgd'"),
+    ({"optimizer": 3}, TypeError, "optimizer"),
+    ({"lr": -0.1}, ValueError, "lr"),
+    ({"lr": "fast"}, TypeError, "lr"),
+    ({"batch_size": 0}, ValueError, "batch_size"),
+    ({"batch_size": 2.5}, TypeError, "batch_size"),
+    ({"max_epochs": 0}, ValueError, "max_epochs"),
+    ({"max_steps": -1}, ValueError, "max_steps"),
+    ({"iterate_average": 2.0}, ValueError, "iterate_average"),
+    ({"max_physical_batch_size": 0}, ValueError, "max_physical_batch_size"),
+    ({"class_weight": "balanced"}, ValueError, "fixed public numbers"),
+    ({"class_weight": {0: -1.0}}, ValueError, "class_weight"),
+    ({"class_weight": {9: 1.0}}, ValueError, "class_weight"),
+    ({"accountant": "gdp"}, ValueError, "accountant"),
+    ({"noise": "loud"}, ValueError, "noise"),
+    ({"device": "abacus"}, ValueError, "device"),
+    ({"attack": "pgd"}, ValueError, "attack"),
+    ({"warm_start": True}, ValueError, "warm_start"),
+    ({"diagnostics": True}, ValueError, "diagnostics"),
+]
+
+
+@pytest.mark.parametrize("params, error, match", BAD, ids=[str(p)[:60] for p, _, _ in BAD])
+def test_bad_parameters_are_refused_and_nothing_is_half_written(params, error, match, table):
+    X, y = table
+    model = fast(**({"group_col": "group"} | params))
+    with pytest.raises(error, match=match):
+        model.fit(X, y)
+    assert not [name for name in vars(model) if name.endswith("_")]
+
+
+def test_an_infeasible_budget_names_a_way_out(table):
+    X, y = table
+    tight = get_method("dpsgd_f", count_noise_multiplier=0.5)
+    with pytest.raises(InfeasibleBudgetError, match="count_noise_multiplier=0.5"):
+        fast(tight, group_col="group", epsilon=1.0).fit(X, y)
+
+
+def bad_data(X, y):
+    features = X.drop(columns="group")
+    with_nan, with_inf = features.copy(), features.copy()
+    with_nan.iloc[3, 1], with_inf.iloc[3, 1] = np.nan, np.inf
+    gap = X.copy()
+    gap.loc[4, "group"] = None
+    return {
+        "nan": (with_nan, y, {}, "NaN"),
+        "infinity": (with_inf, y, {}, "infinity"),
+        "text": (features.assign(job="clerk"), y, {}, "job.*OneHotEncoder"),
+        "one class": (features, np.zeros(len(y)), {}, "one class"),
+        "lengths": (features, y[:-1], {}, "inconsistent"),
+        "groups missing": (gap, y, {"group_col": "group"}, "missing values"),
+        "one group": (X.assign(group="a"), y, {"group_col": "group"}, "one group"),
+        "target column": (X.assign(target=0), y, {"group_col": "target"}, "target"),
+        "nan label": (features, np.where(y == 1, np.nan, 0.0), {}, "NaN"),
+        "continuous": (features, np.linspace(0, 1, len(y)), {}, "continuous"),
+        "array without names": (features.to_numpy(), y, {"group_col": "group"}, "set_output"),
+    }
+
+
+@pytest.mark.parametrize("case", bad_data(pd.DataFrame({"group": ["a"] * 9, "x": 0, "z": 1}), np.arange(9)))
+def test_bad_data_is_refused(case, table):
+    X, y, params, match = bad_data(*table)[case]
+    with pytest.raises(ValueError, match=match):
+        fast(**params).fit(X, y)
+
+
+def test_errors_never_print_a_cell(table):
+    X, y = table
+    values = X.drop(columns="group").to_numpy().astype(object)
+    values[7, 2] = "patient Zero"
+    with pytest.raises(ValueError, match="not numbers") as caught:
+        fast().fit(values, y)
+    assert "Zero" not in str(caught.value)
+
+
+def test_groups_from_two_sources_or_of_wrong_length(table):
+    X, y = table
+    with pytest.raises(ValueError, match="not by both"):
+        fast(group_col="group").fit(X, y, sensitive_features=X["group"])
+    with pytest.raises(ValueError, match="sensitive_features has 3 rows"):
+        fast().fit(X.drop(columns="group"), y, sensitive_features=["a", "b", "a"])
+
+
+def test_predict_checks_its_input(table):
+    X, y = table
+    with pytest.raises(NotFittedError):
+        DPFairClassifier().predict(X)
+    model = fast(group_col="group").fit(X, y)
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(X.rename(columns={"x0": "other"}))
+    with pytest.raises(ValueError, match="features"):
+        model.predict(X.to_numpy()[:, :3])
+
+
+def test_a_failed_refit_keeps_the_old_fit(table):
+    X, y = table
+    model = fast(group_col="group").fit(X, y)
+    before, state = model.predict(X), sorted(vars(model))
+    with pytest.raises(ValueError, match="one class"):
+        model.fit(X[["group", "x0"]], np.zeros(len(y)))
+    assert sorted(vars(model)) == state
+    np.testing.assert_array_equal(model.predict(X), before)
+
+
+def test_warnings(table):
+    X, y = table
+    features = X.drop(columns="group")
+    with pytest.warns(InsecureSeedWarning, match="random_state=0"):
+        fast().fit(features, y)
+    with pytest.warns(LowSignalWarning, match="few for this privacy budget"):
+        DPFairClassifier(epsilon=0.5).fit(features[:100], y[:100])
