@@ -11,6 +11,7 @@ from skdpfair.networks import ACTIVATIONS
 from skdpfair.privacy import ACCOUNTANTS
 
 MODULES = ("auto", "logistic", "mlp", "cnn")
+_POSITIVE = {"low": 0, "low_open": True, "high": float("inf"), "high_open": True}
 _NOT_OFFERED = {
     "attack": (None, "Adversarial training is not available yet; leave attack=None."),
     "warm_start": (False, "Continuing a fit is not available yet; leave warm_start=False."),
@@ -43,7 +44,7 @@ def _check_budget(params, method):
             "noise_multiplier=None."
         )
     if epsilon is not None:
-        _validate.number("epsilon", epsilon, low=0, low_open=True, high=float("inf"), high_open=True)
+        _validate.number("epsilon", epsilon, **_POSITIVE)
     if noise is not None:
         _validate.number("noise_multiplier", noise, low=0, high=float("inf"), high_open=True)
     if not method.private and epsilon is not None:
@@ -100,7 +101,7 @@ def _check_sizes(params):
     if params["max_steps"] is not None:
         _validate.integer("max_steps", params["max_steps"])
     if params["lr"] != "auto":
-        _validate.number("lr", params["lr"], low=0, low_open=True, high=float("inf"), high_open=True)
+        _validate.number("lr", params["lr"], **_POSITIVE)
     if params["iterate_average"] != "auto":
         _validate.number("iterate_average", params["iterate_average"], low=0, high=1)
     resolve_optimizer(params["optimizer"])
@@ -139,8 +140,7 @@ def _check_class_weight(class_weight):
         isinstance(w, Real) and 0 <= w < float("inf") for w in class_weight.values()
     ):
         raise ValueError(
-            "class_weight must be a dict from class to a finite number >= 0, "
-            f"got {class_weight!r}."
+            f"class_weight must be a dict from class to a finite number >= 0, got {class_weight!r}."
         )
 
 

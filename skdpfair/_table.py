@@ -132,17 +132,20 @@ def _is_numeric_object(column):
     if column is None or column.dtype != object:
         return False
     return pd.api.types.infer_dtype(column, skipna=True) in {
-        "integer", "floating", "boolean", "mixed-integer-float", "decimal", "empty"
+        "integer",
+        "floating",
+        "boolean",
+        "mixed-integer-float",
+        "decimal",
+        "empty",
     }
 
 
 def _labels(y):
     y = column_or_1d(y, warn=True)
-    if y.dtype.kind not in "OUSbiuf":
-        y = np.asarray(y)
-    check_classification_targets(y)
     if pd.isna(y).any():
         raise ValueError("Input y contains NaN. Drop or label the rows without a class.")
+    check_classification_targets(y)
     return y
 
 
@@ -159,7 +162,5 @@ def _classes(y, declared):
         raise ValueError(f"classes must name two classes or more, got {declared!r}.")
     at = np.searchsorted(classes, found).clip(max=len(classes) - 1)
     if (classes[at] != found).any():
-        raise ValueError(
-            f"y has labels outside classes={classes.tolist()!r}. Declare every class."
-        )
+        raise ValueError(f"y has labels outside classes={classes.tolist()!r}. Declare every class.")
     return classes, at[codes].astype(np.int64)

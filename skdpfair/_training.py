@@ -230,8 +230,11 @@ def _class_weight(params, settings, classes):
         return weights, None
     logits = np.log(np.maximum(np.array(weights) / max(weights), _LEAST_ODDS))
     if settings.warm_up:
-        weights = list(np.array(weights) * _pull(0 * logits, np.ones(len(classes)))
-                       / _pull(logits, np.array(weights)))
+        weights = list(
+            np.array(weights)
+            * _pull(0 * logits, np.ones(len(classes)))
+            / _pull(logits, np.array(weights))
+        )
     return weights, tuple(logits.tolist())
 
 

@@ -93,8 +93,8 @@ def resolve(
     Examples
     --------
     >>> s = resolve(n_samples=32561, epsilon=1.0, delta=1e-6)
-    >>> round(s.signal), s.module, s.steps_per_epoch, s.n_steps - s.warm_up, s.warm_up, s.unit
-    (7713, 'logistic', 16, 337, 17, 16.0)
+    >>> round(s.signal), s.module, s.steps_per_epoch, s.n_steps - s.warm_up, s.warm_up
+    (7707, 'logistic', 18, 433, 22)
     """
     mu = _privacy_parameter(n_samples, epsilon, delta, noise_multiplier, batch_size)
     signal = n_samples * mu

@@ -213,13 +213,13 @@ class DPFairClassifier(ClassifierMixin, BaseEstimator):
         params = self.get_params(deep=False)
         method = get_method(self.method)
         _params.check(params, method)
-        fitted = type(self)(**params)  # a failed fit leaves this one as it was
-        table = _table.read(fitted, X, y, sensitive_features)
-        if method.needs_groups and table.groups.levels is None:
+        if method.needs_groups and self.group_col is None and sensitive_features is None:
             raise ValueError(
                 f"method={method.name!r} needs groups. Name their column by group_col=, pass "
                 'fit(..., sensitive_features=...), or set group_col="target".'
             )
+        fitted = type(self)(**params)  # a failed fit leaves this one as it was
+        table = _table.read(fitted, X, y, sensitive_features)
         run = _training.plan(params, method, len(table.y), table.groups.n_groups)
         net, privacy = _training.train(params, run, table)
         self._keep(fitted, table, run, net, privacy)

@@ -137,7 +137,13 @@ class Method(BaseEstimator, abc.ABC):
     _parameter_constraints: ClassVar[dict] = {}
 
     def __init_subclass__(
-        cls, *, name: str, reference: str, private: bool = True, needs_groups: bool = False, **kwargs
+        cls,
+        *,
+        name: str,
+        reference: str,
+        private: bool = True,
+        needs_groups: bool = False,
+        **kwargs,
     ):
         super().__init_subclass__(**kwargs)
         if name in METHODS and METHODS[name].__qualname__ != cls.__qualname__:

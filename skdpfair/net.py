@@ -197,9 +197,7 @@ class PrivateNet(NeuralNetClassifier):
     def _warm_up_step(self, batch):
         size = self.mechanism.expected_batch_size
         search = self.schedule.search
-        self.scale_ = search.step(
-            self.engine_, batch, self.scale_, size, self._noise, self._chunk
-        )
+        self.scale_ = search.step(self.engine_, batch, self.scale_, size, self._noise, self._chunk)
         self._account("gradient scale (warm-up)")
         if self.steps_ + 1 == self.schedule.warm_up:
             self._settle()
@@ -226,9 +224,9 @@ class PrivateNet(NeuralNetClassifier):
 
     def _settle(self):
         """Fix what waited for the gradient scale, a released number: bounds, learning rate."""
-        scale = float(self.scale_) if self.schedule.warm_up else None
-        if scale is None and self.schedule.unit is None:
+        if not self.schedule.warm_up and self.schedule.unit is None:
             return
+        scale = float(self.scale_)
         method, unit_lr = self.mechanism.method.at_scale(scale, self.schedule.headroom)
         self._restart_method(method)
         if self.schedule.unit is not None:

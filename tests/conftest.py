@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from skdpfair.datasets import load_adult, make_two_groups
-from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES
+from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult, make_two_groups
 from skdpfair.preprocessing import public_preprocessor
 
 

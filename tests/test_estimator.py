@@ -124,7 +124,7 @@ class Wide(nn.Module):
         {"iterate_average": 1.0},
         {"max_steps": None, "max_epochs": 2},
     ],
-    ids=str,
+    ids=lambda params: "-".join(params),
 )
 def test_options(params, table):
     X, y = table
@@ -267,7 +267,7 @@ def test_a_pickle_keeps_weights_and_public_facts_only(table):
     content = pickle.dumps(model)
     for dtype in (np.float16, np.float32, np.float64):
         assert np.full(2, SENTINEL).astype(dtype).tobytes() not in content
-    for word in (b"optim", b"history", b"Stop", b"Batches", b"Dataset", b"grad_fn", b"Generator"):
+    for word in (b"torch.optim", b"skorch", b"history", b"Stop", b"Batches", b"Dataset"):
         assert word not in content
     again = pickle.loads(content)
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
@@ -307,7 +307,7 @@ BAD = [
     ({"delta": "small"}, TypeError, "delta"),
     ({"noise_multiplier": 1.0}, ValueError, "set epsilon=None"),
     ({"epsilon": None, "noise_multiplier": -1.0}, ValueError, "noise_multiplier"),
-    ({"epsilon": 1e-9}, InfeasibleBudgetError, "sample rate"),
+    ({"epsilon": 1e-9}, InfeasibleBudgetError, "sample_rate"),
     ({"method": "dpsdg"}, ValueError, "Did you mean 'dpsgd'"),
     ({"method": 3}, TypeError, "method"),
     ({"method": "sgd"}, ValueError, "not private"),
@@ -353,7 +353,10 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize("params, error, match", BAD, ids=[str(p)[:60] for p, _, _ in BAD])
+BAD_IDS = [f"{i}-{'-'.join(params)}" for i, (params, _, _) in enumerate(BAD)]
+
+
+@pytest.mark.parametrize("params, error, match", BAD, ids=BAD_IDS)
 def test_bad_parameters_are_refused_and_nothing_is_half_written(params, error, match, table):
     X, y = table
     model = fast(**({"group_col": "group"} | params))
@@ -365,7 +368,7 @@ def test_bad_parameters_are_refused_and_nothing_is_half_written(params, error, m
 def test_an_infeasible_budget_names_a_way_out(table):
     X, y = table
     tight = get_method("dpsgd_f", count_noise_multiplier=0.5)
-    with pytest.raises(InfeasibleBudgetError, match="count_noise_multiplier=0.5"):
+    with pytest.raises(InfeasibleBudgetError, match=r"count_noise_multiplier=0\.5"):
         fast(tight, group_col="group", epsilon=1.0).fit(X, y)
 
 
@@ -390,7 +393,10 @@ def bad_data(X, y):
     }
 
 
-@pytest.mark.parametrize("case", bad_data(pd.DataFrame({"group": ["a"] * 9, "x": 0, "z": 1}), np.arange(9)))
+NAMES = bad_data(pd.DataFrame({"group": ["a"] * 9, "x": 0.0, "z": 1.0}), np.arange(9))
+
+
+@pytest.mark.parametrize("case", list(NAMES))
 def test_bad_data_is_refused(case, table):
     X, y, params, match = bad_data(*table)[case]
     with pytest.raises(ValueError, match=match):
@@ -421,8 +427,11 @@ def test_predict_checks_its_input(table):
     model = fast(group_col="group").fit(X, y)
     with pytest.raises(ValueError, match="feature names"):
         model.predict(X.rename(columns={"x0": "other"}))
-    with pytest.raises(ValueError, match="features"):
-        model.predict(X.to_numpy()[:, :3])
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(X[["x0", "x1"]])
+    array = X.drop(columns="group").to_numpy()
+    with pytest.raises(ValueError, match="3 features"):
+        fast().fit(array, y).predict(array[:, :3])
 
 
 def test_a_failed_refit_keeps_the_old_fit(table):

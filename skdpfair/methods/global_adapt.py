@@ -20,8 +20,9 @@ class Threshold(NamedTuple):
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class GlobalAdapt(Method, name="global_adapt", reference="esipova2023disparate"):
-    r"""Weigh by :math:`w_i = C/Z` if :math:`\lVert g_i \rVert \le Z`, else by :math:`C/\lVert g_i \rVert`.
+    r"""Weigh record i by :math:`w_i = C / \max(Z, \lVert g_i \rVert)`, and learn Z.
 
+    That is C/Z for gradients up to Z, which keep their relative lengths, and clipping to C above.
     Released each step: the gradient sum, of sensitivity C, with noise ``noise_multiplier`` C,
     and the count :math:`b = \#\{\lVert g_i \rVert > \tau Z\}`, of sensitivity 1, with noise
     ``count_noise_multiplier``; then :math:`Z \leftarrow Z \exp(\kappa (\tilde b / B - \eta))`,

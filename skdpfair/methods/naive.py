@@ -8,9 +8,9 @@ from skdpfair.methods._clipping import POSITIVE_OR_AUTO, clip_to, one_hot
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class Naive(Method, name="naive", reference="xu2021removing", needs_groups=True):
-    r"""Weigh record i by :math:`\theta_k \min(1, C/\lVert g_i \rVert)`, :math:`\theta_k = (B/K)/b_k`.
+    r"""Weigh record i of group k by :math:`\theta_k \min(1, C/\lVert g_i \rVert)`.
 
-    :math:`b_k` is the noisy number of records of group k in the batch, B the expected batch size
+    :math:`\theta_k = (B/K)/b_k`, where :math:`b_k` is the noisy number of records of group k in the batch, B the expected batch size
     and K the number of groups; :math:`\theta_k` is at most B/K.  Released each step: the K
     counts, of sensitivity 1, with noise ``count_noise_multiplier``; and the gradient sum, of
     sensitivity :math:`C \max_k \theta_k` over all groups.
@@ -77,4 +77,3 @@ class Naive(Method, name="naive", reference="xu2021removing", needs_groups=True)
         """Set C to the scale, and the largest factor to 1 so that all steps are alike."""
         steady = self.filled(largest_factor=1.0) if self.is_auto("max_grad_norm") else self
         return super(Naive, steady).at_scale(scale, headroom)
-

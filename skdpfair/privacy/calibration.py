@@ -22,7 +22,7 @@ from skdpfair.privacy.gdp import (
 )
 
 MIN_NOISE_MULTIPLIER = 0.1
-MAX_NOISE_MULTIPLIER = 1e4
+MAX_NOISE_MULTIPLIER = 1e3
 _MARGIN = 1e-3  # how far under the target, relatively, a solution may stay
 _MOST_EVALUATIONS = 8
 
@@ -49,7 +49,7 @@ def calibrate(
     -------
     float
         Joint noise multiplier of a step, from ``MIN_NOISE_MULTIPLIER`` (0.1, returned where
-        even less noise would do) to ``MAX_NOISE_MULTIPLIER`` (1e4).  What it costs, by
+        even less noise would do) to ``MAX_NOISE_MULTIPLIER`` (1000).  What it costs, by
         :func:`skdpfair.privacy.epsilon`, is never above the target and at most 0.1 % below.
 
     Raises

@@ -115,15 +115,14 @@ class PrivacyPlan:
         held = math.fsum(self.noise_multipliers[i] ** -2 for i in fixed)
         rest = target**-2 - held
         if rest <= 0:
+            counts = joint(tuple(self.noise_multipliers[i] for i in fixed))
             raise InfeasibleBudgetError(
-                f"The fixed count_noise_multiplier={joint(tuple(self.noise_multipliers[i] for i in fixed)):g} "
+                f"The fixed count_noise_multiplier={counts:g} "
                 f"alone spends epsilon={epsilon:g} or more at delta={delta:g}: it must exceed the "
                 f"joint noise multiplier {target:.4g}. Raise it to {2 * target:.3g} or more, or "
                 'use count_noise_multiplier="auto".'
             )
-        free = math.fsum(
-            s**-2 for i, s in enumerate(self.noise_multipliers) if i not in fixed
-        )
+        free = math.fsum(s**-2 for i, s in enumerate(self.noise_multipliers) if i not in fixed)
         # the last factor outweighs the rounding of the closed form
         factor = math.sqrt(free / rest) * (1 + 1e-12)
         scaled = tuple(

@@ -1,4 +1,4 @@
-"""What a fit spent, under which assumptions, and what nobody accounted for: in words and numbers."""
+"""What a fit spent, what it assumed, what nobody accounted for: in words and numbers."""
 
 import math
 from dataclasses import dataclass, field, fields

@@ -31,10 +31,10 @@ def test_the_same_seed_gives_the_same_rows(make):
 
 
 def test_none_is_fresh_and_numpys_global_generator_is_left_alone():
-    before = np.random.get_state()[1].copy()  # noqa: NPY002
+    before = np.random.get_state()[1].copy()
     first, second = (make_two_groups(60).data for _ in range(2))
     assert not first.equals(second)
-    np.testing.assert_array_equal(np.random.get_state()[1], before)  # noqa: NPY002
+    np.testing.assert_array_equal(np.random.get_state()[1], before)
 
 
 def test_without_noise_the_labels_follow_the_documented_boundaries():

@@ -72,7 +72,7 @@ def linear(module, a, b):
 
 
 def sequence_linear(module, a, b):
-    """Books of a Linear applied along further axes: by Gram matrices if short, else instantiated."""
+    """Books of a Linear applied along further axes: Gram matrices if short, else instantiated."""
     a, b = a.flatten(1, -2), b.flatten(1, -2)
     length, size = a.shape[1], a.shape[2] * b.shape[2]
     norm2 = b.new_zeros(len(b))

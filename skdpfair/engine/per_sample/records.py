@@ -11,10 +11,10 @@ from torch.nn.functional import log_softmax
 
 @dataclass(frozen=True)
 class Records:
-    """The per-record gradients of one batch, known by their norms and weighted sums.
+    r"""The per-record gradients of one batch, known by their norms and weighted sums.
 
     ``norm`` and ``loss`` have shape (batch,), ``probability`` (batch, n_classes);
-    ``weighted_sum(weight, out)`` adds :math:`\\sum_i w_i g_i` to the flat vector ``out``.
+    ``weighted_sum(weight, out)`` adds :math:`\sum_i w_i g_i` to the flat vector ``out``.
     """
 
     norm: Tensor

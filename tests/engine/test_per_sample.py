@@ -1,0 +1,215 @@
+"""Norms and weighted sums equal a naive loop, whatever the module; what cannot is refused."""
+
+from itertools import pairwise
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from skdpfair.engine import choose
+from skdpfair.exceptions import UnsupportedModuleError
+
+
+class Layers(nn.Module):
+    """Two linear layers, put together as each case needs."""
+
+    def __init__(self, forward):
+        super().__init__()
+        self.a, self.b, self.out = nn.Linear(6, 6), nn.Linear(6, 6), nn.Linear(6, 3)
+        self.scale = nn.Parameter(torch.ones(6))
+        self.run = forward
+
+    def forward(self, x):
+        return self.run(self, x)
+
+
+def tied():
+    module = Layers(lambda m, x: m.out(torch.tanh(m.b(torch.tanh(m.a(x)))) * m.scale))
+    module.b.weight = module.a.weight
+    return module
+
+
+def frozen(*names):
+    module = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3))
+    for name in names:
+        module.get_parameter(name).requires_grad_(False)
+    return module
+
+
+MODULES = {
+    "linear": (lambda: nn.Linear(6, 3), (6,), "bookkeeping"),
+    "no bias": (lambda: nn.Linear(6, 3, bias=False), (6,), "bookkeeping"),
+    "mlp": (lambda: frozen(), (6,), "bookkeeping"),
+    "in-place activation": (
+        lambda: nn.Sequential(nn.Linear(6, 5), nn.ReLU(inplace=True), nn.Linear(5, 3)),
+        (6,),
+        "bookkeeping",
+    ),
+    "frozen weight": (lambda: frozen("0.weight"), (6,), "bookkeeping"),
+    "frozen bias": (lambda: frozen("0.bias", "2.bias"), (6,), "bookkeeping"),
+    "frozen first layer": (lambda: frozen("0.weight", "0.bias"), (6,), "bookkeeping"),
+    "short sequence": (
+        lambda: Layers(lambda m, x: m.out(torch.tanh(m.b(m.a(x)) * m.scale).mean(1))),
+        (2, 6),
+        "vmap",
+    ),
+    "long sequence": (
+        lambda: nn.Sequential(nn.Linear(6, 4), nn.Tanh(), nn.Flatten(), nn.Linear(80, 3)),
+        (20, 6),
+        "bookkeeping",
+    ),
+    "gram sequence": (
+        lambda: nn.Sequential(nn.Linear(6, 40), nn.Tanh(), nn.Flatten(), nn.Linear(120, 3)),
+        (3, 6),
+        "bookkeeping",
+    ),
+    "convolutions": (
+        lambda: nn.Sequential(
+            nn.Conv2d(2, 4, 3, stride=2, padding=1),
+            nn.Tanh(),
+            nn.Conv2d(4, 3, (2, 3), dilation=2, bias=False),
+            nn.Flatten(),
+            nn.Linear(3 * 4 * 2, 3),
+        ),
+        (2, 12, 12),
+        "bookkeeping",
+    ),
+    "grouped convolution": (
+        lambda: nn.Sequential(nn.Conv2d(2, 4, 3, groups=2), nn.Flatten(), nn.Linear(16, 3)),
+        (2, 4, 4),
+        "vmap",
+    ),
+    "called twice": (
+        lambda: Layers(lambda m, x: m.out(torch.tanh(m.a(torch.tanh(m.a(x)))))),
+        (6,),
+        "vmap",
+    ),
+    "tied weights": (tied, (6,), "vmap"),
+    "bare parameter": (lambda: Layers(lambda m, x: m.out(m.b(m.a(x)) * m.scale)), (6,), "vmap"),
+    "weight outside its layer": (
+        lambda: Layers(lambda m, x: m.out(m.b(m.a(x) * m.scale)) + m.a.weight.sum() * x[:, :3]),
+        (6,),
+        "vmap",
+    ),
+    "layer norm": (
+        lambda: nn.Sequential(nn.Linear(6, 5), nn.LayerNorm(5), nn.Linear(5, 3)),
+        (6,),
+        "vmap",
+    ),
+}
+
+
+def loop(module, x, y, class_weight):
+    """Per-record gradients, one backward each."""
+    rows = []
+    trained = [p for p in module.parameters() if p.requires_grad]
+    for i in range(len(x)):
+        loss = cross_entropy(module(x[i : i + 1]), y[i : i + 1], reduction="sum")
+        if class_weight is not None:
+            loss = loss * class_weight[y[i]]
+        grads = torch.autograd.grad(loss, trained, allow_unused=True)
+        pairs = zip(trained, grads, strict=True)
+        rows.append(torch.cat([(p * 0 if g is None else g).reshape(-1) for p, g in pairs]))
+    return torch.stack(rows)
+
+
+@pytest.mark.parametrize("dtype, tolerance", [(torch.float64, 1e-10), (torch.float32, 1e-5)])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("case", list(MODULES))
+def test_norms_and_sums_equal_a_loop(case, weighted, dtype, tolerance):
+    make, shape, expected = MODULES[case]
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        module = make().to(dtype)
+        x, y = torch.randn(37, *shape, dtype=dtype), torch.randint(0, 3, (37,))
+        weight = torch.rand(37, dtype=dtype)
+    class_weight = torch.tensor([1.0, 0.3, 2.0], dtype=dtype) if weighted else None
+    strategy = choose(module, x, 3, class_weight)
+    assert strategy.name == expected and strategy.reason
+    rows = loop(module, x, y, class_weight)
+    with strategy:
+        records = strategy.records(x, y)
+        total = strategy.flat()
+        records.weighted_sum(weight, total)
+    torch.testing.assert_close(records.norm, rows.norm(dim=1), rtol=tolerance, atol=tolerance)
+    largest = float((weight @ rows).abs().max())
+    torch.testing.assert_close(total, weight @ rows, rtol=tolerance, atol=tolerance * largest)
+    torch.testing.assert_close(records.probability, module(x).softmax(1), rtol=tolerance, atol=1e-6)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    widths=st.lists(st.integers(1, 9), min_size=1, max_size=4),
+    n=st.integers(1, 40),
+    seed=st.integers(0, 99),
+)
+def test_random_architectures(widths, n, seed):
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        sizes, layers = [5, *widths], []
+        for a, b in pairwise(sizes):
+            layers += [nn.Linear(a, b, bias=bool(seed % 2)), nn.Tanh()]
+        module = nn.Sequential(*layers, nn.Linear(sizes[-1], 3)).double()
+        x, y, w = torch.randn(n, 5).double(), torch.randint(0, 3, (n,)), torch.rand(n).double()
+    rows = loop(module, x, y, None)
+    with choose(module, x, 3) as strategy:
+        records, total = strategy.records(x, y), strategy.flat()
+        records.weighted_sum(w, total)
+    torch.testing.assert_close(records.norm, rows.norm(dim=1), rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(total, w @ rows, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("last", [nn.Identity, lambda: nn.LayerNorm(3)], ids=["books", "vmap"])
+def test_dropout_masks_are_the_same_for_norms_and_sums(last):
+    module = nn.Sequential(nn.Linear(6, 50), nn.Dropout(0.5), nn.Linear(50, 3), last())
+    x, y = torch.ones(40, 6), torch.zeros(40, dtype=torch.int64)
+    with torch.random.fork_rng(), choose(module, x, 3) as strategy:
+        torch.manual_seed(0)
+        records = strategy.records(x, y)
+        for i in range(3):  # the sum of one record has that record's norm
+            alone = strategy.flat()
+            records.weighted_sum(torch.eye(40)[i], alone)
+            torch.testing.assert_close(alone.norm(), records.norm[i])
+
+
+@pytest.mark.parametrize(
+    "make, match",
+    [
+        (lambda: nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.Linear(4, 3)), "GroupNorm"),
+        (lambda: Layers(lambda m, x: m.out(x - x.mean(0))), "mixes the records"),
+        (lambda: nn.Linear(6, 2), r"\(batch, 3\)"),
+        (lambda: Layers(lambda m, x: m.out(x).sum()), r"\(batch, 3\)"),
+        (lambda: frozen("0.weight", "0.bias", "2.weight", "2.bias"), "no trainable"),
+    ],
+)
+def test_what_cannot_be_private_is_refused(make, match):
+    with pytest.raises(UnsupportedModuleError, match=match):
+        choose(make(), torch.zeros(4, 6), 3)
+
+
+def test_an_input_changed_after_use_is_noticed():
+    def forward(m, x):
+        x = x.clone()
+        out = m.a(x)
+        with torch.no_grad():
+            x.mul_(0.5)
+        return m.out(m.b(out * m.scale) * 1.0)
+
+    module = Layers(forward)
+    module.scale.requires_grad_(False)
+    with choose(module, torch.zeros(4, 6), 3) as strategy:
+        assert strategy.name == "bookkeeping"
+        with pytest.raises(RuntimeError, match="changed in place"):
+            strategy.records(torch.ones(4, 6), torch.zeros(4, dtype=torch.int64))
+
+
+def test_hooks_are_gone_at_the_end_and_silent_without_gradients():
+    module = nn.Sequential(nn.Linear(6, 3))
+    with choose(module, torch.zeros(4, 6), 3) as strategy:
+        with torch.no_grad():
+            module(torch.ones(2, 6))
+        assert strategy._calls == []
+    assert not module[0]._forward_hooks

@@ -1,0 +1,107 @@
+"""Batches are exact Poisson samples; noise is Gaussian, from streams that nobody shares."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from skdpfair.engine import PoissonSampler, Streams
+from skdpfair.engine.noise import digest, torch_generator
+
+ALPHA = 1e-6 / 8  # Bonferroni over the statistics of one sampler
+N, STEPS, RATE = 300, 4000, 0.04
+
+
+def included(draw):
+    """Return the inclusion matrix (steps, records)."""
+    matrix = np.zeros((STEPS, N), dtype=bool)
+    for row, batch in zip(matrix, draw, strict=True):
+        row[np.asarray(batch)] = True
+    return matrix
+
+
+def p_values(matrix, rate):
+    """Two-sided tests of rate, batch sizes, records, lag-1 and pair co-inclusion."""
+    steps, n = matrix.shape
+    z = [(matrix.sum() - matrix.size * rate) / np.sqrt(matrix.size * rate * (1 - rate))]
+    sizes = matrix.sum(1)
+    spread = ((sizes - n * rate) ** 2).sum() / (n * rate * (1 - rate))
+    per_record = ((matrix.sum(0) - steps * rate) ** 2).sum() / (steps * rate * (1 - rate))
+    twice, together = (matrix[1:] & matrix[:-1]), (matrix[:, ::2] & matrix[:, 1::2])
+    for both in (twice, together):
+        z.append((both.sum() - both.size * rate**2) / np.sqrt(both.size * rate**2 * (1 - rate**2)))
+    out = [2 * stats.norm.sf(abs(v)) for v in z]
+    for value, freedom in ((spread, steps), (per_record, n)):
+        out.append(2 * min(stats.chi2.cdf(value, freedom), stats.chi2.sf(value, freedom)))
+    return np.array(out)
+
+
+def test_poisson_sampling_is_exact():
+    sampler = PoissonSampler(RATE, N, np.random.default_rng(0))
+    assert p_values(included(sampler.draw(STEPS)), RATE).min() > ALPHA
+
+
+def test_rates_by_record():
+    rates = np.where(np.arange(N) < 50, 0.12, 0.02)
+    sampler = PoissonSampler(rates, N, np.random.default_rng(1))
+    matrix = included(sampler.draw(STEPS))
+    for part, rate in ((matrix[:, :50], 0.12), (matrix[:, 50:], 0.02)):
+        assert p_values(part, rate).min() > ALPHA
+
+
+def test_the_tests_flag_shuffling_and_fixed_sizes():
+    rng = np.random.default_rng(2)
+    size = int(N * RATE)
+    fixed = [rng.choice(N, size, replace=False) for _ in range(STEPS)]
+    shuffled = []
+    while len(shuffled) < STEPS:
+        shuffled += list(rng.permutation(N).reshape(-1, size))
+    for draw in (fixed, shuffled[:STEPS]):
+        assert p_values(included(draw), RATE).min() < ALPHA
+
+
+def test_rate_one_takes_everybody_and_tiny_rates_give_empty_batches():
+    everybody = PoissonSampler(1.0, 7, np.random.default_rng(0)).draw(3)
+    assert all(b.tolist() == list(range(7)) for b in everybody)
+    batches = PoissonSampler(1e-9, 7, np.random.default_rng(0)).draw(5)
+    assert [len(b) for b in batches] == [0] * 5
+
+
+@pytest.mark.parametrize("kind", ["standard", "secure"])
+def test_noise_is_gaussian(kind):
+    noise = Streams.seeded(0, digest=b"").noise(kind=kind).fill_(torch.empty(20_000), 2.5)
+    noise = noise.double().numpy()
+    assert stats.kstest(noise, "norm", args=(0, 2.5)).pvalue > 1e-6
+    assert stats.kstest(noise, "norm", args=(0, 3.0)).pvalue < 1e-6
+    assert len(np.unique(noise)) > 19_900
+
+
+def first(stream):
+    return stream.noise().fill_(torch.empty(8), 1.0).tolist()
+
+
+def test_streams_differ_wherever_their_seed_does():
+    seeds = [0, 1, 2**31, 2**32, 1 + 2**32, 2**63, 2**127, 2**200]
+    made = [Streams.seeded(s, digest=b"d") for s in seeds] + [Streams.seeded(0, digest=b"e")]
+    made += [Streams.fresh(), Streams.fresh()]
+    draws = [tuple(first(s)) for s in made] + [tuple(s.sampling().random(8)) for s in made]
+    assert len(set(draws)) == len(draws)
+    assert first(made[0]) == first(copy.deepcopy(made[0]))
+
+
+def test_generators_differ_above_bit_32():
+    a, b = (torch_generator(np.random.SeedSequence(s)) for s in (1, 1 + 2**32))
+    assert (torch.rand(100, generator=a) != torch.rand(100, generator=b)).all()
+    assert (
+        torch_generator(np.random.SeedSequence(1))
+        .get_state()
+        .equal(torch_generator(np.random.SeedSequence(1)).get_state())
+    )
+
+
+def test_the_digest_sees_every_change():
+    x = np.arange(6.0)
+    parts = [(x,), (x + 1e-12,), (x.reshape(2, 3),), (x.astype(np.float32),), (x, "a"), (x, "b")]
+    assert len({digest(*p) for p in parts}) == len(parts)

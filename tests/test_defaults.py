@@ -1,0 +1,69 @@
+"""The rule sees public facts only, and gives the settings that were published with it."""
+
+import inspect
+import math
+
+import numpy as np
+import pytest
+
+from skdpfair import DPFairClassifier, defaults
+from skdpfair.defaults import auto_delta, resolve
+
+
+@pytest.mark.parametrize(
+    "n, epsilon, module, batch, unit",
+    [
+        (1000, 1.0, "logistic", 500, None),
+        (1000, 8.0, "logistic", 1000, None),
+        (32561, 1.0, "logistic", 1809, 16.0),
+        (32561, 3.0, "mlp", 4070, 49.2),
+        (32561, 8.0, "mlp", 4070, 64.0),
+        (48336, 1.0, "mlp", 2302, 26.7),
+    ],
+)
+def test_worked_values(n, epsilon, module, batch, unit):
+    settings = resolve(n_samples=n, epsilon=epsilon, delta=auto_delta(n))
+    assert settings.module == module
+    assert n / settings.steps_per_epoch == pytest.approx(batch, abs=1)
+    if unit is not None:
+        assert settings.unit == pytest.approx(unit, abs=0.1)
+
+
+def test_the_rule_takes_no_data():
+    names = set(inspect.signature(defaults.resolve).parameters)
+    assert not names & {"X", "x", "y", "data", "table", "group", "groups"}
+
+
+def settings_of(model):
+    names = ("lr_", "batch_size_", "n_steps_", "n_iter_", "signal_")
+    return [getattr(model, n) for n in names if n != "lr_"] + [
+        model.privacy_.noise_multiplier,
+        model.net_.schedule,
+    ]
+
+
+@pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
+@pytest.mark.parametrize("method", ["dpsgd", "global_adapt"])
+def test_other_rows_of_the_same_number_get_the_same_settings(method):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(400, 4)), rng.integers(0, 2, 400)
+    order = rng.permutation(400)
+    data = [(X, y), (X[order], y[order]), (1e3 * rng.normal(size=(400, 4)), 1 - y)]
+    first, *others = (settings_of(DPFairClassifier(method, epsilon=2.0).fit(*d)) for d in data)
+    assert all(first == other for other in others)
+
+
+def test_what_the_user_gave_stays():
+    given = {"batch_size": 128, "max_steps": 77, "module": "mlp"}
+    settings = resolve(n_samples=10_000, epsilon=1.0, delta=1e-6, **given)
+    assert settings.steps_per_epoch == math.ceil(10_000 / 128)
+    assert settings.n_steps == 77 and settings.module == "mlp" and settings.warm_up < 77 // 3
+    epochs = resolve(n_samples=1000, epsilon=1.0, delta=1e-6, max_epochs=3, batch_size=100)
+    assert epochs.n_steps == 30
+
+
+@pytest.mark.parametrize("n", [1, 2, 10, 99, 100, 1000, 32_561, 10**6, 10**9])
+def test_auto_delta_is_the_largest_power_of_ten_that_is_small_enough(n):
+    delta = auto_delta(n)
+    assert delta <= 1 / (10 * n) * (1 + 1e-12) < 10 * delta * (1 + 1e-9)
+    assert math.log10(delta) == pytest.approx(round(math.log10(delta)))

@@ -1,0 +1,75 @@
+"""Where groups come from, and which of them are refused."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from skdpfair.groups import encode
+
+
+def coded(column, **params):
+    table = pd.DataFrame({"g": column})
+    defaults = {"group_col": "g", "groups": None, "sensitive_features": None}
+    return encode(table, np.zeros(len(table)), **(defaults | params))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.sampled_from(["a", "b", "c", "<script>", "ü", ""]), min_size=2, max_size=30))
+def test_codes_point_at_the_levels(values):
+    if len(set(values)) < 2:
+        with pytest.raises(ValueError, match="one group"):
+            coded(values)
+        return
+    groups = coded(values)
+    assert [groups.levels[c] for c in groups.code] == values and not groups.declared
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [1, 2, 1],
+        [True, False, True],
+        [1.5, 2.5, 1.5],
+        ["x", 1, "x"],
+        pd.Categorical(["a", "b", "a"]),
+    ],
+)
+def test_kinds_of_values(values):
+    groups = coded(values)
+    assert list(groups.code) in ([0, 1, 0], [1, 0, 1]) and groups.n_groups == 2
+
+
+@pytest.mark.parametrize("missing", [None, np.nan, pd.NA])
+def test_missing_values_need_a_level(missing):
+    with pytest.raises(ValueError, match="missing values"):
+        coded(["a", "b", missing])
+    groups = coded(["a", "b", missing], groups=["a", "b", None])
+    assert list(groups.code) == [0, 1, 2] and groups.declared
+
+
+def test_declared_levels_keep_their_order_and_may_be_absent():
+    groups = coded(["b", "a"], groups=["c", "b", "a"])
+    assert list(groups.code) == [1, 2] and groups.n_groups == 3
+    with pytest.raises(ValueError, match="outside groups"):
+        coded(["b", "z"], groups=["a", "b"])
+    with pytest.raises(ValueError, match="twice"):
+        coded(["b", "a"], groups=["a", "b", "a"])
+
+
+def test_intersections_are_the_product():
+    table = pd.DataFrame({"s": ["f", "m", "f"], "r": [1, 1, 2]})
+    groups = encode(table, np.zeros(3), group_col=["s", "r"], groups=None, sensitive_features=None)
+    assert list(groups.levels) == [("f", 1), ("f", 2), ("m", 1), ("m", 2)]
+    assert list(groups.code) == [0, 2, 1]
+    with pytest.raises(ValueError, match="tuples of 2"):
+        encode(table, np.zeros(3), group_col=["s", "r"], groups=["f"], sensitive_features=None)
+
+
+def test_no_groups_at_all():
+    none = {"group_col": None, "sensitive_features": None}
+    groups = encode(np.zeros((3, 1)), np.zeros(3), groups=None, **none)
+    assert groups.n_groups == 1 and groups.levels is None and not groups.code.any()
+    with pytest.raises(ValueError, match="no group_col"):
+        encode(np.zeros((3, 1)), np.zeros(3), groups=["a"], **none)
