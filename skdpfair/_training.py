@@ -1,109 +1,33 @@
-"""One fit, from resolved parameters to what it leaves: plan, calibrate, train, account."""
+"""One fit, from its plan to what it leaves: build the net, train, account."""
 
 import threading
 import warnings
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
 from inspect import signature
 from math import ceil, inf
 
 import numpy as np
 import torch
-from sklearn.base import clone
 from skorch.callbacks import Callback
 from skorch.dataset import Dataset
 from skorch.helper import predefined_split
 from tqdm.auto import tqdm
 
-from skdpfair import _params, defaults, networks
+from skdpfair import _params, networks
+from skdpfair._planning import Plan
 from skdpfair.engine import ScaleSearch, Streams
 from skdpfair.engine.noise import digest
-from skdpfair.exceptions import InsecureSeedWarning, LowSignalWarning
-from skdpfair.mechanism import Mechanism, Method, Task
-from skdpfair.methods import get_method
-from skdpfair.net import PrivateNet, Schedule
-from skdpfair.privacy import Ledger, PrivacyPlan, PrivacyReport
+from skdpfair.exceptions import InsecureSeedWarning
+from skdpfair.mechanism import Method
+from skdpfair.net import PrivateNet
+from skdpfair.privacy import Ledger, PrivacyReport
+from skdpfair.schedule import Schedule
 
 _INIT_LOCK = threading.Lock()  # initial weights pass through torch's global generator
 # what cannot change the weights of a fit, or has no stable description
 _NOT_IN_DIGEST = {"callbacks", "verbose", "device", "random_state", "keep_reference"}
 _LEAST_ODDS = 1e-7  # a class of weight 0 starts at these odds
 _PLAIN_STEP = 8.0  # largest stable unit of a step without momentum
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What a fit will do, known before a record is looked at."""
-
-    mechanism: Mechanism
-    settings: defaults.Settings
-    delta: float
-    epsilon: float | None  # as asked for
-    accountant: str
-
-    @property
-    def accounted(self) -> bool:
-        """Whether the run has a privacy loss to account for."""
-        return self.mechanism.method.private
-
-
-def plan(params, method: Method, n_samples: int, n_groups: int) -> Plan:
-    """Resolve every "auto" and calibrate the noise, from public facts alone."""
-    delta = defaults.auto_delta(n_samples) if params["delta"] == "auto" else params["delta"]
-    _params.check_delta(delta, n_samples)
-    epsilon, noise = params["epsilon"], params["noise_multiplier"]
-    if epsilon is None and noise is None and method.private:
-        method = get_method("sgd")  # the non-private twin
-    waits = any(method.is_auto(field) for field in method.scale_fields)
-    settings = defaults.resolve(
-        n_samples=n_samples,
-        epsilon=epsilon,
-        delta=delta,
-        noise_multiplier=noise,
-        module=params["module"],
-        batch_size=params["batch_size"],
-        max_epochs=params["max_epochs"],
-        max_steps=params["max_steps"],
-        searches_scale=waits or (not method.private and params["lr"] == "auto"),
-    )
-    method = _filled(method, settings)
-    task = Task(n_samples, n_groups, settings.sample_rate)
-    mechanism = Mechanism(method, task, 0.0 if noise is None else float(noise))
-    if epsilon is not None:
-        mechanism = _calibrated(mechanism, settings.n_steps, epsilon, delta, params["accountant"])
-    _warn_low_signal(mechanism, settings)
-    return Plan(mechanism, settings, delta, epsilon, params["accountant"])
-
-
-def _filled(method, settings):
-    """Set the rate of Global-Adapt's threshold where nobody chose it."""
-    gain = 0.15 if "lr_z" in method.get_params() and method.is_auto("lr_z") else 1.0
-    method = method.filled(z_gain=gain)
-    return method.filled(lr_z=settings.share * getattr(method, "z_gain", gain))
-
-
-def _calibrated(mechanism, steps, epsilon, delta, accountant):
-    unit, double = (replace(mechanism, noise_multiplier=s).noise_multipliers for s in (1.0, 2.0))
-    fixed = tuple(i for i, (a, b) in enumerate(zip(unit, double, strict=True)) if a == b)
-    whole = PrivacyPlan(steps=steps, sample_rate=mechanism.sample_rate, noise_multipliers=unit)
-    noise = whole.calibrated(epsilon, delta, accountant, fixed=fixed).noise_multipliers[0]
-    # rounding in the other multipliers must not push epsilon above its target
-    return replace(mechanism, noise_multiplier=noise * (1 + 1e-9))
-
-
-def _warn_low_signal(mechanism, settings):
-    noisiest = max(mechanism.noise_multipliers[1:], default=0.0)
-    blurred = noisiest > 0.2 * mechanism.expected_batch_size
-    if mechanism.noise_multiplier > 0 and (settings.signal < defaults.LOW_SIGNAL or blurred):
-        counts = " Its noisy counts are coarse for this batch size, too." if blurred else ""
-        warnings.warn(
-            f"n = {mechanism.task.n_samples} records are few for this privacy budget (signal "
-            f"n*mu = {settings.signal:.0f}, below {defaults.LOW_SIGNAL:.0f} expect to be several "
-            f"points below a non-private model, the smaller class first).{counts} More records or "
-            "a larger epsilon help.",
-            LowSignalWarning,
-            stacklevel=5,
-        )
 
 
 def train(params, run: Plan, table):
@@ -131,23 +55,6 @@ def train(params, run: Plan, table):
         )
     net.on_step = None
     return net, _report(params, run, net, ledger, seeded)
-
-
-def twin(estimator, run):
-    """Return the unfitted non-private twin: same module, initial weights and steps."""
-    settings = run.settings
-    same = {"module": settings.module}
-    if estimator.module == "auto" and settings.module == "mlp":
-        params = {"zero_output": True} | (estimator.module_params or {})
-        same |= {"hidden_layer_sizes": (networks.AUTO_HIDDEN,), "module_params": params}
-    return clone(estimator).set_params(
-        epsilon=None,
-        noise_multiplier=None,
-        keep_reference=False,
-        batch_size=ceil(run.mechanism.expected_batch_size),
-        max_steps=settings.n_steps,
-        **same,
-    )
 
 
 def _listener(run, ledger):

@@ -8,6 +8,7 @@ import numpy as np
 
 try:
     import click
+    from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
 except ImportError as error:  # the extra is optional, the library is not
@@ -104,7 +105,7 @@ def _train(train, epsilon, seed):
             random_state=seed,
             verbose=1,
         ).fit(features, target, sensitive_features=sex)
-    return {"twin (not private)": models[DEMO_METHODS[0]].reference_, **models}
+    return {"twin": models[DEMO_METHODS[0]].reference_, **models}
 
 
 def _compare(models, test):
@@ -117,10 +118,11 @@ def _compare(models, test):
 
 
 def _print(console, table, models):
-    shown = Table(title="What privacy costs each group: accuracy in %, cost in points")
-    shown.add_column("method")
+    title = "What privacy costs each group (accuracy in %, cost in points against the twin)"
+    shown = Table(title=title, box=SIMPLE_HEAD, collapse_padding=True, title_justify="left")
+    shown.add_column("method", no_wrap=True)
     for column in table.columns:
-        shown.add_column(_heading(column), justify="right")
+        shown.add_column(_heading(column), justify="right", no_wrap=True)
     for name, row in table.iterrows():
         shown.add_row(name, *(_cell(c, v) for c, v in row.items()))
     console.print(shown)
@@ -129,9 +131,10 @@ def _print(console, table, models):
     console.print("Not accounted for:")
     for item in report.not_accounted:
         console.print(f"  - {item}", highlight=False)
+    console.print("The twin is the same model trained by plain SGD: no clipping, no noise.")
     console.print(
         "The table itself is NOT private: it was computed on real people without noise, "
-        "and the twin that it compares with has no privacy at all.",
+        "and the twin has no privacy at all.",
         style="bold",
     )
 

@@ -6,9 +6,9 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from skdpfair import _params, _table, _training
+from skdpfair import _params, _planning, _table, _training
+from skdpfair.inference import InferenceNet
 from skdpfair.methods import get_method
-from skdpfair.net import InferenceNet
 
 
 class DPFairClassifier(ClassifierMixin, BaseEstimator):
@@ -220,12 +220,12 @@ class DPFairClassifier(ClassifierMixin, BaseEstimator):
             )
         fitted = type(self)(**params)  # a failed fit leaves this one as it was
         table = _table.read(fitted, X, y, sensitive_features)
-        run = _training.plan(params, method, len(table.y), table.groups.n_groups)
+        run = _planning.plan(params, method, len(table.y), table.groups.n_groups)
         net, privacy = _training.train(params, run, table)
         self._keep(fitted, table, run, net, privacy)
         self._group_positions = _table.group_positions(self, X)
         if self.keep_reference:
-            self.reference_ = _training.twin(self, run).fit(
+            self.reference_ = _planning.twin(self, run).fit(
                 X, y, sensitive_features=sensitive_features
             )
         return self

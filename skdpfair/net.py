@@ -1,60 +1,19 @@
 """The skorch net: skorch's fit loop, epochs and callbacks; our batches and our step."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from skorch import NeuralNetClassifier
 from skorch.callbacks import Callback, EpochScoring, EpochTimer, PassthroughScoring, PrintLog
-from torch.nn.functional import softmax
 from torch.utils._pytree import tree_map_only
 
-from skdpfair.engine import Batch, PoissonSampler, ScaleSearch, Streams, choose, private_step
+from skdpfair.engine import Batch, PoissonSampler, Streams, choose, private_step
 from skdpfair.exceptions import PrivacyAccountingError
+from skdpfair.inference import logits
 from skdpfair.mechanism import Mechanism, Method
+from skdpfair.schedule import PoissonBatches, Schedule
 
 ACTIVATION_BUDGET = 2**28  # floats that the activations of one chunk may take
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """How long to train, and how the steps are sized and averaged.
-
-    Parameters
-    ----------
-    n_steps : int
-        Steps on the data, the warm-up's among them.
-    steps_per_epoch : int
-        Steps between two epoch callbacks.
-    search : ScaleSearch or None
-        The warm-up, if the gradient scale is to be found.
-    warm_up : int
-        Its number of steps.
-    unit : float or None
-        Learning rate in units of the method's own; None to take the optimizer's as given.
-    headroom : float
-        See :meth:`skdpfair.mechanism.Method.at_scale`.
-    averaged : float
-        Share, in [0, 1], of the last steps whose parameters are averaged.
-    """
-
-    n_steps: int
-    steps_per_epoch: int
-    search: ScaleSearch | None = None
-    warm_up: int = 0
-    unit: float | None = None
-    headroom: float = 1.0
-    averaged: float = 0.0
-
-
-class PoissonBatches:
-    """The data on the device and its sampler; iterating draws one epoch, afresh each time."""
-
-    def __init__(self, data: Batch, sampler: PoissonSampler, steps_left):
-        self.data, self.sampler, self.steps_left = data, sampler, steps_left
-
-    def __iter__(self):
-        for index in self.sampler.draw(self.steps_left()):
-            yield self.data.take(index.to(self.data.x.device))
 
 
 class PrivateNet(NeuralNetClassifier):
@@ -324,47 +283,4 @@ class PrivateNet(NeuralNetClassifier):
 
     def logits(self, x):
         """Return logits (n, n_classes), float64, of an array, without skorch's loader."""
-        return _logits(self.module_, x, self.device)
-
-
-class InferenceNet:
-    """What is left of a net in a pickle: its module's factory and weights, nothing of training.
-
-    Parameters
-    ----------
-    module : callable
-        Factory of the module.
-    weights : dict of str to ndarray
-        State of the module.
-    """
-
-    def __init__(self, module, weights):
-        self.module, self.weights = module, weights
-        with torch.random.fork_rng(devices=[]):
-            self.module_ = module()
-        self.module_.load_state_dict({k: torch.tensor(v) for k, v in weights.items()})
-        self.module_.eval()
-
-    @classmethod
-    def of(cls, net):
-        """Return the inference net of a trained net, sharing no memory with it."""
-        state = net.module_.state_dict()
-        return cls(net.module, {k: v.detach().cpu().numpy().copy() for k, v in state.items()})
-
-    def __reduce__(self):
-        return type(self), (self.module, self.weights)
-
-    def logits(self, x):
-        """Return logits (n, n_classes), float64."""
-        return _logits(self.module_, x, "cpu")
-
-    def predict_proba(self, x):
-        """Return class probabilities (n, n_classes)."""
-        return softmax(torch.as_tensor(self.logits(x)), 1).numpy()
-
-
-def _logits(module, x, device, batch_size=4096):
-    module.eval()
-    with torch.no_grad():
-        parts = torch.as_tensor(x).split(batch_size)
-        return torch.cat([module(p.to(device)).double().cpu() for p in parts]).numpy()
+        return logits(self.module_, x, self.device)

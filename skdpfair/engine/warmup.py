@@ -17,7 +17,8 @@ Z_MIN, Z_MAX = 1e-4, 1e4
 class ScaleSearch:
     r"""Release the noisy count b of norms above Z, and move Z towards a quantile of the norms.
 
-    A step is :math:`Z \leftarrow Z \exp(\kappa (\tilde b / B - \gamma))`.  Sensitivity 1, noise ``noise_multiplier``; the parameters stand still.
+    A step is :math:`Z \leftarrow Z \exp(\kappa (\tilde b / B - \gamma))`.  Sensitivity 1, noise
+    ``noise_multiplier``; the parameters stand still.
 
     Parameters
     ----------

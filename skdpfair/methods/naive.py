@@ -10,10 +10,10 @@ from skdpfair.methods._clipping import POSITIVE_OR_AUTO, clip_to, one_hot
 class Naive(Method, name="naive", reference="xu2021removing", needs_groups=True):
     r"""Weigh record i of group k by :math:`\theta_k \min(1, C/\lVert g_i \rVert)`.
 
-    :math:`\theta_k = (B/K)/b_k`, where :math:`b_k` is the noisy number of records of group k in the batch, B the expected batch size
-    and K the number of groups; :math:`\theta_k` is at most B/K.  Released each step: the K
-    counts, of sensitivity 1, with noise ``count_noise_multiplier``; and the gradient sum, of
-    sensitivity :math:`C \max_k \theta_k` over all groups.
+    :math:`\theta_k = (B/K)/b_k`, at most B/K, where :math:`b_k` is the noisy number of records of
+    group k in the batch, B the expected batch size and K the number of groups.  Released each
+    step: the K counts, of sensitivity 1, with noise ``count_noise_multiplier``; and the gradient
+    sum, of sensitivity :math:`C \max_k \theta_k` over all groups.
 
     Parameters
     ----------

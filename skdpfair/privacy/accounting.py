@@ -21,7 +21,7 @@ from skdpfair.privacy.gdp import clt_parameter, gdp_epsilon
 PRV_ERROR = 0.01
 _FIRST_INTERVAL = 1e-3
 _FEWEST_POINTS, _FIRST_POINTS, _MOST_POINTS = 300, 5_000, 30_000
-_MOST_CELLS = 3e9
+_MANY_STEPS = 1e5
 _SETTLED = 0.005
 
 
@@ -160,7 +160,7 @@ def interval(runs: tuple[SampledGaussian, ...], level: int) -> float:
 
     Level 0 is coarser at low noise, where 1e-3 would take minutes, and finer at high noise,
     where the losses of a step would all fall into one interval.  No level has more than
-    30,000 points (fewer beyond 100,000 steps): about a second's work, and a safe side.
+    30,000 points (fewer beyond 100,000 steps), which is about a second's work and errs on the safe side.
 
     Examples
     --------
@@ -169,7 +169,9 @@ def interval(runs: tuple[SampledGaussian, ...], level: int) -> float:
     """
     widest = max(_loss_range(run) for run in runs)
     first = min(max(_FIRST_INTERVAL, widest / _FIRST_POINTS), widest / _FEWEST_POINTS)
-    most = max(min(_MOST_POINTS, _MOST_CELLS / max(run.steps for run in runs)), 100)
+    # the library's composed grid grows with the number of steps, as well as with the points
+    crowding = min(1.0, _MANY_STEPS / max(run.steps for run in runs)) ** 2
+    most = max(_MOST_POINTS * crowding, 100)
     return max(first / 3**level, sum(_loss_range(run) for run in runs) / most)
 
 

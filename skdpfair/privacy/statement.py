@@ -17,6 +17,7 @@ ADJACENCY_IN_WORDS = {
 NOT_ACCOUNTED = (
     "preprocessing fitted on the data (scalers, encoders, imputers, feature selection)",
     "choices made by looking at results on this data (method, epsilon, hyper-parameters, features)",
+    "other fits on the same records: their epsilons add up",
     "tables, scores and figures computed on private records",
     "floating point: the guarantee holds for real arithmetic",
     "the noise generator is statistical, not cryptographic; timing and memory are observable",

@@ -1,0 +1,48 @@
+"""What predicts: logits of a module, and what is left of a net in a pickle."""
+
+import torch
+from torch.nn.functional import softmax
+
+
+def logits(module, x, device="cpu", batch_size=4096):
+    """Return logits (n, n_classes), float64, of an array, in batches on ``device``."""
+    module.eval()
+    with torch.no_grad():
+        parts = torch.as_tensor(x).split(batch_size)
+        return torch.cat([module(p.to(device)).double().cpu() for p in parts]).numpy()
+
+
+class InferenceNet:
+    """What is left of a net in a pickle: its module's factory and weights, nothing of training.
+
+    Parameters
+    ----------
+    module : callable
+        Factory of the module.
+    weights : dict of str to ndarray
+        State of the module.
+    """
+
+    def __init__(self, module, weights):
+        self.module, self.weights = module, weights
+        with torch.random.fork_rng(devices=[]):
+            self.module_ = module()
+        self.module_.load_state_dict({k: torch.tensor(v) for k, v in weights.items()})
+        self.module_.eval()
+
+    @classmethod
+    def of(cls, net):
+        """Return the inference net of a trained net, sharing no memory with it."""
+        state = net.module_.state_dict()
+        return cls(net.module, {k: v.detach().cpu().numpy().copy() for k, v in state.items()})
+
+    def __reduce__(self):
+        return type(self), (self.module, self.weights)
+
+    def logits(self, x):
+        """Return logits (n, n_classes), float64."""
+        return logits(self.module_, x, "cpu")
+
+    def predict_proba(self, x):
+        """Return class probabilities (n, n_classes)."""
+        return softmax(torch.as_tensor(self.logits(x)), 1).numpy()
