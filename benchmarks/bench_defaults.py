@@ -90,10 +90,9 @@ def main():
                 row = measure(splits, epsilon, method, "auto") if epsilon else twin
                 by_group = ", ".join(f"{g} {row[g]:.1f}" for g in groups)
                 cost = ", ".join(f"{g} {twin[g] - row[g]:+.2f}" for g in groups)
-                lines.append(
-                    f"| {name} | {method} | {epsilon or 'none'} | {row['accuracy']:.2f} | "
-                    f"{row['balanced']:.2f} | {by_group} | {cost if epsilon else ''} | {row['s']:.1f} |"
-                )
+                figures = f"{row['accuracy']:.2f} | {row['balanced']:.2f} | {by_group}"
+                end = f"{cost if epsilon else ''} | {row['s']:.1f}"
+                lines.append(f"| {name} | {method} | {epsilon or 'none'} | {figures} | {end} |")
                 print(lines[-1], flush=True)
     options.output.mkdir(parents=True, exist_ok=True)
     (options.output / "defaults.md").write_text("\n".join(lines) + "\n")

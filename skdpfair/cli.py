@@ -118,7 +118,7 @@ def _compare(models, test):
 
 
 def _print(console, table, models):
-    title = "What privacy costs each group (accuracy in %, cost in points against the twin)"
+    title = "Accuracy in %, and what privacy costs in points against the twin"
     shown = Table(title=title, box=SIMPLE_HEAD, collapse_padding=True, title_justify="left")
     shown.add_column("method", no_wrap=True)
     for column in table.columns:
@@ -142,10 +142,10 @@ def _print(console, table, models):
 def _heading(column):
     measure, _, group = column.partition("[")
     short = {
-        "accuracy": "accuracy",
-        "balanced_accuracy": "balanced",
+        "accuracy": "acc." if group else "acc.\nall",
+        "balanced_accuracy": "acc.\nbalanced",
         "privacy_cost": "cost",
-        "privacy_cost_gap": "cost gap",
+        "privacy_cost_gap": "cost\ngap",
     }.get(measure, measure)
     return f"{short}\n{group.rstrip(']')}" if group else short
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from skdpfair.privacy import gdp_parameter
 
 LOGISTIC_BELOW = 1e4  # signal under which a hidden layer does not pay
+ENOUGH_MU = 8.0  # a budget so large, or none, that noise no longer matters
 LOW_SIGNAL = 500.0  # signal under which accuracy suffers by several points
 MAX_RATE = 0.7  # sampling rates above it are rounded to 1
 
@@ -97,10 +98,11 @@ def resolve(
     (7707, 'logistic', 18, 433, 22)
     """
     mu = _privacy_parameter(n_samples, epsilon, delta, noise_multiplier, batch_size)
-    signal = n_samples * mu
+    # without noise it is the number of records that limits what can be learnt
+    reach = n_samples * min(mu, ENOUGH_MU)
     if module == "auto":
-        module = "logistic" if signal < LOGISTIC_BELOW else "mlp"
-    learning = (0.9 if module == "logistic" else 1.4) * signal
+        module = "logistic" if reach < LOGISTIC_BELOW else "mlp"
+    learning = (0.9 if module == "logistic" else 1.4) * reach
     steps = math.floor(_clip(learning / 16, 100, 600))
     per_epoch = _steps_per_epoch(n_samples, mu, steps, batch_size)
     warm_up = max(10, round(steps / 20)) if searches_scale else 0
@@ -110,13 +112,13 @@ def resolve(
         total = max_steps if max_steps is not None else max_epochs * per_epoch
         warm_up = min(max(10, round(total / 20)), total // 4) if searches_scale else 0
     return Settings(
-        signal=signal,
+        signal=n_samples * mu,
         module=module,
         steps_per_epoch=per_epoch,
         n_steps=total,
         warm_up=warm_up,
         unit=min(learning / max(total - warm_up, 1), 64.0),
-        share=0.10 if signal < 2000 else 0.05,
+        share=0.10 if reach < 2000 else 0.05,
         headroom=1.0 if module == "logistic" else 4.0,
     )
 

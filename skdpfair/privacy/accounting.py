@@ -160,7 +160,8 @@ def interval(runs: tuple[SampledGaussian, ...], level: int) -> float:
 
     Level 0 is coarser at low noise, where 1e-3 would take minutes, and finer at high noise,
     where the losses of a step would all fall into one interval.  No level has more than
-    30,000 points (fewer beyond 100,000 steps), which is about a second's work and errs on the safe side.
+    30,000 points (fewer beyond 100,000 steps), which is about a second's work and errs on the
+    safe side.
 
     Examples
     --------

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 from fairlearn.metrics import MetricFrame
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, balanced_accuracy_score
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
@@ -96,11 +97,12 @@ def test_a_pipeline_from_a_csv_to_a_group_table(tmp_path):
 def test_defaults_on_dutch(outside_data):
     data = fetch_dutch(data_home=outside_data)
     x = public_preprocessor({}, DUTCH_CATEGORIES).fit_transform(data.data).to_numpy(np.float32)
-    scores = []
+    costs = []
     for seed in range(2):
         train, test, y, y_test = train_test_split(x, data.target, test_size=0.2, random_state=seed)
-        scores.append(DPFairClassifier(epsilon=1.0).fit(train, y).score(test, y_test))
-    assert np.mean(scores) >= 0.836 - 0.004
+        twin = LogisticRegression(C=10, max_iter=500).fit(train, y).score(test, y_test)
+        costs.append(twin - DPFairClassifier(epsilon=1.0).fit(train, y).score(test, y_test))
+    assert np.mean(costs) <= 0.008
 
 
 PAPER = {  # per-group accuracies in the paper, men and women, and the settings behind them
