@@ -41,7 +41,7 @@ class SampledGaussian(NamedTuple):
     --------
     >>> run = SampledGaussian(sample_rate=0.01, noise_multiplier=1.0, steps=100)
     >>> print(f"{epsilon([run], delta=1e-5):.2f}")
-    0.87
+    0.72
     """
 
     sample_rate: float

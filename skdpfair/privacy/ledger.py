@@ -47,7 +47,7 @@ class Ledger:
     >>> ledger
     Ledger(100 x gradient sum [q=0.01, noise (1.0,)])
     >>> print(f"{ledger.epsilon(1e-5):.2f}")
-    0.87
+    0.72
     """
 
     def __init__(self, entries: tuple[LedgerEntry, ...] = ()):

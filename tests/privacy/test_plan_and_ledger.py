@@ -1,0 +1,121 @@
+"""Noise, budget and ledger: calibration never exceeds its target, and refuses in time."""
+
+import json
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from skdpfair.exceptions import InfeasibleBudgetError
+from skdpfair.privacy import (
+    Ledger,
+    PrivacyPlan,
+    PrivacyReport,
+    SampledGaussian,
+    calibrate,
+    epsilon,
+    gdp_epsilon,
+    gdp_parameter,
+)
+
+
+@pytest.mark.parametrize(
+    "n_delta, target, mu",
+    [(1e-6, 0.5, 0.124), (1e-6, 1, 0.237), (1e-6, 3, 0.648), (1e-6, 8, 1.53), (1e-4, 8, 1.84)],
+)
+def test_gdp_parameter_gives_the_published_values(n_delta, target, mu):
+    assert gdp_parameter(target, n_delta) == pytest.approx(mu, rel=5e-3)
+    assert gdp_epsilon(gdp_parameter(target, n_delta), n_delta) == pytest.approx(target, rel=1e-6)
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    rate=st.sampled_from([1.0, 0.5, 1 / 16, 0.01]),
+    steps=st.sampled_from([20, 110, 630]),
+    target=st.floats(0.3, 8.0),
+    delta=st.sampled_from([1e-4, 1e-6]),
+    counts=st.sampled_from([(), (5.0,), (5.0, 10.0)]),
+)
+def test_calibrated_noise_meets_the_target_from_below(rate, steps, target, delta, counts):
+    plan = PrivacyPlan(steps=steps, sample_rate=rate, noise_multipliers=(1.0, *counts))
+    made = plan.calibrated(target, delta)
+    assert 0.99 * target <= made.epsilon(delta) <= target
+    factor = made.noise_multipliers[0]
+    assert made.noise_multipliers == pytest.approx([factor * s for s in plan.noise_multipliers])
+    joint = sum(s**-2 for s in made.noise_multipliers) ** -0.5
+    assert made.joint_noise_multiplier == pytest.approx(joint)
+
+
+@pytest.mark.parametrize("accountant", ["pld", "rdp", "prv"])
+def test_every_accountant_calibrates(accountant):
+    sigma = calibrate(0.05, 200, 2.0, 1e-5, accountant)
+    spent = epsilon([SampledGaussian(0.05, sigma, 200)], 1e-5, accountant)
+    assert 1.97 <= spent <= 2.0
+
+
+def test_fixed_noise_stays():
+    plan = PrivacyPlan(steps=100, sample_rate=0.05, noise_multipliers=(1.0, 4.0))
+    made = plan.calibrated(2.0, 1e-5, fixed=(1,))
+    assert made.noise_multipliers[1] == 4.0 and made.epsilon(1e-5) <= 2.0
+    weak = PrivacyPlan(steps=100, sample_rate=0.5, noise_multipliers=(1.0, 0.3))
+    with pytest.raises(InfeasibleBudgetError, match=r"count_noise_multiplier=0\.3"):
+        weak.calibrated(0.5, 1e-5, fixed=(1,))
+
+
+@pytest.mark.parametrize("target", [1e-3, 1e-9])
+def test_an_impossible_budget_says_what_would_do(target):
+    with pytest.raises(InfeasibleBudgetError, match="noise multiplier") as caught:
+        calibrate(0.5, 10_000, target, 1e-6)
+    assert all(word in str(caught.value) for word in ("sample_rate", "steps", "epsilon >="))
+
+
+def test_more_steps_cost_more_and_more_noise_costs_less():
+    costs = [epsilon([SampledGaussian(0.1, 2.0, t)], 1e-5) for t in (10, 40, 160)]
+    assert costs == sorted(costs) and costs[0] < costs[-1]
+    costs = [epsilon([SampledGaussian(0.1, s, 40)], 1e-5) for s in (4.0, 2.0, 1.0)]
+    assert costs == sorted(costs) and costs[0] < costs[-1]
+
+
+def test_nothing_costs_nothing_and_no_noise_costs_all():
+    assert epsilon([], 1e-5) == 0.0 and epsilon([SampledGaussian(0.1, 1.0, 0)], 1e-5) == 0.0
+    assert epsilon([SampledGaussian(0.1, 0.0, 1)], 1e-5) == math.inf
+
+
+def test_the_ledger_counts_equal_neighbours_together():
+    ledger = Ledger()
+    for what in ["a", "a", "b", "a"]:
+        ledger.record(what, sample_rate=0.1, noise_multipliers=(2.0, 10.0))
+    assert [(e.what, e.steps) for e in ledger.entries] == [("a", 2), ("b", 1), ("a", 1)]
+    plan = PrivacyPlan(steps=4, sample_rate=0.1, noise_multipliers=(2.0, 10.0))
+    assert ledger.steps == 4 and ledger.epsilon(1e-5) == plan.epsilon(1e-5)
+    assert list(ledger.to_frame()["steps"]) == [2, 1, 1]
+
+
+@pytest.mark.parametrize(
+    "field, value",
+    [("steps", -1), ("sample_rate", 0.0), ("sample_rate", 1.5), ("noise_multipliers", ())],
+)
+def test_a_plan_checks_its_numbers(field, value):
+    good = {"steps": 1, "sample_rate": 0.1, "noise_multipliers": (1.0,)}
+    with pytest.raises((ValueError, TypeError), match=field):
+        PrivacyPlan(**(good | {field: value}))
+
+
+def test_a_report_escapes_what_users_named():
+    report = PrivacyReport(
+        method="<b>",
+        epsilon=math.inf,
+        delta=1e-6,
+        accountant="pld",
+        noise_multiplier=0.0,
+        sample_rate=0.1,
+        steps=1,
+        expected_batch_size=10.0,
+        is_private=False,
+        seeded=False,
+        assumptions=("<script>",),
+    )
+    assert "<script>" not in report._repr_html_() and "<b>&lt;b" not in report._repr_html_()
+    assert "NOT differentially private" in repr(report)
+    assert json.loads(json.dumps(report.to_dict()))["epsilon"] == "inf"
