@@ -53,7 +53,7 @@ def train(params, run: Plan, table):
             UserWarning,
             stacklevel=4,
         )
-    net.on_step = None
+    net.on_step = net.streams = None  # whoever gets the net must not get the seeds
     return net, _report(params, run, net, ledger, seeded)
 
 

@@ -20,10 +20,12 @@ import abc
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Real
 from typing import Any, ClassVar, TypeAlias
 
 import torch
 from sklearn.base import BaseEstimator, clone
+from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
 
 State: TypeAlias = Any
@@ -134,7 +136,8 @@ class Method(BaseEstimator, abc.ABC):
     needs_groups: ClassVar[bool]
     # fields that, while "auto", wait for the gradient scale found by the warm-up
     scale_fields: ClassVar[tuple[str, ...]] = ("max_grad_norm",)
-    _parameter_constraints: ClassVar[dict] = {}
+    # ranges of the fields that may be other than a positive number or "auto"
+    ranges: ClassVar[dict[str, list]] = {}
 
     def __init_subclass__(
         cls,
@@ -151,6 +154,11 @@ class Method(BaseEstimator, abc.ABC):
         cls.name, cls.reference = name, reference
         cls.private, cls.needs_groups = private, needs_groups
         METHODS[name] = cls
+
+    @property
+    def _parameter_constraints(self):
+        positive = [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})]
+        return {field: self.ranges.get(field, positive) for field in self.get_params()}
 
     def start(self, task: Task) -> State:
         """Return the state before the first step."""

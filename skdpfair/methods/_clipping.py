@@ -1,12 +1,6 @@
-"""What several methods share: the clipping rule, group counts, parameter ranges."""
-
-from numbers import Real
+"""What several methods share: the clipping rule and group counts."""
 
 import torch
-from sklearn.utils._param_validation import Interval, StrOptions
-
-POSITIVE = [Interval(Real, 0, None, closed="neither")]
-POSITIVE_OR_AUTO = [*POSITIVE, StrOptions({"auto"})]
 
 
 def clip_to(bound, norm):

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from skdpfair.mechanism import Clip, Method
-from skdpfair.methods._clipping import POSITIVE_OR_AUTO, clip_to
+from skdpfair.methods._clipping import clip_to
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -30,8 +30,6 @@ class DPSGD(Method, name="dpsgd", reference="abadi2016deep"):
     """
 
     max_grad_norm: float | str = "auto"
-
-    _parameter_constraints = {"max_grad_norm": POSITIVE_OR_AUTO}
 
     def clip(self, sample, state, release):
         """Clip to C."""

@@ -6,7 +6,7 @@ import torch
 from sklearn.utils._param_validation import StrOptions
 
 from skdpfair.mechanism import Clip, Method, Query, count_noise
-from skdpfair.methods._clipping import POSITIVE_OR_AUTO, clip_to, one_hot
+from skdpfair.methods._clipping import clip_to, one_hot
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -46,11 +46,7 @@ class DPSGDF(Method, name="dpsgd_f", reference="xu2021removing", needs_groups=Tr
     count_noise_multiplier: float | str = "auto"
     ratio: str = "batch"
 
-    _parameter_constraints = {
-        "max_grad_norm": POSITIVE_OR_AUTO,
-        "count_noise_multiplier": POSITIVE_OR_AUTO,
-        "ratio": [StrOptions({"batch", "group_mean"})],
-    }
+    ranges = {"ratio": [StrOptions({"batch", "group_mean"})]}
 
     def queries(self, task, noise_multiplier):
         """Count clipped and unclipped records per group."""

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import torch
 
 from skdpfair.mechanism import Clip, Method
-from skdpfair.methods._clipping import POSITIVE_OR_AUTO
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -43,10 +42,6 @@ class Global(Method, name="global", reference="bu2021convergence"):
     scale_fields = ("strict_max_grad_norm",)
     # what lies above Z is lost, so Z must lie above nearly all norms to come
     Z_MARGIN = 2.0
-    _parameter_constraints = {
-        "max_grad_norm": POSITIVE_OR_AUTO,
-        "strict_max_grad_norm": POSITIVE_OR_AUTO,
-    }
 
     def clip(self, sample, state, release):
         """Scale by C/Z up to Z, drop the rest."""

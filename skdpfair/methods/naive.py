@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from skdpfair.mechanism import Clip, Method, Query, count_noise
-from skdpfair.methods._clipping import POSITIVE_OR_AUTO, clip_to, one_hot
+from skdpfair.methods._clipping import clip_to, one_hot
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -44,12 +44,6 @@ class Naive(Method, name="naive", reference="xu2021removing", needs_groups=True)
     max_grad_norm: float | str = "auto"
     count_noise_multiplier: float | str = "auto"
     largest_factor: float | str = "auto"
-
-    _parameter_constraints = {
-        "max_grad_norm": POSITIVE_OR_AUTO,
-        "count_noise_multiplier": POSITIVE_OR_AUTO,
-        "largest_factor": POSITIVE_OR_AUTO,
-    }
 
     def start(self, task):
         """Return B/K, the size each group would have in a balanced batch; public."""
