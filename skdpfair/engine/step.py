@@ -1,5 +1,6 @@
 """One step: norms -> noisy queries -> weights -> noisy sum -> next state."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -102,12 +103,18 @@ def private_step(
 
 
 def noisy_sums(
-    queries: tuple[Query, ...], sample: PerSample, finite: Tensor, state: Any, generator: Noise
+    queries: tuple[Query, ...],
+    sample: PerSample,
+    finite: Tensor | None,
+    state: Any,
+    generator: Noise,
 ) -> dict[str, Tensor]:
     """Return each query's sum of rows (sensitivity as declared) plus its Gaussian noise."""
     release = {}
     for query in queries:
-        rows = torch.where(finite[:, None], query.rows(sample, state), 0.0)
+        rows = query.rows(sample, state)
+        if finite is not None:
+            rows = torch.where(finite[:, None], rows, 0.0)
         total = rows.sum(0)
         if query.noise_multiplier > 0:
             scale = query.noise_multiplier * query.sensitivity
@@ -116,23 +123,23 @@ def noisy_sums(
     return release
 
 
-def measure(model: Strategy, batch: Batch, chunk_size=None) -> tuple[PerSample, Tensor]:
-    """Return what a method may know of the batch, and which records count at all."""
+def measure(model: Strategy, batch: Batch, chunk_size=None) -> tuple[PerSample, Tensor | None]:
+    """Return what a method may know of the batch, and which records count (None for all)."""
     sample, finite, _ = _measure(model, batch, chunk_size)
     return sample, finite
 
 
-def _measure(model, batch, chunk_size) -> tuple[PerSample, Tensor, Callable]:
+def _measure(model, batch, chunk_size) -> tuple[PerSample, Tensor | None, Callable]:
     if len(batch) == 0:
         like = model.parameters[0]
         empty = torch.zeros(0, dtype=like.dtype, device=like.device)
         probability = empty.new_zeros((0, model.n_classes))
         sample = PerSample(empty, empty, batch.group, probability)
-        return sample, torch.ones_like(empty, dtype=torch.bool), lambda weight, out: None
+        return sample, None, lambda weight, out: None
     if chunk_size is None or len(batch) <= chunk_size:
         records = model.records(batch.x, batch.y)
-        sample, finite, mask = _screened(records.norm, records.loss, records.probability, batch)
-        return sample, finite, lambda w, out: records.weighted_sum(w, out, mask)
+        sample, finite = _screened(records.norm, records.loss, records.probability, batch)
+        return sample, finite, lambda w, out: records.weighted_sum(w, out, finite)
     return _measure_in_chunks(model, batch, chunk_size)
 
 
@@ -143,10 +150,10 @@ def _measure_in_chunks(model, batch, chunk_size):
         records = model.records(chunk.x, chunk.y)
         columns.append((records.norm, records.loss, records.probability))
         del records
-    sample, finite, mask = _screened(*map(torch.cat, zip(*columns, strict=True)), batch)
+    sample, finite = _screened(*map(torch.cat, zip(*columns, strict=True)), batch)
 
     def add_weighted(weight, out):
-        masks = [None] * len(chunks) if mask is None else mask.split(chunk_size)
+        masks = [None] * len(chunks) if finite is None else finite.split(chunk_size)
         parts = zip(chunks, weight.split(chunk_size), masks, streams, strict=True)
         for chunk, w, m, stream in parts:
             torch.set_rng_state(stream)  # the dropout masks that the norms were taken with
@@ -158,11 +165,11 @@ def _measure_in_chunks(model, batch, chunk_size):
 def _screened(norm, loss, probability, batch):
     """Hide records whose gradient is not finite: they contribute zero to every sum.
 
-    Returns the sample, which records are finite, and that again as a mask if any is not.
+    Returns the sample, and which records are finite; None if all are.
     """
+    if norm.device.type == "cpu" and math.isfinite(norm.sum().item()):
+        return PerSample(norm, loss, batch.group, probability), None
     finite = torch.isfinite(norm)
-    if norm.device.type == "cpu" and bool(finite.all()):
-        return PerSample(norm, loss, batch.group, probability), finite, None
     norm, loss = torch.where(finite, norm, 0.0), torch.where(finite, loss, 0.0)
     probability = torch.where(finite[:, None], probability, 0.0)
-    return PerSample(norm, loss, batch.group, probability), finite, finite
+    return PerSample(norm, loss, batch.group, probability), finite

@@ -56,17 +56,16 @@ def linear(module, a, b):
     """Books of a Linear on vectors; sequences go to :func:`sequence_linear`."""
     if a.dim() > 2:
         return sequence_linear(module, a, b)
-    factor = 1.0 if _trains(module.bias) else 0.0
+    norm2 = torch.linalg.vecdot(b, b)
     if _trains(module.weight):
-        factor = factor + torch.linalg.vector_norm(a, dim=1).square_()
-    norm2 = torch.linalg.vector_norm(b, dim=1).square_() * factor
+        a2 = torch.linalg.vecdot(a, a)
+        norm2.mul_(a2.add_(1.0) if _trains(module.bias) else a2)
 
     def add(weight, views):
-        weighted = b * weight[:, None]
         if _trains(module.weight):
-            views[module.weight].addmm_(weighted.t(), a)
+            views[module.weight].addmm_((b * weight[:, None]).t(), a)
         if _trains(module.bias):
-            views[module.bias].add_(weighted.sum(0))
+            views[module.bias].addmv_(b.t(), weight)
 
     return norm2, add
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.functional import log_softmax
+from torch.nn.functional import log_softmax, nll_loss
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Strategy(abc.ABC):
         """Return loss, probabilities and the loss's gradient in the logits, per record."""
         log_p = log_softmax(logits.detach(), dim=1)
         probability = log_p.exp()
-        loss = -log_p.gather(1, y[:, None])[:, 0]
+        loss = nll_loss(log_p, y, reduction="none")
         slope = probability.scatter_add(1, y[:, None], loss.new_full((len(y), 1), -1.0))
         if self.class_weight is not None:
             factor = self.class_weight[y]
