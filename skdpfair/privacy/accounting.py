@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import dp_accounting as dpa
 import numpy as np
-from dp_accounting.pld import PLDAccountant
+from dp_accounting.pld import privacy_loss_distribution as pld
 from dp_accounting.rdp import RdpAccountant
 from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS
 
@@ -21,7 +21,7 @@ from skdpfair.privacy.gdp import clt_parameter, gdp_epsilon
 PRV_ERROR = 0.01
 _FIRST_INTERVAL = 1e-3
 _FEWEST_POINTS, _FIRST_POINTS, _MOST_POINTS = 300, 5_000, 30_000
-_MANY_STEPS = 1e5
+_MANY_STEPS, _VERY_MANY_STEPS = 10_000, 100_000
 _SETTLED = 0.005
 
 
@@ -131,7 +131,7 @@ def settled_level(runs: tuple[SampledGaussian, ...], delta: float) -> int:
 
 def _settling(runs, delta):
     values = [pld_epsilon(runs, delta, level=0)]
-    while interval(runs, len(values)) < interval(runs, len(values) - 1):
+    while interval(runs, len(values)) < 0.9 * interval(runs, len(values) - 1):
         values.append(pld_epsilon(runs, delta, level=len(values)))
         # written so that infinity minus infinity stops too
         if not values[-2] - values[-1] > _SETTLED * values[-1]:
@@ -148,11 +148,26 @@ def pld_epsilon(runs: tuple[SampledGaussian, ...], delta: float, level: int) -> 
     >>> print(f"{pld_epsilon((SampledGaussian(1.0, 10.0, 50),), 1e-5, level=0):.2f}")
     2.94
     """
-    accountant = PLDAccountant(value_discretization_interval=interval(runs, level))
+    width = interval(runs, level)
     with np.errstate(all="ignore"):
+        whole = pld.identity(value_discretization_interval=width)
         for run in runs:
-            accountant.compose(run.event)
-        return float(accountant.get_epsilon(delta))
+            whole = whole.compose(_distribution(run, width))
+        return float(whole.get_epsilon_for_delta(delta))
+
+
+def _distribution(run, width):
+    q, sigma, steps = run
+    if q == 1:  # plain Gaussians compose exactly, before anything is discretised
+        sigma, steps = sigma / math.sqrt(steps), 1
+    step = pld.from_gaussian_mechanism(sigma, value_discretization_interval=width, sampling_prob=q)
+    if steps <= _MANY_STEPS:
+        return step.self_compose(steps)
+    # the library's truncation lets the grid grow with the steps: compose in two stages
+    root = math.isqrt(steps)
+    whole = step.self_compose(root).self_compose(root)
+    rest = steps - root**2
+    return whole.compose(step.self_compose(rest)) if rest else whole
 
 
 def interval(runs: tuple[SampledGaussian, ...], level: int) -> float:
@@ -170,9 +185,9 @@ def interval(runs: tuple[SampledGaussian, ...], level: int) -> float:
     """
     widest = max(_loss_range(run) for run in runs)
     first = min(max(_FIRST_INTERVAL, widest / _FIRST_POINTS), widest / _FEWEST_POINTS)
-    # the library's composed grid grows with the number of steps, as well as with the points
-    crowding = min(1.0, _MANY_STEPS / max(run.steps for run in runs)) ** 2
-    most = max(_MOST_POINTS * crowding, 100)
+    # rounding adds mass in proportion to steps times points: past this, finer is only looser
+    crowding = min(1.0, _VERY_MANY_STEPS / max(run.steps for run in runs))
+    most = max(_MOST_POINTS * crowding, _FEWEST_POINTS)
     return max(first / 3**level, sum(_loss_range(run) for run in runs) / most)
 
 

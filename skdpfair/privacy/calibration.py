@@ -149,8 +149,8 @@ class _Search:
         steps = math.floor((self.mu * MAX_NOISE_MULTIPLIER / self.q / spare) ** 2)
         mu = spare * clt_parameter(self.q, MAX_NOISE_MULTIPLIER, self.steps)
         options = [f"epsilon >= {_round_up(max(spare * self.target, gdp_epsilon(mu, self.delta)))}"]
-        if steps >= 1:
-            options.append(f"steps <= {min(steps, self.steps)}")
+        if 1 <= steps < self.steps:
+            options.append(f"steps <= {steps}")
         if rate < self.q:
             options.append(f"sample_rate <= {_round_down(rate)}")
         return f"Any one of these would do: {', '.join(options)}; or a larger delta."

@@ -84,7 +84,7 @@ def test_calibration(case):
 
 
 def test_cases_left_out_are_known():
-    """Other adjacencies, per-group guarantees and mixed runs belong to later features."""
+    """Mixed runs are in tests/privacy; a method without privacy has no epsilon to check."""
     left_out = set(CASES) - set(SINGLE)
     assert left_out == {
         "f_group_r0.5",

@@ -1,0 +1,96 @@
+"""Runs of unlike releases, very many steps, and budgets at the edge of what is supported."""
+
+import json
+import math
+import re
+from pathlib import Path
+
+import pytest
+
+from skdpfair.exceptions import InfeasibleBudgetError
+from skdpfair.privacy import Ledger, PrivacyPlan, SampledGaussian, calibrate, epsilon, gdp_epsilon
+from skdpfair.privacy.accounting import interval, pld_epsilon
+from skdpfair.privacy.calibration import MIN_NOISE_MULTIPLIER
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "golden_privacy.json"
+CASES = {c["id"]: c for c in json.loads(GOLDEN.read_text())["epsilon_cases"]}
+
+
+def mixed_runs(key):
+    case = CASES[key]
+    if key == "partial_fit":
+        return [SampledGaussian(*segment) for segment in case["segments"]]
+    if key == "f_group_r0.5":  # a declared cap scales the gradient's part of a group's step
+        noise = (case["sigma_grad"] / case["cap_ratio"], case["sigma_count"])
+        plan = PrivacyPlan(steps=case["T"], sample_rate=case["q"], noise_multipliers=noise)
+        return [plan.run]
+    steps = SampledGaussian(case["q"], case["sigma_eff"], case["T"])
+    if key == "is_group_private_counts":  # one release of the group sizes, on all records
+        return [steps, SampledGaussian(1.0, case["sigma_group_counts"], 1)]
+    return [steps]  # replace_special has the same dominating pair as zero-out
+
+
+@pytest.mark.parametrize(
+    "key", ["partial_fit", "is_group_private_counts", "f_group_r0.5", "replace_special_adult"]
+)
+def test_golden_compositions(key):
+    case, ledger = CASES[key], Ledger()
+    for run in mixed_runs(key):
+        ledger.record("x", sample_rate=run[0], noise_multipliers=(run[1],), steps=run[2])
+    golden = case["epsilon_pld"]
+    assert golden - 0.005 <= ledger.epsilon(case["delta"]) <= golden + 0.02
+    if case["epsilon_rdp"] is not None:
+        rdp = ledger.epsilon(case["delta"], "rdp")
+        assert rdp == pytest.approx(case["epsilon_rdp"], rel=1e-3)
+
+
+def test_the_prv_accountant_composes_unlike_runs_at_full_sampling_too():
+    case = CASES["is_group_private_counts"]
+    value = epsilon(mixed_runs("is_group_private_counts"), case["delta"], "prv")
+    assert case["epsilon_pld"] - 0.005 <= value <= case["epsilon_pld"] + 0.02
+
+
+@pytest.mark.parametrize("steps", [10_001, 1_000_000])
+def test_two_stage_composition_bounds_the_exact_value_from_above(steps):
+    # sampled so nearly always that the plain Gaussian's closed form is the limit from above
+    exact = gdp_epsilon(1.0, 1e-6)
+    run = SampledGaussian(1 - 1e-9, math.sqrt(steps), steps)
+    assert exact * (1 - 1e-6) <= epsilon([run], 1e-6) <= exact * 1.005
+
+
+def test_two_stages_agree_with_one():
+    runs = (SampledGaussian(0.01, 3.0, 10_500),)
+    split = (SampledGaussian(0.01, 3.0, 10_000), SampledGaussian(0.01, 3.0 * (1 + 1e-12), 500))
+    assert interval(runs, 1) == pytest.approx(interval(split, 1))
+    assert pld_epsilon(runs, 1e-6, 1) == pytest.approx(pld_epsilon(split, 1e-6, 1), rel=1e-4)
+
+
+def test_the_order_and_the_cutting_of_runs_do_not_matter():
+    a, b = SampledGaussian(0.1, 2.0, 30), SampledGaussian(1.0, 20.0, 1)
+    parts = [SampledGaussian(0.1, 2.0, 10), b, SampledGaussian(0.1, 2.0, 20)]
+    assert epsilon([a, b], 1e-5) == epsilon([b, a], 1e-5) == epsilon(parts, 1e-5)
+
+
+@pytest.mark.parametrize("target", [1e3, 1e6])
+@pytest.mark.parametrize("rate", [1.0, 1 / 16])
+def test_a_huge_epsilon_takes_little_noise_and_no_crash(rate, target):
+    sigma = calibrate(rate, 354, target, 1e-6)
+    assert sigma >= MIN_NOISE_MULTIPLIER
+    assert epsilon([SampledGaussian(rate, sigma, 354)], 1e-6) <= target
+
+
+@pytest.mark.parametrize("accountant", ["rdp", "prv"])
+def test_a_target_below_an_accountants_floor_is_refused_with_the_way_out(accountant):
+    with pytest.raises(InfeasibleBudgetError, match="accountant='pld'"):
+        calibrate(1 / 16, 354, 1e-3, 1e-6, accountant)
+
+
+def test_each_remedy_of_an_infeasible_budget_works():
+    given = {"sample_rate": 1.0, "steps": 5000, "epsilon": 0.02}
+    with pytest.raises(InfeasibleBudgetError) as caught:
+        calibrate(**given, delta=1e-6)
+    remedies = re.findall(r"(sample_rate|steps|epsilon) [<>]= ([\d.e+-]+\d)", str(caught.value))
+    assert {name for name, _ in remedies} == set(given)
+    for name, value in remedies:
+        value = int(value) if name == "steps" else float(value)
+        assert calibrate(**(given | {name: value}), delta=1e-6) > 0
