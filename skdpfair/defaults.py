@@ -10,6 +10,7 @@ from skdpfair.privacy import gdp_parameter
 
 LOGISTIC_BELOW = 1e4  # signal under which a hidden layer does not pay
 ENOUGH_MU = 8.0  # a budget so large, or none, that noise no longer matters
+BRISK_FROM = 4000.0  # signal from which a logistic model takes larger steps
 LOW_SIGNAL = 500.0  # signal under which accuracy suffers by several points
 MAX_RATE = 0.7  # sampling rates above it are rounded to 1
 
@@ -104,6 +105,8 @@ def resolve(
         module = "logistic" if reach < LOGISTIC_BELOW else "mlp"
     learning = (0.9 if module == "logistic" else 1.4) * reach
     steps = math.floor(_clip(learning / 16, 100, 600))
+    # with many records a logistic model gains from larger steps, with few the noise does
+    brisk = 1.5 if module == "logistic" and reach >= BRISK_FROM else 1.0
     per_epoch = _steps_per_epoch(n_samples, mu, steps, batch_size)
     warm_up = max(10, round(steps / 20)) if searches_scale else 0
     total = steps + warm_up
@@ -117,7 +120,7 @@ def resolve(
         steps_per_epoch=per_epoch,
         n_steps=total,
         warm_up=warm_up,
-        unit=min(learning / max(total - warm_up, 1), 64.0),
+        unit=min(brisk * learning / max(total - warm_up, 1), 64.0),
         share=0.10 if reach < 2000 else 0.05,
         headroom=1.0 if module == "logistic" else 4.0,
     )

@@ -15,7 +15,7 @@ from skdpfair.defaults import auto_delta, resolve
     [
         (1000, 1.0, "logistic", 500, None),
         (1000, 8.0, "logistic", 1000, None),
-        (32561, 1.0, "logistic", 1809, 16.0),
+        (32561, 1.0, "logistic", 1809, 24.0),
         (32561, 3.0, "mlp", 4070, 49.2),
         (32561, 8.0, "mlp", 4070, 64.0),
         (48336, 1.0, "mlp", 2302, 26.7),
