@@ -156,14 +156,16 @@ class PrivateNet(NeuralNetClassifier):
     def _warm_up_step(self, batch):
         size = self.mechanism.expected_batch_size
         search = self.schedule.search
-        self.scale_ = search.step(self.engine_, batch, self.scale_, size, self._noise, self._chunk)
+        # booked first, so that an interrupt can only overcount
         self._account("gradient scale (warm-up)")
+        self.scale_ = search.step(self.engine_, batch, self.scale_, size, self._noise, self._chunk)
         if self.steps_ + 1 == self.schedule.warm_up:
             self._settle()
 
     def _train_step(self, batch):
         if self.steps_ == 0:
             self._settle()
+        self._account(self._what)
         step = private_step(
             self.engine_,
             batch,
@@ -173,7 +175,6 @@ class PrivateNet(NeuralNetClassifier):
             chunk_size=self._chunk,
             out=self._gradient,
         )
-        self._account(self._what)
         self.state_ = step.state
         self._sound &= step.sound
         self._set_step_size()
