@@ -23,6 +23,7 @@ from torch.nn.functional import cross_entropy
 
 from skdpfair import DPFairClassifier, get_method
 from skdpfair.engine import Batch, PoissonSampler, Streams, choose, private_step
+from skdpfair.engine.flat import FlatSGD, flatten_
 from skdpfair.mechanism import Mechanism, Task
 
 N, D, BATCH = 22400, 98, 256
@@ -74,13 +75,13 @@ def _tight(x, y, batches):
 
 def _private(name, x, y, g, batches):
     module, turn, every = adult_mlp(), _turn(batches), Batch(x, y, g)
-    optimizer = torch.optim.SGD(module.parameters(), lr=0.05)
+    flat = flatten_(list(module.parameters()))
+    optimizer = FlatSGD([flat], lr=0.05)
     mechanism = Mechanism(get_method(name), Task(N, 2, BATCH / N), 1.0)
     strategy, noise = choose(module, x[:1], 2), Streams.fresh().noise()
     strategy.__enter__()
     state, gradient = [mechanism.method.start(mechanism.task)], strategy.flat()
-    for p, view in strategy.views(gradient).items():
-        p.grad = view
+    flat.grad = gradient
 
     @torch.no_grad()
     def step():

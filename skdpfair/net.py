@@ -8,11 +8,15 @@ from skorch.callbacks import Callback, EpochScoring, EpochTimer, PassthroughScor
 from torch.utils._pytree import tree_map_only
 
 from skdpfair.engine import Batch, PoissonSampler, Streams, choose, private_step
+from skdpfair.engine.flat import FlatSGD, flatten_, unflatten_
 from skdpfair.exceptions import PrivacyAccountingError
 from skdpfair.inference import logits
 from skdpfair.mechanism import Mechanism, Method
 from skdpfair.schedule import PoissonBatches, Schedule
 
+# optimizers that treat each number alone, so that one vector gives the same steps
+_NAMES = ("SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "Adamax", "NAdam", "RAdam")
+ELEMENTWISE = {getattr(torch.optim, name) for name in _NAMES}
 ACTIVATION_BUDGET = 2**28  # floats that the activations of one chunk may take
 
 
@@ -84,7 +88,17 @@ class PrivateNet(NeuralNetClassifier):
         self.steps_, self.method_, self.average_ = 0, self.mechanism.method, None
         self.scale_ = torch.ones((), device=self.device)
         self._sound = torch.ones((), dtype=torch.bool, device=self.device)
-        self._start_momentum_at_rest()
+        return self
+
+    def initialize_optimizer(self, triggered_directly=None):
+        """Let optimizers that act on each number alone act on one vector."""
+        self.flat_ = flatten_([p for p in self.module_.parameters() if p.requires_grad])
+        args, options = self.get_params_for_optimizer("optimizer", self.get_all_learnable_params())
+        if self.optimizer not in ELEMENTWISE or len(args[0]) > 1:
+            return super().initialize_optimizer(triggered_directly)
+        plain = self.optimizer is torch.optim.SGD and not options.get("maximize")
+        optimizer = FlatSGD if plain else self.optimizer
+        self.optimizer_ = optimizer([self.flat_], **options)
         return self
 
     def get_iterator(self, dataset, training=False):
@@ -118,6 +132,7 @@ class PrivateNet(NeuralNetClassifier):
         self._noise = self.streams.noise(self.device, self.noise)
         self._restart_method(self.mechanism.method)
         self._gradient = self.engine_.flat()
+        self.flat_.grad = self._gradient
         for p, view in self.engine_.views(self._gradient).items():
             p.grad = view
         try:
@@ -223,11 +238,10 @@ class PrivateNet(NeuralNetClassifier):
         count = self.steps_ - first + 1
         if count < 1:
             return
-        params = self.engine_.parameters
         if self.average_ is None:
-            self.average_ = [p.detach().clone() for p in params]
+            self.average_ = self.flat_.detach().clone()
         else:
-            torch._foreach_lerp_(self.average_, [p.detach() for p in params], 1.0 / count)
+            self.average_.lerp_(self.flat_, 1.0 / count)
 
     def _check_bound(self):
         if self.mechanism.method.private and not bool(self._sound):
@@ -240,11 +254,11 @@ class PrivateNet(NeuralNetClassifier):
         """Keep weights and released values, drop whatever a step held."""
         if self.average_ is not None:
             with torch.no_grad():
-                for p, mean in zip(self.engine_.parameters, self.average_, strict=True):
-                    p.copy_(mean)
+                self.flat_.copy_(self.average_)
+        unflatten_(self.engine_.parameters)
         for p in self.module_.parameters():
             p.grad = None
-        self.average_ = self._noise = self._chunk = self._gradient = None
+        self.flat_ = self.average_ = self._noise = self._chunk = self._gradient = None
         self._set_training(False)
 
     def _account(self, what):
@@ -274,13 +288,6 @@ class PrivateNet(NeuralNetClassifier):
             for _, callback in self.callbacks_
             if not isinstance(callback, known)
         )
-
-    def _start_momentum_at_rest(self):
-        """Start torch's momentum at 0; it would take the first gradient undamped."""
-        for group in self.optimizer_.param_groups:
-            if group.get("dampening"):
-                for p in group["params"]:
-                    self.optimizer_.state[p]["momentum_buffer"] = torch.zeros_like(p)
 
     def logits(self, x):
         """Return logits (n, n_classes), float64, of an array, without skorch's loader."""

@@ -94,7 +94,7 @@ def private_step(
     size = mechanism.expected_batch_size
     gradient = model.flat() if out is None else out
     if mechanism.noise_multiplier > 0:
-        generator.fill_(gradient, clip.bound * (mechanism.noise_multiplier / size))
+        generator.fill_(gradient, clip.bound, mechanism.noise_multiplier / size)
     else:
         gradient.zero_()
     # norms carry a relative rounding error; shrinking by more than it keeps the bound true
@@ -117,8 +117,8 @@ def noisy_sums(
             rows = torch.where(finite[:, None], rows, 0.0)
         total = rows.sum(0)
         if query.noise_multiplier > 0:
-            scale = query.noise_multiplier * query.sensitivity
-            total += generator.fill_(torch.empty_like(total), scale)
+            noise = torch.empty_like(total)
+            total += generator.fill_(noise, query.sensitivity, query.noise_multiplier)
         release[query.name] = total
     return release
 

@@ -1,7 +1,5 @@
 """What several methods share: the clipping rule and group counts."""
 
-import torch
-
 
 def clip_to(bound, norm):
     """Return min(1, bound / norm); a zero gradient keeps weight 1.
@@ -11,7 +9,7 @@ def clip_to(bound, norm):
     >>> clip_to(torch.tensor(1.0), torch.tensor([0.0, 0.5, 4.0]))
     tensor([1.0000, 1.0000, 0.2500])
     """
-    return (bound / norm.clamp(min=torch.finfo(norm.dtype).tiny)).clamp(max=1.0)
+    return (bound / norm).clamp(max=1.0)
 
 
 def one_hot(code, n_codes, like):

@@ -33,5 +33,5 @@ class DPSGD(Method, name="dpsgd", reference="abadi2016deep"):
 
     def clip(self, sample, state, release):
         """Clip to C."""
-        bound = sample.norm.new_tensor(self.number("max_grad_norm", 1.0))
+        bound = sample.norm.new_full((), self.number("max_grad_norm", 1.0))
         return Clip(clip_to(bound, sample.norm), bound)

@@ -48,7 +48,7 @@ class Global(Method, name="global", reference="bu2021convergence"):
         bound = self.number("max_grad_norm", 1.0)
         z = self.number("strict_max_grad_norm", 1.0)
         kept = sample.norm <= z
-        return Clip(torch.where(kept, bound / z, 0.0), sample.norm.new_tensor(bound))
+        return Clip(torch.where(kept, bound / z, 0.0), sample.norm.new_full((), bound))
 
     def at_scale(self, scale, headroom):
         """Set Z above the scale; a unit step is 1 / (C Z)."""

@@ -29,7 +29,7 @@ class SGD(Method, name="sgd", reference="robbins1951stochastic", private=False):
 
     def clip(self, sample, state, release):
         """Weigh every record by one."""
-        return Clip(torch.ones_like(sample.norm), sample.norm.new_tensor(inf))
+        return Clip(torch.ones_like(sample.norm), sample.norm.new_full((), inf))
 
     def at_scale(self, scale, headroom):
         """Return itself; a unit step is the inverse square of the gradient scale."""

@@ -39,18 +39,42 @@ def frozen(*names):
     return module
 
 
+def between(*names):
+    module = nn.Sequential(nn.Linear(6, 5), nn.GELU(), nn.Linear(5, 4), nn.ELU(), nn.Linear(4, 3))
+    for name in names:
+        module.get_parameter(name).requires_grad_(False)
+    return module
+
+
+def nested():
+    inner = nn.Sequential(nn.Linear(6, 5), nn.Sigmoid(), nn.Identity())
+    outer = nn.Linear(5, 4), nn.ReLU(inplace=True), nn.Linear(4, 3)
+    return nn.Sequential(nn.Flatten(), inner, *outer)
+
+
+def hooked():
+    module = frozen()
+    module[0].register_forward_pre_hook(lambda layer, inputs: (inputs[0] * 2.0,))
+    return module
+
+
+def twice():
+    layer = nn.Linear(6, 6)
+    return nn.Sequential(layer, nn.Tanh(), layer, nn.Linear(6, 3))
+
+
 MODULES = {
-    "linear": (lambda: nn.Linear(6, 3), (6,), "bookkeeping"),
-    "no bias": (lambda: nn.Linear(6, 3, bias=False), (6,), "bookkeeping"),
-    "mlp": (lambda: frozen(), (6,), "bookkeeping"),
+    "linear": (lambda: nn.Linear(6, 3), (6,), "closed_form"),
+    "no bias": (lambda: nn.Linear(6, 3, bias=False), (6,), "closed_form"),
+    "mlp": (lambda: frozen(), (6,), "closed_form"),
     "in-place activation": (
         lambda: nn.Sequential(nn.Linear(6, 5), nn.ReLU(inplace=True), nn.Linear(5, 3)),
         (6,),
-        "bookkeeping",
+        "closed_form",
     ),
-    "frozen weight": (lambda: frozen("0.weight"), (6,), "bookkeeping"),
-    "frozen bias": (lambda: frozen("0.bias", "2.bias"), (6,), "bookkeeping"),
-    "frozen first layer": (lambda: frozen("0.weight", "0.bias"), (6,), "bookkeeping"),
+    "frozen weight": (lambda: frozen("0.weight"), (6,), "closed_form"),
+    "frozen bias": (lambda: frozen("0.bias", "2.bias"), (6,), "closed_form"),
+    "frozen first layer": (lambda: frozen("0.weight", "0.bias"), (6,), "closed_form"),
     "short sequence": (
         lambda: Layers(lambda m, x: m.out(torch.tanh(m.b(m.a(x)) * m.scale).mean(1))),
         (2, 6),
@@ -94,6 +118,21 @@ MODULES = {
         (6,),
         "vmap",
     ),
+    "books of layers in between": (between, (6,), "bookkeeping"),
+    "books of one layer frozen": (lambda: between("2.weight"), (6,), "bookkeeping"),
+    "nested chain with other activations": (nested, (2, 3), "closed_form"),
+    "hooked chain": (hooked, (6,), "bookkeeping"),
+    "activation twice": (
+        lambda: nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Tanh(), nn.Linear(5, 3)),
+        (6,),
+        "bookkeeping",
+    ),
+    "frozen, then bias only": (
+        lambda: frozen("0.weight", "0.bias", "2.weight"),
+        (6,),
+        "closed_form",
+    ),
+    "a layer twice in a chain": (twice, (6,), "vmap"),
     "layer norm": (
         lambda: nn.Sequential(nn.Linear(6, 5), nn.LayerNorm(5), nn.Linear(5, 3)),
         (6,),
@@ -134,6 +173,7 @@ def test_norms_and_sums_equal_a_loop(case, weighted, dtype, tolerance):
         records = strategy.records(x, y)
         total = strategy.flat()
         records.weighted_sum(weight, total)
+    assert all(type(p) is nn.Parameter for p in module.parameters())
     torch.testing.assert_close(records.norm, rows.norm(dim=1), rtol=tolerance, atol=tolerance)
     largest = float((weight @ rows).abs().max())
     torch.testing.assert_close(total, weight @ rows, rtol=tolerance, atol=tolerance * largest)
@@ -207,7 +247,7 @@ def test_an_input_changed_after_use_is_noticed():
 
 
 def test_hooks_are_gone_at_the_end_and_silent_without_gradients():
-    module = nn.Sequential(nn.Linear(6, 3))
+    module = nn.Sequential(nn.Linear(6, 3), nn.GELU())
     with choose(module, torch.zeros(4, 6), 3) as strategy:
         with torch.no_grad():
             module(torch.ones(2, 6))

@@ -8,7 +8,7 @@ import torch
 from scipy import stats
 
 from skdpfair.engine import PoissonSampler, Streams
-from skdpfair.engine.noise import digest, torch_generator
+from skdpfair.engine.noise import Lanes, digest
 
 ALPHA = 1e-6 / 8  # Bonferroni over the statistics of one sampler
 N, STEPS, RATE = 300, 4000, 0.04
@@ -91,14 +91,45 @@ def test_streams_differ_wherever_their_seed_does():
     assert first(made[0]) == first(copy.deepcopy(made[0]))
 
 
-def test_generators_differ_above_bit_32():
-    a, b = (torch_generator(np.random.SeedSequence(s)) for s in (1, 1 + 2**32))
-    assert (torch.rand(100, generator=a) != torch.rand(100, generator=b)).all()
-    assert (
-        torch_generator(np.random.SeedSequence(1))
-        .get_state()
-        .equal(torch_generator(np.random.SeedSequence(1)).get_state())
-    )
+def test_lanes_are_those_of_numpy():
+    lanes = Lanes(b"seed")
+    for lane in (0, 1, Lanes.N_LANES - 1):
+        one = np.random.SFC64()
+        state = [*lanes.state[:, lane].tolist(), lanes.counter]
+        one.state = one.state | {"state": {"state": np.array(state, dtype=np.uint64)}}
+        ours = copy.deepcopy(lanes)
+        assert one.random_raw(5).tolist() == [int(ours.words()[lane]) for _ in range(5)]
+
+
+def test_lanes_share_nothing():
+    lanes = Lanes(b"seed")
+    draws = np.stack([lanes.words().copy() for _ in range(8)])
+    assert len(np.unique(draws)) == draws.size  # equal words: 2e-9 by chance
+    assert not np.isin(draws, Lanes(b"sees").words()).any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_noise_fills_any_shape_and_type_and_never_repeats(dtype):
+    noise = Streams.seeded(0, digest=b"").noise()
+    drawn = noise.fill_(torch.empty((3, 70_001), dtype=dtype), torch.tensor(2.0)).double()
+    assert abs(drawn.std() - 2.0) < 6 * 2.0 / (2 * drawn.numel()) ** 0.5 + 1e-4
+    more = noise.fill_(torch.empty(70_001, dtype=dtype), 2.0).double()
+    pairs = [drawn[0], drawn[1], drawn[2], more]
+    correlation = np.corrcoef(torch.stack(pairs).numpy())[np.triu_indices(4, 1)]
+    assert np.abs(correlation).max() < 6 / 70_001**0.5
+
+
+def test_tails_and_moments_of_the_noise():
+    n = 4_000_000
+    drawn = Streams.seeded(1, digest=b"").noise().fill_(torch.empty(n), 1.0).double().numpy()
+    for power, mean, variance in ((1, 0, 1), (2, 1, 2), (3, 0, 15), (4, 3, 96)):
+        assert abs((drawn**power).mean() - mean) < 5.5 * np.sqrt(variance / n)  # 2e-7 in all
+    beyond, expected = (np.abs(drawn) > 4.0).sum(), n * 2 * stats.norm.sf(4.0)
+    assert 2 * min(stats.poisson(expected).cdf(beyond), stats.poisson(expected).sf(beyond)) > 1e-6
+    neighbours = (drawn[1:] * drawn[:-1]).mean()
+    assert abs(neighbours) < 5.5 / np.sqrt(n)
+    halves = (drawn[: n // 2] ** 2 - 1) * (drawn[n // 2 :] ** 2 - 1)
+    assert abs(halves.mean()) < 5.5 * 2 / np.sqrt(n / 2)
 
 
 def test_the_digest_sees_every_change():

@@ -2,10 +2,11 @@
 
 from skdpfair.engine.per_sample.bookkeeping import BookKeeping
 from skdpfair.engine.per_sample.checks import bookkeeping_refusal, check_module
+from skdpfair.engine.per_sample.closed_form import ClosedForm, chain_of
 from skdpfair.engine.per_sample.records import Records, Strategy
 from skdpfair.engine.per_sample.vmap import MicroVmap
 
-__all__ = ["BookKeeping", "MicroVmap", "Records", "Strategy", "choose"]
+__all__ = ["BookKeeping", "ClosedForm", "MicroVmap", "Records", "Strategy", "choose"]
 
 
 def choose(module, example, n_classes, class_weight=None) -> Strategy:
@@ -28,6 +29,9 @@ def choose(module, example, n_classes, class_weight=None) -> Strategy:
         If records are coupled (as by batch normalisation) or the output does not fit.
     """
     probe = check_module(module, example, n_classes)
+    chain = chain_of(module, example)
+    if not isinstance(chain, str):
+        return ClosedForm(module, n_classes, class_weight, chain)
     refusal = bookkeeping_refusal(module, probe)
     if refusal is None:
         return BookKeeping(module, n_classes, class_weight)

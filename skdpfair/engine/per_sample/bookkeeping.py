@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import get_gradient_edge
 
 from skdpfair.engine.per_sample import layers
-from skdpfair.engine.per_sample.records import Records, Strategy
+from skdpfair.engine.per_sample.records import Strategy
 
 
 @dataclass
@@ -63,33 +63,15 @@ class BookKeeping(Strategy):
         edges = [call.edge for call in self._calls]
         grads = torch.autograd.grad(logits, edges, slope)
         calls, self._calls = self._calls, []
+        pairs = zip(calls, grads, strict=True)
+        books = [(call.module, self._unchanged(call), b) for call, b in pairs]
         with torch.no_grad():
-            return self._close(calls, grads, loss, probability)
+            return layers.close(books, self.views, loss, probability)
 
-    def _close(self, calls, grads, loss, probability):
-        norm2, adders = 0.0, []
-        for call, b in zip(calls, grads, strict=True):
-            if call.a._version != call.version:
-                raise RuntimeError(
-                    f"The input of layer {call.module} was changed in place after the layer "
-                    "used it; write the operation out of place."
-                )
-            part, add = layers.find(call.module).books(call.module, call.a, b)
-            norm2 = norm2 + part
-            adders.append(add)
-
-        def weighted_sum(weight, out, finite=None):
-            views = self.views(out)
-            if finite is None:
-                for add in adders:
-                    add(weight, views)
-                return
-            for call, b in zip(calls, grads, strict=True):
-                a, b = _masked(call.a, finite), _masked(b, finite)
-                layers.find(call.module).books(call.module, a, b)[1](weight, views)
-
-        return Records(norm2.sqrt(), loss, probability, weighted_sum)
-
-
-def _masked(rows, finite):
-    return torch.where(finite.view(-1, *[1] * (rows.dim() - 1)), rows, 0.0)
+    def _unchanged(self, call):
+        if call.a._version != call.version:
+            raise RuntimeError(
+                f"The input of layer {call.module} was changed in place after the layer used it; "
+                "write the operation out of place."
+            )
+        return call.a

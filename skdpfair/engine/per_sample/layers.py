@@ -8,10 +8,13 @@ made.  A parameter that is frozen, or absent, takes no part.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.nn.grad import conv2d_weight
+
+from skdpfair.engine.per_sample.records import Records
 
 Views = dict[Tensor, Tensor]
 
@@ -47,7 +50,34 @@ def find(module: nn.Module) -> Layer | None:
     return layer if layer is not None and layer.fits(module) else None
 
 
-def _trains(parameter):
+def close(books, views_of, loss, probability) -> Records:
+    """Return the records of a batch from its (layer, a, b) triples."""
+    norm2, adders = 0.0, []
+    for module, a, b in books:
+        part, add = find(module).books(module, a, b)
+        norm2 = norm2 + part
+        adders.append(add)
+
+    def weighted_sum(weight, out, finite=None):
+        views = views_of(out)
+        if finite is None:
+            for add in adders:
+                add(weight, views)
+            return
+        for module, a, b in books:
+            a, b = masked(a, finite), masked(b, finite)
+            find(module).books(module, a, b)[1](weight, views)
+
+    return Records(norm2.sqrt(), loss, probability, weighted_sum)
+
+
+def masked(rows, finite):
+    """Return the rows with those of records that are not finite set to zero."""
+    return torch.where(finite.view(-1, *[1] * (rows.dim() - 1)), rows, 0.0)
+
+
+def trains(parameter) -> bool:
+    """Tell whether the parameter exists and is not frozen."""
     return parameter is not None and parameter.requires_grad
 
 
@@ -57,17 +87,23 @@ def linear(module, a, b):
     if a.dim() > 2:
         return sequence_linear(module, a, b)
     norm2 = torch.linalg.vecdot(b, b)
-    if _trains(module.weight):
+    if trains(module.weight):
         a2 = torch.linalg.vecdot(a, a)
-        norm2.mul_(a2.add_(1.0) if _trains(module.bias) else a2)
+        norm2.mul_(a2.add_(1.0) if trains(module.bias) else a2)
 
-    def add(weight, views):
-        if _trains(module.weight):
+    return norm2, partial(add_linear, module, a, b)
+
+
+def add_linear(module, a, b, weight, views):
+    """Add the weighted sum of the gradients of a Linear on vectors."""
+    if trains(module.weight):
+        # weigh the narrower side
+        if a.shape[1] < b.shape[1]:
+            views[module.weight].addmm_(b.t(), a * weight[:, None])
+        else:
             views[module.weight].addmm_((b * weight[:, None]).t(), a)
-        if _trains(module.bias):
-            views[module.bias].addmv_(b.t(), weight)
-
-    return norm2, add
+    if trains(module.bias):
+        views[module.bias].addmv_(b.t(), weight)
 
 
 def sequence_linear(module, a, b):
@@ -75,9 +111,9 @@ def sequence_linear(module, a, b):
     a, b = a.flatten(1, -2), b.flatten(1, -2)
     length, size = a.shape[1], a.shape[2] * b.shape[2]
     norm2 = b.new_zeros(len(b))
-    if _trains(module.bias):
+    if trains(module.bias):
         norm2 = norm2 + b.sum(1).square().sum(1)
-    if _trains(module.weight):
+    if trains(module.weight):
         if 2 * length**2 <= size:
             gram = torch.bmm(a, a.transpose(1, 2)) * torch.bmm(b, b.transpose(1, 2))
             norm2 = norm2 + gram.sum((1, 2)).clamp(min=0.0)
@@ -86,9 +122,9 @@ def sequence_linear(module, a, b):
 
     def add(weight, views):
         weighted = (b * weight[:, None, None]).flatten(0, 1)
-        if _trains(module.weight):
+        if trains(module.weight):
             views[module.weight].addmm_(weighted.t(), a.flatten(0, 1))
-        if _trains(module.bias):
+        if trains(module.bias):
             views[module.bias].add_(weighted.sum(0))
 
     return norm2, add
@@ -106,9 +142,9 @@ def _plain_conv(module):
 def conv2d(module, a, b):
     """Books of a Conv2d: its small per-record gradients, by one grouped convolution."""
     n, norm2 = len(b), b.new_zeros(len(b))
-    bias_rows = b.sum((2, 3)) if _trains(module.bias) else None
+    bias_rows = b.sum((2, 3)) if trains(module.bias) else None
     rows = None
-    if _trains(module.weight):
+    if trains(module.weight):
         rows = conv2d_weight(
             a.reshape(1, -1, *a.shape[2:]),
             (n * module.out_channels, module.in_channels, *module.kernel_size),

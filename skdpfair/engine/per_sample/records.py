@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import log_softmax, nll_loss
 
+from skdpfair.engine.flat import split
+
 
 @dataclass(frozen=True)
 class Records:
@@ -35,7 +37,7 @@ class Strategy(abc.ABC):
         self.module, self.n_classes = module, n_classes
         self.class_weight, self.reason = class_weight, reason
         self.parameters = [p for p in module.parameters() if p.requires_grad]
-        self._views = None, {}
+        self._views, self._identity = (None, {}), None
         self.n_parameters = sum(p.numel() for p in self.parameters)
 
     def __enter__(self):
@@ -60,17 +62,21 @@ class Strategy(abc.ABC):
         """Return the part of ``flat`` that belongs to each trainable parameter."""
         known, views = self._views
         if known is not flat:
-            parts = flat.split([p.numel() for p in self.parameters])
-            views = {p: part.view_as(p) for p, part in zip(self.parameters, parts, strict=True)}
+            views = dict(zip(self.parameters, split(flat, self.parameters), strict=True))
             self._views = flat, views
         return views
+
+    def _one_hot(self, like):
+        if self._identity is None or self._identity.dtype != like.dtype:
+            self._identity = torch.eye(self.n_classes, dtype=like.dtype, device=like.device)
+        return self._identity
 
     def loss_terms(self, logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return loss, probabilities and the loss's gradient in the logits, per record."""
         log_p = log_softmax(logits.detach(), dim=1)
         probability = log_p.exp()
         loss = nll_loss(log_p, y, reduction="none")
-        slope = probability.scatter_add(1, y[:, None], loss.new_full((len(y), 1), -1.0))
+        slope = probability - self._one_hot(log_p).index_select(0, y)
         if self.class_weight is not None:
             factor = self.class_weight[y]
             loss, slope = loss * factor, slope * factor[:, None]

@@ -14,6 +14,17 @@ class MicroVmap(Strategy):
 
     name = "vmap"
 
+    def __init__(self, module, n_classes, class_weight=None, reason=""):
+        super().__init__(module, n_classes, class_weight, reason)
+        # every place that holds a parameter, once: functional_call's own tying does not put a
+        # parameter back where a layer is reached under two names
+        names = {p: name for name, p in module.named_parameters()}
+        self._places = {
+            f"{prefix}.{local}".lstrip("."): names[p]
+            for prefix, layer in module.named_modules()
+            for local, p in layer.named_parameters(recurse=False, remove_duplicate=False)
+        }
+
     def records(self, x, y):
         """Return the gradients of a batch that is not empty."""
         rng = _rng_state(x.device)
@@ -49,7 +60,9 @@ class MicroVmap(Strategy):
         return {k: p for k, p in self.module.named_parameters() if p.requires_grad == trained}
 
     def _loss(self, trained, frozen, x, y):
-        logits = functional_call(self.module, {**trained, **frozen}, (x[None],))
+        values = {**trained, **frozen}
+        values = {place: values[name] for place, name in self._places.items()}
+        logits = functional_call(self.module, values, (x[None],), tie_weights=False)
         loss = cross_entropy(logits, y[None], reduction="sum")
         if self.class_weight is not None:
             loss = loss * self.class_weight.gather(0, y[None])[0]

@@ -1,0 +1,118 @@
+"""Closed form: forward and backward of a chain of Linear layers by formulas, without autograd."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+from skdpfair.engine.per_sample import layers
+from skdpfair.engine.per_sample.records import Records, Strategy
+
+_aten = torch.ops.aten
+
+
+@dataclass(frozen=True)
+class Activation:
+    """``forward(z)``, which may overwrite z, and ``backward(b, out)``, from its output alone."""
+
+    forward: Callable[[Tensor], Tensor]
+    backward: Callable[[Tensor, Tensor], Tensor]
+
+
+ACTIVATIONS: dict[type[nn.Module], Activation] = {
+    nn.Tanh: Activation(torch.tanh_, _aten.tanh_backward),
+    nn.Sigmoid: Activation(torch.sigmoid_, _aten.sigmoid_backward),
+    nn.ReLU: Activation(torch.relu_, lambda b, out: _aten.threshold_backward(b, out, 0)),
+}
+
+
+class ClosedForm(Strategy):
+    """Per-record gradients of Linear layers, each with an activation after it or none.
+
+    Parameters
+    ----------
+    chain : list of (Linear, Activation or None)
+        What :func:`chain_of` found.
+    """
+
+    name = "closed_form"
+
+    def __init__(self, module, n_classes, class_weight, chain):
+        reason = "the module is a chain of Linear layers and activations with known derivatives"
+        super().__init__(module, n_classes, class_weight, reason)
+        trains = [any(p.requires_grad for p in layer.parameters()) for layer, _ in chain]
+        self._chain, self._first = chain, trains.index(True)
+        self._one = torch.ones_like(self.parameters[0].flatten()[0].detach())
+
+    @torch.no_grad()
+    def records(self, x, y):
+        """Return the gradients of a batch that is not empty."""
+        a, inputs = x.flatten(1), []
+        for layer, activation in self._chain:
+            inputs.append(a)
+            a = linear(a, layer.weight, layer.bias)
+            if activation is not None:
+                a = activation.forward(a)
+        loss, probability, b = self.loss_terms(a, y)
+        books, out = [], a
+        for i in range(len(self._chain) - 1, self._first - 1, -1):
+            layer, activation = self._chain[i]
+            if activation is not None:
+                b = activation.backward(b, out)
+            out = inputs[i]
+            books.append((layer, out, b))
+            if i > self._first:
+                b = b @ layer.weight
+        return Records(self._norm(books), loss, probability, partial(self._weighted_sum, books))
+
+    def _norm(self, books):
+        """Return the root of the sum of (|a|^2 + 1) |b|^2 over the layers, for frozen ones less."""
+        rows = [torch.linalg.vector_norm(b, dim=1) for _, _, b in books]
+        factors = [self._factor(layer, a) for layer, a, _ in books]
+        if len(books) == 1:
+            return factors[0].mul_(rows[0])
+        return torch.linalg.vector_norm(torch.stack(factors).mul_(torch.stack(rows)), dim=0)
+
+    def _factor(self, layer, a):
+        if not layers.trains(layer.weight):
+            return a.new_full((len(a),), float(layers.trains(layer.bias)))
+        length = torch.linalg.vector_norm(a, dim=1)
+        return length.hypot_(self._one) if layers.trains(layer.bias) else length
+
+    def _weighted_sum(self, books, weight, out, finite=None):
+        views = self.views(out)
+        for layer, a, b in books:
+            if finite is not None:
+                a, b = layers.masked(a, finite), layers.masked(b, finite)
+            layers.add_linear(layer, a, b, weight, views)
+
+
+def chain_of(module: nn.Module, x: Tensor) -> list | str:
+    """Return the chain of ``module`` for inputs like ``x``, or why it is none."""
+    chain, seen, flat = [], set(), x.dim() == 2
+    for part in _parts(module):
+        kind = type(part)
+        if any(getattr(part, hooks) for hooks in _HOOKS):
+            return f"{kind.__name__} has hooks"
+        if kind is nn.Flatten and (part.start_dim, part.end_dim) == (1, -1):
+            flat = True
+        elif kind is nn.Linear and flat and seen.isdisjoint(part.parameters()):
+            seen.update(part.parameters())
+            chain.append((part, None))
+        elif kind in ACTIVATIONS and chain and chain[-1][1] is None:
+            chain[-1] = chain[-1][0], ACTIVATIONS[kind]
+        elif kind is not nn.Identity:
+            return f"{kind.__name__} is not one that the closed form covers where it stands"
+    return chain if chain else "there is no Linear layer"
+
+
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+def _parts(module):
+    if type(module) is not nn.Sequential or any(getattr(module, hooks) for hooks in _HOOKS):
+        return [module]
+    return [part for child in module for part in _parts(child)]
