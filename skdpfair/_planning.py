@@ -61,7 +61,7 @@ def _filled(method, settings):
     """Set the rate of Global-Adapt's threshold where nobody chose it."""
     gain = 0.15 if "lr_z" in method.get_params() and method.is_auto("lr_z") else 1.0
     method = method.filled(z_gain=gain)
-    return method.filled(lr_z=settings.share * getattr(method, "z_gain", gain))
+    return method.filled(lr_z=defaults.SHARE * getattr(method, "z_gain", gain))
 
 
 def _calibrated(mechanism, steps, epsilon, delta, accountant):

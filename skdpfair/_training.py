@@ -15,6 +15,7 @@ from tqdm.auto import tqdm
 
 from skdpfair import _params, networks
 from skdpfair._planning import Plan
+from skdpfair.defaults import SHARE
 from skdpfair.engine import ScaleSearch, Streams
 from skdpfair.engine.noise import digest
 from skdpfair.exceptions import InsecureSeedWarning
@@ -71,7 +72,7 @@ def _net(params, run, table, streams, on_step):
     lr = params["lr"] if params["lr"] != "auto" else optimizer_params.pop("lr", 1.0)
     search = None
     if settings.warm_up:
-        search = ScaleSearch.beside(run.mechanism, settings.share)
+        search = ScaleSearch.beside(run.mechanism, SHARE)
     average = params["iterate_average"]
     if average == "auto":
         average = 0.5 if params["lr"] == "auto" else 0.0

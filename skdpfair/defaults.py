@@ -12,6 +12,7 @@ LOGISTIC_BELOW = 1e4  # signal under which a hidden layer does not pay
 ENOUGH_MU = 8.0  # a budget so large, or none, that noise no longer matters
 BRISK_FROM = 4000.0  # signal from which a logistic model takes larger steps
 LOW_SIGNAL = 500.0  # signal under which accuracy suffers by several points
+SHARE = 0.1  # of the gradients shall be longer than the threshold
 MAX_RATE = 0.7  # sampling rates above it are rounded to 1
 
 
@@ -33,8 +34,6 @@ class Settings:
         First steps that release the gradient scale only.
     unit : float
         Learning rate in units where a stable plain step is about 8.
-    share : float
-        Target share of gradients above the threshold (gamma).
     headroom : float
         Growth of gradient norms to expect from the initial weights.
     """
@@ -45,7 +44,6 @@ class Settings:
     n_steps: int
     warm_up: int
     unit: float
-    share: float
     headroom: float
 
     @property
@@ -121,7 +119,6 @@ def resolve(
         n_steps=total,
         warm_up=warm_up,
         unit=min(brisk * learning / max(total - warm_up, 1), 64.0),
-        share=0.10 if reach < 2000 else 0.05,
         headroom=1.0 if module == "logistic" else 4.0,
     )
 

@@ -9,7 +9,7 @@ from torch.utils._pytree import tree_map_only
 
 from skdpfair.engine import Batch, PoissonSampler, Streams, choose, private_step
 from skdpfair.engine.flat import FlatSGD, flatten_, unflatten_
-from skdpfair.exceptions import PrivacyAccountingError
+from skdpfair.exceptions import PrivacyAccountingError, UnsupportedModuleError
 from skdpfair.inference import logits
 from skdpfair.mechanism import Mechanism, Method
 from skdpfair.schedule import PoissonBatches, Schedule
@@ -147,6 +147,7 @@ class PrivateNet(NeuralNetClassifier):
         if not training or iterator is None:
             return super().run_single_epoch(iterator, training, prefix, step_fn, **fit_params)
         self._set_training(True)
+        self._check_trained()
         listened = self._overrides("on_batch_begin"), self._overrides("on_batch_end")
         for batch in iterator:
             if listened[0]:
@@ -242,6 +243,15 @@ class PrivateNet(NeuralNetClassifier):
             self.average_ = self.flat_.detach().clone()
         else:
             self.average_.lerp_(self.flat_, 1.0 / count)
+
+    def _check_trained(self):
+        trained = [id(p) for p in self.module_.parameters() if p.requires_grad]
+        if trained != list(map(id, self.engine_.parameters)):
+            raise UnsupportedModuleError(
+                "Parameters were frozen, unfrozen or replaced after training began, as by skorch's "
+                "Freezer. Freeze them where the module is made: in the class or factory that "
+                "module= names."
+            )
 
     def _check_bound(self):
         if self.mechanism.method.private and not bool(self._sound):

@@ -14,7 +14,7 @@ import torch
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
-from skorch.callbacks import Callback
+from skorch.callbacks import Callback, Freezer
 from torch import nn
 
 from skdpfair import METHODS, DPFairClassifier, get_method
@@ -453,3 +453,11 @@ def test_warnings(table):
         fast().fit(features, y)
     with pytest.warns(LowSignalWarning, match="few for this privacy budget"):
         DPFairClassifier(epsilon=0.5).fit(features[:100], y[:100])
+
+
+def test_freezing_in_mid_training_is_refused(table):
+    X, y = table
+    model = fast(module="mlp", module_params={"hidden_layer_sizes": (4,)})
+    model.set_params(callbacks=[("freeze", Freezer("0.*"))])
+    with pytest.raises(UnsupportedModuleError, match="Freezer"):
+        model.fit(X.drop(columns="group"), y)

@@ -9,7 +9,7 @@ from skdpfair.plotting import plot_group_accuracy, plot_group_bars, plot_privacy
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
 
-import matplotlib.pyplot as plt  # noqa: E402
+import matplotlib.pyplot as plt  # noqa: E402 - the backend comes first
 
 
 @pytest.fixture(autouse=True)

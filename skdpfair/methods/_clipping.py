@@ -6,6 +6,7 @@ def clip_to(bound, norm):
 
     Examples
     --------
+    >>> import torch
     >>> clip_to(torch.tensor(1.0), torch.tensor([0.0, 0.5, 4.0]))
     tensor([1.0000, 1.0000, 0.2500])
     """

@@ -52,8 +52,9 @@ class DPSGDF(Method, name="dpsgd_f", reference="xu2021removing", needs_groups=Tr
         """Count clipped and unclipped records per group."""
 
         def rows(sample, state):
-            unclipped = (sample.norm <= self.number("max_grad_norm", 1.0)).long()
-            return one_hot(sample.group + task.n_groups * unclipped, 2 * task.n_groups, sample.norm)
+            unclipped = sample.norm <= self.number("max_grad_norm", 1.0)
+            code = torch.add(sample.group, unclipped, alpha=task.n_groups)
+            return one_hot(code, 2 * task.n_groups, sample.norm)
 
         noise = count_noise(self.count_noise_multiplier, noise_multiplier)
         return (Query("counts", rows, 1.0, noise),)
@@ -61,7 +62,7 @@ class DPSGDF(Method, name="dpsgd_f", reference="xu2021removing", needs_groups=Tr
     def clip(self, sample, state, release):
         """Clip to the bound of the record's group."""
         bounds = self.group_bounds(release["counts"].to(sample.norm.dtype))
-        return Clip(clip_to(bounds[sample.group], sample.norm), bounds.max())
+        return Clip(clip_to(bounds.index_select(0, sample.group), sample.norm), bounds.max())
 
     def group_bounds(self, counts):
         """Return C_k of each group, shape (n_groups,), from the noisy counts alone."""
@@ -69,10 +70,10 @@ class DPSGDF(Method, name="dpsgd_f", reference="xu2021removing", needs_groups=Tr
         size, n_groups = clipped + unclipped, len(clipped)
         share = clipped / size
         whole = clipped.sum() / size.sum() if self.ratio == "batch" else share.nanmean()
-        # a group not seen counts as clipped like the batch; no clipping at all leaves C
-        ratio = torch.where(size > 0, share / whole, 1.0).clamp(max=float(n_groups))
+        # a group not seen (0/0) counts as clipped like the batch; no clipping at all leaves C
+        ratio = (share / whole).nan_to_num(1.0).clamp(max=float(n_groups))
         bound = self.number("max_grad_norm", 1.0)
-        return bound * (1.0 + torch.where(whole > 0, ratio, 0.0))
+        return torch.where(whole > 0, ratio, 0.0).add(1.0).mul(bound)
 
     def at_scale(self, scale, headroom):
         """Set C to half of the scale, since a typical C_k is 2 C."""

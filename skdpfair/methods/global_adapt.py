@@ -14,8 +14,8 @@ Threshold = namedtuple("Threshold", "z expected_batch_size")  # released; public
 class GlobalAdapt(Method, name="global_adapt", reference="esipova2023disparate"):
     r"""Weigh record i by :math:`w_i = C / \max(Z, \lVert g_i \rVert)`, and learn Z.
 
-    Released each step: the gradient sum, of sensitivity C, and the count b of norms above
-    :math:`\tau Z`, of sensitivity 1; then :math:`Z \leftarrow Z \exp(\kappa \tilde b / B - \eta)`.
+    Released: the gradient sum, of sensitivity C, and the count b of norms above :math:`\tau Z`,
+    of sensitivity 1; then :math:`Z \leftarrow Z \exp(\kappa \tilde b / B - \eta)`.
 
     Parameters
     ----------
@@ -24,7 +24,7 @@ class GlobalAdapt(Method, name="global_adapt", reference="esipova2023disparate")
     strict_max_grad_norm : float > 0 or "auto", default="auto"
         First threshold :math:`Z_0`.  ``"auto"``: found in a private warm-up; 1 elsewhere.
     threshold : float > 0, default=1.0
-        :math:`\tau`; ``"auto"``: 1.
+        :math:`\tau`.
     lr_z : float > 0 or "auto", default="auto"
         :math:`\eta`.  ``"auto"``: set by the estimator from public facts; 0.1 elsewhere.
     z_gain : float > 0 or "auto", default="auto"
@@ -50,7 +50,6 @@ class GlobalAdapt(Method, name="global_adapt", reference="esipova2023disparate")
     lr_z: float | str = "auto"
     z_gain: float | str = "auto"
     count_noise_multiplier: float | str = "auto"
-
     scale_fields = ("strict_max_grad_norm",)
 
     def start(self, task):
@@ -58,28 +57,25 @@ class GlobalAdapt(Method, name="global_adapt", reference="esipova2023disparate")
         return Threshold(z, task.n_samples * task.sample_rate)
 
     def queries(self, task, noise_multiplier):
-        def rows(sample, state):
-            return (sample.norm > self.number("threshold", 1.0) * state.z).to(sample.norm.dtype)[
-                :, None
-            ]
-
         noise = count_noise(self.count_noise_multiplier, noise_multiplier)
-        return (Query("above_z", rows, sensitivity=1.0, noise_multiplier=noise),)
+        return (Query("above_z", self._above, sensitivity=1.0, noise_multiplier=noise),)
+
+    def _above(self, sample, state):
+        above = sample.norm > state.z * self.number("threshold", 1.0)
+        return above.to(sample.norm.dtype).unsqueeze(1)
 
     def clip(self, sample, state, release):
-        z = state.z.to(sample.norm.dtype)
-        bound = torch.ones_like(z) * self.number("max_grad_norm", 1.0)
-        if self.is_auto("max_grad_norm"):
-            bound = 1.0 / z.clamp(min=0.5 * self.number("strict_max_grad_norm", 1.0))
+        z, c = state.z.to(sample.norm.dtype), self.max_grad_norm
+        lowest = self.number("strict_max_grad_norm", 1.0) / 2
+        bound = 1.0 / z.clamp(min=lowest) if c == "auto" else torch.full_like(z, c)
         return Clip(bound / torch.maximum(sample.norm, z), bound)
 
     def update(self, state, release):
-        """Move Z towards the target quantile; post-processing of the noisy count."""
+        """Move Z towards the target quantile, by the noisy count alone."""
         share = release["above_z"][0] / state.expected_batch_size
-        exponent = self.number("z_gain", 1.0) * share - self.number("lr_z", 0.1)
+        exponent = share * self.number("z_gain", 1.0) - self.number("lr_z", 0.1)
         return state._replace(z=(state.z * exponent.clamp(-1.0, 1.0).exp()).clamp(1e-4, 1e4))
 
     def at_scale(self, scale, headroom):
-        method = self.filled(strict_max_grad_norm=scale)
-        z = method.strict_max_grad_norm
-        return method, 1.0 if method.is_auto("max_grad_norm") else 1.0 / (method.max_grad_norm * z)
+        method, c = self.filled(strict_max_grad_norm=scale), self.max_grad_norm
+        return method, 1.0 if c == "auto" else 1.0 / (c * method.strict_max_grad_norm)

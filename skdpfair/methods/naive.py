@@ -64,7 +64,7 @@ class Naive(Method, name="naive", reference="xu2021removing", needs_groups=True)
         bound = self.number("max_grad_norm", 1.0)
         if not self.is_auto("largest_factor"):
             factor = factor * (self.largest_factor / factor.max())
-        weight = factor[sample.group] * clip_to(bound, sample.norm)
+        weight = factor.index_select(0, sample.group) * clip_to(bound, sample.norm)
         return Clip(weight, bound * factor.max())
 
     def at_scale(self, scale, headroom):

@@ -6,7 +6,7 @@ import pandas as pd
 
 from skdpfair.privacy.accounting import SampledGaussian
 from skdpfair.privacy.accounting import epsilon as epsilon_of
-from skdpfair.privacy.plan import joint
+from skdpfair.privacy.plan import PrivacyPlan, joint
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,13 @@ class LedgerEntry:
     noise_multipliers: tuple[float, ...]
     steps: int = 1
 
+    def __post_init__(self):
+        PrivacyPlan(
+            steps=self.steps,
+            sample_rate=self.sample_rate,
+            noise_multipliers=self.noise_multipliers,
+        )
+
     @property
     def run(self) -> SampledGaussian:
         """The entry as the accountants read it."""
@@ -51,37 +58,49 @@ class Ledger:
     """
 
     def __init__(self, entries: tuple[LedgerEntry, ...] = ()):
-        self._entries = list(entries)
+        self._entries, self._last, self._more = list(entries), None, 0
 
     @property
     def entries(self) -> tuple[LedgerEntry, ...]:
         """The entries so far."""
+        self._settle()
         return tuple(self._entries)
 
     @property
     def steps(self) -> int:
         """Releases in all, the noise of an empty batch among them."""
-        return sum(entry.steps for entry in self._entries)
+        return sum(entry.steps for entry in self.entries)
 
     def record(self, what, *, sample_rate, noise_multipliers, steps=1) -> None:
-        """Enter ``steps`` releases that were made."""
-        entry = LedgerEntry(what, float(sample_rate), tuple(noise_multipliers), int(steps))
+        """Enter ``steps`` releases that were made; see :class:`LedgerEntry`."""
+        key = (what, sample_rate, noise_multipliers)
+        if steps == 1 and key == self._last:  # every step of a fit passes here
+            self._more += 1
+            return
+        entry = LedgerEntry(what, float(sample_rate), tuple(noise_multipliers), steps)
+        self._settle()
         last = self._entries[-1] if self._entries else None
-        if last is not None and replace(last, steps=entry.steps) == entry:
-            self._entries[-1] = replace(last, steps=last.steps + entry.steps)
+        if last is not None and replace(last, steps=steps) == entry:
+            self._entries[-1] = replace(last, steps=last.steps + steps)
         else:
             self._entries.append(entry)
+        self._last = key
+
+    def _settle(self):
+        if self._more:
+            last = self._entries[-1]
+            self._entries[-1], self._more = replace(last, steps=last.steps + self._more), 0
 
     def epsilon(self, delta: float, accountant: str = "pld") -> float:
         """Return the composition of all entries at ``delta``."""
-        return epsilon_of([entry.run for entry in self._entries], delta, accountant)
+        return epsilon_of([entry.run for entry in self.entries], delta, accountant)
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per entry."""
         columns = ["what", "steps", "sample_rate", "noise_multipliers", "joint_noise_multiplier"]
         rows = [
             (e.what, e.steps, e.sample_rate, e.noise_multipliers, e.run.noise_multiplier)
-            for e in self._entries
+            for e in self.entries
         ]
         return pd.DataFrame(rows, columns=columns)
 
@@ -93,6 +112,6 @@ class Ledger:
     def __repr__(self):
         rows = (
             f"{e.steps} x {e.what} [q={e.sample_rate:.6g}, noise {e.noise_multipliers}]"
-            for e in self._entries
+            for e in self.entries
         )
         return f"Ledger({'; '.join(rows)})"

@@ -103,6 +103,8 @@ class PrivacyPlan:
         ------
         InfeasibleBudgetError
             If the target needs too much noise, or the fixed releases alone exceed it.
+        ValueError
+            If no multiplier is left to scale, or one is 0 or infinite.
 
         Examples
         --------
@@ -111,6 +113,7 @@ class PrivacyPlan:
         >>> [f"{s:.2f}" for s in plan.noise_multipliers], plan.epsilon(1e-5) <= 1.0
         (['1.44', '7.22'], True)
         """
+        self._check_scalable(fixed)
         target = calibrate(self.sample_rate, self.steps, epsilon, delta, accountant)
         held = math.fsum(self.noise_multipliers[i] ** -2 for i in fixed)
         rest = target**-2 - held
@@ -129,3 +132,13 @@ class PrivacyPlan:
             s if i in fixed else s * factor for i, s in enumerate(self.noise_multipliers)
         )
         return replace(self, noise_multipliers=scaled)
+
+    def _check_scalable(self, fixed):
+        places = range(len(self.noise_multipliers))
+        if not set(fixed) < set(places):
+            raise ValueError(
+                f"fixed must leave out at least one of the positions {list(places)} of "
+                f"noise_multipliers, and name no other, got {tuple(fixed)!r}."
+            )
+        for noise in self.noise_multipliers:
+            number("noise_multipliers", noise, low=0, low_open=True, high=math.inf, high_open=True)

@@ -11,8 +11,8 @@ from skdpfair.exceptions import DataIntegrityError
 PLAIN, PACKED = "dutch_census_2001.arff", "dutch_census_2001.arff.gz"
 
 
-def test_the_counts_are_the_publishers(local_data):
-    dutch = fetch_dutch(data_home=local_data)
+def test_the_counts_are_the_publishers(outside_data):
+    dutch = fetch_dutch(data_home=outside_data)
     assert dutch.data.shape == (60420, 11)
     assert not dutch.frame.isna().any(axis=None)
     assert dutch.target.value_counts().to_dict() == {"5_4_9": 31657, "2_1": 28763}
@@ -22,16 +22,16 @@ def test_the_counts_are_the_publishers(local_data):
     assert dutch.frame.duplicated().sum() == 41982
 
 
-def test_distinct_values_and_public_categories(local_data):
-    dutch = fetch_dutch(data_home=local_data)
+def test_distinct_values_and_public_categories(outside_data):
+    dutch = fetch_dutch(data_home=outside_data)
     used = [dutch.data[c].nunique() for c in dutch.feature_names]
     assert used == [2, 12, 8, 6, 2, 3, 3, 6, 3, 12, 4]
     for column, categories in DUTCH_CATEGORIES.items():
         assert tuple(dutch.data[column].cat.categories) == categories
 
 
-def test_the_categories_are_those_of_the_header(local_data):
-    text = gzip.decompress((local_data / "dutch" / PACKED).read_bytes()).decode()
+def test_the_categories_are_those_of_the_header(outside_data):
+    text = gzip.decompress((outside_data / "dutch" / PACKED).read_bytes()).decode()
     declared = {
         line.split()[1]: set(line[line.index("{") + 1 : line.index("}")].split(","))
         for line in text.splitlines()
@@ -41,16 +41,16 @@ def test_the_categories_are_those_of_the_header(local_data):
     assert {column: set(codes) for column, codes in DUTCH_CATEGORIES.items()} == declared
 
 
-def test_the_environment_names_the_folder(local_data, monkeypatch):
-    monkeypatch.setenv("SKDPFAIR_DATA", str(local_data))
+def test_the_environment_names_the_folder(outside_data, monkeypatch):
+    monkeypatch.setenv("SKDPFAIR_DATA", str(outside_data))
     X, y = fetch_dutch(return_X_y=True)
     assert X.shape == (60420, 11)
     assert y.name == "occupation"
     assert isinstance(fetch_dutch(as_frame=False).data, np.ndarray)
 
 
-def test_the_publications_own_file_is_accepted(local_data, tmp_path):
-    packed = (local_data / "dutch" / PACKED).read_bytes()
+def test_the_publications_own_file_is_accepted(outside_data, tmp_path):
+    packed = (outside_data / "dutch" / PACKED).read_bytes()
     (tmp_path / PLAIN).write_bytes(gzip.decompress(packed))
     assert fetch_dutch(data_home=tmp_path).data.shape == (60420, 11)
 

@@ -119,3 +119,28 @@ def test_a_report_escapes_what_users_named():
     assert "<script>" not in report._repr_html_() and "<b>&lt;b" not in report._repr_html_()
     assert "NOT differentially private" in repr(report)
     assert json.loads(json.dumps(report.to_dict()))["epsilon"] == "inf"
+
+
+@pytest.mark.parametrize("noise", [(0.0, 5.0), (float("inf"), 5.0)])
+def test_only_finite_noise_above_zero_can_be_scaled(noise):
+    plan = PrivacyPlan(steps=10, sample_rate=0.1, noise_multipliers=noise)
+    with pytest.raises(ValueError, match="noise_multipliers"):
+        plan.calibrated(1.0, 1e-5)
+
+
+@pytest.mark.parametrize("fixed", [(0, 1), (2,), (-1,)])
+def test_fixed_leaves_something_to_scale(fixed):
+    plan = PrivacyPlan(steps=10, sample_rate=0.1, noise_multipliers=(1.0, 5.0))
+    with pytest.raises(ValueError, match="fixed must leave out"):
+        plan.calibrated(1.0, 1e-5, fixed=fixed)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"sample_rate": 0.0}, {"sample_rate": 1.5}, {"noise_multipliers": ()}, {"steps": -1}]
+)
+def test_the_ledger_takes_no_nonsense(wrong):
+    entry = {"sample_rate": 0.1, "noise_multipliers": (1.0,), "steps": 1} | wrong
+    ledger = Ledger()
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        ledger.record("gradient sum", **entry)
+    assert ledger.entries == ()

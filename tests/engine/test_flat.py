@@ -1,0 +1,71 @@
+"""Updates of one vector are torch's updates of many tensors."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from skdpfair.engine.flat import FlatSGD, flatten_, split, unflatten_
+
+
+def module():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Linear(4, 3), nn.Conv1d(1, 2, 2), nn.Linear(3, 2)).double()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"weight_decay": 0.1},
+        {"momentum": 0.9},
+        {"momentum": 0.9, "nesterov": True, "weight_decay": 0.01},
+    ],
+)
+def test_flat_sgd_is_torchs(options):
+    theirs, ours = module(), module()
+    parameters = list(ours.parameters())
+    flat = flatten_(parameters)
+    reference = torch.optim.SGD(theirs.parameters(), lr=0.1, **options)
+    optimizer = FlatSGD([flat], lr=0.1, **options)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(5):
+        flat.grad = torch.randn(flat.shape, generator=generator, dtype=flat.dtype)
+        gradients = split(flat.grad.clone(), parameters)
+        for p, g in zip(theirs.parameters(), gradients, strict=True):
+            p.grad = g
+        reference.step()
+        optimizer.step()
+    for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(p, q, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("dampening", [0.9, 0.5])
+def test_damped_momentum_starts_at_rest(dampening):
+    flat = nn.Parameter(torch.zeros(1, dtype=torch.float64))
+    optimizer = FlatSGD([flat], lr=1.0, momentum=0.9, dampening=dampening)
+    buffer = position = 0.0
+    for gradient in (1.0, -2.0, 3.0):
+        flat.grad = torch.tensor([gradient], dtype=torch.float64)
+        optimizer.step()
+        buffer = 0.9 * buffer + (1 - dampening) * gradient
+        position -= buffer
+        assert flat.item() == pytest.approx(position, rel=1e-12)
+
+
+def test_views_follow_the_vector_and_are_let_go():
+    net = module()
+    before = copy.deepcopy(net)
+    flat = flatten_(list(net.parameters()))
+    for p, q in zip(net.parameters(), before.parameters(), strict=True):
+        assert torch.equal(p, q)
+    with torch.no_grad():
+        flat.zero_()
+    assert all(not p.any() for p in net.parameters())
+    unflatten_(list(net.parameters()))
+    with torch.no_grad():
+        flat.fill_(1.0)
+    assert all(not p.any() for p in net.parameters())
+    assert len({p.untyped_storage().data_ptr() for p in net.parameters()}) == 6
