@@ -172,12 +172,24 @@ class Method(BaseEstimator, abc.ABC):
         """Return the statistics to release each step besides the gradient."""
         return ()
 
+    def shift(self, state: State) -> Tensor | None:
+        """Return by what flat vector to move the parameters while gradients are taken."""
+        return None
+
+    def look_ahead(self) -> float:
+        """Return how far along its own gradient each record's gradient is taken; 0 for here."""
+        return 0.0
+
     @abc.abstractmethod
     def clip(self, sample: PerSample, state: State, release: Release) -> Clip:
         """Weigh each record by its OWN norm, loss, group, and by what is released."""
 
     def update(self, state: State, release: Release) -> State:
-        """Return the next state, from released values only."""
+        """Return the next state, from released values only.
+
+        ``release`` holds the noisy sums of the queries, and under ``"gradient"`` the noisy mean
+        gradient in a buffer that the next step overwrites.
+        """
         return state
 
     def project(self, params: Params, state: State) -> Params:

@@ -2,14 +2,16 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from skdpfair.engine.noise import Noise
 from skdpfair.engine.per_sample import Strategy
+from skdpfair.engine.per_sample.records import rng_state, set_rng_state
 from skdpfair.mechanism import Mechanism, PerSample, Query
 
 BOUND_TOLERANCE = 1e-5
@@ -57,6 +59,7 @@ def private_step(
     generator: Noise,
     *,
     chunk_size: int | None = None,
+    attack: Callable[[nn.Module, Tensor, Tensor], Tensor] | None = None,
     out: Tensor | None = None,
 ) -> Step:
     """Take the gradient of one batch, privately if the mechanism is.
@@ -77,7 +80,8 @@ def private_step(
     chunk_size : int, optional
         Records held in memory at once.  All norms come before any weight, and noise is added
         once, so chunking changes nothing but memory.
-
+    attack : callable, optional
+        ``attack(module, x, y)`` returns other inputs to train on, each made from its own record.
     out : Tensor, optional
         Flat vector to write the gradient to; a new one by default.
 
@@ -86,9 +90,20 @@ def private_step(
     Step
         The gradient is the noisy sum over the EXPECTED batch size, a public constant.
     """
-    sample, finite, add_weighted = _measure(model, batch, chunk_size)
+    if attack is not None and len(batch):
+        chunks = batch.split(chunk_size or len(batch))
+        x = torch.cat([attack(model.module, c.x, c.y).detach() for c in chunks])
+        batch = replace(batch, x=x)
+    shift = mechanism.method.shift(state)
+    with nullcontext() if shift is None else model.moved(shift):
+        return _step(model, batch, mechanism, state, generator, chunk_size, out)
+
+
+def _step(model, batch, mechanism, state, generator, chunk_size, out):
+    method = mechanism.method
+    sample, finite, add_weighted = _measure(model, batch, chunk_size, method.look_ahead())
     release = noisy_sums(mechanism.queries, sample, finite, state, generator)
-    clip = mechanism.method.clip(sample, state, release)
+    clip = method.clip(sample, state, release)
     weight = clip.weight if finite is None else torch.where(finite, clip.weight, 0.0)
     sound = (weight * sample.norm <= clip.bound * (1 + BOUND_TOLERANCE)).all()
     size = mechanism.expected_batch_size
@@ -99,7 +114,7 @@ def private_step(
         gradient.zero_()
     # norms carry a relative rounding error; shrinking by more than it keeps the bound true
     add_weighted(weight * ((1 - 100 * torch.finfo(weight.dtype).eps) / size), gradient)
-    return Step(gradient, mechanism.method.update(state, release), sound)
+    return Step(gradient, method.update(state, {**release, "gradient": gradient}), sound)
 
 
 def noisy_sums(
@@ -125,11 +140,11 @@ def noisy_sums(
 
 def measure(model: Strategy, batch: Batch, chunk_size=None) -> tuple[PerSample, Tensor | None]:
     """Return what a method may know of the batch, and which records count (None for all)."""
-    sample, finite, _ = _measure(model, batch, chunk_size)
+    sample, finite, _ = _measure(model, batch, chunk_size, 0.0)
     return sample, finite
 
 
-def _measure(model, batch, chunk_size) -> tuple[PerSample, Tensor | None, Callable]:
+def _measure(model, batch, chunk_size, radius) -> tuple[PerSample, Tensor | None, Callable]:
     if len(batch) == 0:
         like = model.parameters[0]
         empty = torch.zeros(0, dtype=like.dtype, device=like.device)
@@ -137,17 +152,18 @@ def _measure(model, batch, chunk_size) -> tuple[PerSample, Tensor | None, Callab
         sample = PerSample(empty, empty, batch.group, probability)
         return sample, None, lambda weight, out: None
     if chunk_size is None or len(batch) <= chunk_size:
-        records = model.records(batch.x, batch.y)
+        records = _records(model, batch, radius)
         sample, finite = _screened(records.norm, records.loss, records.probability, batch)
         return sample, finite, lambda w, out: records.weighted_sum(w, out, finite)
-    return _measure_in_chunks(model, batch, chunk_size)
+    return _measure_in_chunks(model, batch, chunk_size, radius)
 
 
-def _measure_in_chunks(model, batch, chunk_size):
+def _measure_in_chunks(model, batch, chunk_size, radius):
     chunks, columns, streams = batch.split(chunk_size), [], []
+    device = batch.x.device
     for chunk in chunks:
-        streams.append(torch.get_rng_state())
-        records = model.records(chunk.x, chunk.y)
+        streams.append(rng_state(device))
+        records = _records(model, chunk, radius)
         columns.append((records.norm, records.loss, records.probability))
         del records
     sample, finite = _screened(*map(torch.cat, zip(*columns, strict=True)), batch)
@@ -156,10 +172,20 @@ def _measure_in_chunks(model, batch, chunk_size):
         masks = [None] * len(chunks) if finite is None else finite.split(chunk_size)
         parts = zip(chunks, weight.split(chunk_size), masks, streams, strict=True)
         for chunk, w, m, stream in parts:
-            torch.set_rng_state(stream)  # the dropout masks that the norms were taken with
-            model.records(chunk.x, chunk.y).weighted_sum(w, out, m)
+            set_rng_state(device, stream)  # the dropout masks that the norms were taken with
+            _records(model, chunk, radius).weighted_sum(w, out, m)
 
     return sample, finite, add_weighted
+
+
+def _records(model, batch, radius):
+    """Return the records' gradients, each ``radius`` ahead along itself."""
+    if not radius:
+        return model.records(batch.x, batch.y)
+    stream = rng_state(batch.x.device)
+    here = model.records(batch.x, batch.y)
+    set_rng_state(batch.x.device, stream)  # the same dropout masks
+    return here.ahead(torch.where(here.norm > 0, radius / here.norm, 0.0))
 
 
 def _screened(norm, loss, probability, batch):

@@ -63,6 +63,46 @@ def twice():
     return nn.Sequential(layer, nn.Tanh(), layer, nn.Linear(6, 3))
 
 
+class Words(nn.Module):
+    """Embeddings of a few words that repeat, one of them padding."""
+
+    def __init__(self, **options):
+        super().__init__()
+        self.table = nn.Embedding(4, 5, padding_idx=1, **options)
+        self.norm = nn.LayerNorm((7, 5))
+        self.mix, self.out = nn.Linear(5, 4), nn.Linear(28, 3)
+
+    def forward(self, x):
+        words = self.table((x * 10).long().abs() % 4)
+        return self.out(torch.tanh(self.mix(self.norm(words))).flatten(1))
+
+
+def padded():
+    return nn.Sequential(
+        nn.Conv1d(2, 3, 3, padding="same"),
+        nn.Tanh(),
+        nn.Conv1d(3, 4, 3, padding=2, padding_mode="circular", bias=False),
+        nn.Conv1d(4, 4, 2, padding=1, padding_mode="replicate", stride=2),
+        nn.Flatten(),
+        nn.Linear(24, 3),
+    )
+
+
+def normalised(*names):
+    module = nn.Sequential(
+        nn.Conv2d(2, 4, 3),
+        nn.GroupNorm(2, 4),
+        nn.ReLU(inplace=True),
+        nn.Conv2d(4, 4, 2, bias=False),
+        nn.InstanceNorm2d(4, affine=True),
+        nn.Flatten(),
+        nn.Linear(36, 3),
+    )
+    for name in names:
+        module.get_parameter(name).requires_grad_(False)
+    return module
+
+
 MODULES = {
     "linear": (lambda: nn.Linear(6, 3), (6,), "closed_form"),
     "no bias": (lambda: nn.Linear(6, 3, bias=False), (6,), "closed_form"),
@@ -104,8 +144,22 @@ MODULES = {
     "grouped convolution": (
         lambda: nn.Sequential(nn.Conv2d(2, 4, 3, groups=2), nn.Flatten(), nn.Linear(16, 3)),
         (2, 4, 4),
-        "vmap",
+        "bookkeeping",
     ),
+    "padding of every kind": (padded, (2, 9), "bookkeeping"),
+    "convolution in space": (
+        lambda: nn.Sequential(nn.Conv3d(1, 2, 2), nn.Tanh(), nn.Flatten(), nn.Linear(16, 3)),
+        (1, 3, 3, 3),
+        "bookkeeping",
+    ),
+    "normalised convolutions": (normalised, (2, 6, 6), "bookkeeping"),
+    "frozen scale": (lambda: normalised("1.weight", "4.bias"), (2, 6, 6), "bookkeeping"),
+    "layer norm": (
+        lambda: nn.Sequential(nn.Linear(6, 5), nn.LayerNorm(5), nn.Linear(5, 3)),
+        (6,),
+        "bookkeeping",
+    ),
+    "words": (Words, (7,), "bookkeeping"),
     "called twice": (
         lambda: Layers(lambda m, x: m.out(torch.tanh(m.a(torch.tanh(m.a(x)))))),
         (6,),
@@ -133,25 +187,35 @@ MODULES = {
         "closed_form",
     ),
     "a layer twice in a chain": (twice, (6,), "vmap"),
-    "layer norm": (
-        lambda: nn.Sequential(nn.Linear(6, 5), nn.LayerNorm(5), nn.Linear(5, 3)),
-        (6,),
-        "vmap",
-    ),
 }
 
 
-def loop(module, x, y, class_weight):
-    """Per-record gradients, one backward each."""
+def gradient(module, x, y, class_weight):
+    """The gradients of one record."""
+    trained = [p for p in module.parameters() if p.requires_grad]
+    loss = cross_entropy(module(x[None]), y[None], reduction="sum")
+    if class_weight is not None:
+        loss = loss * class_weight[y]
+    grads = torch.autograd.grad(loss, trained, allow_unused=True)
+    return [p * 0 if g is None else g for p, g in zip(trained, grads, strict=True)]
+
+
+def loop(module, x, y, class_weight, scale=None):
+    """Per-record gradients, one backward each; where ``scale`` times each one leads, if given."""
     rows = []
     trained = [p for p in module.parameters() if p.requires_grad]
     for i in range(len(x)):
-        loss = cross_entropy(module(x[i : i + 1]), y[i : i + 1], reduction="sum")
-        if class_weight is not None:
-            loss = loss * class_weight[y[i]]
-        grads = torch.autograd.grad(loss, trained, allow_unused=True)
-        pairs = zip(trained, grads, strict=True)
-        rows.append(torch.cat([(p * 0 if g is None else g).reshape(-1) for p, g in pairs]))
+        before = [p.detach().clone() for p in trained]
+        grads = gradient(module, x[i], y[i], class_weight)
+        if scale is not None:
+            with torch.no_grad():
+                for p, g in zip(trained, grads, strict=True):
+                    p.add_(scale[i] * g)
+            grads = gradient(module, x[i], y[i], class_weight)
+            with torch.no_grad():
+                for p, b in zip(trained, before, strict=True):
+                    p.copy_(b)
+        rows.append(torch.cat([g.reshape(-1) for g in grads]))
     return torch.stack(rows).detach()
 
 
@@ -178,6 +242,25 @@ def test_norms_and_sums_equal_a_loop(case, weighted, dtype, tolerance):
     largest = float((weight @ rows).abs().max())
     torch.testing.assert_close(total, weight @ rows, rtol=tolerance, atol=tolerance * largest)
     torch.testing.assert_close(records.probability, module(x).softmax(1), rtol=tolerance, atol=1e-6)
+
+
+@pytest.mark.parametrize("case", list(MODULES))
+def test_gradients_ahead_equal_a_loop(case):
+    make, shape, _ = MODULES[case]
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        module = make().double()
+        x, y = torch.randn(37, *shape).double(), torch.randint(0, 3, (37,))
+        scale, weight = torch.rand(37).double(), torch.rand(37).double()
+    class_weight = torch.tensor([1.0, 0.3, 2.0]).double()
+    rows = loop(module, x, y, class_weight, scale)
+    with choose(module, x, 3, class_weight) as strategy:
+        records, total = strategy.records(x, y).ahead(scale), strategy.flat()
+        records.weighted_sum(weight, total)
+    torch.testing.assert_close(records.norm, rows.norm(dim=1), rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(
+        total, weight @ rows, rtol=1e-9, atol=1e-9 * float(total.abs().max())
+    )
 
 
 @settings(max_examples=25, deadline=None)
@@ -219,6 +302,7 @@ def test_dropout_masks_are_the_same_for_norms_and_sums(last):
     "make, match",
     [
         (lambda: nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.Linear(4, 3)), "GroupNorm"),
+        (lambda: nn.Sequential(Words(max_norm=1.0)), "max_norm"),
         (lambda: Layers(lambda m, x: m.out(x - x.mean(0))), "mixes the records"),
         (lambda: nn.Linear(6, 2), r"\(batch, 3\)"),
         (lambda: Layers(lambda m, x: m.out(x).sum()), r"\(batch, 3\)"),

@@ -1,13 +1,14 @@
 """Book-keeping: one forward, one backward to the layers' outputs, no per-record gradients."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.graph import get_gradient_edge
 
 from skdpfair.engine.per_sample import layers
-from skdpfair.engine.per_sample.records import Strategy
+from skdpfair.engine.per_sample.records import Records, Strategy
 
 
 @dataclass
@@ -34,6 +35,7 @@ class BookKeeping(Strategy):
         super().__init__(module, n_classes, class_weight, reason)
         self._calls: list[_Call] = []
         self._handles = []
+        self._shifts: dict = {}
 
     def __enter__(self):
         for module in self.module.modules():
@@ -49,29 +51,51 @@ class BookKeeping(Strategy):
         super().__exit__(*exc)
 
     def _capture(self, module, inputs, output):
-        if torch.is_grad_enabled() and output.requires_grad:
-            a = inputs[0].detach()
-            # the edge, not the tensor: an activation may overwrite the output in place
-            self._calls.append(_Call(module, a, a._version, get_gradient_edge(output)))
+        if not torch.is_grad_enabled() or not output.requires_grad:
+            return None
+        a = inputs[0].detach()
+        if self._shifts:
+            book, scale = self._shifts[module]
+            output = output + book.shift(scale, inputs[0])
+        # the edge, not the tensor: an activation may overwrite the output in place
+        self._calls.append(_Call(module, a, a._version, get_gradient_edge(output)))
+        return output
 
     def records(self, x, y):
         """Return the gradients of a batch that is not empty."""
+        return self._records(x, y, {})
+
+    def _records(self, x, y, shifts):
         self._calls.clear()
+        self._shifts = shifts
         with torch.enable_grad():
             logits = self.module(x)
+        self._shifts = {}
         loss, probability, slope = self.loss_terms(logits, y)
         edges = [call.edge for call in self._calls]
         grads = torch.autograd.grad(logits, edges, slope)
         calls, self._calls = self._calls, []
-        pairs = zip(calls, grads, strict=True)
-        books = [(call.module, self._unchanged(call), b) for call, b in pairs]
         with torch.no_grad():
-            return layers.close(books, self.views, loss, probability)
+            books = [self._book(call, b) for call, b in zip(calls, grads, strict=True)]
+            norm2 = sum(book.norm2() for book in books)
+        return Records(
+            norm2.sqrt(),
+            loss,
+            probability,
+            partial(self._weighted_sum, books),
+            lambda scale: self._records(x, y, {book.module: (book, scale) for book in books}),
+        )
 
-    def _unchanged(self, call):
+    def _book(self, call, b):
         if call.a._version != call.version:
             raise RuntimeError(
                 f"The input of layer {call.module} was changed in place after the layer used it; "
                 "write the operation out of place."
             )
-        return call.a
+        return layers.find(call.module)(call.module, call.a, b)
+
+    @torch.no_grad()
+    def _weighted_sum(self, books, weight, out, finite=None):
+        views = self.views(out)
+        for book in books:
+            (book if finite is None else book.masked(finite)).add(weight, views)

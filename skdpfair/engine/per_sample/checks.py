@@ -81,6 +81,12 @@ def _refuse_batch_statistics(module):
                 "gradients of all others. Use GroupNorm or LayerNorm instead "
                 "(opacus.validators.ModuleValidator.fix does the replacement)."
             )
+        if getattr(layer, "max_norm", None) is not None:
+            raise UnsupportedModuleError(
+                f"module has an {type(layer).__name__} with max_norm at {name!r}, which changes "
+                "its weights in the forward pass, by the records it sees and without noise. "
+                "Leave max_norm out."
+            )
 
 
 def _refuse_coupling(module, probe, logits):

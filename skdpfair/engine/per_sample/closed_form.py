@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from skdpfair.engine.per_sample import layers
+from skdpfair.engine.per_sample.layers.linear import LinearBook
 from skdpfair.engine.per_sample.records import Records, Strategy
 
 _aten = torch.ops.aten
@@ -47,47 +47,69 @@ class ClosedForm(Strategy):
         self._chain, self._first = chain, trains.index(True)
         self._one = torch.ones_like(self.parameters[0].flatten()[0].detach())
 
-    @torch.no_grad()
     def records(self, x, y):
         """Return the gradients of a batch that is not empty."""
-        a, inputs = x.flatten(1), []
-        for layer, activation in self._chain:
+        return self._records(x, y)
+
+    @torch.no_grad()
+    def _records(self, x, y, earlier=None, scale=None):
+        """Return gradients; with ``earlier`` books, at parameters moved by ``scale`` times them."""
+        inputs, logits = self._forward(x.flatten(1), earlier, scale)
+        loss, probability, b = self.loss_terms(logits, y)
+        books = self._backward(inputs, logits, b, earlier, scale)
+        return Records(
+            self._norm(books),
+            loss,
+            probability,
+            partial(self._weighted_sum, books),
+            lambda scale: self._records(x, y, books, scale),
+        )
+
+    def _forward(self, a, earlier, scale):
+        inputs = []
+        for i, (layer, activation) in enumerate(self._chain):
             inputs.append(a)
-            a = linear(a, layer.weight, layer.bias)
-            if activation is not None:
-                a = activation.forward(a)
-        loss, probability, b = self.loss_terms(a, y)
-        books, out = [], a
+            z = linear(a, layer.weight, layer.bias)
+            if earlier is not None and i >= self._first:
+                z += earlier[i - self._first].shift(scale, a)
+            a = z if activation is None else activation.forward(z)
+        return inputs, a
+
+    def _backward(self, inputs, out, b, earlier, scale):
+        """Return the books from the first layer that trains to the last."""
+        books = []
         for i in range(len(self._chain) - 1, self._first - 1, -1):
             layer, activation = self._chain[i]
             if activation is not None:
                 b = activation.backward(b, out)
             out = inputs[i]
-            books.append((layer, out, b))
+            books.append(LinearBook(layer, out, b))
             if i > self._first:
+                moved = None if earlier is None else earlier[i - self._first].shift_back(scale, b)
                 b = b @ layer.weight
-        return Records(self._norm(books), loss, probability, partial(self._weighted_sum, books))
+                if moved is not None:
+                    b += moved
+        return books[::-1]
 
     def _norm(self, books):
         """Return the root of the sum of (|a|^2 + 1) |b|^2 over the layers, for frozen ones less."""
-        rows = [torch.linalg.vector_norm(b, dim=1) for _, _, b in books]
-        factors = [self._factor(layer, a) for layer, a, _ in books]
+        rows = [torch.linalg.vector_norm(book.b, dim=1) for book in books]
+        factors = [self._factor(book) for book in books]
         if len(books) == 1:
             return factors[0].mul_(rows[0])
         return torch.linalg.vector_norm(torch.stack(factors).mul_(torch.stack(rows)), dim=0)
 
-    def _factor(self, layer, a):
-        if not layers.trains(layer.weight):
-            return a.new_full((len(a),), float(layers.trains(layer.bias)))
-        length = torch.linalg.vector_norm(a, dim=1)
-        return length.hypot_(self._one) if layers.trains(layer.bias) else length
+    def _factor(self, book):
+        if not book.weight_trains:
+            return book.a.new_full((len(book.a),), float(book.bias_trains))
+        length = torch.linalg.vector_norm(book.a, dim=1)
+        return length.hypot_(self._one) if book.bias_trains else length
 
+    @torch.no_grad()
     def _weighted_sum(self, books, weight, out, finite=None):
         views = self.views(out)
-        for layer, a, b in books:
-            if finite is not None:
-                a, b = layers.masked(a, finite), layers.masked(b, finite)
-            layers.add_linear(layer, a, b, weight, views)
+        for book in books:
+            (book if finite is None else book.masked(finite)).add(weight, views)
 
 
 def chain_of(module: nn.Module, x: Tensor) -> list | str:

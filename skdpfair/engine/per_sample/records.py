@@ -2,6 +2,7 @@
 
 import abc
 from collections.abc import Callable
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -16,13 +17,16 @@ class Records:
     r"""The per-record gradients of one batch, known by their norms and weighted sums.
 
     ``norm`` and ``loss`` have shape (batch,), ``probability`` (batch, n_classes);
-    ``weighted_sum(weight, out)`` adds :math:`\sum_i w_i g_i` to the flat vector ``out``.
+    ``weighted_sum(weight, out, finite=None)`` adds :math:`\sum_i w_i g_i` to the flat vector
+    ``out``, over the records that are finite; ``ahead(scale)`` returns the records' gradients
+    where the parameters are moved, for record i alone, by ``scale[i]`` times its own gradient.
     """
 
     norm: Tensor
     loss: Tensor
     probability: Tensor
-    weighted_sum: Callable[[Tensor, Tensor], None]
+    weighted_sum: Callable[..., None]
+    ahead: Callable[[Tensor], "Records"]
 
 
 class Strategy(abc.ABC):
@@ -58,6 +62,18 @@ class Strategy(abc.ABC):
         like = self.parameters[0]
         return torch.zeros(self.n_parameters, dtype=like.dtype, device=like.device)
 
+    @contextmanager
+    def moved(self, shift: Tensor):
+        """Move the parameters by the flat vector ``shift`` for the time of a ``with`` block."""
+        before = [p.detach().clone() for p in self.parameters]
+        try:
+            for p, part in zip(self.parameters, split(shift, self.parameters), strict=True):
+                p.data.add_(part)
+            yield
+        finally:
+            for p, value in zip(self.parameters, before, strict=True):
+                p.data.copy_(value)
+
     def views(self, flat: Tensor) -> dict[Tensor, Tensor]:
         """Return the part of ``flat`` that belongs to each trainable parameter."""
         known, views = self._views
@@ -81,3 +97,16 @@ class Strategy(abc.ABC):
             factor = self.class_weight[y]
             loss, slope = loss * factor, slope * factor[:, None]
         return loss, probability, slope
+
+
+def rng_state(device: torch.device) -> Tensor:
+    """Return the state of the generator that modules draw from, as for dropout."""
+    return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
+
+
+def set_rng_state(device: torch.device, state: Tensor) -> None:
+    """Put that generator back to ``state``."""
+    if device.type == "cuda":
+        torch.cuda.set_rng_state(state, device)
+    else:
+        torch.set_rng_state(state)

@@ -4,7 +4,7 @@ import torch
 from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
-from skdpfair.engine.per_sample.records import Records, Strategy
+from skdpfair.engine.per_sample.records import Records, Strategy, rng_state, set_rng_state
 
 MICRO_BATCH = 32
 
@@ -27,16 +27,20 @@ class MicroVmap(Strategy):
 
     def records(self, x, y):
         """Return the gradients of a batch that is not empty."""
-        rng = _rng_state(x.device)
-        frozen = {k: p.detach() for k, p in self._named(False).items()}
-        trained = {k: p.detach() for k, p in self._named(True).items()}
-        each = vmap(grad(self._loss, has_aux=True), (None, None, 0, 0), randomness="different")
+        return self._records(x, y, None)
+
+    def _records(self, x, y, scale):
+        rng = rng_state(x.device)
+        values = tuple({k: p.detach() for k, p in self._named(t).items()} for t in (True, False))
+        rows = (x, y) if scale is None else (x, y, scale)
+        function = grad(self._loss, has_aux=True) if scale is None else self._grad_ahead
+        each = vmap(function, (None, None, *[0] * len(rows)), randomness="different")
 
         def micro_batches():
             # the same random stream in both passes, hence the same dropout masks
-            _set_rng_state(x.device, rng)
-            for xs, ys in zip(x.split(MICRO_BATCH), y.split(MICRO_BATCH), strict=True):
-                yield each(trained, frozen, xs, ys)
+            set_rng_state(x.device, rng)
+            for part in zip(*(r.split(MICRO_BATCH) for r in rows), strict=True):
+                yield each(*values, *part)
 
         norm2, logits = [], []
         for gradients, out in micro_batches():
@@ -44,6 +48,7 @@ class MicroVmap(Strategy):
             logits.append(out)
         loss, probability, _ = self.loss_terms(torch.cat(logits), y)
 
+        @torch.no_grad()
         def weighted_sum(weight, out, finite=None):
             views = self.views(out)
             weights = weight.split(MICRO_BATCH)
@@ -54,7 +59,13 @@ class MicroVmap(Strategy):
                         rows = torch.where((w != 0)[:, None], rows, 0.0)
                     views[p].view(-1).addmv_(rows.t(), w)
 
-        return Records(torch.cat(norm2).sqrt(), loss, probability, weighted_sum)
+        norm = torch.cat(norm2).sqrt()
+        return Records(norm, loss, probability, weighted_sum, lambda s: self._records(x, y, s))
+
+    def _grad_ahead(self, trained, frozen, x, y, scale):
+        own, _ = grad(self._loss, has_aux=True)(trained, frozen, x, y)
+        moved = {name: value + scale * own[name] for name, value in trained.items()}
+        return grad(self._loss, has_aux=True)(moved, frozen, x, y)
 
     def _named(self, trained):
         return {k: p for k, p in self.module.named_parameters() if p.requires_grad == trained}
@@ -67,14 +78,3 @@ class MicroVmap(Strategy):
         if self.class_weight is not None:
             loss = loss * self.class_weight.gather(0, y[None])[0]
         return loss, logits[0].detach()
-
-
-def _rng_state(device):
-    return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
-
-
-def _set_rng_state(device, state):
-    if device.type == "cuda":
-        torch.cuda.set_rng_state(state, device)
-    else:
-        torch.set_rng_state(state)

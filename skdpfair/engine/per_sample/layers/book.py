@@ -1,0 +1,85 @@
+"""What is known of each layer type: norms, weighted sums and shifts by its records' gradients.
+
+A book is made from a layer's input ``a`` and the gradient ``b`` of the summed loss in the layer's
+output, both with the batch first.  It answers three questions:
+
+* ``norm2()``: squared gradient norm of every record, (batch,);
+* ``add(weight, views)``: add the weighted sum of the gradients to views of the flat gradient;
+* ``shift(scale, x)``: what the layer's output on ``x`` gains if the parameters of record i are
+  moved by ``scale[i]`` times its own gradient.
+
+No per-record weight gradient of a Linear or Embedding is ever made; those of convolutions and
+scales are small.  A parameter that is frozen, or absent, takes no part.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+Views = dict[Tensor, Tensor]
+
+# layer type -> (what makes a book of (module, a, b), whether it covers a module)
+LAYERS: dict[type[nn.Module], tuple[Callable, Callable[[nn.Module], bool]]] = {}
+
+
+def register(*layer_types, fits=lambda module: True):
+    """Register the decorated book for layer types, where ``fits(module)`` says it covers them."""
+
+    def decorate(book):
+        LAYERS.update(dict.fromkeys(layer_types, (book, fits)))
+        return book
+
+    return decorate
+
+
+def find(module: nn.Module) -> Callable | None:
+    """Return what makes books of exactly this layer type, if it covers the configuration."""
+    book, fits = LAYERS.get(type(module), (None, None))
+    return book if book is not None and fits(module) else None
+
+
+def trains(parameter) -> bool:
+    """Tell whether the parameter exists and is not frozen."""
+    return parameter is not None and parameter.requires_grad
+
+
+def over_batch(rows: Tensor, like: Tensor) -> Tensor:
+    """Return (batch,) numbers in a shape that multiplies each record of ``like``."""
+    return rows.view(-1, *[1] * (like.dim() - 1))
+
+
+def masked(rows: Tensor, finite: Tensor) -> Tensor:
+    """Return the rows with those of records that are not finite set to zero."""
+    return torch.where(over_batch(finite, rows), rows, 0)
+
+
+class Book:
+    """The input ``a`` of a layer and the gradient ``b`` of the loss in its output."""
+
+    def __init__(self, module: nn.Module, a: Tensor, b: Tensor):
+        self.module, self.a, self.b = module, a, b
+        self.weight_trains, self.bias_trains = trains(module.weight), trains(module.bias)
+
+    def masked(self, finite: Tensor) -> "Book":
+        """Return the book in which records that are not finite have no gradient."""
+        return type(self)(self.module, masked(self.a, finite), masked(self.b, finite))
+
+
+class RowsBook(Book):
+    """A layer whose per-record gradients, ``rows`` and ``bias_rows``, are small enough to make."""
+
+    rows: Tensor | None = None
+    bias_rows: Tensor | None = None
+
+    def norm2(self):
+        """Return the sum of the squares of the rows."""
+        parts = [r for r in (self.rows, self.bias_rows) if r is not None]
+        return sum(torch.linalg.vector_norm(r, dim=1).square_() for r in parts)
+
+    def add(self, weight, views):
+        """Add weight^T rows."""
+        if self.rows is not None:
+            views[self.module.weight].view(-1).addmv_(self.rows.t(), weight)
+        if self.bias_rows is not None:
+            views[self.module.bias].view(-1).addmv_(self.bias_rows.t(), weight)

@@ -1,0 +1,64 @@
+"""Convolutions: the gradients of all records by one grouped convolution."""
+
+from torch import nn
+from torch.nn import functional as F
+from torch.nn.grad import conv1d_weight, conv2d_weight, conv3d_weight
+
+from skdpfair.engine.per_sample.layers.book import RowsBook, register
+
+_CONVOLUTIONS = {
+    nn.Conv1d: (conv1d_weight, F.conv1d),
+    nn.Conv2d: (conv2d_weight, F.conv2d),
+    nn.Conv3d: (conv3d_weight, F.conv3d),
+}
+
+
+@register(*_CONVOLUTIONS)
+class ConvBook(RowsBook):
+    """A convolution: all records' gradients by one convolution with a group for each record."""
+
+    def __init__(self, module, a, b):
+        super().__init__(module, a, b)
+        if self.bias_trains:
+            self.bias_rows = b.flatten(2).sum(2)
+        if self.weight_trains:
+            a, padding = self._padded(a)
+            n = len(b)
+            self.rows = _CONVOLUTIONS[type(module)][0](
+                a.reshape(1, -1, *a.shape[2:]),
+                (n * module.out_channels, *module.weight.shape[1:]),
+                b.reshape(1, -1, *b.shape[2:]),
+                stride=module.stride,
+                padding=padding,
+                dilation=module.dilation,
+                groups=n * module.groups,
+            ).view(n, -1)
+
+    def shift(self, scale, x):
+        """Convolve each record with its own gradient."""
+        out = self.b.new_zeros(())
+        if self.weight_trains:
+            x, padding = self._padded(x)
+            n, module = len(x), self.module
+            kernels = (self.rows * scale[:, None]).view(-1, *module.weight.shape[1:])
+            out = _CONVOLUTIONS[type(module)][1](
+                x.reshape(1, -1, *x.shape[2:]),
+                kernels,
+                stride=module.stride,
+                padding=padding,
+                dilation=module.dilation,
+                groups=n * module.groups,
+            )
+            out = out.view(n, -1, *out.shape[2:])
+        if self.bias_trains:
+            rows = self.bias_rows * scale[:, None]
+            out = out + rows.view(*rows.shape, *[1] * (self.b.dim() - 2))
+        return out
+
+    def _padded(self, x):
+        """Return the input and what is left to pad with zeros on both sides."""
+        module = self.module
+        if module.padding_mode == "zeros" and not isinstance(module.padding, str):
+            return x, module.padding
+        mode = "constant" if module.padding_mode == "zeros" else module.padding_mode
+        return F.pad(x, module._reversed_padding_repeated_twice, mode=mode), 0

@@ -1,0 +1,38 @@
+"""Embeddings: gradients as long as the record, not as the table."""
+
+import torch
+from torch import nn
+
+from skdpfair.engine.per_sample.layers.book import Book, register
+
+
+def _plain_embedding(module):
+    return module.max_norm is None and not module.scale_grad_by_freq
+
+
+@register(nn.Embedding, fits=_plain_embedding)
+class EmbeddingBook(Book):
+    """An Embedding: ``a`` holds indices; equal ones within a record share a row of the table."""
+
+    def __init__(self, module, a, b):
+        self.module, self.a = module, a.reshape(len(a), -1)
+        self.b = b.reshape(len(b), self.a.shape[1], -1)
+        if module.padding_idx is not None:
+            self.b = torch.where((self.a == module.padding_idx)[..., None], 0.0, self.b)
+
+    def norm2(self):
+        """Return the sum of b_s.b_t over positions s, t with equal indices."""
+        equal = self.a[:, :, None] == self.a[:, None, :]
+        products = torch.bmm(self.b, self.b.transpose(1, 2))
+        return torch.where(equal, products, 0.0).sum((1, 2)).clamp(min=0.0)
+
+    def add(self, weight, views):
+        """Add each weighted position to its row of the table."""
+        rows = (self.b * weight[:, None, None]).flatten(0, 1)
+        views[self.module.weight].index_add_(0, self.a.reshape(-1), rows)
+
+    def shift(self, scale, x):
+        """Add to each position what its index gained."""
+        equal = x.reshape(len(x), -1)[:, :, None] == self.a[:, None, :]
+        out = torch.bmm(equal.to(self.b.dtype), self.b) * scale[:, None, None]
+        return out.reshape(*x.shape, -1)

@@ -1,0 +1,69 @@
+"""Layers that normalise each record on its own, then scale and shift."""
+
+from torch import nn
+from torch.nn import functional as F
+
+from skdpfair.engine.per_sample.layers.book import RowsBook, register
+
+
+class ScaleBook(RowsBook):
+    """A layer that normalises each record, then scales and shifts it by its parameters."""
+
+    def __init__(self, module, a, b):
+        super().__init__(module, a, b)
+        if self.weight_trains:
+            self.rows = self._summed(b * self._normal(a))
+        if self.bias_trains:
+            self.bias_rows = self._summed(b)
+
+    def shift(self, scale, x):
+        """Scale and shift the normalised input by the record's own gradient."""
+        out = self.b.new_zeros(())
+        if self.weight_trains:
+            out = self._normal(x) * self._spread(self.rows * scale[:, None], x)
+        if self.bias_trains:
+            out = out + self._spread(self.bias_rows * scale[:, None], x)
+        return out
+
+
+@register(nn.LayerNorm, fits=lambda m: m.elementwise_affine)
+class LayerNormBook(ScaleBook):
+    """A LayerNorm: one parameter for each number of the last axes."""
+
+    def _normal(self, x):
+        return F.layer_norm(x, self.module.normalized_shape, eps=self.module.eps)
+
+    def _summed(self, x):
+        shape = self.module.normalized_shape
+        return x.reshape(len(x), -1, *shape).sum(1).flatten(1)
+
+    def _spread(self, rows, x):
+        shape = self.module.normalized_shape
+        between = [1] * (x.dim() - 1 - len(shape))
+        return rows.view(len(rows), *between, *shape)
+
+
+@register(nn.GroupNorm, fits=lambda m: m.affine)
+class GroupNormBook(ScaleBook):
+    """A GroupNorm: one parameter for each channel."""
+
+    def _normal(self, x):
+        return F.group_norm(x, self.module.num_groups, eps=self.module.eps)
+
+    def _summed(self, x):
+        return x.flatten(2).sum(2) if x.dim() > 2 else x
+
+    def _spread(self, rows, x):
+        return rows.view(*rows.shape, *[1] * (x.dim() - 2))
+
+
+def _instance_norm_fits(module):
+    return module.affine and not module.track_running_stats
+
+
+@register(nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d, fits=_instance_norm_fits)
+class InstanceNormBook(GroupNormBook):
+    """An InstanceNorm: one parameter for each channel."""
+
+    def _normal(self, x):
+        return F.instance_norm(x, eps=self.module.eps)

@@ -1,0 +1,126 @@
+"""Where gradients are taken: elsewhere for all, ahead for each record, on other inputs."""
+
+from dataclasses import dataclass, replace
+
+import pytest
+import torch
+from torch import nn
+
+from skdpfair import get_method
+from skdpfair.engine import Batch, Streams, choose, private_step
+from skdpfair.mechanism import METHODS, Clip, Mechanism, Method, Task
+
+N = 24
+
+
+@pytest.fixture
+def ahead():
+    """A method with both shifts, registered for the time of a test."""
+
+    @dataclass(kw_only=True, repr=False, eq=False)
+    class Ahead(Method, name="ahead for a test", reference="none"):
+        """Sum gradients as they are, taken elsewhere."""
+
+        radius: float = 0.0
+        by: float = 0.0
+
+        def shift(self, state):
+            return None if self.by == 0 else torch.full((43,), self.by, dtype=torch.float64)
+
+        def look_ahead(self):
+            return self.radius
+
+        def clip(self, sample, state, release):
+            return Clip(torch.ones_like(sample.norm), sample.norm.max())
+
+    yield Ahead
+    del METHODS["ahead for a test"]
+
+
+MODULES = {
+    "closed_form": nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)),
+    "bookkeeping": nn.Sequential(nn.Linear(4, 5), nn.GELU(), nn.Linear(5, 3)),
+    "vmap": nn.Sequential(nn.Linear(4, 5), nn.PReLU(), nn.Linear(5, 3)),
+}
+
+
+def problem(name):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        module = MODULES[name].double()
+        for p in module.parameters():
+            nn.init.normal_(p)
+        x, y = torch.randn(N, 4).double(), torch.randint(0, 3, (N,))
+    return module, Batch(x, y, torch.zeros(N, dtype=torch.int64))
+
+
+def total(module, batch, method, **options):
+    mechanism = Mechanism(method, Task(N, 1, 1.0), 0.0)
+    with choose(module, batch.x, 3) as strategy:
+        step = private_step(strategy, batch, mechanism, None, Streams.fresh().noise(), **options)
+        return step.gradient
+
+
+def autograd(module, batch):
+    loss = nn.functional.cross_entropy(module(batch.x), batch.y)
+    return torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(module.parameters()))])
+
+
+@pytest.mark.parametrize("chunk_size", [None, 7])
+@pytest.mark.parametrize("name", ["closed_form", "bookkeeping"])
+def test_a_shared_shift(ahead, name, chunk_size):
+    module, batch = problem(name)
+    before = [p.detach().clone() for p in module.parameters()]
+    got = total(module, batch, ahead(by=0.3), chunk_size=chunk_size)
+    assert all(torch.equal(p, b) for p, b in zip(module.parameters(), before, strict=True))
+    with torch.no_grad():
+        for p in module.parameters():
+            p.add_(0.3)
+    torch.testing.assert_close(got, autograd(module, batch), rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("chunk_size", [None, 7])
+@pytest.mark.parametrize("name", list(MODULES))
+def test_each_record_ahead_along_its_own_gradient(ahead, name, chunk_size):
+    module, batch = problem(name)
+    radius, expected = 0.2, 0.0
+    parameters = list(module.parameters())
+    for i in range(N):
+        one = Batch(*(part[i : i + 1] for part in (batch.x, batch.y, batch.group)))
+        gradient = autograd(module, one)
+        step = radius / gradient.norm() * gradient
+        parts = step.split([p.numel() for p in parameters])
+        with torch.no_grad():
+            for p, part in zip(parameters, parts, strict=True):
+                p.add_(part.view_as(p))
+        expected = expected + autograd(module, one) / N
+        with torch.no_grad():
+            for p, part in zip(parameters, parts, strict=True):
+                p.sub_(part.view_as(p))
+    got = total(module, batch, ahead(radius=radius), chunk_size=chunk_size)
+    torch.testing.assert_close(got, expected, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("chunk_size", [None, 7])
+def test_other_inputs(chunk_size):
+    module, batch = problem("closed_form")
+
+    def attack(module, x, y):
+        return 2.0 * x + y[:, None]
+
+    got = total(module, batch, get_method("sgd"), attack=attack, chunk_size=chunk_size)
+    changed = replace(batch, x=attack(module, batch.x, batch.y))
+    torch.testing.assert_close(got, autograd(module, changed), rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", list(MODULES))
+def test_records_that_are_not_finite_count_for_nothing_in_any_sum(ahead, name):
+    module, batch = problem(name)
+    spoilt = batch.x.clone()
+    spoilt[3, 0], spoilt[9, 1], spoilt[11] = float("nan"), float("inf"), 1e300
+    kept = torch.tensor([i for i in range(N) if i not in (3, 9, 11)])
+    for method in (get_method("dpsgd", max_grad_norm=0.5), ahead(radius=0.2)):
+        got = total(module, replace(batch, x=spoilt), method)
+        rest = batch.take(kept)
+        expected = total(module, rest, method)
+        torch.testing.assert_close(got, expected, rtol=1e-9, atol=1e-11)
