@@ -7,7 +7,7 @@ from math import ceil
 from sklearn.base import clone
 
 from skdpfair import _params, defaults, networks
-from skdpfair.exceptions import LowSignalWarning
+from skdpfair.exceptions import InfeasibleBudgetError, LowSignalWarning
 from skdpfair.mechanism import Mechanism, Method, Task
 from skdpfair.methods import get_method
 from skdpfair.privacy import PrivacyPlan
@@ -52,7 +52,15 @@ def plan(params, method: Method, n_samples: int, n_groups: int) -> Plan:
     task = Task(n_samples, n_groups, settings.sample_rate)
     mechanism = Mechanism(method, task, 0.0 if noise is None else float(noise))
     if epsilon is not None:
-        mechanism = _calibrated(mechanism, settings.n_steps, epsilon, delta, params["accountant"])
+        try:
+            mechanism = _calibrated(
+                mechanism, settings.n_steps, epsilon, delta, params["accountant"]
+            )
+        except InfeasibleBudgetError as error:
+            raise InfeasibleBudgetError(
+                f"{error} (Here steps is max_steps, and sample_rate is batch_size / n, with "
+                f"n = {n_samples}.)"
+            ) from None
     _warn_low_signal(mechanism, settings)
     return Plan(mechanism, settings, delta, epsilon, params["accountant"])
 
@@ -78,11 +86,13 @@ def _warn_low_signal(mechanism, settings):
     blurred = noisiest > 0.2 * mechanism.expected_batch_size
     if mechanism.noise_multiplier > 0 and (settings.signal < defaults.LOW_SIGNAL or blurred):
         counts = " Its noisy counts are coarse for this batch size, too." if blurred else ""
+        expect = "several points below a non-private model, the smaller class first"
+        if settings.signal < defaults.NO_SIGNAL:
+            expect = "no better than guessing the larger class"
         warnings.warn(
             f"n = {mechanism.task.n_samples} records are few for this privacy budget (signal "
-            f"n*mu = {settings.signal:.0f}, below {defaults.LOW_SIGNAL:.0f} expect to be several "
-            f"points below a non-private model, the smaller class first).{counts} More records or "
-            "a larger epsilon help.",
+            f"n*mu = {settings.signal:.0f}; {defaults.LOW_SIGNAL:.0f} would be comfortable): "
+            f"expect to be {expect}.{counts} More records or a larger epsilon help.",
             LowSignalWarning,
             stacklevel=5,
         )

@@ -111,17 +111,41 @@ def _numbers(estimator, X):
                 "skdpfair.preprocessing.public_preprocessor."
             )
     try:
-        return check_array(
-            X, dtype=np.float32, order="C", allow_nd=True, estimator=estimator, input_name="X"
+        x = check_array(
+            X,
+            dtype=np.float32,
+            order="C",
+            allow_nd=True,
+            ensure_all_finite=False,
+            estimator=estimator,
+            input_name="X",
         )
     except ValueError as error:
         if "could not convert" not in str(error):
             raise
-    # the original message would print a cell of the data
-    raise ValueError(
-        "X has values that are not numbers. Encode text with public categories, for instance "
-        "OneHotEncoder(categories=[...])."
-    ) from None
+        x = None
+    if x is None:  # the original message would print a cell of the data
+        raise ValueError(
+            "X has values that are not numbers. Encode text with public categories, for instance "
+            "OneHotEncoder(categories=[...])."
+        )
+    _refuse_not_finite(X, x)
+    return x
+
+
+def _refuse_not_finite(X, x):
+    if np.isfinite(x.sum(dtype=np.float64)):
+        return
+    spoilt = np.flatnonzero(~np.isfinite(x).reshape(len(x), x.shape[1], -1).all(axis=(0, 2)))
+    if len(spoilt):
+        names = [X.columns[i] if hasattr(X, "columns") else int(i) for i in spoilt]
+        raise ValueError(
+            f"X contains NaN or infinity (inf) in columns {names[:8]}"
+            f"{' ...' if len(names) > 8 else ''}. Fill them by public constants: "
+            "X.fillna({column: value}), or skdpfair.preprocessing.public_preprocessor(bounds), "
+            "which puts missing numbers in the middle of their bounds. An imputer fitted on the "
+            "rows would spend privacy that nobody counts."
+        )
 
 
 def _is_numeric(dtype):
@@ -154,7 +178,7 @@ def _classes(y, declared):
     if declared is None:
         if len(found) < 2:
             raise ValueError(
-                f"y has one class only, and a classifier needs two or more, got {len(found)} class."
+                f"y has one class only, {found[0]!r}, and a classifier needs two or more."
             )
         return found, codes.astype(np.int64)
     classes = np.unique(np.asarray(declared))
@@ -162,5 +186,9 @@ def _classes(y, declared):
         raise ValueError(f"classes must name two classes or more, got {declared!r}.")
     at = np.searchsorted(classes, found).clip(max=len(classes) - 1)
     if (classes[at] != found).any():
-        raise ValueError(f"y has labels outside classes={classes.tolist()!r}. Declare every class.")
+        unknown = found[classes[at] != found].tolist()
+        raise ValueError(
+            f"y has labels outside classes={classes.tolist()!r}: {unknown[:8]!r}. Declare every "
+            "class, spelt as in y."
+        )
     return classes, at[codes].astype(np.int64)

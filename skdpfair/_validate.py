@@ -53,7 +53,7 @@ def one_of(name, value, options: Iterable[str]):
     options = tuple(options)
     if isinstance(value, str) and value in options:
         return value
-    near = difflib.get_close_matches(str(value), options, n=1)
+    near = difflib.get_close_matches(str(value).lower(), options, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     listed = ", ".join(repr(o) for o in options)
     raise ValueError(f"{name} must be one of {listed}, got {value!r}.{hint}")

@@ -15,6 +15,7 @@ except ImportError as error:  # the extra is optional, the library is not
     sys.exit(f'The command line needs an extra: pip install "skdpfair[cli,plot]" ({error}).')
 
 import skdpfair
+from skdpfair._validate import number
 from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
 from skdpfair.metrics import group_table
 from skdpfair.preprocessing import public_preprocessor
@@ -54,6 +55,8 @@ def demo(epsilon, seed, output):
     """Train on Adult with and without privacy, and compare the sexes."""
     console = Console()
     try:
+        number("epsilon", epsilon, low=0, low_open=True)
+        output.mkdir(parents=True, exist_ok=True)
         figures = _plotting()
         train, test = _adult("train"), _adult("test")
         console.print(
@@ -65,7 +68,7 @@ def demo(epsilon, seed, output):
         )
         models = _train(train, epsilon, seed)
         table = _compare(models, test)
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         raise click.ClickException(str(error)) from None
     _print(console, table, models)
     _write(table, models, output, figures)
@@ -157,7 +160,6 @@ def _cell(column, value):
 
 
 def _write(table, models, output, figures):
-    output.mkdir(parents=True, exist_ok=True)
     table.to_csv(output / "group_table.csv", index_label="method", float_format="%.6f")
     drawings = {
         "accuracy_by_group.png": figures.plot_group_accuracy,

@@ -13,6 +13,7 @@ ENOUGH_MU = 8.0  # a budget so large, or none, that noise no longer matters
 BRISK_FROM = 4000.0  # signal from which a logistic model takes larger steps
 LOW_SIGNAL = 500.0  # signal under which accuracy suffers by several points
 SHARE = 0.1  # of the gradients shall be longer than the threshold
+NO_SIGNAL = 50.0  # signal under which a model learns next to nothing
 MAX_RATE = 0.7  # sampling rates above it are rounded to 1
 
 

@@ -278,6 +278,14 @@ class DPFairClassifier(ClassifierMixin, BaseEstimator):
         self.signal_ = run.settings.signal
         self.batch_size_ = round(run.mechanism.expected_batch_size)
 
+    def __getattr__(self, name):
+        if name == "reference_":
+            raise AttributeError(
+                "reference_, the non-private twin, is kept by keep_reference=True, from fit on "
+                "and never in a pickle."
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
     def __getstate__(self):
         """Keep weights and public facts; drop all that a training run leaves behind."""
         state = super().__getstate__().copy()

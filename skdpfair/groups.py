@@ -78,7 +78,8 @@ def _position(X, names, column):
                 f"group_col={column!r} is not a column of X, which has {_shorten(names)}. "
                 "Inside a ColumnTransformer pass the column through under its own name: "
                 'set_output(transform="pandas"), verbose_feature_names_out=False, and '
-                f'("groups", "passthrough", [{column!r}]); or give the groups as '
+                f'("groups", "passthrough", [{column!r}]), which '
+                f"public_preprocessor(..., passthrough=[{column!r}]) does; or give the groups as "
                 "fit(..., sensitive_features=...)."
             )
         return names.index(column)
@@ -110,6 +111,11 @@ def encode(X, y, *, group_col, groups, sensitive_features) -> Groups:
 def _group_table(X, y, group_col, sensitive_features):
     if sensitive_features is not None:
         values = sensitive_features
+        if np.ndim(values) == 0:
+            raise ValueError(
+                f"sensitive_features must hold one group for each row, got {values!r}. To name a "
+                f"column of X, set group_col={values!r}."
+            )
         if isinstance(values, pd.Series):
             return values.to_frame()
         return values if isinstance(values, pd.DataFrame) else pd.DataFrame(np.asarray(values))
@@ -142,8 +148,13 @@ def _coded(table, groups, source):
         levels = _declared(groups, len(values))
     code = _codes_of(rows, levels)
     if (code < 0).any():
+        unknown = list(dict.fromkeys(rows[code < 0]))
+        remedy = "Declare every group, spelt as in the data."
+        if missing[code < 0].all():
+            remedy = "Missing values need a level too: add None to groups, or fill them."
         raise ValueError(
-            f"{source} has values outside groups={_shorten(list(levels))}. Declare every group."
+            f"{source} has values outside groups={_shorten(list(levels))}: "
+            f"{_shorten(unknown, 8)}. {remedy}"
         )
     if len(levels) < 2 or (groups is None and len(np.unique(code)) < 2):
         raise ValueError(

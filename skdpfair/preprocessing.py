@@ -10,7 +10,9 @@ from sklearn.compose import ColumnTransformer
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-__all__ = ["BoundedScaler", "public_preprocessor"]
+from skdpfair._validate import one_of
+
+__all__ = ["BoundedScaler", "outside_public", "public_preprocessor"]
 
 _FLOATS = (np.float64, np.float32)
 
@@ -33,6 +35,9 @@ class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     clip : bool, default=True
         Move values beyond the bounds to the nearest end of ``feature_range``. Otherwise they
         leave the range, and a single record's features are unbounded.
+    missing : {"keep", "middle"}, default="keep"
+        NaN stays NaN, or becomes the middle of ``feature_range``, a public value. (An imputer that
+        is fitted on the rows spends privacy that no budget counts.)
 
     Attributes
     ----------
@@ -44,7 +49,7 @@ class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     Notes
     -----
     ``transform`` computes ``lo' + (x - lo) / (hi - lo) * (hi' - lo')``, bounds (lo, hi) and range
-    (lo', hi'). NaN stays NaN, to be imputed by a public value; infinity is refused.
+    (lo', hi'). Infinity is refused.
 
     Examples
     --------
@@ -58,10 +63,11 @@ class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
            [ 1.,  1.]])
     """
 
-    def __init__(self, bounds=(-1.0, 1.0), *, feature_range=(-1, 1), clip=True):
+    def __init__(self, bounds=(-1.0, 1.0), *, feature_range=(-1, 1), clip=True, missing="keep"):
         self.bounds = bounds
         self.feature_range = feature_range
         self.clip = clip
+        self.missing = missing
 
     def fit(self, X, y=None):
         """Record the number and names of the columns; check the bounds against them.
@@ -91,7 +97,8 @@ class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         ...
         ValueError: bounds must be a pair of finite numbers low < high for every column, ...
         """
-        validate_data(self, X, dtype=_FLOATS, ensure_all_finite="allow-nan")
+        self._numbers(X, reset=True)
+        one_of("missing", self.missing, ("keep", "middle"))
         self._resolved_bounds()
         _pair("feature_range", self.feature_range)
         return self
@@ -102,7 +109,7 @@ class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_samples, n_features)
-            Numbers; NaN passes through.
+            Numbers; for NaN see ``missing``.
 
         Returns
         -------
@@ -121,11 +128,22 @@ class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                [ 1. ]])
         """
         check_is_fitted(self, "n_features_in_")
-        X = validate_data(self, X, dtype=_FLOATS, reset=False, ensure_all_finite="allow-nan")
+        X = self._numbers(X, reset=False)
         low, high = self._resolved_bounds().T.astype(X.dtype)
         start, stop = _pair("feature_range", self.feature_range)
         scaled = start + (X - low) / (high - low) * (stop - start)
+        if self.missing == "middle":
+            scaled = np.where(np.isnan(scaled), X.dtype.type((start + stop) / 2), scaled)
         return np.clip(scaled, start, stop) if self.clip else scaled
+
+    def _numbers(self, X, reset):
+        text = [c for c in getattr(X, "columns", ()) if not _holds_numbers(X, c)]
+        if text:
+            raise ValueError(
+                f"bounds names columns that hold text: {text}. Scale numbers only; give text its "
+                "public categories: public_preprocessor(bounds, categories={column: [...]})."
+            )
+        return validate_data(self, X, dtype=_FLOATS, reset=reset, ensure_all_finite="allow-nan")
 
     def _resolved_bounds(self):
         """Return the bounds as an array of shape (n_features_in_, 2)."""
@@ -153,7 +171,7 @@ class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return tags
 
 
-def public_preprocessor(bounds, categories, *, passthrough=()):
+def public_preprocessor(bounds, categories=None, *, passthrough=(), missing="middle"):
     """Make a ColumnTransformer that learns nothing from the rows it is fitted on.
 
     Numeric columns are scaled to [-1, 1] by public bounds, categorical ones become 0 or 1 for each
@@ -163,18 +181,22 @@ def public_preprocessor(bounds, categories, *, passthrough=()):
     ----------
     bounds : dict of str to (low, high)
         Public bounds of the numeric columns, in their units; see `BoundedScaler`.
-    categories : dict of str to sequence
-        Public list of the categories of each categorical column.
+    categories : dict of str to sequence, optional
+        Public list of the categories of each categorical column, spelt as in the table.
     passthrough : sequence of str, default=()
         Columns to hand on unchanged. A column of ``categories`` may be named here too: it is then
         both encoded and handed on.
+    missing : {"middle", "keep"}, default="middle"
+        What a missing number becomes: 0, the middle of its bounds, or NaN.
 
     Returns
     -------
     sklearn.compose.ColumnTransformer
         Unfitted; its output is a DataFrame: the scaled columns, then ``column_category`` for each
-        category (float32), then the columns of ``passthrough``. A value that is missing or not
-        listed makes a row of zeros for its column; a missing number stays NaN.
+        category (float32), then the columns of ``passthrough``. A category that is missing or not
+        listed makes a row of zeros for its column; a number beyond its bounds is moved to the
+        nearer one. Nothing is said of either, for that would tell of the rows; `outside_public`
+        counts them where you may look.
 
     Raises
     ------
@@ -193,6 +215,7 @@ def public_preprocessor(bounds, categories, *, passthrough=()):
     0 -0.78         1.0         0.0  Male
     1 -0.42         0.0         1.0  Male
     """
+    categories = {} if categories is None else categories
     passthrough = [passthrough] if isinstance(passthrough, str) else list(passthrough)
     _check_disjoint(bounds, "categories", categories)
     _check_disjoint(bounds, "passthrough", passthrough)
@@ -203,7 +226,7 @@ def public_preprocessor(bounds, categories, *, passthrough=()):
         dtype=np.float32,
     )
     parts = [
-        ("numeric", BoundedScaler(dict(bounds)), list(bounds)),
+        ("numeric", BoundedScaler(dict(bounds), missing=missing), list(bounds)),
         ("categorical", encoder, list(categories)),
         ("passthrough", "passthrough", passthrough),
     ]
@@ -211,6 +234,53 @@ def public_preprocessor(bounds, categories, *, passthrough=()):
     return ColumnTransformer(
         [part for part in parts if part[2]], remainder="drop", verbose_feature_names_out=False
     ).set_output(transform="pandas")
+
+
+def outside_public(table, bounds, categories=None):
+    """Count what public bounds and categories miss: typing errors, forgotten categories.
+
+    Parameters
+    ----------
+    table : DataFrame
+        The rows, or better a public sample of them.
+    bounds, categories : dict
+        As in `public_preprocessor`.
+
+    Returns
+    -------
+    DataFrame
+        One row a column of ``bounds`` and ``categories``: the shares ``missing`` and ``outside``,
+        and ``example``, a value that is outside. Computed on the rows as they are: NOT private.
+
+    Examples
+    --------
+    >>> rows = pd.DataFrame({"age": [30, 150, None, 40], "ward": ["A", "b", "A", "A"]})
+    >>> outside_public(rows, {"age": (0, 120)}, {"ward": ["A", "B"]})
+            missing  outside example
+    column
+    age        0.25     0.25   150.0
+    ward       0.00     0.25       b
+    """
+    rows = {}
+    for column, pair in bounds.items():
+        low, high = _pair("bounds", pair, column)
+        rows[column] = table[column], ~table[column].between(low, high)
+    for column, listed in (categories or {}).items():
+        rows[column] = table[column], ~table[column].isin(_category_list(column, listed))
+    out = []
+    for values, beyond in rows.values():
+        beyond &= values.notna()
+        example = values[beyond].iloc[0] if beyond.any() else None
+        out.append((values.isna().mean(), beyond.mean(), example))
+    index = pd.Index(list(rows), name="column")
+    return pd.DataFrame(out, index=index, columns=["missing", "outside", "example"])
+
+
+def _holds_numbers(X, column):
+    values = X[column]
+    if getattr(values, "ndim", 1) != 1 or pd.api.types.is_numeric_dtype(values):
+        return True
+    return pd.to_numeric(values, errors="coerce").notna().sum() == values.notna().sum()
 
 
 def _check_disjoint(bounds, name, columns):

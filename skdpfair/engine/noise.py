@@ -95,16 +95,24 @@ class Noise:
         if out.dtype not in _NUMPY:
             wide = torch.empty_like(out, dtype=torch.float32)
             return out.copy_(self._fill(wide, sensitivity, noise_multiplier))
-        flat, dtype, done = out.view(-1).numpy(), _NUMPY[out.dtype], 0
-        scale = dtype(float(sensitivity) * noise_multiplier)
-        while done < len(flat):
-            left = self._left.get(dtype, ())
-            if len(left) == 0:
-                left = self._lanes.gaussians(dtype)
-            part = left[: len(flat) - done]
-            np.multiply(part, scale, out=flat[done : done + len(part)])
-            self._left[dtype], done = left[len(part) :], done + len(part)
+        self._fill_array(
+            out.view(-1).numpy(), _NUMPY[out.dtype](float(sensitivity) * noise_multiplier)
+        )
         return out
+
+    def _fill_array(self, flat, scale):
+        dtype, block, done = flat.dtype, self._lanes.block(flat.dtype), 0
+        while done < len(flat):
+            left, rest = self._left.get(dtype, ()), flat[done:]
+            if len(left) == 0 and len(rest) >= block:
+                self._lanes.gaussians_(rest[:block], scale)
+                done += block
+                continue
+            if len(left) == 0:
+                left = self._lanes.gaussians_(np.empty(block, dtype), dtype.type(1.0))
+            part = left[: len(rest)]
+            np.multiply(part, scale, out=rest[: len(part)])
+            self._left[dtype], done = left[len(part) :], done + len(part)
 
 
 class Lanes:
@@ -145,32 +153,32 @@ class Lanes:
         np.add(c, out, out=c)
         return out
 
-    def gaussians(self, dtype=np.float32) -> np.ndarray:
-        """Return new standard normal numbers, by Box and Muller's method, as words does.
+    def block(self, dtype) -> int:
+        """Return how many numbers of a floating type come from one word of each lane."""
+        return self.N_LANES * 8 // np.dtype(dtype).itemsize
 
-        Each float32 takes 32 random bits, so that radii reach 6.6; each float64 takes 64.
+    def gaussians_(self, out: np.ndarray, scale) -> np.ndarray:
+        """Overwrite a block with numbers of standard deviation ``scale``, by Box and Muller.
+
+        Each float32 takes 32 random bits, so that radii reach 6.7; each float64 takes 64.
         """
-        bits = 8 * np.dtype(dtype).itemsize
+        dtype, bits = out.dtype.type, 8 * out.dtype.itemsize
         integers = self.words().view(f"i{bits // 8}").reshape(2, -1)
-        work, out = self._buffers(dtype, integers.shape)
+        work = self._kept.setdefault(dtype, np.empty(integers.shape, dtype))
         np.copyto(work, integers, casting="unsafe")
-        radius, angle = work
+        (radius, angle), top = work, 2.0 ** (bits - 1)
         np.abs(radius, out=radius)
-        radius += dtype(0.5)  # times unit: uniform in (0, 1], so that its logarithm is finite
-        radius *= dtype(2.0 ** (1 - bits))
+        radius += dtype(0.5)
+        np.divide(dtype(top), radius, out=radius)  # 1 / a uniform in (0, 1]
         np.log(radius, out=radius)
-        radius *= dtype(-2.0)
         np.sqrt(radius, out=radius)
-        angle *= dtype(np.pi * 2.0 ** (1 - bits))
-        np.cos(angle, out=out[0])
-        np.sin(angle, out=out[1])
-        out *= radius
-        return out.reshape(-1)
-
-    def _buffers(self, dtype, shape):
-        if dtype not in self._kept:
-            self._kept[dtype] = np.empty((2, *shape), dtype)
-        return self._kept[dtype]
+        radius *= dtype(np.sqrt(2.0)) * scale
+        angle *= dtype(np.pi / top)
+        pairs = out.reshape(2, -1)
+        np.cos(angle, out=pairs[0])
+        np.sin(angle, out=pairs[1])
+        pairs *= radius
+        return out
 
 
 _NUMPY = {torch.float32: np.float32, torch.float64: np.float64}

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass, field, fields
 from html import escape
+from textwrap import wrap
 
 import pandas as pd
 
@@ -116,13 +117,14 @@ class PrivacyReport:
     def _numbers(self):
         skipped = {"ledger", "assumptions", "not_accounted", "group_epsilons"}
         rows = [(f.name, getattr(self, f.name)) for f in fields(self) if f.name not in skipped]
+        rows = [(name, value) for name, value in rows if value is not None]
         rows += [(f"epsilon[{g}]", e) for g, e in (self.group_epsilons or {}).items()]
         return rows
 
     def __repr__(self):
         rows = self._numbers()
         width = max(len(name) for name, _ in rows)
-        lines = [self.statement, *(f"  {name:<{width}}  {_show(v)}" for name, v in rows)]
+        lines = [*wrap(self.statement, 88), *(f"  {n:<{width}}  {_show(v)}" for n, v in rows)]
         for title, items in self._lists():
             lines += [f"{title}:", *(f"  - {item}" for item in items)]
         return "\n".join(lines)

@@ -68,7 +68,13 @@ def _forward(module, probe):
     devices = [probe.device] if probe.device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices):
         torch.manual_seed(0)
-        return module(probe)
+        try:
+            return module(probe)
+        except (RuntimeError, ValueError, IndexError) as error:
+            raise UnsupportedModuleError(
+                f"module failed on a batch of shape {tuple(probe.shape)}, the shape of the "
+                f"features after group columns are taken out: {error}"
+            ) from error
 
 
 def _refuse_batch_statistics(module):
