@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from numbers import Real
 
 import torch
+from skorch.callbacks import LRScheduler
 from torch import nn
 
 from skdpfair import _validate
@@ -104,13 +105,33 @@ def _check_sizes(params):
         _validate.number("lr", params["lr"], **_POSITIVE)
     if params["iterate_average"] != "auto":
         _validate.number("iterate_average", params["iterate_average"], low=0, high=1)
-    resolve_optimizer(params["optimizer"])
+    _check_optimizer(params)
     device = params["device"]
     if device != "auto":
         try:
             torch.device(device)
         except (RuntimeError, TypeError) as error:
             raise ValueError(f"device={device!r} is not a torch device: {error}") from None
+
+
+def _check_optimizer(params):
+    cls = resolve_optimizer(params["optimizer"])
+    if cls in (torch.optim.LBFGS, torch.optim.SparseAdam):
+        raise ValueError(
+            f"optimizer={params['optimizer']!r} needs more than one noisy gradient per step. Use "
+            "SGD, Adam or another first-order optimizer."
+        )
+    if params["lr"] != "auto":
+        return
+    scheduled = any(
+        isinstance(c[-1] if isinstance(c, tuple) else c, LRScheduler)
+        for c in params["callbacks"] or ()
+    )
+    if scheduled or "param_groups" in (params["optimizer_params"] or {}):
+        raise ValueError(
+            'lr="auto" sets one constant learning rate in the course of the fit, which a '
+            "learning-rate scheduler or param_groups would undo. Give lr= a number."
+        )
 
 
 def resolve_optimizer(optimizer):

@@ -277,7 +277,9 @@ class Progress(Callback):
 
     def on_train_begin(self, net, **kwargs):
         """Open the bar."""
-        self.bar_ = tqdm(total=self.n_steps, desc=self.description, unit="step", leave=False, disable=None)
+        self.bar_ = tqdm(
+            total=self.n_steps, desc=self.description, unit="step", leave=False, disable=None
+        )
 
     def on_epoch_end(self, net, **kwargs):
         """Move the bar."""

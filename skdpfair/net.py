@@ -5,10 +5,12 @@ from dataclasses import replace
 import torch
 from skorch import NeuralNetClassifier
 from skorch.callbacks import Callback, EpochScoring, EpochTimer, PassthroughScoring, PrintLog
+from torch.nn.parameter import UninitializedParameter
 from torch.utils._pytree import tree_map_only
 
 from skdpfair.engine import Batch, PoissonSampler, Streams, choose, private_step
-from skdpfair.engine.flat import FlatSGD, flatten_, unflatten_
+from skdpfair.engine.flat import FlatSGD, flatten_, rejoin_, unflatten_
+from skdpfair.engine.memory import affordable_batch
 from skdpfair.exceptions import PrivacyAccountingError, UnsupportedModuleError
 from skdpfair.inference import logits
 from skdpfair.mechanism import Mechanism, Method
@@ -17,7 +19,6 @@ from skdpfair.schedule import PoissonBatches, Schedule
 # optimizers that treat each number alone, so that one vector gives the same steps
 _NAMES = ("SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "Adamax", "NAdam", "RAdam")
 ELEMENTWISE = {getattr(torch.optim, name) for name in _NAMES}
-ACTIVATION_BUDGET = 2**28  # floats that the activations of one chunk may take
 
 
 class PrivateNet(NeuralNetClassifier):
@@ -92,7 +93,12 @@ class PrivateNet(NeuralNetClassifier):
 
     def initialize_optimizer(self, triggered_directly=None):
         """Let optimizers that act on each number alone act on one vector."""
-        self.flat_ = flatten_([p for p in self.module_.parameters() if p.requires_grad])
+        if any(isinstance(p, UninitializedParameter) for p in self.module_.parameters()):
+            raise UnsupportedModuleError(
+                "module has lazy layers, whose sizes are unknown before data pass through. Give "
+                "the sizes, by module_params for instance."
+            )
+        self.flat_ = flatten_(_trainable(self.module_))
         args, options = self.get_params_for_optimizer("optimizer", self.get_all_learnable_params())
         if self.optimizer not in ELEMENTWISE or len(args[0]) > 1:
             return super().initialize_optimizer(triggered_directly)
@@ -122,40 +128,53 @@ class PrivateNet(NeuralNetClassifier):
 
     def fit_loop(self, X, y=None, epochs=None, **fit_params):
         """Run skorch's loop inside the context that computes per-record gradients."""
-        example = torch.as_tensor(X["x"][:1], device=self.device)
+        try:
+            self._begin(torch.as_tensor(X["x"][:1], device=self.device))
+            with self.engine_:
+                super().fit_loop(X, y, epochs, **fit_params)
+        finally:
+            self._finish()
+            self._check_bound()  # once more, for an epoch that was interrupted
+        return self
+
+    def _begin(self, example):
         self._set_training(True)
         weight = None
         if self.class_weight is not None:
             weight = torch.tensor(self.class_weight, dtype=example.dtype, device=self.device)
         self.engine_ = choose(self.module_, example, self.n_classes, weight)
-        self._chunk = self._resolve_chunk(example)
+        self._chunk = self.chunk_size
+        if self._chunk == "auto":
+            self._chunk = affordable_batch(self.module_, example)
         self._noise = self.streams.noise(self.device, self.noise)
         self._restart_method(self.mechanism.method)
         self._gradient = self.engine_.flat()
         self.flat_.grad = self._gradient
         for p, view in self.engine_.views(self._gradient).items():
             p.grad = view
-        try:
-            with self.engine_:
-                super().fit_loop(X, y, epochs, **fit_params)
-        finally:
-            self._finish()
-        return self
 
     def run_single_epoch(self, iterator, training, prefix, step_fn, **fit_params):
         """Take the steps of one epoch; validation is skorch's."""
         if not training or iterator is None:
             return super().run_single_epoch(iterator, training, prefix, step_fn, **fit_params)
         self._set_training(True)
-        self._check_trained()
-        listened = self._overrides("on_batch_begin"), self._overrides("on_batch_end")
+        self._rejoin()
+        step = self._step
+        if self._overrides("on_batch_begin") or self._overrides("on_batch_end"):
+            step = self._step_that_is_heard
         for batch in iterator:
-            if listened[0]:
-                self.notify("on_batch_begin", batch=(batch.x, batch.y), training=True)
-            self._step(batch)
-            if listened[1]:
-                self.notify("on_batch_end", batch=(batch.x, batch.y), training=True)
+            step(batch)
         self._check_bound()
+
+    def _step_that_is_heard(self, batch):
+        if self.steps_ < self.schedule.warm_up:  # no weight moves yet: nothing to hear
+            return self._step(batch)
+        self.history.new_batch()
+        self.notify("on_batch_begin", batch=(batch.x, batch.y), training=True)
+        self._rejoin()
+        self._step(batch)
+        self.notify("on_batch_end", batch=(batch.x, batch.y), training=True)
+        self._rejoin()
 
     def infer(self, x, **kwargs):
         """Predict from ``x`` alone: groups are for training."""
@@ -244,9 +263,11 @@ class PrivateNet(NeuralNetClassifier):
         else:
             self.average_.lerp_(self.flat_, 1.0 / count)
 
-    def _check_trained(self):
-        trained = [id(p) for p in self.module_.parameters() if p.requires_grad]
-        if trained != list(map(id, self.engine_.parameters)):
+    def _rejoin(self):
+        """Take over what callbacks did to the weights; refuse what they did to the module."""
+        if list(map(id, _trainable(self.module_))) == list(map(id, self.engine_.parameters)):
+            rejoin_(self.flat_, self.engine_.parameters)
+        else:
             raise UnsupportedModuleError(
                 "Parameters were frozen, unfrozen or replaced after training began, as by skorch's "
                 "Freezer. Freeze them where the module is made: in the class or factory that "
@@ -263,9 +284,8 @@ class PrivateNet(NeuralNetClassifier):
     def _finish(self):
         """Keep weights and released values, drop whatever a step held."""
         if self.average_ is not None:
-            with torch.no_grad():
-                self.flat_.copy_(self.average_)
-        unflatten_(self.engine_.parameters)
+            self.flat_.data.copy_(self.average_)
+        unflatten_(_trainable(self.module_))
         for p in self.module_.parameters():
             p.grad = None
         self.flat_ = self.average_ = self._noise = self._chunk = self._gradient = None
@@ -274,21 +294,6 @@ class PrivateNet(NeuralNetClassifier):
     def _account(self, what):
         if self.on_step is not None:
             self.on_step(what)
-
-    def _resolve_chunk(self, example):
-        if self.chunk_size != "auto":
-            return self.chunk_size
-        outputs = []
-        layers = [m for m in self.module_.modules() if not list(m.children())]
-        handles = [
-            m.register_forward_hook(lambda m, i, o: outputs.append(getattr(o, "numel", int)()))
-            for m in layers
-        ]
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            self.module_(torch.zeros_like(example))
-        for handle in handles:
-            handle.remove()
-        return max(1, ACTIVATION_BUDGET // (3 * max(sum(outputs), example.numel())))
 
     def _overrides(self, event):
         known = (PassthroughScoring, EpochScoring, PrintLog, EpochTimer)
@@ -302,3 +307,7 @@ class PrivateNet(NeuralNetClassifier):
     def logits(self, x):
         """Return logits (n, n_classes), float64, of an array, without skorch's loader."""
         return logits(self.module_, x, self.device)
+
+
+def _trainable(module):
+    return [p for p in module.parameters() if p.requires_grad]

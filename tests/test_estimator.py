@@ -6,6 +6,7 @@ import math
 import pickle
 import random
 import warnings
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -14,7 +15,7 @@ import torch
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
-from skorch.callbacks import Callback, Freezer
+from skorch.callbacks import Callback, Freezer, LRScheduler
 from torch import nn
 
 from skdpfair import METHODS, DPFairClassifier, get_method
@@ -22,8 +23,10 @@ from skdpfair.exceptions import (
     InfeasibleBudgetError,
     InsecureSeedWarning,
     LowSignalWarning,
+    PrivacyAccountingError,
     UnsupportedModuleError,
 )
+from skdpfair.mechanism import Clip, Method
 from skdpfair.privacy import SampledGaussian, epsilon
 
 pytestmark = pytest.mark.filterwarnings(
@@ -461,3 +464,92 @@ def test_freezing_in_mid_training_is_refused(table):
     model.set_params(callbacks=[("freeze", Freezer("0.*"))])
     with pytest.raises(UnsupportedModuleError, match="Freezer"):
         model.fit(X.drop(columns="group"), y)
+
+
+class Clamp(Callback):
+    """Replace the weights' data, as constraints are often written."""
+
+    def on_batch_end(self, net, **kwargs):
+        for p in net.module_.parameters():
+            p.data = p.data.clamp(-0.01, 0.01)
+
+
+def test_weights_that_a_callback_replaced_are_trained_on(table):
+    X, y = table
+    model = fast("sgd", epsilon=None, callbacks=[Clamp()], iterate_average=0.0)
+    model.fit(X.drop(columns="group"), y)
+    assert 0.0 < np.abs(weights(model)).max() <= 0.01 + 1e-6
+
+
+def test_an_interrupted_epoch_does_not_hide_a_broken_bound(table):
+    @dataclass(kw_only=True, repr=False, eq=False)
+    class Broken(Method, name="broken for a test", reference="none"):
+        """Weigh beyond the bound."""
+
+        max_grad_norm: float = 1.0
+
+        def clip(self, sample, state, release):
+            return Clip(-1e3 / sample.norm, sample.norm.new_tensor(1.0))
+
+    class Stop(Callback):
+        def on_batch_end(self, net, **kwargs):
+            if net.steps_ == 3:
+                raise KeyboardInterrupt
+
+    X, y = table
+    try:
+        with pytest.raises(PrivacyAccountingError):
+            fast(Broken(), callbacks=[Stop()]).fit(X.drop(columns="group"), y)
+    finally:
+        del METHODS["broken for a test"]
+
+
+def test_schedulers_need_a_learning_rate_of_yours(table):
+    X, y = table
+    X = X.drop(columns="group")
+    scheduler = LRScheduler("StepLR", step_size=1, gamma=0.5, step_every="batch")
+    with pytest.raises(ValueError, match='lr="auto"'):
+        fast(callbacks=[scheduler]).fit(X, y)
+    model = fast(callbacks=[("schedule", scheduler)], lr=0.1).fit(X, y)
+    assert model.net_.optimizer_.param_groups[0]["lr"] < 1e-5
+    with pytest.raises(ValueError, match="LBFGS"):
+        fast(optimizer=torch.optim.LBFGS).fit(X, y)
+
+
+def test_what_the_module_cannot_take_is_said(table):
+    X, y = table
+    X = X.drop(columns="group")
+    with pytest.raises(UnsupportedModuleError, match=r"shape \(4, 5\)|shape of the features"):
+        fast(module=lambda: nn.Linear(99, 2)).fit(X, y)
+    with pytest.raises(UnsupportedModuleError, match="lazy layers"):
+        fast(module=lambda: nn.LazyLinear(2)).fit(X, y)
+
+
+def test_values_that_are_not_finite_are_placed(table):
+    X, y = table
+    X = X.drop(columns="group").rename(columns=lambda c: f"col {c}")
+    X.iloc[3, 1] = np.nan
+    with pytest.raises(ValueError, match=f"NaN.*{X.columns[1]}.*public_preprocessor"):
+        fast().fit(X, y)
+    with pytest.raises(ValueError, match=r"infinity \(inf\) in columns \[2\]"):
+        fast().fit(np.where(np.arange(X.shape[1]) == 2, np.inf, X.fillna(0)), y)
+
+
+def test_labels_and_groups_that_were_not_declared_are_named(table):
+    X, y = table
+    with pytest.raises(ValueError, match="'c'"):
+        fast(group_col="group", groups=["a", "b"]).fit(X.replace({"group": {"a": "c"}}), y)
+    with pytest.raises(ValueError, match="add None to groups"):
+        fast(group_col="group", groups=["a", "b"]).fit(X.replace({"group": {"a": None}}), y)
+    with pytest.raises(ValueError, match="set group_col='group'"):
+        fast().fit(X, y, sensitive_features="group")
+    with pytest.raises(ValueError, match="outside classes"):
+        fast(classes=[5, 6], group_col="group").fit(X, y)
+
+
+def test_the_reference_says_where_it_is(table):
+    X, y = table
+    model = fast().fit(X.drop(columns="group"), y)
+    with pytest.raises(AttributeError, match="keep_reference=True"):
+        _ = model.reference_
+    assert not hasattr(model, "reference_") and not hasattr(model, "nothing_of_this_name")

@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor, nn
 
+from skdpfair.exceptions import UnsupportedModuleError
+
 
 def split(flat: Tensor, parameters: list[nn.Parameter]) -> list[Tensor]:
     """Return the part of ``flat`` that belongs to each parameter, in its shape."""
@@ -12,10 +14,22 @@ def split(flat: Tensor, parameters: list[nn.Parameter]) -> list[Tensor]:
 
 def flatten_(parameters: list[nn.Parameter]) -> nn.Parameter:
     """Make the parameters views of one vector, and return that vector."""
+    places = [p.data_ptr() for p in parameters if p.numel()]
+    if len(set(places)) < len(places):
+        raise UnsupportedModuleError(
+            "module has different parameters that share memory; tie them by using one parameter "
+            "in both places."
+        )
     flat = nn.Parameter(torch.cat([p.detach().reshape(-1) for p in parameters]))
-    for p, view in zip(parameters, split(flat.detach(), parameters), strict=True):
-        p.data = view
+    rejoin_(flat, parameters)
     return flat
+
+
+def rejoin_(flat: nn.Parameter, parameters: list[nn.Parameter]) -> None:
+    """Make those parameters views of ``flat`` again, with their values, whose data was replaced."""
+    for p, view in zip(parameters, split(flat.detach(), parameters), strict=True):
+        if p.data_ptr() != view.data_ptr() or p.stride() != view.stride():
+            p.data = view.copy_(p.detach())
 
 
 def unflatten_(parameters: list[nn.Parameter]) -> None:

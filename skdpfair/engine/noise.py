@@ -153,6 +153,17 @@ class Lanes:
         np.add(c, out, out=c)
         return out
 
+    def _refine(self, radius):
+        """Make whole numbers from 0 continuous: the smallest, which become tails, by new bits."""
+        if radius.min() >= _COARSE:
+            radius += radius.dtype.type(0.5)
+            return
+        small = np.flatnonzero(radius < _COARSE)
+        fine = (self.words()[small] >> _11).astype(np.float64)
+        refined = radius[small] + (fine + 0.5) * 2.0**-53
+        radius += radius.dtype.type(0.5)
+        radius[small] = refined
+
     def block(self, dtype) -> int:
         """Return how many numbers of a floating type come from one word of each lane."""
         return self.N_LANES * 8 // np.dtype(dtype).itemsize
@@ -160,7 +171,7 @@ class Lanes:
     def gaussians_(self, out: np.ndarray, scale) -> np.ndarray:
         """Overwrite a block with numbers of standard deviation ``scale``, by Box and Muller.
 
-        Each float32 takes 32 random bits, so that radii reach 6.7; each float64 takes 64.
+        Each float32 takes 32 random bits, and more beyond radius 5; each float64 takes 64.
         """
         dtype, bits = out.dtype.type, 8 * out.dtype.itemsize
         integers = self.words().view(f"i{bits // 8}").reshape(2, -1)
@@ -168,7 +179,7 @@ class Lanes:
         np.copyto(work, integers, casting="unsafe")
         (radius, angle), top = work, 2.0 ** (bits - 1)
         np.abs(radius, out=radius)
-        radius += dtype(0.5)
+        self._refine(radius)
         np.divide(dtype(top), radius, out=radius)  # 1 / a uniform in (0, 1]
         np.log(radius, out=radius)
         np.sqrt(radius, out=radius)
@@ -181,6 +192,7 @@ class Lanes:
         return out
 
 
+_COARSE = 2.0**12  # integers below it lie too far apart, relatively
 _NUMPY = {torch.float32: np.float32, torch.float64: np.float64}
 _3, _11, _24, _40 = map(np.uint64, (3, 11, 24, 40))
 

@@ -105,7 +105,7 @@ def _step(model, batch, mechanism, state, generator, chunk_size, out):
     release = noisy_sums(mechanism.queries, sample, finite, state, generator)
     clip = method.clip(sample, state, release)
     weight = clip.weight if finite is None else torch.where(finite, clip.weight, 0.0)
-    sound = (weight * sample.norm <= clip.bound * (1 + BOUND_TOLERANCE)).all()
+    sound = ((weight * sample.norm).abs() <= clip.bound * (1 + BOUND_TOLERANCE)).all()
     size = mechanism.expected_batch_size
     gradient = model.flat() if out is None else out
     if mechanism.noise_multiplier > 0:

@@ -73,11 +73,11 @@ class Ledger:
 
     def record(self, what, *, sample_rate, noise_multipliers, steps=1) -> None:
         """Enter ``steps`` releases that were made; see :class:`LedgerEntry`."""
-        key = (what, sample_rate, noise_multipliers)
+        key = (what, float(sample_rate), tuple(noise_multipliers))
         if steps == 1 and key == self._last:  # every step of a fit passes here
             self._more += 1
             return
-        entry = LedgerEntry(what, float(sample_rate), tuple(noise_multipliers), steps)
+        entry = LedgerEntry(*key, steps)
         self._settle()
         last = self._entries[-1] if self._entries else None
         if last is not None and replace(last, steps=steps) == entry:

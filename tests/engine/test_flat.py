@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from skdpfair.engine.flat import FlatSGD, flatten_, split, unflatten_
+from skdpfair.engine.flat import FlatSGD, flatten_, rejoin_, split, unflatten_
+from skdpfair.exceptions import UnsupportedModuleError
 
 
 def module():
@@ -69,3 +70,22 @@ def test_views_follow_the_vector_and_are_let_go():
         flat.fill_(1.0)
     assert all(not p.any() for p in net.parameters())
     assert len({p.untyped_storage().data_ptr() for p in net.parameters()}) == 6
+
+
+def test_replaced_data_are_taken_over():
+    net = module()
+    parameters = list(net.parameters())
+    flat = flatten_(parameters)
+    parameters[0].data = parameters[0].data.clamp(-0.1, 0.1)
+    rejoin_(flat, parameters)
+    assert float(split(flat.detach(), parameters)[0].abs().max()) <= 0.1
+    with torch.no_grad():
+        flat.zero_()
+    assert not parameters[0].any()
+
+
+def test_parameters_that_share_memory_are_refused():
+    net = module()
+    net.twin = nn.Parameter(net[0].weight.data)
+    with pytest.raises(UnsupportedModuleError, match="share memory"):
+        flatten_(list(net.parameters()))

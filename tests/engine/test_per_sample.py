@@ -1,5 +1,6 @@
 """Norms and weighted sums equal a naive loop, whatever the module; what cannot is refused."""
 
+import warnings
 from itertools import pairwise
 
 import pytest
@@ -303,6 +304,7 @@ def test_dropout_masks_are_the_same_for_norms_and_sums(last):
     [
         (lambda: nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.Linear(4, 3)), "GroupNorm"),
         (lambda: nn.Sequential(Words(max_norm=1.0)), "max_norm"),
+        (lambda: weight_normed(), "parametrizations"),
         (lambda: Layers(lambda m, x: m.out(x - x.mean(0))), "mixes the records"),
         (lambda: nn.Linear(6, 2), r"\(batch, 3\)"),
         (lambda: Layers(lambda m, x: m.out(x).sum()), r"\(batch, 3\)"),
@@ -324,10 +326,118 @@ def test_an_input_changed_after_use_is_noticed():
 
     module = Layers(forward)
     module.scale.requires_grad_(False)
+    with pytest.raises(UnsupportedModuleError, match="changed in place"):
+        choose(module, torch.zeros(4, 6), 3)
+
+
+class TimeDistributed(Layers):
+    """A layer that is called on all positions of all records as if they were records."""
+
+    def __init__(self):
+        super().__init__(None)
+
+    def forward(self, x):
+        rows = torch.tanh(self.a(x.reshape(-1, 6)))
+        return self.out(self.b(rows).view(len(x), -1, 6).mean(1) * self.scale)
+
+
+def zero_head(forward):
+    module = Layers(forward)
+    nn.init.zeros_(module.out.weight)
+    return module
+
+
+def weight_normed():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return nn.Sequential(nn.utils.weight_norm(nn.Linear(6, 4)), nn.GELU(), nn.Linear(4, 3))
+
+
+def own_forward():
+    module = nn.Sequential(nn.Linear(6, 3))
+    module[0].forward = lambda x: 2.0 * nn.functional.linear(x, module[0].weight)
+    return module
+
+
+def unscaled(forward):
+    module = Layers(forward)
+    module.scale.requires_grad_(False)
+    return module
+
+
+HIDDEN = {
+    "rows that are not records": (TimeDistributed, (5, 6)),
+    "records in another order": (
+        lambda: unscaled(lambda m, x: m.out(m.b(m.a(x.flip(0)).flip(0)))),
+        (6,),
+    ),
+    "a record in two rows": (
+        lambda: unscaled(
+            lambda m, x: m.out(m.b(torch.tanh(m.a(torch.cat([x, -x])))).view(2, len(x), 6).sum(0))
+        ),
+        (6,),
+    ),
+    "a forward of its own": (own_forward, (6,)),
+}
+
+
+@pytest.mark.parametrize("case", list(HIDDEN))
+def test_what_the_structure_hides_is_found_by_comparison(case):
+    make, shape = HIDDEN[case]
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        module, x = make().double(), torch.randn(7, *shape).double()
+    y, weight = torch.arange(7) % 3, torch.linspace(0.1, 1.0, 7).double()
+    with choose(module, x, 3) as strategy:
+        records, total = strategy.records(x, y), strategy.flat()
+        records.weighted_sum(weight, total)
+    rows = loop(module, x, y, None)
+    torch.testing.assert_close(records.norm, rows.norm(dim=1), rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(total, weight @ rows, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: zero_head(lambda m, x: m.out(torch.tanh(m.a(x - x.mean(0))))),
+        lambda: Layers(lambda m, x: m.out(m.a(x.cumsum(0)))),
+        lambda: Layers(lambda m, x: m.out(m.a(x + x.roll(1, 0)))),
+    ],
+)
+def test_coupling_is_found_wherever_it_hides(make):
+    with pytest.raises(UnsupportedModuleError, match="mixes the records"):
+        choose(make(), torch.zeros(4, 6), 3)
+
+
+def test_a_call_more_than_the_probe_showed_is_refused():
+    module = unscaled(lambda m, x: m.out(m.b(m.a(m.a(x)))) if x.max() > 2.0 else m.out(m.b(m.a(x))))
     with choose(module, torch.zeros(4, 6), 3) as strategy:
         assert strategy.name == "bookkeeping"
-        with pytest.raises(RuntimeError, match="changed in place"):
-            strategy.records(torch.ones(4, 6), torch.zeros(4, dtype=torch.int64))
+        with pytest.raises(RuntimeError, match="more than once"):
+            strategy.records(torch.full((4, 6), 3.0), torch.zeros(4, dtype=torch.int64))
+
+
+@pytest.mark.parametrize("size", [1e2, 1e4, 1e6])
+def test_norms_stay_above_the_gradients_where_a_sequence_cancels(size):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        module = unscaled(lambda m, x: m.out(m.a(x).mean(1)))
+        module.b.requires_grad_(False)
+        direction, rest = torch.randn(2, 20, 1, 6)
+    x = torch.cat([size * direction + 0.1 * rest, -size * direction], dim=1)
+    y = torch.zeros(20, dtype=torch.int64)
+    with choose(module, x, 3) as strategy:
+        assert strategy.name == "bookkeeping"
+        records = strategy.records(x, y)
+        for i in range(20):
+            records.weighted_sum(torch.eye(20)[i] / records.norm[i], total := strategy.flat())
+            assert total.norm() <= 1 + 1e-5
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_refused(dtype):
+    with pytest.raises(UnsupportedModuleError, match="float32"):
+        choose(nn.Linear(6, 3).to(dtype), torch.zeros(4, 6, dtype=dtype), 3)
 
 
 def test_hooks_are_gone_at_the_end_and_silent_without_gradients():

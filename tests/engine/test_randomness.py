@@ -119,6 +119,24 @@ def test_noise_fills_any_shape_and_type_and_never_repeats(dtype):
     assert np.abs(correlation).max() < 6 / 70_001**0.5
 
 
+def test_the_smallest_integers_give_continuous_tails():
+    lanes = Lanes(b"seed")
+    words = lanes.words
+    calls = []
+
+    def small_first():
+        out = words()
+        if not calls:
+            out.view(np.int32)[: 2 * lanes.N_LANES // 2] %= 4  # every radius an extreme one
+        calls.append(0)
+        return out
+
+    lanes.words = small_first
+    pairs = lanes.gaussians_(np.empty(lanes.block(np.float32), np.float32), np.float32(1.0))
+    radii = np.hypot(*pairs.reshape(2, -1))
+    assert len(np.unique(radii)) > 0.9 * len(radii) and radii.min() > 6.2
+
+
 def test_tails_and_moments_of_the_noise():
     n = 4_000_000
     drawn = Streams.seeded(1, digest=b"").noise().fill_(torch.empty(n), 1.0).double().numpy()

@@ -1,12 +1,17 @@
 """Norms and weighted sums of per-record gradients, by the cheapest exact way for a module."""
 
+import logging
+
 from skdpfair.engine.per_sample.bookkeeping import BookKeeping
-from skdpfair.engine.per_sample.checks import bookkeeping_refusal, check_module
-from skdpfair.engine.per_sample.closed_form import ClosedForm, chain_of
+from skdpfair.engine.per_sample.checks import bookkeeping_refusal, check_module, disagreement
+from skdpfair.engine.per_sample.closed_form import ClosedForm, chain_of, chain_refusal
 from skdpfair.engine.per_sample.records import Records, Strategy
 from skdpfair.engine.per_sample.vmap import MicroVmap
+from skdpfair.exceptions import UnsupportedModuleError
 
 __all__ = ["BookKeeping", "ClosedForm", "MicroVmap", "Records", "Strategy", "choose"]
+
+log = logging.getLogger("skdpfair")
 
 
 def choose(module, example, n_classes, class_weight=None) -> Strategy:
@@ -29,10 +34,29 @@ def choose(module, example, n_classes, class_weight=None) -> Strategy:
         If records are coupled (as by batch normalisation) or the output does not fit.
     """
     probe = check_module(module, example, n_classes)
-    chain = chain_of(module, example)
-    if not isinstance(chain, str):
-        return ClosedForm(module, n_classes, class_weight, chain)
-    refusal = bookkeeping_refusal(module, probe)
-    if refusal is None:
+
+    def closed_form(module):
+        return ClosedForm(module, n_classes, class_weight, chain_of(module, probe))
+
+    def bookkeeping(module):
         return BookKeeping(module, n_classes, class_weight)
-    return MicroVmap(module, n_classes, class_weight, reason=refusal)
+
+    def vmap(module):
+        return MicroVmap(module, n_classes, class_weight, reason=refusals["bookkeeping"])
+
+    refusals = {}
+    structure = {
+        closed_form: chain_refusal,
+        bookkeeping: bookkeeping_refusal,
+        vmap: lambda module, probe: None,
+    }
+    for make, refuses in structure.items():
+        reason = refuses(module, probe) or disagreement(make, module, probe, n_classes)
+        if reason is None:
+            strategy = make(module)
+            log.info("%s: %s", strategy.name, strategy.reason)
+            return strategy
+        refusals[make.__name__] = reason
+    raise UnsupportedModuleError(
+        f"No way is known to take per-record gradients of this module. {refusals}"
+    )

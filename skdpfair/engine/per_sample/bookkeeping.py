@@ -75,6 +75,7 @@ class BookKeeping(Strategy):
         edges = [call.edge for call in self._calls]
         grads = torch.autograd.grad(logits, edges, slope)
         calls, self._calls = self._calls, []
+        self._refuse_surprises(calls, len(y))
         with torch.no_grad():
             books = [self._book(call, b) for call, b in zip(calls, grads, strict=True)]
             norm2 = sum(book.norm2() for book in books)
@@ -85,6 +86,13 @@ class BookKeeping(Strategy):
             partial(self._weighted_sum, books),
             lambda scale: self._records(x, y, {book.module: (book, scale) for book in books}),
         )
+
+    def _refuse_surprises(self, calls, n):
+        """Refuse what the probe did not show: a forward that depends on the data."""
+        if len({call.module for call in calls}) != len(calls):
+            raise RuntimeError("A layer was called more than once in a forward pass.")
+        if any(len(call.a) != n for call in calls):
+            raise RuntimeError("A layer was called on rows that are not the records of the batch.")
 
     def _book(self, call, b):
         if call.a._version != call.version:

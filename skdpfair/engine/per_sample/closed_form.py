@@ -117,8 +117,8 @@ def chain_of(module: nn.Module, x: Tensor) -> list | str:
     chain, seen, flat = [], set(), x.dim() == 2
     for part in _parts(module):
         kind = type(part)
-        if any(getattr(part, hooks) for hooks in _HOOKS):
-            return f"{kind.__name__} has hooks"
+        if _is_altered(part):
+            return f"{kind.__name__} has hooks, or a forward of its own"
         if kind is nn.Flatten and (part.start_dim, part.end_dim) == (1, -1):
             flat = True
         elif kind is nn.Linear and flat and seen.isdisjoint(part.parameters()):
@@ -131,10 +131,20 @@ def chain_of(module: nn.Module, x: Tensor) -> list | str:
     return chain if chain else "there is no Linear layer"
 
 
+def chain_refusal(module: nn.Module, x: Tensor) -> str | None:
+    """Return why ``module`` is no chain for inputs like ``x``, or None."""
+    chain = chain_of(module, x)
+    return chain if isinstance(chain, str) else None
+
+
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
 def _parts(module):
-    if type(module) is not nn.Sequential or any(getattr(module, hooks) for hooks in _HOOKS):
+    if type(module) is not nn.Sequential or _is_altered(module):
         return [module]
     return [part for child in module for part in _parts(child)]
+
+
+def _is_altered(part):
+    return "forward" in vars(part) or any(getattr(part, hooks) for hooks in _HOOKS)

@@ -54,6 +54,11 @@ def masked(rows: Tensor, finite: Tensor) -> Tensor:
     return torch.where(over_batch(finite, rows), rows, 0)
 
 
+def rounding(size: int, like: Tensor) -> float:
+    """Return a relative error that sums of products of ``size`` numbers stay below."""
+    return (8.0 + 2.0 * size**0.5) * torch.finfo(like.dtype).eps
+
+
 class Book:
     """The input ``a`` of a layer and the gradient ``b`` of the loss in its output."""
 

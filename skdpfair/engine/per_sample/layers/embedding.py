@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from skdpfair.engine.per_sample.layers.book import Book, register
+from skdpfair.engine.per_sample.layers.book import Book, register, rounding
 
 
 def _plain_embedding(module):
@@ -24,7 +24,10 @@ class EmbeddingBook(Book):
         """Return the sum of b_s.b_t over positions s, t with equal indices."""
         equal = self.a[:, :, None] == self.a[:, None, :]
         products = torch.bmm(self.b, self.b.transpose(1, 2))
-        return torch.where(equal, products, 0.0).sum((1, 2)).clamp(min=0.0)
+        length = torch.linalg.vector_norm(self.b, dim=2)
+        longest = torch.where(equal, length[:, :, None] * length[:, None, :], 0.0).sum((1, 2))
+        norm2 = torch.where(equal, products, 0.0).sum((1, 2)).clamp(min=0.0)
+        return norm2 + rounding(self.b.shape[2], self.b) * longest
 
     def add(self, weight, views):
         """Add each weighted position to its row of the table."""

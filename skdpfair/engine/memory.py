@@ -1,0 +1,25 @@
+"""How many records fit in memory at once."""
+
+import torch
+
+ACTIVATION_BUDGET = 2**28  # floats that the activations of one chunk may take
+
+
+def affordable_batch(module, example) -> int:
+    """Return how many records like ``example`` the activations' budget allows, at least 1.
+
+    Each activation is counted three times: itself, its gradient, and room for work.
+    """
+    outputs = []
+    handles = [
+        layer.register_forward_hook(lambda m, i, o: outputs.append(getattr(o, "numel", int)()))
+        for layer in module.modules()
+        if not list(layer.children())
+    ]
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            module(torch.zeros_like(example))
+    finally:
+        for handle in handles:
+            handle.remove()
+    return max(1, ACTIVATION_BUDGET // (3 * max(sum(outputs), example.numel())))
