@@ -1,6 +1,7 @@
-"""What private training costs against a tight torch loop and plain skorch, in one run.
+"""What private training costs: steps, whole fits and memory, against torch, skorch and Opacus.
 
-Ratios are medians over interleaved rounds on one thread; absolute times depend on the machine.
+Ratios are medians over interleaved rounds on one thread, of CPU time; milliseconds depend on the
+machine.  On a machine with a GPU the steps are measured there, too.
 
     python benchmarks/bench_training.py [--rounds 7] [--output benchmarks/results]
 """
@@ -8,6 +9,7 @@ Ratios are medians over interleaved rounds on one thread; absolute times depend 
 import argparse
 import json
 import platform
+import resource
 import statistics
 import subprocess
 import sys
@@ -15,121 +17,33 @@ import time
 import warnings
 from pathlib import Path
 
-import numpy as np
 import torch
+from engines import BASELINES, METHODS
 from skorch import NeuralNetClassifier
 from torch import nn
-from torch.nn.functional import cross_entropy
+from workloads import WORKLOADS, Workload, mlp
 
 from skdpfair import DPFairClassifier, get_method
-from skdpfair.engine import Batch, PoissonSampler, Streams, choose, private_step
-from skdpfair.engine.flat import FlatSGD, flatten_
-from skdpfair.mechanism import Mechanism, Task
 
-N, D, BATCH = 22400, 98, 256
-METHODS = ("dpsgd", "global", "global_adapt", "dpsgd_f", "naive")
+ADULT, DUTCH = "Adult MLP", "Dutch logistic"
+MEMORY_OF = {ADULT: 100, "MNIST CNN": 4}
 
 
-def adult_mlp():
-    """Return the Adult MLP of the papers: 91,650 parameters."""
-    return nn.Sequential(
-        nn.Linear(D, 256), nn.Tanh(), nn.Linear(256, 256), nn.Tanh(), nn.Linear(256, 2)
-    )
-
-
-def data():
-    rng = np.random.default_rng(0)
-    x = rng.standard_normal((N, D), dtype=np.float32)
-    return x, (x[:, 0] + rng.standard_normal(N) > 0).astype(np.int64), rng.integers(0, 2, N)
-
-
-def steppers():
-    """Return functions of one step each, on equal Poisson batches."""
-    x, y, g = (torch.from_numpy(a) for a in data())
-    batches = PoissonSampler(BATCH / N, N, np.random.default_rng(1)).draw(88)
-    out = {"tight torch, not private": _tight(x, y, batches)}
-    for name in METHODS:
-        out[f"private step, {name}"] = _private(name, x, y, g, batches)
-    return out
-
-
-def _turn(batches):
-    position = 0
-    while True:
-        yield batches[position % len(batches)]
-        position += 1
-
-
-def _tight(x, y, batches):
-    module, turn = adult_mlp(), _turn(batches)
-    optimizer = torch.optim.SGD(module.parameters(), lr=0.05)
-
-    def step():
-        i = next(turn)
-        optimizer.zero_grad()
-        cross_entropy(module(x.index_select(0, i)), y.index_select(0, i)).backward()
-        optimizer.step()
-
-    return step
-
-
-def _private(name, x, y, g, batches):
-    module, turn, every = adult_mlp(), _turn(batches), Batch(x, y, g)
-    flat = flatten_(list(module.parameters()))
-    optimizer = FlatSGD([flat], lr=0.05)
-    mechanism = Mechanism(get_method(name), Task(N, 2, BATCH / N), 1.0)
-    strategy, noise = choose(module, x[:1], 2), Streams.fresh().noise()
-    strategy.__enter__()
-    state, gradient = [mechanism.method.start(mechanism.task)], strategy.flat()
-    flat.grad = gradient
-
-    @torch.no_grad()
-    def step():
-        batch = every.take(next(turn))
-        result = private_step(strategy, batch, mechanism, state[0], noise, out=gradient)
-        state[0] = result.state
-        optimizer.step()
-
-    return step
-
-
-def fitters(epochs):
-    """Return functions of one whole fit each."""
-    x, y, g = data()
-    common = {"lr": 0.05, "batch_size": BATCH, "max_epochs": epochs}
-
-    def plain_skorch():
-        NeuralNetClassifier(
-            adult_mlp, criterion=nn.CrossEntropyLoss, train_split=None, verbose=0, **common
-        ).fit(x, y)
-
-    def private(name):
-        def fit():
-            DPFairClassifier(
-                get_method(name), epsilon=None, noise_multiplier=1.0, module=adult_mlp, **common
-            ).fit(x, y, sensitive_features=g)
-
-        return fit
-
-    return {
-        "plain skorch, not private": plain_skorch,
-        "DPFairClassifier, dpsgd": private("dpsgd"),
-        "DPFairClassifier, global_adapt": private("global_adapt"),
-    }
-
-
-def interleave(functions, rounds, repeats):
-    """Return per function the median ratio of CPU time to the first one, and its own median."""
-    names = list(functions)
-    for f in functions.values():
+def interleave(functions, rounds, seconds=0.25):
+    """Return for each function the median ratio of CPU time to the first one, and milliseconds."""
+    names, repeats = list(functions), {}
+    for name, f in functions.items():
         f()
+        start = time.process_time()
+        f()
+        repeats[name] = max(1, round(seconds / (time.process_time() - start + 1e-6)))
     times = {name: [] for name in names}
     for r in range(rounds):
         for name in names if r % 2 == 0 else reversed(names):
             start = time.process_time()
-            for _ in range(repeats):
+            for _ in range(repeats[name]):
                 functions[name]()
-            times[name].append((time.process_time() - start) / repeats)
+            times[name].append((time.process_time() - start) / repeats[name])
     base = times[names[0]]
     return {
         name: {
@@ -140,49 +54,138 @@ def interleave(functions, rounds, repeats):
     }
 
 
-def peak_memory():
-    """Return what 100 steps add to a process's peak memory, in MiB."""
+def steps(rounds):
+    """Measure a step of every engine on every workload, and of every method on the Adult MLP."""
     out = {}
-    for name in ("tight torch, not private", "private step, dpsgd", "private step, dpsgd_f"):
-        code = (
-            "import sys, resource; sys.path.insert(0, sys.argv[1]); import bench_training as b;"
-            "b.torch.set_num_threads(1); step = b.steppers()[sys.argv[2]];"
-            "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024;"
-            "before = peak(); [step() for _ in range(100)]; print(peak() - before, peak())"
-        )
-        command = [sys.executable, "-c", code, str(Path(__file__).parent), name]
-        added, total = subprocess.run(
-            command, capture_output=True, text=True, check=True
-        ).stdout.split()
-        out[name] = {"added_mib": float(added), "peak_mib": float(total)}
-    base = out["tight torch, not private"]["peak_mib"]
-    return {k: v | {"ratio": v["peak_mib"] / base} for k, v in out.items()}
+    for name in WORKLOADS:
+        work = Workload.named(name)
+        engines = BASELINES | (METHODS if name == ADULT else {})
+        out[name] = interleave({e: make(work) for e, make in engines.items()}, rounds)
+        print(name, {e: round(row["ratio"], 2) for e, row in out[name].items()}, flush=True)
+    return out
+
+
+def fits(epochs, rounds):
+    """Measure whole fits against plain skorch."""
+    out = {}
+    for name in (ADULT, DUTCH):
+        work = Workload.named(name)
+        common = {"lr": 0.05, "batch_size": work.batch, "max_epochs": epochs}
+
+        def plain(work=work, common=common):
+            NeuralNetClassifier(
+                work.module, criterion=nn.CrossEntropyLoss, train_split=None, verbose=0, **common
+            ).fit(work.x, work.y)
+
+        def private(method, work=work, common=common):
+            return lambda: DPFairClassifier(
+                get_method(method), epsilon=None, noise_multiplier=1.0, module=work.module, **common
+            ).fit(work.x, work.y, sensitive_features=work.group)
+
+        functions = {"plain skorch, not private": plain}
+        functions |= {m: private(m) for m in ("dpsgd", "global_adapt")}
+        out[name] = interleave(functions, rounds, seconds=0.0)
+        print(name, {e: round(row["ratio"], 2) for e, row in out[name].items()}, flush=True)
+    return out
+
+
+def scaling(rounds):
+    """Measure dpsgd over tight as one size grows, the others those of the Adult MLP."""
+    base = {"n": 22400, "batch": 256, "width": 256, "groups": 2}
+    sizes = {
+        "n": (2240, 22400, 224000),
+        "batch": (64, 256, 1024),
+        "width": (32, 256, 512),
+        "groups": (2, 20, 200),
+    }
+    out = {}
+    for what, values in sizes.items():
+        for value in values:
+            s = base | {what: value}
+            work = Workload(
+                s["n"], (98,), s["batch"], 2, lambda s=s: mlp(98, s["width"]), n_groups=s["groups"]
+            )
+            method = METHODS["dpsgd_f"] if what == "groups" else BASELINES["dpsgd"]
+            engines = {"tight": BASELINES["tight torch, not private"], "private": method}
+            measured = interleave({e: make(work) for e, make in engines.items()}, rounds)
+            out[f"{what} = {value:,}"] = measured["private"]["ratio"]
+    return out
+
+
+def memory():
+    """Return what the steps of an engine add to the peak memory of a fresh process, in MiB."""
+    out = {}
+    for name in MEMORY_OF:
+        out[name] = {}
+        for engine in BASELINES:
+            command = [sys.executable, __file__, "--peak", name, engine]
+            added = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+            out[name][engine] = {"added_mib": float(added)}
+        # buffers of one batch are the least that any training holds
+        base = max(out[name]["tight torch, not private"]["added_mib"], 1.0)
+        for row in out[name].values():
+            row["ratio"] = row["added_mib"] / base
+    return out
+
+
+def peak(name, engine):
+    """Print what steps add to this process's peak memory, after data, module and one small step."""
+    torch.set_num_threads(1)
+    work = Workload.named(name)
+    step = BASELINES[engine](work)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for _ in range(MEMORY_OF[name]):
+        step()
+    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
 
 
 def markdown(results):
-    lines = ["| what | ratio | ms |", "| --- | ---: | ---: |"]
-    for part in ("step", "fit"):
-        for name, row in results[part].items():
-            lines.append(f"| {name} ({part}) | {row['ratio']:.2f} | {row['ms']:.2f} |")
-    lines += ["", "| peak memory of the process | ratio | MiB |", "| --- | ---: | ---: |"]
-    for name, row in results["memory"].items():
-        lines.append(f"| {name} | {row['ratio']:.2f} | {row['peak_mib']:.0f} |")
+    """Return the tables that the docs include."""
+    engines = list(results["steps"][ADULT])
+    lines = [
+        "One step, over a tight non-private step:",
+        "",
+        "| engine | " + " | ".join(WORKLOADS) + " |",
+        "| --- |" + " ---: |" * len(WORKLOADS),
+    ]
+    for engine in engines:
+        cells = [results["steps"][w].get(engine) for w in WORKLOADS]
+        row = " | ".join("" if c is None else f"{c['ratio']:.2f}" for c in cells)
+        lines.append(f"| {engine} | {row} |")
+    lines += ["", "A whole fit, over plain non-private skorch:", ""]
+    lines += [f"| method | {ADULT} | {DUTCH} |", "| --- | ---: | ---: |"]
+    for method in results["fits"][ADULT]:
+        row = " | ".join(f"{results['fits'][w][method]['ratio']:.2f}" for w in (ADULT, DUTCH))
+        lines.append(f"| {method} | {row} |")
+    lines += ["", "Memory that steps add to a process, MiB (over the tight loop's):", ""]
+    lines += [f"| engine | {' | '.join(MEMORY_OF)} |", "| --- |" + " ---: |" * len(MEMORY_OF)]
+    for engine in BASELINES:
+        rows = [results["memory"][w][engine] for w in MEMORY_OF]
+        cells = " | ".join(f"{r['added_mib']:.1f} ({r['ratio']:.2f})" for r in rows)
+        lines.append(f"| {engine} | {cells} |")
+    lines += ["", "A private step over a tight one, Adult MLP with one size changed:", ""]
+    lines += ["| size | ratio |", "| --- | ---: |"]
+    lines += [f"| {size} | {ratio:.2f} |" for size, ratio in results["scaling"].items()]
     return "\n".join(lines) + "\n"
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results")
+    parser.add_argument("--peak", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    torch.set_num_threads(1)
     warnings.simplefilter("ignore")
+    if options.peak:
+        return peak(*options.peak)
+    torch.set_num_threads(1)
     results = {
         "machine": {"processor": platform.machine(), "torch": torch.__version__},
-        "step": interleave(steppers(), options.rounds, 100),
-        "fit": interleave(fitters(options.epochs), 3, 1),
-        "memory": peak_memory(),
+        "steps": steps(options.rounds),
+        "fits": fits(options.epochs, 3),
+        "memory": memory(),
+        "scaling": scaling(3),
     }
     options.output.mkdir(parents=True, exist_ok=True)
     (options.output / "training.json").write_text(json.dumps(results, indent=2) + "\n")

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+import torch
 from scipy.sparse import issparse
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
@@ -16,13 +17,17 @@ from sklearn.utils.validation import (
 )
 
 from skdpfair import groups as _groups
+from skdpfair.inference import as_rows
+
+_SCANNED = 2**19  # numbers looked at in one go
 
 
 @dataclass(frozen=True)
 class Table:
     """The rows of a fit.
 
-    ``x`` is (n_samples, ...) float32, ``y`` (n_samples,) codes into ``classes``.
+    ``x`` is (n_samples, ...) float32, or what lies on disk (numpy.memmap) or in another memory
+    than the device's (torch.Tensor), as it is; ``y`` (n_samples,) codes into ``classes``.
     """
 
     x: np.ndarray
@@ -79,6 +84,8 @@ def _lacks_groups(estimator, X, fitted):
 
 def _container(estimator, X):
     """Return X as a DataFrame or an array of two dimensions or more."""
+    if is_streamed(X) and X.ndim >= 2:
+        return X
     if issparse(X):
         return check_array(X, estimator=estimator, input_name="X")  # raises
     if hasattr(X, "iloc"):
@@ -91,9 +98,19 @@ def _container(estimator, X):
     return X
 
 
+def is_streamed(X) -> bool:
+    """Tell whether rows are to be fetched batch by batch, never all at once."""
+    return isinstance(X, (np.memmap, torch.Tensor))
+
+
 def _without(X, columns):
     if not columns:
         return X
+    if is_streamed(X):
+        raise ValueError(
+            "group_col cannot be taken out of a numpy.memmap or a torch.Tensor without copying it. "
+            "Give the groups as fit(..., sensitive_features=...), or group_as_feature=True."
+        )
     if hasattr(X, "iloc"):
         return X.iloc[:, [i for i in range(X.shape[1]) if i not in set(columns)]]
     return np.delete(X, columns, axis=1)
@@ -110,6 +127,9 @@ def _numbers(estimator, X):
                 "OneHotEncoder(categories=[...]) in a ColumnTransformer, or see "
                 "skdpfair.preprocessing.public_preprocessor."
             )
+    if is_streamed(X):
+        _refuse_not_finite(X, X)
+        return X
     try:
         x = check_array(
             X,
@@ -134,9 +154,13 @@ def _numbers(estimator, X):
 
 
 def _refuse_not_finite(X, x):
-    if np.isfinite(x.sum(dtype=np.float64)):
-        return
-    spoilt = np.flatnonzero(~np.isfinite(x).reshape(len(x), x.shape[1], -1).all(axis=(0, 2)))
+    spoilt = np.zeros(x.shape[1], dtype=bool)
+    step = max(1, _SCANNED // max(1, x[0].size if isinstance(x, np.ndarray) else x[0].numel()))
+    for start in range(0, len(x), step):
+        part = as_rows(x, slice(start, start + step))
+        if not np.isfinite(part.sum(dtype=np.float64)):
+            spoilt |= ~np.isfinite(part).reshape(len(part), x.shape[1], -1).all(axis=(0, 2))
+    spoilt = np.flatnonzero(spoilt)
     if len(spoilt):
         names = [X.columns[i] if hasattr(X, "columns") else int(i) for i in spoilt]
         raise ValueError(
@@ -175,6 +199,8 @@ def _labels(y):
 
 def _classes(y, declared):
     found, codes = np.unique(y, return_inverse=True)
+    if len(found) == 0:
+        raise ValueError("X and y have 0 samples, and a classifier needs two classes or more.")
     if declared is None:
         if len(found) < 2:
             raise ValueError(

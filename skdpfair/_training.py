@@ -19,6 +19,7 @@ from skdpfair.defaults import SHARE
 from skdpfair.engine import ScaleSearch, Streams
 from skdpfair.engine.noise import digest
 from skdpfair.exceptions import InsecureSeedWarning
+from skdpfair.inference import as_rows
 from skdpfair.mechanism import Method
 from skdpfair.net import PrivateNet
 from skdpfair.privacy import Ledger, PrivacyReport
@@ -170,7 +171,7 @@ def _validation(data, table):
     if data is None:
         return None
     X, y = data
-    x = np.ascontiguousarray(X, dtype=table.x.dtype)
+    x = as_rows(X if hasattr(X, "shape") else np.asarray(X), slice(None))
     codes = np.searchsorted(table.classes, np.asarray(y)).clip(max=len(table.classes) - 1)
     if len(x) != len(codes) or x.shape[1:] != table.x.shape[1:]:
         raise ValueError(
@@ -192,7 +193,8 @@ def _streams(params, table):
     elif isinstance(state, np.random.Generator):
         state = state.integers(2**63 - 1)
     described = sorted((k, describe(v)) for k, v in params.items() if k not in _NOT_IN_DIGEST)
-    mixed = digest(table.x, table.y, table.groups.code, described)
+    x = table.x.numpy(force=True) if torch.is_tensor(table.x) else np.asarray(table.x)
+    mixed = digest(x, table.y, table.groups.code, described)
     return Streams.seeded(int(state), digest=mixed), True
 
 

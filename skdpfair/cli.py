@@ -2,6 +2,7 @@
 
 import json
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -53,7 +54,7 @@ def methods():
 )
 def demo(epsilon, seed, output):
     """Train on Adult with and without privacy, and compare the sexes."""
-    console = Console()
+    console, made = Console(), not output.exists()
     try:
         number("epsilon", epsilon, low=0, low_open=True)
         output.mkdir(parents=True, exist_ok=True)
@@ -69,6 +70,9 @@ def demo(epsilon, seed, output):
         models = _train(train, epsilon, seed)
         table = _compare(models, test)
     except (ValueError, OSError) as error:
+        if made:
+            with suppress(OSError):
+                output.rmdir()
         raise click.ClickException(str(error)) from None
     _print(console, table, models)
     _write(table, models, output, figures)

@@ -1,5 +1,6 @@
 """What predicts: logits of a module, and what is left of a net in a pickle."""
 
+import numpy as np
 import torch
 from torch.nn.functional import softmax
 
@@ -8,8 +9,17 @@ def logits(module, x, device="cpu", batch_size=4096):
     """Return logits (n, n_classes), float64, of an array, in batches on ``device``."""
     module.eval()
     with torch.no_grad():
-        parts = torch.as_tensor(x).split(batch_size)
+        starts = range(0, max(len(x), 1), batch_size)
+        parts = (torch.from_numpy(as_rows(x, slice(s, s + batch_size))) for s in starts)
         return torch.cat([module(p.to(device)).double().cpu() for p in parts]).numpy()
+
+
+def as_rows(x, rows):
+    """Return some rows of an array, memory map or tensor as a float32 array that can be written."""
+    part = x[rows]
+    if isinstance(part, torch.Tensor):
+        part = part.numpy(force=True)
+    return np.require(part, np.float32, ["C", "W", "E"])
 
 
 class InferenceNet:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import torch
 from skorch import NeuralNetClassifier
 from skorch.callbacks import Callback, EpochScoring, EpochTimer, PassthroughScoring, PrintLog
@@ -12,9 +13,9 @@ from skdpfair.engine import Batch, PoissonSampler, Streams, choose, private_step
 from skdpfair.engine.flat import FlatSGD, flatten_, rejoin_, unflatten_
 from skdpfair.engine.memory import affordable_batch
 from skdpfair.exceptions import PrivacyAccountingError, UnsupportedModuleError
-from skdpfair.inference import logits
+from skdpfair.inference import as_rows, logits
 from skdpfair.mechanism import Mechanism, Method
-from skdpfair.schedule import PoissonBatches, Schedule
+from skdpfair.schedule import PoissonBatches, Schedule, StreamedRows
 
 # optimizers that treat each number alone, so that one vector gives the same steps
 _NAMES = ("SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "Adamax", "NAdam", "RAdam")
@@ -113,14 +114,18 @@ class PrivateNet(NeuralNetClassifier):
             return super().get_iterator(dataset, training)
         while hasattr(dataset, "dataset"):
             dataset = dataset.dataset
-        arrays = (dataset.X["x"], dataset.y, dataset.X["group"])
-        data = Batch(*(torch.as_tensor(a, device=self.device) for a in arrays))
+        x, code = dataset.X["x"], dataset.X["group"]
+        y, group = (torch.as_tensor(a, device=self.device) for a in (dataset.y, code))
+        if isinstance(x, (np.memmap, torch.Tensor)):
+            data = StreamedRows(x, y, group, self.device)
+        else:
+            data = Batch(torch.as_tensor(x, device=self.device), y, group)
         rates = self.mechanism.rates
         if len(rates) > 1 and bool((rates != rates[0]).any()):
-            rates = rates[data.group.cpu()].numpy()
+            rates = rates[torch.as_tensor(code)].numpy()
         else:
             rates = float(rates[0])
-        sampler = PoissonSampler(rates, len(data), self.streams.sampling())
+        sampler = PoissonSampler(rates, len(x), self.streams.sampling())
         return PoissonBatches(data, sampler, self._steps_this_epoch)
 
     def _steps_this_epoch(self):
@@ -129,7 +134,7 @@ class PrivateNet(NeuralNetClassifier):
     def fit_loop(self, X, y=None, epochs=None, **fit_params):
         """Run skorch's loop inside the context that computes per-record gradients."""
         try:
-            self._begin(torch.as_tensor(X["x"][:1], device=self.device))
+            self._begin(torch.from_numpy(as_rows(X["x"], slice(1))).to(self.device))
             with self.engine_:
                 super().fit_loop(X, y, epochs, **fit_params)
         finally:

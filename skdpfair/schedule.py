@@ -2,7 +2,10 @@
 
 from dataclasses import dataclass
 
+import torch
+
 from skdpfair.engine import Batch, PoissonSampler, ScaleSearch
+from skdpfair.inference import as_rows
 
 
 @dataclass(frozen=True)
@@ -36,12 +39,29 @@ class Schedule:
     averaged: float = 0.0
 
 
+class StreamedRows:
+    """Rows on disk, or in another memory than the device's: fetched batch by batch."""
+
+    def __init__(self, x, y, group, device):
+        self.x, self.y, self.group, self.device = x, y, group, device
+
+    def take(self, index) -> Batch:
+        """Return the records at ``index`` on the device."""
+        if isinstance(self.x, torch.Tensor):
+            x = self.x.index_select(0, index.to(self.x.device)).to(self.device, torch.float32)
+        else:
+            x = torch.from_numpy(as_rows(self.x, index.numpy())).to(self.device)
+        at = index.to(self.device)
+        return Batch(x, self.y.index_select(0, at), self.group.index_select(0, at))
+
+
 class PoissonBatches:
     """The data on the device and its sampler; iterating draws one epoch, afresh each time."""
 
-    def __init__(self, data: Batch, sampler: PoissonSampler, steps_left):
+    def __init__(self, data: Batch | StreamedRows, sampler: PoissonSampler, steps_left):
         self.data, self.sampler, self.steps_left = data, sampler, steps_left
 
     def __iter__(self):
+        streamed = isinstance(self.data, StreamedRows)
         for index in self.sampler.draw(self.steps_left()):
-            yield self.data.take(index.to(self.data.x.device))
+            yield self.data.take(index if streamed else index.to(self.data.x.device))

@@ -5,6 +5,7 @@ import json
 import math
 import pickle
 import random
+import tracemalloc
 import warnings
 from dataclasses import dataclass
 
@@ -553,3 +554,40 @@ def test_the_reference_says_where_it_is(table):
     with pytest.raises(AttributeError, match="keep_reference=True"):
         _ = model.reference_
     assert not hasattr(model, "reference_") and not hasattr(model, "nothing_of_this_name")
+
+
+def test_arrays_on_disk_and_tensors_train_like_arrays_in_memory(table, tmp_path):
+    X, y = table
+    x = np.ascontiguousarray(X.drop(columns="group"), dtype=np.float32)
+    x.tofile(tmp_path / "x.bin")
+    on_disk = np.memmap(tmp_path / "x.bin", np.float32, "r", shape=x.shape)
+    memory = fast().fit(x, y)
+    for other in (on_disk, torch.from_numpy(x)):
+        model = fast().fit(other, y)
+        np.testing.assert_array_equal(weights(model), weights(memory))
+        np.testing.assert_array_equal(model.predict_proba(other), memory.predict_proba(x))
+    spoilt = x.copy()
+    spoilt[5, 1] = np.nan
+    with pytest.raises(ValueError, match=r"columns \[1\]"):
+        fast().fit(torch.from_numpy(spoilt), y)
+    with pytest.raises(ValueError, match="sensitive_features"):
+        fast(group_col=0).fit(on_disk, y)
+
+
+def test_arrays_on_disk_are_never_loaded_whole(tmp_path):
+    n, d = 10_000, 250
+    rng = np.random.default_rng(0)
+    written = np.memmap(tmp_path / "x.bin", np.float64, "w+", shape=(n, d))
+    for start in range(0, n, 1000):
+        written[start : start + 1000] = rng.standard_normal((1000, d))
+    y = (written[:, 0] > 0).astype(int)
+    written.flush()
+    on_disk = np.memmap(tmp_path / "x.bin", np.float64, "r", shape=(n, d))
+    model = fast(max_steps=4, random_state=None, epsilon=None, noise_multiplier=0.0)
+    model.fit(on_disk[:1000], y[:1000])  # warm caches
+    tracemalloc.start()
+    model.fit(on_disk, y)
+    model.predict(on_disk)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < on_disk.nbytes / 4

@@ -1,0 +1,54 @@
+"""BAM: clip gradients that each record takes a step ahead, where its loss is higher."""
+
+from dataclasses import dataclass
+from numbers import Real
+
+from sklearn.utils._param_validation import Interval
+
+from skdpfair.mechanism import Clip, Method
+from skdpfair.methods._clipping import clip_to
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class BAM(Method, name="bam", reference="knolle2023bias"):
+    r"""Clip :math:`g'_i = \nabla \ell_i(\theta + \lambda g_i / \lVert g_i \rVert)` to C.
+
+    The sharpness of each record's own loss counts, so that training seeks places where clipping
+    biases the sum less.  Both gradients of a record depend on that record only.  Released each
+    step: the gradient sum, of sensitivity C, with noise ``noise_multiplier`` C.
+
+    Parameters
+    ----------
+    max_grad_norm : float > 0 or "auto", default="auto"
+        Clipping bound C.  ``"auto"``: the estimator finds it in a private warm-up; 1 elsewhere.
+    perturbation_radius : float >= 0, default=0.02
+        :math:`\lambda`, how far ahead; 0 is DP-SGD.
+
+    References
+    ----------
+    Knolle et al., "Bias-Aware Minimisation: Understanding and Mitigating Estimator Bias in
+    Private SGD", 2023, Algorithm 2.
+
+    Examples
+    --------
+    >>> from skdpfair.testing import per_sample
+    >>> method = BAM(max_grad_norm=1.0, perturbation_radius=0.05)
+    >>> method.look_ahead()
+    0.05
+    >>> method.clip(per_sample(norm=[4.0, 0.5]), None, {})  # norms are those of g'
+    Clip(weight=tensor([0.2500, 1.0000]), bound=tensor(1.))
+    """
+
+    max_grad_norm: float | str = "auto"
+    perturbation_radius: float = 0.02
+
+    ranges = {"perturbation_radius": [Interval(Real, 0, None, closed="left")]}
+
+    def look_ahead(self):
+        """Return lambda."""
+        return self.perturbation_radius
+
+    def clip(self, sample, state, release):
+        """Clip to C."""
+        bound = sample.norm.new_full((), self.number("max_grad_norm", 1.0))
+        return Clip(clip_to(bound, sample.norm), bound)
