@@ -296,6 +296,17 @@ class Mechanism:
             return self.task.n_samples * float(self.rates[0])
         return self.task.n_samples * float((self.rates * self.task.group_fractions).sum())
 
+    def constant(self, value: float, like: Tensor) -> Tensor:
+        """Return a number as a 0-d tensor, made once: torch takes a tensor faster than a number."""
+        key = value, like.dtype, like.device
+        if key not in self._constants:
+            self._constants[key] = like.new_full((), value)
+        return self._constants[key]
+
+    @cached_property
+    def _constants(self) -> dict:
+        return {}
+
     @property
     def noise_multipliers(self) -> tuple[float, ...]:
         """Noise multiplier of the gradient, then of each query."""

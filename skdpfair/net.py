@@ -12,6 +12,7 @@ from torch.utils._pytree import tree_map_only
 from skdpfair.engine import Batch, PoissonSampler, Streams, choose, private_step
 from skdpfair.engine.flat import FlatSGD, flatten_, rejoin_, unflatten_
 from skdpfair.engine.memory import affordable_batch
+from skdpfair.engine.step import BOUND_TOLERANCE
 from skdpfair.exceptions import PrivacyAccountingError, UnsupportedModuleError
 from skdpfair.inference import as_rows, logits
 from skdpfair.mechanism import Mechanism, Method
@@ -89,7 +90,7 @@ class PrivateNet(NeuralNetClassifier):
         super().initialize()
         self.steps_, self.method_, self.average_ = 0, self.mechanism.method, None
         self.scale_ = torch.ones((), device=self.device)
-        self._sound = torch.ones((), dtype=torch.bool, device=self.device)
+        self._longest = torch.zeros((), device=self.device)
         return self
 
     def initialize_optimizer(self, triggered_directly=None):
@@ -216,7 +217,7 @@ class PrivateNet(NeuralNetClassifier):
             out=self._gradient,
         )
         self.state_ = step.state
-        self._sound &= step.sound
+        self._longest = torch.maximum(self._longest, step.longest)
         self._set_step_size()
         self.optimizer_.step()
         self._project()
@@ -280,7 +281,7 @@ class PrivateNet(NeuralNetClassifier):
             )
 
     def _check_bound(self):
-        if self.mechanism.method.private and not bool(self._sound):
+        if self.mechanism.method.private and not self._longest <= 1 + BOUND_TOLERANCE:
             raise PrivacyAccountingError(
                 f"{self.mechanism.method!r} weighed a gradient beyond its declared bound, so its "
                 "epsilon would be wrong. This is a fault of the method; the fit is void."

@@ -575,7 +575,7 @@ def test_arrays_on_disk_and_tensors_train_like_arrays_in_memory(table, tmp_path)
 
 
 def test_arrays_on_disk_are_never_loaded_whole(tmp_path):
-    n, d = 10_000, 250
+    n, d = 30_000, 250
     rng = np.random.default_rng(0)
     written = np.memmap(tmp_path / "x.bin", np.float64, "w+", shape=(n, d))
     for start in range(0, n, 1000):

@@ -75,7 +75,8 @@ class Noise:
         seed = sequence.generate_state(8, np.uint64)
         self._lanes = self._generator = None
         if torch.device(device).type == "cpu":
-            self._lanes, self._left = Lanes(seed.tobytes()), {}
+            # numbers drawn and not yet handed out, by type, and the memory they lie in
+            self._lanes, self._left, self._pools = Lanes(seed.tobytes()), {}, {}
         else:
             self._generator = torch.Generator(device).manual_seed(int(seed[0] >> np.uint64(1)))
 
@@ -109,7 +110,9 @@ class Noise:
                 done += block
                 continue
             if len(left) == 0:
-                left = self._lanes.gaussians_(np.empty(block, dtype), dtype.type(1.0))
+                if dtype not in self._pools:
+                    self._pools[dtype] = np.empty(block, dtype)
+                left = self._lanes.gaussians_(self._pools[dtype], dtype.type(1.0))
             part = left[: len(rest)]
             np.multiply(part, scale, out=rest[: len(part)])
             self._left[dtype], done = left[len(part) :], done + len(part)
@@ -133,7 +136,6 @@ class Lanes:
         words = np.frombuffer(hashlib.shake_256(seed).digest(24 * self.N_LANES), np.uint64)
         self.state, self.counter = words.reshape(3, self.N_LANES).copy(), 1
         self._words, self._spare = np.empty((2, self.N_LANES), np.uint64)
-        self._kept: dict = {}
         for _ in range(12):
             self.words()
 
@@ -159,7 +161,9 @@ class Lanes:
             radius += radius.dtype.type(0.5)
             return
         small = np.flatnonzero(radius < _COARSE)
+        kept = self._spare.copy()  # radius lives there, and words() needs the room
         fine = (self.words()[small] >> _11).astype(np.float64)
+        self._spare[:] = kept
         refined = radius[small] + (fine + 0.5) * 2.0**-53
         radius += radius.dtype.type(0.5)
         radius[small] = refined
@@ -175,7 +179,7 @@ class Lanes:
         """
         dtype, bits = out.dtype.type, 8 * out.dtype.itemsize
         integers = self.words().view(f"i{bits // 8}").reshape(2, -1)
-        work = self._kept.setdefault(dtype, np.empty(integers.shape, dtype))
+        work = self._spare.view(dtype).reshape(2, -1)  # little memory is fast memory
         np.copyto(work, integers, casting="unsafe")
         (radius, angle), top = work, 2.0 ** (bits - 1)
         np.abs(radius, out=radius)

@@ -44,11 +44,19 @@ class Batch:
 
 @dataclass(frozen=True)
 class Step:
-    """What a step releases: flat mean gradient, next state; and whether the bound held."""
+    """What a step releases: flat mean gradient, next state.
+
+    ``longest`` (0-d, never released) is the longest weighted gradient over the declared bound.
+    """
 
     gradient: Tensor
     state: Any
-    sound: Tensor
+    longest: Tensor
+
+    @property
+    def sound(self) -> bool:
+        """Whether no weighted gradient was longer than the declared bound."""
+        return bool(self.longest <= 1 + BOUND_TOLERANCE)
 
 
 def private_step(
@@ -105,7 +113,9 @@ def _step(model, batch, mechanism, state, generator, chunk_size, out):
     release = noisy_sums(mechanism.queries, sample, finite, state, generator)
     clip = method.clip(sample, state, release)
     weight = clip.weight if finite is None else torch.where(finite, clip.weight, 0.0)
-    sound = ((weight * sample.norm).abs() <= clip.bound * (1 + BOUND_TOLERANCE)).all()
+    longest = clip.bound.new_zeros(())
+    if len(batch):
+        longest = torch.linalg.vector_norm(weight * sample.norm, math.inf) / clip.bound
     size = mechanism.expected_batch_size
     gradient = model.flat() if out is None else out
     if mechanism.noise_multiplier > 0:
@@ -113,8 +123,9 @@ def _step(model, batch, mechanism, state, generator, chunk_size, out):
     else:
         gradient.zero_()
     # norms carry a relative rounding error; shrinking by more than it keeps the bound true
-    add_weighted(weight * ((1 - 100 * torch.finfo(weight.dtype).eps) / size), gradient)
-    return Step(gradient, method.update(state, {**release, "gradient": gradient}), sound)
+    shrink = mechanism.constant((1 - 100 * torch.finfo(weight.dtype).eps) / size, weight)
+    add_weighted(weight * shrink, gradient)
+    return Step(gradient, method.update(state, {**release, "gradient": gradient}), longest)
 
 
 def noisy_sums(

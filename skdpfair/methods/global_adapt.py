@@ -7,7 +7,7 @@ import torch
 
 from skdpfair.mechanism import Clip, Method, Query, count_noise
 
-Threshold = namedtuple("Threshold", "z expected_batch_size")  # released; public
+Threshold = namedtuple("Threshold", "z gain decay")  # released; public; public
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -53,15 +53,16 @@ class GlobalAdapt(Method, name="global_adapt", reference="esipova2023disparate")
     scale_fields = ("strict_max_grad_norm",)
 
     def start(self, task):
-        z = torch.tensor(float(self.number("strict_max_grad_norm", 1.0)))
-        return Threshold(z, task.n_samples * task.sample_rate)
+        gain = self.number("z_gain", 1.0) / (task.n_samples * task.sample_rate)
+        z, decay = self.number("strict_max_grad_norm", 1.0), self.number("lr_z", 0.1)
+        return Threshold(*torch.tensor([z, gain, -decay]))
 
     def queries(self, task, noise_multiplier):
         noise = count_noise(self.count_noise_multiplier, noise_multiplier)
         return (Query("above_z", self._above, sensitivity=1.0, noise_multiplier=noise),)
 
     def _above(self, sample, state):
-        above = sample.norm > state.z * self.number("threshold", 1.0)
+        above = sample.norm > (state.z if self.threshold == 1.0 else state.z * self.threshold)
         return above.to(sample.norm.dtype).unsqueeze(1)
 
     def clip(self, sample, state, release):
@@ -72,9 +73,8 @@ class GlobalAdapt(Method, name="global_adapt", reference="esipova2023disparate")
 
     def update(self, state, release):
         """Move Z towards the target quantile, by the noisy count alone."""
-        share = release["above_z"][0] / state.expected_batch_size
-        exponent = share * self.number("z_gain", 1.0) - self.number("lr_z", 0.1)
-        return state._replace(z=(state.z * exponent.clamp(-1.0, 1.0).exp()).clamp(1e-4, 1e4))
+        exponent = torch.addcmul(state.decay, release["above_z"][0], state.gain).clamp(-1.0, 1.0)
+        return state._replace(z=(state.z * exponent.exp()).clamp(1e-4, 1e4))
 
     def at_scale(self, scale, headroom):
         method, c = self.filled(strict_max_grad_norm=scale), self.max_grad_norm
