@@ -286,6 +286,54 @@ def test_random_architectures(widths, n, seed):
     torch.testing.assert_close(total, w @ rows, rtol=1e-10, atol=1e-12)
 
 
+@st.composite
+def convolutional_nets(draw):
+    """A random net of one or two convolutions with a linear head, its input shape and a seed."""
+    axes, seed = draw(st.integers(1, 2)), draw(st.integers(0, 99))
+    conv = {1: nn.Conv1d, 2: nn.Conv2d}[axes]
+    groups = draw(st.integers(1, 2))
+    channels = [groups * draw(st.integers(1, 2)) for _ in range(3)]
+    layers = []
+    for a, b in pairwise(channels[: draw(st.integers(2, 3))]):
+        options = {
+            "stride": draw(st.integers(1, 2)),
+            "padding": draw(st.integers(0, 2)),
+            "dilation": draw(st.integers(1, 2)),
+            "padding_mode": draw(st.sampled_from(["zeros", "circular", "reflect"])),
+        }
+        kernel = draw(st.integers(1, 3))
+        layers += [conv(a, b, kernel, groups=groups, bias=draw(st.booleans()), **options)]
+        layers += [draw(st.sampled_from([nn.Tanh(), nn.ReLU(inplace=True)]))]
+    shape = (channels[0], *[9] * axes)
+    with torch.no_grad():
+        width = nn.Sequential(*layers, nn.Flatten())(torch.zeros(1, *shape)).shape[1]
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(width, 3)).double(), shape, seed
+
+
+@settings(max_examples=25, deadline=None)
+@given(net=convolutional_nets(), n=st.integers(1, 9))
+def test_random_convolutions(net, n):
+    module, shape, seed = net
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        for p in module.parameters():
+            nn.init.normal_(p)
+        x, y, w = torch.randn(n, *shape).double(), torch.randint(0, 3, (n,)), torch.rand(n).double()
+    rows = loop(module, x, y, None)
+    with choose(module, x, 3) as strategy:
+        assert strategy.name == "bookkeeping"
+        records, total = strategy.records(x, y), strategy.flat()
+        records.weighted_sum(w, total)
+    torch.testing.assert_close(records.norm, rows.norm(dim=1), rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(total, w @ rows, rtol=1e-10, atol=1e-10)
+
+
+def test_the_choice_is_logged(caplog):
+    with caplog.at_level("INFO", logger="skdpfair"):
+        strategy = choose(nn.Linear(6, 3), torch.zeros(4, 6), 3)
+    assert strategy.name in caplog.text and strategy.reason in caplog.text
+
+
 @pytest.mark.parametrize("last", [nn.Identity, lambda: nn.LayerNorm(3)], ids=["books", "vmap"])
 def test_dropout_masks_are_the_same_for_norms_and_sums(last):
     module = nn.Sequential(nn.Linear(6, 50), nn.Dropout(0.5), nn.Linear(50, 3), last())

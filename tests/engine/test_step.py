@@ -124,3 +124,26 @@ def test_records_that_are_not_finite_count_for_nothing_in_any_sum(ahead, name):
         rest = batch.take(kept)
         expected = total(module, rest, method)
         torch.testing.assert_close(got, expected, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("chunk_size", [1, 5, 23, 24, 100])
+@pytest.mark.parametrize("method", ["dpsgd", "global_adapt", "dpsgd_f", "naive", "bam"])
+@pytest.mark.parametrize("name", list(MODULES))
+def test_chunks_change_nothing(name, method, chunk_size):
+    module, batch = problem(name)
+    batch = replace(batch, group=torch.arange(N) % 2)
+    facts, method = Task(N, 2, 1.0), get_method(method)
+    mechanism = replace(Mechanism(method, facts, 1.0), noise_multiplier=1.0)
+    with choose(module, batch.x, 3) as strategy:
+        steps = [
+            private_step(
+                strategy,
+                batch,
+                mechanism,
+                method.start(facts),
+                Streams.seeded(0, digest=b"").noise(),
+                chunk_size=size,
+            )
+            for size in (None, chunk_size)
+        ]
+    torch.testing.assert_close(steps[0].gradient, steps[1].gradient, rtol=1e-10, atol=1e-12)

@@ -21,7 +21,7 @@ _TOLERANCE = 1e-3
 
 
 def check_module(module, example, n_classes):
-    """Return probe inputs after checking types, output shape and independence of the records."""
+    """Return probe inputs after checking types and the shape of the output."""
     _refuse_unusable_parameters(module)
     _refuse_batch_statistics(module)
     probe = _probe(example)
@@ -32,12 +32,15 @@ def check_module(module, example, n_classes):
             f"module must return logits of shape (batch, {n_classes}), one column per class, "
             f"got {got} for a batch of {N_PROBE}. Give its last layer {n_classes} outputs."
         )
-    _refuse_coupling(module, probe)
     return probe
 
 
 def bookkeeping_refusal(module, probe):
-    """Return why book-keeping would be wrong for ``module`` by its graph, or None."""
+    """Return why book-keeping would be wrong for ``module`` by its graph, or None.
+
+    A module that mixes records is refused outright, for no strategy makes it private.
+    """
+    _refuse_coupling(module, probe)
     names = {p: name for name, p in module.named_parameters() if p.requires_grad}
     calls: list[nn.Module] = []
     handles = [
