@@ -1,11 +1,11 @@
 """What a user hands in -> arrays: features, class codes, group codes; and back at predict."""
 
+import math
 import warnings
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-import torch
 from scipy.sparse import issparse
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
@@ -17,7 +17,7 @@ from sklearn.utils.validation import (
 )
 
 from skdpfair import groups as _groups
-from skdpfair.inference import as_rows
+from skdpfair.streaming import as_rows, is_streamed
 
 _SCANNED = 2**19  # numbers looked at in one go
 
@@ -98,11 +98,6 @@ def _container(estimator, X):
     return X
 
 
-def is_streamed(X) -> bool:
-    """Tell whether rows are to be fetched batch by batch, never all at once."""
-    return isinstance(X, (np.memmap, torch.Tensor))
-
-
 def _without(X, columns):
     if not columns:
         return X
@@ -155,7 +150,7 @@ def _numbers(estimator, X):
 
 def _refuse_not_finite(X, x):
     spoilt = np.zeros(x.shape[1], dtype=bool)
-    step = max(1, _SCANNED // max(1, x[0].size if isinstance(x, np.ndarray) else x[0].numel()))
+    step = max(1, _SCANNED // max(1, math.prod(x.shape[1:])))
     for start in range(0, len(x), step):
         part = as_rows(x, slice(start, start + step))
         if not np.isfinite(part.sum(dtype=np.float64)):

@@ -19,11 +19,11 @@ from skdpfair.defaults import SHARE
 from skdpfair.engine import ScaleSearch, Streams
 from skdpfair.engine.noise import digest
 from skdpfair.exceptions import InsecureSeedWarning
-from skdpfair.inference import as_rows
 from skdpfair.mechanism import Method
 from skdpfair.net import PrivateNet
 from skdpfair.privacy import Ledger, PrivacyReport
 from skdpfair.schedule import Schedule
+from skdpfair.streaming import as_rows
 
 _INIT_LOCK = threading.Lock()  # initial weights pass through torch's global generator
 # what cannot change the weights of a fit, or has no stable description

@@ -1,8 +1,9 @@
 """What predicts: logits of a module, and what is left of a net in a pickle."""
 
-import numpy as np
 import torch
 from torch.nn.functional import softmax
+
+from skdpfair.streaming import as_rows
 
 
 def logits(module, x, device="cpu", batch_size=4096):
@@ -12,14 +13,6 @@ def logits(module, x, device="cpu", batch_size=4096):
         starts = range(0, max(len(x), 1), batch_size)
         parts = (torch.from_numpy(as_rows(x, slice(s, s + batch_size))) for s in starts)
         return torch.cat([module(p.to(device)).double().cpu() for p in parts]).numpy()
-
-
-def as_rows(x, rows):
-    """Return some rows of an array, memory map or tensor as a float32 array that can be written."""
-    part = x[rows]
-    if isinstance(part, torch.Tensor):
-        part = part.numpy(force=True)
-    return np.require(part, np.float32, ["C", "W", "E"])
 
 
 class InferenceNet:

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import numpy as np
 import torch
 from skorch import NeuralNetClassifier
 from skorch.callbacks import Callback, EpochScoring, EpochTimer, PassthroughScoring, PrintLog
@@ -14,9 +13,10 @@ from skdpfair.engine.flat import FlatSGD, flatten_, rejoin_, unflatten_
 from skdpfair.engine.memory import affordable_batch
 from skdpfair.engine.step import BOUND_TOLERANCE
 from skdpfair.exceptions import PrivacyAccountingError, UnsupportedModuleError
-from skdpfair.inference import as_rows, logits
+from skdpfair.inference import logits
 from skdpfair.mechanism import Mechanism, Method
 from skdpfair.schedule import PoissonBatches, Schedule, StreamedRows
+from skdpfair.streaming import as_rows, is_streamed
 
 # optimizers that treat each number alone, so that one vector gives the same steps
 _NAMES = ("SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "Adamax", "NAdam", "RAdam")
@@ -117,7 +117,7 @@ class PrivateNet(NeuralNetClassifier):
             dataset = dataset.dataset
         x, code = dataset.X["x"], dataset.X["group"]
         y, group = (torch.as_tensor(a, device=self.device) for a in (dataset.y, code))
-        if isinstance(x, (np.memmap, torch.Tensor)):
+        if is_streamed(x):
             data = StreamedRows(x, y, group, self.device)
         else:
             data = Batch(torch.as_tensor(x, device=self.device), y, group)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from skdpfair.engine import Batch, PoissonSampler, ScaleSearch
-from skdpfair.inference import as_rows
+from skdpfair.streaming import as_rows
 
 
 @dataclass(frozen=True)

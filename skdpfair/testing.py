@@ -1,13 +1,16 @@
 """The contracts that every method keeps, for this package and for third parties."""
 
+import copy
 import math
 
 import torch
+from torch.nn.functional import cross_entropy
 
+from skdpfair.engine import choose
 from skdpfair.engine.step import noisy_sums
 from skdpfair.mechanism import Method, PerSample, Task
 
-__all__ = ["check_method", "per_sample", "released", "task"]
+__all__ = ["check_engine", "check_method", "per_sample", "released", "task"]
 
 
 def task(n_samples=1000, n_groups=2, sample_rate=0.1) -> Task:
@@ -74,6 +77,68 @@ def check_method(method: Method, *, n_groups=3, n_batches=20, seed=0) -> None:
     for sample in _batches(n_groups, n_batches, generator):
         for state in _states(method, sample, facts):
             _check_batch(method, sample, facts, state)
+
+
+def check_engine(module, example, n_classes, *, n_records=8, seed=0) -> str:
+    """Raise AssertionError if the engine's gradients of a module are not autograd's.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        Maps (batch, ...) to logits (batch, n_classes); a float64 copy of it is used, in its own
+        mode of training or evaluation.  Dropout makes no sense here: evaluate it.
+    example : Tensor of shape (1, ...)
+        Gives the shape of a record.
+    n_classes : int
+        Number of classes.
+    n_records : int, default=8
+        Size of the random batch.
+    seed : int, default=0
+        Of the batch.
+
+    Returns
+    -------
+    str
+        The name of the strategy: "closed_form", "bookkeeping" or "vmap".
+
+    Raises
+    ------
+    UnsupportedModuleError
+        If no strategy takes the module.
+
+    Notes
+    -----
+    Norms and a random weighted sum must agree to 1e-10 with one backward pass for each record.
+
+    Examples
+    --------
+    >>> from torch import nn
+    >>> module = nn.Sequential(nn.Conv1d(1, 2, 3), nn.Flatten(), nn.Linear(8, 2))
+    >>> check_engine(module, torch.zeros(1, 1, 6), n_classes=2)
+    'bookkeeping'
+    """
+    module = copy.deepcopy(module).double()
+    generator = torch.Generator().manual_seed(seed)
+    shape = (n_records, *example.shape[1:])
+    x = torch.rand(shape, generator=generator, dtype=torch.float64)
+    y = torch.randint(0, n_classes, (n_records,), generator=generator)
+    weight = torch.rand(n_records, generator=generator, dtype=torch.float64)
+    with choose(module, x, n_classes) as strategy:
+        records, total = strategy.records(x, y), strategy.flat()
+        records.weighted_sum(weight, total)
+    rows = []
+    for i in range(n_records):
+        loss = cross_entropy(module(x[i : i + 1]), y[i : i + 1])
+        found = torch.autograd.grad(loss, strategy.parameters, allow_unused=True)
+        pairs = zip(strategy.parameters, found, strict=True)
+        rows.append(
+            torch.cat([(torch.zeros_like(p) if g is None else g).flatten() for p, g in pairs])
+        )
+    rows = torch.stack(rows)
+    close = {"rtol": 1e-10, "atol": 1e-10}
+    torch.testing.assert_close(records.norm, rows.norm(dim=1), **close)
+    torch.testing.assert_close(total, weight @ rows, **close)
+    return strategy.name
 
 
 def _batches(n_groups, n_batches, generator):
