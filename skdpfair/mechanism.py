@@ -187,8 +187,7 @@ class Method(BaseEstimator, abc.ABC):
     def update(self, state: State, release: Release) -> State:
         """Return the next state, from released values only.
 
-        ``release`` holds the noisy sums of the queries, and under ``"gradient"`` the noisy mean
-        gradient in a buffer that the next step overwrites.
+        ``release["gradient"]`` is the noisy mean gradient, in memory that the next step reuses.
         """
         return state
 
@@ -295,17 +294,6 @@ class Mechanism:
                 raise ValueError("Rates that differ by group need Task.group_fractions.")
             return self.task.n_samples * float(self.rates[0])
         return self.task.n_samples * float((self.rates * self.task.group_fractions).sum())
-
-    def constant(self, value: float, like: Tensor) -> Tensor:
-        """Return a number as a 0-d tensor, made once: torch takes a tensor faster than a number."""
-        key = value, like.dtype, like.device
-        if key not in self._constants:
-            self._constants[key] = like.new_full((), value)
-        return self._constants[key]
-
-    @cached_property
-    def _constants(self) -> dict:
-        return {}
 
     @property
     def noise_multipliers(self) -> tuple[float, ...]:

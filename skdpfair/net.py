@@ -5,22 +5,17 @@ from dataclasses import replace
 import torch
 from skorch import NeuralNetClassifier
 from skorch.callbacks import Callback, EpochScoring, EpochTimer, PassthroughScoring, PrintLog
-from torch.nn.parameter import UninitializedParameter
 from torch.utils._pytree import tree_map_only
 
-from skdpfair.engine import Batch, PoissonSampler, Streams, choose, private_step
-from skdpfair.engine.flat import FlatSGD, flatten_, rejoin_, unflatten_
+from skdpfair.engine import PoissonSampler, Streams, choose, private_step
+from skdpfair.engine.flat import acts_elementwise, flat_optimizer, flatten_, rejoin_, unflatten_
 from skdpfair.engine.memory import affordable_batch
 from skdpfair.engine.step import BOUND_TOLERANCE
 from skdpfair.exceptions import PrivacyAccountingError, UnsupportedModuleError
 from skdpfair.inference import logits
 from skdpfair.mechanism import Mechanism, Method
-from skdpfair.schedule import PoissonBatches, Schedule, StreamedRows
-from skdpfair.streaming import as_rows, is_streamed
-
-# optimizers that treat each number alone, so that one vector gives the same steps
-_NAMES = ("SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "Adamax", "NAdam", "RAdam")
-ELEMENTWISE = {getattr(torch.optim, name) for name in _NAMES}
+from skdpfair.schedule import PoissonBatches, Schedule, record_rates, rows_on
+from skdpfair.streaming import as_rows
 
 
 class PrivateNet(NeuralNetClassifier):
@@ -95,18 +90,13 @@ class PrivateNet(NeuralNetClassifier):
 
     def initialize_optimizer(self, triggered_directly=None):
         """Let optimizers that act on each number alone act on one vector."""
-        if any(isinstance(p, UninitializedParameter) for p in self.module_.parameters()):
-            raise UnsupportedModuleError(
-                "module has lazy layers, whose sizes are unknown before data pass through. Give "
-                "the sizes, by module_params for instance."
-            )
         self.flat_ = flatten_(_trainable(self.module_))
-        args, options = self.get_params_for_optimizer("optimizer", self.get_all_learnable_params())
-        if self.optimizer not in ELEMENTWISE or len(args[0]) > 1:
+        groups, options = self.get_params_for_optimizer(
+            "optimizer", self.get_all_learnable_params()
+        )
+        if len(groups[0]) > 1 or not acts_elementwise(self.optimizer):
             return super().initialize_optimizer(triggered_directly)
-        plain = self.optimizer is torch.optim.SGD and not options.get("maximize")
-        optimizer = FlatSGD if plain else self.optimizer
-        self.optimizer_ = optimizer([self.flat_], **options)
+        self.optimizer_ = flat_optimizer(self.optimizer, self.flat_, options)
         return self
 
     def get_iterator(self, dataset, training=False):
@@ -115,18 +105,9 @@ class PrivateNet(NeuralNetClassifier):
             return super().get_iterator(dataset, training)
         while hasattr(dataset, "dataset"):
             dataset = dataset.dataset
-        x, code = dataset.X["x"], dataset.X["group"]
-        y, group = (torch.as_tensor(a, device=self.device) for a in (dataset.y, code))
-        if is_streamed(x):
-            data = StreamedRows(x, y, group, self.device)
-        else:
-            data = Batch(torch.as_tensor(x, device=self.device), y, group)
-        rates = self.mechanism.rates
-        if len(rates) > 1 and bool((rates != rates[0]).any()):
-            rates = rates[torch.as_tensor(code)].numpy()
-        else:
-            rates = float(rates[0])
-        sampler = PoissonSampler(rates, len(x), self.streams.sampling())
+        rows = dataset.X["x"], dataset.y, dataset.X["group"]
+        data, rates = rows_on(self.device, *rows), record_rates(self.mechanism, rows[2])
+        sampler = PoissonSampler(rates, len(rows[0]), self.streams.sampling())
         return PoissonBatches(data, sampler, self._steps_this_epoch)
 
     def _steps_this_epoch(self):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from skdpfair.engine import Batch, PoissonSampler, ScaleSearch
-from skdpfair.streaming import as_rows
+from skdpfair.streaming import as_rows, is_streamed
 
 
 @dataclass(frozen=True)
@@ -65,3 +65,19 @@ class PoissonBatches:
         streamed = isinstance(self.data, StreamedRows)
         for index in self.sampler.draw(self.steps_left()):
             yield self.data.take(index if streamed else index.to(self.data.x.device))
+
+
+def rows_on(device, x, y, group) -> Batch | StreamedRows:
+    """Return all records on the device, or what fetches them if they are streamed."""
+    y, group = (torch.as_tensor(a, device=device) for a in (y, group))
+    if is_streamed(x):
+        return StreamedRows(x, y, group, device)
+    return Batch(torch.as_tensor(x, device=device), y, group)
+
+
+def record_rates(mechanism, group):
+    """Return the sampling rate of every record, or one number if all are equal."""
+    rates = mechanism.rates
+    if bool((rates == rates[0]).all()):
+        return float(rates[0])
+    return rates[torch.as_tensor(group)].numpy()

@@ -2,6 +2,7 @@
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import UninitializedParameter
 
 from skdpfair.exceptions import UnsupportedModuleError
 
@@ -14,6 +15,11 @@ def split(flat: Tensor, parameters: list[nn.Parameter]) -> list[Tensor]:
 
 def flatten_(parameters: list[nn.Parameter]) -> nn.Parameter:
     """Make the parameters views of one vector, and return that vector."""
+    if any(isinstance(p, UninitializedParameter) for p in parameters):
+        raise UnsupportedModuleError(
+            "module has lazy layers, whose sizes are unknown before data pass through. Give the "
+            "sizes, by module_params for instance."
+        )
     places = [p.data_ptr() for p in parameters if p.numel()]
     if len(set(places)) < len(places):
         raise UnsupportedModuleError(
@@ -36,6 +42,21 @@ def unflatten_(parameters: list[nn.Parameter]) -> None:
     """Give each parameter its own memory again."""
     for p in parameters:
         p.data = p.detach().clone()
+
+
+_NAMES = "SGD Adam AdamW RMSprop Adagrad Adadelta Adamax NAdam RAdam"
+_ELEMENTWISE = {getattr(torch.optim, name) for name in _NAMES.split()}
+
+
+def acts_elementwise(optimizer) -> bool:
+    """Tell whether the optimizer treats each number alone, so that one vector gives its steps."""
+    return optimizer in _ELEMENTWISE
+
+
+def flat_optimizer(optimizer: type, flat: nn.Parameter, options: dict) -> torch.optim.Optimizer:
+    """Return an optimizer of one vector."""
+    plain = optimizer is torch.optim.SGD and not options.get("maximize")
+    return (FlatSGD if plain else optimizer)([flat], **options)
 
 
 class FlatSGD(torch.optim.SGD):
