@@ -9,7 +9,6 @@ machine.  On a machine with a GPU the steps are measured there, too.
 import argparse
 import json
 import platform
-import resource
 import statistics
 import subprocess
 import sys
@@ -121,22 +120,29 @@ def memory():
             command = [sys.executable, __file__, "--peak", name, engine]
             added = subprocess.run(command, capture_output=True, text=True, check=True).stdout
             out[name][engine] = {"added_mib": float(added)}
-        # buffers of one batch are the least that any training holds
-        base = max(out[name]["tight torch, not private"]["added_mib"], 1.0)
+        base = out[name]["tight torch, not private"]["added_mib"]
         for row in out[name].values():
             row["ratio"] = row["added_mib"] / base
     return out
 
 
 def peak(name, engine):
-    """Print what steps add to this process's peak memory, after data, module and one small step."""
+    """Print what steps add to this process's peak memory, once data and module are there."""
     torch.set_num_threads(1)
     work = Workload.named(name)
     step = BASELINES[engine](work)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    next(work.turn())
+    Path("/proc/self/clear_refs").write_text("5")  # start the peak afresh
+    before = _status("VmRSS")
     for _ in range(MEMORY_OF[name]):
         step()
-    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+    print((_status("VmHWM") - before) / 1024)
+
+
+def _status(key):
+    """Return a line of this process's status, in KiB."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith(key)).split()[1])
 
 
 def markdown(results):

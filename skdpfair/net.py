@@ -198,7 +198,8 @@ class PrivateNet(NeuralNetClassifier):
             out=self._gradient,
         )
         self.state_ = step.state
-        self._longest = torch.maximum(self._longest, step.longest)
+        if step.longest is not None:
+            self._longest = torch.maximum(self._longest, step.longest)
         self._set_step_size()
         self.optimizer_.step()
         self._project()

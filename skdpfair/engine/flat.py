@@ -1,10 +1,25 @@
 """One vector for all trainable parameters, so that an update is a few operations in all."""
 
+from functools import wraps
+
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 
 from skdpfair.exceptions import UnsupportedModuleError
+
+
+def without_grad(function):
+    """Decorate a function to run without autograd; free where that is so already."""
+
+    @wraps(function)
+    def wrapped(*args, **kwargs):
+        if torch.is_grad_enabled():
+            with torch.no_grad():
+                return function(*args, **kwargs)
+        return function(*args, **kwargs)
+
+    return wrapped
 
 
 def split(flat: Tensor, parameters: list[nn.Parameter]) -> list[Tensor]:
@@ -66,7 +81,7 @@ class FlatSGD(torch.optim.SGD):
     first step on.
     """
 
-    @torch.no_grad()
+    @without_grad
     def step(self, closure=None):
         """Take one step; the gradient is overwritten where decay or momentum change it."""
         for group in self.param_groups:

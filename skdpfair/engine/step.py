@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from skdpfair.engine.flat import without_grad
 from skdpfair.engine.noise import Noise
 from skdpfair.engine.per_sample import Strategy
 from skdpfair.engine.per_sample.records import rng_state, set_rng_state
@@ -47,19 +48,21 @@ class Batch:
 class Step:
     """What a step releases: flat mean gradient, next state.
 
-    ``longest`` (0-d, never released) is the longest weighted gradient over the declared bound.
+    ``longest`` (0-d, never released) is the longest weighted gradient over the declared bound;
+    None without a record.
     """
 
     gradient: Tensor
     state: Any
-    longest: Tensor
+    longest: Tensor | None
 
     @property
     def sound(self) -> bool:
         """Whether no weighted gradient was longer than the declared bound."""
-        return bool(self.longest <= 1 + BOUND_TOLERANCE)
+        return self.longest is None or bool(self.longest <= 1 + BOUND_TOLERANCE)
 
 
+@without_grad
 def private_step(
     model: Strategy,
     batch: Batch,
@@ -101,7 +104,8 @@ def private_step(
     """
     if attack is not None and len(batch):
         chunks = batch.split(chunk_size or len(batch))
-        x = torch.cat([attack(model.module, c.x, c.y).detach() for c in chunks])
+        with torch.enable_grad():
+            x = torch.cat([attack(model.module, c.x, c.y).detach() for c in chunks])
         batch = replace(batch, x=x)
     shift = mechanism.method.shift(state)
     with nullcontext() if shift is None else model.moved(shift):
@@ -114,7 +118,7 @@ def _step(model, batch, mechanism, state, generator, chunk_size, out):
     release = noisy_sums(mechanism.queries, sample, finite, state, generator)
     clip = method.clip(sample, state, release)
     weight = clip.weight if finite is None else torch.where(finite, clip.weight, 0.0)
-    longest = clip.bound.new_zeros(())
+    longest = None
     if len(batch):
         longest = torch.linalg.vector_norm(weight * sample.norm, math.inf) / clip.bound
     size = mechanism.expected_batch_size

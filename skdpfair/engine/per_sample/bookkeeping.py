@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import get_gradient_edge
 
+from skdpfair.engine.flat import without_grad
 from skdpfair.engine.per_sample import layers
 from skdpfair.engine.per_sample.records import Records, Strategy
 
@@ -102,7 +103,7 @@ class BookKeeping(Strategy):
             )
         return layers.find(call.module)(call.module, call.a, b)
 
-    @torch.no_grad()
+    @without_grad
     def _weighted_sum(self, books, weight, out, finite=None):
         views = self.views(out)
         for book in books:

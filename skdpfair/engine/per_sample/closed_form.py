@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+from skdpfair.engine.flat import without_grad
 from skdpfair.engine.per_sample.layers.linear import LinearBook
 from skdpfair.engine.per_sample.records import Records, Strategy
 
@@ -51,7 +52,7 @@ class ClosedForm(Strategy):
         """Return the gradients of a batch that is not empty."""
         return self._records(x, y)
 
-    @torch.no_grad()
+    @without_grad
     def _records(self, x, y, earlier=None, scale=None):
         """Return gradients; with ``earlier`` books, at parameters moved by ``scale`` times them."""
         inputs, logits = self._forward(x.flatten(1), earlier, scale)
@@ -105,7 +106,7 @@ class ClosedForm(Strategy):
         length = torch.linalg.vector_norm(book.a, dim=1)
         return length.hypot_(self._one) if book.bias_trains else length
 
-    @torch.no_grad()
+    @without_grad
     def _weighted_sum(self, books, weight, out, finite=None):
         views = self.views(out)
         for book in books:

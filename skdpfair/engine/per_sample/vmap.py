@@ -4,6 +4,7 @@ import torch
 from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
+from skdpfair.engine.flat import without_grad
 from skdpfair.engine.per_sample.records import Records, Strategy, rng_state, set_rng_state
 
 MICRO_BATCH = 32
@@ -48,7 +49,7 @@ class MicroVmap(Strategy):
             logits.append(out)
         loss, probability, _ = self.loss_terms(torch.cat(logits), y)
 
-        @torch.no_grad()
+        @without_grad
         def weighted_sum(weight, out, finite=None):
             views = self.views(out)
             weights = weight.split(MICRO_BATCH)
