@@ -25,6 +25,7 @@ from workloads import WORKLOADS, Workload, mlp
 from skdpfair import DPFairClassifier, get_method
 
 ADULT, DUTCH = "Adult MLP", "Dutch logistic"
+BEGIN, END = "<!-- results -->", "<!-- end of results -->"
 MEMORY_OF = {ADULT: 100, "MNIST CNN": 4}
 
 
@@ -196,6 +197,10 @@ def main():
     options.output.mkdir(parents=True, exist_ok=True)
     (options.output / "training.json").write_text(json.dumps(results, indent=2) + "\n")
     (options.output / "training.md").write_text(markdown(results))
+    page = Path(__file__).parents[1] / "docs" / "performance.md"
+    before, _, rest = page.read_text().partition(BEGIN)
+    after = rest.partition(END)[2]
+    page.write_text(f"{before}{BEGIN}\n{markdown(results)}{END}{after}")
     print(markdown(results))
 
 

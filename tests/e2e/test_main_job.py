@@ -108,7 +108,12 @@ def test_defaults_on_dutch(outside_data):
 PAPER = {  # per-group accuracies in the paper, men and women, and the settings behind them
     "sgd": (80.5, 92.2, 0.01, {}),
     "dpsgd": (69.9, 88.5, 0.01, {"max_grad_norm": 0.5}),
-    "dpsgd_f": (78.0, 89.4, 0.01, {"max_grad_norm": 0.5, "count_noise_multiplier": 10.0}),
+    "dpsgd_f": (  # the ratio is that of the published code, from which the table comes
+        78.0,
+        89.4,
+        0.01,
+        {"max_grad_norm": 0.5, "count_noise_multiplier": 10.0, "ratio": "group_mean"},
+    ),
     "global": (78.5, 89.9, 0.2, {"max_grad_norm": 0.5, "strict_max_grad_norm": 50.0}),
     "global_adapt": (
         80.7,
@@ -145,7 +150,7 @@ def test_the_papers_accuracies_on_adult(name):
     men, women, lr, params = PAPER[name]
     x, y, man = paper_adult()
     scores = []
-    for seed in range(5):
+    for seed in range(10):  # standard error of the men's mean: 0.26 for dpsgd_f, 0.6 in the paper
         rng = np.random.default_rng(seed)
         rows = rng.permutation(np.flatnonzero(~man | (rng.random(len(y)) < 14695 / 30527)))
         train, test = np.split(rows, [int(0.8 * len(rows))])
