@@ -1,6 +1,7 @@
 """The command line: parses, calls, prints."""
 
 import json
+import re
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -38,8 +39,14 @@ def methods():
         table.add_column(column)
     for name, method in sorted(skdpfair.METHODS.items()):
         yes = ("yes" if flag else "no" for flag in (method.private, method.needs_groups))
-        table.add_row(name, *yes, method.reference)
+        table.add_row(name, *yes, _cited(method.reference))
     Console().print(table)
+
+
+def _cited(key):
+    """Return a bibliography key as first author and year."""
+    author, year = re.match(r"([a-z]+)(\d{4})", key).groups()
+    return f"{author.title()} {year}"
 
 
 @main.command()
