@@ -304,7 +304,7 @@ def convolutional_nets(draw):
         kernel = draw(st.integers(1, 3))
         layers += [conv(a, b, kernel, groups=groups, bias=draw(st.booleans()), **options)]
         layers += [draw(st.sampled_from([nn.Tanh(), nn.ReLU(inplace=True)]))]
-    shape = (channels[0], *[9] * axes)
+    shape = (channels[0], *[13] * axes)  # room for two strided, dilated kernels
     with torch.no_grad():
         width = nn.Sequential(*layers, nn.Flatten())(torch.zeros(1, *shape)).shape[1]
     return nn.Sequential(*layers, nn.Flatten(), nn.Linear(width, 3)).double(), shape, seed
@@ -480,6 +480,35 @@ def test_norms_stay_above_the_gradients_where_a_sequence_cancels(size):
         for i in range(20):
             records.weighted_sum(torch.eye(20)[i] / records.norm[i], total := strategy.flat())
             assert total.norm() <= 1 + 1e-5
+
+
+def deep(activation, hidden=40, width=64):
+    layers = [nn.Linear(6, width), activation()]
+    for _ in range(hidden):
+        layers += [nn.Linear(width, width), activation()]
+    return nn.Sequential(*layers, nn.Linear(width, 3))
+
+
+def wide_cnn():
+    return nn.Sequential(
+        nn.Conv2d(3, 64, 3), nn.ReLU(), nn.GroupNorm(8, 64), nn.Conv2d(64, 128, 3, stride=2),
+        nn.ReLU(), nn.GroupNorm(8, 128), nn.Conv2d(128, 128, 3, stride=2), nn.ReLU(), nn.Flatten(),
+        nn.Linear(128 * 9, 512), nn.ReLU(), nn.LayerNorm(512), nn.Linear(512, 3),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "make, shape, name",
+    [
+        (lambda: deep(nn.ReLU), (6,), "closed_form"),
+        (lambda: deep(nn.GELU), (6,), "bookkeeping"),
+        (lambda: deep(nn.Tanh, hidden=3, width=2048), (6,), "closed_form"),
+        (wide_cnn, (3, 18, 18), "bookkeeping"),
+    ],
+    ids=["deep chain", "deep", "wide chain", "wide convolutions"],
+)
+def test_large_modules_keep_the_fast_path(make, shape, name):
+    assert choose(make(), torch.zeros(1, *shape), 3).name == name
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

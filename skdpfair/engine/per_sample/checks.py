@@ -115,7 +115,10 @@ def _probe(example):
 
 
 def _perturbed(module):
-    """Return a copy whose weights are all random, so that no zero hides anything."""
+    """Return a copy whose weights are all random, so that no zero hides anything.
+
+    They are moved by about what torch's initial weights measure, so that deep nets stay tame.
+    """
     try:
         module = copy.deepcopy(module)
     except RuntimeError as error:
@@ -126,7 +129,8 @@ def _perturbed(module):
     with torch.random.fork_rng(devices=_devices(next(module.parameters()))), torch.no_grad():
         torch.manual_seed(0)
         for p in module.parameters():
-            p.add_(torch.rand_like(p) - 0.5)
+            size = 2.0 * p[0].numel() ** -0.5 if p.dim() > 1 and p.numel() else 1.0
+            p.add_((torch.rand_like(p) - 0.5) * size)
     return module
 
 
