@@ -11,7 +11,6 @@ from hypothesis import settings
 from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult, make_two_groups
 from skdpfair.preprocessing import public_preprocessor
 
-
 # the same examples in every run; HYPOTHESIS_PROFILE=default looks for new ones
 settings.register_profile("fixed", derandomize=True, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
