@@ -280,10 +280,7 @@ class DPFairClassifier(ClassifierMixin, BaseEstimator):
 
     def __getattr__(self, name):
         if name == "reference_":
-            raise AttributeError(
-                "reference_, the non-private twin, is kept by keep_reference=True, from fit on "
-                "and never in a pickle."
-            )
+            raise AttributeError("reference_ needs keep_reference=True; no pickle holds it.")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __getstate__(self):

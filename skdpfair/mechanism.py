@@ -185,10 +185,7 @@ class Method(BaseEstimator, abc.ABC):
         """Weigh each record by its OWN norm, loss, group, and by what is released."""
 
     def update(self, state: State, release: Release) -> State:
-        """Return the next state, from released values only.
-
-        ``release["gradient"]`` is the noisy mean gradient, in memory that the next step reuses.
-        """
+        """Return the next state, from released values; "gradient" lies in memory used again."""
         return state
 
     def project(self, params: Params, state: State) -> Params:

@@ -130,9 +130,8 @@ class PrivateNet(NeuralNetClassifier):
         if self.class_weight is not None:
             weight = torch.tensor(self.class_weight, dtype=example.dtype, device=self.device)
         self.engine_ = choose(self.module_, example, self.n_classes, weight)
-        self._chunk = self.chunk_size
-        if self._chunk == "auto":
-            self._chunk = affordable_batch(self.module_, example)
+        auto = self.chunk_size == "auto"
+        self._chunk = affordable_batch(self.module_, example) if auto else self.chunk_size
         self._noise = self.streams.noise(self.device, self.noise)
         self._restart_method(self.mechanism.method)
         self._gradient = self.engine_.flat()
@@ -176,8 +175,7 @@ class PrivateNet(NeuralNetClassifier):
         self.steps_ += 1
 
     def _warm_up_step(self, batch):
-        size = self.mechanism.expected_batch_size
-        search = self.schedule.search
+        search, size = self.schedule.search, self.mechanism.expected_batch_size
         # booked first, so that an interrupt can only overcount
         self._account("gradient scale (warm-up)")
         self.scale_ = search.step(self.engine_, batch, self.scale_, size, self._noise, self._chunk)
@@ -234,10 +232,9 @@ class PrivateNet(NeuralNetClassifier):
     def _project(self):
         if type(self.method_).project is Method.project:
             return
-        params = {k: p for k, p in self.module_.named_parameters() if p.requires_grad}
-        projected = self.method_.project({k: p.detach() for k, p in params.items()}, self.state_)
-        for name, p in params.items():
-            p.copy_(projected[name])
+        params = {k: p.detach() for k, p in self.module_.named_parameters() if p.requires_grad}
+        for name, value in self.method_.project(params, self.state_).items():
+            params[name].copy_(value)
 
     def _average(self):
         """Average the last iterates: post-processing, free of charge."""
@@ -263,7 +260,9 @@ class PrivateNet(NeuralNetClassifier):
             )
 
     def _check_bound(self):
-        if self.mechanism.method.private and not self._longest <= 1 + BOUND_TOLERANCE:
+        """Judge the steps since the last check; what they measured is private and forgotten."""
+        longest, self._longest = self._longest, torch.zeros_like(self._longest)
+        if self.mechanism.method.private and not longest <= 1 + BOUND_TOLERANCE:
             raise PrivacyAccountingError(
                 f"{self.mechanism.method!r} weighed a gradient beyond its declared bound, so its "
                 "epsilon would be wrong. This is a fault of the method; the fit is void."
@@ -274,7 +273,7 @@ class PrivateNet(NeuralNetClassifier):
         if self.average_ is not None:
             self.flat_.data.copy_(self.average_)
         unflatten_(_trainable(self.module_))
-        for p in self.module_.parameters():
+        for p in (self.flat_, *self.module_.parameters()):
             p.grad = None
         self.flat_ = self.average_ = self._noise = self._chunk = self._gradient = None
         self._set_training(False)

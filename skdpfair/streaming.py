@@ -10,7 +10,7 @@ def is_streamed(X) -> bool:
 
 
 def as_rows(x, rows) -> np.ndarray:
-    """Return some rows of an array, memory map or tensor as a float32 array of their own."""
+    """Return some rows of an array, memory map or tensor as a float32 array."""
     part = x[rows]
     if isinstance(part, torch.Tensor):
         part = part.numpy(force=True)

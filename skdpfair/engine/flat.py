@@ -1,25 +1,11 @@
 """One vector for all trainable parameters, so that an update is a few operations in all."""
 
-from functools import wraps
-
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 
+from skdpfair.engine.autograd import without_grad
 from skdpfair.exceptions import UnsupportedModuleError
-
-
-def without_grad(function):
-    """Decorate a function to run without autograd; free where that is so already."""
-
-    @wraps(function)
-    def wrapped(*args, **kwargs):
-        if torch.is_grad_enabled():
-            with torch.no_grad():
-                return function(*args, **kwargs)
-        return function(*args, **kwargs)
-
-    return wrapped
 
 
 def split(flat: Tensor, parameters: list[nn.Parameter]) -> list[Tensor]:

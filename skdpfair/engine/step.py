@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from skdpfair.engine.flat import without_grad
+from skdpfair.engine.autograd import without_grad
 from skdpfair.engine.noise import Noise
 from skdpfair.engine.per_sample import Strategy
 from skdpfair.engine.per_sample.records import rng_state, set_rng_state

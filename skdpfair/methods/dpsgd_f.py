@@ -72,8 +72,7 @@ class DPSGDF(Method, name="dpsgd_f", reference="xu2021removing", needs_groups=Tr
         whole = clipped.sum() / size.sum() if self.ratio == "batch" else share.nanmean()
         # a group not seen (0/0) counts as clipped like the batch; no clipping at all leaves C
         ratio = (share / whole).nan_to_num(1.0).clamp(max=float(n_groups))
-        bound = self.number("max_grad_norm", 1.0)
-        return torch.where(whole > 0, ratio, 0.0).add(1.0).mul(bound)
+        return torch.where(whole > 0, ratio, 0.0).add(1.0).mul(self.number("max_grad_norm", 1.0))
 
     def at_scale(self, scale, headroom):
         """Set C to half of the scale, since a typical C_k is 2 C."""

@@ -72,7 +72,6 @@ class GlobalAdapt(Method, name="global_adapt", reference="esipova2023disparate")
         return Clip(bound / torch.maximum(sample.norm, z), bound)
 
     def update(self, state, release):
-        """Move Z towards the target quantile, by the noisy count alone."""
         exponent = torch.addcmul(state.decay, release["above_z"][0], state.gain).clamp(-1.0, 1.0)
         return state._replace(z=(state.z * exponent.exp()).clamp(1e-4, 1e4))
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import get_gradient_edge
 
-from skdpfair.engine.flat import without_grad
+from skdpfair.engine.autograd import without_grad
 from skdpfair.engine.per_sample import layers
 from skdpfair.engine.per_sample.records import Records, Strategy
 
@@ -49,6 +49,7 @@ class BookKeeping(Strategy):
             handle.remove()
         self._handles.clear()
         self._calls.clear()
+        self._shifts = {}
         super().__exit__(*exc)
 
     def _capture(self, module, inputs, output):

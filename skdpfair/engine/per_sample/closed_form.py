@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from skdpfair.engine.flat import without_grad
+from skdpfair.engine.autograd import without_grad
 from skdpfair.engine.per_sample.layers.linear import LinearBook
 from skdpfair.engine.per_sample.records import Records, Strategy
 
@@ -46,7 +46,7 @@ class ClosedForm(Strategy):
         super().__init__(module, n_classes, class_weight, reason)
         trains = [any(p.requires_grad for p in layer.parameters()) for layer, _ in chain]
         self._chain, self._first = chain, trains.index(True)
-        self._one = torch.ones_like(self.parameters[0].flatten()[0].detach())
+        self._one = self.parameters[0].new_ones(())
 
     def records(self, x, y):
         """Return the gradients of a batch that is not empty."""

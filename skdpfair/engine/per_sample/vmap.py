@@ -4,7 +4,7 @@ import torch
 from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
-from skdpfair.engine.flat import without_grad
+from skdpfair.engine.autograd import without_grad
 from skdpfair.engine.per_sample.records import Records, Strategy, rng_state, set_rng_state
 
 MICRO_BATCH = 32
