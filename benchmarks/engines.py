@@ -5,13 +5,15 @@ from opacus.grad_sample import GradSampleModule, GradSampleModuleFastGradientCli
 from opacus.optimizers import DPOptimizer
 from opacus.optimizers.optimizer_fast_gradient_clipping import DPOptimizerFastGradientClipping
 from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping
-from torch import nn
+from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
+from torch.utils._pytree import tree_map_only
 
 from skdpfair import get_method
 from skdpfair.engine import Batch, Streams, choose, private_step
 from skdpfair.engine.flat import FlatSGD, flatten_
+from skdpfair.engine.replay import Replay, recorder
 from skdpfair.mechanism import Mechanism, Task
 
 LR, CLIP = 0.05, 1.0
@@ -35,24 +37,31 @@ def ours(name, **params):
     """Return a maker of this package's step by the method ``name``."""
 
     def make(work):
-        module, turn, every = work.module(), work.turn(), Batch(*work.tensors())
+        module, every = work.module(), Batch(*work.tensors())
         flat = flatten_(list(module.parameters()))
         optimizer = FlatSGD([flat], lr=LR)
         task = Task(work.n, work.n_groups, work.batch / work.n)
         mechanism = Mechanism(get_method(name, **params), task, 1.0)
-        strategy, noise = choose(module, every.x[:1], work.n_classes), Streams.fresh().noise()
+        strategy, noise = choose(module, every.x[:1], work.n_classes), Streams.fresh()
+        noise = noise.noise(work.device)
         strategy.__enter__()
-        state, gradient = [mechanism.method.start(task)], strategy.flat()
+        start = tree_map_only(Tensor, lambda t: t.to(work.device), mechanism.method.start(task))
+        state, gradient = [start], strategy.flat()
         flat.grad = gradient
+        graphs = recorder(noise, work.device)
+        turn, take = (
+            work.turn(graphs is not None),
+            every.take if graphs is None else every.take_padded,
+        )
 
         @torch.no_grad()
-        def step():
-            batch = every.take(next(turn))
-            result = private_step(strategy, batch, mechanism, state[0], noise, out=gradient)
-            state[0] = result.state
+        def step(index):
+            result = private_step(strategy, take(index), mechanism, state[0], noise, out=gradient)
+            state[0] = result.state if graphs is None else replay.keep(state[0], result.state)
             optimizer.step()
 
-        return step
+        replay = step if graphs is None else Replay(step, graphs)
+        return lambda: replay(next(turn))
 
     return make
 

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from skdpfair.engine import PoissonSampler
+from skdpfair.engine.replay import padded
 from skdpfair.networks import small_cnn
 
 # name -> (records, shape of one, expected batch, classes, module)
@@ -30,14 +31,15 @@ def mlp(features, width, classes=2):
 class Workload:
     """Random data, a module, and Poisson batches that all engines share."""
 
-    def __init__(self, n, shape, batch, n_classes, module, n_groups=2):
+    def __init__(self, n, shape, batch, n_classes, module, n_groups=2, device="cpu"):
         rng = np.random.default_rng(0)
         self.n, self.batch, self.n_classes, self.n_groups = n, batch, n_classes, n_groups
         self.x = rng.standard_normal((n, *shape), dtype=np.float32)
         noise = rng.standard_normal(n)
         self.y = np.digitize(self.x.reshape(n, -1)[:, 0] + noise, np.linspace(-1, 1, n_classes - 1))
         self.group = rng.integers(0, n_groups, n)
-        self.module = module if len(shape) != 3 or shape[0] != 1 else unsqueezed(module)
+        self.device = torch.device(device)
+        self.make = module if len(shape) != 3 or shape[0] != 1 else unsqueezed(module)
         sampler = PoissonSampler(batch / n, n, np.random.default_rng(1))
         self.batches = sampler.draw(max(8, min(88, n // batch)))
 
@@ -49,12 +51,18 @@ class Workload:
 
     def tensors(self):
         """Return features, labels and groups."""
-        return torch.from_numpy(self.x), torch.from_numpy(self.y), torch.from_numpy(self.group)
+        return [torch.from_numpy(a).to(self.device) for a in (self.x, self.y, self.group)]
 
-    def turn(self):
-        """Yield the batches over and over."""
+    def module(self):
+        """Return a fresh module on the device."""
+        return self.make().to(self.device)
+
+    def turn(self, filled=False):
+        """Yield the batches over and over; ``filled`` up to a few sizes if asked for."""
+        batches = padded(self.batches, float(self.batch)) if filled else self.batches
+        batches = [index.to(self.device) for index in batches]
         while True:
-            yield from self.batches
+            yield from batches
 
 
 def unsqueezed(module):

@@ -8,12 +8,11 @@ from math import ceil, inf
 
 import numpy as np
 import torch
-from skorch.callbacks import Callback
 from skorch.dataset import Dataset
 from skorch.helper import predefined_split
-from tqdm.auto import tqdm
 
 from skdpfair import _params, networks
+from skdpfair._callbacks import Progress
 from skdpfair._planning import Plan
 from skdpfair.defaults import SHARE
 from skdpfair.engine import ScaleSearch, Streams
@@ -269,24 +268,3 @@ def _assumptions(params):
     if params["validation_data"] is not None:
         assumptions.append("validation_data holds public records only")
     return tuple(assumptions)
-
-
-class Progress(Callback):
-    """A bar over the steps, moved at epoch ends."""
-
-    def __init__(self, n_steps, description):
-        self.n_steps, self.description = n_steps, description
-
-    def on_train_begin(self, net, **kwargs):
-        """Open the bar."""
-        self.bar_ = tqdm(
-            total=self.n_steps, desc=self.description, unit="step", leave=False, disable=None
-        )
-
-    def on_epoch_end(self, net, **kwargs):
-        """Move the bar."""
-        self.bar_.update(net.steps_ - self.bar_.n)
-
-    def on_train_end(self, net, **kwargs):
-        """Close the bar."""
-        self.bar_.close()

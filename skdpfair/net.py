@@ -1,20 +1,17 @@
 """The skorch net: skorch's fit loop, epochs and callbacks; our batches and our step."""
 
-from dataclasses import replace
-
 import torch
 from skorch import NeuralNetClassifier
-from skorch.callbacks import Callback, EpochScoring, EpochTimer, PassthroughScoring, PrintLog
-from torch.utils._pytree import tree_map_only
+from skorch.callbacks import EpochScoring, EpochTimer, PassthroughScoring, PrintLog
 
-from skdpfair.engine import PoissonSampler, Streams, choose, private_step
-from skdpfair.engine.flat import acts_elementwise, flat_optimizer, flatten_, rejoin_, unflatten_
+from skdpfair._callbacks import hear_batches
+from skdpfair.engine import PoissonSampler, Streams, choose
+from skdpfair.engine.flat import acts_elementwise, flat_optimizer, flatten_
 from skdpfair.engine.memory import affordable_batch
-from skdpfair.engine.step import BOUND_TOLERANCE
-from skdpfair.exceptions import PrivacyAccountingError, UnsupportedModuleError
 from skdpfair.inference import logits
-from skdpfair.mechanism import Mechanism, Method
+from skdpfair.mechanism import Mechanism
 from skdpfair.schedule import PoissonBatches, Schedule, record_rates, rows_on
+from skdpfair.steps import Steps, trainable
 from skdpfair.streaming import as_rows
 
 
@@ -81,16 +78,14 @@ class PrivateNet(NeuralNetClassifier):
         return callbacks
 
     def initialize(self):
-        """Set up module and optimizer, and the state of the method."""
+        """Set up module and optimizer."""
         super().initialize()
-        self.steps_, self.method_, self.average_ = 0, self.mechanism.method, None
-        self.scale_ = torch.ones((), device=self.device)
-        self._longest = torch.zeros((), device=self.device)
+        self.steps_, self.method_, self._run = 0, self.mechanism.method, None
         return self
 
     def initialize_optimizer(self, triggered_directly=None):
         """Let optimizers that act on each number alone act on one vector."""
-        self.flat_ = flatten_(_trainable(self.module_))
+        self.flat_ = flatten_(trainable(self.module_))
         groups, options = self.get_params_for_optimizer(
             "optimizer", self.get_all_learnable_params()
         )
@@ -108,20 +103,17 @@ class PrivateNet(NeuralNetClassifier):
         rows = dataset.X["x"], dataset.y, dataset.X["group"]
         data, rates = rows_on(self.device, *rows), record_rates(self.mechanism, rows[2])
         sampler = PoissonSampler(rates, len(rows[0]), self.streams.sampling())
-        return PoissonBatches(data, sampler, self._steps_this_epoch)
-
-    def _steps_this_epoch(self):
-        return min(self.schedule.steps_per_epoch, self.schedule.n_steps - self.steps_)
+        run = self._run
+        return PoissonBatches(data, sampler, lambda: run.left_this_epoch, run.recorder is not None)
 
     def fit_loop(self, X, y=None, epochs=None, **fit_params):
         """Run skorch's loop inside the context that computes per-record gradients."""
+        self._begin(torch.from_numpy(as_rows(X["x"], slice(1))).to(self.device))
         try:
-            self._begin(torch.from_numpy(as_rows(X["x"], slice(1))).to(self.device))
             with self.engine_:
                 super().fit_loop(X, y, epochs, **fit_params)
         finally:
-            self._finish()
-            self._check_bound()  # once more, for an epoch that was interrupted
+            self._end()
         return self
 
     def _begin(self, example):
@@ -131,170 +123,55 @@ class PrivateNet(NeuralNetClassifier):
             weight = torch.tensor(self.class_weight, dtype=example.dtype, device=self.device)
         self.engine_ = choose(self.module_, example, self.n_classes, weight)
         auto = self.chunk_size == "auto"
-        self._chunk = affordable_batch(self.module_, example) if auto else self.chunk_size
-        self._noise = self.streams.noise(self.device, self.noise)
-        self._restart_method(self.mechanism.method)
-        self._gradient = self.engine_.flat()
-        self.flat_.grad = self._gradient
-        for p, view in self.engine_.views(self._gradient).items():
-            p.grad = view
+        self._run = Steps(
+            engine=self.engine_,
+            optimizer=self.optimizer_,
+            flat=self.flat_,
+            mechanism=self.mechanism,
+            schedule=self.schedule,
+            noise=self.streams.noise(self.device, self.noise),
+            chunk=affordable_batch(self.module_, example) if auto else self.chunk_size,
+            lr=self.lr,
+            on_step=self.on_step,
+        )
+
+    def _end(self):
+        """Keep weights and released values, drop whatever a step held."""
+        run, self._run, self.flat_ = self._run, None, None
+        self.steps_, self.method_, self.lr = run.taken, run.method, run.lr
+        run.finish()
+        self._set_training(False)
+        run.check_bound()  # once more, for an epoch that was interrupted
 
     def run_single_epoch(self, iterator, training, prefix, step_fn, **fit_params):
         """Take the steps of one epoch; validation is skorch's."""
         if not training or iterator is None:
             return super().run_single_epoch(iterator, training, prefix, step_fn, **fit_params)
         self._set_training(True)
-        self._rejoin()
-        step = self._step
-        if self._overrides("on_batch_begin") or self._overrides("on_batch_end"):
-            step = self._step_that_is_heard
-        for batch in iterator:
-            step(batch)
-        self._check_bound()
+        heard = hear_batches(self.callbacks_)
+        self._run.begin_epoch(iterator, heard=heard)
+        step = self._step_that_is_heard if heard else self._run.take
+        for index in iterator:
+            step(index)
+        self.steps_ = self._run.taken
+        self._run.check_bound()
 
-    def _step_that_is_heard(self, batch):
-        if self.steps_ < self.schedule.warm_up:  # no weight moves yet: nothing to hear
-            return self._step(batch)
+    def _step_that_is_heard(self, index):
+        if self._run.is_warming_up:  # there is nothing to hear
+            return self._run.take(index)
+        batch = self._run.batch(index)
         self.history.new_batch()
         self.notify("on_batch_begin", batch=(batch.x, batch.y), training=True)
-        self._rejoin()
-        self._step(batch)
+        self._run.rejoin()
+        self._run.take(index)
+        self.steps_ = self._run.taken
         self.notify("on_batch_end", batch=(batch.x, batch.y), training=True)
-        self._rejoin()
+        self._run.rejoin()
 
     def infer(self, x, **kwargs):
         """Predict from ``x`` alone: groups are for training."""
         return super().infer(x["x"] if isinstance(x, dict) else x)
 
-    @torch.no_grad()
-    def _step(self, batch):
-        if self.steps_ < self.schedule.warm_up:
-            self._warm_up_step(batch)
-        else:
-            self._train_step(batch)
-        self.steps_ += 1
-
-    def _warm_up_step(self, batch):
-        search, size = self.schedule.search, self.mechanism.expected_batch_size
-        # booked first, so that an interrupt can only overcount
-        self._account("gradient scale (warm-up)")
-        self.scale_ = search.step(self.engine_, batch, self.scale_, size, self._noise, self._chunk)
-        if self.steps_ + 1 == self.schedule.warm_up:
-            self._settle()
-
-    def _train_step(self, batch):
-        if self.steps_ == 0:
-            self._settle()
-        self._account(self._what)
-        step = private_step(
-            self.engine_,
-            batch,
-            self._mechanism,
-            self.state_,
-            self._noise,
-            chunk_size=self._chunk,
-            out=self._gradient,
-        )
-        self.state_ = step.state
-        if step.longest is not None:
-            self._longest = torch.maximum(self._longest, step.longest)
-        self._set_step_size()
-        self.optimizer_.step()
-        self._project()
-        self._average()
-
-    def _settle(self):
-        """Fix what waited for the gradient scale, a released number: bounds, learning rate."""
-        if not self.schedule.warm_up and self.schedule.unit is None:
-            return
-        scale = float(self.scale_)
-        method, unit_lr = self.mechanism.method.at_scale(scale, self.schedule.headroom)
-        self._restart_method(method)
-        if self.schedule.unit is not None:
-            self.lr = self.schedule.unit * unit_lr
-            for group in self.optimizer_.param_groups:
-                group["lr"] = self.lr
-
-    def _restart_method(self, method):
-        self.method_ = method
-        self._mechanism = replace(self.mechanism, method=method)
-        self._what = "gradient sum" + "".join(f" + {q.name}" for q in self._mechanism.queries)
-        state = method.start(self.mechanism.task)
-        self.state_ = tree_map_only(torch.Tensor, lambda t: t.to(self.device), state)
-
-    def _set_step_size(self):
-        if type(self.method_).step_size is Method.step_size:
-            return
-        factor = self.method_.step_size(self.steps_ - self.schedule.warm_up)
-        for group in self.optimizer_.param_groups:
-            group["lr"] = self.lr * factor
-
-    def _project(self):
-        if type(self.method_).project is Method.project:
-            return
-        params = {k: p.detach() for k, p in self.module_.named_parameters() if p.requires_grad}
-        for name, value in self.method_.project(params, self.state_).items():
-            params[name].copy_(value)
-
-    def _average(self):
-        """Average the last iterates: post-processing, free of charge."""
-        trained = self.schedule.n_steps - self.schedule.warm_up
-        first = self.schedule.n_steps - round(self.schedule.averaged * trained)
-        count = self.steps_ - first + 1
-        if count < 1:
-            return
-        if self.average_ is None:
-            self.average_ = self.flat_.detach().clone()
-        else:
-            self.average_.lerp_(self.flat_, 1.0 / count)
-
-    def _rejoin(self):
-        """Take over what callbacks did to the weights; refuse what they did to the module."""
-        if list(map(id, _trainable(self.module_))) == list(map(id, self.engine_.parameters)):
-            rejoin_(self.flat_, self.engine_.parameters)
-        else:
-            raise UnsupportedModuleError(
-                "Parameters were frozen, unfrozen or replaced after training began, as by skorch's "
-                "Freezer. Freeze them where the module is made: in the class or factory that "
-                "module= names."
-            )
-
-    def _check_bound(self):
-        """Judge the steps since the last check; what they measured is private and forgotten."""
-        longest, self._longest = self._longest, torch.zeros_like(self._longest)
-        if self.mechanism.method.private and not longest <= 1 + BOUND_TOLERANCE:
-            raise PrivacyAccountingError(
-                f"{self.mechanism.method!r} weighed a gradient beyond its declared bound, so its "
-                "epsilon would be wrong. This is a fault of the method; the fit is void."
-            )
-
-    def _finish(self):
-        """Keep weights and released values, drop whatever a step held."""
-        if self.average_ is not None:
-            self.flat_.data.copy_(self.average_)
-        unflatten_(_trainable(self.module_))
-        for p in (self.flat_, *self.module_.parameters()):
-            p.grad = None
-        self.flat_ = self.average_ = self._noise = self._chunk = self._gradient = None
-        self._set_training(False)
-
-    def _account(self, what):
-        if self.on_step is not None:
-            self.on_step(what)
-
-    def _overrides(self, event):
-        known = (PassthroughScoring, EpochScoring, PrintLog, EpochTimer)
-        default = getattr(Callback, event)
-        return any(
-            getattr(type(callback), event, default) is not default
-            for _, callback in self.callbacks_
-            if not isinstance(callback, known)
-        )
-
     def logits(self, x):
         """Return logits (n, n_classes), float64, of an array, without skorch's loader."""
         return logits(self.module_, x, self.device)
-
-
-def _trainable(module):
-    return [p for p in module.parameters() if p.requires_grad]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from skdpfair.engine import Batch, PoissonSampler, ScaleSearch
+from skdpfair.engine.replay import padded
 from skdpfair.streaming import as_rows, is_streamed
 
 
@@ -38,6 +39,11 @@ class Schedule:
     headroom: float = 1.0
     averaged: float = 0.0
 
+    @property
+    def first_averaged(self) -> int:
+        """Number of the first step whose parameters enter the average."""
+        return self.n_steps - round(self.averaged * (self.n_steps - self.warm_up)) + 1
+
 
 class StreamedRows:
     """Rows on disk, or in another memory than the device's: fetched batch by batch."""
@@ -56,15 +62,47 @@ class StreamedRows:
 
 
 class PoissonBatches:
-    """The data on the device and its sampler; iterating draws one epoch, afresh each time."""
+    """The data and its sampler; iterating draws the batches of one epoch, afresh each time.
 
-    def __init__(self, data: Batch | StreamedRows, sampler: PoissonSampler, steps_left):
+    What it yields is for :meth:`take`.  ``filled`` fills batches up to a few sizes, as steps
+    that are recorded need; the indices of an epoch go to the device at once.
+    """
+
+    def __init__(self, data: Batch | StreamedRows, sampler: PoissonSampler, steps_left, filled):
         self.data, self.sampler, self.steps_left = data, sampler, steps_left
+        self.filled = filled and isinstance(data, Batch)
 
     def __iter__(self):
-        streamed = isinstance(self.data, StreamedRows)
-        for index in self.sampler.draw(self.steps_left()):
-            yield self.data.take(index if streamed else index.to(self.data.x.device))
+        indices = self.sampler.draw(self.steps_left())
+        if isinstance(self.data, StreamedRows) or not indices:
+            return iter(indices)
+        if self.filled:
+            indices = padded(indices, self.sampler.expected)
+        sizes = [len(index) for index in indices]
+        return iter(torch.cat(indices).to(self.data.x.device).split(sizes))
+
+    def take(self, index) -> Batch:
+        """Return a batch on the device."""
+        return self.data.take_padded(index) if self.filled else self.data.take(index)
+
+
+class Average:
+    """The mean of the last iterates: post-processing, free of charge.
+
+    ``first`` is the number of the first step whose parameters count.
+    """
+
+    def __init__(self, first: int):
+        self.first, self.mean = first, None
+
+    def add(self, flat: torch.Tensor, step: int) -> None:
+        """Count the parameters after a step."""
+        if step < self.first:
+            return
+        if self.mean is None:
+            self.mean = flat.detach().clone()
+        else:
+            self.mean.lerp_(flat, 1.0 / (step - self.first + 1))
 
 
 def rows_on(device, x, y, group) -> Batch | StreamedRows:

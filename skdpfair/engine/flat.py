@@ -60,6 +60,21 @@ def flat_optimizer(optimizer: type, flat: nn.Parameter, options: dict) -> torch.
     return (FlatSGD if plain else optimizer)([flat], **options)
 
 
+def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
+    """Set the learning rate, where it lies if that is a tensor."""
+    for group in optimizer.param_groups:
+        if torch.is_tensor(group["lr"]):
+            group["lr"].fill_(lr)
+        else:
+            group["lr"] = lr
+
+
+def other_options(optimizer: torch.optim.Optimizer) -> list[dict]:
+    """Return what an optimizer's steps depend on besides the learning rate."""
+    without = ("params", "lr", "initial_lr")
+    return [{k: v for k, v in g.items() if k not in without} for g in optimizer.param_groups]
+
+
 class FlatSGD(torch.optim.SGD):
     """torch's SGD on one vector, at a fraction of its fixed cost; momentum starts at rest.
 
@@ -72,7 +87,11 @@ class FlatSGD(torch.optim.SGD):
         """Take one step; the gradient is overwritten where decay or momentum change it."""
         for group in self.param_groups:
             for p in group["params"]:
-                p.add_(self._direction(p, group), alpha=-group["lr"])
+                direction, lr = self._direction(p, group), group["lr"]
+                if torch.is_tensor(lr):
+                    p.addcmul_(direction, lr, value=-1.0)
+                else:
+                    p.add_(direction, alpha=-lr)
 
     # torch would wrap the step to record and to call hooks, which costs more than the step
     step.hooked = True

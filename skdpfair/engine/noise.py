@@ -72,13 +72,20 @@ class Noise:
 
     def __init__(self, sequence: np.random.SeedSequence, device="cpu", kind: str = "standard"):
         self.kind = kind
-        seed = sequence.generate_state(8, np.uint64)
-        self._lanes = self._generator = None
+        self.generator = self._lanes = None
         if torch.device(device).type == "cpu":
             # numbers drawn and not yet handed out, by type, and the memory they lie in
-            self._lanes, self._left, self._pools = Lanes(seed.tobytes()), {}, {}
+            seed = sequence.generate_state(8, np.uint64).tobytes()
+            self._lanes, self._left, self._pools = Lanes(seed), {}, {}
         else:
-            self._generator = torch.Generator(device).manual_seed(int(seed[0] >> np.uint64(1)))
+            self._sequence, self._device = sequence, device
+            self.renew()
+
+    def renew(self) -> None:
+        """Go on with a generator that shares nothing with the one so far; not on CPU."""
+        (sequence,) = self._sequence.spawn(1)
+        seed = int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1))
+        self.generator = torch.Generator(self._device).manual_seed(seed)
 
     def fill_(self, out: torch.Tensor, sensitivity, noise_multiplier=1.0) -> torch.Tensor:
         """Overwrite ``out`` with noise of standard deviation noise_multiplier * sensitivity.
@@ -92,7 +99,7 @@ class Noise:
 
     def _fill(self, out, sensitivity, noise_multiplier):
         if self._lanes is None:
-            return out.normal_(generator=self._generator).mul_(sensitivity * noise_multiplier)
+            return out.normal_(generator=self.generator).mul_(sensitivity * noise_multiplier)
         if out.dtype not in _NUMPY:
             wide = torch.empty_like(out, dtype=torch.float32)
             return out.copy_(self._fill(wide, sensitivity, noise_multiplier))

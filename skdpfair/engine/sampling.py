@@ -34,6 +34,8 @@ class PoissonSampler:
         self.n_samples, self.generator = n_samples, generator
         self.rates = None if np.ndim(rates) == 0 else np.asarray(rates, dtype=np.float64)
         self.rate = float(np.max(rates))
+        # records of a batch, in the mean
+        self.expected = float(np.mean(rates)) * n_samples
 
     def draw(self, n_steps: int) -> list[torch.Tensor]:
         """Return the batches of the next ``n_steps`` steps, int64 indices, sorted."""

@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
 import torch
@@ -21,11 +20,16 @@ BOUND_TOLERANCE = 1e-5
 
 @dataclass(frozen=True)
 class Batch:
-    """The records of one step: ``x`` (batch, ...), class codes ``y`` and ``group`` (batch,)."""
+    """The records of one step: ``x`` (batch, ...), class codes ``y`` and ``group`` (batch,).
+
+    ``real`` (batch,) tells records from what fills the batch up, which counts for nothing; None
+    if all are real.
+    """
 
     x: Tensor
     y: Tensor
     group: Tensor
+    real: Tensor | None = None
 
     def __len__(self):
         return len(self.y)
@@ -38,9 +42,14 @@ class Batch:
             self.group.index_select(0, index),
         )
 
+    def take_padded(self, index: Tensor) -> "Batch":
+        """Return the records at ``index``, of which negative ones are no records."""
+        return replace(self.take(index.clamp(min=0)), real=index >= 0)
+
     def split(self, size: int) -> list["Batch"]:
         """Return the batch in chunks of at most ``size`` records."""
-        parts = zip(self.x.split(size), self.y.split(size), self.group.split(size), strict=True)
+        columns = [self.x, self.y, self.group] + ([] if self.real is None else [self.real])
+        parts = zip(*(column.split(size) for column in columns), strict=True)
         return [Batch(*part) for part in parts]
 
 
@@ -129,14 +138,8 @@ def _step(model, batch, mechanism, state, generator, chunk_size, out):
         gradient.zero_()
     # norms carry a relative rounding error; shrinking by more than it keeps the bound true
     shrink = (1 - 100 * torch.finfo(weight.dtype).eps) / size
-    add_weighted(weight * _constant(shrink, weight.dtype, weight.device), gradient)
+    add_weighted(weight * model.number(shrink), gradient)
     return Step(gradient, method.update(state, {**release, "gradient": gradient}), longest)
-
-
-@lru_cache(maxsize=64)
-def _constant(value, dtype, device):
-    """Return a number as a 0-d tensor, made once: torch takes a tensor faster than a number."""
-    return torch.tensor(value, dtype=dtype, device=device)
 
 
 def noisy_sums(
@@ -184,7 +187,7 @@ def _measure_in_chunks(model, batch, chunk_size, radius):
     chunks, columns, streams = batch.split(chunk_size), [], []
     device = batch.x.device
     for chunk in chunks:
-        streams.append(rng_state(device))
+        streams.append(rng_state(model, device))
         records = _records(model, chunk, radius)
         columns.append((records.norm, records.loss, records.probability))
         del records
@@ -204,20 +207,21 @@ def _records(model, batch, radius):
     """Return the records' gradients, each ``radius`` ahead along itself."""
     if not radius:
         return model.records(batch.x, batch.y)
-    stream = rng_state(batch.x.device)
+    stream = rng_state(model, batch.x.device)
     here = model.records(batch.x, batch.y)
     set_rng_state(batch.x.device, stream)  # the same dropout masks
     return here.ahead(torch.where(here.norm > 0, radius / here.norm, 0.0))
 
 
 def _screened(norm, loss, probability, batch):
-    """Hide records whose gradient is not finite: they contribute zero to every sum.
+    """Hide what is no record, or has no finite gradient: it contributes zero to every sum.
 
-    Returns the sample, and which records are finite; None if all are.
+    Returns the sample, and which records count; None if all do.
     """
-    if norm.device.type == "cpu" and math.isfinite(norm.sum().item()):
+    all_real = batch.real is None
+    if all_real and norm.device.type == "cpu" and math.isfinite(norm.sum().item()):
         return PerSample(norm, loss, batch.group, probability), None
-    finite = torch.isfinite(norm)
+    finite = torch.isfinite(norm) if all_real else torch.isfinite(norm) & batch.real
     norm, loss = torch.where(finite, norm, 0.0), torch.where(finite, loss, 0.0)
     probability = torch.where(finite[:, None], probability, 0.0)
     return PerSample(norm, loss, batch.group, probability), finite

@@ -1,16 +1,17 @@
 """What several methods share: the clipping rule and group counts."""
 
+import torch
+
 
 def clip_to(bound, norm):
     """Return min(1, bound / norm); a zero gradient keeps weight 1.
 
     Examples
     --------
-    >>> import torch
     >>> clip_to(torch.tensor(1.0), torch.tensor([0.0, 0.5, 4.0]))
     tensor([1.0000, 1.0000, 0.2500])
     """
-    return (bound / norm).clamp(max=1.0)
+    return bound / torch.maximum(norm, bound)
 
 
 def one_hot(code, n_codes, like):

@@ -66,13 +66,13 @@ class DPSGDF(Method, name="dpsgd_f", reference="xu2021removing", needs_groups=Tr
 
     def group_bounds(self, counts):
         """Return C_k of each group, shape (n_groups,), from the noisy counts alone."""
-        clipped, unclipped = counts.clamp(min=0.0).view(2, -1)
-        size, n_groups = clipped + unclipped, len(clipped)
+        clipped, unclipped = counts.relu().view(2, -1).unbind()
+        size = clipped + unclipped
         share = clipped / size
         whole = clipped.sum() / size.sum() if self.ratio == "batch" else share.nanmean()
-        # a group not seen (0/0) counts as clipped like the batch; no clipping at all leaves C
-        ratio = (share / whole).nan_to_num(1.0).clamp(max=float(n_groups))
-        return torch.where(whole > 0, ratio, 0.0).add(1.0).mul(self.number("max_grad_norm", 1.0))
+        # a group not seen counts as clipped like the batch; no clipping at all (0/0) leaves C
+        ratio = (torch.where(size.bool(), share, whole) / whole).nan_to_num_()
+        return ratio.clamp_(max=float(len(size))).add_(1.0).mul_(self.number("max_grad_norm", 1.0))
 
     def at_scale(self, scale, headroom):
         """Set C to half of the scale, since a typical C_k is 2 C."""

@@ -47,8 +47,8 @@ class Global(Method, name="global", reference="bu2021convergence"):
         """Scale by C/Z up to Z, drop the rest."""
         bound = self.number("max_grad_norm", 1.0)
         z = self.number("strict_max_grad_norm", 1.0)
-        kept = sample.norm <= z
-        return Clip(torch.where(kept, bound / z, 0.0), sample.norm.new_full((), bound))
+        scale = sample.norm.new_full((), bound / z)
+        return Clip(torch.where(sample.norm <= z, scale, 0.0), sample.norm.new_full((), bound))
 
     def at_scale(self, scale, headroom):
         """Set Z above the scale; a unit step is 1 / (C Z)."""

@@ -61,7 +61,7 @@ class Naive(Method, name="naive", reference="xu2021removing", needs_groups=True)
     def clip(self, sample, state, release):
         """Clip to C, then weigh by the group's factor."""
         factor = state / release["counts"].to(sample.norm.dtype).clamp(min=1.0)
-        bound = self.number("max_grad_norm", 1.0)
+        bound = sample.norm.new_full((), self.number("max_grad_norm", 1.0))
         if not self.is_auto("largest_factor"):
             factor = factor * (self.largest_factor / factor.max())
         weight = factor.index_select(0, sample.group) * clip_to(bound, sample.norm)

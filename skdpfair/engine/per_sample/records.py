@@ -36,12 +36,13 @@ class Strategy(abc.ABC):
     """
 
     name: str
+    draws = True  # whether a forward pass may draw random numbers, as for dropout
 
     def __init__(self, module, n_classes, class_weight=None, reason=""):
         self.module, self.n_classes = module, n_classes
         self.class_weight, self.reason = class_weight, reason
         self.parameters = [p for p in module.parameters() if p.requires_grad]
-        self._views, self._identity = (None, {}), None
+        self._views, self._identity, self._numbers = (None, {}), None, {}
         self.n_parameters = sum(p.numel() for p in self.parameters)
 
     def __enter__(self):
@@ -74,6 +75,12 @@ class Strategy(abc.ABC):
             for p, value in zip(self.parameters, before, strict=True):
                 p.data.copy_(value)
 
+    def number(self, value: float) -> Tensor:
+        """Return a number as a 0-d tensor, made once: torch takes it faster than a number."""
+        if value not in self._numbers:
+            self._numbers[value] = self.parameters[0].new_full((), value)
+        return self._numbers[value]
+
     def views(self, flat: Tensor) -> dict[Tensor, Tensor]:
         """Return the part of ``flat`` that belongs to each trainable parameter."""
         known, views = self._views
@@ -99,14 +106,16 @@ class Strategy(abc.ABC):
         return loss, probability, slope
 
 
-def rng_state(device: torch.device) -> Tensor:
-    """Return the state of the generator that modules draw from, as for dropout."""
+def rng_state(model: Strategy, device: torch.device) -> Tensor | None:
+    """Return the state of the generator that the module draws from, if it may."""
+    if not model.draws:
+        return None
     return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
 
 
-def set_rng_state(device: torch.device, state: Tensor) -> None:
+def set_rng_state(device: torch.device, state: Tensor | None) -> None:
     """Put that generator back to ``state``."""
-    if device.type == "cuda":
+    if state is not None and device.type == "cuda":
         torch.cuda.set_rng_state(state, device)
-    else:
+    elif state is not None:
         torch.set_rng_state(state)

@@ -31,7 +31,7 @@ class MicroVmap(Strategy):
         return self._records(x, y, None)
 
     def _records(self, x, y, scale):
-        rng = rng_state(x.device)
+        rng = rng_state(self, x.device)
         values = tuple({k: p.detach() for k, p in self._named(t).items()} for t in (True, False))
         rows = (x, y) if scale is None else (x, y, scale)
         function = grad(self._loss, has_aux=True) if scale is None else self._grad_ahead

@@ -1,0 +1,214 @@
+"""The steps of one fit: warm-up, private steps, updates; nothing of skorch."""
+
+from dataclasses import replace
+
+import torch
+from torch.utils._pytree import tree_map_only
+
+from skdpfair.engine import Batch, private_step
+from skdpfair.engine.flat import FlatSGD, other_options, rejoin_, set_lr, unflatten_
+from skdpfair.engine.replay import Replay, recorder
+from skdpfair.engine.step import BOUND_TOLERANCE
+from skdpfair.exceptions import PrivacyAccountingError, UnsupportedModuleError
+from skdpfair.mechanism import Mechanism, Method
+from skdpfair.schedule import Average, PoissonBatches, Schedule
+
+
+class Steps:
+    """What a fit keeps between its steps: weights, released values, counters.
+
+    Parameters
+    ----------
+    engine : Strategy
+        Per-record gradients of the module.
+    optimizer : torch.optim.Optimizer
+        Of ``flat`` or of the module's parameters.
+    flat : Parameter
+        One vector that all trainable parameters are views of.
+    mechanism : Mechanism
+        What each step releases.
+    schedule : Schedule
+        How long, and in which steps.
+    noise : Noise
+        The stream of the noise.
+    chunk : int
+        Records held in memory at once.
+    lr : float
+        Learning rate, unless the schedule sets it.
+    on_step : callable or None
+        Called with the name of each release before it is made.
+    """
+
+    def __init__(self, *, engine, optimizer, flat, mechanism, schedule, noise, chunk, lr, on_step):
+        self.engine, self.optimizer, self.flat = engine, optimizer, flat
+        self.mechanism: Mechanism = mechanism
+        self.schedule: Schedule = schedule
+        self.noise, self.chunk, self.lr, self.on_step = noise, chunk, lr, on_step
+        self.taken, self.method = 0, mechanism.method
+        self.device = flat.device
+        self.scale = torch.ones((), device=self.device)
+        self._longest = torch.zeros((), device=self.device)
+        self._averaged = Average(schedule.first_averaged)
+        self.recorder = recorder(noise, self.device)
+        self._replay = self._options = None
+        if self.recorder is not None:
+            self._replay = Replay(self._fixed_step, self.recorder)
+            if self._updates_in_place:
+                for group in optimizer.param_groups:
+                    group["lr"] = torch.tensor(float(group["lr"]), device=self.device)
+        self._restart_method(mechanism.method)
+        self._gradient = engine.flat()
+        flat.grad = self._gradient
+        for p, view in engine.views(self._gradient).items():
+            p.grad = view
+
+    @property
+    def _updates_in_place(self):
+        return isinstance(self.optimizer, FlatSGD)
+
+    @property
+    def left_this_epoch(self) -> int:
+        """How many steps the next epoch has."""
+        return min(self.schedule.steps_per_epoch, self.schedule.n_steps - self.taken)
+
+    @property
+    def is_warming_up(self) -> bool:
+        """Whether no weight moves yet."""
+        return self.taken < self.schedule.warm_up
+
+    def begin_epoch(self, batches: PoissonBatches, *, heard: bool) -> None:
+        """Take over what callbacks did; ``heard`` if they act between the steps, too."""
+        self._batches = batches
+        self.rejoin()
+        options, self._options = self._options, other_options(self.optimizer)
+        if heard or not batches.filled:
+            self._replay = None
+        elif self._replay is not None and options != self._options:
+            self._replay.forget()
+
+    def batch(self, index) -> Batch:
+        """Return the records at ``index``, as the epoch's batches yield them."""
+        return self._batches.take(index)
+
+    @torch.no_grad()
+    def take(self, index) -> None:
+        """Take the next step on the records at ``index``."""
+        if self.is_warming_up:
+            self._warm_up_step(self.batch(index))
+        else:
+            self._train_step(index)
+        self.taken += 1
+
+    def _warm_up_step(self, batch):
+        search, size = self.schedule.search, self.mechanism.expected_batch_size
+        # booked first, so that an interrupt can only overcount
+        self._account("gradient scale (warm-up)")
+        self.scale = search.step(self.engine, batch, self.scale, size, self.noise, self.chunk)
+        if self.taken + 1 == self.schedule.warm_up:
+            self._settle()
+
+    def _train_step(self, index):
+        if self.taken == 0:
+            self._settle()
+        self._account(self._what)
+        self._set_step_size()
+        if self._replay is not None and len(index) <= self.chunk:
+            self._replay(index)
+        else:
+            self._fixed_step(index)
+        if not self._updates_in_place:
+            self.optimizer.step()
+        self._project()
+        self._averaged.add(self.flat, self.taken + 1)
+
+    def _fixed_step(self, index):
+        """Do the part of a step that can be recorded: it works in tensors that stay in place."""
+        step = private_step(
+            self.engine,
+            self.batch(index),
+            self._mechanism,
+            self._state,
+            self.noise,
+            chunk_size=self.chunk,
+            out=self._gradient,
+        )
+        replay, state = self._replay, step.state
+        self._state = state if replay is None else replay.keep(self._state, state)
+        if step.longest is not None:
+            torch.maximum(self._longest, step.longest, out=self._longest)
+        if self._updates_in_place:
+            self.optimizer.step()
+
+    def _settle(self):
+        """Fix what waited for the gradient scale, a released number: bounds, learning rate."""
+        if not self.schedule.warm_up and self.schedule.unit is None:
+            return
+        scale = float(self.scale)
+        method, unit_lr = self.mechanism.method.at_scale(scale, self.schedule.headroom)
+        self._restart_method(method)
+        if self.schedule.unit is not None:
+            self.lr = self.schedule.unit * unit_lr
+            set_lr(self.optimizer, self.lr)
+
+    def _restart_method(self, method):
+        self.method = method
+        self._mechanism = replace(self.mechanism, method=method)
+        self._what = "gradient sum" + "".join(f" + {q.name}" for q in self._mechanism.queries)
+        if self._replay is not None:
+            self._replay.forget()
+        state = method.start(self.mechanism.task)
+        self._state = tree_map_only(torch.Tensor, lambda t: t.to(self.device), state)
+
+    def _set_step_size(self):
+        if type(self.method).step_size is not Method.step_size:
+            factor = self.method.step_size(self.taken - self.schedule.warm_up)
+            set_lr(self.optimizer, self.lr * factor)
+
+    def _project(self):
+        if type(self.method).project is Method.project:
+            return
+        named = self.engine.module.named_parameters()
+        params = {name: p.detach() for name, p in named if p.requires_grad}
+        for name, value in self.method.project(params, self._state).items():
+            params[name].copy_(value)
+
+    def rejoin(self) -> None:
+        """Take over what callbacks did to the weights; refuse what they did to the module."""
+        if list(map(id, trainable(self.engine.module))) == list(map(id, self.engine.parameters)):
+            rejoin_(self.flat, self.engine.parameters)
+        else:
+            raise UnsupportedModuleError(
+                "Parameters were frozen, unfrozen or replaced after training began, as by skorch's "
+                "Freezer. Freeze them where the module is made: in the class or factory that "
+                "module= names."
+            )
+
+    def check_bound(self) -> None:
+        """Judge the steps since the last check; what they measured is private and forgotten."""
+        longest = float(self._longest)
+        self._longest.zero_()
+        if self.mechanism.method.private and not longest <= 1 + BOUND_TOLERANCE:
+            raise PrivacyAccountingError(
+                f"{self.mechanism.method!r} weighed a gradient beyond its declared bound, so its "
+                "epsilon would be wrong. This is a fault of the method; the fit is void."
+            )
+
+    def finish(self) -> None:
+        """Leave weights and released values to the module, and no gradient anywhere."""
+        if self._averaged.mean is not None:
+            self.flat.data.copy_(self._averaged.mean)
+        unflatten_(trainable(self.engine.module))
+        for p in (self.flat, *self.engine.module.parameters()):
+            p.grad = None
+        if self.recorder is not None:
+            for group in self.optimizer.param_groups:
+                group["lr"] = float(group["lr"])
+
+    def _account(self, what):
+        if self.on_step is not None:
+            self.on_step(what)
+
+
+def trainable(module: torch.nn.Module) -> list[torch.nn.Parameter]:
+    """Return the parameters that are not frozen."""
+    return [p for p in module.parameters() if p.requires_grad]
