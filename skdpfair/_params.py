@@ -14,7 +14,6 @@ from skdpfair.privacy import ACCOUNTANTS
 MODULES = ("auto", "logistic", "mlp", "cnn")
 _POSITIVE = {"low": 0, "low_open": True, "high": float("inf"), "high_open": True}
 _NOT_OFFERED = {
-    "attack": (None, "Adversarial training is not available yet; leave attack=None."),
     "warm_start": (False, "Continuing a fit is not available yet; leave warm_start=False."),
     "diagnostics": (False, "Recording non-private diagnostics is not available yet."),
 }
@@ -28,6 +27,11 @@ def check(params: Mapping, method) -> None:
     _check_module(params)
     _check_sizes(params)
     _check_class_weight(params["class_weight"])
+    if params["attack"] is not None and not callable(params["attack"]):
+        raise (ValueError if isinstance(params["attack"], str) else TypeError)(
+            "attack must be None, PGD(radius, step_size, n_steps) or a callable "
+            f"(module, x, y) -> x, got {params['attack']!r}."
+        )
     for name, (only, remedy) in _NOT_OFFERED.items():
         if params[name] is not only:
             raise ValueError(f"{name}={params[name]!r}: {remedy}")

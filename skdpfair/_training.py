@@ -8,6 +8,7 @@ from math import ceil, inf
 
 import numpy as np
 import torch
+from sklearn.base import BaseEstimator
 from skorch.dataset import Dataset
 from skorch.helper import predefined_split
 
@@ -110,6 +111,7 @@ def _net(params, run, table, streams, on_step):
         class_weight=class_weight,
         chunk_size=params["max_physical_batch_size"],
         noise=params["noise"],
+        attack=params["attack"],
         on_step=on_step,
         lr=lr,
         optimizer=optimizer,
@@ -213,6 +215,8 @@ def describe(value) -> str:
         return digest(np.asarray(value)).hex()
     if isinstance(value, (str, bytes, int, float, bool, type(None), np.generic, Method)):
         return repr(value)
+    if isinstance(value, BaseEstimator):
+        return f"{type(value).__qualname__}({describe(value.get_params())})"
     named = value if hasattr(value, "__qualname__") else type(value)
     return f"{named.__module__}.{named.__qualname__}"
 

@@ -60,8 +60,9 @@ class DPFairClassifier(ClassifierMixin, BaseEstimator):
         "auto", else none.
     max_physical_batch_size : int or "auto", default="auto"
         Records held in memory at once; never changes the result's distribution.
-    attack : None
-        Reserved for adversarial training.
+    attack : callable or None, default=None
+        Adversarial training: :class:`skdpfair.attacks.PGD`, or any ``attack(module, x, y)`` that
+        returns the inputs to train on, each made from its own record.
     class_weight : dict or None, default=None
         Fixed public factors of the loss per class, applied before clipping.
     validation_data : tuple (X, y) or None, default=None

@@ -5,6 +5,7 @@ from skorch import NeuralNetClassifier
 from skorch.callbacks import EpochScoring, EpochTimer, PassthroughScoring, PrintLog
 
 from skdpfair._callbacks import hear_batches
+from skdpfair.attacks import check_attack
 from skdpfair.engine import PoissonSampler, Streams, choose
 from skdpfair.engine.flat import acts_elementwise, flat_optimizer, flatten_
 from skdpfair.engine.memory import affordable_batch
@@ -36,6 +37,8 @@ class PrivateNet(NeuralNetClassifier):
         Records held in memory at once.
     noise : {"standard", "secure"}, default="standard"
         See :class:`skdpfair.engine.noise.Noise`.
+    attack : callable, optional
+        ``attack(module, x, y)`` returns the inputs to train on, each made from its own record.
     on_step : callable, optional
         Called with the name of each release once it is made; the ledger listens here.
     **kwargs
@@ -58,13 +61,15 @@ class PrivateNet(NeuralNetClassifier):
         class_weight=None,
         chunk_size="auto",
         noise="standard",
+        attack=None,
         on_step=None,
         **kwargs,
     ):
         super().__init__(module, criterion=torch.nn.CrossEntropyLoss, **kwargs)
         self.mechanism, self.schedule, self.streams = mechanism, schedule, streams
         self.n_classes, self.class_weight = n_classes, class_weight
-        self.chunk_size, self.noise, self.on_step = chunk_size, noise, on_step
+        self.chunk_size, self.noise = chunk_size, noise
+        self.attack, self.on_step = attack, on_step
 
     @property
     def _default_callbacks(self):
@@ -122,6 +127,8 @@ class PrivateNet(NeuralNetClassifier):
         if self.class_weight is not None:
             weight = torch.tensor(self.class_weight, dtype=example.dtype, device=self.device)
         self.engine_ = choose(self.module_, example, self.n_classes, weight)
+        if self.attack is not None:
+            check_attack(self.attack, self.module_, example, self.n_classes)
         auto = self.chunk_size == "auto"
         self._run = Steps(
             engine=self.engine_,
@@ -133,6 +140,7 @@ class PrivateNet(NeuralNetClassifier):
             chunk=affordable_batch(self.module_, example) if auto else self.chunk_size,
             lr=self.lr,
             on_step=self.on_step,
+            attack=self.attack,
         )
 
     def _end(self):

@@ -37,13 +37,18 @@ class Steps:
         Learning rate, unless the schedule sets it.
     on_step : callable or None
         Called with the name of each release before it is made.
+    attack : callable or None
+        Changes the inputs of each record, see :func:`skdpfair.engine.private_step`.
     """
 
-    def __init__(self, *, engine, optimizer, flat, mechanism, schedule, noise, chunk, lr, on_step):
+    def __init__(
+        self, *, engine, optimizer, flat, mechanism, schedule, noise, chunk, lr, on_step, attack
+    ):
         self.engine, self.optimizer, self.flat = engine, optimizer, flat
         self.mechanism: Mechanism = mechanism
         self.schedule: Schedule = schedule
-        self.noise, self.chunk, self.lr, self.on_step = noise, chunk, lr, on_step
+        self.noise, self.chunk, self.lr = noise, chunk, lr
+        self.on_step, self.attack = on_step, attack
         self.taken, self.method = 0, mechanism.method
         self.device = flat.device
         self.scale = torch.ones((), device=self.device)
@@ -130,6 +135,7 @@ class Steps:
             self._state,
             self.noise,
             chunk_size=self.chunk,
+            attack=self.attack,
             out=self._gradient,
         )
         replay, state = self._replay, step.state
