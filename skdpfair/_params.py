@@ -13,8 +13,15 @@ from skdpfair.privacy import ACCOUNTANTS
 
 MODULES = ("auto", "logistic", "mlp", "cnn")
 _POSITIVE = {"low": 0, "low_open": True, "high": float("inf"), "high_open": True}
+# what a private user takes in place of a method that is not
+_INSTEAD = {
+    "sgd": "a private method such as 'dpsgd' or 'global_adapt'",
+    "fairlens": "the private method 'fairlens_dp'",
+    "is_sgd": "the private method 'dp_is_sgd'",
+    "iw_sgd": "the private method 'dp_is_sgd'",
+    "gdro": "a private group method such as 'dp_is_sgd' or 'dpsgd_f'",
+}
 _NOT_OFFERED = {
-    "warm_start": (False, "Continuing a fit is not available yet; leave warm_start=False."),
     "diagnostics": (False, "Recording non-private diagnostics is not available yet."),
 }
 
@@ -32,6 +39,8 @@ def check(params: Mapping, method) -> None:
             "attack must be None, PGD(radius, step_size, n_steps) or a callable "
             f"(module, x, y) -> x, got {params['attack']!r}."
         )
+    if not isinstance(params["warm_start"], bool):
+        raise TypeError(f"warm_start must be True or False, got {params['warm_start']!r}.")
     for name, (only, remedy) in _NOT_OFFERED.items():
         if params[name] is not only:
             raise ValueError(f"{name}={params[name]!r}: {remedy}")
@@ -54,14 +63,15 @@ def _check_budget(params, method):
         _validate.number("noise_multiplier", noise, low=0, high=float("inf"), high_open=True)
     if not method.private and epsilon is not None:
         raise ValueError(
-            f"method={method.name!r} is not private, so epsilon={epsilon!r} cannot be met. Use a "
-            "private method such as 'dpsgd' or 'global_adapt', or set epsilon=None to run it "
+            f"method={method.name!r} is not private, so epsilon={epsilon!r} cannot be met. Use "
+            f"{_INSTEAD.get(method.name, _INSTEAD['sgd'])}, or set epsilon=None to run it "
             "without privacy."
         )
-    if not method.private and noise is not None:
+    if not method.takes_noise and noise is not None:
         raise ValueError(
             f"method={method.name!r} is not private: noise_multiplier={noise!r} would buy no "
-            "guarantee. Leave it None, or use a private method."
+            f"guarantee. Leave it None and set the method's gradient_noise, or use "
+            f"{_INSTEAD.get(method.name, _INSTEAD['sgd'])}."
         )
 
 
@@ -179,3 +189,20 @@ def class_weights(class_weight, classes) -> list[float] | None:
             f"class_weight names {unknown!r}, which are not among the classes {list(classes)!r}."
         )
     return [float(class_weight.get(label, 1.0)) for label in classes]
+
+
+def check_binary(method, classes, groups) -> None:
+    """Refuse more than two classes, or other than two groups, where a method has no formula."""
+    if not method.binary:
+        return
+    if len(classes) != 2:
+        raise ValueError(
+            "Only binary classification is supported. The type of the target is multiclass: "
+            f"method={method.name!r} is defined for two classes, got {len(classes)}."
+        )
+    if len(groups) != 2:
+        raise ValueError(
+            f"method={method.name!r} is defined for two groups, got {len(groups)}: "
+            f"{list(groups)[:8]!r}. Merge groups, or use a method for any number of them, such as "
+            "'dpsgd_f' or 'dp_is_sgd'."
+        )

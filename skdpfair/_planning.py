@@ -12,6 +12,8 @@ from skdpfair.mechanism import Mechanism, Method, Task
 from skdpfair.methods import get_method
 from skdpfair.privacy import PrivacyPlan
 
+GROUP_COUNT_NOISE = 5.0  # over 1/mu of the budget: takes 1/25 of mu squared
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -22,6 +24,7 @@ class Plan:
     delta: float
     epsilon: float | None  # as asked for
     accountant: str
+    once: tuple[float, ...] = ()  # noise of the group counts, if these are released
 
     @property
     def accounted(self) -> bool:
@@ -29,8 +32,11 @@ class Plan:
         return self.mechanism.method.private
 
 
-def plan(params, method: Method, n_samples: int, n_groups: int) -> Plan:
-    """Resolve every "auto" and calibrate the noise, from public facts alone."""
+def plan(params, method: Method, n_samples: int, n_groups: int, *, goes_on: bool = False) -> Plan:
+    """Resolve every "auto" and calibrate the noise, from public facts alone.
+
+    ``goes_on`` says that a fit before this one has found the scale of the gradients.
+    """
     delta = defaults.auto_delta(n_samples) if params["delta"] == "auto" else params["delta"]
     _params.check_delta(delta, n_samples)
     epsilon, noise = params["epsilon"], params["noise_multiplier"]
@@ -46,15 +52,16 @@ def plan(params, method: Method, n_samples: int, n_groups: int) -> Plan:
         batch_size=params["batch_size"],
         max_epochs=params["max_epochs"],
         max_steps=params["max_steps"],
-        searches_scale=waits or (not method.private and params["lr"] == "auto"),
+        searches_scale=waits or (not method.private and params["lr"] == "auto" and not goes_on),
     )
     method = _filled(method, settings)
     task = Task(n_samples, n_groups, settings.sample_rate)
     mechanism = Mechanism(method, task, 0.0 if noise is None else float(noise))
+    once = _group_count_noise(mechanism, settings)
     if epsilon is not None:
         try:
             mechanism = _calibrated(
-                mechanism, settings.n_steps, epsilon, delta, params["accountant"]
+                mechanism, settings.n_steps, epsilon, delta, params["accountant"], once
             )
         except InfeasibleBudgetError as error:
             raise InfeasibleBudgetError(
@@ -62,7 +69,17 @@ def plan(params, method: Method, n_samples: int, n_groups: int) -> Plan:
                 f"n = {n_samples}.)"
             ) from None
     _warn_low_signal(mechanism, settings)
-    return Plan(mechanism, settings, delta, epsilon, params["accountant"])
+    return Plan(mechanism, settings, delta, epsilon, params["accountant"], once)
+
+
+def _group_count_noise(mechanism, settings):
+    """Return the noise multiplier of the group counts that a private method must release."""
+    method = mechanism.method
+    counted = method.needs_group_fractions and method.group_probabilities is None
+    if not counted or not method.private:
+        return ()
+    mu = settings.signal / mechanism.task.n_samples
+    return (float(method.number("group_count_noise_multiplier", GROUP_COUNT_NOISE / mu)),)
 
 
 def _filled(method, settings):
@@ -72,10 +89,12 @@ def _filled(method, settings):
     return method.filled(lr_z=defaults.SHARE * getattr(method, "z_gain", gain))
 
 
-def _calibrated(mechanism, steps, epsilon, delta, accountant):
+def _calibrated(mechanism, steps, epsilon, delta, accountant, once):
     unit, double = (replace(mechanism, noise_multiplier=s).noise_multipliers for s in (1.0, 2.0))
     fixed = tuple(i for i, (a, b) in enumerate(zip(unit, double, strict=True)) if a == b)
-    whole = PrivacyPlan(steps=steps, sample_rate=mechanism.sample_rate, noise_multipliers=unit)
+    whole = PrivacyPlan(
+        steps=steps, sample_rate=mechanism.sample_rate, noise_multipliers=unit, once=once
+    )
     noise = whole.calibrated(epsilon, delta, accountant, fixed=fixed).noise_multipliers[0]
     # rounding in the other multipliers must not push epsilon above its target
     return replace(mechanism, noise_multiplier=noise * (1 + 1e-9))

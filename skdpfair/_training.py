@@ -3,6 +3,7 @@
 import threading
 import warnings
 from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from inspect import signature
 from math import ceil, inf
 
@@ -22,6 +23,8 @@ from skdpfair.exceptions import InsecureSeedWarning
 from skdpfair.mechanism import Method
 from skdpfair.net import PrivateNet
 from skdpfair.privacy import Ledger, PrivacyReport
+from skdpfair.privacy import epsilon as epsilon_of
+from skdpfair.privacy.noise import noisy_counts
 from skdpfair.schedule import Schedule
 from skdpfair.streaming import as_rows
 
@@ -32,9 +35,19 @@ _LEAST_ODDS = 1e-7  # a class of weight 0 starts at these odds
 _PLAIN_STEP = 8.0  # largest stable unit of a step without momentum
 
 
-def train(params, run: Plan, table):
-    """Return the trained net and what the fit spent."""
-    streams, seeded = _streams(params, table)
+@dataclass(frozen=True)
+class Before:
+    """What a fit before this one left: module, method and learning rate as found, report."""
+
+    module: torch.nn.Module
+    method: Method
+    lr: float
+    privacy: PrivacyReport
+
+
+def train(params, run: Plan, table, before: Before | None = None):
+    """Return the trained net and what the fit spent, with all fits ``before``."""
+    streams, seeded = _streams(params, table, before)
     if seeded and run.mechanism.noise_multiplier > 0:
         warnings.warn(
             f"random_state={params['random_state']!r} makes the noise reproducible: whoever "
@@ -43,8 +56,13 @@ def train(params, run: Plan, table):
             InsecureSeedWarning,
             stacklevel=4,
         )
-    ledger = Ledger()
-    net = _net(params, run, table, streams, _listener(run, ledger))
+    ledger = Ledger(() if before is None else before.privacy.ledger.entries)
+    planned_rate = run.mechanism.sample_rate
+    run = _with_group_fractions(run, table.groups, streams, ledger)
+    listener = _listener(run, ledger, planned_rate)
+    net = _net(params, run, table, streams, listener, before)
+    if before is not None:
+        _go_on(net, before)
     X = {"x": table.x, "group": table.groups.code}
     with _forked(net.module_, streams.init_seed() + 1):
         net.partial_fit(X, table.y)
@@ -56,21 +74,62 @@ def train(params, run: Plan, table):
             stacklevel=4,
         )
     net.on_step = net.streams = None  # whoever gets the net must not get the seeds
-    return net, _report(params, run, net, ledger, seeded)
+    report = _report(params, run, net, ledger, seeded, table.groups)
+    return net, report if before is None else _composed(report, before)
 
 
-def _listener(run, ledger):
+def _go_on(net, before):
+    try:
+        net.module_.load_state_dict(before.module.state_dict())
+    except RuntimeError as error:
+        raise ValueError(
+            "warm_start=True goes on with the weights of the fit before, which do not fit this "
+            f"module: {error}"
+        ) from None
+
+
+def _composed(report, before):
+    """Return the report with what no ledger holds: fits without privacy, seeds."""
+    if not before.privacy.is_private:
+        report = replace(report, epsilon=inf, is_private=False)
+    return replace(report, seeded=report.seeded or before.privacy.seeded)
+
+
+def _with_group_fractions(run, groups, streams, ledger):
+    """Count the groups where the method needs their shares and nobody declared them."""
+    method, task = run.mechanism.method, run.mechanism.task
+    if not method.needs_group_fractions:
+        return run
+    if method.group_probabilities is not None:
+        shares = np.asarray(method.group_probabilities, dtype=np.float64)
+    else:
+        noise = run.once[0] if run.once else 0.0
+        if run.once:
+            ledger.record("group counts", sample_rate=1.0, noise_multipliers=run.once, is_once=True)
+        counts = noisy_counts(groups.code, task.n_groups, noise, streams.releases())
+        counts = np.maximum(counts, 1.0)
+        shares = counts / counts.sum()
+    task = replace(task, group_fractions=torch.from_numpy(shares))
+    return replace(run, mechanism=replace(run.mechanism, task=task))
+
+
+def _listener(run, ledger, rate):
     if not run.accounted:
         return None
-    rate, noise = run.mechanism.sample_rate, run.mechanism.noise_multipliers
+    rates, noise = run.mechanism.rates, run.mechanism.noise_multipliers
+    by_group = None if bool((rates == rates[0]).all()) else tuple(rates.tolist())
     # a warm-up step releases less than this, and is charged as a full step
-    return lambda what: ledger.record(what, sample_rate=rate, noise_multipliers=noise)
+    return lambda what: ledger.record(
+        what, sample_rate=rate, noise_multipliers=noise, group_rates=by_group
+    )
 
 
-def _net(params, run, table, streams, on_step):
+def _net(params, run, table, streams, on_step, before):
     settings = run.settings
     optimizer, optimizer_params, unit = _optimizer(params, settings)
     lr = params["lr"] if params["lr"] != "auto" else optimizer_params.pop("lr", 1.0)
+    if before is not None and params["lr"] == "auto":
+        lr, unit = before.lr, None
     search = None
     if settings.warm_up:
         search = ScaleSearch.beside(run.mechanism, SHARE)
@@ -185,7 +244,7 @@ def _validation(data, table):
     return predefined_split(Dataset({"x": x, "group": group}, codes.astype(np.int64)))
 
 
-def _streams(params, table):
+def _streams(params, table, before):
     state = params["random_state"]
     if state is None:
         return Streams.fresh(), False
@@ -195,7 +254,9 @@ def _streams(params, table):
         state = state.integers(2**63 - 1)
     described = sorted((k, describe(v)) for k, v in params.items() if k not in _NOT_IN_DIGEST)
     x = table.x.numpy(force=True) if torch.is_tensor(table.x) else np.asarray(table.x)
-    mixed = digest(x, table.y, table.groups.code, described)
+    weights = () if before is None else before.module.state_dict().values()
+    weights = [w.numpy(force=True) for w in weights]  # no two fits in a row share their noise
+    mixed = digest(x, table.y, table.groups.code, described, *weights)
     return Streams.seeded(int(state), digest=mixed), True
 
 
@@ -242,29 +303,43 @@ class _seeded_fork:
         return self.fork.__exit__(*exc)
 
 
-def _report(params, run, net, ledger, seeded):
+def _group_epsilons(run, ledger, levels):
+    """Return what each group pays, at its own rate; None where all have the same."""
+    if not run.accounted or all(e.group_rates is None for e in ledger.entries):
+        return None
+    return {
+        level: epsilon_of([e.run_of(k) for e in ledger.entries], run.delta, run.accountant)
+        for k, level in enumerate(levels)
+    }
+
+
+def _report(params, run, net, ledger, seeded, groups):
     mechanism, method = run.mechanism, net.method_
     epsilon = ledger.epsilon(run.delta, run.accountant) if run.accounted else inf
     bound = getattr(method, "max_grad_norm", None)
+    steps = [e for e in ledger.entries if not e.is_once]
     return PrivacyReport(
         method=method.name,
         epsilon=epsilon,
         delta=run.delta,
         accountant=run.accountant,
         noise_multiplier=mechanism.noise_multiplier,
-        sample_rate=mechanism.sample_rate,
-        steps=ledger.steps if run.accounted else net.steps_,
+        sample_rate=max((e.sample_rate for e in steps), default=mechanism.sample_rate),
+        steps=sum(e.steps for e in steps) if run.accounted else net.steps_,
         expected_batch_size=mechanism.expected_batch_size,
         max_grad_norm=None if isinstance(bound, str) else bound,
         is_private=epsilon < inf,
         seeded=seeded,
-        assumptions=_assumptions(params),
+        group_epsilons=_group_epsilons(run, ledger, groups.levels),
+        assumptions=_assumptions(params, method),
         ledger=ledger,
     )
 
 
-def _assumptions(params):
+def _assumptions(params, method):
     assumptions = ["the number of records n is public"]
+    if getattr(method, "group_probabilities", None) is not None:
+        assumptions.append("the shares of the groups (group_probabilities) are public")
     if params["classes"] is None:
         assumptions.append("the set of classes is public (it was read off y; declare classes=)")
     if params["groups"] is None:

@@ -1,5 +1,277 @@
 """Adversarial inputs, each made from its own record, so that private training stays private."""
 
+import copy
+import math
+from collections.abc import Callable
+from numbers import Real
 
-def check_attack(attack, module, example, n_classes) -> None:
-    """Raise ValueError if ``attack`` cannot be used on inputs like ``example``."""
+import torch
+from sklearn.base import BaseEstimator
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from skdpfair import _validate
+
+_MOST_ODD = 0.1  # share of coordinates that rounding may move where batches differ in size
+
+
+class PGD(BaseEstimator):
+    r"""Projected gradient ascent of each record's own loss in an L-infinity ball.
+
+    An object of a few public numbers: ``DPFairClassifier(attack=PGD(8 / 255))`` trains on the
+    inputs that it returns, and a grid varies it by ``attack__radius``.
+
+    Parameters
+    ----------
+    radius : float > 0
+        Largest change of any coordinate, in the units of X.
+    step_size : float > 0 or None, default=None
+        Change of every coordinate in one step; None is ``2.5 * radius / n_steps``.
+    n_steps : int >= 1, default=10
+        Gradients per record.
+    input_range : tuple (low, high) or None, default=(0.0, 1.0)
+        Where inputs lie, and adversarial ones stay; public.  None: anywhere, as for tables.
+
+    Notes
+    -----
+    From :math:`x^0 = x`, with the projection :math:`\Pi` on the ball around x and on the range,
+
+    .. math:: x^{t+1} = \Pi\big(x^t + s \cdot \mathrm{sign} \nabla_x \ell(\theta; x^t, y)\big).
+
+    No random numbers are drawn, save by the module: its mode is left alone, so that dropout, in
+    training, draws a mask in every step.  A record's adversarial input depends on that record and
+    the weights only; a private step bounds its gradient like that of any other input, hence
+    epsilon is the same with and without the attack.
+
+    References
+    ----------
+    Madry et al., "Towards Deep Learning Models Resistant to Adversarial Attacks", 2018.
+
+    Examples
+    --------
+    >>> import torch
+    >>> module = torch.nn.Linear(2, 2, bias=False)
+    >>> _ = module.weight.data.copy_(torch.eye(2))
+    >>> x, y = torch.tensor([[0.5, 0.5], [0.9, 0.0]]), torch.tensor([0, 1])
+    >>> PGD(radius=0.2)(module, x, y)
+    tensor([[0.3000, 0.7000],
+            [1.0000, 0.0000]])
+    """
+
+    def __init__(self, radius, step_size=None, n_steps=10, *, input_range=(0.0, 1.0)):
+        self.radius = radius
+        self.step_size = step_size
+        self.n_steps = n_steps
+        self.input_range = input_range
+
+    def check(self) -> None:
+        """Raise ValueError or TypeError on the first parameter that cannot be used."""
+        positive = {"low": 0, "low_open": True, "high": math.inf, "high_open": True}
+        _validate.number("radius", self.radius, **positive)
+        if self.step_size is not None:
+            _validate.number("step_size", self.step_size, **positive)
+        _validate.integer("n_steps", self.n_steps)
+        _check_range(self.input_range)
+
+    def __call__(self, module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        """Return the adversarial inputs of a batch.
+
+        Parameters
+        ----------
+        module : torch.nn.Module
+            Maps (batch, ...) to logits (batch, n_classes); its gradients are not touched.
+        x : Tensor of shape (batch, ...)
+            Floating numbers inside ``input_range``.
+        y : Tensor of shape (batch,)
+            Class codes.
+
+        Returns
+        -------
+        Tensor
+            Like ``x``, at most ``radius`` away from it in every coordinate.
+        """
+        self.check()
+        x = x.detach()
+        self._check_inputs(x)
+        step = 2.5 * self.radius / self.n_steps if self.step_size is None else self.step_size
+        low, high = x - self.radius, x + self.radius
+        if self.input_range is not None:
+            low, high = low.clamp(min=self.input_range[0]), high.clamp(max=self.input_range[1])
+        found = x
+        for _ in range(self.n_steps):
+            found = (found + step * _slope(module, found, y).sign()).clamp(low, high)
+        return found
+
+    def _check_inputs(self, x):
+        if not x.is_floating_point():
+            raise TypeError(f"PGD needs inputs of a floating type, got {x.dtype}. Use x.float().")
+        if self.input_range is None or not x.numel():
+            return
+        if x.is_cuda and torch.cuda.is_current_stream_capturing():
+            return  # a recorded step cannot wait for a value; steps before it were checked
+        low, high = self.input_range
+        if bool(((x < low) | (x > high)).any()):
+            raise ValueError(
+                f"X has values outside the attack's input_range={self.input_range!r}. Scale X "
+                "into it by public bounds, or set input_range=(low, high) to the public range of "
+                "X, or None for no range."
+            )
+
+
+def check_attack(
+    attack: Callable[[nn.Module, Tensor, Tensor], Tensor],
+    module: nn.Module,
+    example: Tensor,
+    n_classes: int,
+) -> None:
+    """Raise if ``attack`` cannot be used on inputs like ``example``, or would break privacy.
+
+    It is tried on two made-up records: what comes back must be finite inputs of the same shape in
+    the attack's ``input_range``, and each must depend on its own record alone.  No record of the
+    data is seen, and nothing is left behind: the attack gets a copy of the module, and torch's
+    random numbers go on as if it had not run.
+
+    Parameters
+    ----------
+    attack : callable
+        ``attack(module, x, y)`` returns other inputs.  Its attribute ``input_range`` is (low,
+        high) or None; without one it is (0, 1) for images, None for tables.
+    module : torch.nn.Module
+        Maps (batch, ...) to logits (batch, n_classes).
+    example : Tensor of shape (1, ...)
+        Only its shape, dtype and device are used.
+    n_classes : int
+        Number of classes.
+
+    Raises
+    ------
+    TypeError
+        If the attack returns no tensor.
+    ValueError
+        If its parameters are out of range, or what it returns is not what it must be.
+
+    Examples
+    --------
+    >>> module, example = torch.nn.Linear(3, 2), torch.zeros(1, 3)
+    >>> check_attack(PGD(0.1), module, example, n_classes=2)
+    >>> check_attack(lambda module, x, y: x.flip(0), module, example, n_classes=2)
+    Traceback (most recent call last):
+    ...
+    ValueError: attack makes the input of one record from another record...
+    """
+    if isinstance(attack, PGD):
+        attack.check()
+    image = example.dim() >= 3
+    limits = getattr(attack, "input_range", (0.0, 1.0) if image else None)
+    _check_range(limits)
+    tried = copy.deepcopy(module)
+    a, b, other = _made_up(example, limits)
+
+    def run(records, labels, seed=0):
+        x, y = torch.stack(records), torch.tensor(labels, device=example.device)
+        with torch.random.fork_rng(_devices(x)), torch.enable_grad():
+            torch.manual_seed(seed)
+            return _checked(attack(tried, x.clone(), y), x, limits, image)
+
+    last = n_classes - 1
+    both = run((a, b), (0, last))
+    if not _same(tried, module):
+        raise ValueError(
+            "attack changes the module: its weights, buffers or mode. Leave them as they are, or "
+            "work on copy.deepcopy(module); weights may move by noised gradients only."
+        )
+    # the same seed and size, so that neither random numbers nor rounding tell the runs apart
+    beside_others = run((a, other), (0, 0))[0], run((other, b), (last, last))[1]
+    if any(_odd(p, q) > 0 for p, q in zip(both, beside_others, strict=True)):
+        raise _coupled("another record")
+    if torch.equal(run((a, b), (0, last), seed=1), both):  # it draws no random numbers
+        alone = run((a,), (0,))[0], run((b,), (last,))[0]
+        if any(_odd(p, q) > _MOST_ODD for p, q in zip(both, alone, strict=True)):
+            raise _coupled("the size of the batch")
+
+
+def _slope(module, x, y):
+    """Return the gradient of each record's loss in its own input."""
+    with torch.enable_grad():
+        x = x.detach().requires_grad_()
+        loss = cross_entropy(module(x), y, reduction="sum")
+        return torch.autograd.grad(loss, x)[0]
+
+
+def _check_range(limits):
+    """Refuse what is neither None nor a pair low < high of finite numbers."""
+    if limits is None:
+        return
+    wanted = "input_range must be None or two finite numbers (low, high) with low < high"
+    if not isinstance(limits, (tuple, list)) or not all(_is_finite(v) for v in limits):
+        raise TypeError(f"{wanted}, got {limits!r}.")
+    if len(limits) != 2 or not limits[0] < limits[1]:
+        raise ValueError(f"{wanted}, got {limits!r}.")
+
+
+def _is_finite(value):
+    return isinstance(value, Real) and math.isfinite(value)
+
+
+def _made_up(example, limits):
+    """Return three records, uniform in the range."""
+    low, high = (-1.0, 1.0) if limits is None else limits
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand((3, *example.shape[1:]), generator=generator)
+    return (low + (high - low) * x.to(example.device, example.dtype)).clamp(low, high)
+
+
+def _devices(x):
+    return [x.device] if x.is_cuda else []
+
+
+def _same(module, original):
+    """Tell whether weights, buffers and mode are the original's."""
+    values = zip(module.state_dict().values(), original.state_dict().values(), strict=True)
+    modes = zip(module.modules(), original.modules(), strict=True)
+    return all(torch.equal(p, q) for p, q in values) and all(
+        p.training == q.training for p, q in modes
+    )
+
+
+def _checked(found, x, limits, image):
+    """Return what the attack returned if it can be trained on."""
+    if not isinstance(found, Tensor):
+        raise TypeError(f"attack must return a torch.Tensor like x, got {type(found).__name__}.")
+    if found.shape != x.shape:
+        raise ValueError(
+            f"attack must return inputs of the shape of x, {tuple(x.shape)} for a batch of "
+            f"{len(x)}, got {tuple(found.shape)}."
+        )
+    if found.dtype != x.dtype:
+        raise ValueError(
+            f"attack must return inputs of the dtype of x, {x.dtype}, got {found.dtype}. Use "
+            "x_adv.to(x.dtype)."
+        )
+    found = found.detach()
+    if not bool(torch.isfinite(found).all()):
+        raise ValueError(
+            "attack returns NaN or infinity for finite inputs. Bound its steps, for instance by "
+            "the signs of the gradient, and clamp to the range of X."
+        )
+    if limits is not None and bool(((found < limits[0]) | (found > limits[1])).any()):
+        why = " (assumed, since X are images)" if image else ""
+        raise ValueError(
+            f"attack returns inputs outside input_range={tuple(limits)!r}{why}. Clamp them, or "
+            "set attack.input_range = (low, high) to the public range of X, or None for no range."
+        )
+    return found
+
+
+def _odd(p, q):
+    """Return the share of coordinates that differ; a sign of almost nothing may go either way."""
+    return float((~torch.isclose(p, q, rtol=1e-4, atol=1e-5)).double().mean())
+
+
+def _coupled(what):
+    return ValueError(
+        f"attack makes the input of one record from {what}, so one record moves the gradients of "
+        "all others and epsilon would be wrong. Take gradients of the SUM of the losses, with no "
+        "mean, norm or maximum over the batch, and draw random numbers from torch's global "
+        "generator only."
+    )

@@ -1,7 +1,6 @@
 """The command line: parses, calls, prints."""
 
 import json
-import re
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +18,7 @@ except ImportError as error:  # the extra is optional, the library is not
 import skdpfair
 from skdpfair._validate import number
 from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
+from skdpfair.methods import methods_table
 from skdpfair.metrics import group_table
 from skdpfair.preprocessing import public_preprocessor
 
@@ -32,21 +32,25 @@ def main():
 
 
 @main.command()
-def methods():
-    """List the methods."""
-    table = Table(title="Methods")
-    for column in ("name", "private", "needs groups", "reference"):
-        table.add_column(column)
-    for name, method in sorted(skdpfair.METHODS.items()):
-        yes = ("yes" if flag else "no" for flag in (method.private, method.needs_groups))
-        table.add_row(name, *yes, _cited(method.reference))
+@click.option("--markdown", is_flag=True, help="Print the table of the docs.")
+def methods(markdown):
+    """List the methods: paper, privacy, groups, what they release."""
+    found = methods_table().reset_index()
+    if markdown:
+        click.echo(_markdown(found))
+        return
+    table = Table(title="Methods", box=SIMPLE_HEAD)
+    for column in found.columns:
+        table.add_column(column, no_wrap=column == "name")
+    for row in found.itertuples(index=False):
+        table.add_row(*row)
     Console().print(table)
 
 
-def _cited(key):
-    """Return a bibliography key as first author and year."""
-    author, year = re.match(r"([a-z]+)(\d{4})", key).groups()
-    return f"{author.title()} {year}"
+def _markdown(table):
+    """Return a table of text as lines of Markdown."""
+    rows = [table.columns, ["---"] * table.shape[1], *table.itertuples(index=False)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
 @main.command()

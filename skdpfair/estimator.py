@@ -67,8 +67,9 @@ class DPFairClassifier(ClassifierMixin, BaseEstimator):
         Fixed public factors of the loss per class, applied before clipping.
     validation_data : tuple (X, y) or None, default=None
         PUBLIC records to score after each epoch.
-    warm_start : False
-        Reserved.
+    warm_start : bool, default=False
+        Whether a second ``fit`` goes on from the weights, bounds and learning rate of the first.
+        Each fit spends ``epsilon`` again, and ``privacy_`` composes them all.
     accountant : {"pld", "prv", "rdp"}, default="pld"
         How epsilon is computed.
     noise : {"standard", "secure"}, default="standard"
@@ -221,8 +222,14 @@ class DPFairClassifier(ClassifierMixin, BaseEstimator):
             )
         fitted = type(self)(**params)  # a failed fit leaves this one as it was
         table = _table.read(fitted, X, y, sensitive_features)
-        run = _planning.plan(params, method, len(table.y), table.groups.n_groups)
-        net, privacy = _training.train(params, run, table)
+        _params.check_binary(method, table.classes, table.groups.levels)
+        before = self._before(fitted, table) if self.warm_start else None
+        if before is not None:
+            method = method.filled(**before.method.get_params())
+        run = _planning.plan(
+            params, method, len(table.y), table.groups.n_groups, goes_on=before is not None
+        )
+        net, privacy = _training.train(params, run, table, before)
         self._keep(fitted, table, run, net, privacy)
         self._group_positions = _table.group_positions(self, X)
         if self.keep_reference:
@@ -266,6 +273,23 @@ class DPFairClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self, "net_")
         return self.net_.logits(_table.read_for_prediction(self, X))
 
+    def _before(self, fitted, table):
+        """Return what a fit before this one left, if there was one."""
+        if not hasattr(self, "net_"):
+            return None
+        same = {
+            "classes": (self.classes_, table.classes),
+            "groups": (self.groups_, table.groups.levels),
+            "number of features": (self.n_features_in_, fitted.n_features_in_),
+        }
+        for what, (old, new) in same.items():
+            if not np.array_equal(np.asarray(old), np.asarray(new)):
+                raise ValueError(
+                    f"warm_start=True goes on with a fitted model, but the {what} changed from "
+                    f"{old!r} to {new!r}. Use warm_start=False, or data of the same form."
+                )
+        return _training.Before(self.net_.module_, self.method_, self.lr_, self.privacy_)
+
     def _keep(self, fitted, table, run, net, privacy):
         for name in ("n_features_in_", "feature_names_in_", "reference_"):
             with suppress(AttributeError):
@@ -296,4 +320,6 @@ class DPFairClassifier(ClassifierMixin, BaseEstimator):
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.non_deterministic = self.random_state is None
+        with suppress(ValueError, TypeError):  # a method that fit would refuse
+            tags.classifier_tags.multi_class = not get_method(self.method).binary
         return tags

@@ -20,13 +20,12 @@ import abc
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from numbers import Real
 from typing import Any, ClassVar, TypeAlias
 
 import torch
-from sklearn.base import BaseEstimator, clone
-from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
+
+from skdpfair._fields import Fields
 
 State: TypeAlias = Any
 Release: TypeAlias = Mapping[str, Tensor]
@@ -80,6 +79,13 @@ class PerSample:
 
 
 @dataclass(frozen=True)
+class PerSampleGradients(PerSample):
+    """The same with each gradient (batch, n_parameters), for methods that ask for them."""
+
+    gradient: Tensor
+
+
+@dataclass(frozen=True)
 class Query:
     """A statistic released every step: a noisy sum of norm-bounded rows.
 
@@ -96,12 +102,35 @@ class Query:
         Largest L2 norm of a row.
     noise_multiplier : float
         Standard deviation of the noise, divided by ``sensitivity``.
+    early : bool
+        Whether it is asked before :meth:`Method.extra`; norms are then those of the plain
+        gradients if the method sees gradients, else unknown (NaN).
     """
 
     name: str
     rows: Callable[[PerSample, State], Tensor]
     sensitivity: float
     noise_multiplier: float
+    early: bool = False
+
+
+@dataclass(frozen=True)
+class Extra:
+    """What is added to each record's gradient before it is measured and clipped.
+
+    Parameters
+    ----------
+    slope : Tensor of shape (batch, n_classes)
+        Gradient in the logits of a loss that is added to the record's.
+    curve : Tensor of shape (batch, n_parameters) or None
+        Vectors that the Hessian of the record's own loss is applied to.
+    averaged : bool
+        Whether each record gets the mean over the batch; no method that does is private.
+    """
+
+    slope: Tensor
+    curve: Tensor | None = None
+    averaged: bool = False
 
 
 @dataclass(frozen=True)
@@ -120,7 +149,7 @@ class Clip:
     bound: Tensor
 
 
-class Method(BaseEstimator, abc.ABC):
+class Method(Fields, abc.ABC):
     """How one algorithm departs from DP-SGD.  Only :meth:`clip` is compulsory.
 
     A concrete method is a keyword-only dataclass whose fields are its hyper-parameters,
@@ -132,33 +161,41 @@ class Method(BaseEstimator, abc.ABC):
 
     name: ClassVar[str]
     reference: ClassVar[str]
+    releases: ClassVar[str]  # in words: what, each step
+    sensitivity: ClassVar[str]  # in words: of each release
     private: ClassVar[bool]
+    takes_noise: ClassVar[bool]  # whether noise_multiplier is a parameter of a run
     needs_groups: ClassVar[bool]
+    needs_group_fractions: ClassVar[bool]  # whether Task.group_fractions must be known
+    binary: ClassVar[bool]  # whether it is for two classes and two groups only
     # fields that, while "auto", wait for the gradient scale found by the warm-up
     scale_fields: ClassVar[tuple[str, ...]] = ("max_grad_norm",)
-    # ranges of the fields that may be other than a positive number or "auto"
-    ranges: ClassVar[dict[str, list]] = {}
+    # standard deviation of ad-hoc noise on the mean gradient, of methods that are not private
+    gradient_noise = 0.0
 
     def __init_subclass__(
         cls,
         *,
         name: str,
         reference: str,
+        releases: str = "gradient sum",
+        sensitivity: str = "C",
         private: bool = True,
+        takes_noise: bool | None = None,
         needs_groups: bool = False,
+        needs_group_fractions: bool = False,
+        binary: bool = False,
         **kwargs,
     ):
         super().__init_subclass__(**kwargs)
         if name in METHODS and METHODS[name].__qualname__ != cls.__qualname__:
             raise ValueError(f"Method name {name!r} is already taken by {METHODS[name]}.")
         cls.name, cls.reference = name, reference
-        cls.private, cls.needs_groups = private, needs_groups
+        cls.releases, cls.sensitivity = releases, sensitivity
+        cls.private, cls.takes_noise = private, private if takes_noise is None else takes_noise
+        cls.needs_groups, cls.needs_group_fractions = needs_groups, needs_group_fractions
+        cls.binary = binary
         METHODS[name] = cls
-
-    @property
-    def _parameter_constraints(self):
-        positive = [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})]
-        return {field: self.ranges.get(field, positive) for field in self.get_params()}
 
     def start(self, task: Task) -> State:
         """Return the state before the first step."""
@@ -179,6 +216,20 @@ class Method(BaseEstimator, abc.ABC):
     def look_ahead(self) -> float:
         """Return how far along its own gradient each record's gradient is taken; 0 for here."""
         return 0.0
+
+    def sees_gradients(self) -> bool:
+        """Tell whether early queries need :class:`PerSampleGradients`, which take memory."""
+        return False
+
+    def extra(self, sample: PerSample, state: State, release: Release) -> Extra | None:
+        """Return what to add to each record's gradient, from ITS data and early releases."""
+        return None
+
+    def refusal(self, task: Task, n_parameters: int) -> str | None:
+        """Return why the method cannot train so many parameters on such a task, or None."""
+        if self.binary and task.n_groups != 2:
+            return f"it is defined for two groups, and there are {task.n_groups}"
+        return None
 
     @abc.abstractmethod
     def clip(self, sample: PerSample, state: State, release: Release) -> Clip:
@@ -215,19 +266,6 @@ class Method(BaseEstimator, abc.ABC):
         """
         method = self.filled(max_grad_norm=headroom * scale)
         return method, method.max_grad_norm**-2
-
-    def filled(self, **values) -> Method:
-        """Return a copy in which the fields among ``values`` that are "auto" are set."""
-        unset = {k: v for k, v in values.items() if k in self.get_params() and self.is_auto(k)}
-        return clone(self).set_params(**unset)
-
-    def is_auto(self, field: str) -> bool:
-        """Tell whether ``field`` is still ``"auto"``."""
-        return isinstance(getattr(self, field), str) and getattr(self, field) == "auto"
-
-    def number(self, field: str, alone: float) -> float:
-        """Return ``field``, or ``alone`` while it is ``"auto"``."""
-        return alone if self.is_auto(field) else getattr(self, field)
 
 
 def count_noise(value: float | str, noise_multiplier: float) -> float:

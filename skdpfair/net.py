@@ -127,6 +127,10 @@ class PrivateNet(NeuralNetClassifier):
         if self.class_weight is not None:
             weight = torch.tensor(self.class_weight, dtype=example.dtype, device=self.device)
         self.engine_ = choose(self.module_, example, self.n_classes, weight)
+        method = self.mechanism.method
+        reason = method.refusal(self.mechanism.task, self.engine_.n_parameters)
+        if reason is not None:
+            raise ValueError(f"method={method!r} cannot train this model: {reason}.")
         if self.attack is not None:
             check_attack(self.attack, self.module_, example, self.n_classes)
         auto = self.chunk_size == "auto"

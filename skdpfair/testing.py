@@ -2,13 +2,14 @@
 
 import copy
 import math
+from dataclasses import fields
 
 import torch
 from torch.nn.functional import cross_entropy
 
 from skdpfair.engine import choose
 from skdpfair.engine.step import noisy_sums
-from skdpfair.mechanism import Method, PerSample, Task
+from skdpfair.mechanism import Method, PerSample, PerSampleGradients, Task
 
 __all__ = ["check_engine", "check_method", "per_sample", "released", "task"]
 
@@ -39,7 +40,17 @@ def released(method: Method, sample: PerSample, task: Task, state=None) -> dict:
     """Return what the method's queries release on this batch when their noise is off."""
     state = method.start(task) if state is None else state
     finite = torch.ones_like(sample.norm, dtype=torch.bool)
+    if method.sees_gradients() and not isinstance(sample, PerSampleGradients):
+        sample = with_gradients(sample)
     return noisy_sums(method.queries(task, 0.0), sample, finite, state, None)
+
+
+def with_gradients(sample: PerSample, n_parameters=3) -> PerSampleGradients:
+    """Return the sample with gradients of its norms, in directions that depend on the norms."""
+    angle = sample.norm[:, None] + torch.arange(n_parameters, dtype=sample.norm.dtype)
+    direction = torch.nn.functional.normalize(torch.cos(angle), dim=1)
+    facts = sample.norm, sample.loss, sample.group, sample.probability
+    return PerSampleGradients(*facts, sample.norm[:, None] * direction)
 
 
 def check_method(method: Method, *, n_groups=3, n_batches=20, seed=0) -> None:
@@ -64,6 +75,7 @@ def check_method(method: Method, *, n_groups=3, n_batches=20, seed=0) -> None:
     * a query's row is no longer than its sensitivity, and depends on its own record only;
     * a record's weight depends, given what is released, on no other record;
     * removing any record moves the gradient sum, at a fixed release, by at most the bound;
+    * what is added to a record's gradient depends, given what is released, on no other record;
     * the next state is finite and depends on the batch through the release only.
 
     Examples
@@ -73,8 +85,11 @@ def check_method(method: Method, *, n_groups=3, n_batches=20, seed=0) -> None:
     """
     assert method.private, f"{method.name} is not private, so it has no bound to keep"
     generator = torch.Generator().manual_seed(seed)
-    facts = task(n_groups=n_groups)
+    facts = task(n_groups=2 if method.binary else n_groups)
+    n_groups = facts.n_groups
     for sample in _batches(n_groups, n_batches, generator):
+        if method.sees_gradients():
+            sample = with_gradients(sample)
         for state in _states(method, sample, facts):
             _check_batch(method, sample, facts, state)
 
@@ -158,7 +173,7 @@ def _states(method, sample, facts):
     state = method.start(facts)
     yield state
     for _ in range(3):
-        state = method.update(state, released(method, sample, facts, state))
+        state = method.update(state, _release(method, sample, facts, state))
     yield state
 
 
@@ -171,10 +186,27 @@ def _check_batch(method, sample, facts, state):
         for i in range(min(len(rows), 5)):
             alone = query.rows(_only(sample, i), state)[0]
             assert torch.equal(alone, rows[i]), f"{query.name}: a row depends on other records"
-    exact = released(method, sample, facts, state)
+    exact = _release(method, sample, facts, state)
     shifted = {k: v + torch.linspace(-9.0, 9.0, len(v)) for k, v in exact.items()}
     for release in (exact, shifted):
+        _check_extra(method, sample, state, release)
         _check_clip(method, sample, state, release)
+
+
+def _release(method, sample, facts, state):
+    return released(method, sample, facts, state) | {"gradient": torch.tensor([3.0, 0.0, -4.0])}
+
+
+def _check_extra(method, sample, state, release):
+    whole = method.extra(sample, state, release)
+    if whole is None:
+        return
+    assert not whole.averaged, "a mean over the batch mixes the records"
+    for i in range(min(len(sample.norm), 5)):
+        alone = method.extra(_only(sample, i), state, release)
+        for part, every in ((alone.slope, whole.slope), (alone.curve, whole.curve)):
+            if every is not None:
+                torch.testing.assert_close(part[0], every[i], rtol=1e-5, atol=1e-6)
 
 
 def _check_clip(method, sample, state, release):
@@ -197,10 +229,12 @@ def _check_clip(method, sample, state, release):
 
 
 def _only(sample, i):
-    return PerSample(
-        *(getattr(sample, f)[i : i + 1] for f in ("norm", "loss", "group", "probability"))
-    )
+    return _rows(sample, slice(i, i + 1))
 
 
 def _first(sample, n):
-    return PerSample(*(getattr(sample, f)[:n] for f in ("norm", "loss", "group", "probability")))
+    return _rows(sample, slice(n))
+
+
+def _rows(sample, rows):
+    return type(sample)(*(getattr(sample, field.name)[rows] for field in fields(sample)))

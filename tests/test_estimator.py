@@ -356,7 +356,6 @@ BAD = [
     ({"noise": "loud"}, ValueError, "noise"),
     ({"device": "abacus"}, ValueError, "device"),
     ({"attack": "pgd"}, ValueError, "attack"),
-    ({"warm_start": True}, ValueError, "warm_start"),
     ({"diagnostics": True}, ValueError, "diagnostics"),
 ]
 

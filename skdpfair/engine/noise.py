@@ -47,6 +47,10 @@ class Streams:
         """Return the source of the noise of the steps."""
         return Noise(self._sequence(1), device, kind)
 
+    def releases(self) -> np.random.Generator:
+        """Return the generator of what is released once, before the first step."""
+        return np.random.Generator(np.random.PCG64DXSM(self._sequence(3)))
+
     def init_seed(self) -> int:
         """Return a 63-bit seed for initial weights and dropout."""
         sequence = np.random.SeedSequence(self.init_entropy, pool_size=8, spawn_key=(2,))

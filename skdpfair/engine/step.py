@@ -10,8 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from skdpfair.engine.autograd import without_grad
+from skdpfair.engine.change import changed_gradients, changes_gradients, early_sample
 from skdpfair.engine.noise import Noise
 from skdpfair.engine.per_sample import Strategy
+from skdpfair.engine.per_sample.materialised import Gradients
 from skdpfair.engine.per_sample.records import rng_state, set_rng_state
 from skdpfair.mechanism import Mechanism, PerSample, Query
 
@@ -123,8 +125,16 @@ def private_step(
 
 def _step(model, batch, mechanism, state, generator, chunk_size, out):
     method = mechanism.method
-    sample, finite, add_weighted = _measure(model, batch, chunk_size, method.look_ahead())
-    release = noisy_sums(mechanism.queries, sample, finite, state, generator)
+    changed, release = None, {}
+    if changes_gradients(method):
+        early, counted = early_sample(model, batch, mechanism, chunk_size)
+        release = noisy_sums(mechanism.queries, early, counted, state, generator, early=True)
+        if len(batch):
+            extra = method.extra(early, state, release)
+            changed = changed_gradients(model, batch, early, counted, extra)
+    measured = _measure(model, batch, chunk_size, method.look_ahead(), changed)
+    sample, finite, add_weighted = measured
+    release |= noisy_sums(mechanism.queries, sample, finite, state, generator, early=False)
     clip = method.clip(sample, state, release)
     weight = clip.weight if finite is None else torch.where(finite, clip.weight, 0.0)
     longest = None
@@ -134,6 +144,8 @@ def _step(model, batch, mechanism, state, generator, chunk_size, out):
     gradient = model.flat() if out is None else out
     if mechanism.noise_multiplier > 0:
         generator.fill_(gradient, clip.bound, mechanism.noise_multiplier / size)
+    elif method.gradient_noise > 0:
+        generator.fill_(gradient, method.gradient_noise)
     else:
         gradient.zero_()
     # norms carry a relative rounding error; shrinking by more than it keeps the bound true
@@ -148,10 +160,17 @@ def noisy_sums(
     finite: Tensor | None,
     state: Any,
     generator: Noise,
+    *,
+    early: bool | None = None,
 ) -> dict[str, Tensor]:
-    """Return each query's sum of rows (sensitivity as declared) plus its Gaussian noise."""
+    """Return each query's sum of rows (sensitivity as declared) plus its Gaussian noise.
+
+    ``early`` picks the early or the other queries; None takes all.
+    """
     release = {}
     for query in queries:
+        if early is not None and query.early != early:
+            continue
         rows = query.rows(sample, state)
         if finite is not None:
             rows = torch.where(finite[:, None], rows, 0.0)
@@ -165,55 +184,63 @@ def noisy_sums(
 
 def measure(model: Strategy, batch: Batch, chunk_size=None) -> tuple[PerSample, Tensor | None]:
     """Return what a method may know of the batch, and which records count (None for all)."""
-    sample, finite, _ = _measure(model, batch, chunk_size, 0.0)
+    sample, finite, _ = _measure(model, batch, chunk_size, 0.0, None)
     return sample, finite
 
 
-def _measure(model, batch, chunk_size, radius) -> tuple[PerSample, Tensor | None, Callable]:
+def _measure(model, batch, chunk_size, radius, changed):
+    """Return the sample, which records count (None for all), and what adds a weighted sum."""
     if len(batch) == 0:
-        like = model.parameters[0]
-        empty = torch.zeros(0, dtype=like.dtype, device=like.device)
-        probability = empty.new_zeros((0, model.n_classes))
-        sample = PerSample(empty, empty, batch.group, probability)
-        return sample, None, lambda weight, out: None
-    if chunk_size is None or len(batch) <= chunk_size:
-        records = _records(model, batch, radius)
-        sample, finite = _screened(records.norm, records.loss, records.probability, batch)
+        return _nothing(model, batch), None, lambda weight, out: None
+    size = chunk_size or len(batch)
+    if isinstance(changed, Gradients) or len(batch) <= size:
+        if isinstance(changed, Gradients):
+            records = changed
+        else:
+            records = _records(model, batch, radius, changed)
+        sample, finite = screened(records.norm, records.loss, records.probability, batch)
         return sample, finite, lambda w, out: records.weighted_sum(w, out, finite)
-    return _measure_in_chunks(model, batch, chunk_size, radius)
+    return _measure_in_chunks(model, batch, size, radius, changed)
 
 
-def _measure_in_chunks(model, batch, chunk_size, radius):
+def _nothing(model, batch):
+    like = model.parameters[0]
+    empty = torch.zeros(0, dtype=like.dtype, device=like.device)
+    return PerSample(empty, empty, batch.group, empty.new_zeros((0, model.n_classes)))
+
+
+def _measure_in_chunks(model, batch, chunk_size, radius, slope):
     chunks, columns, streams = batch.split(chunk_size), [], []
+    slopes = [None] * len(chunks) if slope is None else slope.split(chunk_size)
     device = batch.x.device
-    for chunk in chunks:
+    for chunk, extra in zip(chunks, slopes, strict=True):
         streams.append(rng_state(model, device))
-        records = _records(model, chunk, radius)
+        records = _records(model, chunk, radius, extra)
         columns.append((records.norm, records.loss, records.probability))
         del records
-    sample, finite = _screened(*map(torch.cat, zip(*columns, strict=True)), batch)
+    sample, finite = screened(*map(torch.cat, zip(*columns, strict=True)), batch)
 
     def add_weighted(weight, out):
         masks = [None] * len(chunks) if finite is None else finite.split(chunk_size)
-        parts = zip(chunks, weight.split(chunk_size), masks, streams, strict=True)
-        for chunk, w, m, stream in parts:
+        parts = zip(chunks, slopes, weight.split(chunk_size), masks, streams, strict=True)
+        for chunk, extra, w, m, stream in parts:
             set_rng_state(device, stream)  # the dropout masks that the norms were taken with
-            _records(model, chunk, radius).weighted_sum(w, out, m)
+            _records(model, chunk, radius, extra).weighted_sum(w, out, m)
 
     return sample, finite, add_weighted
 
 
-def _records(model, batch, radius):
+def _records(model, batch, radius, slope):
     """Return the records' gradients, each ``radius`` ahead along itself."""
     if not radius:
-        return model.records(batch.x, batch.y)
+        return model.records(batch.x, batch.y, slope)
     stream = rng_state(model, batch.x.device)
     here = model.records(batch.x, batch.y)
     set_rng_state(batch.x.device, stream)  # the same dropout masks
     return here.ahead(torch.where(here.norm > 0, radius / here.norm, 0.0))
 
 
-def _screened(norm, loss, probability, batch):
+def screened(norm, loss, probability, batch):
     """Hide what is no record, or has no finite gradient: it contributes zero to every sum.
 
     Returns the sample, and which records count; None if all do.

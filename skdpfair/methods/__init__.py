@@ -1,7 +1,10 @@
 """The algorithms, one per file; a new file here is found, tested and documented unasked."""
 
+import re
 from importlib import import_module
 from pkgutil import iter_modules
+
+import pandas as pd
 
 from skdpfair._validate import one_of
 from skdpfair.mechanism import METHODS, Method
@@ -9,7 +12,7 @@ from skdpfair.mechanism import METHODS, Method
 for _module in iter_modules(__path__):
     import_module(f"{__name__}.{_module.name}")
 
-__all__ = ["METHODS", "get_method"]
+__all__ = ["METHODS", "get_method", "methods_table"]
 
 
 def get_method(method, **params):
@@ -52,3 +55,30 @@ def get_method(method, **params):
     raise TypeError(
         f"method must be a name among {sorted(METHODS)} or a Method object, got {method!r}."
     )
+
+
+def methods_table() -> pd.DataFrame:
+    """Return what each method is, one row per method.
+
+    Examples
+    --------
+    >>> methods_table().loc["dpsgd_f", ["paper", "private", "releases per step"]].to_list()
+    ['Xu 2021', 'yes', 'gradient sum; 2K counts']
+    """
+    rows = {
+        name: {
+            "paper": _cited(method.reference),
+            "private": "yes" if method.private else "no",
+            "needs groups": "yes" if method.needs_groups else "no",
+            "releases per step": method.releases,
+            "sensitivity": method.sensitivity,
+        }
+        for name, method in sorted(METHODS.items())
+    }
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("name")
+
+
+def _cited(key):
+    """Return a bibliography key as first author and year, or as it is."""
+    found = re.match(r"([a-z]+)(\d{4})", key)
+    return f"{found[1].title()} {found[2]}" if found else key

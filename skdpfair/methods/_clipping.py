@@ -2,6 +2,8 @@
 
 import torch
 
+from skdpfair.mechanism import Clip
+
 
 def clip_to(bound, norm):
     """Return min(1, bound / norm); a zero gradient keeps weight 1.
@@ -18,3 +20,9 @@ def one_hot(code, n_codes, like):
     """Return one row per record with a single 1, shape (batch, n_codes), dtype of ``like``."""
     rows = like.new_zeros((len(code), n_codes))
     return rows.scatter_(1, code[:, None], 1.0)
+
+
+def clip_at(bound: float, sample) -> Clip:
+    """Return the weights of DP-SGD with clipping bound ``bound``."""
+    bound = sample.norm.new_full((), bound)
+    return Clip(clip_to(bound, sample.norm), bound)

@@ -1,12 +1,10 @@
 """BAM: clip gradients that each record takes a step ahead, where its loss is higher."""
 
 from dataclasses import dataclass
-from numbers import Real
 
-from sklearn.utils._param_validation import Interval
-
-from skdpfair.mechanism import Clip, Method
-from skdpfair.methods._clipping import clip_to
+from skdpfair.mechanism import Method
+from skdpfair.methods._clipping import clip_at
+from skdpfair.methods._facts import NOT_NEGATIVE
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -42,7 +40,7 @@ class BAM(Method, name="bam", reference="knolle2023bias"):
     max_grad_norm: float | str = "auto"
     perturbation_radius: float = 0.02
 
-    ranges = {"perturbation_radius": [Interval(Real, 0, None, closed="left")]}
+    ranges = {"perturbation_radius": NOT_NEGATIVE}
 
     def look_ahead(self):
         """Return lambda."""
@@ -50,5 +48,4 @@ class BAM(Method, name="bam", reference="knolle2023bias"):
 
     def clip(self, sample, state, release):
         """Clip to C."""
-        bound = sample.norm.new_full((), self.number("max_grad_norm", 1.0))
-        return Clip(clip_to(bound, sample.norm), bound)
+        return clip_at(self.number("max_grad_norm", 1.0), sample)

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from skdpfair.mechanism import Clip, Method
-from skdpfair.methods._clipping import clip_to
+from skdpfair.mechanism import Method
+from skdpfair.methods._clipping import clip_at
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -33,5 +33,4 @@ class DPSGD(Method, name="dpsgd", reference="abadi2016deep"):
 
     def clip(self, sample, state, release):
         """Clip to C."""
-        bound = sample.norm.new_full((), self.number("max_grad_norm", 1.0))
-        return Clip(clip_to(bound, sample.norm), bound)
+        return clip_at(self.number("max_grad_norm", 1.0), sample)

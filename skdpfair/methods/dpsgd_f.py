@@ -8,9 +8,11 @@ from sklearn.utils._param_validation import StrOptions
 from skdpfair.mechanism import Clip, Method, Query, count_noise
 from skdpfair.methods._clipping import clip_to, one_hot
 
+FACTS = {"releases": "gradient sum; 2K counts", "sensitivity": "max C_k; 1"}
+
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class DPSGDF(Method, name="dpsgd_f", reference="xu2021removing", needs_groups=True):
+class DPSGDF(Method, name="dpsgd_f", reference="xu2021removing", needs_groups=True, **FACTS):
     r"""Clip group k to :math:`C_k = C (1 + (m_k / b_k) / (m / b))`.
 
     :math:`m_k` of the :math:`b_k` records of group k in the batch have norms above C; both are
@@ -49,8 +51,6 @@ class DPSGDF(Method, name="dpsgd_f", reference="xu2021removing", needs_groups=Tr
     ranges = {"ratio": [StrOptions({"batch", "group_mean"})]}
 
     def queries(self, task, noise_multiplier):
-        """Count clipped and unclipped records per group."""
-
         def rows(sample, state):
             unclipped = sample.norm <= self.number("max_grad_norm", 1.0)
             code = torch.add(sample.group, unclipped, alpha=task.n_groups)

@@ -7,11 +7,12 @@ import torch
 
 from skdpfair.mechanism import Clip, Method, Query, count_noise
 
+FACTS = {"releases": "gradient sum; count above Z", "sensitivity": "C; 1"}
 Threshold = namedtuple("Threshold", "z gain decay")  # released; public; public
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class GlobalAdapt(Method, name="global_adapt", reference="esipova2023disparate"):
+class GlobalAdapt(Method, name="global_adapt", reference="esipova2023disparate", **FACTS):
     r"""Weigh record i by :math:`w_i = C / \max(Z, \lVert g_i \rVert)`, and learn Z.
 
     Released: the gradient sum, of sensitivity C, and the count b of norms above :math:`\tau Z`,
@@ -59,7 +60,7 @@ class GlobalAdapt(Method, name="global_adapt", reference="esipova2023disparate")
 
     def queries(self, task, noise_multiplier):
         noise = count_noise(self.count_noise_multiplier, noise_multiplier)
-        return (Query("above_z", self._above, sensitivity=1.0, noise_multiplier=noise),)
+        return (Query("above_z", self._above, 1.0, noise),)
 
     def _above(self, sample, state):
         above = sample.norm > (state.z if self.threshold == 1.0 else state.z * self.threshold)

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from skdpfair.mechanism import Clip, Method, Query, count_noise
 from skdpfair.methods._clipping import clip_to, one_hot
 
+FACTS = {"releases": "gradient sum; K counts", "sensitivity": "C max theta_k; 1"}
+
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class Naive(Method, name="naive", reference="xu2021removing", needs_groups=True):
+class Naive(Method, name="naive", reference="xu2021removing", needs_groups=True, **FACTS):
     r"""Weigh record i of group k by :math:`\theta_k \min(1, C/\lVert g_i \rVert)`.
 
     :math:`\theta_k = (B/K)/b_k`, at most B/K, where :math:`b_k` is the noisy number of records of

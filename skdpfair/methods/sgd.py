@@ -6,13 +6,20 @@ from math import inf
 import torch
 
 from skdpfair.mechanism import Clip, Method
+from skdpfair.methods._facts import NOT_NEGATIVE, UNBOUNDED
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class SGD(Method, name="sgd", reference="robbins1951stochastic", private=False):
+class SGD(Method, name="sgd", reference="robbins1951stochastic", **UNBOUNDED):
     r"""Sum the gradients of the batch as they are, :math:`w_i = 1`.
 
     Not private: one record moves the sum without bound, so epsilon is infinite.
+
+    Parameters
+    ----------
+    gradient_noise : float >= 0, default=0.0
+        Standard deviation of noise on the mean gradient of every parameter, a regulariser; it
+        buys no epsilon.
 
     References
     ----------
@@ -25,7 +32,10 @@ class SGD(Method, name="sgd", reference="robbins1951stochastic", private=False):
     Clip(weight=tensor([1., 1.]), bound=tensor(inf))
     """
 
+    gradient_noise: float = 0.0
+
     scale_fields = ()
+    ranges = {"gradient_noise": NOT_NEGATIVE}
 
     def clip(self, sample, state, release):
         """Weigh every record by one."""

@@ -28,7 +28,12 @@ _MOST_EVALUATIONS = 8
 
 
 def calibrate(
-    sample_rate: float, steps: int, epsilon: float, delta: float, accountant: str = "pld"
+    sample_rate: float,
+    steps: int,
+    epsilon: float,
+    delta: float,
+    accountant: str = "pld",
+    once: tuple[float, ...] = (),
 ) -> float:
     """Return the least noise multiplier at which a run costs at most ``epsilon``.
 
@@ -44,6 +49,8 @@ def calibrate(
         In (0, 1).
     accountant : {"pld", "prv", "rdp"}
         See :func:`skdpfair.privacy.epsilon`.
+    once : tuple of float
+        Noise multipliers of releases on all records, each made once besides the run.
 
     Returns
     -------
@@ -79,16 +86,17 @@ def calibrate(
         number("epsilon", epsilon, low=0, low_open=True, high=math.inf, high_open=True),
         number("delta", delta, low=0, high=1, low_open=True, high_open=True),
         one_of("accountant", accountant, ACCOUNTANTS),
+        tuple(number("once", s, low=0, low_open=True) for s in once),
     )
 
 
 @lru_cache(maxsize=1024)
-def _calibrate(q, steps, target, delta, accountant):
-    search = _Search(q, steps, target, delta)
+def _calibrate(q, steps, target, delta, accountant, once):
+    search = _Search(q, steps, target, delta, once)
     _refuse_in_advance(search, accountant)
     if accountant == "pld":
         _approach(search)
-    sigma = search.solve(lambda s: spent([search.run(s)], delta, accountant), _MARGIN)
+    sigma = search.solve(lambda s: spent(search.runs(s), delta, accountant), _MARGIN)
     if sigma is None:
         raise InfeasibleBudgetError(
             f"{search} cannot be certified by the {accountant!r} accountant with a noise "
@@ -101,13 +109,18 @@ def _approach(search):
     """Move the search near its end on one discretisation interval, not on all until it settles."""
 
     def at_level(level):
-        return lambda sigma: pld_epsilon((search.run(sigma),), search.delta, level)
+        return lambda sigma: pld_epsilon(search.runs(sigma), search.delta, level)
 
     search.solve(at_level(-1), 5 * _MARGIN)
-    search.solve(at_level(settled_level((search.run(search.sigma),), search.delta)), _MARGIN)
+    search.solve(at_level(settled_level(search.runs(search.sigma), search.delta)), _MARGIN)
 
 
 def _refuse_in_advance(search, accountant):
+    if search.mu <= 0:
+        raise InfeasibleBudgetError(
+            f"{search} is spent by the releases made once alone, whose noise multipliers are "
+            f"{search.once!r}. Raise those (group_count_noise_multiplier), or epsilon."
+        )
     floor = {"rdp": rdp_floor(search.delta), "prv": 2 * PRV_ERROR}.get(accountant, 0.0)
     if search.target <= floor:
         raise InfeasibleBudgetError(
@@ -125,9 +138,12 @@ def _refuse_in_advance(search, accountant):
 class _Search:
     """A secant for one run and target, in the logs of noise and of the cost's ``mu``."""
 
-    def __init__(self, q, steps, target, delta):
-        self.q, self.steps, self.target, self.delta = q, steps, target, delta
-        self.mu = gdp_parameter(target, delta)
+    def __init__(self, q, steps, target, delta, once):
+        self.q, self.steps, self.target, self.delta, self.once = q, steps, target, delta, once
+        left = gdp_parameter(target, delta) ** 2 - math.fsum(s**-2 for s in once)
+        self.mu = math.sqrt(max(left, 0.0))  # what is left for the run
+        if self.mu == 0:
+            return
         guess = clt_noise_multiplier(q, self.mu, steps)
         self.sigma = min(max(guess, MIN_NOISE_MULTIPLIER), MAX_NOISE_MULTIPLIER)
         # the slope is 1 at high noise; where sampling amplifies a lot at low noise it nears 6
@@ -139,8 +155,9 @@ class _Search:
             f"sample_rate={self.q:.4g}"
         )
 
-    def run(self, sigma):
-        return SampledGaussian(self.q, sigma, self.steps)
+    def runs(self, sigma):
+        once = (SampledGaussian(1.0, s, 1) for s in self.once)
+        return (SampledGaussian(self.q, sigma, self.steps), *once)
 
     def remedies(self, accountant):
         """Say what would do, each with a tenth to spare for the accountant's own looseness."""

@@ -23,12 +23,18 @@ class LedgerEntry:
         Of the releases that read one sample.
     steps : int
         How often.
+    is_once : bool
+        Whether it was made before the steps, on all records.
+    group_rates : tuple of float or None
+        Sampling rate of each group, at most ``sample_rate``, where they differ.
     """
 
     what: str
     sample_rate: float
     noise_multipliers: tuple[float, ...]
     steps: int = 1
+    is_once: bool = False
+    group_rates: tuple[float, ...] | None = None
 
     def __post_init__(self):
         PrivacyPlan(
@@ -41,6 +47,12 @@ class LedgerEntry:
     def run(self) -> SampledGaussian:
         """The entry as the accountants read it."""
         return SampledGaussian(self.sample_rate, joint(self.noise_multipliers), self.steps)
+
+    def run_of(self, group: int) -> SampledGaussian:
+        """Return the entry as it touches the records of one group."""
+        if self.group_rates is None:
+            return self.run
+        return self.run._replace(sample_rate=self.group_rates[group])
 
 
 class Ledger:
@@ -71,13 +83,22 @@ class Ledger:
         """Releases in all, the noise of an empty batch among them."""
         return sum(entry.steps for entry in self.entries)
 
-    def record(self, what, *, sample_rate, noise_multipliers, steps=1) -> None:
+    def record(
+        self,
+        what,
+        *,
+        sample_rate,
+        noise_multipliers,
+        steps=1,
+        is_once=False,
+        group_rates=None,
+    ) -> None:
         """Enter ``steps`` releases that were made; see :class:`LedgerEntry`."""
-        key = (what, float(sample_rate), tuple(noise_multipliers))
+        key = (what, float(sample_rate), tuple(noise_multipliers), group_rates)
         if steps == 1 and key == self._last:  # every step of a fit passes here
             self._more += 1
             return
-        entry = LedgerEntry(*key, steps)
+        entry = LedgerEntry(*key[:3], steps, is_once, group_rates)
         self._settle()
         last = self._entries[-1] if self._entries else None
         if last is not None and replace(last, steps=steps) == entry:

@@ -41,6 +41,8 @@ class PrivacyPlan:
     noise_multipliers : tuple of float
         Noise standard deviation over sensitivity, of the gradient and then of each query.  All
         read the SAME sample, so a step is ONE sampled Gaussian with the joint multiplier.
+    once : tuple of float
+        Noise multipliers of releases on all records, each made once, before the steps.
     assumptions : tuple of str
         What must be public for the numbers to hold.
 
@@ -56,6 +58,7 @@ class PrivacyPlan:
     steps: int
     sample_rate: float
     noise_multipliers: tuple[float, ...]
+    once: tuple[float, ...] = ()
     assumptions: tuple[str, ...] = ()
 
     def __post_init__(self):
@@ -77,13 +80,18 @@ class PrivacyPlan:
         return SampledGaussian(self.sample_rate, self.joint_noise_multiplier, self.steps)
 
     @property
+    def runs(self) -> list[SampledGaussian]:
+        """The run of the steps, and the releases made once."""
+        return [self.run, *(SampledGaussian(1.0, noise, 1) for noise in self.once)]
+
+    @property
     def event(self) -> dpa.DpEvent:
         """The run as a ``dp_accounting`` event."""
-        return self.run.event
+        return dpa.ComposedDpEvent([r.event for r in self.runs]) if self.once else self.run.event
 
     def epsilon(self, delta: float, accountant: str = "pld") -> float:
         """Return what the run costs at ``delta``."""
-        return epsilon_of([self.run], delta, accountant)
+        return epsilon_of(self.runs, delta, accountant)
 
     def calibrated(
         self, epsilon: float, delta: float, accountant: str = "pld", fixed: tuple[int, ...] = ()
@@ -114,7 +122,7 @@ class PrivacyPlan:
         (['1.44', '7.22'], True)
         """
         self._check_scalable(fixed)
-        target = calibrate(self.sample_rate, self.steps, epsilon, delta, accountant)
+        target = calibrate(self.sample_rate, self.steps, epsilon, delta, accountant, self.once)
         held = math.fsum(self.noise_multipliers[i] ** -2 for i in fixed)
         rest = target**-2 - held
         if rest <= 0:

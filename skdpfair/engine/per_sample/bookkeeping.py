@@ -63,19 +63,19 @@ class BookKeeping(Strategy):
         self._calls.append(_Call(module, a, a._version, get_gradient_edge(output)))
         return output
 
-    def records(self, x, y):
+    def records(self, x, y, slope=None):
         """Return the gradients of a batch that is not empty."""
-        return self._records(x, y, {})
+        return self._records(x, y, slope, {})
 
-    def _records(self, x, y, shifts):
+    def _records(self, x, y, slope, shifts):
         self._calls.clear()
         self._shifts = shifts
         with torch.enable_grad():
             logits = self.module(x)
         self._shifts = {}
-        loss, probability, slope = self.loss_terms(logits, y)
+        loss, probability, total = self.loss_terms(logits, y, slope)
         edges = [call.edge for call in self._calls]
-        grads = torch.autograd.grad(logits, edges, slope)
+        grads = torch.autograd.grad(logits, edges, total)
         calls, self._calls = self._calls, []
         self._refuse_surprises(calls, len(y))
         with torch.no_grad():
@@ -86,7 +86,7 @@ class BookKeeping(Strategy):
             loss,
             probability,
             partial(self._weighted_sum, books),
-            lambda scale: self._records(x, y, {book.module: (book, scale) for book in books}),
+            lambda s: self._records(x, y, slope, {book.module: (book, s) for book in books}),
         )
 
     def _refuse_surprises(self, calls, n):

@@ -49,22 +49,22 @@ class ClosedForm(Strategy):
         self._chain, self._first = chain, trains.index(True)
         self._one = self.parameters[0].new_ones(())
 
-    def records(self, x, y):
+    def records(self, x, y, slope=None):
         """Return the gradients of a batch that is not empty."""
-        return self._records(x, y)
+        return self._records(x, y, slope)
 
     @without_grad
-    def _records(self, x, y, earlier=None, scale=None):
+    def _records(self, x, y, slope=None, earlier=None, scale=None):
         """Return gradients; with ``earlier`` books, at parameters moved by ``scale`` times them."""
         inputs, logits = self._forward(x.flatten(1), earlier, scale)
-        loss, probability, b = self.loss_terms(logits, y)
+        loss, probability, b = self.loss_terms(logits, y, slope)
         books = self._backward(inputs, logits, b, earlier, scale)
         return Records(
             self._norm(books),
             loss,
             probability,
             partial(self._weighted_sum, books),
-            lambda scale: self._records(x, y, books, scale),
+            lambda scale: self._records(x, y, slope, books, scale),
         )
 
     def _forward(self, a, earlier, scale):

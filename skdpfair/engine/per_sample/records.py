@@ -43,6 +43,7 @@ class Strategy(abc.ABC):
         self.class_weight, self.reason = class_weight, reason
         self.parameters = [p for p in module.parameters() if p.requires_grad]
         self._views, self._identity, self._numbers = (None, {}), None, {}
+        self.matrices = None  # where per-record gradients are made, once a method asks for it
         self.n_parameters = sum(p.numel() for p in self.parameters)
 
     def __enter__(self):
@@ -55,8 +56,11 @@ class Strategy(abc.ABC):
         return f"{type(self).__name__}({self.reason})"
 
     @abc.abstractmethod
-    def records(self, x: Tensor, y: Tensor) -> Records:
-        """Return the gradients of a batch that is not empty."""
+    def records(self, x: Tensor, y: Tensor, slope: Tensor | None = None) -> Records:
+        """Return the gradients of a batch that is not empty.
+
+        ``slope`` (batch, n_classes) is added to the gradients in the logits.
+        """
 
     def flat(self) -> Tensor:
         """Return a zero vector with one entry per trainable parameter."""
@@ -94,8 +98,8 @@ class Strategy(abc.ABC):
             self._identity = torch.eye(self.n_classes, dtype=like.dtype, device=like.device)
         return self._identity
 
-    def loss_terms(self, logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return loss, probabilities and the loss's gradient in the logits, per record."""
+    def loss_terms(self, logits: Tensor, y: Tensor, extra=None) -> tuple[Tensor, Tensor, Tensor]:
+        """Return loss, probabilities and the gradient in the logits, ``extra`` added to it."""
         log_p = log_softmax(logits.detach(), dim=1)
         probability = log_p.exp()
         loss = nll_loss(log_p, y, reduction="none")
@@ -103,7 +107,7 @@ class Strategy(abc.ABC):
         if self.class_weight is not None:
             factor = self.class_weight[y]
             loss, slope = loss * factor, slope * factor[:, None]
-        return loss, probability, slope
+        return loss, probability, slope if extra is None else slope + extra
 
 
 def rng_state(model: Strategy, device: torch.device) -> Tensor | None:

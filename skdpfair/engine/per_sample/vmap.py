@@ -1,5 +1,7 @@
 """Micro-batched vmap: per-record gradients of any module whose records do not mix."""
 
+from functools import partial
+
 import torch
 from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
@@ -26,14 +28,15 @@ class MicroVmap(Strategy):
             for local, p in layer.named_parameters(recurse=False, remove_duplicate=False)
         }
 
-    def records(self, x, y):
+    def records(self, x, y, slope=None):
         """Return the gradients of a batch that is not empty."""
-        return self._records(x, y, None)
+        return self._records(x, y, slope, None)
 
-    def _records(self, x, y, scale):
+    def _records(self, x, y, slope, scale):
         rng = rng_state(self, x.device)
-        values = tuple({k: p.detach() for k, p in self._named(t).items()} for t in (True, False))
-        rows = (x, y) if scale is None else (x, y, scale)
+        values = self._values()
+        slope = x.new_zeros((len(x), self.n_classes)) if slope is None else slope
+        rows = (x, y, slope) if scale is None else (x, y, slope, scale)
         function = grad(self._loss, has_aux=True) if scale is None else self._grad_ahead
         each = vmap(function, (None, None, *[0] * len(rows)), randomness="different")
 
@@ -61,21 +64,25 @@ class MicroVmap(Strategy):
                     views[p].view(-1).addmv_(rows.t(), w)
 
         norm = torch.cat(norm2).sqrt()
-        return Records(norm, loss, probability, weighted_sum, lambda s: self._records(x, y, s))
+        ahead = partial(self._records, x, y, slope)
+        return Records(norm, loss, probability, weighted_sum, ahead)
 
-    def _grad_ahead(self, trained, frozen, x, y, scale):
-        own, _ = grad(self._loss, has_aux=True)(trained, frozen, x, y)
+    def _grad_ahead(self, trained, frozen, x, y, slope, scale):
+        own, _ = grad(self._loss, has_aux=True)(trained, frozen, x, y, slope)
         moved = {name: value + scale * own[name] for name, value in trained.items()}
-        return grad(self._loss, has_aux=True)(moved, frozen, x, y)
+        return grad(self._loss, has_aux=True)(moved, frozen, x, y, slope)
+
+    def _values(self):
+        return tuple({k: p.detach() for k, p in self._named(t).items()} for t in (True, False))
 
     def _named(self, trained):
         return {k: p for k, p in self.module.named_parameters() if p.requires_grad == trained}
 
-    def _loss(self, trained, frozen, x, y):
+    def _loss(self, trained, frozen, x, y, slope):
         values = {**trained, **frozen}
         values = {place: values[name] for place, name in self._places.items()}
         logits = functional_call(self.module, values, (x[None],), tie_weights=False)
         loss = cross_entropy(logits, y[None], reduction="sum")
         if self.class_weight is not None:
             loss = loss * self.class_weight.gather(0, y[None])[0]
-        return loss, logits[0].detach()
+        return loss + (slope * logits[0]).sum(), logits[0].detach()

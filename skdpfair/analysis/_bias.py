@@ -1,0 +1,209 @@
+"""How far clipping moves the gradient: the bias of the private gradient, and its two parts."""
+
+import copy
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from sklearn.utils.validation import check_is_fitted
+from torch import nn
+
+from skdpfair import _validate
+from skdpfair.analysis._inputs import codes, of_estimator
+from skdpfair.engine import Batch, Streams, choose, private_step
+from skdpfair.engine.memory import affordable_batch
+from skdpfair.mechanism import Mechanism, Task
+from skdpfair.methods import get_method
+from skdpfair.streaming import as_rows
+
+
+@dataclass(frozen=True)
+class GradientBias:
+    r"""The bias of a method's gradient on one batch: :math:`\bar g_B - g_B = (a - 1) g_B + c`.
+
+    Parameters
+    ----------
+    norm : float
+        Length of the bias; its square is that of both parts together.
+    magnitude : float
+        a, the projection of the method's gradient on the reference, in units of the latter; below
+        1 the step is too short, which a learning rate makes up for.
+    direction : float
+        Length of c, the part orthogonal to the reference, which no learning rate makes up for.
+    cosine : float
+        Between the two gradients, in [-1, 1].
+    gradient_norm, reference_norm : float
+        Lengths of the method's mean gradient and of the reference; where either is 0, what is
+        divided by it is NaN.
+    """
+
+    norm: float
+    magnitude: float
+    direction: float
+    cosine: float
+    gradient_norm: float
+    reference_norm: float
+
+
+def gradient_bias(
+    model, X, y, method=None, *, state=None, reference="batch", chunk_size="auto"
+) -> GradientBias:
+    r"""Measure the bias of a method's gradient on one batch, its noise left out.
+
+    Noise has mean zero, so the expectation of the private gradient is the sum of the weighted
+    gradients over the batch size, and clipping alone makes the bias.
+
+    Parameters
+    ----------
+    model : DPFairClassifier or torch.nn.Module
+        Fitted, or a module that maps (batch, ...) to logits (batch, n_classes).  A copy in
+        evaluation mode is used, so that dropout is off and nothing is left behind.
+    X : array of shape (n_samples, ...)
+        The batch; as in ``predict`` for an estimator.
+    y : array of shape (n_samples,)
+        Labels of the estimator, or class codes 0..n_classes-1 for a module.
+    method : str, Method or None, default=None
+        The method, one that needs no groups; None is the estimator's own.
+    state : object, default=None
+        What the method keeps between steps, such as the last released gradient of "dp_sat"; None
+        is how it starts.
+    reference : {"batch", "unclipped"}, default="batch"
+        What the bias is taken against.  "batch": the mean gradient at the model's parameters, for
+        every method.  "unclipped": the mean of the method's own gradients before weights, taken
+        where the method takes them ("bam", "dp_sat"): the part of clipping alone.  For methods
+        that take them at the parameters, the two are the same.
+    chunk_size : int or "auto", default="auto"
+        Records held in memory at once.
+
+    Returns
+    -------
+    GradientBias
+        Not private, like every measure of data.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If the method needs groups, or data do not fit the model.
+
+    Notes
+    -----
+    With weights :math:`w_i` and gradients :math:`g'_i` of the method, :math:`\bar g_B = \frac1l
+    \sum_i w_i g'_i`, l the number of records given (all of them: the expected batch size is
+    theirs), and :math:`g_B = \frac1l \sum_i g_i` the reference, Lemma 1 and Theorem 1 of
+    [knolle2023]_ say
+
+    .. math:: \bar g_B = a g_B + c, \quad a = \langle \bar g_B, g_B \rangle / \|g_B\|^2,
+        \quad \|\bar g_B - g_B\|^2 = (a - 1)^2 \|g_B\|^2 + \|c\|^2.
+
+    Lemma 1 is about clipping, so for "bam" the paper's claim has two readings: the bias of its
+    own step against the gradient of the batch, which holds the step ahead as well ("batch"), and
+    of its clipping ("unclipped").  Whether a method led to parameters where clipping biases less
+    is told by ``gradient_bias(model, X, y, "dpsgd")`` on the model that it trained.
+
+    References
+    ----------
+    .. [knolle2023] M. Knolle et al., "Bias-Aware Minimisation: Understanding and Mitigating
+       Estimator Bias in Private SGD", 2023, Lemma 1 and Appendix C.
+
+    Examples
+    --------
+    Two records of gradient norms 0.7 and 1.4 times the length of x; clipped to 1, the second
+    loses length:
+
+    >>> import numpy as np, torch
+    >>> from skdpfair import get_method
+    >>> from skdpfair.analysis import gradient_bias
+    >>> module = torch.nn.Linear(2, 2, bias=False)
+    >>> _ = torch.nn.init.zeros_(module.weight)
+    >>> X, y = np.array([[1.0, 0.0], [0.0, 2.0]]), np.array([0, 1])
+    >>> bias = gradient_bias(module, X, y, get_method("dpsgd", max_grad_norm=1.0))
+    >>> round(bias.norm, 3), round(bias.magnitude, 3), round(bias.cosine, 3)
+    (0.207, 0.766, 0.988)
+    >>> gradient_bias(module, X, y, get_method("dpsgd", max_grad_norm=2.0)).norm < 1e-4
+    True
+    """
+    _validate.one_of("reference", reference, ("batch", "unclipped"))
+    method = _method(model, method)
+    module, batch, n_classes = _batch(model, X, y)
+    auto = isinstance(chunk_size, str) and chunk_size == "auto"
+    chunk = affordable_batch(module, batch.x[:1]) if auto else chunk_size
+    chunk = _validate.integer("chunk_size", chunk)
+    task = Task(n_samples=len(batch), n_groups=1, sample_rate=1.0)
+    state = method.start(task) if state is None else state
+    with choose(module, batch.x[:1], n_classes) as strategy:
+        private = private_step(
+            strategy,
+            batch,
+            Mechanism(method, task, noise_multiplier=0.0),
+            state,
+            Streams.seeded(0, digest=bytes(32)).noise(batch.x.device),
+            chunk_size=chunk,
+        )
+        shift = method.shift(state) if reference == "unclipped" else None
+        ahead = method.look_ahead() if reference == "unclipped" else 0.0
+        with nullcontext() if shift is None else strategy.moved(shift):
+            plain = _mean_gradient(strategy, batch, ahead, chunk)
+    return _bias(private.gradient.double(), plain.double())
+
+
+def _bias(gradient, reference):
+    """Return the bias of one vector against another."""
+    norm, length = torch.linalg.vector_norm(gradient), torch.linalg.vector_norm(reference)
+    product = gradient @ reference
+    magnitude = product / length**2
+    return GradientBias(
+        norm=float(torch.linalg.vector_norm(gradient - reference)),
+        magnitude=float(magnitude),
+        direction=float(torch.linalg.vector_norm(gradient - magnitude * reference)),
+        cosine=float(product / (norm * length)),
+        gradient_norm=float(norm),
+        reference_norm=float(length),
+    )
+
+
+def _mean_gradient(strategy, batch, ahead, chunk):
+    """Return the mean of the records' gradients, each ``ahead`` along itself."""
+    total = strategy.flat()
+    for part in batch.split(chunk):
+        records = strategy.records(part.x, part.y)
+        if ahead:
+            records = records.ahead(torch.where(records.norm > 0, ahead / records.norm, 0.0))
+        records.weighted_sum(torch.full_like(records.norm, 1 / len(batch)), total)
+    return total
+
+
+def _method(model, method):
+    if method is None:
+        if isinstance(model, nn.Module):
+            raise ValueError(
+                'method=None takes the estimator\'s own, and model is a module. Name one: "dpsgd", '
+                '"bam", "dp_sat".'
+            )
+        check_is_fitted(model, "net_")
+        method = model.method_
+    method = get_method(method)
+    if method.needs_groups:
+        raise ValueError(
+            f"method={method.name!r} needs groups, which gradient_bias does not take. Measure "
+            'each group\'s rows with "dpsgd", or choose a method without groups.'
+        )
+    return method
+
+
+def _batch(model, X, y):
+    """Return a copy of the module, the records as a batch, and the number of classes."""
+    if isinstance(model, nn.Module):
+        module = copy.deepcopy(model).eval()
+        like = next(module.parameters())
+        x = (X if torch.is_tensor(X) else torch.tensor(np.asarray(X))).to(like.device, like.dtype)
+        with torch.no_grad():
+            n_classes = module(x[:1]).shape[1]
+        y = codes(x, y, np.arange(n_classes))
+    else:
+        module, x, y = of_estimator(model, X, y)
+        module = copy.deepcopy(module).eval()
+        like, n_classes = next(module.parameters()), len(model.classes_)
+        x = torch.from_numpy(as_rows(x, slice(None))).to(like.device, like.dtype)
+    y = torch.from_numpy(y.astype(np.int64)).to(like.device)
+    return module, Batch(x, y, torch.zeros_like(y)), n_classes

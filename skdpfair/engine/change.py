@@ -1,0 +1,45 @@
+"""What some methods add to each record's gradient, from statistics released before."""
+
+import torch
+
+from skdpfair.engine.per_sample.materialised import materialised
+from skdpfair.mechanism import Extra, Mechanism, Method, PerSample, PerSampleGradients
+
+
+def changes_gradients(method: Method) -> bool:
+    """Tell whether the method adds something to the gradients."""
+    return type(method).extra is not Method.extra
+
+
+def early_sample(model, batch, mechanism: Mechanism, chunk_size):
+    """Return what early queries may know, and which records count."""
+    seen = mechanism.method.sees_gradients()
+    if len(batch) == 0:
+        none = model.parameters[0].new_zeros(0)
+        facts = none, none, batch.group, none.new_zeros((0, model.n_classes))
+        if not seen:
+            return PerSample(*facts), None
+        return PerSampleGradients(*facts, none.new_zeros((0, model.n_parameters))), None
+    if seen:
+        plain = materialised(model).gradients(batch.x, batch.y)
+        finite = torch.isfinite(plain.norm)
+        facts = plain.norm, plain.loss, batch.group, plain.probability
+        sample = PerSampleGradients(*facts, plain.rows)
+    else:
+        chunks = batch.split(chunk_size or len(batch))
+        logits = torch.cat([model.module(chunk.x).detach() for chunk in chunks])
+        loss, probability, _ = model.loss_terms(logits, batch.y)
+        finite = torch.isfinite(probability).all(1)
+        sample = PerSample(torch.full_like(loss, torch.nan), loss, batch.group, probability)
+    return sample, finite if batch.real is None else finite & batch.real
+
+
+def changed_gradients(model, batch, sample: PerSample, finite, extra: Extra):
+    """Return the changed gradients, or the slopes alone where these make the change."""
+    if not isinstance(sample, PerSampleGradients):
+        return extra.slope
+    found = materialised(model).gradients(batch.x, batch.y, extra.slope, extra.curve)
+    if extra.averaged:
+        change = torch.where(finite[:, None], found.rows - sample.gradient, 0.0)
+        found.rows = sample.gradient + change.sum(0) / finite.sum().clamp(min=1)
+    return found

@@ -1,0 +1,85 @@
+"""All per-record gradients of a batch at once, for methods that look at them."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.func import grad, vmap
+
+from skdpfair.engine.autograd import without_grad
+from skdpfair.engine.flat import split
+from skdpfair.engine.per_sample.records import Strategy
+from skdpfair.engine.per_sample.vmap import MicroVmap
+
+
+@dataclass
+class Gradients:
+    """Per-record gradients ``rows`` (batch, n_parameters), loss and probability of the records."""
+
+    rows: Tensor
+    loss: Tensor
+    probability: Tensor
+
+    @property
+    def norm(self) -> Tensor:
+        """L2 norm of each row, (batch,)."""
+        return torch.linalg.vector_norm(self.rows, dim=1)
+
+    @without_grad
+    def weighted_sum(self, weight: Tensor, out: Tensor, finite: Tensor | None = None) -> None:
+        """Add the weighted sum of the rows, of those that are finite, to ``out``."""
+        rows = self.rows if finite is None else torch.where(finite[:, None], self.rows, 0.0)
+        out.addmv_(rows.t(), weight)
+
+
+def materialised(model: Strategy) -> "Materialised":
+    """Return the matrices of the module that ``model`` takes gradients of, made once."""
+    if model.matrices is None:
+        model.matrices = Materialised(model)
+    return model.matrices
+
+
+class Materialised(MicroVmap):
+    """Per-record gradients and Hessian-vector products as matrices; memory batch x parameters.
+
+    Parameters
+    ----------
+    model : Strategy
+        The same module, classes and class weights are used.
+    """
+
+    name = "materialised"
+
+    def __init__(self, model: Strategy):
+        reason = "the method looks at each record's gradient"
+        super().__init__(model.module, model.n_classes, model.class_weight, reason)
+
+    def gradients(self, x, y, slope=None, curve=None) -> Gradients:
+        """Return the gradients, changed by ``slope`` and ``curve`` as in ``mechanism.Extra``."""
+        slope = x.new_zeros((len(x), self.n_classes)) if slope is None else slope
+        each = vmap(grad(self._loss, has_aux=True), (None, None, 0, 0, 0), randomness="error")
+        found, logits = each(*self._values(), x, y, slope)
+        rows = self._rows(found, len(x))
+        if curve is not None:
+            rows = rows + self._hessian_products(x, y, curve)
+        loss, probability, _ = self.loss_terms(logits, y)
+        return Gradients(rows, loss, probability)
+
+    def _hessian_products(self, x, y, vectors):
+        """Return the Hessian of each record's own loss times its own vector."""
+        trained, frozen = self._values()
+        nothing = x.new_zeros(self.n_classes)
+
+        def product(x, y, vector):
+            parts = split(vector, self.parameters)
+
+            def along(values):
+                found, _ = grad(self._loss, has_aux=True)(values, frozen, x, y, nothing)
+                return sum((g * v).sum() for g, v in zip(found.values(), parts, strict=True))
+
+            return grad(along)(trained)
+
+        return self._rows(vmap(product, randomness="error")(x, y, vectors), len(x))
+
+    def _rows(self, found, n):
+        return torch.cat([found[name].reshape(n, -1) for name in self._named(True)], dim=1)

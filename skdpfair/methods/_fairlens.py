@@ -1,0 +1,86 @@
+"""FairLens' regularisers, record by record, from statistics of the two groups."""
+
+import torch
+from torch.nn.functional import one_hot
+
+from skdpfair.mechanism import Extra
+from skdpfair.methods._clipping import clip_to
+from skdpfair.methods._facts import NOT_NEGATIVE
+
+TWO_GROUPS = {"needs_groups": True, "binary": True}
+WEIGHTS = dict.fromkeys(("gamma1", "gamma2"), NOT_NEGATIVE)
+
+
+def group_rows(sample, n_groups):
+    """Return per record: its group as 0/1 columns, then the second class's probability there.
+
+    A row's norm is at most the root of 2.
+    """
+    member = one_hot(sample.group, n_groups).to(sample.probability.dtype)
+    return torch.cat([member, member * sample.probability[:, 1:2]], dim=1)
+
+
+def clipped_to(bound, sample):
+    """Return each record's gradient, shortened to ``bound``."""
+    return sample.gradient * clip_to(bound, sample.norm)[:, None]
+
+
+def in_groups(rows, sample, n_groups):
+    """Return each record's row in its group's columns, zeros in the others'."""
+    member = one_hot(sample.group, n_groups).to(rows.dtype)
+    return (member[:, :, None] * rows[:, None, :]).flatten(1)
+
+
+def second(sample, groups, batch_size):
+    r"""Return slopes whose sum is ``batch_size`` times the gradient of :math:`R_2`.
+
+    ``groups`` holds the sums of :func:`group_rows`.
+    """
+    size, score = groups.view(2, -1)
+    mean = (score / size.clamp(min=1.0)).clamp(0.0, 1.0)
+    factor = batch_size * (1.0 - 2.0 * mean) / (2.0 * size.clamp(min=1.0))
+    p = sample.probability
+    slope = -p[:, 1:2] * p  # of the second class's probability in all logits
+    slope[:, 1] += p[:, 1]
+    return factor.index_select(0, sample.group)[:, None] * slope
+
+
+def first(sample, groups, gradients, clipped, bound, batch_size):
+    r"""Return vectors whose Hessian products sum to ``batch_size`` times the gradient of R_1.
+
+    ``gradients`` (n_groups, n_parameters) and ``clipped`` (n_parameters,) are sums over the batch;
+    the first two groups are compared.
+    """
+    size = groups.view(2, -1)[0].clamp(min=1.0)
+    u = (clipped - gradients.sum(0)) / batch_size
+    mean = gradients / size[:, None]
+    v = mean[0] - mean[1]
+    sides = torch.zeros_like(size)
+    sides[:1].fill_(1.0)
+    sides[1:2].fill_(-1.0)
+    own = (batch_size / size * sides).index_select(0, sample.group)
+    return torch.sign(torch.dot(u, v)) * (own[:, None] * u + _through_clipping(sample, bound, v))
+
+
+def _through_clipping(sample, bound, v):
+    """Return the vectors whose Hessian products are the gradients of <clip(g) - g, v>."""
+    g, norm = sample.gradient, sample.norm[:, None]
+    unit = g / norm.clamp(min=torch.finfo(g.dtype).tiny)
+    turned = bound / norm * (v - unit * (unit @ v)[:, None]) - v
+    return torch.where(norm > bound, turned, 0.0)
+
+
+def statistics(sample, n_groups, c, r):
+    """Return the rows of all sums, both regularisers', of norm at most 2; see "fairlens_dp"."""
+    grouped = in_groups(clipped_to(r, sample) / r, sample, n_groups)
+    return torch.cat([group_rows(sample, n_groups), grouped, clipped_to(c, sample) / c], dim=1)
+
+
+def extra_of(method, sample, groups, gradients, clipped, batch_size):
+    """Return what both regularisers, weighted, add to each record's gradient."""
+    slope = method.gamma2 * second(sample, groups, batch_size)
+    if gradients is None:
+        return Extra(slope)
+    bound = sample.norm.new_full((), method.number("max_grad_norm", 1.0))
+    curve = first(sample, groups, gradients, clipped, bound, batch_size)
+    return Extra(slope, method.gamma1 * curve)

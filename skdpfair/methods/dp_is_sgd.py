@@ -1,0 +1,80 @@
+"""DP-IS-SGD: draw records so that all groups come equally often, then DP-SGD."""
+
+from dataclasses import dataclass
+from numbers import Real
+
+import torch
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from skdpfair.mechanism import Method
+from skdpfair.methods._clipping import clip_at
+from skdpfair.methods._facts import BY_SHARE, SHARES
+from skdpfair.methods._fractions import balancing_rates, declared
+
+FACTS = {"releases": "gradient sum; once K counts", "sensitivity": "C; 1"} | BY_SHARE
+CAP_FACTOR = 3.0
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class DPISSGD(Method, name="dp_is_sgd", reference="kulynych2022what", **FACTS):
+    r"""Draw a record of group k with probability :math:`p_k = \min(p^*, q / (K q_k))`, clip to C.
+
+    q is the sample rate and :math:`q_k` the share of group k, public or counted with noise once,
+    before the first step.  Released each step: the gradient sum, of sensitivity C, with noise
+    ``noise_multiplier`` C; accounted for all at :math:`p^*`, and group by group at :math:`p_k` in
+    ``privacy_.group_epsilons``: minorities are drawn more often, and pay more.
+
+    Parameters
+    ----------
+    max_grad_norm : float > 0 or "auto", default="auto"
+        Clipping bound C.  ``"auto"``: the estimator finds it in a private warm-up; 1 elsewhere.
+    group_probabilities : sequence of float or None, default=None
+        Public shares :math:`q_k`, in the order of the groups.  None counts with noise.
+    group_count_noise_multiplier : float > 0 or "auto", default="auto"
+        Noise of the counts (sensitivity 1, all records, once); ``"auto"`` takes 1/25 of the
+        budget.
+    max_sample_rate : float in (0, 1] or "auto", default="auto"
+        :math:`p^*`, at least q.  ``"auto"``: the largest :math:`p_k` if the shares are public,
+        else 3 q: groups below 1/(3 K) of the records stay short.
+
+    References
+    ----------
+    Kulynych et al., "What You See is What You Get: Principled Deep Learning via Distributional
+    Generalization", NeurIPS 2022, Algorithm 1 (whose noise stands outside the mean by misprint).
+
+    Examples
+    --------
+    >>> from skdpfair.testing import task
+    >>> method = DPISSGD(group_probabilities=(0.8, 0.2), max_sample_rate=0.2)
+    >>> method.rates(task(sample_rate=0.1))
+    tensor([0.0625, 0.2000], dtype=torch.float64)
+    """
+
+    max_grad_norm: float | str = "auto"
+    group_probabilities: object = None
+    group_count_noise_multiplier: float | str = "auto"
+    max_sample_rate: float | str = "auto"
+
+    ranges = {
+        "group_probabilities": SHARES,
+        "max_sample_rate": [Interval(Real, 0, 1, closed="right"), StrOptions({"auto"})],
+    }
+
+    def rates(self, task):
+        shares = declared(self.group_probabilities, task.n_groups)
+        if not self.is_auto("max_sample_rate"):
+            cap = self.max_sample_rate
+        else:
+            cap = 1.0 if shares is not None else min(1.0, CAP_FACTOR * task.sample_rate)
+        if cap < task.sample_rate:
+            raise ValueError(
+                f"max_sample_rate={cap:g} is below the sample rate {task.sample_rate:.4g} (batch "
+                "size over n). Raise it, or lower batch_size."
+            )
+        shares = task.group_fractions if shares is None else shares
+        if shares is None:
+            return torch.full((task.n_groups,), cap, dtype=torch.float64)
+        return balancing_rates(task, shares, cap)
+
+    def clip(self, sample, state, release):
+        return clip_at(self.number("max_grad_norm", 1.0), sample)

@@ -1,0 +1,56 @@
+"""DP-SAT: take gradients uphill along the last noisy gradient, for flatter minima."""
+
+from dataclasses import dataclass
+
+from torch.linalg import vector_norm
+
+from skdpfair.mechanism import Method
+from skdpfair.methods._clipping import clip_at
+from skdpfair.methods._facts import NOT_NEGATIVE
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class DPSAT(Method, name="dp_sat", reference="park2023differentially"):
+    r"""Clip :math:`\nabla \ell_i(\theta + \rho \tilde g / \lVert \tilde g \rVert)` to C.
+
+    :math:`\tilde g` is the gradient released one step before, noise and all, so the ascent is
+    post-processing and costs nothing; there is none in the first step.  Released each step: the
+    gradient sum, of sensitivity C, with noise ``noise_multiplier`` C.
+
+    Parameters
+    ----------
+    max_grad_norm : float > 0 or "auto", default="auto"
+        Clipping bound C.  ``"auto"``: the estimator finds it in a private warm-up; 1 elsewhere.
+    perturbation_radius : float >= 0, default=0.05
+        :math:`\rho`, how far uphill; 0 is DP-SGD.
+
+    References
+    ----------
+    Park et al., "Differentially Private Sharpness-Aware Training", ICML 2023; Knolle et al.,
+    "Bias-Aware Minimisation", 2023.
+
+    Examples
+    --------
+    >>> import torch
+    >>> method = DPSAT(perturbation_radius=0.5)
+    >>> state = method.update(None, {"gradient": torch.tensor([3.0, 4.0])})
+    >>> method.shift(None), method.shift(state)
+    (None, tensor([0.3000, 0.4000]))
+    """
+
+    max_grad_norm: float | str = "auto"
+    perturbation_radius: float = 0.05
+
+    ranges = {"perturbation_radius": NOT_NEGATIVE}
+
+    def shift(self, state):
+        """Return rho times the direction of the last released gradient."""
+        return None if state is None else self.perturbation_radius * state
+
+    def clip(self, sample, state, release):
+        return clip_at(self.number("max_grad_norm", 1.0), sample)
+
+    def update(self, state, release):
+        """Keep the direction of the released gradient; none where it is zero."""
+        gradient = release["gradient"]
+        return (gradient / vector_norm(gradient)).nan_to_num(0.0, posinf=0.0, neginf=0.0)

@@ -1,0 +1,94 @@
+"""FairLens made private: each record is regularised by noisy statistics of the groups."""
+
+from collections import namedtuple
+from dataclasses import dataclass
+from math import sqrt
+
+from skdpfair.mechanism import Method, Query, count_noise
+from skdpfair.methods._clipping import clip_at
+from skdpfair.methods._fairlens import TWO_GROUPS, WEIGHTS, extra_of, group_rows, statistics
+
+FACTS = {"releases": "gradient sum; group statistics", "sensitivity": "C; root 2, with R1 2"}
+MOST_PARAMETERS = 1000
+Facts = namedtuple("Facts", "batch_size n_groups")  # B and K, public
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class FairLensDP(Method, name="fairlens_dp", reference="tran2021fairness", **FACTS, **TWO_GROUPS):
+    r"""Clip the gradient of :math:`\ell_i + \gamma_1 r_{1i} + \gamma_2 r_{2i}` to C.
+
+    The r are each record's share of FairLens' :math:`R_1` and :math:`R_2` (see "fairlens"), for
+    group statistics as released, first in every step and with noise ``count_noise_multiplier``:
+    sizes and score sums of both groups, each record's row of norm at most :math:`\sqrt 2`; if
+    :math:`\gamma_1 > 0` also the groups' sums of gradients clipped to R, over R, and the sum
+    clipped to C, over C: norm at most 2.  The gradient sum then has sensitivity C.
+
+    Parameters
+    ----------
+    max_grad_norm : float > 0 or "auto", default="auto"
+        Clipping bound C.  ``"auto"``: the estimator finds it in a private warm-up; 1 elsewhere.
+    group_max_grad_norm : float > 0 or "auto", default="auto"
+        R; ``"auto"``, or less than C, is C.
+    gamma1 : float >= 0, default=0.0
+        Weight of R1, which needs a noisy vector of three times the parameters: at most 1000.
+    gamma2 : float >= 0, default=1.0
+        Weight of R2, which costs 4 noisy numbers.
+    count_noise_multiplier : float > 0 or "auto", default="auto"
+        Noise of the statistics over their sensitivity; ``"auto"``: 5 times the noise multiplier.
+
+    References
+    ----------
+    Tran et al., "Differentially Private Empirical Risk Minimization under the Fairness Lens", 2021.
+
+    Examples
+    --------
+    >>> from skdpfair.testing import per_sample
+    >>> FairLensDP(max_grad_norm=1.0).clip(per_sample(norm=[4.0, 0.5]), None, {})
+    Clip(weight=tensor([0.2500, 1.0000]), bound=tensor(1.))
+    """
+
+    max_grad_norm: float | str = "auto"
+    group_max_grad_norm: float | str = "auto"
+    gamma1: float = 0.0
+    gamma2: float = 1.0
+    count_noise_multiplier: float | str = "auto"
+
+    ranges = WEIGHTS
+
+    def start(self, task):
+        return Facts(task.n_samples * task.sample_rate, task.n_groups)
+
+    def sees_gradients(self):
+        return self.gamma1 > 0
+
+    def refusal(self, task, n_parameters):
+        if self.gamma1 > 0 and n_parameters > MOST_PARAMETERS:
+            return (
+                f"gamma1={self.gamma1:g} needs noisy gradient sums of both groups, which drown in "
+                f"noise with {n_parameters} parameters (at most {MOST_PARAMETERS}); set gamma1=0"
+            )
+        return super().refusal(task, n_parameters)
+
+    def queries(self, task, noise_multiplier):
+        noise = count_noise(self.count_noise_multiplier, noise_multiplier)
+        bound = 2.0 if self.sees_gradients() else sqrt(2.0)
+        return (Query("groups", self._rows, bound, noise, early=True),)
+
+    def _rows(self, sample, state):
+        if not self.sees_gradients():
+            return group_rows(sample, state.n_groups)
+        return statistics(sample, state.n_groups, *self._bounds(sample))
+
+    def extra(self, sample, state, release):
+        k, found = state.n_groups, release["groups"].to(sample.probability.dtype)
+        if not self.sees_gradients():
+            return extra_of(self, sample, found, None, None, state.batch_size)
+        (c, r), sums = self._bounds(sample), found[2 * k :].view(k + 1, -1)
+        return extra_of(self, sample, found[: 2 * k], sums[:k] * r, sums[k] * c, state.batch_size)
+
+    def clip(self, sample, state, release):
+        return clip_at(self.number("max_grad_norm", 1.0), sample)
+
+    def _bounds(self, sample):
+        c = self.number("max_grad_norm", 1.0)
+        return sample.norm.new_tensor([c, max(c, self.number("group_max_grad_norm", c))])

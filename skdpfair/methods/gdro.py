@@ -1,0 +1,79 @@
+"""Group DRO: raise the weight of the groups with the largest loss; NOT private."""
+
+from dataclasses import dataclass
+from math import inf
+
+import torch
+
+from skdpfair.mechanism import Clip, Method, Query
+from skdpfair.methods._clipping import one_hot
+from skdpfair.methods._facts import NOT_NEGATIVE, UNBOUNDED
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class GDRO(
+    Method, name="gdro", reference="sagawa2020distributionally", needs_groups=True, **UNBOUNDED
+):
+    r"""Minimise :math:`\sum_k u_k L_k`, where :math:`u_k \leftarrow u_k e^{\eta L_k}` first.
+
+    :math:`L_k` is the mean loss of group k in the batch and u sums to 1: record i of group k
+    weighs :math:`u_k B / b_k`, with :math:`b_k` the group's records in the batch and B the
+    expected batch size.  Not private: counts and losses are used as they are.
+
+    Parameters
+    ----------
+    group_lr : float >= 0, default=0.01
+        :math:`\eta`.
+    gradient_noise : float >= 0, default=0.0
+        Standard deviation of noise on the mean gradient; buys no epsilon.
+
+    References
+    ----------
+    Sagawa et al., "Distributionally Robust Neural Networks for Group Shifts", ICLR 2020,
+    Algorithm 1; Kulynych et al., NeurIPS 2022.
+
+    Examples
+    --------
+    >>> from skdpfair.testing import per_sample, task
+    >>> method = GDRO(group_lr=0.0)
+    >>> sample, state = per_sample(norm=[4.0, 0.5], group=[0, 1]), method.start(task())
+    >>> sums = torch.tensor([10.0, 40.0, 5.0, 60.0])  # counts, then sums of losses
+    >>> method.clip(sample, state, {"groups": sums}).weight  # B = 100
+    tensor([5.0000, 1.2500])
+    """
+
+    group_lr: float = 0.01
+    gradient_noise: float = 0.0
+
+    scale_fields = ()
+    ranges = {
+        "group_lr": NOT_NEGATIVE,
+        "gradient_noise": NOT_NEGATIVE,
+    }
+
+    def start(self, task):
+        size = torch.tensor(task.n_samples * task.sample_rate)
+        return torch.full((task.n_groups,), 1.0 / task.n_groups), size
+
+    def queries(self, task, noise_multiplier):
+        def rows(sample, state):
+            member = one_hot(sample.group, task.n_groups, sample.loss)
+            return torch.cat([member, member * sample.loss[:, None]], dim=1)
+
+        return (Query("groups", rows, inf, 0.0),)
+
+    def _raised(self, state, release):
+        count, loss = release["groups"].view(2, -1)
+        risen = torch.log(state[0]) + self.group_lr * loss / count.clamp(min=1.0)
+        return torch.softmax(risen, dim=0), count
+
+    def clip(self, sample, state, release):
+        weight, count = self._raised(state, release)
+        each = (weight * state[1] / count.clamp(min=1.0)).to(sample.norm.dtype)
+        return Clip(each.index_select(0, sample.group), sample.norm.new_full((), inf))
+
+    def update(self, state, release):
+        return self._raised(state, release)[0], state[1]
+
+    def at_scale(self, scale, headroom):
+        return self, (headroom * scale) ** -2

@@ -1,0 +1,402 @@
+"""Every method against a naive loop written from its formula: autograd record by record."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.func import functional_call
+from torch.nn.functional import cross_entropy
+
+from skdpfair import METHODS, get_method
+from skdpfair.engine import Batch, Streams, choose, private_step
+from skdpfair.engine.flat import split
+from skdpfair.mechanism import Mechanism, Task
+
+N, FEATURES, RATE, LR, STEPS, SIGMA = 60, 4, 0.3, 0.5, 20, 0.7
+
+
+class Problem:
+    """Data, batches and a module whose parameters are one vector theta."""
+
+    def __init__(self, n_groups, n_classes, hidden):
+        rng = torch.Generator().manual_seed(1)
+        self.n_groups, self.n_classes = n_groups, n_classes
+        self.group = torch.randint(0, n_groups, (N,), generator=rng)
+        self.x = 3 * torch.rand((N, FEATURES), generator=rng, dtype=torch.float64) - 1
+        self.x *= (1 + self.group)[:, None]
+        self.y = torch.randint(0, n_classes, (N,), generator=rng)
+        layers = [nn.Linear(FEATURES, n_classes)]
+        if hidden:
+            layers = [nn.Linear(FEATURES, hidden), nn.Tanh(), nn.Linear(hidden, n_classes)]
+        self.module = nn.Sequential(*layers).double()
+        self.theta = torch.rand(self.size, generator=rng, dtype=torch.float64) - 0.5
+        self.batches = [
+            torch.nonzero(torch.rand(N, generator=rng) < RATE)[:, 0] for _ in range(STEPS)
+        ]
+        self.batches[5] = self.batches[5][:0]  # an empty batch
+        absent = self.batches[7]
+        self.batches[7] = absent[self.group[absent] != 0]  # a group that is absent
+
+    @property
+    def size(self):
+        return sum(p.numel() for p in self.module.parameters())
+
+    def logits(self, theta, i):
+        parts = split(theta, list(self.module.parameters()))
+        names = [name for name, _ in self.module.named_parameters()]
+        return functional_call(
+            self.module, dict(zip(names, parts, strict=True)), (self.x[i : i + 1],)
+        )
+
+    def loss(self, theta, i):
+        return cross_entropy(self.logits(theta, i), self.y[i : i + 1])
+
+    def gradient(self, theta, i, create_graph=False):
+        theta = theta if theta.requires_grad else theta.detach().requires_grad_()
+        (g,) = torch.autograd.grad(self.loss(theta, i), theta, create_graph=create_graph)
+        return g
+
+    def score(self, theta, i):
+        return torch.softmax(self.logits(theta, i), dim=1)[0, 1]
+
+    def set_theta(self, theta):
+        with torch.no_grad():
+            for p, part in zip(
+                self.module.parameters(), split(theta, list(self.module.parameters())), strict=True
+            ):
+                p.copy_(part)
+
+
+def clip(g, c):
+    return g * min(1.0, c / float(g.norm())) if g.norm() > 0 else g
+
+
+def draw(noise, size, sd):
+    out = torch.empty(size, dtype=torch.float64)
+    return noise.fill_(out, 1.0, sd) if sd > 0 else out.zero_()
+
+
+class Reference:
+    """The naive loop: ``step`` returns the sum that the optimizer gets, over the batch size B."""
+
+    def __init__(self, problem, noise):
+        self.p, self.noise, self.size, self.lr, self.kept = problem, noise, N * RATE, LR, {}
+
+    def total(self, sums, sd):
+        return (sums + draw(self.noise, self.p.size, sd)) / self.size
+
+    def groups(self, batch):
+        return [self.p.group[i].item() for i in batch]
+
+    def after(self, theta, t):
+        return theta
+
+
+def add(rows, size):
+    return sum(rows, torch.zeros(size, dtype=torch.float64))
+
+
+class dpsgd(Reference):
+    params = {"max_grad_norm": 0.8}
+
+    def step(self, theta, batch, t):
+        return self.total(
+            add([clip(self.p.gradient(theta, i), 0.8) for i in batch], self.p.size), SIGMA * 0.8
+        )
+
+
+class pcsgd(dpsgd):
+    params = {"max_grad_norm": 0.8, "radius": 1.2, "schedule": (5.0, 7.0)}
+
+    def factor(self, t):
+        return 5.0 / (7.0 + t)
+
+    def after(self, theta, t):
+        return theta * min(1.0, 1.2 / float(theta.norm()))
+
+
+class global_(Reference):
+    params = {"max_grad_norm": 0.8, "strict_max_grad_norm": 2.0}
+
+    def step(self, theta, batch, t):
+        rows = [self.p.gradient(theta, i) for i in batch]
+        return self.total(
+            add([0.8 / 2.0 * g for g in rows if g.norm() <= 2.0], self.p.size), SIGMA * 0.8
+        )
+
+
+class global_adapt(Reference):
+    params = {
+        "max_grad_norm": 0.8,
+        "strict_max_grad_norm": 2.0,
+        "threshold": 0.7,
+        "lr_z": 0.1,
+        "z_gain": 1.0,
+        "count_noise_multiplier": 3.0,
+    }
+
+    def step(self, theta, batch, t):
+        z = self.kept.setdefault("z", 2.0)
+        rows = [self.p.gradient(theta, i) for i in batch]
+        count = sum(float(g.norm()) > 0.7 * z for g in rows) + float(draw(self.noise, 1, 3.0))
+        out = self.total(
+            add([0.8 / max(z, float(g.norm())) * g for g in rows], self.p.size), SIGMA * 0.8
+        )
+        self.kept["z"] = z * math.exp(max(-1.0, min(1.0, count / self.size - 0.1)))
+        return out
+
+
+class dpsgd_f(Reference):
+    params = {"max_grad_norm": 0.8, "count_noise_multiplier": 3.0}
+
+    def step(self, theta, batch, t):
+        rows, groups, k = (
+            [self.p.gradient(theta, i) for i in batch],
+            self.groups(batch),
+            self.p.n_groups,
+        )
+        counts = [0.0] * (2 * k)
+        for g, a in zip(rows, groups, strict=True):
+            counts[a if float(g.norm()) > 0.8 else k + a] += 1
+        noisy = [
+            max(0.0, c + float(e))
+            for c, e in zip(counts, draw(self.noise, 2 * k, 3.0), strict=True)
+        ]
+        m, o = noisy[:k], noisy[k:]
+        b = [u + v for u, v in zip(m, o, strict=True)]
+        bounds = []
+        for a in range(k):
+            if sum(m) == 0:
+                ratio = 0.0
+            elif b[a] == 0:
+                ratio = 1.0
+            else:
+                ratio = min(float(k), (m[a] / b[a]) / (sum(m) / sum(b)))
+            bounds.append(0.8 * (1 + ratio))
+        return self.total(
+            add([clip(g, bounds[a]) for g, a in zip(rows, groups, strict=True)], self.p.size),
+            SIGMA * max(bounds),
+        )
+
+
+class naive(Reference):
+    params = {"max_grad_norm": 0.8, "count_noise_multiplier": 3.0}
+
+    def step(self, theta, batch, t):
+        groups, k = self.groups(batch), self.p.n_groups
+        noise = draw(self.noise, k, 3.0)
+        factor = [(self.size / k) / max(1.0, groups.count(a) + float(noise[a])) for a in range(k)]
+        rows = [
+            factor[a] * clip(self.p.gradient(theta, i), 0.8)
+            for i, a in zip(batch, groups, strict=True)
+        ]
+        return self.total(add(rows, self.p.size), SIGMA * 0.8 * max(factor))
+
+
+class bam(Reference):
+    params = {"max_grad_norm": 0.8, "perturbation_radius": 0.1}
+
+    def step(self, theta, batch, t):
+        rows = []
+        for i in batch:
+            g = self.p.gradient(theta, i)
+            rows.append(clip(self.p.gradient(theta + 0.1 * g / g.norm(), i), 0.8))
+        return self.total(add(rows, self.p.size), SIGMA * 0.8)
+
+
+class dp_sat(Reference):
+    params = {"max_grad_norm": 0.8, "perturbation_radius": 0.3}
+
+    def step(self, theta, batch, t):
+        last = self.kept.get("last")
+        there = theta if last is None else theta + 0.3 * last / last.norm()
+        out = self.total(
+            add([clip(self.p.gradient(there, i), 0.8) for i in batch], self.p.size), SIGMA * 0.8
+        )
+        self.kept["last"] = out
+        return out
+
+
+class dp_is_sgd(Reference):
+    params = {"max_grad_norm": 0.8, "group_probabilities": (0.5, 0.3, 0.2), "max_sample_rate": 0.4}
+
+    def step(self, theta, batch, t):
+        rates = [min(0.4, RATE / (3 * q)) for q in (0.5, 0.3, 0.2)]
+        self.size = N * sum(q * r for q, r in zip((0.5, 0.3, 0.2), rates, strict=True))
+        return self.total(
+            add([clip(self.p.gradient(theta, i), 0.8) for i in batch], self.p.size), SIGMA * 0.8
+        )
+
+
+class sgd(Reference):
+    params = {"gradient_noise": 0.05}
+
+    def step(self, theta, batch, t):
+        rows = [self.p.gradient(theta, i) for i in batch]
+        return add(rows, self.p.size) / self.size + draw(self.noise, self.p.size, 0.05)
+
+
+class is_sgd(sgd):
+    params = {"gradient_noise": 0.05, "group_probabilities": (0.5, 0.3, 0.2)}
+
+    def step(self, theta, batch, t):
+        self.size = N * sum(q * min(1.0, RATE / (3 * q)) for q in (0.5, 0.3, 0.2))
+        return super().step(theta, batch, t)
+
+
+class iw_sgd(Reference):
+    params = {"gradient_noise": 0.05, "group_probabilities": (0.5, 0.3, 0.2)}
+
+    def step(self, theta, batch, t):
+        weight = [1 / (3 * q) for q in (0.5, 0.3, 0.2)]
+        rows = [
+            weight[a] * self.p.gradient(theta, i)
+            for i, a in zip(batch, self.groups(batch), strict=True)
+        ]
+        return add(rows, self.p.size) / self.size + draw(self.noise, self.p.size, 0.05)
+
+
+class gdro(Reference):
+    params = {"gradient_noise": 0.05, "group_lr": 0.3}
+
+    def step(self, theta, batch, t):
+        k, groups = self.p.n_groups, self.groups(batch)
+        u = self.kept.setdefault("u", [1 / k] * k)
+        for a in range(k):
+            losses = [
+                float(self.p.loss(theta, i)) for i, g in zip(batch, groups, strict=True) if g == a
+            ]
+            u[a] *= math.exp(0.3 * (sum(losses) / len(losses) if losses else 0.0))
+        u[:] = [v / sum(u) for v in u]
+        rows = [
+            u[a] / groups.count(a) * self.p.gradient(theta, i)
+            for i, a in zip(batch, groups, strict=True)
+        ]
+        return add(rows, self.p.size) + draw(self.noise, self.p.size, 0.05)
+
+
+def regulariser(p, theta, batch, c, gamma1, gamma2):
+    """FairLens' published regulariser of a batch, to be differentiated through everything."""
+    rows = torch.stack([p.gradient(theta, i, create_graph=True) for i in batch])
+    scores = torch.stack([p.score(theta, i) for i in batch])
+    norm = rows.norm(dim=1, keepdim=True)
+    clipped = torch.where(norm > c, rows * c / norm, rows)
+    a, b = (p.group[batch] == k for k in (0, 1))
+    r1 = torch.dot(rows[a].mean(0) - rows[b].mean(0), clipped.mean(0) - rows.mean(0)).abs()
+    r2 = sum(scores[k].mean() * (1 - scores[k].mean()) for k in (a, b)) / 2
+    return gamma1 * r1 + gamma2 * r2
+
+
+class fairlens(Reference):
+    params = {"max_grad_norm": 0.8, "gamma1": 0.5, "gamma2": 2.0}
+
+    def step(self, theta, batch, t):
+        common = torch.zeros_like(theta)
+        if len(set(self.groups(batch))) == 2:
+            at = theta.detach().clone().requires_grad_()
+            (common,) = torch.autograd.grad(regulariser(self.p, at, batch, 0.8, 0.5, 2.0), at)
+        rows = [clip(self.p.gradient(theta, i) + common, 0.8) for i in batch]
+        return self.total(add(rows, self.p.size), SIGMA * 0.8)
+
+
+class fairlens_dp(Reference):
+    params = {
+        "max_grad_norm": 0.8,
+        "group_max_grad_norm": 1.1,
+        "gamma1": 0.5,
+        "gamma2": 2.0,
+        "count_noise_multiplier": 0.2,
+    }
+
+    def step(self, theta, batch, t):
+        d, c, r, size = self.p.size, 0.8, 1.1, self.size
+        plain = {int(i): self.p.gradient(theta, i) for i in batch}
+        stats = torch.zeros(4 + 3 * d, dtype=torch.float64)
+        for i, g in plain.items():
+            a = int(self.p.group[i])
+            stats[a] += 1
+            stats[2 + a] += self.p.score(theta, i).detach()
+            stats[4 + a * d : 4 + (a + 1) * d] += clip(g, r) / r
+            stats[4 + 2 * d :] += clip(g, c) / c
+        stats += draw(self.noise, 4 + 3 * d, 0.2 * 2.0)
+        b = [max(1.0, float(stats[a])) for a in (0, 1)]
+        f = [min(1.0, max(0.0, float(stats[2 + a]) / b[a])) for a in (0, 1)]
+        grouped = [r * stats[4 + a * d : 4 + (a + 1) * d] for a in (0, 1)]
+        u = c * stats[4 + 2 * d :] / size - (grouped[0] + grouped[1]) / size
+        v = grouped[0] / b[0] - grouped[1] / b[1]
+        s = math.copysign(1.0, float(torch.dot(u, v).detach()))
+        rows = []
+        for i in batch:
+            at, a = theta.detach().clone().requires_grad_(), int(self.p.group[i])
+            g = self.p.gradient(at, i, create_graph=True)
+            w = (1 if a == 0 else -1) / b[a]
+            shortened = g * c / g.norm() if float(g.norm().detach()) > c else g
+            own = self.p.loss(at, i) + 2.0 * size * (1 - 2 * f[a]) / (2 * b[a]) * self.p.score(
+                at, i
+            )
+            own = own + 0.5 * s * (size * w * torch.dot(g, u) + torch.dot(shortened - g, v))
+            rows.append(clip(torch.autograd.grad(own, at)[0], c))
+        return self.total(add(rows, d), SIGMA * c)
+
+
+REFERENCES = {c.__name__.rstrip("_"): c for c in [*Reference.__subclasses__(), pcsgd, is_sgd]}
+
+
+def trajectory(problem, method, noise_multiplier):
+    """Return theta after each step of the engine, hooks in the order in which a fit calls them."""
+    task = Task(N, problem.n_groups, RATE)
+    if method.needs_group_fractions:
+        task = Task(N, problem.n_groups, RATE, torch.tensor((0.5, 0.3, 0.2), dtype=torch.float64))
+    mechanism = Mechanism(method, task, noise_multiplier)
+    noise, state, theta = Streams.seeded(0, digest=b"").noise(), method.start(task), problem.theta
+    every, out = Batch(problem.x, problem.y, problem.group), []
+    with choose(problem.module, problem.x[:1], problem.n_classes) as engine:
+        for t, index in enumerate(problem.batches):
+            problem.set_theta(theta)
+            step = private_step(engine, every.take(index), mechanism, state, noise)
+            state = step.state
+            theta = theta - LR * method.step_size(t) * step.gradient
+            theta = method.project({"theta": theta}, state)["theta"]
+            out.append(theta)
+    return out
+
+
+@pytest.mark.parametrize("hidden", [0, 3])
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_twenty_steps_are_those_of_the_formula(name, hidden):
+    reference, method = REFERENCES[name], METHODS[name]
+    binary = method.binary
+    problem = Problem(2 if binary else 3, 2 if binary else 3, hidden)
+    noisy = SIGMA if method.takes_noise else 0.0
+    found = trajectory(problem, get_method(name, **reference.params), noisy)
+    loop, theta = reference(problem, Streams.seeded(0, digest=b"").noise()), problem.theta
+    for t, index in enumerate(problem.batches):
+        theta = theta - LR * getattr(loop, "factor", lambda t: 1.0)(t) * loop.step(theta, index, t)
+        theta = loop.after(theta, t)
+        torch.testing.assert_close(found[t], theta, rtol=1e-8, atol=1e-8)
+    assert float((theta - problem.theta).norm()) > 0.1
+
+
+@pytest.mark.parametrize("gamma1, gamma2", [(1.0, 0.0), (0.0, 1.0), (1.0, 1.0)])
+def test_without_noise_fairlens_dp_follows_the_gradient_of_the_published_regulariser(
+    gamma1, gamma2
+):
+    p = Problem(2, 2, 0)
+    method = get_method(
+        "fairlens_dp", max_grad_norm=0.8, group_max_grad_norm=1e6, gamma1=gamma1, gamma2=gamma2
+    )
+    batch = p.batches[0]
+    task = Task(len(batch), 2, 1.0)  # B is the size of the batch
+    p.set_theta(p.theta)
+    every = Batch(p.x, p.y, p.group).take(batch)
+    totals = []
+    with choose(p.module, p.x[:1], 2) as engine:
+        for m in (method, get_method("sgd")):
+            mechanism, unclipped = Mechanism(m, task, 0.0), m
+            if m is method:
+                object.__setattr__(unclipped, "clip", lambda s, *a: get_method("sgd").clip(s, *a))
+            totals.append(private_step(engine, every, mechanism, m.start(task), None).gradient)
+    at = p.theta.clone().requires_grad_()
+    (expected,) = torch.autograd.grad(regulariser(p, at, batch, 0.8, gamma1, gamma2), at)
+    torch.testing.assert_close(totals[0] - totals[1], expected, rtol=1e-10, atol=1e-10)
