@@ -10,6 +10,7 @@ from skdpfair import _params, defaults, networks
 from skdpfair.exceptions import InfeasibleBudgetError, LowSignalWarning
 from skdpfair.mechanism import Mechanism, Method, Task
 from skdpfair.methods import get_method
+from skdpfair.methods._fractions import declared
 from skdpfair.privacy import PrivacyPlan
 
 GROUP_COUNT_NOISE = 5.0  # over 1/mu of the budget: takes 1/25 of mu squared
@@ -55,7 +56,8 @@ def plan(params, method: Method, n_samples: int, n_groups: int, *, goes_on: bool
         searches_scale=waits or (not method.private and params["lr"] == "auto" and not goes_on),
     )
     method = _filled(method, settings)
-    task = Task(n_samples, n_groups, settings.sample_rate)
+    shares = declared(getattr(method, "group_probabilities", None), n_groups)
+    task = Task(n_samples, n_groups, settings.sample_rate, shares)
     mechanism = Mechanism(method, task, 0.0 if noise is None else float(noise))
     once = _group_count_noise(mechanism, settings)
     if epsilon is not None:

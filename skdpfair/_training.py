@@ -98,18 +98,14 @@ def _composed(report, before):
 def _with_group_fractions(run, groups, streams, ledger):
     """Count the groups where the method needs their shares and nobody declared them."""
     method, task = run.mechanism.method, run.mechanism.task
-    if not method.needs_group_fractions:
+    if not method.needs_group_fractions or task.group_fractions is not None:
         return run
-    if method.group_probabilities is not None:
-        shares = np.asarray(method.group_probabilities, dtype=np.float64)
-    else:
-        noise = run.once[0] if run.once else 0.0
-        if run.once:
-            ledger.record("group counts", sample_rate=1.0, noise_multipliers=run.once, is_once=True)
-        counts = noisy_counts(groups.code, task.n_groups, noise, streams.releases())
-        counts = np.maximum(counts, 1.0)
-        shares = counts / counts.sum()
-    task = replace(task, group_fractions=torch.from_numpy(shares))
+    noise = run.once[0] if run.once else 0.0
+    if run.once:
+        ledger.record("group counts", sample_rate=1.0, noise_multipliers=run.once, is_once=True)
+    counts = noisy_counts(groups.code, task.n_groups, noise, streams.releases())
+    counts = np.maximum(counts, 1.0)  # what noise took below one record still has a share
+    task = replace(task, group_fractions=torch.from_numpy(counts / counts.sum()))
     return replace(run, mechanism=replace(run.mechanism, task=task))
 
 

@@ -24,7 +24,8 @@ _SHA256 = {
 _DIGITS = [str(digit) for digit in range(10)]
 _GENDERS = ["male", "female"]
 _RACES = ["White", "Black", "Asian", "Indian", "Others"]
-_OBJECTS = "airplane automobile bird cat deer dog frog horse ship truck".split()
+_OBJECTS = ["airplane", "automobile", "bird", "cat", "deer"]
+_OBJECTS += ["dog", "frog", "horse", "ship", "truck"]
 
 _ABOUT_MNIST = """\
 MNIST
@@ -54,9 +55,9 @@ _ABOUT_CIFAR10 = """\
 CIFAR-10, a part
 ================
 
-12000 colour pictures of 32 x 32 of ten kinds of objects, the first 10000 (1000 a class) to train on,
-2000 (200 a class) to test on. They went through JPEG compression and are a fifth of the set: do not
-hold accuracies against published ones. Sensitive feature: the class, for lack of any other.
+12000 colour pictures of 32 x 32 of ten kinds of objects, the first 10000 (1000 a class) to train
+on, 2000 (200 a class) to test on. They went through JPEG compression and are a fifth of the set: do
+not hold accuracies against published ones. Sensitive feature: the class, for lack of any other.
 
 Source: CIFAR-10 (Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009). No
 formal licence is known; not bundled.

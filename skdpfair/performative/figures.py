@@ -45,7 +45,7 @@ def plot_bias_over_iterations(table, ax=None):
         ax.plot(rows["iteration"], rows["expected"], color=colour, linestyle=":", linewidth=2.5)
         limit = rows["limit"].iloc[-1]
         ax.axhline(limit, color=colour, linestyle="--", linewidth=1)
-        ax.annotate(f"{limit:.3f}", (1.01, limit), xycoords=("axes fraction", "data"), va="center")
+        ax.annotate(f"{limit:.4f}", (1.01, limit), xycoords=("axes fraction", "data"), va="center")
     _explain(ax, {"expected path": ":", "closed form": "--"})
     ax.set(xscale="log", yscale="log", xlabel="iteration", ylabel=_DISTANCE)
     return _dress(ax, "Clipping leaves a bias that grows with the reaction β")
@@ -78,7 +78,7 @@ def plot_bias_by_epsilon(table, ax=None):
     >>> from skdpfair.performative import bias_by_epsilon, plot_bias_by_epsilon
     >>> ax = plot_bias_by_epsilon(bias_by_epsilon([1.0], [1.0], n_repetitions=5, random_state=0))
     >>> [text.get_text() for text in ax.get_legend().get_texts()]
-    ['c = 1', 'without noise']
+    ['c = 1', 'bias alone']
     >>> ax.figure.clear()
     """
     _check(table, ("max_grad_norm", "epsilon", "simulated", "squared_bias"))
@@ -87,7 +87,7 @@ def plot_bias_by_epsilon(table, ax=None):
         ax.plot(rows["epsilon"], rows["simulated"], "o-", color=colour, label=f"c = {c:g}")
         limit = rows["squared_bias"].iloc[0]
         ax.axhline(limit, color=colour, linestyle="--", linewidth=1)
-    _explain(ax, {"without noise": "--"})
+    _explain(ax, {"bias alone": "--"})
     ticks = sorted(set(table["epsilon"]))
     ax.set(xscale="log", xlabel="ε", ylabel=_DISTANCE)
     ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])

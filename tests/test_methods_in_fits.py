@@ -1,0 +1,248 @@
+"""Methods through the estimator: group rates, what is refused, fits that go on."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from skdpfair import METHODS, DPFairClassifier, get_method
+from skdpfair.cli import main
+from skdpfair.datasets import make_two_groups
+from skdpfair.privacy import SampledGaussian
+from skdpfair.privacy import epsilon as epsilon_of
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+NOT_PRIVATE = sorted(name for name, method in METHODS.items() if not method.private)
+
+
+@pytest.fixture(scope="module")
+def data():
+    return make_two_groups(900, random_state=0)
+
+
+def fitted(data, method, groups=None, **params):
+    params = {"module": "logistic", "epsilon": 2.0, "random_state": 0, "max_epochs": 5} | params
+    model = DPFairClassifier(method, **params)
+    groups = data.sensitive_features if groups is None else groups
+    return model.fit(data.data, data.target, sensitive_features=groups)
+
+
+def three(data):
+    """Return three groups of shares near 0.6, 0.3 and 0.1."""
+    return np.random.default_rng(0).choice(["a", "b", "c"], len(data.target), p=[0.6, 0.3, 0.1])
+
+
+@pytest.mark.parametrize("name", sorted(n for n, m in METHODS.items() if not m.binary))
+def test_any_number_of_groups_and_intersections(data, name):
+    groups = np.stack([three(data), np.asarray(data.sensitive_features)], axis=1)
+    model = fitted(data, name, groups, epsilon=2.0 if METHODS[name].private else None)
+    assert len(model.groups_) == 6
+    assert model.privacy_.is_private == METHODS[name].private
+
+
+class TestNotPrivate:
+    @pytest.mark.parametrize("name", NOT_PRIVATE)
+    def test_epsilon_is_refused_and_never_finite(self, data, name):
+        with pytest.raises(ValueError, match=r"not private.*epsilon=2\.0.*Use .*method"):
+            fitted(data, name)
+        assert math.isinf(fitted(data, name, epsilon=None).privacy_.epsilon)
+
+    @pytest.mark.parametrize("name", NOT_PRIVATE)
+    def test_noise_multiplier_is_refused_but_by_fairlens(self, data, name):
+        if name == "fairlens":
+            report = fitted(data, name, epsilon=None, noise_multiplier=1.0).privacy_
+            assert math.isinf(report.epsilon) and report.noise_multiplier == 1.0
+            return
+        with pytest.raises(ValueError, match="gradient_noise"):
+            fitted(data, name, epsilon=None, noise_multiplier=1.0)
+
+    @pytest.mark.parametrize("name", [n for n in NOT_PRIVATE if n != "fairlens"])
+    def test_gradient_noise_changes_the_fit_and_not_the_report(self, data, name):
+        plain = fitted(data, name, epsilon=None)
+        noisy = fitted(data, get_method(name, gradient_noise=0.3), epsilon=None)
+        assert math.isinf(noisy.privacy_.epsilon)
+        assert not np.allclose(
+            plain.decision_function(data.data), noisy.decision_function(data.data)
+        )
+
+    def test_negative_gradient_noise_is_refused(self, data):
+        with pytest.raises(ValueError, match="gradient_noise"):
+            fitted(data, get_method("sgd", gradient_noise=-1.0), epsilon=None)
+
+
+class TestGroupRates:
+    def test_public_shares(self, data):
+        method = get_method("dp_is_sgd", group_probabilities=(0.6, 0.3, 0.1))
+        model = fitted(data, method, three(data), batch_size=90)
+        report = model.privacy_
+        q = 0.1
+        rates = {"a": q / 1.8, "b": q / 0.9, "c": q / 0.3}
+        assert report.sample_rate == pytest.approx(rates["c"])
+        for group, rate in rates.items():
+            run = SampledGaussian(rate, report.noise_multiplier, report.steps)
+            assert report.group_epsilons[group] == pytest.approx(epsilon_of([run], report.delta))
+        assert report.group_epsilons["a"] < report.group_epsilons["b"] < report.epsilon <= 2.0
+        assert report.group_epsilons["c"] == pytest.approx(report.epsilon)
+        assert any("shares of the groups" in text for text in report.assumptions)
+        assert "epsilon[c]" in repr(report) and "c" in report.to_dict()["group_epsilons"]
+
+    def test_shares_counted_with_noise_are_in_the_ledger_and_in_epsilon(self, data):
+        method = get_method("dp_is_sgd", group_count_noise_multiplier=30.0, max_sample_rate=0.25)
+        report = fitted(data, method, three(data), batch_size=90).privacy_
+        first, *rest = report.ledger.entries
+        assert (first.what, first.noise_multipliers, first.sample_rate) == (
+            "group counts",
+            (30.0,),
+            1.0,
+        )
+        assert report.sample_rate == 0.25 and all(e.sample_rate == 0.25 for e in rest)
+        runs = [SampledGaussian(1.0, 30.0, 1)] + [e.run for e in rest]
+        assert report.epsilon == pytest.approx(epsilon_of(runs, report.delta))
+        assert 1.9 < report.epsilon <= 2.0
+        assert all(0 < e <= report.epsilon for e in report.group_epsilons.values())
+
+    def test_counts_take_a_small_part_of_the_budget_by_default(self, data):
+        counted = fitted(data, get_method("dp_is_sgd", max_sample_rate=0.5), three(data))
+        rest = [e.run for e in counted.privacy_.ledger.entries[1:]]
+        assert 0.9 < epsilon_of(rest, counted.privacy_.delta) / counted.privacy_.epsilon < 1.0
+
+    def test_groups_are_drawn_equally_often(self, data):
+        groups, drawn = three(data), []
+        code = np.searchsorted(["a", "b", "c"], groups)
+
+        from skorch.callbacks import Callback
+
+        class Look(Callback):
+            def on_batch_begin(self, net, batch=None, training=None, **kwargs):
+                drawn.append(batch[0])
+
+        method = get_method("dp_is_sgd", group_probabilities=np.bincount(code) / len(code))
+        model = fitted(data, method, groups, batch_size=90, max_epochs=20, callbacks=[Look()])
+        rows = np.concatenate([np.asarray(x) for x in drawn])
+        x = np.asarray(data.data, dtype=np.float32)
+        group_of = {row.tobytes(): c for row, c in zip(x, code, strict=True)}
+        counts = np.bincount([group_of[row.tobytes()] for row in rows], minlength=3)
+        expected = counts.sum() / 3
+        # each count is Poisson-like with this mean; 6 deviations fail once in 1e8
+        assert (abs(counts - expected) < 6 * np.sqrt(expected)).all()
+        assert model.batch_size_ == 90
+
+    @pytest.mark.parametrize(
+        "params, message",
+        [
+            ({"group_probabilities": (0.6, 0.3, 0.2)}, "sum to 1.1"),
+            ({"group_probabilities": (0.6, 0.4)}, "2 values for 3 groups"),
+            ({"group_probabilities": (0.6, 0.4, 0.0)}, r"in \(0, 1\]"),
+            ({"group_probabilities": (0.6, 0.3, float("nan"))}, "group_probabilities"),
+            ({"max_sample_rate": 0.01}, "below the sample rate"),
+            ({"max_sample_rate": 1.5}, "max_sample_rate"),
+            ({"group_count_noise_multiplier": 0.0}, "group_count_noise_multiplier"),
+            ({"group_count_noise_multiplier": 0.1}, "group_count_noise_multiplier"),
+        ],
+    )
+    def test_bad_input(self, data, params, message):
+        model = DPFairClassifier(get_method("dp_is_sgd", **params), epsilon=0.5, batch_size=90)
+        with pytest.raises(ValueError, match=message):
+            model.fit(data.data, data.target, sensitive_features=three(data))
+        assert not hasattr(model, "net_")
+
+
+class TestFairLens:
+    @pytest.mark.parametrize("name", ["fairlens", "fairlens_dp"])
+    def test_other_than_two_groups_or_classes_is_refused(self, data, name):
+        epsilon = 1.0 if METHODS[name].private else None
+        with pytest.raises(ValueError, match="two groups, got 3"):
+            fitted(data, name, three(data), epsilon=epsilon)
+        y = np.arange(len(data.target)) % 3
+        model = DPFairClassifier(name, epsilon=epsilon)
+        with pytest.raises(ValueError, match="Only binary classification is supported"):
+            model.fit(data.data, y, sensitive_features=data.sensitive_features)
+
+    def test_r1_says_why_it_needs_few_parameters(self, data):
+        method = get_method("fairlens_dp", gamma1=1.0)
+        with pytest.raises(ValueError, match=r"gamma1=1 .*noise .*parameters.*set gamma1=0"):
+            fitted(data, method, module="mlp")
+        assert fitted(data, method).privacy_.epsilon <= 2.0
+
+    def test_statistics_are_accounted_with_the_gradient(self, data):
+        report = fitted(data, "fairlens_dp", lr=0.1).privacy_
+        entry = report.ledger.entries[-1]
+        gradient, statistics = entry.noise_multipliers
+        assert statistics == pytest.approx(5 * gradient) and "groups" in entry.what
+
+
+class TestWarmStart:
+    def test_goes_on_from_the_weights_and_composes(self, data):
+        model = DPFairClassifier("dpsgd", epsilon=1.0, max_epochs=5, warm_start=True)
+        groups = {"sensitive_features": data.sensitive_features}
+        first = model.fit(data.data, data.target, **groups).privacy_
+        before = model.decision_function(data.data)
+        weights = [p.detach().clone() for p in model.net_.module_.parameters()]
+        model.set_params(max_steps=1, lr=1e-9).fit(data.data, data.target, **groups)
+        np.testing.assert_allclose(model.decision_function(data.data), before, rtol=1e-4, atol=1e-4)
+        assert len(weights) == len(list(model.net_.module_.parameters()))
+        second = model.privacy_
+        assert second.ledger.entries[: len(first.ledger.entries)] == first.ledger.entries
+        assert second.steps == first.steps + 1
+        runs = [e.run for e in second.ledger.entries]
+        assert second.epsilon == pytest.approx(epsilon_of(runs, second.delta))
+        assert second.epsilon > first.epsilon
+
+    def test_each_fit_spends_epsilon_again_and_searches_the_scale_once(self, data):
+        model = DPFairClassifier("global_adapt", epsilon=1.0, warm_start=True)
+        spent = []
+        for _ in range(2):
+            model.fit(data.data, data.target)
+            spent.append(model.privacy_.epsilon)
+        assert spent[0] <= 1.0 < spent[1] < 2.0
+        assert sum("warm-up" in e.what for e in model.privacy_.ledger.entries) == 1
+
+    def test_without_it_a_fit_starts_afresh(self, data):
+        model = fitted(data, "dpsgd").fit(data.data, data.target)
+        assert model.privacy_.epsilon <= 2.0
+
+    def test_what_was_not_private_stays_so(self, data):
+        model = DPFairClassifier("dpsgd", epsilon=None, warm_start=True, max_epochs=2)
+        model.fit(data.data, data.target).set_params(epsilon=1.0).fit(data.data, data.target)
+        assert math.isinf(model.privacy_.epsilon) and not model.privacy_.is_private
+
+    def test_seeded_fits_in_a_row_share_no_noise(self, data):
+        model = DPFairClassifier(
+            "dpsgd", epsilon=1.0, warm_start=True, random_state=0, max_steps=3, lr=1e-6
+        )
+        seen = []
+        for _ in range(3):
+            model.fit(data.data, data.target)
+            seen.append(
+                np.concatenate(
+                    [p.detach().numpy().ravel() for p in model.net_.module_.parameters()]
+                )
+            )
+        steps = np.diff(seen, axis=0)
+        assert not np.allclose(steps[0], steps[1], rtol=0.1)
+
+    def test_other_data_are_refused_and_the_fit_is_kept(self, data):
+        model = DPFairClassifier("dpsgd", warm_start=True, max_epochs=2)
+        model.fit(data.data, data.target)
+        report = model.privacy_
+        with pytest.raises(ValueError, match="number of features changed"):
+            model.fit(np.asarray(data.data)[:, :2], data.target)
+        with pytest.raises(ValueError, match="classes changed"):
+            model.fit(data.data, np.asarray(data.target) + 5)
+        with pytest.raises(ValueError, match="weights"):
+            model.set_params(module="mlp", hidden_layer_sizes=(3,)).fit(data.data, data.target)
+        assert model.privacy_ is report
+
+    def test_it_must_be_a_bool(self, data):
+        with pytest.raises(TypeError, match="warm_start"):
+            fitted(data, "dpsgd", warm_start="yes")
+
+
+def test_the_docs_hold_the_table_that_the_command_prints():
+    printed = CliRunner().invoke(main, ["methods", "--markdown"]).output
+    page = Path(__file__).parents[1] / "docs" / "methods.md"
+    assert f"<!-- methods -->\n{printed}<!-- end of methods -->" in page.read_text()
+    shown = CliRunner().invoke(main, ["methods"]).output
+    assert all(name in shown for name in METHODS)
