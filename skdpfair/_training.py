@@ -321,7 +321,7 @@ def _report(params, run, net, ledger, seeded, groups):
         accountant=run.accountant,
         noise_multiplier=mechanism.noise_multiplier,
         sample_rate=max((e.sample_rate for e in steps), default=mechanism.sample_rate),
-        steps=sum(e.steps for e in steps) if run.accounted else net.steps_,
+        steps=ledger.steps if run.accounted else net.steps_,
         expected_batch_size=mechanism.expected_batch_size,
         max_grad_norm=None if isinstance(bound, str) else bound,
         is_private=epsilon < inf,

@@ -12,6 +12,7 @@ private by construction:
 * what keeps something (``update``) sees released, i.e. noised, values only.
 
 A step runs: norms -> noisy queries (``release``) -> ``clip`` -> noisy gradient -> ``update``.
+A method may change the gradients first: early queries -> ``extra`` -> norms, and so on.
 """
 
 from __future__ import annotations
@@ -20,18 +21,17 @@ import abc
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
-from skdpfair._fields import Fields
+from skdpfair._registry import METHODS as METHODS
+from skdpfair._registry import Registered
 
 State: TypeAlias = Any
 Release: TypeAlias = Mapping[str, Tensor]
 Params: TypeAlias = Mapping[str, Tensor]
-
-METHODS: dict[str, type[Method]] = {}
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ class Clip:
     bound: Tensor
 
 
-class Method(Fields, abc.ABC):
+class Method(Registered, abc.ABC):
     """How one algorithm departs from DP-SGD.  Only :meth:`clip` is compulsory.
 
     A concrete method is a keyword-only dataclass whose fields are its hyper-parameters,
@@ -158,44 +158,6 @@ class Method(Fields, abc.ABC):
     ``"auto"``: the estimator fills it from public facts or from released values, and a
     method on its own takes the number that its docstring states.
     """
-
-    name: ClassVar[str]
-    reference: ClassVar[str]
-    releases: ClassVar[str]  # in words: what, each step
-    sensitivity: ClassVar[str]  # in words: of each release
-    private: ClassVar[bool]
-    takes_noise: ClassVar[bool]  # whether noise_multiplier is a parameter of a run
-    needs_groups: ClassVar[bool]
-    needs_group_fractions: ClassVar[bool]  # whether Task.group_fractions must be known
-    binary: ClassVar[bool]  # whether it is for two classes and two groups only
-    # fields that, while "auto", wait for the gradient scale found by the warm-up
-    scale_fields: ClassVar[tuple[str, ...]] = ("max_grad_norm",)
-    # standard deviation of ad-hoc noise on the mean gradient, of methods that are not private
-    gradient_noise = 0.0
-
-    def __init_subclass__(
-        cls,
-        *,
-        name: str,
-        reference: str,
-        releases: str = "gradient sum",
-        sensitivity: str = "C",
-        private: bool = True,
-        takes_noise: bool | None = None,
-        needs_groups: bool = False,
-        needs_group_fractions: bool = False,
-        binary: bool = False,
-        **kwargs,
-    ):
-        super().__init_subclass__(**kwargs)
-        if name in METHODS and METHODS[name].__qualname__ != cls.__qualname__:
-            raise ValueError(f"Method name {name!r} is already taken by {METHODS[name]}.")
-        cls.name, cls.reference = name, reference
-        cls.releases, cls.sensitivity = releases, sensitivity
-        cls.private, cls.takes_noise = private, private if takes_noise is None else takes_noise
-        cls.needs_groups, cls.needs_group_fractions = needs_groups, needs_group_fractions
-        cls.binary = binary
-        METHODS[name] = cls
 
     def start(self, task: Task) -> State:
         """Return the state before the first step."""

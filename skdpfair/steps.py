@@ -108,7 +108,9 @@ class Steps:
         search, size = self.schedule.search, self.mechanism.expected_batch_size
         # booked first, so that an interrupt can only overcount
         self._account("gradient scale (warm-up)")
-        self.scale = search.step(self.engine, batch, self.scale, size, self.noise, self.chunk)
+        self.scale = search.step(
+            self.engine, batch, self.scale, size, self.noise, self.chunk, self.attack
+        )
         if self.taken + 1 == self.schedule.warm_up:
             self._settle()
 

@@ -113,14 +113,20 @@ def private_step(
     Step
         The gradient is the noisy sum over the EXPECTED batch size, a public constant.
     """
-    if attack is not None and len(batch):
-        chunks = batch.split(chunk_size or len(batch))
-        with torch.enable_grad():
-            x = torch.cat([attack(model.module, c.x, c.y).detach() for c in chunks])
-        batch = replace(batch, x=x)
+    batch = attacked(model, batch, attack, chunk_size)
     shift = mechanism.method.shift(state)
     with nullcontext() if shift is None else model.moved(shift):
         return _step(model, batch, mechanism, state, generator, chunk_size, out)
+
+
+def attacked(model: Strategy, batch: Batch, attack, chunk_size=None) -> Batch:
+    """Return the batch with the inputs that ``attack``, if there is one, makes of it."""
+    if attack is None or len(batch) == 0:
+        return batch
+    chunks = batch.split(chunk_size or len(batch))
+    with torch.enable_grad(), model.resting():
+        x = torch.cat([attack(model.module, c.x, c.y).detach() for c in chunks])
+    return replace(batch, x=x)
 
 
 def _step(model, batch, mechanism, state, generator, chunk_size, out):

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from skdpfair.engine.noise import Noise
 from skdpfair.engine.per_sample import Strategy
-from skdpfair.engine.step import Batch, measure, noisy_sums
+from skdpfair.engine.step import Batch, attacked, measure, noisy_sums
 from skdpfair.mechanism import Mechanism, Query, count_noise
 
 Z_MIN, Z_MAX = 1e-4, 1e4
@@ -41,8 +41,18 @@ class ScaleSearch:
         noise = min(own) if own else count_noise("auto", mechanism.noise_multiplier)
         return cls(share, noise)
 
-    def step(self, model: Strategy, batch: Batch, z: Tensor, size: float, noise: Noise, chunk=None):
+    def step(
+        self,
+        model: Strategy,
+        batch: Batch,
+        z: Tensor,
+        size: float,
+        noise: Noise,
+        chunk=None,
+        attack=None,
+    ) -> Tensor:
         """Return the next Z from one batch; ``size`` is the expected batch size."""
+        batch = attacked(model, batch, attack, chunk)
         sample, finite = measure(model, batch, chunk)
         query = Query("above_z", _rows_above, 1.0, self.noise_multiplier)
         count = noisy_sums((query,), sample, finite, z, noise)["above_z"][0]

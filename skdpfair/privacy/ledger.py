@@ -80,8 +80,8 @@ class Ledger:
 
     @property
     def steps(self) -> int:
-        """Releases in all, the noise of an empty batch among them."""
-        return sum(entry.steps for entry in self.entries)
+        """Steps in all, the noise of an empty batch among them; releases made once are none."""
+        return sum(entry.steps for entry in self.entries if not entry.is_once)
 
     def record(
         self,

@@ -1,5 +1,6 @@
 """Book-keeping: one forward, one backward to the layers' outputs, no per-record gradients."""
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -37,6 +38,16 @@ class BookKeeping(Strategy):
         self._calls: list[_Call] = []
         self._handles = []
         self._shifts: dict = {}
+        self._rests = False
+
+    @contextmanager
+    def resting(self):
+        """Capture nothing for the time of a ``with`` block."""
+        self._rests = True
+        try:
+            yield
+        finally:
+            self._rests = False
 
     def __enter__(self):
         for module in self.module.modules():
@@ -53,7 +64,7 @@ class BookKeeping(Strategy):
         super().__exit__(*exc)
 
     def _capture(self, module, inputs, output):
-        if not torch.is_grad_enabled() or not output.requires_grad:
+        if self._rests or not torch.is_grad_enabled() or not output.requires_grad:
             return None
         a = inputs[0].detach()
         if self._shifts:

@@ -68,6 +68,11 @@ class Strategy(abc.ABC):
         return torch.zeros(self.n_parameters, dtype=like.dtype, device=like.device)
 
     @contextmanager
+    def resting(self):
+        """Take no notice of the module's forward passes for the time of a ``with`` block."""
+        yield
+
+    @contextmanager
     def moved(self, shift: Tensor):
         """Move the parameters by the flat vector ``shift`` for the time of a ``with`` block."""
         before = [p.detach().clone() for p in self.parameters]

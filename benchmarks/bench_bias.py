@@ -1,0 +1,170 @@
+"""Bias of the private gradient along training, BAM against DP-SGD and DP-SAT, on CIFAR-10's part.
+
+python benchmarks/bench_bias.py [--seeds 3]     (needs SKDPFAIR_DATA)
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from pages import put
+
+from skdpfair import get_method
+from skdpfair.analysis import gradient_bias
+from skdpfair.datasets import fetch_cifar10
+from skdpfair.engine import Batch, PoissonSampler, Streams, choose, private_step
+from skdpfair.mechanism import Mechanism, Task
+from skdpfair.networks import small_cnn
+from skdpfair.privacy import SampledGaussian, epsilon
+
+BATCH, NOISE, DELTA, LR = 512, 1.0, 1e-5, 0.5
+METHODS = {
+    "dpsgd": get_method("dpsgd", max_grad_norm=1.0),
+    "dp_sat": get_method("dp_sat", max_grad_norm=1.0, perturbation_radius=0.086),
+    "bam": get_method("bam", max_grad_norm=1.0, perturbation_radius=0.02),
+}
+
+
+def network(seed):
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return small_cnn((3, 32, 32), 10, channels=(8, 8))
+
+
+def biases(module, state, seed, step, path, probe):
+    """Yield the bias of every method at the parameters of the method ``path``."""
+    for name, method in METHODS.items():
+        for reference in ("batch", "unclipped"):
+            kept = state if name == "dp_sat" else None
+            found = gradient_bias(module, *probe, method, state=kept, reference=reference)
+            where = {"seed": seed, "step": step, "path": path, "method": name}
+            yield where | {"reference": reference} | vars(found)
+
+
+def train(name, seed, n_steps, every, x, y, probe):
+    """Train by one method; return the module and what was measured on the way."""
+    n, rows, last = len(y), [], None
+    mechanism = Mechanism(METHODS[name], Task(n, 1, BATCH / n), NOISE)
+    streams = Streams.seeded(seed, digest=name.encode())
+    batches = PoissonSampler(BATCH / n, n, streams.sampling()).draw(n_steps)
+    data, noise = Batch(x, y, torch.zeros_like(y)), streams.noise()
+    module, state = network(seed), None
+    with choose(module, x[:1], 10) as strategy, torch.no_grad():
+        for t, index in enumerate([*batches, None]):
+            if t % every == 0:
+                copy = network(seed)
+                copy.load_state_dict(module.state_dict())
+                rows += biases(copy, last, seed, t, name, probe)
+            if index is None:
+                return copy, rows
+            step = private_step(strategy, data.take(index), mechanism, state, noise)
+            state = step.state
+            # the ascent direction that dp_sat would have at these parameters
+            last = METHODS["dp_sat"].update(None, {"gradient": step.gradient})
+            for p, part in strategy.views(step.gradient).items():
+                p.sub_(LR * part)
+
+
+def measure(n_seeds, n_steps, every):
+    train_set, test_set = (fetch_cifar10(subset=s, as_frame=False) for s in ("train", "test"))
+    x, y = torch.tensor(train_set.data), torch.tensor(train_set.target)
+    x_test, y_test = torch.tensor(test_set.data), torch.tensor(test_set.target)
+    rows, accuracies = [], []
+    for seed in range(n_seeds):
+        part = np.random.default_rng(seed).permutation(len(y))[:BATCH]
+        probe = train_set.data[part], train_set.target[part]
+        for name in METHODS:
+            start = time.process_time()
+            module, found = train(name, seed, n_steps, every, x, y, probe)
+            rows += found
+            with torch.no_grad():
+                right = (module(x_test).argmax(1) == y_test).double().mean()
+            seconds = time.process_time() - start
+            row = {"seed": seed, "method": name, "accuracy": 100 * float(right), "s": seconds}
+            accuracies.append(row)
+            print(row, flush=True)
+    return pd.DataFrame(rows), pd.DataFrame(accuracies)
+
+
+def written(values, digits):
+    """Return mean and standard error over the seeds."""
+    error = values.std(ddof=1) / len(values) ** 0.5 if len(values) > 1 else float("nan")
+    return f"{values.mean():.{digits}f} ± {error:.{digits}f}"
+
+
+def over_training(rows, column="norm"):
+    """Return the mean over the steps of each seed."""
+    return rows.groupby("seed")[column].mean()
+
+
+def table(rows, accuracies):
+    lines = [
+        "| method | own path, against the batch | own path, clipping alone | DP-SGD's clipping on "
+        "this path | same parameters, against the batch | same parameters, clipping alone | "
+        "cosine on own path | test accuracy |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    after = rows[rows.step > 0]  # all start at the same parameters
+    for name in METHODS:
+        own = after[(after.path == name) & (after.method == name)]
+        probe = after[(after.path == name) & (after.method == "dpsgd")]
+        same = after[(after.path == "dpsgd") & (after.method == name)]
+        batch, unclipped = (own[own.reference == r] for r in ("batch", "unclipped"))
+        cells = [
+            name,
+            written(over_training(batch), 3),
+            written(over_training(unclipped), 3),
+            written(over_training(probe[probe.reference == "batch"]), 3),
+            written(over_training(same[same.reference == "batch"]), 3),
+            written(over_training(same[same.reference == "unclipped"]), 3),
+            written(over_training(batch, "cosine"), 3),
+            written(accuracies[accuracies.method == name].accuracy, 1),
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
+def curve(rows):
+    """Return the bias against the batch on each method's own path, step by step."""
+    own = rows[(rows.path == rows.method) & (rows.reference == "batch")]
+    norms = own.groupby(["step", "method"])["norm"]
+    means, errors = norms.mean().unstack(), norms.sem().unstack()
+    lines = ["| step | " + " | ".join(METHODS) + " |", "| ---: |" + " ---: |" * len(METHODS)]
+    for step in means.index:
+        cells = [f"{means.loc[step, m]:.3f} ± {errors.loc[step, m]:.3f}" for m in METHODS]
+        lines.append(f"| {step} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def main():
+    here = Path(__file__).parent
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=150)
+    parser.add_argument("--every", type=int, default=30, help="steps between measurements")
+    parser.add_argument("--output", type=Path, default=here / "results")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    rows, accuracies = measure(options.seeds, options.steps, options.every)
+    spent = epsilon([SampledGaussian(BATCH / 10000, NOISE, options.steps)], DELTA)
+    lines = table(rows, accuracies)
+    print("\n".join(lines), f"\nepsilon {spent:.2f}")
+    options.output.mkdir(parents=True, exist_ok=True)
+    lines += ["", *curve(rows)]
+    (options.output / "bias.md").write_text("\n".join(lines) + "\n")
+    if options.output == here / "results":
+        put("robustness.md", "bias", lines)
+    found = {
+        "epsilon": spent,
+        "accuracy": accuracies.to_dict("records"),
+        "bias": rows.round(6).to_dict("records"),
+    }
+    (options.output / "bias.json").write_text(json.dumps(found, indent=0) + "\n")
+
+
+if __name__ == "__main__":
+    main()

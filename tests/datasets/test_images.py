@@ -1,0 +1,130 @@
+import gzip
+import hashlib
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from skdpfair.datasets import _images, fetch_cifar10, fetch_faces, fetch_mnist
+from skdpfair.exceptions import DataIntegrityError
+
+FETCHERS = {
+    fetch_mnist: ("mnist", "train-images-idx3-ubyte"),
+    fetch_faces: ("faces", "utkface_32_rgb.npz"),
+    fetch_cifar10: ("cifar10", "cifar10_32_rgb_subset.npz"),
+}
+fetchers = pytest.mark.parametrize("fetch", FETCHERS, ids=lambda f: f.__name__)
+
+
+def test_mnist_is_the_publishers(outside_data):
+    train = fetch_mnist(subset="train", data_home=outside_data)
+    test = fetch_mnist(subset="test", data_home=outside_data)
+    assert train.data.shape == (60000, 28, 28) and test.data.shape == (10000, 28, 28)
+    counts = [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
+    assert np.bincount(train.target).tolist() == counts
+    assert np.bincount(test.target)[8] == 974
+    assert train.data.mean(dtype=float).round(4) == 0.1307
+    assert train.data.std(dtype=float).round(4) == 0.3081
+
+
+def test_faces_are_the_recorded_ones(outside_data):
+    faces = fetch_faces(data_home=outside_data)
+    assert faces.data.shape == (13000, 3, 32, 32)
+    assert faces.target.map(dict(enumerate(faces.target_names))).value_counts().to_dict() == {
+        "male": 6782,
+        "female": 6218,
+    }
+    assert faces.sensitive_features["race"].value_counts().to_dict() == {
+        "White": 5621,
+        "Black": 2501,
+        "Indian": 2148,
+        "Asian": 1844,
+        "Others": 886,
+    }
+    train = fetch_faces(subset="train", data_home=outside_data)
+    assert len(train.data) == 10400
+    by_channel = faces.data.mean((0, 2, 3), dtype=float).round(3)
+    assert by_channel.tolist() == [0.597, 0.457, 0.391]
+    assert faces.attributes["age"].agg(["min", "median", "max"]).tolist() == [1, 29, 116]
+    assert (faces.attributes["age"] >= 60).sum() == 1464
+    np.testing.assert_array_equal(faces.attributes["gender"].cat.codes, faces.target)
+    np.testing.assert_array_equal(train.data, faces.data[:10400])
+
+
+def test_cifar10_is_the_recorded_part(outside_data):
+    test = fetch_cifar10(subset="test", data_home=outside_data)
+    assert test.data.shape == (2000, 3, 32, 32)
+    assert np.bincount(test.target).tolist() == [200] * 10
+    names = test.sensitive_features["label"]
+    assert [test.target_names[code] for code in test.target] == names.tolist()
+    everything = fetch_cifar10(data_home=outside_data)
+    by_channel = everything.data.mean((0, 2, 3), dtype=float).round(3)
+    assert by_channel.tolist() == [0.493, 0.484, 0.449]
+
+
+@fetchers
+def test_types_and_the_environment(fetch, outside_data, monkeypatch):
+    monkeypatch.setenv("SKDPFAIR_DATA", str(outside_data))
+    found = fetch(subset="test")
+    assert found.data.dtype == np.float32 and found.data.flags.c_contiguous
+    assert found.data.min() == 0.0 and found.data.max() == 1.0
+    assert isinstance(found.target, pd.Series) and found.target.dtype == np.int64
+    assert len(found.sensitive_features) == len(found.data)
+    arrays = fetch(subset="test", as_frame=False)
+    assert isinstance(arrays.target, np.ndarray)
+    assert isinstance(arrays.sensitive_features, np.ndarray)
+    X, y = fetch(subset="test", return_X_y=True)
+    assert X.shape == found.data.shape and y.equals(found.target)
+
+
+def test_plain_idx_files_will_do(outside_data, tmp_path):
+    for kind in ("images-idx3", "labels-idx1"):
+        packed = (outside_data / "mnist" / f"t10k-{kind}-ubyte.gz").read_bytes()
+        (tmp_path / f"t10k-{kind}-ubyte").write_bytes(gzip.decompress(packed))
+    assert fetch_mnist(subset="test", data_home=tmp_path).data.shape == (10000, 28, 28)
+
+
+@pytest.mark.parametrize("in_subfolder", [True, False])
+@fetchers
+def test_a_wrong_file_is_refused_with_both_digests(fetch, in_subfolder, tmp_path):
+    subfolder, name = FETCHERS[fetch]
+    path = tmp_path / subfolder / name if in_subfolder else tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(b"something else")
+    with pytest.raises(DataIntegrityError) as caught:
+        fetch(data_home=tmp_path)
+    found = hashlib.sha256(b"something else").hexdigest()
+    assert all(part in str(caught.value) for part in (found, _images._SHA256[name], str(path)))
+
+
+def test_a_cut_off_gzip_file_is_refused(outside_data, tmp_path):
+    name = "train-images-idx3-ubyte.gz"
+    (tmp_path / name).write_bytes((outside_data / "mnist" / name).read_bytes()[:1000])
+    with pytest.raises(DataIntegrityError, match=f"{name} is no whole gzip file"):
+        fetch_mnist(data_home=tmp_path)
+
+
+def test_one_file_of_mnist_is_not_enough(outside_data, tmp_path):
+    shutil.copy(outside_data / "mnist" / "t10k-images-idx3-ubyte.gz", tmp_path)
+    with pytest.raises(DataIntegrityError, match="t10k-labels-idx1-ubyte is not in"):
+        fetch_mnist(subset="test", data_home=tmp_path)
+
+
+@pytest.mark.parametrize("download_if_missing", [True, False])
+@fetchers
+def test_a_missing_file_is_refused_and_leaves_no_trace(fetch, download_if_missing, tmp_path):
+    with pytest.raises(DataIntegrityError) as caught:
+        fetch(data_home=tmp_path / "none", download_if_missing=download_if_missing)
+    message, (subfolder, name) = str(caught.value), FETCHERS[fetch]
+    for part in (name, subfolder, _images._SHA256[name], "SKDPFAIR_DATA", "data_home"):
+        assert part in message
+    assert ("download" in message) is download_if_missing
+    assert not list(tmp_path.iterdir())
+
+
+@fetchers
+def test_parameters_are_checked(fetch, tmp_path):
+    for parameter, value in {"subset": "valid", "n_retries": 0, "delay": -1}.items():
+        with pytest.raises(ValueError, match=parameter):
+            fetch(data_home=tmp_path, **{parameter: value})

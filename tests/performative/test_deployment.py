@@ -1,0 +1,211 @@
+"""Rounds of training and reaction, and what they spend."""
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.linear_model import LogisticRegression, SGDClassifier
+from sklearn.neighbors import KNeighborsClassifier
+
+from skdpfair import DPFairClassifier
+from skdpfair.datasets import make_two_groups
+from skdpfair.performative import LocationShift, StrategicResponse, repeated_deployment
+from skdpfair.privacy import Ledger, LedgerEntry
+
+
+@pytest.fixture
+def data():
+    return make_two_groups(300, random_state=0)
+
+
+@pytest.fixture
+def population(data):
+    return StrategicResponse(
+        data.data, data.target, data.sensitive_features, budget=0.4, changeable=["x0", "x1"]
+    )
+
+
+class Fake(ClassifierMixin, BaseEstimator):
+    """Predicts 1, and books ten releases for each fit; composes them if warm_start."""
+
+    def __init__(self, noise=2.0, warm_start=False):
+        self.noise, self.warm_start = noise, warm_start
+
+    def fit(self, X, y, sensitive_features=None):
+        self.classes_, self.groups = np.array([0, 1]), sensitive_features
+        last = self.privacy_.ledger.entries if self.warm_start and self.fitted else ()
+        ledger = Ledger((*last, LedgerEntry("gradient sum", 0.1, (self.noise,), 10)))
+        self.privacy_ = SimpleNamespace(
+            ledger=ledger, epsilon=ledger.epsilon(1e-5), delta=1e-5, accountant="pld"
+        )
+        return self
+
+    @property
+    def fitted(self):
+        return hasattr(self, "privacy_")
+
+    def predict(self, X):
+        return np.ones(len(X), dtype=int)
+
+    def decision_function(self, X):
+        return np.ones(len(X))
+
+
+def test_one_row_per_round_and_group(data, population):
+    table = repeated_deployment(LogisticRegression(), population, 3)
+    assert list(table["round"]) == [1, 1, 1, 2, 2, 2, 3, 3, 3]
+    assert list(table["group"]) == ["overall", "a", "b"] * 3
+    assert list(table["n_samples"]) == [300, 210, 90] * 3
+    assert (table["epsilon_spent"] == math.inf).all()
+    assert table["distance"].isna().all()
+
+
+def test_accuracies_are_those_of_a_loop_written_out(data, population):
+    table = repeated_deployment(LogisticRegression(), population, 3).set_index(["round", "group"])
+    X, y = data.data, data.target
+    in_b = data.sensitive_features == "b"
+    for number in (1, 2, 3):
+        model = LogisticRegression().fit(X, y)
+        row = table.loc[number, "overall"], table.loc[number, "b"]
+        assert [r["accuracy"] for r in row] == [model.score(X, y), model.score(X[in_b], y[in_b])]
+        X, _, _ = population.sample(model, None)
+        assert [r["accuracy_after"] for r in row] == [
+            model.score(X, y),
+            model.score(X[in_b], y[in_b]),
+        ]
+
+
+def test_repeated_retraining_nears_the_stable_point(data):
+    given = data.data, data.target, data.sensitive_features
+    model, shift = None, LocationShift(*given, beta=0.2)
+    for _ in range(60):
+        X, y, _ = shift.sample(model, None)
+        model = LogisticRegression(tol=1e-8).fit(X, y)
+    known = LocationShift(*given, beta=0.2, stable_coef=model.coef_[0])
+    table = repeated_deployment(LogisticRegression(tol=1e-8), known, 8)
+    distance = table.loc[table["group"] == "overall", "distance"].to_numpy()
+    assert (np.diff(distance[distance > 1e-5]) < 0).all()
+    assert distance[-1] < 0.05 * max(distance[0], 1e-3)
+
+
+def test_epsilon_composes_the_ledgers_of_all_rounds_in_both_modes(population):
+    expected = [
+        Ledger((LedgerEntry("gradient sum", 0.1, (2.0,), 10 * k),)).epsilon(1e-5) for k in (1, 2, 3)
+    ]
+    for mode in ("repeated", "greedy"):
+        table = repeated_deployment(Fake(), population, 3, mode=mode)
+        spent = table.loc[table["group"] == "overall", "epsilon_spent"]
+        np.testing.assert_allclose(spent, expected, rtol=1e-9)
+    assert expected[2] < 3 * expected[0]
+
+
+def test_a_round_without_privacy_is_never_forgotten(population):
+    table = repeated_deployment(Fake(noise=0.0), population, 2)
+    assert (table["epsilon_spent"] == math.inf).all()
+
+
+def test_the_estimator_is_not_changed_and_gets_the_groups(population):
+    for mode in ("repeated", "greedy"):
+        fake = Fake()
+        repeated_deployment(fake, population, 2, mode=mode)
+        assert not fake.fitted and fake.warm_start is False
+
+
+def test_groups_are_handed_to_a_fit_that_takes_them(population):
+    seen = []
+
+    class Listening(Fake):
+        def fit(self, X, y, sensitive_features=None):
+            seen.append(sensitive_features)
+            return super().fit(X, y)
+
+    repeated_deployment(Listening(), population, 2)
+    assert len(seen) == 2
+    assert all(groups is population.sensitive_features for groups in seen)
+
+
+def test_greedy_fits_one_estimator_on(population):
+    params = {"loss": "log_loss", "max_iter": 1, "tol": None, "random_state": 0}
+    table = repeated_deployment(SGDClassifier(**params), population, 3, mode="greedy")
+    model = SGDClassifier(**params, warm_start=True)
+    X, y, _ = population.sample(None, None)
+    for number in (1, 2, 3):
+        model.fit(X, y)
+        row = table[(table["round"] == number) & (table["group"] == "overall")]
+        assert row["accuracy"].item() == model.score(X, y)
+        X, _, _ = population.sample(model, None)
+    fresh = SGDClassifier(**params).fit(X, y)
+    assert not np.allclose(fresh.coef_, model.coef_)
+
+
+@pytest.mark.parametrize("mode", ["repeated", "greedy"])
+def test_a_private_estimator_pays_for_every_round(population, mode):
+    clf = DPFairClassifier(
+        "dpsgd", epsilon=None, noise_multiplier=2.0, module="logistic", max_steps=5, lr=0.5
+    )
+    table = repeated_deployment(clf, population, 2, mode=mode)
+    first, second = table.loc[table["group"] == "overall", "epsilon_spent"]
+    assert 0 < first < second < 2 * first
+
+
+def test_groups_may_be_crossed_and_absent(data):
+    crossed = pd.DataFrame({"sex": data.sensitive_features, "young": data.data["x2"] > 0})
+    population = StrategicResponse(data.data, data.target, crossed, budget=0.1)
+    table = repeated_deployment(Fake(), population, 1)
+    assert set(table["group"]) == {
+        "overall", ("a", True), ("a", False), ("b", True), ("b", False),
+    }  # fmt: skip
+    assert table["n_samples"].iloc[1:].sum() == 300
+    without = StrategicResponse(data.data, data.target, budget=0.1)
+    assert list(repeated_deployment(Fake(), without, 2)["group"]) == ["overall"] * 2
+
+
+class Drawing:
+    """Draws new people, a few more each round."""
+
+    def __init__(self, n_features=(3, 3, 3), n_labels=0):
+        self.n_features, self.n_labels, self.round = n_features, n_labels, 0
+
+    def sample(self, model, rng):
+        d = self.n_features[self.round]
+        self.round += 1
+        X = rng.normal(size=(20 + self.round, d))
+        return X, (X[:, 0] > 0).astype(int)[self.n_labels :], None
+
+
+def test_a_seed_reproduces_the_draws():
+    tables = [repeated_deployment(Fake(), Drawing(), 2, random_state=s) for s in (0, 0, 1)]
+    pd.testing.assert_frame_equal(tables[0], tables[1])
+    assert not tables[0].equals(tables[2])
+    again = np.random.RandomState(0)
+    repeated_deployment(Fake(), Drawing(), 2, random_state=again)
+
+
+@pytest.mark.parametrize(
+    "given, message",
+    [
+        ({"mode": "greed"}, "mode must be one of .*'greed'. Did you mean 'greedy'"),
+        ({"n_rounds": 0}, "n_rounds must be an integer >= 1, got 0"),
+        (
+            {"mode": "greedy", "estimator": KNeighborsClassifier()},
+            "warm_start=True, which KNeighborsClassifier does not have. Use .* mode='repeated'",
+        ),
+        (
+            {"environment": Drawing(n_features=(3, 3, 4))},
+            "4 features in round 3, and 3 in round 2",
+        ),
+        ({"environment": Drawing(n_labels=2)}, "21 rows of X and 19 of y in round 1"),
+    ],
+)
+def test_unusable_deployments_are_refused(given, message):
+    given = {"estimator": Fake(), "environment": Drawing(), "n_rounds": 2} | given
+    with pytest.raises(ValueError, match=message):
+        repeated_deployment(**given)
+
+
+def test_an_environment_must_sample():
+    with pytest.raises(TypeError, match=r"method sample\(model, rng\).* got function"):
+        repeated_deployment(Fake(), lambda model, rng: None)

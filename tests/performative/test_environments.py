@@ -1,0 +1,172 @@
+"""Populations that react: who moves, where to, how far."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+from sklearn.tree import DecisionTreeClassifier
+
+from skdpfair import DPFairClassifier
+from skdpfair.performative import DistributionMap, LocationShift, StrategicResponse
+
+RNG = np.random.default_rng(0)
+
+
+def linear(coef, intercept):
+    model = LogisticRegression()
+    model.classes_, model.coef_ = np.array([0, 1]), np.array([coef], dtype=float)
+    model.intercept_, model.n_features_in_ = np.array([intercept]), len(coef)
+    return model
+
+
+def people(n=60, d=3, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    return X, (X[:, 0] + 0.3 * rng.normal(size=n) > 0).astype(int)
+
+
+@given(
+    coef=st.lists(st.floats(-3, 3), min_size=3, max_size=3),
+    intercept=st.floats(-2, 2),
+    budget=st.floats(0, 2),
+    seed=st.integers(0, 99),
+)
+@settings(deadline=None, max_examples=50)
+def test_the_response_to_a_linear_model_is_its_best_response(coef, intercept, budget, seed):
+    X, y = people(seed=seed)
+    model, changeable = linear(coef, intercept), [0, 2]
+    moved = StrategicResponse(X, y, budget=budget, changeable=changeable).moved(model)
+    before, w = model.decision_function(X), np.array(coef)[changeable]
+    distance = np.linalg.norm(moved - X, axis=1)
+    assert (moved[:, 1] == X[:, 1]).all()
+    assert (distance <= budget * (1 + 1e-9)).all()
+    assert (moved[before > 0] == X[before > 0]).all()
+    if np.linalg.norm(w) > 1e-3:
+        needed = np.minimum(-before / np.linalg.norm(w), budget)
+        denied = before <= 0
+        np.testing.assert_allclose(distance[denied], needed[denied], atol=1e-5)
+        able = denied & (-before / np.linalg.norm(w) < budget * 0.999)
+        assert (model.decision_function(moved)[able] > 0).all()
+        after = model.decision_function(moved)
+        assert (after[denied] >= before[denied] - 1e-9).all()
+
+
+@pytest.mark.parametrize("model", [LogisticRegression(), GaussianNB()])
+def test_any_score_will_do(model):
+    X, y = people()
+    model.fit(X, y)
+    moved = StrategicResponse(X, y, budget=0.5).moved(model)
+    assert model.predict(moved).sum() > model.predict(X).sum()
+    assert (np.linalg.norm(moved - X, axis=1) <= 0.5 + 1e-9).all()
+
+
+def test_nobody_moves_where_the_score_is_flat():
+    X, y = people()
+    tree = DecisionTreeClassifier(max_depth=1, random_state=0).fit(X.round(1), y)
+    response = StrategicResponse(X.round(1) + 0.02, y, budget=9.0, step=1e-4)
+    np.testing.assert_array_equal(response.moved(tree), response.X)
+
+
+def test_frames_stay_frames_and_the_base_is_never_changed():
+    X, y = people()
+    frame = pd.DataFrame(X, columns=["a", "b", "c"]).assign(sex="F", age=40)
+    frame.index = frame.index[::-1]
+    base = frame.copy()
+    model = LogisticRegression().fit(X[:, :2], y)
+
+    class OnTwo:
+        classes_ = model.classes_
+
+        def decision_function(self, X):
+            return model.decision_function(X[["a", "b"]].to_numpy())
+
+    response = StrategicResponse(frame, y, budget=1.0, changeable=["b", "a"])
+    moved, _, groups = response.sample(OnTwo(), RNG)
+    pd.testing.assert_frame_equal(frame, base)
+    assert groups is None
+    pd.testing.assert_frame_equal(moved[["c", "sex", "age"]], base[["c", "sex", "age"]])
+    array = StrategicResponse(X[:, :2], y, budget=1.0).moved(model)
+    np.testing.assert_allclose(moved[["a", "b"]], array, atol=1e-9)
+
+
+def test_integer_features_move_too():
+    moved = StrategicResponse(np.array([[-1], [2]]), [0, 1], budget=0.5).moved(linear([1.0], 0.0))
+    np.testing.assert_allclose(moved, [[-0.5], [2.0]])
+
+
+def test_budgets_may_differ_by_record():
+    X = np.array([[-3.0], [-3.0], [-3.0]])
+    moved = StrategicResponse(X, [0, 0, 1], budget=[0.0, 1.0, 9.0]).moved(linear([2.0], 0.0))
+    np.testing.assert_allclose(moved.ravel(), [-3.0, -2.0, 0.0], atol=1e-4)
+
+
+def test_a_private_classifier_is_reacted_to():
+    X, y = people(200)
+    clf = DPFairClassifier(
+        "dpsgd", module="logistic", noise_multiplier=1.0, epsilon=None, max_steps=20, lr=0.5
+    ).fit(X, y)
+    moved = StrategicResponse(X, y, budget=1.0).moved(clf)
+    assert (clf.decision_function(moved) >= clf.decision_function(X) - 1e-4).all()
+    assert clf.predict(moved).sum() > clf.predict(X).sum()
+    weight = next(clf.net_.module_.parameters()).detach().cpu().numpy()
+    shifted = LocationShift(X, y, beta=0.5).moved(clf)
+    np.testing.assert_allclose(shifted, X - 0.5 * (weight[1] - weight[0]), atol=1e-3)
+
+
+def test_location_shift_follows_coefficients_and_knows_its_distance():
+    X, y = people()
+    model = linear([3.0, 0.0, -4.0], 1.0)
+    shift = LocationShift(X, y, beta=0.1, changeable=[0, 2], stable_coef=[0.0, 0.0])
+    np.testing.assert_allclose(shift.moved(model), X - [0.3, 0.0, -0.4])
+    assert shift.distance(model) == 5.0
+    assert np.isnan(LocationShift(X, y, beta=0.1).distance(model))
+
+
+@pytest.mark.parametrize(
+    "kind, params", [(StrategicResponse, {"budget": 1}), (LocationShift, {"beta": 1})]
+)
+def test_both_are_distribution_maps_that_start_from_the_base(kind, params):
+    X, y = people()
+    environment = kind(X, y, ["F"] * 60, **params)
+    assert isinstance(environment, DistributionMap)
+    got_X, got_y, groups = environment.sample(None, RNG)
+    assert got_X is X and got_y is y and groups == ["F"] * 60
+
+
+@pytest.mark.parametrize(
+    "params, message",
+    [
+        ({"budget": -1.0}, "budget must be a number >= 0, got -1.0"),
+        ({"budget": [1.0, 2.0]}, r"one per row of X, shape \(60,\), got shape \(2,\)"),
+        ({"budget": [-1.0] * 60}, "budget must be >= 0 for every record, got -1.0"),
+        ({"budget": 1, "changeable": ["age"]}, r"got \['age'\], X has \[0, 1, 2\]"),
+        ({"budget": 1, "changeable": []}, "changeable must name at least one column"),
+        ({"budget": 1, "step": 0}, "step must be a number > 0, got 0.0"),
+        ({"budget": 1, "sensitive_features": ["F"]}, r"sensitive_features must .* \(60\), got 1"),
+    ],
+)
+def test_unusable_responses_are_refused(params, message):
+    X, y = people()
+    with pytest.raises(ValueError, match=message):
+        StrategicResponse(X, y, **params)
+
+
+def test_unusable_shifts_are_refused():
+    X, y = people()
+    with pytest.raises(ValueError, match=r"beta must be a number >= 0, got -0\.1"):
+        LocationShift(X, y, beta=-0.1)
+    with pytest.raises(ValueError, match=r"stable_coef must have shape \(3,\), .* got \(2,\)"):
+        LocationShift(X, y, beta=0.1, stable_coef=[0.0, 1.0])
+
+
+def test_models_without_a_binary_score_are_refused():
+    X, y = people()
+    response = StrategicResponse(X, y, budget=1.0)
+    three = GaussianNB().fit(X, np.arange(60) % 3)
+    with pytest.raises(ValueError, match="two classes, the second one favourable, got 3"):
+        response.moved(three)
+    with pytest.raises(ValueError, match="decision_function or predict_proba, got object"):
+        response.moved(object())

@@ -1,0 +1,160 @@
+"""The scalar simulation against its closed forms and the published numbers."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from skdpfair.performative import (
+    ScalarProblem,
+    bias_by_beta,
+    corollary_noise_multiplier,
+    expected_path,
+    privacy_plan,
+    simulate,
+    upper_bound,
+)
+
+
+@pytest.mark.parametrize("beta, published", [(0.01, 0.9755), (0.05, 3.1605)])
+def test_the_expected_clipped_iteration_ends_at_the_published_bias(beta, published):
+    problem = ScalarProblem(beta=beta)
+    end = expected_path(problem, 20_000)[-1]
+    assert (end - problem.stable_point) ** 2 == pytest.approx(published, rel=0.01)
+    assert problem.squared_bias == pytest.approx(published, abs=5e-5)
+
+
+def test_the_bias_grows_as_the_inverse_square_of_mu_minus_l_beta():
+    problems = [ScalarProblem(beta=beta) for beta in np.linspace(0, 0.08, 9)]
+    ends = [expected_path(problem, 20_000)[-1] for problem in problems]
+    bias = [(end - p.stable_point) ** 2 for end, p in zip(ends, problems, strict=True)]
+    slope, _ = np.polyfit(np.log([p.rate for p in problems]), np.log(bias), 1)
+    assert slope == pytest.approx(-2, rel=0.05)
+
+
+def test_without_clipping_the_path_ends_at_the_stable_point():
+    problem = ScalarProblem(beta=0.05, max_grad_norm=100.0)
+    assert problem.squared_bias == 0
+    assert expected_path(problem, 20_000)[-1] == pytest.approx(problem.stable_point, abs=1e-6)
+
+
+@given(
+    beta=st.floats(0, 0.09),
+    c=st.floats(0.1, 20),
+    p=st.floats(0.05, 0.45),
+    b=st.floats(0.1, 3),
+)
+@settings(deadline=None)
+def test_expected_clipped_gradient_vanishes_at_the_fixed_point(beta, c, p, b):
+    problem = ScalarProblem(beta=beta, max_grad_norm=c, p=p, b=b, radius=1000.0)
+    zero, one = np.clip(problem.gradients(problem.fixed_point), -c, c)
+    assert (1 - problem.share) * zero + problem.share * one == pytest.approx(0, abs=1e-9)
+    zero, one = problem.gradients(problem.stable_point)
+    assert (1 - problem.share) * zero + problem.share * one == pytest.approx(0, abs=1e-9)
+
+
+@pytest.mark.parametrize("beta", [0.01, 0.05])
+@pytest.mark.parametrize("noise", [0.0, 0.54, 5.0])
+def test_theorem_1_bounds_the_mean_squared_distance_along_the_path(beta, noise):
+    problem, looks = ScalarProblem(beta=beta), [1, 3, 10, 30, 100, 300, 1000, 3000]
+    theta = simulate(
+        problem, 3000, noise_multiplier=noise, checkpoints=looks, n_repetitions=50, random_state=0
+    )
+    distance = ((theta - problem.stable_point) ** 2).mean(axis=1)
+    bound = upper_bound(problem, 3000, noise_multiplier=noise)
+    assert (distance <= bound[np.array(looks) - 1]).all()
+    assert ((expected_path(problem, 3000)[1:] - problem.stable_point) ** 2 <= bound).all()
+
+
+def test_the_bound_is_its_formula():
+    problem, noise = ScalarProblem(max_grad_norm=2.0), 0.5
+    product = (1 - 0.9 * 10 / 101) * (1 - 0.9 * 10 / 102) * (5 - problem.stable_point) ** 2
+    c1 = 2 * (2**2 + 19**2) + 1.0**2
+    by_hand = product + 2 * c1 / 0.9 * 10 / 102 + 8 * 17**2 / 0.9**2
+    assert upper_bound(problem, 2, noise_multiplier=noise)[1] == pytest.approx(by_hand)
+    tight = ScalarProblem(max_grad_norm=19.0)
+    assert upper_bound(tight, 10**6, noise_multiplier=0)[-1] < 0.05
+
+
+@pytest.mark.parametrize("beta", [0.01, 0.05])
+def test_random_runs_have_the_mean_of_the_theory(beta):
+    problem = ScalarProblem(beta=beta)
+    (theta,) = simulate(problem, 10_000, noise_multiplier=0.54, n_repetitions=200, random_state=0)
+    error = theta.std() / np.sqrt(len(theta))
+    assert abs(theta.mean() - problem.fixed_point) < 5 * error
+    assert abs(theta.mean() - problem.stable_point) > 50 * error
+
+
+def test_random_runs_have_the_variance_of_a_linear_recursion():
+    # near the fixed point both clipped gradients are linear in theta or constant
+    problem, noise, n_steps = ScalarProblem(), 2.0, 3000
+    share, c = problem.share, problem.max_grad_norm
+    pull = (1 - share) * problem.rate
+    at_rest = (1 - share) * (problem.fixed_point * problem.rate) ** 2 + share * c**2
+    variance = 0.0
+    for size in problem.step_sizes(n_steps):
+        variance = (1 - size * pull) ** 2 * variance + size**2 * (at_rest + noise**2)
+    (theta,) = simulate(
+        problem, n_steps, noise_multiplier=noise, n_repetitions=2000, random_state=0
+    )
+    ratio = theta.var() / variance
+    assert abs(ratio - 1) < 0.15  # nearly five standard errors of 2000 runs
+    assert abs(1.44 * ratio - 1) > 0.15  # noise 1.2 times as large would show
+
+
+def test_projection_keeps_theta_feasible():
+    problem = ScalarProblem(radius=5.0)
+    theta = simulate(problem, 50, noise_multiplier=100.0, checkpoints=range(51), random_state=0)
+    assert np.abs(theta).max() == 5.0
+    assert np.abs(expected_path(ScalarProblem(max_grad_norm=1e3), 500)).max() <= 10
+
+
+def test_checkpoints_look_at_the_same_runs():
+    given_ = {"noise_multiplier": 1.0, "n_repetitions": 5, "random_state": 3}
+    every = simulate(ScalarProblem(), 1200, checkpoints=[1200, 0, 7], **given_)
+    assert every.shape == (3, 5)
+    assert (every[0] == 5.0).all()
+    np.testing.assert_array_equal(every[2], simulate(ScalarProblem(), 1200, **given_)[0])
+
+
+def test_calibrated_noise_keeps_its_budget_and_the_stated_noise_does_not():
+    small, n_steps, delta = ScalarProblem(n_samples=1000), 1000, 1e-4
+    plan = privacy_plan(small, n_steps).calibrated(1.0, delta)
+    assert 0.99 <= plan.epsilon(delta) <= 1.0
+    stated = corollary_noise_multiplier(ScalarProblem(), 100_000, epsilon=0.1, delta=1e-5)
+    assert stated == pytest.approx(0.1073, abs=1e-4)
+    published = privacy_plan(ScalarProblem(), 100_000, noise_multiplier=stated)
+    assert published.epsilon(1e-5) == pytest.approx(259, rel=0.01)
+    enough = privacy_plan(ScalarProblem(), 100_000, noise_multiplier=0.5397)
+    assert enough.epsilon(1e-5) == pytest.approx(0.1, rel=0.01)
+
+
+def test_the_table_by_beta_agrees_with_the_closed_form():
+    table = bias_by_beta([0.0, 0.05], 5000, noise_multiplier=0.5, random_state=0)
+    np.testing.assert_allclose(table["expected"], table["squared_bias"], rtol=1e-3)
+    np.testing.assert_allclose(table["simulated"], table["squared_bias"], rtol=0.05)
+
+
+@pytest.mark.parametrize(
+    "params, message",
+    [
+        ({"beta": 0.1}, "beta must be a number >= 0 and < 0.1, got 0.1"),
+        ({"p": 0.5}, "p must be a number > 0 and < 0.5, got 0.5"),
+        ({"a": 0.5}, "a must be a number >= 1, got 0.5"),
+        ({"n_samples": 3}, "Raise n_samples"),
+        ({"radius": 2.0}, "radius must be at least 5, .* got 2.0"),
+        ({"schedule": (0.0, 1.0)}, "schedule must be a number > 0, got 0.0"),
+    ],
+)
+def test_unusable_problems_are_refused(params, message):
+    with pytest.raises(ValueError, match=message):
+        ScalarProblem(**params)
+
+
+def test_unusable_runs_are_refused():
+    with pytest.raises(ValueError, match=r"checkpoints must lie in 0..n_steps=5, got \[6\]"):
+        simulate(ScalarProblem(), 5, noise_multiplier=0, checkpoints=[6])
+    with pytest.raises(ValueError, match=r"noise_multiplier must be a number >= 0, got -1\.0"):
+        simulate(ScalarProblem(), 5, noise_multiplier=-1)
+    with pytest.raises(ValueError, match="n_steps must be an integer >= 1, got 0"):
+        expected_path(ScalarProblem(), 0)

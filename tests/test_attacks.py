@@ -1,0 +1,339 @@
+"""Adversarial inputs: the mathematics of PGD, and what would break privacy."""
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from skdpfair import DPFairClassifier
+from skdpfair.attacks import PGD, check_attack
+from skdpfair.networks import small_cnn
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::skdpfair.exceptions.InsecureSeedWarning",
+    "ignore::skdpfair.exceptions.LowSignalWarning",
+)
+
+
+def mlp(dropout=0.0):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        layers = nn.Linear(4, 16), nn.Tanh(), nn.Dropout(dropout), nn.Linear(16, 3)
+        return nn.Sequential(*layers).double()
+
+
+def records(n=20, shape=(4,), dtype=torch.float64):
+    generator = torch.Generator().manual_seed(1)
+    x = torch.rand((n, *shape), generator=generator, dtype=dtype)
+    return x, torch.randint(0, 3, (n,), generator=generator)
+
+
+def losses(module, x, y):
+    return cross_entropy(module(x), y, reduction="none")
+
+
+def by_hand(module, x, y, radius, step, n_steps, low, high):
+    """PGD of one record, one coordinate at a time."""
+    found = x.clone()
+    for _ in range(n_steps):
+        here = found.clone().requires_grad_()
+        losses(module, here[None], y[None]).sum().backward()
+        for i, slope in enumerate(here.grad):
+            moved = found[i] + step * torch.sign(slope)
+            moved = min(max(moved, x[i] - radius), x[i] + radius)
+            found[i] = min(max(moved, low), high)
+    return found
+
+
+def test_equals_a_loop_over_the_records():
+    module, (x, y) = mlp(), records()
+    found = PGD(0.1, 0.03, 5)(module, x, y)
+    expected = [by_hand(module, *row, 0.1, 0.03, 5, 0.0, 1.0) for row in zip(x, y, strict=True)]
+    torch.testing.assert_close(found, torch.stack(expected), rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", [(4,), (2, 2), (1, 2, 2)])
+def test_stays_in_ball_and_range_and_raises_the_loss(shape, dtype):
+    module = nn.Sequential(nn.Flatten(), mlp()).to(dtype)
+    x, y = records(50, shape, dtype)
+    found = PGD(0.2)(module, x, y)
+    assert found.dtype == dtype and found.shape == x.shape and not found.requires_grad
+    assert (found - x).abs().max() <= 0.2 * (1 + 1e-6)
+    assert found.min() >= 0 and found.max() <= 1
+    assert (losses(module, found, y) > losses(module, x, y)).all()
+
+
+def test_the_default_step_reaches_the_ball_and_none_lifts_the_range():
+    module, (x, y) = nn.Linear(4, 2).double(), records()  # of two classes: signs never change
+    y = y % 2
+    found = PGD(0.5, input_range=None)(module, x, y)
+    torch.testing.assert_close((found - x).abs(), torch.full_like(x, 0.5))
+    assert found.min() < 0 or found.max() > 1
+    one = PGD(0.5, n_steps=1, step_size=0.2, input_range=None)(module, x, y)
+    torch.testing.assert_close((one - x).abs(), torch.full_like(x, 0.2))
+
+
+def test_each_input_is_made_from_its_own_record():
+    module, (x, y) = mlp(), records()
+    attack = PGD(0.1)
+    together = attack(module, x, y)
+    alone = torch.cat([attack(module, x[i : i + 1], y[i : i + 1]) for i in range(len(x))])
+    torch.testing.assert_close(together, alone, rtol=0, atol=1e-12)
+    shuffled = torch.randperm(len(x), generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(attack(module, x[shuffled], y[shuffled]), together[shuffled])
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_leaves_gradients_mode_and_inputs_alone(frozen):
+    module, (x, y) = mlp(), records()
+    for p in module.parameters():
+        p.requires_grad_(not frozen)
+        p.grad = torch.ones_like(p)
+    before = x.clone()
+    with torch.no_grad():
+        PGD(0.1)(module.train(), x, y)
+    assert all(bool((p.grad == 1).all()) for p in module.parameters())
+    assert module.training and torch.equal(x, before)
+
+
+def test_works_in_train_mode_with_dropout():
+    module, (x, y) = mlp(dropout=0.5).train(), records()
+    torch.manual_seed(3)
+    first = PGD(0.1)(module, x, y)
+    torch.manual_seed(3)
+    assert torch.equal(PGD(0.1)(module, x, y), first)
+    check_attack(PGD(0.1), module, x[:1], 3)
+
+
+def test_pgd_draws_no_random_numbers():
+    module, (x, y) = mlp(), records()
+    before = torch.get_rng_state()
+    PGD(0.1)(module, x, y)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize(
+    ("params", "error", "match"),
+    [
+        ({"radius": 0.0}, ValueError, "radius must be a number > 0.*got 0.0"),
+        ({"radius": -1.0}, ValueError, "radius.*-1.0"),
+        ({"radius": float("inf")}, ValueError, "radius.*inf"),
+        ({"radius": "big"}, TypeError, "radius.*'big'"),
+        ({"step_size": 0.0}, ValueError, "step_size must be a number > 0.*got 0.0"),
+        ({"step_size": float("nan")}, ValueError, "step_size.*nan"),
+        ({"n_steps": 0}, ValueError, "n_steps must be an integer >= 1, got 0"),
+        ({"n_steps": 2.5}, TypeError, "n_steps.*2.5"),
+        ({"input_range": (1.0, 0.0)}, ValueError, r"input_range.*low < high, got \(1.0, 0.0\)"),
+        ({"input_range": (0.0, 0.0)}, ValueError, "input_range"),
+        ({"input_range": (0.0, 1.0, 2.0)}, ValueError, "input_range"),
+        ({"input_range": (0.0, float("inf"))}, TypeError, "input_range.*finite"),
+        ({"input_range": 1.0}, TypeError, "input_range must be None or two.*got 1.0"),
+    ],
+)
+def test_parameters_are_checked_when_used(params, error, match):
+    attack, (x, y) = PGD(**({"radius": 0.1} | params)), records()
+    with pytest.raises(error, match=match):
+        attack(mlp(), x, y)
+    with pytest.raises(error, match=match):
+        check_attack(attack, mlp(), x[:1], 3)
+
+
+def test_inputs_outside_the_range_are_refused_without_a_value_of_the_data():
+    x, y = records()
+    x[7, 2] = 3.14159
+    with pytest.raises(
+        ValueError, match=r"outside the attack's input_range=\(0.0, 1.0\)"
+    ) as caught:
+        PGD(0.1)(mlp(), x, y)
+    assert "3.14" not in str(caught.value) and "7" not in str(caught.value)
+    assert PGD(0.1, input_range=None)(mlp(), x, y).shape == x.shape
+    with pytest.raises(TypeError, match=r"floating type, got torch.int64"):
+        PGD(0.1)(mlp(), x.long(), y)
+
+
+def test_is_a_value_as_scikit_learn_knows_them():
+    attack = PGD(0.1, n_steps=3)
+    assert repr(attack) == "PGD(n_steps=3, radius=0.1)"
+    copies = clone(attack), pickle.loads(pickle.dumps(attack))
+    assert all(c.get_params() == attack.get_params() for c in copies)
+    model = clone(DPFairClassifier("dpsgd", attack=attack))
+    assert model.attack is not attack
+    assert model.set_params(attack__radius=0.3).attack.radius == 0.3
+
+
+# what check_attack refuses
+
+IMAGE, ROW = torch.full((1, 1, 6, 6), 7.0), torch.full((1, 4), 7.0)
+
+
+def image_net():
+    return small_cnn((1, 6, 6), 3, channels=(2,))
+
+
+def of(module, x, y):
+    with torch.enable_grad():
+        x = x.detach().requires_grad_()
+        return torch.autograd.grad(cross_entropy(module(x), y, reduction="sum"), x)[0]
+
+
+def noise_first(module, x, y):
+    return PGD(0.1)(module, (x + 0.1 * torch.rand_like(x)).clamp(0, 1), y)
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        PGD(0.1),
+        noise_first,
+        lambda module, x, y: x,
+        lambda module, x, y: (x + of(module, x, y)).clamp(0, 1),
+        lambda module, x, y: 1.0 - x,
+    ],
+)
+def test_sound_attacks_pass(attack):
+    check_attack(attack, image_net(), IMAGE, 3)
+
+
+def by_the_mean_loss(module, x, y):
+    return (x + of(module, x, y) / len(x)).clamp(0, 1)
+
+
+def by_the_largest_gradient(module, x, y):
+    slope = of(module, x, y)
+    return (x + 0.1 * slope / slope.abs().max()).clamp(0, 1)
+
+
+COUPLED = {
+    "mix-up": lambda module, x, y: (x + x.flip(0)) / 2,
+    "mean of the batch": lambda module, x, y: (x + x.mean(0)) / 2,
+    "largest gradient": by_the_largest_gradient,
+    "mean loss": by_the_mean_loss,
+    "labels": lambda module, x, y: x * (1 + y.sum()) / 6,
+    "first record": lambda module, x, y: torch.cat([x[:1], (x[1:] + x[:1]) / 2]),
+    "batch size": lambda module, x, y: x / len(x),
+}
+
+
+@pytest.mark.parametrize("name", COUPLED)
+def test_attacks_that_mix_records_are_refused(name):
+    with pytest.raises(ValueError, match=r"from (another record|the size of the batch)"):
+        check_attack(COUPLED[name], image_net(), IMAGE, 3)
+
+
+def changing(module, x, y):
+    with torch.no_grad():
+        next(module.parameters()).add_(1.0)
+    return x
+
+
+def evaluating(module, x, y):
+    module.eval()
+    return x
+
+
+@pytest.mark.parametrize(
+    ("attack", "error", "match"),
+    [
+        (lambda module, x, y: x.numpy(), TypeError, "must return a torch.Tensor.*got ndarray"),
+        (lambda module, x, y: None, TypeError, "got NoneType"),
+        (lambda module, x, y: x[:, :, :2], ValueError, r"shape of x.*got \(2, 1, 2, 6\)"),
+        (lambda module, x, y: x.double(), ValueError, "dtype of x, torch.float32.*float64"),
+        (lambda module, x, y: x.long(), ValueError, "dtype of x.*int64"),
+        (lambda module, x, y: x / 0, ValueError, "NaN or infinity"),
+        (lambda module, x, y: x + 0.5, ValueError, r"input_range=\(0.0, 1.0\) \(assumed.*set att"),
+        (changing, ValueError, "changes the module"),
+        (evaluating, ValueError, "changes the module: its weights, buffers or mode"),
+    ],
+)
+def test_what_comes_back_is_checked(attack, error, match):
+    with pytest.raises(error, match=match):
+        check_attack(attack, image_net(), IMAGE, 3)
+
+
+def test_the_range_of_a_callable_is_its_attribute():
+    def shift(module, x, y):
+        return x + 0.5
+
+    check_attack(shift, mlp().float(), ROW, 3)  # a table: no range is assumed
+    with pytest.raises(ValueError, match="assumed, since X are images"):
+        check_attack(shift, image_net(), IMAGE, 3)
+    shift.input_range = None
+    check_attack(shift, image_net(), IMAGE, 3)
+    shift.input_range = (0.0, 1.0)
+    with pytest.raises(ValueError, match=r"outside input_range=\(0.0, 1.0\)"):
+        check_attack(shift, mlp().float(), ROW, 3)
+    shift.input_range = (2.0, 1.0)
+    with pytest.raises(ValueError, match="low < high"):
+        check_attack(shift, mlp().float(), ROW, 3)
+
+
+def test_checking_leaves_nothing_behind():
+    seen = []
+
+    def backward(module, x, y):
+        seen.append(x.clone())
+        cross_entropy(module(x), y).backward()
+        torch.rand(3)
+        return x
+
+    module = image_net()
+    weights, state = [p.detach().clone() for p in module.parameters()], torch.get_rng_state()
+    check_attack(backward, module, IMAGE, 3)
+    assert all(p.grad is None for p in module.parameters())
+    assert all(torch.equal(p, w) for p, w in zip(module.parameters(), weights, strict=True))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(x.min() >= 0 and x.max() <= 1 for x in seen)  # never the example's sevens
+
+
+# through the estimator
+
+
+def digits(n=300):
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, n)
+    x = rng.random((n, 6, 6), dtype=np.float32) * 0.6
+    x[y == 1, :3] += 0.4
+    return x, y
+
+
+def fast(**params):
+    given = {"max_steps": 8, "batch_size": 100, "epsilon": 5.0, "random_state": 0}
+    return DPFairClassifier("dpsgd", **(given | params))
+
+
+def test_a_private_fit_on_images_costs_the_same_epsilon():
+    X, y = digits()
+    cnn = {"module": "cnn", "module_params": {"channels": (2,)}}
+    plain = fast(**cnn).fit(X, y)
+    attacked = fast(**cnn, attack=PGD(0.1, n_steps=2)).fit(X, y)
+    assert attacked.privacy_.epsilon == plain.privacy_.epsilon <= 5.0
+    assert not np.array_equal(attacked.predict_proba(X), plain.predict_proba(X))
+    again = pickle.loads(pickle.dumps(attacked))
+    np.testing.assert_array_equal(again.predict(X), attacked.predict(X))
+
+
+def test_a_private_fit_on_a_table(two_groups):
+    X, y = two_groups.data.to_numpy(np.float32), two_groups.target.to_numpy()
+    attacked = fast(attack=PGD(0.2, input_range=None)).fit(X, y)
+    assert attacked.privacy_.epsilon == fast().fit(X, y).privacy_.epsilon
+    with pytest.raises(ValueError, match="set input_range"):
+        fast(attack=PGD(0.2)).fit(X, y)
+
+
+def test_an_attack_that_mixes_records_cannot_be_fitted():
+    X, y = digits()
+    with pytest.raises(ValueError, match="from another record"):
+        fast(module="cnn", attack=COUPLED["mix-up"]).fit(X, y)
+
+
+def test_a_grid_over_the_radius():
+    X, y = digits(200)
+    model = fast(module="logistic", max_steps=3, attack=PGD(0.1, n_steps=1))
+    search = GridSearchCV(model, {"attack__radius": [0.05, 0.2]}, cv=2).fit(X, y)
+    assert [p["attack__radius"] for p in search.cv_results_["params"]] == [0.05, 0.2]
