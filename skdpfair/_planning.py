@@ -119,7 +119,7 @@ def _warn_low_signal(mechanism, settings):
         )
 
 
-def twin(estimator, run):
+def twin(estimator, run, expected_batch_size):
     """Return the unfitted non-private twin: same module, initial weights and steps."""
     settings = run.settings
     same = {"module": settings.module}
@@ -130,7 +130,7 @@ def twin(estimator, run):
         epsilon=None,
         noise_multiplier=None,
         keep_reference=False,
-        batch_size=ceil(run.mechanism.expected_batch_size),
+        batch_size=ceil(expected_batch_size),
         max_steps=settings.n_steps,
         **same,
     )

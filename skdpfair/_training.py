@@ -3,51 +3,39 @@
 import threading
 import warnings
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from inspect import signature
-from math import ceil, inf
+from math import ceil
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator
 from skorch.dataset import Dataset
 from skorch.helper import predefined_split
 
 from skdpfair import _params, networks
 from skdpfair._callbacks import Progress
 from skdpfair._planning import Plan
+from skdpfair._reporting import Before, composed, report_of
+from skdpfair._seeds import streams_of
+from skdpfair.attacks import check_inputs
 from skdpfair.defaults import SHARE
-from skdpfair.engine import ScaleSearch, Streams
-from skdpfair.engine.noise import digest
+from skdpfair.engine import ScaleSearch
 from skdpfair.exceptions import InsecureSeedWarning
-from skdpfair.mechanism import Method
 from skdpfair.net import PrivateNet
-from skdpfair.privacy import Ledger, PrivacyReport
-from skdpfair.privacy import epsilon as epsilon_of
+from skdpfair.privacy import Ledger
 from skdpfair.privacy.noise import noisy_counts
 from skdpfair.schedule import Schedule
 from skdpfair.streaming import as_rows
 
 _INIT_LOCK = threading.Lock()  # initial weights pass through torch's global generator
-# what cannot change the weights of a fit, or has no stable description
-_NOT_IN_DIGEST = {"callbacks", "verbose", "device", "random_state", "keep_reference"}
 _LEAST_ODDS = 1e-7  # a class of weight 0 starts at these odds
 _PLAIN_STEP = 8.0  # largest stable unit of a step without momentum
 
 
-@dataclass(frozen=True)
-class Before:
-    """What a fit before this one left: module, method and learning rate as found, report."""
-
-    module: torch.nn.Module
-    method: Method
-    lr: float
-    privacy: PrivacyReport
-
-
 def train(params, run: Plan, table, before: Before | None = None):
     """Return the trained net and what the fit spent, with all fits ``before``."""
-    streams, seeded = _streams(params, table, before)
+    check_inputs(params["attack"], table.x)
+    streams, seeded = streams_of(params, table, before)
     if seeded and run.mechanism.noise_multiplier > 0:
         warnings.warn(
             f"random_state={params['random_state']!r} makes the noise reproducible: whoever "
@@ -58,7 +46,7 @@ def train(params, run: Plan, table, before: Before | None = None):
         )
     ledger = Ledger(() if before is None else before.privacy.ledger.entries)
     planned_rate = run.mechanism.sample_rate
-    run = _with_group_fractions(run, table.groups, streams, ledger)
+    run = _with_group_fractions(run, table.groups, streams, ledger, params["noise"])
     listener = _listener(run, ledger, planned_rate)
     net = _net(params, run, table, streams, listener, before)
     if before is not None:
@@ -74,8 +62,10 @@ def train(params, run: Plan, table, before: Before | None = None):
             stacklevel=4,
         )
     net.on_step = net.streams = None  # whoever gets the net must not get the seeds
-    report = _report(params, run, net, ledger, seeded, table.groups)
-    return net, report if before is None else _composed(report, before)
+    if before is not None:  # a smaller data set must not buy a larger delta for a larger one
+        run = replace(run, delta=min(run.delta, before.privacy.delta))
+    report = report_of(params, run, net, ledger, seeded, table.groups)
+    return net, report if before is None else composed(report, before)
 
 
 def _go_on(net, before):
@@ -88,14 +78,7 @@ def _go_on(net, before):
         ) from None
 
 
-def _composed(report, before):
-    """Return the report with what no ledger holds: fits without privacy, seeds."""
-    if not before.privacy.is_private:
-        report = replace(report, epsilon=inf, is_private=False)
-    return replace(report, seeded=report.seeded or before.privacy.seeded)
-
-
-def _with_group_fractions(run, groups, streams, ledger):
+def _with_group_fractions(run, groups, streams, ledger, kind):
     """Count the groups where the method needs their shares and nobody declared them."""
     method, task = run.mechanism.method, run.mechanism.task
     if not method.needs_group_fractions or task.group_fractions is not None:
@@ -103,7 +86,7 @@ def _with_group_fractions(run, groups, streams, ledger):
     noise = run.once[0] if run.once else 0.0
     if run.once:
         ledger.record("group counts", sample_rate=1.0, noise_multipliers=run.once, is_once=True)
-    counts = noisy_counts(groups.code, task.n_groups, noise, streams.releases())
+    counts = noisy_counts(groups.code, task.n_groups, noise, streams.releases(), kind)
     counts = np.maximum(counts, 1.0)  # what noise took below one record still has a share
     task = replace(task, group_fractions=torch.from_numpy(counts / counts.sum()))
     return replace(run, mechanism=replace(run.mechanism, task=task))
@@ -124,7 +107,7 @@ def _net(params, run, table, streams, on_step, before):
     settings = run.settings
     optimizer, optimizer_params, unit = _optimizer(params, settings)
     lr = params["lr"] if params["lr"] != "auto" else optimizer_params.pop("lr", 1.0)
-    if before is not None and params["lr"] == "auto":
+    if before is not None and before.lr is not None and params["lr"] == "auto":
         lr, unit = before.lr, None
     search = None
     if settings.warm_up:
@@ -240,44 +223,6 @@ def _validation(data, table):
     return predefined_split(Dataset({"x": x, "group": group}, codes.astype(np.int64)))
 
 
-def _streams(params, table, before):
-    state = params["random_state"]
-    if state is None:
-        return Streams.fresh(), False
-    if isinstance(state, np.random.RandomState):
-        state = state.randint(2**31 - 1)
-    elif isinstance(state, np.random.Generator):
-        state = state.integers(2**63 - 1)
-    described = sorted((k, describe(v)) for k, v in params.items() if k not in _NOT_IN_DIGEST)
-    x = table.x.numpy(force=True) if torch.is_tensor(table.x) else np.asarray(table.x)
-    weights = () if before is None else before.module.state_dict().values()
-    weights = [w.numpy(force=True) for w in weights]  # no two fits in a row share their noise
-    mixed = digest(x, table.y, table.groups.code, described, *weights)
-    return Streams.seeded(int(state), digest=mixed), True
-
-
-def describe(value) -> str:
-    """Return a description of a parameter that is the same in every process.
-
-    Examples
-    --------
-    >>> describe({"a": (1, 2.5)}), describe(torch.nn.Tanh)
-    ("{'a': (1, 2.5)}", 'torch.nn.modules.activation.Tanh')
-    """
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{k!r}: {describe(v)}" for k, v in value.items()) + "}"
-    if isinstance(value, (list, tuple)):
-        return "(" + ", ".join(map(describe, value)) + ")"
-    if isinstance(value, (np.ndarray, torch.Tensor)) or hasattr(value, "to_numpy"):
-        return digest(np.asarray(value)).hex()
-    if isinstance(value, (str, bytes, int, float, bool, type(None), np.generic, Method)):
-        return repr(value)
-    if isinstance(value, BaseEstimator):
-        return f"{type(value).__qualname__}({describe(value.get_params())})"
-    named = value if hasattr(value, "__qualname__") else type(value)
-    return f"{named.__module__}.{named.__qualname__}"
-
-
 def _forked(module, seed):
     """Keep torch's global generator as found where a module may draw from it (dropout)."""
     builtin = (torch.nn.Sequential, torch.nn.Linear, torch.nn.Flatten, torch.nn.Unflatten)
@@ -297,49 +242,3 @@ class _seeded_fork:
 
     def __exit__(self, *exc):
         return self.fork.__exit__(*exc)
-
-
-def _group_epsilons(run, ledger, levels):
-    """Return what each group pays, at its own rate; None where all have the same."""
-    if not run.accounted or all(e.group_rates is None for e in ledger.entries):
-        return None
-    return {
-        level: epsilon_of([e.run_of(k) for e in ledger.entries], run.delta, run.accountant)
-        for k, level in enumerate(levels)
-    }
-
-
-def _report(params, run, net, ledger, seeded, groups):
-    mechanism, method = run.mechanism, net.method_
-    epsilon = ledger.epsilon(run.delta, run.accountant) if run.accounted else inf
-    bound = getattr(method, "max_grad_norm", None)
-    steps = [e for e in ledger.entries if not e.is_once]
-    return PrivacyReport(
-        method=method.name,
-        epsilon=epsilon,
-        delta=run.delta,
-        accountant=run.accountant,
-        noise_multiplier=mechanism.noise_multiplier,
-        sample_rate=max((e.sample_rate for e in steps), default=mechanism.sample_rate),
-        steps=ledger.steps if run.accounted else net.steps_,
-        expected_batch_size=mechanism.expected_batch_size,
-        max_grad_norm=None if isinstance(bound, str) else bound,
-        is_private=epsilon < inf,
-        seeded=seeded,
-        group_epsilons=_group_epsilons(run, ledger, groups.levels),
-        assumptions=_assumptions(params, method),
-        ledger=ledger,
-    )
-
-
-def _assumptions(params, method):
-    assumptions = ["the number of records n is public"]
-    if getattr(method, "group_probabilities", None) is not None:
-        assumptions.append("the shares of the groups (group_probabilities) are public")
-    if params["classes"] is None:
-        assumptions.append("the set of classes is public (it was read off y; declare classes=)")
-    if params["groups"] is None:
-        assumptions.append("the set of groups, if any, is public (declare groups=)")
-    if params["validation_data"] is not None:
-        assumptions.append("validation_data holds public records only")
-    return tuple(assumptions)

@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from skdpfair import _params, _planning, _table, _training
+from skdpfair import _params, _planning, _reporting, _table, _training
 from skdpfair.inference import InferenceNet
 from skdpfair.methods import get_method
 
@@ -223,17 +223,17 @@ class DPFairClassifier(ClassifierMixin, BaseEstimator):
         fitted = type(self)(**params)  # a failed fit leaves this one as it was
         table = _table.read(fitted, X, y, sensitive_features)
         _params.check_binary(method, table.classes, table.groups.levels)
-        before = self._before(fitted, table) if self.warm_start else None
-        if before is not None:
+        before = _reporting.before(self, fitted, table) if self.warm_start else None
+        goes_on = before is not None and before.lr is not None
+        if goes_on:
             method = method.filled(**before.method.get_params())
-        run = _planning.plan(
-            params, method, len(table.y), table.groups.n_groups, goes_on=before is not None
-        )
+        run = _planning.plan(params, method, len(table.y), table.groups.n_groups, goes_on=goes_on)
         net, privacy = _training.train(params, run, table, before)
         self._keep(fitted, table, run, net, privacy)
+        self._n_fits = 1 if before is None else before.n_fits + 1
         self._group_positions = _table.group_positions(self, X)
         if self.keep_reference:
-            self.reference_ = _planning.twin(self, run).fit(
+            self.reference_ = _planning.twin(self, run, privacy.expected_batch_size).fit(
                 X, y, sensitive_features=sensitive_features
             )
         return self
@@ -273,23 +273,6 @@ class DPFairClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self, "net_")
         return self.net_.logits(_table.read_for_prediction(self, X))
 
-    def _before(self, fitted, table):
-        """Return what a fit before this one left, if there was one."""
-        if not hasattr(self, "net_"):
-            return None
-        same = {
-            "classes": (self.classes_, table.classes),
-            "groups": (self.groups_, table.groups.levels),
-            "number of features": (self.n_features_in_, fitted.n_features_in_),
-        }
-        for what, (old, new) in same.items():
-            if not np.array_equal(np.asarray(old), np.asarray(new)):
-                raise ValueError(
-                    f"warm_start=True goes on with a fitted model, but the {what} changed from "
-                    f"{old!r} to {new!r}. Use warm_start=False, or data of the same form."
-                )
-        return _training.Before(self.net_.module_, self.method_, self.lr_, self.privacy_)
-
     def _keep(self, fitted, table, run, net, privacy):
         for name in ("n_features_in_", "feature_names_in_", "reference_"):
             with suppress(AttributeError):
@@ -301,7 +284,8 @@ class DPFairClassifier(ClassifierMixin, BaseEstimator):
         self.lr_, self.n_steps_ = net.lr, net.steps_
         self.n_iter_ = max(1, len(net.history))
         self.signal_ = run.settings.signal
-        self.batch_size_ = round(run.mechanism.expected_batch_size)
+        self.batch_size_ = round(privacy.expected_batch_size)
+        self._settled = net.settled_
 
     def __getattr__(self, name):
         if name == "reference_":

@@ -9,6 +9,7 @@ from skdpfair.attacks import check_attack
 from skdpfair.engine import PoissonSampler, Streams, choose
 from skdpfair.engine.flat import acts_elementwise, flat_optimizer, flatten_
 from skdpfair.engine.memory import affordable_batch
+from skdpfair.engine.per_sample.materialised import materialised
 from skdpfair.inference import logits
 from skdpfair.mechanism import Mechanism
 from skdpfair.schedule import PoissonBatches, Schedule, record_rates, rows_on
@@ -131,6 +132,8 @@ class PrivateNet(NeuralNetClassifier):
         reason = method.refusal(self.mechanism.task, self.engine_.n_parameters)
         if reason is not None:
             raise ValueError(f"method={method!r} cannot train this model: {reason}.")
+        if method.sees_gradients():
+            materialised(self.engine_).check(example)
         if self.attack is not None:
             check_attack(self.attack, self.module_, example, self.n_classes)
         auto = self.chunk_size == "auto"
@@ -151,6 +154,7 @@ class PrivateNet(NeuralNetClassifier):
         """Keep weights and released values, drop whatever a step held."""
         run, self._run, self.flat_ = self._run, None, None
         self.steps_, self.method_, self.lr = run.taken, run.method, run.lr
+        self.settled_ = run.taken > 0 and not run.is_warming_up
         run.finish()
         self._set_training(False)
         run.check_bound()  # once more, for an epoch that was interrupted

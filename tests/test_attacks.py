@@ -337,3 +337,13 @@ def test_a_grid_over_the_radius():
     model = fast(module="logistic", max_steps=3, attack=PGD(0.1, n_steps=1))
     search = GridSearchCV(model, {"attack__radius": [0.05, 0.2]}, cv=2).fit(X, y)
     assert [p["attack__radius"] for p in search.cv_results_["params"]] == [0.05, 0.2]
+
+
+def test_a_random_start_does_not_hide_that_records_are_coupled_by_their_number():
+    def attack(module, x, y):
+        start = (x + 1e-3 * torch.randn_like(x)).detach().requires_grad_()
+        (slope,) = torch.autograd.grad(nn.functional.cross_entropy(module(start), y), start)
+        return x + 1000 * slope
+
+    with pytest.raises(ValueError, match="size of the batch"):
+        check_attack(attack, nn.Linear(3, 2), torch.zeros(1, 3), 2)

@@ -246,3 +246,106 @@ def test_the_docs_hold_the_table_that_the_command_prints():
     assert f"<!-- methods -->\n{printed}<!-- end of methods -->" in page.read_text()
     shown = CliRunner().invoke(main, ["methods"]).output
     assert all(name in shown for name in METHODS)
+
+
+class TestWhatFitsBeforeLeave:
+    def groups(self, data):
+        return {"sensitive_features": data.sensitive_features}
+
+    def test_group_epsilons_are_infinite_after_a_fit_without_privacy(self, data):
+        model = DPFairClassifier("sgd", epsilon=None, max_steps=5, batch_size=90, warm_start=True)
+        model.fit(data.data, data.target, **self.groups(data))
+        model.set_params(method="dp_is_sgd", epsilon=1.0)
+        report = model.fit(data.data, data.target, **self.groups(data)).privacy_
+        assert math.isinf(report.epsilon)
+        assert set(map(math.isinf, report.group_epsilons.values())) == {True}
+
+    def test_delta_never_grows(self, data):
+        model = DPFairClassifier("dpsgd", epsilon=2.0, max_steps=20, warm_start=True)
+        first = model.fit(data.data, data.target).privacy_
+        few = np.arange(60)
+        second = model.set_params(epsilon=0.5, batch_size=30).fit(
+            np.asarray(data.data)[few], np.asarray(data.target)[few]
+        )
+        assert second.privacy_.delta == first.delta and second.privacy_.epsilon > first.epsilon
+
+    def test_assumptions_are_kept(self, data):
+        model = DPFairClassifier("dpsgd", max_steps=5, warm_start=True)
+        model.fit(data.data, data.target).set_params(classes=[0, 1]).fit(data.data, data.target)
+        assert any("read off y" in text for text in model.privacy_.assumptions)
+
+    def test_an_interrupted_warm_up_shares_no_noise_with_the_next_fit(self, data, monkeypatch):
+        from skorch.callbacks import Callback
+
+        from skdpfair.engine import Streams
+
+        class Stop(Callback):
+            def on_epoch_end(self, net, **kwargs):
+                raise KeyboardInterrupt
+
+        made, seeded = [], Streams.seeded
+        monkeypatch.setattr(
+            Streams, "seeded", lambda *a, **k: made.append(seeded(*a, **k)) or made[-1]
+        )
+        model = DPFairClassifier("dpsgd", max_steps=40, warm_start=True, random_state=0, lr=1e-9)
+        model.set_params(callbacks=[Stop()]).fit(data.data, data.target)
+        model.fit(data.data, data.target)
+        model.set_params(callbacks=None).fit(data.data, data.target)
+        assert len({streams.entropy for streams in made}) == 3
+
+    def test_the_scale_is_searched_again_for_another_method(self, data):
+        model = DPFairClassifier("global_adapt", epsilon=1.0, max_steps=40, warm_start=True)
+        model.fit(data.data, data.target)
+        before = model.lr_
+        model.set_params(method="dpsgd").fit(data.data, data.target)
+        assert sum("warm-up" in e.what for e in model.privacy_.ledger.entries) == 2
+        assert model.lr_ != before
+
+
+def test_parameters_that_differ_anywhere_have_other_descriptions():
+    from functools import partial
+
+    from skdpfair._seeds import describe
+
+    class Attack:
+        def __init__(self, size):
+            self.size = size
+
+    def attack(module, x, y, size):
+        return x
+
+    shares = np.full(60, 1 / 60)
+    other = shares.copy()
+    other[30], other[31] = other[31] + 1e-9, other[30] - 1e-9
+    pairs = [
+        (partial(attack, size=0.1), partial(attack, size=0.5)),
+        (Attack(0.1), Attack(0.5)),
+        (
+            get_method("dp_is_sgd", group_probabilities=tuple(shares)),
+            get_method("dp_is_sgd", group_probabilities=tuple(other)),
+        ),
+        (
+            get_method("dp_is_sgd", group_probabilities=shares),
+            get_method("dp_is_sgd", group_probabilities=other),
+        ),
+    ]
+    for a, b in pairs:
+        assert describe(a) != describe(b) and describe(a) == describe(a)
+
+
+def test_batch_size_and_twin_follow_the_shares_that_were_counted(data):
+    model = fitted(data, "dp_is_sgd", three(data), batch_size=90, keep_reference=True)
+    assert model.batch_size_ == round(model.privacy_.expected_batch_size)
+    assert abs(model.reference_.batch_size_ - model.batch_size_) <= 0.1 * model.batch_size_
+
+
+def test_methods_that_look_at_gradients_refuse_dropout(data):
+    from torch import nn
+
+    from skdpfair.exceptions import UnsupportedModuleError
+
+    def module():
+        return nn.Sequential(nn.Dropout(0.5), nn.Linear(data.data.shape[1], 2))
+
+    with pytest.raises(UnsupportedModuleError, match="dropout"):
+        fitted(data, "fairlens", epsilon=None, module=module)

@@ -3,6 +3,7 @@
 import torch
 
 from skdpfair.engine.per_sample.materialised import materialised
+from skdpfair.exceptions import PrivacyAccountingError
 from skdpfair.mechanism import Extra, Mechanism, Method, PerSample, PerSampleGradients
 
 
@@ -34,10 +35,15 @@ def early_sample(model, batch, mechanism: Mechanism, chunk_size):
     return sample, finite if batch.real is None else finite & batch.real
 
 
-def changed_gradients(model, batch, sample: PerSample, finite, extra: Extra):
+def changed_gradients(model, batch, mechanism, sample: PerSample, finite, extra: Extra):
     """Return the changed gradients, or the slopes alone where these make the change."""
     if not isinstance(sample, PerSampleGradients):
         return extra.slope
+    if extra.averaged and mechanism.method.private:
+        raise PrivacyAccountingError(
+            f"{mechanism.method!r} adds a mean over the batch to every record's gradient, so one "
+            "record moves all others; it cannot be private."
+        )
     found = materialised(model).gradients(batch.x, batch.y, extra.slope, extra.curve)
     if extra.averaged:
         change = torch.where(finite[:, None], found.rows - sample.gradient, 0.0)

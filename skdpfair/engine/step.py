@@ -137,7 +137,7 @@ def _step(model, batch, mechanism, state, generator, chunk_size, out):
         release = noisy_sums(mechanism.queries, early, counted, state, generator, early=True)
         if len(batch):
             extra = method.extra(early, state, release)
-            changed = changed_gradients(model, batch, early, counted, extra)
+            changed = changed_gradients(model, batch, mechanism, early, counted, extra)
     measured = _measure(model, batch, chunk_size, method.look_ahead(), changed)
     sample, finite, add_weighted = measured
     release |= noisy_sums(mechanism.queries, sample, finite, state, generator, early=False)

@@ -91,4 +91,5 @@ class FairLensDP(Method, name="fairlens_dp", reference="tran2021fairness", **FAC
 
     def _bounds(self, sample):
         c = self.number("max_grad_norm", 1.0)
-        return sample.norm.new_tensor([c, max(c, self.number("group_max_grad_norm", c))])
+        bounds = c, max(c, self.number("group_max_grad_norm", c))
+        return [sample.norm.new_full((), bound) for bound in bounds]

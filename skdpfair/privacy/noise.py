@@ -3,7 +3,9 @@
 import numpy as np
 
 
-def noisy_counts(codes, n_codes: int, noise_multiplier: float, generator) -> np.ndarray:
+def noisy_counts(
+    codes, n_codes: int, noise_multiplier: float, generator, kind: str = "standard"
+) -> np.ndarray:
     """Return the number of records per code plus Gaussian noise; L2 sensitivity 1.
 
     Parameters
@@ -16,6 +18,8 @@ def noisy_counts(codes, n_codes: int, noise_multiplier: float, generator) -> np.
         Standard deviation of the noise.
     generator : numpy.random.Generator
         The stream of the noise.
+    kind : {"standard", "secure"}, default="standard"
+        "secure" takes half the sum of four Gaussians for each number.
 
     Returns
     -------
@@ -27,4 +31,8 @@ def noisy_counts(codes, n_codes: int, noise_multiplier: float, generator) -> np.
     array([1., 0., 2.])
     """
     counts = np.bincount(codes, minlength=n_codes).astype(np.float64)
-    return counts + noise_multiplier * generator.standard_normal(n_codes)
+    if kind == "secure":
+        noise = generator.standard_normal((4, n_codes)).sum(0) / 2
+    else:
+        noise = generator.standard_normal(n_codes)
+    return counts + noise_multiplier * noise

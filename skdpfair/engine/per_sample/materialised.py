@@ -10,6 +10,7 @@ from skdpfair.engine.autograd import without_grad
 from skdpfair.engine.flat import split
 from skdpfair.engine.per_sample.records import Strategy
 from skdpfair.engine.per_sample.vmap import MicroVmap
+from skdpfair.exceptions import UnsupportedModuleError
 
 
 @dataclass
@@ -53,6 +54,18 @@ class Materialised(MicroVmap):
     def __init__(self, model: Strategy):
         reason = "the method looks at each record's gradient"
         super().__init__(model.module, model.n_classes, model.class_weight, reason)
+
+    def check(self, example: Tensor) -> None:
+        """Refuse modules that draw random numbers; only the shape of ``example`` is used."""
+        try:
+            label = torch.zeros(1, dtype=torch.int64, device=example.device)
+            self.gradients(torch.zeros_like(example), label)
+        except RuntimeError as error:
+            raise UnsupportedModuleError(
+                "The method looks at each record's gradient twice, which a module that draws "
+                "random numbers, as for dropout, does not allow. Leave out such layers, or use a "
+                f"method that does not look (fairlens_dp with gamma1=0). ({error})"
+            ) from None
 
     def gradients(self, x, y, slope=None, curve=None) -> Gradients:
         """Return the gradients, changed by ``slope`` and ``curve`` as in ``mechanism.Extra``."""

@@ -1,0 +1,107 @@
+"""What a fit spent, put into its report."""
+
+from dataclasses import dataclass, replace
+from math import inf
+
+import numpy as np
+import torch
+
+from skdpfair.mechanism import Method
+from skdpfair.methods import get_method
+from skdpfair.privacy import PrivacyReport
+from skdpfair.privacy import epsilon as epsilon_of
+
+
+@dataclass(frozen=True)
+class Before:
+    """What a fit before this one left: module, method and learning rate as found, report."""
+
+    module: torch.nn.Module
+    method: Method
+    lr: float | None  # None if it was never settled
+    privacy: PrivacyReport
+    n_fits: int
+
+
+def _group_epsilons(run, ledger, levels):
+    """Return what each group pays, at its own rate; None where all have the same."""
+    if not run.accounted or all(e.group_rates is None for e in ledger.entries):
+        return None
+    return {
+        level: epsilon_of([e.run_of(k) for e in ledger.entries], run.delta, run.accountant)
+        for k, level in enumerate(levels)
+    }
+
+
+def report_of(params, run, net, ledger, seeded, groups):
+    """Return the report of a fit."""
+    mechanism, method = run.mechanism, net.method_
+    epsilon = ledger.epsilon(run.delta, run.accountant) if run.accounted else inf
+    bound = getattr(method, "max_grad_norm", None)
+    steps = [e for e in ledger.entries if not e.is_once]
+    return PrivacyReport(
+        method=method.name,
+        epsilon=epsilon,
+        delta=run.delta,
+        accountant=run.accountant,
+        noise_multiplier=mechanism.noise_multiplier,
+        sample_rate=max((e.sample_rate for e in steps), default=mechanism.sample_rate),
+        steps=ledger.steps if run.accounted else net.steps_,
+        expected_batch_size=mechanism.expected_batch_size,
+        max_grad_norm=None if isinstance(bound, str) else bound,
+        is_private=epsilon < inf,
+        seeded=seeded,
+        group_epsilons=_group_epsilons(run, ledger, groups.levels),
+        assumptions=_assumptions(params, method, bool(run.once)),
+        ledger=ledger,
+    )
+
+
+def _assumptions(params, method, counted):
+    assumptions = ["the number of records n is public"]
+    if getattr(method, "group_probabilities", None) is not None:
+        assumptions.append("the shares of the groups (group_probabilities) are public")
+    if params["classes"] is None:
+        assumptions.append("the set of classes is public (it was read off y; declare classes=)")
+    if params["groups"] is None:
+        assumptions.append("the set of groups, if any, is public (declare groups=)")
+    if counted:
+        assumptions.append(
+            "group_epsilons follow rates that the noisy group counts chose: what held beforehand "
+            "for all groups is the epsilon of the whole"
+        )
+    if params["validation_data"] is not None:
+        assumptions.append("validation_data holds public records only")
+    return tuple(assumptions)
+
+
+def composed(report, before):
+    """Return the report with what no ledger holds: fits without privacy, seeds."""
+    if not before.privacy.is_private:
+        groups = report.group_epsilons and dict.fromkeys(report.group_epsilons, inf)
+        report = replace(report, epsilon=inf, is_private=False, group_epsilons=groups)
+    assumptions = dict.fromkeys((*before.privacy.assumptions, *report.assumptions))
+    seeded = report.seeded or before.privacy.seeded
+    return replace(report, seeded=seeded, assumptions=tuple(assumptions))
+
+
+def before(estimator, fitted, table) -> Before | None:
+    """Return what a fit before this one left, if there was one."""
+    if not hasattr(estimator, "net_"):
+        return None
+    same = {
+        "classes": (estimator.classes_, table.classes),
+        "groups": (estimator.groups_, table.groups.levels),
+        "number of features": (estimator.n_features_in_, fitted.n_features_in_),
+    }
+    for what, (old, new) in same.items():
+        if not np.array_equal(np.asarray(old), np.asarray(new)):
+            raise ValueError(
+                f"warm_start=True goes on with a fitted model, but the {what} changed from "
+                f"{old!r} to {new!r}. Use warm_start=False, or data of the same form."
+            )
+    same_method = type(get_method(estimator.method)) is type(estimator.method_)
+    lr = estimator.lr_ if same_method and estimator._settled else None
+    return Before(
+        estimator.net_.module_, estimator.method_, lr, estimator.privacy_, estimator._n_fits
+    )
