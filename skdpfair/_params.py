@@ -21,9 +21,6 @@ _INSTEAD = {
     "iw_sgd": "the private method 'dp_is_sgd'",
     "gdro": "a private group method such as 'dp_is_sgd' or 'dpsgd_f'",
 }
-_NOT_OFFERED = {
-    "diagnostics": (False, "Recording non-private diagnostics is not available yet."),
-}
 
 
 def check(params: Mapping, method) -> None:
@@ -39,11 +36,9 @@ def check(params: Mapping, method) -> None:
             "attack must be None, PGD(radius, step_size, n_steps) or a callable "
             f"(module, x, y) -> x, got {params['attack']!r}."
         )
-    if not isinstance(params["warm_start"], bool):
-        raise TypeError(f"warm_start must be True or False, got {params['warm_start']!r}.")
-    for name, (only, remedy) in _NOT_OFFERED.items():
-        if params[name] is not only:
-            raise ValueError(f"{name}={params[name]!r}: {remedy}")
+    for name in ("warm_start", "diagnostics"):
+        if not isinstance(params[name], bool):
+            raise TypeError(f"{name} must be True or False, got {params[name]!r}.")
     method._validate_params()
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from math import inf
 
 import numpy as np
+import pandas as pd
 import torch
 
 from skdpfair.mechanism import Method
@@ -52,6 +53,7 @@ def report_of(params, run, net, ledger, seeded, groups):
         is_private=epsilon < inf,
         seeded=seeded,
         group_epsilons=_group_epsilons(run, ledger, groups.levels),
+        releasable=not params["diagnostics"],
         assumptions=_assumptions(params, method, bool(run.once)),
         ledger=ledger,
     )
@@ -83,6 +85,19 @@ def composed(report, before):
     assumptions = dict.fromkeys((*before.privacy.assumptions, *report.assumptions))
     seeded = report.seeded or before.privacy.seeded
     return replace(report, seeded=seeded, assumptions=tuple(assumptions))
+
+
+def diagnostics_frame(net, levels):
+    """Return what ``diagnostics`` measured, one row per step and group."""
+    names = ["all"] if levels is None else list(levels)
+    rows = [
+        (step, group, int(n), loss / n, norm / n)
+        for step, sums in net.measured_
+        for group, (n, loss, norm) in zip(names, sums.T, strict=True)
+        if n > 0
+    ]
+    columns = ["step", "group", "n_samples", "loss", "gradient_norm"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def before(estimator, fitted, table) -> Before | None:

@@ -10,7 +10,7 @@ from skdpfair.engine import Streams
 from skdpfair.engine.noise import digest
 
 # what cannot change the weights of a fit, or has no stable description
-_NOT_IN_DIGEST = {"verbose", "device", "random_state", "keep_reference"}
+_NOT_IN_DIGEST = {"verbose", "device", "random_state", "keep_reference", "diagnostics"}
 _DEEPEST = 4  # objects within objects that a description goes into
 
 

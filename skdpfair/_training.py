@@ -150,6 +150,7 @@ def _net(params, run, table, streams, on_step, before):
         chunk_size=params["max_physical_batch_size"],
         noise=params["noise"],
         attack=params["attack"],
+        diagnostics=params["diagnostics"],
         on_step=on_step,
         lr=lr,
         optimizer=optimizer,

@@ -76,8 +76,9 @@ class DPFairClassifier(ClassifierMixin, BaseEstimator):
         "secure" sums four float64 Gaussians per number against floating-point attacks.
     keep_reference : bool, default=False
         Also train the non-private twin and keep it in ``reference_``.
-    diagnostics : False
-        Reserved.
+    diagnostics : bool, default=False
+        Record mean loss and gradient norm of each group over training, in ``diagnostics_``.
+        These are NOT private: the fitted object must not be released, and ``privacy_`` says so.
     callbacks : list of skorch callbacks or None, default=None
         Called at epoch ends, and at batch ends if they override that.
     device : str or "auto", default="auto"
@@ -100,6 +101,8 @@ class DPFairClassifier(ClassifierMixin, BaseEstimator):
         The method with its numbers resolved.
     lr_, batch_size_, n_steps_, n_iter_, signal_
         Learning rate, expected batch size, steps on the data, epochs, and n times mu.
+    diagnostics_ : DataFrame with columns step, group, n_samples, loss, gradient_norm
+        If ``diagnostics``; never pickled.
     reference_ : DPFairClassifier
         The twin, if ``keep_reference``; never pickled.
 
@@ -274,7 +277,7 @@ class DPFairClassifier(ClassifierMixin, BaseEstimator):
         return self.net_.logits(_table.read_for_prediction(self, X))
 
     def _keep(self, fitted, table, run, net, privacy):
-        for name in ("n_features_in_", "feature_names_in_", "reference_"):
+        for name in ("n_features_in_", "feature_names_in_", "reference_", "diagnostics_"):
             with suppress(AttributeError):
                 delattr(self, name)
             if hasattr(fitted, name):
@@ -286,6 +289,8 @@ class DPFairClassifier(ClassifierMixin, BaseEstimator):
         self.signal_ = run.settings.signal
         self.batch_size_ = round(privacy.expected_batch_size)
         self._settled = net.settled_
+        if self.diagnostics:
+            self.diagnostics_ = _reporting.diagnostics_frame(net, table.groups.levels)
 
     def __getattr__(self, name):
         if name == "reference_":
@@ -298,7 +303,8 @@ class DPFairClassifier(ClassifierMixin, BaseEstimator):
         if "net_" in state:
             state["net_"] = InferenceNet.of(state["net_"])
             state |= {"random_state": None, "callbacks": None, "validation_data": None}
-            state.pop("reference_", None)
+            for name in ("reference_", "diagnostics_"):
+                state.pop(name, None)
         return state
 
     def __sklearn_tags__(self):

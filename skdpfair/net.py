@@ -42,6 +42,8 @@ class PrivateNet(NeuralNetClassifier):
         ``attack(module, x, y)`` returns the inputs to train on, each made from its own record.
     on_step : callable, optional
         Called with the name of each release once it is made; the ledger listens here.
+    diagnostics : bool, default=False
+        Measure the first batch of each epoch, by group; NOT private.
     **kwargs
         Those of skorch.
 
@@ -64,13 +66,14 @@ class PrivateNet(NeuralNetClassifier):
         noise="standard",
         attack=None,
         on_step=None,
+        diagnostics=False,
         **kwargs,
     ):
         super().__init__(module, criterion=torch.nn.CrossEntropyLoss, **kwargs)
         self.mechanism, self.schedule, self.streams = mechanism, schedule, streams
         self.n_classes, self.class_weight = n_classes, class_weight
         self.chunk_size, self.noise = chunk_size, noise
-        self.attack, self.on_step = attack, on_step
+        self.attack, self.on_step, self.diagnostics = attack, on_step, diagnostics
 
     @property
     def _default_callbacks(self):
@@ -87,6 +90,7 @@ class PrivateNet(NeuralNetClassifier):
         """Set up module and optimizer."""
         super().initialize()
         self.steps_, self.method_, self._run = 0, self.mechanism.method, None
+        self.measured_ = []
         return self
 
     def initialize_optimizer(self, triggered_directly=None):
@@ -167,7 +171,9 @@ class PrivateNet(NeuralNetClassifier):
         heard = hear_batches(self.callbacks_)
         self._run.begin_epoch(iterator, heard=heard)
         step = self._step_that_is_heard if heard else self._run.take
-        for index in iterator:
+        for position, index in enumerate(iterator):
+            if self.diagnostics and position == 0:
+                self.measured_.append(self._run.measured(index))
             step(index)
         self.steps_ = self._run.taken
         self._run.check_bound()

@@ -7,8 +7,9 @@ from torch.utils._pytree import tree_map_only
 
 from skdpfair.engine import Batch, private_step
 from skdpfair.engine.flat import FlatSGD, other_options, rejoin_, set_lr, unflatten_
+from skdpfair.engine.per_sample.records import rng_state, set_rng_state
 from skdpfair.engine.replay import Replay, recorder
-from skdpfair.engine.step import BOUND_TOLERANCE
+from skdpfair.engine.step import BOUND_TOLERANCE, measure
 from skdpfair.exceptions import PrivacyAccountingError, UnsupportedModuleError
 from skdpfair.mechanism import Mechanism, Method
 from skdpfair.schedule import Average, PoissonBatches, Schedule
@@ -179,6 +180,16 @@ class Steps:
         params = {name: p.detach() for name, p in named if p.requires_grad}
         for name, value in self.method.project(params, self._state).items():
             params[name].copy_(value)
+
+    def measured(self, index):
+        """Return the step's number and, by group, counts, losses and norms summed; NOT private."""
+        stream = rng_state(self.engine, self.device)
+        sample, finite = measure(self.engine, self.batch(index), self.chunk)
+        set_rng_state(self.device, stream)  # looking must not change the dropout masks to come
+        size = torch.ones_like(sample.norm) if finite is None else finite.to(sample.norm.dtype)
+        rows = torch.stack([size, sample.loss, sample.norm])
+        sums = rows.new_zeros((3, self.mechanism.task.n_groups)).index_add_(1, sample.group, rows)
+        return self.taken, sums.cpu().numpy()
 
     def rejoin(self) -> None:
         """Take over what callbacks did to the weights; refuse what they did to the module."""

@@ -359,7 +359,7 @@ BAD = [
     ({"noise": "loud"}, ValueError, "noise"),
     ({"device": "abacus"}, ValueError, "device"),
     ({"attack": "pgd"}, ValueError, "attack"),
-    ({"diagnostics": True}, ValueError, "diagnostics"),
+    ({"diagnostics": "yes"}, TypeError, "diagnostics"),
 ]
 
 

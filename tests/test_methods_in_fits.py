@@ -349,3 +349,37 @@ def test_methods_that_look_at_gradients_refuse_dropout(data):
 
     with pytest.raises(UnsupportedModuleError, match="dropout"):
         fitted(data, "fairlens", epsilon=None, module=module)
+
+
+class TestDiagnostics:
+    def test_they_are_recorded_by_group_and_marked(self, data):
+        model = fitted(data, "dpsgd", three(data), diagnostics=True)
+        frame = model.diagnostics_
+        assert set(frame["group"]) == {"a", "b", "c"} and frame["step"].nunique() == model.n_iter_
+        assert (frame[["loss", "gradient_norm"]] > 0).all(axis=None)
+        first = frame[frame["step"] == 0]
+        assert np.average(first["loss"], weights=first["n_samples"]) == pytest.approx(
+            math.log(2), rel=1e-5
+        )  # a logistic model starts at zero
+        assert not model.privacy_.releasable and "NOT private" in model.privacy_.statement
+        assert model.privacy_.to_dict()["releasable"] is False
+
+    def test_they_change_nothing_and_stay_out_of_pickles(self, data):
+        import pickle
+
+        plain, watched = (fitted(data, "dpsgd", diagnostics=flag) for flag in (False, True))
+        X = data.data
+        assert np.array_equal(plain.decision_function(X), watched.decision_function(X))
+        assert not hasattr(plain, "diagnostics_") and plain.privacy_.releasable
+        again = pickle.loads(pickle.dumps(watched))
+        assert not hasattr(again, "diagnostics_") and not hasattr(again.net_, "measured_")
+
+    def test_the_display(self, data):
+        pytest.importorskip("matplotlib").use("Agg")
+        from skdpfair.plotting import GroupLossDisplay
+
+        display = GroupLossDisplay.from_estimator(fitted(data, "dpsgd", diagnostics=True)).plot()
+        assert [len(axes.lines) for axes in display.axes_] == [2, 2]
+        display.figure_.clear()
+        with pytest.raises(ValueError, match="diagnostics=True"):
+            GroupLossDisplay.from_estimator(fitted(data, "dpsgd"))

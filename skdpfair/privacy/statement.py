@@ -24,6 +24,11 @@ NOT_ACCOUNTED = (
     "the noise generator is statistical, not cryptographic; timing and memory are observable",
 )
 
+_HOLDS_DIAGNOSTICS = (
+    " The fitted object also holds diagnostics, which are NOT private: do not release it; its "
+    "pickle leaves them out."
+)
+
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PrivacyReport:
@@ -53,6 +58,8 @@ class PrivacyReport:
         Whether epsilon is finite.
     seeded : bool
         Whether the noise can be reproduced by whoever knows the seed.
+    releasable : bool
+        Whether the fitted object holds nothing but what was released (``diagnostics=False``).
     adjacency : str
         Which data sets are neighbours.
     group_epsilons : dict or None
@@ -76,6 +83,7 @@ class PrivacyReport:
     max_grad_norm: float | None = None
     is_private: bool
     seeded: bool
+    releasable: bool = True
     adjacency: str = "zero_out"
     group_epsilons: dict | None = None
     assumptions: tuple[str, ...] = ()
@@ -92,6 +100,7 @@ class PrivacyReport:
             f"The fitted weights are ({self.epsilon:.4g}, {self.delta:.0e})-differentially private "
             f"({self.accountant} accountant), where {ADJACENCY_IN_WORDS[self.adjacency]}."
             + (seeded if self.seeded else "")
+            + ("" if self.releasable else _HOLDS_DIAGNOSTICS)
         )
 
     def to_dict(self) -> dict:
