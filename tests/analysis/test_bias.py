@@ -1,5 +1,7 @@
 """The bias of clipping against autograd, one record at a time, in float64."""
 
+from dataclasses import astuple
+
 import numpy as np
 import pytest
 import torch
@@ -126,7 +128,8 @@ def test_noise_is_left_out_and_nothing_is_left_behind(case):
     noisy = get_method("sgd", gradient_noise=0.0)
     state = torch.get_rng_state()
     first, second = (gradient_bias(module, x, y, m) for m in (CASES["dpsgd"][0],) * 2)
-    assert first == second and isinstance(first, GradientBias)
+    assert astuple(first) == pytest.approx(astuple(second), rel=1e-9)
+    assert isinstance(first, GradientBias)
     assert gradient_bias(module, x, y, noisy).norm < 1e-10
     assert torch.equal(torch.get_rng_state(), state) and module.training
     assert all(torch.equal(p, b) for p, b in zip(module.parameters(), before, strict=True))
@@ -139,7 +142,9 @@ def test_of_an_estimator_it_takes_labels_and_its_own_method(two_groups):
     own = gradient_bias(model, X[:100], y[:100])
     codes = (y[:100] == "yes").astype(int)
     x = X[:100].to_numpy(np.float32)
-    assert own == gradient_bias(model.net_.module_, x, codes, model.method_)
+    direct = gradient_bias(model.net_.module_, x, codes, model.method_)
+    # float32 sums depend on how memory is aligned
+    assert astuple(own) == pytest.approx(astuple(direct), rel=1e-5)
     assert own != gradient_bias(model, X[:100], y[:100], "sgd")
 
 
