@@ -23,6 +23,7 @@ from skdpfair.engine import ScaleSearch
 from skdpfair.exceptions import InsecureSeedWarning
 from skdpfair.net import PrivateNet
 from skdpfair.privacy import Ledger
+from skdpfair.privacy.charging import charged, planned_entries
 from skdpfair.privacy.noise import noisy_counts
 from skdpfair.schedule import Schedule
 from skdpfair.streaming import as_rows
@@ -45,15 +46,9 @@ def train(params, run: Plan, table, before: Before | None = None):
             stacklevel=4,
         )
     ledger = Ledger(() if before is None else before.privacy.ledger.entries)
-    planned_rate = run.mechanism.sample_rate
-    run = _with_group_fractions(run, table.groups, streams, ledger, params["noise"])
-    listener = _listener(run, ledger, planned_rate)
-    net = _net(params, run, table, streams, listener, before)
-    if before is not None:
-        _go_on(net, before)
-    X = {"x": table.x, "group": table.groups.code}
-    with _forked(net.module_, streams.init_seed() + 1):
-        net.partial_fit(X, table.y)
+    private = run.accounted and not params["keep_reference"]  # the twin follows
+    with charged(_planned(run), ledger, private=private):
+        net, run = _trained(params, run, table, streams, ledger, before)
     if net.steps_ < run.settings.n_steps:
         warnings.warn(
             f"The fit was interrupted after {net.steps_} of {run.settings.n_steps} steps; "
@@ -66,6 +61,27 @@ def train(params, run: Plan, table, before: Before | None = None):
         run = replace(run, delta=min(run.delta, before.privacy.delta))
     report = report_of(params, run, net, ledger, seeded, table.groups)
     return net, report if before is None else composed(report, before)
+
+
+def _planned(run):
+    """Return what the fit will have released when it ends, for an open ledger."""
+    if not run.accounted:
+        return ()
+    rate, noise = run.mechanism.sample_rate, run.mechanism.noise_multipliers
+    return planned_entries(rate, noise, run.settings.n_steps, run.once)
+
+
+def _trained(params, run, table, streams, ledger, before):
+    planned_rate = run.mechanism.sample_rate
+    run = _with_group_fractions(run, table.groups, streams, ledger, params["noise"])
+    listener = _listener(run, ledger, planned_rate)
+    net = _net(params, run, table, streams, listener, before)
+    if before is not None:
+        _go_on(net, before)
+    X = {"x": table.x, "group": table.groups.code}
+    with _forked(net.module_, streams.init_seed() + 1):
+        net.partial_fit(X, table.y)
+    return net, run
 
 
 def _go_on(net, before):

@@ -5,6 +5,10 @@ class InfeasibleBudgetError(ValueError):
     """No supported noise level meets the requested (epsilon, delta)."""
 
 
+class BudgetExceeded(RuntimeError):
+    """A fit would spend more than the open privacy ledger allows; nothing was fitted."""
+
+
 class UnsupportedModuleError(ValueError):
     """The module cannot be trained with per-record gradients."""
 

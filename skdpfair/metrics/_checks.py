@@ -36,6 +36,11 @@ def as_vector(name, values, like):
     ...
     ValueError: y_ref must have one entry for each of the 3 records of y_true, got 2.
     """
+    if values is None:
+        raise ValueError(
+            f"{name} must have one entry for each of the {len(like)} records of y_true, got None. "
+            f"Pass {name}=."
+        )
     shape = np.shape(values)
     if len(shape) not in (1, 2) or (len(shape) == 2 and shape[1] != 1):
         raise ValueError(f"{name} must be of shape (n_samples,), got shape {shape}.")
@@ -83,15 +88,26 @@ def by_group(measure, y_true, y_pred, *, sensitive_features, **per_record):
         metrics={"value": value, "count": count},
         y_true=y_true,
         y_pred=y_pred,
-        sensitive_features=_as_pandas(sensitive_features),
+        sensitive_features=as_pandas(sensitive_features, y_true),
         sample_params={"value": given},
     )
     # fairlearn lists every product of levels, also the intersections that have no records
     return frame.by_group.loc[frame.by_group["count"] > 0, "value"].astype(float)
 
 
-def _as_pandas(groups):
+def as_pandas(groups, like):
     """Return the groups as pandas: fairlearn squeezes arrays, which fails for a single record."""
+    if groups is None or (np.ndim(groups) == 0 and not isinstance(groups, dict)):
+        raise ValueError(
+            f"sensitive_features must hold one group for each record of y_true, got {groups!r}. "
+            "Pass the column itself, such as X['sex']."
+        )
+    sizes = [len(v) for v in groups.values()] if isinstance(groups, dict) else [len(groups)]
+    if any(size != len(like) for size in sizes):
+        raise ValueError(
+            f"sensitive_features must have one entry for each of the {len(like)} records of "
+            f"y_true, got {sizes[0] if len(sizes) == 1 else sizes}."
+        )
     if isinstance(groups, (pd.Series, pd.DataFrame, dict)):
         return groups
     values = np.asarray(groups, dtype=object)

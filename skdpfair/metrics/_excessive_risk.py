@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skdpfair.metrics._checks import as_vector, gap
+from skdpfair.metrics._checks import as_vector
 
 
 def excessive_risk(y_true, y_prob, *, y_prob_ref, sample_weight=None):
@@ -63,69 +63,6 @@ def excessive_risk(y_true, y_prob, *, y_prob_ref, sample_weight=None):
     if sample_weight is not None:
         sample_weight = as_vector("sample_weight", sample_weight, y_true)
     return float(np.average(losses, weights=sample_weight))
-
-
-def excessive_risk_gap(y_true, y_prob, *, y_prob_ref, sensitive_features, sample_weight=None):
-    """Measure how unequally the groups' loss grows: largest minus smallest excessive risk.
-
-    Parameters
-    ----------
-    y_true, y_prob, y_prob_ref : array-like of shape (n_samples,)
-        As in `excessive_risk`.
-    sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
-        The groups; several columns make intersections.
-    sample_weight : array-like of shape (n_samples,) or None, default=None
-        As in `excessive_risk`.
-
-    Returns
-    -------
-    float
-        In nats, at least 0; 0 for a single group.
-
-    Raises
-    ------
-    ValueError
-        As `excessive_risk`, or if ``sensitive_features`` has missing values.
-
-    Notes
-    -----
-    For two groups this is |R_a - R_b| of [esipova2023]_.
-
-    References
-    ----------
-    .. [esipova2023] M. Esipova et al., "Disparate Impact in Differential Privacy from Gradient
-       Misalignment", ICLR 2023.
-
-    Examples
-    --------
-    >>> from skdpfair.metrics import excessive_risk_gap
-    >>> y_true, twin, private = [1, 0, 1, 0], [0.8, 0.8, 0.8, 0.8], [0.4, 0.8, 0.4, 0.8]
-    >>> sex = ["F", "M", "F", "M"]
-    >>> gap = excessive_risk_gap(y_true, private, y_prob_ref=twin, sensitive_features=sex)
-    >>> round(gap, 4)
-    0.6931
-
-    The same from the risk of each group:
-
-    >>> from fairlearn.metrics import MetricFrame
-    >>> from skdpfair.metrics import excessive_risk
-    >>> frame = MetricFrame(
-    ...     metrics=excessive_risk, y_true=y_true, y_pred=private, sensitive_features=sex,
-    ...     sample_params={"y_prob_ref": twin},
-    ... )
-    >>> round(float(frame.difference()), 4)
-    0.6931
-    """
-    for name, values in {"y_prob": y_prob, "y_prob_ref": y_prob_ref}.items():
-        _as_probability(name, values, y_true)
-    return gap(
-        excessive_risk,
-        y_true,
-        y_prob,
-        sensitive_features=sensitive_features,
-        y_prob_ref=y_prob_ref,
-        sample_weight=sample_weight,
-    )
 
 
 def own_class_probability(y_true, y_prob, *, classes=None):

@@ -1,10 +1,8 @@
 """Privacy cost: the accuracy that private training takes, from all and from each group."""
 
-import functools
-
 from sklearn.metrics import accuracy_score
 
-from skdpfair.metrics._checks import as_vector, gap, weighted
+from skdpfair.metrics._checks import as_vector, weighted
 
 
 def privacy_cost(y_true, y_pred, *, y_ref, metric=None, sample_weight=None):
@@ -69,67 +67,3 @@ def privacy_cost(y_true, y_pred, *, y_ref, metric=None, sample_weight=None):
         sample_weight = as_vector("sample_weight", sample_weight, y_true)
     score = weighted(accuracy_score if metric is None else metric, sample_weight)
     return float(score(y_true, y_ref) - score(y_true, y_pred))
-
-
-def privacy_cost_gap(y_true, y_pred, *, y_ref, sensitive_features, metric=None, sample_weight=None):
-    """Measure how unequally the groups pay: the largest minus the smallest privacy cost.
-
-    Parameters
-    ----------
-    y_true, y_pred, y_ref : array-like of shape (n_samples,)
-        Labels, the private model's predictions, the twin's predictions.
-    sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
-        The groups; several columns make intersections.
-    metric : callable or None, default=None
-        As in `privacy_cost`.
-    sample_weight : array-like of shape (n_samples,) or None, default=None
-        As in `privacy_cost`.
-
-    Returns
-    -------
-    float
-        At least 0; 0 if all groups pay the same, or there is one group only.
-
-    Raises
-    ------
-    ValueError
-        If an array has not one entry per label, or ``sensitive_features`` has missing values.
-
-    Notes
-    -----
-    For two groups this is |pi_a - pi_b| of [esipova2023]_. To average over seeds, average the
-    groups' costs first, then take the gap.
-
-    References
-    ----------
-    .. [esipova2023] M. Esipova et al., "Disparate Impact in Differential Privacy from Gradient
-       Misalignment", ICLR 2023.
-
-    Examples
-    --------
-    >>> from skdpfair.metrics import privacy_cost_gap
-    >>> y_true, twin, private = [1, 0, 1, 0], [1, 0, 1, 1], [1, 0, 0, 1]
-    >>> sex = ["F", "M", "F", "M"]
-    >>> privacy_cost_gap(y_true, private, y_ref=twin, sensitive_features=sex)
-    0.5
-
-    The same from the costs of each group:
-
-    >>> from fairlearn.metrics import MetricFrame
-    >>> from skdpfair.metrics import privacy_cost
-    >>> frame = MetricFrame(
-    ...     metrics=privacy_cost, y_true=y_true, y_pred=private, sensitive_features=sex,
-    ...     sample_params={"y_ref": twin},
-    ... )
-    >>> float(frame.difference())
-    0.5
-    """
-    measure = functools.partial(privacy_cost, metric=metric)
-    return gap(
-        measure,
-        y_true,
-        y_pred,
-        sensitive_features=sensitive_features,
-        y_ref=y_ref,
-        sample_weight=sample_weight,
-    )

@@ -1,6 +1,6 @@
 """Pictures of the scalar simulation: tables of `experiments` in, matplotlib axes out."""
 
-from skdpfair.plotting import _PALETTE, _new_axes
+from skdpfair.plotting._bars import _PALETTE, _new_axes
 
 __all__ = ["plot_bias_by_beta", "plot_bias_by_epsilon", "plot_bias_over_iterations"]
 

@@ -36,3 +36,35 @@ def noisy_counts(
     else:
         noise = generator.standard_normal(n_codes)
     return counts + noise_multiplier * noise
+
+
+def noisy_integer_counts(codes, n_codes: int, scale: float, generator) -> np.ndarray:
+    """Return the number of records per code plus discrete Laplace noise; L1 sensitivity 1.
+
+    The noise k has a probability proportional to exp(-abs(k) / scale), so that the counts are
+    (1 / scale, 0)-differentially private when a record adds 1 to one of them.
+
+    Parameters
+    ----------
+    codes : ndarray of shape (n_samples,), int
+        In 0..n_codes-1.
+    n_codes : int
+        How many there are.
+    scale : float > 0
+        1 / epsilon.
+    generator : numpy.random.Generator
+        The stream of the noise.
+
+    Returns
+    -------
+    ndarray of shape (n_codes,), float64, of whole numbers
+
+    Examples
+    --------
+    >>> noisy_integer_counts(np.array([0, 2, 2]), 3, 1e-3, np.random.default_rng(0))
+    array([1., 0., 2.])
+    """
+    counts = np.bincount(codes, minlength=n_codes).astype(np.float64)
+    # the difference of two geometric numbers is discrete Laplace
+    first, second = generator.geometric(-np.expm1(-1 / scale), (2, n_codes))
+    return counts + (first - second)

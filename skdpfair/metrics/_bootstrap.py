@@ -1,0 +1,238 @@
+"""Intervals and tests for measures that vary with the records and with the seed."""
+
+import inspect
+import warnings
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+from sklearn.metrics import accuracy_score
+
+from skdpfair._validate import integer, number, one_of
+from skdpfair.metrics._checks import as_vector
+from skdpfair.metrics._levels import encode, label, warn_undefined
+
+_METHODS = {"percentile": "percentile", "bca": "BCa"}
+_MOST_CELLS = 2_000_000  # of the resamples held at a time
+# scipy 1.15 renamed it
+_RNG = "rng" if "rng" in inspect.signature(stats.bootstrap).parameters else "random_state"
+
+
+def bootstrap_interval(
+    y_true,
+    y_pred,
+    *,
+    sensitive_features=None,
+    metric=None,
+    sample_params=None,
+    groups=None,
+    method="percentile",
+    confidence_level=0.95,
+    n_resamples=999,
+    random_state=None,
+):
+    """Give a measure's bootstrap interval, overall and for each group.
+
+    Parameters
+    ----------
+    y_true, y_pred : array-like of shape (n_samples,)
+        Labels and predictions of records that the model was not trained on.
+    sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns), default=None
+        The groups; several columns make intersections. None is all records only.
+    metric : callable or None, default=None
+        ``metric(y_true, y_pred, **sample_params)``; None is accuracy. With a parameter ``axis``
+        it is called once for many resamples, on arrays of shape (n_resamples, n_samples).
+    sample_params : dict of str to array-like of shape (n_samples,) or None, default=None
+        More arguments of ``metric``, drawn along with the records.
+    groups : list or None, default=None
+        All groups there may be; None means those that occur.
+    method : {"percentile", "bca"}, default="percentile"
+        "bca" corrects for bias and skewness, but takes time in the square of the records: minutes
+        from about 100,000.
+    confidence_level : float, default=0.95
+        In (0, 1).
+    n_resamples : int, default=999
+        At least 1.
+    random_state : int, numpy.random.Generator or None, default=None
+        Of the resamples.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row for ``overall`` and one for each ``[GROUP]``, in column ``group``, with
+        ``n_samples``, ``estimate``, ``low`` and ``high``. NaN, with an
+        ``UndefinedMetricWarning``, where a group has too few records. Not itself private.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an array has not one entry per label, or a parameter is out of range.
+
+    Notes
+    -----
+    `scipy.stats.bootstrap`; each group is drawn from its own records, so that overall the groups
+    keep their sizes. The interval covers the choice of records, not the randomness of training:
+    for that compare seeds, with `paired_wilcoxon`.
+
+    Percentile intervals are a little short for few records or resamples: of 60 records and 199
+    resamples, 95 % intervals of a mean covered 93 %.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpfair.metrics import bootstrap_interval
+    >>> y_true, sex = np.tile([1, 0], 50), np.repeat(["F", "M"], 50)
+    >>> y_pred = np.where(np.arange(100) % 5 == 0, 1 - y_true, y_true)
+    >>> bootstrap_interval(y_true, y_pred, sensitive_features=sex, random_state=0).round(1)
+         group  n_samples  estimate  low  high
+    0  overall        100       0.8  0.7   0.9
+    1      [F]         50       0.8  0.7   0.9
+    2      [M]         50       0.8  0.7   0.9
+    """
+    columns = {"y_true": as_vector("y_true", y_true, y_true)}
+    columns |= {"y_pred": as_vector("y_pred", y_pred, y_true)}
+    extra = {k: as_vector(k, v, y_true) for k, v in (sample_params or {}).items()}
+    options = {
+        "method": _METHODS[one_of("method", method, _METHODS)],
+        "confidence_level": number(
+            "confidence_level", confidence_level, low=0, high=1, low_open=True, high_open=True
+        ),
+        "n_resamples": integer("n_resamples", n_resamples),
+        _RNG: np.random.default_rng(random_state),
+    }
+    if metric is None:
+        metric = accuracy_score if extra else _accuracy
+
+    def value(rows, **axis):
+        taken = {name: values[rows] for name, values in extra.items()}
+        return metric(columns["y_true"][rows], columns["y_pred"][rows], **taken, **axis)
+
+    is_vectorised = "axis" in inspect.signature(metric).parameters
+    everyone = np.arange(len(y_true))
+    if sensitive_features is None:
+        strata, names = [everyone], []
+    else:
+        codes, levels = encode(sensitive_features, y_true, groups)
+        strata, names = [everyone[codes == i] for i in range(len(levels))], map(label, levels)
+    parts = {"overall": strata} | {g: [rows] for g, rows in zip(names, strata, strict=False)}
+    rows = [
+        (group, sum(map(len, part)), *_interval(group, part, value, is_vectorised, options))
+        for group, part in parts.items()
+    ]
+    return pd.DataFrame(rows, columns=["group", "n_samples", "estimate", "low", "high"])
+
+
+def _accuracy(y_true, y_pred, axis=-1):
+    return np.mean(y_true == y_pred, axis=axis)
+
+
+def _interval(group, strata, value, is_vectorised, options):
+    """Return the estimate and the ends of its interval, drawing each stratum by itself."""
+    records = np.concatenate(strata)
+    drawn = [rows for rows in strata if len(rows) > 1]
+    if not drawn:
+        what = f"The interval of {group}"
+        warn_undefined(what, f"it takes two records or more, there are {len(records)}.")
+        return (float(value(records)) if len(records) else np.nan), np.nan, np.nan
+    fixed = np.concatenate([records[:0], *(rows for rows in strata if len(rows) == 1)])
+
+    def statistic(*rows, axis=-1):
+        shape = np.broadcast_shapes(*(r.shape[:-1] for r in rows))
+        parts = [np.broadcast_to(r, (*shape, r.shape[-1])) for r in (*rows, fixed)]
+        joined = np.concatenate(parts, axis=-1).astype(np.intp)
+        return value(joined, axis=-1) if is_vectorised else float(value(joined))
+
+    with warnings.catch_warnings(), np.errstate(invalid="ignore", divide="ignore"):
+        warnings.simplefilter("ignore", stats.DegenerateDataWarning)
+        low, high = stats.bootstrap(
+            drawn,
+            statistic,
+            vectorized=is_vectorised,
+            axis=-1,
+            batch=max(1, _MOST_CELLS // len(records)),
+            **options,
+        ).confidence_interval
+    if np.isnan(low) or np.isnan(high):
+        why = "the measure is constant or undefined in the resamples. Try method='percentile'."
+        warn_undefined(f"The interval of {group}", why)
+    return float(value(records)), float(low), float(high)
+
+
+def paired_wilcoxon(results, baseline, *, alternative="two-sided"):
+    """Test, over seeds, whether other methods score unlike a baseline.
+
+    Parameters
+    ----------
+    results : pandas.DataFrame
+        One row a seed, one column a method, such as
+        ``runs.pivot(index="seed", columns="method", values="accuracy")``.
+    baseline : hashable
+        The column that each of the others is compared with.
+    alternative : {"two-sided", "greater", "less"}, default="two-sided"
+        Whether a method's scores are other than, above or below the baseline's.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a method: ``method``, ``baseline``, ``n_seeds``, ``mean_difference`` and
+        ``median_difference`` (method minus baseline), ``statistic`` and ``p_value``, which is not
+        corrected for several comparisons.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If ``results`` is no such table, or scores are missing.
+
+    Notes
+    -----
+    The signed-rank test of `scipy.stats.wilcoxon`; pairs without a difference are left out, and
+    without any difference the p-value is 1. With n seeds it is at least 2^-n, and 2^(1-n)
+    two-sided: five seeds cannot reach .05 two-sided.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skdpfair.metrics import paired_wilcoxon
+    >>> runs = pd.DataFrame({
+    ...     "seed": [0, 1, 2, 3, 4] * 2, "method": ["dpsgd"] * 5 + ["global_adapt"] * 5,
+    ...     "gap": [0.20, 0.22, 0.19, 0.25, 0.21, 0.11, 0.10, 0.08, 0.12, 0.13],
+    ... })
+    >>> table = runs.pivot(index="seed", columns="method", values="gap")
+    >>> paired_wilcoxon(table, "dpsgd", alternative="less")[["method", "n_seeds", "p_value"]]
+             method  n_seeds  p_value
+    0  global_adapt        5  0.03125
+    """
+    one_of("alternative", alternative, ("two-sided", "greater", "less"))
+    if not isinstance(results, pd.DataFrame):
+        raise TypeError(
+            f"results must be a DataFrame, got {type(results).__name__}. Pass "
+            "runs.pivot(index='seed', columns='method', values='accuracy')."
+        )
+    if baseline not in results or results.shape[1] < 2 or results.empty:
+        raise ValueError(
+            f"results must have one row a seed and a column for baseline={baseline!r} and for one "
+            f"method more, got {len(results)} rows and the columns {list(results)}."
+        )
+    if results.index.has_duplicates or not np.isfinite(results.to_numpy(dtype=float)).all():
+        raise ValueError(
+            "results must hold one finite score for each method and seed, got missing ones or a "
+            "seed twice. Drop incomplete seeds by results.dropna(), and repeated ones."
+        )
+    others = [method for method in results if method != baseline]
+    return pd.DataFrame([_row(results, baseline, m, alternative) for m in others])
+
+
+def _row(results, baseline, method, alternative):
+    difference = (results[method] - results[baseline]).to_numpy(dtype=float)
+    statistic, p_value = 0.0, 1.0
+    if difference.any():
+        statistic, p_value = stats.wilcoxon(difference, alternative=alternative)
+    return {
+        "method": method,
+        "baseline": baseline,
+        "n_seeds": len(difference),
+        "mean_difference": difference.mean(),
+        "median_difference": np.median(difference),
+        "statistic": float(statistic),
+        "p_value": float(p_value),
+    }

@@ -1,0 +1,108 @@
+"""The candidates of a search, its folds, and what a fit of each will release."""
+
+import warnings
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.model_selection import (
+    GridSearchCV,
+    GroupKFold,
+    KFold,
+    LeaveOneOut,
+    ParameterGrid,
+    ParameterSampler,
+    RandomizedSearchCV,
+    RepeatedKFold,
+    RepeatedStratifiedKFold,
+    StratifiedGroupKFold,
+    StratifiedKFold,
+    check_cv,
+)
+from sklearn.pipeline import Pipeline
+
+from skdpfair import _params, _planning
+from skdpfair.estimator import DPFairClassifier
+from skdpfair.methods import get_method
+from skdpfair.privacy.charging import planned_entries
+
+_ONE_OUT = (KFold, StratifiedKFold, GroupKFold, StratifiedGroupKFold, LeaveOneOut)
+_REPEATED = (RepeatedKFold, RepeatedStratifiedKFold)
+
+
+def planned_runs(classifier, n_samples, n_groups=1):
+    """Return whether a fit of a classifier is private, and the runs it will release."""
+    params = classifier.get_params(deep=False)
+    method = get_method(classifier.method)
+    _params.check(params, method)
+    shares = getattr(method, "group_probabilities", None)
+    declared = shares if shares is not None else params["groups"]
+    n_groups = n_groups if declared is None else max(len(declared), 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the fit will warn
+        run = _planning.plan(params, method, n_samples, n_groups)
+    noise = run.mechanism.noise_multipliers if run.accounted else (0.0,)
+    entries = planned_entries(run.mechanism.sample_rate, noise, run.settings.n_steps, run.once)
+    runs = tuple(entry.run for entry in entries)
+    return all(r.noise_multiplier > 0 for r in runs if r.steps), runs
+
+
+def classifier_of(estimator) -> DPFairClassifier:
+    """Return the classifier at the end of a pipeline."""
+    while isinstance(estimator, Pipeline):
+        estimator = estimator.steps[-1][1]
+    if not isinstance(estimator, DPFairClassifier):
+        raise TypeError(
+            "estimator must be a DPFairClassifier or a Pipeline that ends in one, got "
+            f"{estimator!r}. Put the DPFairClassifier last, and any other model into a search of "
+            "its own."
+        )
+    return estimator
+
+
+def configured(estimator, params):
+    """Return a clone with the parameters of a candidate, as a search makes it."""
+    return clone(estimator).set_params(**{k: clone(v, safe=False) for k, v in params.items()})
+
+
+def candidates_of(search, cv):
+    """Return the configured candidates, the splitter or None, and whether there is a refit."""
+    if isinstance(search, (DPFairClassifier, Pipeline)):
+        return [search], cv, False
+    if isinstance(search, GridSearchCV):
+        every = ParameterGrid(search.param_grid)
+    elif isinstance(search, RandomizedSearchCV):
+        if not isinstance(search.random_state, (int, np.integer)):
+            raise ValueError(
+                f"random_state of the search must be an int, got {search.random_state!r}: its "
+                "candidates would be drawn anew when it runs. Set random_state=0."
+            )
+        every = ParameterSampler(
+            search.param_distributions, search.n_iter, random_state=search.random_state
+        )
+    else:
+        raise TypeError(
+            "search must be a DPFairClassifier, a Pipeline that ends in one, a GridSearchCV, a "
+            f"RandomizedSearchCV or a DPRandomizedSearch, got {type(search).__name__}. Forecast "
+            "its fits one by one."
+        )
+    if cv is not None:
+        raise ValueError(
+            f"cv must be None for a search, which has its own, got {cv!r}. For a nested search "
+            "forecast one outer fold, and compose."
+        )
+    every = [configured(search.estimator, params) for params in every]
+    return every, 5 if search.cv is None else search.cv, search.refit is not False
+
+
+def fold_sizes(cv, n_samples):
+    """Return the training sizes, how often they repeat, and whether a record misses one fit."""
+    splitter = check_cv(cv, y=np.arange(n_samples) % 2, classifier=True)
+    repeats = 1
+    if isinstance(splitter, _REPEATED):
+        repeats = splitter.n_repeats
+    if isinstance(splitter, (*_ONE_OUT, *_REPEATED)):
+        k = splitter.get_n_splits(np.zeros((n_samples, 1))) // repeats
+        test = [n_samples // k + (j < n_samples % k) for j in range(k)]
+        return [n_samples - size for size in test], repeats, True
+    split = splitter.split(np.zeros((n_samples, 1)), np.arange(n_samples) % 2)
+    return [len(np.arange(n_samples)[train]) for train, _ in split], 1, False

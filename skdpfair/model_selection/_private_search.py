@@ -1,0 +1,242 @@
+"""A hyper-parameter search whose whole cost is known, and close to that of one fit."""
+
+import math
+import warnings
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
+from sklearn.utils import _safe_indexing, get_tags
+from sklearn.utils.validation import _num_samples, check_is_fitted
+
+from skdpfair._params import check_delta
+from skdpfair._validate import integer, number
+from skdpfair.defaults import auto_delta
+from skdpfair.exceptions import InsecureSeedWarning
+from skdpfair.model_selection import _trials
+from skdpfair.model_selection._budget import SearchPlan
+from skdpfair.model_selection._candidates import classifier_of
+from skdpfair.model_selection._pool import n_held, pool_of, report_of, trial_of
+from skdpfair.privacy import Ledger
+from skdpfair.privacy.charging import charged
+from skdpfair.privacy.selection import (
+    check_law,
+    curve_epsilon,
+    selection_curve,
+)
+
+
+class DPRandomizedSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
+    """Random search that releases only the best of a random number of private trials.
+
+    A secret number K of configurations is drawn, each is trained and scored, and the model with
+    the best score is kept as it is, without a refit.  Neither K nor any score is kept.
+
+    Parameters
+    ----------
+    estimator : DPFairClassifier or Pipeline that ends in one
+        Its epsilon is that of one trial.
+    param_distributions : dict or list of dict
+        Lists of values, or distributions with ``rvs``, as in RandomizedSearchCV.
+    mean_trials : float >= 1, default=10.0
+        Mean of K.
+    shape : float >= 0, default=inf
+        Law of K: infinity is Poisson, which stays near its mean; 1 geometric and 0 logarithmic
+        cost less but often draw few trials; others are truncated negative binomial.
+    score_noise_multiplier : float > 0 or "auto", default="auto"
+        Standard deviation of the noise on the number of correct predictions.  "auto": the least
+        that adds nothing to epsilon.
+    holdout : float in (0, 1), default=0.2
+        Share of the records that are held out to score all trials.
+    validation_data : tuple (X, y) or None, default=None
+        PUBLIC records to score on instead; then all of X is trained on, and scores have no noise.
+    n_candidates : int, default=100
+        How many configurations the trials pick from where ``param_distributions`` is not made
+        of lists only; drawn from public parameters, the same in every unseeded search.
+    delta : float in (0, 1/n) or "auto", default="auto"
+        Of the whole search.
+    random_state : int or None, default=None
+        None draws all from fresh OS entropy, and overrides the estimator's.  A seed makes K and
+        the noise predictable: for research only.
+
+    Attributes
+    ----------
+    best_estimator_ : estimator
+        The winner.
+    best_params_ : dict
+        Its configuration.
+    privacy_ : PrivacyReport
+        What the whole search spent; the winner's own ``privacy_`` states the same.
+    classes_ : ndarray of shape (n_classes,)
+
+    Notes
+    -----
+    The cost is that of Papernot and Steinke (2022) for a trial with the pointwise largest Renyi
+    curve of all configurations.  A record is trained on or held out, so that the larger of the
+    two curves holds for it.  The Poisson law may draw K = 0, with probability
+    ``exp(-mean_trials)``: the winner is then a model that knows no record and predicts all
+    classes alike, as the theorem wants.
+
+    How long the search takes tells about K: keep it to yourself.  Pipelines' other steps are
+    fitted on private records and not accounted: use public bounds and categories.
+
+    References
+    ----------
+    Papernot and Steinke, "Hyperparameter Tuning with Renyi Differential Privacy", 2022.
+
+    Examples
+    --------
+    >>> from skdpfair import DPFairClassifier
+    >>> search = DPRandomizedSearch(DPFairClassifier("dpsgd"), {"lr": [0.1, 1.0]}, shape=1.0)
+    >>> search.forecast(20_000)
+    SearchPlan: 1 fit, of which 1 read the worst-off record
+      private fits   epsilon=1.08... at delta=1e-06 (rdp)
+      as a whole     epsilon=2.14...
+        - the best of 10 trials in the mean is released
+    """
+
+    __metadata_request__fit = {"sensitive_features": True}
+
+    def __init__(
+        self,
+        estimator,
+        param_distributions,
+        *,
+        mean_trials=10.0,
+        shape=math.inf,
+        score_noise_multiplier="auto",
+        holdout=0.2,
+        validation_data=None,
+        n_candidates=100,
+        delta="auto",
+        random_state=None,
+    ):
+        self.estimator = estimator
+        self.param_distributions = param_distributions
+        self.mean_trials = mean_trials
+        self.shape = shape
+        self.score_noise_multiplier = score_noise_multiplier
+        self.holdout = holdout
+        self.validation_data = validation_data
+        self.n_candidates = n_candidates
+        self.delta = delta
+        self.random_state = random_state
+
+    def forecast(self, n_samples, *, n_groups=1, delta=None) -> SearchPlan:
+        """Return what a search over ``n_samples`` records will spend; nothing is fitted."""
+        self._check()
+        delta = self._delta(n_samples) if delta is None else delta
+        trial, curve, _ = trial_of(self, pool_of(self), n_samples, n_groups)
+        one, whole = (curve_epsilon(c, delta) for c in (curve, self._whole(curve)))
+        why = f"the best of {self.mean_trials:g} trials in the mean is released"
+        return SearchPlan(one, whole, delta, "rdp", (why,), (trial,))
+
+    def fit(self, X, y, *, sensitive_features=None):
+        """Search, and keep the winner.
+
+        Parameters
+        ----------
+        X : DataFrame or array of shape (n_samples, ...)
+        y : array of shape (n_samples,)
+        sensitive_features : array, Series or DataFrame of n_samples rows, optional
+            Passed on to the classifier.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        BudgetExceeded
+            If a privacy ledger is open and the search would exceed its budget.
+        ValueError, TypeError
+            If a parameter cannot be used.
+        """
+        self._check()
+        n_samples, pool, law = _num_samples(X), pool_of(self), (self.mean_trials, self.shape)
+        delta = self._delta(n_samples)
+        planned, curve, noise = trial_of(self, pool, n_samples)
+        whole = self._whole(curve)
+        seeded = self.random_state is not None
+        if seeded:
+            warnings.warn(
+                f"random_state={self.random_state!r} makes the noise and the number of trials "
+                "reproducible: whoever knows the seed can remove them. Use random_state=None for "
+                "a model that leaves your hands.",
+                InsecureSeedWarning,
+                stacklevel=2,
+            )
+        rng = np.random.default_rng(self.random_state)
+        inner, held = self._split(rng, n_samples)
+        parts = [_safe_indexing(part, inner) for part in (X, y)]
+        if sensitive_features is not None:
+            sensitive_features = _safe_indexing(sensitive_features, inner)
+        public = self.validation_data
+        scored = public or [_safe_indexing(part, held) for part in (X, y)]
+        train = _trials.trainer(self.estimator, parts, sensitive_features, curve, rng, seeded)
+        score = _trials.scorer(scored[0], np.asarray(scored[1]), noise, rng)
+        with charged((), Ledger(), curve=whole, what="private selection"):
+            found, error = _trials.run(rng, law, pool, train, score)
+        if error is not None:
+            raise error
+        self._keep(*found, parts[1], report_of(self, planned, whole, delta, seeded))
+        return self
+
+    def predict(self, X):
+        """Return the most probable class of each row of X, shape (n_samples,)."""
+        return self._fitted.predict(X)
+
+    def predict_proba(self, X):
+        """Return class probabilities, shape (n_samples, n_classes), columns as ``classes_``."""
+        return self._fitted.predict_proba(X)
+
+    @property
+    def _fitted(self):
+        check_is_fitted(self, "best_estimator_")
+        return self.best_estimator_
+
+    def _check(self):
+        check_law(self.mean_trials, self.shape)
+        integer("n_candidates", self.n_candidates)
+        number("holdout", self.holdout, low=0, high=1, low_open=True, high_open=True)
+        if self.score_noise_multiplier != "auto":
+            noise = {"low": 0, "low_open": True, "high": math.inf, "high_open": True}
+            number("score_noise_multiplier", self.score_noise_multiplier, **noise)
+        if self.random_state is not None:
+            integer("random_state", self.random_state, low=0)
+
+    def _delta(self, n_samples):
+        delta = auto_delta(n_samples) if self.delta == "auto" else self.delta
+        check_delta(number("delta", delta, low=0, low_open=True), n_samples)
+        return delta
+
+    def _whole(self, curve):
+        return selection_curve(curve, self.mean_trials, self.shape)
+
+    def _split(self, rng, n_samples):
+        if self.validation_data:
+            return np.arange(n_samples), None
+        order = rng.permutation(n_samples)
+        held = n_held(self, n_samples)
+        return np.sort(order[held:]), np.sort(order[:held])
+
+    def _keep(self, params, model, y, report):
+        if model is None:
+            declared = classifier_of(self.estimator).classes
+            model = _trials.know_nothing(np.unique(y if declared is None else declared))
+        else:
+            classifier_of(model).privacy_ = report
+        self.best_estimator_, self.best_params_ = model, params or {}
+        self.classes_, self.privacy_ = model.classes_, report
+
+    def __getstate__(self):
+        """Drop what would tell the number of trials, and the records that scored them."""
+        state = super().__getstate__().copy()
+        if "best_estimator_" in state:
+            state |= {"random_state": None, "validation_data": None}
+        return state
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = get_tags(self.estimator).classifier_tags.multi_class
+        tags.non_deterministic = self.random_state is None
+        return tags

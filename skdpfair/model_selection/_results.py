@@ -1,0 +1,227 @@
+"""What a sweep found: a tidy frame, the papers' table, the front, a picture, fairlearn's inputs."""
+
+import numpy as np
+import pandas as pd
+from fairlearn.metrics import MetricFrame
+from sklearn.metrics import accuracy_score
+
+from skdpfair._validate import one_of
+from skdpfair.model_selection._frames import OVERALL, frame_of, predictions_of
+
+_MODEL = ["method", "epsilon"]
+_RUN = ["seed", "fold"]
+
+
+class TradeoffResults:
+    """The results of `sweep`. Not private: scores on private records, against twins without noise.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        One row per cell and group, and one per cell with group ``"overall"``: method, epsilon (inf
+        without privacy), seed, fold, group, n (test records), accuracy, privacy_cost (accuracy of
+        the twin of the same seed and fold minus this one; NaN if it was not run), epsilon_spent,
+        fit_seconds.
+    predictions : dict or None, default=None
+        From (method, epsilon, seed, fold) to a frame of y_true, y_pred and group.
+
+    Attributes
+    ----------
+    frame, predictions
+        As given.
+    """
+
+    def __init__(self, frame, predictions=None):
+        self.frame, self.predictions = frame, predictions
+
+    @classmethod
+    def from_cells(cls, cells, levels, classes):
+        """Return the results of finished cells, as a sweep stores them."""
+        return cls(frame_of(cells, levels), predictions_of(cells, levels, classes) or None)
+
+    def __repr__(self):
+        models = self.frame[_MODEL].drop_duplicates()
+        runs = self.frame[_RUN].drop_duplicates()
+        return f"TradeoffResults({len(models)} models x {len(runs)} runs)"
+
+    def by_run(self):
+        """Return one row per cell: accuracy and cost, overall and by group, and gaps.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Indexed by method, epsilon, seed and fold, in the order of the sweep.
+        """
+        wide = {
+            name: self.frame.pivot(index=[*_MODEL, *_RUN], columns="group", values=name)
+            for name in ("accuracy", "privacy_cost")
+        }
+        groups = [g for g in self.frame["group"].unique() if g != OVERALL]
+        parts = {}
+        for name, values in wide.items():
+            parts[name] = values[OVERALL]
+            parts |= {f"{name}[{group}]": values[group] for group in groups}
+            parts[f"{name}_gap"] = values[groups].max(axis=1) - values[groups].min(axis=1)
+        table = pd.DataFrame(parts)
+        order = self.frame[[*_MODEL, *_RUN]].drop_duplicates()
+        return table.loc[pd.MultiIndex.from_frame(order)]
+
+    def table(self, form="numbers"):
+        """Return mean and standard error over runs, in the form of the papers.
+
+        Parameters
+        ----------
+        form : {"numbers", "text"}, default="numbers"
+            Numbers, with columns (quantity, "mean" or "se"); or text in per cent and points,
+            such as "83.1 ± 0.2".
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row per method and epsilon. Gaps are those of the mean over runs, between the two
+            groups that are then furthest apart. Runs of one data set are not independent: standard
+            errors are rough.
+        """
+        one_of("form", form, ("numbers", "text"))
+        runs = self.by_run()
+        columns = [c for c in runs if not c.endswith("_gap")]
+        rows = {}
+        for model, part in runs.groupby(level=_MODEL, sort=False):
+            row = {c: (part[c].mean(), part[c].sem()) for c in columns}
+            for name in ("accuracy", "privacy_cost"):
+                apart = _apart(part[[c for c in columns if c.startswith(f"{name}[")]])
+                row[f"{name}_gap"] = (apart.mean(), apart.sem())
+            rows[model] = row
+        index = pd.MultiIndex.from_tuples(list(rows), names=_MODEL)
+        out = {
+            (column, stat): [row[column][i] for row in rows.values()]
+            for column in next(iter(rows.values()))
+            for i, stat in enumerate(("mean", "se"))
+        }
+        table = pd.DataFrame(out, index=index)
+        return table if form == "numbers" else _as_text(table)
+
+    def pareto_front(self, x="accuracy", y="privacy_cost_gap"):
+        """Return the private models that no other beats in both quantities.
+
+        Parameters
+        ----------
+        x, y : str
+            Columns of `table`, or ``"epsilon"``. Accuracy is better when larger; costs, gaps and
+            epsilon when smaller.
+
+        Returns
+        -------
+        pandas.DataFrame
+            The means of both, indexed by method and epsilon, best ``x`` first.
+        """
+        table = self.table().xs("mean", axis=1, level=1)
+        table = table[np.isfinite(table.index.get_level_values("epsilon"))]
+        table = table.assign(epsilon=table.index.get_level_values("epsilon"))
+        for name, column in {"x": x, "y": y}.items():
+            one_of(name, column, table.columns)
+        loss = table[[x, y]] * [_sign(x), _sign(y)]
+        kept = [
+            not ((loss <= r).all(axis=1) & (loss < r).any(axis=1)).any() for _, r in loss.iterrows()
+        ]
+        front = table.loc[kept, [x, y]].dropna()
+        return front.sort_values(x, ascending=_sign(x) > 0)
+
+    def plot(self, y="accuracy", ax=None):
+        """Draw one quantity against epsilon; see `TradeoffDisplay`."""
+        from skdpfair.plotting import TradeoffDisplay
+
+        return TradeoffDisplay.from_results(self, y=y).plot(ax=ax)
+
+    def to_fairlearn(self, metrics=None):
+        """Return a fairlearn MetricFrame of each model and run.
+
+        Parameters
+        ----------
+        metrics : callable, dict of str to callable, or None, default=None
+            As in fairlearn; None is ``{"accuracy": accuracy_score}``.
+
+        Returns
+        -------
+        dict of str to fairlearn.metrics.MetricFrame
+            By names such as ``"dpsgd, epsilon 1, seed 0, fold 0"``.
+        """
+        metrics = {"accuracy": accuracy_score} if metrics is None else metrics
+        return {
+            _name(key, with_run=True): MetricFrame(
+                metrics=metrics,
+                y_true=part["y_true"],
+                y_pred=part["y_pred"],
+                sensitive_features=part["group"],
+            )
+            for key, part in self._kept().items()
+        }
+
+    def to_fairness_dashboard(self, seed=None, fold=0):
+        """Return the arguments of raiwidgets' FairnessDashboard: all models on one test set.
+
+        Parameters
+        ----------
+        seed : int or None, default=None
+            Which seed's split; None is the first.
+        fold : int, default=0
+            Which of its folds.
+
+        Returns
+        -------
+        dict
+            With ``sensitive_features`` (dict of lists), ``y_true`` (list) and ``y_pred`` (dict from
+            the model's name to a list).
+        """
+        kept = self._kept()
+        seed = next(iter(kept))[2] if seed is None else seed
+        parts = {key: part for key, part in kept.items() if key[2:] == (seed, fold)}
+        if not parts:
+            raise ValueError(
+                f"seed={seed!r}, fold={fold!r} was not run. Choose among (seed, fold) = "
+                f"{sorted({key[2:] for key in kept})}."
+            )
+        first = next(iter(parts.values()))
+        return {
+            "sensitive_features": {"group": first["group"].tolist()},
+            "y_true": first["y_true"].tolist(),
+            "y_pred": {_name(key): part["y_pred"].tolist() for key, part in parts.items()},
+        }
+
+    def _kept(self):
+        if self.predictions is None:
+            raise ValueError("The sweep kept no predictions. Run it with keep_predictions=True.")
+        return self.predictions
+
+
+def _name(key, with_run=False):
+    method, epsilon, seed, fold = key
+    budget = f", epsilon {epsilon:g}" if np.isfinite(epsilon) else ""
+    return f"{method}{budget}" + (f", seed {seed}, fold {fold}" if with_run else "")
+
+
+def _apart(by_group):
+    """Return, run by run, how far the two groups are apart that differ most on average."""
+    means = by_group.mean()
+    if means.isna().any():
+        return pd.Series(np.nan, index=by_group.index)
+    return by_group[means.idxmax()] - by_group[means.idxmin()]
+
+
+def _sign(column):
+    """Return -1 if larger is better."""
+    return -1 if column.startswith("accuracy") and not column.endswith("_gap") else 1
+
+
+def _as_text(table):
+    def written(mean, se):
+        if np.isnan(mean):
+            return "-"
+        return f"{round(100 * mean, 1) + 0.0:.1f}" + ("" if np.isnan(se) else f" ± {100 * se:.1f}")
+
+    columns = table.columns.get_level_values(0).unique()
+    cells = {
+        c: [written(m, s) for m, s in zip(table[c, "mean"], table[c, "se"], strict=True)]
+        for c in columns
+    }
+    return pd.DataFrame(cells, index=table.index)

@@ -1,0 +1,121 @@
+"""A folder of finished cells: one JSON file each, named by a hash of all that determines it."""
+
+import json
+import os
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from skdpfair.engine.noise import digest
+
+MANIFEST = "manifest.json"
+
+
+@dataclass(frozen=True)
+class Store:
+    """Where cells are kept.
+
+    A cell's file appears whole or not at all: it is written under another name, then renamed. So
+    any number of processes may write, and any of them may be killed.
+    """
+
+    folder: Path
+
+    @classmethod
+    def open(cls, folder, configuration):
+        """Return the store in ``folder``, which is made, or must hold the same configuration."""
+        store = cls(Path(folder).expanduser())
+        configuration = json.loads(json.dumps(configuration))  # as it will be read
+        try:
+            store.folder.mkdir(parents=True, exist_ok=True)
+        except FileExistsError:
+            raise ValueError(f"store={str(folder)!r} is a file. Name a folder.") from None
+        path = store.folder / MANIFEST
+        if not path.exists():
+            foreign = sorted(p.name for p in store.folder.iterdir() if not p.name.startswith("."))
+            if foreign:
+                raise ValueError(
+                    f"store={str(folder)!r} holds files that are not a sweep's, such as "
+                    f"{foreign[0]!r}. Name a new or empty folder."
+                )
+            store._write(path, configuration)
+        found = json.loads(path.read_text())
+        if found != configuration:
+            raise ValueError(
+                f"store={str(folder)!r} was written by another sweep:\n"
+                + "\n".join(_differences(found, configuration))
+                + "\nName another folder, or repeat that sweep."
+            )
+        return store
+
+    def load(self, key):
+        """Return a finished cell, or None."""
+        try:
+            text = (self.folder / f"{key}.json").read_text()
+        except FileNotFoundError:
+            return None
+        try:
+            return json.loads(text)
+        except json.JSONDecodeError as error:
+            raise ValueError(
+                f"{self.folder / key}.json is damaged ({error}). Delete it, and run again."
+            ) from None
+
+    def save(self, key, cell):
+        """Keep a finished cell."""
+        self._write(self.folder / f"{key}.json", cell)
+
+    def _write(self, path, content):
+        part = path.with_name(f".{path.stem}.{uuid.uuid4().hex}.part")
+        with part.open("w") as file:
+            json.dump(content, file)
+            file.flush()
+            os.fsync(file.fileno())  # or a power cut could leave an empty file under the name
+        os.replace(part, path)
+
+
+def key_of(*parts) -> str:
+    """Return the name of what these parts determine: arrays, or values with a stable repr.
+
+    Examples
+    --------
+    >>> key_of("dpsgd", 1.0) == key_of("dpsgd", 1.0) != key_of("dpsgd", 2.0)
+    True
+    """
+    return digest(*parts).hex()[:40]
+
+
+def digest_of(values) -> str:
+    """Return a digest of a table, the same in every process.
+
+    Examples
+    --------
+    >>> digest_of(pd.DataFrame({"a": [1]})) == digest_of(pd.DataFrame({"b": [1]}))
+    False
+    """
+    if hasattr(values, "iloc"):
+        frame = values.to_frame() if isinstance(values, pd.Series) else values
+        names = [(str(name), str(dtype)) for name, dtype in frame.dtypes.items()]
+        return key_of(names, pd.util.hash_pandas_object(frame, index=False).to_numpy())
+    values = np.asarray(values)
+    if values.dtype == object:
+        hashed = pd.util.hash_array(values.reshape(-1), categorize=False)
+        return key_of(values.shape, hashed)
+    return key_of(values)
+
+
+def _differences(found, wanted):
+    """Return one line for each entry that differs."""
+    return [
+        f"  {name}: {_shown(found.get(name))} there, {_shown(wanted.get(name))} now"
+        for name in sorted(found.keys() | wanted.keys())
+        if found.get(name) != wanted.get(name)
+    ]
+
+
+def _shown(value):
+    text = json.dumps(value)
+    return text if len(text) <= 120 else text[:117] + "..."

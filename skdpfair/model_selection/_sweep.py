@@ -1,0 +1,244 @@
+"""Methods x budgets x seeds, each cell on its own: in parallel, resumable, with twins."""
+
+import warnings
+from dataclasses import replace
+
+import joblib
+import numpy as np
+import torch
+from tqdm.auto import tqdm
+
+import skdpfair
+from skdpfair import _validate, groups
+from skdpfair._seeds import describe
+from skdpfair.estimator import DPFairClassifier
+from skdpfair.exceptions import LowSignalWarning
+from skdpfair.methods import get_method
+from skdpfair.model_selection._cells import TWIN, cells_of, key_of_cell, run_cell, splits
+from skdpfair.model_selection._results import TradeoffResults
+from skdpfair.model_selection._scorers import group_name
+from skdpfair.model_selection._store import Store, digest_of
+
+_TAKEN = {
+    "method": "methods=",
+    "epsilon": "epsilons=",
+    "random_state": "seeds=",
+    "group_col": "sensitive_features=",
+    "noise_multiplier": "epsilons=",
+    "keep_reference": "nothing: the twin is trained anyway",
+    "warm_start": "nothing: cells are independent",
+}
+
+
+def sweep(
+    methods,
+    epsilons,
+    seeds,
+    X,
+    y,
+    sensitive_features,
+    *,
+    cv=None,
+    n_jobs=None,
+    store=None,
+    progress=True,
+    keep_predictions=False,
+    **params,
+):
+    """Train every method at every budget with every seed, and the twin beside them.
+
+    Parameters
+    ----------
+    methods : list of str or Method, or dict of str to these
+        What to compare; a dict gives names. A method that is not private runs once per seed.
+    epsilons : list of float > 0
+        Budgets of each fit.
+    seeds : int or list of int >= 0
+        A number n means 0 to n - 1. A seed decides the split, initial weights, batches and noise.
+    X : DataFrame or array of shape (n_samples, n_features)
+        Numbers, see `skdpfair.preprocessing.public_preprocessor`.
+    y : array-like of shape (n_samples,)
+        Class labels.
+    sensitive_features : array, Series or DataFrame of n_samples rows
+        The groups; several columns make intersections.
+    cv : int, splitter or None, default=None
+        None holds out 20 % per seed, stratified by class and group; a number of folds is shuffled
+        anew for each seed; a splitter is used as it is, and must repeat itself.
+    n_jobs : int or None, default=None
+        Processes, by joblib: any backend chosen by ``joblib.parallel_config`` works.
+    store : path-like or None, default=None
+        Folder for finished cells; the same call again goes on where it stopped.
+    progress : bool, default=True
+        Show cells done and time left, on a terminal or in a notebook.
+    keep_predictions : bool, default=False
+        Keep predictions for `TradeoffResults.to_fairlearn`, in the store too: they are private
+        records' labels and groups.
+    **params
+        Parameters of `DPFairClassifier` that all fits share.
+
+    Returns
+    -------
+    TradeoffResults
+        Not itself private, like all comparisons on private records: for research.
+
+    Raises
+    ------
+    ValueError
+        If a parameter cannot be used, or ``store`` holds another sweep.
+
+    Notes
+    -----
+    The twin has ``epsilon=None``, the same rows and, from the same seed, the same initial weights.
+    Where ``module="auto"`` gives different budgets different networks, there is a twin for each;
+    the other settings at "auto" are each model's own. Ctrl-C returns what is finished.
+
+    Examples
+    --------
+    >>> from skdpfair.datasets import make_two_groups
+    >>> from skdpfair.model_selection import sweep
+    >>> data = make_two_groups(3000, random_state=0)
+    >>> results = sweep(
+    ...     ["dpsgd"], [4.0], 2, data.data, data.target, data.sensitive_features,
+    ...     module="logistic", lr=0.5, batch_size=500, max_steps=5,
+    ... )
+    >>> results.frame.query("seed == 0")[["method", "epsilon", "group", "n"]]
+      method  epsilon    group    n
+    0   twin      inf  overall  600
+    1   twin      inf        a  420
+    2   twin      inf        b  180
+    3  dpsgd      4.0  overall  600
+    4  dpsgd      4.0        a  420
+    5  dpsgd      4.0        b  180
+    """
+    methods, epsilons, seeds = _named(methods), _budgets(epsilons), _seeds(seeds)
+    for name in sorted(params.keys() & _TAKEN.keys()):
+        raise ValueError(
+            f"sweep does not take {name}={params[name]!r}. Use {_TAKEN[name]} instead."
+        )
+    y = np.asarray(y)
+    found = groups.encode(
+        X,
+        y,
+        group_col=None,
+        groups=params.pop("groups", None),
+        sensitive_features=_given(sensitive_features),
+    )
+    levels = [group_name(level) for level in found.levels]
+    classes = np.unique(y) if params.get("classes") is None else np.unique(params["classes"])
+    base = DPFairClassifier(**params).set_params(groups=levels, classes=classes.tolist())
+    data = {"X": digest_of(X), "y": digest_of(y), "groups": digest_of(found.code)}
+    cells = [
+        replace(cell, key=key_of_cell(cell, data, levels, keep_predictions))
+        for seed in seeds
+        for fold, rows in enumerate(splits(cv, seed, y, found.code))
+        for cell in cells_of(methods, epsilons, seed, fold, rows, base)
+    ]
+    if store is not None:
+        store = Store.open(
+            store,
+            {
+                "skdpfair": skdpfair.__version__,
+                "torch": torch.__version__,
+                **{f"data {name}": value for name, value in data.items()},
+                "group names": levels,
+                "methods": {name: describe(method) for name, method in methods.items()},
+                "epsilons": epsilons,
+                "seeds": seeds,
+                "cv": describe(cv),
+                "keep_predictions": keep_predictions,
+                "params": {k: describe(v) for k, v in sorted(params.items())},
+            },
+        )
+    done = _run(cells, X, y, found.code, levels, store, n_jobs, progress, keep_predictions)
+    _warn_once(done.values())
+    finished = [done[cell.key] for cell in cells if cell.key in done]
+    return TradeoffResults.from_cells(finished, levels, classes)
+
+
+def _run(cells, X, y, code, levels, store, n_jobs, progress, keep_predictions):
+    """Return the finished cells by key: those in the store, and those run now."""
+    stored = {} if store is None else {cell.key: store.load(cell.key) for cell in cells}
+    done = {key: result for key, result in stored.items() if result is not None}
+    todo = [cell for cell in cells if cell.key not in done]
+    tasks = (
+        joblib.delayed(run_cell)(cell, X, y, code, levels, store, keep_predictions) for cell in todo
+    )
+    bar = tqdm(
+        total=len(cells),
+        initial=len(done),
+        desc="sweep",
+        unit="cell",
+        disable=None if progress else True,
+    )
+    try:
+        with bar:
+            parallel = joblib.Parallel(n_jobs=n_jobs, return_as="generator")
+            for cell, result in zip(todo, parallel(tasks), strict=True):
+                done[cell.key] = result
+                bar.update()
+    except KeyboardInterrupt:
+        if store is not None:  # processes may have finished more than was handed over
+            stored = {cell.key: store.load(cell.key) for cell in cells}
+            done |= {key: result for key, result in stored.items() if result is not None}
+        kept = "" if store is None else f" The same call goes on from {str(store.folder)!r}."
+        warnings.warn(
+            f"The sweep was interrupted after {len(done)} of {len(cells)} cells; the results hold "
+            f"these.{kept}",
+            UserWarning,
+            stacklevel=3,
+        )
+    return done
+
+
+def _named(methods):
+    """Return the methods by name."""
+    if isinstance(methods, str) or not hasattr(methods, "__iter__"):
+        methods = [methods]
+    if not hasattr(methods, "items"):
+        names = [m if isinstance(m, str) else str(m) for m in methods]
+        if len(set(names)) < len(names):
+            raise ValueError(f"methods names one twice: {names}. Name each once, or pass a dict.")
+        methods = dict(zip(names, methods, strict=True))
+    if not methods:
+        raise ValueError("methods is empty. Name at least one, such as 'dpsgd'.")
+    if any(str(name).startswith(TWIN) for name in methods):
+        raise ValueError(f"methods: names that start with {TWIN!r} are the twin's. Rename yours.")
+    for method in methods.values():
+        get_method(method)  # raises
+    return {str(name): method for name, method in methods.items()}
+
+
+def _budgets(epsilons):
+    epsilons = list(epsilons) if hasattr(epsilons, "__iter__") else [epsilons]
+    if None in epsilons:
+        raise ValueError("epsilons holds None, but the twin is trained anyway. Leave None out.")
+    if not epsilons or len(set(epsilons)) < len(epsilons):
+        raise ValueError(f"epsilons must be numbers > 0, each once, got {epsilons!r}.")
+    return [_validate.number("epsilons", e, low=0, low_open=True) for e in epsilons]
+
+
+def _seeds(seeds):
+    if not hasattr(seeds, "__iter__"):
+        return list(range(_validate.integer("seeds", seeds)))
+    seeds = [_validate.integer("seeds", seed, low=0) for seed in seeds]
+    if not seeds or len(set(seeds)) < len(seeds):
+        raise ValueError(f"seeds must be integers >= 0, each once, got {seeds!r}.")
+    return seeds
+
+
+def _given(sensitive_features):
+    if sensitive_features is None:
+        raise ValueError("sensitive_features=None: a sweep compares groups. Give one for each row.")
+    return sensitive_features
+
+
+def _warn_once(results):
+    """Pass on, once, what the fits said in other processes."""
+    cells = [(r["epsilon"], text) for r in results for text in r["low_signal"]]
+    if cells:
+        budgets = sorted({epsilon for epsilon, _ in cells})
+        warnings.warn(
+            f"At epsilon {', '.join(f'{e:g}' for e in budgets)}: {cells[0][1]}",
+            LowSignalWarning,
+            stacklevel=3,
+        )

@@ -1,0 +1,100 @@
+"""The hook that charges a fit to the ledger whose block it is in."""
+
+import json
+import os
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from skdpfair.privacy.budget import VARIABLE, PrivacyLedger
+from skdpfair.privacy.ledger import Ledger, LedgerEntry
+
+_SUSPENDED = ContextVar("skdpfair_ledger_suspended", default=False)
+
+
+def current_ledger() -> PrivacyLedger | None:
+    """Return the ledger whose block this process, or the one that started it, is in."""
+    described = os.environ.get(VARIABLE)
+    if not described or _SUSPENDED.get():
+        return None
+    where = json.loads(described)
+    if not os.path.exists(where["path"]):
+        raise FileNotFoundError(
+            f"The ledger {where['path']!r} is gone, so that fits cannot be charged. Restore the "
+            "file, or leave the block."
+        )
+    return PrivacyLedger(where["path"], data=where["data"])
+
+
+def planned_entries(sample_rate, noise_multipliers, steps, once=()) -> tuple[LedgerEntry, ...]:
+    """Return the ledger entries that a run will have made when it ends.
+
+    Examples
+    --------
+    >>> [entry.steps for entry in planned_entries(0.01, (1.0, 5.0), 100, once=(20.0,))]
+    [1, 100]
+    """
+    counts = tuple(LedgerEntry("group counts", 1.0, (noise,), is_once=True) for noise in once)
+    return *counts, LedgerEntry("steps", sample_rate, tuple(noise_multipliers), steps)
+
+
+@contextmanager
+def charged(planned, ledger: Ledger, *, private=True, curve=None, what="steps") -> Iterator[None]:
+    """Charge a fit to the current ledger, if there is one.
+
+    Parameters
+    ----------
+    planned : tuple of LedgerEntry
+        What the fit will release.
+    ledger : Ledger
+        Where it will be recorded; what it holds already was charged before.
+    private : bool, default=True
+        False for a fit whose epsilon is infinite.
+    curve : ndarray or None, default=None
+        Renyi curve of a release that is no run of sampled Gaussians, at ``selection.ORDERS``.
+    what : str
+        Name of a release without entries.
+
+    Raises
+    ------
+    BudgetExceeded
+        Before the block, if the plan exceeds the budget.
+    """
+    books = current_ledger()
+    if books is None:
+        yield
+        return
+    name, before = uuid.uuid4().hex, _counted(ledger.entries)
+    fit = {"fit": name, "state": "planned", "data": books.data, "private": bool(private)}
+    fit |= {"curve": None if curve is None else [float(v) for v in curve], "what": what}
+    books.begin(fit | {"entries": [_plain(e, e.steps) for e in planned]})
+    try:
+        yield
+    finally:
+        made = _counted(ledger.entries)
+        made.subtract(before)
+        books.end(name, [_plain(e, steps) for e, steps in made.items() if steps > 0])
+
+
+@contextmanager
+def suspended() -> Iterator[None]:
+    """Keep fits out of the ledger, whose cost has been charged as a whole."""
+    token = _SUSPENDED.set(True)
+    try:
+        yield
+    finally:
+        _SUSPENDED.reset(token)
+
+
+def _counted(entries):
+    total = Counter()
+    for e in entries:
+        total[LedgerEntry(e.what, e.sample_rate, e.noise_multipliers, 1, e.is_once)] += e.steps
+    return total
+
+
+def _plain(entry, steps):
+    noise = [float(s) for s in entry.noise_multipliers]
+    return [entry.what, float(entry.sample_rate), noise, int(steps), entry.is_once]

@@ -1,0 +1,201 @@
+"""What it costs to release only the best of a random number of trials.
+
+Papernot and Steinke, "Hyperparameter Tuning with Renyi Differential Privacy", 2022.
+"""
+
+import math
+from collections.abc import Iterable
+from functools import lru_cache
+
+import numpy as np
+from dp_accounting.rdp import RdpAccountant
+from dp_accounting.rdp.rdp_privacy_accountant import (
+    DEFAULT_RDP_ORDERS,
+    compute_delta,
+    compute_epsilon,
+)
+
+from skdpfair._validate import number
+from skdpfair.privacy.accounting import SampledGaussian, _quiet_absl, rdp_floor
+
+ORDERS = np.asarray(DEFAULT_RDP_ORDERS, dtype=np.float64)
+_BISECTIONS = 200
+
+
+def rdp_curve(runs: Iterable[SampledGaussian]) -> np.ndarray:
+    """Return the Renyi divergence of the composition of ``runs`` at each of ``ORDERS``.
+
+    Curves of mechanisms that run one after the other add up; for two mechanisms of which a
+    record meets only one, known beforehand, the larger value at each order holds.
+
+    Examples
+    --------
+    >>> curve = rdp_curve([SampledGaussian(1.0, 2.0, 1)])
+    >>> bool(np.allclose(curve, ORDERS / 8))
+    True
+    """
+    total = np.zeros_like(ORDERS)
+    for run in (run for run in runs if run.steps):
+        total = total + run.steps * _step_curve(float(run.sample_rate), float(run.noise_multiplier))
+    return total
+
+
+@lru_cache(maxsize=1024)  # the trials of a search differ in little else than learning rates
+def _step_curve(sample_rate, noise_multiplier):
+    if noise_multiplier == 0:
+        return np.full_like(ORDERS, np.inf)
+    accountant = RdpAccountant(ORDERS)
+    with _quiet_absl(), np.errstate(all="ignore"):
+        accountant.compose(SampledGaussian(sample_rate, noise_multiplier, 1).event)
+    curve = np.asarray(accountant.rdp, dtype=np.float64)
+    return np.where(np.isnan(curve), np.inf, np.maximum(curve, 0.0))
+
+
+def curve_epsilon(curve: np.ndarray, delta: float) -> float:
+    """Return the epsilon of a Renyi curve at ``delta``.
+
+    Examples
+    --------
+    >>> print(f"{curve_epsilon(rdp_curve([SampledGaussian(1 / 92, 1.0, 1840)]), 1e-6):.2f}")
+    3.41
+    >>> curve_epsilon(np.zeros_like(ORDERS), 1e-6)
+    0.0
+    """
+    delta = number("delta", delta, low=0, high=1, low_open=True, high_open=True)
+    if not np.any(curve):
+        return 0.0
+    if not np.isfinite(curve).any():
+        return math.inf
+    usable = np.isfinite(curve)
+    value = compute_epsilon(ORDERS[usable], curve[usable], delta)[0]
+    return float(max(value, rdp_floor(delta)))
+
+
+def check_law(mean_trials: float, shape: float) -> tuple[float, float]:
+    """Return the law of the number of trials as floats, or refuse it."""
+    mean = number("mean_trials", mean_trials, low=1, high=math.inf, high_open=True)
+    shape = number("shape", shape, low=0)
+    if mean == 1 and shape < math.inf:
+        raise ValueError(
+            "mean_trials must be > 1 unless shape is infinite, got 1.0: exactly one trial needs "
+            "no selection. Fit the estimator alone, or raise mean_trials."
+        )
+    return mean, shape
+
+
+def selection_curve(curve: np.ndarray, mean_trials: float, shape: float) -> np.ndarray:
+    """Return the Renyi curve of releasing the best of K independent trials.
+
+    Parameters
+    ----------
+    curve : ndarray of shape (n_orders,)
+        Of one trial, its score included, at ``ORDERS``.
+    mean_trials : float >= 1
+        Mean of K.
+    shape : float >= 0
+        Of the law of K: infinity is Poisson, 1 geometric, 0 logarithmic, others the truncated
+        negative binomial.
+
+    Notes
+    -----
+    With e(a) the curve of a trial, Theorem 6 of the paper gives for the Poisson law
+    ``e(a) + mean * d(a) + log(mean) / (a - 1)``, where a trial is (log(1 + 1/(a-1)), d(a))-DP.
+    Theorem 2 gives for the others ``e(a) + log(mean) / (a - 1) + (1 + shape) min_b
+    ((1 - 1/b) e(b) + log(1/gamma) / b)``.  A Renyi divergence grows with its order, so that the
+    least value at any larger order holds as well.
+
+    Examples
+    --------
+    >>> trial = rdp_curve([SampledGaussian(0.01, 1.0, 1000)])
+    >>> print(f"{curve_epsilon(selection_curve(trial, 10.0, math.inf), 1e-5):.3f}")
+    4.329
+    """
+    mean, shape = check_law(mean_trials, shape)
+    if not np.isfinite(curve).any():
+        return np.full_like(ORDERS, np.inf)
+    if shape == math.inf:
+        usable = np.isfinite(curve)
+        deltas = [
+            compute_delta(ORDERS[usable], curve[usable], math.log1p(1 / (a - 1)))[0] for a in ORDERS
+        ]
+        whole = curve + mean * np.array(deltas) + math.log(mean) / (ORDERS - 1)
+    else:
+        stop = math.log(1 / stop_parameter(mean, shape))
+        constant = (1 + shape) * np.min((1 - 1 / ORDERS) * curve + stop / ORDERS)
+        whole = curve + math.log(mean) / (ORDERS - 1) + constant
+    return np.minimum.accumulate(whole[::-1])[::-1]
+
+
+def stop_parameter(mean_trials: float, shape: float) -> float:
+    """Return gamma in (0, 1) at which the truncated negative binomial law has that mean.
+
+    Examples
+    --------
+    >>> round(stop_parameter(10.0, 1.0), 6), round(stop_parameter(10.0, 0.0), 3)
+    (0.1, 0.027)
+    """
+    low, high = -700.0, -1e-9  # log gamma; the mean falls as gamma grows
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if _mean(middle, shape) < mean_trials else (middle, high)
+    return math.exp(low)  # the side that errs towards a larger epsilon
+
+
+def _mean(log_gamma, shape):
+    odds = math.expm1(-log_gamma)
+    if shape == 0:
+        return odds / -log_gamma
+    return shape * odds / -math.expm1(shape * log_gamma)
+
+
+def selection_epsilon(
+    runs: Iterable[SampledGaussian],
+    mean_trials: float,
+    shape: float,
+    delta: float,
+    *,
+    score_noise_multiplier: float | None = None,
+) -> float:
+    """Return what the release of the best of a random number of trials costs.
+
+    Parameters
+    ----------
+    runs : iterable of SampledGaussian
+        What one trial releases about the records it trains on.
+    mean_trials, shape : float
+        Law of the number of trials; see :func:`selection_curve`.
+    delta : float
+        In (0, 1).
+    score_noise_multiplier : float or None, default=None
+        Noise of the trial's score over its sensitivity, where the score is one Gaussian release
+        on records that no trial trains on; None if it reads public records.
+
+    Returns
+    -------
+    float
+        Epsilon >= 0, by Renyi divergences.
+
+    Examples
+    --------
+    >>> run = SampledGaussian(sample_rate=0.01, noise_multiplier=1.0, steps=1000)
+    >>> print(f"{selection_epsilon([run], 10.0, 0.0, 1e-5):.3f}")
+    3.523
+    """
+    curve = rdp_curve(runs)
+    if score_noise_multiplier is not None:
+        score = rdp_curve([SampledGaussian(1.0, float(score_noise_multiplier), 1)])
+        curve = np.maximum(curve, score)
+    return curve_epsilon(selection_curve(curve, mean_trials, shape), delta)
+
+
+def free_score_noise(curve: np.ndarray) -> float:
+    """Return the least noise at which a score on held-out records costs no more than ``curve``.
+
+    Examples
+    --------
+    >>> free_score_noise(rdp_curve([SampledGaussian(1.0, 2.0, 1)]))
+    2.0
+    """
+    finite = np.isfinite(curve)
+    least = float(np.min(curve[finite] / ORDERS[finite]))
+    return math.inf if least == 0 else math.sqrt(0.5 / least)

@@ -1,0 +1,199 @@
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from skdpfair.exceptions import InfeasibleBudgetError, InsecureSeedWarning
+from skdpfair.metrics import release_group_table
+from skdpfair.metrics._release import accuracy_interval
+from skdpfair.privacy import SampledGaussian, gdp_epsilon
+from skdpfair.privacy import epsilon as epsilon_of
+from skdpfair.privacy.noise import noisy_integer_counts
+
+SEX = ["F", "F", "F", "M", "M", "M"]
+TRUE, PRED = [1, 0, 1, 0, 1, 0], [1, 0, 0, 0, 1, 1]
+
+
+def release(**changes):
+    arguments = {
+        "y_true": TRUE,
+        "y_pred": PRED,
+        "sensitive_features": SEX,
+        "epsilon": 1.0,
+        "groups": ["F", "M"],
+    }
+    return release_group_table(**(arguments | changes))
+
+
+def test_almost_without_noise_the_counts_are_exact():
+    table = release(epsilon=1e3)
+    assert table["correct"].to_dict() == {"[F]": 2, "[M]": 2}
+    assert table["incorrect"].to_dict() == {"[F]": 1, "[M]": 1}
+    assert table["accuracy"].to_numpy() == pytest.approx(2 / 3)
+    wilson = stats.binomtest(2, 3).proportion_ci(method="wilson")
+    ends = table[["low", "high"]].to_numpy()
+    np.testing.assert_allclose(ends, np.tile([wilson.low, wilson.high], (2, 1)), atol=1e-5)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0])
+def test_the_integer_noise_is_discrete_laplace(epsilon):
+    n = 100_000
+    noise = noisy_integer_counts(np.array([], int), n, 1 / epsilon, np.random.default_rng(0))
+    assert (noise == np.round(noise)).all()
+    law, (low, high) = stats.dlaplace(epsilon), np.quantile(noise, [0.001, 0.999], method="nearest")
+    bins = np.arange(low, high + 1)
+    expected = np.concatenate([[law.cdf(low - 1)], law.pmf(bins), [law.sf(high)]]) * n
+    seen = np.concatenate([[(noise < low).sum()], [(noise == k).sum() for k in bins]])
+    seen = np.append(seen, n - seen.sum())
+    usable = expected > 5
+    chi2 = ((seen - expected)[usable] ** 2 / expected[usable]).sum()
+    assert stats.chi2.sf(chi2, usable.sum() - 1) > 1e-4
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1), st.sampled_from("ab")), min_size=2))
+def test_one_record_changes_one_count_by_one(rows):
+    y_true, y_pred, groups = map(list, zip(*rows, strict=True))
+    extra = {"epsilon": 1e3, "groups": ["a", "b"]}
+    tables = [
+        release_group_table(y_true[i:], y_pred[i:], sensitive_features=groups[i:], **extra)
+        for i in (0, 1)
+    ]
+    with_it, without = (t[["correct", "incorrect"]].to_numpy() for t in tables)
+    assert np.abs(with_it - without).sum() == 1
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 1e-5), (3.0, 1e-6)])
+def test_gaussian_noise_is_calibrated_to_the_budget(epsilon, delta):
+    privacy = release(epsilon=epsilon, delta=delta).attrs["privacy"]
+    sigma = privacy["noise_scale"]
+    assert privacy["mechanism"] == "Gaussian"
+    assert 0.99 * epsilon <= epsilon_of([SampledGaussian(1.0, sigma, 1)], delta) <= epsilon
+    assert gdp_epsilon(1 / sigma, delta) <= epsilon  # the exact curve of one Gaussian
+
+
+def test_gaussian_counts_have_the_stated_deviation():
+    groups = list(range(5000))
+    table = release(sensitive_features=[0] * 6, groups=groups, delta=1e-5)
+    noise = table["incorrect"].to_numpy()[1:]
+    scale = table.attrs["privacy"]["noise_scale"]
+    assert stats.kstest(noise / scale, "norm").pvalue > 1e-5
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize("n", [30, 300, 10_000])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0])
+@pytest.mark.parametrize("truth", [0.5, 0.85, 0.98])
+def test_intervals_cover_with_the_noise_in_them(truth, epsilon, n, delta):
+    runs, rng = 20_000, np.random.default_rng(7)
+    if delta:
+        deviation, quantile = stats.norm.isf(delta) / epsilon, 0.0
+        noise = deviation * rng.standard_normal((2, runs))
+    else:
+        p = -math.expm1(-epsilon)
+        noise = rng.geometric(p, (2, runs)) - rng.geometric(p, (2, runs))
+        deviation, quantile = stats.dlaplace(epsilon).std(), math.log(20) / math.sqrt(2)
+    right = rng.binomial(n, truth, runs)
+    _, low, high = accuracy_interval(
+        right + noise[0], n - right + noise[1], deviation, 0.95, quantile
+    )
+    assert (low <= high).all()
+    assert np.mean((low <= truth) & (truth <= high)) >= 0.94
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-5])
+def test_a_thousand_whole_releases_cover(delta):
+    rng, covered = np.random.default_rng(3), []
+    y_true, groups = np.zeros(400, int), np.tile(["F", "M"], 200)
+    for _ in range(300 if delta else 1000):
+        y_pred = (rng.random(400) > np.where(groups == "F", 0.9, 0.7)).astype(int)
+        table = release(
+            y_true=y_true, y_pred=y_pred, sensitive_features=groups, epsilon=0.2, delta=delta
+        )
+        covered.append((table["low"] <= [0.9, 0.7]) & (table["high"] >= [0.9, 0.7]))
+    assert 0.93 <= np.mean(covered) <= 0.98
+
+
+@settings(deadline=None, max_examples=100)
+@given(*[st.floats(-50, 1e4)] * 2, st.floats(0, 30), st.floats(0.5, 0.999))
+def test_intervals_hold_the_accuracy_and_stay_in_the_unit_interval(right, wrong, deviation, level):
+    counts = np.array([right]), np.array([wrong])
+    accuracy, low, high = (x[0] for x in accuracy_interval(*counts, deviation, level))
+    assert 0 <= low <= high <= 1
+    assert np.isnan(accuracy) if max(right, wrong) <= 0 else low <= accuracy <= high
+
+
+def test_an_empty_declared_group_is_released_like_any_other():
+    tables = [release(groups=["F", "M", "X"], epsilon=0.5) for _ in range(20)]
+    noisy = pd.concat([t.loc[["[X]"]] for t in tables])
+    assert noisy[["correct", "incorrect"]].to_numpy().any()  # no zero that tells
+    undefined = noisy["accuracy"].isna()
+    assert (noisy.loc[undefined, ["low", "high"]] == [0, 1]).all(axis=None)
+    assert noisy[["low", "high"]].notna().all(axis=None)
+
+
+def test_the_statement_says_what_was_spent_and_assumed():
+    privacy = release().attrs["privacy"]
+    assert json.loads(json.dumps(privacy)) == privacy
+    assert (privacy["epsilon"], privacy["delta"], privacy["adjacency"]) == (1.0, 0.0, "zero_out")
+    assert privacy["sensitivity"] == privacy["noise_scale"] == 1.0
+    assert "null record" in privacy["statement"]
+    assert not privacy["seeded"]
+    assert not any("groups" in a for a in privacy["assumptions"])
+    assumed = release(groups=None).attrs["privacy"]["assumptions"]
+    assert "the groups were read off the data and taken as public" in assumed
+    assert release(delta="auto").attrs["privacy"]["delta"] == 0.01
+
+
+def test_fresh_noise_differs_and_a_seed_repeats_it_with_a_warning():
+    groups = list(range(50))
+    extra = {"sensitive_features": [0] * 6, "groups": groups}
+    assert not release(**extra).equals(release(**extra))
+    with pytest.warns(InsecureSeedWarning, match="random_state=1 makes the noise reproducible"):
+        first = release(**extra, random_state=1)
+    with pytest.warns(InsecureSeedWarning):
+        assert first.equals(release(**extra, random_state=1))
+    with pytest.warns(InsecureSeedWarning):
+        other = release(**extra, random_state=1, y_pred=[1, 0, 0, 0, 1, 0])
+    assert (first["correct"] - other["correct"])[1:].any()  # the noise does not cancel
+    assert first.attrs["privacy"]["seeded"]
+    assert "seeded" in first.attrs["privacy"]["statement"]
+
+
+def test_intersections_are_declared_by_tuples():
+    both = pd.DataFrame({"sex": SEX, "race": ["w", "b", "w"] * 2})
+    groups = [(s, r) for s in "FM" for r in "wb"]
+    table = release(sensitive_features=both, groups=groups, epsilon=1e3)
+    assert list(table.index) == ["[F, w]", "[F, b]", "[M, w]", "[M, b]"]
+    assert table[["correct", "incorrect"]].sum(axis=1).tolist() == [2, 1, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"epsilon": 0.0}, ValueError, "epsilon must be a number >= 1e-06, got 0.0"),
+        ({"epsilon": -1}, ValueError, "epsilon must be a number >= 1e-06, got -1"),
+        ({"epsilon": math.inf}, ValueError, "epsilon must be"),
+        ({"epsilon": None}, TypeError, "epsilon must be a number"),
+        ({"delta": -0.1}, ValueError, "delta must be a number >= 0"),
+        ({"delta": 0.5}, ValueError, r"delta must lie below 1/n_samples = 0.167, got 0.5"),
+        ({"delta": "tiny"}, ValueError, "delta must be a number >= 0 or 'auto'"),
+        ({"delta": 1e-6, "epsilon": 1e-4}, InfeasibleBudgetError, "noise"),
+        ({"y_pred": [1]}, ValueError, "y_pred must have one entry for each of the 6"),
+        ({"sensitive_features": SEX[:2]}, ValueError, "sensitive_features must have one entry"),
+        ({"sensitive_features": None}, ValueError, "sensitive_features must hold one group"),
+        ({"groups": ["F"]}, ValueError, "groups must hold every value.*the value 'M'.*Declare"),
+        ({"groups": ["F", "M", "F"]}, ValueError, "groups must name each group once"),
+        ({"groups": []}, ValueError, "at least one"),
+        ({"confidence_level": 95}, ValueError, "confidence_level must be"),
+        ({"random_state": "x"}, TypeError, "random_state must be an integer >= 0"),
+    ],
+)
+def test_bad_input_is_named(change, error, message):
+    with pytest.raises(error, match=message):
+        release(**change)

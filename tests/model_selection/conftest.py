@@ -1,0 +1,49 @@
+import numpy as np
+import pytest
+import sklearn
+
+from skdpfair import DPFairClassifier
+
+
+@pytest.fixture
+def routed():
+    with sklearn.config_context(enable_metadata_routing=True):
+        yield
+
+
+@pytest.fixture(scope="session")
+def frame(two_groups):
+    """X with the group as a column, and y."""
+    return two_groups.data.assign(group=two_groups.sensitive_features), two_groups.target
+
+
+@pytest.fixture(scope="session")
+def quick():
+    """Settings of a fit that takes a few hundredths of a second."""
+    return {"module": "logistic", "max_steps": 12, "batch_size": 128, "accountant": "rdp"}
+
+
+@pytest.fixture
+def classifier(quick):
+    def make(method="dpsgd", **params):
+        return DPFairClassifier(method, **{"random_state": 0, **quick, **params})
+
+    return make
+
+
+class FromFirstColumn:
+    """Predicts whether the first column is positive: no randomness, no fit."""
+
+    def __init__(self, groups=None, reference=None):
+        if groups is not None:
+            self.groups_ = np.array(groups, dtype=object)
+        if reference is not None:
+            self.reference_ = reference
+
+    def predict(self, X):
+        return (np.asarray(X)[:, 0].astype(float) > 0).astype(int)
+
+
+@pytest.fixture
+def from_first_column():
+    return FromFirstColumn

@@ -1,0 +1,52 @@
+"""A sweep that a SIGKILL ends: python killed.py FOLDER {before,after} COUNT.
+
+It dies when COUNT cells have been kept: before the rename that makes the last one visible, or
+after it. COUNT 0 lives.
+"""
+
+import os
+import signal
+import sys
+import warnings
+
+from skdpfair.datasets import make_two_groups
+from skdpfair.model_selection import sweep
+
+
+def run(folder, **settings):
+    data = make_two_groups(300, random_state=0)
+    return sweep(
+        ["dpsgd", "dpsgd_f"],
+        [2.0],
+        2,
+        data.data,
+        data.target,
+        data.sensitive_features,
+        store=folder,
+        **{"module": "logistic", "lr": 0.5, "batch_size": 100, "max_steps": 4} | settings,
+        accountant="rdp",
+        delta=1e-4,
+    )
+
+
+def main(folder, when, count):
+    rename, kept = os.replace, []
+
+    def replace(part, path):
+        if "manifest" not in str(path):
+            kept.append(path)
+        dies = len(kept) == int(count)
+        if dies and when == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+        rename(part, path)
+        if dies:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    if int(count):
+        os.replace = replace
+    warnings.simplefilter("ignore")
+    run(folder)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,297 @@
+"""A budget over many fits, and its forecast."""
+
+import json
+import math
+import multiprocessing
+import os
+import signal
+import time
+from collections import Counter
+
+import numpy as np
+import pytest
+from joblib import Parallel, delayed
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import (
+    GridSearchCV,
+    KFold,
+    RandomizedSearchCV,
+    RepeatedKFold,
+    ShuffleSplit,
+)
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from skdpfair import DPFairClassifier
+from skdpfair.model_selection import BudgetExceeded, PrivacyLedger, plan
+from skdpfair.privacy import Ledger, PrivacyPlan
+from skdpfair.privacy import epsilon as epsilon_of
+from skdpfair.privacy.budget import VARIABLE
+from skdpfair.privacy.charging import charged, current_ledger, planned_entries, suspended
+
+pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
+RUN = {"sample_rate": 0.01, "noise_multipliers": (1.0,), "steps": 100}
+COST = PrivacyPlan(**RUN).epsilon(1e-5)
+
+
+def forecast(search, **params):
+    return plan(search, 200, accountant="rdp", **params)
+
+
+def quick(method="dpsgd", **params):
+    params = {"noise_multiplier": 3.0, "max_steps": 4, "batch_size": 50} | params
+    return DPFairClassifier(method, epsilon=None, accountant="rdp", **params)
+
+
+@pytest.fixture
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 3))
+    return X, (X[:, 0] > 0).astype(int)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "ledger.jsonl"
+
+
+def spend(times=1, **changes):
+    for _ in range(times):
+        spent = Ledger()
+        with charged(planned_entries(**RUN), spent, **changes):
+            spent.record("gradient sum", **RUN)
+
+
+def test_fits_add_up_to_the_budget_and_not_beyond(path):
+    twice = PrivacyPlan(**RUN | {"steps": 200}).epsilon(1e-5)
+    with PrivacyLedger(path, epsilon=twice, delta=1e-5) as ledger:
+        spend(2)
+        assert ledger.epsilon() == twice
+        with pytest.raises(BudgetExceeded, match=r"epsilon=.* Nothing was fitted"):
+            spend()
+        assert ledger.epsilon() == twice
+    assert list(ledger.frame().state) == ["done", "done"]
+    assert list(ledger.frame().epsilon) == [COST, COST]
+    assert PrivacyLedger(path).epsilon(1e-6) > twice
+    spend()  # outside of the block nothing is charged
+    assert len(ledger.frame()) == 2
+
+
+def test_names_keep_data_sets_apart(path):
+    for name in ("adult", "dutch"):
+        with PrivacyLedger(path, epsilon=1.1 * COST, delta=1e-5, data=name):
+            spend()
+    books = PrivacyLedger(path, data="dutch")
+    assert books.epsilon() == books.epsilon(data="adult") == COST
+    assert list(books.frame().data) == ["adult", "dutch"]
+
+
+def test_a_fit_is_charged_for_what_it_released(path):
+    with PrivacyLedger(path, delta=1e-5) as ledger:
+        spent = Ledger()
+        with pytest.raises(OSError), charged(planned_entries(**RUN), spent):
+            spent.record("gradient sum", **RUN | {"steps": 7})
+            raise OSError
+        assert list(ledger.frame().steps) == [7]
+        spent.record("gradient sum", **RUN)
+        with charged(planned_entries(**RUN), spent):  # goes on with the ledger of the first
+            spent.record("gradient sum", **RUN | {"steps": 3})
+    assert list(ledger.frame().steps) == [7, 3]
+
+
+def test_a_fit_without_privacy_exceeds_every_budget(path, tmp_path):
+    with (
+        PrivacyLedger(path, epsilon=100.0, delta=1e-5),
+        pytest.raises(BudgetExceeded, match="no privacy"),
+    ):
+        spend(private=False)
+    with PrivacyLedger(tmp_path / "books", delta=1e-5) as ledger:
+        spend(private=False)
+    assert ledger.epsilon() == math.inf
+    assert list(ledger.frame().what) == ["not private"]
+
+
+def _spend_many(times):
+    spend(times)
+
+
+def _never_ends(started):
+    with charged(planned_entries(**RUN), Ledger()):
+        started.set()
+        time.sleep(60)
+
+
+def test_processes_that_append_together_lose_nothing(path):
+    context = multiprocessing.get_context("fork")
+    with PrivacyLedger(path, epsilon=100.0, delta=1e-5) as ledger:
+        workers = [context.Process(target=_spend_many, args=(20,)) for _ in range(2)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+    assert list(ledger.frame().state) == ["done"] * 40
+    assert ledger.epsilon() == PrivacyPlan(**RUN | {"steps": 4000}).epsilon(1e-5)
+
+
+def test_a_killed_fit_stays_charged_as_planned(path):
+    context = multiprocessing.get_context("fork")
+    with PrivacyLedger(path, epsilon=1.05 * COST, delta=1e-5) as ledger:
+        started = context.Event()
+        worker = context.Process(target=_never_ends, args=(started,))
+        worker.start()
+        assert started.wait(30)
+        os.kill(worker.pid, signal.SIGKILL)
+        worker.join()
+        assert list(ledger.frame().state) == ["planned"]
+        assert ledger.epsilon() == COST
+        with path.open("ab") as torn:  # killed while it wrote
+            torn.write(b'{"fit": "half a li')
+        assert ledger.epsilon() == COST
+        with pytest.raises(BudgetExceeded):
+            spend()
+    assert all(json.loads(line) for line in path.read_text().splitlines())
+
+
+def test_the_file_holds_its_budget(path, tmp_path):
+    PrivacyLedger(path, epsilon=1.0, delta=1e-5)
+    assert (PrivacyLedger(path).budget, PrivacyLedger(path).delta) == (1.0, 1e-5)
+    with pytest.raises(ValueError, match=r"epsilon=2\.0 differs from 1\.0"):
+        PrivacyLedger(path, epsilon=2.0, delta=1e-5)
+    with pytest.raises(ValueError, match="delta must be given"):
+        PrivacyLedger(tmp_path / "other", epsilon=2.0)
+    with pytest.raises(TypeError, match="data must be"):
+        PrivacyLedger(path, data=3)
+    (tmp_path / "text").write_text("hello\n")
+    with pytest.raises(ValueError, match="not a ledger"):
+        PrivacyLedger(tmp_path / "text")
+
+
+def test_one_block_at_a_time_and_never_without_its_file(path, tmp_path):
+    with PrivacyLedger(path) as ledger:
+        with pytest.raises(RuntimeError, match="open already"), PrivacyLedger(tmp_path / "b"):
+            pass
+        assert current_ledger().path == ledger.path
+        with suspended():
+            assert current_ledger() is None
+        path.unlink()
+        with pytest.raises(FileNotFoundError, match="is gone"):
+            spend()
+    assert current_ledger() is None
+    assert VARIABLE not in os.environ
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_the_plan_is_what_a_grid_search_spends(path, data, n_jobs):
+    search = GridSearchCV(
+        make_pipeline(FunctionTransformer(), quick()),
+        [{"dpfairclassifier__noise_multiplier": [4.0, 3.0]}, {"dpfairclassifier__max_steps": [3]}],
+        cv=4,
+        n_jobs=n_jobs,
+        error_score="raise",
+    )
+    foreseen = plan(search, 200, accountant="rdp")
+    with PrivacyLedger(path, delta=foreseen.delta, accountant="rdp") as ledger:
+        search.fit(*data)
+    frame = ledger.frame()
+    assert len(frame) == 13 == sum(f.fits for f in foreseen.fits)
+    assert sum(f.seen for f in foreseen.fits) == 10
+    columns = ["steps", "sample_rate", "noise_multiplier"]
+    made = Counter(frame[columns].itertuples(index=False, name=None))
+    rows = foreseen.to_frame().iloc[:-1]
+    for row, times in zip(rows[columns].itertuples(index=False, name=None), rows.fits, strict=True):
+        made[row] -= times
+    (refit,) = made.elements()  # of one candidate, at the rate of all records
+    assert refit[1] == foreseen.fits[-1].runs[-1].sample_rate
+    seen = [r for f in foreseen.fits for r in f.runs for _ in range(f.seen)]
+    assert foreseen.epsilon == pytest.approx(epsilon_of(seen, foreseen.delta, "rdp"), rel=1e-9)
+    # the ledger charges all k fits of a candidate, the plan the k-1 that a record is in
+    assert foreseen.epsilon < ledger.epsilon() < foreseen.epsilon * math.sqrt(13 / 10) * 1.1
+
+
+@pytest.mark.parametrize("method", ["dpsgd", "global_adapt", "dpsgd_f", "dp_is_sgd", "fairlens_dp"])
+def test_the_plan_of_a_fit_is_its_ledger(path, data, method):
+    clf = quick(method=method, group_col=1)
+    X = data[0].copy()
+    X[:, 1] = X[:, 1] > 0
+    foreseen = plan(clf, 200, n_groups=2, accountant="rdp")
+    with PrivacyLedger(path, delta=foreseen.delta, accountant="rdp") as ledger:
+        clone(clf).fit(X, data[1])
+    assert ledger.epsilon() == pytest.approx(foreseen.epsilon, rel=1e-9)
+    assert foreseen.whole == foreseen.epsilon
+
+
+def test_a_fit_beyond_the_budget_is_refused_before_it_starts(path, data):
+    with PrivacyLedger(path, epsilon=0.8, delta=1e-4, accountant="rdp") as ledger:
+        first = quick().fit(*data)
+        again = quick()
+        with pytest.raises(BudgetExceeded, match="above the budget epsilon=0"):
+            again.fit(*data)
+        assert not hasattr(again, "net_")
+        with pytest.raises(BudgetExceeded, match="keep_reference"):
+            quick(keep_reference=True).fit(*data)
+    assert len(ledger.frame()[lambda f: f.steps > 0]) == 1
+    assert ledger.epsilon() == pytest.approx(first.privacy_.ledger.epsilon(1e-4, "rdp"))
+
+
+def test_workers_know_the_ledger_of_their_block_and_no_other(path):
+    def seen():
+        return Parallel(n_jobs=2)(delayed(os.getenv)(VARIABLE) for _ in range(2))
+
+    assert seen() == [None, None]
+    with PrivacyLedger(path):
+        assert [json.loads(text)["path"] for text in seen()] == [str(path)] * 2
+    assert seen() == [None, None]
+
+
+def test_folds_as_a_record_sees_them():
+    def seen(cv):
+        return [(f.n_samples, f.fits, f.seen) for f in forecast(quick(), cv=cv).fits]
+
+    assert seen(4) == [(150, 4, 3)]
+    assert seen(RepeatedKFold(n_splits=4, n_repeats=3)) == [(150, 12, 9)]
+    assert seen(ShuffleSplit(3, train_size=0.5, test_size=0.5)) == [(100, 3, 3)]
+    assert [f[1:] for f in seen(KFold(3))] in ([(1, 1), (2, 1)], [(1, 0), (2, 2)], [(2, 1), (1, 1)])
+    assert seen([(np.arange(50), np.arange(50, 200))]) == [(50, 1, 1)]
+
+
+def test_the_refit_is_charged_as_the_costliest_candidate():
+    grid = GridSearchCV(quick(), {"noise_multiplier": [4.0, 2.0, 3.0]}, cv=2)
+    foreseen = forecast(grid)
+    assert foreseen.fits[-1].candidate == 1
+    assert forecast(GridSearchCV(quick(), grid.param_grid, cv=2, refit=False)).epsilon < (
+        foreseen.epsilon
+    )
+    assert foreseen.whole == math.inf
+    assert [s.startswith("scores") for s in foreseen.reasons] == [True]
+    assert list(foreseen.to_frame().stage) == ["fold"] * 3 + ["refit"]
+
+
+def test_a_twin_makes_the_search_as_a_whole_not_private():
+    with_twin = forecast(GridSearchCV(quick(), {"noise_multiplier": [None, 3.0]}, cv=2))
+    without = forecast(GridSearchCV(quick(), {"noise_multiplier": [3.0]}, cv=2))
+    assert with_twin.epsilon == without.epsilon
+    assert with_twin.reasons[0].startswith("a non-private twin")
+    single = forecast(quick(noise_multiplier=None))
+    assert (single.epsilon, single.whole) == (0.0, math.inf)
+    assert forecast(quick(keep_reference=True)).whole == math.inf
+    assert forecast(quick(noise_multiplier=0.0)).whole == math.inf
+
+
+def test_a_random_search_is_forecast_if_its_candidates_are_known():
+    space = {"noise_multiplier": [4.0, 2.0, 3.0]}
+    search = RandomizedSearchCV(quick(), space, n_iter=2, cv=2, random_state=0)
+    assert len(forecast(search).fits) == 3
+    with pytest.raises(ValueError, match="random_state of the search must be an int, got None"):
+        forecast(search.set_params(random_state=None))
+
+
+def test_what_cannot_be_forecast_is_refused():
+    with pytest.raises(TypeError, match="got LogisticRegression"):
+        plan(LogisticRegression(), 200)
+    with pytest.raises(TypeError, match="a Pipeline that ends in one"):
+        plan(GridSearchCV(LogisticRegression(), {"C": [1.0]}), 200)
+    with pytest.raises(ValueError, match="cv must be None"):
+        plan(GridSearchCV(quick(), {}), 200, cv=3)
+    with pytest.raises(ValueError, match="delta"):
+        plan(quick(), 200, delta=2.0)

@@ -1,0 +1,237 @@
+"""The search that releases its winner only, and says what that costs."""
+
+import math
+import pickle
+import struct
+import traceback
+
+import numpy as np
+import pytest
+from scipy.stats import loguniform
+from sklearn.base import clone
+from sklearn.dummy import DummyClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from skdpfair import DPFairClassifier
+from skdpfair.exceptions import InsecureSeedWarning
+from skdpfair.model_selection import (
+    BudgetExceeded,
+    DPRandomizedSearch,
+    PrivacyLedger,
+    _trials,
+    plan,
+)
+from skdpfair.privacy import SampledGaussian
+from skdpfair.privacy.selection import curve_epsilon, rdp_curve, selection_epsilon
+
+pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
+SECRET = 98765432.125  # a score
+
+
+class TellTaleCount(int):
+    pass
+
+
+class TellTaleScore(float):
+    pass
+
+
+def base(method="dpsgd", **params):
+    params = {"noise_multiplier": 3.0, "max_steps": 5, "batch_size": 60} | params
+    return DPFairClassifier(method, epsilon=None, accountant="rdp", **params)
+
+
+def searching(estimator=None, space=None, **params):
+    space = {"lr": [0.1, 1.0]} if space is None else space
+    return DPRandomizedSearch(estimator or base(), space, **{"mean_trials": 3.0} | params)
+
+
+@pytest.fixture
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 3))
+    return X, np.where(X[:, 0] > 0, "yes", "no")
+
+
+def test_the_winner_is_kept_and_predicts(data):
+    search = searching(shape=1.0).fit(*data)
+    assert search.best_params_["lr"] in (0.1, 1.0)
+    assert search.best_estimator_.lr == search.best_params_["lr"]
+    assert search.score(*data) == np.mean(search.predict(data[0]) == data[1])
+    assert search.predict_proba(data[0]).shape == (300, 2)
+    assert list(search.classes_) == ["no", "yes"]
+    assert search.best_estimator_.privacy_ is search.privacy_
+    assert clone(search).get_params()["mean_trials"] == 3.0
+
+
+@pytest.mark.parametrize("shape", [0.0, 1.0, math.inf])
+def test_epsilon_is_that_of_the_selection(data, shape):
+    search = searching(shape=shape).fit(*data)
+    foreseen = plan(search, 300)
+    (fit,) = foreseen.fits
+    report = search.privacy_
+    assert fit.n_samples == 240
+    assert report.epsilon == foreseen.whole
+    assert report.epsilon == pytest.approx(
+        selection_epsilon(fit.runs, 3.0, shape, report.delta), rel=1e-12
+    )
+    assert foreseen.epsilon == pytest.approx(curve_epsilon(rdp_curve(fit.runs), 1e-4))
+    assert report.accountant == "rdp" and report.is_private and not report.seeded
+    assert report.steps == 5 and report.sample_rate == 0.25
+
+
+def test_the_worst_configuration_is_charged_whichever_wins(data):
+    small = searching(space={"noise_multiplier": [4.0]}).forecast(300).whole
+    large = searching(space={"noise_multiplier": [2.0]}).forecast(300).whole
+    both = searching(space=[{"noise_multiplier": [4.0]}, {"noise_multiplier": [2.0], "lr": [0.1]}])
+    assert small < large == both.forecast(300).whole == both.fit(*data).privacy_.epsilon
+
+
+def test_a_distribution_is_drawn_from_public_numbers_alone(data):
+    search = searching(space={"lr": loguniform(0.01, 1.0), "max_steps": [3, 5]}, n_candidates=6)
+    whole = search.forecast(300).whole
+    assert whole == search.forecast(300).whole == search.fit(*data).privacy_.epsilon
+
+
+def test_a_noisier_score_costs_more_and_a_public_one_nothing(data):
+    free, dear = searching().forecast(300), searching(score_noise_multiplier=0.3).forecast(300)
+    assert free.whole < dear.whole
+    trial = dear.fits[0].runs
+    assert dear.whole == selection_epsilon(trial, 3.0, math.inf, 1e-4, score_noise_multiplier=0.3)
+    public = searching(validation_data=data).fit(*data)
+    assert plan(public, 300).fits[0].n_samples == 300
+    assert "validation_data holds public records only" in public.privacy_.assumptions
+
+
+def test_the_score_has_the_noise_that_is_charged(data):
+    class Model:
+        def predict(self, X):
+            return data[1]
+
+    score = _trials.scorer(*data, 5.0, np.random.default_rng(0))
+    drawn = [score(Model()) for _ in range(4000)]
+    assert np.mean(drawn) == pytest.approx(300, abs=0.5)
+    assert np.std(drawn) == pytest.approx(5.0, rel=0.05)
+
+
+@pytest.mark.parametrize("shape", [0.0, 0.5, 1.0, math.inf])
+def test_the_number_of_trials_follows_its_law(shape):
+    rng = np.random.default_rng(0)
+    counts = np.array([_trials.draw_count(rng, 6.0, shape) for _ in range(4000)])
+    assert counts.mean() == pytest.approx(6.0, rel=0.1)
+    spread = {0.0: None, 0.5: None, 1.0: 30.0, math.inf: 6.0}[shape]
+    assert spread is None or counts.var() == pytest.approx(spread, rel=0.25)
+    assert (counts.min() == 0) == (shape == math.inf)
+
+
+def test_each_trial_is_one_of_the_pool_and_the_best_is_kept(monkeypatch):
+    monkeypatch.setattr(_trials, "draw_count", lambda *law: 50)
+    rng = np.random.default_rng(0)
+    found = _trials.best_of(rng, (50.0, 1.0), [3, 1, 2], lambda p: -p, lambda model: model)
+    assert found == (1, -1)
+
+
+def test_no_trial_leaves_a_model_that_knows_nothing(data, monkeypatch):
+    monkeypatch.setattr(_trials, "draw_count", lambda *law: 0)
+    search = searching().fit(*data)
+    assert isinstance(search.best_estimator_, DummyClassifier)
+    assert (search.predict_proba(data[0]) == 0.5).all()
+    assert search.best_params_ == {} and search.privacy_.is_private
+    assert search.privacy_.epsilon == plan(search, 300).whole
+
+
+def test_neither_the_trials_nor_their_scores_are_kept(data, monkeypatch, capfd, caplog):
+    """K and the scores are of classes whose names would show in a pickle, and in no other way."""
+    monkeypatch.setattr(_trials, "draw_count", lambda *law: TellTaleCount(3))
+    monkeypatch.setattr(_trials, "scorer", lambda *args: lambda model: TellTaleScore(SECRET))
+    assert b"TellTaleScore" in pickle.dumps([TellTaleCount(3), TellTaleScore(SECRET)])
+    search = searching(base(verbose=1)).fit(*data)
+    kept = pickle.dumps(search)
+    assert b"TellTale" not in kept
+    assert struct.pack(">d", SECRET) not in kept and struct.pack("<d", SECRET) not in kept
+    assert str(SECRET) not in repr(vars(search)) + repr(search.privacy_.to_dict())
+    public = {"best_estimator_", "best_params_", "classes_", "privacy_"}
+    assert {k for k in vars(search) if k.endswith("_")} == public
+    assert capfd.readouterr() == ("", "") and caplog.text == ""
+
+
+def test_two_numbers_of_trials_leave_pickles_of_one_form(data, monkeypatch):
+    sizes = set()
+    for count in (1, 4):
+        monkeypatch.setattr(_trials, "draw_count", lambda *law, k=count: k)
+        search = searching(space={"lr": [0.1]}).fit(*data)
+        sizes.add(len(pickle.dumps(search)))
+    assert len(sizes) == 1
+
+
+def test_an_error_tells_nothing_of_the_trials(data, monkeypatch):
+    monkeypatch.setattr(_trials, "draw_count", lambda *law: 3)
+    with pytest.raises(ValueError, match="param_distributions cannot be fitted") as caught:
+        searching(space={"optimizer_params": [{"lr": -1.0}]}).fit(*data)
+    frames = traceback.extract_tb(caught.value.__traceback__)
+    assert not any(frame.name in ("best_of", "train") for frame in frames)
+    assert caught.value.__context__ is None and caught.value.__cause__ is None
+
+
+def test_a_seed_is_reproducible_and_warns(data):
+    with pytest.warns(InsecureSeedWarning, match="number of trials") as caught:
+        first = searching(random_state=3).fit(*data)
+        again = searching(random_state=3).fit(*data)
+    assert len(caught) == 2  # one for each search, whatever the number of trials
+    assert np.array_equal(first.predict_proba(data[0]), again.predict_proba(data[0]))
+    assert first.privacy_.seeded
+    assert pickle.loads(pickle.dumps(first)).random_state is None
+
+
+def test_the_estimators_seed_is_not_shared_by_the_trials(data):
+    assert searching(base(random_state=0)).fit(*data).best_estimator_.random_state is None
+
+
+def test_groups_and_pipelines(data):
+    X, y = data
+    sex = np.where(X[:, 1] > 0, "F", "M")
+    search = searching(base("dpsgd_f")).fit(X, y, sensitive_features=sex)
+    assert list(search.best_estimator_.groups_) == ["F", "M"]
+    pipe = make_pipeline(FunctionTransformer(), base("dpsgd_f"))
+    space = {"dpfairclassifier__lr": [0.1]}
+    search = searching(pipe, space, shape=1.0).fit(X, y, sensitive_features=sex)
+    assert search.best_estimator_[-1].privacy_ is search.privacy_
+
+
+def test_a_ledger_is_charged_once_for_the_whole_search(data, tmp_path):
+    with PrivacyLedger(tmp_path / "books", epsilon=100.0, delta=1e-4) as ledger:
+        search = searching(shape=1.0).fit(*data)
+    assert list(ledger.frame().what) == ["private selection"]
+    assert ledger.epsilon() == pytest.approx(search.privacy_.epsilon)
+    with (
+        PrivacyLedger(tmp_path / "tight", epsilon=0.1, delta=1e-4),
+        pytest.raises(BudgetExceeded),
+    ):
+        searching(shape=1.0).fit(*data)
+
+
+@pytest.mark.parametrize(
+    ("params", "says"),
+    [
+        ({"mean_trials": 0.0}, "mean_trials"),
+        ({"shape": -1.0}, "shape"),
+        ({"holdout": 1.0}, "holdout"),
+        ({"score_noise_multiplier": 0.0}, "score_noise_multiplier"),
+        ({"delta": 0.5}, "delta"),
+        ({"n_candidates": 0}, "n_candidates"),
+        ({"space": {"noise_multiplier": [3.0, 0.0]}}, "trains without privacy"),
+        ({"space": {"keep_reference": [True]}}, "keep_reference=True would show trials"),
+        ({"estimator": base(warm_start=True)}, "warm_start=True would show trials"),
+    ],
+)
+def test_refusals(data, params, says):
+    with pytest.raises(ValueError, match=says):
+        searching(**params).fit(*data)
+
+
+def test_a_trial_that_released_more_than_planned_ends_the_search(data):
+    rng, low = np.random.default_rng(0), rdp_curve([SampledGaussian(0.1, 100.0, 1)])
+    train = _trials.trainer(base(), data, None, low, rng, False)
+    with pytest.raises(Exception, match="released more than was planned"):
+        train({})

@@ -1,0 +1,149 @@
+from itertools import pairwise
+
+import matplotlib
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.metrics import accuracy_score
+
+from skdpfair.model_selection import TradeoffResults
+from skdpfair.plotting import TradeoffDisplay
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+
+
+@pytest.fixture(autouse=True)
+def _close_figures():
+    yield
+    plt.close("all")
+
+
+def cell(method, epsilon, seed, right, twin="twin"):
+    """A cell of 100 records of F and 200 of M, of which ``right`` were predicted right."""
+    true = [0] * 300
+    wrong = [0] * right[0] + [1] * (100 - right[0]) + [0] * right[1] + [1] * (200 - right[1])
+    return {
+        "method": method,
+        "epsilon": epsilon,
+        "seed": seed,
+        "fold": 0,
+        "twin": twin,
+        "n": [300, 100, 200],
+        "right": [sum(right), *right],
+        "epsilon_spent": np.inf if epsilon is None else epsilon,
+        "fit_seconds": 1.0,
+        "low_signal": [],
+        "predictions": {"true": true, "predicted": wrong, "group": [0] * 100 + [1] * 200},
+    }
+
+
+CELLS = [
+    cell("twin", None, 0, (90, 180), None),
+    cell("poor", 1.0, 0, (50, 120)),
+    cell("even", 1.0, 0, (70, 140)),
+    cell("even", 4.0, 0, (80, 170)),
+    cell("twin", None, 1, (94, 180), None),
+    cell("poor", 1.0, 1, (60, 120)),
+    cell("even", 1.0, 1, (74, 144)),
+    cell("even", 4.0, 1, (84, 166)),
+]
+
+
+@pytest.fixture
+def results():
+    return TradeoffResults.from_cells(CELLS, ["F", "M"], np.array(["no", "yes"]))
+
+
+def test_costs_are_paired_by_seed(results):
+    frame = results.frame.set_index(["method", "epsilon", "seed", "group"]).sort_index()
+    assert frame.loc[("poor", 1.0, 1, "F"), "privacy_cost"] == pytest.approx(0.34)
+    assert frame.loc[("poor", 1.0, 0, "overall"), "privacy_cost"] == pytest.approx(1 / 3)
+    assert (frame.loc["twin", "privacy_cost"] == 0).all()
+    runs = results.by_run()
+    assert list(runs.index[:2]) == [("twin", np.inf, 0, 0), ("poor", 1.0, 0, 0)]
+    assert runs.loc[("even", 4.0, 0, 0), "privacy_cost_gap"] == pytest.approx(0.05)
+
+
+def test_the_table_holds_mean_and_standard_error_and_the_gap_of_means(results):
+    table = results.table()
+    assert list(table.index) == [("twin", np.inf), ("poor", 1.0), ("even", 1.0), ("even", 4.0)]
+    row = table.loc[("even", 4.0)]
+    assert row["accuracy[F]", "mean"] == pytest.approx(0.82)
+    assert row["accuracy[F]", "se"] == pytest.approx(0.02)  # sd 0.0283 of two, over sqrt 2
+    assert row["privacy_cost[M]", "mean"] == pytest.approx((0.05 + 0.07) / 2)
+    # each run has a gap of 0.05 and 0.03: F pays more in both
+    assert row["privacy_cost_gap", "mean"] == pytest.approx(0.04)
+    assert row["privacy_cost_gap", "se"] == pytest.approx(0.01)
+    text = results.table("text")
+    assert text.loc[("even", 4.0), "accuracy[F]"] == "82.0 ± 2.0"
+    with pytest.raises(ValueError, match="form must be one of"):
+        results.table("latex")
+
+
+def test_a_missing_twin_makes_costs_nan(results):
+    alone = TradeoffResults.from_cells(CELLS[1:4], ["F", "M"], np.array([0, 1]))
+    assert alone.frame["privacy_cost"].isna().all()
+    assert alone.table("text")["privacy_cost"].tolist() == ["-"] * 3
+    with pytest.raises(ValueError, match="keep_predictions=True"):
+        TradeoffResults(results.frame).to_fairlearn()
+
+
+def test_the_front_holds_what_nothing_beats(results):
+    front = results.pareto_front("accuracy", "epsilon")
+    assert list(front.index) == [("even", 4.0), ("even", 1.0)]
+    assert list(results.pareto_front("accuracy", "privacy_cost").index) == [("even", 4.0)]
+    with pytest.raises(ValueError, match="x must be one of"):
+        results.pareto_front("accurate")
+
+
+def test_fairlearn_and_the_dashboard_get_the_predictions(results):
+    frames = results.to_fairlearn()
+    assert len(frames) == 8
+    by_group = frames["even, epsilon 4, seed 1, fold 0"].by_group["accuracy"]
+    assert by_group.to_dict() == {"F": 0.84, "M": 0.83}
+    given = results.to_fairness_dashboard(seed=1)
+    assert list(given["y_pred"]) == [
+        "twin",
+        "poor, epsilon 1",
+        "even, epsilon 1",
+        "even, epsilon 4",
+    ]
+    for y_pred in given["y_pred"].values():
+        assert len(y_pred) == len(given["y_true"]) == len(given["sensitive_features"]["group"])
+    assert accuracy_score(given["y_true"], given["y_pred"]["twin"]) == pytest.approx(274 / 300)
+    assert type(given["y_true"]) is list
+    with pytest.raises(ValueError, match=r"seed=7, fold=0 was not run.*\(0, 0\), \(1, 0\)"):
+        results.to_fairness_dashboard(seed=7)
+
+
+@pytest.mark.parametrize("y", ["accuracy", "accuracy_gap", "privacy_cost[F]", "privacy_cost_gap"])
+def test_the_picture_has_one_labelled_curve_a_method(results, y):
+    display = TradeoffDisplay.from_results(results, y=y).plot()
+    ax = display.ax_
+    assert ax.get_xscale() == "log"
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["1", "4"]
+    labels = {text.get_text() for text in ax.texts}
+    assert labels == {"poor", "even"} | ({"twin"} if y.startswith("accuracy") else set())
+    assert len({line.get_color() for line in ax.lines if line.get_marker() != "None"}) == 2
+    heights = sorted(text.xyann[1] for text in ax.texts)
+    low, high = ax.get_ylim()
+    assert all(b - a > 0.05 * (high - low) for a, b in pairwise(heights))
+    assert display.figure_ is ax.figure
+
+
+def test_the_band_is_one_standard_error(results):
+    ax = plt.figure().add_subplot()
+    assert results.plot("accuracy[F]", ax=ax).ax_ is ax
+    band = ax.collections[1].get_paths()[0].vertices[:, 1]
+    assert band.max() == pytest.approx(84)
+    with pytest.raises(ValueError, match="y must be one of"):
+        results.plot("f1")
+
+
+def test_one_seed_has_no_band_and_repr_counts():
+    results = TradeoffResults.from_cells(CELLS[:4], ["F", "M"], np.array([0, 1]))
+    assert repr(results) == "TradeoffResults(4 models x 1 runs)"
+    assert results.plot().ax_.get_title(loc="left") == "Accuracy"
+    assert isinstance(results.table("text"), pd.DataFrame)
+    assert results.table("text").loc[("poor", 1.0), "accuracy"] == "56.7"

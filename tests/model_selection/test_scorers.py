@@ -1,0 +1,234 @@
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.dummy import DummyClassifier
+from sklearn.experimental import enable_halving_search_cv  # noqa: F401
+from sklearn.metrics import accuracy_score, balanced_accuracy_score
+from sklearn.model_selection import (
+    GridSearchCV,
+    HalvingGridSearchCV,
+    RandomizedSearchCV,
+    cross_validate,
+)
+from sklearn.pipeline import make_pipeline
+
+from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
+from skdpfair.model_selection import (
+    GroupScorer,
+    dg_gap_scorer,
+    privacy_cost_scorer,
+    privacy_cost_table,
+    select_by,
+)
+from skdpfair.preprocessing import public_preprocessor
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::skdpfair.exceptions.InsecureSeedWarning",
+    "ignore::skdpfair.exceptions.LowSignalWarning",
+)
+KEYS = {"accuracy", "accuracy_worst_group", "accuracy_gap", "accuracy[a]", "accuracy[b]"}
+
+
+def assert_same_scores(one, other):
+    for key in (k for k in one if "_test_" in k and k.startswith(("split", "mean"))):
+        np.testing.assert_array_equal(one[key], other[key], err_msg=key)
+
+
+def test_scores_are_those_of_a_loop_over_groups(two_groups, from_first_column):
+    X, y, group = two_groups.data, two_groups.target, two_groups.sensitive_features
+    metrics = {"accuracy": accuracy_score, "balanced": balanced_accuracy_score}
+    scores = GroupScorer(metrics, groups=["a", "b"])(from_first_column(), X, y, group)
+    pred = from_first_column().predict(X)
+    for name, metric in metrics.items():
+        each = {g: metric(y[group == g], pred[group == g]) for g in ("a", "b")}
+        assert scores[name] == metric(y, pred)
+        assert {g: scores[f"{name}[{g}]"] for g in each} == each
+        assert scores[f"{name}_worst_group"] == min(each.values())
+        assert scores[f"{name}_gap"] == max(each.values()) - min(each.values())
+    assert all(type(v) is float for v in scores.values())
+
+
+def test_a_group_without_records_is_nan_and_said(from_first_column):
+    scorer = GroupScorer()
+    with pytest.warns(UserWarning, match=r"\['c'\] have no records"):
+        scores = scorer(
+            from_first_column(["a", "b", "c"]), [[1], [-1], [1]], [1, 0, 0], ["a", "a", "b"]
+        )
+    assert np.isnan(scores.pop("accuracy[c]"))
+    assert scores["accuracy_worst_group"] == 0
+    assert scores["accuracy_gap"] == 1
+
+
+def test_intersections_have_one_key_each(from_first_column):
+    sensitive = pd.DataFrame({"sex": ["F", "M"], "race": ["x", "y"]})
+    scorer = GroupScorer(groups=[("F", "x"), ("M", "y")])
+    scores = scorer(from_first_column(), [[1], [1]], [1, 0], sensitive)
+    assert scores["accuracy[F, x]"] == 1 and scores["accuracy[M, y]"] == 0
+
+
+@pytest.mark.parametrize(
+    ("scorer", "sensitive", "match"),
+    [
+        (GroupScorer(), ["a", "b"], r"groups=None .* GroupScorer\(groups="),
+        (GroupScorer(groups=["a", "b"]), None, "enable_metadata_routing=True"),
+        (GroupScorer(groups=["a", "b"]), ["a", "z"], "values outside groups"),
+        (GroupScorer(groups=["a", "b"], only="accurate"), ["a", "b"], "only must be one of"),
+        (privacy_cost_scorer(groups=["a", "b"]), ["a", "b"], "keep_reference=True"),
+    ],
+)
+def test_refusals_name_the_remedy(scorer, sensitive, match, from_first_column):
+    with pytest.raises(ValueError, match=match):
+        scorer(from_first_column(), [[1], [1]], [1, 0], sensitive)
+
+
+def test_scorer_is_picklable_clonable_and_its_request_can_be_changed(routed):
+    scorer = GroupScorer(groups=["a", "b"], only="accuracy")
+    assert repr(pickle.loads(pickle.dumps(scorer))) == repr(scorer) == repr(clone(scorer))
+    assert scorer.get_metadata_routing().score.requests == {"sensitive_features": True}
+    aliased = scorer.set_score_request(sensitive_features="race")
+    assert aliased.get_metadata_routing().score.requests == {"sensitive_features": "race"}
+    by_column = GroupScorer(group_col="sex")
+    assert by_column.get_metadata_routing().score.requests == {"sensitive_features": False}
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_cross_validate_routes_the_groups(routed, two_groups, classifier, n_jobs):
+    found = cross_validate(
+        classifier(),
+        two_groups.data,
+        two_groups.target,
+        scoring=GroupScorer(),
+        cv=2,
+        n_jobs=n_jobs,
+        params={"sensitive_features": two_groups.sensitive_features},
+    )
+    assert {f"test_{key}" for key in KEYS} <= set(found)
+    assert all(np.isfinite(found[f"test_{key}"]).all() for key in KEYS)
+
+
+def test_every_search_takes_it_with_the_column_that_the_classifier_names(frame, classifier):
+    model = make_pipeline(
+        public_preprocessor({f"x{j}": (-1, 1) for j in range(6)}, passthrough=["group"]),
+        classifier(group_col="group"),
+    )
+    grid = {"dpfairclassifier__epsilon": [1.0, 4.0]}
+    one = GroupScorer(only="accuracy_worst_group")
+    searches = [
+        GridSearchCV(model, grid, scoring=GroupScorer(), refit="accuracy_worst_group", cv=2),
+        RandomizedSearchCV(model, grid, n_iter=2, scoring=GroupScorer(), refit="accuracy", cv=2),
+        HalvingGridSearchCV(
+            model, grid, scoring=one, cv=2, factor=2, min_resources=200, random_state=0
+        ),
+    ]
+    for search in searches:
+        search.fit(*frame)
+        assert 0 < search.score(*frame) < 1
+        assert list(search.best_estimator_[-1].groups_) == ["a", "b"]
+        assert GroupScorer()(search, *frame)["accuracy"] == accuracy_score(
+            frame[1], search.predict(frame[0])
+        )
+
+
+def test_a_column_beside_routed_groups_is_not_given_twice(routed, frame, classifier):
+    X, y = frame
+    search = GridSearchCV(
+        make_pipeline(public_preprocessor({"x0": (-1, 1), "x1": (-1, 1)}), classifier()),
+        {"dpfairclassifier__epsilon": [1.0]},
+        scoring=GroupScorer(group_col="group"),
+        refit="accuracy",
+        cv=2,
+    )
+    search.fit(X, y, sensitive_features=X["group"])
+    assert np.isfinite(search.cv_results_["mean_test_accuracy[b]"]).all()
+
+
+@pytest.fixture(scope="module")
+def small_adult():
+    data = load_adult(subset="train")
+    rows = np.random.default_rng(0).permutation(len(data.data))[:1500]
+    return data.data.iloc[rows], data.target.iloc[rows]
+
+
+def adult_search(quick, n_jobs):
+    from skdpfair import DPFairClassifier
+
+    clf = DPFairClassifier(group_col="sex", random_state=0, **quick)
+    model = make_pipeline(
+        public_preprocessor(ADULT_BOUNDS, ADULT_CATEGORIES, passthrough=["sex"]), clf
+    )
+    grid = [
+        {
+            "dpfairclassifier__method": ["dpsgd", "global_adapt"],
+            "dpfairclassifier__epsilon": [0.5, 1.0, 4.0],
+        },
+        {"dpfairclassifier__epsilon": [None]},
+    ]
+    refit = select_by("privacy_cost_gap", at_least={"accuracy": 0.5})
+    return GridSearchCV(model, grid, scoring=GroupScorer(), refit=refit, cv=3, n_jobs=n_jobs)
+
+
+def test_two_methods_by_three_budgets_and_a_twin_on_adult(small_adult, quick):
+    one, two = (adult_search(quick, n_jobs).fit(*small_adult) for n_jobs in (1, 2))
+    assert_same_scores(one.cv_results_, two.cv_results_)
+    assert one.best_params_ == two.best_params_
+    table = privacy_cost_table(one)
+    assert len(table) == 6
+    pd.testing.assert_frame_equal(table, privacy_cost_table(two))
+    twin = one.cv_results_["params"].index({"dpfairclassifier__epsilon": None})
+    for row in table.index:
+        for group in ("Female", "Male"):
+            folds = [
+                one.cv_results_[f"split{k}_test_accuracy[{group}]"][[twin, row]] for k in range(3)
+            ]
+            assert table.loc[row, f"privacy_cost[{group}]"] == pytest.approx(
+                np.mean([reference - private for reference, private in folds])
+            )
+    assert one.best_index_ == table["privacy_cost_gap"].idxmin()
+    assert one.best_estimator_[-1].epsilon is not None
+
+
+def test_privacy_cost_of_one_model_uses_the_twin_it_carries(frame, classifier):
+    model = make_pipeline(
+        public_preprocessor({f"x{j}": (-1, 1) for j in range(6)}, passthrough=["group"]),
+        classifier(group_col="group", keep_reference=True),
+    )
+    X, y = frame
+    model.fit(X, y)
+    scores = privacy_cost_scorer()(model, X, y)
+    twin = model[-1].reference_.predict(model[:-1].transform(X)) == y
+    lost = twin.astype(float) - (model.predict(X) == y)
+    each = {g: lost[X["group"] == g].mean() for g in ("a", "b")}
+    assert scores["privacy_cost"] == pytest.approx(lost.mean())
+    assert scores["privacy_cost[b]"] == pytest.approx(each["b"])
+    assert scores["neg_privacy_cost_gap"] == pytest.approx(-abs(each["a"] - each["b"]))
+    found = cross_validate(model, X, y, cv=2, scoring=privacy_cost_scorer(), n_jobs=2)
+    assert np.isfinite(found["test_privacy_cost_gap"]).all()
+
+
+def test_dg_gap_of_one_model_compares_with_its_training_rows(from_first_column):
+    scorer = dg_gap_scorer(
+        [[1], [-1], [1], [1]],
+        [1, 0, 1, 1],
+        sensitive_features=["a", "a", "b", "b"],
+        groups=["a", "b"],
+    )
+    scores = scorer(from_first_column(), [[1], [1], [1]], [1, 0, 1], ["a", "a", "b"])
+    assert scores["dg_gap[a]"] == 0.5 and scores["dg_gap[b]"] == 0
+    assert scores["dg_gap"] == pytest.approx(1 / 3)
+    assert scores["dg_gap_gap"] == 0.5
+
+
+def test_it_scores_any_classifier(routed):
+    X, y = np.zeros((20, 1)), np.tile([0, 1], 10)
+    model = GridSearchCV(
+        DummyClassifier(strategy="most_frequent"),
+        {"constant": [None]},
+        scoring=GroupScorer(groups=["F", "M"]),
+        refit="accuracy_gap",
+        cv=2,
+    )
+    model.fit(X, y, sensitive_features=np.repeat(["F", "M"], 10)[np.argsort(y)])
+    assert set(model.cv_results_) >= {"mean_test_accuracy[F]", "mean_test_accuracy_gap"}

@@ -1,0 +1,131 @@
+import importlib.util
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from skdpfair.model_selection import _cells, _sweep
+from skdpfair.model_selection._store import Store, digest_of
+from skdpfair.net import PrivateNet
+
+SCRIPT = Path(__file__).with_name("killed.py")
+pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
+
+
+def _load():
+    spec = importlib.util.spec_from_file_location("killed", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+run_small = _load().run
+
+
+def without_clock(results):
+    return results.frame.drop(columns="fit_seconds")
+
+
+def cell_files(folder):
+    return {p.name: (p.stat().st_mtime_ns, p.read_text()) for p in folder.glob("[0-9a-f]*.json")}
+
+
+@pytest.mark.parametrize(("when", "count"), [("before", 2), ("after", 3)])
+def test_a_killed_sweep_goes_on_with_the_same_result(tmp_path, when, count):
+    whole = run_small(None)
+    folder = tmp_path / "store"
+    died = subprocess.run([sys.executable, SCRIPT, folder, when, str(count)], check=False)
+    assert died.returncode == -signal.SIGKILL
+    kept = cell_files(folder)
+    assert len(kept) == (count - 1 if when == "before" else count)
+    assert all(json.loads(text)["n"] for _, text in kept.values())
+    resumed = run_small(folder)
+    pd.testing.assert_frame_equal(without_clock(resumed), without_clock(whole))
+    after = cell_files(folder)
+    assert len(after) == 6
+    assert {name: after[name] for name in kept} == kept  # not computed again
+    again = run_small(folder)
+    pd.testing.assert_frame_equal(again.frame, resumed.frame)  # seconds too: all from the folder
+    assert cell_files(folder) == after
+
+
+def test_no_finished_cell_is_run_again(tmp_path, monkeypatch):
+    ran, fit = [], _cells._fit_and_test
+
+    def counting(cell, *args):
+        ran.append(cell.key)
+        return fit(cell, *args)
+
+    monkeypatch.setattr(_cells, "_fit_and_test", counting)
+    run_small(tmp_path)
+    assert len(ran) == len(set(ran)) == 6
+    (tmp_path / f"{ran[4]}.json").unlink()
+    run_small(tmp_path)
+    assert ran[6:] == [ran[4]]
+
+
+def test_another_configuration_is_refused_by_name(tmp_path, monkeypatch):
+    run_small(tmp_path)
+    with pytest.raises(ValueError, match=r"(?s)another sweep:.*params: .*lr.*there.*Name another"):
+        run_small(tmp_path, lr=0.6)
+    monkeypatch.setattr(_sweep.skdpfair, "__version__", "9.9")
+    with pytest.raises(ValueError, match=r'skdpfair: "0.* there, "9.9" now'):
+        run_small(tmp_path)
+
+
+def test_foreign_folders_and_files_are_refused(tmp_path):
+    (tmp_path / "thesis.tex").write_text("x")
+    with pytest.raises(ValueError, match=r"'thesis.tex'. Name a new or empty folder"):
+        run_small(tmp_path)
+    with pytest.raises(ValueError, match=r"is a file\. Name a folder"):
+        run_small(tmp_path / "thesis.tex")
+    store = Store.open(tmp_path / "new", {"a": 1})
+    (store.folder / "f.json").write_text('{"n":')
+    with pytest.raises(ValueError, match=r"damaged .* Delete it"):
+        store.load("f")
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_an_interrupt_returns_what_is_finished(tmp_path, monkeypatch, stored):
+    ran, fit = [], _cells._fit_and_test
+
+    def interrupted(cell, *args):
+        if len(ran) == 2:
+            raise KeyboardInterrupt
+        ran.append(cell)
+        return fit(cell, *args)
+
+    monkeypatch.setattr(_cells, "_fit_and_test", interrupted)
+    folder = tmp_path if stored else None
+    with pytest.warns(UserWarning, match="interrupted after 2 of 6 cells") as said:
+        results = run_small(folder)
+    assert any("goes on from" in str(w.message) for w in said) == stored
+    assert list(results.frame["method"].unique()) == ["twin", "dpsgd"]
+    assert results.table().shape[0] == 2
+
+
+def test_an_interrupt_inside_a_fit_is_not_taken_for_its_end(tmp_path, monkeypatch):
+    def interrupted(net, *args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(PrivateNet, "run_single_epoch", interrupted)
+    with (
+        pytest.warns(UserWarning, match="interrupted after 0 of 6"),
+        pytest.raises(ValueError, match="no finished cell"),
+    ):
+        run_small(tmp_path)
+    assert not cell_files(tmp_path)
+
+
+def test_digests_tell_tables_apart():
+    frame = pd.DataFrame({"a": [1.0, 2.0], "b": ["x", "y"]})
+    same = pd.DataFrame({"a": [1.0, 2.0], "b": ["x", "y"]})
+    assert digest_of(frame) == digest_of(same)
+    others = [frame[["b", "a"]], frame[::-1], frame.astype({"a": "float32"}), frame["b"]]
+    arrays = [np.array([1, 2]), np.array([[1, 2]]), np.array(["1", "2"], object)]
+    assert len({digest_of(v) for v in [frame, *others, *arrays]}) == 8

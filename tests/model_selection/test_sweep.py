@@ -1,0 +1,172 @@
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.model_selection import KFold, ShuffleSplit
+
+from skdpfair import DPFairClassifier, get_method
+from skdpfair.exceptions import LowSignalWarning
+from skdpfair.model_selection import _cells, sweep
+
+pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
+
+
+@pytest.fixture
+def data(two_groups):
+    return two_groups.data, two_groups.target, two_groups.sensitive_features
+
+
+@pytest.fixture
+def settings(quick):
+    return quick | {"lr": 0.5, "max_steps": 6}
+
+
+def without_clock(results):
+    return results.frame.drop(columns="fit_seconds")
+
+
+@pytest.mark.filterwarnings("ignore::skdpfair.exceptions.InsecureSeedWarning")
+def test_a_cell_is_the_fit_that_one_would_write_by_hand(data, settings):
+    X, y, group = data
+    results = sweep(["dpsgd"], [2.0], [3], X, y, group, **settings)
+    state = int(np.random.SeedSequence(3, spawn_key=(1, 0)).generate_state(1)[0])
+    (train, test) = _cells.splits(None, 3, y.to_numpy(), (group == "b").astype(int).to_numpy())[0]
+    scores = {}
+    for name, epsilon in (("sgd", None), ("dpsgd", 2.0)):
+        model = DPFairClassifier(
+            name,
+            epsilon=epsilon,
+            groups=["a", "b"],
+            classes=[0, 1],
+            random_state=state,
+            **settings,
+        ).fit(X.iloc[train], y.iloc[train], sensitive_features=group.iloc[train])
+        right = model.predict(X.iloc[test]) == y.iloc[test]
+        scores[name] = {"overall": right.mean()} | {
+            g: right[group.iloc[test] == g].mean() for g in ("a", "b")
+        }
+    frame = results.frame.set_index(["method", "group"])
+    for g in ("overall", "a", "b"):
+        assert frame.loc[("twin", g), "accuracy"] == pytest.approx(scores["sgd"][g])
+        assert frame.loc[("dpsgd", g), "accuracy"] == pytest.approx(scores["dpsgd"][g])
+        assert frame.loc[("dpsgd", g), "privacy_cost"] == pytest.approx(
+            scores["sgd"][g] - scores["dpsgd"][g]
+        )
+    spent = frame.loc[("dpsgd", "a"), "epsilon_spent"]
+    assert 1.9 < spent <= 2.0
+    assert frame.loc[("twin", "a"), ["epsilon", "epsilon_spent", "privacy_cost"]].tolist() == [
+        np.inf,
+        np.inf,
+        0,
+    ]
+
+
+def test_the_schedule_does_not_matter(data, settings):
+    call = (["dpsgd", "sgd"], [4.0], 2, *data)
+    one = without_clock(sweep(*call, **settings))
+    pd.testing.assert_frame_equal(one, without_clock(sweep(*call, n_jobs=2, **settings)))
+    with joblib.parallel_config("threading", n_jobs=2):
+        pd.testing.assert_frame_equal(one, without_clock(sweep(*call, **settings)))
+    fewer = without_clock(sweep(["sgd"], [4.0], [1], *data, **settings))
+    both = one[(one["seed"] == 1) & one["method"].isin(["twin", "sgd"])]
+    pd.testing.assert_frame_equal(fewer, both.reset_index(drop=True))
+    assert set(one[one["method"] == "sgd"]["epsilon"]) == {np.inf}
+
+
+@pytest.mark.parametrize("cv", [3, KFold(3)])
+def test_folds_cover_every_record_once(data, settings, cv):
+    frame = sweep(["dpsgd"], [4.0], 1, *data, cv=cv, **settings).frame
+    own = frame[(frame["method"] == "dpsgd") & (frame["group"] == "overall")]
+    assert own["fold"].tolist() == [0, 1, 2]
+    assert own["n"].sum() == 600
+
+
+def test_the_split_keeps_the_shares_of_classes_and_groups(data):
+    _, y, group = data
+    code = (group == "b").astype(int).to_numpy()
+    train, test = _cells.splits(None, 0, y.to_numpy(), code)[0]
+    assert len(test) == 120 and not set(train) & set(test)
+    assert abs((y[test] * code[test]).mean() - (y * code).mean()) < 0.01
+
+
+def test_networks_that_auto_tells_apart_have_their_own_twins():
+    base = DPFairClassifier(groups=["a", "b"], classes=[0, 1])
+    rows = (np.arange(9000), np.arange(9000, 9100))
+    methods = {"dpsgd": get_method("dpsgd", max_grad_norm=0.5)}
+    cells = _cells.cells_of(methods, [0.1, 10.0], 0, 0, rows, base)
+    assert [(c.method, c.twin) for c in cells] == [
+        ("twin (logistic)", None),
+        ("twin (mlp)", None),
+        ("dpsgd", "twin (logistic)"),
+        ("dpsgd", "twin (mlp)"),
+    ]
+    assert [c.estimator.module for c in cells] == ["logistic", "mlp", "auto", "auto"]
+    assert len({c.estimator.random_state for c in cells}) == 1
+
+
+def test_intersections_and_arrays(two_groups, settings):
+    sensitive = pd.DataFrame(
+        {"sex": two_groups.sensitive_features, "old": two_groups.data["x2"] > 0}
+    )
+    X, y = two_groups.data.to_numpy(), two_groups.target.map({0: "no", 1: "yes"}).to_numpy()
+    results = sweep(["dpsgd"], [4.0], 1, X, y, sensitive, keep_predictions=True, **settings)
+    assert list(results.frame["group"].unique())[1:] == [
+        "a, False",
+        "a, True",
+        "b, False",
+        "b, True",
+    ]
+    part = results.predictions["dpsgd", 4.0, 0, 0]
+    assert set(part["y_true"]) == {"no", "yes"}
+    scored = results.frame.set_index(["method", "group"])["accuracy"]
+    for name, rows in part.groupby("group"):
+        assert (rows["y_true"] == rows["y_pred"]).mean() == scored["dpsgd", name]
+
+
+def test_little_data_is_said_once(two_groups, quick):
+    rows = slice(0, 60)
+    X, y, group = (
+        two_groups.data[rows],
+        two_groups.target[rows],
+        two_groups.sensitive_features[rows],
+    )
+    with pytest.warns(LowSignalWarning, match=r"At epsilon 0.1, 0.2: n = 48") as said:
+        sweep(["dpsgd"], [0.2, 0.1], 2, X, y, group, **quick)
+    assert len(said) == 1
+
+
+@pytest.mark.parametrize(
+    ("changed", "match"),
+    [
+        ({"epsilons": [None, 1.0]}, "twin is trained anyway"),
+        ({"epsilons": [1.0, 1.0]}, "each once"),
+        ({"epsilons": [-1.0]}, "epsilons must be a number > 0"),
+        ({"seeds": []}, "seeds must be integers"),
+        ({"seeds": [-1]}, "seeds must be an integer >= 0"),
+        ({"methods": ["dpsdg"]}, "Did you mean 'dpsgd'"),
+        ({"methods": []}, "methods is empty"),
+        ({"methods": ["dpsgd", "dpsgd"]}, "twice"),
+        ({"methods": {"twin": "dpsgd"}}, "Rename yours"),
+        ({"sensitive_features": None}, "sensitive_features=None"),
+        ({"random_state": 0}, "Use seeds= instead"),
+        ({"cv": ShuffleSplit(2)}, "splits differently each time"),
+    ],
+)
+def test_refusals_name_the_remedy(data, changed, match):
+    X, y, group = data
+    call = {
+        "methods": ["dpsgd"],
+        "epsilons": [1.0],
+        "seeds": 1,
+        "X": X,
+        "y": y,
+        "sensitive_features": group,
+    }
+    with pytest.raises(ValueError, match=match):
+        sweep(**call | changed)
+
+
+def test_an_error_names_its_cell(data, settings):
+    with pytest.raises(ValueError) as caught:
+        sweep(["dpsgd"], [1.0], 1, *data, **settings | {"lr": -1.0})
+    assert caught.value.__notes__ == ["In the cell: twin, seed 0, fold 0."]

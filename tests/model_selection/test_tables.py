@@ -1,0 +1,117 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from skdpfair.model_selection import dg_gap_table, privacy_cost_table, select_by
+
+
+def results_of(params, scores):
+    """cv_results_ of one fold a column of scores[key], of shape (n_candidates, n_folds)."""
+    out = {"params": params}
+    for (part, key), values in scores.items():
+        values = np.asarray(values, dtype=float)
+        for fold in range(values.shape[1]):
+            out[f"split{fold}_{part}_{key}"] = values[:, fold]
+        out[f"mean_{part}_{key}"] = values.mean(axis=1)
+    return out
+
+
+@pytest.fixture
+def results():
+    params = [
+        {"clf__method": "dpsgd", "clf__epsilon": 1.0},
+        {"clf__method": "dpsgd", "clf__epsilon": 2.0},
+        {"clf__epsilon": None},
+    ]
+    scores = {
+        ("test", "accuracy"): [[0.6, 0.7], [0.8, 0.8], [0.9, 0.8]],
+        ("test", "accuracy_gap"): [[0.0, 0.0], [0.2, 0.1], [0.1, 0.1]],
+        ("test", "accuracy[F]"): [[0.6, 0.7], [0.7, 0.7], [0.9, 0.7]],
+        ("test", "accuracy[M]"): [[0.6, np.nan], [0.9, np.nan], [0.9, np.nan]],
+        ("train", "accuracy"): [[0.7, 0.8], [0.8, 0.8], [1.0, 1.0]],
+        ("train", "accuracy[F]"): [[0.5, 0.6], [0.7, 0.7], [1.0, 1.0]],
+        ("train", "accuracy[M]"): [[0.9, 0.9], [0.9, 0.9], [1.0, 1.0]],
+    }
+    return results_of(params, scores)
+
+
+def test_costs_are_paired_by_fold_and_a_fold_without_the_group_is_left_out(results):
+    table = privacy_cost_table(results)
+    assert list(table.index) == [0, 1]
+    assert table["privacy_cost"].tolist() == pytest.approx([0.2, 0.05])
+    assert table["privacy_cost[F]"].tolist() == pytest.approx([0.15, 0.1])
+    assert table["privacy_cost[M]"].tolist() == pytest.approx([0.3, 0.0])
+    assert table["privacy_cost_gap"].tolist() == pytest.approx([0.15, 0.1])
+
+
+def test_dg_gaps_are_train_minus_test_of_every_candidate(results):
+    table = dg_gap_table(results)
+    assert table["dg_gap"].tolist() == pytest.approx([0.1, 0.0, 0.15])
+    assert table["dg_gap[M]"].tolist() == pytest.approx([0.3, 0.0, 0.1])
+    assert table.loc[0, "dg_gap[F]"] == pytest.approx(-0.1)
+    assert table.loc[0, "dg_gap_gap"] == pytest.approx(0.4)
+
+
+def test_every_candidate_gets_the_twin_that_agrees_with_it():
+    params = [{"lr": lr, "epsilon": e} for lr in (0.1, 0.2) for e in (None, 1.0)]
+    scores = {("test", k): [[0.9], [0.8], [0.7], [0.5]] for k in ("f1", "f1[a]", "f1[b]")}
+    table = privacy_cost_table(results_of(params, scores), metric="f1")
+    assert table["privacy_cost"].tolist() == pytest.approx([0.1, 0.2])
+
+
+def test_a_halving_search_pairs_within_a_round_and_leaves_the_rest_nan():
+    params = [{"epsilon": None}, {"epsilon": 1.0}, {"epsilon": 1.0}]
+    scores = {("test", k): [[0.9], [0.8], [0.7]] for k in ("accuracy", "accuracy[a]")}
+    table = privacy_cost_table(results_of(params, scores) | {"iter": np.array([0, 0, 1])})
+    assert table["privacy_cost"].tolist() == pytest.approx([0.1, np.nan], nan_ok=True)
+    assert select_by("privacy_cost")(results_of(params, scores) | {"iter": [0, 0, 1]}) == 1
+
+
+@pytest.mark.parametrize(
+    ("choice", "row"),
+    [
+        (select_by(), 1),
+        (select_by("privacy_cost[M]"), 1),
+        (select_by("accuracy"), 1),
+        (select_by("accuracy_gap"), 0),
+        (select_by("accuracy_gap", at_least={"accuracy": 0.7}), 1),
+        (select_by("dg_gap"), 1),
+        (select_by("dg_gap[F]"), 1),
+    ],
+)
+def test_choice_is_the_best_private_candidate(results, choice, row):
+    assert choice(results) == row
+
+
+@pytest.mark.parametrize(
+    ("choice", "match"),
+    [
+        (select_by("privacy_costs"), "column must be one of .*privacy_cost_gap"),
+        (select_by("f1"), "column must name a score of the search, .*'accuracy'"),
+        (select_by(at_least={"recall": 1}), "at_least must name a score"),
+        (select_by(at_least={"accuracy": 0.99}), "Lower the bounds"),
+        (select_by(metric="f1"), "no scores of metric='f1'"),
+    ],
+)
+def test_refusals_of_a_choice(results, choice, match):
+    with pytest.raises(ValueError, match=match):
+        choice(results)
+
+
+def test_refusals_of_a_table(results):
+    train_only = {k: v for k, v in results.items() if "_train_" not in k}
+    with pytest.raises(ValueError, match="return_train_score=True"):
+        dg_gap_table(train_only)
+    twins = results | {"params": [{"epsilon": None}, {"epsilon": None}, {"epsilon": 1.0}]}
+    with pytest.raises(ValueError, match=r"Rows \[0, 1\] .* twins of row 2"):
+        privacy_cost_table(twins)
+    with pytest.raises(ValueError, match=r'\{"epsilon": \[None\]\}'):
+        privacy_cost_table(results | {"params": [{"epsilon": 1.0}] * 3})
+    with pytest.raises(ValueError, match="no private candidate"):
+        privacy_cost_table(results | {"params": [{"epsilon": None}] * 3})
+
+
+def test_noise_without_a_budget_is_private(results):
+    params = [{"noise_multiplier": 1.0, "epsilon": None}, {"epsilon": None}, {"epsilon": 2.0}]
+    table = privacy_cost_table(results | {"params": params})
+    assert isinstance(table, pd.DataFrame) and list(table.index) == [0, 2]

@@ -1,0 +1,79 @@
+"""Private selection against an independent accountant and against simulation."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from dp_accounting.dp_event import RepeatAndSelectDpEvent
+from dp_accounting.rdp import RdpAccountant
+
+from skdpfair.privacy import SampledGaussian
+from skdpfair.privacy.selection import (
+    ORDERS,
+    curve_epsilon,
+    free_score_noise,
+    rdp_curve,
+    selection_curve,
+    selection_epsilon,
+    stop_parameter,
+)
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "golden_privacy.json"
+CASES = json.loads(GOLDEN.read_text())["selection_cases"]
+RUN = SampledGaussian(0.01, 1.0, 1000)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c["id"])
+def test_golden(case):
+    run = SampledGaussian(case["q"], case["sigma_grad"], case["T"])
+    value = selection_epsilon([run], case["mean_trials"], float(case["shape"]), case["delta"])
+    assert value == pytest.approx(case["epsilon_rdp"], abs=1e-3)
+    alone = curve_epsilon(rdp_curve([run]), case["delta"])
+    assert alone == pytest.approx(case["epsilon_rdp_single"], abs=1e-3)
+
+
+@pytest.mark.parametrize("shape", [0.0, 0.3, 1.0, 5.0, math.inf])
+@pytest.mark.parametrize("mean", [1.5, 10.0, 300.0])
+@pytest.mark.parametrize("run", [RUN, SampledGaussian(1.0, 4.0, 3), SampledGaussian(0.1, 0.7, 40)])
+def test_agrees_with_the_event_of_dp_accounting(run, mean, shape):
+    accountant = RdpAccountant()
+    accountant.compose(RepeatAndSelectDpEvent(run.event, mean, shape))
+    golden = accountant.get_epsilon(1e-6)
+    # the theorem for the Poisson law is tightened here by monotonicity, as the others are
+    assert golden * 0.98 <= selection_epsilon([run], mean, shape, 1e-6) <= golden + 1e-6
+
+
+@pytest.mark.parametrize("shape", [0.0, 0.3, 1.0, 4.0])
+def test_stop_parameter_has_the_mean_asked_for(shape):
+    gamma = stop_parameter(7.0, shape)
+    terms, mass, mean = 1.0, 0.0, 0.0
+    for k in range(1, 4000):
+        terms *= (1 - gamma) * ((k - 1 + shape) / k if k > 1 or shape else 1.0)
+        mass, mean = mass + terms, mean + k * terms
+    assert mean / mass == pytest.approx(7.0, rel=1e-6)
+
+
+def test_a_score_on_other_records_costs_the_larger_curve_only():
+    train = rdp_curve([RUN])
+    free = free_score_noise(train)
+    silent = selection_epsilon([RUN], 10.0, 1.0, 1e-5)
+    assert selection_epsilon([RUN], 10.0, 1.0, 1e-5, score_noise_multiplier=free) == silent
+    loud = selection_epsilon([RUN], 10.0, 1.0, 1e-5, score_noise_multiplier=free / 4)
+    both = [RUN, SampledGaussian(1.0, free / 4, 1)]
+    assert silent < loud < selection_epsilon(both, 10.0, 1.0, 1e-5)
+
+
+def test_without_noise_nothing_is_private():
+    assert selection_epsilon([SampledGaussian(0.1, 0.0, 3)], 10.0, 1.0, 1e-5) == math.inf
+    assert np.isinf(selection_curve(np.full_like(ORDERS, np.inf), 3.0, math.inf)).all()
+
+
+@pytest.mark.parametrize(
+    ("mean", "shape", "says"),
+    [(0.5, 1.0, "mean_trials"), (1.0, 1.0, "mean_trials"), (3.0, -1.0, "shape")],
+)
+def test_refuses_other_laws(mean, shape, says):
+    with pytest.raises(ValueError, match=says):
+        selection_epsilon([RUN], mean, shape, 1e-5)
