@@ -10,6 +10,7 @@ from sklearn.utils import Bunch
 
 from skdpfair._validate import integer, number, one_of
 from skdpfair.datasets._files import check_digest, data_folder
+from skdpfair.datasets._image_facts import ABOUT_CIFAR10, ABOUT_FACES, ABOUT_MNIST
 from skdpfair.exceptions import DataIntegrityError
 
 # of MNIST the digests of what the files hold, for they exist compressed in several ways
@@ -26,42 +27,6 @@ _GENDERS = ["male", "female"]
 _RACES = ["White", "Black", "Asian", "Indian", "Others"]
 _OBJECTS = ["airplane", "automobile", "bird", "cat", "deer"]
 _OBJECTS += ["dog", "frog", "horse", "ship", "truck"]
-
-_ABOUT_MNIST = """\
-MNIST
-=====
-
-70000 handwritten digits of 28 x 28 grey values, the first 60000 to train on. Sensitive feature: the
-digit itself, as the papers on disparate impact do with a digit made rare.
-
-Source: LeCun, Cortes and Burges, made from NIST special databases 1 and 3. Licence as commonly
-given: CC BY-SA 3.0; not bundled.
-"""
-_ABOUT_FACES = """\
-UTKFace, a part, 32 x 32
-========================
-
-13000 faces, the first 10400 to train on; the target is the gender (male 6782, female 6218).
-Sensitive feature: race (White 5621, Black 2501, Asian 1844, Indian 2148, Others 886). Labels are
-partly estimated by a model and checked by people: expect wrong ones. No two pictures are equal, but
-a person can occur more than once, so privacy per picture is not privacy per person.
-
-Source: UTKFace, aligned and cropped (Zhang, Song and Qi, "Age Progression/Regression by Conditional
-Adversarial Autoencoder", 2017), a random part of the pictures whose labels do not contradict each
-other, scaled to 32 x 32. For non-commercial research; the rights in each picture stay with its
-owner; not bundled.
-"""
-_ABOUT_CIFAR10 = """\
-CIFAR-10, a part
-================
-
-12000 colour pictures of 32 x 32 of ten kinds of objects, the first 10000 (1000 a class) to train
-on, 2000 (200 a class) to test on. They went through JPEG compression and are a fifth of the set: do
-not hold accuracies against published ones. Sensitive feature: the class, for lack of any other.
-
-Source: CIFAR-10 (Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009). No
-formal licence is known; not bundled.
-"""
 
 
 def fetch_mnist(
@@ -135,7 +100,7 @@ def fetch_mnist(
     data = _unit(np.concatenate(images).reshape(-1, 28, 28))
     target = pd.Series(labels.astype(np.int64), name="digit")
     sensitive = pd.DataFrame({"digit": _named(labels, _DIGITS)})
-    return _bunch(data, target, sensitive, _DIGITS, _ABOUT_MNIST, as_frame, return_X_y)
+    return _bunch(data, target, sensitive, _DIGITS, ABOUT_MNIST, as_frame, return_X_y)
 
 
 def fetch_faces(
@@ -204,7 +169,7 @@ def fetch_faces(
     attributes = pd.DataFrame({"age": parts["age"].astype(np.int64), "gender": gender})
     attributes["race"] = race
     target = pd.Series(parts["gender"].astype(np.int64), name="gender")
-    about = _GENDERS, _ABOUT_FACES, as_frame, return_X_y
+    about = _GENDERS, ABOUT_FACES, as_frame, return_X_y
     found = _bunch(_channels_first(parts["images"]), target, attributes[["race"]], *about)
     if not return_X_y:
         found.attributes = attributes if as_frame else attributes.to_numpy(object)
@@ -273,7 +238,7 @@ def fetch_cifar10(
     parts = _npz("cifar10_32_rgb_subset.npz", folder, "cifar10", download_if_missing, subset)
     target = pd.Series(parts["label"].astype(np.int64), name="label")
     sensitive = pd.DataFrame({"label": _named(parts["label"], _OBJECTS)})
-    about = _OBJECTS, _ABOUT_CIFAR10, as_frame, return_X_y
+    about = _OBJECTS, ABOUT_CIFAR10, as_frame, return_X_y
     return _bunch(_channels_first(parts["images"]), target, sensitive, *about)
 
 

@@ -131,17 +131,15 @@ def test_a_replayed_fit_is_the_plain_fit(name, monkeypatch):
         name, epsilon=3.0 if private else None, batch_size=100, max_epochs=6, random_state=0
     )
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        fit = lambda: model.fit(  # noqa: E731
-            data.data, data.target, sensitive_features=data.sensitive_features
-        )
-        plain = fit().decision_function(data.data)
-        recorders = []
-        monkeypatch.setattr(
-            steps, "recorder", lambda *a: recorders.append(Again()) or recorders[-1]
-        )
-        replayed = fit().decision_function(data.data)
+    def logits():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model.fit(data.data, data.target, sensitive_features=data.sensitive_features)
+        return model.decision_function(data.data)
+
+    plain, recorders = logits(), []
+    monkeypatch.setattr(steps, "recorder", lambda *a: recorders.append(Again()) or recorders[-1])
+    replayed = logits()
     assert recorders[0].replayed > 20
     np.testing.assert_allclose(replayed, plain, rtol=1e-3, atol=1e-4 * np.abs(plain).max())
 
