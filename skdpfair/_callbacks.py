@@ -4,6 +4,7 @@ from skorch.callbacks import Callback, EpochScoring, EpochTimer, PassthroughScor
 from tqdm.auto import tqdm
 
 _DEAF = (PassthroughScoring, EpochScoring, PrintLog, EpochTimer)
+_LOOKS = 20  # how often a fit's bar asks for epsilon, which takes up to .1 s
 
 
 def hear_batches(callbacks) -> bool:
@@ -17,11 +18,23 @@ def hear_batches(callbacks) -> bool:
     )
 
 
-class Progress(Callback):
-    """A bar over the steps, moved at epoch ends."""
+class Epochs(Callback):
+    """Tells somebody at the end of each epoch."""
 
-    def __init__(self, n_steps, description):
-        self.n_steps, self.description = n_steps, description
+    def __init__(self, tell):
+        self.tell = tell
+
+    def on_epoch_end(self, net, **kwargs):
+        """Tell."""
+        self.tell()
+
+
+class Progress(Callback):
+    """A bar over the steps, moved at epoch ends; ``spent()`` returns epsilon so far, or None."""
+
+    def __init__(self, n_steps, description, spent):
+        self.n_steps, self.description, self.spent = n_steps, description, spent
+        self._shown = 0
 
     def on_train_begin(self, net, **kwargs):
         """Open the bar."""
@@ -31,6 +44,11 @@ class Progress(Callback):
 
     def on_epoch_end(self, net, **kwargs):
         """Move the bar."""
+        looks = net.steps_ - self._shown >= self.n_steps / _LOOKS or net.steps_ >= self.n_steps
+        if looks and not self.bar_.disable:
+            self._shown, epsilon = net.steps_, self.spent()
+            if epsilon is not None:
+                self.bar_.set_postfix_str(f"epsilon {epsilon:.3g}", refresh=False)
         self.bar_.update(net.steps_ - self.bar_.n)
 
     def on_train_end(self, net, **kwargs):

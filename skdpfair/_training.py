@@ -13,10 +13,11 @@ from skorch.dataset import Dataset
 from skorch.helper import predefined_split
 
 from skdpfair import _params, networks
-from skdpfair._callbacks import Progress
+from skdpfair._callbacks import Epochs, Progress
 from skdpfair._planning import Plan
 from skdpfair._reporting import Before, composed, report_of
 from skdpfair._seeds import streams_of
+from skdpfair._tasks import FitTask
 from skdpfair.attacks import check_inputs
 from skdpfair.defaults import SHARE
 from skdpfair.engine import ScaleSearch
@@ -33,7 +34,7 @@ _LEAST_ODDS = 1e-7  # a class of weight 0 starts at these odds
 _PLAIN_STEP = 8.0  # largest stable unit of a step without momentum
 
 
-def train(params, run: Plan, table, before: Before | None = None):
+def train(params, run: Plan, table, task: FitTask, before: Before | None = None):
     """Return the trained net and what the fit spent, with all fits ``before``."""
     check_inputs(params["attack"], table.x)
     streams, seeded = streams_of(params, table, before)
@@ -47,8 +48,9 @@ def train(params, run: Plan, table, before: Before | None = None):
         )
     ledger = Ledger(() if before is None else before.privacy.ledger.entries)
     private = run.accounted and not params["keep_reference"]  # the twin follows
-    with charged(_planned(run), ledger, private=private):
-        net, run = _trained(params, run, table, streams, ledger, before)
+    books = {"books": task.ledger, "place": task.place}
+    with charged(_planned(run), ledger, private=private, **books):
+        net, run = _trained(params, run, table, streams, ledger, task, before)
     if net.steps_ < run.settings.n_steps:
         warnings.warn(
             f"The fit was interrupted after {net.steps_} of {run.settings.n_steps} steps; "
@@ -71,11 +73,12 @@ def _planned(run):
     return planned_entries(rate, noise, run.settings.n_steps, run.once)
 
 
-def _trained(params, run, table, streams, ledger, before):
+def _trained(params, run, table, streams, ledger, task, before):
     planned_rate = run.mechanism.sample_rate
     run = _with_group_fractions(run, table.groups, streams, ledger, params["noise"])
     listener = _listener(run, ledger, planned_rate)
-    net = _net(params, run, table, streams, listener, before)
+    callbacks = _callbacks(params, run, ledger, task)
+    net = _net(params, run, table, streams, listener, callbacks, before)
     if before is not None:
         _go_on(net, before)
     X = {"x": table.x, "group": table.groups.code}
@@ -119,7 +122,27 @@ def _listener(run, ledger, rate):
     )
 
 
-def _net(params, run, table, streams, on_step, before):
+def n_epochs(settings) -> int:
+    """Return how many epochs hold the steps of a fit."""
+    return ceil(settings.n_steps / settings.steps_per_epoch)
+
+
+def _callbacks(params, run, ledger, task):
+    """Return the user's callbacks, the progress bar's and scikit-learn's, or None."""
+    callbacks = list(params["callbacks"] or [])
+    if params["verbose"]:
+
+        def spent():
+            return ledger.epsilon(run.delta, run.accountant) if run.accounted else None
+
+        progress = Progress(run.settings.n_steps, run.mechanism.method.name, spent)
+        callbacks.append(("progress", progress))
+    if task.epoch is not None:
+        callbacks.append(("tasks", Epochs(task.epoch)))
+    return callbacks or None
+
+
+def _net(params, run, table, streams, on_step, callbacks, before):
     settings = run.settings
     optimizer, optimizer_params, unit = _optimizer(params, settings)
     lr = params["lr"] if params["lr"] != "auto" else optimizer_params.pop("lr", 1.0)
@@ -142,9 +165,6 @@ def _net(params, run, table, streams, on_step, before):
         initial_logits=initial_logits,
         params=params["module_params"] or {},
     )
-    callbacks = list(params["callbacks"] or [])
-    if params["verbose"]:
-        callbacks.append(("progress", Progress(settings.n_steps, run.mechanism.method.name)))
     device = params["device"]
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -170,9 +190,9 @@ def _net(params, run, table, streams, on_step, before):
         on_step=on_step,
         lr=lr,
         optimizer=optimizer,
-        max_epochs=ceil(settings.n_steps / settings.steps_per_epoch),
+        max_epochs=n_epochs(settings),
         train_split=_validation(params["validation_data"], table),
-        callbacks=callbacks or None,
+        callbacks=callbacks,
         device=device,
         verbose=0,
         **{f"optimizer__{k}": v for k, v in optimizer_params.items()},

@@ -6,12 +6,12 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from skdpfair import _params, _planning, _reporting, _table, _training
+from skdpfair import _params, _planning, _reporting, _table, _tasks, _training
 from skdpfair.inference import InferenceNet
 from skdpfair.methods import get_method
 
 
-class DPFairClassifier(ClassifierMixin, BaseEstimator):
+class DPFairClassifier(_tasks.CallbackSupportMixin, ClassifierMixin, BaseEstimator):
     """Classifier trained by a differentially private, group-aware gradient method.
 
     Parameters
@@ -192,6 +192,7 @@ class DPFairClassifier(ClassifierMixin, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
+    @_tasks.with_callbacks
     def fit(self, X, y, *, sensitive_features=None):
         """Fit to a table and its groups.
 
@@ -231,7 +232,8 @@ class DPFairClassifier(ClassifierMixin, BaseEstimator):
         if goes_on:
             method = method.filled(**before.method.get_params())
         run = _planning.plan(params, method, len(table.y), table.groups.n_groups, goes_on=goes_on)
-        net, privacy = _training.train(params, run, table, before)
+        task = _tasks.begin(self, X, y, _training.n_epochs(run.settings))
+        net, privacy = _training.train(params, run, table, task, before)
         self._keep(fitted, table, run, net, privacy)
         self._n_fits = 1 if before is None else before.n_fits + 1
         self._group_positions = _table.group_positions(self, X)
@@ -239,6 +241,8 @@ class DPFairClassifier(ClassifierMixin, BaseEstimator):
             self.reference_ = _planning.twin(self, run, privacy.expected_batch_size).fit(
                 X, y, sensitive_features=sensitive_features
             )
+        if task.end is not None:
+            task.end()
         return self
 
     def predict(self, X):
@@ -303,7 +307,7 @@ class DPFairClassifier(ClassifierMixin, BaseEstimator):
         if "net_" in state:
             state["net_"] = InferenceNet.of(state["net_"])
             state |= {"random_state": None, "callbacks": None, "validation_data": None}
-            for name in ("reference_", "diagnostics_"):
+            for name in ("reference_", "diagnostics_", "_skl_callbacks"):
                 state.pop(name, None)
         return state
 

@@ -15,9 +15,7 @@ from skdpfair.model_selection._candidates import (
 )
 from skdpfair.privacy import ACCOUNTANTS, SampledGaussian
 from skdpfair.privacy import epsilon as epsilon_of
-
-_SCORES = "scores on private records are not private: select with DPRandomizedSearch instead"
-_TWIN = "a non-private twin is trained on the same records (epsilon=None, or keep_reference=True)"
+from skdpfair.privacy.budget import SCORES, TWIN, described
 
 
 @dataclass(frozen=True)
@@ -96,15 +94,7 @@ class SearchPlan:
 
     def __repr__(self):
         total, seen = (sum(getattr(f, name) for f in self.fits) for name in ("fits", "seen"))
-        lines = [
-            f"SearchPlan: {total} fit{'s' * (total != 1)}, of which {seen} read the worst-off "
-            "record",
-            f"  private fits   epsilon={self.epsilon:.4g} at delta={self.delta:g} "
-            f"({self.accountant})",
-            f"  as a whole     epsilon={self.whole:.4g}",
-            *(f"    - {reason}" for reason in self.reasons),
-        ]
-        return "\n".join(lines)
+        return described("SearchPlan", self, total, seen)
 
 
 def plan(search, n_samples, *, n_groups=1, cv=None, delta="auto", accountant="pld") -> SearchPlan:
@@ -157,7 +147,7 @@ def plan(search, n_samples, *, n_groups=1, cv=None, delta="auto", accountant="pl
         return search.forecast(n_samples, n_groups=n_groups, delta=delta)
     candidates, cv, refit = candidates_of(search, cv)
     planned = _Planner(candidates, n_groups)
-    reasons = [] if cv is None else [_SCORES]
+    reasons = [] if cv is None else [SCORES]
     if cv is None:
         fits = (planned.fit(0, "fit", n_samples, 1, 1),)
     else:
@@ -165,7 +155,7 @@ def plan(search, n_samples, *, n_groups=1, cv=None, delta="auto", accountant="pl
         ways = [(*folds, *last) for folds in planned.folds(cv, n_samples)]
         fits = max(ways, key=lambda fits: epsilon_of(_runs(fits), delta, "rdp"))
     if planned.twins:
-        reasons.insert(0, _TWIN)
+        reasons.insert(0, TWIN)
     spent = epsilon_of(_runs(fits), delta, accountant)
     whole = math.inf if reasons else spent
     return SearchPlan(spent, whole, delta, accountant, tuple(reasons), fits)

@@ -6,16 +6,9 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.model_selection import (
     GridSearchCV,
-    GroupKFold,
-    KFold,
-    LeaveOneOut,
     ParameterGrid,
     ParameterSampler,
     RandomizedSearchCV,
-    RepeatedKFold,
-    RepeatedStratifiedKFold,
-    StratifiedGroupKFold,
-    StratifiedKFold,
     check_cv,
 )
 from sklearn.pipeline import Pipeline
@@ -24,9 +17,7 @@ from skdpfair import _params, _planning
 from skdpfair.estimator import DPFairClassifier
 from skdpfair.methods import get_method
 from skdpfair.privacy.charging import planned_entries
-
-_ONE_OUT = (KFold, StratifiedKFold, GroupKFold, StratifiedGroupKFold, LeaveOneOut)
-_REPEATED = (RepeatedKFold, RepeatedStratifiedKFold)
+from skdpfair.privacy.folds import folds_of
 
 
 def planned_runs(classifier, n_samples, n_groups=1):
@@ -97,12 +88,10 @@ def candidates_of(search, cv):
 def fold_sizes(cv, n_samples):
     """Return the training sizes, how often they repeat, and whether a record misses one fit."""
     splitter = check_cv(cv, y=np.arange(n_samples) % 2, classifier=True)
-    repeats = 1
-    if isinstance(splitter, _REPEATED):
-        repeats = splitter.n_repeats
-    if isinstance(splitter, (*_ONE_OUT, *_REPEATED)):
-        k = splitter.get_n_splits(np.zeros((n_samples, 1))) // repeats
+    n_splits = splitter.get_n_splits(np.zeros((n_samples, 1)))
+    k = folds_of(splitter, n_splits)
+    if k is not None:
         test = [n_samples // k + (j < n_samples % k) for j in range(k)]
-        return [n_samples - size for size in test], repeats, True
+        return [n_samples - size for size in test], n_splits // k, True
     split = splitter.split(np.zeros((n_samples, 1)), np.arange(n_samples) % 2)
     return [len(np.arange(n_samples)[train]) for train, _ in split], 1, False

@@ -1,5 +1,6 @@
 """One fit and its test, of a sweep: what it is, what decides it, how it runs."""
 
+import threading
 import time
 import warnings
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from skdpfair.methods import get_method
 from skdpfair.model_selection._store import key_of
 
 TWIN = "twin"
+_ALONE = threading.Lock()  # warning filters and torch's number of threads belong to a process
 
 
 @dataclass(frozen=True)
@@ -43,15 +45,16 @@ class Cell:
 
 def run_cell(cell, X, y, code, levels, store, keep_predictions):
     """Fit and test one cell, keep it in the store if there is one, and return it."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        result = _fit_and_test(cell, X, y, code, levels, keep_predictions)
-    except Exception as error:
-        error.add_note(f"In the cell: {cell.name}.")
-        raise
-    finally:
-        torch.set_num_threads(threads)
+    with _ALONE:
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            result = _fit_and_test(cell, X, y, code, levels, keep_predictions)
+        except Exception as error:
+            error.add_note(f"In the cell: {cell.name}.")
+            raise
+        finally:
+            torch.set_num_threads(threads)
     if store is not None:
         store.save(cell.key, result)
     return result
@@ -81,6 +84,7 @@ def _fit_and_test(cell, X, y, code, levels, keep_predictions):
         "n": [len(right), *(int((group == i).sum()) for i in range(len(levels)))],
         "right": [int(right.sum()), *(int(right[group == i].sum()) for i in range(len(levels)))],
         "epsilon_spent": float(model.privacy_.epsilon),
+        "runs": [[*map(float, e.run[:2]), e.run.steps] for e in model.privacy_.ledger.entries],
         "fit_seconds": seconds,
         "low_signal": [str(w.message) for w in heard if issubclass(w.category, LowSignalWarning)],
     }

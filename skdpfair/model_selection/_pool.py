@@ -9,7 +9,8 @@ from sklearn.model_selection import ParameterGrid, ParameterSampler
 from skdpfair.model_selection._budget import PlannedFit
 from skdpfair.model_selection._candidates import classifier_of, configured, planned_runs
 from skdpfair.privacy import NOT_ACCOUNTED, PrivacyReport, SampledGaussian
-from skdpfair.privacy.selection import curve_epsilon, free_score_noise, rdp_curve
+from skdpfair.privacy.renyi import curve_epsilon, rdp_curve
+from skdpfair.privacy.selection import free_score_noise
 
 _ONLY = {"keep_reference": False, "warm_start": False, "callbacks": None}
 _MIDDLE = 60  # position of an order near 7, by which curves are ranked for display

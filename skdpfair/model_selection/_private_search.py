@@ -18,11 +18,8 @@ from skdpfair.model_selection._candidates import classifier_of
 from skdpfair.model_selection._pool import n_held, pool_of, report_of, trial_of
 from skdpfair.privacy import Ledger
 from skdpfair.privacy.charging import charged
-from skdpfair.privacy.selection import (
-    check_law,
-    curve_epsilon,
-    selection_curve,
-)
+from skdpfair.privacy.renyi import curve_epsilon
+from skdpfair.privacy.selection import check_law, selection_curve
 
 
 class DPRandomizedSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):

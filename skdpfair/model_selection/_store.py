@@ -74,7 +74,16 @@ class Store:
             json.dump(content, file)
             file.flush()
             os.fsync(file.fileno())  # or a power cut could leave an empty file under the name
-        os.replace(part, path)
+        try:
+            os.replace(part, path)
+        except FileNotFoundError:  # swept away by a run that found this cell finished
+            if not path.exists():
+                raise
+
+    def sweep_away(self):
+        """Delete what killed runs left of cells that are all finished now."""
+        for part in self.folder.glob(".*.part"):
+            part.unlink(missing_ok=True)
 
 
 def key_of(*parts) -> str:

@@ -6,14 +6,14 @@ from dataclasses import replace
 import joblib
 import numpy as np
 import torch
-from tqdm.auto import tqdm
 
 import skdpfair
-from skdpfair import _validate, groups
+from skdpfair import _validate, defaults, groups
 from skdpfair._seeds import describe
 from skdpfair.estimator import DPFairClassifier
 from skdpfair.exceptions import LowSignalWarning
 from skdpfair.methods import get_method
+from skdpfair.model_selection._bar import SpendingBar
 from skdpfair.model_selection._cells import TWIN, cells_of, key_of_cell, run_cell, splits
 from skdpfair.model_selection._results import TradeoffResults
 from skdpfair.model_selection._scorers import group_name
@@ -69,7 +69,8 @@ def sweep(
     store : path-like or None, default=None
         Folder for finished cells; the same call again goes on where it stopped.
     progress : bool, default=True
-        Show cells done and time left, on a terminal or in a notebook.
+        Show cells done, time left and the epsilon of all private fits so far, as if each read
+        every record, on a terminal or in a notebook.
     keep_predictions : bool, default=False
         Keep predictions for `TradeoffResults.to_fairlearn`, in the store too: they are private
         records' labels and groups.
@@ -149,13 +150,17 @@ def sweep(
                 "params": {k: describe(v) for k, v in sorted(params.items())},
             },
         )
-    done = _run(cells, X, y, found.code, levels, store, n_jobs, progress, keep_predictions)
+    delta = defaults.auto_delta(len(y)) if base.delta == "auto" else base.delta
+    bar = SpendingBar(len(cells), delta, shown=progress)
+    done = _run(cells, X, y, found.code, levels, store, n_jobs, bar, keep_predictions)
+    if store is not None and len(done) == len(cells):
+        store.sweep_away()
     _warn_once(done.values())
     finished = [done[cell.key] for cell in cells if cell.key in done]
     return TradeoffResults.from_cells(finished, levels, classes)
 
 
-def _run(cells, X, y, code, levels, store, n_jobs, progress, keep_predictions):
+def _run(cells, X, y, code, levels, store, n_jobs, bar, keep_predictions):
     """Return the finished cells by key: those in the store, and those run now."""
     stored = {} if store is None else {cell.key: store.load(cell.key) for cell in cells}
     done = {key: result for key, result in stored.items() if result is not None}
@@ -163,19 +168,13 @@ def _run(cells, X, y, code, levels, store, n_jobs, progress, keep_predictions):
     tasks = (
         joblib.delayed(run_cell)(cell, X, y, code, levels, store, keep_predictions) for cell in todo
     )
-    bar = tqdm(
-        total=len(cells),
-        initial=len(done),
-        desc="sweep",
-        unit="cell",
-        disable=None if progress else True,
-    )
     try:
         with bar:
+            bar.add(done.values(), timed=False)
             parallel = joblib.Parallel(n_jobs=n_jobs, return_as="generator")
             for cell, result in zip(todo, parallel(tasks), strict=True):
                 done[cell.key] = result
-                bar.update()
+                bar.add([result])
     except KeyboardInterrupt:
         if store is not None:  # processes may have finished more than was handed over
             stored = {cell.key: store.load(cell.key) for cell in cells}

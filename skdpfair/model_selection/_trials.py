@@ -15,7 +15,8 @@ from sklearn.pipeline import Pipeline
 from skdpfair.exceptions import PrivacyAccountingError
 from skdpfair.model_selection._candidates import classifier_of, configured
 from skdpfair.privacy.charging import suspended
-from skdpfair.privacy.selection import rdp_curve, stop_parameter
+from skdpfair.privacy.renyi import rdp_curve
+from skdpfair.privacy.selection import stop_parameter
 
 _DRAWS = 1000
 

@@ -1,22 +1,19 @@
 """What a run of sampled Gaussian steps costs: one signature, three accountants."""
 
-import logging
 import math
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
 import dp_accounting as dpa
 import numpy as np
 from dp_accounting.pld import privacy_loss_distribution as pld
-from dp_accounting.rdp import RdpAccountant
-from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS
 
 from skdpfair._validate import number, one_of
 from skdpfair.privacy.gdp import clt_parameter, gdp_epsilon
+from skdpfair.privacy.renyi import curve_epsilon, rdp_curve
 
 PRV_ERROR = 0.01
 _FIRST_INTERVAL = 1e-3
@@ -204,25 +201,7 @@ def _loss_range(run):
 
 
 def _rdp(runs, delta):
-    accountant = RdpAccountant()
-    with _quiet_absl(), np.errstate(all="ignore"):
-        for run in runs:
-            accountant.compose(run.event)
-        value = accountant.get_epsilon(delta)
-    # the library takes a divergence that rounding made negative for a perfect secret
-    return max(value, rdp_floor(delta))
-
-
-def rdp_floor(delta: float) -> float:
-    """Return the least epsilon that finitely many Renyi orders can certify at ``delta``.
-
-    Examples
-    --------
-    >>> print(f"{rdp_floor(1e-5):.4f}")
-    0.0035
-    """
-    orders = np.asarray(DEFAULT_RDP_ORDERS)
-    return float(np.min(np.log1p(-1 / orders) - np.log(delta * orders) / (orders - 1)).clip(0))
+    return curve_epsilon(rdp_curve(runs), delta)
 
 
 def _prv(runs, delta):
@@ -235,18 +214,6 @@ def _prv(runs, delta):
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         return accountant.get_epsilon(delta, eps_error=max(PRV_ERROR, rough / 1000))
-
-
-@contextmanager
-def _quiet_absl() -> Iterator[None]:
-    """Silence the library's notes on orders that it leaves out, which only loosens the bound."""
-    logger = logging.getLogger("absl")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
 
 
 ACCOUNTANTS = {"pld": _pld, "prv": _prv, "rdp": _rdp}

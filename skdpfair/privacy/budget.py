@@ -3,6 +3,7 @@
 import json
 import math
 import os
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -10,12 +11,61 @@ import pandas as pd
 from skdpfair._validate import number, one_of
 from skdpfair.exceptions import BudgetExceeded
 from skdpfair.privacy._journal import Journal
+from skdpfair.privacy._progress import FitsBar
 from skdpfair.privacy.accounting import ACCOUNTANTS
 from skdpfair.privacy.accounting import epsilon as epsilon_of
+from skdpfair.privacy.folds import folds_of, views
 from skdpfair.privacy.ledger import LedgerEntry
-from skdpfair.privacy.selection import curve_epsilon, rdp_curve
+from skdpfair.privacy.renyi import curve_epsilon, rdp_curve
 
 VARIABLE = "SKDPFAIR_LEDGER"
+_FOLD = "candidate-split-evaluation"  # scikit-learn's name of one fit and test of a search
+SCORES = "scores on private records are not private: select with DPRandomizedSearch instead"
+TWIN = "a non-private twin is trained on the same records (epsilon=None, or keep_reference=True)"
+
+
+@dataclass(frozen=True, repr=False)
+class Spending:
+    """What has been spent on a data set, see :meth:`PrivacyLedger.report`.
+
+    Parameters
+    ----------
+    epsilon : float
+        Of all private fits together, as the worst-off record sees them.
+    whole : float
+        Of everything, scores and twins included.
+    delta : float
+        The one delta of both.
+    accountant : str
+        Who computed them.
+    reasons : tuple of str
+        Why ``whole`` exceeds ``epsilon``.
+    fits, seen : int
+        How many fits there were, and how many of them read the worst-off record.
+    """
+
+    epsilon: float
+    whole: float
+    delta: float
+    accountant: str
+    reasons: tuple[str, ...]
+    fits: int
+    seen: int
+
+    def __repr__(self):
+        return described("Spending", self, self.fits, self.seen)
+
+
+def described(title, spent, fits, seen) -> str:
+    """Return in words what was spent, or will be."""
+    lines = [
+        f"{title}: {fits} fit{'s' * (fits != 1)}, of which {seen} read the worst-off record",
+        f"  private fits   epsilon={spent.epsilon:.4g} at delta={spent.delta:g} "
+        f"({spent.accountant})",
+        f"  as a whole     epsilon={spent.whole:.4g}",
+        *(f"    - {reason}" for reason in spent.reasons),
+    ]
+    return "\n".join(lines)
 
 
 class PrivacyLedger:
@@ -39,23 +89,30 @@ class PrivacyLedger:
         person is in both.
     accountant : {"pld", "prv", "rdp"}, default="pld"
         How epsilon is computed; a private selection is always composed by ``"rdp"``.
+    progress : bool, default=True
+        As a callback, show fits done and epsilon so far, on a terminal or in a notebook.
 
     Notes
     -----
     Clones and workers are other objects in other processes: an accountant held by the estimator
-    is copied with it and its books are lost with the copy.  So the books are a file, whose name
-    travels in the environment variable ``SKDPFAIR_LEDGER``, which needs no parameter and reaches
-    joblib's processes; loky's, which outlive a search, are restarted at both ends of the block.
-    Workers of other back ends must be started inside the block.  scikit-learn's callbacks (1.9)
-    reach clones as well, but must be set on each search, and are absent from 1.6 to 1.8.
+    is copied with it and its books are lost with the copy.  So the books are a file, and there
+    are two ways to it, which may be combined.
+
+    ``with ledger:`` names the file in the environment variable ``SKDPFAIR_LEDGER``, which
+    reaches joblib's processes; loky's, which outlive a search, are restarted at both ends of
+    the block.  Workers of other back ends must be started inside the block.
+
+    ``search.set_callbacks(ledger)`` (scikit-learn 1.9 or later) does that for each fit of the
+    search, a Pipeline or a classifier, follows it into workers of every back end, and tells the
+    books which fold a fit belongs to.  k folds leave each record out of one fit in k of each
+    candidate; so many are charged then.  Without the callback, and for splitters whose test
+    folds may overlap, every fit is charged as if it read all records.  Neighbouring data sets
+    have the same folds: one holds nothing in the place of a record of the other.
 
     A fit is entered as planned before it starts, and as it was once it ends, with an error or
-    without.  A killed fit stays charged as planned.
-
-    Every fit is charged as if it read all records.  Cross-validation leaves each record out of
-    one fit in k: :func:`skdpfair.model_selection.plan` states that smaller number.  Data sets
-    are told apart by name, not by a digest, since folds of one table have different digests,
-    and a digest would be a release about the data.
+    without.  A killed fit stays charged as planned.  Data sets are told apart by name, not by a
+    digest, since folds of one table have different digests, and a digest would be a release
+    about the data.
 
     Examples
     --------
@@ -71,7 +128,11 @@ class PrivacyLedger:
     0.72 ['done']
     """
 
-    def __init__(self, path, *, epsilon=None, delta=None, data="data", accountant="pld"):
+    max_propagation_depth = 0  # scikit-learn warns of every step that takes no callbacks
+
+    def __init__(
+        self, path, *, epsilon=None, delta=None, data="data", accountant="pld", progress=True
+    ):
         positive = {"low": 0, "low_open": True, "high_open": True}
         if epsilon is not None:
             number("epsilon", epsilon, high=math.inf, **positive)
@@ -85,8 +146,8 @@ class PrivacyLedger:
         if not isinstance(data, str) or not data:
             raise TypeError(f"data must be the name of a data set, a string, got {data!r}.")
         one_of("accountant", accountant, ACCOUNTANTS)
-        self.data = data
-        self._journal, self._outer = Journal(path, create=True), None
+        self.data, self.progress = data, progress
+        self._journal, self._opened = Journal(path, create=True), set()
         given = {"epsilon": epsilon, "delta": delta, "accountant": accountant}
         with self._journal.locked() as lines:
             if not lines:
@@ -121,7 +182,7 @@ class PrivacyLedger:
                 f"A ledger is open already ({os.environ[VARIABLE]}), and a fit is charged to one "
                 "only. Leave its block first."
             )
-        os.environ[VARIABLE] = json.dumps({"path": str(self.path), "data": self.data})
+        os.environ[VARIABLE] = self._address
         _restart_workers()
         return self
 
@@ -129,15 +190,61 @@ class PrivacyLedger:
         os.environ.pop(VARIABLE, None)
         _restart_workers()
 
+    @property
+    def _address(self):
+        return json.dumps({"path": str(self.path), "data": self.data})
+
+    def setup(self, estimator, context) -> None:
+        """Open the books for a fit on which this is set as a callback of scikit-learn."""
+        if os.environ.get(VARIABLE) != self._address:
+            self.__enter__()
+            self._opened.add(context.root_uuid)
+        if self.progress:
+            FitsBar.begin(context.root_uuid, self)
+
+    def teardown(self, estimator, context) -> None:
+        """Close what `setup` opened."""
+        try:
+            FitsBar.end(context.root_uuid)
+        finally:
+            if context.root_uuid in self._opened:
+                self._opened.remove(context.root_uuid)
+                self.__exit__()
+
+    def on_fit_task_begin(self, estimator, context) -> None:
+        """Enter how a search splits the records."""
+        if context.task_name == "search" and hasattr(estimator, "n_splits_"):
+            search = place_of(context)["path"]
+            splits = estimator.n_splits_
+            line = {"search": search, "splits": splits, "folds": folds_of(estimator.cv, splits)}
+            with self._journal.locked():
+                self._journal.append(line | {"data": self.data})
+
+    def on_fit_task_end(self, estimator, context) -> None:
+        """Nothing: fits enter themselves."""
+
     def epsilon(self, delta=None, data=None) -> float:
         """Return what all fits on the data set ``data`` (default: this ledger's) cost."""
-        return self._cost(self._fits(data or self.data), self._delta(delta))
+        return self._cost(*self._books(data or self.data), self._delta(delta))
+
+    def report(self, delta=None, data=None) -> Spending:
+        """Return what the private fits cost, and what everything costs, with reasons."""
+        delta, data = self._delta(delta), data or self.data
+        fits, searches = self._books(data)
+        private = [fit for fit in fits if fit["private"]]
+        reasons = [TWIN] * (len(private) < len(fits))
+        reasons += [SCORES] * any(search["data"] == data for search in searches.values())
+        spent = self._cost(private, searches, delta)
+        whole = math.inf if reasons else spent
+        seen = max(map(len, views(fits, searches)))
+        kind = "rdp" if any(fit["curve"] for fit in private) else self.accountant
+        return Spending(spent, whole, delta, kind, tuple(reasons), len(fits), seen)
 
     def frame(self) -> pd.DataFrame:
         """Return one row per fit; ``state`` is "planned" for one that runs or was killed."""
         columns = ["data", "what", "state", "steps", "sample_rate", "noise_multiplier", "epsilon"]
         rows = []
-        for fit in self._fits(None):
+        for fit in self._books(None)[0]:
             runs = _runs(fit)
             what = "; ".join(dict.fromkeys([e[0] for e in fit["entries"]])) or fit["what"]
             rows.append(
@@ -148,7 +255,7 @@ class PrivacyLedger:
                     sum(entry[3] for entry in fit["entries"] if not entry[4]),
                     max((run.sample_rate for run in runs), default=math.nan),
                     min((run.noise_multiplier for run in runs), default=math.nan),
-                    self._cost([fit], self.delta) if self.delta else math.nan,
+                    self._cost([fit], {}, self.delta) if self.delta else math.nan,
                 )
             )
         return pd.DataFrame(rows, columns=columns)
@@ -158,34 +265,33 @@ class PrivacyLedger:
             raise ValueError("delta must be given, as this ledger has none, got None: delta=1e-6.")
         return delta if delta is not None else self.delta
 
-    def _fits(self, data, lines=None):
-        """Return the fits on a data set, each as it ended or else as it was planned."""
-        fits = {}
+    def _books(self, data, lines=None):
+        """Return the fits on a data set, each as it ended or else as planned, and the searches."""
+        fits, searches = {}, {}
         for line in self._journal.read() if lines is None else lines:
             if "fit" in line:
                 fits[line["fit"]] = fits.get(line["fit"], {}) | line
-        return [fit for fit in fits.values() if data is None or fit["data"] == data]
+            elif "search" in line:
+                searches[line["search"]] = line
+        return [fit for fit in fits.values() if data is None or fit["data"] == data], searches
 
-    def _cost(self, fits, delta, accountant=None):
+    def _cost(self, fits, searches, delta, accountant=None):
         if not all(fit["private"] for fit in fits):
             return math.inf
-        runs = [run for fit in fits for run in _runs(fit)]
-        curves = [np.array(fit["curve"]) for fit in fits if fit["curve"] is not None]
-        if curves:
-            return curve_epsilon(sum(curves) + rdp_curve(runs), delta)
-        return epsilon_of(runs, delta, accountant or self.accountant)
+        seen = views(fits, searches)
+        return max(_composed(view, delta, accountant or self.accountant) for view in seen)
 
     def begin(self, fit: dict) -> None:
         """Enter a fit as planned, or raise BudgetExceeded."""
         with self._journal.locked() as lines:
             if self.budget is not None:
-                self._check(self._fits(self.data, lines), fit)
+                self._check(*self._books(self.data, lines), fit)
             self._journal.append(fit)
 
-    def _check(self, before, fit):
-        cost = self._cost([*before, fit], self.delta, "rdp")
+    def _check(self, before, searches, fit):
+        cost = self._cost([*before, fit], searches, self.delta, "rdp")
         if cost > self.budget:  # the fast bound may be loose
-            cost = min(cost, self._cost([*before, fit], self.delta))
+            cost = min(cost, self._cost([*before, fit], searches, self.delta))
         if cost > self.budget:
             why = (
                 ""
@@ -194,10 +300,10 @@ class PrivacyLedger:
             )
             raise BudgetExceeded(
                 f"This fit would bring epsilon on data={self.data!r} from "
-                f"{self._cost(before, self.delta):.4g} to {cost:.4g} at delta={self.delta:g}, "
-                f"above the budget epsilon={self.budget:g} of {str(self.path)!r}.{why} Nothing was "
-                "fitted. Lower the estimator's epsilon, fit less often, or name a new ledger with "
-                "a larger epsilon."
+                f"{self._cost(before, searches, self.delta):.4g} to {cost:.4g} at "
+                f"delta={self.delta:g}, above the budget epsilon={self.budget:g} of "
+                f"{str(self.path)!r}.{why} Nothing was fitted. Lower the estimator's epsilon, fit "
+                "less often, or name a new ledger with a larger epsilon."
             )
 
     def end(self, name: str, entries: list) -> None:
@@ -205,9 +311,65 @@ class PrivacyLedger:
         with self._journal.locked():
             self._journal.append({"fit": name, "state": "done", "entries": entries})
 
+    def so_far(self) -> tuple[int, float | None]:
+        """Return the number of fits that ended, and a fast upper bound of the private ones' cost.
+
+        None without a delta.
+        """
+        fits, searches = self._books(self.data)
+        private = [fit for fit in fits if fit["private"]]
+        cost = self._cost(private, searches, self.delta, "rdp") if self.delta else None
+        return sum(fit["state"] == "done" for fit in fits), cost
+
+
+def lineage(context) -> list:
+    """Return a task of scikit-learn's, the task around it, and so on."""
+    chain = [context]
+    while chain[-1].parent is not None:
+        chain.append(chain[-1].parent)
+    return chain
+
+
+def place_of(context) -> dict:
+    """Return where a task of scikit-learn lies: its path, and the nearest search around it.
+
+    Parameters
+    ----------
+    context : sklearn.callback.CallbackContext
+        Of a fit, or of a task inside one.
+
+    Returns
+    -------
+    dict
+        ``path`` names the estimator's task.  For a fit inside a search's fold also ``search``,
+        the search's path; ``round``, where a search runs several; ``index``, the position.
+    """
+    chain = lineage(context)
+    names = [f"{task.task_name}.{task.task_id}" for task in chain]
+    root = str(context.root_uuid)
+
+    def path(i):
+        return "/".join([root, *reversed(names[i:])])
+
+    own = [i for i, task in enumerate(chain) if i + 1 == len(chain) or task.source_estimator_name]
+    place = {"path": path(own[0])}
+    for i, task in enumerate(chain):
+        if _FOLD in (task.task_name, task.source_task_name):
+            outer = next(j for j in own if j > i)
+            return place | {"search": path(outer), "round": path(i + 1), "index": task.task_id}
+    return place
+
 
 def _runs(fit):
     return [LedgerEntry(w, q, tuple(s), t, once).run for w, q, s, t, once in fit["entries"]]
+
+
+def _composed(fits, delta, accountant):
+    runs = [run for fit in fits for run in _runs(fit)]
+    curves = [np.array(fit["curve"]) for fit in fits if fit["curve"] is not None]
+    if curves:
+        return curve_epsilon(sum(curves) + rdp_curve(runs), delta)
+    return epsilon_of(runs, delta, accountant)
 
 
 def _restart_workers():

@@ -10,7 +10,6 @@ from skdpfair.privacy.accounting import (
     PRV_ERROR,
     SampledGaussian,
     pld_epsilon,
-    rdp_floor,
     settled_level,
 )
 from skdpfair.privacy.accounting import epsilon as spent
@@ -20,6 +19,7 @@ from skdpfair.privacy.gdp import (
     gdp_epsilon,
     gdp_parameter,
 )
+from skdpfair.privacy.renyi import rdp_floor
 
 MIN_NOISE_MULTIPLIER = 0.1
 MAX_NOISE_MULTIPLIER = 1e3

@@ -41,8 +41,10 @@ def planned_entries(sample_rate, noise_multipliers, steps, once=()) -> tuple[Led
 
 
 @contextmanager
-def charged(planned, ledger: Ledger, *, private=True, curve=None, what="steps") -> Iterator[None]:
-    """Charge a fit to the current ledger, if there is one.
+def charged(
+    planned, ledger: Ledger, *, private=True, curve=None, what="steps", books=None, place=None
+) -> Iterator[None]:
+    """Charge a fit to ``books`` or else to the current ledger, if there is one.
 
     Parameters
     ----------
@@ -56,19 +58,24 @@ def charged(planned, ledger: Ledger, *, private=True, curve=None, what="steps") 
         Renyi curve of a release that is no run of sampled Gaussians, at ``selection.ORDERS``.
     what : str
         Name of a release without entries.
+    books : PrivacyLedger or None, default=None
+        The ledger that the fit was given as a callback.
+    place : dict or None, default=None
+        Where in a search the fit lies, see :func:`skdpfair.privacy.budget.place_of`.
 
     Raises
     ------
     BudgetExceeded
         Before the block, if the plan exceeds the budget.
     """
-    books = current_ledger()
+    books = current_ledger() if books is None or _SUSPENDED.get() else books
     if books is None:
         yield
         return
     name, before = uuid.uuid4().hex, _counted(ledger.entries)
     fit = {"fit": name, "state": "planned", "data": books.data, "private": bool(private)}
     fit |= {"curve": None if curve is None else [float(v) for v in curve], "what": what}
+    fit["place"] = place if place and "search" in place else None
     books.begin(fit | {"entries": [_plain(e, e.steps) for e in planned]})
     try:
         yield

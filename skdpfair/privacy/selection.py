@@ -5,70 +5,15 @@ Papernot and Steinke, "Hyperparameter Tuning with Renyi Differential Privacy", 2
 
 import math
 from collections.abc import Iterable
-from functools import lru_cache
 
 import numpy as np
-from dp_accounting.rdp import RdpAccountant
-from dp_accounting.rdp.rdp_privacy_accountant import (
-    DEFAULT_RDP_ORDERS,
-    compute_delta,
-    compute_epsilon,
-)
+from dp_accounting.rdp.rdp_privacy_accountant import compute_delta
 
 from skdpfair._validate import number
-from skdpfair.privacy.accounting import SampledGaussian, _quiet_absl, rdp_floor
+from skdpfair.privacy.accounting import SampledGaussian
+from skdpfair.privacy.renyi import ORDERS, curve_epsilon, rdp_curve
 
-ORDERS = np.asarray(DEFAULT_RDP_ORDERS, dtype=np.float64)
 _BISECTIONS = 200
-
-
-def rdp_curve(runs: Iterable[SampledGaussian]) -> np.ndarray:
-    """Return the Renyi divergence of the composition of ``runs`` at each of ``ORDERS``.
-
-    Curves of mechanisms that run one after the other add up; for two mechanisms of which a
-    record meets only one, known beforehand, the larger value at each order holds.
-
-    Examples
-    --------
-    >>> curve = rdp_curve([SampledGaussian(1.0, 2.0, 1)])
-    >>> bool(np.allclose(curve, ORDERS / 8))
-    True
-    """
-    total = np.zeros_like(ORDERS)
-    for run in (run for run in runs if run.steps):
-        total = total + run.steps * _step_curve(float(run.sample_rate), float(run.noise_multiplier))
-    return total
-
-
-@lru_cache(maxsize=1024)  # the trials of a search differ in little else than learning rates
-def _step_curve(sample_rate, noise_multiplier):
-    if noise_multiplier == 0:
-        return np.full_like(ORDERS, np.inf)
-    accountant = RdpAccountant(ORDERS)
-    with _quiet_absl(), np.errstate(all="ignore"):
-        accountant.compose(SampledGaussian(sample_rate, noise_multiplier, 1).event)
-    curve = np.asarray(accountant.rdp, dtype=np.float64)
-    return np.where(np.isnan(curve), np.inf, np.maximum(curve, 0.0))
-
-
-def curve_epsilon(curve: np.ndarray, delta: float) -> float:
-    """Return the epsilon of a Renyi curve at ``delta``.
-
-    Examples
-    --------
-    >>> print(f"{curve_epsilon(rdp_curve([SampledGaussian(1 / 92, 1.0, 1840)]), 1e-6):.2f}")
-    3.41
-    >>> curve_epsilon(np.zeros_like(ORDERS), 1e-6)
-    0.0
-    """
-    delta = number("delta", delta, low=0, high=1, low_open=True, high_open=True)
-    if not np.any(curve):
-        return 0.0
-    if not np.isfinite(curve).any():
-        return math.inf
-    usable = np.isfinite(curve)
-    value = compute_epsilon(ORDERS[usable], curve[usable], delta)[0]
-    return float(max(value, rdp_floor(delta)))
 
 
 def check_law(mean_trials: float, shape: float) -> tuple[float, float]:

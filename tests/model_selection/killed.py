@@ -1,12 +1,7 @@
-"""A sweep that a SIGKILL ends: python killed.py FOLDER {before,after} COUNT.
-
-It dies when COUNT cells have been kept: before the rename that makes the last one visible, or
-after it. COUNT 0 lives.
-"""
+"""A sweep that a SIGKILL ends."""
 
 import os
 import signal
-import sys
 import warnings
 
 from skdpfair.datasets import make_two_groups
@@ -30,23 +25,19 @@ def run(folder, **settings):
 
 
 def main(folder, when, count):
+    """Die when `count` cells are kept: before the rename that makes the last visible, or after."""
     rename, kept = os.replace, []
 
     def replace(part, path):
         if "manifest" not in str(path):
             kept.append(path)
-        dies = len(kept) == int(count)
+        dies = len(kept) == count
         if dies and when == "before":
             os.kill(os.getpid(), signal.SIGKILL)
         rename(part, path)
         if dies:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    if int(count):
-        os.replace = replace
+    os.replace = replace
     warnings.simplefilter("ignore")
     run(folder)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

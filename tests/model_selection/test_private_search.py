@@ -23,7 +23,8 @@ from skdpfair.model_selection import (
     plan,
 )
 from skdpfair.privacy import SampledGaussian
-from skdpfair.privacy.selection import curve_epsilon, rdp_curve, selection_epsilon
+from skdpfair.privacy.renyi import curve_epsilon, rdp_curve
+from skdpfair.privacy.selection import selection_epsilon
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
 SECRET = 98765432.125  # a score

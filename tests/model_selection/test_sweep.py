@@ -65,7 +65,7 @@ def test_the_schedule_does_not_matter(data, settings):
     call = (["dpsgd", "sgd"], [4.0], 2, *data)
     one = without_clock(sweep(*call, **settings))
     pd.testing.assert_frame_equal(one, without_clock(sweep(*call, n_jobs=2, **settings)))
-    with joblib.parallel_config("loky", n_jobs=2):
+    with joblib.parallel_config("threading", n_jobs=2):
         pd.testing.assert_frame_equal(one, without_clock(sweep(*call, **settings)))
     fewer = without_clock(sweep(["sgd"], [4.0], [1], *data, **settings))
     both = one[(one["seed"] == 1) & one["method"].isin(["twin", "sgd"])]

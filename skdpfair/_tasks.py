@@ -1,0 +1,60 @@
+"""A fit as scikit-learn's callbacks see it: a task in a tree of tasks, with a ledger above it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from skdpfair.privacy.budget import PrivacyLedger, lineage, place_of
+
+try:
+    from sklearn.callback import CallbackSupportMixin, with_callbacks
+except ImportError:  # before scikit-learn 1.9
+
+    class CallbackSupportMixin:
+        """Nothing: there are no callbacks."""
+
+    def with_callbacks(method):
+        """Return the method as it is."""
+        return method
+
+
+@dataclass(frozen=True)
+class FitTask:
+    """What a fit is within the fit that called it.
+
+    Parameters
+    ----------
+    ledger : PrivacyLedger or None
+        That was set as a callback, here or above.
+    place : dict or None
+        See :func:`skdpfair.privacy.budget.place_of`.
+    epoch, end : callable or None
+        Tell the callbacks; None if there are none.
+    """
+
+    ledger: PrivacyLedger | None = None
+    place: dict | None = None
+    epoch: Callable[[], None] | None = None
+    end: Callable[[], None] | None = None
+
+
+def begin(estimator, X, y, n_epochs) -> FitTask:
+    """Tell scikit-learn's callbacks that a fit begins."""
+    if not hasattr(estimator, "_init_callback_context"):
+        return FitTask()
+    context = estimator._init_callback_context(max_subtasks=n_epochs)
+    # a ledger is set on the outermost estimator only, and travels with the tasks
+    above = [c for task in lineage(context) for c in getattr(task, "_callbacks", ())]
+    ledger = next((c for c in above if isinstance(c, PrivacyLedger)), None)
+    if not getattr(estimator, "_skl_callbacks", ()):
+        return FitTask(ledger, place_of(context))
+    context.call_on_fit_task_begin(estimator=estimator, X=X, y=y)
+
+    def epoch():
+        task = context.subcontext(task_name="epoch")
+        task.call_on_fit_task_begin(estimator=estimator)
+        task.call_on_fit_task_end(estimator=estimator)
+
+    def end():
+        context.call_on_fit_task_end(estimator=estimator, X=X, y=y)
+
+    return FitTask(ledger, place_of(context), epoch, end)

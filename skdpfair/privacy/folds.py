@@ -1,0 +1,95 @@
+"""Which fits of a search one record can have been in: all but those of its own fold."""
+
+from collections.abc import Iterable
+from itertools import product
+from math import prod
+
+from sklearn.model_selection import (
+    GroupKFold,
+    KFold,
+    LeaveOneOut,
+    RepeatedKFold,
+    RepeatedStratifiedKFold,
+    StratifiedGroupKFold,
+    StratifiedKFold,
+)
+
+_PARTITIONS = (KFold, StratifiedKFold, GroupKFold, StratifiedGroupKFold, LeaveOneOut)
+_REPEATED = (RepeatedKFold, RepeatedStratifiedKFold)
+_MOST_FOLDS, _MOST_VIEWS = 50, 16
+
+
+def folds_of(cv, n_splits: int) -> int | None:
+    """Return how many splits in a row have test folds that hold each record exactly once.
+
+    None for a splitter of which that is not known.
+
+    Examples
+    --------
+    >>> folds_of(5, 5), folds_of(RepeatedKFold(n_splits=4, n_repeats=3), 12), folds_of([], 2)
+    (5, 4, None)
+    """
+    if isinstance(cv, _REPEATED):
+        return n_splits // cv.n_repeats
+    whole = cv is None or isinstance(cv, (int, *_PARTITIONS))
+    return n_splits if whole else None
+
+
+def views(fits: Iterable[dict], searches: dict[str, dict]) -> list[list[dict]]:
+    """Return, for each kind of record, the fits whose training records it can be among.
+
+    Parameters
+    ----------
+    fits : iterable of dict
+        ``place`` holds the search, its round, and the position among the round's fits; None
+        for a fit outside of searches, which every record is in.
+    searches : dict of str to dict
+        ``splits`` per candidate, and ``folds`` (see `folds_of`), of each search.
+
+    Notes
+    -----
+    A record lies in the test fold of one split in ``folds`` of a search, the same for all
+    candidates, so it misses that split's fits and no other.  Until a fit of every split is in
+    the books, some record may have missed none.  Where there would be too many combinations,
+    further searches count in full.
+
+    Examples
+    --------
+    >>> place = {"search": "s", "round": 0}
+    >>> fits = [{"name": i, "entries": [i], "place": place | {"index": i}} for i in range(3)]
+    >>> [[f["name"] for f in view] for view in views(fits, {"s": {"splits": 3, "folds": 3}})]
+    [[1, 2], [0, 2], [0, 1]]
+    >>> [[f["name"] for f in view] for view in views(fits[:2], {"s": {"splits": 3, "folds": 3}})]
+    [[0, 1]]
+    """
+    always, groups = [], {}
+    for fit in fits:
+        place = fit.get("place") or {}
+        search = searches.get(place.get("search"), {"folds": None})
+        if search["folds"] is None or search["folds"] > _MOST_FOLDS:
+            always.append(fit)
+            continue
+        repeat, split = divmod(place["index"] % search["splits"], search["folds"])
+        key = (place["search"], place["round"], repeat)
+        groups.setdefault(key, [[] for _ in range(search["folds"])])[split].append(fit)
+    ways = [_ways(folds) for folds in groups.values()]
+    while prod(map(len, ways)) > _MOST_VIEWS:
+        widest = max(range(len(ways)), key=lambda i: len(ways[i]))
+        ways[widest] = [_joined(list(groups.values())[widest])]
+    return [always + _joined(way) for way in product(*ways)]
+
+
+def _ways(folds):
+    """Return the fits without those of one fold, once for each fold that makes a difference."""
+    if not all(folds):
+        return [_joined(folds)]
+    kinds = {tuple(sorted(map(_content, fold))): i for i, fold in enumerate(folds)}
+    return [_joined(folds[:i] + folds[i + 1 :]) for i in sorted(kinds.values())]
+
+
+def _content(fit):
+    return f"{fit['entries']}{fit.get('curve')}"
+
+
+def _joined(lists):
+    return [fit for part in lists for fit in part]

@@ -1,0 +1,103 @@
+"""Searches and sweeps on dask's workers over TCP, one of which dies."""
+
+import os
+import signal
+import threading
+
+import joblib
+import pandas as pd
+import pytest
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+
+from skdpfair import DPFairClassifier
+from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
+from skdpfair.model_selection import GroupScorer, PrivacyLedger, plan, select_by, sweep
+from skdpfair.preprocessing import public_preprocessor
+
+distributed = pytest.importorskip("distributed", reason="dask is not installed")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::skdpfair.exceptions.LowSignalWarning",
+    "ignore::skdpfair.exceptions.InsecureSeedWarning",
+    "ignore::ResourceWarning",
+)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with (
+        distributed.LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            processes=True,
+            protocol="tcp",
+            host="127.0.0.1",
+            dashboard_address=None,
+        ) as cluster,
+        distributed.Client(cluster),
+    ):
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def adult():
+    data = load_adult(subset="train")
+    chosen = data.data.sample(1000, random_state=0).index
+    return data.data.loc[chosen], data.target.loc[chosen]
+
+
+def search(n_jobs):
+    prepare = public_preprocessor(ADULT_BOUNDS, ADULT_CATEGORIES, passthrough=["sex"])
+    clf = DPFairClassifier(
+        group_col="sex", module="logistic", max_steps=10, batch_size=100, random_state=0
+    )
+    name = "dpfairclassifier__"
+    space = [{name + "method": ["dpsgd", "global_adapt"]}, {name + "epsilon": [None]}]
+    refit = select_by("privacy_cost_gap", at_least={"accuracy": 0.5})
+    model = make_pipeline(prepare, clf)
+    return GridSearchCV(model, space, scoring=GroupScorer(), refit=refit, cv=3, n_jobs=n_jobs)
+
+
+def scores(found):
+    frame = pd.DataFrame(found.cv_results_)
+    return frame[[name for name in frame if "_test_" in name]]
+
+
+def test_a_search_has_the_same_scores_and_the_same_ledger(cluster, adult, tmp_path):
+    one = search(1).fit(*adult)
+    ledger = PrivacyLedger(tmp_path / "ledger.jsonl", delta=1e-5, accountant="rdp")
+    with joblib.parallel_config("dask"):  # whose workers were started before there was a ledger
+        far = search(2).set_callbacks(ledger).fit(*adult)
+    pd.testing.assert_frame_equal(scores(one), scores(far))
+    assert one.best_params_ == far.best_params_
+    found, foreseen = ledger.report(), plan(far, len(adult[0]), delta=1e-5, accountant="rdp")
+    assert (found.fits, found.reasons) == (10, foreseen.reasons)
+    # the forecast takes stratified folds as equal, and refits the costliest candidate
+    assert found.epsilon == pytest.approx(foreseen.epsilon, rel=0.02)
+
+
+def test_a_sweep_is_the_same_and_outlives_a_worker(cluster, two_groups, tmp_path):
+    data = [part.iloc[:1500] for part in (two_groups.data, two_groups.target)]
+    settings = {"module": "logistic", "lr": 0.5, "batch_size": 100, "max_steps": 150}
+    settings |= {"sensitive_features": two_groups.sensitive_features.iloc[:1500]}
+    call = (["dpsgd", "global_adapt"], [2.0, 4.0], 3, *data)
+    one = sweep(*call, **settings).frame.drop(columns="fit_seconds")
+    pid = next(iter(cluster.workers.values())).pid
+    store = tmp_path / "store"
+
+    def kill():
+        while not any(store.glob("[0-9a-f]*.json")):
+            done.wait(0.01)
+        os.kill(pid, signal.SIGKILL)
+
+    done = threading.Event()
+    killer = threading.Thread(target=kill, daemon=True)
+    killer.start()
+    with joblib.parallel_config("dask"):
+        far = sweep(*call, store=store, **settings).frame.drop(columns="fit_seconds")
+    done.set()
+    killer.join(10)
+    assert pid not in [worker.pid for worker in cluster.workers.values()]
+    pd.testing.assert_frame_equal(one, far)
+    assert len(list(store.glob("[0-9a-f]*.json"))) == 15
+    assert len(list(store.glob(".*"))) == 0

@@ -1,0 +1,231 @@
+"""The ledger as a callback of scikit-learn: it follows searches, and knows their folds."""
+
+import functools
+import io
+import json
+import math
+import os
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.experimental import enable_halving_search_cv  # noqa: F401
+from sklearn.model_selection import (
+    GridSearchCV,
+    HalvingGridSearchCV,
+    KFold,
+    RandomizedSearchCV,
+    RepeatedStratifiedKFold,
+    ShuffleSplit,
+    cross_validate,
+)
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from tqdm import tqdm
+
+from skdpfair import DPFairClassifier
+from skdpfair.model_selection import BudgetExceeded, PrivacyLedger, plan
+from skdpfair.privacy import _progress
+from skdpfair.privacy.budget import VARIABLE
+
+callback = pytest.importorskip("sklearn.callback", reason="scikit-learn < 1.9 has no callbacks")
+pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
+DELTA, NAME = 1e-4, "dpfairclassifier__"
+
+
+@pytest.fixture
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 3))
+    return X, (X[:, 0] > 0).astype(int)
+
+
+def quick(**params):
+    params = {"noise_multiplier": 3.0, "max_steps": 4, "batch_size": 50} | params
+    return DPFairClassifier("dpsgd", epsilon=None, accountant="rdp", **params)
+
+
+def books(tmp_path, **params):
+    return PrivacyLedger(
+        tmp_path / "ledger.jsonl", **{"delta": DELTA, "accountant": "rdp"} | params
+    )
+
+
+def grid(estimator, cv=4, n_jobs=None, **spaces):
+    return GridSearchCV(estimator, spaces, cv=cv, n_jobs=n_jobs, error_score="raise")
+
+
+def forecast(search):
+    return plan(search, 200, delta=DELTA, accountant="rdp")
+
+
+@pytest.mark.parametrize(
+    ("cv", "fits", "seen", "n_jobs"),
+    [
+        (4, 9, 7, 1),
+        (4, 9, 7, 2),
+        (KFold(3), 7, 5, 1),
+        (RepeatedStratifiedKFold(n_splits=2, n_repeats=3, random_state=0), 13, 7, 1),
+        (ShuffleSplit(3, random_state=0), 7, 7, 1),
+    ],
+)
+def test_a_search_spends_what_was_planned(tmp_path, data, cv, fits, seen, n_jobs):
+    model = make_pipeline(FunctionTransformer(), quick())
+    search = grid(model, cv, n_jobs, **{NAME + "max_steps": [4], NAME + "lr": [0.1, 0.2]})
+    foreseen, ledger = forecast(search), books(tmp_path)
+    search.set_callbacks(ledger).fit(*data)
+    found = ledger.report()
+    assert (found.fits, found.seen) == (fits, seen)
+    assert found.epsilon == pytest.approx(foreseen.epsilon, rel=1e-9)
+    assert found.epsilon == ledger.epsilon()
+    assert found.whole == foreseen.whole == math.inf
+    assert found.reasons == foreseen.reasons
+    assert repr(found).splitlines()[1:] == repr(foreseen).splitlines()[1:]
+    assert VARIABLE not in os.environ
+    quick().fit(*data)  # no callback, no block
+    assert ledger.report().fits == fits
+
+
+def test_a_twin_and_scores_are_reasons_and_the_private_fits_are_told_apart(tmp_path, data):
+    search = grid(quick(), cv=3, noise_multiplier=[3.0, None])
+    ledger = books(tmp_path)
+    search.set_callbacks(ledger).fit(*data)
+    found, foreseen = ledger.report(), forecast(search)
+    assert found.whole == ledger.epsilon() == math.inf
+    assert found.reasons == foreseen.reasons and len(found.reasons) == 2
+    private_refit = search.best_params_["noise_multiplier"] is not None
+    assert found.fits == 7
+    if private_refit:
+        assert found.epsilon == pytest.approx(foreseen.epsilon, rel=1e-9)
+    assert found.epsilon <= foreseen.epsilon * (1 + 1e-9)
+
+
+def test_the_budget_is_that_of_the_worst_off_record(tmp_path, data):
+    search = grid(quick(), cv=4, lr=[0.1, 0.2])
+    enough = forecast(search).epsilon * (1 + 1e-9)
+    with pytest.raises(BudgetExceeded), books(tmp_path, epsilon=enough):
+        search.fit(*data)  # nobody told the ledger of the folds
+    (tmp_path / "ledger.jsonl").unlink()
+    ledger = books(tmp_path, epsilon=enough)
+    search.set_callbacks(ledger).fit(*data)
+    with pytest.raises(BudgetExceeded, match="Nothing was fitted"):
+        quick().set_callbacks(ledger).fit(*data)
+    assert ledger.report().fits == 9
+    assert VARIABLE not in os.environ  # also after an error
+
+
+def test_until_all_folds_are_fitted_somebody_was_in_all_of_them(tmp_path, data):
+    ledger = books(tmp_path)
+    search = grid(quick(), cv=4, lr=[0.1]).set_callbacks(ledger)
+    fit, calls = DPFairClassifier.fit, []
+
+    def breaks(self, *args, **kwargs):
+        calls.append(1)
+        if len(calls) == 4:
+            raise OSError
+        return fit(self, *args, **kwargs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DPFairClassifier, "fit", breaks)
+        with pytest.raises(OSError):
+            search.fit(*data)
+    assert (ledger.report().fits, ledger.report().seen) == (3, 3)
+    search.fit(*data)  # another search, on the same records
+    assert (ledger.report().fits, ledger.report().seen) == (3 + 5, 3 + 4)
+
+
+def test_other_searches_and_searches_within_cross_validation(tmp_path, data):
+    ledger, space = books(tmp_path), {"lr": [0.1, 0.2, 0.3]}
+    RandomizedSearchCV(quick(), space, n_iter=2, cv=3, random_state=0).set_callbacks(ledger).fit(
+        *data
+    )
+    assert (ledger.report().fits, ledger.report().seen) == (7, 5)
+    halving = HalvingGridSearchCV(quick(batch_size=20), space, cv=2, random_state=0)
+    halving.set_callbacks(ledger).fit(*data)
+    rounds = halving.n_candidates_
+    assert ledger.report().fits - 7 == 2 * sum(rounds) + 1
+    assert ledger.report().seen - 5 == sum(rounds) + 1
+    before = ledger.report()
+    inner = grid(quick(), cv=2, lr=[0.1, 0.2]).set_callbacks(ledger)
+    cross_validate(inner, *data, cv=3, error_score="raise")
+    after = ledger.report()
+    assert (after.fits - before.fits, after.seen - before.seen) == (15, 9)
+
+
+def test_a_file_serves_blocks_and_callbacks_together(tmp_path, data):
+    ledger = books(tmp_path)
+    with ledger:
+        quick().fit(*data)
+        grid(quick(), cv=2, lr=[0.1]).set_callbacks(ledger).fit(*data)
+        assert json.loads(os.environ[VARIABLE])["path"] == str(ledger.path)
+        quick().fit(*data)
+        with pytest.raises(RuntimeError, match="open already"):
+            quick().set_callbacks(PrivacyLedger(tmp_path / "other")).fit(*data)
+    assert (ledger.report().fits, ledger.report().seen) == (5, 4)
+    assert len(ledger.frame()) == 5
+
+
+def test_one_fit_and_its_pickle(tmp_path, data):
+    ledger = books(tmp_path)
+    clf = quick().set_callbacks(ledger).fit(*data)
+    found = ledger.report()
+    assert (found.fits, found.reasons) == (1, ())
+    assert found.whole == found.epsilon == pytest.approx(clf.privacy_.ledger.epsilon(DELTA, "rdp"))
+    assert str(tmp_path).encode() not in pickle.dumps(clf)
+    assert str(ledger.path) in json.dumps(pickle.loads(pickle.dumps(ledger))._address)
+
+
+class Heard:
+    """Records the tasks it hears of."""
+
+    max_propagation_depth = None
+
+    def __init__(self):
+        self.begun, self.ended = [], []
+
+    def setup(self, estimator, context):
+        pass
+
+    def teardown(self, estimator, context):
+        pass
+
+    def on_fit_task_begin(self, estimator, context):
+        self.begun.append((type(estimator).__name__, context.task_name))
+
+    def on_fit_task_end(self, estimator, context):
+        self.ended.append((type(estimator).__name__, context.task_name))
+
+
+@pytest.mark.filterwarnings("ignore::skdpfair.exceptions.InsecureSeedWarning")
+def test_other_callbacks_hear_of_fits_and_epochs(data):
+    heard = Heard()
+    clf = quick(max_steps=8).set_callbacks(heard).fit(*data)  # 4 steps an epoch
+    assert heard.begun == [("DPFairClassifier", "fit")] + 2 * [("DPFairClassifier", "epoch")]
+    assert sorted(heard.ended) == sorted(heard.begun)
+    same = quick(max_steps=8, random_state=0)
+    assert np.array_equal(
+        same.fit(*data).predict_proba(data[0]),
+        same.set_callbacks(Heard()).fit(*data).predict_proba(data[0]),
+    )
+    assert clf.n_steps_ == 8
+
+
+def test_without_callbacks_a_fit_is_a_fit(data, monkeypatch):
+    monkeypatch.delattr(callback.CallbackSupportMixin, "_init_callback_context")
+    assert quick().fit(*data).n_steps_ == 4
+
+
+def test_the_bar_tells_epsilon(tmp_path, data, monkeypatch):
+    shown = io.StringIO()
+    bar = functools.partial(tqdm, file=shown)
+    monkeypatch.setattr(_progress, "tqdm", lambda **kw: bar(**kw | {"disable": False}))
+    ledger = books(tmp_path)
+    grid(quick(), cv=3, lr=[0.1]).set_callbacks(ledger).fit(*data)
+    last = shown.getvalue().replace("\r", "\n").strip().splitlines()[-1]
+    assert "4fit" in last.replace(" ", "")
+    assert f"epsilon <= {ledger.report().epsilon:.3g}" in last
+    assert _progress.FitsBar._running == {}
+    hidden = books(tmp_path, progress=False)
+    shown.truncate(0)
+    quick().set_callbacks(hidden).fit(*data)
+    assert shown.getvalue().strip("\0") == ""
