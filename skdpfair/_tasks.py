@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from skdpfair.privacy.budget import PrivacyLedger, lineage, place_of
+from skdpfair.privacy.budget import PrivacyLedger
+from skdpfair.privacy.folds import lineage, place_of
 
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -26,7 +27,7 @@ class FitTask:
     ledger : PrivacyLedger or None
         That was set as a callback, here or above.
     place : dict or None
-        See :func:`skdpfair.privacy.budget.place_of`.
+        See :func:`skdpfair.privacy.folds.place_of`.
     epoch, end : callable or None
         Tell the callbacks; None if there are none.
     """

@@ -15,7 +15,7 @@ from skdpfair.model_selection._candidates import (
 )
 from skdpfair.privacy import ACCOUNTANTS, SampledGaussian
 from skdpfair.privacy import epsilon as epsilon_of
-from skdpfair.privacy.budget import SCORES, TWIN, described
+from skdpfair.privacy.spending import SCORES, TWIN, described
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,8 @@
 """Numbers only: what a run costs, how much noise a budget takes, and what was spent."""
 
 from skdpfair.privacy.accounting import ACCOUNTANTS, SampledGaussian, epsilon
+from skdpfair.privacy.bounds import total_variation
+from skdpfair.privacy.budget import PrivacyLedger
 from skdpfair.privacy.calibration import MAX_NOISE_MULTIPLIER, calibrate
 from skdpfair.privacy.gdp import gdp_epsilon, gdp_parameter
 from skdpfair.privacy.ledger import Ledger, LedgerEntry
@@ -14,6 +16,7 @@ __all__ = [
     "NOT_ACCOUNTED",
     "Ledger",
     "LedgerEntry",
+    "PrivacyLedger",
     "PrivacyPlan",
     "PrivacyReport",
     "SampledGaussian",
@@ -21,4 +24,5 @@ __all__ = [
     "epsilon",
     "gdp_epsilon",
     "gdp_parameter",
+    "total_variation",
 ]

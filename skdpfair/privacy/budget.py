@@ -3,7 +3,6 @@
 import json
 import math
 import os
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -14,58 +13,12 @@ from skdpfair.privacy._journal import Journal
 from skdpfair.privacy._progress import FitsBar
 from skdpfair.privacy.accounting import ACCOUNTANTS
 from skdpfair.privacy.accounting import epsilon as epsilon_of
-from skdpfair.privacy.folds import folds_of, views
+from skdpfair.privacy.folds import folds_of, place_of, views
 from skdpfair.privacy.ledger import LedgerEntry
 from skdpfair.privacy.renyi import curve_epsilon, rdp_curve
+from skdpfair.privacy.spending import SCORES, TWIN, Spending
 
 VARIABLE = "SKDPFAIR_LEDGER"
-_FOLD = "candidate-split-evaluation"  # scikit-learn's name of one fit and test of a search
-SCORES = "scores on private records are not private: select with DPRandomizedSearch instead"
-TWIN = "a non-private twin is trained on the same records (epsilon=None, or keep_reference=True)"
-
-
-@dataclass(frozen=True, repr=False)
-class Spending:
-    """What has been spent on a data set, see :meth:`PrivacyLedger.report`.
-
-    Parameters
-    ----------
-    epsilon : float
-        Of all private fits together, as the worst-off record sees them.
-    whole : float
-        Of everything, scores and twins included.
-    delta : float
-        The one delta of both.
-    accountant : str
-        Who computed them.
-    reasons : tuple of str
-        Why ``whole`` exceeds ``epsilon``.
-    fits, seen : int
-        How many fits there were, and how many of them read the worst-off record.
-    """
-
-    epsilon: float
-    whole: float
-    delta: float
-    accountant: str
-    reasons: tuple[str, ...]
-    fits: int
-    seen: int
-
-    def __repr__(self):
-        return described("Spending", self, self.fits, self.seen)
-
-
-def described(title, spent, fits, seen) -> str:
-    """Return in words what was spent, or will be."""
-    lines = [
-        f"{title}: {fits} fit{'s' * (fits != 1)}, of which {seen} read the worst-off record",
-        f"  private fits   epsilon={spent.epsilon:.4g} at delta={spent.delta:g} "
-        f"({spent.accountant})",
-        f"  as a whole     epsilon={spent.whole:.4g}",
-        *(f"    - {reason}" for reason in spent.reasons),
-    ]
-    return "\n".join(lines)
 
 
 class PrivacyLedger:
@@ -147,7 +100,7 @@ class PrivacyLedger:
             raise TypeError(f"data must be the name of a data set, a string, got {data!r}.")
         one_of("accountant", accountant, ACCOUNTANTS)
         self.data, self.progress = data, progress
-        self._journal, self._opened = Journal(path, create=True), set()
+        self._journal, self._opened, self._refused = Journal(path, create=True), set(), {}
         given = {"epsilon": epsilon, "delta": delta, "accountant": accountant}
         with self._journal.locked() as lines:
             if not lines:
@@ -199,17 +152,26 @@ class PrivacyLedger:
         if os.environ.get(VARIABLE) != self._address:
             self.__enter__()
             self._opened.add(context.root_uuid)
+        self._refused[context.root_uuid] = len(self._refusals())
         if self.progress:
             FitsBar.begin(context.root_uuid, self)
 
     def teardown(self, estimator, context) -> None:
-        """Close what `setup` opened."""
+        """Close what `setup` opened; raise BudgetExceeded if a search took it for a bad score."""
         try:
             FitsBar.end(context.root_uuid)
         finally:
             if context.root_uuid in self._opened:
                 self._opened.remove(context.root_uuid)
                 self.__exit__()
+        before = self._refused.pop(context.root_uuid, None)
+        new = [] if before is None else self._refusals()[before:]
+        if new:
+            more = f" So were {len(new) - 1} more fits." if len(new) > 1 else ""
+            raise BudgetExceeded(f"{new[0]}{more}")
+
+    def _refusals(self):
+        return [line["refused"] for line in self._journal.read() if "refused" in line]
 
     def on_fit_task_begin(self, estimator, context) -> None:
         """Enter how a search splits the records."""
@@ -285,7 +247,11 @@ class PrivacyLedger:
         """Enter a fit as planned, or raise BudgetExceeded."""
         with self._journal.locked() as lines:
             if self.budget is not None:
-                self._check(*self._books(self.data, lines), fit)
+                try:
+                    self._check(*self._books(self.data, lines), fit)
+                except BudgetExceeded as error:
+                    self._journal.append({"refused": str(error)})
+                    raise
             self._journal.append(fit)
 
     def _check(self, before, searches, fit):
@@ -320,44 +286,6 @@ class PrivacyLedger:
         private = [fit for fit in fits if fit["private"]]
         cost = self._cost(private, searches, self.delta, "rdp") if self.delta else None
         return sum(fit["state"] == "done" for fit in fits), cost
-
-
-def lineage(context) -> list:
-    """Return a task of scikit-learn's, the task around it, and so on."""
-    chain = [context]
-    while chain[-1].parent is not None:
-        chain.append(chain[-1].parent)
-    return chain
-
-
-def place_of(context) -> dict:
-    """Return where a task of scikit-learn lies: its path, and the nearest search around it.
-
-    Parameters
-    ----------
-    context : sklearn.callback.CallbackContext
-        Of a fit, or of a task inside one.
-
-    Returns
-    -------
-    dict
-        ``path`` names the estimator's task.  For a fit inside a search's fold also ``search``,
-        the search's path; ``round``, where a search runs several; ``index``, the position.
-    """
-    chain = lineage(context)
-    names = [f"{task.task_name}.{task.task_id}" for task in chain]
-    root = str(context.root_uuid)
-
-    def path(i):
-        return "/".join([root, *reversed(names[i:])])
-
-    own = [i for i, task in enumerate(chain) if i + 1 == len(chain) or task.source_estimator_name]
-    place = {"path": path(own[0])}
-    for i, task in enumerate(chain):
-        if _FOLD in (task.task_name, task.source_task_name):
-            outer = next(j for j in own if j > i)
-            return place | {"search": path(outer), "round": path(i + 1), "index": task.task_id}
-    return place
 
 
 def _runs(fit):

@@ -61,7 +61,7 @@ def charged(
     books : PrivacyLedger or None, default=None
         The ledger that the fit was given as a callback.
     place : dict or None, default=None
-        Where in a search the fit lies, see :func:`skdpfair.privacy.budget.place_of`.
+        Where in a search the fit lies, see :func:`skdpfair.privacy.folds.place_of`.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Which fits of a search one record can have been in: all but those of its own fold."""
+"""Where in a search a fit lies, and which fits a record can be in: not those of its own fold."""
 
 from collections.abc import Iterable
 from itertools import product
@@ -16,7 +16,46 @@ from sklearn.model_selection import (
 
 _PARTITIONS = (KFold, StratifiedKFold, GroupKFold, StratifiedGroupKFold, LeaveOneOut)
 _REPEATED = (RepeatedKFold, RepeatedStratifiedKFold)
+_FOLD = "candidate-split-evaluation"  # scikit-learn's name of one fit and test of a search
 _MOST_FOLDS, _MOST_VIEWS = 50, 16
+
+
+def lineage(context) -> list:
+    """Return a task of scikit-learn's, the task around it, and so on."""
+    chain = [context]
+    while chain[-1].parent is not None:
+        chain.append(chain[-1].parent)
+    return chain
+
+
+def place_of(context) -> dict:
+    """Return where a task of scikit-learn lies: its path, and the nearest search around it.
+
+    Parameters
+    ----------
+    context : sklearn.callback.CallbackContext
+        Of a fit, or of a task inside one.
+
+    Returns
+    -------
+    dict
+        ``path`` names the estimator's task.  For a fit inside a search's fold also ``search``,
+        the search's path; ``round``, where a search runs several; ``index``, the position.
+    """
+    chain = lineage(context)
+    names = [f"{task.task_name}.{task.task_id}" for task in chain]
+    root = str(context.root_uuid)
+
+    def path(i):
+        return "/".join([root, *reversed(names[i:])])
+
+    own = [i for i, task in enumerate(chain) if i + 1 == len(chain) or task.source_estimator_name]
+    place = {"path": path(own[0])}
+    for i, task in enumerate(chain):
+        if _FOLD in (task.task_name, task.source_task_name):
+            outer = next(j for j in own if j > i)
+            return place | {"search": path(outer), "round": path(i + 1), "index": task.task_id}
+    return place
 
 
 def folds_of(cv, n_splits: int) -> int | None:
