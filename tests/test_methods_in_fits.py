@@ -380,6 +380,11 @@ class TestDiagnostics:
 
         display = GroupLossDisplay.from_estimator(fitted(data, "dpsgd", diagnostics=True)).plot()
         assert [len(axes.lines) for axes in display.axes_] == [2, 2]
+        assert all({t.get_text() for t in axes.texts} == {"a", "b"} for axes in display.axes_)
         display.figure_.clear()
         with pytest.raises(ValueError, match="diagnostics=True"):
             GroupLossDisplay.from_estimator(fitted(data, "dpsgd"))
+        again = GroupLossDisplay.from_results(display.frame)
+        assert again.frame is display.frame
+        with pytest.raises(ValueError, match=r"lacks \['gradient_norm'\]"):
+            GroupLossDisplay.from_results(display.frame.drop(columns="gradient_norm"))

@@ -127,11 +127,11 @@ class TradeoffResults:
         front = table.loc[kept, [x, y]].dropna()
         return front.sort_values(x, ascending=_sign(x) > 0)
 
-    def plot(self, y="accuracy", ax=None):
+    def plot(self, measure="accuracy", ax=None):
         """Draw one quantity against epsilon; see `TradeoffDisplay`."""
         from skdpfair.plotting import TradeoffDisplay
 
-        return TradeoffDisplay.from_results(self, y=y).plot(ax=ax)
+        return TradeoffDisplay.from_results(self, measure=measure).plot(ax=ax)
 
     def to_fairlearn(self, metrics=None):
         """Return a fairlearn MetricFrame of each model and run.

@@ -2,6 +2,7 @@
 
 from skdpfair.metrics import group_table
 from skdpfair.plotting._bars import _PALETTE, plot_privacy_cost
+from skdpfair.plotting._tradeoff import label_ends
 
 
 class PrivacyCostDisplay:
@@ -131,7 +132,22 @@ class GroupLossDisplay:
             )
         return cls(estimator.diagnostics_)
 
-    from_results = classmethod(lambda cls, frame: cls(frame))
+    @classmethod
+    def from_results(cls, frame):
+        """Return the display of what a fit recorded, for instance read from a file.
+
+        Parameters
+        ----------
+        frame : pandas.DataFrame
+            An estimator's ``diagnostics_``.
+        """
+        missing = [c for c in ("step", "group", "loss", "gradient_norm") if c not in frame]
+        if missing:
+            raise ValueError(
+                f"frame must have the columns of diagnostics_, but lacks {missing}. Pass the "
+                "diagnostics_ of an estimator fitted with diagnostics=True."
+            )
+        return cls(frame)
 
     def plot(self, ax=None):
         """Draw; return the display itself.
@@ -145,14 +161,21 @@ class GroupLossDisplay:
             import matplotlib.pyplot as plt
 
             _, ax = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+        groups = list(dict.fromkeys(self.frame["group"]))
         titles = {"loss": "mean loss", "gradient_norm": "mean gradient norm"}
         for axes, (column, title) in zip(ax, titles.items(), strict=True):
-            for i, (group, rows) in enumerate(self.frame.groupby("group", sort=False)):
+            ends = []
+            for i, group in enumerate(groups):
+                rows = self.frame[self.frame["group"] == group]
                 color = _PALETTE[i % len(_PALETTE)]
-                axes.plot(rows["step"], rows[column], color=color, label=str(group))
-            axes.set(xlabel="step", title=f"{title} by group (not private)")
+                axes.plot(rows["step"], rows[column], color=color)
+                last = rows[column].dropna()
+                ends += [(last.iloc[-1], str(group), color, rows["step"].iloc[-1])] * (
+                    len(last) > 0
+                )
+            label_ends(axes, ends)
+            axes.set(xlabel="step", ylabel=title, title=f"{title} by group (not private)")
             axes.grid(color="0.9")
             axes.spines[["top", "right"]].set_visible(False)
-        ax[0].legend(frameon=False)
         self.axes_, self.figure_ = ax, ax[0].figure
         return self

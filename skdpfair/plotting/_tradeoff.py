@@ -1,8 +1,10 @@
 """A picture of a sweep: one quantity against epsilon, one colour a method."""
 
 import numpy as np
+import pandas as pd
 
 from skdpfair._validate import one_of
+from skdpfair.metrics import group_table
 from skdpfair.plotting._bars import _PALETTE, _new_axes
 
 __all__ = ["TradeoffDisplay"]
@@ -24,7 +26,7 @@ class TradeoffDisplay:
     curves : dict of str to DataFrame
         By method: columns epsilon (inf: no privacy, drawn as a dashed line), mean and se, in [-1,
         1].
-    y : str
+    measure : str, default="accuracy"
         The quantity.
 
     Attributes
@@ -43,18 +45,106 @@ class TradeoffDisplay:
     >>> display.figure_.clear()
     """
 
-    def __init__(self, curves, y="accuracy"):
-        self.curves, self.y = curves, y
+    def __init__(self, curves, measure="accuracy"):
+        self.curves, self.measure = curves, measure
 
     @classmethod
-    def from_results(cls, results, *, y="accuracy"):
+    def from_predictions(cls, y_true, y_pred, *, sensitive_features, measure="accuracy"):
+        """Make the display of models that were run once each.
+
+        Parameters
+        ----------
+        y_true : array-like of shape (n_samples,)
+            True labels.
+        y_pred : dict of (str, float or None) to array-like of shape (n_samples,)
+            Predicted labels by (method, epsilon); None or infinity is the twin, of which there
+            must be one for costs.
+        sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
+            Groups.
+        measure : str, default="accuracy"
+            ``"accuracy"``, ``"privacy_cost"``, either of a group (``"accuracy[F]"``), or either's
+            gap (``"accuracy_gap"``).
+
+        Returns
+        -------
+        TradeoffDisplay
+
+        Examples
+        --------
+        >>> from skdpfair.plotting import TradeoffDisplay
+        >>> display = TradeoffDisplay.from_predictions(
+        ...     [0, 1, 1, 0], {("twin", None): [0, 1, 1, 0], ("dpsgd", 1.0): [0, 1, 0, 0]},
+        ...     sensitive_features=["F", "F", "M", "M"], measure="privacy_cost[M]")
+        >>> display.curves["dpsgd"][["epsilon", "mean"]].values.tolist()
+        [[1.0, 0.5]]
+        """
+        models = {(m, np.inf if e is None else float(e)): p for (m, e), p in y_pred.items()}
+        twins = [model for model in models if np.isinf(model[1])]
+        if len(twins) != 1 and measure.startswith("privacy_cost"):
+            raise ValueError(
+                f"y_pred must hold one model with epsilon None for measure={measure!r}, got "
+                f"{len(twins)}. Add the twin's predictions, by ('twin', None)."
+            )
+        keys = list(models)
+        table = group_table(
+            y_true,
+            {i: models[key] for i, key in enumerate(keys)},
+            reference=keys.index(twins[0]) if twins else 0,
+            sensitive_features=sensitive_features,
+        )
+        by_group = table.filter(like="accuracy[")
+        table["accuracy_gap"] = by_group.max(axis=1) - by_group.min(axis=1)
+        table["privacy_cost"] = table["accuracy"].iloc[table.attrs["reference"]] - table["accuracy"]
+        known = [c for c in table if c != "balanced_accuracy"]
+        rows = pd.DataFrame(keys, columns=["method", "epsilon"]).assign(
+            mean=table[one_of("measure", measure, known)].to_numpy(), se=np.nan
+        )
+        return cls(_by_method(rows), measure)
+
+    @classmethod
+    def from_estimator(cls, estimator, X, y, *, sensitive_features, measure="accuracy"):
+        """Make the display of fitted models, one point each.
+
+        Parameters
+        ----------
+        estimator : DPFairClassifier or Pipeline, or list of these
+            One that kept its twin brings it along.
+        X : array-like of shape (n_samples, n_features)
+            Features.
+        y : array-like of shape (n_samples,)
+            True labels.
+        sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
+            Groups.
+        measure : str, default="accuracy"
+            As in `from_predictions`.
+
+        Returns
+        -------
+        TradeoffDisplay
+        """
+        predictions = {}
+        for model in estimator if isinstance(estimator, list) else [estimator]:
+            last = model[-1] if hasattr(model, "steps") else model
+            private = last.privacy_.is_private
+            budget = last.privacy_.epsilon if last.epsilon is None else last.epsilon
+            name = (last.method_.name, budget) if private else ("twin", None)
+            predictions[name] = model.predict(X)
+            if hasattr(last, "reference_"):
+                inner = model[:-1].transform(X) if hasattr(model, "steps") else X
+                predictions["twin", None] = last.reference_.predict(inner)
+        return cls.from_predictions(
+            y, predictions, sensitive_features=sensitive_features, measure=measure
+        )
+
+    @classmethod
+    def from_results(cls, results, *, measure="accuracy"):
         """Make the display of a sweep's results.
 
         Parameters
         ----------
         results : TradeoffResults
             From `skdpfair.model_selection.sweep`.
-        y : str, default="accuracy"
+        measure : str, default="accuracy"
             A column of ``results.table()``, such as ``"privacy_cost[F]"``.
 
         Returns
@@ -62,10 +152,8 @@ class TradeoffDisplay:
         TradeoffDisplay
         """
         table = results.table()
-        table = table[one_of("y", y, table.columns.get_level_values(0).unique())].reset_index()
-        return cls(
-            {m: part.sort_values("epsilon") for m, part in table.groupby("method", sort=False)}, y
-        )
+        known = table.columns.get_level_values(0).unique()
+        return cls(_by_method(table[one_of("measure", measure, known)].reset_index()), measure)
 
     def plot(self, ax=None):
         """Draw.
@@ -86,7 +174,7 @@ class TradeoffDisplay:
             mean, se = 100 * rows["mean"], 100 * rows["se"].fillna(0.0)
             if np.isinf(rows["epsilon"]).all():
                 # costs are measured from the twin: zero is drawn anyway
-                if not self.y.startswith("privacy_cost"):
+                if not self.measure.startswith("privacy_cost"):
                     ax.axhline(mean.iloc[0], color="0.35", linestyle="--", linewidth=1.2, zorder=1)
                     ends.append((mean.iloc[0], method, "0.35", None))
                 continue
@@ -101,18 +189,18 @@ class TradeoffDisplay:
         self._dress(ax, sorted(budgets))
         if ax.collections and any(rows["se"].notna().any() for rows in self.curves.values()):
             ax.set_xlabel(ax.get_xlabel() + "; bands are ± 1 standard error")
-        _label_ends(ax, ends)
+        label_ends(ax, ends)
         self.ax_, self.figure_ = ax, ax.figure
         return self
 
     def _dress(self, ax, budgets):
-        measure, _, group = self.y.partition("[")
+        measure, _, group = self.measure.partition("[")
         of_group = f" of {group.rstrip(']')}" if group else ""
         unit = "percentage points" if measure != "accuracy" else "%"
         ax.set(xlabel="privacy budget ε, log scale", ylabel=f"{measure.replace('_', ' ')} ({unit})")
         if budgets:
             ax.set_xscale("log")
-            ax.set_xticks(budgets, [f"{b:g}" for b in budgets])
+            ax.set_xticks(budgets, [f"{b:.3g}" for b in budgets])
             ax.minorticks_off()
         if measure != "accuracy":
             ax.axhline(0, color="black", linewidth=1, zorder=1)
@@ -123,7 +211,11 @@ class TradeoffDisplay:
             ax.spines[side].set_visible(False)
 
 
-def _label_ends(ax, ends):
+def _by_method(rows):
+    return {m: part.sort_values("epsilon") for m, part in rows.groupby("method", sort=False)}
+
+
+def label_ends(ax, ends):
     """Write each curve's name beside its last point, moved apart where they would touch."""
     low, high = ax.get_ylim()
     room = (high - low) * 0.055

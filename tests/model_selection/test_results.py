@@ -119,7 +119,7 @@ def test_fairlearn_and_the_dashboard_get_the_predictions(results):
 
 @pytest.mark.parametrize("y", ["accuracy", "accuracy_gap", "privacy_cost[F]", "privacy_cost_gap"])
 def test_the_picture_has_one_labelled_curve_a_method(results, y):
-    display = TradeoffDisplay.from_results(results, y=y).plot()
+    display = TradeoffDisplay.from_results(results, measure=y).plot()
     ax = display.ax_
     assert ax.get_xscale() == "log"
     assert [tick.get_text() for tick in ax.get_xticklabels()] == ["1", "4"]
@@ -137,7 +137,7 @@ def test_the_band_is_one_standard_error(results):
     assert results.plot("accuracy[F]", ax=ax).ax_ is ax
     band = ax.collections[1].get_paths()[0].vertices[:, 1]
     assert band.max() == pytest.approx(84)
-    with pytest.raises(ValueError, match="y must be one of"):
+    with pytest.raises(ValueError, match="measure must be one of"):
         results.plot("f1")
 
 
@@ -147,3 +147,33 @@ def test_one_seed_has_no_band_and_repr_counts():
     assert results.plot().ax_.get_title(loc="left") == "Accuracy"
     assert isinstance(results.table("text"), pd.DataFrame)
     assert results.table("text").loc[("poor", 1.0), "accuracy"] == "56.7"
+
+
+@pytest.mark.filterwarnings(
+    "ignore::skdpfair.exceptions.InsecureSeedWarning",
+    "ignore::skdpfair.exceptions.LowSignalWarning",
+)
+def test_the_picture_of_predictions_and_of_estimators(two_groups, classifier):
+    X, y, group = two_groups.data, two_groups.target, two_groups.sensitive_features
+    models = [classifier(epsilon=4.0, keep_reference=True), classifier("global", epsilon=8.0)]
+    for model in models:
+        model.fit(X, y, sensitive_features=group)
+    costs = TradeoffDisplay.from_estimator(
+        models, X, y, sensitive_features=group, measure="privacy_cost[b]"
+    )
+    right = {
+        name: (m.predict(X) == y)[group == "b"].mean() for name, m in zip("pg", models, strict=True)
+    }
+    twin = (models[0].reference_.predict(X) == y)[group == "b"].mean()
+    assert costs.curves["dpsgd"]["mean"].tolist() == pytest.approx([twin - right["p"]])
+    assert costs.curves["global"]["mean"].tolist() == pytest.approx([twin - right["g"]])
+    assert costs.plot().ax_.get_xlabel() == "privacy budget ε, log scale"
+    predictions = {("dpsgd", 1.0): y, ("dpsgd", 2.0): 1 - y}
+    gaps = TradeoffDisplay.from_predictions(
+        y, predictions, sensitive_features=group, measure="accuracy_gap"
+    )
+    assert gaps.curves["dpsgd"]["mean"].tolist() == [0.0, 0.0]
+    with pytest.raises(ValueError, match="one model with epsilon None"):
+        TradeoffDisplay.from_predictions(
+            y, predictions, sensitive_features=group, measure="privacy_cost"
+        )
