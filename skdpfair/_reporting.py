@@ -104,6 +104,11 @@ def before(estimator, fitted, table) -> Before | None:
     """Return what a fit before this one left, if there was one."""
     if not hasattr(estimator, "net_"):
         return None
+    if estimator.privacy_.is_private and not estimator.privacy_.ledger.entries:
+        raise ValueError(
+            "warm_start=True composes with the releases before, but this model comes from a "
+            f"{estimator.privacy_.method}, which keeps none to compose with. Fit a clone of it."
+        )
     same = {
         "classes": (estimator.classes_, table.classes),
         "groups": (estimator.groups_, table.groups.levels),

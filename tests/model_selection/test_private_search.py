@@ -236,3 +236,10 @@ def test_a_trial_that_released_more_than_planned_ends_the_search(data):
     train = _trials.trainer(base(), data, None, low, rng, False)
     with pytest.raises(Exception, match="released more than was planned"):
         train({})
+
+
+def test_the_winner_cannot_be_trained_further(data, monkeypatch):
+    monkeypatch.setattr(_trials, "draw_count", lambda *law: 1)
+    winner = searching().fit(*data).best_estimator_
+    with pytest.raises(ValueError, match="warm_start=True composes"):
+        winner.set_params(warm_start=True).fit(*data)
