@@ -1,8 +1,11 @@
 """A fit as scikit-learn's callbacks see it: a task in a tree of tasks, with a ledger above it."""
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from skdpfair.exceptions import UnaccountedWarning
+from skdpfair.privacy import _door
 from skdpfair.privacy.budget import PrivacyLedger
 from skdpfair.privacy.folds import lineage, place_of
 
@@ -46,6 +49,7 @@ def begin(estimator, X, y, n_epochs) -> FitTask:
     # a ledger is set on the outermost estimator only, and travels with the tasks
     above = [c for task in lineage(context) for c in getattr(task, "_callbacks", ())]
     ledger = next((c for c in above if isinstance(c, PrivacyLedger)), None)
+    _remember(estimator, ledger)
     if not getattr(estimator, "_skl_callbacks", ()):
         return FitTask(ledger, place_of(context))
     context.call_on_fit_task_begin(estimator=estimator, X=X, y=y)
@@ -59,3 +63,16 @@ def begin(estimator, X, y, n_epochs) -> FitTask:
         context.call_on_fit_task_end(estimator=estimator, X=X, y=y)
 
     return FitTask(ledger, place_of(context), epoch, end)
+
+
+def _remember(estimator, ledger):
+    """Warn of an estimator whose fits were charged once, and which its copy does not charge."""
+    if ledger is not None:
+        estimator._charged = True
+    elif getattr(estimator, "_charged", False) and _door.opened() is None:
+        warnings.warn(
+            "Earlier fits of this estimator were charged to a PrivacyLedger, which its copy or "
+            "pickle does not hold: this fit is not charged. Call set_callbacks(ledger) again.",
+            UnaccountedWarning,
+            stacklevel=5,
+        )

@@ -12,7 +12,7 @@ import torch
 from skorch.dataset import Dataset
 from skorch.helper import predefined_split
 
-from skdpfair import _params, networks
+from skdpfair import _building, _params, networks
 from skdpfair._callbacks import Epochs, Progress
 from skdpfair._planning import Plan
 from skdpfair._reporting import Before, composed, report_of
@@ -26,8 +26,8 @@ from skdpfair.net import PrivateNet
 from skdpfair.privacy import Ledger
 from skdpfair.privacy.charging import charged, planned_entries
 from skdpfair.privacy.noise import noisy_counts
+from skdpfair.privacy.spending import DIAGNOSTICS
 from skdpfair.schedule import Schedule
-from skdpfair.streaming import as_rows
 
 _INIT_LOCK = threading.Lock()  # initial weights pass through torch's global generator
 _LEAST_ODDS = 1e-7  # a class of weight 0 starts at these odds
@@ -49,6 +49,7 @@ def train(params, run: Plan, table, task: FitTask, before: Before | None = None)
     ledger = Ledger(() if before is None else before.privacy.ledger.entries)
     private = run.accounted and not params["keep_reference"]  # the twin follows
     books = {"books": task.ledger, "place": task.place}
+    books["reasons"] = (DIAGNOSTICS,) if params["diagnostics"] else ()
     with charged(_planned(run), ledger, private=private, **books):
         net, run = _trained(params, run, table, streams, ledger, task, before)
     if net.steps_ < run.settings.n_steps:
@@ -191,7 +192,7 @@ def _net(params, run, table, streams, on_step, callbacks, before):
         lr=lr,
         optimizer=optimizer,
         max_epochs=n_epochs(settings),
-        train_split=_validation(params["validation_data"], table),
+        train_split=_validation(table),
         callbacks=callbacks,
         device=device,
         verbose=0,
@@ -233,7 +234,7 @@ def _pull(logits, weights):
 def _optimizer(params, settings):
     """Return the optimizer's class, its arguments, and the unit of its steps if lr is "auto"."""
     given = dict(params["optimizer_params"] or {})
-    cls = _params.resolve_optimizer(params["optimizer"])
+    cls = _building.resolve_optimizer(params["optimizer"])
     if params["lr"] != "auto":
         return cls, given, None
     if params["optimizer"] == "auto":
@@ -243,21 +244,12 @@ def _optimizer(params, settings):
     return cls, {"lr": signature(cls).parameters["lr"].default} | given, None
 
 
-def _validation(data, table):
-    if data is None:
+def _validation(table):
+    if table.validation is None:
         return None
-    X, y = data
-    x = as_rows(X if hasattr(X, "shape") else np.asarray(X), slice(None))
-    codes = np.searchsorted(table.classes, np.asarray(y)).clip(max=len(table.classes) - 1)
-    if len(x) != len(codes) or x.shape[1:] != table.x.shape[1:]:
-        raise ValueError(
-            f"validation_data must be (X, y) with {table.x.shape[1:]} features per row and one "
-            f"label per row, got shapes {x.shape} and {codes.shape}."
-        )
-    if (table.classes[codes] != np.asarray(y)).any():
-        raise ValueError("validation_data has labels outside the classes of y.")
+    x, codes = table.validation
     group = np.zeros(len(x), dtype=np.int64)
-    return predefined_split(Dataset({"x": x, "group": group}, codes.astype(np.int64)))
+    return predefined_split(Dataset({"x": x, "group": group}, codes))
 
 
 def _forked(module, seed):

@@ -27,3 +27,11 @@ class InsecureSeedWarning(UserWarning):
 
 class LowSignalWarning(UserWarning):
     """Too few records for the budget: expect accuracy several points below the twin."""
+
+
+class PrivacyLeakWarning(UserWarning):
+    """Private rows are learnt from outside the budget, or what leaves is not private at all."""
+
+
+class UnaccountedWarning(UserWarning):
+    """Something was spent, or may have been, that no ledger counts."""

@@ -33,18 +33,27 @@ class Journal:
     Examples
     --------
     >>> import tempfile
-    >>> journal = Journal(Path(tempfile.mkdtemp()) / "lines.jsonl", create=True)
+    >>> journal = Journal(Path(tempfile.mkdtemp()) / "lines.jsonl")
+    >>> journal.begin({"first": 0})
+    [{'first': 0}]
     >>> with journal.locked() as lines:
     ...     journal.append({"a": 1})
     >>> journal.read()
-    [{'a': 1}]
+    [{'first': 0}, {'a': 1}]
     """
 
-    def __init__(self, path, *, create=False):
-        self.path = Path(path).absolute()
-        if create:
-            self.path.touch(exist_ok=True)
-        self._handle = None
+    def __init__(self, path):
+        if not isinstance(path, (str, os.PathLike)):
+            raise TypeError(f"path must name a file, got {path!r}: a string or a pathlib.Path.")
+        self.path, self._handle = Path(path).absolute(), None
+
+    def begin(self, first: dict) -> list[dict]:
+        """Make the file with a first line, if it is missing or empty; return its lines."""
+        self.path.touch(exist_ok=True)
+        with self.locked() as lines:
+            if not lines:
+                self.append(first)
+            return lines or [first]
 
     @contextmanager
     def locked(self) -> Iterator[list[dict]]:

@@ -1,24 +1,19 @@
 """A budget over many fits: estimators, clones, searches, worker processes and data sets."""
 
-import json
 import math
-import os
+from collections import defaultdict
 
-import numpy as np
 import pandas as pd
 
 from skdpfair._validate import number, one_of
 from skdpfair.exceptions import BudgetExceeded
+from skdpfair.privacy import _door
+from skdpfair.privacy._books import cost, read_books, runs_of
 from skdpfair.privacy._journal import Journal
 from skdpfair.privacy._progress import FitsBar
 from skdpfair.privacy.accounting import ACCOUNTANTS
-from skdpfair.privacy.accounting import epsilon as epsilon_of
-from skdpfair.privacy.folds import folds_of, place_of, views
-from skdpfair.privacy.ledger import LedgerEntry
-from skdpfair.privacy.renyi import curve_epsilon, rdp_curve
-from skdpfair.privacy.spending import SCORES, TWIN, Spending
-
-VARIABLE = "SKDPFAIR_LEDGER"
+from skdpfair.privacy.folds import folds_of, place_of, takes_as_public, views
+from skdpfair.privacy.spending import SCORES, Spending
 
 
 class PrivacyLedger:
@@ -40,8 +35,9 @@ class PrivacyLedger:
     data : str, default="data"
         Name of the data set.  Fits under one name add up; distinct names declare that no
         person is in both.
-    accountant : {"pld", "prv", "rdp"}, default="pld"
-        How epsilon is computed; a private selection is always composed by ``"rdp"``.
+    accountant : {"pld", "prv", "rdp"} or None, default=None
+        How epsilon is computed; None is that of the file, ``"pld"`` for a new one.  A private
+        selection is always composed by ``"rdp"``.
     progress : bool, default=True
         As a callback, show fits done and epsilon so far, on a terminal or in a notebook.
 
@@ -56,11 +52,13 @@ class PrivacyLedger:
     the block.  Workers of other back ends must be started inside the block.
 
     ``search.set_callbacks(ledger)`` (scikit-learn 1.9 or later) does that for each fit of the
-    search, a Pipeline or a classifier, follows it into workers of every back end, and tells the
-    books which fold a fit belongs to.  k folds leave each record out of one fit in k of each
-    candidate; so many are charged then.  Without the callback, and for splitters whose test
-    folds may overlap, every fit is charged as if it read all records.  Neighbouring data sets
-    have the same folds: one holds nothing in the place of a record of the other.
+    search, a Pipeline or a classifier, in workers of every back end, and tells the books which
+    fold a fit belongs to.  k folds leave each record out of one fit in k of each candidate; so
+    many are charged then.  Without the callback, for splitters whose test folds may overlap and
+    for searches of other classes than scikit-learn's, every fit is charged as if it read all
+    records.  Neighbouring data sets have the same folds: one holds nothing in the place of a
+    record of the other, but for the labels or groups by which a splitter makes its folds, which
+    are taken as public.
 
     A fit is entered as planned before it starts, and as it was once it ends, with an error or
     without.  A killed fit stays charged as planned.  Data sets are told apart by name, not by a
@@ -84,7 +82,7 @@ class PrivacyLedger:
     max_propagation_depth = 0  # scikit-learn warns of every step that takes no callbacks
 
     def __init__(
-        self, path, *, epsilon=None, delta=None, data="data", accountant="pld", progress=True
+        self, path, *, epsilon=None, delta=None, data="data", accountant=None, progress=True
     ):
         positive = {"low": 0, "low_open": True, "high_open": True}
         if epsilon is not None:
@@ -98,25 +96,23 @@ class PrivacyLedger:
             number("delta", delta, high=1, **positive)
         if not isinstance(data, str) or not data:
             raise TypeError(f"data must be the name of a data set, a string, got {data!r}.")
-        one_of("accountant", accountant, ACCOUNTANTS)
+        if accountant is not None:
+            one_of("accountant", accountant, ACCOUNTANTS)
         self.data, self.progress = data, progress
-        self._journal, self._opened, self._refused = Journal(path, create=True), set(), {}
+        self._journal, self._open, self._refused = Journal(path), defaultdict(set), {}
         given = {"epsilon": epsilon, "delta": delta, "accountant": accountant}
-        with self._journal.locked() as lines:
-            if not lines:
-                self._journal.append({"budget": given})
-                lines = [{"budget": given}]
-        self._take(lines, given)
+        new = {"budget": given | {"accountant": accountant or "pld"}}
+        self._take(self._journal.begin(new), given)
 
     def _take(self, lines, given):
         held = lines[0].get("budget")
         if held is None:
             raise ValueError(f"path={str(self.path)!r} is not a ledger. Name another file.")
-        for name in ("epsilon", "delta"):
-            if given[name] is not None and given[name] != held[name]:
+        for name, value in given.items():
+            if value is not None and value != held[name]:
                 raise ValueError(
-                    f"{name}={given[name]!r} differs from {held[name]!r}, with which "
-                    f"{str(self.path)!r} was made. Leave it out, or name a new file."
+                    f"{name}={value!r} differs from {name}={held[name]!r}, with which "
+                    f"{str(self.path)!r} was made. Leave {name} out, or name a new file."
                 )
         self.budget, self.delta, self.accountant = (
             held["epsilon"],
@@ -129,30 +125,28 @@ class PrivacyLedger:
         """The file."""
         return self._journal.path
 
+    def __repr__(self):
+        limit = "no budget" if self.budget is None else f"epsilon={self.budget:g}"
+        return f"PrivacyLedger({str(self.path)!r}, {limit}, delta={self.delta}, data={self.data!r})"
+
+    def __getstate__(self):
+        return self.__dict__ | {"_open": defaultdict(set), "_refused": {}}  # of this process
+
     def __enter__(self):
-        if os.environ.get(VARIABLE):
-            raise RuntimeError(
-                f"A ledger is open already ({os.environ[VARIABLE]}), and a fit is charged to one "
-                "only. Leave its block first."
-            )
-        os.environ[VARIABLE] = self._address
-        _restart_workers()
+        _door.enter(self._address)
         return self
 
     def __exit__(self, *exc):
-        os.environ.pop(VARIABLE, None)
-        _restart_workers()
+        _door.leave(self._address)
 
     @property
     def _address(self):
-        return json.dumps({"path": str(self.path), "data": self.data})
+        return _door.address(self.path, self.data)
 
     def setup(self, estimator, context) -> None:
         """Open the books for a fit on which this is set as a callback of scikit-learn."""
-        if os.environ.get(VARIABLE) != self._address:
-            self.__enter__()
-            self._opened.add(context.root_uuid)
-        self._refused[context.root_uuid] = len(self._refusals())
+        self._enter(context)
+        self._refused[context.root_uuid] = len(self._refusals(context))
         if self.progress:
             FitsBar.begin(context.root_uuid, self)
 
@@ -161,53 +155,77 @@ class PrivacyLedger:
         try:
             FitsBar.end(context.root_uuid)
         finally:
-            if context.root_uuid in self._opened:
-                self._opened.remove(context.root_uuid)
-                self.__exit__()
+            self._leave(context.root_uuid, set(self._open[context.root_uuid]))
         before = self._refused.pop(context.root_uuid, None)
-        new = [] if before is None else self._refusals()[before:]
+        new = [] if before is None else self._refusals(context)[before:]
         if new:
             more = f" So were {len(new) - 1} more fits." if len(new) > 1 else ""
             raise BudgetExceeded(f"{new[0]}{more}")
 
-    def _refusals(self):
-        return [line["refused"] for line in self._journal.read() if "refused" in line]
-
     def on_fit_task_begin(self, estimator, context) -> None:
-        """Enter how a search splits the records."""
+        """Open the books where the task runs, and enter how a search splits the records."""
+        self._enter(context)
         if context.task_name == "search" and hasattr(estimator, "n_splits_"):
-            search = place_of(context)["path"]
-            splits = estimator.n_splits_
-            line = {"search": search, "splits": splits, "folds": folds_of(estimator.cv, splits)}
+            splits, cv = estimator.n_splits_, estimator.cv
+            line = {"search": place_of(context)["path"], "splits": splits, "data": self.data}
+            known = _is_of_scikit_learn(estimator)
+            line |= {"folds": folds_of(cv, splits) if known else None}
             with self._journal.locked():
-                self._journal.append(line | {"data": self.data})
+                self._journal.append(line | {"public": takes_as_public(cv) if known else None})
 
     def on_fit_task_end(self, estimator, context) -> None:
-        """Nothing: fits enter themselves."""
+        """Close them."""
+        self._leave(context.root_uuid, {id(context)})
+
+    def _enter(self, context):
+        tasks = self._open[context.root_uuid]
+        if id(context) not in tasks:
+            _door.enter(self._address)
+            tasks.add(id(context))
+
+    def _leave(self, root, left):
+        """Leave the door once for each task that is ``left`` and had entered it."""
+        tasks = self._open[root]
+        for task in tasks & left:
+            tasks.remove(task)
+            _door.leave(self._address)
+        if not tasks:
+            del self._open[root]
+
+    def _refusals(self, context):
+        root, lines = str(context.root_uuid), self._journal.read()
+        return [
+            line["refused"]
+            for line in lines
+            if line.get("root", root) == root and "refused" in line
+        ]
 
     def epsilon(self, delta=None, data=None) -> float:
         """Return what all fits on the data set ``data`` (default: this ledger's) cost."""
-        return self._cost(*self._books(data or self.data), self._delta(delta))
+        return cost(*self._books(data or self.data), self._delta(delta), self.accountant)
 
     def report(self, delta=None, data=None) -> Spending:
         """Return what the private fits cost, and what everything costs, with reasons."""
         delta, data = self._delta(delta), data or self.data
         fits, searches = self._books(data)
         private = [fit for fit in fits if fit["private"]]
-        reasons = [TWIN] * (len(private) < len(fits))
-        reasons += [SCORES] * any(search["data"] == data for search in searches.values())
-        spent = self._cost(private, searches, delta)
-        whole = math.inf if reasons else spent
+        own = [search for search in searches.values() if search["data"] == data]
+        reasons = dict.fromkeys(why for fit in fits for why in fit["reasons"])
+        if reasons.pop(SCORES, False) is None or own:
+            reasons[SCORES] = None  # comes last
+        spent = cost(private, searches, delta, self.accountant)
         seen = max(map(len, views(fits, searches)))
         kind = "rdp" if any(fit["curve"] for fit in private) else self.accountant
-        return Spending(spent, whole, delta, kind, tuple(reasons), len(fits), seen)
+        public = tuple(dict.fromkeys(s["public"] for s in own if s["public"]))
+        whole = math.inf if reasons else spent
+        return Spending(spent, whole, delta, kind, tuple(reasons), len(fits), seen, public)
 
     def frame(self) -> pd.DataFrame:
         """Return one row per fit; ``state`` is "planned" for one that runs or was killed."""
         columns = ["data", "what", "state", "steps", "sample_rate", "noise_multiplier", "epsilon"]
         rows = []
         for fit in self._books(None)[0]:
-            runs = _runs(fit)
+            runs = runs_of(fit)
             what = "; ".join(dict.fromkeys([e[0] for e in fit["entries"]])) or fit["what"]
             rows.append(
                 (
@@ -217,7 +235,7 @@ class PrivacyLedger:
                     sum(entry[3] for entry in fit["entries"] if not entry[4]),
                     max((run.sample_rate for run in runs), default=math.nan),
                     min((run.noise_multiplier for run in runs), default=math.nan),
-                    self._cost([fit], {}, self.delta) if self.delta else math.nan,
+                    cost([fit], {}, self.delta, self.accountant) if self.delta else math.nan,
                 )
             )
         return pd.DataFrame(rows, columns=columns)
@@ -227,49 +245,41 @@ class PrivacyLedger:
             raise ValueError("delta must be given, as this ledger has none, got None: delta=1e-6.")
         return delta if delta is not None else self.delta
 
-    def _books(self, data, lines=None):
-        """Return the fits on a data set, each as it ended or else as planned, and the searches."""
-        fits, searches = {}, {}
-        for line in self._journal.read() if lines is None else lines:
-            if "fit" in line:
-                fits[line["fit"]] = fits.get(line["fit"], {}) | line
-            elif "search" in line:
-                searches[line["search"]] = line
-        return [fit for fit in fits.values() if data is None or fit["data"] == data], searches
-
-    def _cost(self, fits, searches, delta, accountant=None):
-        if not all(fit["private"] for fit in fits):
-            return math.inf
-        seen = views(fits, searches)
-        return max(_composed(view, delta, accountant or self.accountant) for view in seen)
+    def _books(self, data):
+        return read_books(self._journal.read(), data)
 
     def begin(self, fit: dict) -> None:
         """Enter a fit as planned, or raise BudgetExceeded."""
         with self._journal.locked() as lines:
             if self.budget is not None:
                 try:
-                    self._check(*self._books(self.data, lines), fit)
+                    self._check(*read_books(lines, self.data), fit)
                 except BudgetExceeded as error:
-                    self._journal.append({"refused": str(error)})
+                    search = (fit["place"] or {}).get("search")
+                    root = {"root": search.split("/")[0]} if search else {}
+                    self._journal.append({"refused": str(error)} | root)
                     raise
             self._journal.append(fit)
 
     def _check(self, before, searches, fit):
-        cost = self._cost([*before, fit], searches, self.delta, "rdp")
-        if cost > self.budget:  # the fast bound may be loose
-            cost = min(cost, self._cost([*before, fit], searches, self.delta))
-        if cost > self.budget:
-            why = (
-                ""
-                if fit["private"]
-                else (" It has no privacy (epsilon=None without noise, or keep_reference=True).")
+        after = cost([*before, fit], searches, self.delta, "rdp")
+        if after > self.budget:  # the fast bound may be loose
+            after = min(after, cost([*before, fit], searches, self.delta, self.accountant))
+        if after > self.budget:
+            now = cost(before, searches, self.delta, self.accountant)
+            remedy = (
+                "Lower the estimator's epsilon, fit less often, or name a new ledger with a larger "
+                "epsilon."
             )
+            if not fit["private"]:
+                remedy = (
+                    "It has no privacy, which no budget allows: leave out epsilon=None and "
+                    "keep_reference=True, or name a new ledger without epsilon."
+                )
             raise BudgetExceeded(
-                f"This fit would bring epsilon on data={self.data!r} from "
-                f"{self._cost(before, searches, self.delta):.4g} to {cost:.4g} at "
-                f"delta={self.delta:g}, above the budget epsilon={self.budget:g} of "
-                f"{str(self.path)!r}.{why} Nothing was fitted. Lower the estimator's epsilon, fit "
-                "less often, or name a new ledger with a larger epsilon."
+                f"This fit would bring epsilon on data={self.data!r} from {now:.4g} to "
+                f"{after:.4g} at delta={self.delta:g}, above the budget epsilon={self.budget:g} "
+                f"of {str(self.path)!r}. Nothing was fitted. {remedy}"
             )
 
     def end(self, name: str, entries: list) -> None:
@@ -284,24 +294,10 @@ class PrivacyLedger:
         """
         fits, searches = self._books(self.data)
         private = [fit for fit in fits if fit["private"]]
-        cost = self._cost(private, searches, self.delta, "rdp") if self.delta else None
-        return sum(fit["state"] == "done" for fit in fits), cost
+        spent = cost(private, searches, self.delta, "rdp") if self.delta else None
+        return sum(fit["state"] == "done" for fit in fits), spent
 
 
-def _runs(fit):
-    return [LedgerEntry(w, q, tuple(s), t, once).run for w, q, s, t, once in fit["entries"]]
-
-
-def _composed(fits, delta, accountant):
-    runs = [run for fit in fits for run in _runs(fit)]
-    curves = [np.array(fit["curve"]) for fit in fits if fit["curve"] is not None]
-    if curves:
-        return curve_epsilon(sum(curves) + rdp_curve(runs), delta)
-    return epsilon_of(runs, delta, accountant)
-
-
-def _restart_workers():
-    """Let no worker process keep the environment of another block."""
-    from joblib.externals.loky import get_reusable_executor
-
-    get_reusable_executor().shutdown(wait=True)
+def _is_of_scikit_learn(search):
+    """Tell whether a search is one whose folds are those of its ``cv``."""
+    return type(search).__module__.startswith("sklearn.model_selection.")

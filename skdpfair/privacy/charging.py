@@ -1,26 +1,28 @@
 """The hook that charges a fit to the ledger whose block it is in."""
 
-import json
 import os
+import sys
 import uuid
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from skdpfair.privacy.budget import VARIABLE, PrivacyLedger
+from skdpfair.privacy import _door
+from skdpfair.privacy._books import stored
+from skdpfair.privacy.budget import PrivacyLedger
 from skdpfair.privacy.ledger import Ledger, LedgerEntry
+from skdpfair.privacy.spending import SCORES, TWIN
 
 _SUSPENDED = ContextVar("skdpfair_ledger_suspended", default=False)
 
 
 def current_ledger() -> PrivacyLedger | None:
     """Return the ledger whose block this process, or the one that started it, is in."""
-    described = os.environ.get(VARIABLE)
-    if not described or _SUSPENDED.get():
+    where = _door.opened()
+    if where is None or _SUSPENDED.get():
         return None
-    where = json.loads(described)
-    if not os.path.exists(where["path"]):
+    if not os.path.exists(where["path"]) or not os.path.getsize(where["path"]):
         raise FileNotFoundError(
             f"The ledger {where['path']!r} is gone, so that fits cannot be charged. Restore the "
             "file, or leave the block."
@@ -42,7 +44,15 @@ def planned_entries(sample_rate, noise_multipliers, steps, once=()) -> tuple[Led
 
 @contextmanager
 def charged(
-    planned, ledger: Ledger, *, private=True, curve=None, what="steps", books=None, place=None
+    planned,
+    ledger: Ledger,
+    *,
+    private=True,
+    reasons=(),
+    curve=None,
+    what="steps",
+    books=None,
+    place=None,
 ) -> Iterator[None]:
     """Charge a fit to ``books`` or else to the current ledger, if there is one.
 
@@ -54,6 +64,8 @@ def charged(
         Where it will be recorded; what it holds already was charged before.
     private : bool, default=True
         False for a fit whose epsilon is infinite.
+    reasons : tuple of str, default=()
+        Why more than the releases is seen, see :mod:`skdpfair.privacy.spending`.
     curve : ndarray or None, default=None
         Renyi curve of a release that is no run of sampled Gaussians, at ``selection.ORDERS``.
     what : str
@@ -74,7 +86,8 @@ def charged(
         return
     name, before = uuid.uuid4().hex, _counted(ledger.entries)
     fit = {"fit": name, "state": "planned", "data": books.data, "private": bool(private)}
-    fit |= {"curve": None if curve is None else [float(v) for v in curve], "what": what}
+    why = [TWIN] * (not private) + [*reasons] + [SCORES] * _is_scored()
+    fit |= {"curve": stored(curve), "what": what, "reasons": why}
     fit["place"] = place if place and "search" in place else None
     books.begin(fit | {"entries": [_plain(e, e.steps) for e in planned]})
     try:
@@ -93,6 +106,16 @@ def suspended() -> Iterator[None]:
         yield
     finally:
         _SUSPENDED.reset(token)
+
+
+def _is_scored():
+    """Tell whether scikit-learn's model selection called the fit, and so looks at its scores."""
+    frame = sys._getframe()
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").startswith("sklearn.model_selection."):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _counted(entries):

@@ -16,7 +16,9 @@ from sklearn.model_selection import (
 
 _PARTITIONS = (KFold, StratifiedKFold, GroupKFold, StratifiedGroupKFold, LeaveOneOut)
 _REPEATED = (RepeatedKFold, RepeatedStratifiedKFold)
+_BY_LABELS = (StratifiedKFold, GroupKFold, StratifiedGroupKFold, RepeatedStratifiedKFold)
 _FOLD = "candidate-split-evaluation"  # scikit-learn's name of one fit and test of a search
+_METHODS = {"split", "_iter_test_indices", "_iter_test_masks"}  # of a splitter
 _MOST_FOLDS, _MOST_VIEWS = 50, 16
 
 
@@ -61,17 +63,32 @@ def place_of(context) -> dict:
 def folds_of(cv, n_splits: int) -> int | None:
     """Return how many splits in a row have test folds that hold each record exactly once.
 
-    None for a splitter of which that is not known.
+    None for a splitter of which that is not known; a subclass may split in its own way.
 
     Examples
     --------
     >>> folds_of(5, 5), folds_of(RepeatedKFold(n_splits=4, n_repeats=3), 12), folds_of([], 2)
     (5, 4, None)
     """
-    if isinstance(cv, _REPEATED):
-        return n_splits // cv.n_repeats
-    whole = cv is None or isinstance(cv, (int, *_PARTITIONS))
-    return n_splits if whole else None
+    if cv is None or isinstance(cv, int):
+        return n_splits
+    if type(cv) not in _PARTITIONS + _REPEATED or _METHODS & vars(cv).keys():
+        return None
+    return n_splits // cv.n_repeats if type(cv) in _REPEATED else n_splits
+
+
+def takes_as_public(cv) -> str | None:
+    """Return what the folds of `folds_of` depend on beside the number of records, or None.
+
+    Examples
+    --------
+    >>> takes_as_public(KFold(3)), takes_as_public(3)
+    (None, 'the labels or groups by which StratifiedKFold makes its folds')
+    """
+    kind = StratifiedKFold if cv is None or isinstance(cv, int) else type(cv)
+    if kind not in _BY_LABELS:
+        return None
+    return f"the labels or groups by which {kind.__name__} makes its folds"
 
 
 def views(fits: Iterable[dict], searches: dict[str, dict]) -> list[list[dict]]:

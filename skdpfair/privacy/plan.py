@@ -64,6 +64,12 @@ class PrivacyPlan:
     def __post_init__(self):
         integer("steps", self.steps, low=0)
         number("sample_rate", self.sample_rate, low=0, high=1, low_open=True)
+        for name in ("noise_multipliers", "once"):
+            if not isinstance(getattr(self, name), (tuple, list)):
+                raise TypeError(
+                    f"{name} must be a tuple of numbers, got {getattr(self, name)!r}. Write "
+                    f"{name}=(1.0,) for a single one."
+                )
         if not self.noise_multipliers:
             raise ValueError("noise_multipliers must hold at least the gradient's, got ().")
         for noise in self.noise_multipliers:

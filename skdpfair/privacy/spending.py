@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 
 SCORES = "scores on private records are not private: select with DPRandomizedSearch instead"
+DIAGNOSTICS = "a fitted object holds diagnostics, which are not private (diagnostics=True)"
+LEAKS = "{} learn{} from private records outside the budget: see check_pipeline"
 TWIN = "a non-private twin is trained on the same records (epsilon=None, or keep_reference=True)"
 
 
@@ -24,6 +26,8 @@ class Spending:
         Why ``whole`` exceeds ``epsilon``.
     fits, seen : int
         How many fits there were, and how many of them read the worst-off record.
+    assumptions : tuple of str
+        What must be public for the numbers to hold.
     """
 
     epsilon: float
@@ -33,6 +37,7 @@ class Spending:
     reasons: tuple[str, ...]
     fits: int
     seen: int
+    assumptions: tuple[str, ...] = ()
 
     def __repr__(self):
         return described("Spending", self, self.fits, self.seen)
@@ -46,5 +51,6 @@ def described(title, spent, fits, seen) -> str:
         f"({spent.accountant})",
         f"  as a whole     epsilon={spent.whole:.4g}",
         *(f"    - {reason}" for reason in spent.reasons),
+        *(f"  taken as public: {what}" for what in spent.assumptions),
     ]
     return "\n".join(lines)

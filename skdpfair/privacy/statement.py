@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, fields
 from html import escape
 from textwrap import wrap
 
+import numpy as np
 import pandas as pd
 
 from skdpfair.privacy.ledger import Ledger
@@ -38,6 +39,8 @@ class PrivacyReport:
     ----------
     method : str
         Name of the method that ran.
+    what : str, default="fitted weights"
+        What the guarantee is of, in the plural.
     epsilon : float
         Spent; infinite if the fit is not private.
     delta : float
@@ -73,6 +76,7 @@ class PrivacyReport:
     """
 
     method: str
+    what: str = "fitted weights"
     epsilon: float
     delta: float
     accountant: str
@@ -97,7 +101,7 @@ class PrivacyReport:
             return "This fit is NOT differentially private: its epsilon is infinite."
         seeded = " The noise was seeded: whoever knows the seed can remove it."
         return (
-            f"The fitted weights are ({self.epsilon:.4g}, {self.delta:.0e})-differentially private "
+            f"The {self.what} are ({self.epsilon:.4g}, {self.delta:.0e})-differentially private "
             f"({self.accountant} accountant), where {ADJACENCY_IN_WORDS[self.adjacency]}."
             + (seeded if self.seeded else "")
             + ("" if self.releasable else _HOLDS_DIAGNOSTICS)
@@ -124,7 +128,7 @@ class PrivacyReport:
         return pd.DataFrame({"value": values}, index=pd.Index(names, name="quantity"))
 
     def _numbers(self):
-        skipped = {"ledger", "assumptions", "not_accounted", "group_epsilons"}
+        skipped = {"what", "ledger", "assumptions", "not_accounted", "group_epsilons"}
         rows = [(f.name, getattr(self, f.name)) for f in fields(self) if f.name not in skipped]
         rows = [(name, value) for name, value in rows if value is not None]
         rows += [(f"epsilon[{g}]", e) for g, e in (self.group_epsilons or {}).items()]
@@ -167,6 +171,8 @@ class PrivacyReport:
 
 
 def _plain(value):
+    if isinstance(value, np.generic):
+        value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, tuple):

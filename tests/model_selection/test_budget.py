@@ -27,7 +27,7 @@ from skdpfair import DPFairClassifier
 from skdpfair.model_selection import BudgetExceeded, PrivacyLedger, plan
 from skdpfair.privacy import Ledger, PrivacyPlan
 from skdpfair.privacy import epsilon as epsilon_of
-from skdpfair.privacy.budget import VARIABLE
+from skdpfair.privacy._door import VARIABLE
 from skdpfair.privacy.charging import charged, current_ledger, planned_entries, suspended
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
@@ -156,10 +156,15 @@ def test_a_killed_fit_stays_charged_as_planned(path):
 def test_the_file_holds_its_budget(path, tmp_path):
     PrivacyLedger(path, epsilon=1.0, delta=1e-5)
     assert (PrivacyLedger(path).budget, PrivacyLedger(path).delta) == (1.0, 1e-5)
-    with pytest.raises(ValueError, match=r"epsilon=2\.0 differs from 1\.0"):
+    with pytest.raises(ValueError, match=r"epsilon=2\.0 differs from epsilon=1\.0"):
         PrivacyLedger(path, epsilon=2.0, delta=1e-5)
+    with pytest.raises(ValueError, match="accountant='rdp' differs from accountant='pld'"):
+        PrivacyLedger(path, accountant="rdp")
     with pytest.raises(ValueError, match="delta must be given"):
         PrivacyLedger(tmp_path / "other", epsilon=2.0)
+    with pytest.raises(TypeError, match="path must name a file, got None"):
+        PrivacyLedger(None)
+    assert "epsilon=1, delta=1e-05, data='data'" in repr(PrivacyLedger(path))
     with pytest.raises(TypeError, match="data must be"):
         PrivacyLedger(path, data=3)
     (tmp_path / "text").write_text("hello\n")
@@ -289,6 +294,8 @@ def test_a_random_search_is_forecast_if_its_candidates_are_known():
 def test_what_cannot_be_forecast_is_refused():
     with pytest.raises(TypeError, match="got LogisticRegression"):
         plan(LogisticRegression(), 200)
+    with pytest.raises(TypeError, match=r"n_samples must be .* got a list of 3\. Pass len"):
+        plan(quick(), [1, 2, 3])  # and their values are not shown
     with pytest.raises(TypeError, match="a Pipeline that ends in one"):
         plan(GridSearchCV(LogisticRegression(), {"C": [1.0]}), 200)
     with pytest.raises(ValueError, match="cv must be None"):

@@ -27,7 +27,7 @@ from tqdm import tqdm
 from skdpfair import DPFairClassifier
 from skdpfair.model_selection import BudgetExceeded, PrivacyLedger, plan
 from skdpfair.privacy import _progress
-from skdpfair.privacy.budget import VARIABLE
+from skdpfair.privacy._door import VARIABLE
 
 callback = pytest.importorskip("sklearn.callback", reason="scikit-learn < 1.9 has no callbacks")
 pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.model_selection import (
     GroupKFold,
+    KFold,
     LeaveOneOut,
     RepeatedStratifiedKFold,
     ShuffleSplit,
@@ -14,6 +15,10 @@ from sklearn.model_selection import (
 )
 
 from skdpfair.privacy.folds import folds_of, views
+
+
+class Odd(KFold):
+    """May split in its own way."""
 
 
 def fit(name, search=None, index=None, cost=1, round_=0):
@@ -65,6 +70,9 @@ def test_splitters_whose_folds_may_overlap_leave_nobody_out():
     assert [folds_of(cv, 3) for cv in (ShuffleSplit(3), TimeSeriesSplit(3), [([0], [1])])] == (
         [None] * 3
     )
+    own = KFold(3)
+    own.split = lambda X, y=None, groups=None: iter(())
+    assert [folds_of(cv, 3) for cv in (Odd(3), own)] == [None] * 2
     fits = [fit(i, "s", i) for i in range(3)]
     assert views(fits, {"s": {"splits": 3, "folds": None}}) == [fits]
     assert views(fits, {}) == [fits]
