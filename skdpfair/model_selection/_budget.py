@@ -1,9 +1,10 @@
 """What a search will spend, before anything runs."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas as pd
+from sklearn.model_selection import GroupKFold, StratifiedGroupKFold
 
 from skdpfair._validate import integer, number, one_of
 from skdpfair.defaults import auto_delta
@@ -11,11 +12,14 @@ from skdpfair.model_selection._candidates import (
     candidates_of,
     classifier_of,
     fold_sizes,
+    leaks_of,
     planned_runs,
+    planned_steps,
 )
 from skdpfair.privacy import ACCOUNTANTS, SampledGaussian
 from skdpfair.privacy import epsilon as epsilon_of
-from skdpfair.privacy.spending import SCORES, TWIN, described
+from skdpfair.privacy.folds import takes_as_public
+from skdpfair.privacy.spending import DIAGNOSTICS, LEAKS, SCORES, TWIN, described
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,8 @@ class SearchPlan:
         Why ``whole`` exceeds ``epsilon``.
     fits : tuple of PlannedFit
         All fits.
+    assumptions : tuple of str
+        What must be public for the numbers to hold.
     """
 
     epsilon: float
@@ -73,6 +79,7 @@ class SearchPlan:
     accountant: str
     reasons: tuple[str, ...]
     fits: tuple[PlannedFit, ...]
+    assumptions: tuple[str, ...] = ()
 
     @property
     def runs(self) -> list[SampledGaussian]:
@@ -123,9 +130,12 @@ def plan(search, n_samples, *, n_groups=1, cv=None, delta="auto", accountant="pl
     Notes
     -----
     In k folds a record is left out of one fit of each candidate, so it meets k-1 of them, and
-    then the refit, whose candidate is not known: that with the largest epsilon is charged.
+    then the refit, whose candidate is not known: that which makes the total largest is charged.
     Splitters that may give a record to every fit are charged for every fit.  Stratified and
-    grouped folds, whose sizes depend on the data, are taken as equal.
+    grouped folds take labels and groups as public, and are counted as of equal size.
+
+    Of a pipeline's other steps a DPQuantileScaler is charged with each fit; what
+    :func:`~skdpfair.preprocessing.check_pipeline` finds is a reason, since no epsilon covers it.
 
     Examples
     --------
@@ -137,40 +147,63 @@ def plan(search, n_samples, *, n_groups=1, cv=None, delta="auto", accountant="pl
       private fits   epsilon=1.9... at delta=1e-05 (pld)
       as a whole     epsilon=inf
         - scores on private records are not private: select with DPRandomizedSearch instead
+      taken as public: the labels or groups by which StratifiedKFold makes its folds
     """
+    if hasattr(n_samples, "__len__") and not isinstance(n_samples, str):
+        raise TypeError(
+            f"n_samples must be the number of records, got a {type(n_samples).__name__} of "
+            f"{len(n_samples)}. Pass len(X)."
+        )
     n_samples, n_groups = integer("n_samples", n_samples), integer("n_groups", n_groups)
     one_of("accountant", accountant, ACCOUNTANTS)
     if delta == "auto":
         delta = auto_delta(n_samples)
     number("delta", delta, low=0, high=1, low_open=True, high_open=True)
     if hasattr(search, "forecast"):  # a private search knows its own cost
-        return search.forecast(n_samples, n_groups=n_groups, delta=delta)
+        return _with_leaks(search.forecast(n_samples, n_groups=n_groups, delta=delta), search)
     candidates, cv, refit = candidates_of(search, cv)
     planned = _Planner(candidates, n_groups)
     reasons = [] if cv is None else [SCORES]
     if cv is None:
         fits = (planned.fit(0, "fit", n_samples, 1, 1),)
     else:
-        last = planned.worst(n_samples, delta, accountant) if refit else ()
-        ways = [(*folds, *last) for folds in planned.folds(cv, n_samples)]
-        fits = max(ways, key=lambda fits: epsilon_of(_runs(fits), delta, "rdp"))
-    if planned.twins:
-        reasons.insert(0, TWIN)
+        last = planned.refits(n_samples) if refit else [()]
+        ways = [(*folds, *end) for folds in planned.folds(cv, n_samples) for end in last]
+        fits = max(ways, key=lambda fits: epsilon_of(_runs(fits), delta, accountant))
+    reasons = list(planned.reasons) + reasons
+    public = None if cv is None else takes_as_public(cv)
+    public = [public] if public else []
+    if isinstance(cv, (GroupKFold, StratifiedGroupKFold)):
+        public.append("that its folds are of equal size")
     spent = epsilon_of(_runs(fits), delta, accountant)
     whole = math.inf if reasons else spent
-    return SearchPlan(spent, whole, delta, accountant, tuple(reasons), fits)
+    planned = SearchPlan(spent, whole, delta, accountant, tuple(reasons), fits, tuple(public))
+    return _with_leaks(planned, search)
+
+
+def _with_leaks(planned, search):
+    """Add the steps of pipelines that let out what no epsilon covers."""
+    leaks = leaks_of(search)
+    if not leaks:
+        return planned
+    reason = LEAKS.format(", ".join(leaks), "s" * (len(leaks) == 1))
+    return replace(planned, whole=math.inf, reasons=(*planned.reasons, reason))
 
 
 class _Planner:
-    """Plans fits of the candidates; remembers whether one trains without privacy."""
+    """Plans fits of the candidates; remembers what else would be seen."""
 
     def __init__(self, candidates, n_groups):
-        self.candidates, self.n_groups, self.twins = candidates, n_groups, False
+        self.candidates, self.n_groups, self.reasons = candidates, n_groups, {}
 
     def fit(self, candidate, stage, n_samples, fits, seen):
         classifier = classifier_of(self.candidates[candidate])
         private, runs = planned_runs(classifier, n_samples, self.n_groups)
-        self.twins |= classifier.keep_reference or not private
+        runs = (*planned_steps(self.candidates[candidate], n_samples), *runs)
+        if classifier.keep_reference or not private:
+            self.reasons[TWIN] = None
+        if classifier.diagnostics:
+            self.reasons[DIAGNOSTICS] = None
         return PlannedFit(candidate, stage, n_samples, fits, seen, private, runs)
 
     def folds(self, cv, n_samples):
@@ -183,10 +216,27 @@ class _Planner:
                 for size, k in ((size, sizes.count(size)) for size in sorted(set(sizes)))
             )
 
-    def worst(self, n_samples, delta, accountant):
+    def refits(self, n_samples):
+        """Return the refits, each alone, of which one may cost most."""
         every = [self.fit(c, "refit", n_samples, 1, 1) for c in range(len(self.candidates))]
-        private = [fit for fit in every if fit.private]
-        return (max(private or every, key=lambda fit: epsilon_of(fit.runs, delta, accountant)),)
+        private = {fit.runs: fit for fit in every if fit.private}
+        costly = [f for f in private.values() if not any(_less(f, g) for g in private.values())]
+        return [(fit,) for fit in costly or every[:1]]
+
+
+def _less(fit, other):
+    """Tell whether a fit costs less than another whatever they are composed with."""
+    pairs = list(zip(fit.runs, other.runs, strict=False))
+    return (
+        len(fit.runs) == len(other.runs)
+        and fit.runs != other.runs
+        and all(
+            a.sample_rate <= b.sample_rate
+            and a.noise_multiplier >= b.noise_multiplier
+            and a.steps <= b.steps
+            for a, b in pairs
+        )
+    )
 
 
 def _runs(fits):

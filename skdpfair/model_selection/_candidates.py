@@ -1,9 +1,11 @@
 """The candidates of a search, its folds, and what a fit of each will release."""
 
 import warnings
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import (
     GridSearchCV,
     ParameterGrid,
@@ -16,6 +18,7 @@ from sklearn.pipeline import Pipeline
 from skdpfair import _params, _planning
 from skdpfair.estimator import DPFairClassifier
 from skdpfair.methods import get_method
+from skdpfair.preprocessing import DPQuantileScaler, check_pipeline
 from skdpfair.privacy.charging import planned_entries
 from skdpfair.privacy.folds import folds_of
 
@@ -37,6 +40,18 @@ def planned_runs(classifier, n_samples, n_groups=1):
     return all(r.noise_multiplier > 0 for r in runs if r.steps), runs
 
 
+def planned_steps(estimator, n_samples):
+    """Return the runs of the other steps that pay: quantiles of a DPQuantileScaler."""
+    paying = check_pipeline(estimator).spending
+    return tuple(step.planned(n_samples).run for step in paying if hasattr(step, "planned"))
+
+
+def leaks_of(search) -> tuple[str, ...]:
+    """Return the steps that learn from the rows and that nobody pays for; twins are no steps."""
+    found = check_pipeline(search).findings
+    return tuple(dict.fromkeys(f.step for f in found if f.name != DPFairClassifier.__name__))
+
+
 def classifier_of(estimator) -> DPFairClassifier:
     """Return the classifier at the end of a pipeline."""
     while isinstance(estimator, Pipeline):
@@ -50,6 +65,42 @@ def classifier_of(estimator) -> DPFairClassifier:
     return estimator
 
 
+def parts_within(value):
+    """Yield the estimators that a fit of ``value`` may fit, itself among them.
+
+    Examples
+    --------
+    >>> from sklearn.feature_selection import SelectFromModel
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> select = SelectFromModel(LogisticRegression())
+    >>> [type(part).__name__ for part in parts_within(Pipeline([("select", select)]))]
+    ['Pipeline', 'SelectFromModel', 'LogisticRegression']
+    """
+    if isinstance(value, (type, FrozenEstimator)):
+        return
+    if hasattr(value, "get_params"):
+        yield value
+        value = value.get_params(deep=False)
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, (list, tuple, set, frozenset)):
+        for inner in value:
+            yield from parts_within(inner)
+
+
+def refuse_other_fits(estimator, counted=()):
+    """Refuse private fits inside an estimator, but for its last step's and ``counted`` types'."""
+    last = classifier_of(estimator)
+    for part in parts_within(estimator):
+        spends = isinstance(part, (DPFairClassifier, DPQuantileScaler)) or hasattr(part, "forecast")
+        if spends and part is not last and not isinstance(part, counted):
+            raise ValueError(
+                f"estimator holds a {type(part).__name__} besides its last step, which is the only "
+                "one whose cost is counted here. Fit it once before, in a PrivacyLedger that adds "
+                "up the costs, and put sklearn.frozen.FrozenEstimator(fitted) in its place."
+            )
+
+
 def configured(estimator, params):
     """Return a clone with the parameters of a candidate, as a search makes it."""
     return clone(estimator).set_params(**{k: clone(v, safe=False) for k, v in params.items()})
@@ -58,6 +109,7 @@ def configured(estimator, params):
 def candidates_of(search, cv):
     """Return the configured candidates, the splitter or None, and whether there is a refit."""
     if isinstance(search, (DPFairClassifier, Pipeline)):
+        refuse_other_fits(search, DPQuantileScaler)
         return [search], cv, False
     if isinstance(search, GridSearchCV):
         every = ParameterGrid(search.param_grid)
@@ -82,11 +134,18 @@ def candidates_of(search, cv):
             "forecast one outer fold, and compose."
         )
     every = [configured(search.estimator, params) for params in every]
+    for candidate in every:
+        refuse_other_fits(candidate, DPQuantileScaler)
     return every, 5 if search.cv is None else search.cv, search.refit is not False
 
 
 def fold_sizes(cv, n_samples):
     """Return the training sizes, how often they repeat, and whether a record misses one fit."""
+    if isinstance(cv, Iterator):
+        raise ValueError(
+            f"cv must be a number of folds, a splitter or a list of splits, got {cv!r}, which can "
+            "be read only once: nothing would be left for the search. Pass cv=list(...)."
+        )
     splitter = check_cv(cv, y=np.arange(n_samples) % 2, classifier=True)
     n_splits = splitter.get_n_splits(np.zeros((n_samples, 1)))
     k = folds_of(splitter, n_splits)

@@ -7,7 +7,13 @@ import numpy as np
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 
 from skdpfair.model_selection._budget import PlannedFit
-from skdpfair.model_selection._candidates import classifier_of, configured, planned_runs
+from skdpfair.model_selection._candidates import (
+    classifier_of,
+    configured,
+    parts_within,
+    planned_runs,
+    refuse_other_fits,
+)
 from skdpfair.privacy import NOT_ACCOUNTED, PrivacyReport, SampledGaussian
 from skdpfair.privacy.renyi import curve_epsilon, rdp_curve
 from skdpfair.privacy.selection import free_score_noise
@@ -26,7 +32,9 @@ def pool_of(search):
     else:
         pool = list(ParameterGrid(spaces))
     for params in pool:
-        classifier = classifier_of(configured(search.estimator, params))
+        candidate = configured(search.estimator, params)
+        refuse_other_fits(candidate)
+        classifier = classifier_of(candidate)
         for name, only in _ONLY.items():
             if getattr(classifier, name) not in (only, None):
                 raise ValueError(
@@ -34,7 +42,26 @@ def pool_of(search):
                     f"secret. Set {name}={only!r} in the estimator and in "
                     "param_distributions."
                 )
+        for part in parts_within(candidate):
+            _refuse_witnesses(part)
     return pool
+
+
+def _refuse_witnesses(part):
+    """Refuse what hears of each fit, or keeps something of it."""
+    name = type(part).__name__
+    heard = [type(callback).__name__ for callback in getattr(part, "_skl_callbacks", ())]
+    if heard:
+        raise ValueError(
+            f"The {name} in estimator has callbacks, {heard}, which would hear of trials that must "
+            "stay secret. Call set_callbacks on the DPRandomizedSearch, or on what holds it: a "
+            "PrivacyLedger is charged once, for the whole search."
+        )
+    if getattr(part, "memory", None) is not None:
+        raise ValueError(
+            f"memory={part.memory!r} of the {name} in estimator would keep records, and files of "
+            "trials that must stay secret. Set memory=None."
+        )
 
 
 def trial_of(search, pool, n_samples, n_groups=1):
@@ -88,7 +115,7 @@ def report_of(search, trial, whole, delta, seeded):
         is_private=epsilon < math.inf,
         seeded=seeded,
         assumptions=(
-            "the number of records n is public, and so is the set of classes",
+            "the number of records n is public, and so are the sets of classes and of groups",
             scores,
             "the number of trials and their scores stay secret; the numbers above are of one",
         ),

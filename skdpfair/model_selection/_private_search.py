@@ -6,10 +6,16 @@ import warnings
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
 from sklearn.utils import _safe_indexing, get_tags
-from sklearn.utils.validation import _num_samples, check_is_fitted
+from sklearn.utils.validation import (
+    _num_samples,
+    check_consistent_length,
+    check_is_fitted,
+    validate_data,
+)
 
+from skdpfair import _labels, _tasks
 from skdpfair._params import check_delta
-from skdpfair._validate import integer, number
+from skdpfair._validate import about, integer, is_auto, number, shown
 from skdpfair.defaults import auto_delta
 from skdpfair.exceptions import InsecureSeedWarning
 from skdpfair.model_selection import _trials
@@ -22,7 +28,9 @@ from skdpfair.privacy.renyi import curve_epsilon
 from skdpfair.privacy.selection import check_law, selection_curve
 
 
-class DPRandomizedSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
+class DPRandomizedSearch(
+    _tasks.CallbackSupportMixin, ClassifierMixin, MetaEstimatorMixin, BaseEstimator
+):
     """Random search that releases only the best of a random number of private trials.
 
     A secret number K of configurations is drawn, each is trained and scored, and the model with
@@ -64,6 +72,8 @@ class DPRandomizedSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     privacy_ : PrivacyReport
         What the whole search spent; the winner's own ``privacy_`` states the same.
     classes_ : ndarray of shape (n_classes,)
+    n_features_in_ : int
+        Columns of X, and ``feature_names_in_`` their names where it has some.
 
     Notes
     -----
@@ -73,8 +83,12 @@ class DPRandomizedSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     ``exp(-mean_trials)``: the winner is then a model that knows no record and predicts all
     classes alike, as the theorem wants.
 
-    How long the search takes tells about K: keep it to yourself.  Pipelines' other steps are
-    fitted on private records and not accounted: use public bounds and categories.
+    How long the search takes tells about K: keep it to yourself.  While trials run, the process
+    prints, logs and warns of nothing, and joblib starts no threads or processes.  A ledger is
+    set on the search, or on what holds it, by ``set_callbacks``, and charged once.
+
+    Pipelines' other steps are fitted on private records and not accounted: use public bounds and
+    categories.  They must treat each row by itself, also to predict: the score counts on it.
 
     References
     ----------
@@ -127,6 +141,7 @@ class DPRandomizedSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         why = f"the best of {self.mean_trials:g} trials in the mean is released"
         return SearchPlan(one, whole, delta, "rdp", (why,), (trial,))
 
+    @_tasks.with_callbacks
     def fit(self, X, y, *, sensitive_features=None):
         """Search, and keep the winner.
 
@@ -147,9 +162,11 @@ class DPRandomizedSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             If a privacy ledger is open and the search would exceed its budget.
         ValueError, TypeError
             If a parameter cannot be used.
+        KeyboardInterrupt
+            Ctrl-C ends the whole search; nothing is kept, and all of it stays charged.
         """
         self._check()
-        n_samples, pool, law = _num_samples(X), pool_of(self), (self.mean_trials, self.shape)
+        n_samples, pool = _num_samples(X), pool_of(self)
         delta = self._delta(n_samples)
         planned, curve, noise = trial_of(self, pool, n_samples)
         whole = self._whole(curve)
@@ -160,22 +177,24 @@ class DPRandomizedSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
                 "reproducible: whoever knows the seed can remove them. Use random_state=None for "
                 "a model that leaves your hands.",
                 InsecureSeedWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
-        rng = np.random.default_rng(self.random_state)
-        inner, held = self._split(rng, n_samples)
-        parts = [_safe_indexing(part, inner) for part in (X, y)]
-        if sensitive_features is not None:
-            sensitive_features = _safe_indexing(sensitive_features, inner)
-        public = self.validation_data
-        scored = public or [_safe_indexing(part, held) for part in (X, y)]
-        train = _trials.trainer(self.estimator, parts, sensitive_features, curve, rng, seeded)
-        score = _trials.scorer(scored[0], np.asarray(scored[1]), noise, rng)
-        with charged((), Ledger(), curve=whole, what="private selection"):
-            found, error = _trials.run(rng, law, pool, train, score)
-        if error is not None:
+        validate_data(self, X, skip_check_array=True)  # number and names of the columns
+        y = _labels.read(y)
+        check_consistent_length(X, y, sensitive_features)
+        public = _trials.public_sets(self.estimator, X, y, sensitive_features)
+        scored = self._public_scored(public["classes"])
+        task = _tasks.begin(self, X, y, 0)
+        books = {"books": task.ledger, "place": task.place}
+        with charged((), Ledger(), curve=whole, what="private selection", **books):
+            records = X, y, sensitive_features
+            found, error = self._best(records, scored, pool, curve, noise, public)
+        if error is not None:  # the frame that held the generator is gone
             raise error
-        self._keep(*found, parts[1], report_of(self, planned, whole, delta, seeded))
+        report = report_of(self, planned, whole, delta, seeded)
+        self._keep(*found, public["classes"], report)
+        if task.end is not None:
+            task.end()
         return self
 
     def predict(self, X):
@@ -192,36 +211,74 @@ class DPRandomizedSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         return self.best_estimator_
 
     def _check(self):
+        if not hasattr(self.estimator, "get_params") or isinstance(self.estimator, type):
+            raise TypeError(
+                "estimator must be a DPFairClassifier or a Pipeline that ends in one, got "
+                f"{shown(self.estimator)}."
+            )
+        if not isinstance(self.param_distributions, (dict, list)) or not self.param_distributions:
+            raise TypeError(
+                "param_distributions must be a dict or a list of dicts, got "
+                f"{shown(self.param_distributions)}."
+            )
         check_law(self.mean_trials, self.shape)
         integer("n_candidates", self.n_candidates)
         number("holdout", self.holdout, low=0, high=1, low_open=True, high_open=True)
-        if self.score_noise_multiplier != "auto":
+        pair = self.validation_data
+        if pair is not None and not (isinstance(pair, (tuple, list)) and len(pair) == 2):
+            raise TypeError(
+                f"validation_data must be a pair (X, y) of public records or None, got a "
+                f"{type(pair).__name__}. Pass validation_data=(X_public, y_public)."
+            )
+        if not is_auto(self.score_noise_multiplier):
             noise = {"low": 0, "low_open": True, "high": math.inf, "high_open": True}
             number("score_noise_multiplier", self.score_noise_multiplier, **noise)
         if self.random_state is not None:
             integer("random_state", self.random_state, low=0)
 
     def _delta(self, n_samples):
-        delta = auto_delta(n_samples) if self.delta == "auto" else self.delta
+        delta = auto_delta(n_samples) if is_auto(self.delta) else self.delta
         check_delta(number("delta", delta, low=0, low_open=True), n_samples)
         return delta
 
     def _whole(self, curve):
         return selection_curve(curve, self.mean_trials, self.shape)
 
+    def _best(self, records, scored, pool, curve, noise, public):
+        """Return what `_trials.run` does; nothing else keeps the generator of its secrets."""
+        rng = np.random.default_rng(self.random_state)
+        if scored is None:
+            held, inner = self._split(rng, _num_samples(records[0]))
+            scored = [_safe_indexing(part, held) for part in records[:2]]
+            records = [r if r is None else _safe_indexing(r, inner) for r in records]
+        *data, groups = records
+        seeded = self.random_state is not None
+        train = _trials.trainer(self.estimator, data, groups, curve, rng, seeded, public)
+        score = _trials.scorer(*scored, noise, rng)
+        return _trials.run(rng, (self.mean_trials, self.shape), pool, train, score)
+
     def _split(self, rng, n_samples):
-        if self.validation_data:
-            return np.arange(n_samples), None
         order = rng.permutation(n_samples)
         held = n_held(self, n_samples)
-        return np.sort(order[held:]), np.sort(order[:held])
+        return np.sort(order[:held]), np.sort(order[held:])
 
-    def _keep(self, params, model, y, report):
+    def _public_scored(self, classes):
+        if not self.validation_data:
+            return None
+        rows, labels = self.validation_data
+        with about("validation_data", "must be (X, y) like the records of the fit"):
+            labels = _labels.read(labels)
+            check_consistent_length(rows, labels)
+            _labels.codes_in(classes, labels)  # raises on others
+        return rows, labels
+
+    def _keep(self, params, model, classes, report):
         if model is None:
-            declared = classifier_of(self.estimator).classes
-            model = _trials.know_nothing(np.unique(y if declared is None else declared))
+            model = _trials.know_nothing(classes)
         else:
-            classifier_of(model).privacy_ = report
+            winner = classifier_of(model)
+            _trials.forget_times(winner.net_)
+            winner.privacy_ = report
         self.best_estimator_, self.best_params_ = model, params or {}
         self.classes_, self.privacy_ = model.classes_, report
 
@@ -230,6 +287,7 @@ class DPRandomizedSearch(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         state = super().__getstate__().copy()
         if "best_estimator_" in state:
             state |= {"random_state": None, "validation_data": None}
+            state.pop("_skl_callbacks", None)
         return state
 
     def __sklearn_tags__(self):

@@ -7,6 +7,7 @@ from sklearn.metrics import accuracy_score
 
 from skdpfair._validate import one_of
 from skdpfair.model_selection._frames import OVERALL, frame_of, predictions_of
+from skdpfair.model_selection._text import as_blocks, empty_runs, in_words, text_table
 
 _MODEL = ["method", "epsilon"]
 _RUN = ["seed", "fold"]
@@ -44,8 +45,14 @@ class TradeoffResults:
         runs = self.frame[_RUN].drop_duplicates()
         return f"TradeoffResults({len(models)} models x {len(runs)} runs)"
 
+    def __str__(self):
+        """Return the means for a terminal, in per cent and percentage points."""
+        return as_blocks(self.table("text"), self.frame)
+
     def by_run(self):
-        """Return one row per cell: accuracy and cost, overall and by group, and gaps.
+        """Return one row per cell: accuracy and cost, overall and by group, and gaps, as shares.
+
+        A group without test records in a run is NaN there; the gap is then that of the others.
 
         Returns
         -------
@@ -72,15 +79,18 @@ class TradeoffResults:
         Parameters
         ----------
         form : {"numbers", "text"}, default="numbers"
-            Numbers, with columns (quantity, "mean" or "se"); or text in per cent and points,
-            such as "83.1 ± 0.2".
+            Shares, with columns (quantity, "mean" or "se"); or text in per cent and percentage
+            points, such as "83.1 ± 0.2", with columns (quantity and unit, group), and the fewest
+            test records of each group in a run, for ``to_latex()`` or ``to_string()``. To read
+            it in a terminal, ``print(results)``.
 
         Returns
         -------
         pandas.DataFrame
-            One row per method and epsilon. Gaps are those of the mean over runs, between the two
-            groups that are then furthest apart. Runs of one data set are not independent: standard
-            errors are rough.
+            One row per method and epsilon. Means are over the runs in which a group has test
+            records, gaps those of the means, between the two groups that are then furthest apart,
+            of those that have any. Runs of one data set are not independent: standard errors are
+            rough.
         """
         one_of("form", form, ("numbers", "text"))
         runs = self.by_run()
@@ -89,8 +99,8 @@ class TradeoffResults:
         for model, part in runs.groupby(level=_MODEL, sort=False):
             row = {c: (part[c].mean(), part[c].sem()) for c in columns}
             for name in ("accuracy", "privacy_cost"):
-                apart = _apart(part[[c for c in columns if c.startswith(f"{name}[")]])
-                row[f"{name}_gap"] = (apart.mean(), apart.sem())
+                by_group = part[[c for c in columns if c.startswith(f"{name}[")]]
+                row[f"{name}_gap"] = _gap_of_means(by_group)
             rows[model] = row
         index = pd.MultiIndex.from_tuples(list(rows), names=_MODEL)
         out = {
@@ -99,10 +109,10 @@ class TradeoffResults:
             for i, stat in enumerate(("mean", "se"))
         }
         table = pd.DataFrame(out, index=index)
-        return table if form == "numbers" else _as_text(table)
+        return table if form == "numbers" else text_table(table, self.frame)
 
     def pareto_front(self, x="accuracy", y="privacy_cost_gap"):
-        """Return the private models that no other beats in both quantities.
+        """Return the private models that no other beats in both quantities; never the twin.
 
         Parameters
         ----------
@@ -114,18 +124,29 @@ class TradeoffResults:
         -------
         pandas.DataFrame
             The means of both, indexed by method and epsilon, best ``x`` first.
+
+        Raises
+        ------
+        ValueError
+            If a column is unknown, or no private model has both quantities.
         """
         table = self.table().xs("mean", axis=1, level=1)
         table = table[np.isfinite(table.index.get_level_values("epsilon"))]
         table = table.assign(epsilon=table.index.get_level_values("epsilon"))
         for name, column in {"x": x, "y": y}.items():
             one_of(name, column, table.columns)
+        table = table[table[[x, y]].notna().all(axis=1)]
+        if table.empty:
+            empty = in_words(empty_runs(self.frame))
+            raise ValueError(
+                f"No private model has both x={x!r} and y={y!r}: costs need the twin's runs, and a "
+                f"group needs test records{f', which lack {empty}' if empty else ''}."
+            )
         loss = table[[x, y]] * [_sign(x), _sign(y)]
         kept = [
             not ((loss <= r).all(axis=1) & (loss < r).any(axis=1)).any() for _, r in loss.iterrows()
         ]
-        front = table.loc[kept, [x, y]].dropna()
-        return front.sort_values(x, ascending=_sign(x) > 0)
+        return table.loc[kept, [x, y]].sort_values(x, ascending=_sign(x) > 0)
 
     def plot(self, measure="accuracy", ax=None):
         """Draw one quantity against epsilon; see `TradeoffDisplay`."""
@@ -200,28 +221,15 @@ def _name(key, with_run=False):
     return f"{method}{budget}" + (f", seed {seed}, fold {fold}" if with_run else "")
 
 
-def _apart(by_group):
-    """Return, run by run, how far the two groups are apart that differ most on average."""
-    means = by_group.mean()
-    if means.isna().any():
-        return pd.Series(np.nan, index=by_group.index)
-    return by_group[means.idxmax()] - by_group[means.idxmin()]
+def _gap_of_means(by_group):
+    """Return how far the groups are apart that differ most on average, with standard error."""
+    means = by_group.mean().dropna()
+    if means.empty:
+        return np.nan, np.nan
+    apart = by_group[means.idxmax()] - by_group[means.idxmin()]
+    return means.max() - means.min(), apart.sem()
 
 
 def _sign(column):
     """Return -1 if larger is better."""
     return -1 if column.startswith("accuracy") and not column.endswith("_gap") else 1
-
-
-def _as_text(table):
-    def written(mean, se):
-        if np.isnan(mean):
-            return "-"
-        return f"{round(100 * mean, 1) + 0.0:.1f}" + ("" if np.isnan(se) else f" ± {100 * se:.1f}")
-
-    columns = table.columns.get_level_values(0).unique()
-    cells = {
-        c: [written(m, s) for m, s in zip(table[c, "mean"], table[c, "se"], strict=True)]
-        for c in columns
-    }
-    return pd.DataFrame(cells, index=table.index)

@@ -1,14 +1,16 @@
 """Scores by group, for scikit-learn's searches."""
 
 import warnings
+from collections.abc import Mapping
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.metrics import accuracy_score
 from sklearn.utils import metadata_routing
 
 from skdpfair import groups as _groups
-from skdpfair._validate import one_of
+from skdpfair._validate import listed, one_of
 
 
 class ByGroupScorer(BaseEstimator):
@@ -38,28 +40,48 @@ class ByGroupScorer(BaseEstimator):
 
     def _parts(self, estimator, X, y, sensitive_features):
         """Return the name of each group with the rows that are in it."""
-        final = _final_step(estimator)
-        levels = getattr(final, "groups_", None) if self.groups is None else self.groups
-        if levels is None:
-            raise ValueError(
-                f"groups=None takes the groups from the fitted groups_ of the final step, but "
-                f"{type(final).__name__} has none. Declare them: "
-                f"{type(self).__name__}(groups=[...])."
-            )
+        final, own = _final_step(estimator), type(self).__name__
         group_col = self.group_col
         if group_col is None and sensitive_features is None:
             group_col = _column_of(final)
         if group_col is None and sensitive_features is None:
             raise ValueError(
-                f"{type(self).__name__} got no groups. Either name their column in the raw X: "
-                'group_col="sex"; or call sklearn.set_config(enable_metadata_routing=True) and '
-                "pass sensitive_features= to the search's fit (to cross_validate: "
-                'params={"sensitive_features": ...}).'
+                f"{own} got no groups. Either name their column in the raw X, and the groups: "
+                f'{own}(group_col="sex", groups=["Female", "Male"]); or call '
+                "sklearn.set_config(enable_metadata_routing=True) and pass sensitive_features= to "
+                'the search\'s fit (to cross_validate: params={"sensitive_features": ...}).'
             )
-        found = _groups.encode(
-            X, y, group_col=group_col, groups=list(levels), sensitive_features=sensitive_features
-        )
+        levels = self._fitted_levels(final) if self.groups is None else self.groups
+        levels = listed("groups", levels, "all groups")
+        try:
+            found = _groups.encode(
+                X, y, group_col=group_col, groups=levels, sensitive_features=sensitive_features
+            )
+        except ValueError as error:
+            if self.groups is not None or "values outside groups" not in str(error):
+                raise
+            raise ValueError(
+                f"{error} The groups are those seen in the training part of this fold: declare "
+                f"all, by groups=[...] of the classifier or by {own}(groups=[...])."
+            ) from error
         return {group_name(level): found.code == i for i, level in enumerate(found.levels)}
+
+    def _fitted_levels(self, final):
+        """Return the groups of the fit, if they may be those that are scored."""
+        own, levels = type(self).__name__, getattr(final, "groups_", None)
+        if levels is None:
+            raise ValueError(
+                f"groups=None takes the groups from the fitted groups_ of the final step, but "
+                f"{type(final).__name__} has none. Declare them: {own}(groups=[...])."
+            )
+        fitted = _column_of(final)
+        if None not in (self.group_col, fitted) and _groups.as_columns(self.group_col) != fitted:
+            raise ValueError(
+                f"group_col={self.group_col!r} is not what the model was fitted with, {fitted}, so "
+                f"that its groups_ are others. Name the groups to score: "
+                f"{own}(group_col={self.group_col!r}, groups=[...])."
+            )
+        return levels
 
 
 class GroupScorer(ByGroupScorer):
@@ -71,14 +93,23 @@ class GroupScorer(ByGroupScorer):
     Parameters
     ----------
     metrics : dict of str to callable or None, default=None
-        Each ``metric(y_true, y_pred)``, larger is better. None is ``{"accuracy": accuracy_score}``.
+        Each ``metric(y_true, y_pred)``, larger is better, such as `sklearn.metrics.f1_score`; names
+        of scorers do not know the groups. None is ``{"accuracy": accuracy_score}``.
     group_col : str, int, "target", list of these, or None, default=None
         Column(s) of the X that is scored, the raw one if a pipeline transforms it. None takes
         ``sensitive_features`` by metadata routing, else the column that the final step names.
     groups : list or None, default=None
-        The groups, so that every fold has the same keys. None is ``groups_`` of the final step.
+        The groups, so that every fold has the same keys. None is ``groups_`` of the final step,
+        which has to be fitted with the same ``group_col``. Where a group is so rare that the
+        training part of a fold may lack it, name all groups, here or as the classifier's.
     only : str or None, default=None
-        Return this score alone, as a float.
+        Return this score alone, as a float. A halving search, which takes one number, needs it:
+        without it scikit-learn raises ``KeyError: 'mean_test_score'``.
+
+    Raises
+    ------
+    TypeError
+        If ``metrics`` is not a dict of functions.
 
     Examples
     --------
@@ -96,6 +127,7 @@ class GroupScorer(ByGroupScorer):
     """
 
     def __init__(self, metrics=None, *, group_col=None, groups=None, only=None):
+        _check_metrics(metrics)  # now, rather than in the last fold of a search
         self.metrics = metrics
         self.group_col = group_col
         self.groups = groups
@@ -118,6 +150,16 @@ class GroupScorer(ByGroupScorer):
         return scores
 
 
+def _check_metrics(metrics):
+    good = isinstance(metrics, Mapping) and metrics and all(map(callable, metrics.values()))
+    if metrics is not None and not good:
+        raise TypeError(
+            f"metrics must be a dict from names to functions metric(y_true, y_pred), got "
+            f"{metrics!r}. Pass the function, not a scorer or its name: "
+            'GroupScorer({"balanced": sklearn.metrics.balanced_accuracy_score}).'
+        )
+
+
 def group_name(level):
     """Return a group's name in keys and columns; intersections are joined by commas."""
     return ", ".join(map(str, level)) if isinstance(level, tuple) else str(level)
@@ -129,7 +171,7 @@ def warn_absent(parts):
         warnings.warn(
             f"The groups {absent} have no records among those scored: their scores are NaN. Use "
             "fewer folds, or folds stratified by group.",
-            UserWarning,
+            UndefinedMetricWarning,
             stacklevel=4,
         )
 

@@ -1,7 +1,11 @@
 """A choice among the candidates of a search, for refit=."""
 
+import re
+from collections.abc import Mapping
+
 import pandas as pd
 
+from skdpfair._validate import number
 from skdpfair.model_selection._tables import dg_gap_table, privacy_cost_table, private_rows
 
 
@@ -19,6 +23,13 @@ class select_by:
         answers the same may win a comparison of groups.
     metric : str, default="accuracy"
         The scorer's metric that costs and gaps are of.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If ``column`` or ``at_least`` has no such form; in the search, after its fits, if there is
+        no such score, or no candidate meets the bounds. scikit-learn then keeps nothing of the
+        search: set ``refit=False`` to choose afterwards, by ``select_by(...)(search.cv_results_)``.
 
     Notes
     -----
@@ -39,6 +50,7 @@ class select_by:
     """
 
     def __init__(self, column="privacy_cost_gap", *, at_least=None, metric="accuracy"):
+        _check_form(column, at_least)
         self.column, self.at_least, self.metric = column, at_least, metric
 
     def __repr__(self):
@@ -46,15 +58,20 @@ class select_by:
 
     def __call__(self, results):
         """Return the row of ``cv_results_`` that wins."""
-        loss = self._loss(results)
+        loss = self._loss(results).dropna()
+        if loss.empty:
+            raise ValueError(f"No private candidate has a {self.column!r}: all are NaN.")
+        best = {}
         for key, least in (self.at_least or {}).items():
             scores = pd.Series(_mean_score(results, key, "at_least"))
+            best[key] = f"{scores[private_rows(results)].max():.4g}"
             loss = loss[scores[loss.index] >= least]
-        loss = loss.dropna()
         if loss.empty:
             raise ValueError(
-                f"No private candidate has a {self.column!r} and at_least={self.at_least!r}. Lower "
-                "the bounds, or add candidates to the grid."
+                f"No private candidate reaches at_least={self.at_least!r}. The best values are "
+                f"{', '.join(f'{key}: {value}' for key, value in best.items())}. Lower the bounds, "
+                "or add candidates to the grid; refit=False keeps the scores of a search, from "
+                "which select_by(...)(search.cv_results_) chooses afterwards."
             )
         return int(loss.idxmin())
 
@@ -73,8 +90,32 @@ class select_by:
         return table[self.column]
 
 
+def _check_form(column, at_least):
+    if not isinstance(column, str):
+        raise TypeError(f"column must be a text such as 'privacy_cost_gap', got {column!r}.")
+    for table in ("privacy_cost", "dg_gap"):
+        if column.startswith(table) and not re.fullmatch(rf"{table}(_gap|\[.+\])?", column, re.S):
+            raise ValueError(
+                f"column must be '{table}', '{table}_gap' or '{table}[GROUP]', got {column!r}."
+            )
+    if at_least is not None and not isinstance(at_least, Mapping):
+        raise TypeError(
+            f"at_least must be a dict from scores to least values, got {at_least!r}. Pass for "
+            'instance {"accuracy": 0.8}.'
+        )
+    for value in (at_least or {}).values():
+        number("at_least", value)
+
+
 def _mean_score(results, key, name):
     if f"mean_test_{key}" not in results:
         known = [k[len("mean_test_") :] for k in results if k.startswith("mean_test_")]
-        raise ValueError(f"{name} must name a score of the search, {known}, got {key!r}.")
+        derived = (
+            ""
+            if name == "at_least"
+            else (
+                ", or of the tables, 'privacy_cost', 'dg_gap', and their '..._gap' and '...[GROUP]'"
+            )
+        )
+        raise ValueError(f"{name} must name a score of the search, {known}{derived}, got {key!r}.")
     return results[f"mean_test_{key}"]

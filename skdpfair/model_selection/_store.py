@@ -26,7 +26,15 @@ class Store:
 
     @classmethod
     def open(cls, folder, configuration):
-        """Return the store in ``folder``, which is made, or must hold the same configuration."""
+        """Return the store in ``folder``, which is made, or must hold the same configuration.
+
+        A folder without a finished cell takes any: the call that made it may have failed at once.
+        """
+        if not isinstance(folder, (str, os.PathLike)):
+            raise TypeError(
+                f"store must be the path of a folder or None, got {folder!r}. Name a folder, such "
+                'as store="my-sweep".'
+            )
         store = cls(Path(folder).expanduser())
         configuration = json.loads(json.dumps(configuration))  # as it will be read
         try:
@@ -41,6 +49,7 @@ class Store:
                     f"store={str(folder)!r} holds files that are not a sweep's, such as "
                     f"{foreign[0]!r}. Name a new or empty folder."
                 )
+        if not any(store.folder.glob("[0-9a-f]*.json")):
             store._write(path, configuration)
         found = json.loads(path.read_text())
         if found != configuration:

@@ -1,11 +1,14 @@
 """Methods x budgets x seeds, each cell on its own: in parallel, resumable, with twins."""
 
+import difflib
 import warnings
 from dataclasses import replace
+from numbers import Integral
 
 import joblib
 import numpy as np
 import torch
+from sklearn.exceptions import UndefinedMetricWarning
 
 import skdpfair
 from skdpfair import _validate, defaults, groups
@@ -18,6 +21,7 @@ from skdpfair.model_selection._cells import TWIN, cells_of, key_of_cell, run_cel
 from skdpfair.model_selection._results import TradeoffResults
 from skdpfair.model_selection._scorers import group_name
 from skdpfair.model_selection._store import Store, digest_of
+from skdpfair.model_selection._text import empty_runs, in_words
 
 _TAKEN = {
     "method": "methods=",
@@ -27,6 +31,14 @@ _TAKEN = {
     "noise_multiplier": "epsilons=",
     "keep_reference": "nothing: the twin is trained anyway",
     "warm_start": "nothing: cells are independent",
+}
+_OTHERS_CALL_IT = {
+    "learning_rate": "lr",
+    "max_iter": "max_steps",
+    "n_epochs": "max_epochs",
+    "epochs": "max_epochs",
+    "seed": "seeds",
+    "model": "module",
 }
 
 
@@ -67,7 +79,8 @@ def sweep(
     n_jobs : int or None, default=None
         Processes, by joblib: any backend chosen by ``joblib.parallel_config`` works.
     store : path-like or None, default=None
-        Folder for finished cells; the same call again goes on where it stopped.
+        Folder for finished cells; the same call again goes on where it stopped. Its manifest holds
+        digests of X, y and the groups, and the groups' names.
     progress : bool, default=True
         Show cells done, time left and the epsilon of all private fits so far, as if each read
         every record, on a terminal or in a notebook.
@@ -84,8 +97,13 @@ def sweep(
 
     Raises
     ------
-    ValueError
+    TypeError, ValueError
         If a parameter cannot be used, or ``store`` holds another sweep.
+
+    Warns
+    -----
+    UndefinedMetricWarning
+        If a group has no test records in some run: it has no score there.
 
     Notes
     -----
@@ -112,10 +130,7 @@ def sweep(
     5  dpsgd      4.0        b  180
     """
     methods, epsilons, seeds = _named(methods), _budgets(epsilons), _seeds(seeds)
-    for name in sorted(params.keys() & _TAKEN.keys()):
-        raise ValueError(
-            f"sweep does not take {name}={params[name]!r}. Use {_TAKEN[name]} instead."
-        )
+    _check(params, n_jobs)
     y = np.asarray(y)
     found = groups.encode(
         X,
@@ -157,7 +172,16 @@ def sweep(
         store.sweep_away()
     _warn_once(done.values())
     finished = [done[cell.key] for cell in cells if cell.key in done]
-    return TradeoffResults.from_cells(finished, levels, classes)
+    results = TradeoffResults.from_cells(finished, levels, classes)
+    if empty := empty_runs(results.frame):
+        warnings.warn(
+            f"Groups without test records: {in_words(empty)}. Their scores are NaN there, and gaps "
+            "are those of the other groups. Give cv=5, which tests every record, or merge rare "
+            "groups.",
+            UndefinedMetricWarning,
+            stacklevel=2,
+        )
+    return results
 
 
 def _run(cells, X, y, code, levels, store, n_jobs, bar, keep_predictions):
@@ -205,6 +229,25 @@ def _named(methods):
     for method in methods.values():
         get_method(method)  # raises
     return {str(name): method for name, method in methods.items()}
+
+
+def _check(params, n_jobs):
+    for name in sorted(params.keys() & _TAKEN.keys()):
+        raise ValueError(
+            f"sweep does not take {name}={params[name]!r}. Use {_TAKEN[name]} instead."
+        )
+    known = DPFairClassifier().get_params(deep=False)
+    for name in sorted(params.keys() - known.keys()):
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = _OTHERS_CALL_IT.get(name, near[0] if near else None)
+        raise TypeError(
+            f"sweep takes no parameter {name!r}: neither its own nor one of DPFairClassifier."
+            + (f" Did you mean {hint!r}?" if hint else "")
+        )
+    if n_jobs is not None and (not isinstance(n_jobs, Integral) or n_jobs == 0):
+        raise TypeError(
+            f"n_jobs must be a number of processes, -1 for all cores, or None, got {n_jobs!r}."
+        )
 
 
 def _budgets(epsilons):

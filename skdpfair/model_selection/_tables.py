@@ -1,9 +1,11 @@
 """From a search's cv_results_: privacy cost and DG gap."""
 
 import re
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
+from sklearn.exceptions import NotFittedError
 
 _BUDGETS = ("epsilon", "noise_multiplier")
 
@@ -21,10 +23,12 @@ def privacy_cost_table(search, metric="accuracy"):
     Returns
     -------
     pandas.DataFrame
-        One row a private candidate, indexed by its row in ``cv_results_``: its parameters,
-        ``privacy_cost``, ``privacy_cost[GROUP]``, ``privacy_cost_gap`` >= 0. Costs are
+        One row a private candidate, indexed by its row in ``cv_results_``: its parameters, by
+        their last names, ``privacy_cost``, ``privacy_cost[GROUP]``, ``privacy_cost_gap`` >= 0, all
+        shares: 0.01 is one percentage point of accuracy. Costs are
         the twin's score minus the candidate's, fold by fold, then averaged over the folds in
-        which a group occurs; the gap is that of the averages. Not itself private.
+        which a group occurs; the gap is that of the averages, among the groups that have one. Not
+        itself private. ``to_string()`` prints it whole.
 
     Raises
     ------
@@ -43,7 +47,7 @@ def privacy_cost_table(search, metric="accuracy"):
     row
     1        1.0           0.1              0.3              0.1               0.2
     """
-    results = getattr(search, "cv_results_", search)
+    results = _results(search)
     scores = {key: _folds(results, "test", key) for key in _keys(results, metric)}
     rows, twins = private_rows(results), _twins(results)
     costs = {}
@@ -66,9 +70,10 @@ def dg_gap_table(search, metric="accuracy"):
     Returns
     -------
     pandas.DataFrame
-        One row a candidate, the twin included, indexed by its row in ``cv_results_``: its
-        parameters, ``dg_gap`` and ``dg_gap[GROUP]``, training minus held-out score
-        averaged over folds, and ``dg_gap_gap`` >= 0, how far these are apart. Not itself private.
+        One row a candidate, the twin included (its epsilon is inf, and its method "twin"), indexed
+        by its row in ``cv_results_``: its parameters, by their last names, ``dg_gap`` and
+        ``dg_gap[GROUP]``, training minus held-out score averaged over folds, and ``dg_gap_gap`` >=
+        0, how far these are apart; all are shares. Not itself private.
 
     Raises
     ------
@@ -88,7 +93,7 @@ def dg_gap_table(search, metric="accuracy"):
     row
     0        1.0     0.1        0.3        0.0         0.3
     """
-    results = getattr(search, "cv_results_", search)
+    results = _results(search)
     if f"split0_train_{metric}" not in results:
         raise ValueError(
             f"The search has no training scores of {metric!r}, from which the DG gap is taken. "
@@ -102,6 +107,20 @@ def dg_gap_table(search, metric="accuracy"):
         for key in _keys(results, metric)
     }
     return _table(results, rows, gaps, "dg_gap")
+
+
+def _results(search):
+    results = getattr(search, "cv_results_", search)
+    if hasattr(search, "fit") and results is search:
+        raise NotFittedError(
+            f"This {type(search).__name__} has no cv_results_ yet. Call fit(X, y) first."
+        )
+    if not isinstance(results, Mapping) or "params" not in results:
+        raise TypeError(
+            "search must be a fitted search, or its cv_results_, got "
+            f"{type(search).__name__}. Pass what was fitted with scoring=GroupScorer(...)."
+        )
+    return results
 
 
 def _keys(results, metric):
@@ -136,10 +155,24 @@ def _mean(folds):
 
 
 def _table(results, rows, columns, name):
-    params = pd.DataFrame([results["params"][i] for i in rows], index=pd.Index(rows, name="row"))
+    params = _params_table(results, rows)
     table = pd.concat([params, pd.DataFrame(columns, index=params.index)], axis=1)
     by_group = table[[c for c in columns if c.startswith(f"{name}[")]]
     table[f"{name}_gap"] = by_group.max(axis=1) - by_group.min(axis=1)
+    return table
+
+
+def _params_table(results, rows):
+    """Return the candidates' parameters, by their last names where these differ; twins named."""
+    keys = dict.fromkeys(key for params in results["params"] for key in params)
+    last = [key.rpartition("__")[2] for key in keys]
+    names = {k: n if last.count(n) == 1 else k for k, n in zip(keys, last, strict=True)}
+    params = [{names[k]: v for k, v in results["params"][i].items()} for i in rows]
+    table = pd.DataFrame(params, index=pd.Index(rows, name="row"))
+    twins = [i for i in rows if _is_twin(results["params"][i])]
+    for name, value in {"epsilon": np.inf, "method": "twin"}.items():
+        if twins and name in table:
+            table.loc[twins, name] = value
     return table
 
 

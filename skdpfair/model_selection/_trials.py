@@ -4,16 +4,30 @@ What must stay secret, the number of trials and their scores, lives in the frame
 only, and ends with them.
 """
 
+import logging
 import math
+import random
+import signal
+import sys
+import threading
 import warnings
+from contextlib import contextmanager
+from io import TextIOBase
 
 import numpy as np
+import torch
+from joblib import parallel_config
 from sklearn import get_config
 from sklearn.dummy import DummyClassifier
 from sklearn.pipeline import Pipeline
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _num_samples
 
+from skdpfair import _labels
+from skdpfair import groups as _groups
 from skdpfair.exceptions import PrivacyAccountingError
-from skdpfair.model_selection._candidates import classifier_of, configured
+from skdpfair.model_selection._candidates import classifier_of, configured, planned_runs
+from skdpfair.privacy import accounting, calibration, renyi
 from skdpfair.privacy.charging import suspended
 from skdpfair.privacy.renyi import rdp_curve
 from skdpfair.privacy.selection import stop_parameter
@@ -57,24 +71,128 @@ def best_of(rng, law, pool, train, score):
 def run(rng, law, pool, train, score):
     """Return ``best_of(...)`` and None, or None and an error that tells nothing of the trials."""
     try:
-        with suspended(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # their number would tell that of the trials
+        with suspended(), _unnoticed(), _interruptible():
             return best_of(rng, law, pool, train, score), None
-    except Exception as error:
-        kind = type(error) if isinstance(error, (ValueError, TypeError)) else RuntimeError
-        kind = ValueError if issubclass(kind, ValueError) else kind
-        return None, kind(f"A configuration of param_distributions cannot be fitted: {error}")
+    except BaseException as error:
+        return None, _told(error)
 
 
-def trainer(estimator, data, sensitive_features, curve, rng, seeded):
-    """Return the function that trains one configuration."""
+def _told(error):
+    """Return an error that says what went wrong, without the frames in which it did."""
+    if isinstance(error, (KeyboardInterrupt, _Interrupt)):
+        return KeyboardInterrupt("the search ended without a model, and its cost stays charged")
+    if not isinstance(error, Exception):  # such as SystemExit
+        error.__traceback__ = error.__context__ = error.__cause__ = None
+        return error
+    kind = type(error) if isinstance(error, (ValueError, TypeError)) else RuntimeError
+    kind = ValueError if issubclass(kind, ValueError) else kind
+    return kind(f"A configuration of param_distributions cannot be fitted: {error}")
+
+
+class _Interrupt(BaseException):
+    """Ctrl-C by a name that skorch does not take for the end of one fit."""
+
+
+def _interrupt(*_):
+    raise _Interrupt
+
+
+@contextmanager
+def _interruptible():
+    """Let Ctrl-C end all trials, not one of them."""
+    main = threading.current_thread() is threading.main_thread()
+    ours = main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if ours:
+        signal.signal(signal.SIGINT, _interrupt)
+    try:
+        yield
+    finally:
+        if ours:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@contextmanager
+def _unnoticed():
+    """Let the trials leave no trace in the process by which they could be counted."""
+    generators = (random.getstate, random.setstate), _numpys_global_generator()
+    found = [(put, get()) for get, put in generators]
+    try:
+        with (
+            _MUTE,
+            warnings.catch_warnings(),
+            # threads and processes would not know that the ledger is suspended, nor be silent
+            parallel_config("sequential"),
+            torch.random.fork_rng(devices=[]),
+        ):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for put, state in found:
+            put(state)
+        for module in (accounting, calibration, renyi):  # their caches count how often they serve
+            for function in vars(module).values():
+                if hasattr(function, "cache_clear"):
+                    function.cache_clear()
+
+
+def _numpys_global_generator():
+    generator = check_random_state(None)
+    return generator.get_state, generator.set_state
+
+
+class _Nowhere(TextIOBase):
+    """A file that keeps nothing."""
+
+    def writable(self):
+        """Return True."""
+        return True
+
+    def write(self, text):
+        """Return the length of the text."""
+        return len(text)
+
+
+class _Mute:
+    """Turns off what the process prints and logs while trials run in one or more threads."""
+
+    def __init__(self):
+        self._lock, self._entered = threading.Lock(), 0
+
+    def __enter__(self):
+        with self._lock:
+            if not self._entered:
+                self._found = sys.stdout, sys.stderr, logging.root.manager.disable
+                sys.stdout = sys.stderr = _Nowhere()
+                logging.disable(sys.maxsize)
+            self._entered += 1
+
+    def __exit__(self, *exc):
+        with self._lock:
+            self._entered -= 1
+            if not self._entered:
+                sys.stdout, sys.stderr, disabled = self._found
+                logging.disable(disabled)
+
+
+_MUTE = _Mute()
+
+
+def trainer(estimator, data, sensitive_features, curve, rng, seeded, public):
+    """Return the function that trains one configuration; ``public`` as of `public_sets`."""
 
     def train(params):
         model = configured(estimator, params)
+        model.set_params(**_without_output(model))
         seed = int(rng.integers(2**31)) if seeded else None
-        classifier_of(model).set_params(random_state=seed, verbose=0)
+        classifier = classifier_of(model)
+        sets = {name: v for name, v in public.items() if getattr(classifier, name) is None}
+        classifier.set_params(random_state=seed, **sets)
+        _, planned = planned_runs(classifier, _num_samples(data[0]))
         model.fit(*data, **_routed(model, sensitive_features))
-        spent = rdp_curve([entry.run for entry in classifier_of(model).privacy_.ledger.entries])
+        classifier = classifier_of(model)
+        if classifier.n_steps_ < planned[-1].steps:
+            raise _Interrupt  # that the classifier took for the end of this fit
+        spent = rdp_curve([entry.run for entry in classifier.privacy_.ledger.entries])
         if (spent > curve * (1 + 1e-9)).any():
             raise PrivacyAccountingError("a trial released more than was planned for any")
         return model
@@ -82,13 +200,51 @@ def trainer(estimator, data, sensitive_features, curve, rng, seeded):
     return train
 
 
+def _without_output(model):
+    """Return all parameters named verbose, and values that turn them off."""
+    params = model.get_params().items()
+    verbose = {k: v for k, v in params if k.rpartition("__")[2] == "verbose" and v}
+    return {k: False if isinstance(v, bool) else 0 for k, v in verbose.items()}
+
+
+def public_sets(estimator, X, y, sensitive_features):
+    """Return the classes and, unless they come out of a pipeline, the groups of all records.
+
+    A trial must not find them itself: whether it met a rare one would depend on the split.
+    """
+    last = classifier_of(estimator)
+    classes, _ = _labels.classes_of(y, last.classes)
+    column = last.group_col if last is estimator else None
+    if last.groups is not None or (column is None and sensitive_features is None):
+        return {"classes": classes}
+    rows = X if hasattr(X, "iloc") else np.asarray(X)
+    given = {"group_col": column, "groups": None, "sensitive_features": sensitive_features}
+    return {"classes": classes, "groups": _groups.encode(rows, y, **given).levels}
+
+
 def scorer(X, y, noise, rng):
-    """Return the function that counts correct predictions, with noise."""
+    """Return the function that counts correct predictions, with noise.
+
+    One record changes the count by one at most: each is compared with one prediction.
+    """
 
     def score(model):
-        return float(np.sum(model.predict(X) == y)) + noise * rng.standard_normal()
+        right = np.asarray(model.predict(X) == y, dtype=bool)
+        if right.shape != np.shape(y):
+            raise ValueError(
+                f"predict must return one label for each of {len(y)} rows, but the comparison "
+                f"with their labels has shape {right.shape}. Check the steps of the pipeline."
+            )
+        return float(np.count_nonzero(right)) + noise * rng.standard_normal()
 
     return score
+
+
+def forget_times(net):
+    """Drop when each epoch began and how long it took, which would tell a trial's position."""
+    net.callbacks_ = []
+    for epoch in net.history:
+        epoch.pop("dur", None)
 
 
 def know_nothing(classes):

@@ -14,7 +14,7 @@ class _Differences(ByGroupScorer):
         warn_absent(parts)
         overall, by_group = self._difference(estimator, X, y, parts)
         found = [v for v in by_group.values() if not np.isnan(v)]
-        gap = float(np.max(found) - np.min(found))
+        gap = float(np.max(found) - np.min(found)) if found else np.nan
         scores = {self.name: overall, f"{self.name}_gap": gap}
         # scikit-learn's refit="..." takes the largest
         scores |= {f"neg_{key}": -value for key, value in scores.items()}

@@ -48,6 +48,10 @@ def searching(estimator=None, space=None, **params):
     return DPRandomizedSearch(estimator or base(), space, **{"mean_trials": 3.0} | params)
 
 
+def breaks(X):
+    raise ValueError(f"({len(X)} rows)")
+
+
 @pytest.fixture
 def data():
     rng = np.random.default_rng(0)
@@ -64,6 +68,7 @@ def test_the_winner_is_kept_and_predicts(data):
     assert list(search.classes_) == ["no", "yes"]
     assert search.best_estimator_.privacy_ is search.privacy_
     assert clone(search).get_params()["mean_trials"] == 3.0
+    assert search.n_features_in_ == 3
 
 
 @pytest.mark.parametrize("shape", [0.0, 1.0, math.inf])
@@ -152,7 +157,7 @@ def test_neither_the_trials_nor_their_scores_are_kept(data, monkeypatch, capfd, 
     assert b"TellTale" not in kept
     assert struct.pack(">d", SECRET) not in kept and struct.pack("<d", SECRET) not in kept
     assert str(SECRET) not in repr(vars(search)) + repr(search.privacy_.to_dict())
-    public = {"best_estimator_", "best_params_", "classes_", "privacy_"}
+    public = {"best_estimator_", "best_params_", "classes_", "privacy_", "n_features_in_"}
     assert {k for k in vars(search) if k.endswith("_")} == public
     assert capfd.readouterr() == ("", "") and caplog.text == ""
 
@@ -161,18 +166,26 @@ def test_two_numbers_of_trials_leave_pickles_of_one_form(data, monkeypatch):
     sizes = set()
     for count in (1, 4):
         monkeypatch.setattr(_trials, "draw_count", lambda *law, k=count: k)
-        search = searching(space={"lr": [0.1]}).fit(*data)
+        estimator = base().set_params(method__max_grad_norm=1.0)  # else a number of random length
+        search = searching(estimator, {"lr": [0.1]}).fit(*data)
         sizes.add(len(pickle.dumps(search)))
     assert len(sizes) == 1
 
 
 def test_an_error_tells_nothing_of_the_trials(data, monkeypatch):
     monkeypatch.setattr(_trials, "draw_count", lambda *law: 3)
-    with pytest.raises(ValueError, match="param_distributions cannot be fitted") as caught:
-        searching(space={"optimizer_params": [{"lr": -1.0}]}).fit(*data)
+    pipe = make_pipeline(FunctionTransformer(breaks), base())
+    with pytest.raises(
+        ValueError, match=r"param_distributions cannot be fitted: \(300 rows"
+    ) as caught:
+        searching(pipe, {"dpfairclassifier__lr": [0.1]}, validation_data=data).fit(*data)
     frames = traceback.extract_tb(caught.value.__traceback__)
     assert not any(frame.name in ("best_of", "train") for frame in frames)
     assert caught.value.__context__ is None and caught.value.__cause__ is None
+    held = [
+        v for tb, _ in traceback.walk_tb(caught.value.__traceback__) for v in tb.f_locals.values()
+    ]
+    assert not any(isinstance(value, np.random.Generator) for value in held)  # it can be rewound
 
 
 def test_a_seed_is_reproducible_and_warns(data):
@@ -192,7 +205,7 @@ def test_the_estimators_seed_is_not_shared_by_the_trials(data):
 def test_groups_and_pipelines(data):
     X, y = data
     sex = np.where(X[:, 1] > 0, "F", "M")
-    search = searching(base("dpsgd_f")).fit(X, y, sensitive_features=sex)
+    search = searching(base("dpsgd_f"), shape=1.0).fit(X, y, sensitive_features=sex)
     assert list(search.best_estimator_.groups_) == ["F", "M"]
     pipe = make_pipeline(FunctionTransformer(), base("dpsgd_f"))
     space = {"dpfairclassifier__lr": [0.1]}
@@ -231,9 +244,14 @@ def test_refusals(data, params, says):
         searching(**params).fit(*data)
 
 
+def test_records_without_labels_are_no_validation_data(data):
+    with pytest.raises(TypeError, match=r"validation_data must be a pair \(X, y\).*got a ndarray"):
+        searching(validation_data=data[0]).fit(*data)
+
+
 def test_a_trial_that_released_more_than_planned_ends_the_search(data):
     rng, low = np.random.default_rng(0), rdp_curve([SampledGaussian(0.1, 100.0, 1)])
-    train = _trials.trainer(base(), data, None, low, rng, False)
+    train = _trials.trainer(base(), data, None, low, rng, False, {})
     with pytest.raises(Exception, match="released more than was planned"):
         train({})
 

@@ -75,8 +75,10 @@ def test_the_table_holds_mean_and_standard_error_and_the_gap_of_means(results):
     # each run has a gap of 0.05 and 0.03: F pays more in both
     assert row["privacy_cost_gap", "mean"] == pytest.approx(0.04)
     assert row["privacy_cost_gap", "se"] == pytest.approx(0.01)
-    text = results.table("text")
-    assert text.loc[("even", 4.0), "accuracy[F]"] == "82.0 ± 2.0"
+    text = results.table("text").loc[("even", 4.0)]
+    assert text["accuracy (%)", "F"] == "82.0 ± 2.0"
+    assert text["privacy cost (percentage points)", "gap"] == "4.0 ± 1.0"
+    assert text["fewest test records", "F"] == 100
     with pytest.raises(ValueError, match="form must be one of"):
         results.table("latex")
 
@@ -84,7 +86,10 @@ def test_the_table_holds_mean_and_standard_error_and_the_gap_of_means(results):
 def test_a_missing_twin_makes_costs_nan(results):
     alone = TradeoffResults.from_cells(CELLS[1:4], ["F", "M"], np.array([0, 1]))
     assert alone.frame["privacy_cost"].isna().all()
-    assert alone.table("text")["privacy_cost"].tolist() == ["-"] * 3
+    costs = alone.table("text")["privacy cost (percentage points)"]
+    assert (costs == "-").all(axis=None)
+    with pytest.raises(ValueError, match=r"No private model has both .* the twin's runs"):
+        alone.pareto_front("accuracy", "privacy_cost")
     with pytest.raises(ValueError, match="keep_predictions=True"):
         TradeoffResults(results.frame).to_fairlearn()
 
@@ -146,7 +151,44 @@ def test_one_seed_has_no_band_and_repr_counts():
     assert repr(results) == "TradeoffResults(4 models x 1 runs)"
     assert results.plot().ax_.get_title(loc="left") == "Accuracy"
     assert isinstance(results.table("text"), pd.DataFrame)
-    assert results.table("text").loc[("poor", 1.0), "accuracy"] == "56.7"
+    assert results.table("text").loc[("poor", 1.0), ("accuracy (%)", "overall")] == "56.7"
+
+
+def test_printed_results_are_whole_and_say_units_and_sizes(results):
+    lines = str(results).splitlines()
+    assert lines[0] == "accuracy (%), mean ± standard error of 2 runs"
+    assert lines[1].split() == ["method", "epsilon", "overall", "F", "M", "gap"]
+    twin = ["twin", "-", "90.7", "±", "0.7", "92.0", "±", "2.0", "90.0", "±", "0.0"]
+    assert lines[2].split()[:11] == twin
+    assert len({len(line) for line in lines[1:6]}) == 1 and len(lines[1]) < 80
+    assert lines[-1] == "fewest test records of a run: F 100, M 200"
+
+
+def without_records(found, group):
+    """A cell in which a group has no test record."""
+    at = 1 + group
+    n, right = list(found["n"]), list(found["right"])
+    n[at] = right[at] = 0
+    return found | {"n": n, "right": right}
+
+
+def test_a_group_that_some_runs_lack_leaves_gaps_of_the_others():
+    cells = [without_records(c, 0) if c["seed"] == 0 else c for c in CELLS]
+    some = TradeoffResults.from_cells(cells, ["F", "M"], np.array([0, 1]))
+    row = some.table().loc[("even", 4.0)]
+    assert row["accuracy[F]", "mean"] == pytest.approx(0.84)  # of seed 1
+    assert row["accuracy_gap", "mean"] == pytest.approx(0.84 - 0.84)
+    assert some.by_run().loc[("even", 4.0, 0, 0), "accuracy_gap"] == 0
+    assert str(some).splitlines()[-1].endswith("F 0 (seed 0), M 200")
+    never = TradeoffResults.from_cells(
+        [without_records(c, 0) for c in CELLS], ["F", "M"], np.array([0, 1])
+    )
+    assert never.table().loc[("even", 4.0), ("accuracy_gap", "mean")] == 0
+    assert np.isnan(never.table().loc[("even", 4.0), ("accuracy[F]", "mean")])
+    with pytest.raises(ValueError, match=r"test records, which lack F \(seeds 0, 1\)"):
+        never.pareto_front("accuracy", "privacy_cost[F]")
+    with pytest.raises(ValueError, match=r"no 'accuracy.F.' to draw"):
+        never.plot("accuracy[F]")
 
 
 @pytest.mark.filterwarnings(

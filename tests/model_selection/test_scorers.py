@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
+from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401
 from sklearn.metrics import accuracy_score, balanced_accuracy_score
 from sklearn.model_selection import (
@@ -53,7 +54,7 @@ def test_scores_are_those_of_a_loop_over_groups(two_groups, from_first_column):
 
 def test_a_group_without_records_is_nan_and_said(from_first_column):
     scorer = GroupScorer()
-    with pytest.warns(UserWarning, match=r"\['c'\] have no records"):
+    with pytest.warns(UndefinedMetricWarning, match=r"\['c'\] have no records"):
         scores = scorer(
             from_first_column(["a", "b", "c"]), [[1], [-1], [1]], [1, 0, 0], ["a", "a", "b"]
         )
@@ -73,6 +74,7 @@ def test_intersections_have_one_key_each(from_first_column):
     ("scorer", "sensitive", "match"),
     [
         (GroupScorer(), ["a", "b"], r"groups=None .* GroupScorer\(groups="),
+        (GroupScorer(), None, r"GroupScorer\(group_col=.sex., groups=.*enable_metadata_routing"),
         (GroupScorer(groups=["a", "b"]), None, "enable_metadata_routing=True"),
         (GroupScorer(groups=["a", "b"]), ["a", "z"], "values outside groups"),
         (GroupScorer(groups=["a", "b"], only="accurate"), ["a", "b"], "only must be one of"),
@@ -82,6 +84,38 @@ def test_intersections_have_one_key_each(from_first_column):
 def test_refusals_name_the_remedy(scorer, sensitive, match, from_first_column):
     with pytest.raises(ValueError, match=match):
         scorer(from_first_column(), [[1], [1]], [1, 0], sensitive)
+
+
+@pytest.mark.parametrize("metrics", ["accuracy", {"acc": "accuracy"}, {}, accuracy_score])
+def test_names_of_scorers_are_refused_at_once(metrics):
+    with pytest.raises(TypeError, match=r"metrics must be a dict .* not a scorer or its name"):
+        GroupScorer(metrics)
+
+
+def test_a_text_is_no_list_of_groups(from_first_column):
+    with pytest.raises(TypeError, match="groups must be a list of all groups, got 'ab'"):
+        GroupScorer(groups="ab")(from_first_column(), [[1], [1]], [1, 0], ["a", "b"])
+
+
+def test_groups_of_another_column_must_be_named(from_first_column):
+    model = from_first_column(["a", "b"])
+    model.group_col = "sex"
+    X = pd.DataFrame({"x": [1, -1], "sex": ["a", "b"], "race": ["u", "v"]})
+    with pytest.raises(ValueError, match=r"fitted with, \['sex'\].*GroupScorer\(group_col='race'"):
+        GroupScorer(group_col="race")(model, X, [1, 0])
+    assert GroupScorer(group_col="race", groups=["u", "v"])(model, X, [1, 0])["accuracy[u]"] == 1
+    assert GroupScorer(group_col="sex")(model, X, [1, 0])["accuracy[b]"] == 1
+
+
+def test_a_group_that_the_training_part_lacked_must_be_declared(from_first_column):
+    model, data = from_first_column(["a", "b"]), ([[1], [1]], [1, 0], ["a", "rare"])
+    with pytest.raises(
+        ValueError, match=r"'rare'.*training part of this fold: declare all.*groups"
+    ):
+        GroupScorer()(model, *data)
+    with pytest.warns(UndefinedMetricWarning, match=r"\['b'\] have no records"):
+        scores = GroupScorer(groups=["a", "b", "rare"])(model, *data)
+    assert scores["accuracy[rare]"] == 0
 
 
 def test_scorer_is_picklable_clonable_and_its_request_can_be_changed(routed):

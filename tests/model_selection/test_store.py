@@ -111,7 +111,18 @@ def test_another_configuration_is_refused_by_name(tmp_path, monkeypatch):
         run_small(tmp_path)
 
 
+def test_a_store_without_a_cell_takes_the_corrected_call(tmp_path):
+    with pytest.raises(ValueError, match="lr"):
+        run_small(tmp_path, lr=-1.0)
+    assert not cell_files(tmp_path)
+    corrected = run_small(tmp_path)
+    assert len(cell_files(tmp_path)) == 6
+    pd.testing.assert_frame_equal(run_small(tmp_path).frame, corrected.frame)
+
+
 def test_foreign_folders_and_files_are_refused(tmp_path):
+    with pytest.raises(TypeError, match="store must be the path of a folder or None, got True"):
+        run_small(True)
     (tmp_path / "thesis.tex").write_text("x")
     with pytest.raises(ValueError, match=r"'thesis.tex'. Name a new or empty folder"):
         run_small(tmp_path)

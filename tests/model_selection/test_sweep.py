@@ -2,6 +2,7 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.model_selection import KFold, ShuffleSplit
 
 from skdpfair import DPFairClassifier, get_method
@@ -164,6 +165,33 @@ def test_refusals_name_the_remedy(data, changed, match):
     }
     with pytest.raises(ValueError, match=match):
         sweep(**call | changed)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "match"),
+    [
+        ({"learning_rate": 0.1}, "no parameter 'learning_rate'.*Did you mean 'lr'"),
+        ({"batchsize": 10}, "Did you mean 'batch_size'"),
+        ({"n_jobs": "2"}, "n_jobs must be a number of processes.*got '2'"),
+        ({"n_jobs": 0}, "n_jobs must be a number of processes"),
+        ({"groups": "a"}, "groups must be a list"),
+    ],
+)
+def test_what_is_no_parameter_is_refused_before_any_fit(data, wrong, match):
+    with pytest.raises(TypeError, match=match):
+        sweep(["dpsgd"], [1.0], 1, *data, **wrong)
+
+
+def test_a_rare_group_is_said_and_does_not_spoil_the_gaps(data, settings, tmp_path):
+    X, y, group = data
+    group = group.astype(object)
+    group.iloc[0] = "rare"
+    with pytest.warns(UndefinedMetricWarning, match=r"without test records: rare \(seed"):
+        results = sweep(["dpsgd"], [2.0, 4.0], 3, X, y, group, **settings)
+    gaps = results.table()[["accuracy_gap", "privacy_cost_gap"]].xs("mean", axis=1, level=1)
+    assert np.isfinite(gaps).all(axis=None)
+    assert len(results.pareto_front("accuracy", "privacy_cost_gap"))
+    results.plot("privacy_cost_gap").figure_.savefig(tmp_path / "gap.png")
 
 
 def test_an_error_names_its_cell(data, settings):

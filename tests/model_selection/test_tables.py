@@ -1,6 +1,9 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.dummy import DummyClassifier
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV
 
 from skdpfair.model_selection import dg_gap_table, privacy_cost_table, select_by
 
@@ -52,6 +55,25 @@ def test_dg_gaps_are_train_minus_test_of_every_candidate(results):
     assert table.loc[0, "dg_gap_gap"] == pytest.approx(0.4)
 
 
+def test_parameters_have_short_names_and_the_twin_is_named(results):
+    table = dg_gap_table(results)
+    assert list(table)[:2] == ["method", "epsilon"]
+    assert table["method"].tolist() == ["dpsgd", "dpsgd", "twin"]
+    assert table["epsilon"].tolist() == [1.0, 2.0, np.inf]
+    params = [{"a__lr": 1, "epsilon": None}, {"b__lr": 2, "epsilon": 1.0}]
+    alike = results_of(params, {("test", k): [[0.9], [0.8]] for k in ("f1", "f1[a]")})
+    assert list(privacy_cost_table(alike, metric="f1"))[:2] == ["b__lr", "epsilon"]
+
+
+def test_only_fitted_searches_have_tables():
+    search = GridSearchCV(DummyClassifier(), {})
+    for table in (privacy_cost_table, dg_gap_table):
+        with pytest.raises(NotFittedError, match=r"This GridSearchCV has no cv_results_ yet"):
+            table(search)
+        with pytest.raises(TypeError, match=r"search must be a fitted search.*got DataFrame"):
+            table(pd.DataFrame())
+
+
 def test_every_candidate_gets_the_twin_that_agrees_with_it():
     params = [{"lr": lr, "epsilon": e} for lr in (0.1, 0.2) for e in (None, 1.0)]
     scores = {("test", k): [[0.9], [0.8], [0.7], [0.5]] for k in ("f1", "f1[a]", "f1[b]")}
@@ -86,16 +108,32 @@ def test_choice_is_the_best_private_candidate(results, choice, row):
 @pytest.mark.parametrize(
     ("choice", "match"),
     [
-        (select_by("privacy_costs"), "column must be one of .*privacy_cost_gap"),
-        (select_by("f1"), "column must name a score of the search, .*'accuracy'"),
+        (select_by("privacy_cost[X]"), "column must be one of .*privacy_cost_gap"),
+        (select_by("f1"), "column must name a score of the search, .*'accuracy'.*'privacy_cost'"),
         (select_by(at_least={"recall": 1}), "at_least must name a score"),
-        (select_by(at_least={"accuracy": 0.99}), "Lower the bounds"),
+        (select_by(at_least={"accuracy": 0.99}), r"best values are accuracy: 0\.8\. Lower the"),
+        (select_by(at_least={"accuracy": 0.99}), "refit=False keeps the scores"),
         (select_by(metric="f1"), "no scores of metric='f1'"),
     ],
 )
 def test_refusals_of_a_choice(results, choice, match):
     with pytest.raises(ValueError, match=match):
         choice(results)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "match"),
+    [
+        ({"column": "privacy_costs"}, ValueError, "column must be 'privacy_cost', .*_gap' or"),
+        ({"column": "dg_gap_F"}, ValueError, r"'dg_gap\[GROUP\]', got 'dg_gap_F'"),
+        ({"column": None}, TypeError, "column must be a text"),
+        ({"at_least": 0.8}, TypeError, "at_least must be a dict"),
+        ({"at_least": {"accuracy": "0.8"}}, TypeError, "at_least must be a number"),
+    ],
+)
+def test_a_choice_is_checked_before_the_search_runs(wrong, error, match):
+    with pytest.raises(error, match=match):
+        select_by(**wrong)
 
 
 def test_refusals_of_a_table(results):

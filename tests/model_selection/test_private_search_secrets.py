@@ -1,0 +1,407 @@
+"""What a private search must not tell: how many trials there were, and which one won."""
+
+import contextlib
+import gc
+import io
+import json
+import logging
+import os
+import pickle
+import random
+import signal
+import sys
+import threading
+import traceback
+import types
+from datetime import datetime
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from joblib import Parallel, delayed
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.exceptions import DataConversionWarning
+from sklearn.feature_selection import SelectFromModel
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from skdpfair import DPFairClassifier
+from skdpfair.model_selection import (
+    BudgetExceeded,
+    DPRandomizedSearch,
+    PrivacyLedger,
+    _trials,
+    plan,
+)
+from skdpfair.preprocessing import DPQuantileScaler
+from skdpfair.privacy import accounting, calibration, renyi
+
+pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
+NAME = "dpfairclassifier__"
+
+
+def base(**params):
+    params = {"noise_multiplier": 3.0, "max_steps": 4, "batch_size": 50} | params
+    return DPFairClassifier("dpsgd", epsilon=None, **{"accountant": "rdp"} | params)
+
+
+def searching(estimator=None, space=None, **params):
+    estimator = estimator or base()
+    name = "" if isinstance(estimator, DPFairClassifier) else NAME
+    space = {name + "lr": [0.1, 1.0]} if space is None else space
+    return DPRandomizedSearch(estimator, space, **{"mean_trials": 3.0, "shape": 1.0} | params)
+
+
+@pytest.fixture
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 3))
+    return X, (X[:, 0] > 0).astype(int)
+
+
+@pytest.fixture
+def trials(monkeypatch):
+    return lambda count: monkeypatch.setattr(_trials, "draw_count", lambda *law: count)
+
+
+class Predicts:
+    def __init__(self, labels):
+        self.labels = labels
+
+    def predict(self, X):
+        return self.labels
+
+
+class Talks(TransformerMixin, BaseEstimator):
+    """Prints, logs, warns and draws by all the ways that a step has."""
+
+    def __init__(self, verbose=1):
+        self.verbose = verbose
+
+    def fit(self, X, y=None):
+        print("fitted")
+        print("fitted", file=sys.stderr)
+        logging.getLogger("step").critical("fitted")
+        np.random.normal(), random.random(), torch.rand(1)
+        self.fitted_ = Parallel(n_jobs=2)(delayed(threading.get_ident)() for _ in range(2))
+        return self
+
+    def transform(self, X):
+        return X
+
+
+class Heard:
+    max_propagation_depth = None
+
+    def setup(self, estimator, context):
+        pass
+
+    teardown = on_fit_task_begin = on_fit_task_end = setup
+
+
+# the score
+
+
+@pytest.mark.parametrize("of", [lambda y: y[:, None], lambda y: pd.DataFrame({"y": y})])
+def test_labels_in_a_column_are_labels(data, of, monkeypatch):
+    X, y = data
+    compared, scorer = [], _trials.scorer
+    monkeypatch.setattr(
+        _trials, "scorer", lambda X, y, *rest: compared.append(y.shape) or scorer(X, y, *rest)
+    )
+    for search in (searching(), searching(validation_data=(X, of(y)))):
+        with pytest.warns(DataConversionWarning):
+            search.fit(X, of(y))
+    assert compared == [(40,), (200,)]
+
+
+def test_no_prediction_lets_one_record_move_the_score_by_more_than_one(data):
+    X, y = data
+    score = _trials.scorer(X, y, 0.0, np.random.default_rng(0))
+    assert score(Predicts(y)) == 200 and score(Predicts(1 - y)) == 0
+    other = y.copy()
+    other[0] = 1 - y[0]
+    assert _trials.scorer(X, other, 0.0, np.random.default_rng(0))(Predicts(y)) == 199
+    for labels in (y[:, None], np.tile(y, (200, 1)), y[:1, None]):
+        with pytest.raises(ValueError, match="one label for each of 200 rows"):
+            score(Predicts(labels))
+
+
+def test_labels_that_cannot_be_used_are_refused_whatever_the_number_of_trials(data, trials):
+    X, y = data
+    trials(0)
+    with pytest.raises(ValueError, match="one class only"):
+        searching().fit(X, np.ones(200))
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        searching().fit(X, np.append(y, 1))
+    with pytest.raises(ValueError, match=r"validation_data must be.*outside classes=\[0, 1\]"):
+        searching(validation_data=(X, y.astype(str))).fit(X, y)
+
+
+def test_a_rare_class_and_a_rare_group_are_known_to_all_trials(data, trials):
+    X, y = data
+    y, sex = y.copy(), np.where(X[:, 1] > 0, "F", "M").astype(object)
+    y[5], sex[7] = 2, "X"
+    for count in (0, 1):
+        trials(count)
+        for seed in range(1 + 3 * count):
+            with pytest.warns(UserWarning, match="random_state"):
+                search = searching(random_state=seed).fit(X, y, sensitive_features=sex)
+            assert list(search.classes_) == [0, 1, 2] == list(search.best_estimator_.classes_)
+            assert count == 0 or list(search.best_estimator_.groups_) == ["F", "M", "X"]
+    declared = searching(base(classes=[3, 2, 1, 0])).fit(X, y)
+    assert list(declared.classes_) == [0, 1, 2, 3]
+
+
+# callbacks and ledgers
+
+
+def books(tmp_path, **params):
+    given = {"delta": 1e-4, "accountant": "rdp", "progress": False} | params
+    return PrivacyLedger(tmp_path / "ledger.jsonl", **given)
+
+
+@pytest.mark.parametrize("inside", ["classifier", "pipeline", "step", "value"])
+def test_callbacks_inside_the_estimator_are_refused(data, tmp_path, inside):
+    pytest.importorskip("sklearn.callback")
+    heard, pipe = Heard(), make_pipeline(FunctionTransformer(), base())
+    estimator, space = {
+        "classifier": lambda: (base().set_callbacks(books(tmp_path)), None),
+        "pipeline": lambda: (pipe.set_callbacks(heard), None),
+        "step": lambda: (make_pipeline(GridSearchCV(None, {}).set_callbacks(heard), base()), None),
+        "value": lambda: (pipe, {"dpfairclassifier": [base().set_callbacks(heard)]}),
+    }[inside]()
+    search = searching(estimator, space)
+    with pytest.raises(ValueError, match="Call set_callbacks on the DPRandomizedSearch"):
+        search.fit(*data)
+    with pytest.raises(ValueError, match="Call set_callbacks on the DPRandomizedSearch"):
+        plan(search, 200)
+
+
+def test_a_ledger_set_on_the_search_is_charged_once(data, tmp_path):
+    pytest.importorskip("sklearn.callback")
+    ledger = books(tmp_path)
+    search = searching().set_callbacks(ledger).fit(*data)
+    assert list(ledger.frame().what) == ["private selection"]
+    assert ledger.epsilon(search.privacy_.delta) == pytest.approx(search.privacy_.epsilon)
+    assert str(tmp_path).encode() not in pickle.dumps(search)
+    make_pipeline(FunctionTransformer(), searching()).set_callbacks(ledger).fit(*data)
+    assert len(ledger.frame()) == 2
+
+
+@pytest.mark.parametrize("n_jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_a_grid_of_private_searches_is_charged_by_folds(data, tmp_path, n_jobs):
+    pytest.importorskip("sklearn.callback")
+    ledger = books(tmp_path)
+    grid = GridSearchCV(searching(), {"mean_trials": [2.0, 3.0]}, cv=2, n_jobs=n_jobs)
+    grid.set_callbacks(ledger).fit(*data)
+    assert (ledger.report().fits, ledger.report().seen) == (5, 3)
+    assert set(ledger.frame().what) == {"private selection"}
+
+
+def test_a_search_beyond_the_budget_trains_nothing(data, tmp_path, monkeypatch):
+    pytest.importorskip("sklearn.callback")
+    monkeypatch.setattr(_trials, "run", lambda *args: pytest.fail("trained"))
+    with pytest.raises(BudgetExceeded):
+        searching().set_callbacks(books(tmp_path, epsilon=0.1)).fit(*data)
+
+
+# private fits beside the last step
+
+
+def selecting(inner):
+    return make_pipeline(SelectFromModel(inner), base())
+
+
+@pytest.mark.parametrize(
+    "pipe",
+    [
+        selecting(base()),
+        selecting(base(noise_multiplier=None)),
+        selecting(GridSearchCV(base(), {})),
+        selecting(searching()),
+    ],
+)
+def test_private_fits_besides_the_last_step_are_refused(data, pipe):
+    with pytest.raises(ValueError, match="besides its last step"):
+        searching(pipe).fit(*data)
+    for planned in (pipe, searching(pipe), GridSearchCV(pipe, {NAME + "lr": [0.1]})):
+        with pytest.raises(ValueError, match="besides its last step"):
+            plan(planned, 200)
+
+
+def test_a_frozen_private_step_was_paid_for_before(data):
+    scaler = DPQuantileScaler((-3, 3))
+    with pytest.raises(ValueError, match="a DPQuantileScaler besides its last step"):
+        searching(make_pipeline(scaler, base())).fit(*data)
+    scaler.fit(data[0])
+    search = searching(make_pipeline(FrozenEstimator(scaler), base())).fit(*data)
+    assert search.privacy_.epsilon == plan(search, 200).whole
+
+
+def test_planning_leaves_the_splits_to_the_search(data):
+    splits = KFold(3).split(data[0])
+    grid = GridSearchCV(base(), {"lr": [0.1]}, cv=splits)
+    with pytest.raises(ValueError, match=r"can be read only once.*Pass cv=list"):
+        plan(grid, 200)
+    with pytest.raises(ValueError, match="Pass cv=list"):
+        plan(base(), 200, cv=splits)
+    assert len(list(splits)) == 3
+    assert plan(base(), 200, cv=list(KFold(3).split(data[0]))).fits
+
+
+# traces
+
+
+def test_nothing_said_or_drawn_tells_the_number_of_trials(data, trials, capfd, caplog, recwarn):
+    caplog.set_level(logging.DEBUG)
+    talks = make_pipeline(Talks(), Talks(verbose=3), base(verbose=1), verbose=True)
+    drawn = set()
+    for count in (1, 4):
+        trials(count)
+        np.random.seed(0), random.seed(0), torch.manual_seed(0)
+        search = searching(talks).fit(*data)
+        drawn.add((np.random.random(), random.random(), torch.rand(1).item()))
+    assert capfd.readouterr() == ("", "") and caplog.text == "" and not recwarn.list
+    assert len(drawn) == 1
+    assert set(search.best_estimator_[0].fitted_) == {threading.get_ident()}
+    params = search.best_estimator_.get_params()
+    assert not any(value for key, value in params.items() if key.endswith("verbose"))
+    assert talks.verbose and talks[1].verbose == 3  # the user's own is left alone
+    print("heard", file=sys.stderr)
+    logging.getLogger("step").info("heard")
+    assert capfd.readouterr().err == "heard\n" and "heard" in caplog.text
+
+
+def test_two_searches_at_once_leave_the_output_as_it_was():
+    out, err, disabled = sys.stdout, sys.stderr, logging.root.manager.disable
+    first, second = contextlib.ExitStack(), contextlib.ExitStack()
+    first.enter_context(_trials._MUTE)
+    second.enter_context(_trials._MUTE)
+    first.close()
+    with contextlib.redirect_stdout(io.StringIO()) as heard, contextlib.suppress(OSError):
+        print("in between", file=sys.stderr)
+    second.close()
+    assert heard.getvalue() == ""
+    assert (sys.stdout, sys.stderr, logging.root.manager.disable) == (out, err, disabled)
+
+
+@pytest.fixture
+def uncollected():
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def test_no_cache_and_no_object_counts_the_trials(data, trials, uncollected):
+    counted = set()
+    for count in (1, 4):
+        trials(count)
+        search = searching(base(accountant="pld")).fit(*data)
+        found = [vars(m).values() for m in (accounting, calibration, renyi)]
+        caches = [f.cache_info() for fs in found for f in fs if hasattr(f, "cache_info")]
+        assert len(caches) >= 3
+        models = sum(type(o) is DPFairClassifier and "net_" in vars(o) for o in gc.get_objects())
+        counted.add((*caches, models))
+        del search
+        gc.collect()
+    assert len(counted) == 1
+
+
+def reachable(root):
+    """Return what a fitted search holds, but for code and modules."""
+    skipped = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType)
+    seen, left = {}, [root]
+    while left:
+        one = left.pop()
+        if id(one) not in seen and not isinstance(one, skipped):
+            seen[id(one)] = one
+            left += gc.get_referents(one)
+    return list(seen.values())
+
+
+def test_the_winner_does_not_tell_when_it_was_trained(data, trials):
+    trials(3)
+    start = datetime.now().timestamp()
+    search = searching().fit(*data)
+    winner = search.best_estimator_
+    held = reachable(vars(search))
+    assert not any(isinstance(v, float) and abs(v - start) < 3600 for v in held)  # a moment
+    assert not any(isinstance(v, (np.random.Generator, torch.Generator)) for v in held)
+    assert winner.net_.history and not any("dur" in epoch for epoch in winner.net_.history)
+    again = pickle.loads(pickle.dumps(search))
+    assert np.array_equal(again.predict_proba(data[0]), winner.predict_proba(data[0]))
+    assert winner.n_steps_ == search.privacy_.steps
+
+
+def test_a_memory_would_keep_files_of_trials(data, tmp_path):
+    pipe = make_pipeline(FunctionTransformer(), base(), memory=str(tmp_path))
+    with pytest.raises(ValueError, match=r"would keep records.*Set memory=None"):
+        searching(pipe).fit(*data)
+
+
+# Ctrl-C
+
+
+class Interrupts(TransformerMixin, BaseEstimator):
+    def fit(self, X, y=None):
+        signal.raise_signal(signal.SIGINT)
+        return self
+
+    def transform(self, X):
+        return X
+
+
+def interrupting_loop(monkeypatch, how):
+    from skdpfair.steps import Steps
+
+    take, taken = Steps.take, []
+
+    def breaks(self, index):
+        taken.append(1)
+        if len(taken) == 6:  # in the second trial
+            how()
+        return take(self, index)
+
+    monkeypatch.setattr(Steps, "take", breaks)
+    return taken
+
+
+def thrown():
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("how", [lambda: signal.raise_signal(signal.SIGINT), thrown])
+def test_ctrl_c_ends_the_search_which_stays_charged(data, trials, tmp_path, monkeypatch, how):
+    trials(4)
+    search, ledger = searching(), books(tmp_path)
+    taken = interrupting_loop(monkeypatch, how)
+    with ledger, pytest.raises(KeyboardInterrupt, match="its cost stays charged") as caught:
+        search.fit(*data)
+    assert len(taken) == 6
+    assert not hasattr(search, "best_estimator_")
+    assert ledger.epsilon() == pytest.approx(plan(search, 200, delta=1e-4).whole)
+    frames = traceback.extract_tb(caught.value.__traceback__)
+    assert not any(frame.filename.endswith("_trials.py") for frame in frames)
+    assert caught.value.__context__ is None
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert "SKDPFAIR_LEDGER" not in os.environ
+    lines = [json.loads(line) for line in ledger.path.read_text().splitlines()]
+    assert len(lines) == 3  # the budget, the search as planned, its end
+
+
+def test_ctrl_c_in_another_step_and_other_ways_out(data, trials, monkeypatch):
+    trials(2)
+    with pytest.raises(KeyboardInterrupt, match="without a model"):
+        searching(make_pipeline(Interrupts(), base())).fit(*data)
+    trials(2)
+    interrupting_loop(monkeypatch, lambda: sys.exit(7))
+    with pytest.raises(SystemExit) as caught:
+        searching().fit(*data)
+    assert caught.value.code == 7
+    frames = traceback.extract_tb(caught.value.__traceback__)
+    assert not any(frame.filename.endswith("_trials.py") for frame in frames)
