@@ -1,10 +1,21 @@
 import sys
 from itertools import pairwise
 
+import numpy as np
 import pandas as pd
 import pytest
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
 
-from skdpfair.plotting import plot_group_accuracy, plot_group_bars, plot_privacy_cost
+from skdpfair import DPFairClassifier
+from skdpfair.plotting import (
+    GroupLossDisplay,
+    PrivacyCostDisplay,
+    TradeoffDisplay,
+    plot_group_accuracy,
+    plot_group_bars,
+    plot_privacy_cost,
+)
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
@@ -107,6 +118,148 @@ def test_nothing_overlaps_or_leaves_the_picture(n_groups, n_models, name):
 def test_missing_values_draw_no_label():
     rows = pd.DataFrame({"a": [1.0, float("nan")], "b": [2.0, 3.0]})
     assert bar_labels(plot_group_bars(rows, {"a": "A", "b": "B"})) == ["1.0", "", "2.0", "3.0"]
+
+
+def test_more_than_six_groups_lie_with_a_name_each():
+    columns = [f"privacy_cost[Female, group {g}]" for g in range(10)]
+    rows = pd.DataFrame([range(10)], columns=columns, index=["dpsgd"]) / 100
+    ax = plot_privacy_cost(rows)
+    assert [t.get_text() for t in ax.get_yticklabels()] == [c[13:-1] for c in columns]
+    assert [bar.get_width() for bar in ax.patches] == pytest.approx(range(10))
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["dpsgd"]
+    assert "percentage points" in ax.get_xlabel()
+    ax.figure.canvas.draw()
+    assert ax.get_window_extent().width > ax.figure.bbox.width / 2
+    boxes = [t.get_window_extent() for t in ax.get_yticklabels()]
+    assert min(box.x0 for box in boxes) >= 0
+    assert not any(a.overlaps(b) for a, b in pairwise(boxes))
+
+
+def test_numbers_that_would_overlap_are_left_out():
+    rows = pd.DataFrame([[80.0, 80.1, 80.2]] * 4, columns=list("abc"), index=list("wxyz"))
+    assert all(text.get_visible() for text in plot_group_bars(rows, list("abc")).texts)
+    _, axes = plt.subplots(1, 4, figsize=(8, 3))
+    shown = [t for t in plot_group_bars(rows, list("abc"), ax=axes[0]).texts if t.get_visible()]
+    boxes = [text.get_window_extent() for text in shown]
+    assert 0 < len(shown) < 12
+    assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[i + 1 :])
+
+
+def test_a_group_without_test_records_is_named(table):
+    table["privacy_cost[rare]"] = float("nan")
+    legend = plot_privacy_cost(table).get_legend().get_texts()
+    assert [text.get_text() for text in legend] == ["Female", "Male", "rare (no test records)"]
+    table.loc[:, table.columns.str.startswith("privacy_cost[")] = float("nan")
+    with pytest.raises(ValueError, match="no number to draw"):
+        plot_privacy_cost(table)
+
+
+def curve(epsilons, means):
+    return pd.DataFrame({"epsilon": epsilons, "mean": means, "se": float("nan")})
+
+
+def test_what_is_not_a_number_is_not_drawn(tmp_path):
+    nan = float("nan")
+    curves = {"a": curve([1.0, 4.0], [nan, 0.2]), "b": curve([1.0, 4.0], [nan, nan])}
+    display = TradeoffDisplay(curves, "privacy_cost_gap").plot()
+    display.figure_.savefig(tmp_path / "gap.png")
+    assert [text.get_text() for text in display.ax_.texts] == ["a"]
+    with pytest.raises(ValueError, match="There is no 'privacy_cost_gap' to draw"):
+        TradeoffDisplay({"b": curves["b"]}, "privacy_cost_gap").plot()
+
+
+def test_many_methods_differ_and_the_ticks_do_not_touch():
+    budgets = [0.1, 0.12, 0.15, 0.2, 0.5, 1, 1.1, 2, 9.5, 10]
+    curves = {f"method {i}": curve(budgets, [i / 20] * 10) for i in range(16)}
+    ax = TradeoffDisplay(curves).plot().ax_
+    lines = [line for line in ax.lines if line.get_marker() != "None"]
+    assert len({(a.get_color(), a.get_marker()) for a in lines}) == 16
+    assert len({(a.get_color(), a.get_linestyle()) for a in lines}) == 16
+    ax.figure.canvas.draw()
+    ticks = [t for t in ax.get_xticklabels() if t.get_text()]
+    assert (ticks[0].get_text(), ticks[-1].get_text()) == ("0.1", "10")
+    boxes = [t.get_window_extent() for t in ticks]
+    assert not any(a.overlaps(b) for a, b in pairwise(boxes))
+    assert "#F0E442" not in {text.get_color() for text in ax.texts}  # yellow letters
+
+
+def test_the_name_of_a_single_point_stands_beside_it():
+    ax = TradeoffDisplay({"a": curve([1.0], [0.5]), "b": curve([1.0], [0.6])}).plot().ax_
+    assert all(0.5 < text.xyann[0] < 0.6 for text in ax.texts)
+
+
+def test_a_gap_of_accuracy_is_not_forced_to_zero():
+    shown = {"a": curve([1.0, 2.0], [0.5, 0.51])}
+    assert TradeoffDisplay(shown, "accuracy_gap").plot().ax_.get_ylim()[0] > 40
+    costs = TradeoffDisplay(shown, "privacy_cost[2]").plot().ax_
+    assert costs.get_ylim()[0] < 0
+    assert costs.get_title(loc="left") == "Privacy cost of group 2"
+
+
+@pytest.fixture
+def sweep_frame():
+    rows = [
+        (m, e, g, 0.0 if m == "twin" else cost)
+        for m, e, cost in [("twin", np.inf, 0), ("z", 1.0, 0.1), ("z", 4.0, 0.2), ("a", 1.0, 0.3)]
+        for g in ("overall", "M", "F")
+    ]
+    return pd.DataFrame(rows, columns=["method", "epsilon", "group", "privacy_cost"])
+
+
+def test_costs_of_a_sweep_are_shown_at_one_budget_in_its_order(sweep_frame):
+    display = PrivacyCostDisplay.from_results(sweep_frame, epsilon=1)
+    assert list(display.table.index) == ["z", "a"]
+    assert list(display.table) == ["privacy_cost[M]", "privacy_cost[F]"]
+    assert display.table.loc["z", "privacy_cost[F]"] == 0.1
+    assert "at ε = 1, against twin" in display.plot().ax_.get_title(loc="left")
+    with pytest.raises(ValueError, match=r"several budgets: \[1.0, 4.0\]"):
+        PrivacyCostDisplay.from_results(sweep_frame)
+    with pytest.raises(ValueError, match=r"budget of the sweep, \[1.0, 4.0\], got 3.0"):
+        PrivacyCostDisplay.from_results(sweep_frame, epsilon=3.0)
+    with pytest.raises(TypeError, match="Pass sweep"):
+        PrivacyCostDisplay.from_results(pd.DataFrame({"a": [1]}))
+    with pytest.raises(TypeError, match=r"results must be the TradeoffResults.*got DataFrame"):
+        TradeoffDisplay.from_results(sweep_frame)
+
+
+@pytest.mark.parametrize(
+    ("predictions", "error", "match"),
+    [
+        ([1, 0], TypeError, r"y_pred must be a dict from \(method, epsilon\).*got list"),
+        ({"dpsgd": [1, 0]}, TypeError, r"keys \(method, epsilon\), got 'dpsgd'"),
+        ({("dpsgd", -1): [1, 0]}, ValueError, r"epsilon of .*'dpsgd', -1.*must be a number > 0"),
+        ({("dpsgd", "1"): [1, 0]}, TypeError, "epsilon of .* must be a number > 0"),
+        ({("dpsgd", 1): [1]}, ValueError, r"y_pred\[\('dpsgd', 1\)\] must have one entry"),
+    ],
+)
+def test_wrong_predictions_of_a_trade_off_are_named(predictions, error, match):
+    with pytest.raises(error, match=match):
+        TradeoffDisplay.from_predictions([1, 0], predictions, sensitive_features=["a", "b"])
+
+
+def test_an_unknown_group_is_answered_by_those_there_are():
+    call = {"sensitive_features": [1, 2], "measure": "accuracy[Male]"}
+    with pytest.raises(ValueError, match=r"names no group: the groups are 1, 2\. Write"):
+        TradeoffDisplay.from_predictions([1, 0], {("dpsgd", 1): [1, 0]}, **call)
+
+
+@pytest.mark.parametrize("display", [PrivacyCostDisplay, TradeoffDisplay])
+def test_displays_of_models_refuse_others(display):
+    data = ([[0.0], [1.0]], [0, 1])
+    with pytest.raises(NotFittedError):
+        display.from_estimator(DPFairClassifier(), *data, sensitive_features=["a", "b"])
+    with pytest.raises(TypeError, match=r"estimator must be a fitted DPFairClassifier.*got dict"):
+        display.from_estimator({}, *data, sensitive_features=["a", "b"])
+    other = LogisticRegression().fit(*data)
+    with pytest.raises(TypeError, match=r"got LogisticRegression\. Use from_predictions"):
+        display.from_estimator(other, *data, sensitive_features=["a", "b"])
+
+
+def test_losses_are_dressed_like_the_others():
+    frame = pd.DataFrame({"step": [0, 1], "group": "a", "loss": [1.0, 0.5], "gradient_norm": 1.0})
+    axes = GroupLossDisplay.from_results(frame).plot().axes_
+    titles = [ax.get_title(loc="left") for ax in axes]
+    assert titles == ["Loss (not private)", "Gradient norm (not private)"]
 
 
 def test_wrong_tables_are_named(table):

@@ -11,6 +11,7 @@ from sklearn.metrics import accuracy_score
 from skdpfair._validate import integer, number, one_of
 from skdpfair.metrics._checks import as_vector
 from skdpfair.metrics._levels import encode, label, warn_undefined
+from skdpfair.metrics._values import metric_of
 
 _METHODS = {"percentile": "percentile", "bca": "BCa"}
 _MOST_CELLS = 2_000_000  # of the resamples held at a time
@@ -100,8 +101,7 @@ def bootstrap_interval(
         "n_resamples": integer("n_resamples", n_resamples),
         _RNG: np.random.default_rng(random_state),
     }
-    if metric is None:
-        metric = accuracy_score if extra else _accuracy
+    metric = metric_of(metric, accuracy_score if extra else _accuracy)
 
     def value(rows, **axis):
         taken = {name: values[rows] for name, values in extra.items()}
@@ -212,6 +212,12 @@ def paired_wilcoxon(results, baseline, *, alternative="two-sided"):
         raise ValueError(
             f"results must have one row a seed and a column for baseline={baseline!r} and for one "
             f"method more, got {len(results)} rows and the columns {list(results)}."
+        )
+    text = [m for m in results if not pd.api.types.is_numeric_dtype(results[m])]
+    if text:
+        raise TypeError(
+            f"results must hold numbers, but the columns {text} do not. Pivot the scores, and "
+            "leave out names and texts."
         )
     if results.index.has_duplicates or not np.isfinite(results.to_numpy(dtype=float)).all():
         raise ValueError(

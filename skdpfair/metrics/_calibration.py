@@ -4,6 +4,7 @@ import numpy as np
 
 from skdpfair._validate import number
 from skdpfair.metrics._checks import as_vector
+from skdpfair.metrics._values import check_probabilities
 
 
 def calibration_gap(y_true, y_prob, *, tau=0.1, sample_weight=None):
@@ -73,11 +74,9 @@ def calibration_gap(y_true, y_prob, *, tau=0.1, sample_weight=None):
             f"y_true must hold labels 0 and 1, got {np.unique(y_true).tolist()[:5]}. Pass "
             "y_true == the class whose probability y_prob is."
         )
-    y_prob = as_vector("y_prob", y_prob, y_true).astype(float)
-    if not ((y_prob >= 0) & (y_prob <= 1)).all():
-        raise ValueError(
-            "y_prob must hold probabilities in [0, 1], got others. Pass predict_proba(X)[:, 1]."
-        )
+    y_prob = as_vector("y_prob", y_prob, y_true)
+    check_probabilities("y_prob", y_prob, "Pass predict_proba(X)[:, 1].")
+    y_prob = y_prob.astype(float)
     if sample_weight is not None:
         sample_weight = as_vector("sample_weight", sample_weight, y_true)
     lower = np.arange(n_bins + 1) / n_bins

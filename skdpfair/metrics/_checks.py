@@ -7,6 +7,8 @@ import pandas as pd
 from fairlearn.metrics import MetricFrame, count
 from sklearn.utils.validation import column_or_1d
 
+from skdpfair._validate import about, shown
+
 
 def as_vector(name, values, like):
     """Return ``values`` as a 1-D array, one per record of ``like``, else raise.
@@ -36,17 +38,20 @@ def as_vector(name, values, like):
     ...
     ValueError: y_ref must have one entry for each of the 3 records of y_true, got 2.
     """
+    with about("y_true", "must have one entry for each record"):
+        n_records = len(like)
     if values is None:
         raise ValueError(
-            f"{name} must have one entry for each of the {len(like)} records of y_true, got None. "
+            f"{name} must have one entry for each of the {n_records} records of y_true, got None. "
             f"Pass {name}=."
         )
-    shape = np.shape(values)
+    with about(name, "must be of shape (n_samples,)"):
+        shape = np.shape(values)
     if len(shape) not in (1, 2) or (len(shape) == 2 and shape[1] != 1):
         raise ValueError(f"{name} must be of shape (n_samples,), got shape {shape}.")
-    if shape[0] != len(like):
+    if shape[0] != n_records:
         raise ValueError(
-            f"{name} must have one entry for each of the {len(like)} records of y_true, "
+            f"{name} must have one entry for each of the {n_records} records of y_true, "
             f"got {shape[0]}."
         )
     if shape[0] == 0:
@@ -97,16 +102,26 @@ def by_group(measure, y_true, y_pred, *, sensitive_features, **per_record):
 
 def as_pandas(groups, like):
     """Return the groups as pandas: fairlearn squeezes arrays, which fails for a single record."""
-    if groups is None or (np.ndim(groups) == 0 and not isinstance(groups, dict)):
+    with about("y_true", "must have one entry for each record"):
+        n_records = len(like)
+    with about("sensitive_features", "must hold one group for each record"):
+        is_one = np.ndim(groups) == 0 and not isinstance(groups, dict)
+    if groups is None or is_one:
         raise ValueError(
-            f"sensitive_features must hold one group for each record of y_true, got {groups!r}. "
-            "Pass the column itself, such as X['sex']."
+            "sensitive_features must hold one group for each record of y_true, got "
+            f"{shown(groups)}. Pass the column itself, such as X['sex']."
         )
     sizes = [len(v) for v in groups.values()] if isinstance(groups, dict) else [len(groups)]
-    if any(size != len(like) for size in sizes):
+    if not sizes or any(size != n_records for size in sizes):
         raise ValueError(
-            f"sensitive_features must have one entry for each of the {len(like)} records of "
+            f"sensitive_features must have one entry for each of the {n_records} records of "
             f"y_true, got {sizes[0] if len(sizes) == 1 else sizes}."
+        )
+    columns = groups.values() if isinstance(groups, dict) else [groups]
+    if any(np.any(pd.isna(column)) for column in columns):
+        raise ValueError(
+            "sensitive_features has missing values. Give them a group of their own, for instance "
+            "by fillna('unknown')."
         )
     if isinstance(groups, (pd.Series, pd.DataFrame, dict)):
         return groups

@@ -5,7 +5,7 @@ import inspect
 from typing import NamedTuple
 
 from skdpfair.metrics._checks import by_group
-from skdpfair.metrics._excessive_risk import excessive_risk
+from skdpfair.metrics._excessive_risk import as_own_class, excessive_risk
 from skdpfair.metrics._levels import warn_undefined
 from skdpfair.metrics._privacy_cost import privacy_cost
 
@@ -19,6 +19,8 @@ class _Measure(NamedTuple):
     arrays: str
     example: str
     values: dict
+    shape: str = "(n_samples,)"
+    by_record: object = dict  # from the arguments, what can be cut into groups
 
 
 class _Form(NamedTuple):
@@ -28,6 +30,18 @@ class _Form(NamedTuple):
     returns: str
     notes: str
     reduce: object
+
+
+def _own_class(given):
+    """Pick each record's own class while all classes are there: a group may lack one."""
+    classes = given.get("classes")
+    return {
+        name: as_own_class(name, values, given["y_true"], classes)
+        if name.startswith("y_prob")
+        else values
+        for name, values in given.items()
+        if name != "classes"
+    }
 
 
 def _gap(name, values):
@@ -90,6 +104,8 @@ _MEASURES = {
         "y_true, y_prob, y_prob_ref",
         "private, twin = [0.2, 0.4, 0.8, 0.8, 0.8, 0.8], [0.8] * 6",
         {"gap": 0.5199, "worst_group": 0.6931, "ratio": 0.25},
+        "(n_samples,), or of shape\n        (n_samples, n_classes) for probabilities",
+        _own_class,
     ),
 }
 
@@ -97,7 +113,7 @@ _DOC = """{summary}
 
     Parameters
     ----------
-    {arrays} : array-like of shape (n_samples,)
+    {arrays} : array-like of shape {shape}
         As in `{measure}`.
     sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
         The groups; several columns make intersections.
@@ -155,7 +171,8 @@ def _derive(measure, form):
     own = inspect.signature(definition.function)
     new = inspect.Parameter("sensitive_features", inspect.Parameter.KEYWORD_ONLY)
     parameters = list(own.parameters.values())
-    first_option = next(i for i, p in enumerate(parameters) if p.default is None)
+    first_option, reference = 3, parameters[2].name
+    parameters[2] = parameters[2].replace(default=inspect.Parameter.empty)  # compulsory
     signature = own.replace(
         parameters=[*parameters[:first_option], new, *parameters[first_option:]]
     )
@@ -165,14 +182,15 @@ def _derive(measure, form):
             given = signature.bind(*args, **kwargs).arguments
         except TypeError as error:
             raise TypeError(
-                f"{name}{signature}: {error}. {parameters[2].name} is what the model without "
-                "clipping and noise predicts."
+                f"{name}{signature}: {error}. {reference} is what the model without clipping and "
+                f'noise predicts. bootstrap_interval takes sample_params={{"{reference}": ...}}.'
             ) from None
         groups = given.pop("sensitive_features")
         function = definition.function
         if "metric" in given:
             function = functools.partial(function, metric=given.pop("metric"))
         function(**given)  # on all records: names what does not fit, before it is cut
+        given = definition.by_record(given)
         (_, y_true), (_, y_pred), *rest = given.items()
         values = by_group(function, y_true, y_pred, sensitive_features=groups, **dict(rest))
         return shape.reduce(name, values)
@@ -185,7 +203,8 @@ def _derive(measure, form):
         measure=measure,
         summary=shape.summary.format(what=definition.what),
         arrays=definition.arrays,
-        ref=definition.arrays.split(", ")[-1],
+        shape=definition.shape,
+        ref=reference,
         options=f"{', '.join(options)} : optional\n        As in `{measure}`.",
         returns=shape.returns,
         notes=shape.notes.format(symbol=definition.of_group),

@@ -6,6 +6,7 @@ from sklearn.metrics import accuracy_score
 
 from skdpfair.metrics._checks import as_vector, weighted
 from skdpfair.metrics._levels import encode, label, warn_undefined
+from skdpfair.metrics._values import metric_of
 
 
 def dg_gap(y_true, y_pred, *, is_train, metric=None, sample_weight=None):
@@ -36,6 +37,8 @@ def dg_gap(y_true, y_pred, *, is_train, metric=None, sample_weight=None):
     ValueError
         If an array has not one entry per label, ``is_train`` is not boolean, or the metric leaves
         [0, 1].
+    TypeError
+        If ``metric`` is no function.
 
     Notes
     -----
@@ -220,7 +223,7 @@ def _score(data, metric):
     """Return the metric of some rows, NaN of none."""
     if data.empty:
         return float("nan")
-    score = weighted(accuracy_score if metric is None else metric, data.get("sample_weight"))
+    score = weighted(metric_of(metric, accuracy_score), data.get("sample_weight"))
     value = float(score(data["y_true"].to_numpy(), data["y_pred"].to_numpy()))
     if not (np.isnan(value) or 0 <= value <= 1):
         raise ValueError(

@@ -3,20 +3,25 @@
 import numpy as np
 
 from skdpfair.metrics._checks import as_vector
+from skdpfair.metrics._values import check_given, check_probabilities
 
 
-def excessive_risk(y_true, y_prob, *, y_prob_ref, sample_weight=None):
+def excessive_risk(y_true, y_prob, *, y_prob_ref=None, classes=None, sample_weight=None):
     """Measure the log loss that private training adds: the private model's minus the twin's.
 
     Parameters
     ----------
     y_true : array-like of shape (n_samples,)
-        The labels. Only their number is used: the probabilities are already those of the labels.
-    y_prob : array-like of shape (n_samples,)
-        The probability that the private model gives each record's own class, in [0, 1]; see
-        `own_class_probability`.
-    y_prob_ref : array-like of shape (n_samples,)
-        The same of the twin.
+        The labels.
+    y_prob : array-like of shape (n_samples, n_classes) or (n_samples,)
+        What the private model's ``predict_proba`` returns, of which each record's own class is
+        taken; or the probability of each record's OWN class, from `own_class_probability`. Never
+        ``predict_proba(X)[:, 1]``, the probability of class 1: its risk would be a number of no
+        meaning, and nothing could tell.
+    y_prob_ref : array-like of shape (n_samples, n_classes) or (n_samples,)
+        The same of the twin; compulsory.
+    classes : array-like of shape (n_classes,) or None, default=None
+        The label of each column: ``model.classes_``. None means the sorted labels of ``y_true``.
     sample_weight : array-like of shape (n_samples,) or None, default=None
         Weights of the mean, >= 0, not all zero.
 
@@ -27,8 +32,11 @@ def excessive_risk(y_true, y_prob, *, y_prob_ref, sample_weight=None):
 
     Raises
     ------
+    TypeError
+        If ``y_prob_ref`` is missing.
     ValueError
-        If an array has not one entry per label, or a probability lies outside [0, 1].
+        If an array has not one entry per label, a probability lies outside [0, 1], or a row of
+        them is no distribution.
 
     Notes
     -----
@@ -43,14 +51,18 @@ def excessive_risk(y_true, y_prob, *, y_prob_ref, sample_weight=None):
 
     Examples
     --------
-    >>> from skdpfair.metrics import excessive_risk
-    >>> y_true, twin, private = [1, 0, 1, 0], [0.8, 0.8, 0.8, 0.8], [0.4, 0.8, 0.4, 0.8]
+    >>> import numpy as np
+    >>> from skdpfair.metrics import excessive_risk, own_class_probability
+    >>> y_true = [1, 0, 1, 0]
+    >>> twin = np.array([[0.2, 0.8], [0.8, 0.2], [0.2, 0.8], [0.8, 0.2]])  # predict_proba(X)
+    >>> private = np.array([[0.6, 0.4], [0.8, 0.2], [0.6, 0.4], [0.8, 0.2]])
     >>> round(excessive_risk(y_true, private, y_prob_ref=twin), 4)
     0.3466
 
-    For each group, with fairlearn, whose ``y_pred`` are then the probabilities:
+    For each group, with fairlearn, whose ``y_pred`` are then the probabilities of the own class:
 
     >>> from fairlearn.metrics import MetricFrame
+    >>> twin, private = own_class_probability(y_true, twin), own_class_probability(y_true, private)
     >>> frame = MetricFrame(
     ...     metrics={"excessive_risk": excessive_risk}, y_true=y_true, y_pred=private,
     ...     sensitive_features=["F", "M", "F", "M"],
@@ -59,7 +71,10 @@ def excessive_risk(y_true, y_prob, *, y_prob_ref, sample_weight=None):
     >>> frame.by_group["excessive_risk"].round(4).to_dict()
     {'F': 0.6931, 'M': 0.0}
     """
-    losses = _log_loss("y_prob", y_prob, y_true) - _log_loss("y_prob_ref", y_prob_ref, y_true)
+    check_given("y_prob_ref", y_prob_ref)
+    y_prob = as_own_class("y_prob", y_prob, y_true, classes)
+    y_prob_ref = as_own_class("y_prob_ref", y_prob_ref, y_true, classes)
+    losses = _log_loss(y_prob) - _log_loss(y_prob_ref)
     if sample_weight is not None:
         sample_weight = as_vector("sample_weight", sample_weight, y_true)
     return float(np.average(losses, weights=sample_weight))
@@ -106,51 +121,61 @@ def own_class_probability(y_true, y_prob, *, classes=None):
     ... ).by_group.round(3).to_dict()
     {'F': 0.0, 'M': 0.405}
     """
-    y_true = as_vector("y_true", y_true, y_true)
-    y_prob = np.asarray(y_prob)
-    classes = np.unique(y_true) if classes is None else np.asarray(classes)
-    if y_prob.shape != (len(y_true), len(classes)):
+    return _own_class("y_prob", y_prob, y_true, classes)
+
+
+def as_own_class(name, values, y_true, classes=None):
+    """Return the probability of each record's own class, from a vector of these or a matrix."""
+    if np.ndim(values) == 2:
+        return _own_class(name, values, y_true, classes)
+    remedy = (
+        "Pass predict_proba(X), or own_class_probability(y_true, predict_proba(X), "
+        "classes=classes_)."
+    )
+    if np.ndim(values) != 1:
         raise ValueError(
-            f"y_prob must be of shape (n_samples, n_classes) = {(len(y_true), len(classes))}, got "
-            f"{y_prob.shape}: pass predict_proba's result, and classes=model.classes_."
+            f"{name} must be of shape (n_samples, n_classes) or (n_samples,), got shape "
+            f"{np.shape(values)}. {remedy}"
         )
-    _check_distributions(y_prob)
+    values = as_vector(name, values, y_true)
+    check_probabilities(name, values, remedy)
+    return values if values.dtype in (np.float32, np.float64) else values.astype(float)
+
+
+def _own_class(name, values, y_true, classes):
+    y_true = as_vector("y_true", y_true, y_true)
+    values = np.asarray(values)
+    classes = np.unique(y_true) if classes is None else np.asarray(classes)
+    if values.shape != (len(y_true), len(classes)):
+        raise ValueError(
+            f"{name} must be of shape (n_samples, n_classes) = {(len(y_true), len(classes))}, got "
+            f"{values.shape}: pass predict_proba's result, and classes=model.classes_."
+        )
+    _check_distributions(name, values)
     columns = [{c: j for j, c in enumerate(classes.tolist())}.get(c) for c in y_true.tolist()]
     if None in columns:
         raise ValueError(
             f"classes must hold every label of y_true, got {classes.tolist()} and the label "
             f"{y_true.tolist()[columns.index(None)]!r}. Pass classes=model.classes_."
         )
-    return y_prob[np.arange(len(y_true)), columns]
+    return values[np.arange(len(y_true)), columns]
 
 
-def _check_distributions(y_prob):
-    """Raise unless every row of ``y_prob`` is a distribution."""
+def _check_distributions(name, values):
+    """Raise unless every row of ``values`` is a distribution."""
+    remedy = "Pass predict_proba's result, not that of decision_function."
+    check_probabilities(name, values, remedy)
+    sums = values.sum(axis=1, dtype=float)
     # 1e-3: room for float16, none for scores or logits
-    fits = (y_prob >= 0).all() and np.allclose(y_prob.sum(axis=1), 1, rtol=0, atol=1e-3)
-    if not fits:
+    wrong = np.flatnonzero(np.abs(sums - 1) > 1e-3)
+    if wrong.size:
         raise ValueError(
-            "y_prob must hold probabilities that sum to 1 in every row: pass predict_proba's "
-            "result, not that of decision_function."
+            f"{name} must hold probabilities that sum to 1 in every row, but row {wrong[0]} sums "
+            f"to {sums[wrong[0]]:.4g}. {remedy}"
         )
 
 
-def _log_loss(name, values, y_true):
+def _log_loss(probability):
     """Return -log of probabilities, clipped away from zero."""
-    values = _as_probability(name, values, y_true)
+    values = probability if probability.dtype.kind == "f" else probability.astype(float)
     return -np.log(np.maximum(values, np.finfo(values.dtype).eps), dtype=float)
-
-
-def _as_probability(name, values, y_true):
-    """Return ``values`` as a float vector in [0, 1], else raise."""
-    remedy = "Pass own_class_probability(y_true, predict_proba(X), classes=classes_)."
-    if np.ndim(values) != 1:
-        raise ValueError(
-            f"{name} must be of shape (n_samples,), the probability of each record's own class, "
-            f"got shape {np.shape(values)}. {remedy}"
-        )
-    values = as_vector(name, values, y_true)
-    values = values if values.dtype in (np.float32, np.float64) else values.astype(float)
-    if not ((values >= 0) & (values <= 1)).all():
-        raise ValueError(f"{name} must hold probabilities in [0, 1], got others. {remedy}")
-    return values

@@ -50,9 +50,11 @@ def encode(sensitive_features, like, groups=None):
     position = {level: i for i, level in enumerate(levels)}
     codes = [position.get(row, -1) for row in rows]
     if -1 in codes:
+        unknown = list(dict.fromkeys(r for r, c in zip(rows, codes, strict=True) if c == -1))
+        some = ", ".join(map(repr, unknown[:8])) + (", ..." if len(unknown) > 8 else "")
         raise ValueError(
-            f"groups must hold every value of sensitive_features, got {levels} and the value "
-            f"{rows[codes.index(-1)]!r}. Declare it too, spelt as in the data."
+            f"groups must hold every value of sensitive_features, got {levels}, but the data hold "
+            f"{some}, too. Declare every group, spelt as in the data."
         )
     return np.array(codes, dtype=np.intp), levels
 
@@ -69,11 +71,6 @@ def _as_levels(groups):
 def _as_rows(sensitive_features, like):
     """Return one hashable value per record: tuples where there are several columns."""
     table = pd.DataFrame(as_pandas(sensitive_features, like))
-    if table.isna().any(axis=None):
-        raise ValueError(
-            "sensitive_features has missing values. Give them a group of their own, for instance "
-            "by fillna('unknown')."
-        )
     if table.shape[1] == 1:
         return table.iloc[:, 0].tolist()
     return list(table.itertuples(index=False, name=None))

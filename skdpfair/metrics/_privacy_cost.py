@@ -3,9 +3,10 @@
 from sklearn.metrics import accuracy_score
 
 from skdpfair.metrics._checks import as_vector, weighted
+from skdpfair.metrics._values import check_given, check_labels, metric_of
 
 
-def privacy_cost(y_true, y_pred, *, y_ref, metric=None, sample_weight=None):
+def privacy_cost(y_true, y_pred, *, y_ref=None, metric=None, sample_weight=None):
     """Measure what private training costs: the twin's score minus the private model's.
 
     The twin is trained without clipping and noise, all else equal: same architecture, data and
@@ -18,7 +19,7 @@ def privacy_cost(y_true, y_pred, *, y_ref, metric=None, sample_weight=None):
     y_pred : array-like of shape (n_samples,)
         The private model's predicted labels.
     y_ref : array-like of shape (n_samples,)
-        The twin's predicted labels.
+        The twin's predicted labels; compulsory.
     metric : callable or None, default=None
         ``metric(y_true, y_pred)``, larger is better; None is accuracy.
     sample_weight : array-like of shape (n_samples,) or None, default=None
@@ -31,8 +32,11 @@ def privacy_cost(y_true, y_pred, *, y_ref, metric=None, sample_weight=None):
 
     Raises
     ------
+    TypeError
+        If ``y_ref`` is missing, or ``metric`` is no function.
     ValueError
-        If ``y_pred``, ``y_ref`` or ``sample_weight`` have not one entry per label.
+        If ``y_pred``, ``y_ref`` or ``sample_weight`` have not one entry per label, or, for
+        accuracy, hold what cannot be labels of ``y_true``.
 
     Notes
     -----
@@ -62,8 +66,12 @@ def privacy_cost(y_true, y_pred, *, y_ref, metric=None, sample_weight=None):
     >>> frame.by_group["privacy_cost"].to_dict()
     {'F': 0.5, 'M': 0.0}
     """
+    check_given("y_ref", y_ref)
     y_pred, y_ref = as_vector("y_pred", y_pred, y_true), as_vector("y_ref", y_ref, y_true)
+    if metric is None:
+        for name, values in {"y_pred": y_pred, "y_ref": y_ref}.items():
+            check_labels(name, values, y_true)
     if sample_weight is not None:
         sample_weight = as_vector("sample_weight", sample_weight, y_true)
-    score = weighted(accuracy_score if metric is None else metric, sample_weight)
+    score = weighted(metric_of(metric, accuracy_score), sample_weight)
     return float(score(y_true, y_ref) - score(y_true, y_pred))

@@ -108,7 +108,11 @@ def release_group_table(
     """
     y_true = as_vector("y_true", y_true, y_true)
     y_pred = as_vector("y_pred", y_pred, y_true)
-    epsilon = number("epsilon", epsilon, low=_SMALLEST, high=math.inf, high_open=True)
+    epsilon = number("epsilon", epsilon, low=_SMALLEST)
+    if math.isinf(epsilon):
+        raise ValueError(
+            "epsilon must be finite, got inf: that would be no privacy. Give a number such as 1.0."
+        )
     delta = _delta(delta, len(y_true))
     level = number(
         "confidence_level", confidence_level, low=0, high=1, low_open=True, high_open=True
@@ -185,7 +189,10 @@ def _delta(delta, n_samples):
     if isinstance(delta, str) and delta == "auto":
         return 10.0 ** -math.ceil(math.log10(10 * n_samples) - 1e-12)
     if isinstance(delta, str):
-        raise ValueError(f"delta must be a number >= 0 or 'auto', got {delta!r}. Use 'auto'.")
+        raise ValueError(
+            f"delta must be a number >= 0 or 'auto', got the text {delta!r}. Give a number, such "
+            "as delta=1e-5 without quotes, or 'auto'."
+        )
     delta = number("delta", delta, low=0)
     if delta >= 1 / n_samples:
         raise ValueError(

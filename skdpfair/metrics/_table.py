@@ -1,8 +1,11 @@
 """One row a model: accuracies and privacy costs, overall and for each group."""
 
+from collections.abc import Hashable, Mapping
+
 import pandas as pd
 from sklearn.metrics import accuracy_score, balanced_accuracy_score
 
+from skdpfair._validate import shown
 from skdpfair.metrics._checks import as_vector, by_group
 from skdpfair.metrics._privacy_cost import privacy_cost
 
@@ -31,8 +34,9 @@ def group_table(y_true, predictions, *, reference, sensitive_features):
 
     Raises
     ------
-    ValueError
-        If ``reference`` is not among the models, or an array has not one entry per label.
+    TypeError, ValueError
+        If ``predictions`` is no dict, ``reference`` is not among the models, or an array has not
+        one entry per label.
 
     Examples
     --------
@@ -61,10 +65,16 @@ def group_table(y_true, predictions, *, reference, sensitive_features):
     ... ).by_group.to_dict()
     {'F': 0.5, 'M': 0.0}
     """
-    if reference not in predictions:
+    if not isinstance(predictions, Mapping):
+        raise TypeError(
+            "predictions must be a dict from the model's name to its predicted labels, got "
+            f"{type(predictions).__name__}. Pass {{'twin': ..., 'dpsgd': ...}}, and "
+            "reference='twin'."
+        )
+    if not isinstance(reference, Hashable) or reference not in predictions:
         raise ValueError(
-            f"reference must name one of predictions, {list(predictions)}, got {reference!r}. Add "
-            "the predictions of the model without clipping and noise."
+            f"reference must name one of predictions, {list(predictions)}, got "
+            f"{shown(reference)}. Add the predictions of the model without clipping and noise."
         )
     checked = {
         name: as_vector(f"predictions[{name!r}]", y_pred, y_true)

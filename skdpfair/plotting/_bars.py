@@ -2,17 +2,30 @@
 
 import math
 
+from skdpfair.plotting._axes import (
+    PALETTE,
+    axes_width,
+    dress,
+    drop_overlapping,
+    legend_above,
+    mark_break,
+    new_axes,
+    text_width,
+)
+
 __all__ = ["plot_group_accuracy", "plot_group_bars", "plot_privacy_cost"]
 
-# Okabe and Ito's colours for the colour-blind, without black, and yellow last: it is faint
-_PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
-_CLUSTER = 0.8  # share of a model's room that its bars fill
+_CLUSTER = 0.8  # share of a cluster's room that its bars fill
+_MOST_UPRIGHT = 6  # bars of a cluster; more lie, so that names and values have room
+_TALLEST = 24.0  # inches of a figure
 
 
 def plot_group_bars(
     table, columns, *, ax=None, ylabel="", title="", value_format="{:.1f}", baseline=0.0
 ):
     """Draw one cluster of bars per row, one bar per column, with the value on every bar.
+
+    More than six columns are drawn as lying bars: one cluster per column, one bar per row.
 
     Parameters
     ----------
@@ -21,11 +34,11 @@ def plot_group_bars(
     columns : dict of str to str, or sequence of str
         The columns to draw, and how the legend calls them.
     ax : matplotlib.axes.Axes or None, default=None
-        Where to draw; None makes a new figure.
+        Where to draw; None makes a new figure, as large as its bars need.
     ylabel, title : str, default=""
-        The text beside and above the axes.
+        The text beside the axis of the values, and above the axes.
     value_format : str, default="{:.1f}"
-        How the value on a bar is written.
+        How the value on a bar is written; values that would overlap are left out.
     baseline : float, default=0.0
         Where the bars start, in the unit of the table.
 
@@ -51,24 +64,43 @@ def plot_group_bars(
     >>> ax.figure.clear()
     """
     names = dict(columns) if hasattr(columns, "items") else {c: str(c) for c in columns}
+    ax = _draw(table, names, ax, ylabel, title, value_format, baseline)
+    drop_overlapping(ax)
+    return ax
+
+
+def _draw(table, names, ax, label, title, value_format, baseline):
+    """Draw all but what depends on the limits of the axis of values."""
     _check_table(table, names)
-    ax = _new_axes(len(table), len(names)) if ax is None else ax
-    width = _CLUSTER / len(names)
-    for j, (column, label) in enumerate(names.items()):
-        places = [i - _CLUSTER / 2 + (j + 0.5) * width for i in range(len(table))]
-        values = table[column].to_numpy(float)
-        bars = ax.bar(
+    lying = _is_lying(names)
+    values = table[list(names)].to_numpy(float)
+    clusters, bars = [str(row) for row in table.index], list(names.values())
+    if lying:
+        values, clusters, bars = values.T, bars, clusters
+    own = ax is None
+    ax = _axes_for(len(clusters), len(bars), lying) if own else ax
+    width = _CLUSTER / len(bars)
+    for j, name in enumerate(bars):
+        places = [i - _CLUSTER / 2 + (j + 0.5) * width for i in range(len(clusters))]
+        draw, start = (ax.barh, "left") if lying else (ax.bar, "bottom")
+        drawn = draw(
             places,
-            values - baseline,
+            values[:, j] - baseline,
             width * 0.94,
-            bottom=baseline,
-            label=label,
-            color=_PALETTE[j % len(_PALETTE)],
-            hatch=None if j < len(_PALETTE) else "//",
+            **{start: baseline},
+            label=name,
+            color=PALETTE[j % len(PALETTE)],
+            hatch=None if j < len(PALETTE) else "//",
         )
-        texts = [_written(value_format, v) for v in values]
-        ax.bar_label(bars, texts, padding=2, fontsize=_label_size(len(table) * len(names)))
-    _dress(ax, table.index, ylabel, title, len(names))
+        texts = [_written(value_format, v) for v in values[:, j]]
+        size = 10 if values.size <= 12 or lying else 8
+        ax.bar_label(drawn, texts, padding=2, fontsize=size)
+    _name_clusters(ax, clusters, lying)
+    (ax.set_xlabel if lying else ax.set_ylabel)(label)
+    legend_rows = legend_above(ax, bars)
+    dress(ax, title, pad=12 + 17 * legend_rows, grid="x" if lying else "y")
+    if own and legend_rows > 2:
+        ax.figure.set_figheight(ax.figure.get_figheight() + 0.24 * (legend_rows - 2))
     return ax
 
 
@@ -111,12 +143,16 @@ def plot_group_accuracy(table, ax=None):
     start = _axis_start(percent)
     ylabel = "accuracy (%)" + (f", axis starts at {start:g}" if start else "")
     title = "Accuracy of each group"
-    ax = plot_group_bars(percent, columns, ax=ax, ylabel=ylabel, title=title, baseline=start)
+    ax = _draw(percent, columns, ax, ylabel, title, "{:.1f}", start)
+    lying = _is_lying(columns)
     # room for the labels of the highest bars
-    ax.set_ylim(start, start + (max(percent.max().max(), start + 1) - start) * 1.1)
-    ax.set_yticks([tick for tick in ax.get_yticks() if start <= tick <= 100])
+    end = start + (max(percent.max().max(), start + 1) - start) * 1.1
+    (ax.set_xlim if lying else ax.set_ylim)(start, end)
+    axis = ax.xaxis if lying else ax.yaxis
+    axis.set_ticks([tick for tick in axis.get_ticklocs() if start <= tick <= 100])
     if start:
-        _mark_break(ax)
+        mark_break(ax, lying)
+    drop_overlapping(ax)
     return ax
 
 
@@ -161,18 +197,20 @@ def plot_privacy_cost(table, ax=None):
     reference = table.attrs.get("reference")
     points = table.loc[[name != reference for name in table.index], list(columns)] * 100
     against = f", against {reference}" if reference is not None else ""
-    ax = plot_group_bars(
-        points,
-        columns,
-        ax=ax,
-        ylabel="accuracy lost (percentage points)",
-        title=f"Privacy cost of each group{against}",
-        value_format="{:+.1f}",
-    )
-    ax.axhline(0, color="black", linewidth=1)
-    ax.margins(y=0.12)
+    at = f" at ε = {table.attrs['epsilon']:g}" if "epsilon" in table.attrs else ""
+    title = f"Privacy cost of each group{at}{against}"
+    label = "accuracy lost (percentage points)"
+    ax = _draw(points, columns, ax, label, title, "{:+.1f}", 0.0)
     # at least one point of height: a tenth of a point must not look like a tower
-    ax.set_ylim(top=max(ax.get_ylim()[1], 1.0))
+    if _is_lying(columns):
+        ax.axvline(0, color="black", linewidth=1)
+        ax.margins(x=0.12)
+        ax.set_xlim(right=max(ax.get_xlim()[1], 1.0))
+    else:
+        ax.axhline(0, color="black", linewidth=1)
+        ax.margins(y=0.12)
+        ax.set_ylim(top=max(ax.get_ylim()[1], 1.0))
+    drop_overlapping(ax)
     return ax
 
 
@@ -182,9 +220,11 @@ def _written(value_format, value):
 
 
 def _group_columns(table, measure):
-    """Return the columns ``measure[GROUP]`` with their groups."""
+    """Return the columns ``measure[GROUP]`` with their groups' names."""
     start = f"{measure}["
     columns = {c: c[len(start) : -1] for c in table.columns if str(c).startswith(start)}
+    empty = " (no test records)"
+    columns = {c: g + empty * bool(table[c].isna().all()) for c, g in columns.items()}
     if not columns:
         raise ValueError(
             f"table must have columns {measure}[GROUP], got {list(table.columns)}. Pass the result "
@@ -199,6 +239,15 @@ def _check_table(table, names):
         raise ValueError(f"table lacks the columns {missing}, got {list(table.columns)}.")
     if table.empty or not names:
         raise ValueError("table must have at least one row and columns one column to draw.")
+    if table[list(names)].isna().all(axis=None):
+        raise ValueError(
+            f"table holds no number to draw: all of {list(names)} are NaN, as without a twin, or "
+            "without test records."
+        )
+
+
+def _is_lying(names):
+    return len(names) > _MOST_UPRIGHT
 
 
 def _axis_start(percent):
@@ -206,66 +255,27 @@ def _axis_start(percent):
     return max(0, math.floor((percent.min().min() - 5) / 10) * 10)
 
 
-def _new_axes(n_rows, n_columns):
-    """Return the axes of a new figure, wide enough for its bars."""
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ImportError(
-            'plotting needs matplotlib: pip install "skdpfair[plot]", or pass ax.'
-        ) from error
-    width = min(max(8.0, 0.5 * n_rows * n_columns), 20.0)
-    figure, ax = plt.subplots(figsize=(width, 4.8), layout="constrained")
-    figure.get_layout_engine().set(w_pad=0.12, h_pad=0.1)  # inches
-    return ax
+def _axes_for(n_clusters, n_bars, lying):
+    """Return the axes of a new figure, large enough for its bars."""
+    n = n_clusters * n_bars
+    if lying:
+        return new_axes(height=min(max(4.8, 1.6 + 0.2 * n + 0.08 * n_clusters), _TALLEST))
+    return new_axes(width=min(max(8.0, 0.5 * n), 20.0))
 
 
-def _label_size(n_bars):
-    """Return the font size at which the labels of so many bars do not touch."""
-    return 10 if n_bars <= 12 else 8
-
-
-def _dress(ax, rows, ylabel, title, n_columns):
-    """Add everything but the bars: ticks, legend, grid, texts."""
-    _name_clusters(ax, [str(row) for row in rows])
-    legend_rows = math.ceil(n_columns / 5)
-    ax.set_ylabel(ylabel)
-    ax.set_title(title, loc="left", fontweight="bold", pad=12 + 17 * legend_rows)
-    ax.legend(
-        loc="lower left",
-        bbox_to_anchor=(0, 1.0),
-        ncols=math.ceil(n_columns / legend_rows),
-        frameon=False,
-        borderaxespad=0.3,
-        handlelength=1.2,
-    )
-    ax.grid(axis="y", color="0.88")
-    ax.set_axisbelow(True)
-    for side in ("top", "right"):
-        ax.spines[side].set_visible(False)
-
-
-def _name_clusters(ax, names):
-    """Write the clusters' names below them, tilted if they would touch."""
-    ax.set_xticks(range(len(names)), names)
-    ax.tick_params(axis="x", length=0)
-    if max(map(len, names)) * len(names) > 75:
-        for text in ax.get_xticklabels():
-            text.set(rotation=20, ha="right", rotation_mode="anchor")
+def _name_clusters(ax, names, lying):
+    """Write the clusters' names beside or below them, tilted if they would touch."""
     # a single cluster would otherwise fill the axes with two slabs
     margin = 0.6 if len(names) > 1 else 1.0
-    ax.set_xlim(-margin, len(names) - 1 + margin)
-
-
-def _mark_break(ax):
-    """Draw the sign of an axis that does not start at zero."""
-    ax.plot(
-        [0, 0],
-        [0.045, 0.07],
-        transform=ax.transAxes,
-        linestyle="none",
-        clip_on=False,
-        marker=[(-1, -0.5), (1, 0.5)],
-        markersize=12,
-        color="black",
-    )
+    ends = (-margin, len(names) - 1 + margin)
+    if lying:
+        ax.set_yticks(range(len(names)), names)
+        ax.tick_params(axis="y", length=0)
+        ax.set_ylim(ends[::-1])  # the first on top
+        return
+    ax.set_xticks(range(len(names)), names)
+    ax.tick_params(axis="x", length=0)
+    ax.set_xlim(ends)
+    if (max(map(text_width, names)) + 4) * len(names) > axes_width(ax):
+        for text in ax.get_xticklabels():
+            text.set(rotation=20, ha="right", rotation_mode="anchor")

@@ -1,8 +1,11 @@
 """Displays in the manner of scikit-learn: made from an estimator, predictions or results."""
 
 from skdpfair.metrics import group_table
-from skdpfair.plotting._bars import _PALETTE, plot_privacy_cost
-from skdpfair.plotting._tradeoff import label_ends
+from skdpfair.plotting._axes import PALETTE, dress, label_ends, new_axes
+from skdpfair.plotting._bars import plot_privacy_cost
+from skdpfair.plotting._models import final_step
+
+_TWIN = "twin"  # sweeps call it so, or "twin (...)" where there are several
 
 
 class PrivacyCostDisplay:
@@ -64,45 +67,83 @@ class PrivacyCostDisplay:
             True labels.
         sensitive_features : array-like of shape (n_samples,)
             Groups.
+
+        Raises
+        ------
+        NotFittedError, TypeError, ValueError
+            If the estimator is not fitted, is another model, or has kept no twin.
         """
-        if hasattr(estimator, "steps"):
-            X, estimator = estimator[:-1].transform(X), estimator[-1]
+        model, rows = final_step(estimator, X)
+        if not hasattr(model, "reference_"):
+            raise ValueError(
+                "estimator has no twin, reference_, to compare with. Fit it with "
+                "keep_reference=True, and draw in the same process: pickles do not hold the twin."
+            )
         predictions = {
-            "twin": estimator.reference_.predict(X),
-            estimator.method_.name: estimator.predict(X),
+            _TWIN: model.reference_.predict(rows),
+            model.method_.name: model.predict(rows),
         }
         return cls.from_predictions(
-            y, predictions, reference="twin", sensitive_features=sensitive_features
+            y, predictions, reference=_TWIN, sensitive_features=sensitive_features
         )
 
     @classmethod
     def from_results(cls, frame, *, epsilon=None):
-        """Return the display of a sweep's means over seeds, one row per method.
+        """Return the display of a sweep's means over seeds, one row per method, in its order.
+
+        The twin, whose cost is 0 by definition, is left out.
 
         Parameters
         ----------
-        frame : pandas.DataFrame
-            With columns ``method``, ``group`` and ``privacy_cost``, and ``epsilon`` if that is
-            given; rows of group "overall" are left out.
+        frame : pandas.DataFrame or TradeoffResults
+            A sweep's results, or their frame, with columns ``method``, ``group`` and
+            ``privacy_cost``, and ``epsilon`` if that varies; rows of group "overall" are left out.
         epsilon : float or None, default=None
-            Budget to show; None takes all rows.
+            Budget to show, named in the title; None is the only one there is.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If ``frame`` is nothing of the kind, there are several budgets, or not this one.
         """
-        frame = getattr(frame, "frame", frame)
-        if epsilon is not None:
-            frame = frame[frame["epsilon"] == epsilon]
-        frame = frame[frame["group"] != "overall"]
-        if frame.empty:
-            raise ValueError(f"frame has no row to show at epsilon={epsilon!r}.")
-        means = frame.pivot_table(
-            index="method", columns="group", values="privacy_cost", aggfunc="mean"
-        )
-        return cls(means.rename(columns=lambda group: f"privacy_cost[{group}]"))
+        rows = _rows_at(getattr(frame, "frame", frame), epsilon)
+        means = rows.groupby(["method", "group"], sort=False)["privacy_cost"].mean()
+        table = means.unstack("group").reindex(rows["method"].unique())[rows["group"].unique()]
+        table.columns = [f"privacy_cost[{group}]" for group in table]
+        table.attrs["reference"] = _TWIN
+        if "epsilon" in rows:
+            table.attrs["epsilon"] = float(rows["epsilon"].iloc[0])
+        return cls(table)
 
     def plot(self, ax=None):
         """Draw; return the display itself."""
         self.ax_ = plot_privacy_cost(self.table, ax=ax)
         self.figure_ = self.ax_.figure
         return self
+
+
+def _rows_at(frame, epsilon):
+    """Return the private models' rows of a sweep's frame at one budget."""
+    missing = [c for c in ("method", "group", "privacy_cost") if c not in frame]
+    if missing or not hasattr(frame, "groupby"):
+        raise TypeError(
+            "frame must be the TradeoffResults of a sweep, or its frame, got "
+            f"{type(frame).__name__} without the columns {missing}. Pass sweep(...).frame."
+        )
+    rows = frame[(frame["group"] != "overall") & ~frame["method"].str.startswith(_TWIN)]
+    if "epsilon" in rows:
+        budgets = rows["epsilon"].unique().tolist()
+        if epsilon is None and len(budgets) > 1:
+            raise ValueError(
+                f"epsilon=None, but the sweep has several budgets: {budgets}. Show one, such as "
+                f"epsilon={budgets[0]!r}; results.plot('privacy_cost_gap') shows all."
+            )
+        if epsilon is not None and epsilon not in budgets:
+            raise ValueError(f"epsilon must be a budget of the sweep, {budgets}, got {epsilon!r}.")
+        rows = rows if epsilon is None else rows[rows["epsilon"] == epsilon]
+    if rows.empty:
+        raise ValueError("frame has no row of a group and a private model. Pass a whole sweep.")
+    return rows
 
 
 class GroupLossDisplay:
@@ -155,27 +196,24 @@ class GroupLossDisplay:
         Parameters
         ----------
         ax : sequence of two matplotlib.axes.Axes or None, default=None
-            For loss and gradient norm; None makes a new figure.
+            For loss and gradient norm; None makes a new figure. The groups' names stand right of
+            the axes: only a figure with ``layout="constrained"`` makes room for them.
         """
-        if ax is None:
-            import matplotlib.pyplot as plt
-
-            _, ax = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+        ax = new_axes(10.0, 4.0, 2) if ax is None else ax
         groups = list(dict.fromkeys(self.frame["group"]))
-        titles = {"loss": "mean loss", "gradient_norm": "mean gradient norm"}
+        titles = {"loss": "Loss", "gradient_norm": "Gradient norm"}
         for axes, (column, title) in zip(ax, titles.items(), strict=True):
             ends = []
             for i, group in enumerate(groups):
                 rows = self.frame[self.frame["group"] == group]
-                color = _PALETTE[i % len(_PALETTE)]
+                color = PALETTE[i % len(PALETTE)]
                 axes.plot(rows["step"], rows[column], color=color)
                 last = rows[column].dropna()
                 ends += [(last.iloc[-1], str(group), color, rows["step"].iloc[-1])] * (
                     len(last) > 0
                 )
             label_ends(axes, ends)
-            axes.set(xlabel="step", ylabel=title, title=f"{title} by group (not private)")
-            axes.grid(color="0.9")
-            axes.spines[["top", "right"]].set_visible(False)
+            axes.set(xlabel="step", ylabel=f"mean {title.lower()}")
+            dress(axes, f"{title} (not private)")
         self.axes_, self.figure_ = ax, ax[0].figure
         return self

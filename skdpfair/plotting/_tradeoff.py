@@ -5,11 +5,13 @@ import pandas as pd
 
 from skdpfair._validate import one_of
 from skdpfair.metrics import group_table
-from skdpfair.plotting._bars import _PALETTE, _new_axes
+from skdpfair.plotting._axes import PALETTE, axes_width, dress, label_ends, new_axes, text_width
+from skdpfair.plotting._models import by_budget, final_step
 
 __all__ = ["TradeoffDisplay"]
 
 _MARKERS = "osD^vPX"
+_LINES = ("-", "-.", ":")
 _TITLES = {
     "accuracy": "Accuracy",
     "accuracy_gap": "Accuracy gap between groups",
@@ -69,6 +71,11 @@ class TradeoffDisplay:
         -------
         TradeoffDisplay
 
+        Raises
+        ------
+        TypeError, ValueError
+            If ``y_pred`` is no such dict, a budget is not above 0, or the measure is unknown.
+
         Examples
         --------
         >>> from skdpfair.plotting import TradeoffDisplay
@@ -78,7 +85,7 @@ class TradeoffDisplay:
         >>> display.curves["dpsgd"][["epsilon", "mean"]].values.tolist()
         [[1.0, 0.5]]
         """
-        models = {(m, np.inf if e is None else float(e)): p for (m, e), p in y_pred.items()}
+        models = by_budget(y_pred, y_true)
         twins = [model for model in models if np.isinf(model[1])]
         if len(twins) != 1 and measure.startswith("privacy_cost"):
             raise ValueError(
@@ -97,7 +104,7 @@ class TradeoffDisplay:
         table["privacy_cost"] = table["accuracy"].iloc[table.attrs["reference"]] - table["accuracy"]
         known = [c for c in table if c != "balanced_accuracy"]
         rows = pd.DataFrame(keys, columns=["method", "epsilon"]).assign(
-            mean=table[one_of("measure", measure, known)].to_numpy(), se=np.nan
+            mean=table[_known(measure, known)].to_numpy(), se=np.nan
         )
         return cls(_by_method(rows), measure)
 
@@ -121,16 +128,22 @@ class TradeoffDisplay:
         Returns
         -------
         TradeoffDisplay
+
+        Raises
+        ------
+        TypeError
+            If ``estimator`` is nothing of the kind.
+        NotFittedError
+            If a model is not fitted.
         """
         predictions = {}
-        for model in estimator if isinstance(estimator, list) else [estimator]:
-            last = model[-1] if hasattr(model, "steps") else model
+        for model in estimator if isinstance(estimator, (list, tuple)) else [estimator]:
+            last, inner = final_step(model, X)
             private = last.privacy_.is_private
             budget = last.privacy_.epsilon if last.epsilon is None else last.epsilon
             name = (last.method_.name, budget) if private else ("twin", None)
             predictions[name] = model.predict(X)
             if hasattr(last, "reference_"):
-                inner = model[:-1].transform(X) if hasattr(model, "steps") else X
                 predictions["twin", None] = last.reference_.predict(inner)
         return cls.from_predictions(
             y, predictions, sensitive_features=sensitive_features, measure=measure
@@ -151,9 +164,15 @@ class TradeoffDisplay:
         -------
         TradeoffDisplay
         """
+        if not callable(getattr(results, "table", None)):
+            raise TypeError(
+                "results must be the TradeoffResults that sweep returned, got "
+                f"{type(results).__name__}. Pass results itself; of a kept results.frame, "
+                "TradeoffResults(frame)."
+            )
         table = results.table()
         known = table.columns.get_level_values(0).unique()
-        return cls(_by_method(table[one_of("measure", measure, known)].reset_index()), measure)
+        return cls(_by_method(table[_known(measure, known)].reset_index()), measure)
 
     def plot(self, ax=None):
         """Draw.
@@ -161,16 +180,29 @@ class TradeoffDisplay:
         Parameters
         ----------
         ax : matplotlib.axes.Axes or None, default=None
-            Where to draw; None makes a new figure.
+            Where to draw; None makes a new figure. The curves' names stand right of the axes:
+            only a figure with ``layout="constrained"`` makes room for them.
 
         Returns
         -------
         TradeoffDisplay
             Itself.
+
+        Raises
+        ------
+        ValueError
+            If no point is a number.
         """
-        ax = _new_axes(1, 1) if ax is None else ax
+        curves = {m: rows[np.isfinite(rows["mean"])] for m, rows in self.curves.items()}
+        curves = {method: rows for method, rows in curves.items() if len(rows)}
+        if not curves:
+            raise ValueError(
+                f"There is no {self.measure!r} to draw: all are NaN. Costs need the twin's runs, "
+                "and a group needs test records."
+            )
+        ax = new_axes() if ax is None else ax
         ends, budgets, drawn = [], set(), 0
-        for method, rows in self.curves.items():
+        for method, rows in curves.items():
             mean, se = 100 * rows["mean"], 100 * rows["se"].fillna(0.0)
             if np.isinf(rows["epsilon"]).all():
                 # costs are measured from the twin: zero is drawn anyway
@@ -178,10 +210,16 @@ class TradeoffDisplay:
                     ax.axhline(mean.iloc[0], color="0.35", linestyle="--", linewidth=1.2, zorder=1)
                     ends.append((mean.iloc[0], method, "0.35", None))
                 continue
-            colour = _PALETTE[drawn % len(_PALETTE)]
+            cycle, place = divmod(drawn, len(PALETTE))
+            colour = PALETTE[place]
             ax.fill_between(rows["epsilon"], mean - se, mean + se, color=colour, alpha=0.18, lw=0)
             ax.plot(
-                rows["epsilon"], mean, color=colour, marker=_MARKERS[drawn % len(_MARKERS)], ms=5
+                rows["epsilon"],
+                mean,
+                color=colour,
+                linestyle=_LINES[cycle % len(_LINES)],
+                marker=_MARKERS[(place + cycle) % len(_MARKERS)],
+                ms=5,
             )
             ends.append((mean.iloc[-1], method, colour, rows["epsilon"].iloc[-1]))
             budgets |= set(rows["epsilon"])
@@ -195,46 +233,47 @@ class TradeoffDisplay:
 
     def _dress(self, ax, budgets):
         measure, _, group = self.measure.partition("[")
-        of_group = f" of {group.rstrip(']')}" if group else ""
+        of_group = f" of group {group.removesuffix(']')}" if group else ""
         unit = "percentage points" if measure != "accuracy" else "%"
         ax.set(xlabel="privacy budget ε, log scale", ylabel=f"{measure.replace('_', ' ')} ({unit})")
         if budgets:
             ax.set_xscale("log")
-            ax.set_xticks(budgets, [f"{b:.3g}" for b in budgets])
+            shown = _spaced(budgets, 0.8 * axes_width(ax))  # the rest is for the curves' names
+            ax.set_xticks(shown, [f"{b:.3g}" for b in shown])
             ax.minorticks_off()
-        if measure != "accuracy":
+        if measure.startswith("privacy_cost"):
             ax.axhline(0, color="black", linewidth=1, zorder=1)
-        ax.set_title(_TITLES[measure] + of_group, loc="left", fontweight="bold", pad=12)
-        ax.grid(axis="y", color="0.88")
-        ax.set_axisbelow(True)
-        for side in ("top", "right"):
-            ax.spines[side].set_visible(False)
+        dress(ax, _TITLES[measure] + of_group)
 
 
 def _by_method(rows):
     return {m: part.sort_values("epsilon") for m, part in rows.groupby("method", sort=False)}
 
 
-def label_ends(ax, ends):
-    """Write each curve's name beside its last point, moved apart where they would touch."""
-    low, high = ax.get_ylim()
-    room = (high - low) * 0.055
-    ends = sorted(ends, key=lambda end: end[0])
-    places = []
-    for value, *_ in ends:
-        places.append(max(value, places[-1] + room) if places else value)
-    # what was pushed up as a whole goes half the way back
-    shift = np.mean([p - value for p, (value, *_) in zip(places, ends, strict=True)] or [0.0])
-    for place, (value, name, colour, budget) in zip(places, ends, strict=True):
-        ax.annotate(
-            name,
-            xy=(1.0 if budget is None else budget, value),
-            xytext=(1.04, place - shift),
-            xycoords=("axes fraction" if budget is None else "data", "data"),
-            textcoords=("axes fraction", "data"),
-            va="center",
-            color=colour,
-            fontweight="bold",
-            annotation_clip=False,
-            arrowprops={"arrowstyle": "-", "color": colour, "lw": 0.8, "shrinkB": 4},
+def _known(measure, known):
+    """Return the measure if it is among those known."""
+    kind, _, group = str(measure).partition("[")
+    groups = [k[len(kind) + 1 : -1] for k in known if k.startswith(f"{kind}[")]
+    if group and groups and measure not in known:
+        raise ValueError(
+            f"measure={measure!r} names no group: the groups are {', '.join(groups)}. Write for "
+            f"instance '{kind}[{groups[0]}]'."
         )
+    return one_of("measure", measure, known)
+
+
+def _spaced(budgets, room):
+    """Return the budgets whose names do not touch on a log axis of ``room`` points; the last is."""
+    if len(budgets) < 2:
+        return budgets
+    at = room * np.log(budgets) / np.log(budgets[-1] / budgets[0])
+    need = [text_width(f"{b:.3g}") / 2 + 2 for b in budgets]
+    kept = []
+    for i, budget in enumerate(budgets):
+        while kept and at[i] - at[kept[-1]] < need[i] + need[kept[-1]]:
+            if budget != budgets[-1] or len(kept) == 1:
+                break
+            kept.pop()
+        else:
+            kept.append(i)
+    return [budgets[i] for i in kept]

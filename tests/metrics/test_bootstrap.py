@@ -118,6 +118,7 @@ def test_small_and_constant_groups_are_nan_and_warned_of():
         ({"method": "BCA"}, ValueError, "method must be one of.*Did you mean 'bca'"),
         ({"confidence_level": 95}, ValueError, "confidence_level must be a number > 0 and < 1"),
         ({"n_resamples": 0}, ValueError, "n_resamples must be an integer >= 1"),
+        ({"metric": "accuracy"}, TypeError, "metric must be a function.*sklearn.metrics.accuracy"),
     ],
 )
 def test_bootstrap_names_bad_input(change, error, message):
@@ -162,6 +163,7 @@ def test_equal_scores_have_a_p_value_of_one():
     [
         ([1, 2], TypeError, "results must be a DataFrame, got list.*pivot"),
         (pd.DataFrame({"b": [1.0]}), ValueError, "column for baseline='a'"),
+        (pd.DataFrame({"a": [1.0], "b": ["x"]}), TypeError, r"numbers, but the columns \['b'\]"),
         (pd.DataFrame({"a": [1.0]}), ValueError, "one method more"),
         (pd.DataFrame({"a": [1.0], "b": [np.nan]}), ValueError, "dropna"),
         (pd.DataFrame({"a": [1.0, 2], "b": [1.0, 2]}, index=[0, 0]), ValueError, "a seed twice"),

@@ -96,7 +96,7 @@ def test_bad_input_is_named(name):
         function(y, own, **groups)
     with pytest.raises(TypeError, match=f"{name}.*unexpected keyword argument 'y_reference'"):
         function(y, own, y_reference=own, **{other: own}, **groups)
-    with pytest.raises(ValueError, match=other):
+    with pytest.raises(TypeError, match=f"{other} is missing.*sample_params"):
         function(y, own, **{other: None}, **groups)
     with pytest.raises(ValueError, match=f"{other} must have one entry for each of the 2"):
         function(y, own, **{other: own[:1]}, **groups)

@@ -56,6 +56,8 @@ def test_gaps_are_differences_of_accuracies(rows):
 
 def test_another_metric_weights_and_losses():
     y, pred, train = [1, 0, 0, 1, 0, 0], [1, 1, 0, 1, 0, 0], [1, 1, 1, 0, 0, 0]
+    with pytest.raises(TypeError, match=r"metric must be a function .* got 'accuracy'"):
+        dg_gap(y, pred, is_train=train, metric="accuracy")
     gap = dg_gap(y, pred, is_train=train, metric=balanced_accuracy_score)
     assert gap == pytest.approx(3 / 4 - 1)
     assert dg_gap(y, pred, is_train=train, sample_weight=[1, 2, 1, 1, 1, 1]) == pytest.approx(-0.5)
@@ -96,7 +98,7 @@ def test_bad_input_is_named():
             dg_gap_by_group([1, 0], [1, 0], **(good | {"sensitive_features": wrong}))
     with pytest.raises(ValueError, match="missing values"):
         dg_gap_by_group([1, 0], [1, 0], **(good | {"sensitive_features": ["a", None]}))
-    with pytest.raises(ValueError, match=r"groups must hold every value .* the value 'a'"):
+    with pytest.raises(ValueError, match=r"groups must hold every value .* hold 'a'.*, too"):
         dg_gap_by_group([1, 0], [1, 0], groups=["b"], **good)
     with pytest.raises(TypeError, match="groups must be a list of all groups, got 'ab'"):
         dg_gap_by_group([1, 0], [1, 0], groups="ab", **good)
@@ -157,8 +159,10 @@ def test_weights_are_repetitions():
         ({"tau": 0}, ValueError, "tau must be a number > 0"),
         ({"tau": "wide"}, TypeError, "tau must be a number"),
         ({"y_true": [1, 2]}, ValueError, r"y_true must hold labels 0 and 1, got \[1, 2\]"),
-        ({"y_prob": [0.5, 1.2]}, ValueError, r"y_prob must hold probabilities in \[0, 1\]"),
-        ({"y_prob": [0.5, np.nan]}, ValueError, r"y_prob must hold probabilities in \[0, 1\]"),
+        ({"y_prob": [0.5, 1.2]}, ValueError, r"y_prob must hold probabilities in .* got 1.2\."),
+        ({"y_prob": [-1, 1.2]}, ValueError, r"in \[0, 1\], got -1.0 and 1 more"),
+        ({"y_prob": [0.5, np.nan]}, ValueError, r"in \[0, 1\], got NaN.*diverged"),
+        ({"y_prob": ["a", "b"]}, ValueError, r"in \[0, 1\], got \['a', 'b'\]"),
         ({"y_prob": [0.5]}, ValueError, "y_prob must have one entry for each of the 2"),
     ],
 )

@@ -37,6 +37,32 @@ def test_it_is_the_difference_of_sklearns_log_loss():
     assert risk == pytest.approx(log_loss(y, private) - log_loss(y, twin))
 
 
+def test_what_predict_proba_returns_is_taken_as_it_is():
+    rng = np.random.default_rng(0)
+    y, groups = np.array(["no", "yes", "so"] * 10), np.repeat(["a", "b"], 15)
+    private, twin = rng.dirichlet(np.ones(3), (2, 30))
+    classes = ["yes", "so", "no"]
+    own = {
+        name: own_class_probability(y, values, classes=classes)
+        for name, values in {"private": private, "twin": twin}.items()
+    }
+    risk = excessive_risk(y, private, y_prob_ref=twin, classes=classes)
+    assert risk == excessive_risk(y, own["private"], y_prob_ref=own["twin"])
+    y[:15] = "no"  # a group that lacks two of the classes
+    gap = excessive_risk_gap(
+        y, private, y_prob_ref=twin, sensitive_features=groups, classes=classes
+    )
+    each = [
+        excessive_risk(y[part], private[part], y_prob_ref=twin[part], classes=classes)
+        for part in (slice(15), slice(15, 30))
+    ]
+    assert gap == pytest.approx(abs(each[0] - each[1]))
+    with pytest.raises(ValueError, match=r"row 1 sums to 1\.5"):
+        excessive_risk([0, 1], [[0.5, 0.5], [0.5, 1.0]], y_prob_ref=[0.5, 0.5])
+    with pytest.raises(TypeError, match="y_prob_ref is missing"):
+        excessive_risk([0, 1], [0.5, 0.5])
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, int])
 def test_zero_is_clipped_as_in_log_loss(dtype):
     y_prob = np.array([[1, 0], [1, 0]], dtype=dtype)
@@ -84,7 +110,7 @@ def test_gaps_are_not_negative_and_names_of_groups_do_not_matter(rows, names):
     assert gap == again
 
 
-@pytest.mark.parametrize("wrong", [[0.5, 1.1], [0.5, -0.1], [0.5, np.nan], [[0.5, 0.5]] * 2])
+@pytest.mark.parametrize("wrong", [[0.5, 1.1], [0.5, -0.1], [0.5, np.nan], [[[0.5, 0.5]]] * 2])
 @pytest.mark.parametrize("name", ["y_prob", "y_prob_ref"])
 @pytest.mark.parametrize("measure", [excessive_risk, excessive_risk_gap])
 def test_no_probabilities_are_refused_with_the_remedy(wrong, name, measure):

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import balanced_accuracy_score
 
-from skdpfair.metrics import privacy_cost, privacy_cost_gap
+from skdpfair.metrics import bootstrap_interval, privacy_cost, privacy_cost_gap
 
 label = st.sampled_from(["no", "yes"])
 tables = st.lists(st.tuples(label, label, label, st.sampled_from("abc")), min_size=1, max_size=20)
@@ -125,8 +125,27 @@ def test_lengths_are_checked_and_named(case, name, measure):
 
 
 def test_the_reference_is_compulsory(case):
-    with pytest.raises(TypeError, match="y_ref"):
-        privacy_cost(case.y_true, case.y_pred)
+    for call in (privacy_cost, bootstrap_interval):
+        extra = {} if call is privacy_cost else {"metric": privacy_cost}
+        with pytest.raises(TypeError, match=r"y_ref is missing.*sample_params=\{\"y_ref\""):
+            call(case.y_true, case.y_pred, **extra)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "match"),
+    [
+        (["yes", "no"] * 3, r"y_ref must hold labels such as those of y_true, .*, got \['yes"),
+        ([0.5, 0.25, 1, 0, 1, 0], "y_ref must hold predicted labels, got .*0.5.*not probabilities"),
+    ],
+)
+def test_predictions_that_can_equal_no_label_are_refused(case, wrong, match):
+    with pytest.raises(ValueError, match=match):
+        privacy_cost(case.y_true, case.y_pred, y_ref=wrong)
+    texts = ["no", "yes", "no"]
+    assert privacy_cost(texts, texts, y_ref=np.array(texts, dtype=object)) == 0
+    kinds = [pd.Series(texts).astype(kind) for kind in ("category", "string", object)]
+    assert privacy_cost(kinds[0], kinds[1], y_ref=kinds[2]) == 0
+    assert privacy_cost([0, 1], [0.0, 1.0], y_ref=[False, True]) == 0
 
 
 def test_missing_groups_two_columns_and_no_records_are_refused(case):

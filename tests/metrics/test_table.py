@@ -1,3 +1,4 @@
+import numpy as np
 import pandas as pd
 import pytest
 from sklearn.metrics import accuracy_score, balanced_accuracy_score
@@ -50,6 +51,12 @@ def test_intersections_that_occur(case):
 def test_an_unknown_reference_and_a_short_prediction_are_named():
     with pytest.raises(ValueError, match=r"reference must name one of .*'dpsgd'.*got 'sgd'"):
         group_table([1], {"dpsgd": [1]}, reference="sgd", sensitive_features=["a"])
+    with pytest.raises(ValueError, match=r"reference must name one of .* got array"):
+        group_table([1], {"dpsgd": [1]}, reference=np.array([1]), sensitive_features=["a"])
+    with pytest.raises(TypeError, match=r"predictions must be a dict .* got list.*'twin'"):
+        group_table([1], [1], reference="sgd", sensitive_features=["a"])
+    with pytest.raises(ValueError, match=r"sensitive_features has missing values.*fillna"):
+        group_table([1], {"a": [1]}, reference="a", sensitive_features=[None])
     with pytest.raises(ValueError, match=r"predictions\['dpsgd'\] must have one entry"):
         group_table(
             [1, 0], {"sgd": [1, 0], "dpsgd": [1]}, reference="sgd", sensitive_features=["a", "b"]

@@ -1,0 +1,123 @@
+"""What all pictures share: colours, new axes, how wide a text is, names at the ends of curves."""
+
+import math
+
+import numpy as np
+
+# Okabe and Ito's colours for the colour-blind, without black, and yellow last: it is faint
+PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
+_INK = {"#F0E442": "#857A00"}  # yellow letters are illegible
+
+
+def new_axes(width=8.0, height=4.8, n_columns=1):
+    """Return the axes of a new figure, whose size is in inches."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError(
+            'plotting needs matplotlib: pip install "skdpfair[plot]", or pass ax.'
+        ) from error
+    figure, axes = plt.subplots(1, n_columns, figsize=(width, height), layout="constrained")
+    figure.get_layout_engine().set(w_pad=0.12, h_pad=0.1)  # inches
+    return axes
+
+
+def dress(ax, title, *, pad=12, grid="y"):
+    """Write the title and take away what is not needed."""
+    ax.set_title(title, loc="left", fontweight="bold", pad=pad)
+    ax.grid(axis=grid, color="0.88")
+    ax.set_axisbelow(True)
+    ax.spines[["top", "right"]].set_visible(False)
+
+
+def text_width(text, size=10.0):
+    """Return the width of a text in points."""
+    from matplotlib.textpath import TextPath
+
+    return TextPath((0, 0), text, size=size).get_extents().width if text.strip() else 0.0
+
+
+def axes_width(ax):
+    """Return the width of the axes in points, before the layout: rather too little."""
+    return ax.bbox.width * 72 / ax.figure.dpi
+
+
+def drop_overlapping(ax):
+    """Make numbers invisible that would be written over another one, or over a bar."""
+    ax.figure.draw_without_rendering()
+    taken = [bar.get_window_extent() for bar in ax.patches]
+    for text in ax.texts:
+        box = text.get_window_extent()
+        if any(box.padded(-2).overlaps(other) for other in taken):  # pixels
+            text.set_visible(False)
+        elif text.get_text():
+            taken.append(box)
+
+
+def legend_above(ax, names):
+    """Write the legend above the axes, in as many columns as fit; return how many rows it has."""
+    widest = max(map(text_width, names)) + 40  # points: the handle, and room between columns
+    n_columns = min(max(int(axes_width(ax) // widest), 1), len(names))
+    n_rows = math.ceil(len(names) / n_columns)
+    ax.legend(
+        loc="lower left",
+        bbox_to_anchor=(0, 1.0),
+        ncols=math.ceil(len(names) / n_rows),
+        frameon=False,
+        borderaxespad=0.3,
+        handlelength=1.2,
+    )
+    return n_rows
+
+
+def mark_break(ax, lying):
+    """Draw the sign of an axis that does not start at zero."""
+    along, across, stroke = [0.045, 0.07], [0, 0], [(-1, -0.5), (1, 0.5)]
+    if lying:
+        stroke = [(-0.5, -1), (0.5, 1)]
+    ax.plot(
+        *((along, across) if lying else (across, along)),
+        transform=ax.transAxes,
+        linestyle="none",
+        clip_on=False,
+        marker=stroke,
+        markersize=12,
+        color="black",
+    )
+
+
+def label_ends(ax, ends):
+    """Write each curve's name beside its last point, moved apart where they would touch.
+
+    ``ends`` are (height, name, colour, place on the x axis, or None for a line across).
+    """
+    low, high = ax.get_ylim()
+    room = (high - low) * 0.055
+    ends = sorted(ends, key=lambda end: end[0])
+    places = []
+    for value, *_ in ends:
+        places.append(max(value, places[-1] + room) if places else value)
+    # what was pushed up as a whole goes half the way back
+    shift = np.mean([p - value for p, (value, *_) in zip(places, ends, strict=True)] or [0.0])
+    for place, (value, name, colour, x) in zip(places, ends, strict=True):
+        at = 1.0 if x is None else _fraction(ax, x)
+        # a line across half the picture would look like a curve: name such a point where it is
+        beside = 1.04 if at > 0.6 else at + 0.04
+        ax.annotate(
+            name,
+            xy=(1.0 if x is None else x, value),
+            xytext=(beside, place - shift),
+            xycoords=("axes fraction" if x is None else "data", "data"),
+            textcoords=("axes fraction", "data"),
+            va="center",
+            color=_INK.get(colour, colour),
+            fontweight="bold",
+            annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "color": colour, "lw": 0.8, "shrinkB": 4},
+        )
+
+
+def _fraction(ax, x):
+    """Return where on its axis x lies, from 0 to 1."""
+    across = ax.transData + ax.transAxes.inverted()
+    return across.transform((x, ax.get_ylim()[0]))[0]
