@@ -1,18 +1,24 @@
 """What the estimator accepts: each refusal names the parameter, the value and the remedy."""
 
-from collections.abc import Callable, Iterable, Mapping
-from numbers import Real
+from collections.abc import Mapping
 
-import torch
-from skorch.callbacks import LRScheduler
-from torch import nn
+import numpy as np
 
-from skdpfair import _validate
+from skdpfair import _building, _validate
+from skdpfair._building import LARGE
+from skdpfair._validate import shown
 from skdpfair.networks import ACTIVATIONS
 from skdpfair.privacy import ACCOUNTANTS
 
-MODULES = ("auto", "logistic", "mlp", "cnn")
-_POSITIVE = {"low": 0, "low_open": True, "high": float("inf"), "high_open": True}
+_CHOICES = {
+    "accountant": ACCOUNTANTS,
+    "noise": ("standard", "secure"),
+    "activation": ACTIVATIONS,
+}
+_FLAGS = ("group_as_feature", "warm_start", "keep_reference", "diagnostics")
+# beyond these no accountant can tell epsilon
+_LEAST_NOISE, _LEAST_DELTA = 1e-3, 1e-100
+_MOST_STEPS = 10**9
 # what a private user takes in place of a method that is not
 _INSTEAD = {
     "sgd": "a private method such as 'dpsgd' or 'global_adapt'",
@@ -23,39 +29,42 @@ _INSTEAD = {
 }
 
 
-def check(params: Mapping, method) -> None:
-    """Raise ValueError or TypeError on the first parameter that cannot be used."""
+def check(params: dict, method) -> None:
+    """Raise ValueError or TypeError on the first parameter that cannot be used.
+
+    Numbers, flags and texts among ``params`` become Python's own, in place: what comes later
+    never meets a numpy scalar that overflows or rounds, nor a text with an odd ``==``.
+    """
     _check_budget(params, method)
-    _validate.one_of("accountant", params["accountant"], ACCOUNTANTS)
-    _validate.one_of("noise", params["noise"], ("standard", "secure"))
-    _check_module(params)
+    for name, options in _CHOICES.items():
+        params[name] = _validate.one_of(name, params[name], options)
+    for name in _FLAGS:
+        params[name] = _validate.flag(name, params[name])
     _check_sizes(params)
-    _check_class_weight(params["class_weight"])
-    if params["attack"] is not None and not callable(params["attack"]):
-        raise (ValueError if isinstance(params["attack"], str) else TypeError)(
-            "attack must be None, PGD(radius, step_size, n_steps) or a callable "
-            f"(module, x, y) -> x, got {params['attack']!r}."
-        )
-    for name in ("warm_start", "diagnostics"):
-        if not isinstance(params[name], bool):
-            raise TypeError(f"{name} must be True or False, got {params[name]!r}.")
-    method._validate_params()
+    params["class_weight"] = _class_weight(params["class_weight"])
+    _check_lists(params)
+    _check_random_state(params)
+    _building.check(params, method)
 
 
 def _check_budget(params, method):
     epsilon, noise = params["epsilon"], params["noise_multiplier"]
-    if params["delta"] != "auto":
-        _validate.number("delta", params["delta"], low=0, high=1, low_open=True, high_open=True)
+    _resolve(params, "delta", _validate.number, low=_LEAST_DELTA, high=1, high_open=True)
     if epsilon is not None and noise is not None:
         raise ValueError(
-            f"epsilon={epsilon!r} and noise_multiplier={noise!r} are both given, and each decides "
-            "the other. To choose the noise, set epsilon=None; to choose epsilon, set "
-            "noise_multiplier=None."
+            f"epsilon={shown(epsilon)} and noise_multiplier={shown(noise)} are both given, and "
+            "each decides the other. To choose the noise, set epsilon=None; to choose epsilon, "
+            "set noise_multiplier=None."
         )
     if epsilon is not None:
-        _validate.number("epsilon", epsilon, **_POSITIVE)
+        params["epsilon"] = _validate.number("epsilon", epsilon, low=0, low_open=True, high=LARGE)
     if noise is not None:
-        _validate.number("noise_multiplier", noise, low=0, high=float("inf"), high_open=True)
+        params["noise_multiplier"] = _validate.number("noise_multiplier", noise, low=0, high=LARGE)
+        if 0 < params["noise_multiplier"] < _LEAST_NOISE:
+            raise ValueError(
+                f"noise_multiplier={shown(noise)} is so small that its epsilon exceeds what can be "
+                f"computed. Give at least {_LEAST_NOISE:g}, or 0 for clipping without noise."
+            )
     if not method.private and epsilon is not None:
         raise ValueError(
             f"method={method.name!r} is not private, so epsilon={epsilon!r} cannot be met. Use "
@@ -70,6 +79,14 @@ def _check_budget(params, method):
         )
 
 
+def _resolve(params, name, validator, absent="auto", **limits):
+    """Validate a parameter unless it is left at ``absent``, "auto" or None."""
+    if absent is None and params[name] is None:
+        return
+    auto = absent == "auto" and _validate.is_auto(params[name])
+    params[name] = "auto" if auto else validator(name, params[name], **limits)
+
+
 def check_delta(delta, n_samples) -> None:
     """Refuse a delta at which releasing one random record in full would pass."""
     if delta >= 1.0 / n_samples:
@@ -79,99 +96,37 @@ def check_delta(delta, n_samples) -> None:
         )
 
 
-def _check_module(params):
-    module = params["module"]
-    if isinstance(module, nn.Module):
-        raise TypeError(
-            f"module must be a class or a factory, got an instance of {type(module).__name__}. "
-            "Pass the class, with its arguments in module_params, so that clones start afresh."
-        )
-    if isinstance(module, str):
-        _validate.one_of("module", module, MODULES)
-    elif not isinstance(module, Callable):
-        raise TypeError(
-            f"module must be one of {MODULES}, a torch.nn.Module class or a factory, "
-            f"got {module!r}."
-        )
-    for name in ("module_params", "optimizer_params"):
-        if params[name] is not None and not isinstance(params[name], Mapping):
-            raise TypeError(f"{name} must be a dict of keyword arguments, got {params[name]!r}.")
-    _validate.one_of("activation", params["activation"], ACTIVATIONS)
-    sizes = params["hidden_layer_sizes"]
-    if isinstance(sizes, (str, bytes)) or not isinstance(sizes, Iterable):
-        raise TypeError(f"hidden_layer_sizes must be a tuple of integers, got {sizes!r}.")
-    for size in sizes:
-        _validate.integer("hidden_layer_sizes", size)
-
-
 def _check_sizes(params):
-    for name in ("batch_size", "max_epochs", "max_physical_batch_size"):
-        if params[name] != "auto":
-            _validate.integer(name, params[name])
-    if params["max_steps"] is not None:
-        _validate.integer("max_steps", params["max_steps"])
-    if params["lr"] != "auto":
-        _validate.number("lr", params["lr"], **_POSITIVE)
-    if params["iterate_average"] != "auto":
-        _validate.number("iterate_average", params["iterate_average"], low=0, high=1)
-    _check_optimizer(params)
-    device = params["device"]
-    if device != "auto":
-        try:
-            torch.device(device)
-        except (RuntimeError, TypeError) as error:
-            raise ValueError(f"device={device!r} is not a torch device: {error}") from None
+    for name in ("batch_size", "max_physical_batch_size"):
+        _resolve(params, name, _validate.integer)
+    _resolve(params, "max_epochs", _validate.integer, high=_MOST_STEPS)
+    _resolve(params, "max_steps", _validate.integer, absent=None, high=_MOST_STEPS)
+    _resolve(params, "lr", _validate.number, low=0, low_open=True, high=LARGE)
+    _resolve(params, "iterate_average", _validate.number, low=0, high=1)
+    if not isinstance(params["verbose"], bool):
+        params["verbose"] = _validate.integer("verbose", params["verbose"], low=0)
 
 
-def _check_optimizer(params):
-    cls = resolve_optimizer(params["optimizer"])
-    if cls in (torch.optim.LBFGS, torch.optim.SparseAdam):
-        raise ValueError(
-            f"optimizer={params['optimizer']!r} needs more than one noisy gradient per step. Use "
-            "SGD, Adam or another first-order optimizer."
-        )
-    if params["lr"] != "auto":
-        return
-    scheduled = any(
-        isinstance(c[-1] if isinstance(c, tuple) else c, LRScheduler)
-        for c in params["callbacks"] or ()
-    )
-    if scheduled or "param_groups" in (params["optimizer_params"] or {}):
-        raise ValueError(
-            'lr="auto" sets one constant learning rate in the course of the fit, which a '
-            "learning-rate scheduler or param_groups would undo. Give lr= a number."
-        )
-
-
-def resolve_optimizer(optimizer):
-    """Return the optimizer class: a class or factory as given, or one of torch.optim by name."""
-    if isinstance(optimizer, str):
-        known = {k.lower(): v for k, v in vars(torch.optim).items() if isinstance(v, type)}
-        known.pop("optimizer", None)
-        known["auto"] = torch.optim.SGD
-        return known[_validate.one_of("optimizer", optimizer.lower(), sorted(known))]
-    if isinstance(optimizer, torch.optim.Optimizer) or not callable(optimizer):
-        raise TypeError(
-            f"optimizer must be a torch.optim class, its name or a factory, got {optimizer!r}."
-        )
-    return optimizer
-
-
-def _check_class_weight(class_weight):
+def _class_weight(class_weight):
     if class_weight is None:
-        return
+        return None
     if isinstance(class_weight, str):
         raise ValueError(
-            f"class_weight={class_weight!r} is refused: weights computed from class counts reveal "
-            "them outside the privacy budget. Give a dict of fixed public numbers, "
+            f"class_weight={shown(class_weight)} is refused: weights computed from class counts "
+            "reveal them outside the privacy budget. Give a dict of fixed public numbers, "
             "for instance class_weight={0: 1.0, 1: 2.0}."
         )
-    if not isinstance(class_weight, Mapping) or not all(
-        isinstance(w, Real) and 0 <= w < float("inf") for w in class_weight.values()
-    ):
-        raise ValueError(
-            f"class_weight must be a dict from class to a finite number >= 0, got {class_weight!r}."
+    if not isinstance(class_weight, Mapping):
+        raise TypeError(
+            "class_weight must be a dict from class to a finite number >= 0, got "
+            f"{shown(class_weight)}."
         )
+    with _validate.about("class_weight"):
+        class_weight = dict(class_weight)
+    return {
+        label: _validate.number("class_weight", weight, low=0, high=LARGE)
+        for label, weight in class_weight.items()
+    }
 
 
 def class_weights(class_weight, classes) -> list[float] | None:
@@ -181,9 +136,26 @@ def class_weights(class_weight, classes) -> list[float] | None:
     unknown = [label for label in class_weight if label not in set(classes)]
     if unknown:
         raise ValueError(
-            f"class_weight names {unknown!r}, which are not among the classes {list(classes)!r}."
+            f"class_weight names {shown(unknown)}, which are not among the classes "
+            f"{shown(list(classes))}."
         )
     return [float(class_weight.get(label, 1.0)) for label in classes]
+
+
+def _check_lists(params):
+    for name in ("groups", "classes"):
+        if params[name] is not None:
+            params[name] = _validate.listed(name, params[name], "values or None")
+    pair = params["validation_data"]
+    if pair is not None and not (isinstance(pair, (tuple, list)) and len(pair) == 2):
+        raise TypeError(f"validation_data must be a pair (X, y) or None, got {shown(pair)}.")
+
+
+def _check_random_state(params):
+    state = params["random_state"]
+    if state is None or isinstance(state, (np.random.RandomState, np.random.Generator)):
+        return
+    params["random_state"] = _validate.integer("random_state", state, low=0, high=2**128)
 
 
 def check_binary(method, classes, groups) -> None:
@@ -198,6 +170,6 @@ def check_binary(method, classes, groups) -> None:
     if len(groups) != 2:
         raise ValueError(
             f"method={method.name!r} is defined for two groups, got {len(groups)}: "
-            f"{list(groups)[:8]!r}. Merge groups, or use a method for any number of them, such as "
+            f"{shown(list(groups))}. Merge groups, or use a method for any number of them, such as "
             "'dpsgd_f' or 'dp_is_sgd'."
         )

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from scipy.sparse import issparse
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import (
-    _get_feature_names,
-    check_array,
-    check_consistent_length,
-    column_or_1d,
-    validate_data,
-)
+from sklearn.utils.validation import _get_feature_names, check_array, validate_data
 
+from skdpfair import _labels
 from skdpfair import groups as _groups
-from skdpfair.streaming import as_rows, is_streamed
+from skdpfair._validate import about, shown
+from skdpfair.streaming import as_rows, is_sparse, is_streamed, kind_of
 
+_NUMERIC_OBJECTS = {"integer", "floating", "boolean", "mixed-integer-float", "decimal", "empty"}
+_NOT_NUMBERS = (
+    "X has values that are not numbers. Encode text with public categories, for instance "
+    "OneHotEncoder(categories=[...]), and dates as numbers."
+)
 _SCANNED = 2**19  # numbers looked at in one go
 
 
@@ -27,22 +27,25 @@ class Table:
     """The rows of a fit.
 
     ``x`` is (n_samples, ...) float32, or what lies on disk (numpy.memmap) or in another memory
-    than the device's (torch.Tensor), as it is; ``y`` (n_samples,) codes into ``classes``.
+    than the device's (torch.Tensor), as it is; ``y`` (n_samples,) codes into ``classes``;
+    ``validation`` the public records as (x, y), likewise, or None.
     """
 
     x: np.ndarray
     y: np.ndarray
     classes: np.ndarray
     groups: _groups.Groups
+    validation: tuple[np.ndarray, np.ndarray] | None = None
 
 
 def read(estimator, X, y, sensitive_features) -> Table:
     """Check and take apart what ``fit`` was given; sets the names and width of X."""
-    X = _container(estimator, X)
+    X = _container(X)
     validate_data(estimator, X, y, skip_check_array=True)
-    y = _labels(y)
-    check_consistent_length(X, y)
-    classes, codes = _classes(y, estimator.classes)
+    y = _labels.read(y)
+    if len(X) != len(y):
+        raise ValueError(f"X and y have inconsistent numbers of samples: {[len(X), len(y)]}.")
+    classes, codes = _labels.classes_of(y, estimator.classes)
     groups = _groups.encode(
         X,
         y,
@@ -50,23 +53,54 @@ def read(estimator, X, y, sensitive_features) -> Table:
         groups=estimator.groups,
         sensitive_features=sensitive_features,
     )
-    x = _numbers(estimator, _without(X, _hidden(estimator, X)))
-    return Table(x, codes, classes, groups)
+    hidden = _hidden(estimator, X)
+    x = _numbers(_without(X, hidden))
+    validation = None
+    if estimator.validation_data is not None:
+        validation = _validation(estimator, hidden, x.shape[1:], classes)
+    return Table(x, codes, classes, groups, validation)
 
 
 def read_for_prediction(estimator, X) -> np.ndarray:
     """Return the features of X, with or without the group columns that fit had."""
-    X = _container(estimator, X)
-    fitted = estimator._group_positions
-    if fitted and _lacks_groups(estimator, X, fitted):
-        return _numbers(estimator, X)
-    validate_data(estimator, X, reset=False, skip_check_array=True)
-    return _numbers(estimator, _without(X, fitted))
+    shape = estimator.net_.module.in_shape
+    return _like_fitted(estimator, X, estimator._group_positions, shape)
+
+
+def _like_fitted(estimator, X, hidden, shape):
+    """Return the features of rows like those of the fit, each of the same ``shape``."""
+    X = _container(X)
+    lacks = bool(hidden) and _lacks_groups(estimator, X, hidden)
+    width = X.shape[1] + lacks * len(hidden)
+    if not hasattr(X, "iloc") and width != estimator.n_features_in_:
+        raise ValueError(
+            f"X has {width} features, but {type(estimator).__name__} is expecting "
+            f"{estimator.n_features_in_} features as input."
+        )
+    if not lacks and hasattr(X, "iloc"):
+        validate_data(estimator, X, reset=False, skip_check_array=True)
+    x = _numbers(X if lacks else _without(X, hidden))
+    if x.shape[1:] != tuple(shape):
+        raise ValueError(
+            f"X must have rows of shape {tuple(shape)}, as in fit, got {tuple(x.shape[1:])}."
+        )
+    if not lacks and not hasattr(X, "iloc"):  # warns if fit saw names
+        validate_data(estimator, X, reset=False, skip_check_array=True)
+    return x
+
+
+def _validation(estimator, hidden, shape, classes):
+    X, y = estimator.validation_data
+    with about("validation_data", "must be (X, y) like the records of the fit"):
+        x, y = as_rows(_like_fitted(estimator, X, hidden, shape), slice(None)), _labels.read(y)
+        if len(x) != len(y):
+            raise ValueError(f"X has {len(x)} rows and y has {len(y)} labels.")
+        return x, _labels.codes_in(classes, y)
 
 
 def group_positions(estimator, X) -> list[int]:
     """Return the positions of the columns that the model must not see."""
-    return _hidden(estimator, _container(estimator, X))
+    return _hidden(estimator, _container(X))
 
 
 def _hidden(estimator, X):
@@ -82,20 +116,37 @@ def _lacks_groups(estimator, X, fitted):
     return list(names) == list(np.delete(estimator.feature_names_in_, fitted))
 
 
-def _container(estimator, X):
+def _container(X):
     """Return X as a DataFrame or an array of two dimensions or more."""
-    if is_streamed(X) and X.ndim >= 2:
-        return X
-    if issparse(X):
-        return check_array(X, estimator=estimator, input_name="X")  # raises
-    if hasattr(X, "iloc"):
+    if issparse(X) or is_sparse(X):
+        raise TypeError(
+            "Sparse data was passed for X, but dense data is required: X must be a DataFrame or an "
+            "array. Convert it by X.toarray() or X.to_dense()."
+        )
+    with about("X", "cannot be read as a table"):
+        if not is_streamed(X):
+            X = _in_memory(X)
+        if isinstance(X, pd.DataFrame) and not X.columns.is_unique:
+            twice = X.columns[X.columns.duplicated()].unique()
+            raise ValueError(f"columns of one name: {shown(list(twice))}. Rename them")
+    if X.ndim < 2:
+        kind = "1D" if X.ndim else "scalar"
+        raise ValueError(
+            f"Expected 2D array, got {kind} array instead: X must be of shape (n_samples, "
+            "n_features). Reshape your data by X.reshape(-1, 1) if it has a single feature, or by "
+            "X.reshape(1, -1) if it is a single sample."
+        )
+    return X
+
+
+def _in_memory(X):
+    if hasattr(X, "iloc") and not isinstance(X, type):
         return X.to_frame() if isinstance(X, pd.Series) else X
+    if np.ma.is_masked(X):
+        raise ValueError("masked values are missing values; fill them by public constants")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        X = np.asarray(X)
-    if X.ndim < 2 or X.dtype.kind == "c":
-        check_array(X, estimator=estimator, input_name="X")  # raises
-    return X
+        return np.asarray(X)
 
 
 def _without(X, columns):
@@ -111,43 +162,57 @@ def _without(X, columns):
     return np.delete(X, columns, axis=1)
 
 
-def _numbers(estimator, X):
-    if hasattr(X, "dtypes"):
-        text = [str(c) for c, t in zip(X.columns, X.dtypes, strict=True) if not _is_numeric(t)]
-        text = [c for c in text if not _is_numeric_object(X[c] if c in X.columns else None)]
-        if text:
-            raise ValueError(
-                f"X has text or category columns {text[:8]}{' ...' if len(text) > 8 else ''}. "
-                "Encode them with public categories, for instance "
-                "OneHotEncoder(categories=[...]) in a ColumnTransformer, or see "
-                "skdpfair.preprocessing.public_preprocessor."
-            )
+def _numbers(X):
+    """Return features as float32, or as they are if streamed; refuse other than finite numbers."""
+    if hasattr(X, "iloc"):
+        _refuse_text(X)
+    elif kind_of(X) == "c":
+        raise ValueError("Complex data not supported: X must hold real numbers.")
+    elif kind_of(X) not in "biufO" or _has_text(X):
+        raise ValueError(_NOT_NUMBERS)
+    if 0 in X.shape:
+        axis = X.shape.index(0)
+        raise ValueError(
+            f"Found array with 0 {'feature' if axis else 'sample'}(s) (shape={tuple(X.shape)}) "
+            "while a minimum of 1 is required: X must have rows and columns."
+        )
     if is_streamed(X):
         _refuse_not_finite(X, X)
         return X
-    try:
-        x = check_array(
-            X,
-            dtype=np.float32,
-            order="C",
-            allow_nd=True,
-            ensure_all_finite=False,
-            estimator=estimator,
-            input_name="X",
-        )
-    except ValueError as error:
-        if "could not convert" not in str(error):
-            raise
-        x = None
-    if x is None:  # the original message would print a cell of the data
-        raise ValueError(
-            "X has values that are not numbers. Encode text with public categories, for instance "
-            "OneHotEncoder(categories=[...])."
-        )
+    x = _as_float32(X)
     _refuse_not_finite(X, x)
     return x
 
 
+def _as_float32(X):
+    """Return numbers as a float32 array that torch can read in place."""
+    try:
+        with np.errstate(over="ignore"):  # what is too large is refused as infinite
+            x = check_array(X, dtype=np.float32, order="C", allow_nd=True, ensure_all_finite=False)
+    except (ValueError, OverflowError):  # whose messages would print a cell of the data
+        raise ValueError(_NOT_NUMBERS) from None
+    except Exception as error:  # of an object's own making
+        raise TypeError(f"{_NOT_NUMBERS} (argument must be a string or a number)") from error
+    return np.require(x, requirements=["C", "W"])
+
+
+def _has_text(X):
+    return X.dtype == object and any(isinstance(v, (str, bytes)) for v in X.ravel())
+
+
+def _refuse_text(X):
+    columns = [X.iloc[:, i] for i in range(X.shape[1])]
+    text = [c for c, values in zip(X.columns, columns, strict=True) if not _is_numeric(values)]
+    if text:
+        raise ValueError(
+            f"X has text or category columns {shown([str(c) for c in text])}. "
+            "Encode them with public categories, for instance "
+            "OneHotEncoder(categories=[...]) in a ColumnTransformer, or see "
+            "skdpfair.preprocessing.public_preprocessor."
+        )
+
+
+@np.errstate(over="ignore")  # float64 on disk becomes float32
 def _refuse_not_finite(X, x):
     spoilt = np.zeros(x.shape[1], dtype=bool)
     step = max(1, _SCANNED // max(1, math.prod(x.shape[1:])))
@@ -159,57 +224,19 @@ def _refuse_not_finite(X, x):
     if len(spoilt):
         names = [X.columns[i] if hasattr(X, "columns") else int(i) for i in spoilt]
         raise ValueError(
-            f"X contains NaN or infinity (inf) in columns {names[:8]}"
-            f"{' ...' if len(names) > 8 else ''}. Fill them by public constants: "
+            f"X contains NaN or infinity (inf) in columns {shown(names)}, as float32 counts from "
+            "3.4e38 on. Fill them by public constants: "
             "X.fillna({column: value}), or skdpfair.preprocessing.public_preprocessor(bounds), "
             "which puts missing numbers in the middle of their bounds. An imputer fitted on the "
             "rows would spend privacy that nobody counts."
         )
 
 
-def _is_numeric(dtype):
-    return pd.api.types.is_numeric_dtype(dtype) or pd.api.types.is_bool_dtype(dtype)
-
-
-def _is_numeric_object(column):
-    if column is None or column.dtype != object:
-        return False
-    return pd.api.types.infer_dtype(column, skipna=True) in {
-        "integer",
-        "floating",
-        "boolean",
-        "mixed-integer-float",
-        "decimal",
-        "empty",
-    }
-
-
-def _labels(y):
-    y = column_or_1d(y, warn=True)
-    if pd.isna(y).any():
-        raise ValueError("Input y contains NaN. Drop or label the rows without a class.")
-    check_classification_targets(y)
-    return y
-
-
-def _classes(y, declared):
-    found, codes = np.unique(y, return_inverse=True)
-    if len(found) == 0:
-        raise ValueError("X and y have 0 samples, and a classifier needs two classes or more.")
-    if declared is None:
-        if len(found) < 2:
-            raise ValueError(
-                f"y has one class only, {found[0]!r}, and a classifier needs two or more."
-            )
-        return found, codes.astype(np.int64)
-    classes = np.unique(np.asarray(declared))
-    if len(classes) < 2:
-        raise ValueError(f"classes must name two classes or more, got {declared!r}.")
-    at = np.searchsorted(classes, found).clip(max=len(classes) - 1)
-    if (classes[at] != found).any():
-        unknown = found[classes[at] != found].tolist()
-        raise ValueError(
-            f"y has labels outside classes={classes.tolist()!r}: {unknown[:8]!r}. Declare every "
-            "class, spelt as in y."
-        )
-    return classes, at[codes].astype(np.int64)
+def _is_numeric(column):
+    """Tell whether a column of a DataFrame holds real numbers."""
+    if column.dtype == object:
+        return pd.api.types.infer_dtype(column, skipna=True) in _NUMERIC_OBJECTS
+    is_number = pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column)
+    # categories that are flags count as flags, to pandas
+    is_other = isinstance(column.dtype, pd.CategoricalDtype) or column.dtype.kind == "c"
+    return is_number and not is_other

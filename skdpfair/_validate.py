@@ -2,8 +2,14 @@
 
 import difflib
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Set
+from contextlib import contextmanager
 from numbers import Integral, Real
+
+import numpy as np
+
+_SHOWN = 200  # characters of a value in a message
+_LARGEST = 2**63 - 1  # what numpy and torch count with
 
 
 def number(name, value, *, low=-math.inf, high=math.inf, low_open=False, high_open=False):
@@ -20,8 +26,9 @@ def number(name, value, *, low=-math.inf, high=math.inf, low_open=False, high_op
     """
     wanted = _interval(low, high, low_open, high_open)
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{name} must be {wanted}, got {value!r} ({type(value).__name__}).")
-    value = float(value)
+        raise TypeError(f"{name} must be {wanted}, got {shown(value)} ({type(value).__name__}).")
+    with about(name):
+        value = float(value)
     too_low = value <= low if low_open else value < low
     too_high = value >= high if high_open else value > high
     if math.isnan(value) or too_low or too_high:
@@ -29,14 +36,16 @@ def number(name, value, *, low=-math.inf, high=math.inf, low_open=False, high_op
     return value
 
 
-def integer(name, value, *, low=1):
-    """Return ``value`` as an int of at least ``low``, else raise."""
+def integer(name, value, *, low=1, high=_LARGEST):
+    """Return ``value`` as an int from ``low`` to ``high``, else raise."""
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise TypeError(
-            f"{name} must be an integer >= {low}, got {value!r} ({type(value).__name__})."
+            f"{name} must be an integer >= {low}, got {shown(value)} ({type(value).__name__})."
         )
     if value < low:
-        raise ValueError(f"{name} must be an integer >= {low}, got {value!r}.")
+        raise ValueError(f"{name} must be an integer >= {low}, got {shown(value)}.")
+    if value > high:
+        raise ValueError(f"{name} must be an integer <= {high}, got {shown(value)}.")
     return int(value)
 
 
@@ -51,12 +60,96 @@ def one_of(name, value, options: Iterable[str]):
     ValueError: accountant must be one of 'pld', 'rdp', got 'pdl'. Did you mean 'pld'?
     """
     options = tuple(options)
-    if isinstance(value, str) and value in options:
-        return value
-    near = difflib.get_close_matches(str(value).lower(), options, n=1)
+    text = str.__str__(value) if isinstance(value, str) else None
+    if text in options:
+        return text
+    # a text as long as a book resembles nothing, and would be compared for minutes
+    like = shown(value).lower() if text is None else text[:_SHOWN].lower()
+    near = difflib.get_close_matches(like, options, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     listed = ", ".join(repr(o) for o in options)
-    raise ValueError(f"{name} must be one of {listed}, got {value!r}.{hint}")
+    raise ValueError(f"{name} must be one of {listed}, got {shown(value)}.{hint}")
+
+
+def flag(name, value) -> bool:
+    """Return ``value``, True or False of Python or numpy, as a bool, else raise.
+
+    Examples
+    --------
+    >>> flag("diagnostics", "yes")
+    Traceback (most recent call last):
+    ...
+    TypeError: diagnostics must be True or False, got 'yes'.
+    """
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} must be True or False, got {shown(value)}.")
+    return bool(value)
+
+
+def listed(name, value, of) -> list:
+    """Return the members of a list, tuple, one-dimensional array, Index or Series, else raise.
+
+    Sets have no order, and texts and dicts are seldom meant to be taken apart: none is a list.
+
+    Examples
+    --------
+    >>> listed("groups", ("a", "b"), "the groups")
+    ['a', 'b']
+    >>> listed("groups", "ab", "the groups")
+    Traceback (most recent call last):
+    ...
+    TypeError: groups must be a list of the groups, got 'ab'.
+    """
+    apart = isinstance(value, (str, bytes, Mapping, Set))
+    with about(name):
+        sized = hasattr(value, "__len__") and hasattr(value, "__iter__")
+        if not apart and sized and getattr(value, "ndim", 1) == 1:
+            return list(value)
+    raise TypeError(f"{name} must be a list of {of}, got {shown(value)}.")
+
+
+def is_auto(value) -> bool:
+    """Tell whether a parameter was left at ``"auto"``, whatever else it may be."""
+    return isinstance(value, str) and str.__str__(value) == "auto"
+
+
+def shown(value) -> str:
+    """Return a value as a message shows it: never too long, and whatever its ``repr`` does.
+
+    Examples
+    --------
+    >>> shown("a"), len(shown("a" * 10_000))
+    ("'a'", 203)
+    """
+    try:
+        text = repr(value)
+    except Exception:  # of the value's own making
+        return f"<{type(value).__name__} that cannot be shown>"
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+
+
+@contextmanager
+def about(name, what="cannot be used"):
+    """Raise what goes wrong inside as a ValueError or TypeError that names the parameter.
+
+    Examples
+    --------
+    >>> with about("lr"):
+    ...     float("fast")
+    Traceback (most recent call last):
+    ...
+    ValueError: lr cannot be used: could not convert string to float: 'fast'
+    """
+    try:
+        yield
+    except Warning:  # made an error by the user's filters
+        raise
+    except Exception as error:
+        if isinstance(error, (ValueError, TypeError)) and str(error).startswith(name):
+            raise
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        said = str(error) if isinstance(error, (ValueError, TypeError)) else shown(error)
+        raise kind(f"{name} {what}: {said[: 5 * _SHOWN]}") from error
 
 
 def _interval(low, high, low_open, high_open):

@@ -2,12 +2,16 @@
 
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 from numbers import Integral
 
 import numpy as np
 import pandas as pd
 
+from skdpfair._validate import about, listed, shown
+
 TARGET = "target"
+_MOST_GROUPS = 10_000  # found in the data; a column of numbers makes as many as there are rows
 
 
 @dataclass(frozen=True)
@@ -39,14 +43,15 @@ def as_columns(group_col) -> list:
     if group_col is None:
         return []
     columns = list(group_col) if isinstance(group_col, (list, tuple)) else [group_col]
+    wanted = "group_col must be a column name, a column index, 'target' or a list of these"
+    if not columns:
+        raise ValueError(f"{wanted}, got {shown(group_col)}. Use None for no groups.")
     for column in columns:
         if isinstance(column, bool) or not isinstance(column, (str, Integral)):
-            raise TypeError(
-                f"group_col must be a column name, a column index, 'target' or a list of these, "
-                f"got {group_col!r}."
-            )
+            raise TypeError(f"{wanted}, got {shown(group_col)}.")
+    columns = [str.__str__(c) if isinstance(c, str) else int(c) for c in columns]
     if len(set(columns)) != len(columns):
-        raise ValueError(f"group_col names a column twice: {group_col!r}. Name each once.")
+        raise ValueError(f"group_col names a column twice: {shown(group_col)}. Name each once.")
     return columns
 
 
@@ -59,7 +64,10 @@ def positions(X, group_col) -> list[int]:
             "group_col='target' means the class labels, but X has a column named 'target'. "
             "Rename the column."
         )
-    return [_position(X, names, column) for column in columns]
+    found = [_position(X, names, column) for column in columns]
+    if len(set(found)) != len(found):
+        raise ValueError(f"group_col names a column twice: {shown(group_col)}. Name each once.")
+    return found
 
 
 def _position(X, names, column):
@@ -67,7 +75,7 @@ def _position(X, names, column):
     if isinstance(column, str):
         if not hasattr(X, "columns"):
             raise ValueError(
-                f"group_col={column!r} names a column, but X is not a DataFrame (maybe a "
+                f"group_col={shown(column)} names a column, but X is not a DataFrame (maybe a "
                 "transformer returned an array). Either make the pipeline keep names: "
                 "ColumnTransformer(..., verbose_feature_names_out=False)"
                 '.set_output(transform="pandas") with the group column under "passthrough"; or '
@@ -75,16 +83,23 @@ def _position(X, names, column):
             )
         if column not in names:
             raise ValueError(
-                f"group_col={column!r} is not a column of X, which has {_shorten(names)}. "
+                f"group_col={shown(column)} is not a column of X, which has {_shorten(names)}. "
                 "Inside a ColumnTransformer pass the column through under its own name: "
                 'set_output(transform="pandas"), verbose_feature_names_out=False, and '
-                f'("groups", "passthrough", [{column!r}]), which '
-                f"public_preprocessor(..., passthrough=[{column!r}]) does; or give the groups as "
-                "fit(..., sensitive_features=...)."
+                f'("groups", "passthrough", [{shown(column)}]), which '
+                f"public_preprocessor(..., passthrough=[{shown(column)}]) does; or give the "
+                "groups as fit(..., sensitive_features=...)."
+            )
+        if names.count(column) > 1:
+            raise ValueError(
+                f"group_col={shown(column)} is the name of {names.count(column)} columns of X. "
+                "Name each column once, or give the groups as fit(..., sensitive_features=...)."
             )
         return names.index(column)
     if not -n_columns <= column < n_columns:
-        raise ValueError(f"group_col={column} is out of range for X with {n_columns} columns.")
+        raise ValueError(
+            f"group_col={shown(column)} is out of range for X with {n_columns} columns."
+        )
     return column % n_columns
 
 
@@ -110,15 +125,7 @@ def encode(X, y, *, group_col, groups, sensitive_features) -> Groups:
 
 def _group_table(X, y, group_col, sensitive_features):
     if sensitive_features is not None:
-        values = sensitive_features
-        if np.ndim(values) == 0:
-            raise ValueError(
-                f"sensitive_features must hold one group for each row, got {values!r}. To name a "
-                f"column of X, set group_col={values!r}."
-            )
-        if isinstance(values, pd.Series):
-            return values.to_frame()
-        return values if isinstance(values, pd.DataFrame) else pd.DataFrame(np.asarray(values))
+        return _frame(sensitive_features)
     if group_col is None:
         return None
     found = iter(positions(X, group_col))
@@ -133,6 +140,33 @@ def _group_table(X, y, group_col, sensitive_features):
     return pd.DataFrame(columns)
 
 
+def _frame(values) -> pd.DataFrame:
+    """Return sensitive features as a table of one column or more."""
+    if isinstance(values, pd.Series):
+        return values.to_frame()
+    if isinstance(values, pd.DataFrame):
+        frame = values
+    else:
+        with about("sensitive_features", "must hold one group for each row"):
+            # numpy would turn NaN and None beside texts to texts
+            apart = not hasattr(values, "dtype") and isinstance(values, (list, tuple))
+            values = np.asarray(values, dtype=object if apart else None)
+        if values.ndim == 0:
+            raise ValueError(
+                f"sensitive_features must hold one group for each row, got {shown(values.item())}. "
+                f"To name a column of X, set group_col={shown(values.item())}."
+            )
+        if values.ndim > 2:
+            raise ValueError(
+                "sensitive_features must have one or two dimensions, got shape "
+                f"{values.shape}. Give one column for each attribute."
+            )
+        frame = pd.DataFrame(values)
+    if frame.shape[1] == 0:
+        raise ValueError("sensitive_features has no columns. Leave it None for no groups.")
+    return frame
+
+
 def _coded(table, groups, source):
     values = [table.iloc[:, i].to_numpy(dtype=object) for i in range(table.shape[1])]
     rows = values[0] if len(values) == 1 else _tuples(zip(*values, strict=True))
@@ -143,10 +177,12 @@ def _coded(table, groups, source):
                 f"{source} has missing values. Give them a level of their own, for instance "
                 "fillna('unknown'), or declare one: groups=[..., None]."
             )
-        levels = _discovered(values)
+        with about(source, "has values that cannot name groups"):
+            levels = _discovered(values)
     else:
         levels = _declared(groups, len(values))
-    code = _codes_of(rows, levels)
+    with about(source, "has values that cannot name groups"):
+        code = _codes_of(rows, levels)
     if (code < 0).any():
         unknown = list(dict.fromkeys(rows[code < 0]))
         remedy = "Declare every group, spelt as in the data."
@@ -173,6 +209,11 @@ def _codes_of(rows, levels):
 
 def _discovered(values):
     levels = [_sorted_unique(v) for v in values]
+    if (n_groups := prod(map(len, levels))) > _MOST_GROUPS:
+        raise ValueError(
+            f"they make {n_groups} groups, more than {_MOST_GROUPS}. Choose columns of few values, "
+            "cut numbers into ranges, or declare the intersections by groups="
+        )
     return levels[0] if len(levels) == 1 else _tuples(product(*levels))
 
 
@@ -186,7 +227,7 @@ def _sorted_unique(values):
 
 
 def _declared(groups, n_columns):
-    levels = list(groups)
+    levels = listed("groups", groups, "the groups")
     if n_columns > 1:
         if not all(isinstance(v, (tuple, list)) and len(v) == n_columns for v in levels):
             raise ValueError(
@@ -194,7 +235,9 @@ def _declared(groups, n_columns):
                 f"got {_shorten(levels)}."
             )
         levels = [tuple(v) for v in levels]
-    if len({_key(v) for v in levels}) != len(levels):
+    with about("groups", "has values that cannot name groups"):
+        distinct = {_key(v) for v in levels}
+    if len(distinct) != len(levels):
         raise ValueError(f"groups names a level twice: {_shorten(levels)}.")
     return _objects(levels)
 
@@ -203,7 +246,8 @@ def _key(value):
     """Return a hashable stand-in, equal for all kinds of missing values and of numbers."""
     if isinstance(value, tuple):
         return tuple(_key(v) for v in value)
-    return "\0missing" if pd.isna(value) else value
+    missing = pd.isna(value)
+    return "\0missing" if isinstance(missing, bool) and missing else value
 
 
 def _tuples(rows):
@@ -217,5 +261,5 @@ def _objects(values):
 
 
 def _shorten(values, limit=12):
-    shown = ", ".join(repr(v) for v in values[:limit])
-    return f"[{shown}{', ...' if len(values) > limit else ''}]"
+    some = ", ".join(shown(v) for v in values[:limit])
+    return f"[{some}{', ...' if len(values) > limit else ''}]"

@@ -12,7 +12,15 @@ def logits(module, x, device="cpu", batch_size=4096):
     with torch.no_grad():
         starts = range(0, max(len(x), 1), batch_size)
         parts = (torch.from_numpy(as_rows(x, slice(s, s + batch_size))) for s in starts)
-        return torch.cat([module(p.to(device)).double().cpu() for p in parts]).numpy()
+        found = torch.cat([module(p.to(device)).double().cpu() for p in parts])
+        # a record so large that float32 overflows still gets an answer
+        return found.nan_to_num(nan=0.0, posinf=1e38, neginf=-1e38).numpy()
+
+
+def weights_of(net):
+    """Return the state of a net's module as arrays by name, sharing no memory with it."""
+    state = net.module_.state_dict()
+    return {name: v.detach().cpu().numpy().copy() for name, v in state.items()}
 
 
 class InferenceNet:
@@ -32,12 +40,6 @@ class InferenceNet:
             self.module_ = module()
         self.module_.load_state_dict({k: torch.tensor(v) for k, v in weights.items()})
         self.module_.eval()
-
-    @classmethod
-    def of(cls, net):
-        """Return the inference net of a trained net, sharing no memory with it."""
-        state = net.module_.state_dict()
-        return cls(net.module, {k: v.detach().cpu().numpy().copy() for k, v in state.items()})
 
     def __reduce__(self):
         return type(self), (self.module, self.weights)

@@ -1,26 +1,61 @@
 """The built-in modules: logistic regression, multi-layer perceptron, small CNN."""
 
 import math
-from functools import partial
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import nn
 
+from skdpfair._validate import about, shown
+
 AUTO_HIDDEN = 32  # width of the hidden layer of module="auto"
+_MOST_WEIGHTS = 2**28  # of a built-in network: one GiB, and a fit holds several of that size
 ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU, "sigmoid": nn.Sigmoid, "gelu": nn.GELU}
+
+
+@dataclass(frozen=True)
+class Factory:
+    """What makes the module of a fit, again and again and in other processes.
+
+    Parameters
+    ----------
+    make : callable
+        A torch.nn.Module class or a function that returns a module.
+    params : dict
+        Its keyword arguments.
+    in_shape : tuple of int
+        Shape of one record.
+    """
+
+    make: Callable
+    params: dict
+    in_shape: tuple[int, ...]
+
+    def __call__(self) -> nn.Module:
+        """Return a module, with its initial weights drawn from torch's global generator."""
+        name = shown(getattr(self.make, "__name__", self.make))
+        with about("module", f"{name} cannot be made with module_params"):
+            made = self.make(**self.params)
+        if not isinstance(made, nn.Module):
+            raise TypeError(
+                f"module must make a torch.nn.Module, but {name} made {type(made).__name__}."
+            )
+        return made.float()  # as the records are, whatever torch's default is
 
 
 def factory(
     module, in_shape, n_classes, *, hidden_layer_sizes, activation, auto, initial_logits, params
 ):
-    """Return a zero-argument factory of the module that the estimator's parameters name.
+    """Return the factory of the module that the estimator's parameters name.
 
     ``auto`` says that ``module`` was chosen by the default rule, which then also sets the
     hidden layer and the initial weights; ``initial_logits`` are where output layers that start
     at zero start instead; ``params`` are keyword arguments that win over all.
     """
     if callable(module):
-        return partial(module, **params)
+        return Factory(module, params, tuple(in_shape))
     given = {"in_shape": tuple(in_shape), "n_classes": n_classes}
     if module == "logistic":
         given |= {"initial_logits": initial_logits}
@@ -31,7 +66,7 @@ def factory(
             given |= {"hidden_layer_sizes": (AUTO_HIDDEN,), "zero_output": True}
     if module == "cnn":
         given |= {"activation": activation}
-    return partial(_BUILTIN[module], **(given | params))
+    return Factory(_BUILTIN[module], given | params, tuple(in_shape))
 
 
 def logistic(in_shape, n_classes, initial_logits=None):
@@ -67,7 +102,13 @@ def mlp(
     initial_logits : tuple of float, optional
         Those logits, with ``zero_output``; zeros by default.
     """
-    width, layers = math.prod(in_shape), []
+    widths = [math.prod(in_shape), *hidden_layer_sizes, n_classes]
+    if sum(a * b for a, b in pairwise(widths)) > _MOST_WEIGHTS:
+        raise ValueError(
+            f"hidden_layer_sizes={shown(hidden_layer_sizes)} makes more than {_MOST_WEIGHTS} "
+            "weights, which no fit can hold. Give smaller ones."
+        )
+    width, layers = widths[0], []
     if len(in_shape) > 1:
         layers.append(nn.Flatten())
     for size in hidden_layer_sizes:

@@ -7,6 +7,7 @@ from torch.utils._pytree import tree_map_only
 
 from skdpfair.engine import Batch, private_step
 from skdpfair.engine.flat import FlatSGD, other_options, rejoin_, set_lr, unflatten_
+from skdpfair.engine.memory import is_out_of_memory
 from skdpfair.engine.per_sample.records import rng_state, set_rng_state
 from skdpfair.engine.replay import Replay, recorder
 from skdpfair.engine.step import BOUND_TOLERANCE, measure
@@ -109,8 +110,11 @@ class Steps:
         search, size = self.schedule.search, self.mechanism.expected_batch_size
         # booked first, so that an interrupt can only overcount
         self._account("gradient scale (warm-up)")
-        self.scale = search.step(
-            self.engine, batch, self.scale, size, self.noise, self.chunk, self.attack
+        self.scale = self._in_memory(
+            len(batch),
+            lambda: search.step(
+                self.engine, batch, self.scale, size, self.noise, self.chunk, self.attack
+            ),
         )
         if self.taken + 1 == self.schedule.warm_up:
             self._settle()
@@ -123,11 +127,25 @@ class Steps:
         if self._replay is not None and len(index) <= self.chunk:
             self._replay(index)
         else:
-            self._fixed_step(index)
+            self._in_memory(len(index), lambda: self._fixed_step(index))
         if not self._updates_in_place:
             self.optimizer.step()
         self._project()
         self._averaged.add(self.flat, self.taken + 1)
+
+    def _in_memory(self, size, work):
+        """Do the work, in smaller chunks where memory runs out.
+
+        What was begun is dropped, its noise too, before anything was released.
+        """
+        while True:
+            try:
+                return work()
+            except (MemoryError, RuntimeError) as error:
+                half = min(self.chunk, size) // 2
+                if half == 0 or not is_out_of_memory(error):
+                    raise
+            self.chunk = half
 
     def _fixed_step(self, index):
         """Do the part of a step that can be recorded: it works in tensors that stay in place."""

@@ -1,4 +1,4 @@
-"""How many records fit in memory at once."""
+"""How many records fit in memory at once, and what it looks like when they do not."""
 
 import torch
 
@@ -23,3 +23,16 @@ def affordable_batch(module, example) -> int:
         for handle in handles:
             handle.remove()
     return max(1, ACTIVATION_BUDGET // (3 * max(sum(outputs), example.numel())))
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Tell whether an error says that memory ran out, on any device.
+
+    Examples
+    --------
+    >>> is_out_of_memory(MemoryError()), is_out_of_memory(RuntimeError("shapes differ"))
+    (True, False)
+    """
+    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
+        return True
+    return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)

@@ -1,12 +1,13 @@
 """The algorithms, one per file; a new file here is found, tested and documented unasked."""
 
 import re
+from copy import deepcopy
 from importlib import import_module
 from pkgutil import iter_modules
 
 import pandas as pd
 
-from skdpfair._validate import one_of
+from skdpfair._validate import about, one_of, shown
 from skdpfair.mechanism import METHODS, Method
 
 for _module in iter_modules(__path__):
@@ -51,10 +52,19 @@ def get_method(method, **params):
     if isinstance(method, type) and issubclass(method, Method):
         return method(**params)
     if isinstance(method, Method):
-        return method.filled().set_params(**params)
+        return type(method)(**_copied(method)).set_params(**params)
     raise TypeError(
-        f"method must be a name among {sorted(METHODS)} or a Method object, got {method!r}."
+        f"method must be a name among {sorted(METHODS)} or a Method object, got {shown(method)}."
     )
+
+
+def _copied(method):
+    """Return copies of a method's parameters; what has none is refused by name."""
+    copies = {}
+    for name, value in method.get_params(deep=False).items():
+        with about(name, f"of method {method.name!r} cannot be copied"):
+            copies[name] = deepcopy(value)
+    return copies
 
 
 def methods_table() -> pd.DataFrame:

@@ -1,8 +1,8 @@
 """Shares of the groups in the population, and sampling rates that balance them."""
 
-from numbers import Real
-
 import torch
+
+from skdpfair._validate import listed, number, shown
 
 SUM_TOLERANCE = 1e-6
 
@@ -17,19 +17,18 @@ def declared(probabilities, n_groups):
     """
     if probabilities is None:
         return None
-    values = list(probabilities)
+    values = listed("group_probabilities", probabilities, "one share for each group")
     if len(values) != n_groups:
         raise ValueError(
-            f"group_probabilities={probabilities!r} has {len(values)} values for {n_groups} "
+            f"group_probabilities={shown(probabilities)} has {len(values)} values for {n_groups} "
             "groups. Give one for each group, in the order of groups_ (sorted, or as declared "
             "by groups=)."
         )
-    if not all(isinstance(v, Real) and 0 < v <= 1 for v in values):
-        raise ValueError(f"group_probabilities must lie in (0, 1], got {probabilities!r}.")
+    values = [number("group_probabilities", v, low=0, high=1, low_open=True) for v in values]
     if abs(sum(values) - 1.0) > SUM_TOLERANCE:
         raise ValueError(
-            f"group_probabilities={probabilities!r} sum to {sum(values):.6g}; they are shares of "
-            "the population and must sum to 1."
+            f"group_probabilities={shown(probabilities)} sum to {sum(values):.6g}; they are shares "
+            "of the population and must sum to 1."
         )
     return torch.tensor(values, dtype=torch.float64)
 

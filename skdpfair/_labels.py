@@ -1,0 +1,91 @@
+"""What a user hands in as labels -> classes and codes."""
+
+import numpy as np
+import pandas as pd
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d
+
+from skdpfair._validate import about, shown
+
+_NOT_LABELS = "cannot be read as class labels"
+
+
+def read(y) -> np.ndarray:
+    """Return labels as an array of shape (n_samples,), none of them missing."""
+    with about("y", _NOT_LABELS):
+        shape = y.shape if hasattr(y, "dtype") else np.asarray(y, dtype=object).shape
+        if len(shape) > 2 or (len(shape) == 2 and shape[1] != 1):
+            raise ValueError(f"y should be a 1d array, got an array of shape {tuple(shape)}")
+        if not hasattr(y, "dtype"):
+            _refuse_mixed("y", y)  # which numpy would turn into text
+        y = column_or_1d(_without_extension(y), warn=True)
+        if pd.isna(y).any():
+            raise ValueError("Input y contains NaN. Drop or label the rows without a class.")
+        if y.dtype.kind == "f" and np.isinf(y).any():
+            raise ValueError("Input y contains infinity. Drop or label these rows.")
+        check_classification_targets(y)
+        if y.dtype == object:
+            _refuse_mixed("y", y)
+            np.unique(y)  # raises where labels cannot be sorted
+    return y
+
+
+def _without_extension(y):
+    """Return labels of pandas' own integers and flags as numpy's; all others as they are."""
+    dtype = getattr(y, "dtype", None)
+    if not pd.api.types.is_extension_array_dtype(dtype) or pd.isna(y).any():
+        return y
+    numpys = {"b": bool, "i": np.int64, "u": np.uint64}.get(dtype.kind)
+    return y if numpys is None else y.to_numpy(dtype=numpys)
+
+
+def classes_of(y, declared):
+    """Return the classes, as found in y or as declared, and the code of each label."""
+    found, codes = np.unique(y, return_inverse=True)
+    if len(found) == 0:
+        raise ValueError("X and y have 0 samples, and a classifier needs two classes or more.")
+    if declared is None:
+        if len(found) < 2:
+            raise ValueError(
+                f"y has one class only, {shown(found[0])}, and a classifier needs two or more."
+            )
+        return found, codes.astype(np.int64)
+    classes = _declared(declared)
+    return classes, codes_in(classes, y)
+
+
+def codes_in(classes, y) -> np.ndarray:
+    """Return the position of each label among the classes, shape (n_samples,), int64."""
+    found, codes = np.unique(y, return_inverse=True)
+    position = {label: code for code, label in enumerate(classes.tolist())}
+    at = np.array([position.get(label, -1) for label in found.tolist()], dtype=np.int64)
+    if (at < 0).any():
+        raise ValueError(
+            f"y has labels outside classes={shown(classes.tolist())}: "
+            f"{shown(found[at < 0].tolist())}. Declare every class, spelt as in y."
+        )
+    return at[codes]
+
+
+def _declared(declared):
+    with about("classes", "must list the classes"):
+        _refuse_mixed("classes", declared)
+        classes = np.asarray(declared)
+        if classes.ndim != 1 or pd.isna(classes).any():
+            raise ValueError(f"each one label, none missing, got {shown(declared)}")
+        sorted_classes = np.unique(classes)
+    if len(sorted_classes) < len(classes):
+        raise ValueError(f"classes names a class twice: {shown(declared)}. Name each once.")
+    if len(classes) < 2:
+        raise ValueError(f"classes must name two classes or more, got {shown(declared)}.")
+    return sorted_classes
+
+
+def _refuse_mixed(name, values):
+    """Raise ValueError if some labels are missing, or some are texts and others are not."""
+    values = np.asarray(values, dtype=object).ravel()
+    missing = pd.isna(values)
+    if missing.any():
+        raise ValueError(f"Input {name} contains NaN. Drop or label the rows without a class.")
+    if len({isinstance(value, str) for value in values}) > 1:
+        raise ValueError(f"{name} mixes texts and other labels. Spell all labels alike.")

@@ -1,0 +1,214 @@
+"""What cannot be used is refused by name, at once, and leaves nothing behind."""
+
+import re
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+import torch
+from hypothesis import HealthCheck, given, settings
+from sklearn.exceptions import NotFittedError
+
+import skdpfair.steps
+from skdpfair import METHODS, DPFairClassifier, get_method
+from skdpfair._validate import shown
+from skdpfair.exceptions import LowSignalWarning
+from skdpfair.metrics import privacy_cost_gap
+
+from .bad_data import BAD_GROUPS, BAD_X, BAD_Y, A, F, N, X, Y
+from .strategies import FIELDS, TABLE, Boxed, HostileAll, HostileLen, HostileRepr
+
+BASE = {"method": "dpsgd", "epsilon": 3.0, "group_col": "g", "max_steps": 6, "batch_size": 40}
+FLAT = {k: v for k, v in BASE.items() if k != "group_col"}
+A_FEW = settings(
+    max_examples=6, derandomize=True, deadline=None, database=None,
+    suppress_health_check=list(HealthCheck),
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_trained_or_written(monkeypatch, tmp_path):
+    def trained(*args, **kwargs):
+        raise AssertionError("a step was taken before the input was refused")
+
+    monkeypatch.setattr(skdpfair.steps, "private_step", trained)
+    monkeypatch.chdir(tmp_path)
+    torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)  # the first takes seconds
+    yield
+    assert not list(tmp_path.iterdir())
+
+
+def refused(names, params, X=X, y=Y, **fit_params):
+    """Check that a fit is refused by name, in silence, and that the fit before is untouched."""
+    model = DPFairClassifier(**params)
+    model.net_ = model.privacy_ = model.classes_ = object()  # as if fitted before
+    before = dict(vars(model))
+    generators = torch.get_rng_state(), np.random.get_state()[1].copy()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", LowSignalWarning)  # few rows are this file's own choice
+        with pytest.raises((ValueError, TypeError)) as caught:
+            model.fit(X, y, **fit_params)
+    message = str(caught.value)
+    names = [names] if isinstance(names, str) else names
+    assert any(re.search(rf"(?<![A-Za-z_]){name}(?![A-Za-z_])", message) for name in names), message
+    assert len(message) < 2500
+    assert vars(model).keys() == before.keys()
+    assert all(value is before[name] for name, value in vars(model).items())
+    assert torch.equal(generators[0], torch.get_rng_state())
+    np.testing.assert_array_equal(generators[1], np.random.get_state()[1])
+
+
+def test_two_hundred_bad_parameters_are_refused_by_name(capsys):
+    cases = set()
+
+    def check(strategy, name, make):
+        @A_FEW
+        @given(strategy.map(Boxed))
+        def each(boxed):
+            value = boxed.value
+            cases.add((name, type(value).__name__, shown(value)))
+            try:
+                refused(name.split(".")[-1], make(value))
+            except BaseException as error:
+                error.add_note(f"{name}={shown(value)}")
+                raise
+
+        each()
+
+    for name, others, strategy in TABLE:
+        check(strategy, name, lambda value, n=name, o=others: BASE | o | {n: value})
+    for method, field, strategy in FIELDS:
+        epsilon = BASE["epsilon"] if METHODS[method].private else None
+
+        def make(value, method=method, field=field, epsilon=epsilon):
+            return BASE | {"epsilon": epsilon, "method": get_method(method, **{field: value})}
+
+        check(strategy, f"{method}.{field}", make)
+    assert {name for name, *_ in TABLE} == set(DPFairClassifier().get_params(deep=False))
+    with capsys.disabled():
+        print(f"\n{len(cases)} distinct bad values of {len(TABLE) + len(FIELDS)} parameters")
+    assert len(cases) >= 200
+
+
+@pytest.mark.parametrize("case", BAD_X)
+def test_bad_features(case):
+    refused("X", FLAT, X=BAD_X[case])
+
+
+@pytest.mark.parametrize("case", BAD_Y)
+def test_bad_labels(case):
+    refused("y", FLAT, X=A, y=BAD_Y[case])
+
+
+@pytest.mark.parametrize("case", BAD_GROUPS)
+def test_bad_groups(case):
+    params = FLAT | {"method": "dpsgd_f"}
+    refused("sensitive_features", params, X=A, sensitive_features=BAD_GROUPS[case])
+
+
+def test_sparse_data_are_refused_with_the_remedy():
+    with pytest.raises(TypeError, match=r"X.toarray\(\)"):
+        DPFairClassifier(**FLAT).fit(scipy.sparse.csr_matrix(A), Y)
+
+
+TOGETHER = {
+    "groups from both": (["group_col", "sensitive_features"], {}, {"sensitive_features": X["g"]}),
+    "name of no column": ("group_col", {"group_col": "h"}, {}),
+    "name of two columns": ("X", {}, {"X": pd.concat([X, X[["g"]]], axis=1)}),
+    "name twice, by position": ("group_col", {"group_col": ["g", 3]}, {}),
+    "name in an array": ("group_col", {}, {"X": A}),
+    "no groups for groups": ("groups", {"group_col": None, "groups": ["u", "v"]}, {"X": A}),
+    "undeclared groups": ("groups", {"groups": ["u", "w"]}, {}),
+    "pairs for one column": ("groups", {"groups": [("u", 1), ("v", 2)]}, {}),
+    "no pairs for two columns": ("groups", {"group_col": ["g", "target"], "groups": ["u"]}, {}),
+    "undeclared classes": ("classes", {"classes": [1, 2]}, {}),
+    "classes of another type": ("classes", {"classes": ["0", "1"]}, {}),
+    "groups are not for a method": ("groups", {"method": "dpsgd_f", "group_col": None}, {"X": A}),
+    "delta of 1/n": ("delta", {"delta": 1 / N}, {}),
+    "two budgets": ("noise_multiplier", {"noise_multiplier": 1.0}, {}),
+    "no budget can be met": ("epsilon", {"epsilon": 1e-9}, {}),
+    "a budget without privacy": ("epsilon", {"method": "sgd"}, {}),
+    "groups of text as features": ("X", {"group_as_feature": True}, {}),
+    "module of many outputs": ("module", {"module": lambda: torch.nn.Linear(3, 7)}, {}),
+    "module of many inputs": ("module", {"module": lambda: torch.nn.Linear(7, 2)}, {}),
+    "cnn on a table": ("module", {"module": "cnn"}, {}),
+    "two learning rates": ("lr", {"lr": 0.1, "optimizer_params": {"lr": 0.2}}, {}),
+}
+
+
+@pytest.mark.parametrize("case", TOGETHER)
+def test_what_does_not_fit_together(case):
+    names, params, given = TOGETHER[case]
+    refused(names, BASE | params, **({"X": X} | given))
+
+
+def test_methods_are_refused_by_name():
+    with pytest.raises(TypeError, match="method"):
+        get_method(HostileRepr())
+    with pytest.raises(ValueError, match="method"):
+        get_method("x" * 10**6)
+    with pytest.raises(TypeError, match="max_grad_norm"):
+        get_method(get_method("dpsgd", max_grad_norm=(i for i in ())))
+
+
+PREDICTED = {
+    "three dimensions": np.ones((5, 3, 2)),
+    "three dimensions, none wide": np.ones((5, 3, 0)),
+    "one dimension": np.ones(3),
+    "no rows": np.empty((0, 3)),
+    "a column more": np.ones((5, 4)),
+    "a column less": np.ones((5, 2)),
+    "text": np.full((5, 3), "a"),
+    "objects": np.full((5, 3), object()),
+    "nan": np.full((5, 3), np.nan),
+    "complex": np.ones((5, 3)) * 1j,
+    "dates": np.full((5, 3), np.datetime64("2020")),
+    "ragged": [[1, 2, 3], [1]],
+    "sparse": scipy.sparse.eye_array(3).tocsr(),
+    "tensor of three dimensions": torch.ones(5, 3, 1),
+    "none": None,
+    "hostile": HostileAll(),
+}
+FRAMES = {
+    "other order": F[["c", "a", "b"]],
+    "other names": F.rename(columns={"a": "z"}),
+    "a column more": X,
+    "a column less": F[["a", "b"]],
+    "text": F.assign(a="x"),
+    "names twice": pd.concat([F, F], axis=1),
+}
+
+
+@pytest.fixture(scope="module", params=["logistic", "custom"])
+def fitted(request):
+    module = "logistic" if request.param == "logistic" else lambda: torch.nn.Linear(3, 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        params = FLAT | {"module": module, "epsilon": None, "noise_multiplier": 0.0}
+        return [DPFairClassifier(**params).fit(features, Y) for features in (A, F)]
+
+
+@pytest.mark.parametrize("method", ["predict", "predict_proba", "decision_function"])
+def test_predictions_are_refused_by_name(fitted, method):
+    with pytest.raises(NotFittedError):
+        getattr(DPFairClassifier(), method)(A)
+    cases = [(fitted[0], value) for value in PREDICTED.values()]
+    for model, value in cases + [(fitted[1], value) for value in FRAMES.values()]:
+        with pytest.raises((ValueError, TypeError), match=r"\bX\b|feature names"):
+            getattr(model, method)(value)
+    for value in (np.ones((5, 3, 2)), np.ones((5, 4)), np.full((5, 3), np.nan)):
+        with pytest.raises(ValueError, match=r"\bX\b"):  # not the warning of missing names
+            getattr(fitted[1], method)(value)
+
+
+@pytest.mark.parametrize(
+    "value", [None, 3, [[1, [2]]], HostileLen(), HostileAll(), {}], ids=range(6)
+)
+def test_metrics_are_refused_by_name(value):
+    good = {"y_true": Y, "y_pred": Y, "y_ref": Y, "sensitive_features": X["g"]}
+    for name in good:
+        with pytest.raises((ValueError, TypeError), match=rf"\b({name}|y_true)\b"):
+            privacy_cost_gap(**(good | {name: value}))

@@ -1,0 +1,300 @@
+"""Odd but sound data are trained on, and a fit leaves the world as it found it."""
+
+import pickle
+import random
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from skdpfair import METHODS, DPFairClassifier
+from skdpfair.exceptions import InsecureSeedWarning, LowSignalWarning
+
+N = 120
+RNG = np.random.default_rng(0)
+A = RNG.normal(size=(N, 3))
+F = pd.DataFrame(A, columns=list("abc"))
+Y = np.arange(N) % 2
+G = np.where(np.arange(N) % 3 == 0, "u", "v")
+
+
+def fitted(X, y=Y, of=None, **params):
+    """Fit without any warning but that of few rows, and check what it predicts for them."""
+    private = METHODS[params.get("method", "dpsgd")].private
+    budget = {"epsilon": None, "noise_multiplier": 1.0 if private else None}
+    budget = {} if "epsilon" in params else budget
+    defaults = {"method": "dpsgd", "accountant": "rdp", "max_steps": 6, "batch_size": 40}
+    model = DPFairClassifier(**(defaults | budget | params))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for kind in (LowSignalWarning, InsecureSeedWarning):
+            warnings.simplefilter("ignore", kind)
+        model.fit(X, y, sensitive_features=of)
+        odds, labels = model.predict_proba(X), model.predict(X)
+    assert np.isfinite(odds).all() and odds.shape == (len(odds), len(model.classes_))
+    assert set(labels.tolist()) <= set(model.classes_.tolist())
+    return model
+
+
+DTYPES = [*"fdgbhilBHILQ?Oe", ">f8", ">i4"]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_dtypes_of_arrays(dtype):
+    fitted(np.abs(A * 3).astype(dtype))
+
+
+LAYOUTS = {
+    "fortran": np.asfortranarray(A),
+    "strided": np.repeat(A, 2, axis=1)[:, ::2],
+    "negative strides": A[::-1, ::-1],
+    "broadcast": np.broadcast_to(np.float64(1.0), (N, 3)),
+    "lists": A.tolist(),
+    "tuples": tuple(map(tuple, A.tolist())),
+    "list of arrays": list(A),
+    "subclass": A.view(type("Sub", (np.ndarray,), {})),
+    "constant columns": np.ones((N, 3)),
+    "one column of zeros": np.zeros((N, 1)),
+    "tiny": A * 1e-40,
+    "bfloat16 tensor": torch.tensor(A).bfloat16(),
+    "half tensor": torch.tensor(A).half(),
+    "integer tensor": torch.tensor(A).int(),
+    "flag tensor": torch.tensor(A) > 0,
+    "tensor with gradient": torch.tensor(A, requires_grad=True),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_layouts(layout):
+    fitted(LAYOUTS[layout])
+
+
+def test_one_layout_is_as_good_as_another():
+    params = {"random_state": 0, "epsilon": None, "noise_multiplier": 0.0}
+    usual = fitted(A.astype(np.float32), **params).predict_proba(A)
+    for X in (np.asfortranarray(A), A.tolist(), A[::-1][::-1], F):
+        odds = fitted(X, **params).predict_proba(X)
+        np.testing.assert_array_equal(odds, usual)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_what_may_not_be_written_is_read(dtype):
+    X, y, groups = A.astype(dtype), Y.copy(), np.array(G)
+    for array in (X, y, groups):
+        array.flags.writeable = False
+    fitted(X, y, groups, method="naive")
+
+
+@pytest.mark.parametrize("frame", [False, True])
+@pytest.mark.parametrize("method", ["dpsgd_f", "dp_is_sgd", "bam"])
+def test_fit_leaves_its_input_unmodified(method, frame):
+    X, y, groups = (F if frame else A).copy(), Y.copy(), np.array(G)
+    fitted(X, y, groups, method=method)
+    np.testing.assert_array_equal(np.asarray(X), A)
+    np.testing.assert_array_equal(y, Y)
+    np.testing.assert_array_equal(groups, G)
+
+
+PANDAS = ["Int64", "Int8", "UInt16", "Float32", "Float64", "boolean", "bool"]
+ARROW = ["int64[pyarrow]", "double[pyarrow]", "float[pyarrow]", "bool[pyarrow]"]
+
+
+@pytest.mark.parametrize("dtype", PANDAS + ARROW)
+def test_dtypes_of_frames(dtype):
+    if "pyarrow" in dtype:
+        pytest.importorskip("pyarrow")
+    fitted((F > 0).astype("bool" if "bool" in dtype else "int8").astype(dtype))
+
+
+NUMBERS = ["Int64", "UInt8", "boolean", "int64[pyarrow]", "bool[pyarrow]", "Float32"]
+TEXTS = ["object", "str", "string", "category", "string[pyarrow]"]
+
+
+@pytest.mark.parametrize("dtype", NUMBERS + TEXTS)
+def test_labels_and_groups_of_any_dtype(dtype):
+    if "pyarrow" in dtype:
+        pytest.importorskip("pyarrow")
+    if dtype in TEXTS:
+        values = pd.Series(np.where(Y == 1, "p", "n")).astype(dtype)
+    else:
+        values = pd.Series(Y).astype("bool" if "bool" in dtype else "int64").astype(dtype)
+    assert fitted(A, values).classes_.tolist() == sorted(set(values.tolist()))
+    model = fitted(A, Y, values, method="dpsgd_f")
+    assert list(model.groups_) == sorted(set(values.tolist()))
+    column = fitted(F.assign(which=values), Y, method="naive", group_col="which")
+    assert list(column.groups_) == list(model.groups_)
+
+
+def test_nullable_labels_keep_their_kind():
+    assert fitted(A, pd.Series(Y, dtype="Int64")).classes_.dtype == np.int64
+    assert fitted(A, pd.Series(Y == 1, dtype="boolean")).classes_.dtype == bool
+
+
+NAMES = [
+    ["ä😀", "'\"\n", "__"],
+    ["[", " lead", "x" * 5000],
+    ["y", "X", "self"],
+    ["sensitive_features", "group", "code"],
+    ["epsilon", "method__lr", ""],
+    ["{0}", "%s", "\\"],
+    [0, 1, 2],
+    [("a", 1), ("b", 2), ("c", 3)],
+    [None, 1.5, 2],
+    list(pd.date_range("2020", periods=3)),
+    [b"a", b"b", b"c"],
+]
+
+
+@pytest.mark.parametrize("names", NAMES, ids=range(len(NAMES)))
+def test_names_of_columns(names):
+    X = F.set_axis(pd.Index(names, tupleize_cols=False), axis=1)
+    fitted(X)
+    if not isinstance(names[0], str):
+        return
+    for at in range(3):  # each is a good name of a group column, too
+        model = fitted(
+            X.drop(columns=names[at]).join(pd.Series(G, name=names[at])),
+            group_col=names[at],
+            method="dpsgd_f",
+        )
+        assert list(model.groups_) == ["u", "v"]
+        assert model.predict(X.drop(columns=names[at])).shape == (N,)
+
+
+def test_columns_with_several_levels_and_a_feature_called_target():
+    fitted(F.set_axis(pd.MultiIndex.from_product([["t"], ["a", "b", "c"]]), axis=1))
+    fitted(F.rename(columns={"a": "target"}))
+    fitted(pd.DataFrame(np.c_[A, Y]), group_col=3, method="naive")
+
+
+GROUPS = [
+    ["ä", "😀"], ["'", '"'], ["\n", "["], ["__", " "], ["x" * 4000, "y"], [0, 1], [0.5, 1.5],
+    [True, False], [None, "a"], list(pd.date_range("2020", periods=2)), [b"a", b"b"],
+    [("a", 1), ("b", 2)], ["[F]", "[M]"], ["", ", "], ["nan", "NaN"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("names", GROUPS, ids=range(len(GROUPS)))
+def test_names_of_groups_and_classes(names):
+    values = pd.Series([names[code] for code in Y])
+    declared = {"groups": names} if None in names else {}
+    model = fitted(A, Y, values, method="dpsgd_f", **declared)
+    assert set(model.groups_) == set(names)
+    if all(isinstance(name, str) for name in names):
+        assert set(fitted(A, values).classes_) == set(names)
+        assert set(fitted(A, values.tolist()).classes_) == set(names)
+
+
+@pytest.mark.parametrize("method", ["dpsgd_f", "naive", "dp_is_sgd", "gdro", "iw_sgd", "is_sgd"])
+def test_few_and_many_groups(method):
+    off = {"epsilon": None, "noise_multiplier": 0.0 if METHODS[method].private else None}
+    for groups in (Y, np.arange(N) % 50, np.where(np.arange(N) == 7, "alone", "rest")):
+        model = fitted(A, Y, groups, method=method, **off)
+        assert len(model.groups_) == len(set(groups.tolist()))
+    empty = fitted(A, Y, G, method=method, groups=["u", "v", "nobody"])
+    assert len(empty.groups_) == 3
+
+
+def test_ten_classes():
+    for classes in (np.arange(10), np.array(list("abcdefghij"))):
+        model = fitted(A, classes[np.arange(N) % 10], module="mlp", hidden_layer_sizes=(4,))
+        assert len(model.classes_) == 10
+
+
+@pytest.mark.parametrize("n", [4, 20, 100, 20_000])
+def test_few_and_many_rows(n):
+    X = np.resize(A, (n, 3))
+    fitted(X, np.arange(n) % 2, np.resize(G, n), method="dpsgd_f")
+
+
+def test_a_hundred_thousand_rows():
+    X = RNG.normal(size=(100_000, 5)).astype(np.float32)
+    fitted(X, (X[:, 0] > 0).astype(int), batch_size="auto", max_steps=3)
+
+
+@pytest.mark.parametrize("method", ["dpsgd", "global_adapt", "bam", "dp_sat", "naive"])
+def test_records_of_infinite_gradients_contribute_nothing(method):
+    huge = A.astype(np.float32)
+    huge[::4] = 3e38
+    model = DPFairClassifier(method, epsilon=None, noise_multiplier=0.5, max_steps=6, batch_size=40)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", LowSignalWarning)
+        model.fit(huge, Y, sensitive_features=G)
+        assert np.isfinite(model.predict_proba(A)).all()
+
+
+def test_numpy_numbers_count_like_pythons():
+    """A small or short type must neither overflow nor round the budget."""
+    small = {"max_epochs": np.int8(30), "batch_size": np.int8(10), "max_steps": None}
+    assert fitted(A, **small).n_steps_ == 360
+    usual = fitted(A, epsilon=1.0, delta=1e-4).privacy_
+    for kind in (np.float16, np.float32):
+        report = fitted(A, epsilon=kind(1.0), delta=np.float64(1e-4)).privacy_
+        assert report.noise_multiplier == usual.noise_multiplier
+    assert fitted(A, keep_reference=np.True_).reference_.method_.name == "sgd"
+
+
+@pytest.fixture
+def double():
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+def test_any_default_dtype_of_torch(method, double):
+    model = fitted(A, Y, G, method=method)
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_allclose(again.predict_proba(A), model.predict_proba(A), atol=1e-12)
+    assert all(p.dtype == torch.float32 for p in model.net_.module_.parameters())
+    custom = fitted(A, module=lambda: torch.nn.Linear(3, 2))
+    assert custom.net_.module_.weight.dtype == torch.float32
+
+
+class Refuses(torch.nn.Linear):
+    def forward(self, x):
+        raise ValueError("no batch is good enough")
+
+
+@pytest.mark.parametrize("module", ["logistic", "mlp", Refuses])
+def test_global_generators_and_threads_are_left_alone(module):
+    params = {"in_features": 3, "out_features": 2} if module is Refuses else None
+    model = DPFairClassifier("dpsgd", module=module, module_params=params, max_steps=4)
+    found = torch.get_num_threads(), torch.get_default_dtype(), torch.is_grad_enabled()
+    state = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if module is Refuses:
+            with pytest.raises(ValueError, match="module"):
+                model.fit(A, Y)
+        else:
+            model.fit(A, Y).predict(A)
+    assert found == (torch.get_num_threads(), torch.get_default_dtype(), torch.is_grad_enabled())
+    assert torch.equal(state[0], torch.get_rng_state())
+    np.testing.assert_array_equal(state[1], np.random.get_state()[1])
+    assert state[2] == random.getstate()
+
+
+@pytest.mark.slow
+def test_a_million_rows_on_disk_stay_there(tmp_path):
+    psutil = pytest.importorskip("psutil")
+    n, d = 1_000_000, 200
+    X = np.memmap(tmp_path / "x.bin", np.float32, "w+", shape=(n, d))
+    for start in range(0, n, 50_000):
+        X[start : start + 50_000] = RNG.standard_normal((50_000, d), dtype=np.float32)
+    y = (X[:, 0] > 0).astype(np.int8)
+    X.flush()
+    X = np.memmap(tmp_path / "x.bin", np.float32, "r", shape=(n, d))
+    fitted(X[:1000], y[:1000])  # warm caches
+
+    def held():  # memory of the process's own: not that of mapped files
+        memory = psutil.Process().memory_info()
+        return memory.rss - memory.shared
+
+    before = held()
+    model = DPFairClassifier("dpsgd", epsilon=1.0, max_steps=20).fit(X, y)
+    assert model.score(X, y) > 0.55
+    assert held() - before < X.nbytes / 4

@@ -1,0 +1,209 @@
+"""Long and unlucky programs: interrupts, little memory, many fits, many processes."""
+
+import gc
+import multiprocessing
+import os
+import pickle
+import signal
+import warnings
+
+import numpy as np
+import psutil
+import pytest
+import torch
+from joblib import Parallel, delayed
+from sklearn.base import clone
+from skorch.callbacks import Callback
+
+import skdpfair.steps as steps
+from skdpfair import DPFairClassifier, get_method
+from skdpfair.model_selection import PrivacyLedger
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::skdpfair.exceptions.LowSignalWarning",
+    "ignore::skdpfair.exceptions.InsecureSeedWarning",
+)
+rng = np.random.default_rng(0)
+X, Y = rng.normal(size=(300, 4)).astype(np.float32), np.arange(300) % 2
+
+
+def quick(method="dpsgd", **params):
+    settings = {"epsilon": None, "noise_multiplier": 2.0, "max_steps": 4, "batch_size": 60}
+    settings |= {"accountant": "rdp", "module": "logistic", "lr": 0.5}
+    return DPFairClassifier(method, **settings | params)
+
+
+def weights_of(model):
+    return np.concatenate([p.detach().numpy().ravel() for p in model.net_.module_.parameters()])
+
+
+def fitted_weights(model):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return weights_of(model.fit(X, Y))
+
+
+class Interrupts(Callback):
+    """Sends this process the signal of Ctrl-C after a step."""
+
+    def __init__(self, step):
+        self.step, self.seen = step, 0
+
+    def on_batch_end(self, net, training, **kwargs):
+        self.seen += training
+        if self.seen == self.step:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.mark.parametrize("step", [1, 7, 12])
+def test_ctrl_c_leaves_an_estimator_that_owns_up_to_its_steps(step, tmp_path):
+    method = get_method("global_adapt", strict_max_grad_norm=1.0)
+    model = quick(method, max_steps=20, callbacks=[Interrupts(step)])
+    with (
+        PrivacyLedger(tmp_path / "books", delta=1e-4, accountant="rdp") as ledger,
+        pytest.warns(UserWarning, match=rf"interrupted after ({step}|{step + 1}) of 20 steps"),
+    ):
+        model.fit(X, Y)
+    taken = model.privacy_.steps
+    assert taken in (step, step + 1)  # the step that was under way counts
+    assert model.privacy_.ledger.steps == taken and list(ledger.frame().steps) == [taken]
+    assert ledger.epsilon() == pytest.approx(model.privacy_.ledger.epsilon(1e-4, "rdp"))
+    assert np.isfinite(model.predict_proba(X)).all()
+    assert np.isfinite(pickle.loads(pickle.dumps(model)).predict_proba(X)).all()
+
+
+def test_ctrl_c_before_the_first_step_leaves_nothing(monkeypatch):
+    def interrupted(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    model = quick()
+    monkeypatch.setattr("skdpfair._training._net", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, Y)
+    assert not [name for name in vars(model) if name.endswith("_")]
+
+
+@pytest.mark.parametrize("name", ["dpsgd", "global_adapt"])
+@pytest.mark.parametrize("lr", [0.5, "auto"])
+def test_where_memory_runs_out_chunks_shrink(monkeypatch, name, lr):
+    limit, real, sizes = 16, steps.private_step, []
+
+    def little(engine, batch, *args, chunk_size=None, **kwargs):
+        if min(chunk_size, len(batch)) > limit:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        sizes.append(chunk_size)
+        return real(engine, batch, *args, chunk_size=chunk_size, **kwargs)
+
+    monkeypatch.setattr(steps, "private_step", little)
+    model = quick(name, lr=lr, max_steps=12, noise_multiplier=0.0).fit(X, Y)
+    assert model.privacy_.ledger.steps == 12 and 0 < max(sizes) <= limit
+    monkeypatch.undo()
+
+
+def test_chunks_that_shrank_change_nothing(monkeypatch):
+    whole = fitted_weights(quick(random_state=0, noise_multiplier=0.0))
+    real, failures = steps.private_step, [MemoryError(), RuntimeError("can't allocate memory")]
+
+    def fails_first(*args, **kwargs):
+        if failures:
+            raise failures.pop()
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(steps, "private_step", fails_first)
+    model = quick(random_state=0, noise_multiplier=0.0)
+    np.testing.assert_allclose(fitted_weights(model), whole, rtol=1e-5, atol=1e-7)
+    assert not failures
+
+
+def test_other_errors_are_not_taken_for_little_memory(monkeypatch):
+    def broken(*args, **kwargs):
+        raise RuntimeError("shapes differ")
+
+    monkeypatch.setattr(steps, "private_step", broken)
+    with pytest.raises(RuntimeError, match="shapes differ"):
+        quick().fit(X, Y)
+
+
+def test_apples_accelerator_is_never_chosen(monkeypatch):
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    model = quick().fit(X, Y)
+    assert {p.device.type for p in model.net_.module_.parameters()} == {"cpu"}
+
+
+def _fit_in_child(connection, state):
+    connection.send(fitted_weights(quick(random_state=state)))
+    connection.close()
+
+
+def in_children(kind, state, n=3):
+    """Return the weights of fits in ``n`` child processes."""
+    context, found = multiprocessing.get_context(kind), []
+    for _ in range(n):
+        here, there = context.Pipe()
+        child = context.Process(target=_fit_in_child, args=(there, state))
+        child.start()
+        found.append(here.recv())
+        child.join()
+    return found
+
+
+def _all_differ(runs):
+    return all((a != b).any() for i, a in enumerate(runs) for b in runs[:i])
+
+
+@pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize("kind", ["fork", "spawn"])
+def test_no_two_processes_share_noise_unless_seeded(kind):
+    if kind not in multiprocessing.get_all_start_methods():
+        pytest.skip(f"this system cannot {kind}")
+    n = 3 if kind == "fork" else 2
+    unseeded = [fitted_weights(quick()), *in_children(kind, None, n)]
+    assert _all_differ(unseeded)
+    seeded = [fitted_weights(quick(random_state=5)), *in_children(kind, 5, n - 1)]
+    assert all((a == seeded[0]).all() for a in seeded)
+
+
+@pytest.mark.parametrize("backend", ["loky", "threading", "sequential"])
+def test_jobs_and_clones_share_no_noise_unless_seeded(backend):
+    model, seeded = quick(), quick(random_state=2**40 + 1)
+    with Parallel(n_jobs=2, backend=backend) as jobs:
+        runs = jobs(delayed(fitted_weights)(clone(model)) for _ in range(4))
+        assert _all_differ(runs)
+        same = jobs(delayed(fitted_weights)(clone(seeded)) for _ in range(2))
+    assert (same[0] == same[1]).all()
+    other = [quick(random_state=s) for s in (1, 2**32 + 1, 2**40 + 1)]
+    assert _all_differ([fitted_weights(m) for m in other])
+
+
+def test_entropies_that_differ_above_bit_32_give_other_streams():
+    from skdpfair.engine import Streams
+
+    draws = []
+    for entropy in (1, 1 + 2**32, 1 + 2**64, 1 + 2**255):
+        streams = Streams((entropy,), (entropy,))
+        draws.append(streams.noise().fill_(torch.empty(64), 1.0).numpy())
+        draws.append(streams.sampling().standard_normal(64).astype(np.float32))
+        draws.append(streams.releases().standard_normal(64).astype(np.float32))
+    assert _all_differ(draws)
+
+
+@pytest.mark.slow
+def test_five_hundred_fits_leave_no_trace():
+    """Memory grows by less than 10 kB a fit, no file stays open, no stream comes twice."""
+    process, methods = psutil.Process(), ["dpsgd", "global_adapt", "dpsgd_f", "bam"]
+    memory, seen, groups = [], set(), np.arange(300) % 3
+    for i in range(500):
+        model = quick(methods[i % 4]).fit(X, Y, sensitive_features=groups)
+        seen.add(weights_of(model).tobytes())
+        if i == 99:
+            gc.collect()
+            handles, threads = process.num_fds(), process.num_threads()
+        if i >= 100:
+            memory.append(process.memory_info().rss)
+    gc.collect()
+    slope = np.polyfit(np.arange(len(memory)), memory, 1)[0]
+    print(f"{slope:.0f} bytes a fit")
+    assert slope < 10_000
+    assert process.num_fds() <= handles and process.num_threads() <= threads
+    assert len(seen) == 500
