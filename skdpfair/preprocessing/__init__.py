@@ -1,6 +1,18 @@
-"""Transformers with public bounds and categories: they learn nothing from the rows."""
+"""Transformers that learn nothing from the rows, or pay for it; and a search for those that do."""
 
+from skdpfair.exceptions import PrivacyLeakWarning
+from skdpfair.preprocessing._linter import Finding, PipelineReport, check_pipeline
 from skdpfair.preprocessing._public import outside_public, public_preprocessor
+from skdpfair.preprocessing._quantiles import DPQuantileScaler
 from skdpfair.preprocessing._scaler import BoundedScaler
 
-__all__ = ["BoundedScaler", "outside_public", "public_preprocessor"]
+__all__ = [
+    "BoundedScaler",
+    "DPQuantileScaler",
+    "Finding",
+    "PipelineReport",
+    "PrivacyLeakWarning",
+    "check_pipeline",
+    "outside_public",
+    "public_preprocessor",
+]

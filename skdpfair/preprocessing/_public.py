@@ -1,10 +1,13 @@
 """Whole tables by public bounds and categories."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import pandas as pd
 from sklearn.compose import ColumnTransformer
 from sklearn.preprocessing import OneHotEncoder
 
+from skdpfair._validate import listed, shown
 from skdpfair.preprocessing._scaler import BoundedScaler, pair_of
 
 
@@ -53,7 +56,12 @@ def public_preprocessor(bounds, categories=None, *, passthrough=(), missing="mid
     1 -0.42         0.0         1.0  Male
     """
     categories = {} if categories is None else categories
-    passthrough = [passthrough] if isinstance(passthrough, str) else list(passthrough)
+    for name, value in (("bounds", bounds), ("categories", categories)):
+        if not isinstance(value, Mapping):
+            raise TypeError(f"{name} must be a dict by column name, got {shown(value)}.")
+    if isinstance(passthrough, str):
+        passthrough = [passthrough]
+    passthrough = listed("passthrough", passthrough, "column names")
     _check_disjoint(bounds, "categories", categories)
     _check_disjoint(bounds, "passthrough", passthrough)
     encoder = OneHotEncoder(

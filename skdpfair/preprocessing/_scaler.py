@@ -8,7 +8,7 @@ import pandas as pd
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skdpfair._validate import one_of
+from skdpfair._validate import about, flag, one_of, shown
 
 _FLOATS = (np.float64, np.float32)
 
@@ -95,8 +95,11 @@ class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """
         self._numbers(X, reset=True)
         one_of("missing", self.missing, ("keep", "middle"))
-        self._resolved_bounds()
-        pair_of("feature_range", self.feature_range)
+        flag("clip", self.clip)
+        with about("bounds"):
+            self._resolved_bounds()
+        with about("feature_range"):
+            pair_of("feature_range", self.feature_range)
         return self
 
     def transform(self, X):
@@ -153,7 +156,7 @@ class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if len(pairs) != len(names):
             raise ValueError(
                 f"bounds must be one pair (low, high), a dict of pairs by column name, or one "
-                f"pair for each of the {len(names)} columns, got {self.bounds!r}."
+                f"pair for each of the {len(names)} columns, got {shown(self.bounds)}."
             )
         return np.array([pair_of("bounds", p, n) for p, n in zip(pairs, names, strict=True)])
 
@@ -207,7 +210,7 @@ def pair_of(name, pair, column=None):
         or not values[0] < values[1]
     ):
         raise ValueError(
-            f"{name} must be a pair of finite numbers low < high{every}, got {pair!r}{place}. "
+            f"{name} must be a pair of finite numbers low < high{every}, got {shown(pair)}{place}. "
             "Take them from the data description, not from the rows."
         )
     return float(values[0]), float(values[1])

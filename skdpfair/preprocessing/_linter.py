@@ -1,0 +1,252 @@
+"""Which steps of a pipeline learn from private rows that no budget pays for."""
+
+import warnings
+from collections import Counter
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pandas as pd
+
+from skdpfair.exceptions import PrivacyLeakWarning
+from skdpfair.preprocessing._candidates import (
+    configured,
+    grids_of,
+    is_estimator,
+    params_of,
+    parts_of,
+)
+from skdpfair.preprocessing._learners import MODEL, Row, plain_function
+from skdpfair.preprocessing._verdict import kind_of, verdict
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A step that learns from the rows outside the budget.
+
+    Parameters
+    ----------
+    path : str
+        Where it is: names of steps and parameters, with dots; "" for the estimator itself.
+    name : str
+        Its class.
+    learns : str
+        What it learns.
+    instead : str
+        What to use instead.
+    kind : {"transformer", "resampler", "model"}
+        What it is for.
+    sometimes : bool
+        Whether only some candidates of a search have it.
+    """
+
+    path: str
+    name: str
+    learns: str
+    instead: str
+    kind: str
+    sometimes: bool = False
+
+    @property
+    def step(self) -> str:
+        """Path and class, ``columns.numeric: StandardScaler``."""
+        return f"{self.path}: {self.name}" if self.path else self.name
+
+    def __str__(self):
+        return f"{self.step} learns {self.learns}; instead: {self.instead}"
+
+
+@dataclass(frozen=True, repr=False)
+class PipelineReport:
+    """What :func:`check_pipeline` found.
+
+    Parameters
+    ----------
+    findings : list of Finding
+        Empty if no step learns from the rows outside the budget.
+    notes : list of str
+        What cannot be seen from the parameters, or is paid for elsewhere.
+    spending : list of estimator
+        Steps other than a DPFairClassifier that pay by a budget of their own, as DPQuantileScaler.
+    """
+
+    findings: list[Finding] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    spending: list = field(default_factory=list)
+
+    def warn(self, stacklevel=2) -> None:
+        """Emit one PrivacyLeakWarning that names all findings; none if there are none."""
+        if self.findings:
+            named = "; ".join(map(str, self.findings))
+            warnings.warn(
+                f"These steps learn from private rows outside the budget: {named}.",
+                PrivacyLeakWarning,
+                stacklevel=stacklevel,
+            )
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row per finding."""
+        columns = ["path", "name", "kind", "learns", "instead", "sometimes"]
+        return pd.DataFrame([vars(f) for f in self.findings], columns=columns)
+
+    def __repr__(self):
+        n = len(self.findings)
+        steps = f"{n or 'no'} step{'s' * (n > 1)} learn{'s' * (n < 2)}"
+        lines = [f"PipelineReport: {steps} from private rows outside the budget"]
+        width = max((len(f.step) for f in self.findings), default=0)
+        for f in self.findings:
+            some = " (in some candidates)" if f.sometimes else ""
+            lines.append(f"  {f.step:<{width}}  learns   {f.learns}{some}")
+            lines.append(f"  {'':<{width}}  instead  {f.instead}")
+        return "\n".join(lines + [f"  note: {note}" for note in self.notes])
+
+
+def check_pipeline(pipe) -> PipelineReport:
+    """Name the steps that learn from the rows they are fitted on, without paying for it.
+
+    A scaler that takes the mean of private rows, an encoder that lists their categories, an
+    imputer, a PCA, a selector or a resampler lets them out past the noise of the classifier: no
+    epsilon covers that.  Nothing is fitted, and a fitted pipeline is judged by its parameters.
+
+    Parameters
+    ----------
+    pipe : estimator
+        A Pipeline, ColumnTransformer, FeatureUnion, search, ensemble or wrapper, nested in any
+        way, or a single step. Of a search, all candidates are looked at.
+
+    Returns
+    -------
+    PipelineReport
+        ``findings`` is empty where all is paid for or nothing is learned.
+
+    Raises
+    ------
+    TypeError
+        If ``pipe`` is not an estimator.
+
+    Notes
+    -----
+    Steps of scikit-learn are looked up in a table by class, subclasses by their parent unless they
+    have a ``fit`` of their own.  A step that nobody knows is a finding, unless its tags say
+    ``requires_fit=False``, or it is fitted and its ``privacy_.is_private`` is true.  What cannot be
+    seen: values computed from the rows and then passed as parameters (bounds, categories), and
+    what functions in a FunctionTransformer do.
+
+    Examples
+    --------
+    >>> from sklearn.compose import make_column_transformer
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import OneHotEncoder, StandardScaler
+    >>> from skdpfair import DPFairClassifier
+    >>> from skdpfair.preprocessing import BoundedScaler, check_pipeline
+    >>> encode = OneHotEncoder(categories=[["F", "M"]])
+    >>> columns = make_column_transformer((StandardScaler(), ["age"]), (encode, ["sex"]))
+    >>> check_pipeline(make_pipeline(columns, DPFairClassifier()))
+    PipelineReport: 1 step learns from private rows outside the budget
+      columntransformer.standardscaler: StandardScaler  learns   the mean and standard ...
+                                                        instead  BoundedScaler with public ...
+    >>> check_pipeline(make_pipeline(BoundedScaler((0, 120)), DPFairClassifier())).findings
+    []
+    """
+    if not is_estimator(pipe):
+        raise TypeError(
+            f"pipe must be an estimator, got {pipe!r}. Pass an instance that has fit: a Pipeline, "
+            "a search, or a single step."
+        )
+    walk = _Walk()
+    walk.into(pipe, ())
+    findings, notes = (list(dict.fromkeys(held)) for held in (walk.findings, walk.notes))
+    return PipelineReport(findings, notes, walk.spending)
+
+
+class _Walk:
+    """Goes through an estimator and collects what it finds."""
+
+    def __init__(self, search_pays=True):
+        self.findings, self.notes, self.spending, self.pays = [], [], [], search_pays
+
+    def into(self, estimator, path):
+        params = params_of(estimator)
+        if grids_of(estimator) is not None:
+            self._search(estimator, path)
+            return
+        row = verdict(estimator)
+        inner = params.get(row.like)
+        if row.learns and not (is_estimator(inner) and not _learns(inner)):
+            self._find(estimator, path, row)
+        elif row.spends:
+            self._spend(estimator, path, row)
+        else:
+            self._note(estimator, params, path)
+        if row.goes_in:
+            self._parts(estimator, params, path, row)
+
+    def _parts(self, estimator, params, path, row):
+        for name, part, columns in parts_of(estimator):
+            self.into(part, (*path, name))
+            if callable(columns) and type(columns).__name__ != "make_column_selector":
+                self.notes.append(
+                    f"{'.'.join((*path, name))}: its columns are chosen by a function, which must "
+                    "not look at the values"
+                )
+        for name, default in row.absent:
+            if params.get(name, ...) is None:
+                self._add(".".join((*path, name)), default, MODEL, "model")
+
+    def _search(self, search, path):
+        private = any(c.__name__ == "DPRandomizedSearch" for c in type(search).__mro__)
+        every = []
+        for candidate in configured(search):
+            walk = _Walk(search_pays=self.pays and not private)
+            walk.into(candidate, (*path, "estimator"))
+            every.append(walk)
+        counts = Counter(f for walk in every for f in dict.fromkeys(walk.findings))
+        self.findings += [
+            replace(f, sometimes=f.sometimes or n < len(every)) for f, n in counts.items()
+        ]
+        self.notes += [note for walk in every for note in walk.notes]
+        self.spending += [step for walk in every for step in walk.spending]
+        if not private:
+            self.notes.append(
+                f"{_step(search, path)} chooses by scores on private records, which are not "
+                "private: see skdpfair.model_selection.plan and DPRandomizedSearch"
+            )
+
+    def _spend(self, estimator, path, row):
+        self.spending.append(estimator)
+        if self.pays:
+            self.notes.append(
+                f"{_step(estimator, path)} spends an epsilon of its own, besides the classifier's"
+            )
+        else:
+            learns = "by a budget of its own, which DPRandomizedSearch does not count"
+            self._find(estimator, path, Row(learns, "BoundedScaler with public bounds"))
+
+    def _note(self, estimator, params, path):
+        function = plain_function(params.get("func"))
+        if function is not None and not isinstance(function, np.ufunc):
+            self.notes.append(
+                f"{_step(estimator, path)} is taken to work row by row: "
+                f"{getattr(function, '__name__', 'its function')} is not looked into"
+            )
+        if type(estimator).__name__ == "FrozenEstimator":
+            self.notes.append(
+                f"{_step(estimator, path)} learns nothing more; what it holds must come from "
+                "public rows, or have been paid for"
+            )
+
+    def _find(self, estimator, path, row):
+        self._add(".".join(path), type(estimator).__name__, row, kind_of(estimator))
+
+    def _add(self, path, name, row, kind):
+        self.findings.append(Finding(path, name, row.learns, row.instead, kind))
+
+
+def _learns(estimator):
+    walk = _Walk()
+    walk.into(estimator, ())
+    return bool(walk.findings)
+
+
+def _step(estimator, path):
+    name = type(estimator).__name__
+    return f"{'.'.join(path)}: {name}" if path else name

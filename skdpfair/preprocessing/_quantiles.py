@@ -1,0 +1,301 @@
+"""A scaler that estimates quantiles from the rows, and pays for them."""
+
+import math
+from numbers import Real
+
+import numpy as np
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from skdpfair._validate import integer, number, one_of
+from skdpfair.preprocessing._scaler import BoundedScaler
+from skdpfair.preprocessing._tree import (
+    consistent_leaves,
+    quantiles_of,
+    tree_counts,
+    tree_sensitivity,
+)
+from skdpfair.privacy import NOT_ACCOUNTED, Ledger, LedgerEntry, PrivacyReport, calibrate
+from skdpfair.privacy.charging import charged
+from skdpfair.privacy.noise import generator_of, noisy
+
+_ACCOUNTANT = "pld"
+
+
+class DPQuantileScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    """Scale every column by two of its quantiles, estimated under differential privacy.
+
+    For columns whose public bounds are known but far from where most values lie. ``fit`` makes one
+    noisy release for all columns and spends an epsilon of its own, besides the classifier's; a
+    :class:`~skdpfair.privacy.PrivacyLedger` adds the two up.
+
+    Parameters
+    ----------
+    bounds : tuple, dict or array-like of shape (n_features, 2), default=(-1.0, 1.0)
+        Public bounds of the columns, as in `BoundedScaler`. Values beyond them count as the
+        nearer bound. The quantiles are found to within about (high - low) / 2^levels.
+    epsilon : float > 0 or None, default=1.0
+        What ``fit`` spends; None if ``noise_multiplier`` is given.
+    delta : float in (0, 1/n_samples) or "auto", default="auto"
+        "auto": the largest power of ten that is at most 1/(10 n_samples).
+    noise_multiplier : float > 0 or None, default=None
+        Standard deviation of the noise over the L2 sensitivity of the counts, instead of epsilon.
+    quantiles : tuple of (low, high), default=(0.01, 0.99)
+        Which quantiles go to the ends of ``feature_range``, 0 < low < high < 1; (0.25, 0.75) scales
+        by the interquartile range.
+    feature_range : tuple of (low, high), default=(-1, 1)
+        Where they go to.
+    clip : bool, default=True
+        Move values beyond the quantiles to the nearest end of ``feature_range``.
+    missing : {"keep", "middle"}, default="keep"
+        NaN stays NaN, or becomes the middle of ``feature_range``. It is counted nowhere.
+    levels : int, default=10
+        Depth of the tree of counts, from 1 to 16.
+    noise : {"standard", "secure"}, default="standard"
+        "secure" makes each number of the noise from four Gaussians.
+    random_state : int or None, default=None
+        None draws the noise from the operating system's entropy. An int makes it reproducible,
+        and warns: whoever knows it can remove the noise.
+
+    Attributes
+    ----------
+    quantiles_ : ndarray of shape (n_features_in_, 2)
+        The estimates, in the units of the columns, low < high.
+    privacy_ : PrivacyReport
+        What ``fit`` spent.
+    n_features_in_ : int
+        Number of columns seen in ``fit``.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns; only if ``fit`` saw a DataFrame with names.
+
+    Notes
+    -----
+    The range between the public bounds of each of the d columns is halved L = ``levels`` times,
+    and for l = 1..L the values in each of the 2^l intervals of level l are counted
+    [hay2010boosting]_.  All d (2^(L+1) - 2) counts, as one vector f(X), are released once with
+    independent Gaussian noise of standard deviation ``noise_multiplier`` * sqrt(d L).
+
+    The L2 sensitivity of f is sqrt(d L).  Let X and X' be neighbours under zero-out adjacency: in
+    X' a record i is replaced by the null record, which counts nowhere; n is public.  f is a sum of
+    one vector v(x_j) a record, because the interval a value belongs to depends on that value and
+    on public bounds alone.  So f(X) - f(X') = v(x_i).  The intervals of a level are disjoint and
+    cover the range, so that v(x_i) is 1 in exactly one interval of each level of each column that
+    holds a number, and 0 in all others and for NaN.  Hence |v(x_i)|^2 <= d L, with equality for a
+    record without NaN.  The release is a Gaussian mechanism of parameter mu = 1 /
+    ``noise_multiplier``.  All the rest is computed from the noisy counts: the least-squares tree
+    that agrees with itself, its running sum made monotone, and the quantiles.
+
+    A flat histogram of 2^L bins has sensitivity sqrt(d), yet a quantile sums up to 2^L of its
+    noises; in the tree it sums at most L, of a deviation sqrt(L) times as large.
+
+    References
+    ----------
+    Hay, Rastogi, Miklau and Suciu, "Boosting the Accuracy of Differentially Private Histograms
+    Through Consistency", 2010, section 4.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skdpfair.preprocessing import DPQuantileScaler
+    >>> rows = pd.DataFrame({"age": np.arange(17, 67).repeat(200) + 0.5})
+    >>> scaler = DPQuantileScaler({"age": (0, 120)}, epsilon=1.0, quantiles=(0.25, 0.75)).fit(rows)
+    >>> bool(abs(scaler.quantiles_ - [29.5, 54.5]).max() < 2)
+    True
+    >>> scaler.privacy_.ledger
+    Ledger(1 x quantiles of 1 column [q=1, noise (3.73...,)])
+    """
+
+    def __init__(
+        self,
+        bounds=(-1.0, 1.0),
+        *,
+        epsilon=1.0,
+        delta="auto",
+        noise_multiplier=None,
+        quantiles=(0.01, 0.99),
+        feature_range=(-1, 1),
+        clip=True,
+        missing="keep",
+        levels=10,
+        noise="standard",
+        random_state=None,
+    ):
+        self.bounds = bounds
+        self.epsilon = epsilon
+        self.delta = delta
+        self.noise_multiplier = noise_multiplier
+        self.quantiles = quantiles
+        self.feature_range = feature_range
+        self.clip = clip
+        self.missing = missing
+        self.levels = levels
+        self.noise = noise
+        self.random_state = random_state
+
+    def fit(self, X, y=None):
+        """Release noisy counts of the rows once, and estimate the quantiles from them.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_samples, n_features)
+            Numbers or NaN.
+        y : ignored
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        BudgetExceeded
+            If a privacy ledger is open and the release would exceed its budget; nothing has been
+            counted then.
+        ValueError, TypeError
+            If a parameter cannot be used, or X holds text or infinity.
+        InfeasibleBudgetError
+            If no supported noise meets epsilon and delta.
+
+        Warns
+        -----
+        InsecureSeedWarning
+            If ``random_state`` is given.
+        """
+        self._check()
+        public = BoundedScaler(self.bounds, feature_range=(0, 1)).fit(X)
+        units = np.asarray(public.transform(X), dtype=np.float64)
+        n_samples, n_columns = units.shape
+        delta, entry = self._delta(n_samples), self.planned(n_samples, n_columns)
+        generator = generator_of(self.random_state, units, self.get_params())
+        ledger = Ledger()
+        validate_data(self, X, reset=True, skip_check_array=True)
+        with charged((entry,), ledger):
+            counts = noisy(
+                tree_counts(units, self.levels),
+                tree_sensitivity(n_columns, self.levels),
+                *entry.noise_multipliers,
+                generator,
+                self.noise,
+            )
+            ledger.record(
+                entry.what, sample_rate=1.0, noise_multipliers=entry.noise_multipliers, is_once=True
+            )
+        low, high = public._resolved_bounds().T[:, :, None]
+        self.quantiles_ = low + (high - low) * quantiles_of(
+            consistent_leaves(counts), self.quantiles
+        )
+        self.privacy_ = self._report(ledger, delta, n_samples)
+        return self
+
+    def transform(self, X):
+        """Scale ``X`` by the estimated quantiles.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_samples, n_features)
+            Numbers; for NaN see ``missing``.
+
+        Returns
+        -------
+        ndarray or DataFrame of shape (n_samples, n_features)
+            float32 stays float32, all else is float64.
+        """
+        check_is_fitted(self, "quantiles_")
+        X = validate_data(
+            self, X, dtype=(np.float64, np.float32), reset=False, ensure_all_finite="allow-nan"
+        )
+        return np.asarray(self._scaler(self.quantiles_).fit_transform(X))
+
+    def planned(self, n_samples, n_features=1) -> LedgerEntry:
+        """Return what ``fit`` will release; nothing is fitted.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of records; public.
+        n_features : int, default=1
+            Number of columns; the cost does not depend on it.
+
+        Returns
+        -------
+        LedgerEntry
+            One release on all records.
+
+        Examples
+        --------
+        >>> DPQuantileScaler(noise_multiplier=4.0).planned(1000).noise_multipliers
+        (4.0,)
+        """
+        noise = self.noise_multiplier
+        if noise is None:
+            noise = calibrate(1.0, 1, self.epsilon, self._delta(n_samples), _ACCOUNTANT)
+        what = f"quantiles of {n_features} column{'s' * (n_features != 1)}"
+        return LedgerEntry(what, 1.0, (float(noise),), is_once=True)
+
+    def _check(self):
+        positive = {"low": 0, "low_open": True, "high": math.inf, "high_open": True}
+        given = {"epsilon": self.epsilon, "noise_multiplier": self.noise_multiplier}
+        given = {name: value for name, value in given.items() if value is not None}
+        if len(given) != 1:
+            raise ValueError(
+                "epsilon and noise_multiplier say the same thing, and exactly one must be given, "
+                f"got {given or 'neither'}. Set epsilon=None to choose the noise."
+            )
+        for name, value in given.items():
+            number(name, value, **positive)
+        if integer("levels", self.levels) > 16:
+            raise ValueError(f"levels must be an integer from 1 to 16, got {self.levels!r}.")
+        one_of("noise", self.noise, ("standard", "secure"))
+        shares = list(self.quantiles) if np.ndim(self.quantiles) == 1 else []
+        shares = [share for share in shares if isinstance(share, Real)]
+        if len(shares) != 2 or not 0 < shares[0] < shares[1] < 1:
+            raise ValueError(
+                "quantiles must be a pair of numbers 0 < low < high < 1, got "
+                f"{self.quantiles!r}. Take (0.01, 0.99), for instance."
+            )
+        self._scaler((0, 1)).fit([[0.0]])
+
+    def _delta(self, n_samples):
+        if isinstance(self.delta, str):
+            one_of("delta", self.delta, ("auto",))
+            return 10.0 ** -math.ceil(math.log10(10 * n_samples) - 1e-12)
+        delta = number("delta", self.delta, low=0, low_open=True)
+        if delta >= 1 / n_samples:
+            raise ValueError(
+                f"delta must lie below 1/n_samples = {1 / n_samples:.3g}, got {delta!r}; at or "
+                "above it, publishing a random record would count as private. Use delta='auto'."
+            )
+        return delta
+
+    def _scaler(self, bounds):
+        chosen = {name: getattr(self, name) for name in ("feature_range", "clip", "missing")}
+        return BoundedScaler(bounds, **chosen)
+
+    def _report(self, ledger, delta, n_samples):
+        return PrivacyReport(
+            method="quantiles",
+            what="quantiles",
+            epsilon=ledger.epsilon(delta, _ACCOUNTANT),
+            delta=delta,
+            accountant=_ACCOUNTANT,
+            noise_multiplier=ledger.entries[0].noise_multipliers[0],
+            sample_rate=1.0,
+            steps=1,
+            expected_batch_size=float(n_samples),
+            is_private=True,
+            seeded=self.random_state is not None,
+            assumptions=("the number of records n is public", "the bounds are public"),
+            not_accounted=NOT_ACCOUNTED[1:],  # the first is preprocessing: this is it
+            ledger=ledger,
+        )
+
+    def __getstate__(self):
+        """Drop the seed of a fitted scaler, with which the noise could be removed."""
+        state = super().__getstate__().copy()
+        return state | {"random_state": None} if "quantiles_" in state else state
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        tags.non_deterministic = self.random_state is None
+        return tags

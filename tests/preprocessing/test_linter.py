@@ -1,0 +1,505 @@
+"""The linter against what steps really do, and against pipelines with planted leaks."""
+
+import sys
+import warnings
+from functools import partial
+from types import ModuleType
+
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.cluster import KMeans
+from sklearn.compose import (
+    ColumnTransformer,
+    TransformedTargetRegressor,
+    make_column_selector,
+    make_column_transformer,
+)
+from sklearn.decomposition import PCA, SparseCoder, TruncatedSVD
+from sklearn.dummy import DummyClassifier
+from sklearn.ensemble import (
+    AdaBoostClassifier,
+    BaggingClassifier,
+    StackingClassifier,
+    VotingClassifier,
+)
+from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, TfidfVectorizer
+from sklearn.feature_selection import RFE, SelectFromModel, VarianceThreshold
+from sklearn.frozen import FrozenEstimator
+from sklearn.impute import KNNImputer, MissingIndicator, SimpleImputer
+from sklearn.kernel_approximation import Nystroem, RBFSampler
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import (
+    FixedThresholdClassifier,
+    GridSearchCV,
+    RandomizedSearchCV,
+    TunedThresholdClassifierCV,
+)
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    KBinsDiscretizer,
+    MinMaxScaler,
+    Normalizer,
+    OneHotEncoder,
+    OrdinalEncoder,
+    PolynomialFeatures,
+    SplineTransformer,
+    StandardScaler,
+    TargetEncoder,
+    scale,
+)
+from sklearn.random_projection import GaussianRandomProjection
+from sklearn.utils import all_estimators
+
+from skdpfair import DPFairClassifier
+from skdpfair.exceptions import PrivacyLeakWarning
+from skdpfair.model_selection import DPRandomizedSearch
+from skdpfair.preprocessing import (
+    BoundedScaler,
+    DPQuantileScaler,
+    check_pipeline,
+    public_preprocessor,
+)
+
+
+def steps(pipe):
+    return [finding.step for finding in check_pipeline(pipe).findings]
+
+
+def private(**params):
+    return DPFairClassifier(**params)
+
+
+def class_name(value):
+    return type(value).__name__
+
+
+# ------------------------------------------------------------- every transformer, by behaviour
+
+
+OTHER_INPUT = {  # text, dicts, labels, images, kernels, a single column
+    *("CountVectorizer", "TfidfVectorizer", "HashingVectorizer", "DictVectorizer"),
+    *("FeatureHasher", "LabelEncoder", "LabelBinarizer", "MultiLabelBinarizer"),
+    *("PatchExtractor", "KernelCenterer", "IsotonicRegression"),
+}
+CHEAP = {"random_state": 0, "n_components": 1, "max_iter": 5, "n_estimators": 5}
+
+
+def _transformers():
+    for name, kind in all_estimators(type_filter="transformer"):
+        try:
+            step = kind()
+        except TypeError:  # a wrapper, which needs its parts
+            continue
+        params = {k: v for k, v in CHEAP.items() if k in step.get_params()}
+        if name in {"OneHotEncoder", "OrdinalEncoder"}:
+            params |= {"handle_unknown": "ignore"}
+        if name == "OrdinalEncoder":
+            params |= {"handle_unknown": "use_encoded_value", "unknown_value": -1}
+        if name not in OTHER_INPUT and hasattr(step, "transform"):
+            yield pytest.param(step.set_params(**params), id=name)
+
+
+def _fitted_on(step, rows, labels, probe):
+    out = clone(step).fit(rows, labels).transform(probe)
+    return np.asarray(out.todense() if hasattr(out, "todense") else out, dtype=float)
+
+
+RNG = np.random.default_rng(0)
+ROWS = [(RNG.integers(0, 6, (60, 4)) ** 1.0, np.arange(60) % 2)]
+ROWS.append((RNG.integers(0, 6, (60, 4)) ** 2.0 + 1, (ROWS[0][0][:, 0] > 2).astype(int)))
+
+
+@pytest.mark.parametrize("step", list(_transformers()))
+def test_what_depends_on_the_rows_is_a_finding(step):
+    """Fitted on two tables, it treats the same five rows differently."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        one, two = (_fitted_on(step, *rows, ROWS[0][0][:5]) for rows in ROWS)
+    if one.shape != two.shape or not np.array_equal(one, two, equal_nan=True):
+        assert check_pipeline(step).findings
+
+
+mean = 2.0  # a public number, used by name in a function below
+HARMLESS = [
+    "passthrough",
+    Normalizer(),
+    PolynomialFeatures(),
+    GaussianRandomProjection(n_components=2),
+    RBFSampler(gamma=0.5),
+    HashingVectorizer(),
+    CountVectorizer(vocabulary=["a", "b"]),
+    TfidfVectorizer(vocabulary=["a", "b"], use_idf=False),
+    SplineTransformer(knots=np.array([[0.0], [1.0]])),
+    SparseCoder(np.eye(2)),
+    SimpleImputer(strategy="constant", fill_value=0),
+    MissingIndicator(features="all"),
+    OneHotEncoder(categories=[["F", "M"]], handle_unknown="ignore"),
+    OneHotEncoder(categories=[["F", "M"]], drop="first"),
+    OrdinalEncoder(categories=[["F", "M"]]),
+    BoundedScaler((0, 1)),
+    DPQuantileScaler((0, 1)),
+    FunctionTransformer(),
+    FunctionTransformer(np.log1p),
+    FunctionTransformer(lambda rows: rows[:, 1:]),
+    FunctionTransformer(lambda rows: rows.max(axis=1)),
+    FunctionTransformer(lambda rows: rows - mean),
+    FrozenEstimator(StandardScaler()),
+]
+LEAKS = [
+    StandardScaler(),
+    KBinsDiscretizer(strategy="uniform"),
+    KMeans(),
+    PCA(),
+    TruncatedSVD(),
+    Nystroem(),
+    RBFSampler(gamma="scale"),
+    CountVectorizer(),
+    TfidfVectorizer(vocabulary=["a", "b"]),
+    SplineTransformer(),
+    SimpleImputer(),
+    SimpleImputer(strategy="constant", add_indicator=True),
+    KNNImputer(),
+    VarianceThreshold(),
+    TargetEncoder(categories=[["F", "M"]]),
+    OneHotEncoder(),
+    OneHotEncoder(categories=[["F", "M"]], min_frequency=5),
+    OrdinalEncoder(categories=[["F", "M"]], max_categories=1),
+    FunctionTransformer(scale),
+    FunctionTransformer(partial(stats.zscore, axis=0)),
+    FunctionTransformer(lambda rows: rows - rows.mean(0)),
+    FunctionTransformer(StandardScaler().fit_transform),
+]
+
+
+@pytest.mark.parametrize("step", HARMLESS, ids=class_name)
+def test_steps_that_learn_nothing_pass(step):
+    assert steps(make_pipeline(step, private())) == []
+
+
+@pytest.mark.parametrize("step", LEAKS, ids=class_name)
+def test_steps_that_learn_are_named(step):
+    (finding,) = check_pipeline(make_pipeline(step, private())).findings
+    assert finding.step == f"{type(step).__name__.lower()}: {type(step).__name__}"
+    assert finding.learns and finding.instead
+    assert finding.kind == "transformer"
+
+
+# ----------------------------------------------------------------------------------- nesting
+
+
+def leaky_columns():
+    numeric = make_pipeline(SimpleImputer(strategy="median"), StandardScaler())
+    return ColumnTransformer(
+        [
+            ("numeric", numeric, ["age"]),
+            ("text", OneHotEncoder(), make_column_selector(dtype_include=object)),
+            ("out", "drop", ["id"]),
+            ("kept", "passthrough", ["sex"]),
+            ("never", PCA(), []),
+        ],
+        remainder=MinMaxScaler(),
+    )
+
+
+LEAKY = {
+    "columns.numeric.simpleimputer: SimpleImputer",
+    "columns.numeric.standardscaler: StandardScaler",
+    "columns.text: OneHotEncoder",
+    "columns.remainder: MinMaxScaler",
+}
+
+
+def test_paths_lead_through_columns_and_pipelines():
+    found = steps(Pipeline([("columns", leaky_columns()), ("model", private())]))
+    assert set(found) == LEAKY
+    assert len(found) == len(LEAKY)
+
+
+def test_a_public_preprocessor_is_clean():
+    columns = public_preprocessor({"age": (0, 120)}, {"job": ["a", "b"]}, passthrough=["sex"])
+    report = check_pipeline(Pipeline([("columns", columns), ("model", private())]))
+    assert (report.findings, report.notes) == ([], [])
+
+
+def test_fitted_pipelines_are_judged_alike(two_groups):
+    pipe = make_pipeline(StandardScaler(), Normalizer()).fit(two_groups.data.iloc[:, :2])
+    assert steps(pipe) == ["standardscaler: StandardScaler"]
+
+
+def test_unions_and_bare_steps():
+    union = FeatureUnion([("norm", Normalizer()), ("pca", PCA()), ("same", "passthrough")])
+    assert steps(union) == ["pca: PCA"]
+    assert steps(StandardScaler()) == ["StandardScaler"]
+    assert steps(BoundedScaler()) == []
+
+
+WRAPPED = [
+    (FixedThresholdClassifier(private()), []),
+    (TunedThresholdClassifierCV(private()), ["TunedThresholdClassifierCV"]),
+    (CalibratedClassifierCV(private()), ["CalibratedClassifierCV"]),
+    (
+        CalibratedClassifierCV(make_pipeline(StandardScaler(), private())),
+        ["CalibratedClassifierCV", "estimator.standardscaler: StandardScaler"],
+    ),
+    (OneVsRestClassifier(private()), []),
+    (OneVsRestClassifier(LogisticRegression()), ["estimator: LogisticRegression"]),
+    (BaggingClassifier(private(), bootstrap=False), []),
+    (BaggingClassifier(private()), ["BaggingClassifier"]),
+    (AdaBoostClassifier(private()), ["AdaBoostClassifier"]),
+    (VotingClassifier([("a", private()), ("b", private()), ("c", "drop")]), []),
+    (VotingClassifier([("a", private()), ("b", Ridge())]), ["b: Ridge"]),
+    (StackingClassifier([("a", private())], final_estimator=private()), []),
+    (StackingClassifier([("a", private())]), ["final_estimator: LogisticRegression"]),
+    (
+        TransformedTargetRegressor(Ridge(), transformer=StandardScaler()),
+        ["regressor: Ridge", "transformer: StandardScaler"],
+    ),
+    (make_pipeline(SelectFromModel(private()), private()), []),
+    (make_pipeline(RFE(private()), private()), []),
+    (
+        make_pipeline(SelectFromModel(LogisticRegression()), private()),
+        ["selectfrommodel: SelectFromModel"],
+    ),
+    (DummyClassifier(strategy="uniform"), []),
+    (DummyClassifier(), ["DummyClassifier"]),
+    (private(epsilon=None), ["DPFairClassifier"]),
+    (private(epsilon=None, noise_multiplier=0.0), ["DPFairClassifier"]),
+    (private(epsilon=None, noise_multiplier=1.0), []),
+    (private(method="sgd", epsilon=None), ["DPFairClassifier"]),
+    (private(keep_reference=True), ["DPFairClassifier"]),
+]
+
+
+@pytest.mark.parametrize(("pipe", "found"), WRAPPED, ids=class_name)
+def test_wrappers_and_models(pipe, found):
+    assert steps(pipe) == found
+
+
+# ---------------------------------------------------------------------------------- searches
+
+
+def scaled(step):
+    return Pipeline([("scale", step), ("model", private())])
+
+
+def test_a_search_is_judged_by_its_candidates_not_by_what_they_replace():
+    grid = {"scale": [BoundedScaler(), "passthrough"], "model__lr": [0.1, 1.0]}
+    report = check_pipeline(GridSearchCV(scaled(StandardScaler()), grid))
+    assert report.findings == []
+    assert "scores on private records" in report.notes[0]
+
+
+@pytest.mark.parametrize("search", [GridSearchCV, RandomizedSearchCV, DPRandomizedSearch])
+def test_steps_that_a_grid_swaps_in_are_named(search):
+    grid = {"scale": [BoundedScaler(), StandardScaler()], "model__lr": [0.1, 1.0]}
+    (finding,) = check_pipeline(search(scaled("passthrough"), grid)).findings
+    assert finding.step == "estimator.scale: StandardScaler"
+    assert finding.sometimes
+
+
+def test_parameters_of_steps_and_nested_steps_are_followed():
+    columns = ("columns", make_column_transformer((SimpleImputer(), ["a"])))
+    pipe = Pipeline([columns, ("scale", "passthrough"), ("model", private())])
+    fixed = {"columns__simpleimputer__strategy": ["constant"]}
+    assert steps(RandomizedSearchCV(pipe, fixed | {"model__lr": stats.loguniform(0.1, 1)})) == []
+    swapped = fixed | {"scale": [make_pipeline(PCA())]}
+    assert steps(GridSearchCV(pipe, [fixed, swapped])) == ["estimator.scale.pca: PCA"]
+    whole = {"steps": [[("model", private())], [("pca", PCA()), ("model", private())]]}
+    assert steps(GridSearchCV(pipe, whole)) == ["estimator.pca: PCA"]
+
+
+def test_twins_in_a_grid_are_named():
+    search = GridSearchCV(private(), {"epsilon": [None, 1.0]})
+    assert steps(search) == ["estimator: DPFairClassifier"]
+    assert steps(GridSearchCV(private(epsilon=None), {"epsilon": [1.0, 2.0]})) == []
+
+
+def test_a_grid_too_large_to_list_is_varied_one_by_one():
+    grid = {f"model__{name}": list("abcdefgh") for name in ("method", "device", "noise")}
+    grid |= {"scale": [BoundedScaler(), PCA()]}
+    assert steps(GridSearchCV(scaled("passthrough"), grid)) == ["estimator.scale: PCA"]
+
+
+def test_a_search_around_a_wrapper_around_a_pipeline():
+    pipe = CalibratedClassifierCV(Pipeline([("columns", leaky_columns()), ("model", private())]))
+    found = steps(GridSearchCV(pipe, {"estimator__model__lr": [0.1]}))
+    assert set(found) == {f"estimator.estimator.{step}" for step in LEAKY} | {
+        "estimator: CalibratedClassifierCV"
+    }
+
+
+def test_a_private_search_does_not_pay_for_other_steps():
+    pipe = make_pipeline(DPQuantileScaler(), private())
+    grid = {"dpfairclassifier__lr": [0.1, 1.0]}
+    assert steps(pipe) == steps(GridSearchCV(pipe, grid)) == []
+    report = check_pipeline(pipe)
+    assert "epsilon of its own" in report.notes[0]
+    assert report.spending == [pipe.steps[0][1]]
+    (finding,) = check_pipeline(DPRandomizedSearch(pipe, grid)).findings
+    assert finding.step == "estimator.dpquantilescaler: DPQuantileScaler"
+
+
+# --------------------------------------------------------------- subclasses, unknown, outside
+
+
+class Renamed(StandardScaler):
+    pass
+
+
+class LearningNormalizer(Normalizer):
+    def fit(self, X, y=None):
+        self.mean_ = X.mean(0)
+        return self
+
+
+class LearningFunction(FunctionTransformer):
+    def fit(self, X, y=None):
+        self.mean_ = X.mean(0)
+        return self
+
+
+class Stranger(TransformerMixin, BaseEstimator):
+    def fit(self, X, y=None):
+        return self
+
+    def transform(self, X):
+        return X
+
+
+class Stateless(Stranger):
+    def fit(self, X, y=None):
+        return self
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.requires_fit = False
+        return tags
+
+
+class NotSoStateless(Stateless):
+    def fit(self, X, y=None):
+        self.mean_ = X.mean(0)
+        return self
+
+
+class Noisy(ClassifierMixin, BaseEstimator):
+    def __init__(self, epsilon=1.0, delta=1e-5):
+        self.epsilon, self.delta = epsilon, delta
+
+    def fit(self, X, y):
+        return self
+
+    def predict(self, X):
+        return X
+
+
+def test_subclasses_are_known_by_their_parents():
+    (finding,) = check_pipeline(Renamed()).findings
+    assert (finding.name, "mean" in finding.learns) == ("Renamed", True)
+    assert steps(make_pipeline(LearningNormalizer(), LearningFunction(), private())) == [
+        "learningnormalizer: LearningNormalizer",
+        "learningfunction: LearningFunction",
+    ]
+
+
+def test_strangers_are_named_unless_they_declare_that_fit_reads_nothing():
+    pipe = make_pipeline(Stranger(), Stateless(), NotSoStateless(), private())
+    findings = check_pipeline(pipe).findings
+    assert [f.name for f in findings] == ["Stranger", "NotSoStateless"]
+    assert all("not known to learn nothing" in f.learns for f in findings)
+    assert "requires_fit=False" in findings[0].instead
+
+
+def test_other_private_models_are_known_by_their_budget():
+    assert steps(make_pipeline(BoundedScaler(), Noisy())) == []
+    assert steps(make_pipeline(BoundedScaler(), Noisy(epsilon=None))) == ["noisy: Noisy"]
+
+
+@pytest.fixture
+def outside(monkeypatch):
+    """Modules that look like imbalanced-learn and a library of unknown steps."""
+
+    def make(module, name, **attributes):
+        monkeypatch.setitem(sys.modules, module, ModuleType(module))
+        return type(name, (BaseEstimator,), {"__module__": module, **attributes})
+
+    def fit(self, X, y=None):
+        return self
+
+    sampler = make("imblearn.over_sampling", "SMOTE", fit=fit, fit_resample=fit)
+    forest = make("imblearn.ensemble", "BalancedForest", fit=fit, predict=fit)
+    return sampler, forest, make("elsewhere", "Boosted", fit=fit, predict=fit)
+
+
+class Chain:
+    """A pipeline of another library: steps, and nothing of scikit-learn."""
+
+    def __init__(self, steps):
+        self.steps = steps
+
+    def fit(self, X, y):
+        return self
+
+
+def test_resamplers_and_pipelines_of_other_libraries(outside):
+    sampler, forest, boosted = outside
+    chain = Chain([("more", sampler()), ("scale", StandardScaler()), ("model", private())])
+    findings = check_pipeline(chain).findings
+    assert [f.step for f in findings] == ["more: SMOTE", "scale: StandardScaler"]
+    assert findings[0].kind == "resampler"
+    assert "class_weight" in findings[0].instead
+    assert steps(Chain([("model", private())])) == []
+    assert steps(forest()) == ["BalancedForest"]
+    assert steps(boosted()) == ["Boosted"]
+
+
+def test_fairlearn_postprocessing_is_named():
+    from fairlearn.postprocessing import ThresholdOptimizer
+    from fairlearn.preprocessing import CorrelationRemover
+
+    assert steps(ThresholdOptimizer(estimator=private())) == ["ThresholdOptimizer"]
+    assert steps(CorrelationRemover()) == ["CorrelationRemover"]
+
+
+# ------------------------------------------------------------------------------- the report
+
+
+def test_the_report_names_all_in_print_in_a_frame_and_in_one_warning():
+    report = check_pipeline(Pipeline([("columns", leaky_columns()), ("model", private())]))
+    text = repr(report)
+    assert "4 steps learn" in text
+    assert all(step in text for step in LEAKY)
+    starts = {line.index(" learns ") for line in text.splitlines()[1:] if " learns " in line}
+    assert len(starts) == 1
+    assert set(report.to_frame().name) == {step.split(": ")[1] for step in LEAKY}
+    with pytest.warns(PrivacyLeakWarning) as caught:
+        report.warn()
+    assert len(caught) == 1
+    assert all(step in str(caught[0].message) for step in LEAKY)
+    assert caught[0].filename == __file__
+
+
+def test_a_clean_report_says_so_and_warns_of_nothing():
+    report = check_pipeline(make_pipeline(BoundedScaler(), private()))
+    assert repr(report) == "PipelineReport: no step learns from private rows outside the budget"
+    assert report.to_frame().empty
+    report.warn()  # warnings are errors here
+
+
+def test_what_cannot_be_seen_is_noted():
+    columns = make_column_transformer((BoundedScaler(), lambda table: table.columns))
+    notes = check_pipeline(make_pipeline(columns, FunctionTransformer(lambda x: x))).notes
+    assert "chosen by a function" in notes[0]
+    assert "row by row" in notes[1]
+    assert "FrozenEstimator" in check_pipeline(FrozenEstimator(PCA())).notes[0]
+
+
+@pytest.mark.parametrize("pipe", [StandardScaler, "passthrough", None, [("a", PCA())]])
+def test_what_is_no_estimator_is_refused(pipe):
+    with pytest.raises(TypeError, match="pipe must be an estimator"):
+        check_pipeline(pipe)
