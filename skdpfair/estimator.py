@@ -6,8 +6,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from skdpfair import _params, _planning, _reporting, _table, _tasks, _training
-from skdpfair.inference import InferenceNet
+from skdpfair import _params, _planning, _reporting, _table, _tasks, _training, release
 from skdpfair.methods import get_method
 
 
@@ -267,7 +266,19 @@ class DPFairClassifier(_tasks.CallbackSupportMixin, ClassifierMixin, BaseEstimat
     def privacy_statement(self):
         """Return what the fit spent, and under which assumptions, as a JSON-ready dict."""
         check_is_fitted(self, "privacy_")
-        return self.privacy_.to_dict()
+        return release.statement(self.privacy_)
+
+    def release(self):
+        """Return a copy with weights and public facts only: :func:`skdpfair.release.release`."""
+        return release.release(self)
+
+    def save_release(self, path):
+        """Write one file for :func:`skdpfair.load_release`: weights and public facts only."""
+        release.save_release(self, path)
+
+    def export_onnx(self, path):
+        """Write the classifier for ONNX Runtime: :func:`skdpfair.release.export_onnx`."""
+        release.export_onnx(self, path)
 
     def set_params(self, **params):
         """Set parameters; ``method__...`` works with a method given by name, too."""
@@ -303,13 +314,10 @@ class DPFairClassifier(_tasks.CallbackSupportMixin, ClassifierMixin, BaseEstimat
 
     def __getstate__(self):
         """Keep weights and public facts; drop all that a training run leaves behind."""
-        state = super().__getstate__().copy()
-        if "net_" in state:
-            state["net_"] = InferenceNet.of(state["net_"])
-            state |= {"random_state": None, "callbacks": None, "validation_data": None}
-            for name in ("reference_", "diagnostics_", "_skl_callbacks"):
-                state.pop(name, None)
-        return state
+        return release.packed(super().__getstate__())
+
+    def __setstate__(self, state):
+        super().__setstate__(release.unpacked(state))
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

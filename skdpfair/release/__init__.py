@@ -1,0 +1,198 @@
+"""What may leave the house: a fitted classifier's weights and public facts, and nothing else."""
+
+from importlib import import_module
+
+from sklearn.utils.validation import check_is_fitted
+from torch import nn
+
+from skdpfair.release import _file, _onnx
+from skdpfair.release._facts import factory_of, facts_of, packed, rebuilt, statement, unpacked
+
+__all__ = [
+    "export_onnx",
+    "load_release",
+    "packed",
+    "release",
+    "save_release",
+    "statement",
+    "unpacked",
+]
+
+
+def release(estimator):
+    """Return a copy of a fitted classifier that holds weights and public facts only.
+
+    Parameters
+    ----------
+    estimator : DPFairClassifier
+        Fitted.
+
+    Returns
+    -------
+    DPFairClassifier
+        It predicts, and its parameters serve for another fit, but for those that hold records,
+        seeds or code: ``callbacks``, ``validation_data``, ``random_state``, ``keep_reference``,
+        ``diagnostics``, and any ``attack`` or ``optimizer`` of your own.
+
+    Raises
+    ------
+    ValueError
+        If the classifier still holds diagnostics.
+    TypeError
+        If a class or group is of a type that no file could hold.
+
+    Warns
+    -----
+    PrivacyLeakWarning
+        If the weights are not private.
+
+    Examples
+    --------
+    >>> from skdpfair import DPFairClassifier
+    >>> from skdpfair.datasets import make_two_groups
+    >>> data = make_two_groups(2000, random_state=0)
+    >>> clf = DPFairClassifier("dpsgd", epsilon=3.0, max_steps=20, keep_reference=True)
+    >>> released = clf.fit(data.data, data.target).release()
+    >>> hasattr(clf, "reference_"), hasattr(released, "reference_")
+    (True, False)
+    """
+    check_is_fitted(estimator, "net_")
+    factory = estimator.net_.module
+    facts, weights = facts_of(estimator)
+    return rebuilt(type(estimator), facts, weights, _if_custom(facts, factory))
+
+
+def save_release(estimator, path):
+    """Write a fitted classifier to one safetensors file: see :func:`load_release`.
+
+    Parameters
+    ----------
+    estimator : DPFairClassifier
+        Fitted.
+    path : str or Path
+        The file; an old one is replaced once the new one is complete.
+
+    Raises
+    ------
+    ImportError
+        Without the extra ``release``.
+    ValueError, TypeError
+        As :func:`release`.
+
+    Notes
+    -----
+    Equal classifiers make equal bytes. The metadata's entry ``skdpfair`` is JSON: format version,
+    version of skdpfair, SHA-256 of the rest (against damage, not against forgery), the privacy
+    statement, and what :func:`load_release` needs. No pickle, and no code.
+    """
+    check_is_fitted(estimator, "net_")
+    facts, weights = facts_of(estimator)
+    _file.write(path, facts | {"skdpfair_version": _house().__version__}, weights)
+
+
+def load_release(path, *, module=None):
+    """Read a file written by ``save_release``.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.  Only data is read from it, and no code that it may name is imported.
+    module : torch.nn.Module class or factory, optional
+        The network, if it is one of your own; called with the ``module_params`` of the file.
+
+    Returns
+    -------
+    DPFairClassifier
+        Fitted; on one machine it predicts exactly what the saved one did.
+
+    Raises
+    ------
+    ValueError
+        If the file is no release, is damaged or of a newer format, or needs another ``module``.
+    TypeError
+        If ``module`` is an instance.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from skdpfair import DPFairClassifier, load_release
+    >>> from skdpfair.datasets import make_two_groups
+    >>> data = make_two_groups(2000, random_state=0)
+    >>> clf = DPFairClassifier("dpsgd", epsilon=3.0, max_steps=20).fit(data.data, data.target)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     clf.save_release(Path(folder) / "model.safetensors")
+    ...     loaded = load_release(Path(folder) / "model.safetensors")
+    >>> bool((loaded.predict_proba(data.data) == clf.predict_proba(data.data)).all())
+    True
+    >>> loaded.privacy_ == clf.privacy_
+    True
+    """
+    facts, weights = _file.read(path)
+    if isinstance(module, nn.Module):
+        raise TypeError(f"module must be a class or a factory, got {type(module).__name__}().")
+    _check_module(path, facts.get("module"), module)
+    try:
+        factory = None if module is None else factory_of(facts["module"], module)
+        return rebuilt(_house().DPFairClassifier, facts, weights, factory)
+    except Exception as error:  # facts may be anything, and so may a module
+        raise ValueError(
+            f"{path} cannot be loaded: {type(error).__name__}: {str(error)[:300]}"
+            + ("" if module is None else f" (is module={module!r} the network that was saved?)")
+        ) from error
+
+
+def export_onnx(estimator, path):
+    """Write a fitted classifier as one ONNX file: features in, labels and probabilities out.
+
+    Parameters
+    ----------
+    estimator : DPFairClassifier
+        Fitted.
+    path : str or Path
+        The file.
+
+    Raises
+    ------
+    ImportError
+        Without the extra ``onnx``.
+    ValueError, TypeError
+        As :func:`release`, or if a module of your own has no ONNX form.
+
+    Notes
+    -----
+    Input: ``features``, float32 (batch, ...), the columns of X in the order of the fit without
+    the group columns.  Outputs: ``logits`` and ``probabilities`` (batch, n_classes), float32, and
+    ``label`` (batch,), strings or int64 (0 and 1 for False and True).  ``metadata_props`` holds
+    ``privacy_statement``, ``feature_names`` and ``classes`` as JSON.
+    """
+    check_is_fitted(estimator, "net_")
+    facts, weights = facts_of(estimator)
+    copy = rebuilt(type(estimator), facts, weights, _if_custom(facts, estimator.net_.module))
+    content = _onnx.content(copy, facts["privacy_statement"], _house().__version__)
+    _file.replace_file(path, content)
+
+
+def _if_custom(facts, factory):
+    return factory if facts["module"]["name"] is None else None
+
+
+def _check_module(path, needed, module):
+    if not isinstance(needed, dict):
+        raise ValueError(f"{path} does not say which module it holds: it is no release.")
+    if needed.get("name") is not None and module is not None:
+        raise ValueError(
+            f"module= is for networks of your own, and {path} holds the built-in module "
+            f"{needed['name']!r}. Leave module= out."
+        )
+    if needed.get("name") is None and module is None:
+        label, left_out = str(needed.get("custom"))[:80], needed.get("left_out")
+        bound = f", with {left_out} bound by functools.partial" if left_out else ""
+        raise ValueError(
+            f"{path} holds the weights of its author's own module {label!r}, but never code. "
+            f"Pass the class: load_release(path, module={label}){bound}."
+        )
+
+
+def _house():
+    return import_module("skdpfair")  # by name: the face lies above this room

@@ -1,0 +1,211 @@
+"""A fitted classifier <-> its weights and the public facts around them."""
+
+import json
+import warnings
+from dataclasses import replace
+
+import torch
+
+from skdpfair.exceptions import PrivacyLeakWarning
+from skdpfair.inference import InferenceNet, weights_of
+from skdpfair.mechanism import Method
+from skdpfair.networks import Factory
+from skdpfair.release._encode import NETWORKS, NotPlain, decode, encode
+
+# what no copy of a fitted classifier keeps, and what no release keeps besides
+SCRUBBED = {"random_state": None, "callbacks": None, "validation_data": None}
+DROPPED = SCRUBBED | {"keep_reference": False, "diagnostics": False}
+_NEVER_KEPT = ("reference_", "diagnostics_", "_skl_callbacks")
+_FITTED = (
+    *("classes_", "groups_", "n_features_in_", "feature_names_in_", "method_", "privacy_"),
+    *("lr_", "batch_size_", "n_steps_", "n_iter_", "signal_"),
+    *("_settled", "_n_fits", "_group_positions"),
+)
+_MARK, _WEIGHTS, _FACTORY = "_facts", "_weights", "_factory"  # of a pickled state
+_NOTED = "diagnostics measured in the fit; they are not in this copy, but whoever fitted saw them"
+
+
+def facts_of(estimator):
+    """Return what a release holds: facts, ready for JSON, and weights.
+
+    Returns
+    -------
+    facts : dict
+        ``parameters``, ``fitted``, ``module`` and ``privacy_statement``.
+    weights : dict of str to ndarray
+        State of the module.
+
+    Raises
+    ------
+    ValueError
+        If the classifier still holds diagnostics.
+    TypeError
+        If a class or group is of a type that a release cannot hold.
+
+    Warns
+    -----
+    PrivacyLeakWarning
+        If the weights are not private.
+    UserWarning
+        If parameters that hold code are left out.
+    """
+    _check_releasable(estimator)
+    fitted = {name: getattr(estimator, name) for name in _FITTED if hasattr(estimator, name)}
+    fitted["privacy_"] = privacy = _without_diagnostics(estimator.privacy_)
+    for name, value in fitted.items():
+        try:
+            fitted[name] = encode(value)
+        except NotPlain as error:
+            raise TypeError(
+                f"{name} cannot be released: {error}. Use strings or numbers for classes, groups "
+                "and parameters of methods, then fit again."
+            ) from None
+    facts = {
+        "parameters": _parameters(estimator),
+        "fitted": fitted,
+        "module": module_facts(estimator.net_.module),
+        "privacy_statement": statement(privacy),
+    }
+    return facts, weights_of(estimator.net_)
+
+
+def _check_releasable(estimator):
+    if hasattr(estimator, "diagnostics_"):
+        raise ValueError(
+            "This fit recorded diagnostics (diagnostics=True), which are not private, so it cannot "
+            "be released. The weights do not depend on them: drop them with "
+            "`del classifier.diagnostics_`, then release."
+        )
+    if not estimator.privacy_.is_private:
+        warnings.warn(
+            "The weights that are released are NOT differentially private (epsilon is infinite): "
+            "whoever gets them may learn about the records. The release says so.",
+            PrivacyLeakWarning,
+            stacklevel=5,
+        )
+
+
+def _without_diagnostics(privacy):
+    if privacy.releasable:
+        return privacy
+    return replace(privacy, releasable=True, not_accounted=(*privacy.not_accounted, _NOTED))
+
+
+def _parameters(estimator):
+    """Return the parameters, encoded, without those that the module's facts stand for."""
+    params = estimator.get_params(deep=False) | DROPPED
+    if module_facts(estimator.net_.module)["name"] is None:
+        params = {k: v for k, v in params.items() if k not in ("module", "module_params")}
+    out, left_out = {}, []
+    for name, value in params.items():
+        try:
+            out[name] = encode(value)
+        except NotPlain:
+            left_out.append(name)
+    if left_out:
+        warnings.warn(
+            f"The release leaves out the parameters {left_out}, whose values are code: they are "
+            "for training only. Set them again before another fit.",
+            UserWarning,
+            stacklevel=5,
+        )
+    return out
+
+
+def module_facts(factory):
+    """Return how to build a net's module anew; ``name`` is None for a module of the user's."""
+    name = next((n for n, known in NETWORKS.items() if factory.make is known), None)
+    plain, left_out = {}, []
+    for key, value in factory.params.items():
+        try:
+            plain[key] = encode(value)
+        except NotPlain:
+            left_out.append(key)
+    facts = {"name": name, "params": plain, "in_shape": list(factory.in_shape)}
+    if name is None:
+        label = getattr(factory.make, "__qualname__", type(factory.make).__name__)
+        return facts | {"custom": label, "left_out": left_out}
+    if left_out:
+        raise TypeError(f"module_params={left_out!r} cannot be released: use numbers and strings.")
+    return facts
+
+
+def rebuilt(cls, facts, weights, module=None):
+    """Return a fitted classifier of class ``cls`` that predicts.
+
+    ``module`` is the factory of a custom module.
+
+    Raises
+    ------
+    ValueError
+        If the facts do not fit each other, the weights or this version.
+    """
+    params = {name: decode(value) for name, value in facts["parameters"].items()} | DROPPED
+    unknown = sorted(set(params) - set(cls().get_params(deep=False)))
+    if unknown:
+        raise ValueError(f"{cls.__name__} of this version has no parameters {unknown}")
+    if module is not None:
+        params |= {"module": module.make, "module_params": module.params or None}
+    estimator = cls(**params)
+    for name in _FITTED:
+        if name in facts["fitted"]:
+            setattr(estimator, name, decode(facts["fitted"][name]))
+    estimator.net_ = InferenceNet(module or _builtin(facts["module"], weights), weights)
+    return estimator
+
+
+def factory_of(facts, make):
+    """Return the factory of a module whose class is ``make``."""
+    params = {name: decode(value) for name, value in facts["params"].items()}
+    return Factory(make, params, tuple(facts["in_shape"]))
+
+
+def _builtin(facts, weights):
+    """Return the factory of a built-in module, once its shapes are known to be the weights'."""
+    factory = factory_of(facts, NETWORKS[facts["name"]])
+    with torch.device("meta"):  # takes no memory, whatever sizes a file may claim
+        expected = {name: tuple(w.shape) for name, w in factory().state_dict().items()}
+    if expected != {name: w.shape for name, w in weights.items()}:
+        raise ValueError(f"the weights do not fit the module {facts['name']!r}")
+    return factory
+
+
+def statement(privacy):
+    """Return a privacy report as a dict of plain JSON types."""
+    return json.loads(json.dumps(privacy.to_dict(), default=encode))
+
+
+def packed(state):
+    """Return the state to pickle: the facts as JSON and the weights as arrays.
+
+    What is neither stays as it is, such as a class of the user's; with no such thing, the state
+    is made of strings and arrays alone, and a reader has one type to trust: the classifier's.
+    """
+    if "net_" not in state:  # not fitted
+        return state
+    net = state["net_"]
+    left = {k: v for k, v in state.items() if k not in ("net_", *_NEVER_KEPT)} | SCRUBBED
+    left[_FACTORY] = [net.module.make, net.module.params, net.module.in_shape]
+    # the class of a method from elsewhere has to be imported, which pickle does
+    out = {name: left.pop(name) for name in ("method", "method_") if _is_foreign(left[name])}
+    facts, out[_WEIGHTS] = {}, weights_of(net)
+    for name, value in left.items():
+        try:
+            facts[name] = encode(value)
+        except NotPlain:
+            out[name] = value
+    return out | {_MARK: json.dumps(facts)}
+
+
+def _is_foreign(method):
+    return isinstance(method, Method) and not type(method).__module__.startswith("skdpfair.")
+
+
+def unpacked(state):
+    """Return what :func:`packed` was given, with a net that only predicts."""
+    if _MARK not in state:
+        return state
+    state = dict(state)
+    state |= {name: decode(value) for name, value in json.loads(state.pop(_MARK)).items()}
+    state["net_"] = InferenceNet(Factory(*state.pop(_FACTORY)), state.pop(_WEIGHTS))
+    return state

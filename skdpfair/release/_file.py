@@ -1,0 +1,105 @@
+"""One safetensors file that holds a release: weights, facts, and a digest of both."""
+
+import hashlib
+import json
+import os
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+
+FORMAT_VERSION = 1
+_KEY = "skdpfair"  # one entry of metadata: with several, their order would vary
+_ADVICE = "Get the file again, from whoever released it."
+
+
+def write(path, facts, weights) -> None:
+    """Write a release, whole or not at all; equal releases have equal bytes."""
+    numpy_format = _safetensors()
+    weights = {name: np.array(w, order="C") for name, w in weights.items()}
+    header = {"format_version": FORMAT_VERSION, "sha256": _digest(facts, weights)} | facts
+    replace_file(path, numpy_format.save(weights, metadata={_KEY: _canonical(header)}))
+
+
+def read(path):
+    """Return the facts and weights of a file.
+
+    Raises
+    ------
+    ValueError
+        If the file is no release, is damaged, or is of a newer format.
+    """
+    numpy_format, content = _safetensors(), Path(path).read_bytes()
+    try:
+        weights = numpy_format.load(content)
+        length = int.from_bytes(content[:8], "little")
+        metadata = json.loads(content[8 : 8 + length]).get("__metadata__") or {}
+    except Exception as error:  # safetensors has errors of its own, and lets others through
+        raise ValueError(
+            f"{path} is not a safetensors file, or is cut off or damaged: {error}. {_ADVICE}"
+        ) from None
+    if _KEY not in metadata:
+        raise ValueError(
+            f"{path} is a safetensors file, but no release of skdpfair: its metadata has no entry "
+            f"{_KEY!r}. Give a file written by save_release."
+        )
+    return _checked(path, metadata[_KEY], weights), weights
+
+
+def _checked(path, text, weights):
+    try:
+        facts = json.loads(text)
+        canonical = _canonical(facts)
+        version, digest = facts.pop("format_version"), facts.pop("sha256")
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
+        raise ValueError(f"{path} is a damaged release: no facts can be read. {_ADVICE}") from None
+    if isinstance(version, int) and version > FORMAT_VERSION:
+        raise ValueError(
+            f"{path} has format version {version}, written by skdpfair "
+            f"{facts.get('skdpfair_version')}; this skdpfair reads format versions up to "
+            f"{FORMAT_VERSION}. Update skdpfair."
+        )
+    if version != FORMAT_VERSION or text != canonical or digest != _digest(facts, weights):
+        raise ValueError(
+            f"{path} was changed after it was written, or is damaged: its digest does not match. "
+            f"{_ADVICE}"
+        )
+    return facts
+
+
+def _digest(facts, weights):
+    sha = hashlib.sha256(_canonical(facts).encode())
+    for name in sorted(weights):
+        w = weights[name]
+        sha.update(_canonical([name, w.dtype.str, list(w.shape)]).encode())
+        sha.update(np.ascontiguousarray(w).tobytes())
+    return sha.hexdigest()
+
+
+def _canonical(value):
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def replace_file(path, content: bytes) -> None:
+    """Write a file beside the old one, then put it in its place."""
+    path = Path(path)
+    part = path.with_name(f".{path.name}.{os.urandom(4).hex()}.part")
+    try:
+        with part.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    finally:
+        with suppress(FileNotFoundError):
+            part.unlink()
+
+
+def _safetensors():
+    try:
+        import safetensors.numpy
+    except ImportError:
+        raise ImportError(
+            "Releases are safetensors files: pip install 'skdpfair[release]'."
+        ) from None
+    return safetensors.numpy

@@ -1,0 +1,180 @@
+"""The file of a release: readable by anyone, whole or refused, and never code."""
+
+import json
+import os
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import nn
+
+from skdpfair import get_method, load_release
+from skdpfair.release import _file
+from skdpfair.release._encode import NotPlain, decode, encode
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::skdpfair.exceptions.InsecureSeedWarning",
+    "ignore::skdpfair.exceptions.LowSignalWarning",
+)
+
+
+def test_the_file_is_safetensors_that_anyone_can_read(table, path, fitted):
+    safetensors = pytest.importorskip("safetensors")
+    model = fitted(table, "dpsgd_f")
+    model.save_release(path)
+    with safetensors.safe_open(path, "np") as file:
+        facts = json.loads(file.metadata()["skdpfair"])
+        weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    assert facts["privacy_statement"] == model.privacy_statement()
+    assert facts["format_version"] == 1 and facts["skdpfair_version"]
+    for name, weight in model.net_.module_.state_dict().items():
+        np.testing.assert_array_equal(weights[name], weight.numpy())
+
+
+class Wide(nn.Module):
+    def __init__(self, n_features, width=8, make=nn.ReLU):
+        super().__init__()
+        self.inner, self.act, self.drop = nn.Linear(n_features, width), make(), nn.Dropout(0.2)
+        self.norm, self.logits = nn.LayerNorm(width), nn.Linear(width, 2)
+
+    def forward(self, x):
+        return self.logits(self.norm(self.drop(self.act(self.inner(x)))))
+
+
+CUSTOM = {"module": Wide, "module_params": {"n_features": 6, "width": np.int64(5)}}
+
+
+def test_a_module_of_ones_own(table, path, fitted, check_same):
+    model = fitted(table, **CUSTOM)
+    model.save_release(path)
+    loaded = load_release(path, module=Wide)
+    for other in (loaded, model.release(), pickle.loads(pickle.dumps(loaded))):
+        check_same(other, model, table[0])
+        assert other.module is Wide and other.module_params == {"n_features": 6, "width": 5}
+    content = path.read_bytes()
+    loaded.save_release(path)
+    assert path.read_bytes() == content
+    assert b"test_file" not in content  # where the class lives
+    with pytest.raises(ValueError, match=r"load_release\(path, module=Wide\)"):
+        load_release(path)
+    with pytest.raises(ValueError, match=r"is module=.* the network that was saved"):
+        load_release(path, module=nn.Identity)
+    with pytest.raises(TypeError, match="class or a factory"):
+        load_release(path, module=Wide(6))
+    fitted(table).save_release(path)
+    with pytest.raises(ValueError, match="built-in module 'logistic'"):
+        load_release(path, module=Wide)
+
+
+def test_arguments_that_no_file_holds_are_named(table, path, fitted):
+    params = {"n_features": 6, "make": nn.Tanh}
+    fitted(table, module=Wide, module_params=params).save_release(path)
+    with pytest.raises(ValueError, match=r"with \['make'\] bound by functools.partial"):
+        load_release(path)
+
+
+def changed(path, **facts):
+    """Write the release at ``path`` again with other facts, and with a digest that fits them."""
+    old, weights = _file.read(path)
+    _file.write(path, old | facts, weights)
+
+
+def test_a_newer_format_is_refused(table, path, monkeypatch, fitted):
+    model = fitted(table)
+    with monkeypatch.context() as patch:
+        patch.setattr(_file, "FORMAT_VERSION", 7)
+        model.save_release(path)
+    with pytest.raises(ValueError, match=r"format version 7.* up to 1"):
+        load_release(path)
+
+
+def test_damage_is_noticed_at_every_byte(table, path, fitted):
+    fitted(table).save_release(path)
+    content = path.read_bytes()
+    rng = np.random.default_rng(0)
+    for position in range(0, len(content), 41):
+        spoilt = bytearray(content)
+        spoilt[position] ^= 1 << rng.integers(8)
+        path.write_bytes(spoilt)
+        with pytest.raises(ValueError, match=r"model\.safetensors"):
+            load_release(path)
+    for length in (0, 5, 8, 200, len(content) - 1):
+        path.write_bytes(content[:length])
+        with pytest.raises(ValueError, match="cut off or damaged"):
+            load_release(path)
+
+
+def test_other_files_are_refused(path):
+    numpy_format = pytest.importorskip("safetensors.numpy")
+    path.write_bytes(numpy_format.save({"w": np.ones(2)}))
+    with pytest.raises(ValueError, match="no release of skdpfair"):
+        load_release(path)
+    path.write_bytes(pickle.dumps({"w": 1}))
+    with pytest.raises(ValueError, match="not a safetensors file"):
+        load_release(path)
+    with pytest.raises(FileNotFoundError):
+        load_release(path.with_name("none"))
+
+
+def test_forged_facts_run_no_code_and_take_no_memory(table, path, fitted):
+    fitted(table, module="mlp").save_release(path)
+    content, (facts, _) = path.read_bytes(), _file.read(path)
+    huge = facts["module"] | {"params": facts["module"]["params"] | {"hidden_layer_sizes": [10**5]}}
+    fields = facts["fitted"]
+    forged = [
+        {"module": huge},
+        {"module": 3},
+        {"module": {"name": "os.system", "params": {}, "in_shape": [6]}},
+        {"parameters": facts["parameters"] | {"optimizer": {"optimizer": "lr_scheduler"}}},
+        {"parameters": facts["parameters"] | {"extra": 1}},
+        {"parameters": None},
+        {"fitted": fields | {"classes_": {"array": ["V8", [1], [1]]}}},
+        {"fitted": fields | {"method_": {"method": ["eval", {"dict": []}]}}},
+        {"fitted": fields | {"privacy_": {"pickle": "gASVAA=="}}},
+    ]
+    for facts in forged:
+        changed(path, **facts)
+        with pytest.raises(ValueError, match=r"model\.safetensors"):
+            load_release(path)
+        path.write_bytes(content)
+
+
+def test_a_method_that_is_not_imported_is_named(table, path, fitted):
+    fitted(table, get_method("dpsgd", max_grad_norm=1.0)).save_release(path)
+    facts, _ = _file.read(path)
+    text = json.dumps(facts["fitted"]).replace('"dpsgd", {', '"my_method", {')
+    changed(path, fitted=json.loads(text))
+    with pytest.raises(ValueError, match="import the module that defines it"):
+        load_release(path)
+
+
+def test_a_failed_write_leaves_the_old_file(table, path, monkeypatch, fitted):
+    model = fitted(table)
+    model.save_release(path)
+    before = path.read_bytes()
+
+    def full(_):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="no space"):
+        fitted(table, "naive").save_release(path)
+    assert path.read_bytes() == before and os.listdir(path.parent) == [path.name]
+
+
+def test_what_is_encoded_comes_back():
+    values = [None, True, 3, -0.0, 0.1, float("inf"), "é\ud800\0", b"\1", (1, (2,)), [(), []]]
+    values += [{1: "a", ("b", None): (2,)}, pd.Interval(-np.inf, 0), pd.Timestamp("2020-02-03")]
+    values += [pd.NA, pd.NaT, torch.device("cpu"), torch.optim.SGD, 2**70]
+    for value in values:
+        back = decode(json.loads(json.dumps(encode(value), allow_nan=False)))
+        assert repr(back) == repr(value) and type(back) is type(value)
+    for array in (np.array([["a", "bc"]]), np.arange(3.0, dtype="f4"), np.zeros((0, 2), bool)):
+        back = decode(json.loads(json.dumps(encode(array))))
+        np.testing.assert_array_equal(back, array)
+        assert back.dtype == array.dtype
+    for code in (print, nn.Linear, nn.Linear(1, 1), np.random.default_rng(), object()):
+        with pytest.raises(NotPlain):
+            encode(code)
