@@ -138,11 +138,12 @@ def test_two_steps_draw_fresh_noise(name, wide):
     assert abs(r) < stats.norm.ppf(1 - ALPHA / 2) / np.sqrt(len(a.gradient))
 
 
+@pytest.mark.parametrize("value", [1e30, inf, -inf, float("nan")])
 @pytest.mark.parametrize("name", PRIVATE)
-def test_a_record_without_a_finite_gradient_contributes_nothing(name, wide):
+def test_a_record_without_a_finite_gradient_contributes_nothing(name, value, wide):
     good = batch_of(5, [0, 1])
     bad = Batch(good.x.clone(), good.y, good.group)
-    bad.x[2] = 1e30
+    bad.x[2] = value
     kept = torch.tensor([0, 1, 3, 4])
     mechanism = Mechanism(METHODS[name](), task(n_groups=2), 0.0)
     state = mechanism.method.start(mechanism.task)

@@ -1,0 +1,208 @@
+"""End-to-end audit of one fit: canaries put in or left out, and guesses which."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from sklearn.base import clone
+from sklearn.pipeline import Pipeline
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import _num_samples
+
+from skdpfair._validate import integer, number, one_of
+from skdpfair.privacy.auditing import one_run_epsilon
+
+_SHARES = (0.05, 0.1, 0.2, 0.5, 1.0)  # of the canaries that are guessed
+
+
+@dataclass(frozen=True)
+class FitAudit:
+    """What guesses about the canaries of one fit prove.
+
+    Parameters
+    ----------
+    method : str
+        Name of the method.
+    epsilon_claimed, epsilon_lower : float
+        What the fit reports, and the lower bound.
+    delta : float
+        Where both are taken.
+    confidence : float
+        Chance that correct code passes.
+    n_canaries, n_guesses, n_correct : int
+        Canaries, and the guesses behind the bound.
+    """
+
+    method: str
+    epsilon_claimed: float
+    epsilon_lower: float
+    delta: float
+    confidence: float
+    n_canaries: int
+    n_guesses: int
+    n_correct: int
+
+    @property
+    def passed(self) -> bool:
+        """Whether the lower bound is not above the claim."""
+        return self.epsilon_lower <= self.epsilon_claimed
+
+    def __str__(self):
+        verdict = "not above" if self.passed else "ABOVE"
+        return (
+            f"{self.method}: {self.n_correct} of {self.n_guesses} guesses about "
+            f"{self.n_canaries} canaries were right, so the fit spends epsilon "
+            f"{self.epsilon_lower:.3g} or more at delta={self.delta:g} (confidence "
+            f"{self.confidence:g}), {verdict} its claim of {self.epsilon_claimed:.3g}."
+        )
+
+
+def audit_fit(
+    estimator,
+    X,
+    y,
+    n_canaries=1000,
+    *,
+    sensitive_features=None,
+    kind="feature",
+    confidence=0.95,
+    random_state=None,
+) -> FitAudit:
+    """Fit once on records of which some are canaries, and guess which took part.
+
+    Parameters
+    ----------
+    estimator : DPFairClassifier or Pipeline that ends in one
+        Cloned, then fitted.  A pipeline's other steps are fitted on X first, canaries apart.
+    X : DataFrame or array of shape (n_samples, n_features) or (n_samples, ...)
+    y : array of shape (n_samples,)
+    n_canaries : int in [10, n_samples / 2], default=1000
+        Records of X that are turned into canaries; a fair coin decides about each whether the
+        fit sees it.
+    sensitive_features : array, Series or DataFrame of n_samples rows, optional
+        Passed on to ``fit``.
+    kind : {"feature", "mislabelled"}, default="feature"
+        A canary of kind "feature" gets a label by chance, and in place of the numbers of its
+        record one further feature of its own: a strong attack, for tables.  "mislabelled"
+        changes the label alone: weak, for records of any kind.
+    confidence : float in (0, 1), default=0.95
+        Chance that correct code passes.  Beyond 1 - 2 n_canaries delta nothing can be proved.
+    random_state : int or None, default=None
+        Of canaries and coins; the fit has its own.
+
+    Returns
+    -------
+    FitAudit
+        ``passed`` tells whether the lower bound stays below the claim.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If a parameter cannot be used.
+
+    Notes
+    -----
+    A canary's score is the log-odds that the fitted model gives its label, for "feature" less
+    those of a record without any feature.  The highest scores are guessed to have taken part,
+    the lowest not; five numbers of guesses are tried and paid for.  One run gives a weak bound:
+    it finds gross mistakes in the plumbing, such as missing noise or clipping.  What the audit
+    computes on the records is not private.
+
+    References
+    ----------
+    Steinke, Nasr and Jagielski, "Privacy Auditing with One (1) Training Run", NeurIPS 2023.
+
+    Examples
+    --------
+    >>> from skdpfair import DPFairClassifier
+    >>> from skdpfair.datasets import make_two_groups
+    >>> data = make_two_groups(1000, random_state=0)
+    >>> audit = audit_fit(DPFairClassifier("dpsgd"), data.data, data.target, 100, random_state=0)
+    >>> audit.passed, audit.n_canaries
+    (True, 100)
+    """
+    n_samples = _num_samples(X)
+    integer("n_canaries", n_canaries, low=10)
+    if 2 * n_canaries > n_samples:
+        raise ValueError(
+            f"n_canaries={n_canaries!r} is more than half of the {n_samples} records. Take fewer, "
+            "or pass more records."
+        )
+    one_of("kind", kind, tuple(_PLANT))
+    number("confidence", confidence, low=0, high=1, low_open=True, high_open=True)
+    rng, y = np.random.default_rng(random_state), np.asarray(y)
+    if isinstance(estimator, Pipeline):
+        if len(estimator) > 1:
+            X = clone(estimator[:-1]).fit_transform(X, y)
+        estimator = estimator[-1]
+    chosen = rng.permutation(n_samples)[:n_canaries]
+    took_part = rng.random(n_canaries) < 0.5
+    kept = np.setdiff1d(np.arange(n_samples), chosen[~took_part])
+    X, labels, blank = _PLANT[kind](estimator, X, y, chosen, rng)
+    given = {}
+    if sensitive_features is not None:
+        given["sensitive_features"] = _safe_indexing(sensitive_features, kept)
+    model = clone(estimator).fit(_safe_indexing(X, kept), labels[kept], **given)
+    score = _log_odds(model, _safe_indexing(X, chosen), labels[chosen])
+    if blank is not None:
+        repeated = _safe_indexing(blank, np.zeros_like(chosen))
+        score = score - _log_odds(model, repeated, labels[chosen])
+    found = _best_guess(score, took_part, model.privacy_.delta, 1 - confidence, rng)
+    claim = model.privacy_.epsilon, found[0], model.privacy_.delta, confidence
+    return FitAudit(model.privacy_.method, *claim, n_canaries, *found[1:])
+
+
+def _mislabelled(estimator, X, y, chosen, rng):
+    classes, labels = np.unique(y), y.copy()
+    others = rng.integers(1, len(classes), len(chosen))
+    labels[chosen] = classes[(np.searchsorted(classes, y[chosen]) + others) % len(classes)]
+    return X, labels, None
+
+
+def _with_features(estimator, X, y, chosen, rng):
+    """Return the records with a feature for each canary; labels; a record without features."""
+    if np.ndim(X) != 2:
+        raise ValueError(
+            f"kind='feature' adds columns to a table, got X of shape {np.shape(X)}. Use "
+            "kind='mislabelled'."
+        )
+    classes, labels = np.unique(y), y.copy()
+    labels[chosen] = classes[rng.integers(0, len(classes), len(chosen))]
+    frame = X if isinstance(X, pd.DataFrame) else pd.DataFrame(np.asarray(X))
+    named = estimator.group_col if isinstance(estimator.group_col, list) else [estimator.group_col]
+    groups = [g for g in named if g in frame]
+    features = frame.drop(columns=groups)
+    numbers = features.to_numpy(np.float32, copy=True)
+    own = np.zeros((len(frame), len(chosen)), np.float32)
+    own[chosen, np.arange(len(chosen))] = np.linalg.norm(numbers, axis=1).max()
+    numbers[chosen] = 0.0
+    names = [f"canary {i}" for i in range(len(chosen))]
+    tables = pd.DataFrame(numbers, frame.index, features.columns), pd.DataFrame(own, frame.index)
+    planted = pd.concat([tables[0], tables[1].set_axis(names, axis=1), frame[groups]], axis=1)
+    blank = planted.iloc[chosen[:1]].assign(**dict.fromkeys(names, np.float32(0.0)))
+    if isinstance(X, pd.DataFrame):
+        return planted, labels, blank
+    return planted.to_numpy(np.float32), labels, blank.to_numpy(np.float32)
+
+
+_PLANT = {"feature": _with_features, "mislabelled": _mislabelled}
+
+
+def _log_odds(model, X, y):
+    """Return the log-odds of each record's label."""
+    codes = np.searchsorted(model.classes_, y)
+    p = np.clip(model.predict_proba(X)[np.arange(len(codes)), codes], 1e-15, 1 - 1e-15)
+    return np.log(p) - np.log1p(-p)
+
+
+def _best_guess(score, took_part, delta, failure, rng):
+    """Return the best bound, with how many guesses and how many right ones."""
+    order = rng.permutation(len(score))  # ties carry no information
+    order = order[np.argsort(score[order], kind="stable")]
+    bounds = []
+    for share in _SHARES:
+        half = max(1, round(share * len(score) / 2))
+        right = int(took_part[order[-half:]].sum() + (~took_part[order[:half]]).sum())
+        bound = one_run_epsilon(len(score), 2 * half, right, delta, failure / len(_SHARES))
+        bounds.append((bound, 2 * half, right))
+    return max(bounds, key=lambda b: b[0])

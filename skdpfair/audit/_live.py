@@ -1,0 +1,98 @@
+"""What a pickle of a live object would hold, and what torch keeps in memory beside it."""
+
+import io
+import pickle
+from types import FunctionType
+
+import torch
+
+try:
+    import cloudpickle
+except ImportError:  # joblib before 1.6 has its own
+    from joblib.externals import cloudpickle
+
+
+def unpicklable(name):
+    """Stand in for a thing that no pickle can hold; never called."""
+    raise TypeError(f"{name} cannot be unpickled")
+
+
+def remembered(func, args, extras):
+    """Stand in for a tensor with what its pickle would drop; never called."""
+    raise TypeError("a pickle for audits only")
+
+
+class _Pickler(cloudpickle.Pickler):
+    """cloudpickle's, but nothing stops it and tensors keep their gradients."""
+
+    def reducer_override(self, obj):
+        if isinstance(obj, torch.Tensor):
+            return _tensor(obj)
+        reduced = super().reducer_override(obj)
+        if reduced is not NotImplemented or isinstance(obj, (type, FunctionType)):
+            return reduced
+        try:
+            return self.dispatch_table.get(type(obj), _reduced)(obj)
+        except RecursionError:
+            raise
+        except Exception:  # whatever a class raises that does not want to be pickled
+            return unpicklable, (_name_of(obj),), _contents(obj)
+
+
+def _reduced(obj):
+    return obj.__reduce_ex__(4)
+
+
+def _name_of(obj):
+    return f"{type(obj).__module__}.{type(obj).__qualname__}"
+
+
+def _contents(obj):
+    """Return what a thing that cannot be pickled holds, as far as that can be told."""
+    held = dict(getattr(obj, "__dict__", None) or {})
+    frame = getattr(obj, "gi_frame", None)
+    if frame is not None:
+        held["frame"] = dict(frame.f_locals)
+    if isinstance(obj, memoryview):
+        held["buffer"] = obj.tobytes()
+    return held or None
+
+
+def _tensor(tensor):
+    try:
+        func, args, *rest = tensor.__reduce_ex__(4)
+    except (RuntimeError, NotImplementedError, TypeError):  # not a leaf, or without memory
+        func, args, *rest = _detached(tensor)
+    extras = {}
+    if tensor.is_leaf and tensor.grad is not None:
+        extras["grad"] = tensor.grad
+    for name in ("_backward_hooks", "_post_accumulate_grad_hooks"):
+        if getattr(tensor, name, None):
+            extras[name] = list(getattr(tensor, name).values())
+    return (remembered, (func, args, extras), *rest) if extras else (func, args, *rest)
+
+
+def _detached(tensor):
+    try:
+        return tensor.detach().cpu().clone().__reduce_ex__(4)
+    except (RuntimeError, NotImplementedError, TypeError):
+        return unpicklable, (_name_of(tensor),), dict(vars(tensor)) or None
+
+
+def pickled(obj) -> bytes:
+    """Return a pickle of an object that is made to be audited, not to be loaded.
+
+    Raises
+    ------
+    ValueError
+        If the object is nested too deeply.
+    """
+    file = io.BytesIO()
+    try:
+        _Pickler(file, protocol=4).dump(obj)
+    except (RecursionError, pickle.PicklingError) as error:
+        raise ValueError(
+            f"path_or_object is a {type(obj).__name__} that cannot be looked through "
+            f"({type(error).__name__}): it is nested too deeply. Save it and audit the file."
+        ) from error
+    return file.getvalue()

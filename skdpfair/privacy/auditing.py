@@ -1,0 +1,190 @@
+"""Lower bounds of epsilon from what an attacker saw: numbers only."""
+
+import math
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.stats import beta, binom, chi2, norm
+
+_HIGHEST = 50.0  # an epsilon that no count of guesses reaches
+
+
+def rate_at_most(hits: int, trials: int, failure: float) -> float:
+    """Return what a rate is at most, but for a chance of ``failure`` [clopper1934use]_.
+
+    Examples
+    --------
+    >>> rate_at_most(0, 100, 0.05) < 0.03, rate_at_most(100, 100, 0.05)
+    (True, 1.0)
+    """
+    if hits == trials:
+        return 1.0
+    return float(beta.isf(failure, hits + 1, trials - hits))
+
+
+def mu_lower_bound(without, with_record, thresholds, failure: float) -> float:
+    """Return the least ``mu`` of Gaussian differential privacy that two samples leave possible.
+
+    Parameters
+    ----------
+    without, with_record : ndarray
+        Scores of outputs on the two neighbours; high ones speak for the record.
+    thresholds : sequence of float
+        Chosen without a look at these scores.
+    failure : float in (0, 1)
+        Chance, over all thresholds together, that the bound exceeds the truth.
+
+    Returns
+    -------
+    float
+        >= 0.
+
+    Notes
+    -----
+    A test of a mu-GDP mechanism has ``Phi^-1(1 - FPR) - Phi^-1(FNR) <= mu``
+    [dong2022gaussian]_; both rates are replaced by upper confidence limits.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> a, b = rng.normal(size=(2, 20_000))
+    >>> print(f"{mu_lower_bound(a, b + 1.0, [0.0, 0.5, 1.0], 1e-6):.2f}")
+    0.89
+    """
+    each, best = failure / (2 * len(thresholds)), 0.0
+    for threshold in thresholds:
+        false_positive = rate_at_most(int(np.sum(without > threshold)), len(without), each)
+        missed = int(np.sum(with_record <= threshold))
+        false_negative = rate_at_most(missed, len(with_record), each)
+        if max(false_positive, false_negative) < 1:
+            best = max(best, norm.isf(false_positive) - norm.ppf(false_negative))
+    return float(best)
+
+
+def epsilon_lower_bound(without, with_record, thresholds, delta: float, failure: float) -> float:
+    """Return the least epsilon at ``delta`` that two samples of scores leave possible.
+
+    Parameters are those of :func:`mu_lower_bound`.  A test of an (epsilon, delta)-DP mechanism
+    has ``TPR <= exp(epsilon) FPR + delta``, in both directions.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> a, b = rng.normal(size=(2, 20_000))
+    >>> print(f"{epsilon_lower_bound(a, b + 1.0, [0.5, 1.0, 2.0], 1e-5, 1e-6):.2f}")
+    1.64
+    """
+    each, best = failure / (4 * len(thresholds)), 0.0
+    pairs = ((without, with_record, 1), (with_record, without, -1))
+    for threshold in thresholds:
+        for low, high, sign in pairs:
+            hits = [int(np.sum(sign * s > sign * threshold)) for s in (low, high)]
+            wrong = rate_at_most(hits[0], len(low), each)
+            right = 1 - rate_at_most(len(high) - hits[1], len(high), each)
+            if right > delta:
+                best = max(best, math.log((right - delta) / wrong))
+    return best
+
+
+def one_run_epsilon(
+    n_canaries: int, n_guesses: int, n_correct: int, delta: float, failure: float
+) -> float:
+    """Return the least epsilon that so many right guesses in ONE run leave possible.
+
+    Parameters
+    ----------
+    n_canaries : int
+        Records that were put in or left out by independent fair coins.
+    n_guesses : int
+        For how many of them a guess was made; fixed beforehand.
+    n_correct : int
+        How many of the guesses were right.
+    delta : float in [0, 1)
+        Delta of the claim.
+    failure : float in (0, 1)
+        Chance that the bound exceeds the truth.
+
+    Returns
+    -------
+    float
+        >= 0.
+
+    References
+    ----------
+    Steinke, Nasr and Jagielski, "Privacy Auditing with One (1) Training Run", NeurIPS 2023,
+    Theorem 5.2 and Appendix D.
+
+    Examples
+    --------
+    >>> one_run_epsilon(1000, 100, 50, 1e-5, 0.05)
+    0.0
+    >>> print(f"{one_run_epsilon(1000, 100, 95, 1e-5, 0.05):.2f}")
+    2.17
+    """
+    if not 0 <= n_correct <= n_guesses <= n_canaries:
+        raise ValueError(
+            f"n_correct={n_correct!r}, n_guesses={n_guesses!r}, n_canaries={n_canaries!r} must "
+            "satisfy 0 <= n_correct <= n_guesses <= n_canaries."
+        )
+
+    def excess(epsilon):
+        return _chance(n_canaries, n_guesses, n_correct, epsilon, delta) - failure
+
+    if n_correct == 0 or excess(0.0) > 0:
+        return 0.0
+    return brentq(excess, 0.0, _HIGHEST, xtol=1e-6) if excess(_HIGHEST) > 0 else _HIGHEST
+
+
+def sampling_p_values(included, rates) -> dict[str, float]:
+    """Return how well batches agree with independent Poisson sampling.
+
+    Parameters
+    ----------
+    included : ndarray of shape (n_steps, n_samples), bool
+        Which record was in which batch; an even number of records.
+    rates : float or ndarray of shape (n_samples,)
+        The claimed sampling rates, in (0, 1).
+
+    Returns
+    -------
+    dict of str to float
+        Two-sided p-values: of the number of records in all, the spread of the batch sizes, the
+        spread of the records' counts, a record's presence in two batches in a row, and that of
+        two records in one batch.  Shuffled batches and batches of fixed size fail.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> min(sampling_p_values(rng.random((500, 40)) < 0.1, 0.1).values()) > 1e-6
+    True
+    >>> fixed = rng.permuted(np.tile(np.arange(40) < 4, (500, 1)), axis=1)
+    >>> min(sampling_p_values(fixed, 0.1).values()) < 1e-6
+    True
+    """
+    q = np.broadcast_to(rates, included.shape)
+
+    def of_count(found, p):
+        z = (found.sum() - p.sum()) / math.sqrt((p * (1 - p)).sum())
+        return float(2 * norm.sf(abs(z)))
+
+    def of_spread(counts, mean, variance):
+        value = float(((counts - mean) ** 2 / variance).sum())
+        return float(2 * min(chi2.cdf(value, len(counts)), chi2.sf(value, len(counts))))
+
+    variance = q * (1 - q)
+    return {
+        "records": of_count(included, q),
+        "batch sizes": of_spread(included.sum(1), q.sum(1), variance.sum(1)),
+        "each record": of_spread(included.sum(0), q.sum(0), variance.sum(0)),
+        "twice in a row": of_count(included[1:] & included[:-1], q[1:] * q[:-1]),
+        "in pairs": of_count(included[:, ::2] & included[:, 1::2], q[:, ::2] * q[:, 1::2]),
+    }
+
+
+def _chance(m, r, v, epsilon, delta):
+    """Return what the chance of ``v`` right guesses of ``r`` is at most."""
+    right = 1 / (1 + math.exp(-epsilon))
+    tail = binom.sf(np.arange(v - 1, -2, -1), r, right)  # P[Bin >= v], then v - 1, ..., 0
+    steps = np.arange(1, v + 1)
+    worst = np.max((tail[1:] - tail[0]) / steps) if v else 0.0
+    return min(1.0, tail[0] + 2 * m * delta * worst)

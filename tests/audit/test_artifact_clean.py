@@ -1,0 +1,161 @@
+"""What our classifiers are made to leave with is explained, to the last array."""
+
+import io
+import json
+import pickle
+
+import joblib
+import numpy as np
+import pytest
+import torch
+from sklearn.compose import ColumnTransformer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
+from torch import nn
+
+from skdpfair import METHODS, DPFairClassifier, get_method
+from skdpfair.audit import audit_artifact
+from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult, make_two_groups
+from skdpfair.model_selection import DPRandomizedSearch
+from skdpfair.preprocessing import BoundedScaler, public_preprocessor
+
+pytestmark = [
+    pytest.mark.filterwarnings(f"ignore::skdpfair.exceptions.{name}Warning")
+    for name in ("InsecureSeed", "LowSignal", "PrivacyLeak")
+]
+data = make_two_groups(300, random_state=0)
+X, y, groups = np.asarray(data.data, dtype=np.float32), data.target, data.sensitive_features
+
+
+class Scaled(nn.Module):
+    """A module of a user's own, with a parameter of an unusual name."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.outer = nn.Linear(6, 7), nn.Linear(7, 2)
+        self.stretch = nn.Parameter(torch.ones(7))
+
+    def forward(self, x):
+        return self.outer(torch.tanh(self.inner(x)) * self.stretch)
+
+
+def classifier(method="dpsgd", **params):
+    settings = {"epsilon": 2.0, "accountant": "rdp", "max_steps": 2}
+    return DPFairClassifier(method, **settings | params)
+
+
+def fitted(method="dpsgd", **params):
+    return classifier(method, **params).fit(X, y, sensitive_features=groups)
+
+
+def warm():
+    clf = fitted(warm_start=True)
+    return clf.fit(X, y, sensitive_features=groups)
+
+
+def image():
+    records = np.random.default_rng(0).normal(size=(60, 8, 8)).astype(np.float32)
+    return classifier(module="cnn", random_state=1).fit(records, np.arange(60) % 2)
+
+
+def adult():
+    table = load_adult(subset="test")
+    rows, target = table.data.iloc[:400], table.target.iloc[:400]
+    steps = public_preprocessor(ADULT_BOUNDS, ADULT_CATEGORIES, passthrough=["sex", "race"])
+    return make_pipeline(steps, classifier("global_adapt", group_col=["sex", "race"])).fit(
+        rows, target
+    )
+
+
+def columns():
+    steps = [("a", BoundedScaler((-4, 4)), [0, 1]), ("b", FunctionTransformer(np.abs), [2])]
+    return make_pipeline(ColumnTransformer(steps, remainder="passthrough"), classifier()).fit(X, y)
+
+
+def search():
+    choices = {"lr": list(np.linspace(0.1, 2, 12)), "hidden_layer_sizes": [(4,), (8, 4)]}
+    return DPRandomizedSearch(classifier(), choices, mean_trials=2, shape=1.0, random_state=0).fit(
+        X, y
+    )
+
+
+CLEAN = {
+    **{f"method {m}": (lambda m=m: fitted(m)) for m in ("naive", "dpsgd_f", "bam", "dp_is_sgd")},
+    "mlp": lambda: fitted("global_adapt", module="mlp", hidden_layer_sizes=(8, 4), random_state=3),
+    "frame": lambda: classifier().fit(data.data, y),
+    "cnn": image,
+    "module of one's own": lambda: fitted(module=Scaled),
+    "warm": warm,
+    "reference": lambda: fitted(keep_reference=True),
+    "diagnostics": lambda: fitted(diagnostics=True),
+    "adam": lambda: fitted(optimizer="Adam", lr=0.01, optimizer_params={"betas": (0.8, 0.9)}),
+    "ten classes": lambda: classifier().fit(X, np.arange(300) % 10),
+    "declared": lambda: fitted(class_weight={0: 1.0, 1: 2.0}, classes=[0, 1], groups=["a", "b"]),
+    "adult": adult,
+    "columns": columns,
+    "search": search,
+    "unfitted": lambda: classifier(random_state=0, hidden_layer_sizes=(64, 32, 16, 8)),
+    "unfitted pipeline": lambda: make_pipeline(
+        public_preprocessor(ADULT_BOUNDS, ADULT_CATEGORIES), classifier(random_state=0)
+    ),
+    "methods": lambda: [get_method(m) for m in sorted(METHODS)],
+    "scaler": lambda: BoundedScaler(np.array([[-5.0, 5.0]] * 6)).fit(X),
+    "encoder": lambda: OneHotEncoder(categories=[["a", "b"]]).fit([["a"]]),
+    "privacy": lambda: fitted("dp_is_sgd").privacy_,
+    "module": lambda: fitted().net_.module_,
+    "weights": lambda: fitted(module="mlp", hidden_layer_sizes=(8,)).net_.module_.state_dict(),
+    "weights of many layers": lambda: nn.Sequential(
+        *[nn.Sequential(nn.Conv2d(3, 3, 3, bias=False), nn.BatchNorm2d(3)) for _ in range(12)]
+    ).state_dict(),
+}
+
+
+def forms(thing):
+    """Return the thing itself and what pickle, joblib and torch make of it."""
+    out = [thing, *(pickle.dumps(thing, protocol=p) for p in range(6))]
+    for compress in (0, 3, ("gzip", 3), ("bz2", 3), ("xz", 2)):
+        file = io.BytesIO()
+        joblib.dump(thing, file, compress=compress)
+        out.append(file.getvalue())
+    for new in (True, False):
+        file = io.BytesIO()
+        torch.save(thing, file, _use_new_zipfile_serialization=new)
+        out.append(file.getvalue())
+    return out
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_nothing_is_found_in_what_is_made_to_be_released(name):
+    for form in forms(CLEAN[name]()):
+        report = audit_artifact(form)
+        assert report.is_clean, report
+
+
+def test_pickles_by_value_are_clean():
+    cloudpickle = pytest.importorskip("cloudpickle")
+    clf = fitted(module=lambda: nn.Sequential(nn.Linear(6, 9), nn.ReLU(), nn.Linear(9, 2)))
+    for thing in (clf, cloudpickle.dumps(clf)):
+        report = audit_artifact(thing)
+        assert report.is_clean, report
+
+
+def test_folders_archives_and_arrays_are_clean(tmp_path):
+    clf = fitted(module="mlp", hidden_layer_sizes=(8,))
+    weights = clf.net_.module_.state_dict()
+    np.savez(tmp_path / "weights.npz", **{k: v.numpy() for k, v in weights.items()})
+    joblib.dump(clf, tmp_path / "model.joblib")
+    (tmp_path / "privacy.json").write_text(json.dumps(clf.privacy_statement()))
+    (tmp_path / "README.md").write_text("# Model\n\nTrained with epsilon 2 on 300 records.\n")
+    report = audit_artifact(tmp_path)
+    assert report.is_clean, report
+
+
+def test_a_model_without_finite_epsilon_is_named():
+    clf = classifier(epsilon=None, accountant="pld").fit(X, y)
+    assert [f.kind for f in audit_artifact(clf).findings] == ["twin"]
+
+
+def test_a_released_file_is_clean(tmp_path):
+    pytest.importorskip("safetensors")
+    fitted().save_release(tmp_path / "model.safetensors")
+    assert audit_artifact(tmp_path / "model.safetensors").is_clean

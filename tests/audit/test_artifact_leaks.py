@@ -1,0 +1,274 @@
+"""What must not leave with a model is found, whatever it is called and wherever it lies."""
+
+import functools
+import gzip
+import io
+import pickle
+import random
+import types
+import zipfile
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+import skorch
+import torch
+from torch import nn
+
+from skdpfair import DPFairClassifier
+from skdpfair.audit import audit_artifact
+from skdpfair.datasets import make_two_groups
+
+rng = np.random.default_rng(0)
+X = rng.normal(size=(80, 6)).astype(np.float32)
+y = rng.integers(0, 2, size=80)
+records = torch.utils.data.TensorDataset(torch.from_numpy(X), torch.from_numpy(y))
+pytestmark = [
+    pytest.mark.filterwarnings(f"ignore::skdpfair.exceptions.{name}Warning")
+    for name in ("InsecureSeed", "LowSignal", "PrivacyLeak")
+]
+
+
+def network():
+    return nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 2))
+
+
+def trained():
+    module = network()
+    optimizer = torch.optim.Adam(module.parameters())
+    nn.functional.cross_entropy(module(records.tensors[0]), records.tensors[1]).backward()
+    optimizer.step()
+    return module, optimizer
+
+
+def hook(*args):
+    return None
+
+
+def hooked():
+    module = network()
+    module[0].register_forward_hook(hook)
+    return module
+
+
+class Keeper(skorch.callbacks.Callback):
+    def __init__(self):
+        self.seen = records[:16]
+
+
+def closure():
+    kept = X.copy()
+    return lambda row: row - kept.mean()
+
+
+def zipped(content):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("model.pkl", content)
+    return file.getvalue()
+
+
+@functools.cache
+def private():
+    data = make_two_groups(300, random_state=0)
+    clf = DPFairClassifier("dpsgd", epsilon=2.0, accountant="rdp", max_steps=2)
+    return clf.fit(data.data, data.target)
+
+
+@functools.cache
+def twin():
+    data = make_two_groups(300, random_state=0)
+    return DPFairClassifier("dpsgd", epsilon=None, max_steps=2).fit(data.data, data.target)
+
+
+def memmap(folder):
+    kept = np.memmap(folder / "rows.dat", dtype="f4", mode="w+", shape=X.shape)
+    kept[:] = X
+    return kept
+
+
+LEAKS = {
+    "per-record gradients": lambda: torch.randn(16, 5, 6),
+    "summed gradient": lambda: torch.randn(5, 6),
+    "optimizer state": lambda: trained()[1].state_dict(),
+    "optimizer": lambda: torch.optim.SGD(network().parameters(), lr=0.1),
+    "data loader": lambda: torch.utils.data.DataLoader(records, batch_size=4),
+    "data set": lambda: torch.utils.data.Subset(records, [1, 2, 3]),
+    "records": lambda: X,
+    "records as a tensor": lambda: torch.from_numpy(X),
+    "records as lists": lambda: X.tolist(),
+    "records as objects": lambda: [types.SimpleNamespace(a=float(a), b=float(b)) for a, b, *_ in X],
+    "records as bytes": lambda: X.tobytes(),
+    "records as text": lambda: str(X.tolist()),
+    "records in hex": lambda: X.tobytes().hex(),
+    "records by column": lambda: {f"f{j}": X[:, j] for j in range(6)},
+    "a table": lambda: pd.DataFrame(X),
+    "labels": lambda: y,
+    "labels as words": lambda: [("no", "yes")[v] for v in y],
+    "float64 copy": lambda: X.astype(np.float64),
+    "losses": lambda: [0.7, 0.6, 0.5, 0.45, 0.41, 0.4],
+    "losses by epoch": lambda: [{"epoch": i, "train_loss": 0.5} for i in range(4)],
+    "norms": lambda: np.abs(X[:, 0]),
+    "indices": lambda: torch.arange(40),
+    "torch's generator": lambda: torch.Generator().manual_seed(1),
+    "torch's generator state": lambda: torch.Generator().get_state(),
+    "numpy's generator": lambda: np.random.default_rng(1),
+    "numpy's generator state": lambda: np.random.default_rng(1).bit_generator.state,
+    "Python's generator": lambda: random.Random(1),
+    "entropy": lambda: np.random.SeedSequence(2**100 + 1).entropy,
+    "twin": twin,
+    "twin's module": lambda: twin().net_.module_,
+    "partial": lambda: functools.partial(np.dot, X),
+    "callback": Keeper,
+    "hook": hooked,
+    "path": lambda: "/data/people/train.npy",
+    "pickle in zip in gzip": lambda: gzip.compress(zipped(pickle.dumps({"a": X}))),
+}
+
+
+def in_attribute(leak):
+    clf = pickle.loads(pickle.dumps(private()))
+    clf.aux_ = leak
+    return clf
+
+
+def in_dict(leak):
+    return {"model": private(), "aux": leak}
+
+
+def in_parameter(leak):
+    module = network()
+    module[0].weight.aux = leak
+    return [module]
+
+
+def as_object(thing):
+    return thing
+
+
+def as_joblib(thing):
+    file = io.BytesIO()
+    joblib.dump(thing, file, compress=3)
+    return file.getvalue()
+
+
+def as_torch(thing, new=True):
+    file = io.BytesIO()
+    torch.save(thing, file, _use_new_zipfile_serialization=new)
+    return file.getvalue()
+
+
+def as_old_pickle(thing):
+    return pickle.dumps(thing, protocol=2)
+
+
+FORMS = [
+    as_object,
+    pickle.dumps,
+    as_old_pickle,
+    as_joblib,
+    as_torch,
+    functools.partial(as_torch, new=False),
+]
+
+
+@pytest.mark.parametrize("carrier", [in_attribute, in_dict, in_parameter])
+@pytest.mark.parametrize("name", LEAKS)
+def test_every_leak_is_found_in_every_form(name, carrier):
+    for form in FORMS:
+        report = audit_artifact(form(carrier(LEAKS[name]())))
+        assert report.findings, form
+        assert any("aux" in f.where for f in report.findings), report
+
+
+def test_gradients_beside_parameters_are_named():
+    module = network()
+    module[0].weight.renamed = torch.randn(7, 5, 6)
+    module[0].bias.summed_grad = torch.randn(5)
+    found = {(f.kind, f.where, f.shape) for f in audit_artifact(pickle.dumps(module)).findings}
+    assert found == {
+        ("per-record gradients", "0.weight.renamed", (7, 5, 6)),
+        ("gradient", "0.bias.summed_grad", (5,)),
+    }
+
+
+def test_what_pickles_drop_is_found_in_bare_modules():
+    module, _ = trained()
+    module[2].bias.register_hook(hook)
+    found = {(f.kind, f.where) for f in audit_artifact(module).findings}
+    assert {("gradient", "0.weight.grad"), ("hook", "2.bias._backward_hooks")} <= found
+    assert audit_artifact(pickle.dumps(network())).is_clean
+
+
+@pytest.mark.parametrize("name", ["seed", "noise_seed_", "random_state"])
+def test_seeds_are_found_by_name(name):
+    assert [f.kind for f in audit_artifact({"model": private(), name: 7}).findings] == ["seed"]
+
+
+def test_functions_carry_what_they_close_over():
+    cloudpickle = pytest.importorskip("cloudpickle")
+    for thing in (closure(), cloudpickle.dumps({"post": closure()})):
+        assert "closure" in {f.kind for f in audit_artifact(thing).findings}
+
+
+def test_a_memmap_is_found(tmp_path):
+    assert audit_artifact({"cache": memmap(tmp_path)}).findings[0].kind == "file path"
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {"weight": X},
+        {"0.weight": X, "0.bias": torch.zeros(5)},
+        network().state_dict() | {"2.rows": torch.from_numpy(X)},
+        network().state_dict() | {"3.weight": torch.from_numpy(X)},
+        dict(network().state_dict()) | {"4.weight": y},
+        network().state_dict() | {"0.weight": torch.zeros(5, 6, dtype=torch.float64)},
+    ],
+)
+def test_a_weights_name_excuses_no_other_shape(state):
+    assert audit_artifact(state).findings
+
+
+def test_memory_that_no_tensor_shows_is_found():
+    kept = torch.from_numpy(X.copy())
+    report = audit_artifact(as_torch({"0.weight": kept[:2, :6], "0.bias": torch.zeros(2)}))
+    assert [f.shape for f in report.findings] == [(78 * 6,)]
+
+
+def test_statistics_and_rows_of_estimators_are_found():
+    from sklearn.neighbors import KNeighborsClassifier
+    from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+    kinds = {f.kind for f in audit_artifact(KNeighborsClassifier().fit(X, y)).findings}
+    assert {"records", "labels"} <= kinds
+    for model in (StandardScaler().fit(X[:, :1]), OneHotEncoder().fit(y[:, None])):
+        assert {f.kind for f in audit_artifact(model).findings} == {"statistics of the data"}
+
+
+@pytest.mark.filterwarnings(
+    "ignore:Secure RNG", "ignore:Full backward hook", "ignore:Optimal order"
+)
+def test_opacus_modules_are_found():
+    from opacus import PrivacyEngine
+
+    loader = torch.utils.data.DataLoader(records, batch_size=40)
+    module = nn.Linear(6, 2)
+    module, optimizer, loader = PrivacyEngine().make_private(
+        module=module,
+        optimizer=torch.optim.SGD(module.parameters(), lr=0.1),
+        data_loader=loader,
+        noise_multiplier=1.0,
+        max_grad_norm=1.0,
+    )
+    for inputs, targets in loader:
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(module(inputs), targets).backward()
+        optimizer.step()
+    report = audit_artifact(pickle.dumps(module._module))
+    kinds = {f.where: f.kind for f in report.findings}
+    assert kinds["weight.grad_sample"] == "per-record gradients"
+    assert kinds["weight.summed_grad"] == "gradient"
+    outer, bias = module._module.weight.grad_sample, module._module.bias.grad_sample
+    assert torch.allclose(outer[:, 0] / bias[:, :1], inputs, atol=1e-5)  # why that matters

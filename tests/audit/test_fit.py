@@ -1,0 +1,99 @@
+"""The one-run audit: correct fits pass, missing noise does not.
+
+Fits are seeded: unseeded, a correct one would fail with a chance of at most 5 %.
+"""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.pipeline import make_pipeline
+
+from skdpfair import METHODS, DPFairClassifier
+from skdpfair.audit import audit_fit
+from skdpfair.datasets import make_two_groups
+from skdpfair.engine.noise import Noise
+from skdpfair.preprocessing import BoundedScaler
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::skdpfair.exceptions.LowSignalWarning",
+    "ignore::skdpfair.exceptions.InsecureSeedWarning",
+)
+PRIVATE = sorted(name for name, method in METHODS.items() if method.private)
+
+
+@pytest.fixture(scope="module")
+def data():
+    return make_two_groups(2000, random_state=0)
+
+
+def strong(method="dpsgd", **params):
+    """Return a classifier on which the attack does well: one layer, and steps that show."""
+    settings = {"epsilon": 1.0, "module": "logistic", "lr": 8.0, "batch_size": 200}
+    settings |= {"max_steps": 100, "accountant": "rdp", "random_state": 0}
+    return DPFairClassifier(method, **settings | params)
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+def test_correct_fits_pass(name, data):
+    groups = {"sensitive_features": data.sensitive_features}
+    audit = audit_fit(strong(name), data.data, data.target, 400, **groups, random_state=0)
+    assert audit.passed and audit.epsilon_claimed <= 1.0
+    assert audit.n_canaries == 400 and audit.n_correct <= audit.n_guesses
+
+
+def test_the_attack_sees_what_a_large_budget_lets_through(data):
+    audit = audit_fit(strong(epsilon=20.0), data.data, data.target, 400, random_state=0)
+    assert 0.8 < audit.epsilon_lower <= audit.epsilon_claimed
+
+
+@pytest.mark.parametrize("name", ["dpsgd", "global_adapt"])
+def test_missing_noise_is_found(name, data, monkeypatch):
+    monkeypatch.setattr(Noise, "fill_", lambda self, out, *args: out.zero_())
+    audit = audit_fit(strong(name), data.data, data.target, 400, random_state=0)
+    assert not audit.passed and audit.epsilon_lower > 2.0
+    assert "ABOVE its claim of 0.999" in str(audit)
+
+
+def test_frames_pipelines_and_records_that_are_no_table(data):
+    frame = pd.DataFrame(data.data).add_prefix("f")
+    frame["sex"] = np.where(np.arange(len(frame)) % 2, "F", "M")
+    audit = audit_fit(strong(group_col="sex"), frame, data.target, 50, random_state=0)
+    assert audit.n_canaries == 50 and audit.passed
+    pipe = make_pipeline(BoundedScaler((-5, 5)), strong())
+    assert audit_fit(pipe, data.data, data.target, 50, random_state=0).passed
+    images = np.zeros((200, 1, 8, 8), np.float32)
+    few = strong(module="auto", max_steps=3, batch_size=50)
+    settings = {"kind": "mislabelled", "random_state": 0}
+    assert audit_fit(few, images, np.arange(200) % 3, 20, **settings).passed
+    with pytest.raises(ValueError, match="kind='mislabelled'"):
+        audit_fit(few, images, np.arange(200) % 3, 20)
+
+
+def test_records_stay_as_they_were(data):
+    X, y = data.data.copy(), data.target.copy()
+    audit_fit(strong(max_steps=2), X, y, 50, random_state=0)
+    assert np.array_equal(np.asarray(X), np.asarray(data.data)) and (y == data.target).all()
+
+
+@pytest.mark.parametrize(
+    ("params", "says"),
+    [
+        ({"n_canaries": 1500}, "n_canaries=1500 is more than half"),
+        ({"n_canaries": 3}, "n_canaries"),
+        ({"kind": "loud"}, "kind"),
+        ({"confidence": 1.5}, "confidence"),
+    ],
+)
+def test_bad_input(params, says, data):
+    with pytest.raises(ValueError, match=says):
+        audit_fit(strong(), data.data, data.target, **params)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PRIVATE)
+def test_full_runs_pass(name):
+    data = make_two_groups(20_000, random_state=0)
+    settings = {"sensitive_features": data.sensitive_features, "random_state": 0}
+    classifier = strong(name, epsilon=4.0, batch_size=1000, max_steps=400)
+    audit = audit_fit(classifier, data.data, data.target, 2000, **settings)
+    assert audit.passed, str(audit)

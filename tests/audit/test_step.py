@@ -1,0 +1,122 @@
+"""The white-box audit: correct code passes, with room for nothing worse than it claims."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from skdpfair import METHODS, get_method
+from skdpfair.audit import audit_step
+from skdpfair.privacy.auditing import (
+    epsilon_lower_bound,
+    mu_lower_bound,
+    one_run_epsilon,
+    rate_at_most,
+)
+
+PRIVATE = sorted(name for name, method in METHODS.items() if method.private)
+FAILURE = 1e-6 / len(PRIVATE)  # together, correct methods fail with a chance of 1e-6
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+def test_no_attack_beats_the_claim(name):
+    audit = audit_step(name, n_draws=1000, confidence=1 - FAILURE, random_state=0)
+    assert audit.mu_lower <= audit.mu_claimed and audit.passed, str(audit)
+    assert audit.mu_lower > 0.3  # the attack sees what there is to see
+    assert 0 < audit.epsilon_lower <= audit.epsilon_claimed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PRIVATE)
+@pytest.mark.parametrize("noise_multiplier", [0.7, 3.0])
+def test_no_attack_of_many_draws_beats_the_claim(name, noise_multiplier):
+    settings = {"noise_multiplier": noise_multiplier, "confidence": 1 - FAILURE / 2}
+    audit = audit_step(name, random_state=0, **settings)
+    assert audit.passed, str(audit)
+    assert audit.mu_lower > 0.6 * audit.mu_claimed
+
+
+def test_groups_hyper_parameters_and_noise():
+    for method, settings in (
+        (get_method("dpsgd_f", ratio="group_mean"), {"n_groups": 5}),
+        (get_method("dpsgd", max_grad_norm=7.0), {"noise_multiplier": 4.0}),
+        (get_method("global", strict_max_grad_norm=50.0), {"n_groups": 1}),
+        (get_method("naive", largest_factor=2.0), {"n_features": 300}),
+    ):
+        audit = audit_step(method, n_draws=600, confidence=0.99, random_state=1, **settings)
+        assert audit.passed and (audit.mu_lower > 0) == (audit.mu_claimed > 0.5)
+    assert audit_step("dpsgd", n_draws=200, noise_multiplier=4.0).mu_claimed == 0.25
+
+
+def test_fresh_noise_unless_asked():
+    audits = [
+        audit_step("dpsgd", n_draws=400, confidence=0.9, random_state=s) for s in (3, 3, None, None)
+    ]
+    assert audits[0] == audits[1]
+    assert len({audit.mu_lower for audit in audits}) >= 2
+
+
+def test_it_reads_well():
+    audit = audit_step("dpsgd", n_draws=200, random_state=0)
+    assert "not above its claim of 4.38" in str(audit)
+
+
+@pytest.mark.parametrize(
+    ("params", "says"),
+    [
+        ({"method": "sgd"}, "claims no finite epsilon"),
+        ({"method": "fairlens"}, "claims no finite epsilon"),
+        ({"noise_multiplier": 0.0}, "noise_multiplier"),
+        ({"n_draws": 10}, "n_draws"),
+        ({"delta": 1.0}, "delta"),
+        ({"confidence": 1.0}, "confidence"),
+        ({"n_groups": 0}, "n_groups"),
+        ({"n_features": 10}, "n_features"),
+    ],
+)
+def test_bad_input(params, says):
+    with pytest.raises(ValueError, match=says):
+        audit_step(**{"method": "dpsgd"} | params)
+
+
+# (canaries, guesses, right ones, delta, failure): epsilon of jax-privacy 2.0.0
+ONE_RUN = {
+    (1000, 100, 95, 1e-5, 0.05): 2.165175787875041,
+    (1000, 1000, 600, 1e-5, 0.05): 0.2972269575896597,
+    (1000, 50, 50, 1e-6, 1e-6): 0.0,
+    (500, 200, 160, 1e-4, 0.01): 0.9456419599343925,
+    (2000, 300, 290, 0.0, 0.05): 2.826956659869771,
+    (100, 100, 100, 1e-5, 0.05): 3.4902158675692982,
+    (1000, 100, 60, 1e-5, 0.05): 0.04954866357098898,
+    (1000, 100, 50, 1e-5, 0.05): 0.0,
+}
+
+
+@pytest.mark.parametrize("case", ONE_RUN)
+def test_one_run_agrees_with_jax_privacy(case):
+    assert one_run_epsilon(*case) == pytest.approx(ONE_RUN[case], abs=1e-5)
+
+
+def test_one_run_refuses_nonsense():
+    with pytest.raises(ValueError, match="n_correct=5"):
+        one_run_epsilon(10, 4, 5, 0.0, 0.05)
+
+
+def test_a_confidence_limit_covers_as_often_as_it_says():
+    """At 90 %: of 2000 limits, all but 200 +- 5 standard deviations lie above the truth."""
+    hits = np.random.default_rng(0).binomial(50, 0.3, 2000)
+    covered = np.mean([rate_at_most(int(h), 50, 0.1) >= 0.3 for h in hits])
+    assert 0.9 - 5 * math.sqrt(0.09 / 2000) <= covered < 0.97
+
+
+def test_lower_bounds_are_seldom_above_the_truth_and_close_to_it():
+    rng, mu, thresholds = np.random.default_rng(0), 1.0, [0.0, 0.5, 1.0, 1.5]
+    found, too_high = [], 0
+    best = max(math.log((norm.sf(t - mu) - 1e-5) / norm.sf(t)) for t in thresholds)
+    for _ in range(200):
+        a, b = rng.normal(size=(2, 2000))
+        found.append(mu_lower_bound(a, b + mu, thresholds, 0.05))
+        too_high += epsilon_lower_bound(a, b + mu, thresholds, 1e-5, 0.05) > best
+    assert sum(f > mu for f in found) <= 22 and too_high <= 22  # 10 expected at most
+    assert np.mean(found) > 0.85

@@ -1,0 +1,138 @@
+"""What the public ``fit`` does to the records, seen in the weights alone: noise, batches, bounds.
+
+The model is a softmax regression without a bias.  Records that are zero leave only noise in its
+weights; records with one feature each show in their own weights whether they were in a batch.
+"""
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from skorch.callbacks import Callback
+from torch import nn
+
+from skdpfair import METHODS, DPFairClassifier, get_method
+from skdpfair.privacy.auditing import sampling_p_values
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::skdpfair.exceptions.LowSignalWarning",
+    "ignore::skdpfair.exceptions.InsecureSeedWarning",
+)
+PRIVATE = sorted(name for name, method in METHODS.items() if method.private)
+ALPHA = 1e-6  # the chance that correct code fails one of the tests
+SET = {"max_grad_norm": 1.0, "strict_max_grad_norm": 1.0, "radius": 1e9, "largest_factor": 1.0}
+SET |= {"group_probabilities": (0.5, 0.5)}
+
+
+class Softmax(nn.Module):
+    def __init__(self, n_features=300):
+        super().__init__()
+        self.linear = nn.Linear(n_features, 2, bias=False)
+        nn.init.zeros_(self.linear.weight)
+
+    def forward(self, x):
+        return self.linear(x)
+
+
+class Weights(Callback):
+    """Keeps the weights after each step."""
+
+    def __init__(self, kept):
+        self.kept = kept
+
+    def on_batch_end(self, net, training, **kwargs):
+        self.kept.append(net.module_.linear.weight.detach().clone().flatten())
+
+
+def steps_of(name, X, *, n_groups=2, **params):
+    """Return by how much each step moved each weight, over the learning rate."""
+    method = get_method(name)
+    method.set_params(**{k: v for k, v in SET.items() if k in method.get_params()})
+    group = np.arange(len(X)) % n_groups
+    kept, params = [], {"random_state": 0, "lr": 1.0} | params
+    DPFairClassifier(
+        method,
+        epsilon=None,
+        module=Softmax,
+        module_params={"n_features": X.shape[1]},
+        callbacks=[Weights(kept)],
+        **params,
+    ).fit(X, np.arange(len(X)) // n_groups % 2, sensitive_features=group)
+    moves = torch.stack(kept).double().diff(dim=0, prepend=torch.zeros_like(kept[:1][0])[None])
+    return moves.numpy() / params["lr"]
+
+
+def is_standard(values):
+    """Two-sided chi-square test that the standard deviation is 1."""
+    total = float(np.sum(values**2))
+    return ALPHA / 2 < stats.chi2.cdf(total, values.size) < 1 - ALPHA / 2
+
+
+@pytest.mark.parametrize("noise", ["standard", "secure"])
+@pytest.mark.parametrize("name", PRIVATE)
+def test_every_step_carries_fresh_noise_of_the_claimed_scale(name, noise):
+    """Batches of 2 in the mean: an eighth of them are empty."""
+    sigma, batch_size, X = 2.0, 2, np.zeros((200, 300), np.float32)
+    settings = {"noise_multiplier": sigma, "batch_size": batch_size, "max_steps": 60}
+    moves = steps_of(name, X, noise=noise, **settings) * batch_size / sigma
+    assert moves.shape == (60, 600)
+    if name == "dpsgd_f":  # its bound moves with the noisy counts, between C and (1 + K) C
+        spread = moves.std(1)
+        assert spread.min() > 0.85 and spread.max() < 3 * 1.15
+        moves = moves / spread[:, None]
+    assert is_standard(moves) and not is_standard(moves * 1.1) and not is_standard(moves / 1.1)
+    for row in moves:
+        assert stats.kstest(row / row.std(), "norm").pvalue > ALPHA
+    unlike = [(moves[1:] * moves[:-1]).mean(), (moves[:, 1:] * moves[:, :-1]).mean()]
+    unlike.append((moves * steps_of(name, X, noise=noise, random_state=1, **settings)).mean())
+    assert np.abs(unlike).max() < stats.norm.isf(ALPHA / 2) / np.sqrt(moves.size / 2)
+
+
+def test_equal_seeds_share_no_noise_on_neighbouring_data():
+    X = np.zeros((200, 300), np.float32)
+    settings = {"noise_multiplier": 2.0, "batch_size": 2, "max_steps": 10}
+    moves = [steps_of("dpsgd", X, **settings)]
+    X[0, 0] = 1e-6
+    moves.append(steps_of("dpsgd", X, **settings))
+    r = np.corrcoef(*(m.ravel() for m in moves))[0, 1]
+    assert abs(r) < stats.norm.isf(ALPHA / 2) / np.sqrt(moves[0].size)
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+def test_batches_are_poisson_samples(name):
+    n, X = 300, np.eye(300, dtype=np.float32)
+    settings = {"noise_multiplier": 0.0, "batch_size": 12, "max_steps": 1500, "lr": 1e-3}
+    moves = steps_of(name, X, **settings).reshape(1500, 2, n)
+    included = np.abs(moves).sum(1) > 0
+    assert min(sampling_p_values(included, 12 / n).values()) > ALPHA
+    assert min(sampling_p_values(included, 14 / n).values()) < ALPHA
+
+
+def test_groups_are_sampled_at_their_own_rates():
+    method = get_method("dp_is_sgd", max_grad_norm=1.0, group_probabilities=(0.8, 0.2))
+    kept, n = [], 300
+    X, group = np.eye(n, dtype=np.float32), (np.arange(n) % 5 == 4).astype(int)
+    settings = {"epsilon": None, "noise_multiplier": 0.0, "batch_size": 12, "lr": 1e-3}
+    model = DPFairClassifier(
+        method,
+        module=Softmax,
+        callbacks=[Weights(kept)],
+        max_steps=1500,
+        random_state=0,
+        **settings,
+    ).fit(X, np.arange(n) % 2, sensitive_features=group)
+    moves = torch.stack([torch.zeros_like(kept[0]), *kept]).diff(dim=0).view(1500, 2, n)
+    rates = np.array([0.025, 0.1])[group]  # q / (K q_k)
+    assert model.privacy_.sample_rate == pytest.approx(0.1)
+    included = (moves.abs().sum(1) > 0).numpy()
+    assert min(sampling_p_values(included, rates).values()) > ALPHA
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+def test_no_record_moves_the_weights_beyond_its_bound(name):
+    n = 60
+    X = np.eye(n, dtype=np.float32) * np.geomspace(1e-3, 1e6, n, dtype=np.float32)
+    (move,) = steps_of(name, X, noise_multiplier=0.0, batch_size=n, max_steps=1)
+    longest = n * np.linalg.norm(move.reshape(2, n), axis=0).max()
+    widest = 3.0 if name == "dpsgd_f" else 1.0  # (1 + K) C
+    assert 0.5 < longest <= widest * (1 + 1e-6)

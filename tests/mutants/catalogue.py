@@ -1,0 +1,384 @@
+"""Ways to break the privacy of this package, each as a patch of one place of its source.
+
+Each was made by somebody once: in a paper, in published code, in another library, or by us.  A
+mutant names the test that finds it; one that survives its test fails the build.
+"""
+
+from dataclasses import dataclass
+
+FIT = "tests/e2e/test_privacy_through_fit.py::"
+CONTRACT = "tests/contracts/test_methods.py::"
+AUDIT = "tests/audit/test_step.py::test_no_attack_beats_the_claim"
+NOISE = FIT + "test_every_step_carries_fresh_noise_of_the_claimed_scale"
+POISSON = FIT + "test_batches_are_poisson_samples[dpsgd]"
+BOUND = FIT + "test_no_record_moves_the_weights_beyond_its_bound"
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One fault.
+
+    Parameters
+    ----------
+    name : str
+    says : str
+        What is wrong, in a line.
+    file : str
+        Source file, relative to the package.
+    old, new : str
+        What is replaced, which occurs once, and by what.
+    killed_by : str
+        The test that must fail.
+    measure : tuple
+        How the damage is measured: ("step", method), ("run", method), or () where it
+        shows in neither.
+    """
+
+    name: str
+    says: str
+    file: str
+    old: str
+    new: str
+    killed_by: str
+    measure: tuple = ()
+
+
+MUTANTS = (
+    # noise
+    Mutant(
+        "no noise",
+        "the gradient is released as it is",
+        "engine/step.py",
+        "generator.fill_(gradient, clip.bound, mechanism.noise_multiplier / size)",
+        "gradient.zero_()",
+        NOISE + "[dpsgd-standard]",
+        ("step", "dpsgd"),
+    ),
+    Mutant(
+        "noise of C",
+        "DPSGD-F adds noise for the bound C, but clips group k to C_k, up to (1 + K) C",
+        "methods/dpsgd_f.py",
+        "bounds.index_select(0, sample.group), sample.norm), bounds.max())",
+        "bounds.index_select(0, sample.group), sample.norm), 0 * bounds.max() "
+        '+ self.number("max_grad_norm", 1.0))',
+        AUDIT + "[dpsgd_f]",
+        ("step", "dpsgd_f"),
+    ),
+    Mutant(
+        "noise of present groups",
+        "DPSGD-F takes the largest bound of the groups present, so the noise tells who is",
+        "methods/dpsgd_f.py",
+        "sample.norm), bounds.max())",
+        "sample.norm), bounds[sample.group.unique()].max() if len(sample.group) else bounds.min())",
+        CONTRACT + "test_contract[2-dpsgd_f]",
+        ("step", "dpsgd_f"),
+    ),
+    Mutant(
+        "noise of the mean factor",
+        "naive adds noise for the mean of the groups' factors, not for the largest",
+        "methods/naive.py",
+        "return Clip(weight, bound * factor.max())",
+        "return Clip(weight, bound * factor.mean())",
+        CONTRACT + "test_contract[2-naive]",
+        ("step", "naive"),
+    ),
+    Mutant(
+        "noise before clipping",
+        "the noisy gradient is clipped, and its noise with it",
+        "engine/step.py",
+        "    add_weighted(weight * model.number(shrink), gradient)\n",
+        "    add_weighted(weight * model.number(shrink), gradient)\n"
+        "    most = clip.bound / size / gradient.norm().clamp(min=1e-30)\n"
+        "    gradient.mul_(most.clamp(max=1.0))\n",
+        NOISE + "[dpsgd-standard]",
+    ),
+    Mutant(
+        "the same noise each step",
+        "the generator of the noise is seeded anew for each step",
+        "engine/noise.py",
+        '        if self.kind == "standard":\n            return',
+        "        if self._lanes is not None:\n"
+        "            self._lanes, self._left = Lanes(bytes(8)), {}\n"
+        '        if self.kind == "standard":\n            return',
+        CONTRACT + "test_two_steps_draw_fresh_noise[dpsgd]",
+    ),
+    Mutant(
+        "the same noise each fit",
+        "the entropy of an unseeded fit is a constant",
+        "engine/noise.py",
+        "return cls((secrets.randbits(256),), (secrets.randbits(256),))",
+        "return cls((7,), (secrets.randbits(256),))",
+        "tests/test_estimator.py::test_equal_seeds_agree_bit_for_bit_and_no_seed_never_repeats",
+    ),
+    Mutant(
+        "secure noise halved",
+        "the sum of four Gaussians is divided by four, not by two",
+        "engine/noise.py",
+        "noise_multiplier / 2).sum(0))",
+        "noise_multiplier / 4).sum(0))",
+        NOISE + "[dpsgd-secure]",
+    ),
+    Mutant(
+        "variance for standard deviation",
+        "the multiplier is used as a variance",
+        "engine/step.py",
+        "mechanism.noise_multiplier / size)",
+        "mechanism.noise_multiplier**0.5 / size)",
+        NOISE + "[dpsgd-standard]",
+    ),
+    Mutant(
+        "count without noise",
+        "the counts are released as they are",
+        "engine/step.py",
+        "            total += generator.fill_(noise, query.sensitivity, query.noise_multiplier)\n",
+        "            generator.fill_(noise, query.sensitivity, query.noise_multiplier)\n",
+        CONTRACT + "test_count_noise_has_the_claimed_scale[naive]",
+        ("step", "naive"),
+    ),
+    Mutant(
+        "unclamped counts",
+        "DPSGD-F uses negative noisy counts as they are, and bounds become negative",
+        "methods/dpsgd_f.py",
+        "counts.relu().view(2, -1)",
+        "counts.view(2, -1)",
+        CONTRACT + "test_contract[2-dpsgd_f]",
+        ("step", "dpsgd_f"),
+    ),
+    Mutant(
+        "realised batch size",
+        "sums are divided by the number of records drawn, which scales the noise",
+        "engine/step.py",
+        "    size = mechanism.expected_batch_size\n",
+        "    size = max(len(batch), 1)\n",
+        NOISE + "[dpsgd-standard]",
+        ("step", "dpsgd"),
+    ),
+    # clipping
+    Mutant(
+        "no clipping",
+        "weights do not depend on norms",
+        "methods/_clipping.py",
+        "    return bound / torch.maximum(norm, bound)",
+        "    return torch.ones_like(norm)",
+        BOUND + "[dpsgd]",
+        ("step", "dpsgd"),
+    ),
+    Mutant(
+        "clipping by layers",
+        "norms are those of the longest layer (the engine notices, and takes a slower way)",
+        "engine/per_sample/closed_form.py",
+        "return torch.linalg.vector_norm(torch.stack(factors).mul_(torch.stack(rows)), dim=0)",
+        "return torch.stack(factors).mul_(torch.stack(rows)).amax(0)",
+        "tests/engine/test_per_sample.py::test_norms_and_sums_equal_a_loop",
+    ),
+    Mutant(
+        "bias left out of the norm",
+        "norms leave out the bias (the engine notices, and takes a slower way)",
+        "engine/per_sample/closed_form.py",
+        "return length.hypot_(self._one) if book.bias_trains else length",
+        "return length",
+        "tests/engine/test_per_sample.py::test_norms_and_sums_equal_a_loop",
+    ),
+    Mutant(
+        "clipping the mean",
+        "the mean of the batch is clipped, not each record",
+        "methods/_clipping.py",
+        "    return Clip(clip_to(bound, sample.norm), bound)",
+        "    mean = sample.norm.mean() if len(sample.norm) else bound\n"
+        "    return Clip(clip_to(bound, mean).expand_as(sample.norm), bound)",
+        BOUND + "[dpsgd]",
+        ("step", "dpsgd"),
+    ),
+    Mutant(
+        "NaN gets through",
+        "a record without a finite gradient makes the sums NaN, and is noticed",
+        "engine/step.py",
+        "    if all_real and norm.device.type",
+        "    if all_real or norm.device.type",
+        CONTRACT + "test_a_record_without_a_finite_gradient_contributes_nothing[dpsgd-nan]",
+    ),
+    # what is kept between steps
+    Mutant(
+        "raw counts in Z",
+        "global_adapt moves its threshold by the count without noise",
+        "engine/step.py",
+        'method.update(state, {**release, "gradient": gradient}), longest)',
+        "method.update(state, {**release, **noisy_sums(replace(mechanism, noise_multiplier=0.0)"
+        '.queries, sample, finite, state, None, early=False), "gradient": gradient}), longest)',
+        AUDIT + "[global_adapt]",
+        ("step", "global_adapt"),
+    ),
+    Mutant(
+        "raw gradient ahead",
+        "dp_sat goes uphill along the last gradient without noise",
+        "engine/step.py",
+        "    return Step(gradient, method.update(state,",
+        "    plain = model.flat()\n"
+        "    add_weighted(weight * model.number(shrink), plain)\n"
+        "    if method.name == 'dp_sat':\n"
+        "        return Step(gradient, method.update(state, {'gradient': plain}), longest)\n"
+        "    return Step(gradient, method.update(state,",
+        AUDIT + "[dp_sat]",
+        ("step", "dp_sat"),
+    ),
+    Mutant(
+        "batch statistics in a weight",
+        "global scales each record by the largest norm of the batch",
+        "methods/global_.py",
+        "return Clip(torch.where(sample.norm <= z, scale, 0.0), sample",
+        "scale = bound / sample.norm.max().clamp(min=z) if len(sample.norm) else scale\n"
+        "        return Clip(torch.where(sample.norm <= z, scale, 0.0), sample",
+        CONTRACT + "test_contract[2-global]",
+    ),
+    # sampling
+    Mutant(
+        "shuffled batches",
+        "each epoch goes through a permutation, accounted as Poisson sampling",
+        "engine/sampling.py",
+        "        trials = self._successes(self.n_samples * n_steps)\n",
+        "        size = max(1, round(self.expected))\n"
+        "        epochs = -(-n_steps * size // self.n_samples)\n"
+        "        order = [self.generator.permutation(self.n_samples) for _ in range(epochs)]\n"
+        "        rows = torch.from_numpy(np.concatenate(order))[: n_steps * size]\n"
+        "        return [r.sort().values for r in rows.split(size)]\n"
+        "        trials = self._successes(self.n_samples * n_steps)\n",
+        POISSON,
+    ),
+    Mutant(
+        "batches of fixed size",
+        "each batch has the same number of records, accounted as Poisson sampling",
+        "engine/sampling.py",
+        "        trials = self._successes(self.n_samples * n_steps)\n",
+        "        size = max(1, round(self.expected))\n"
+        "        draw = self.generator.choice\n"
+        "        every = [draw(self.n_samples, size, replace=False) for _ in range(n_steps)]\n"
+        "        return [torch.from_numpy(np.sort(rows)) for rows in every]\n"
+        "        trials = self._successes(self.n_samples * n_steps)\n",
+        POISSON,
+    ),
+    Mutant(
+        "one sample for all epochs",
+        "the batches of the first epoch are used again",
+        "schedule.py",
+        "        indices = self.sampler.draw(self.steps_left())\n",
+        "        if not hasattr(self, 'first'):\n"
+        "            self.first = self.sampler.draw(self.steps_left())\n"
+        "        indices = self.first[: self.steps_left()]\n",
+        POISSON,
+    ),
+    Mutant(
+        "empty batches skipped",
+        "a step without records is not taken, so its absence tells that nobody was drawn",
+        "schedule.py",
+        "        if isinstance(self.data, StreamedRows) or not indices:\n",
+        "        indices = [i for i in indices if len(i)]\n"
+        "        if isinstance(self.data, StreamedRows) or not indices:\n",
+        "tests/test_estimator.py::test_an_empty_batch_is_a_step",
+    ),
+    Mutant(
+        "a larger rate",
+        "records are drawn twice as often as is accounted",
+        "net.py",
+        "sampler = PoissonSampler(rates, len(rows[0])",
+        "sampler = PoissonSampler(2 * rates, len(rows[0])",
+        POISSON,
+    ),
+    # accounting
+    Mutant(
+        "count composed apart",
+        "count and gradient are accounted as if each had its own sample",
+        "privacy/plan.py",
+        "        return [self.run, *(SampledGaussian(1.0, noise, 1) for noise in self.once)]",
+        "        each = [SampledGaussian(self.sample_rate, s, self.steps) for s in "
+        "self.noise_multipliers]\n"
+        "        return [*each, *(SampledGaussian(1.0, noise, 1) for noise in self.once)]",
+        "tests/golden/test_golden_privacy.py::test_epsilon",
+        ("run", "global_adapt"),
+    ),
+    Mutant(
+        "count left out",
+        "the count is released and not accounted",
+        "privacy/plan.py",
+        "    return math.fsum(s**-2 for s in noise_multipliers) ** -0.5",
+        "    return noise_multipliers[0]",
+        "tests/golden/test_golden_privacy.py::test_epsilon",
+        ("run", "global_adapt"),
+    ),
+    Mutant(
+        "mean rate for the largest",
+        "dp_is_sgd accounts for the mean sampling rate, not for that of the smallest group",
+        "mechanism.py",
+        "        return float(self.rates.max())",
+        "        return float(self.rates.mean())",
+        FIT + "test_groups_are_sampled_at_their_own_rates",
+        ("run", "dp_is_sgd"),
+    ),
+    Mutant(
+        "warm-up not charged",
+        "the steps that look for the scale of the gradients are not in the ledger",
+        "steps.py",
+        '        self._account("gradient scale (warm-up)")\n',
+        "",
+        "tests/test_methods_in_fits.py::TestWarmStart::"
+        "test_each_fit_spends_epsilon_again_and_searches_the_scale_once",
+    ),
+    Mutant(
+        "group counts not charged",
+        "the sizes of the groups are released once and not in the ledger",
+        "_training.py",
+        "    if run.once:\n        ledger.record(",
+        "    if run.once:\n        Ledger().record(",
+        "tests/test_methods_in_fits.py::TestGroupRates::"
+        "test_shares_counted_with_noise_are_in_the_ledger_and_in_epsilon",
+    ),
+    Mutant(
+        "fits before forgotten",
+        "warm_start reports the last fit alone",
+        "_training.py",
+        "    ledger = Ledger(() if before is None else before.privacy.ledger.entries)",
+        "    ledger = Ledger(())",
+        "tests/test_methods_in_fits.py::TestWarmStart::test_goes_on_from_the_weights_and_composes",
+    ),
+    Mutant(
+        "one fold for all",
+        "the ledger charges one of k fold fits, not k - 1",
+        "privacy/folds.py",
+        "    return [_joined(folds[:i] + folds[i + 1 :]) for i in sorted(kinds.values())]",
+        "    return [folds[i] for i in sorted(kinds.values())]",
+        "tests/privacy/test_folds.py::test_the_largest_view_is_that_of_the_worst_off_record",
+    ),
+    Mutant(
+        "best of K as one fit",
+        "a private search reports the cost of one trial",
+        "privacy/selection.py",
+        "    return np.minimum.accumulate(whole[::-1])[::-1]",
+        "    return curve",
+        "tests/privacy/test_selection.py::test_golden",
+    ),
+    # leaks
+    Mutant(
+        "a pickle with the seed",
+        "the pickle of a fitted estimator holds its random_state",
+        "release/_facts.py",
+        'SCRUBBED = {"random_state": None, ',
+        "SCRUBBED = {",
+        "tests/test_estimator.py::test_a_pickle_keeps_weights_and_public_facts_only",
+    ),
+    Mutant(
+        "seeds that ignore the data",
+        "two seeded fits on neighbouring data share their noise, which cancels",
+        "_seeds.py",
+        "    return Streams.seeded(int(state), digest=mixed), True",
+        "    return Streams.seeded(int(state), digest=bytes(32)), True",
+        FIT + "test_equal_seeds_share_no_noise_on_neighbouring_data",
+    ),
+    Mutant(
+        "32 bits of entropy",
+        "streams are told apart by 32 bits",
+        "engine/noise.py",
+        "        return np.random.SeedSequence(self.entropy, pool_size=8, spawn_key=(key,))",
+        "        short = [e % 2**32 for e in self.entropy]\n"
+        "        return np.random.SeedSequence(short, pool_size=8, spawn_key=(key,))",
+        "tests/engine/test_randomness.py::test_streams_differ_wherever_their_seed_does",
+    ),
+)

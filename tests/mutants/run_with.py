@@ -1,0 +1,88 @@
+"""Run tests with one mutant in place of the package: ``python run_with.py "no noise"``.
+
+Prints, as its last line, what failed and how.  ``--measure`` prints the damage instead.
+"""
+
+import json
+import sys
+from importlib.abc import MetaPathFinder
+from importlib.machinery import PathFinder, SourceFileLoader
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class MutantLoader(SourceFileLoader):
+    """Loads a module from its source with one place replaced, never from a cache."""
+
+    mutant = None
+
+    def get_code(self, fullname):
+        """Compile the mutated source."""
+        text = Path(self.path).read_text()
+        times = text.count(self.mutant.old)
+        if times != 1:
+            raise SystemExit(f"{self.mutant.name!r}: old occurs {times} times in {self.path}")
+        MutantLoader.used = True
+        return compile(text.replace(self.mutant.old, self.mutant.new), self.path, "exec")
+
+
+class Finder(MetaPathFinder):
+    """Finds the mutated module before anybody else does."""
+
+    def __init__(self, mutant):
+        self.path = str(ROOT / "skdpfair" / mutant.file)
+
+    def find_spec(self, fullname, path=None, target=None):
+        """Return the module's spec with our loader."""
+        if not fullname.startswith("skdpfair"):
+            return None
+        spec = PathFinder.find_spec(fullname, path, target)
+        if spec is None or spec.origin != self.path:
+            return None
+        spec.loader = MutantLoader(fullname, spec.origin)
+        return spec
+
+
+class Failures:
+    """Collects the kinds of the errors by which tests fail."""
+
+    def __init__(self):
+        self.kinds = []
+
+    def pytest_exception_interact(self, node, call, report):
+        """Called by pytest."""
+        self.kinds.append(call.excinfo.typename)
+
+
+def install(mutant):
+    """Put the mutant in place of its module, which must not be loaded yet."""
+    loaded = [name for name in sys.modules if name.split(".")[0] == "skdpfair"]
+    if loaded:
+        raise SystemExit(f"loaded before the mutant: {loaded}")
+    MutantLoader.mutant, MutantLoader.used = mutant, False
+    sys.meta_path.insert(0, Finder(mutant))
+
+
+def main(name, *options):
+    """Run the mutant's test, or measure its damage."""
+    sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
+    from catalogue import MUTANTS
+
+    mutant = next(m for m in MUTANTS if m.name == name)
+    install(mutant)
+    if "--measure" in options:
+        from measure import measured
+
+        print(json.dumps(measured(mutant)))
+        return
+    import pytest
+
+    failures = Failures()
+    arguments = [mutant.killed_by, "-x", "-q", "--no-header", "-p", "no:cacheprovider"]
+    code = pytest.main([*arguments, "--rootdir", str(ROOT)], plugins=[failures])
+    print(json.dumps({"code": int(code), "kinds": failures.kinds, "used": MutantLoader.used}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
