@@ -7,7 +7,8 @@ import pandas as pd
 from sklearn.compose import ColumnTransformer
 from sklearn.preprocessing import OneHotEncoder
 
-from skdpfair._validate import listed, shown
+from skdpfair._validate import listed as as_list
+from skdpfair._validate import shown
 from skdpfair.preprocessing._scaler import BoundedScaler, pair_of
 
 
@@ -61,7 +62,7 @@ def public_preprocessor(bounds, categories=None, *, passthrough=(), missing="mid
             raise TypeError(f"{name} must be a dict by column name, got {shown(value)}.")
     if isinstance(passthrough, str):
         passthrough = [passthrough]
-    passthrough = listed("passthrough", passthrough, "column names")
+    passthrough = as_list("passthrough", passthrough, "column names")
     _check_disjoint(bounds, "categories", categories)
     _check_disjoint(bounds, "passthrough", passthrough)
     encoder = OneHotEncoder(

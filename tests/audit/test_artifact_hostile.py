@@ -17,8 +17,8 @@ import pytest
 import torch
 
 from skdpfair.audit import audit_artifact
-from skdpfair.audit._budget import Budget, Exhausted
-from skdpfair.audit._containers import Reader
+from skdpfair.audit._artifacts._budget import Budget, Exhausted
+from skdpfair.audit._artifacts._containers import Reader
 
 X = np.random.default_rng(0).normal(size=(50, 6)).astype(np.float32)
 CLEAN = {"lr": 0.1, "names": ["a", "b"], "weights": {"w.weight": 1}}

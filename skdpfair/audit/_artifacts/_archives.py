@@ -5,10 +5,10 @@ import tarfile
 import zipfile
 import zlib
 
-from skdpfair.audit import _tensors
-from skdpfair.audit._graph import Map, Roots
-from skdpfair.audit._pickles import BrokenPickle, Machine
-from skdpfair.audit._skops import schema_nodes
+from skdpfair.audit._artifacts import _tensors
+from skdpfair.audit._artifacts._graph import Map, Roots
+from skdpfair.audit._artifacts._pickles import BrokenPickle, Machine
+from skdpfair.audit._artifacts._skops import schema_nodes
 
 
 def beside(where, name):

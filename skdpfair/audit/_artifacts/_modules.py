@@ -4,9 +4,9 @@ import math
 import re
 from collections import Counter
 
-from skdpfair.audit._dtypes import shape_of
-from skdpfair.audit._graph import Call, Global, Map, Seq, state_of
-from skdpfair.audit._names import kind_of_name
+from skdpfair.audit._artifacts._dtypes import shape_of
+from skdpfair.audit._artifacts._graph import Call, Global, Map, Seq, state_of
+from skdpfair.audit._artifacts._names import kind_of_name
 
 _USUAL = re.compile(
     r"weight|bias|running_mean|running_var|num_batches_tracked|in_proj_weight|in_proj_bias|"

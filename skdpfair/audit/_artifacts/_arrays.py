@@ -5,9 +5,19 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from skdpfair.audit import _tensors
-from skdpfair.audit._dtypes import dtype_of, shape_of
-from skdpfair.audit._graph import Blob, Call, Global, Inline, Map, Node, Seq, Storage, arguments
+from skdpfair.audit._artifacts import _tensors
+from skdpfair.audit._artifacts._dtypes import dtype_of, shape_of
+from skdpfair.audit._artifacts._graph import (
+    Blob,
+    Call,
+    Global,
+    Inline,
+    Map,
+    Node,
+    Seq,
+    Storage,
+    arguments,
+)
 
 _DTYPES = {"uint16": "u2", "uint32": "u4", "uint64": "u8"}
 _KINDS = {"f": "floating", "i": "integer", "u": "integer", "b": "boolean", "c": "complex"}

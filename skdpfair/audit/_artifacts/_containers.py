@@ -5,15 +5,15 @@ import os
 import zipfile
 from dataclasses import dataclass, field
 
-from skdpfair.audit import _tensors
-from skdpfair.audit._archives import beside, open_tar, open_zip
-from skdpfair.audit._budget import Budget, Exhausted
-from skdpfair.audit._facts import estimator_of
-from skdpfair.audit._findings import Finding
-from skdpfair.audit._graph import Blob, Map, Node, Storage, arguments
-from skdpfair.audit._packed import format_of, unpack
-from skdpfair.audit._pickles import BrokenPickle, looks_like_pickle, read_stream
-from skdpfair.audit._text import as_text, judge_text
+from skdpfair.audit._artifacts import _tensors
+from skdpfair.audit._artifacts._archives import beside, open_tar, open_zip
+from skdpfair.audit._artifacts._budget import Budget, Exhausted
+from skdpfair.audit._artifacts._facts import estimator_of
+from skdpfair.audit._artifacts._findings import Finding
+from skdpfair.audit._artifacts._graph import Blob, Map, Node, Storage, arguments
+from skdpfair.audit._artifacts._packed import format_of, unpack
+from skdpfair.audit._artifacts._pickles import BrokenPickle, looks_like_pickle, read_stream
+from skdpfair.audit._artifacts._text import as_text, judge_text
 
 DEPTH = 16  # packed in one another
 _SLACK = 16  # bytes that padding may take

@@ -5,8 +5,8 @@ import math
 import pickletools
 import struct
 
-from skdpfair.audit._dtypes import dtype_of, shape_of, size_of
-from skdpfair.audit._graph import (
+from skdpfair.audit._artifacts._dtypes import dtype_of, shape_of, size_of
+from skdpfair.audit._artifacts._graph import (
     Blob,
     Call,
     Global,

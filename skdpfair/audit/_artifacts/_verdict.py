@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from skdpfair.audit import _modules, _names
-from skdpfair.audit._objects import DISTRIBUTION
-from skdpfair.audit._walk import FEW
+from skdpfair.audit._artifacts import _modules, _names
+from skdpfair.audit._artifacts._objects import DISTRIBUTION
+from skdpfair.audit._artifacts._walk import FEW
 
 _MOST_PAIRS = 5_000_000
 _WHOLE = (_names.TABLE, _names.GENERATOR)  # reported as one thing

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 
-from skdpfair.audit._graph import Seq
+from skdpfair.audit._artifacts._graph import Seq
 
 _FORMATS = ("f2", "f4", "f8", "i1", "i2", "i4", "i8")
 _WORDS = re.compile(rb"[ -~\s]{8,}")

@@ -3,8 +3,8 @@
 import re
 from dataclasses import dataclass, field
 
-from skdpfair.audit._names import GENERATOR, INDICES, LOSSES, NUMBERS, SEED, kind_of_name
-from skdpfair.audit._text import is_path, judge_text
+from skdpfair.audit._artifacts._names import GENERATOR, INDICES, LOSSES, NUMBERS, SEED, kind_of_name
+from skdpfair.audit._artifacts._text import is_path, judge_text
 
 FEW_FLOATS, FEW_INTEGERS, FEW_TEXTS = 4, 8, 512
 _NUMBER = re.compile(r"[-+]?(\d+\.\d*|\.\d+|\d{5,40})([eE][-+]?\d+)?")

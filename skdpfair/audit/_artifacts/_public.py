@@ -4,11 +4,11 @@ import math
 import re
 from dataclasses import fields
 
-from skdpfair.audit._arrays import is_scalar
-from skdpfair.audit._graph import Call, Global, Map, Node, Seq
-from skdpfair.audit._names import LABELS, LOSSES, RECORDS, STATISTICS
-from skdpfair.audit._parameters import allows, are_dense
-from skdpfair.audit._text import judge_text
+from skdpfair.audit._artifacts._arrays import is_scalar
+from skdpfair.audit._artifacts._graph import Call, Global, Map, Node, Seq
+from skdpfair.audit._artifacts._names import LABELS, LOSSES, RECORDS, STATISTICS
+from skdpfair.audit._artifacts._parameters import allows, are_dense
+from skdpfair.audit._artifacts._text import judge_text
 from skdpfair.privacy import PrivacyReport
 
 _WEIGHTS = {"coef_", "intercept_", "coefs_", "intercepts_"}

@@ -2,8 +2,8 @@
 
 import json
 
-from skdpfair.audit._graph import Blob, Call, Global, Map, Seq
-from skdpfair.audit._tensors import read_npy
+from skdpfair.audit._artifacts._graph import Blob, Call, Global, Map, Seq
+from skdpfair.audit._artifacts._tensors import read_npy
 
 _VERSIONS = ("protocol", "_skops_version", "key_types")
 

@@ -6,9 +6,9 @@ import math
 
 from numpy.lib import format as npy
 
-from skdpfair.audit._dtypes import shape_of, size_of
-from skdpfair.audit._graph import Blob, Global, Inline, Map, Persistent, Seq, Storage
-from skdpfair.audit._pickles import BrokenPickle, Machine
+from skdpfair.audit._artifacts._dtypes import shape_of, size_of
+from skdpfair.audit._artifacts._graph import Blob, Global, Inline, Map, Persistent, Seq, Storage
+from skdpfair.audit._artifacts._pickles import BrokenPickle, Machine
 
 _TORCH = {
     **{"DoubleStorage": "f8", "FloatStorage": "f4", "HalfStorage": "f2", "BFloat16Storage": "bf16"},

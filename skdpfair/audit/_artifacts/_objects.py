@@ -2,9 +2,9 @@
 
 import math
 
-from skdpfair.audit import _facts, _modules, _names, _public
-from skdpfair.audit._arrays import as_array
-from skdpfair.audit._graph import (
+from skdpfair.audit._artifacts import _facts, _modules, _names, _public
+from skdpfair.audit._artifacts._arrays import as_array
+from skdpfair.audit._artifacts._graph import (
     Blob,
     Global,
     Map,
@@ -15,14 +15,14 @@ from skdpfair.audit._graph import (
     class_of,
     state_of,
 )
-from skdpfair.audit._nets import (
+from skdpfair.audit._artifacts._nets import (
     visit_inference_net,
     visit_module,
     visit_network,
     visit_scripted,
 )
-from skdpfair.audit._parts import facts_of, visit_attributes, visit_parts
-from skdpfair.audit._tally import Tally
+from skdpfair.audit._artifacts._parts import facts_of, visit_attributes, visit_parts
+from skdpfair.audit._artifacts._tally import Tally
 
 _FITTED = ({"_facts", "_weights"}, {"net_", "privacy_"})
 _OURS = Global("skdpfair.estimator", "DPFairClassifier")

@@ -1,9 +1,9 @@
 """Visit what any object holds."""
 
-from skdpfair.audit import _modules, _names, _public
-from skdpfair.audit._graph import Blob, Map, Node, Seq
-from skdpfair.audit._place import SHOWN
-from skdpfair.audit._tally import Tally, is_source, judge_value
+from skdpfair.audit._artifacts import _modules, _names, _public
+from skdpfair.audit._artifacts._graph import Blob, Map, Node, Seq
+from skdpfair.audit._artifacts._place import SHOWN
+from skdpfair.audit._artifacts._tally import Tally, is_source, judge_value
 
 _KNOWN = {"skdpfair", "sklearn", "torch", "skorch", "opacus", "scipy"}
 

@@ -1,9 +1,9 @@
 """Walk the graph of an artefact and judge what lies where."""
 
-from skdpfair.audit import _modules, _names, _public
-from skdpfair.audit._arrays import as_array, is_scalar, n_hidden
-from skdpfair.audit._containers import Reader
-from skdpfair.audit._graph import (
+from skdpfair.audit._artifacts import _modules, _names, _public
+from skdpfair.audit._artifacts._arrays import as_array, is_scalar, n_hidden
+from skdpfair.audit._artifacts._containers import Reader
+from skdpfair.audit._artifacts._graph import (
     Blob,
     Call,
     Global,
@@ -18,13 +18,13 @@ from skdpfair.audit._graph import (
     globals_in,
     reachable,
 )
-from skdpfair.audit._objects import visit_object
-from skdpfair.audit._packed import format_of
-from skdpfair.audit._pickles import looks_like_pickle
-from skdpfair.audit._place import SHOWN, Place
-from skdpfair.audit._public import is_statement
-from skdpfair.audit._tally import Tally, is_source, judge_value
-from skdpfair.audit._text import as_text, judge_text
+from skdpfair.audit._artifacts._objects import visit_object
+from skdpfair.audit._artifacts._packed import format_of
+from skdpfair.audit._artifacts._pickles import looks_like_pickle
+from skdpfair.audit._artifacts._place import SHOWN, Place
+from skdpfair.audit._artifacts._public import is_statement
+from skdpfair.audit._artifacts._tally import Tally, is_source, judge_value
+from skdpfair.audit._artifacts._text import as_text, judge_text
 
 FEW = 4  # items of an array
 _FEW_BYTES = 24

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 
-from skdpfair.audit._graph import Blob, Call, Global, Inline, Map, Seq
+from skdpfair.audit._artifacts._graph import Blob, Call, Global, Inline, Map, Seq
 
 _MADE = {
     "report": ("skdpfair.privacy.statement", "PrivacyReport"),

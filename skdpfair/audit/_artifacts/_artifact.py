@@ -2,13 +2,13 @@
 
 import os
 
-from skdpfair.audit._budget import Exhausted
-from skdpfair.audit._containers import Reader
-from skdpfair.audit._findings import ArtifactReport
-from skdpfair.audit._live import pickled
-from skdpfair.audit._rows import find_rows, rows_of
-from skdpfair.audit._verdict import conclude
-from skdpfair.audit._walk import Walker
+from skdpfair.audit._artifacts._budget import Exhausted
+from skdpfair.audit._artifacts._containers import Reader
+from skdpfair.audit._artifacts._findings import ArtifactReport
+from skdpfair.audit._artifacts._live import pickled
+from skdpfair.audit._artifacts._rows import find_rows, rows_of
+from skdpfair.audit._artifacts._verdict import conclude
+from skdpfair.audit._artifacts._walk import Walker
 
 _MOST = 1000
 

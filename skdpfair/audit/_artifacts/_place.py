@@ -3,8 +3,8 @@
 import re
 from dataclasses import dataclass
 
-from skdpfair.audit._graph import Global
-from skdpfair.audit._tally import Tally
+from skdpfair.audit._artifacts._graph import Global
+from skdpfair.audit._artifacts._tally import Tally
 
 _LONGEST = 400  # of a path; a hostile one would go on
 SHOWN = re.compile(  # other keys may be data

@@ -2,7 +2,7 @@
 
 import re
 
-from skdpfair.audit._graph import Call, Seq
+from skdpfair.audit._artifacts._graph import Call, Seq
 
 
 def shape_of(node) -> tuple[int, ...]:

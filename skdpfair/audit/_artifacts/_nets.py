@@ -1,9 +1,9 @@
 """Visit networks: torch modules, scripted ones, and what our classifiers keep of theirs."""
 
-from skdpfair.audit import _modules, _names
-from skdpfair.audit._arrays import as_array
-from skdpfair.audit._graph import Call, Global, Map, arguments
-from skdpfair.audit._parts import facts_of, visit_attributes, visit_parts
+from skdpfair.audit._artifacts import _modules, _names
+from skdpfair.audit._artifacts._arrays import as_array
+from skdpfair.audit._artifacts._graph import Call, Global, Map, arguments
+from skdpfair.audit._artifacts._parts import facts_of, visit_attributes, visit_parts
 
 _FACTORY = Global("skdpfair.networks", "Factory")
 
