@@ -134,7 +134,10 @@ class TestGroupRates:
         [
             ({"group_probabilities": (0.6, 0.3, 0.2)}, "sum to 1.1"),
             ({"group_probabilities": (0.6, 0.4)}, "2 values for 3 groups"),
-            ({"group_probabilities": (0.6, 0.4, 0.0)}, r"in \(0, 1\]"),
+            (
+                {"group_probabilities": (0.6, 0.4, 0.0)},
+                "group_probabilities must be a number > 0 and <= 1",
+            ),
             ({"group_probabilities": (0.6, 0.3, float("nan"))}, "group_probabilities"),
             ({"max_sample_rate": 0.01}, "below the sample rate"),
             ({"max_sample_rate": 1.5}, "max_sample_rate"),

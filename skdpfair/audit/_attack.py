@@ -24,7 +24,7 @@ def mu_of(without, with_record, failure: float) -> float:
     >>> rng = np.random.default_rng(0)
     >>> a, b = rng.normal(size=(2, 5000, 3))
     >>> print(f"{mu_of(a, b + [2.0, 0.0, 0.0], 1e-6):.1f} {mu_of(a, b, 1e-6):.1f}")
-    1.6 0.0
+    1.7 0.0
     """
     n = int(_TRAINING * len(without))
     score = likelihood_ratio(without[:n], with_record[:n])

@@ -117,7 +117,8 @@ def audit_fit(
     >>> from skdpfair import DPFairClassifier
     >>> from skdpfair.datasets import make_two_groups
     >>> data = make_two_groups(1000, random_state=0)
-    >>> audit = audit_fit(DPFairClassifier("dpsgd"), data.data, data.target, 100, random_state=0)
+    >>> clf = DPFairClassifier("dpsgd", epsilon=4.0)
+    >>> audit = audit_fit(clf, data.data, data.target, 100, random_state=0)
     >>> audit.passed, audit.n_canaries
     (True, 100)
     """

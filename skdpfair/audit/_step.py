@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from skdpfair._validate import integer, number
+from skdpfair._validate import integer, number, one_of
 from skdpfair.audit._attack import mu_of
 from skdpfair.engine import Batch, Streams, choose, private_step
 from skdpfair.mechanism import Mechanism, Task
@@ -98,6 +98,7 @@ def audit_step(
     method,
     *,
     noise_multiplier=1.0,
+    noise="standard",
     n_draws=20_000,
     delta=1e-5,
     confidence=1 - 1e-6,
@@ -113,6 +114,8 @@ def audit_step(
         A private method, with its hyper-parameters.
     noise_multiplier : float > 0, default=1.0
         Of the gradient.
+    noise : {"standard", "secure"}, default="standard"
+        As in `DPFairClassifier`.
     n_draws : int >= 100, default=20_000
         Steps taken with the record and without, on each of three batches.
     delta : float in (0, 1), default=1e-5
@@ -158,6 +161,7 @@ def audit_step(
     method = get_method(method)
     if not method.private:
         raise ValueError(f"method={method.name!r} claims no finite epsilon: nothing to audit.")
+    one_of("noise", noise, ("standard", "secure"))
     inner = {"low": 0, "low_open": True, "high_open": True}
     number("noise_multiplier", noise_multiplier, high=np.inf, **inner)
     number("delta", delta, high=1, **inner)
@@ -168,8 +172,8 @@ def audit_step(
     mechanism = Mechanism(method, task, float(noise_multiplier))
     batches, bounds = scenarios(task.n_groups), {}
     for place, scenario in enumerate(batches):
-        noise = _streams(random_state, place).noise()
-        outputs = _outputs(mechanism, scenario, n_features, n_draws, noise)
+        source = _streams(random_state, place).noise(kind=noise)
+        outputs = _outputs(mechanism, scenario, n_features, n_draws, source)
         bounds[scenario.name] = mu_of(*outputs, (1 - confidence) / len(batches))
     worst = max(bounds, key=bounds.get)
     mus = 1 / joint(mechanism.noise_multipliers), bounds[worst]

@@ -1,6 +1,6 @@
 """Pictures of the scalar simulation: tables of `experiments` in, matplotlib axes out."""
 
-from skdpfair.plotting._bars import _PALETTE, _new_axes
+from skdpfair.plotting._axes import PALETTE, new_axes
 
 __all__ = ["plot_bias_by_beta", "plot_bias_by_epsilon", "plot_bias_over_iterations"]
 
@@ -39,8 +39,8 @@ def plot_bias_over_iterations(table, ax=None):
     >>> ax.figure.clear()
     """
     _check(table, ("beta", "iteration", "simulated", "expected", "limit"))
-    ax = _new_axes(1, 1) if ax is None else ax
-    for colour, (beta, rows) in zip(_PALETTE, table.groupby("beta"), strict=False):
+    ax = new_axes() if ax is None else ax
+    for colour, (beta, rows) in zip(PALETTE, table.groupby("beta"), strict=False):
         ax.plot(rows["iteration"], rows["simulated"], color=colour, label=f"β = {beta:g}")
         ax.plot(rows["iteration"], rows["expected"], color=colour, linestyle=":", linewidth=2.5)
         limit = rows["limit"].iloc[-1]
@@ -82,8 +82,8 @@ def plot_bias_by_epsilon(table, ax=None):
     >>> ax.figure.clear()
     """
     _check(table, ("max_grad_norm", "epsilon", "simulated", "squared_bias"))
-    ax = _new_axes(1, 1) if ax is None else ax
-    for colour, (c, rows) in zip(_PALETTE, table.groupby("max_grad_norm"), strict=False):
+    ax = new_axes() if ax is None else ax
+    for colour, (c, rows) in zip(PALETTE, table.groupby("max_grad_norm"), strict=False):
         ax.plot(rows["epsilon"], rows["simulated"], "o-", color=colour, label=f"c = {c:g}")
         limit = rows["squared_bias"].iloc[0]
         ax.axhline(limit, color=colour, linestyle="--", linewidth=1)
@@ -127,10 +127,10 @@ def plot_bias_by_beta(table, ax=None):
     >>> ax.figure.clear()
     """
     _check(table, ("beta", "rate", "simulated", "squared_bias"))
-    ax = _new_axes(1, 1) if ax is None else ax
+    ax = new_axes() if ax is None else ax
     curve = _curve(table)
     ax.plot(*curve, color="0.5", linestyle="--", label="theory, proportional to 1/(μ − Lβ)²")
-    ax.plot(table["beta"], table["simulated"], "o", color=_PALETTE[0], label="simulated")
+    ax.plot(table["beta"], table["simulated"], "o", color=PALETTE[0], label="simulated")
     ax.set(yscale="log", xlabel="β", ylabel=_DISTANCE)
     return _dress(ax, "The bias grows without limit as β nears μ / L")
 

@@ -30,7 +30,7 @@ class Mutant:
     killed_by : str
         The test that must fail.
     measure : tuple
-        How the damage is measured: ("step", method), ("run", method), or () where it
+        How the damage is measured: ("step", method, settings), ("run", method), or () where it
         shows in neither.
     """
 
@@ -117,6 +117,7 @@ MUTANTS = (
         "noise_multiplier / 2).sum(0))",
         "noise_multiplier / 4).sum(0))",
         NOISE + "[dpsgd-secure]",
+        ("step", "dpsgd", {"noise": "secure"}),
     ),
     Mutant(
         "variance for standard deviation",
@@ -125,6 +126,7 @@ MUTANTS = (
         "mechanism.noise_multiplier / size)",
         "mechanism.noise_multiplier**0.5 / size)",
         NOISE + "[dpsgd-standard]",
+        ("step", "dpsgd", {"noise_multiplier": 4.0}),
     ),
     Mutant(
         "count without noise",

@@ -11,10 +11,10 @@ def measured(mutant):
     return {"step": _step, "run": _run}[kind](*details)
 
 
-def _step(method):
+def _step(method, settings=None):
     from skdpfair.audit import audit_step
 
-    audit = audit_step(method, n_draws=4000, delta=DELTA, random_state=0)
+    audit = audit_step(method, n_draws=4000, delta=DELTA, random_state=0, **settings or {})
     return {"claimed": audit.epsilon_claimed, "spent": audit.epsilon_lower}
 
 

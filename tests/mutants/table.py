@@ -20,7 +20,7 @@ time, on every run of the tests (`tests/mutants/`), and the test named beside it
 were made by somebody: in a paper, in published code, in another library.
 
 *Claimed* and *spent* are epsilon at delta 1e-5, with the fault in place: what the code reports, and
-what it spends: for steps at least, by `audit_step` at noise multiplier 1 (confidence 1 - 1e-6), for
+what it spends: for steps at least, by `audit_step` (confidence 1 - 1e-6), for
 accounting by dp-accounting alone. A dash: the fault does not show in single steps of a record, or
 is none of numbers.
 

@@ -50,9 +50,9 @@ def test_the_schedule_multiplies_the_learning_rate():
 @pytest.mark.parametrize(
     "params, message",
     [
-        ({"radius": 0.0}, r"'radius' parameter .* Got 0.0"),
-        ({"feasible_set": "cube"}, r"'feasible_set' parameter .* Got 'cube'"),
-        ({"schedule": "constant"}, r"'schedule' parameter .* Got 'constant'"),
+        ({"radius": 0.0}, r"radius of method 'pcsgd' .* got 0.0"),
+        ({"feasible_set": "cube"}, r"feasible_set of method 'pcsgd' .* got 'cube'"),
+        ({"schedule": "constant"}, r"schedule of method 'pcsgd' .* got 'constant'"),
         ({"schedule": (1.0,)}, r"schedule must be a pair \(c0, c1\) .* got \(1.0,\)"),
         ({"schedule": (1.0, -2.0)}, r"schedule's c0 and c1 must be a number > 0, got -2.0"),
     ],
