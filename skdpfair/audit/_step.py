@@ -1,7 +1,6 @@
 """White-box audit of one step: do its outputs tell whether a record took part."""
 
-import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -9,15 +8,14 @@ from torch import nn
 
 from skdpfair._validate import integer, number, one_of
 from skdpfair.audit._attack import mu_of
-from skdpfair.engine import Batch, Streams, choose, private_step
+from skdpfair.audit._transcripts import Transcripts
+from skdpfair.engine import Batch, Streams, choose
 from skdpfair.mechanism import Mechanism, Task
 from skdpfair.methods import get_method
 from skdpfair.privacy import gdp
 from skdpfair.privacy.plan import joint
 from skdpfair.testing import per_sample, released
 
-_FEW = 16  # numbers of a vector that the attack sees one by one
-_CHUNK = 1000  # outputs held in memory at once
 _NORMS = np.geomspace(1e-2, 1e4, 61)
 _QUIET, _LOUD = 0.3, 100.0  # gradient norms of the other records
 
@@ -146,9 +144,10 @@ def audit_step(
     most.  The attack sees every release, the noisy gradient and the next state: their parts
     along the record's gradient, along the others', and the norm of the rest, which betrays a
     noise that depends on the data.  A quarter of the draws fit a normal distribution to each
-    neighbour; on the others their log-likelihood ratio is thresholded, and Clopper-Pearson
-    limits of the error rates give the least ``mu`` [dong2022gaussian]_, all at ``confidence``
-    together.  The claim is the joint Gaussian of the step that the accountant charges for.
+    neighbour; on the others their log-likelihood ratio is thresholded, and so is the one that
+    the method's own rule gives for what was released.  Clopper-Pearson limits of the error rates
+    give the least ``mu`` [dong2022gaussian]_, all at ``confidence`` together.  The claim is the
+    joint Gaussian of the step that the accountant charges for.
 
     Each batch is given, so sampling is not audited.
 
@@ -195,11 +194,8 @@ def _outputs(mechanism, scenario, n_features, n_draws, noise):
     with_record = _batch(scenario, n_features, _telling_norm(mechanism, scenario))
     without = with_record.take(torch.arange(len(scenario.norms)))
     with choose(module, with_record.x, 2) as engine:
-        directions = _directions(engine, with_record)
-        return [
-            _draws(engine, batch, mechanism, directions, n_draws, noise)
-            for batch in (without, with_record)
-        ]
+        attack = Transcripts(engine, mechanism, with_record, noise)
+        return [attack.draws(batch, n_draws) for batch in (without, with_record)]
 
 
 def _batch(scenario, n_features, norm):
@@ -224,50 +220,3 @@ def _telling_norm(mechanism, scenario):
             moved += [row / q.sensitivity / q.noise_multiplier for q, row in rows]
         best = max(best, (round(float(np.linalg.norm(moved)), 6), float(norm)))
     return best[1]
-
-
-def _directions(engine, batch):
-    """Return unit vectors along the record's gradient and along the sum of the others'."""
-    last, out = torch.arange(len(batch)) == len(batch) - 1, []
-    for kept in (last, ~last):
-        total = engine.flat()
-        engine.records(batch.x, batch.y).weighted_sum(kept.float(), total)
-        out.append(total / total.norm().clamp(min=1e-30))
-    return torch.stack(out).double()
-
-
-def _draws(engine, batch, mechanism, directions, n_draws, noise):
-    state, seen = mechanism.method.start(mechanism.task), []
-    for first in range(0, n_draws, _CHUNK):
-        size = min(_CHUNK, n_draws - first)
-        outputs = [_output(engine, batch, mechanism, state, noise) for _ in range(size)]
-        parts = [torch.stack(part).double() for part in zip(*outputs, strict=True)]
-        seen.append(np.hstack([_seen(part, directions) for part in parts]))
-    return np.vstack(seen)
-
-
-def _output(engine, batch, mechanism, state, noise):
-    """Return all vectors that leave a step: releases, gradient sum, next state."""
-    method, heard = copy.copy(mechanism.method), {}
-
-    def clip(sample, state, release):
-        heard.update(release)
-        return mechanism.method.clip(sample, state, release)
-
-    method.clip = clip
-    step = private_step(engine, batch, replace(mechanism, method=method), state, noise)
-    states = step.state if isinstance(step.state, tuple) else (step.state,)
-    total = step.gradient * mechanism.expected_batch_size
-    kept = [*(heard[name] for name in sorted(heard)), total, *states]
-    return [part.flatten().clone() for part in kept if torch.is_tensor(part)]
-
-
-def _seen(vectors, directions):
-    """Return what the attack sees of vectors (n, d): all of a few numbers, else three."""
-    if vectors.shape[1] <= _FEW:
-        return vectors.numpy()
-    if vectors.shape[1] != directions.shape[1]:
-        return vectors.norm(dim=1, keepdim=True).clamp(min=1e-300).log().numpy()
-    along = vectors @ directions.T
-    rest = (vectors - along @ directions).norm(dim=1, keepdim=True)
-    return torch.cat([along, rest.clamp(min=1e-300).log()], dim=1).numpy()
