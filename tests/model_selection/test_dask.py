@@ -1,17 +1,20 @@
 """Searches and sweeps on dask's workers over TCP, one of which dies."""
 
 import os
+import pickle
 import signal
 import threading
+import warnings
 
 import joblib
+import numpy as np
 import pandas as pd
 import pytest
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
 from skdpfair import DPFairClassifier
-from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
+from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult, make_two_groups
 from skdpfair.model_selection import GroupScorer, PrivacyLedger, plan, select_by, sweep
 from skdpfair.preprocessing import public_preprocessor
 
@@ -74,6 +77,24 @@ def test_a_search_has_the_same_scores_and_the_same_ledger(cluster, adult, tmp_pa
     assert (found.fits, found.reasons) == (10, foreseen.reasons)
     # the forecast takes stratified folds as equal, and refits the costliest candidate
     assert found.epsilon == pytest.approx(foreseen.epsilon, rel=0.02)
+
+
+def _weights(state):
+    clf = DPFairClassifier("dpsgd", module="logistic", max_steps=4, batch_size=100)
+    data = make_two_groups(400, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        clf.set_params(random_state=state).fit(data.data, data.target)
+    kept = pickle.loads(pickle.dumps(clf)).net_.weights
+    return np.concatenate([w.ravel() for w in kept.values()])
+
+
+def test_workers_share_no_noise_unless_seeded(cluster):
+    client = distributed.get_client()
+    runs = client.gather(client.map(_weights, [None] * 4, pure=False))
+    assert all((a != b).any() for i, a in enumerate(runs) for b in runs[:i])
+    seeded = client.gather(client.map(_weights, [7] * 2, pure=False))
+    assert (seeded[0] == seeded[1]).all() and (seeded[0] == _weights(7)).all()
 
 
 def test_a_sweep_is_the_same_and_outlives_a_worker(cluster, two_groups, tmp_path):

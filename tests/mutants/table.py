@@ -8,9 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from catalogue import MUTANTS
-
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+from catalogue import MUTANTS  # noqa: E402
+
 PAGE = HERE.parents[1] / "docs" / "mutants.md"
 HEAD = """\
 # Mutants: ways to lose privacy, and what finds them
