@@ -1,6 +1,7 @@
 """Shared data and the rule for data from outside: skip with the reason, but never in CI."""
 
 import os
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,13 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 @pytest.fixture(scope="session", autouse=True)
 def one_thread():
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ctrl_c():
+    """Hear Ctrl-C, which what a shell starts in the background ignores."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
