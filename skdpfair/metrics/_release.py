@@ -1,19 +1,16 @@
 """A differentially private table of the groups' accuracies, for publication."""
 
-import hashlib
 import math
-import warnings
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
-from skdpfair._validate import integer, number
-from skdpfair.exceptions import InsecureSeedWarning
+from skdpfair._validate import number
 from skdpfair.metrics._checks import as_vector
 from skdpfair.metrics._levels import encode, label
 from skdpfair.privacy import ADJACENCY_IN_WORDS, calibrate
-from skdpfair.privacy.noise import noisy_counts, noisy_integer_counts
+from skdpfair.privacy.noise import generator_of, noisy_counts, noisy_integer_counts
 
 _ADJACENCY = "zero_out"
 # beyond these, float64 draws no faithful discrete Laplace noise; at 30 it is hardly ever drawn
@@ -119,7 +116,7 @@ def release_group_table(
     )
     codes, levels = encode(sensitive_features, y_true, groups)
     codes = 2 * codes + (y_true != y_pred)
-    generator = _generator(random_state, codes, (epsilon, delta, levels))
+    generator = generator_of(random_state, codes, (epsilon, delta, levels))
     if delta == 0:
         scale = 1 / min(epsilon, _LARGEST)
         deviation = 1 / (math.sqrt(2) * math.sinh(1 / (2 * scale)))
@@ -200,21 +197,6 @@ def _delta(delta, n_samples):
             "it, publishing a random record would count as private. Use delta='auto'."
         )
     return delta
-
-
-def _generator(random_state, codes, settings):
-    if random_state is None:
-        return np.random.default_rng()
-    seed = integer("random_state", random_state, low=0)
-    warnings.warn(
-        f"random_state={seed} makes the noise reproducible: whoever knows the seed can remove it. "
-        "Use random_state=None for a table that leaves your hands.",
-        InsecureSeedWarning,
-        stacklevel=3,
-    )
-    # tables of other records or settings must not share their noise: its difference would cancel
-    digest = hashlib.blake2b(codes.tobytes() + repr(settings).encode(), digest_size=32).digest()
-    return np.random.default_rng([seed, int.from_bytes(digest, "little")])
 
 
 def _privacy(epsilon, delta, scale, random_state, groups):

@@ -180,9 +180,8 @@ class DPQuantileScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 entry.what, sample_rate=1.0, noise_multipliers=entry.noise_multipliers, is_once=True
             )
         low, high = public._resolved_bounds().T[:, :, None]
-        self.quantiles_ = low + (high - low) * quantiles_of(
-            consistent_leaves(counts), self.quantiles
-        )
+        shares = quantiles_of(consistent_leaves(counts), self.quantiles)
+        self.quantiles_ = low + (high - low) * shares
         self.privacy_ = self._report(ledger, delta, n_samples)
         return self
 

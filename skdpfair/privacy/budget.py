@@ -193,12 +193,9 @@ class PrivacyLedger:
             del self._open[root]
 
     def _refusals(self, context):
-        root, lines = str(context.root_uuid), self._journal.read()
-        return [
-            line["refused"]
-            for line in lines
-            if line.get("root", root) == root and "refused" in line
-        ]
+        root = str(context.root_uuid)
+        refused = (line for line in self._journal.read() if "refused" in line)
+        return [line["refused"] for line in refused if line.get("root", root) == root]
 
     def epsilon(self, delta=None, data=None) -> float:
         """Return what all fits on the data set ``data`` (default: this ledger's) cost."""

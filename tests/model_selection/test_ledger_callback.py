@@ -10,7 +10,7 @@ import pickle
 import numpy as np
 import pytest
 from sklearn.exceptions import FitFailedWarning
-from sklearn.experimental import enable_halving_search_cv  # noqa: F401
+from sklearn.experimental import enable_halving_search_cv  # noqa: F401  (lets the next import find the halving search)
 from sklearn.model_selection import (
     GridSearchCV,
     HalvingGridSearchCV,

@@ -6,7 +6,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import UndefinedMetricWarning
-from sklearn.experimental import enable_halving_search_cv  # noqa: F401
+from sklearn.experimental import enable_halving_search_cv  # noqa: F401  (lets the next import find the halving search)
 from sklearn.metrics import accuracy_score, balanced_accuracy_score
 from sklearn.model_selection import (
     GridSearchCV,
