@@ -9,6 +9,7 @@ from skdpfair._building import LARGE
 from skdpfair._validate import shown
 from skdpfair.networks import ACTIVATIONS
 from skdpfair.privacy import ACCOUNTANTS
+from skdpfair.privacy.delta import LEAST_DELTA
 
 _CHOICES = {
     "accountant": ACCOUNTANTS,
@@ -17,7 +18,7 @@ _CHOICES = {
 }
 _FLAGS = ("group_as_feature", "warm_start", "keep_reference", "diagnostics")
 # beyond these no accountant can tell epsilon
-_LEAST_NOISE, _LEAST_DELTA = 1e-3, 1e-100
+_LEAST_NOISE = 1e-3
 _MOST_STEPS = 10**9
 # what a private user takes in place of a method that is not
 _INSTEAD = {
@@ -49,7 +50,7 @@ def check(params: dict, method) -> None:
 
 def _check_budget(params, method):
     epsilon, noise = params["epsilon"], params["noise_multiplier"]
-    _resolve(params, "delta", _validate.number, low=_LEAST_DELTA, high=1, high_open=True)
+    _resolve(params, "delta", _validate.number, low=LEAST_DELTA, high=1, high_open=True)
     if epsilon is not None and noise is not None:
         raise ValueError(
             f"epsilon={shown(epsilon)} and noise_multiplier={shown(noise)} are both given, and "
@@ -85,15 +86,6 @@ def _resolve(params, name, validator, absent="auto", **limits):
         return
     auto = absent == "auto" and _validate.is_auto(params[name])
     params[name] = "auto" if auto else validator(name, params[name], **limits)
-
-
-def check_delta(delta, n_samples) -> None:
-    """Refuse a delta at which releasing one random record in full would pass."""
-    if delta >= 1.0 / n_samples:
-        raise ValueError(
-            f"delta={delta!r} must lie below 1/n_samples = {1.0 / n_samples:.3g}; at or above it, "
-            'publishing a random record would count as private. Use delta="auto".'
-        )
 
 
 def _check_sizes(params):

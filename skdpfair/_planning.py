@@ -6,12 +6,13 @@ from math import ceil
 
 from sklearn.base import clone
 
-from skdpfair import _params, defaults, networks
+from skdpfair import defaults, networks
 from skdpfair.exceptions import InfeasibleBudgetError, LowSignalWarning
 from skdpfair.mechanism import Mechanism, Method, Task
 from skdpfair.methods import get_method
 from skdpfair.methods._fractions import declared
 from skdpfair.privacy import PrivacyPlan
+from skdpfair.privacy.delta import delta_for
 
 GROUP_COUNT_NOISE = 5.0  # over 1/mu of the budget: takes 1/25 of mu squared
 
@@ -38,8 +39,7 @@ def plan(params, method: Method, n_samples: int, n_groups: int, *, goes_on: bool
 
     ``goes_on`` says that a fit before this one has found the scale of the gradients.
     """
-    delta = defaults.auto_delta(n_samples) if params["delta"] == "auto" else params["delta"]
-    _params.check_delta(delta, n_samples)
+    delta = delta_for(params["delta"], n_samples)
     epsilon, noise = params["epsilon"], params["noise_multiplier"]
     if epsilon is None and noise is None and method.private:
         method = get_method("sgd")  # the non-private twin

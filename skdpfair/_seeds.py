@@ -1,6 +1,7 @@
 """Where the randomness of a fit comes from: the operating system, or a seed and a digest."""
 
 from functools import partial
+from types import CodeType, FunctionType, MethodType, ModuleType
 
 import numpy as np
 import torch
@@ -11,7 +12,8 @@ from skdpfair.engine.noise import digest
 
 # what cannot change the weights of a fit, or has no stable description
 _NOT_IN_DIGEST = {"verbose", "device", "random_state", "keep_reference", "diagnostics"}
-_DEEPEST = 4  # objects within objects that a description goes into
+_DEEPEST = 8  # containers and objects within one another that a description goes into
+_KNOWN = {"builtins", "torch", "skorch", "sklearn", "numpy", "skdpfair"}  # told by their names
 
 
 def streams_of(params, table, before):
@@ -43,24 +45,64 @@ def describe(value, depth=0) -> str:
     >>> describe({"a": (1, 2.5)}), describe(torch.nn.Tanh)
     ("{'a': (1, 2.5)}", 'torch.nn.modules.activation.Tanh')
     """
-    if isinstance(value, dict):
-        parts = (f"{k!r}: {describe(v, depth)}" for k, v in value.items())
-        return "{" + ", ".join(parts) + "}"
-    if isinstance(value, (list, tuple)):
-        return "(" + ", ".join(describe(v, depth) for v in value) + ")"
-    if isinstance(value, (np.ndarray, torch.Tensor)) or hasattr(value, "to_numpy"):
-        return digest(np.asarray(value)).hex()
+    kind = f"{type(value).__module__}.{type(value).__qualname__}"
     if isinstance(value, (str, bytes, int, float, bool, type(None), np.generic)):
         return repr(value)
-    if isinstance(value, partial):
-        return describe((value.func, value.args, value.keywords), depth)
+    if isinstance(value, ModuleType):
+        return value.__name__
     if hasattr(value, "__qualname__"):
-        return f"{value.__module__}.{value.__qualname__}"
-    kind = f"{type(value).__module__}.{type(value).__qualname__}"
+        kind = f"{getattr(value, '__module__', None)}.{value.__qualname__}"
     if depth > _DEEPEST:
         return kind
+    inside = partial(describe, depth=depth + 1)
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{k!r}: {inside(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "(" + ", ".join(inside(v) for v in value) + ")"
+    if isinstance(value, (set, frozenset)):
+        return inside(sorted(inside(v) for v in value))
+    if isinstance(value, (np.ndarray, torch.Tensor)) or hasattr(type(value), "to_numpy"):
+        array = value.numpy(force=True) if torch.is_tensor(value) else np.asarray(value)
+        return inside(array.tolist()) if array.dtype == object else digest(array).hex()
+    held = _held(value)
+    return kind if held is None else f"{kind}({inside(held)})"
+
+
+def _held(value):
+    """Return what tells an object apart from others of its kind, or None if its name does."""
+    if isinstance(value, partial):
+        return value.func, value.args, value.keywords
+    if isinstance(value, CodeType):
+        return value.co_code, value.co_names, value.co_consts
     if isinstance(value, BaseEstimator):
-        held = value.get_params(deep=False)
-    else:
-        held = {k: v for k, v in getattr(value, "__dict__", {}).items() if not k.endswith("_")}
-    return f"{kind}({describe(held, depth + 1)})"
+        return value.get_params(deep=False)
+    if isinstance(value, type):  # two closures of one name, or a cell that was edited
+        members = {k: v for k, v in vars(value).items() if not k.startswith("__") or callable(v)}
+        return None if _is_known(value) else (members, value.__bases__)
+    if isinstance(value, MethodType):
+        return value.__self__, value.__func__
+    if isinstance(value, FunctionType):
+        cells = [_cell(cell) for cell in value.__closure__ or ()]
+        made = (value.__code__, value.__defaults__, value.__kwdefaults__, cells)
+        return None if _is_known(value) else made
+    if hasattr(value, "__qualname__"):
+        return None
+    slots = [name for kind in type(value).__mro__ for name in _slots(kind)]
+    held = {name: getattr(value, name, None) for name in slots} | getattr(value, "__dict__", {})
+    return {k: v for k, v in held.items() if not k.endswith("_")}
+
+
+def _slots(kind):
+    slots = kind.__dict__.get("__slots__", ())
+    return (slots,) if isinstance(slots, str) else tuple(slots)
+
+
+def _is_known(value):
+    return str(value.__module__).partition(".")[0] in _KNOWN
+
+
+def _cell(cell):
+    try:
+        return cell.cell_contents
+    except ValueError:  # not filled yet
+        return None

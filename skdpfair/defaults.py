@@ -53,17 +53,6 @@ class Settings:
         return 1.0 / self.steps_per_epoch
 
 
-def auto_delta(n_samples: int) -> float:
-    """Return the largest power of ten that is at most 1 / (10 n).
-
-    Examples
-    --------
-    >>> auto_delta(1000), auto_delta(32561)
-    (0.0001, 1e-06)
-    """
-    return 10.0 ** -math.ceil(math.log10(10 * n_samples) - 1e-12)
-
-
 def resolve(
     *,
     n_samples,

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from skdpfair import DPFairClassifier, defaults
-from skdpfair.defaults import auto_delta, resolve
+from skdpfair.defaults import resolve
+from skdpfair.privacy.delta import auto_delta
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,10 @@ import math
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from click.testing import CliRunner
+from torch import nn
 
 from skdpfair import METHODS, DPFairClassifier, get_method
 from skdpfair.cli import main
@@ -314,6 +316,12 @@ def test_parameters_that_differ_anywhere_have_other_descriptions():
         def __init__(self, size):
             self.size = size
 
+    class Slotted:
+        __slots__ = ("size",)
+
+        def __init__(self, size):
+            self.size = size
+
     def attack(module, x, y, size):
         return x
 
@@ -323,6 +331,7 @@ def test_parameters_that_differ_anywhere_have_other_descriptions():
     pairs = [
         (partial(attack, size=0.1), partial(attack, size=0.5)),
         (Attack(0.1), Attack(0.5)),
+        (Slotted(0.1), Slotted(0.5)),
         (
             get_method("dp_is_sgd", group_probabilities=tuple(shares)),
             get_method("dp_is_sgd", group_probabilities=tuple(other)),
@@ -334,6 +343,29 @@ def test_parameters_that_differ_anywhere_have_other_descriptions():
     ]
     for a, b in pairs:
         assert describe(a) != describe(b) and describe(a) == describe(a)
+
+
+def test_functions_and_classes_of_one_name_are_told_apart_by_what_they_do():
+    from skdpfair._seeds import describe
+
+    def of_width(width):
+        def build(n_features, n_outputs):
+            return nn.Sequential(nn.Linear(n_features, width), nn.Linear(width, n_outputs))
+
+        class Net(nn.Module):
+            def __init__(self, n_features, n_outputs):
+                super().__init__()
+                self.linear = nn.Linear(n_features, width)
+
+        def itself():
+            return itself, width
+
+        return build, Net, [lambda x: {x, "a"}, lambda x: {x, "b"}][width % 2], itself
+
+    for a, b, same in zip(of_width(3), of_width(4), of_width(3), strict=True):
+        assert describe(a) == describe(same) != describe(b)
+    tables = [pd.DataFrame({"a": ["x", cell]}) for cell in "yz"]
+    assert describe(tables[0]) != describe(tables[1])
 
 
 def test_batch_size_and_twin_follow_the_shares_that_were_counted(data):

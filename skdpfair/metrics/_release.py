@@ -10,6 +10,7 @@ from skdpfair._validate import number
 from skdpfair.metrics._checks import as_vector
 from skdpfair.metrics._levels import encode, label
 from skdpfair.privacy import ADJACENCY_IN_WORDS, calibrate
+from skdpfair.privacy.delta import delta_for
 from skdpfair.privacy.noise import generator_of, noisy_counts, noisy_integer_counts
 
 _ADJACENCY = "zero_out"
@@ -110,7 +111,7 @@ def release_group_table(
         raise ValueError(
             "epsilon must be finite, got inf: that would be no privacy. Give a number such as 1.0."
         )
-    delta = _delta(delta, len(y_true))
+    delta = delta_for(delta, len(y_true), low=0)
     level = number(
         "confidence_level", confidence_level, low=0, high=1, low_open=True, high_open=True
     )
@@ -180,23 +181,6 @@ def _lower_end(hits, misses, squared_z, v):
     with np.errstate(all="ignore"):
         # the form of the root that does not cancel, and does for a <= 0 too
         return np.where(c <= 0, 0.0, 2 * c / (np.sqrt(np.maximum(b**2 - 4 * a * c, 0.0)) - b))
-
-
-def _delta(delta, n_samples):
-    if isinstance(delta, str) and delta == "auto":
-        return 10.0 ** -math.ceil(math.log10(10 * n_samples) - 1e-12)
-    if isinstance(delta, str):
-        raise ValueError(
-            f"delta must be a number >= 0 or 'auto', got the text {delta!r}. Give a number, such "
-            "as delta=1e-5 without quotes, or 'auto'."
-        )
-    delta = number("delta", delta, low=0)
-    if delta >= 1 / n_samples:
-        raise ValueError(
-            f"delta must lie below 1/n_samples = {1 / n_samples:.3g}, got {delta!r}; at or above "
-            "it, publishing a random record would count as private. Use delta='auto'."
-        )
-    return delta
 
 
 def _privacy(epsilon, delta, scale, random_state, groups):

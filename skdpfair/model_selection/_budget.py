@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 import pandas as pd
 from sklearn.model_selection import GroupKFold, StratifiedGroupKFold
 
-from skdpfair._validate import integer, number, one_of
-from skdpfair.defaults import auto_delta
+from skdpfair._validate import integer, one_of
 from skdpfair.model_selection._candidates import (
     candidates_of,
     classifier_of,
@@ -18,6 +17,7 @@ from skdpfair.model_selection._candidates import (
 )
 from skdpfair.privacy import ACCOUNTANTS, SampledGaussian
 from skdpfair.privacy import epsilon as epsilon_of
+from skdpfair.privacy.delta import delta_for
 from skdpfair.privacy.folds import takes_as_public
 from skdpfair.privacy.spending import DIAGNOSTICS, LEAKS, SCORES, TWIN, described
 
@@ -156,9 +156,7 @@ def plan(search, n_samples, *, n_groups=1, cv=None, delta="auto", accountant="pl
         )
     n_samples, n_groups = integer("n_samples", n_samples), integer("n_groups", n_groups)
     one_of("accountant", accountant, ACCOUNTANTS)
-    if delta == "auto":
-        delta = auto_delta(n_samples)
-    number("delta", delta, low=0, high=1, low_open=True, high_open=True)
+    delta = delta_for(delta, n_samples)
     if hasattr(search, "forecast"):  # a private search knows its own cost
         return _with_leaks(search.forecast(n_samples, n_groups=n_groups, delta=delta), search)
     candidates, cv, refit = candidates_of(search, cv)

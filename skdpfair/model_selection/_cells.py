@@ -17,6 +17,7 @@ from skdpfair.estimator import DPFairClassifier
 from skdpfair.exceptions import InsecureSeedWarning, LowSignalWarning
 from skdpfair.methods import get_method
 from skdpfair.model_selection._store import key_of
+from skdpfair.privacy.delta import delta_for
 
 TWIN = "twin"
 _ALONE = threading.Lock()  # warning filters and torch's number of threads belong to a process
@@ -121,7 +122,7 @@ def _network(base, n_train, epsilon):
     """Return which network "auto" means here, or that the user named one."""
     if base.module != "auto":
         return "as given"
-    delta = defaults.auto_delta(n_train) if base.delta == "auto" else base.delta
+    delta = delta_for(base.delta, n_train)
     return defaults.resolve(
         n_samples=n_train, epsilon=epsilon, delta=delta, batch_size=base.batch_size
     ).module

@@ -14,9 +14,7 @@ from sklearn.utils.validation import (
 )
 
 from skdpfair import _labels, _tasks
-from skdpfair._params import check_delta
 from skdpfair._validate import about, integer, is_auto, number, shown
-from skdpfair.defaults import auto_delta
 from skdpfair.exceptions import InsecureSeedWarning
 from skdpfair.model_selection import _trials
 from skdpfair.model_selection._budget import SearchPlan
@@ -24,6 +22,7 @@ from skdpfair.model_selection._candidates import classifier_of
 from skdpfair.model_selection._pool import n_held, pool_of, report_of, trial_of
 from skdpfair.privacy import Ledger
 from skdpfair.privacy.charging import charged
+from skdpfair.privacy.delta import delta_for
 from skdpfair.privacy.renyi import curve_epsilon
 from skdpfair.privacy.selection import check_law, selection_curve
 
@@ -135,7 +134,7 @@ class DPRandomizedSearch(
     def forecast(self, n_samples, *, n_groups=1, delta=None) -> SearchPlan:
         """Return what a search over ``n_samples`` records will spend; nothing is fitted."""
         self._check()
-        delta = self._delta(n_samples) if delta is None else delta
+        delta = delta_for(self.delta, n_samples) if delta is None else delta
         trial, curve, _ = trial_of(self, pool_of(self), n_samples, n_groups)
         one, whole = (curve_epsilon(c, delta) for c in (curve, self._whole(curve)))
         why = f"the best of {self.mean_trials:g} trials in the mean is released"
@@ -167,7 +166,7 @@ class DPRandomizedSearch(
         """
         self._check()
         n_samples, pool = _num_samples(X), pool_of(self)
-        delta = self._delta(n_samples)
+        delta = delta_for(self.delta, n_samples)
         planned, curve, noise = trial_of(self, pool, n_samples)
         whole = self._whole(curve)
         seeded = self.random_state is not None
@@ -235,11 +234,6 @@ class DPRandomizedSearch(
             number("score_noise_multiplier", self.score_noise_multiplier, **noise)
         if self.random_state is not None:
             integer("random_state", self.random_state, low=0)
-
-    def _delta(self, n_samples):
-        delta = auto_delta(n_samples) if is_auto(self.delta) else self.delta
-        check_delta(number("delta", delta, low=0, low_open=True), n_samples)
-        return delta
 
     def _whole(self, curve):
         return selection_curve(curve, self.mean_trials, self.shape)

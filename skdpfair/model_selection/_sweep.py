@@ -11,7 +11,7 @@ import torch
 from sklearn.exceptions import UndefinedMetricWarning
 
 import skdpfair
-from skdpfair import _validate, defaults, groups
+from skdpfair import _validate, groups
 from skdpfair._seeds import describe
 from skdpfair.estimator import DPFairClassifier
 from skdpfair.exceptions import LowSignalWarning
@@ -22,6 +22,7 @@ from skdpfair.model_selection._results import TradeoffResults
 from skdpfair.model_selection._scorers import group_name
 from skdpfair.model_selection._store import Store, digest_of
 from skdpfair.model_selection._text import empty_runs, in_words
+from skdpfair.privacy.delta import delta_for
 
 _TAKEN = {
     "method": "methods=",
@@ -165,7 +166,7 @@ def sweep(
                 "params": {k: describe(v) for k, v in sorted(params.items())},
             },
         )
-    delta = defaults.auto_delta(len(y)) if base.delta == "auto" else base.delta
+    delta = delta_for(base.delta, len(y))
     bar = SpendingBar(len(cells), delta, shown=progress)
     done = _run(cells, X, y, found.code, levels, store, n_jobs, bar, keep_predictions)
     if store is not None and len(done) == len(cells):

@@ -17,6 +17,7 @@ from skdpfair.preprocessing._tree import (
 )
 from skdpfair.privacy import NOT_ACCOUNTED, Ledger, LedgerEntry, PrivacyReport, calibrate
 from skdpfair.privacy.charging import charged
+from skdpfair.privacy.delta import delta_for
 from skdpfair.privacy.noise import generator_of, noisy
 
 _ACCOUNTANT = "pld"
@@ -164,7 +165,7 @@ class DPQuantileScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         public = BoundedScaler(self.bounds, feature_range=(0, 1)).fit(X)
         units = np.asarray(public.transform(X), dtype=np.float64)
         n_samples, n_columns = units.shape
-        delta, entry = self._delta(n_samples), self.planned(n_samples, n_columns)
+        delta, entry = delta_for(self.delta, n_samples), self.planned(n_samples, n_columns)
         generator = generator_of(self.random_state, units, self.get_params())
         ledger = Ledger()
         validate_data(self, X, reset=True, skip_check_array=True)
@@ -226,7 +227,7 @@ class DPQuantileScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """
         noise = self.noise_multiplier
         if noise is None:
-            noise = calibrate(1.0, 1, self.epsilon, self._delta(n_samples), _ACCOUNTANT)
+            noise = calibrate(1.0, 1, self.epsilon, delta_for(self.delta, n_samples), _ACCOUNTANT)
         what = f"quantiles of {n_features} column{'s' * (n_features != 1)}"
         return LedgerEntry(what, 1.0, (float(noise),), is_once=True)
 
@@ -252,18 +253,6 @@ class DPQuantileScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 f"{self.quantiles!r}. Take (0.01, 0.99), for instance."
             )
         self._scaler((0, 1)).fit([[0.0]])
-
-    def _delta(self, n_samples):
-        if isinstance(self.delta, str):
-            one_of("delta", self.delta, ("auto",))
-            return 10.0 ** -math.ceil(math.log10(10 * n_samples) - 1e-12)
-        delta = number("delta", self.delta, low=0, low_open=True)
-        if delta >= 1 / n_samples:
-            raise ValueError(
-                f"delta must lie below 1/n_samples = {1 / n_samples:.3g}, got {delta!r}; at or "
-                "above it, publishing a random record would count as private. Use delta='auto'."
-            )
-        return delta
 
     def _scaler(self, bounds):
         chosen = {name: getattr(self, name) for name in ("feature_range", "clip", "missing")}

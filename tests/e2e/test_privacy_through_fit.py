@@ -53,10 +53,9 @@ def steps_of(name, X, *, n_groups=2, **params):
     DPFairClassifier(
         method,
         epsilon=None,
-        module=Softmax,
         module_params={"n_features": X.shape[1]},
         callbacks=[Weights(kept)],
-        **params,
+        **{"module": Softmax} | params,
     ).fit(X, np.arange(len(X)) // n_groups % 2, sensitive_features=group)
     moves = torch.stack(kept).double().diff(dim=0, prepend=torch.zeros_like(kept[:1][0])[None])
     return moves.numpy() / params["lr"]
@@ -88,14 +87,32 @@ def test_every_step_carries_fresh_noise_of_the_claimed_scale(name, noise):
     assert np.abs(unlike).max() < stats.norm.isf(ALPHA / 2) / np.sqrt(moves.size / 2)
 
 
+def correlated(a, b):
+    return abs(np.corrcoef(a.ravel(), b.ravel())[0, 1]) > stats.norm.isf(ALPHA / 2) / a.size**0.5
+
+
 def test_equal_seeds_share_no_noise_on_neighbouring_data():
     X = np.zeros((200, 300), np.float32)
     settings = {"noise_multiplier": 2.0, "batch_size": 2, "max_steps": 10}
     moves = [steps_of("dpsgd", X, **settings)]
     X[0, 0] = 1e-6
     moves.append(steps_of("dpsgd", X, **settings))
-    r = np.corrcoef(*(m.ravel() for m in moves))[0, 1]
-    assert abs(r) < stats.norm.isf(ALPHA / 2) / np.sqrt(moves[0].size)
+    assert not correlated(*moves)
+
+
+def test_equal_seeds_share_no_noise_where_a_function_of_the_same_name_differs():
+    def times(factor):
+        class Scaled(Softmax):
+            def forward(self, x):
+                return factor * self.linear(x)
+
+        return Scaled
+
+    X = np.zeros((200, 300), np.float32)
+    settings = {"noise_multiplier": 2.0, "batch_size": 2, "max_steps": 10}
+    moves = [steps_of("dpsgd", X, module=times(factor), **settings) for factor in (1, 2, 1)]
+    assert not correlated(*moves[:2])
+    assert correlated(moves[0], moves[2])
 
 
 @pytest.mark.parametrize("name", PRIVATE)
