@@ -11,6 +11,9 @@ from skdpfair.mechanism import Method
 from skdpfair.methods import get_method
 from skdpfair.privacy import PrivacyReport
 from skdpfair.privacy import epsilon as epsilon_of
+from skdpfair.privacy.statement import DIAGNOSTICS_HELD, TWIN_HELD
+
+_HELD = {"diagnostics": DIAGNOSTICS_HELD, "keep_reference": TWIN_HELD}
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,8 @@ def report_of(params, run, net, ledger, seeded, groups):
         is_private=epsilon < inf,
         seeded=seeded,
         group_epsilons=_group_epsilons(run, ledger, groups.levels),
-        releasable=not params["diagnostics"],
+        n_samples=mechanism.task.n_samples,
+        holds=tuple(word for name, word in _HELD.items() if params[name]),
         assumptions=_assumptions(params, method, bool(run.once)),
         ledger=ledger,
     )

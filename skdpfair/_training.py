@@ -26,7 +26,7 @@ from skdpfair.net import PrivateNet
 from skdpfair.privacy import Ledger
 from skdpfair.privacy.charging import charged, planned_entries
 from skdpfair.privacy.noise import noisy_counts
-from skdpfair.privacy.spending import DIAGNOSTICS
+from skdpfair.privacy.spending import DIAGNOSTICS, TWIN
 from skdpfair.schedule import Schedule
 
 _INIT_LOCK = threading.Lock()  # initial weights pass through torch's global generator
@@ -47,10 +47,10 @@ def train(params, run: Plan, table, task: FitTask, before: Before | None = None)
             stacklevel=4,
         )
     ledger = Ledger(() if before is None else before.privacy.ledger.entries)
-    private = run.accounted and not params["keep_reference"]  # the twin follows
+    shown = {"diagnostics": DIAGNOSTICS, "keep_reference": TWIN}
     books = {"books": task.ledger, "place": task.place}
-    books["reasons"] = (DIAGNOSTICS,) if params["diagnostics"] else ()
-    with charged(_planned(run), ledger, private=private, **books):
+    books["reasons"] = [why for name, why in shown.items() if params[name]]
+    with charged(_planned(run), ledger, private=run.accounted, **books):
         net, run = _trained(params, run, table, streams, ledger, task, before)
     if net.steps_ < run.settings.n_steps:
         warnings.warn(

@@ -187,7 +187,11 @@ def test_the_twin(table):
     model = fast(keep_reference=True).fit(X, y)
     assert model.reference_.method_.name == "sgd"
     assert model.reference_.n_steps_ == model.n_steps_
-    assert not hasattr(pickle.loads(pickle.dumps(model)), "reference_")
+    again = pickle.loads(pickle.dumps(model))
+    assert not hasattr(again, "reference_") and again.privacy_.releasable
+    assert not model.privacy_.releasable and "the non-private twin" in model.privacy_.statement
+    for copy in (again, model.release()):
+        assert any("twin" in line for line in copy.privacy_.not_accounted)
 
 
 def test_noise_instead_of_a_budget(table):

@@ -12,6 +12,7 @@ from skdpfair.metrics._levels import encode, label
 from skdpfair.privacy import ADJACENCY_IN_WORDS, calibrate
 from skdpfair.privacy.delta import delta_for
 from skdpfair.privacy.noise import generator_of, noisy_counts, noisy_integer_counts
+from skdpfair.privacy.statement import rounded_up
 
 _ADJACENCY = "zero_out"
 # beyond these, float64 draws no faithful discrete Laplace noise; at 30 it is hardly ever drawn
@@ -190,8 +191,9 @@ def _privacy(epsilon, delta, scale, random_state, groups):
     if groups is None:
         assumptions.append("the groups were read off the data and taken as public")
     statement = (
-        f"The counts are ({epsilon:.4g}, {delta:.0g})-differentially private ({mechanism} noise of "
-        f"scale {scale:.4g}, sensitivity 1), where {ADJACENCY_IN_WORDS[_ADJACENCY]}."
+        f"The counts are ({rounded_up(epsilon)}, {rounded_up(delta, 3)})-differentially private "
+        f"({mechanism} noise of scale {scale:.4g}, sensitivity 1), where "
+        f"{ADJACENCY_IN_WORDS[_ADJACENCY]}."
     )
     if seeded:
         statement += " The noise was seeded: whoever knows the seed can remove it."

@@ -13,7 +13,8 @@ from skdpfair.privacy._journal import Journal
 from skdpfair.privacy._progress import FitsBar
 from skdpfair.privacy.accounting import ACCOUNTANTS
 from skdpfair.privacy.folds import folds_of, place_of, takes_as_public, views
-from skdpfair.privacy.spending import SCORES, Spending
+from skdpfair.privacy.spending import SCORES, TWIN, Spending
+from skdpfair.privacy.statement import rounded_up
 
 
 class PrivacyLedger:
@@ -239,7 +240,10 @@ class PrivacyLedger:
 
     def _delta(self, delta):
         if delta is None and self.delta is None:
-            raise ValueError("delta must be given, as this ledger has none, got None: delta=1e-6.")
+            raise ValueError(
+                "delta must be given, got None, and this ledger was made without one. Pass a "
+                "number below 1 / n_samples, for instance delta=1e-6."
+            )
         return delta if delta is not None else self.delta
 
     def _books(self, data):
@@ -259,8 +263,9 @@ class PrivacyLedger:
             self._journal.append(fit)
 
     def _check(self, before, searches, fit):
-        after = cost([*before, fit], searches, self.delta, "rdp")
-        if after > self.budget:  # the fast bound may be loose
+        twin = TWIN in fit["reasons"]  # of this fit or, with keep_reference=True, after it
+        after = math.inf if twin else cost([*before, fit], searches, self.delta, "rdp")
+        if self.budget < after < math.inf:  # the fast bound may be loose
             after = min(after, cost([*before, fit], searches, self.delta, self.accountant))
         if after > self.budget:
             now = cost(before, searches, self.delta, self.accountant)
@@ -268,15 +273,15 @@ class PrivacyLedger:
                 "Lower the estimator's epsilon, fit less often, or name a new ledger with a larger "
                 "epsilon."
             )
-            if not fit["private"]:
+            if twin:
                 remedy = (
-                    "It has no privacy, which no budget allows: leave out epsilon=None and "
-                    "keep_reference=True, or name a new ledger without epsilon."
+                    "It, or its twin, has no privacy, which no budget allows: leave out "
+                    "epsilon=None and keep_reference=True, or name a new ledger without epsilon."
                 )
             raise BudgetExceeded(
                 f"This fit would bring epsilon on data={self.data!r} from {now:.4g} to "
-                f"{after:.4g} at delta={self.delta:g}, above the budget epsilon={self.budget:g} "
-                f"of {str(self.path)!r}. Nothing was fitted. {remedy}"
+                f"{rounded_up(after)} at delta={self.delta:g}, above the budget "
+                f"epsilon={self.budget:g} of {str(self.path)!r}. Nothing was fitted. {remedy}"
             )
 
     def end(self, name: str, entries: list) -> None:

@@ -87,7 +87,7 @@ def charged(
     name, before = uuid.uuid4().hex, _counted(ledger.entries)
     fit = {"fit": name, "state": "planned", "data": books.data, "private": bool(private)}
     why = [TWIN] * (not private) + [*reasons] + [SCORES] * _is_scored()
-    fit |= {"curve": stored(curve), "what": what, "reasons": why}
+    fit |= {"curve": stored(curve), "what": what, "reasons": list(dict.fromkeys(why))}
     fit["place"] = place if place and "search" in place else None
     books.begin(fit | {"entries": [_plain(e, e.steps) for e in planned]})
     try:

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from skdpfair.privacy.statement import rounded_up
+
 SCORES = "scores on private records are not private: select with DPRandomizedSearch instead"
 DIAGNOSTICS = "a fitted object holds diagnostics, which are not private (diagnostics=True)"
 LEAKS = "{} learn{} from private records outside the budget: see check_pipeline"
@@ -47,9 +49,9 @@ def described(title, spent, fits, seen) -> str:
     """Return in words what was spent, or will be."""
     lines = [
         f"{title}: {fits} fit{'s' * (fits != 1)}, of which {seen} read the worst-off record",
-        f"  private fits   epsilon={spent.epsilon:.4g} at delta={spent.delta:g} "
+        f"  private fits   epsilon={rounded_up(spent.epsilon)} at delta={spent.delta:g} "
         f"({spent.accountant})",
-        f"  as a whole     epsilon={spent.whole:.4g}",
+        f"  as a whole     epsilon={rounded_up(spent.whole)}",
         *(f"    - {reason}" for reason in spent.reasons),
         *(f"  taken as public: {what}" for what in spent.assumptions),
     ]

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, field, fields
+from decimal import ROUND_CEILING, Context
 from html import escape
 from textwrap import wrap
 
@@ -21,14 +22,25 @@ NOT_ACCOUNTED = (
     "choices made by looking at results on this data (method, epsilon, hyper-parameters, features)",
     "other fits on the same records: their epsilons add up",
     "tables, scores and figures computed on private records",
+    "several records of one person: the guarantee is for one record",
     "floating point: the guarantee holds for real arithmetic",
     "the noise generator is statistical, not cryptographic; timing and memory are observable",
 )
 
-_HOLDS_DIAGNOSTICS = (
-    " The fitted object also holds diagnostics, which are NOT private: do not release it; its "
-    "pickle leaves them out."
-)
+DIAGNOSTICS_HELD = "diagnostics by group"
+TWIN_HELD = "the non-private twin"
+
+
+def rounded_up(value, digits=4) -> str:
+    """Return a number in few digits, never less than it is: a guarantee must not shrink in print.
+
+    Examples
+    --------
+    >>> rounded_up(75.7136), rounded_up(1.49e-4, 2), rounded_up(1.0), rounded_up(float("inf"))
+    ('75.72', '0.00015', '1', 'inf')
+    """
+    rounded = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(repr(float(value)))
+    return f"{float(rounded):.{digits}g}"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -61,8 +73,10 @@ class PrivacyReport:
         Whether epsilon is finite.
     seeded : bool
         Whether the noise can be reproduced by whoever knows the seed.
-    releasable : bool
-        Whether the fitted object holds nothing but what was released (``diagnostics=False``).
+    n_samples : int or None
+        Number of records, taken as public.
+    holds : tuple of str
+        What the fitted object holds besides, which is not private: diagnostics, the twin.
     adjacency : str
         Which data sets are neighbours.
     group_epsilons : dict or None
@@ -87,7 +101,8 @@ class PrivacyReport:
     max_grad_norm: float | None = None
     is_private: bool
     seeded: bool
-    releasable: bool = True
+    n_samples: int | None = None
+    holds: tuple[str, ...] = ()
     adjacency: str = "zero_out"
     group_epsilons: dict | None = None
     assumptions: tuple[str, ...] = ()
@@ -95,22 +110,37 @@ class PrivacyReport:
     ledger: Ledger = field(default_factory=Ledger)
 
     @property
+    def releasable(self) -> bool:
+        """Whether the fitted object is private, and holds nothing else."""
+        return self.is_private and not self.holds
+
+    @property
     def statement(self) -> str:
         """The guarantee in one sentence, or that there is none."""
         if not self.is_private:
-            return "This fit is NOT differentially private: its epsilon is infinite."
+            held = self._besides if self.holds else ""
+            return f"This fit is NOT differentially private: its epsilon is infinite.{held}"
         seeded = " The noise was seeded: whoever knows the seed can remove it."
         return (
-            f"The {self.what} are ({self.epsilon:.4g}, {self.delta:.0e})-differentially private "
-            f"({self.accountant} accountant), where {ADJACENCY_IN_WORDS[self.adjacency]}."
+            f"The {self.what} are ({rounded_up(self.epsilon)}, {rounded_up(self.delta, 3)})-"
+            f"differentially private ({self.accountant} accountant), where "
+            f"{ADJACENCY_IN_WORDS[self.adjacency]}."
             + (seeded if self.seeded else "")
-            + ("" if self.releasable else _HOLDS_DIAGNOSTICS)
+            + (self._besides if self.holds else "")
+        )
+
+    @property
+    def _besides(self):
+        return (
+            f" The fitted object also holds {' and '.join(self.holds)}, NOT private: do not "
+            "release it as it is; release() and pickles leave them out."
         )
 
     def to_dict(self) -> dict:
         """Return all of it, ready for JSON; infinity is the string "inf"."""
         out = {"statement": self.statement}
         out |= {f.name: _plain(getattr(self, f.name)) for f in fields(self) if f.name != "ledger"}
+        out["releasable"] = self.releasable
         out["ledger"] = [
             {
                 "what": e.what,
@@ -128,8 +158,9 @@ class PrivacyReport:
         return pd.DataFrame({"value": values}, index=pd.Index(names, name="quantity"))
 
     def _numbers(self):
-        skipped = {"what", "ledger", "assumptions", "not_accounted", "group_epsilons"}
+        skipped = {"what", "ledger", "assumptions", "not_accounted", "group_epsilons", "holds"}
         rows = [(f.name, getattr(self, f.name)) for f in fields(self) if f.name not in skipped]
+        rows.append(("releasable", self.releasable))
         rows = [(name, value) for name, value in rows if value is not None]
         rows += [(f"epsilon[{g}]", e) for g, e in (self.group_epsilons or {}).items()]
         return rows

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import torch
 
-from skdpfair.exceptions import PrivacyLeakWarning
+from skdpfair.exceptions import InsecureSeedWarning, PrivacyLeakWarning
 from skdpfair.inference import InferenceNet, weights_of
 from skdpfair.mechanism import Method
 from skdpfair.networks import Factory
@@ -22,7 +22,7 @@ _FITTED = (
     *("_settled", "_n_fits", "_group_positions"),
 )
 _MARK, _WEIGHTS, _FACTORY = "_facts", "_weights", "_factory"  # of a pickled state
-_NOTED = "diagnostics measured in the fit; they are not in this copy, but whoever fitted saw them"
+_NOTED = "{}, which whoever fitted could look at; not in this copy"
 
 
 def facts_of(estimator):
@@ -46,12 +46,14 @@ def facts_of(estimator):
     -----
     PrivacyLeakWarning
         If the weights are not private.
+    InsecureSeedWarning
+        If their noise was seeded.
     UserWarning
         If parameters that hold code are left out.
     """
     _check_releasable(estimator)
     fitted = {name: getattr(estimator, name) for name in _FITTED if hasattr(estimator, name)}
-    fitted["privacy_"] = privacy = _without_diagnostics(estimator.privacy_)
+    fitted["privacy_"] = privacy = _scrubbed(estimator.privacy_)
     for name, value in fitted.items():
         try:
             fitted[name] = encode(value)
@@ -83,12 +85,19 @@ def _check_releasable(estimator):
             PrivacyLeakWarning,
             stacklevel=5,
         )
+    elif estimator.privacy_.seeded:
+        warnings.warn(
+            "The noise in the weights that are released was seeded: whoever knows or guesses "
+            "random_state can remove it. Fit with random_state=None for a model that leaves your "
+            "hands.",
+            InsecureSeedWarning,
+            stacklevel=5,
+        )
 
 
-def _without_diagnostics(privacy):
-    if privacy.releasable:
-        return privacy
-    return replace(privacy, releasable=True, not_accounted=(*privacy.not_accounted, _NOTED))
+def _scrubbed(privacy):
+    noted = tuple(_NOTED.format(what) for what in privacy.holds)
+    return replace(privacy, holds=(), not_accounted=(*privacy.not_accounted, *noted))
 
 
 def _parameters(estimator):
@@ -185,6 +194,7 @@ def packed(state):
         return state
     net = state["net_"]
     left = {k: v for k, v in state.items() if k not in ("net_", *_NEVER_KEPT)} | SCRUBBED
+    left["privacy_"] = _scrubbed(left["privacy_"])
     left[_FACTORY] = [net.module.make, net.module.params, net.module.in_shape]
     # the class of a method from elsewhere has to be imported, which pickle does
     out = {name: left.pop(name) for name in ("method", "method_") if _is_foreign(left[name])}

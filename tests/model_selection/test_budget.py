@@ -239,6 +239,14 @@ def test_a_fit_beyond_the_budget_is_refused_before_it_starts(path, data):
     assert ledger.epsilon() == pytest.approx(first.privacy_.ledger.epsilon(1e-4, "rdp"))
 
 
+def test_a_private_fit_counts_whether_or_not_a_twin_follows(path, data):
+    with PrivacyLedger(path, delta=1e-4) as ledger:
+        alone = quick().fit(*data).privacy_.ledger.epsilon(1e-4)
+        quick(keep_reference=True).fit(*data)
+    assert ledger.report().epsilon > 1.1 * alone and ledger.epsilon() == math.inf
+    assert ledger.frame()["what"].tolist() == ["gradient sum"] * 2 + ["not private"]
+
+
 def test_workers_know_the_ledger_of_their_block_and_no_other(path):
     def seen():
         return Parallel(n_jobs=2)(delayed(os.getenv)(VARIABLE) for _ in range(2))

@@ -18,6 +18,7 @@ from skdpfair.privacy import (
     gdp_epsilon,
     gdp_parameter,
 )
+from skdpfair.privacy.statement import rounded_up
 
 
 @pytest.mark.parametrize(
@@ -144,3 +145,21 @@ def test_the_ledger_takes_no_nonsense(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         ledger.record("gradient sum", **entry)
     assert ledger.entries == ()
+
+
+@given(value=st.floats(1e-12, 1e6), digits=st.integers(2, 6))
+def test_what_is_printed_is_never_less_than_what_was_spent(value, digits):
+    printed = float(rounded_up(value, digits))
+    assert value <= printed <= value * (1 + 10.0 ** (1 - digits))
+    numbers = {"noise_multiplier": 1.0, "sample_rate": 0.1, "steps": 1, "expected_batch_size": 1.0}
+    report = PrivacyReport(
+        method="dpsgd",
+        epsilon=value,
+        delta=value,
+        accountant="pld",
+        is_private=True,
+        seeded=False,
+        **numbers,
+    )
+    told = report.statement.split("(")[1].split(")")[0].split(", ")
+    assert [float(t) >= value for t in told] == [True, True]
