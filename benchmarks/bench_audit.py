@@ -61,23 +61,29 @@ def markdown(table):
 
 
 def draw(table, path):
-    """Draw the lower bounds against the claims."""
+    """Draw each method's lower bounds: of a step beside its claim, of fits by their claims."""
     from skdpfair.plotting._axes import PALETTE, new_axes
 
-    axes = new_axes(10, 4.6, 2)
-    titles = {"step": "A step at noise multiplier 1", "fit": "A fit on Adult, 1000 canaries"}
-    for ax, (kind, title) in zip(axes, titles.items(), strict=True):
-        part = table[table["kind"] == kind]
-        top = 1.05 * part["claimed"].max()
-        ax.plot([0, top], [0, top], color="0.4", linewidth=1)
-        ax.text(0.72 * top, 0.77 * top, "claim", rotation=38, color="0.3", ha="center")
-        for i, (name, rows) in enumerate(part.groupby("method")):
-            look = {"marker": "os^Dv"[i // 2], "color": PALETTE[i % len(PALETTE)]}
-            ax.plot(rows["claimed"], rows["lower"], linestyle="", label=name, alpha=0.8, **look)
-        ax.set(xlabel="claimed epsilon", ylabel="lower bound by the audit", xlim=0, ylim=0)
-        ax.set_title(title, loc="left")
-    axes[1].legend(frameon=False, ncols=2, fontsize="small")
-    axes[0].figure.savefig(path, dpi=150)
+    left, right = new_axes(10, 4.2, 2)
+    names = sorted(table["method"].unique(), reverse=True)
+    at = {name: i for i, name in enumerate(names)}
+    step, fit = (table[table["kind"] == kind] for kind in ("step", "fit"))
+    rows = step["method"].map(at)
+    left.plot(step["lower"], rows, "o", color=PALETTE[0], label="lower bound by the audit")
+    left.plot(step["claimed"], rows, "|", color="0.2", markersize=16, label="claim")
+    for i, (claim, part) in enumerate(fit.groupby(fit["claimed"].round())):
+        look = {"marker": "os^"[i], "linestyle": "", "color": PALETTE[i]}
+        right.plot(part["lower"], part["method"].map(at), label=f"claim {claim:g}", **look)
+    left.set_title("A step at noise multiplier 1", loc="left")
+    right.set_title("A fit on Adult, 1,000 canaries", loc="left")
+    for ax, label in ((left, "epsilon of a step"), (right, "lower bound of epsilon by the audit")):
+        ax.set(xlabel=label, yticks=range(len(names)), yticklabels=names)
+        ax.set(xlim=(0, 1.3 * ax.dataLim.x1), ylim=(-0.6, len(names) - 0.4))
+        ax.grid(axis="x", color="0.9")
+        ax.set_axisbelow(True)
+    left.legend(frameon=False, loc="lower left", fontsize="small")
+    right.legend(frameon=False, loc="center right", fontsize="small")
+    left.figure.savefig(path, dpi=150)
 
 
 def main():

@@ -6,9 +6,11 @@ import pickle
 
 import joblib
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.compose import ColumnTransformer
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 from torch import nn
@@ -17,7 +19,7 @@ from skdpfair import METHODS, DPFairClassifier, get_method
 from skdpfair.audit import audit_artifact
 from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult, make_two_groups
 from skdpfair.model_selection import DPRandomizedSearch
-from skdpfair.preprocessing import BoundedScaler, public_preprocessor
+from skdpfair.preprocessing import BoundedScaler, DPQuantileScaler, public_preprocessor
 
 pytestmark = [
     pytest.mark.filterwarnings(f"ignore::skdpfair.exceptions.{name}Warning")
@@ -86,8 +88,6 @@ CLEAN = {
     "cnn": image,
     "module of one's own": lambda: fitted(module=Scaled),
     "warm": warm,
-    "reference": lambda: fitted(keep_reference=True),
-    "diagnostics": lambda: fitted(diagnostics=True),
     "adam": lambda: fitted(optimizer="Adam", lr=0.01, optimizer_params={"betas": (0.8, 0.9)}),
     "ten classes": lambda: classifier().fit(X, np.arange(300) % 10),
     "declared": lambda: fitted(class_weight={0: 1.0, 1: 2.0}, classes=[0, 1], groups=["a", "b"]),
@@ -110,6 +110,18 @@ CLEAN = {
 }
 
 
+UNUSUAL = {
+    "many classes": lambda: classifier(class_weight={k: 1.0 + k for k in range(20)}).fit(
+        X, np.arange(300) % 20
+    ),
+    "codes": lambda: classifier().fit(X, 37 * (np.arange(300) % 25) ** 2),
+    "many layers": lambda: fitted(module="mlp", hidden_layer_sizes=(4,) * 10),
+    "channels": lambda: classifier(module="cnn").fit(np.zeros((40, 3, 6, 6), "f4"), y[:40]),
+    "quantiles": lambda: make_pipeline(DPQuantileScaler(bounds=(-5, 5)), classifier()).fit(X, y),
+    "one against rest": lambda: OneVsRestClassifier(classifier()).fit(X, np.arange(300) % 3),
+}
+
+
 def forms(thing):
     """Return the thing itself and what pickle, joblib and torch make of it."""
     out = [thing, *(pickle.dumps(thing, protocol=p) for p in range(6))]
@@ -129,6 +141,60 @@ def test_nothing_is_found_in_what_is_made_to_be_released(name):
     for form in forms(CLEAN[name]()):
         report = audit_artifact(form)
         assert report.is_clean, report
+
+
+@pytest.mark.parametrize(
+    ("params", "kind"), [({"keep_reference": True}, "twin"), ({"diagnostics": True}, "table")]
+)
+def test_what_only_the_live_object_holds_is_found_in_it_alone(params, kind):
+    live, *files = forms(clf := fitted(**params))
+    assert kind in {f.kind for f in audit_artifact(live).findings}
+    for form in (*files, clf.net_.module_):
+        report = audit_artifact(form)
+        assert report.is_clean, report
+
+
+@pytest.mark.parametrize(
+    "name", ["many classes", "codes", "many layers", "channels", "quantiles", "one against rest"]
+)
+def test_facts_of_unusual_size_are_clean(name):
+    for form in forms(UNUSUAL[name]()):
+        report = audit_artifact(form)
+        assert report.is_clean, report
+
+
+def test_groups_that_cross_are_clean():
+    crossed = pd.DataFrame({"a": np.arange(300) % 2, "b": np.arange(300) % 5})
+    bands = pd.Series(pd.cut(np.arange(300) / 7, 6))
+    for groups in (crossed, crossed.astype(str).replace("1", "e"), bands):
+        clf = classifier("dpsgd_f").fit(X, y, sensitive_features=groups)
+        for form in (clf, pickle.dumps(clf)):
+            report = audit_artifact(form)
+            assert report.is_clean, report
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"module": "mlp", "hidden_layer_sizes": (9, 8)},
+        {"module": Scaled},
+        {"classes": [*range(30)]},
+    ],
+)
+def test_onnx_files_are_clean_unless_something_is_added(params, tmp_path):
+    onnx = pytest.importorskip("onnx")
+    clf = fitted(**params)
+    clf.export_onnx(tmp_path / "model.onnx")
+    report = audit_artifact(tmp_path)
+    assert report.is_clean, report
+    model = onnx.load(tmp_path / "model.onnx")
+    model.graph.initializer.append(onnx.numpy_helper.from_array(X, "extra"))
+    assert [f.shape for f in audit_artifact(model.SerializeToString()).findings] == [X.shape]
+    model = onnx.load(tmp_path / "model.onnx")
+    model.graph.node[0].doc_string = "train loss 0.7, then train loss 0.6"
+    onnx.helper.set_model_props(model, {"seed": "7"})
+    kinds = {f.kind for f in audit_artifact(model.SerializeToString()).findings}
+    assert kinds == {"loss history", "seed"}
 
 
 def test_pickles_by_value_are_clean():

@@ -186,7 +186,7 @@ def test_words_are_no_finding(tmp_path):
     text = "# A model\n\nTrained in 2 runs, 3 epochs each.\n\nSee chapter 4, 5 and 6.\n"
     assert audit_artifact(text.encode()).is_clean
     assert kinds(pd.DataFrame(X).to_csv().encode()) == {"unexplained text"}
-    assert kinds(json.dumps(X.tolist()).encode()) == {"unexplained text"}
+    assert kinds(json.dumps(X.tolist()).encode()) == {"unexplained numbers"}
 
 
 def test_findings_never_hold_values():

@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 import skorch
 import torch
+from sklearn.model_selection import GridSearchCV
 from torch import nn
 
 from skdpfair import DPFairClassifier
@@ -272,3 +273,67 @@ def test_opacus_modules_are_found():
     assert kinds["weight.summed_grad"] == "gradient"
     outer, bias = module._module.weight.grad_sample, module._module.bias.grad_sample
     assert torch.allclose(outer[:, 0] / bias[:, :1], inputs, atol=1e-5)  # why that matters
+
+
+SMALL = {
+    "records of four numbers": lambda: [row.copy() for row in X[:, :4]],
+    "losses one by one": lambda: [torch.tensor(0.6) for _ in range(40)],
+    "indices batch by batch": lambda: {"drawn": [torch.arange(4) for _ in range(7)]},
+    "labels as flags": lambda: {"cache": (y == 1).tolist()},
+    "labels that are one object": lambda: [(np.int64(0), np.int64(1))[i] for i in y],
+    "a gradient under another name": lambda: network().state_dict() | {"0.w_sum": X[:5, :6]},
+    "a seed of numpy's": lambda: {"seed": np.int64(42)},
+    "a seed in a tensor": lambda: {"model_seed": torch.tensor(42)},
+    "a seed as text": lambda: {"Seed": "42"},
+    "a seed among settings": lambda: fit(module_params={"seed": 4}, module=seeded),
+    "a seed in a log": lambda: ["fitted DPFairClassifier(random_state=42) in 3 s"],
+    "losses in a log": lambda: "\n".join(f"epoch {i} train loss 0.{i}1" for i in range(5)),
+    "losses as JSON": lambda: '{"losses": [0.7, 0.6, 0.5]}',
+    "records as JSON lines": lambda: pd.DataFrame(X).to_json(orient="records", lines=True),
+    "labels as words": lambda: " ".join(np.array(["yes", "no"])[y]),
+    "a table of words": lambda: "\n".join(f"{'MF'[i]},{'ab'[i]}" for i in y),
+    "bytes in a number": lambda: np.void(X.tobytes()),
+    "a bucket": lambda: {"where": "s3://bucket/people/train"},
+}
+
+
+def seeded(seed):
+    return nn.Linear(6, 2)
+
+
+def fit(**params):
+    data = make_two_groups(60, random_state=0)
+    return DPFairClassifier("dpsgd", max_steps=2, accountant="rdp", **params).fit(
+        data.data, data.target
+    )
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_small_and_written_things_are_found(name):
+    thing = SMALL[name]()
+    bare = thing.encode() if isinstance(thing, str) else thing
+    for form in (bare, pickle.dumps({"model": [thing]}), as_torch({"state": thing})):
+        assert audit_artifact(form).findings
+
+
+def test_what_seeded_the_fits_of_a_search_is_found():
+    data = make_two_groups(120, random_state=0)
+    clf = DPFairClassifier("dpsgd", max_steps=2, accountant="rdp", random_state=7)
+    assert audit_artifact(clf).is_clean
+    search = GridSearchCV(clf, {"lr": [0.1]}, cv=2).fit(data.data, data.target)
+    del search.cv_results_
+    assert {f.kind for f in audit_artifact(pickle.dumps(search)).findings} == {"seed"}
+
+
+def test_gradients_that_a_live_classifier_holds_are_found():
+    clf = fit()
+    assert audit_artifact(clf).is_clean
+    next(clf.net_.module_.parameters()).grad_sample = torch.ones(40, 2, 6)
+    assert {f.kind for f in audit_artifact(clf).findings} == {"per-record gradients"}
+    assert audit_artifact(pickle.dumps(clf)).is_clean
+
+
+def test_open_files_are_read(tmp_path):
+    (tmp_path / "rows.pkl").write_bytes(pickle.dumps(X))
+    with open(tmp_path / "rows.pkl", "rb") as file:
+        assert audit_artifact(file).findings

@@ -1,6 +1,7 @@
 """Open zip and tar archives; those of torch, numpy and skops are one thing each."""
 
 import io
+import lzma
 import tarfile
 import zipfile
 import zlib
@@ -43,7 +44,7 @@ def _member(reader, archive, info, where):
             return reader.budget.read(file)
     except (ValueError, zipfile.BadZipFile, NotImplementedError, OSError, EOFError) as error:
         what = f"an archive's member that cannot be read: {type(error).__name__}"
-    except (RuntimeError, zlib.error):
+    except (RuntimeError, zlib.error, lzma.LZMAError):
         what = "an archive's member that cannot be read"
     reader.add("unreadable", beside(where, info.filename), what, info.file_size)
     return None

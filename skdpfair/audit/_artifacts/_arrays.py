@@ -127,7 +127,7 @@ def _inline(node):
         made = _from_numpy(inner) if isinstance(inner, Call) else None
         content = made.content if made is not None else inner
         return Array(node, node.shape, "O", content=content, subclass=name)
-    return Array(node, node.shape, node.dtype, _data_of(node.content), subclass=name)
+    return Array(node, node.shape, node.dtype, data_of(node.content), subclass=name)
 
 
 def _from_numpy(node):
@@ -150,21 +150,21 @@ def _from_numpy(node):
         if isinstance(raw, Seq):
             made.content = raw
         else:
-            made.data, made.fortran = _data_of(raw), state[3] is True
+            made.data, made.fortran = data_of(raw), state[3] is True
         return made
     if name == "_frombuffer" and len(args) >= 3:
-        return Array(node, shape_of(args[2]), dtype_of(args[1]) or "V1", _data_of(args[0]))
+        return Array(node, shape_of(args[2]), dtype_of(args[1]) or "V1", data_of(args[0]))
     return None
 
 
-def _data_of(node):
+def data_of(node):
     if isinstance(node, Blob):
         return node.data
     if isinstance(node, str):
         return node.encode("latin-1", "ignore")
     if isinstance(node, Call):  # _codecs.encode(text, "latin1"), bytearray(...), PickleBuffer(...)
         first = next(iter(arguments(node)), None)
-        return None if first is None or first is node else _data_of(first)
+        return None if first is None or first is node else data_of(first)
     return None
 
 

@@ -1,5 +1,6 @@
 """Find training data and training internals in whatever is about to be handed over."""
 
+import io
 import os
 
 from skdpfair.audit._artifacts._budget import Exhausted
@@ -77,8 +78,14 @@ def _opened(thing, reader):
     if isinstance(thing, (str, os.PathLike)):
         path = os.fspath(thing)
         if not os.path.exists(path):
-            raise FileNotFoundError(f"path_or_object names no file or folder: {path!r}.")
+            raise FileNotFoundError(
+                f"path_or_object names no file or folder: {path[:60]!r}. To audit a text itself, "
+                "pass its bytes: text.encode()."
+            )
         return os.path.basename(os.path.normpath(path)), reader.open_path(path)
     if isinstance(thing, (bytes, bytearray)):
         return "bytes", reader.open(bytes(thing), "")
+    if isinstance(thing, io.IOBase):
+        data = thing.read()
+        return "a file", reader.open(data.encode() if isinstance(data, str) else data, "")
     return f"a {type(thing).__name__}", reader.open(pickled(thing), "")

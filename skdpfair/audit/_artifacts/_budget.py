@@ -32,12 +32,13 @@ class Budget:
             raise Exhausted("it unpacks to more bytes than are read")
         self.left -= n
 
-    def take_operation(self) -> None:
-        """Spend an opcode or a node."""
-        self.operations -= 1
+    def take_operation(self, n=1) -> None:
+        """Spend an opcode or a node, or what costs as much as ``n``."""
+        before = self.operations >> 12
+        self.operations -= n
         if self.operations < 0:
             raise Exhausted("it has more opcodes than are read")
-        if self.operations % 4096 == 0 and time.monotonic() > self.end:
+        if self.operations >> 12 != before and time.monotonic() > self.end:
             raise Exhausted("it takes longer than is waited")
 
     def take_part(self) -> None:

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from skdpfair.audit._artifacts import _tensors
 from skdpfair.audit._artifacts._archives import beside, open_tar, open_zip
 from skdpfair.audit._artifacts._budget import Budget, Exhausted
-from skdpfair.audit._artifacts._facts import estimator_of
+from skdpfair.audit._artifacts._facts import as_tree, estimator_of
 from skdpfair.audit._artifacts._findings import Finding
 from skdpfair.audit._artifacts._graph import Blob, Map, Node, Storage, arguments
+from skdpfair.audit._artifacts._onnx import NotOnnx, read_onnx
 from skdpfair.audit._artifacts._packed import format_of, unpack
 from skdpfair.audit._artifacts._pickles import BrokenPickle, looks_like_pickle, read_stream
-from skdpfair.audit._artifacts._text import as_text, judge_text
+from skdpfair.audit._artifacts._text import as_text, judge_text, judge_words
 
 DEPTH = 16  # packed in one another
 _SLACK = 16  # bytes that padding may take
@@ -76,7 +77,7 @@ class Reader:
             return self._open(data, where, depth)
         except Exhausted as error:
             self.add("unreadable", where, f"not read in full: {error}", len(data))
-        except (BrokenPickle, ValueError, RecursionError, MemoryError, OSError) as error:
+        except Exception as error:  # a hostile file may break any of the libraries that read it
             self.add("unreadable", where, f"broken: {_why(error)}", len(data))
             found = getattr(error, "found", None)
             return [] if found is None else [(where, found)]
@@ -114,8 +115,16 @@ class Reader:
         return list(zip(names, roots, strict=True)) + self.rest(rest, where, depth)
 
     def _open_other(self, data, where, depth):
+        try:
+            return [(where, read_onnx(data, self.budget))]
+        except NotOnnx:
+            pass
         text = as_text(data)
         if text is not None:
+            tree = as_tree(text.strip())
+            if tree is not None:
+                return [(where, tree)]
+            judge_words(self, text, where)
             why, inner = judge_text(text)
             if why is not None:
                 self.add("unexplained text", where, why, len(data))

@@ -27,6 +27,6 @@ def dtype_of(node) -> str | None:
 
 def size_of(dtype: str) -> int:
     """Return the bytes of one item of a dtype."""
-    kind, digits = re.fullmatch(r"[|<>=]?(\D)(\d*)", dtype).groups()
+    kind, digits = re.match(r"[|<>=]?(\D)(\d*)", dtype).groups()  # "<M8[ns]" has a unit
     size = int(digits or (8 if kind in "mMO" else 1))
     return 4 * size if kind == "U" else size

@@ -44,6 +44,21 @@ def expanded(pairs) -> list:
     return out
 
 
+def as_tree(text):
+    """Return the graph of a text that is JSON, or one JSON object a line; None if it is neither."""
+    if text[:1] not in ("{", "["):
+        return None
+    try:
+        return _plain(json.loads(text))
+    except (ValueError, RecursionError):
+        pass
+    try:
+        lines = [json.loads(line) for line in text.splitlines() if line.strip()]
+    except (ValueError, RecursionError):
+        return None
+    return Seq([_plain(line) for line in lines])
+
+
 def _loaded(text):
     try:
         facts = json.loads(text)
@@ -56,7 +71,8 @@ def _factory(module):
     if not isinstance(module, dict):
         return _plain(module)
     rest = Map([(k, _plain(v)) for k, v in module.items() if k not in ("name", "params")])
-    name = _NETWORKS.get(module.get("name"))
+    name = module.get("name")
+    name = _NETWORKS.get(name) if isinstance(name, str) else None
     make = None if name is None else Global("skdpfair.networks", name)
     params = module.get("params")
     named = params.items() if isinstance(params, dict) else ()

@@ -59,6 +59,12 @@ class Map(Node):
         return any(isinstance(k, str) and k == key for k, _ in self.pairs)
 
 
+class Weights(Seq):
+    """Arrays that a format says are the weights of a network."""
+
+    __slots__ = ()
+
+
 class Blob(Node):
     """Bytes."""
 

@@ -2,9 +2,13 @@
 
 import io
 import pickle
+import sys
+from operator import attrgetter
 from types import FunctionType
 
 import torch
+
+from skdpfair.estimator import DPFairClassifier
 
 try:
     import cloudpickle
@@ -28,11 +32,16 @@ class _Pickler(cloudpickle.Pickler):
     def reducer_override(self, obj):
         if isinstance(obj, torch.Tensor):
             return _tensor(obj)
+        if isinstance(obj, DPFairClassifier):
+            return _classifier(obj)
         reduced = super().reducer_override(obj)
         if reduced is not NotImplemented or isinstance(obj, (type, FunctionType)):
             return reduced
         try:
-            return self.dispatch_table.get(type(obj), _reduced)(obj)
+            reduced = self.dispatch_table.get(type(obj), _reduced)(obj)
+            if isinstance(reduced, str) and not _is_importable(obj, reduced):
+                return unpicklable, (_name_of(obj),), _contents(obj)
+            return reduced
         except RecursionError:
             raise
         except Exception:  # whatever a class raises that does not want to be pickled
@@ -41,6 +50,23 @@ class _Pickler(cloudpickle.Pickler):
 
 def _reduced(obj):
     return obj.__reduce_ex__(4)
+
+
+def _is_importable(obj, name):
+    module = sys.modules.get(getattr(obj, "__module__", None) or "builtins")
+    try:
+        return attrgetter(name)(module) is obj
+    except AttributeError:
+        return False
+
+
+def _classifier(obj):
+    """Return what a pickle of a classifier holds and what it keeps in memory beside it."""
+    func, args, state, *_ = obj.__reduce_ex__(4)
+    held = {k: v for k, v in vars(obj).items() if k in ("reference_", "diagnostics_")}
+    if "net_" in vars(obj):
+        held |= {"module_": obj.net_.module_, "callbacks": obj.callbacks}
+    return func, args, (state or {}) | held
 
 
 def _name_of(obj):
@@ -90,9 +116,10 @@ def pickled(obj) -> bytes:
     file = io.BytesIO()
     try:
         _Pickler(file, protocol=4).dump(obj)
-    except (RecursionError, pickle.PicklingError) as error:
+    except (RecursionError, pickle.PicklingError, AttributeError, TypeError, ValueError) as error:
         raise ValueError(
             f"path_or_object is a {type(obj).__name__} that cannot be looked through "
-            f"({type(error).__name__}): it is nested too deeply. Save it and audit the file."
+            f"({type(error).__name__}): it is nested too deeply, or holds what no pickle can. Save "
+            "it and audit the file."
         ) from error
     return file.getvalue()

@@ -104,7 +104,8 @@ def judge_weights(named, metadata=None, trusted=False):
         weight, bias = (table.get(f"{prefix}.{n}" if prefix else n) for n in ("weight", "bias"))
         at_root = not prefix and any("." in other for other in table)
         if not is_usual(leaf) or at_root:
-            unsure.append((name, array))
+            twin = weight is not None and weight is not array and weight.shape == array.shape
+            unsure += [] if twin else [(name, array)]
         elif _fits(leaf, array, weight, bias):
             alone = leaf == "weight" and bias is None and array.shape[1:] and not trusted
             if alone and metadata is None and weights and array.shape[1] not in outs:
@@ -180,6 +181,18 @@ def inputs_of(factory) -> tuple[int, ...]:
     stated = states[0].get("in_shape") if states and isinstance(states[0], Map) else None
     shape = shape_of(parts[2] if len(parts) > 2 else stated)
     return (*shape, math.prod(shape))
+
+
+def sizes_of(factory) -> list:
+    """Return the parameters of a built-in network that its weights bear out, and its inputs."""
+    _, params = _made_by(factory)
+    table = dict(params.pairs)
+    logits, classes = table.get("initial_logits"), table.get("n_classes")
+    if isinstance(logits, Seq) and len(logits.items) != classes:
+        return []
+    names = ("hidden_layer_sizes", "in_shape", "initial_logits", "channels")
+    parts = factory.items if isinstance(factory, Seq) else []
+    return [table[name] for name in names if isinstance(table.get(name), Seq)] + parts[2:3]
 
 
 def _made_by(factory):

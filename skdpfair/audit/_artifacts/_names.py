@@ -39,7 +39,7 @@ IN_WORDS = {
 
 _ATTRIBUTES = [
     (GRADIENTS, r"grad_?samples?|per_?(sample|record|example)_?grad\w*"),
-    (GRADIENT, r"summed_grad|\.?grads?|\w*gradients?|accumulated_\w*|last_grad"),
+    (GRADIENT, r"summed_grad|\.?grads?|\w+_grads?|\w*gradients?|accumulated_\w*|last_grad"),
     (OPTIMIZER, r"exp_avg\w*|momentum_buffer|square_avg|max_exp_avg_sq|_?optim(izer)?_?\w*|opt"),
     (LOADER, r"\w*(data_?)?loader_?|\w*iterator_?|data_iter"),
     (DATASET, r"(train|valid|test)?_?data_?sets?_?"),
@@ -48,9 +48,9 @@ _ATTRIBUTES = [
     (PER_RECORD, r"\w*norms?_?|per_(record|sample)_\w+|\w*residuals?_?|margins?_?"),
     (INDICES, r"\w*(indices|indexes|idx|ids)_?|_?index|drawn|sampled\w*|permutation|perm|order"),
     (GENERATOR, r"_?rng(_state)?|\w*generator_?(state)?|bit_generator|_?random_state_?|rng\w*"),
-    (SEED, r"\w*seeds?_?|entropy"),
+    (SEED, r"\w*seeds?_?(value|\d*)_?|entropy"),
     (LABELS, r"_?y(_?train|_?fit|_true)?_?|_?targets?_?|_?labels?_?|y_\w*"),
-    (RECORDS, r"_?[xX](_?train|_?fit|_?test)?_?|_fit_X|[xX]_\w*|_?(rows|records|batch|inputs?)_?"),
+    (RECORDS, r"_?[xX](_?train|_?fit|_?test)?_?|_fit_x|[xX]_\w*|_?(rows|records|batch|inputs?)_?"),
     (RECORDS, r"support_vectors_|train_?data|training_data_?|raw_data|data_?|examples?"),
     (TWIN, r"reference_?|\w*twin\w*|non_?private\w*|baseline_?"),
 ]
@@ -99,7 +99,11 @@ _RUNS = re.compile(
     r"(_?io|codecs)\.(open|open_code|FileIO)|operator\.(methodcaller|attrgetter)|"
     r"(_?pickle|pickle|dill|dill\._dill|cloudpickle|joblib|numpy|pandas|torch|torch\.serialization|"
     r"torch\.hub|torch\.jit|joblib\.numpy_pickle|marshal|shelve)\.(_?loads?|read_\w+|fromfile|"
-    r"load_module|Unpickler|load_state_dict_from_url)|.*\.(runstring|os_system|__globals__)"
+    r"load_module|Unpickler|load_state_dict_from_url)|.*\.(runstring|os_system|__globals__)|"
+    r".*\.(os|posix|sys|subprocess|shutil|builtins|importlib|ctypes)\..+|pandas\.eval|"
+    r"(numpy\.lib|pandas\.io|sklearn\.utils)\..*\.?(load|read_\w+|_pickle)|"
+    r"(cProfile|profile|doctest|pydoc|distutils|ensurepip|numpy\.f2py|zipimport|sqlite3|tarfile|"
+    r"zipfile|logging\.config)\b.*|pathlib\.\w*Path\.\w+|copyreg\.ext\d+"
 )
 _HARMLESS = re.compile(
     r"(os\.(PathLike|fspath|environ))|(platform\.\w+)|inspect\.(Signature|_?\w+)"
@@ -110,7 +114,7 @@ def kind_of_name(name) -> str | None:
     """Return what an attribute's or a key's name says that it holds."""
     if not isinstance(name, str):
         return None
-    last = name.rsplit(".", 1)[-1]
+    last = name.rsplit(".", 1)[-1].lower()
     return next((kind for kind, pattern in _ATTRIBUTE if pattern.fullmatch(last)), None)
 
 

@@ -27,6 +27,9 @@ def visit_network(walker, factory, weights, place):
     arrays = [(k, as_array(v, walker.reader)) for k, v in pairs if isinstance(k, str)]
     named = [(k, a) for k, a in arrays if a is not None]
     expected = _modules.expected_shapes(factory)
+    found = {name: array.shape for name, array in named}
+    if expected is not None and found == expected:
+        walker.skip(*_modules.sizes_of(factory))
     if expected is None:
         walker.weights(named, place, trusted=True)
         walker.dims |= set(_modules.inputs_of(factory))

@@ -89,7 +89,7 @@ def _estimator(walker, cls, pairs, place):
     report = next((v for k, v in pairs if k == "privacy_"), None)
     if cls.name == "PrivacyReport":
         _privacy(walker, pairs, place)
-    elif report is None and any(k in ("coef_", "coefs_", "estimators_") for k, _ in pairs):
+    elif report is None and any(k in ("coef_", "coefs_") for k, _ in pairs):
         walker.models.append((place, "a fitted estimator"))
     facts, left = facts_of(pairs), []
     table = {k: v for k, v in pairs if isinstance(k, str)}

@@ -66,7 +66,8 @@ def are_dense(numbers) -> bool:
 
 
 def _are_levels(leaves, numbers):
-    return len(leaves) <= 1000 and are_dense(numbers)
+    distinct = len({repr(leaf) for leaf in leaves})
+    return len(leaves) <= 1000 and are_dense(numbers) and len(leaves) <= max(32, 4 * distinct)
 
 
 def _numbers_in_texts(leaves):

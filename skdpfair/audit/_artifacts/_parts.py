@@ -1,6 +1,7 @@
 """Visit what any object holds."""
 
 from skdpfair.audit._artifacts import _modules, _names, _public
+from skdpfair.audit._artifacts._facts import as_tree
 from skdpfair.audit._artifacts._graph import Blob, Map, Node, Seq
 from skdpfair.audit._artifacts._place import SHOWN
 from skdpfair.audit._artifacts._tally import Tally, is_source, judge_value
@@ -38,7 +39,9 @@ def visit_attributes(walker, cls, pairs, place):
     """Judge the attributes of any object; those of unknown classes in lists count together."""
     known = cls is not None and cls.module.split(".")[0] in _KNOWN
     joined = place.tally if not known and place.depth else None
-    facts, fitted = facts_of(pairs), _is_fitted(cls, pairs)
+    facts, learnt = facts_of(pairs), _has_learnt(pairs)
+    # what an unfitted estimator inside a fitted one is seeded with has seeded the fits
+    fitted = learnt or place.within or not _is_estimator(cls, pairs)
     own = joined or Tally(place.path, place.name, place.inside, scale=8)
     if not known and not joined:
         walker.tallies.append(own)
@@ -47,6 +50,7 @@ def visit_attributes(walker, cls, pairs, place):
         if not (isinstance(name, str) and SHOWN.fullmatch(name)):
             later.append((name, place.but(name=None)))
         inner = place.attribute(name, owner=cls, facts=facts, fitted=fitted, tally=joined)
+        inner = inner.but(within=place.within or learnt)
         inner = inner if joined else inner.but(depth=0)
         if isinstance(value, Node):
             if _public.is_public(cls, name, value, facts):
@@ -54,6 +58,9 @@ def visit_attributes(walker, cls, pairs, place):
             else:
                 later.append((value, inner))
         elif not is_source(name, value) and place.inside != _names.GENERATOR:
+            tree = as_tree(value) if isinstance(value, str) else None
+            if tree is not None:
+                later.append((tree, inner.but(tally=None)))
             judged = judge_value(value, inner.path, name, fitted, walker.reader)
             if judged is not None:
                 walker.push(Blob(judged), inner)
@@ -62,10 +69,13 @@ def visit_attributes(walker, cls, pairs, place):
     walker.push_all(later)
 
 
-def _is_fitted(cls, pairs):
-    """Tell whether seeds matter: not those of an estimator that has yet to be fitted."""
-    names = {k for k, _ in pairs if isinstance(k, str)}
-    learnt = any(k.endswith("_") and not k.startswith("_") for k in names)
-    ours = {"method", "epsilon", "delta"} <= names
-    estimator = ours or (cls is not None and cls.module.split(".")[0] in ("sklearn", "skdpfair"))
-    return learnt or not estimator
+def _has_learnt(pairs):
+    """Tell whether attributes are those of a fitted estimator."""
+    names = [k for k, _ in pairs if isinstance(k, str)]
+    return any(k.endswith("_") and not k.startswith("_") for k in names)
+
+
+def _is_estimator(cls, pairs):
+    """Tell whether it is an estimator, whose seed does not matter until it is fitted."""
+    ours = {"method", "epsilon", "delta"} <= {k for k, _ in pairs if isinstance(k, str)}
+    return ours or (cls is not None and cls.module.split(".")[0] in ("sklearn", "skdpfair"))

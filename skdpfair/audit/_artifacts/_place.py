@@ -28,6 +28,7 @@ class Place:
     in_estimator: bool = False
     in_module: bool = False
     attached: bool = False
+    within: bool = False  # of something fitted
 
     def but(self, **changes):
         """Return the place with some things changed."""

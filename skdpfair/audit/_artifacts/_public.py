@@ -6,13 +6,13 @@ from dataclasses import fields
 
 from skdpfair.audit._artifacts._arrays import is_scalar
 from skdpfair.audit._artifacts._graph import Call, Global, Map, Node, Seq
-from skdpfair.audit._artifacts._names import LABELS, LOSSES, RECORDS, STATISTICS
+from skdpfair.audit._artifacts._names import LABELS, LOSSES, RECORDS, SEED, STATISTICS, kind_of_name
 from skdpfair.audit._artifacts._parameters import allows, are_dense
 from skdpfair.audit._artifacts._text import judge_text
 from skdpfair.privacy import PrivacyReport
 
 _WEIGHTS = {"coef_", "intercept_", "coefs_", "intercepts_"}
-_NAMES = {"feature_names_in_", "classes_", "groups_", "classes", "groups"}
+_NAMES = {"feature_names_in_", "feature_names", "classes_", "groups_", "classes", "groups"}
 _KEEPS_ROWS = {
     *("_fit_X", "X_fit_", "X_train_", "support_vectors_", "_X", "_X_fit", "_raw_data", "_tree"),
     *("embedding_", "training_data_", "X_transformed_fit_", "components_indices_", "dual_coef_"),
@@ -24,7 +24,7 @@ _SIZES = re.compile(
     r"\w*(size|sizes|shape|kernel|stride|padding|dilation|padding_repeated_twice|channels|features|"
     r"dims?|layers|hidden|heads|blocks|widths?|depths?|__constants__)\w*"
 )
-_STATEMENT = {"statement", *(f.name for f in fields(PrivacyReport))}
+_STATEMENT = {"statement", "releasable", *(f.name for f in fields(PrivacyReport))}
 _SEARCHES = re.compile(r"param_(grid|distributions|space)")
 
 
@@ -47,7 +47,7 @@ def is_public(cls, name, node, facts) -> bool:
     if root not in ("skdpfair", "sklearn") and not _SIZES.fullmatch(name):
         return False
     leaves = plain_leaves(node, 2000)
-    if leaves is None:
+    if leaves is None or _names_a_seed(node):
         return False
     numbers = [v for v in leaves if _is_number(v)]
     if root in ("skdpfair", "sklearn") and _SEARCHES.fullmatch(name):
@@ -57,6 +57,11 @@ def is_public(cls, name, node, facts) -> bool:
     if root in ("skdpfair", "sklearn"):
         return allows(name, leaves, facts.get("n_features_in_")) and not _has_rows(node)
     return len(numbers) <= 32 and all(isinstance(v, int) and v >= 0 for v in numbers)
+
+
+def _names_a_seed(node):
+    keys = [k for k, _ in node.pairs] if isinstance(node, Map) else []
+    return any(kind_of_name(key) == SEED or key == "random_state" for key in keys)
 
 
 def _is_number(value):
@@ -76,7 +81,7 @@ def is_statement(node) -> bool:
 
 def is_public_array(cls, name, array, facts) -> bool:
     """Tell whether an array is a parameter that a user of this package gives, in its form."""
-    short = len(array.shape) == 1 and array.size <= 64
+    short = len(array.shape) == 1 and array.size <= 256
     if not is_ours(cls):
         return short and cls.module.startswith("sklearn") and is_search(name)
     if is_search(name):
@@ -85,6 +90,8 @@ def is_public_array(cls, name, array, facts) -> bool:
         n, values = facts.get("n_features_in_"), array.values()
         fits = array.shape == (2,) or (array.shape[1:] == (2,) and n in (None, array.shape[0]))
         return fits and values is not None and bool((values[..., 0] < values[..., 1]).all())
+    if name == "quantiles_" and cls.name == "DPQuantileScaler":  # released with noise
+        return array.shape == (facts.get("n_features_in_"), 2)
     values = array.values()
     shares = name == "group_probabilities" and short and values is not None
     return bool(shares and ((values >= 0) & (values <= 1)).all())
@@ -167,7 +174,7 @@ def _is_grid(node):
 
 def _is_choice(key, values):
     named = isinstance(key, str) and re.fullmatch(r"[A-Za-z_]\w*", key)
-    if not named or not isinstance(values, Seq) or len(values.items) > 64:
+    if not named or not isinstance(values, Seq) or len(values.items) > 256:
         return False
     return not _has_rows(values) and all(plain_leaves(v, 16) is not None for v in values.items)
 
@@ -185,12 +192,28 @@ def are_names(array, leaves, name, facts) -> bool:
         if isinstance(n, int) and n != array.size:
             return False
     values = leaves if leaves is not None else list(_tolist(array))
+    if len(values) > array.size > 0 and name in ("groups_", "groups"):
+        return _are_intersections(values, array.size)
     distinct = len({repr(v) for v in values})
-    if array.letter in "fiu" and not (
-        all(v == int(v) for v in values if math.isfinite(v)) and are_dense(values)
-    ):
+    if array.letter in "fiu" and not _are_codes(name, values):
         return False
     return distinct == len(values) == array.size and (array.size <= 1000 or array.letter in "OU")
+
+
+def _are_codes(name, values):
+    whole = all(v == int(v) for v in values if math.isfinite(v))
+    ascending = name == "classes_" and values == sorted(values)
+    return whole and (ascending or are_dense(values))
+
+
+def _are_intersections(leaves, size):
+    """Tell whether groups are made of several parts each, or intervals, and each is named once."""
+    width, rest = divmod(len(leaves), size)
+    rows = [tuple(map(repr, leaves[i : i + width])) for i in range(0, len(leaves), width)]
+    columns = [len(set(column)) for column in zip(*rows, strict=True)] if not rest else []
+    edges = len({v for v in leaves if isinstance(v, float)})
+    repeated = all(n <= max(8, size / 2) for n in columns) or edges <= size + 1
+    return rest == 0 and width <= 8 and size <= 1000 and len(set(rows)) == size and repeated
 
 
 def _tolist(array):
@@ -217,7 +240,8 @@ def judge_fitted(cls, name, array, facts):
     if name in _WEIGHTS:
         n = facts.get("n_features_in_")
         tied = not isinstance(n, int) or n in array.shape or name != "coef_"
-        return "" if len(array.shape) <= 2 and tied else STATISTICS
+        most = 1 if name == "intercept_" else 2
+        return "" if len(array.shape) <= most and tied else STATISTICS
     if name == "class_prior_" and cls.name == "DummyClassifier":
         values = array.values()
         even = values is not None and array.size and math.isclose(values.min(), values.max())

@@ -4,9 +4,9 @@ import re
 from dataclasses import dataclass, field
 
 from skdpfair.audit._artifacts._names import GENERATOR, INDICES, LOSSES, NUMBERS, SEED, kind_of_name
-from skdpfair.audit._artifacts._text import is_path, judge_text
+from skdpfair.audit._artifacts._text import is_path, judge_text, judge_words, tells_loss
 
-FEW_FLOATS, FEW_INTEGERS, FEW_TEXTS = 4, 8, 512
+FEW_FLOATS, FEW_INTEGERS, FEW_TEXTS, FEW_FLAGS = 4, 8, 512, 24
 _NUMBER = re.compile(r"[-+]?(\d+\.\d*|\.\d+|\d{5,40})([eE][-+]?\d+)?")
 _DECIMAL = re.compile(r"\d\.\d")
 _REPEATED = 24  # texts, of which many are the same: a column, not a list of names
@@ -36,14 +36,16 @@ class Tally:
     integers: int = 0
     floats: int = 0
     texts: int = 0
+    flags: int = 0
+    losses: int = 0
     distinct: set = field(default_factory=set)
     outer: "Tally | None" = None
 
     def add(self, value):
         """Count a value."""
-        if isinstance(value, bool) or value is None:
-            return
-        if isinstance(value, int):
+        if isinstance(value, bool):
+            self.flags += 1
+        elif isinstance(value, int):
             self.integers += 1
         elif isinstance(value, float):
             self.floats += 1
@@ -53,8 +55,18 @@ class Tally:
             elif 8 < len(value) < 1000 and sum(map(str.isalpha, value)) < len(value) / 4:
                 self.floats += len(_DECIMAL.findall(value))
             self.texts += 1
+            self.losses += tells_loss(value)
             if len(self.distinct) <= FEW_TEXTS:
                 self.distinct.add(hash(value))
+
+    def add_array(self, array):
+        """Count the numbers of an array that is too small to tell by itself."""
+        if array.letter == "f":
+            self.floats += array.size
+        elif array.letter == "b":
+            self.flags += array.size
+        else:
+            self.integers += array.size
 
     def judge(self, reader):
         """Note what is too much."""
@@ -64,6 +76,8 @@ class Tally:
             self.outer.integers += self.integers
             self.outer.floats += self.floats
             self.outer.texts += self.texts
+            self.outer.flags += self.flags
+            self.outer.losses += self.losses
             self.outer.distinct |= self.distinct
 
     def _judge(self, reader):
@@ -77,6 +91,11 @@ class Tally:
                 kind = GENERATOR
             what = "numbers in lists, dicts or attributes"
             reader.add(kind or self.inside or NUMBERS, self.where, what, shape=(n,))
+        if self.flags > FEW_FLAGS * self.scale:
+            what = "yes or no, many times in lists, dicts or attributes"
+            reader.add(kind or self.inside or NUMBERS, self.where, what, shape=(self.flags,))
+        if self.losses > 1:
+            reader.add(LOSSES, self.where, "texts that tell losses", shape=(self.losses,))
         repeated = self.texts >= _REPEATED and len(self.distinct) < 0.6 * self.texts
         if repeated or self.texts > FEW_TEXTS:
             what = "many texts, as in a column of a table"
@@ -94,8 +113,7 @@ def judge_value(value, where, name, fitted, reader):
     if isinstance(value, bool) or value is None:
         return None
     if isinstance(value, int):
-        seeds = kind == SEED or (isinstance(name, str) and name.strip("_") == "random_state")
-        if seeds and fitted:
+        if fitted and _is_seed(name):
             reader.add(SEED, where, "an integer that seeds a random generator")
         elif value.bit_length() > 64:
             found = kind if kind == GENERATOR else SEED
@@ -103,7 +121,13 @@ def judge_value(value, where, name, fitted, reader):
     elif isinstance(value, float):
         if kind == LOSSES:
             reader.add(LOSSES, where, "a loss on the data")
+        elif fitted and _is_seed(name):
+            reader.add(SEED, where, "a number that seeds a random generator")
     elif isinstance(value, str):
+        if fitted and _is_seed(name) and value.strip().isdigit():
+            reader.add(SEED, where, "the digits of a seed")
+        if len(value) > 8:
+            judge_words(reader, value, where)
         if is_path(value):
             reader.add("file path", where, "text that names a file")
         why, inner = judge_text(value)
@@ -111,6 +135,12 @@ def judge_value(value, where, name, fitted, reader):
             reader.add("unexplained text", where, why, len(value))
         return inner
     return None
+
+
+def _is_seed(name):
+    return kind_of_name(name) == SEED or (
+        isinstance(name, str) and name.strip("_") == "random_state"
+    )
 
 
 def is_source(name, value):

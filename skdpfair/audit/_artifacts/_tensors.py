@@ -65,7 +65,11 @@ def read_safetensors(data):
             shape, dtype = tuple(map(int, facts["shape"])), _SAFETENSORS.get(facts["dtype"], "u1")
             arrays.pairs.append((name, Inline(None, shape, dtype, Blob(body[start:end]))))
             used.append((start, end))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            if end - start != math.prod(shape) * bytes_of(dtype):
+                raise ValueError("a shape that does not fit its bytes")
+    except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError) as error:
+        raise ValueError("a broken safetensors header") from error
+    except RecursionError as error:
         raise ValueError("a broken safetensors header") from error
     return arrays, metadata, uncovered(body, used)
 

@@ -10,11 +10,15 @@ _TOKEN = re.compile(r"[-+]?\d[\d.]*(?:[eE][-+]?\d+)?")
 _BETWEEN = re.compile(r"[\s,;|:\[\](){}]{1,8}|, ?-?")
 _ENCODED = re.compile(r"[A-Za-z0-9+/=_\-]{96,}")
 _PATH = re.compile(
-    r"(?:[A-Za-z]:[\\/]|(?:file:)?/{1,3}|~/)[^\s/\\<>|*?\"]+(?:[\\/][^\s/\\<>|*?\"]+)+"
+    r"(?:[A-Za-z]:[\\/]|(?:file:)?/{1,3}|~/|\.\.?/|\\\\|(?:s3|gs|gcs|abfss?|hdfs|ftp)://)[^\s/\\<>|*?\"]+(?:[\\/][^\s/\\<>|*?\"]+)+"
 )
+_SEED = re.compile(
+    r"(?<![A-Za-z])(?:\w*seed|random_?state)\w*[\"']?\s*[:=]\s*[\"']?\d", re.IGNORECASE
+)
+_LOSS = re.compile(r"loss(?:es)?\w*[\"']?\W{0,4}\d*\.\d", re.IGNORECASE)
 _DATA_FILE = re.compile(
     r"[^\n]{1,400}\.(?:npy|npz|dat|bin|raw|mmap|memmap|csv|tsv|parquet|feather|arrow|h5|hdf5|pkl|"
-    r"pickle|joblib|pt|pth|ckpt|sqlite|db|jsonl)(?:\.(?:gz|bz2|xz|zip|zst))?",
+    r"pickle|joblib|pt|pth|ckpt|sqlite|db|jsonl|xlsx?|zarr|sas7bdat|dta|sav)(?:\.(?:gz|bz2|xz|zip|zst))?",
     re.IGNORECASE,
 )
 
@@ -28,6 +32,19 @@ def as_text(data: bytes) -> str | None:
         return None
     control = sum(text.count(chr(c)) for c in range(32) if chr(c) not in "\t\n\r\f")
     return text if text and control <= len(text) / 100 else None
+
+
+def judge_words(reader, text, where):
+    """Note seeds and losses that a text tells, as logs and settings do."""
+    if _SEED.search(text):
+        reader.add("seed", where, "text that tells a seed", len(text))
+    if len(_LOSS.findall(text)) > 1:
+        reader.add("loss history", where, "text that tells losses", len(text))
+
+
+def tells_loss(text) -> bool:
+    """Tell whether a text tells a loss."""
+    return len(text) > 8 and bool(_LOSS.search(text))
 
 
 def is_path(text: str) -> bool:
@@ -95,12 +112,23 @@ def _n_in_a_row(text):
 def _is_table(text):
     lines = text.strip().split("\n", 400)[:400]
     if len(lines) < 8:
-        return False
+        words = text.split()[:2000]
+        return len(words) >= 64 and len(set(words)) <= len(words) / 10
     for delimiter in (",", "\t", ";", "|"):
         counts = [line.count(delimiter) for line in lines]
         common = max(set(counts), key=counts.count)
         alike = [line for line, n in zip(lines, counts, strict=True) if n == common]
         numbers = sum(1 for line in alike if re.search(r"\d", line))
-        if common >= 2 and len(alike) >= 0.8 * len(lines) and numbers >= 0.8 * len(alike):
+        if common == 0 or len(alike) < 0.8 * len(lines):
+            continue
+        cells = [cell for line in alike for cell in line.split(delimiter)]
+        repeated = len(lines) >= 16 and len(set(cells)) < 0.5 * len(cells)
+        if (common >= 2 and numbers >= 0.8 * len(alike)) or repeated:
+            return True
+        if len(lines) >= 16 and numbers == len(alike) and _are_short(cells):
             return True
     return False
+
+
+def _are_short(cells):
+    return sum(map(len, cells)) < 12 * len(cells)

@@ -8,6 +8,7 @@ from skdpfair.audit._artifacts._walk import FEW
 
 _MOST_PAIRS = 5_000_000
 _WHOLE = (_names.TABLE, _names.GENERATOR)  # reported as one thing
+_TELLING = (_names.GRADIENTS, _names.GRADIENT, _names.OPTIMIZER, _names.LOSSES, _names.SEED)
 _INSIDE_FIRST = (_names.CLOSURE, _names.CALLBACK, _names.HOOK)
 
 
@@ -37,8 +38,10 @@ def _judge(walker, array, place):
         if copies and array.size > FEW:
             _add(walker, _names.COPY, array, place)
         return
-    telling = kind in (_names.GRADIENTS, _names.GRADIENT, _names.OPTIMIZER, _names.LOSSES)
+    telling = kind in _TELLING and (kind != _names.SEED or place.fitted)
     if array.size <= FEW and not (telling and array.size > 0):
+        if array.letter in "fiubc" and place.tally is not None:
+            place.tally.add_array(array)
         return
     _add(walker, _kind(walker, array, place, kind), array, place)
 
@@ -79,10 +82,10 @@ def _twins(walker):
     for place, what in walker.models:
         inside = [a for path, a in weights if _is_under(path, place.path)]
         form = tuple(a.shape for a in inside)
-        same = seen.setdefault(form, inside) if len(form) > 1 else inside
         named = _names.kind_of_name(place.name) == _names.TWIN
-        differs = same is not inside and not all(map(_is_equal, same, inside))
         copied = inside and all((a.shape, a.data) in of_private for a in inside)
+        same = seen.setdefault(form, inside) if len(form) > 1 and not copied else inside
+        differs = same is not inside and not all(map(_is_equal, same, inside))
         if (walker.private and not copied) or named or differs or place.attached:
             walker.reader.add(_names.TWIN, place.path, f"{what}: {_names.IN_WORDS[_names.TWIN]}")
 

@@ -1,8 +1,10 @@
 """Walk the graph of an artefact and judge what lies where."""
 
 from skdpfair.audit._artifacts import _modules, _names, _public
-from skdpfair.audit._artifacts._arrays import as_array, is_scalar, n_hidden
+from skdpfair.audit._artifacts._arrays import as_array, data_of, is_scalar, n_hidden
 from skdpfair.audit._artifacts._containers import Reader
+from skdpfair.audit._artifacts._dtypes import dtype_of
+from skdpfair.audit._artifacts._facts import as_tree
 from skdpfair.audit._artifacts._graph import (
     Blob,
     Call,
@@ -14,6 +16,7 @@ from skdpfair.audit._artifacts._graph import (
     Roots,
     Seq,
     Storage,
+    Weights,
     arguments,
     globals_in,
     reachable,
@@ -27,7 +30,8 @@ from skdpfair.audit._artifacts._tally import Tally, is_source, judge_value
 from skdpfair.audit._artifacts._text import as_text, judge_text
 
 FEW = 4  # items of an array
-_FEW_BYTES = 24
+_FEW_BYTES, _LONG = 24, 1000
+_BROKEN = (AttributeError, ArithmeticError, LookupError, TypeError, ValueError)
 
 
 class Walker:
@@ -46,7 +50,12 @@ class Walker:
             self.push(node, Place(f"{where}\0" if where else ""))
             while self.todo:
                 self.reader.budget.take_operation()
-                self.visit(*self.todo.pop())
+                node, at = self.todo.pop()
+                try:
+                    self.visit(node, at)
+                except _BROKEN as error:
+                    what = f"a part that is not what it claims to be: {type(error).__name__}"
+                    self.reader.add(_names.UNREADABLE, at.path, what)
         for where, node in places:
             for name in globals_in(node):
                 if name.path not in self.dangers:
@@ -70,6 +79,9 @@ class Walker:
         if not isinstance(node, Node):
             self._value(node, place)
             return
+        if is_scalar(node):
+            self._scalar(node, place)
+            return
         if id(node) in self.seen:
             return
         self.seen.add(id(node))
@@ -82,6 +94,8 @@ class Walker:
             self._blob(node, place)
         elif isinstance(node, Global):
             self._global(node, place)
+        elif isinstance(node, Weights):
+            self._trusted(node, place)
         elif isinstance(node, Seq):
             self.items(node.items, place)
         elif isinstance(node, Map):
@@ -90,6 +104,13 @@ class Walker:
             self.push(node.pid, place)
         else:
             self._made(node, place)
+
+    def _trusted(self, node, place):
+        for i, item in enumerate(node.items):
+            array = as_array(item, self.reader)
+            if array is not None:
+                self.explain(array)
+                self.push(item, place.item(None, i, tally=None))
 
     def _global(self, node, place):
         if judge_text(node.path)[0] is not None or len(node.path) > 400:
@@ -104,9 +125,30 @@ class Walker:
             return
         place = self._tallied(place)
         place.tally.add(value)
+        if isinstance(value, str) and len(value) > _LONG:
+            self.reader.budget.take_operation(len(value) // _LONG)
+            if id(value) in self.seen:  # the same text again
+                return
+            self.seen.add(id(value))
+            self.keep.append(value)
+        tree = as_tree(value) if isinstance(value, str) else None
+        if tree is not None:
+            self.push(tree, place.but(tally=None))
         inner = judge_value(value, place.path, place.name, place.fitted, self.reader)
         if inner is not None:
             self._open(inner, place)
+
+    def _scalar(self, node, place):
+        """Judge a number of numpy's, each time that it is referred to."""
+        args = arguments(node)
+        kind = (dtype_of(args[0]) or "V").lstrip("|<>=")[:1] if args else "V"
+        data = data_of(args[1]) or b"" if len(args) > 1 else b""
+        if kind in "V" and len(data) > _FEW_BYTES:
+            self._blob(Blob(data), place)
+        elif kind in "US":
+            self._value(data.decode("utf-32" if kind == "U" else "latin-1", "ignore"), place)
+        else:
+            self._value({"b": True, "i": 1, "u": 1}.get(kind, 0.0), place)
 
     def _tallied(self, place, scale=1):
         if place.tally is None:
@@ -180,6 +222,8 @@ class Walker:
             self._open(data, place)
             return
         text = as_text(data)
+        if text is not None:
+            self._value(text, place)
         if text is not None and judge_text(text)[0] is None and len(data) < 1000:
             return
         kind = _names.kind_of_name(place.name) or place.inside or _names.BYTES
@@ -196,15 +240,12 @@ class Walker:
         array = as_array(node, self.reader)
         if array is not None:
             self.array(array, place)
-        elif is_scalar(node):
-            self.skip(node)
-            self._value(0.0, place)
         elif not isinstance(node, Inline):
             visit_object(self, node, place)
 
     def array(self, array, place):
         """Judge an array later, when all weights are known; visit what is attached now."""
-        node, extras = array.node, array.extras
+        node, extras, place = array.node, array.extras, self._tallied(place)
         stop = {id(n) for n in (array.content, *(n for _, n in extras))}
         inside = _below(node, stop)
         self.seen |= set(map(id, inside))
