@@ -13,6 +13,7 @@ from skdpfair.privacy import PrivacyReport
 from skdpfair.privacy import epsilon as epsilon_of
 from skdpfair.privacy.statement import DIAGNOSTICS_HELD, TWIN_HELD
 
+_MOST_PRICED = 8  # rates that are accounted for one by one
 _HELD = {"diagnostics": DIAGNOSTICS_HELD, "keep_reference": TWIN_HELD}
 
 
@@ -28,13 +29,23 @@ class Before:
 
 
 def _group_epsilons(run, ledger, levels):
-    """Return what each group pays, at its own rate; None where all have the same."""
-    if not run.accounted or all(e.group_rates is None for e in ledger.entries):
+    """Return what each group pays, at its own rate; None where all have the same.
+
+    Where rates are many, groups of similar ones pay for the largest rate among them.
+    """
+    entries = ledger.entries
+    if not run.accounted or all(e.group_rates is None for e in entries):
         return None
-    return {
-        level: epsilon_of([e.run_of(k) for e in ledger.entries], run.delta, run.accountant)
-        for k, level in enumerate(levels)
-    }
+    runs = [[e.run_of(k) for e in entries] for k in range(len(levels))]
+    rates = np.array([[r.sample_rate for r in own] for own in runs])
+    found, which = np.unique(rates, axis=0, return_inverse=True)
+    alike = np.array_split(np.argsort(found.max(axis=1)), min(len(found), _MOST_PRICED))
+    paid = np.empty(len(found))
+    for rows in alike:
+        worst = zip(runs[0], found[rows].max(axis=0).tolist(), strict=True)
+        own = [r._replace(sample_rate=rate) for r, rate in worst]
+        paid[rows] = epsilon_of(own, run.delta, run.accountant)
+    return dict(zip(levels, paid[which.ravel()].tolist(), strict=True))
 
 
 def report_of(params, run, net, ledger, seeded, groups):
@@ -117,6 +128,9 @@ def before(estimator, fitted, table) -> Before | None:
         "classes": (estimator.classes_, table.classes),
         "groups": (estimator.groups_, table.groups.levels),
         "number of features": (estimator.n_features_in_, fitted.n_features_in_),
+        "names of the features": tuple(
+            getattr(which, "feature_names_in_", None) for which in (estimator, fitted)
+        ),
     }
     for what, (old, new) in same.items():
         if not np.array_equal(np.asarray(old), np.asarray(new)):

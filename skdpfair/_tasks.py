@@ -44,6 +44,7 @@ class FitTask:
 def begin(estimator, X, y, n_epochs) -> FitTask:
     """Tell scikit-learn's callbacks that a fit begins."""
     if not hasattr(estimator, "_init_callback_context"):
+        _remember(estimator, None)
         return FitTask()
     context = estimator._init_callback_context(max_subtasks=n_epochs)
     # a ledger is set on the outermost estimator only, and travels with the tasks
@@ -67,12 +68,13 @@ def begin(estimator, X, y, n_epochs) -> FitTask:
 
 def _remember(estimator, ledger):
     """Warn of an estimator whose fits were charged once, and which its copy does not charge."""
-    if ledger is not None:
+    if ledger is not None or _door.opened() is not None:
         estimator._charged = True
-    elif getattr(estimator, "_charged", False) and _door.opened() is None:
+    elif getattr(estimator, "_charged", False):
         warnings.warn(
-            "Earlier fits of this estimator were charged to a PrivacyLedger, which its copy or "
-            "pickle does not hold: this fit is not charged. Call set_callbacks(ledger) again.",
+            "Earlier fits of this estimator were charged to a PrivacyLedger; this one is not, as "
+            "copies, pickles and releases do not hold the ledger. Fit inside `with ledger:`, or "
+            "call set_callbacks(ledger) again.",
             UnaccountedWarning,
             stacklevel=5,
         )

@@ -24,7 +24,7 @@ from skdpfair.engine import ScaleSearch
 from skdpfair.exceptions import InsecureSeedWarning
 from skdpfair.net import PrivateNet
 from skdpfair.privacy import Ledger
-from skdpfair.privacy.charging import charged, planned_entries
+from skdpfair.privacy.charging import charged, is_scored, planned_entries
 from skdpfair.privacy.noise import noisy_counts
 from skdpfair.privacy.spending import DIAGNOSTICS, TWIN
 from skdpfair.schedule import Schedule
@@ -53,12 +53,10 @@ def train(params, run: Plan, table, task: FitTask, before: Before | None = None)
     with charged(_planned(run), ledger, private=run.accounted, **books):
         net, run = _trained(params, run, table, streams, ledger, task, before)
     if net.steps_ < run.settings.n_steps:
-        warnings.warn(
-            f"The fit was interrupted after {net.steps_} of {run.settings.n_steps} steps; "
-            "privacy_ counts the steps taken.",
-            UserWarning,
-            stacklevel=4,
-        )
+        told = f"The fit was interrupted after {net.steps_} of {run.settings.n_steps} steps"
+        if net.steps_ == 0 or is_scored():  # nothing to keep, or a search that has to stop, too
+            raise KeyboardInterrupt(told)
+        warnings.warn(f"{told}; privacy_ counts the steps taken.", UserWarning, stacklevel=4)
     net.on_step = net.streams = None  # whoever gets the net must not get the seeds
     if before is not None:  # a smaller data set must not buy a larger delta for a larger one
         run = replace(run, delta=min(run.delta, before.privacy.delta))

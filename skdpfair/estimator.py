@@ -4,9 +4,10 @@ from contextlib import suppress
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted
 
-from skdpfair import _params, _planning, _reporting, _table, _tasks, _training, release
+from skdpfair import _labels, _params, _planning, _reporting, _table, _tasks, _training, release
 from skdpfair.methods import get_method
 
 
@@ -233,10 +234,9 @@ class DPFairClassifier(_tasks.CallbackSupportMixin, ClassifierMixin, BaseEstimat
         run = _planning.plan(params, method, len(table.y), table.groups.n_groups, goes_on=goes_on)
         task = _tasks.begin(self, X, y, _training.n_epochs(run.settings))
         net, privacy = _training.train(params, run, table, task, before)
-        self._keep(fitted, table, run, net, privacy)
-        self._n_fits = 1 if before is None else before.n_fits + 1
-        self._group_positions = _table.group_positions(self, X)
-        if self.keep_reference:
+        n_fits = 1 if before is None else before.n_fits + 1
+        self._keep(fitted, table, run, net, privacy, n_fits, _table.group_positions(self, X))
+        if self.keep_reference and net.steps_ == run.settings.n_steps:
             self.reference_ = _planning.twin(self, run, privacy.expected_batch_size).fit(
                 X, y, sensitive_features=sensitive_features
             )
@@ -257,6 +257,13 @@ class DPFairClassifier(_tasks.CallbackSupportMixin, ClassifierMixin, BaseEstimat
         logits = self._logits(X)
         odds = np.exp(logits - logits.max(axis=1, keepdims=True))
         return odds / odds.sum(axis=1, keepdims=True)
+
+    def score(self, X, y, sample_weight=None):
+        """Return the accuracy on X and its labels y; ``sample_weight`` as in scikit-learn."""
+        predicted, y = self.predict(X), _labels.read(y)
+        if len(y) != len(predicted):
+            raise ValueError(f"y has {len(y)} labels for X with {len(predicted)} rows.")
+        return accuracy_score(y, predicted, sample_weight=sample_weight)
 
     def decision_function(self, X):
         """Return logits (n_samples, n_classes); for two classes their difference (n_samples,)."""
@@ -291,21 +298,19 @@ class DPFairClassifier(_tasks.CallbackSupportMixin, ClassifierMixin, BaseEstimat
         check_is_fitted(self, "net_")
         return self.net_.logits(_table.read_for_prediction(self, X))
 
-    def _keep(self, fitted, table, run, net, privacy):
-        for name in ("n_features_in_", "feature_names_in_", "reference_", "diagnostics_"):
-            with suppress(AttributeError):
-                delattr(self, name)
-            if hasattr(fitted, name):
-                setattr(self, name, getattr(fitted, name))
-        self.classes_, self.groups_ = table.classes, table.groups.levels
-        self.net_, self.method_, self.privacy_ = net, net.method_, privacy
-        self.lr_, self.n_steps_ = net.lr, net.steps_
-        self.n_iter_ = max(1, len(net.history))
-        self.signal_ = run.settings.signal
-        self.batch_size_ = round(privacy.expected_batch_size)
-        self._settled = net.settled_
+    def _keep(self, fitted, table, run, net, privacy, n_fits, positions):
+        names = ("n_features_in_", "feature_names_in_")
+        kept = {name: getattr(fitted, name) for name in names if hasattr(fitted, name)}
+        kept |= {"classes_": table.classes, "groups_": table.groups.levels}
+        kept |= {"net_": net, "method_": net.method_, "privacy_": privacy}
+        kept |= {"lr_": net.lr, "n_steps_": net.steps_, "n_iter_": max(1, len(net.history))}
+        kept |= {"signal_": run.settings.signal, "batch_size_": round(privacy.expected_batch_size)}
+        kept |= {"_settled": net.settled_, "_n_fits": n_fits, "_group_positions": positions}
         if self.diagnostics:
-            self.diagnostics_ = _reporting.diagnostics_frame(net, table.groups.levels)
+            kept["diagnostics_"] = _reporting.diagnostics_frame(net, table.groups.levels)
+        for name in ("feature_names_in_", "reference_", "diagnostics_"):
+            vars(self).pop(name, None)
+        vars(self).update(kept)  # at once: an interrupt may come between any two lines
 
     def __getattr__(self, name):
         if name == "reference_":

@@ -90,7 +90,7 @@ class PrivateNet(NeuralNetClassifier):
         """Set up module and optimizer."""
         super().initialize()
         self.steps_, self.method_, self._run = 0, self.mechanism.method, None
-        self.measured_ = []
+        self.measured_, self.settled_ = [], False
         return self
 
     def initialize_optimizer(self, triggered_directly=None):
@@ -187,7 +187,8 @@ class PrivateNet(NeuralNetClassifier):
         self._run.rejoin()
         self._run.take(index)
         self.steps_ = self._run.taken
-        self.notify("on_batch_end", batch=(batch.x, batch.y), training=True)
+        # nobody gets predictions on the records, but skorch's own scoring wants the argument
+        self.notify("on_batch_end", batch=(batch.x, batch.y), training=True, y_pred=None)
         self._run.rejoin()
 
     def infer(self, x, **kwargs):

@@ -599,3 +599,21 @@ def test_arrays_on_disk_are_never_loaded_whole(tmp_path):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < on_disk.nbytes / 4
+
+
+def test_scores_name_what_is_wrong(table):
+    X, y = table
+    X = X.drop(columns="group")
+    model = fast().fit(X, y)
+    assert model.score(X, y) == np.mean(model.predict(X) == y)
+    for wrong in (y[:-1], y[:, None] + np.zeros(2), np.full(len(y), np.nan)):
+        with pytest.raises(ValueError, match=r"^(Input )?y "):
+            model.score(X, wrong)
+
+
+def test_a_warm_start_knows_its_columns(table):
+    X, y = table
+    X = X.drop(columns="group")
+    model = fast(warm_start=True).fit(X, y)
+    with pytest.raises(ValueError, match="names of the features changed"):
+        model.fit(X[X.columns[::-1]], y)

@@ -345,6 +345,25 @@ def test_parameters_that_differ_anywhere_have_other_descriptions():
         assert describe(a) != describe(b) and describe(a) == describe(a)
 
 
+def test_many_groups_pay_no_less_than_at_their_own_rates(monkeypatch):
+    from skdpfair import _reporting
+
+    group = np.repeat(np.arange(30), np.arange(1, 31))
+    X, y = np.ones((len(group), 2)), np.arange(len(group)) % 2
+    priced, real = [], _reporting.epsilon_of
+    monkeypatch.setattr(_reporting, "epsilon_of", lambda *a: priced.append(a) or real(*a))
+    method = get_method("dp_is_sgd", group_probabilities=tuple(np.arange(1, 31) / 465))
+    settings = {"noise_multiplier": 1.0, "max_steps": 3, "batch_size": 60, "accountant": "rdp"}
+    model = DPFairClassifier(method, epsilon=None, **settings)
+    told = model.fit(X, y, sensitive_features=group).privacy_.group_epsilons
+    assert len(priced) <= 8 and list(told) == list(range(30))
+    (entry,) = (e for e in model.privacy_.ledger.entries)
+    for k in (0, 3, 12, 20, 29):
+        own = epsilon_of([entry.run_of(k)], model.privacy_.delta, "rdp")
+        assert own <= told[k] <= model.privacy_.epsilon
+    assert told[0] == pytest.approx(model.privacy_.epsilon)
+
+
 def test_functions_and_classes_of_one_name_are_told_apart_by_what_they_do():
     from skdpfair._seeds import describe
 

@@ -86,7 +86,7 @@ def charged(
         return
     name, before = uuid.uuid4().hex, _counted(ledger.entries)
     fit = {"fit": name, "state": "planned", "data": books.data, "private": bool(private)}
-    why = [TWIN] * (not private) + [*reasons] + [SCORES] * _is_scored()
+    why = [TWIN] * (not private) + [*reasons] + [SCORES] * is_scored()
     fit |= {"curve": stored(curve), "what": what, "reasons": list(dict.fromkeys(why))}
     fit["place"] = place if place and "search" in place else None
     books.begin(fit | {"entries": [_plain(e, e.steps) for e in planned]})
@@ -108,7 +108,7 @@ def suspended() -> Iterator[None]:
         _SUSPENDED.reset(token)
 
 
-def _is_scored():
+def is_scored() -> bool:
     """Tell whether scikit-learn's model selection called the fit, and so looks at its scores."""
     frame = sys._getframe()
     while frame is not None:

@@ -19,7 +19,7 @@ _NEVER_KEPT = ("reference_", "diagnostics_", "_skl_callbacks")
 _FITTED = (
     *("classes_", "groups_", "n_features_in_", "feature_names_in_", "method_", "privacy_"),
     *("lr_", "batch_size_", "n_steps_", "n_iter_", "signal_"),
-    *("_settled", "_n_fits", "_group_positions"),
+    *("_settled", "_n_fits", "_group_positions", "_charged"),
 )
 _MARK, _WEIGHTS, _FACTORY = "_facts", "_weights", "_factory"  # of a pickled state
 _NOTED = "{}, which whoever fitted could look at; not in this copy"

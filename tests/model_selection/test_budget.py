@@ -4,6 +4,7 @@ import json
 import math
 import multiprocessing
 import os
+import pickle
 import signal
 import time
 from collections import Counter
@@ -24,6 +25,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from skdpfair import DPFairClassifier
+from skdpfair.exceptions import UnaccountedWarning
 from skdpfair.model_selection import BudgetExceeded, PrivacyLedger, plan
 from skdpfair.privacy import Ledger, PrivacyPlan
 from skdpfair.privacy import epsilon as epsilon_of
@@ -245,6 +247,19 @@ def test_a_private_fit_counts_whether_or_not_a_twin_follows(path, data):
         quick(keep_reference=True).fit(*data)
     assert ledger.report().epsilon > 1.1 * alone and ledger.epsilon() == math.inf
     assert (ledger.frame()["what"] == "not private").tolist() == [False, False, True]
+
+
+def test_fits_that_leave_a_block_say_so(path, data, recwarn):
+    model = quick(warm_start=True)
+    with PrivacyLedger(path, delta=1e-4) as ledger:
+        model.fit(*data).fit(*data)
+        released = model.release()
+        assert not [w for w in recwarn if w.category is UnaccountedWarning]
+    for again in (model, released, pickle.loads(pickle.dumps(model))):
+        with pytest.warns(UnaccountedWarning, match="this one is not"):
+            again.fit(*data)
+    clone(model).fit(*data)
+    assert len(ledger.frame()) == 2
 
 
 def test_workers_know_the_ledger_of_their_block_and_no_other(path):

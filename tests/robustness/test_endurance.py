@@ -13,6 +13,7 @@ import pytest
 import torch
 from joblib import Parallel, delayed
 from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
 from skorch.callbacks import Callback
 
 import skdpfair.steps as steps
@@ -47,11 +48,11 @@ class Interrupts(Callback):
     """Sends this process the signal of Ctrl-C after a step."""
 
     def __init__(self, step):
-        self.step, self.seen = step, 0
+        self.step, self.seen_ = step, 0
 
     def on_batch_end(self, net, training, **kwargs):
-        self.seen += training
-        if self.seen == self.step:
+        self.seen_ += training
+        if self.seen_ == self.step:
             os.kill(os.getpid(), signal.SIGINT)
 
 
@@ -81,6 +82,35 @@ def test_ctrl_c_before_the_first_step_leaves_nothing(monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, Y)
     assert not [name for name in vars(model) if name.endswith("_")]
+
+
+@pytest.mark.parametrize("place", ["choose", "Steps"])
+def test_ctrl_c_while_a_fit_is_set_up_leaves_the_fit_before(monkeypatch, place):
+    model = quick(warm_start=True)
+    model.fit(X, Y)
+    before = vars(model).copy()
+
+    def interrupted(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(f"skdpfair.net.{place}", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, Y)
+    assert vars(model) == before and model.predict(X).shape == Y.shape
+    with pytest.raises(KeyboardInterrupt):
+        (other := quick()).fit(X, Y)
+    assert not [name for name in vars(other) if name.endswith("_")]
+
+
+def test_ctrl_c_stops_a_search_and_the_twin_too():
+    search = GridSearchCV(quick(callbacks=[Interrupts(2)]), {"lr": [0.1, 0.2]}, cv=2)
+    with pytest.raises(KeyboardInterrupt, match=r"after [23] of 4 steps"):
+        search.fit(X, Y)
+    assert not hasattr(search, "best_estimator_")
+    model = quick(callbacks=[Interrupts(2)], keep_reference=True)
+    with pytest.warns(UserWarning, match="interrupted"):
+        model.fit(X, Y)
+    assert not hasattr(model, "reference_") and model.n_steps_ in (2, 3)
 
 
 @pytest.mark.parametrize("name", ["dpsgd", "global_adapt"])
