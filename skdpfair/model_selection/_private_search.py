@@ -240,7 +240,7 @@ class DPRandomizedSearch(
 
     def _best(self, records, scored, pool, curve, noise, public):
         """Return what `_trials.run` does; nothing else keeps the generator of its secrets."""
-        rng = np.random.default_rng(self.random_state)
+        rng = _trials.generator_of(self, pool, records)
         if scored is None:
             held, inner = self._split(rng, _num_samples(records[0]))
             scored = [_safe_indexing(part, held) for part in records[:2]]

@@ -25,6 +25,8 @@ from sklearn.utils.validation import _num_samples
 
 from skdpfair import _labels
 from skdpfair import groups as _groups
+from skdpfair._seeds import describe
+from skdpfair.engine.noise import digest
 from skdpfair.exceptions import PrivacyAccountingError
 from skdpfair.model_selection._candidates import classifier_of, configured, planned_runs
 from skdpfair.privacy import accounting, calibration, renyi
@@ -33,6 +35,21 @@ from skdpfair.privacy.renyi import rdp_curve
 from skdpfair.privacy.selection import stop_parameter
 
 _DRAWS = 1000
+
+
+def generator_of(search, pool, records):
+    """Return the source of a search's secrets.
+
+    A seed is mixed with a digest of the settings and of all records: searches of other records
+    must not share the number of trials, nor noise, which would cancel in the difference.
+    """
+    if search.random_state is None:
+        return np.random.default_rng()
+    without = ("random_state", "param_distributions")  # the pool says what was drawn from these
+    params = sorted(search.get_params(deep=False).items())
+    settings = [(name, value) for name, value in params if name not in without]
+    mixed = digest(describe([settings, pool, list(records)]))
+    return np.random.default_rng([int(search.random_state), int.from_bytes(mixed, "little")])
 
 
 def draw_count(rng, mean_trials: float, shape: float) -> int:

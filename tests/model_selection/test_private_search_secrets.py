@@ -156,6 +156,30 @@ def test_a_rare_class_and_a_rare_group_are_known_to_all_trials(data, trials):
     assert list(declared.classes_) == [0, 1, 2, 3]
 
 
+def test_seeded_searches_share_no_secret_unless_all_is_equal(data, monkeypatch):
+    """A secret shared by neighbouring data is none: their winners' difference would tell it."""
+    X, y = data
+    drawn, sex = [], np.where(X[:, 1] > 0, "F", "M")
+    nobody = (None, None), None
+    monkeypatch.setattr(_trials, "run", lambda rng, *_: drawn.append(rng.random()) or nobody)
+
+    def secret(X=X, y=y, sex=sex, estimator=None, **params):
+        with pytest.warns(UserWarning, match="random_state"):
+            search = searching(estimator, **{"random_state": 3} | params)
+            search.fit(X, y, sensitive_features=sex)
+        return drawn.pop()
+
+    moved, flipped, other = X.copy(), y.copy(), sex.copy()
+    moved[0, 0] += 1e-9
+    flipped[0] = 1 - y[0]
+    other[0] = "M" if sex[0] == "F" else "F"
+    secrets = [secret(), secret(X=moved), secret(y=flipped), secret(sex=other), secret(sex=None)]
+    secrets += [secret(X=pd.DataFrame(moved + 1)), secret(random_state=4), secret(mean_trials=4.0)]
+    secrets += [secret(space={"lr": [0.2]}), secret(estimator=base(noise_multiplier=4.0))]
+    assert len(set(secrets)) == len(secrets)
+    assert secret() == secrets[0] == secret(X=X.copy(), space={"lr": [0.1, 1.0]})
+
+
 # callbacks and ledgers
 
 
