@@ -127,7 +127,7 @@ class Steps:
         if self._replay is not None and len(index) <= self.chunk:
             self._replay(index)
         else:
-            self._in_memory(len(index), lambda: self._fixed_step(index))
+            self._go(self._in_memory(len(index), lambda: self._release(index)))
         if not self._updates_in_place:
             self.optimizer.step()
         self._project()
@@ -136,7 +136,8 @@ class Steps:
     def _in_memory(self, size, work):
         """Do the work, in smaller chunks where memory runs out.
 
-        What was begun is dropped, its noise too, before anything was released.
+        What was begun is dropped, its noise too. So ``work`` must keep nothing: whatever outlives
+        it belongs after it, where an error ends the fit and no release is made twice.
         """
         while True:
             try:
@@ -149,7 +150,10 @@ class Steps:
 
     def _fixed_step(self, index):
         """Do the part of a step that can be recorded: it works in tensors that stay in place."""
-        step = private_step(
+        self._go(self._release(index))
+
+    def _release(self, index):
+        return private_step(
             self.engine,
             self.batch(index),
             self._mechanism,
@@ -159,6 +163,9 @@ class Steps:
             attack=self.attack,
             out=self._gradient,
         )
+
+    def _go(self, step):
+        """Move on by what a step released."""
         replay, state = self._replay, step.state
         self._state = state if replay is None else replay.keep(self._state, state)
         if step.longest is not None:

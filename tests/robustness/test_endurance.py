@@ -18,6 +18,7 @@ from skorch.callbacks import Callback
 
 import skdpfair.steps as steps
 from skdpfair import DPFairClassifier, get_method
+from skdpfair.engine import ScaleSearch
 from skdpfair.model_selection import PrivacyLedger
 
 pytestmark = pytest.mark.filterwarnings(
@@ -143,6 +144,43 @@ def test_chunks_that_shrank_change_nothing(monkeypatch):
     model = quick(random_state=0, noise_multiplier=0.0)
     np.testing.assert_allclose(fitted_weights(model), whole, rtol=1e-5, atol=1e-7)
     assert not failures
+
+
+def ending(function, at, error, ended):
+    """Return the function, whose call number ``at`` raises after all is done."""
+
+    def called(*args, **kwargs):
+        out = function(*args, **kwargs)
+        ended.append(out)
+        if len(ended) == at:
+            raise error
+        return out
+
+    return called
+
+
+def test_an_update_that_runs_out_of_memory_repeats_no_release(monkeypatch, tmp_path):
+    released, updated = [], []
+    monkeypatch.setattr(steps, "private_step", ending(steps.private_step, 0, None, released))
+    step = ending(steps.FlatSGD.step, 3, MemoryError(), updated)
+    step.hooked = True  # else torch wraps it for good
+    monkeypatch.setattr(steps.FlatSGD, "step", step)
+    with (
+        PrivacyLedger(tmp_path / "books", delta=1e-4, accountant="rdp") as ledger,
+        pytest.raises(MemoryError),
+    ):
+        quick(get_method("dpsgd", max_grad_norm=1.0)).fit(X, Y)
+    assert len(updated) == len(released) == 3 and list(ledger.frame().steps) == [3]
+
+
+@pytest.mark.parametrize("bound", [1.0, "auto"])  # "auto" begins with steps of the search
+def test_a_step_is_booked_before_it_is_taken(monkeypatch, bound):
+    owner, name = (steps, "private_step") if bound == 1.0 else (ScaleSearch, "step")
+    last = ending(getattr(owner, name), 3, KeyboardInterrupt(), [])
+    monkeypatch.setattr(owner, name, last)
+    with pytest.warns(UserWarning, match="interrupted after 2 of 40 steps"):
+        model = quick(get_method("dpsgd", max_grad_norm=bound), max_steps=40).fit(X, Y)
+    assert model.privacy_.steps == model.privacy_.ledger.steps == 3
 
 
 def test_other_errors_are_not_taken_for_little_memory(monkeypatch):
