@@ -39,6 +39,19 @@ def test_contract(name, n_groups):
     check_method(METHODS[name](), n_groups=n_groups)
 
 
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("dpsgd_f", {"ratio": "group_mean"}),
+        ("naive", {"largest_factor": 2.0}),
+        ("fairlens_dp", {"gamma1": 1.0}),
+        ("global_adapt", {"threshold": 0.7}),
+    ],
+)
+def test_contract_of_other_settings(name, settings):
+    check_method(METHODS[name](**settings))
+
+
 @pytest.mark.parametrize("name", PRIVATE)
 @given(norm=norms, seed=st.integers(0, 9))
 @settings(max_examples=40, deadline=None)

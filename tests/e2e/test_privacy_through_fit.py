@@ -145,11 +145,21 @@ def test_groups_are_sampled_at_their_own_rates():
     assert min(sampling_p_values(included, rates).values()) > ALPHA
 
 
-@pytest.mark.parametrize("name", PRIVATE)
-def test_no_record_moves_the_weights_beyond_its_bound(name):
+def check_bound(name, **params):
     n = 60
     X = np.eye(n, dtype=np.float32) * np.geomspace(1e-3, 1e6, n, dtype=np.float32)
-    (move,) = steps_of(name, X, noise_multiplier=0.0, batch_size=n, max_steps=1)
+    settings = {"noise_multiplier": 0.0, "batch_size": n, "max_steps": 1}
+    (move,) = steps_of(name, X, **settings | params)
     longest = n * np.linalg.norm(move.reshape(2, n), axis=0).max()
     widest = 3.0 if name == "dpsgd_f" else 1.0  # (1 + K) C
     assert 0.5 < longest <= widest * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+def test_no_record_moves_the_weights_beyond_its_bound(name):
+    check_bound(name)
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+def test_class_weights_leave_the_bound_as_it_is(name):
+    check_bound(name, class_weight={0: 1.0, 1: 5.0})

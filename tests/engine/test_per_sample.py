@@ -53,6 +53,11 @@ def nested():
     return nn.Sequential(nn.Flatten(), inner, *outer)
 
 
+def remembering():
+    norm = nn.InstanceNorm1d(2, track_running_stats=True)
+    return nn.Sequential(nn.Unflatten(1, (2, 3)), norm, nn.Flatten(), nn.Linear(6, 3))
+
+
 def hooked():
     module = frozen()
     module[0].register_forward_pre_hook(lambda layer, inputs: (inputs[0] * 2.0,))
@@ -351,6 +356,7 @@ def test_dropout_masks_are_the_same_for_norms_and_sums(last):
     "make, match",
     [
         (lambda: nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.Linear(4, 3)), "GroupNorm"),
+        (lambda: remembering(), "InstanceNorm1d.*GroupNorm"),
         (lambda: nn.Sequential(Words(max_norm=1.0)), "max_norm"),
         (lambda: weight_normed(), "parametrizations"),
         (lambda: Layers(lambda m, x: m.out(x - x.mean(0))), "mixes the records"),
@@ -449,6 +455,7 @@ def test_what_the_structure_hides_is_found_by_comparison(case):
     [
         lambda: zero_head(lambda m, x: m.out(torch.tanh(m.a(x - x.mean(0))))),
         lambda: Layers(lambda m, x: m.out(m.a(x.cumsum(0)))),
+        lambda: Layers(lambda m, x: m.out(m.a(x + 0.02 * x.mean(0)))),
         lambda: Layers(lambda m, x: m.out(m.a(x + x.roll(1, 0)))),
     ],
 )

@@ -1,6 +1,7 @@
 """Batches are exact Poisson samples; noise is Gaussian, from streams that nobody shares."""
 
 import copy
+import secrets
 
 import numpy as np
 import pytest
@@ -87,8 +88,22 @@ def test_streams_differ_wherever_their_seed_does():
     made = [Streams.seeded(s, digest=b"d") for s in seeds] + [Streams.seeded(0, digest=b"e")]
     made += [Streams.fresh(), Streams.fresh()]
     draws = [tuple(first(s)) for s in made] + [tuple(s.sampling().random(8)) for s in made]
+    draws += [tuple(s.releases().random(8)) for s in made]
     assert len(set(draws)) == len(draws)
     assert first(made[0]) == first(copy.deepcopy(made[0]))
+
+
+def test_unseeded_streams_come_from_the_operating_system(monkeypatch):
+    asked = []
+    monkeypatch.setattr(secrets, "randbits", lambda n: asked.append(n) or 2**n - len(asked))
+    streams = Streams.fresh()
+    given = [2**n - i for i, n in enumerate(asked, 1)]
+    assert [*streams.entropy, *streams.init_entropy] == given and min(asked) >= 128
+
+
+def test_every_byte_of_the_digest_counts():
+    digests = [bytes(32)] + [bytes(i) + b"\1" + bytes(31 - i) for i in range(32)]
+    assert len({Streams.seeded(0, digest=d).entropy for d in digests}) == 33
 
 
 def test_lanes_are_those_of_numpy():

@@ -58,15 +58,13 @@ def records(n, dtype=torch.float64):
     return Batch(x, torch.arange(n) % 3, torch.arange(n) % 2)
 
 
-@pytest.mark.parametrize("strategy", MODULES)
-@pytest.mark.parametrize("name", sorted(METHODS))
-@pytest.mark.parametrize("size", [0, 1, 7])
-def test_padding_counts_for_nothing(name, strategy, size):
+def check_padding(name, strategy, size, first):
+    """Compare a step with that on a batch filled up by the first record, as padding is."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
         module = MODULES[strategy]().double()
     every = records(30)
-    every.x[0] = float("nan")  # padding repeats the first record, whatever it is
+    every.x[0] = first
     index = torch.arange(3, 3 + size)
     filled = torch.cat([index, torch.full((9 - size,), -1)])
     mechanism = Mechanism(get_method(name), Task(30, 2, 0.3), 0.0)
@@ -83,6 +81,18 @@ def test_padding_counts_for_nothing(name, strategy, size):
     for a, b in zip(tree_leaves(steps[0].state), tree_leaves(steps[1].state), strict=True):
         torch.testing.assert_close(a, b)
     assert steps[1].sound
+
+
+@pytest.mark.parametrize("strategy", MODULES)
+@pytest.mark.parametrize("name", sorted(METHODS))
+@pytest.mark.parametrize("size", [0, 1, 7])
+def test_padding_counts_for_nothing(name, strategy, size):
+    check_padding(name, strategy, size, float("nan"))
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_padding_with_a_good_record_counts_for_nothing(name):
+    check_padding(name, "closed_form", 1, 0.5)
 
 
 def test_batches_are_filled_to_few_sizes_and_never_cut():

@@ -8,7 +8,9 @@ from torch import nn
 
 from skdpfair import get_method
 from skdpfair.engine import Batch, Streams, choose, private_step
-from skdpfair.mechanism import METHODS, Clip, Mechanism, Method, Task
+from skdpfair.exceptions import PrivacyAccountingError
+from skdpfair.mechanism import METHODS, Clip, Extra, Mechanism, Method, Query, Task
+from skdpfair.privacy.plan import joint
 
 N = 24
 
@@ -35,6 +37,57 @@ def ahead():
 
     yield Ahead
     del METHODS["ahead for a test"]
+
+
+@pytest.fixture
+def averaged():
+    """A method that claims privacy and adds the mean of the batch to each gradient."""
+
+    @dataclass(kw_only=True, repr=False, eq=False)
+    class Averaged(Method, name="averaged for a test", reference="none"):
+        """Sum gradients to which others were added."""
+
+        def sees_gradients(self):
+            return True
+
+        def extra(self, sample, state, release):
+            return Extra(torch.zeros_like(sample.probability), averaged=True)
+
+        def clip(self, sample, state, release):
+            return Clip(torch.zeros_like(sample.norm), sample.norm.new_ones(()))
+
+    yield Averaged
+    del METHODS["averaged for a test"]
+
+
+@pytest.fixture
+def asking():
+    """A method with two queries, registered for the time of a test."""
+
+    @dataclass(kw_only=True, repr=False, eq=False)
+    class Asking(Method, name="asking for a test", reference="none"):
+        """Count twice."""
+
+        def queries(self, task, noise_multiplier):
+            names = {"first": 4.0 * noise_multiplier, "second": 2.0 * noise_multiplier}
+            return tuple(Query(k, lambda sample, _: sample.norm, 1.0, s) for k, s in names.items())
+
+        def clip(self, sample, state, release):
+            return Clip(torch.zeros_like(sample.norm), sample.norm.new_ones(()))
+
+    yield Asking
+    del METHODS["asking for a test"]
+
+
+def test_no_private_method_adds_the_mean_of_the_batch(averaged):
+    with pytest.raises(PrivacyAccountingError, match="adds a mean over the batch"):
+        total(*problem("closed_form"), averaged())
+
+
+def test_all_that_a_step_releases_is_accounted_for(asking):
+    mechanism = Mechanism(asking(), Task(N, 1, 1.0), 2.0)
+    assert mechanism.noise_multipliers == (2.0, 8.0, 4.0)
+    assert joint(mechanism.noise_multipliers) == pytest.approx((1 / 4 + 1 / 64 + 1 / 16) ** -0.5)
 
 
 MODULES = {
