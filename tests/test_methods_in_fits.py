@@ -9,13 +9,14 @@ import pytest
 from click.testing import CliRunner
 from torch import nn
 
-from skdpfair import METHODS, DPFairClassifier, get_method
+from skdpfair import METHODS, DPFairClassifier, _training, get_method
 from skdpfair.cli import main
 from skdpfair.datasets import make_two_groups
 from skdpfair.privacy import SampledGaussian
 from skdpfair.privacy import epsilon as epsilon_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+CHEAP = {"epsilon": None, "noise_multiplier": 3.0, "accountant": "rdp", "max_steps": 3}
 NOT_PRIVATE = sorted(name for name, method in METHODS.items() if not method.private)
 
 
@@ -104,6 +105,26 @@ class TestGroupRates:
         assert report.epsilon == pytest.approx(epsilon_of(runs, report.delta))
         assert 1.9 < report.epsilon <= 2.0
         assert all(0 < e <= report.epsilon for e in report.group_epsilons.values())
+
+    @pytest.mark.parametrize("kind", ["standard", "secure"])
+    def test_the_counts_carry_the_noise_that_is_booked(self, data, kind, monkeypatch):
+        made, count = [], _training.noisy_counts
+
+        def counts(codes, n_codes, noise, generator, kind):
+            made.append((noise, kind))
+            return count(codes, n_codes, noise, generator, kind)
+
+        monkeypatch.setattr(_training, "noisy_counts", counts)
+        report = fitted(data, "dp_is_sgd", three(data), noise=kind, **CHEAP).privacy_
+        (booked,) = report.ledger.entries[0].noise_multipliers
+        assert made == [(booked, kind)] and booked > 0
+
+    def test_the_smallest_group_pays_most_wherever_it_stands(self, data):
+        method = get_method("dp_is_sgd", group_probabilities=(0.1, 0.6, 0.3))
+        groups = np.array(["b", "c", "a"])[np.searchsorted(["a", "b", "c"], three(data))]
+        report = fitted(data, method, groups, batch_size=90, **CHEAP).privacy_
+        paid = report.group_epsilons
+        assert paid["b"] < paid["c"] < paid["a"] == pytest.approx(report.epsilon)
 
     def test_counts_take_a_small_part_of_the_budget_by_default(self, data):
         counted = fitted(data, get_method("dp_is_sgd", max_sample_rate=0.5), three(data))
@@ -273,6 +294,12 @@ class TestWhatFitsBeforeLeave:
             np.asarray(data.data)[few], np.asarray(data.target)[few]
         )
         assert second.privacy_.delta == first.delta and second.privacy_.epsilon > first.epsilon
+
+    def test_delta_shrinks_with_a_larger_data_set(self, data):
+        model = DPFairClassifier("dpsgd", batch_size=50, warm_start=True, **CHEAP)
+        X, y = np.asarray(data.data), np.asarray(data.target)
+        deltas = [model.fit(np.tile(X, (k, 1)), np.tile(y, k)).privacy_.delta for k in (1, 20)]
+        assert deltas[0] == 1e-4 and deltas[1] < 1 / 18_000
 
     def test_assumptions_are_kept(self, data):
         model = DPFairClassifier("dpsgd", max_steps=5, warm_start=True)

@@ -16,6 +16,8 @@ from skdpfair.privacy import epsilon as epsilon_of
 from skdpfair.privacy.noise import noisy_integer_counts
 
 SEX = ["F", "F", "F", "M", "M", "M"]
+PRIVACY = {"statement", "epsilon", "delta", "adjacency", "mechanism", "sensitivity"}
+PRIVACY |= {"noise_scale", "seeded", "assumptions", "not_accounted"}
 TRUE, PRED = [1, 0, 1, 0, 1, 0], [1, 0, 0, 0, 1, 1]
 
 
@@ -138,7 +140,9 @@ def test_an_empty_declared_group_is_released_like_any_other():
 
 
 def test_the_statement_says_what_was_spent_and_assumed():
-    privacy = release().attrs["privacy"]
+    attributes = release().attrs
+    privacy = attributes["privacy"]
+    assert set(attributes) == {"privacy"} and set(privacy) == PRIVACY
     assert json.loads(json.dumps(privacy)) == privacy
     assert (privacy["epsilon"], privacy["delta"], privacy["adjacency"]) == (1.0, 0.0, "zero_out")
     assert privacy["sensitivity"] == privacy["noise_scale"] == 1.0

@@ -20,6 +20,7 @@ from sklearn.model_selection import (
     RandomizedSearchCV,
     RepeatedKFold,
     ShuffleSplit,
+    cross_validate,
 )
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
@@ -31,6 +32,8 @@ from skdpfair.privacy import Ledger, PrivacyPlan
 from skdpfair.privacy import epsilon as epsilon_of
 from skdpfair.privacy._door import VARIABLE
 from skdpfair.privacy.charging import charged, current_ledger, planned_entries, suspended
+from skdpfair.privacy.renyi import curve_epsilon, rdp_curve
+from skdpfair.privacy.spending import DIAGNOSTICS, SCORES
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
 RUN = {"sample_rate": 0.01, "noise_multipliers": (1.0,), "steps": 100}
@@ -100,6 +103,31 @@ def test_a_fit_is_charged_for_what_it_released(path):
         with charged(planned_entries(**RUN), spent):  # goes on with the ledger of the first
             spent.record("gradient sum", **RUN | {"steps": 3})
     assert list(ledger.frame().steps) == [7, 3]
+
+
+def test_a_private_selection_is_charged_beside_the_fits(path):
+    run = PrivacyPlan(**RUN).run
+    curve = 3.0 * rdp_curve([run])
+    with PrivacyLedger(path, delta=1e-5) as ledger:
+        spend()
+        with charged((), Ledger(), curve=curve, what="private selection"):
+            pass
+    both = curve_epsilon(curve + rdp_curve([run]), 1e-5)
+    assert ledger.epsilon() == pytest.approx(both) and both > curve_epsilon(curve, 1e-5)
+
+
+def test_diagnostics_are_a_reason_that_the_whole_is_not_private(data, path):
+    model = quick(diagnostics=True)
+    with PrivacyLedger(path, delta=1e-4, accountant="rdp") as ledger:
+        model.fit(*data)
+    for found in (ledger.report(), forecast(model)):
+        assert found.whole == math.inf > found.epsilon and found.reasons == (DIAGNOSTICS,)
+
+
+def test_scores_of_a_cross_validation_are_a_reason_too(data, path):
+    with PrivacyLedger(path, delta=1e-4, accountant="rdp") as ledger:
+        cross_validate(quick(), *data, cv=2)
+    assert ledger.report().whole == math.inf and ledger.report().reasons == (SCORES,)
 
 
 def test_a_fit_without_privacy_exceeds_every_budget(path, tmp_path):

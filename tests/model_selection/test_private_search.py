@@ -198,6 +198,19 @@ def test_a_seed_is_reproducible_and_warns(data):
     assert pickle.loads(pickle.dumps(first)).random_state is None
 
 
+def test_no_record_is_trained_on_and_scored(data, monkeypatch):
+    seen, nobody = [], ((None, None), None)
+    monkeypatch.setattr(_trials, "trainer", lambda _, rows, *__: seen.append(rows))
+    monkeypatch.setattr(_trials, "scorer", lambda X, y, *_: seen.append((X, y)))
+    monkeypatch.setattr(_trials, "run", lambda *_: nobody)
+    X, y = data
+    X = np.column_stack([np.arange(len(X)), X])
+    searching(holdout=0.2).fit(X, y)
+    trained, scored = ([*rows[:, 0].astype(int)] for rows, _ in seen)
+    assert sorted(trained + scored) == list(range(300)) and len(scored) == 60
+    assert all((labels == y[rows[:, 0].astype(int)]).all() for rows, labels in seen)
+
+
 def test_the_estimators_seed_is_not_shared_by_the_trials(data):
     assert searching(base(random_state=0)).fit(*data).best_estimator_.random_state is None
 

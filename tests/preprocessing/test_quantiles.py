@@ -307,6 +307,12 @@ def test_quantiles_go_to_the_ends_of_the_range():
     np.testing.assert_allclose(out.ravel(), [1.5, 0.5], atol=1e-3)
 
 
+def test_a_fitted_scaler_keeps_its_quantiles_and_what_they_cost():
+    scaler = exact((0, 1), levels=3).fit(np.linspace(0, 1, 50)[:, None])
+    kept = set(vars(scaler)) - set(scaler.get_params())
+    assert kept == {"quantiles_", "privacy_", "n_features_in_"}
+
+
 def test_missing_numbers_count_nowhere():
     rows = np.full((3000, 1), np.nan)
     rows[:1000, 0] = np.arange(1000)

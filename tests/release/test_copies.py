@@ -17,6 +17,7 @@ from torch import nn
 from skdpfair import METHODS, DPFairClassifier, get_method, load_release
 from skdpfair.attacks import PGD
 from skdpfair.exceptions import PrivacyLeakWarning
+from skdpfair.release._facts import facts_of
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::skdpfair.exceptions.InsecureSeedWarning",
@@ -157,6 +158,22 @@ def test_nothing_but_weights_and_public_facts(table, path, fitted):
     for name, weight in released.net_.module_.named_parameters():
         assert weight.data_ptr() != weights[name].data_ptr() and weight.grad is None
     assert model.random_state == SEED and hasattr(model, "reference_")  # left as it was
+
+
+FITTED = {"classes_", "groups_", "n_features_in_", "feature_names_in_", "method_", "privacy_"}
+FITTED |= {"lr_", "batch_size_", "n_steps_", "n_iter_", "signal_"}
+FITTED |= {"_settled", "_n_fits", "_group_positions"}
+
+
+def test_the_facts_are_these_and_no_more(table, fitted):
+    model = fitted(table, "dpsgd_f")
+    facts, weights = facts_of(model)
+    assert set(facts) == {"parameters", "fitted", "module", "privacy_statement"}
+    assert set(facts["fitted"]) == FITTED
+    assert set(facts["parameters"]) == set(model.get_params(deep=False))
+    assert set(facts["module"]) == {"name", "params", "in_shape"}
+    assert set(facts["privacy_statement"]) == set(model.privacy_.to_dict())
+    assert set(weights) == set(model.net_.module_.state_dict())
 
 
 def test_diagnostics_are_refused_until_they_are_dropped(table, path, fitted):
