@@ -155,6 +155,39 @@ MUTANTS = (
         NOISE + "[dpsgd-standard]",
         ("step", "dpsgd"),
     ),
+    Mutant(
+        "warm-up count without noise",
+        "the count by which the scale of the gradients is found is exact",
+        "engine/warmup.py",
+        "_rows_above, 1.0, self.noise_multiplier)",
+        "_rows_above, 1.0, 0.0)",
+        "tests/engine/test_warmup.py::test_the_count_carries_fresh_noise_of_the_claimed_scale[0]",
+    ),
+    Mutant(
+        "exact group counts",
+        "the sizes of the groups are used as they are, and booked as noisy",
+        "_training.py",
+        "noise = run.once[0] if run.once else 0.0",
+        "noise = 0.0",
+        "tests/test_methods_in_fits.py::TestGroupRates::"
+        "test_the_counts_carry_the_noise_that_is_booked[standard]",
+    ),
+    Mutant(
+        "unclamped counts of a mean",
+        "DPSGD-F with ratio='group_mean' uses negative noisy counts as they are",
+        "methods/dpsgd_f.py",
+        "counts.relu().view(2, -1)",
+        "(counts.relu() if self.ratio == 'batch' else counts).view(2, -1)",
+        CONTRACT + "test_contract_of_other_settings[dpsgd_f-settings0]",
+    ),
+    Mutant(
+        "time as entropy",
+        "an unseeded fit draws its noise from the clock, which can be guessed",
+        "engine/noise.py",
+        "return cls((secrets.randbits(256),), (secrets.randbits(256),))",
+        "import time\n\n        return cls((time.time_ns(),), (secrets.randbits(256),))",
+        "tests/engine/test_randomness.py::test_unseeded_streams_come_from_the_operating_system",
+    ),
     # clipping
     Mutant(
         "no clipping",
@@ -199,6 +232,16 @@ MUTANTS = (
         "    if all_real or norm.device.type",
         CONTRACT + "test_a_record_without_a_finite_gradient_contributes_nothing[dpsgd-nan]",
     ),
+    Mutant(
+        "class weights after clipping",
+        "the weights of the classes multiply clipped gradients, beyond the bound",
+        "engine/step.py",
+        "    size = mechanism.expected_batch_size\n",
+        "    size = mechanism.expected_batch_size\n"
+        "    if model.class_weight is not None and len(batch):\n"
+        "        weight = weight * model.class_weight[batch.y]\n",
+        FIT + "test_class_weights_leave_the_bound_as_it_is[dpsgd]",
+    ),
     # what is kept between steps
     Mutant(
         "raw counts in Z",
@@ -231,6 +274,16 @@ MUTANTS = (
         "scale = bound / sample.norm.max().clamp(min=z) if len(sample.norm) else scale\n"
         "        return Clip(torch.where(sample.norm <= z, scale, 0.0), sample",
         CONTRACT + "test_contract[2-global]",
+    ),
+    Mutant(
+        "bound from the batch",
+        "the clipping bound is a quantile of the norms of the last batch of the warm-up",
+        "engine/warmup.py",
+        "        return (z * torch.exp(exponent)).clamp(Z_MIN, Z_MAX)",
+        "        if len(sample.norm):\n"
+        "            return sample.norm.quantile(0.9).clamp(Z_MIN, Z_MAX)\n"
+        "        return (z * torch.exp(exponent)).clamp(Z_MIN, Z_MAX)",
+        "tests/engine/test_warmup.py::test_the_count_carries_fresh_noise_of_the_claimed_scale[1]",
     ),
     # sampling
     Mutant(
@@ -334,6 +387,34 @@ MUTANTS = (
         "test_shares_counted_with_noise_are_in_the_ledger_and_in_epsilon",
     ),
     Mutant(
+        "first query alone",
+        "of the statistics of a step the first is accounted for, and no other",
+        "mechanism.py",
+        "*(q.noise_multiplier for q in self.queries))",
+        "*(q.noise_multiplier for q in self.queries[:1]))",
+        "tests/engine/test_step.py::test_all_that_a_step_releases_is_accounted_for",
+    ),
+    Mutant(
+        "steps booked late",
+        "a step is booked once it is over, so that an interrupt leaves it out",
+        "steps.py",
+        "            self._train_step(index)\n",
+        "            on_step, self.on_step = self.on_step, None\n"
+        "            self._train_step(index)\n"
+        "            self.on_step = on_step\n"
+        "            self._account(self._what)\n",
+        "tests/robustness/test_endurance.py::test_a_step_is_booked_before_it_is_taken[1.0]",
+    ),
+    Mutant(
+        "a release repeated",
+        "memory that runs out in the update makes a second release, booked as one",
+        "steps.py",
+        "            self._go(self._in_memory(len(index), lambda: self._release(index)))",
+        "            self._in_memory(len(index), lambda: self._fixed_step(index))",
+        "tests/robustness/test_endurance.py::"
+        "test_an_update_that_runs_out_of_memory_repeats_no_release",
+    ),
+    Mutant(
         "fits before forgotten",
         "warm_start reports the last fit alone",
         "_training.py",
@@ -357,6 +438,22 @@ MUTANTS = (
         "    return np.minimum.accumulate(whole[::-1])[::-1]",
         "    return curve",
         "tests/privacy/test_selection.py::test_golden",
+    ),
+    Mutant(
+        "a selection drops the fits",
+        "a ledger with a private search forgets the fits beside it",
+        "privacy/_books.py",
+        "return curve_epsilon(sum(curves) + rdp_curve(runs), delta)",
+        "return curve_epsilon(sum(curves), delta)",
+        "tests/model_selection/test_budget.py::test_a_private_selection_is_charged_beside_the_fits",
+    ),
+    Mutant(
+        "trained on held-out records",
+        "a private search trains on records that score the trials",
+        "model_selection/_private_search.py",
+        "np.sort(order[held:])",
+        "np.sort(order)[: len(order) - held]",
+        "tests/model_selection/test_private_search.py::test_no_record_is_trained_on_and_scored",
     ),
     # leaks
     Mutant(
@@ -383,5 +480,33 @@ MUTANTS = (
         "        short = [e % 2**32 for e in self.entropy]\n"
         "        return np.random.SeedSequence(short, pool_size=8, spawn_key=(key,))",
         "tests/engine/test_randomness.py::test_streams_differ_wherever_their_seed_does",
+    ),
+    Mutant(
+        "seeds that ignore the labels",
+        "the noise of a seeded fit does not depend on the labels, and cancels",
+        "_seeds.py",
+        "digest(x, table.y, table.groups.code",
+        "digest(x, table.groups.code",
+        "tests/test_seeds.py::test_fits_on_records_that_differ_share_no_noise",
+    ),
+    Mutant(
+        "searches that share secrets",
+        "seeded searches of neighbouring data have the same trials, split and noise",
+        "model_selection/_private_search.py",
+        "_trials.generator_of(self, pool, records)",
+        "np.random.default_rng(self.random_state)",
+        "tests/model_selection/test_private_search_secrets.py::"
+        "test_seeded_searches_share_no_secret_unless_all_is_equal",
+    ),
+    Mutant(
+        "batch sizes logged",
+        "the log tells how many records each batch drew",
+        "engine/step.py",
+        "    batch = attacked(model, batch, attack, chunk_size)\n",
+        "    import logging\n"
+        "\n"
+        "    logging.getLogger('skdpfair').info('a batch of %d', len(batch))\n"
+        "    batch = attacked(model, batch, attack, chunk_size)\n",
+        "tests/test_what_fits_keep.py::test_no_message_depends_on_the_batches",
     ),
 )
