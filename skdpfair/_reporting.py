@@ -128,10 +128,9 @@ def before(estimator, fitted, table) -> Before | None:
         "classes": (estimator.classes_, table.classes),
         "groups": (estimator.groups_, table.groups.levels),
         "number of features": (estimator.n_features_in_, fitted.n_features_in_),
-        "names of the features": tuple(
-            getattr(which, "feature_names_in_", None) for which in (estimator, fitted)
-        ),
     }
+    if hasattr(estimator, "feature_names_in_") and hasattr(fitted, "feature_names_in_"):
+        same["names of the features"] = estimator.feature_names_in_, fitted.feature_names_in_
     for what, (old, new) in same.items():
         if not np.array_equal(np.asarray(old), np.asarray(new)):
             raise ValueError(
