@@ -37,8 +37,9 @@ def parts_of(estimator):
     >>> [name for name, *_ in parts_of(make_pipeline(Normalizer(), "passthrough"))]
     ['normalizer']
     """
-    for name, value in params_of(estimator).items():
-        yield from _within(name, value)
+    params = params_of(estimator)
+    for name in sorted(params, key=lambda name: name not in _CONTAINERS):  # remainders come last
+        yield from _within(name, params[name])
 
 
 def is_container(estimator) -> bool:

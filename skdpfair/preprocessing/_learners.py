@@ -1,15 +1,20 @@
 """What each known step learns from the rows it is fitted on, as a table."""
 
-import dis
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 from skdpfair._registry import METHODS
+from skdpfair.preprocessing._functions import reads_all_rows
 
 _SCALE = "BoundedScaler with public bounds, or DPQuantileScaler, which pays for its quantiles"
+_ROWWISE = "a function of each row alone, with axis=1 in calls; to scale, " + _SCALE
 _CATEGORIES = "categories= with the public list, and no min_frequency or max_categories"
-_IMPUTE = 'SimpleImputer(strategy="constant") with a public fill_value, or missing="middle"'
+_IMPUTE = (
+    'SimpleImputer(strategy="constant", keep_empty_features=True) with a public fill_value, '
+    'or missing="middle"'
+)
+_EMPTY = _IMPUTE + "; no add_indicator"
+_BINS = 'FunctionTransformer(np.digitize, kw_args={"bins": public edges}), a column at a time'
 _PROJECT = "GaussianRandomProjection, which reads no rows, or components of public rows, frozen"
 _SELECT = "columns chosen beforehand by public knowledge"
 _TEXT = "HashingVectorizer, or a public vocabulary= (with use_idf=False)"
@@ -84,42 +89,8 @@ def _without_noise(params):
     return unbounded or not getattr(method, "private", True) or bool(params.get("keep_reference"))
 
 
-# functions and methods that compute a value of one row from all rows
-_OF_ALL_ROWS = (
-    "scale minmax_scale maxabs_scale robust_scale quantile_transform power_transform zscore "
-    "rankdata boxcox yeojohnson get_dummies factorize qcut mean nanmean std nanstd var median "
-    "nanmedian min max amin amax ptp quantile percentile nanpercentile mode rank nunique "
-    "value_counts fit fit_transform fit_predict"
-)
-
-
-def plain_function(function):
-    """Return the function within a partial."""
-    while isinstance(function, partial):
-        function = function.func
-    return function
-
-
 def _reads_all_rows(params):
-    """Tell whether a function is known to, or calls what does, other than within each row."""
-    function = plain_function(params.get("func"))
-    named = set(_OF_ALL_ROWS.split())
-    if getattr(function, "__name__", "") in named:
-        return True
-    code = getattr(function, "__code__", None)
-    if code is None:
-        return False
-    axis = any("axis" in c for c in code.co_consts if isinstance(c, tuple))
-    within = axis and {1, -1, "columns"} & set(code.co_consts)
-    return not within and not named.isdisjoint(_called(function))
-
-
-def _called(function):
-    """Yield the names of methods, and of globals other than numbers, that a function uses."""
-    for step in dis.get_instructions(function):
-        held = function.__globals__.get(step.argval) if step.opname == "LOAD_GLOBAL" else None
-        if step.opname in {"LOAD_ATTR", "LOAD_METHOD"} or callable(held):
-            yield step.argval
+    return reads_all_rows(params.get("func"), params.get("kw_args"))
 
 
 FREE = Row(goes_in=True)
@@ -135,7 +106,6 @@ _SCALES = {
     "RobustScaler": "the median and interquartile range of each column",
     "QuantileTransformer": "the quantiles of each column",
     "PowerTransformer": "the exponent, mean and standard deviation of each column",
-    "KBinsDiscretizer": "the edges of the bins",
 }
 _NOTHING = (
     "Pipeline ColumnTransformer FeatureUnion Normalizer Binarizer PolynomialFeatures "
@@ -148,8 +118,11 @@ _NOTHING = (
 _SKLEARN = {
     **dict.fromkeys(_NOTHING.split(), FREE),
     **{name: Row(learns, _SCALE) for name, learns in _SCALES.items()},
+    "KBinsDiscretizer": Row("the edges of the bins", _BINS),
     "FrozenEstimator": FROZEN,
-    "FunctionTransformer": Row("statistics of all rows, in its function", _SCALE, _reads_all_rows),
+    "FunctionTransformer": Row(
+        "statistics of all rows, in its function, as far as can be seen", _ROWWISE, _reads_all_rows
+    ),
     "SplineTransformer": Row(
         "the smallest and largest values or quantiles, for the knots",
         "knots= as an array of public numbers",
@@ -168,7 +141,9 @@ _SKLEARN = {
         _CATEGORIES,
         _where(categories=_named, min_frequency=_given, max_categories=_given),
     ),
-    "TargetEncoder": Row("the mean target of each category", f"OneHotEncoder with {_CATEGORIES}"),
+    "TargetEncoder": Row(
+        "the mean target of each category", "OneHotEncoder(categories=the public list)"
+    ),
     "LabelEncoder": Row("the labels that occur", "a public mapping"),
     "LabelBinarizer": Row("the labels that occur", "a public mapping"),
     "MultiLabelBinarizer": Row(
@@ -183,9 +158,13 @@ _SKLEARN = {
     ),
     "TfidfTransformer": Row("how many rows hold each word", "use_idf=False", _where(use_idf=bool)),
     "SimpleImputer": Row(
-        "the value that it fills in, or which columns miss values",
-        _IMPUTE + "; no add_indicator",
-        _where(strategy=_not("constant"), add_indicator=bool),
+        "the value that it fills in, or which columns miss values or are empty",
+        _EMPTY,
+        _where(
+            strategy=_not("constant"),
+            add_indicator=bool,
+            keep_empty_features=lambda kept: not kept,
+        ),
     ),
     "MissingIndicator": Row(
         "which columns miss values", 'features="all"', _where(features=_not("all"))

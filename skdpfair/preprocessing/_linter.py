@@ -1,5 +1,6 @@
 """Which steps of a pipeline learn from private rows that no budget pays for."""
 
+import textwrap
 import warnings
 from collections import Counter
 from dataclasses import dataclass, field, replace
@@ -15,8 +16,11 @@ from skdpfair.preprocessing._candidates import (
     params_of,
     parts_of,
 )
-from skdpfair.preprocessing._learners import MODEL, Row, plain_function
+from skdpfair.preprocessing._functions import plain_function
+from skdpfair.preprocessing._learners import MODEL, Row
 from skdpfair.preprocessing._verdict import kind_of, verdict
+
+_WIDTH = 96
 
 
 @dataclass(frozen=True)
@@ -76,9 +80,9 @@ class PipelineReport:
     def warn(self, stacklevel=2) -> None:
         """Emit one PrivacyLeakWarning that names all findings; none if there are none."""
         if self.findings:
-            named = "; ".join(map(str, self.findings))
+            named = "".join(f"\n  - {finding}" for finding in self.findings)
             warnings.warn(
-                f"These steps learn from private rows outside the budget: {named}.",
+                f"These steps learn from private rows outside the budget:{named}",
                 PrivacyLeakWarning,
                 stacklevel=stacklevel,
             )
@@ -89,15 +93,16 @@ class PipelineReport:
         return pd.DataFrame([vars(f) for f in self.findings], columns=columns)
 
     def __repr__(self):
-        n = len(self.findings)
+        n, notes = len(self.findings), len(self.notes)
         steps = f"{n or 'no'} step{'s' * (n > 1)} learn{'s' * (n < 2)}"
-        lines = [f"PipelineReport: {steps} from private rows outside the budget"]
-        width = max((len(f.step) for f in self.findings), default=0)
+        seen = f", as far as can be seen; {notes} note{'s' * (notes > 1)}" if notes else ""
+        lines = [f"PipelineReport: {steps} from private rows outside the budget{seen}"]
         for f in self.findings:
             some = " (in some candidates)" if f.sometimes else ""
-            lines.append(f"  {f.step:<{width}}  learns   {f.learns}{some}")
-            lines.append(f"  {'':<{width}}  instead  {f.instead}")
-        return "\n".join(lines + [f"  note: {note}" for note in self.notes])
+            lines.append(f"  {f.step}")
+            lines.append(_wrapped("    learns   ", f"{f.learns}{some}"))
+            lines.append(_wrapped("    instead  ", f.instead))
+        return "\n".join(lines + [_wrapped("  note: ", note) for note in self.notes])
 
 
 def check_pipeline(pipe) -> PipelineReport:
@@ -128,8 +133,9 @@ def check_pipeline(pipe) -> PipelineReport:
     Steps of scikit-learn are looked up in a table by class, subclasses by their parent unless they
     have a ``fit`` of their own.  A step that nobody knows is a finding, unless its tags say
     ``requires_fit=False``, or it is fitted and its ``privacy_.is_private`` is true.  What cannot be
-    seen: values computed from the rows and then passed as parameters (bounds, categories), and
-    what functions in a FunctionTransformer do.
+    seen: values computed from the rows and then passed as parameters (bounds, categories).  The
+    function of a FunctionTransformer, and what it calls of yours, is searched for calls that go
+    over all rows; what cannot be recognised there is a note, not a finding.
 
     Examples
     --------
@@ -142,8 +148,9 @@ def check_pipeline(pipe) -> PipelineReport:
     >>> columns = make_column_transformer((StandardScaler(), ["age"]), (encode, ["sex"]))
     >>> check_pipeline(make_pipeline(columns, DPFairClassifier()))
     PipelineReport: 1 step learns from private rows outside the budget
-      columntransformer.standardscaler: StandardScaler  learns   the mean and standard ...
-                                                        instead  BoundedScaler with public ...
+      columntransformer.standardscaler: StandardScaler
+        learns   the mean and standard deviation of each column
+        instead  BoundedScaler with public bounds, or DPQuantileScaler, which pays for its quantiles
     >>> check_pipeline(make_pipeline(BoundedScaler((0, 120)), DPFairClassifier())).findings
     []
     """
@@ -225,8 +232,8 @@ class _Walk:
         function = plain_function(params.get("func"))
         if function is not None and not isinstance(function, np.ufunc):
             self.notes.append(
-                f"{_step(estimator, path)} is taken to work row by row: "
-                f"{getattr(function, '__name__', 'its function')} is not looked into"
+                f"{_step(estimator, path)} is taken to work row by row: nothing was seen in "
+                f"{getattr(function, '__name__', 'its function')} that speaks against it"
             )
         if type(estimator).__name__ == "FrozenEstimator":
             self.notes.append(
@@ -239,6 +246,13 @@ class _Walk:
 
     def _add(self, path, name, row, kind):
         self.findings.append(Finding(path, name, row.learns, row.instead, kind))
+
+
+def _wrapped(start, text):
+    """Return a paragraph whose further lines begin below the first one's text."""
+    indent = {"initial_indent": start, "subsequent_indent": " " * len(start)}
+    whole = {"break_long_words": False, "break_on_hyphens": False}
+    return textwrap.fill(text, _WIDTH, **indent, **whole)
 
 
 def _learns(estimator):

@@ -6,6 +6,7 @@ from functools import partial
 from types import ModuleType
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
@@ -50,6 +51,7 @@ from sklearn.preprocessing import (
     SplineTransformer,
     StandardScaler,
     TargetEncoder,
+    normalize,
     scale,
 )
 from sklearn.random_projection import GaussianRandomProjection
@@ -136,7 +138,7 @@ HARMLESS = [
     TfidfVectorizer(vocabulary=["a", "b"], use_idf=False),
     SplineTransformer(knots=np.array([[0.0], [1.0]])),
     SparseCoder(np.eye(2)),
-    SimpleImputer(strategy="constant", fill_value=0),
+    SimpleImputer(strategy="constant", fill_value=0, keep_empty_features=True),
     MissingIndicator(features="all"),
     OneHotEncoder(categories=[["F", "M"]], handle_unknown="ignore"),
     OneHotEncoder(categories=[["F", "M"]], drop="first"),
@@ -162,7 +164,8 @@ LEAKS = [
     TfidfVectorizer(vocabulary=["a", "b"]),
     SplineTransformer(),
     SimpleImputer(),
-    SimpleImputer(strategy="constant", add_indicator=True),
+    SimpleImputer(strategy="constant", fill_value=0),
+    SimpleImputer(strategy="constant", keep_empty_features=True, add_indicator=True),
     KNNImputer(),
     VarianceThreshold(),
     TargetEncoder(categories=[["F", "M"]]),
@@ -187,6 +190,141 @@ def test_steps_that_learn_are_named(step):
     assert finding.step == f"{type(step).__name__.lower()}: {type(step).__name__}"
     assert finding.learns and finding.instead
     assert finding.kind == "transformer"
+
+
+# ------------------------------------------------- functions, judged by their calls and by effect
+
+
+def centred(rows):
+    return rows - rows.mean(axis=0)
+
+
+def doubled(rows):
+    return 2 * rows
+
+
+def by_its_own_largest(rows):
+    def one(column):
+        return column / column.max()
+
+    return rows.apply(one)
+
+
+class Centring:
+    def __call__(self, rows):
+        return rows - rows.mean(axis=0)
+
+
+class Shifting:
+    mean = 1.0  # public
+
+    def __call__(self, rows):
+        return rows - self.mean
+
+
+EDGES, FIVE, centring = [0.0, 2.0, 40.0], 5, Centring()
+LEAKING = {
+    "keepdims": lambda X: X - X.to_numpy().mean(axis=0, keepdims=True),
+    "a 1 elsewhere": lambda X: (X - X.mean(axis=0)) / (X.std(axis=0) + 1),
+    "ddof": lambda X: X / X.std(axis=0, ddof=1),
+    "shares": lambda X: X / X.sum(axis=0),
+    "average": lambda X: X - np.average(X, axis=0),
+    "norm": lambda X: X / np.linalg.norm(X, axis=0),
+    "unique": lambda X: X / len(np.unique(X)),
+    "argsort": lambda X: X.to_numpy().argsort(axis=0),
+    "cumsum": lambda X: np.cumsum(X, axis=0),
+    "cut": lambda X: pd.cut(X["a"], 5, labels=False).to_frame(),
+    "cut by name": lambda X: pd.cut(X["a"], bins=FIVE, labels=False).to_frame(),
+    "groupby": lambda X: X.groupby("b").transform("mean"),
+    "agg": lambda X: X - X.agg("mean"),
+    "apply a name": lambda X: X.apply("rank"),
+    "apply a function": lambda X: X - X.apply(np.mean),
+    "getattr": lambda X: X - getattr(X, "mean")(),  # noqa: B009
+    "describe": lambda X: X - X.describe().loc["50%"],
+    "inner lambda": lambda X: X.apply(lambda c: c - c.mean()),
+    "inner function": by_its_own_largest,
+    "helper": lambda X: centred(X),
+    "helper in a partial": partial(lambda f, X: f(X), centred),
+    "object": Centring(),
+    "object that is called": lambda X: centring(X),
+    "built in": lambda X: X - max(X["a"]),
+    "turned": lambda X: X - X.T.mean(axis=1),
+    "turned, in numpy": lambda X: X - np.mean(X.T, 1),
+    "one call of two": lambda X: X.sub(X.mean(axis=1), axis=0) - X.mean(axis=0),
+    "either axis": lambda X: X.sub(X.mean(axis=0 if len(EDGES) == 3 else 1)),
+    "spread": lambda X: X - X.to_numpy().mean(*[0]),
+    "categories": lambda X: X["a"].astype("category").cat.codes.to_frame(),
+    "normalize": lambda X: normalize(X, axis=0),
+}
+WITHIN = {
+    "sum": lambda X: X.sum(axis=1).to_frame(),
+    "sum by place": lambda X: X.to_numpy().sum(1)[:, None],
+    "mean in numpy": lambda X: np.mean(X, 1).to_frame(),
+    "shares": lambda X: X / X.to_numpy().sum(axis=1, keepdims=True),
+    "std": lambda X: np.std(X.to_numpy(), axis=1, ddof=1)[:, None],
+    "turned back": lambda X: (X.T / X.sum(axis=1)).T,
+    "clip": lambda X: X.clip(0, 1),
+    "columns": lambda X: X.to_numpy()[:, :3],
+    "digitize": lambda X: np.digitize(X, EDGES),
+    "cut": lambda X: pd.cut(X["a"], [0, 2, 40], labels=False).to_frame(),
+    "cut by edges": lambda X: pd.cut(X["a"], bins=EDGES, labels=False).to_frame(),
+    "ratio": lambda X: X.assign(a=X.b / X.c),
+    "inner lambda": lambda X: X.apply(lambda row: row - row.mean(), axis=1),
+    "apply": lambda X: X.apply(np.mean, axis=1).to_frame(),
+    "along": lambda X: np.apply_along_axis(np.mean, 1, X)[:, None],
+    "helper": lambda X: doubled(X),
+    "object": Shifting(),
+    "largest of two": lambda X: X * max(len(EDGES), FIVE),
+    "text": lambda X: X.astype(str)["a"].str.count("1").to_frame(),
+    "normalize": normalize,
+    "chosen": lambda X: X.max(axis=1).to_frame() if FIVE else X.min(axis=1).to_frame(),
+}
+TABLES = [pd.DataFrame(rows, columns=list("abcd")) for rows, _ in ROWS]
+TABLES[0], TABLES[1] = TABLES[0] + 1, pd.concat([TABLES[1][:-5], TABLES[0][-5:] + 1])
+
+
+def _differs(function):
+    """Tell whether five rows come out differently among other rows."""
+    one, two = (np.asarray(function(rows), dtype=float)[-5:] for rows in TABLES)
+    return one.shape != two.shape or not np.array_equal(one, two, equal_nan=True)
+
+
+@pytest.mark.parametrize("name", LEAKING)
+def test_functions_that_look_at_other_rows_are_findings(name):
+    assert _differs(LEAKING[name])
+    (finding,) = check_pipeline(FunctionTransformer(LEAKING[name])).findings
+    assert "axis=1" in finding.instead
+
+
+@pytest.mark.parametrize("name", WITHIN)
+def test_functions_of_each_row_alone_pass_with_a_note(name):
+    assert not _differs(WITHIN[name])
+    report = check_pipeline(FunctionTransformer(WITHIN[name]))
+    assert report.findings == [] and "row by row" in report.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("function", "given", "leaks"),
+    [
+        (np.digitize, {"bins": EDGES}, False),
+        (np.sum, {"axis": 1, "keepdims": True}, False),
+        (np.sum, {"axis": 0, "keepdims": True}, True),
+        (pd.cut, {"bins": 5}, True),
+        (pd.cut, {"bins": EDGES}, False),
+        (doubled, {"f": centred}, True),
+    ],
+)
+def test_keywords_of_functions_count(function, given, leaks):
+    assert bool(steps(FunctionTransformer(function, kw_args=given))) == leaks
+
+
+def test_code_that_is_not_understood_is_judged_by_its_names(monkeypatch):
+    def lost(*args, **kwargs):
+        raise ValueError("another Python")
+
+    monkeypatch.setattr("dis.stack_effect", lost)
+    assert steps(FunctionTransformer(WITHIN["sum"])) == ["FunctionTransformer"]
+    assert steps(FunctionTransformer(WITHIN["clip"])) == []
 
 
 # ----------------------------------------------------------------------------------- nesting
@@ -218,6 +356,7 @@ def test_paths_lead_through_columns_and_pipelines():
     found = steps(Pipeline([("columns", leaky_columns()), ("model", private())]))
     assert set(found) == LEAKY
     assert len(found) == len(LEAKY)
+    assert "remainder" in found[-1]  # in the order of the pipeline
 
 
 def test_a_public_preprocessor_is_clean():
@@ -302,8 +441,11 @@ def test_steps_that_a_grid_swaps_in_are_named(search):
     assert finding.sometimes
 
 
+IMPUTER = SimpleImputer(keep_empty_features=True)
+
+
 def test_parameters_of_steps_and_nested_steps_are_followed():
-    columns = ("columns", make_column_transformer((SimpleImputer(), ["a"])))
+    columns = ("columns", make_column_transformer((IMPUTER, ["a"])))
     pipe = Pipeline([columns, ("scale", "passthrough"), ("model", private())])
     fixed = {"columns__simpleimputer__strategy": ["constant"]}
     assert steps(RandomizedSearchCV(pipe, fixed | {"model__lr": stats.loguniform(0.1, 1)})) == []
@@ -476,11 +618,14 @@ def test_the_report_names_all_in_print_in_a_frame_and_in_one_warning():
     assert all(step in text for step in LEAKY)
     starts = {line.index(" learns ") for line in text.splitlines()[1:] if " learns " in line}
     assert len(starts) == 1
+    assert max(map(len, text.splitlines())) < 100
     assert set(report.to_frame().name) == {step.split(": ")[1] for step in LEAKY}
     with pytest.warns(PrivacyLeakWarning) as caught:
         report.warn()
     assert len(caught) == 1
-    assert all(step in str(caught[0].message) for step in LEAKY)
+    said = str(caught[0].message).splitlines()
+    assert len(said) == 1 + len(LEAKY)
+    assert all(any(step in line for line in said) for step in LEAKY)
     assert caught[0].filename == __file__
 
 
@@ -489,6 +634,26 @@ def test_a_clean_report_says_so_and_warns_of_nothing():
     assert repr(report) == "PipelineReport: no step learns from private rows outside the budget"
     assert report.to_frame().empty
     report.warn()  # warnings are errors here
+
+
+def test_a_report_with_notes_does_not_promise_what_it_cannot_see():
+    text = repr(check_pipeline(FunctionTransformer(doubled)))
+    first = text.splitlines()[0]
+    assert first.endswith("outside the budget, as far as can be seen; 1 note")
+    assert "doubled" in " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("step", "remedy"),
+    [
+        (KBinsDiscretizer(), 'FunctionTransformer(np.digitize, kw_args={"bins": public edges})'),
+        (SimpleImputer(strategy="constant", fill_value=0), "keep_empty_features=True"),
+        (TargetEncoder(), "OneHotEncoder(categories="),
+    ],
+)
+def test_the_advice_finishes_the_job(step, remedy):
+    (finding,) = check_pipeline(step).findings
+    assert remedy in finding.instead
 
 
 def test_what_cannot_be_seen_is_noted():
