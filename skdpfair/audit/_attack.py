@@ -42,6 +42,18 @@ def mu_of(without, with_record, failure: float) -> float:
     return max(bounds)
 
 
+def best_mu(n_draws: int, failure: float) -> float:
+    """Return the bound of an attack that is never wrong.
+
+    Examples
+    --------
+    >>> print(f"{best_mu(1000, 1e-6):.1f} {best_mu(20_000, 1e-6):.1f}")
+    3.9 6.1
+    """
+    n = n_draws - int(_TRAINING * n_draws)
+    return mu_lower_bound(np.zeros(n), np.ones(n), np.full(len(_THRESHOLDS), 0.5), failure / 2)
+
+
 def likelihood_ratio(without, with_record):
     """Return the log-likelihood ratio of normal distributions fitted to two samples."""
     both = np.vstack([without, with_record])

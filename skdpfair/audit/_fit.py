@@ -4,14 +4,20 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
-from skdpfair._validate import integer, number, one_of
+from skdpfair._validate import integer, number, one_of, shown
+from skdpfair.audit._words import said
+from skdpfair.estimator import DPFairClassifier
 from skdpfair.privacy.auditing import one_run_epsilon
 
+_NO_CLAIM = (
+    "estimator claims no finite epsilon: nothing to audit. Give it an epsilon and a private method."
+)
 _SHARES = (0.05, 0.1, 0.2, 0.5, 1.0)  # of the canaries that are guessed
 
 
@@ -48,13 +54,12 @@ class FitAudit:
         return self.epsilon_lower <= self.epsilon_claimed
 
     def __str__(self):
-        verdict = "not above" if self.passed else "ABOVE"
-        return (
-            f"{self.method}: {self.n_correct} of {self.n_guesses} guesses about "
-            f"{self.n_canaries} canaries were right, so the fit spends epsilon "
-            f"{self.epsilon_lower:.3g} or more at delta={self.delta:g} (confidence "
-            f"{self.confidence:g}), {verdict} its claim of {self.epsilon_claimed:.3g}."
+        evidence = (
+            f"{self.n_correct} of {self.n_guesses} guesses about {self.n_canaries} canaries right"
         )
+        right = [(_n_guesses(self.n_canaries, share),) * 2 for share in _SHARES]
+        best = _best_bound(self.n_canaries, right, self.delta, 1 - self.confidence)[0]
+        return said(self, "the fit", evidence, best, "canaries")
 
 
 def audit_fit(
@@ -73,7 +78,9 @@ def audit_fit(
     Parameters
     ----------
     estimator : DPFairClassifier or Pipeline that ends in one
-        Cloned, then fitted.  A pipeline's other steps are fitted on X first, canaries apart.
+        Cloned, then fitted; private.  A pipeline's other steps are fitted first, on all records,
+        those that become canaries included, and are not audited: for those see
+        :func:`~skdpfair.preprocessing.check_pipeline`.
     X : DataFrame or array of shape (n_samples, n_features) or (n_samples, ...)
     y : array of shape (n_samples,)
     n_canaries : int in [10, n_samples / 2], default=1000
@@ -108,6 +115,9 @@ def audit_fit(
     it finds gross mistakes in the plumbing, such as missing noise or clipping.  What the audit
     computes on the records is not private.
 
+    A canary that does not take part is left out, so that the number of records, which is public,
+    differs as well; the claim is about a record that is replaced by one that contributes nothing.
+
     References
     ----------
     Steinke, Nasr and Jagielski, "Privacy Auditing with One (1) Training Run", NeurIPS 2023.
@@ -122,7 +132,7 @@ def audit_fit(
     >>> audit.passed, audit.n_canaries
     (True, 100)
     """
-    n_samples = _num_samples(X)
+    n_samples = _n_records(X, y, sensitive_features)
     integer("n_canaries", n_canaries, low=10)
     if 2 * n_canaries > n_samples:
         raise ValueError(
@@ -131,11 +141,12 @@ def audit_fit(
         )
     one_of("kind", kind, tuple(_PLANT))
     number("confidence", confidence, low=0, high=1, low_open=True, high_open=True)
-    rng, y = np.random.default_rng(random_state), np.asarray(y)
-    if isinstance(estimator, Pipeline):
-        if len(estimator) > 1:
-            X = clone(estimator[:-1]).fit_transform(X, y)
-        estimator = estimator[-1]
+    if random_state is not None:
+        integer("random_state", random_state, low=0)
+    rng, y, classifier = np.random.default_rng(random_state), np.asarray(y), _classifier(estimator)
+    if isinstance(estimator, Pipeline) and len(estimator) > 1:
+        X = clone(estimator[:-1]).fit_transform(X, y)
+    estimator = classifier
     chosen = rng.permutation(n_samples)[:n_canaries]
     took_part = rng.random(n_canaries) < 0.5
     kept = np.setdiff1d(np.arange(n_samples), chosen[~took_part])
@@ -148,9 +159,63 @@ def audit_fit(
     if blank is not None:
         repeated = _safe_indexing(blank, np.zeros_like(chosen))
         score = score - _log_odds(model, repeated, labels[chosen])
+    if np.isinf(model.privacy_.epsilon):
+        raise ValueError(_NO_CLAIM)
     found = _best_guess(score, took_part, model.privacy_.delta, 1 - confidence, rng)
     claim = model.privacy_.epsilon, found[0], model.privacy_.delta, confidence
     return FitAudit(model.privacy_.method, *claim, n_canaries, *found[1:])
+
+
+def _classifier(estimator):
+    """Return the classifier that is audited, if there is one."""
+    last = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
+    if not isinstance(last, DPFairClassifier):
+        raise TypeError(
+            "estimator must be a DPFairClassifier or a Pipeline that ends in one, got "
+            f"{_kind(estimator)}. Pass an instance; of a search, its estimator or best_estimator_."
+        )
+    if last.epsilon is None and not last.noise_multiplier:
+        raise ValueError(_NO_CLAIM)
+    return last
+
+
+def _kind(estimator):
+    if isinstance(estimator, type):
+        return f"the class {estimator.__name__}"
+    if isinstance(estimator, Pipeline):
+        return f"a Pipeline that ends in {type(estimator.steps[-1][1]).__name__}"
+    return f"an object of class {type(estimator).__name__}"
+
+
+def _n_records(X, y, sensitive_features):
+    """Return the number of records, the same everywhere."""
+    if np.ndim(y) != 1 or np.ndim(X) == 0:
+        raise ValueError(
+            "X must be a table or array of records and y one label for each, got shapes "
+            f"{np.shape(X)} and {np.shape(y)}. Pass y as a single column."
+        )
+    n_samples = _num_samples(X)
+    for name, given in (("y", y), ("sensitive_features", sensitive_features)):
+        if given is not None and _num_samples(given) != n_samples:
+            raise ValueError(
+                f"{name} must have one entry for each of the {n_samples} records of X, got "
+                f"{_num_samples(given)}."
+            )
+    if len(pd.unique(np.asarray(y))) < 2:
+        raise ValueError("y must hold at least two classes: canaries get labels by chance.")
+    return n_samples
+
+
+def _numbers(features):
+    """Return a table as float32; what cannot be one is named by its column, never shown."""
+    try:
+        return features.to_numpy(np.float32, copy=True)
+    except (TypeError, ValueError):
+        named = [str(c) for c in features if not pd.api.types.is_numeric_dtype(features[c])]
+    raise ValueError(
+        f"X must hold numbers for kind='feature', got others in {shown(named)}. Encode these "
+        "columns before, as by public_preprocessor in a Pipeline, or use kind='mislabelled'."
+    )
 
 
 def _mislabelled(estimator, X, y, chosen, rng):
@@ -167,13 +232,18 @@ def _with_features(estimator, X, y, chosen, rng):
             f"kind='feature' adds columns to a table, got X of shape {np.shape(X)}. Use "
             "kind='mislabelled'."
         )
+    if sparse.issparse(X):
+        raise TypeError(
+            "X must be dense for kind='feature', got a sparse matrix. Pass X.toarray(), or let the "
+            "pipeline's steps give dense output."
+        )
     classes, labels = np.unique(y), y.copy()
     labels[chosen] = classes[rng.integers(0, len(classes), len(chosen))]
     frame = X if isinstance(X, pd.DataFrame) else pd.DataFrame(np.asarray(X))
     named = estimator.group_col if isinstance(estimator.group_col, list) else [estimator.group_col]
     groups = [g for g in named if g in frame]
     features = frame.drop(columns=groups)
-    numbers = features.to_numpy(np.float32, copy=True)
+    numbers = _numbers(features)
     own = np.zeros((len(frame), len(chosen)), np.float32)
     own[chosen, np.arange(len(chosen))] = np.linalg.norm(numbers, axis=1).max()
     numbers[chosen] = 0.0
@@ -200,10 +270,20 @@ def _best_guess(score, took_part, delta, failure, rng):
     """Return the best bound, with how many guesses and how many right ones."""
     order = rng.permutation(len(score))  # ties carry no information
     order = order[np.argsort(score[order], kind="stable")]
-    bounds = []
+    guesses = []
     for share in _SHARES:
-        half = max(1, round(share * len(score) / 2))
+        half = _n_guesses(len(score), share) // 2
         right = int(took_part[order[-half:]].sum() + (~took_part[order[:half]]).sum())
-        bound = one_run_epsilon(len(score), 2 * half, right, delta, failure / len(_SHARES))
-        bounds.append((bound, 2 * half, right))
-    return max(bounds, key=lambda b: b[0])
+        guesses.append((2 * half, right))
+    return _best_bound(len(score), guesses, delta, failure)
+
+
+def _n_guesses(n_canaries, share):
+    return 2 * max(1, round(share * n_canaries / 2))
+
+
+def _best_bound(n_canaries, guesses, delta, failure):
+    """Return the best bound of numbers of guesses and of right ones, with its numbers."""
+    each = failure / len(guesses)
+    bounds = [(one_run_epsilon(n_canaries, *made, delta, each), *made) for made in guesses]
+    return max(bounds, key=lambda bound: bound[0])

@@ -6,9 +6,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from skdpfair._validate import integer, number, one_of
-from skdpfair.audit._attack import mu_of
+from skdpfair._validate import integer, number, one_of, shown
+from skdpfair.audit._attack import best_mu, mu_of
 from skdpfair.audit._transcripts import Transcripts
+from skdpfair.audit._words import said
 from skdpfair.engine import Batch, Streams, choose
 from skdpfair.mechanism import Mechanism, Task
 from skdpfair.methods import get_method
@@ -84,12 +85,9 @@ class StepAudit:
         return self.mu_lower <= self.mu_claimed
 
     def __str__(self):
-        verdict = "not above" if self.passed else "ABOVE"
-        return (
-            f"{self.method}: a step spends epsilon {self.epsilon_lower:.3g} or more at delta="
-            f"{self.delta:g} (batch {self.scenario!r}, confidence 1 - "
-            f"{1 - self.confidence:.0e}), {verdict} its claim of {self.epsilon_claimed:.3g}."
-        )
+        best = best_mu(self.n_draws, (1 - self.confidence) / len(scenarios(1)))
+        at_best = gdp.gdp_epsilon(best, self.delta) if best > 0 else 0.0
+        return said(self, "a step", f"batch {self.scenario!r}", at_best, "draws")
 
 
 def audit_step(
@@ -103,6 +101,7 @@ def audit_step(
     n_groups=2,
     n_features=1000,
     random_state=None,
+    callback=None,
 ) -> StepAudit:
     """Attack single steps of a method, knowing all but whether one record took part.
 
@@ -110,7 +109,7 @@ def audit_step(
     ----------
     method : str or Method
         A private method, with its hyper-parameters.
-    noise_multiplier : float > 0, default=1.0
+    noise_multiplier : float in [0.001, 1e6], default=1.0
         Of the gradient.
     noise : {"standard", "secure"}, default="standard"
         As in `DPFairClassifier`.
@@ -126,6 +125,9 @@ def audit_step(
         The model has twice as many parameters.
     random_state : int or None, default=None
         None draws fresh noise.
+    callback : callable or None, default=None
+        Called with a number of steps each time that so many more were taken; of
+        ``6 * n_draws`` in all.
 
     Returns
     -------
@@ -162,17 +164,19 @@ def audit_step(
         raise ValueError(f"method={method.name!r} claims no finite epsilon: nothing to audit.")
     one_of("noise", noise, ("standard", "secure"))
     inner = {"low": 0, "low_open": True, "high_open": True}
-    number("noise_multiplier", noise_multiplier, high=np.inf, **inner)
+    number("noise_multiplier", noise_multiplier, low=1e-3, high=1e6)
     number("delta", delta, high=1, **inner)
     number("confidence", confidence, high=1, **inner)
     integer("n_draws", n_draws, low=100)
     integer("n_features", n_features, low=250)
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback must be callable or None, got {shown(callback)}.")
     task = Task(1000, 2 if method.binary else integer("n_groups", n_groups), 0.1)
     mechanism = Mechanism(method, task, float(noise_multiplier))
     batches, bounds = scenarios(task.n_groups), {}
     for place, scenario in enumerate(batches):
         source = _streams(random_state, place).noise(kind=noise)
-        outputs = _outputs(mechanism, scenario, n_features, n_draws, source)
+        outputs = _outputs(mechanism, scenario, n_features, n_draws, source, callback)
         bounds[scenario.name] = mu_of(*outputs, (1 - confidence) / len(batches))
     worst = max(bounds, key=bounds.get)
     mus = 1 / joint(mechanism.noise_multipliers), bounds[worst]
@@ -187,7 +191,7 @@ def _streams(random_state, place):
     return Streams.seeded(seed, digest=bytes([place]))
 
 
-def _outputs(mechanism, scenario, n_features, n_draws, noise):
+def _outputs(mechanism, scenario, n_features, n_draws, noise, callback):
     """Return what the attack sees, (n_draws, n_seen), without the record and with it."""
     module = nn.Linear(n_features, 2, bias=False)
     nn.init.zeros_(module.weight)
@@ -195,7 +199,7 @@ def _outputs(mechanism, scenario, n_features, n_draws, noise):
     without = with_record.take(torch.arange(len(scenario.norms)))
     with choose(module, with_record.x, 2) as engine:
         attack = Transcripts(engine, mechanism, with_record, noise)
-        return [attack.draws(batch, n_draws) for batch in (without, with_record)]
+        return [attack.draws(batch, n_draws, callback) for batch in (without, with_record)]
 
 
 def _batch(scenario, n_features, norm):

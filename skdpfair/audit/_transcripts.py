@@ -43,8 +43,8 @@ class Transcripts:
         self.engine.records(batch.x, batch.y).weighted_sum(kept.float(), total)
         return (total / total.norm().clamp(min=1e-30)).double()
 
-    def draws(self, batch, n_draws):
-        """Return what is seen of so many steps, (n_draws, n_seen)."""
+    def draws(self, batch, n_draws, callback=None):
+        """Return what is seen of so many steps, (n_draws, n_seen); tell how many, as they pass."""
         seen = []
         for first in range(0, n_draws, _CHUNK):
             size = min(_CHUNK, n_draws - first)
@@ -52,6 +52,8 @@ class Transcripts:
             parts = [torch.stack(part).double() for part in zip(*outputs, strict=True)]
             columns = [_seen(part, self.directions) for part in parts]
             seen.append(np.hstack([*columns, np.array(ratios)[:, None]]))
+            if callback is not None:
+                callback(size)
         return np.vstack(seen)
 
     def _output(self, batch):

@@ -1,44 +1,74 @@
 """Audits from the command line."""
 
 import sys
-from pathlib import Path
+from contextlib import contextmanager
 
 import click
 import numpy as np
+import pandas as pd
 
 import skdpfair
 from skdpfair.audit import audit_artifact, audit_fit, audit_step
+from skdpfair.cli._input import AnyPath, Unusable, in_options, printable, wrapped
 from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
+from skdpfair.methods import METHODS
 from skdpfair.preprocessing import public_preprocessor
 
-_METHOD = click.option("--method", default="dpsgd", show_default=True, help="Which one.")
-_SEED = click.option("--seed", type=int, default=None, help="Make the attack reproducible.")
+_METHOD = click.option(
+    "--method",
+    type=click.Choice(sorted(name for name, method in METHODS.items() if method.private)),
+    default="dpsgd",
+    show_default=True,
+    help="The private method.",
+)
+_SEED = click.option(
+    "--seed", type=click.IntRange(min=0), default=None, help="Make the attack reproducible."
+)
 
 
 @click.group()
 def audit():
     """Lower bounds of what a method spends, and leaks in files.
 
-    Each command ends with status 1 if it finds more than was claimed.
+    Each command ends with status 0 if it finds no more than was claimed, 1 if it finds more, and
+    2 if it could not be run.
     """
 
 
 @audit.command()
 @_METHOD
-@click.option("--epsilon", default=8.0, show_default=True, help="Budget of the fit.")
-@click.option("--canaries", default=1000, show_default=True, help="Records put in by coin.")
-@click.option("--records", default=10_000, show_default=True, help="Records of Adult in all.")
+@click.option(
+    "--epsilon",
+    type=click.FloatRange(min=0, min_open=True),
+    default=8.0,
+    show_default=True,
+    help="Budget of the fit.",
+)
+@click.option(
+    "--canaries",
+    type=click.IntRange(min=10),
+    default=1000,
+    show_default=True,
+    help="Records put in by coin; at most half of all.",
+)
+@click.option(
+    "--records",
+    type=click.IntRange(min=20),
+    default=10_000,
+    show_default=True,
+    help="Records of Adult, canaries included.",
+)
 @_SEED
 def run(method, epsilon, canaries, records, seed):
     """Fit on Adult with canaries, and guess which of them took part."""
     data = load_adult(subset="train")
     features = public_preprocessor(ADULT_BOUNDS, ADULT_CATEGORIES).fit_transform(data.data)
     sex = data.sensitive_features["sex"].to_numpy()
-    chosen = np.random.default_rng(seed).permutation(len(features))[:records]
     # one layer and no warm-up: what the attack sees best
     settings = {"module": "logistic", "lr": 0.5, "batch_size": 500}
-    _report(
-        lambda: audit_fit(
+    with in_options():
+        chosen = np.random.default_rng(seed).permutation(len(features))[:records]
+        found = audit_fit(
             skdpfair.DPFairClassifier(method, epsilon=epsilon, **settings),
             features.iloc[chosen],
             data.target.to_numpy()[chosen],
@@ -46,36 +76,72 @@ def run(method, epsilon, canaries, records, seed):
             sensitive_features=sex[chosen],
             random_state=seed,
         )
-    )
+    _report(found)
 
 
 @audit.command()
 @_METHOD
-@click.option("--noise-multiplier", default=1.0, show_default=True, help="Of the gradient.")
-@click.option("--draws", default=20_000, show_default=True, help="Steps of each kind.")
+@click.option(
+    "--noise-multiplier",
+    type=click.FloatRange(min=1e-3, max=1e6),
+    default=1.0,
+    show_default=True,
+    help="Standard deviation of the gradient's noise, over what one record can move.",
+)
+@click.option(
+    "--draws",
+    type=click.IntRange(min=100),
+    default=20_000,
+    show_default=True,
+    help="Steps of each of six kinds; the default takes minutes, 1000 take seconds.",
+)
 @_SEED
 def step(method, noise_multiplier, draws, seed):
-    """Attack single steps, knowing all but whether a record took part."""
+    """Attack single steps, knowing all but whether a record took part.
+
+    Minutes at the default number of draws.
+    """
     settings = {"noise_multiplier": noise_multiplier, "n_draws": draws, "random_state": seed}
-    _report(lambda: audit_step(method, **settings))
+    with in_options(), _progress(6 * draws) as told:
+        found = audit_step(method, callback=told, **settings)
+    _report(found)
 
 
 @audit.command()
-@click.argument("path", type=click.Path(exists=True, path_type=Path))
-def artifact(path):
+@click.argument("path", type=AnyPath(exists=True))
+@click.option(
+    "--rows",
+    type=AnyPath(exists=True, dir_okay=False),
+    default=None,
+    help="CSV file of records to search for; its columns of numbers are used.",
+)
+def artifact(path, rows):
     """Find training data in a pickle or another file, without executing it."""
-    try:
-        report = audit_artifact(path)
-    except (ValueError, OSError) as error:
-        raise click.ClickException(str(error)) from None
-    click.echo(str(report))
+    with in_options():
+        report = audit_artifact(path, rows=None if rows is None else _numbers(rows))
+    click.echo(printable(report))
     sys.exit(bool(report.findings))
 
 
-def _report(audited):
+@contextmanager
+def _progress(length):
+    """Give a function that moves a bar on a terminal; None elsewhere, where all is quiet."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    with click.progressbar(length=length, label="Steps", file=sys.stderr) as bar:
+        yield bar.update
+
+
+def _numbers(path):
+    """Return the columns of numbers of a CSV file; errors never show its cells."""
     try:
-        found = audited()
-    except (ValueError, TypeError) as error:
-        raise click.ClickException(str(error)) from None
-    click.echo(str(found))
+        table = pd.read_csv(path)
+    except (ValueError, OSError) as error:
+        raise Unusable(f"--rows must be a CSV file: {type(error).__name__}.") from None
+    return table.select_dtypes("number")
+
+
+def _report(found):
+    click.echo(wrapped(str(found)))
     sys.exit(not found.passed)

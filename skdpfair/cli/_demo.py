@@ -12,6 +12,7 @@ from rich.table import Table
 
 import skdpfair
 from skdpfair._validate import number
+from skdpfair.cli._input import AnyPath
 from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
 from skdpfair.metrics import group_table
 from skdpfair.preprocessing import check_pipeline, public_preprocessor
@@ -24,7 +25,7 @@ DEMO_METHODS = ("dpsgd", "global_adapt")
 @click.option("--seed", type=int, default=None, help="Make noise reproducible: research only.")
 @click.option(
     "--output",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=AnyPath(file_okay=False),
     default=Path("skdpfair-demo"),
     show_default=True,
     help="Folder for the table, the figures and the privacy statement.",

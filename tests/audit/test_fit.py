@@ -6,13 +6,17 @@ Fits are seeded: unseeded, a correct one would fail with a chance of at most 5 %
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import sparse
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
 from skdpfair import METHODS, DPFairClassifier
-from skdpfair.audit import audit_fit
+from skdpfair.audit import FitAudit, audit_fit
 from skdpfair.datasets import make_two_groups
 from skdpfair.engine.noise import Noise
 from skdpfair.preprocessing import BoundedScaler
+from skdpfair.privacy.auditing import one_run_epsilon
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::skdpfair.exceptions.LowSignalWarning",
@@ -87,6 +91,69 @@ def test_records_stay_as_they_were(data):
 def test_bad_input(params, says, data):
     with pytest.raises(ValueError, match=says):
         audit_fit(strong(), data.data, data.target, **params)
+
+
+def fields(**changed):
+    given = {"method": "dpsgd", "epsilon_claimed": 1.0, "epsilon_lower": 0.5, "delta": 1e-5}
+    given |= {"confidence": 0.95, "n_canaries": 1000, "n_guesses": 100, "n_correct": 60}
+    return given | changed
+
+
+def test_a_lower_bound_of_zero_is_no_result():
+    audit = FitAudit(**fields(epsilon_lower=0.0))
+    best = max(one_run_epsilon(1000, n, n, 1e-5, 0.05 / 5) for n in (50, 100, 200, 500, 1000))
+    assert "shows nothing" in str(audit) and f"would have shown {best:.3g}." in str(audit)
+    few = str(FitAudit(**fields(epsilon_lower=0.0, epsilon_claimed=8.0, n_canaries=20)))
+    assert "too little to exceed its claim of 8" in few
+    assert "0.5 or more" in str(FitAudit(**fields()))
+
+
+def test_confidence_is_never_rounded_to_certainty():
+    assert "confidence 0.95)" in str(FitAudit(**fields()))
+    assert "confidence 1 - 1e-09)" in str(FitAudit(**fields(confidence=1 - 1e-9)))
+
+
+TWENTY = np.zeros((40, 2)), np.arange(40) % 2
+
+
+@pytest.mark.parametrize(
+    ("estimator", "error", "says"),
+    [
+        (LogisticRegression(), TypeError, "an object of class LogisticRegression"),
+        (DPFairClassifier, TypeError, "the class DPFairClassifier.*Pass an instance"),
+        (GridSearchCV(DPFairClassifier(), {}), TypeError, "best_estimator_"),
+        (
+            make_pipeline(BoundedScaler(), LogisticRegression()),
+            TypeError,
+            "a Pipeline that ends in LogisticRegression",
+        ),
+        (DPFairClassifier(epsilon=None), ValueError, "claims no finite epsilon"),
+        (DPFairClassifier("sgd", epsilon=None), ValueError, "claims no finite epsilon"),
+    ],
+)
+def test_what_claims_nothing_is_refused(estimator, error, says):
+    with pytest.raises(error, match=says):
+        audit_fit(estimator, *TWENTY, 10)
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "params", "says"),
+    [
+        (TWENTY[0], TWENTY[1][:30], {}, "y must have one entry for each of the 40"),
+        (TWENTY[0], TWENTY[0], {}, "y one label for each"),
+        (TWENTY[0], np.zeros(40), {}, "two classes"),
+        (*TWENTY, {"sensitive_features": ["F"] * 3}, "sensitive_features must have one entry"),
+        (*TWENTY, {"random_state": "x"}, "random_state must be an integer"),
+        (sparse.csr_matrix(TWENTY[0]), TWENTY[1], {}, "toarray"),
+        (np.full((40, 2), "State-gov"), TWENTY[1], {}, "X must hold numbers"),
+        (pd.DataFrame({"a": 1.0, "work": ["State-gov"] * 40}), TWENTY[1], {}, r"\['work'\]"),
+    ],
+)
+def test_bad_records_are_named_and_never_shown(X, y, params, says):
+    with pytest.raises((ValueError, TypeError), match=says) as caught:
+        audit_fit(strong(), X, y, 10, **params)
+    assert "State-gov" not in str(caught.getrepr(chain=True, style="value"))
+    assert caught.value.__context__ is None
 
 
 @pytest.mark.slow

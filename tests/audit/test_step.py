@@ -59,8 +59,17 @@ def test_fresh_noise_unless_asked():
 
 
 def test_it_reads_well():
-    audit = audit_step("dpsgd", n_draws=200, random_state=0)
+    told = []
+    settings = {"confidence": 0.9, "random_state": 0, "callback": told.append}
+    audit = audit_step("dpsgd", n_draws=200, **settings)
     assert "not above its claim of 4.38" in str(audit)
+    assert sum(told) == 6 * 200
+
+
+def test_a_lower_bound_of_zero_is_no_result():
+    audit = audit_step("dpsgd", n_draws=100, random_state=0)
+    assert audit.epsilon_lower == 0 and audit.passed
+    assert "shows nothing (lower bound 0)" in str(audit) and "never wrong" in str(audit)
 
 
 @pytest.mark.parametrize(
@@ -69,6 +78,8 @@ def test_it_reads_well():
         ({"method": "sgd"}, "claims no finite epsilon"),
         ({"method": "fairlens"}, "claims no finite epsilon"),
         ({"noise_multiplier": 0.0}, "noise_multiplier"),
+        ({"noise_multiplier": 1e308}, "noise_multiplier"),
+        ({"noise_multiplier": 1e-320}, "noise_multiplier"),
         ({"n_draws": 10}, "n_draws"),
         ({"delta": 1.0}, "delta"),
         ({"confidence": 1.0}, "confidence"),

@@ -1,0 +1,66 @@
+"""What commands share: paths that cannot exist, and errors in the words of the command line."""
+
+import re
+import shutil
+import textwrap
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+_OPTIONS = {
+    "n_draws": "--draws",
+    "n_canaries": "--canaries",
+    "noise_multiplier": "--noise-multiplier",
+    "random_state": "--seed",
+    "epsilon": "--epsilon",
+    "method": "--method",
+    "rows": "--rows",
+    "path_or_object": "PATH",
+}
+_WIDEST = 100
+
+
+class AnyPath(click.Path):
+    """A path; one that no file system takes is a usage error, not a traceback."""
+
+    def __init__(self, **settings):
+        super().__init__(path_type=Path, **settings)
+
+    def convert(self, value, param, ctx):
+        """Return the path."""
+        try:
+            path = super().convert(value, param, ctx)
+            path.exists()
+        except (OSError, ValueError) as error:
+            self.fail(f"cannot be used: {getattr(error, 'strerror', None) or error}.", param, ctx)
+        return path
+
+
+class Unusable(click.ClickException):
+    """An error of the input, which is no finding: status 2."""
+
+    exit_code = 2
+
+
+@contextmanager
+def in_options():
+    """Raise errors of the library with the options' names for its parameters, and status 2."""
+    try:
+        yield
+    except (ValueError, TypeError, OSError) as error:
+        message = re.sub(
+            rf"\b(?<!-)({'|'.join(_OPTIONS)})\b(?!-)", lambda m: _OPTIONS[m[1]], str(error)
+        )
+        raise Unusable(printable(message)) from None
+
+
+def wrapped(text) -> str:
+    """Return a sentence in lines no longer than the terminal's, nor than 100 characters."""
+    width = min(_WIDEST, shutil.get_terminal_size().columns)
+    return textwrap.fill(text, max(20, width), break_on_hyphens=False, break_long_words=False)
+
+
+def printable(text) -> str:
+    """Return a text with what is no Unicode, as in some names of files, escaped."""
+    return str(text).encode("utf-8", "backslashreplace").decode()

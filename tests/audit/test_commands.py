@@ -1,0 +1,84 @@
+"""Audits from the command line: what they refuse, print and return."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from skdpfair.cli import main
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(main, [str(a) for a in arguments])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "option"),
+    [
+        (["audit", "run", "--seed", -1], "--seed"),
+        (["audit", "run", "--records", -5], "--records"),
+        (["audit", "run", "--canaries", 2], "--canaries"),
+        (["audit", "run", "--records", 500], "--canaries=1000 is more than half"),
+        (["audit", "run", "--epsilon", "nan", "--records", 100, "--canaries", 10], "--epsilon"),
+        (["audit", "run", "--method", "sgd"], "--method"),
+        (["audit", "step", "--method", "sgd"], "--method"),
+        (["audit", "step", "--seed", -1], "--seed"),
+        (["audit", "step", "--draws", 10], "--draws"),
+        (["audit", "step", "--noise-multiplier", "1e308"], "--noise-multiplier"),
+        (["audit", "step", "--noise-multiplier", "1e-320"], "--noise-multiplier"),
+        (["audit", "step", "--noise-multiplier", "nan"], "--noise-multiplier"),
+        (["audit", "artifact", "/nowhere"], "does not exist"),
+        (["audit", "artifact", "/nowhere\0"], "null byte"),
+        (["audit", "artifact", "/" + "n" * 300], "'PATH'"),
+        (["demo", "--output", "/nowhere\0"], "--output"),
+        (["demo", "--output", "/" + "n" * 300], "--output"),
+    ],
+)
+def test_wrong_options_are_named_and_end_with_status_2(arguments, option):
+    result = invoke(*arguments)
+    assert isinstance(result.exception, SystemExit) and result.exit_code == 2
+    assert option in result.output
+    assert not any(name in result.output for name in ("n_draws", "n_canaries", "noise_multiplier"))
+
+
+def test_a_step_is_told_in_short_lines_and_quietly():
+    result = invoke("audit", "step", "--draws", 200, "--seed", 0)
+    assert result.exit_code == 0
+    lines = result.output.splitlines()
+    assert max(map(len, lines)) <= 100 and lines[0].startswith("dpsgd: ")
+    assert "Steps" not in result.output
+    assert "minutes" in invoke("audit", "step", "--help").output
+
+
+@pytest.fixture
+def records(tmp_path):
+    rows = pd.DataFrame(np.random.default_rng(0).normal(size=(20, 3)), columns=list("abc"))
+    rows.assign(name="x").to_csv(tmp_path / "rows.csv", index=False)
+    return rows, tmp_path
+
+
+def test_an_artefact_is_searched_for_records(records):
+    rows, folder = records
+    (folder / "model.pkl").write_bytes(pickle.dumps({"lr": 0.1, "kept": rows.to_numpy().tolist()}))
+    result = invoke("audit", "artifact", folder / "model.pkl", "--rows", folder / "rows.csv")
+    assert result.exit_code == 1 and "20 of the 20 rows" in result.output
+    (folder / "clean.pkl").write_bytes(pickle.dumps({"lr": 0.1}))
+    result = invoke("audit", "artifact", folder / "clean.pkl", "--rows", folder / "rows.csv")
+    assert result.exit_code == 0
+
+
+def test_what_is_no_csv_is_refused_without_showing_it(records):
+    folder = records[1]
+    (folder / "rows.csv").write_text('a,b\n1,2\nState-gov,1,2,3,4\n"')
+    result = invoke("audit", "artifact", folder / "rows.csv", "--rows", folder / "rows.csv")
+    assert result.exit_code == 2
+    assert "--rows" in result.output and "State-gov" not in result.output
+
+
+def test_names_that_are_no_text_are_printed(tmp_path):
+    path = tmp_path / "model\udcff.pkl"
+    path.write_bytes(pickle.dumps({"lr": 0.1}))
+    result = invoke("audit", "artifact", path)
+    assert result.exit_code == 0 and "model\\udcff.pkl" in result.output
