@@ -40,6 +40,8 @@ class PlannedFit:
         False for a twin.
     runs : tuple of SampledGaussian
         What one fit releases.
+    steps : tuple of str
+        The steps before the classifier that the first of these runs are of.
     """
 
     candidate: int
@@ -49,6 +51,13 @@ class PlannedFit:
     seen: int
     private: bool
     runs: tuple[SampledGaussian, ...]
+    steps: tuple[str, ...] = ()
+
+    @property
+    def released(self) -> tuple[str, ...]:
+        """What each of the runs is of."""
+        counts = len(self.runs) - len(self.steps) - 1
+        return (*self.steps, *("group counts",) * counts, "steps")
 
 
 @dataclass(frozen=True, repr=False)
@@ -87,21 +96,22 @@ class SearchPlan:
         return _runs(self.fits)
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row per kind of fit."""
-        columns = ["candidate", "stage", "n_samples", "fits", "seen", "steps"]
+        """Return one row per release of each kind of fit."""
+        columns = ["candidate", "stage", "n_samples", "fits", "seen", "released", "steps"]
         columns += ["sample_rate", "noise_multiplier", "epsilon_of_one_fit"]
         rows = []
         for f in self.fits:
-            rate, noise, steps = f.runs[-1]
             one = epsilon_of(f.runs, self.delta, self.accountant) if f.private else math.inf
-            rows.append(
-                (f.candidate, f.stage, f.n_samples, f.fits, f.seen, steps, rate, noise, one)
-            )
+            for released, (rate, noise, steps) in zip(f.released, f.runs, strict=True):
+                kind = f.candidate, f.stage, f.n_samples, f.fits, f.seen
+                rows.append((*kind, released, steps, rate, noise, one))
         return pd.DataFrame(rows, columns=columns)
 
     def __repr__(self):
         total, seen = (sum(getattr(f, name) for f in self.fits) for name in ("fits", "seen"))
-        return described("SearchPlan", self, total, seen)
+        text = described("SearchPlan", self, total, seen)
+        paying = dict.fromkeys(step for f in self.fits for step in f.steps)
+        return text + "".join(f"\n  each fit pays for {step} as well" for step in paying)
 
 
 def plan(search, n_samples, *, n_groups=1, cv=None, delta="auto", accountant="pld") -> SearchPlan:
@@ -197,12 +207,13 @@ class _Planner:
     def fit(self, candidate, stage, n_samples, fits, seen):
         classifier = classifier_of(self.candidates[candidate])
         private, runs = planned_runs(classifier, n_samples, self.n_groups)
-        runs = (*planned_steps(self.candidates[candidate], n_samples), *runs)
+        steps = planned_steps(self.candidates[candidate], n_samples)
+        names, runs = tuple(name for name, _ in steps), (*(run for _, run in steps), *runs)
         if classifier.keep_reference or not private:
             self.reasons[TWIN] = None
         if classifier.diagnostics:
             self.reasons[DIAGNOSTICS] = None
-        return PlannedFit(candidate, stage, n_samples, fits, seen, private, runs)
+        return PlannedFit(candidate, stage, n_samples, fits, seen, private, runs, names)
 
     def folds(self, cv, n_samples):
         """Yield the fold fits once for each size of the fold that leaves the record out."""

@@ -41,9 +41,13 @@ def planned_runs(classifier, n_samples, n_groups=1):
 
 
 def planned_steps(estimator, n_samples):
-    """Return the runs of the other steps that pay: quantiles of a DPQuantileScaler."""
+    """Return the names and runs of the other steps that pay: quantiles of a DPQuantileScaler."""
     paying = check_pipeline(estimator).spending
-    return tuple(step.planned(n_samples).run for step in paying if hasattr(step, "planned"))
+    return [
+        (type(step).__name__, step.planned(n_samples).run)
+        for step in paying
+        if hasattr(step, "planned")
+    ]
 
 
 def leaks_of(search) -> tuple[str, ...]:

@@ -230,7 +230,7 @@ class PrivacyLedger:
                     fit["data"],
                     what if fit["private"] else "not private",
                     fit["state"],
-                    sum(entry[3] for entry in fit["entries"] if not entry[4]),
+                    sum(e[3] for e in fit["entries"] if e[0] != "group counts"),
                     max((run.sample_rate for run in runs), default=math.nan),
                     min((run.noise_multiplier for run in runs), default=math.nan),
                     cost([fit], {}, self.delta, self.accountant) if self.delta else math.nan,

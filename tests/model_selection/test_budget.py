@@ -28,6 +28,7 @@ from sklearn.preprocessing import FunctionTransformer
 from skdpfair import DPFairClassifier
 from skdpfair.exceptions import UnaccountedWarning
 from skdpfair.model_selection import BudgetExceeded, PrivacyLedger, plan
+from skdpfair.preprocessing import DPQuantileScaler
 from skdpfair.privacy import Ledger, PrivacyPlan
 from skdpfair.privacy import epsilon as epsilon_of
 from skdpfair.privacy._door import VARIABLE
@@ -353,3 +354,19 @@ def test_what_cannot_be_forecast_is_refused():
         plan(GridSearchCV(quick(), {}), 200, cv=3)
     with pytest.raises(ValueError, match="delta"):
         plan(quick(), 200, delta=2.0)
+
+
+def test_a_scaler_that_pays_is_listed_before_and_during(tmp_path):
+    scaler = DPQuantileScaler((-5, 5), epsilon=1.0)
+    classifier = DPFairClassifier(epsilon=1.0, groups=["F", "M"], max_steps=3, accountant="rdp")
+    planned = forecast(make_pipeline(scaler, classifier))
+    frame = planned.to_frame()
+    assert list(frame.released.iloc[[0, -1]]) == ["DPQuantileScaler", "steps"]
+    assert frame.steps.iloc[0] == 1 and frame.sample_rate[0] == 1.0
+    assert frame.noise_multiplier[0] == scaler.planned(200).noise_multipliers[0]
+    assert frame.epsilon_of_one_fit.nunique() == 1
+    assert "pays for DPQuantileScaler" in repr(planned)
+    assert "DPQuantileScaler" not in repr(forecast(classifier))
+    with PrivacyLedger(tmp_path / "books", delta=1e-5) as ledger:
+        scaler.fit(np.random.default_rng(0).normal(size=(200, 2)))
+    assert list(ledger.frame().steps) == [scaler.privacy_.steps] == [1]
