@@ -11,7 +11,7 @@ import dp_accounting as dpa
 import numpy as np
 from dp_accounting.pld import privacy_loss_distribution as pld
 
-from skdpfair._validate import number, one_of
+from skdpfair._validate import about, integer, number, one_of, shown
 from skdpfair.privacy.gdp import clt_parameter, gdp_epsilon
 from skdpfair.privacy.renyi import curve_epsilon, rdp_curve
 
@@ -20,6 +20,11 @@ _FIRST_INTERVAL = 1e-3
 _FEWEST_POINTS, _FIRST_POINTS, _MOST_POINTS = 300, 5_000, 30_000
 _MANY_STEPS, _VERY_MANY_STEPS = 10_000, 100_000
 _SETTLED = 0.005
+_MOST_STEPS = 10**9
+# float64 and time end here: a larger rate or less noise costs more, so that bounds stay bounds
+_LEAST_RATE, _MOST_NOISE, LEAST_NOISE = 1e-9, 1e6, 1e-4
+MOST_MU = 1e4  # epsilon of about 5e7
+_MOST_PRV, _MOST_PRV_STEPS = 500, 1_000_000  # from here opacus understates, fails or hangs
 
 
 class SampledGaussian(NamedTuple):
@@ -65,7 +70,8 @@ def epsilon(runs: Iterable[SampledGaussian], delta: float, accountant: str = "pl
     delta : float
         In (0, 1).  The accountants work in float64: below about 1e-12 they return infinity.
     accountant : {"pld", "prv", "rdp"}
-        ``"pld"`` is tight; ``"prv"`` adds at most 0.01 (or 0.1 % of a large epsilon);
+        ``"pld"`` is tight; ``"prv"`` adds at most 0.01 (or 0.1 % of a large epsilon), and
+        is ``"pld"`` above an epsilon of 500 or a million steps;
         ``"rdp"`` is the fastest and 10 to 20 % loose.
 
     Returns
@@ -90,20 +96,45 @@ def epsilon(runs: Iterable[SampledGaussian], delta: float, accountant: str = "pl
     """
     delta = number("delta", delta, low=0, high=1, low_open=True, high_open=True)
     one_of("accountant", accountant, ACCOUNTANTS)
-    runs = _merged(runs)
+    runs = merged(runs)
     if not runs:
         return 0.0
-    if any(run.noise_multiplier == 0 for run in runs):
+    if any(run.noise_multiplier < LEAST_NOISE for run in runs):
         return math.inf
     return _cached(runs, delta, accountant)
 
 
-def _merged(runs):
-    # equal steps compose into one run whatever their order, which is faster and hits the cache
+def merged(runs: Iterable[SampledGaussian]) -> tuple[SampledGaussian, ...]:
+    """Return what was released, sorted and equal steps in one run, or raise.
+
+    Runs that release nothing (no steps, a rate of 0, infinite noise) are left out.
+
+    Examples
+    --------
+    >>> merged([(0.1, 1.0, 2), (0.5, 2.0, 0), (0.1, 1.0, 3)])
+    (SampledGaussian(sample_rate=0.1, noise_multiplier=1.0, steps=5),)
+    """
+    # one run whatever their order, which is faster and hits the cache
     total = Counter()
-    for sample_rate, noise_multiplier, steps in runs:
-        total[float(sample_rate), float(noise_multiplier)] += int(steps)
+    for sample_rate, noise_multiplier, steps in _triples(runs):
+        steps = integer("steps", steps, low=0, high=_MOST_STEPS)
+        rate = number("sample_rate", sample_rate, low=0, high=1)
+        noise = number("noise_multiplier", noise_multiplier, low=0)
+        if rate > 0 and noise < math.inf:
+            total[max(rate, _LEAST_RATE), min(noise, _MOST_NOISE)] += steps
+    for steps in total.values():
+        integer("steps", steps, low=0, high=_MOST_STEPS)
     return tuple(SampledGaussian(*key, steps) for key, steps in sorted(total.items()) if steps)
+
+
+def _triples(runs):
+    wanted = "must be a list of SampledGaussian(sample_rate, noise_multiplier, steps)"
+    with about("runs", wanted):
+        runs = list(runs)
+    for run in runs:
+        if not isinstance(run, (tuple, list)) or len(run) != 3:
+            raise TypeError(f"runs {wanted}, got {shown(run)} among them.")
+    return runs
 
 
 @lru_cache(maxsize=4096)
@@ -112,6 +143,8 @@ def _cached(runs, delta, accountant):
 
 
 def _pld(runs, delta):
+    if joint_mu(runs) > MOST_MU:
+        return math.inf
     return min(_settling(runs, delta))
 
 
@@ -200,17 +233,30 @@ def _loss_range(run):
     return float(highest + min(plain, -math.log1p(-q)))
 
 
+def joint_mu(runs: tuple[SampledGaussian, ...]) -> float:
+    """Return the Gaussian parameter of a composition by the central limit theorem.
+
+    Examples
+    --------
+    >>> joint_mu((SampledGaussian(1.0, 2.0, 9), SampledGaussian(1.0, 0.5, 1)))
+    2.5
+    """
+    return math.hypot(*(clt_parameter(*run) for run in runs))
+
+
 def _rdp(runs, delta):
     return curve_epsilon(rdp_curve(runs), delta)
 
 
 def _prv(runs, delta):
+    # an absolute error of 0.01 on an epsilon in the thousands would take minutes and gigabytes
+    rough = gdp_epsilon(joint_mu(runs), delta)
+    if rough > _MOST_PRV or sum(run.steps for run in runs) > _MOST_PRV_STEPS:
+        return _pld(runs, delta)
     from opacus.accountants import PRVAccountant  # imports torch: here only
 
     accountant = PRVAccountant()
     accountant.history = [(run.noise_multiplier, run.sample_rate, run.steps) for run in runs]
-    # an absolute error of 0.01 on an epsilon in the thousands would take minutes and gigabytes
-    rough = gdp_epsilon(math.hypot(*(clt_parameter(*run) for run in runs)), delta)
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         return accountant.get_epsilon(delta, eps_error=max(PRV_ERROR, rough / 1000))

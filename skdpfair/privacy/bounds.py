@@ -9,7 +9,14 @@ import numpy as np
 from dp_accounting.pld import privacy_loss_distribution as pld
 
 from skdpfair._validate import number, one_of
-from skdpfair.privacy.accounting import SampledGaussian, interval
+from skdpfair.privacy.accounting import (
+    LEAST_NOISE,
+    MOST_MU,
+    SampledGaussian,
+    interval,
+    joint_mu,
+    merged,
+)
 
 RELATIONS = {
     "zero_out": dpa.NeighboringRelation.ADD_OR_REMOVE_ONE,  # the same dominating pair
@@ -49,8 +56,8 @@ def total_variation(runs: Iterable[SampledGaussian], adjacency: str = "add_remov
     0.235, 0.381
     """
     one_of("adjacency", adjacency, RELATIONS)
-    runs = tuple(sorted(SampledGaussian(*run) for run in runs if run[2] > 0))
-    if any(run.noise_multiplier == 0 for run in runs):
+    runs = merged(runs)
+    if any(run.noise_multiplier < LEAST_NOISE for run in runs) or joint_mu(runs) > MOST_MU:
         return 1.0
     return _settled(runs, RELATIONS[adjacency]) if runs else 0.0
 

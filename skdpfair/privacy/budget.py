@@ -5,7 +5,7 @@ from collections import defaultdict
 
 import pandas as pd
 
-from skdpfair._validate import number, one_of
+from skdpfair._validate import number, one_of, shown
 from skdpfair.exceptions import BudgetExceeded
 from skdpfair.privacy import _door
 from skdpfair.privacy._books import cost, read_books, runs_of
@@ -200,6 +200,8 @@ class PrivacyLedger:
 
     def epsilon(self, delta=None, data=None) -> float:
         """Return what all fits on the data set ``data`` (default: this ledger's) cost."""
+        if data is not None and not isinstance(data, str):
+            raise TypeError(f"data must be the name of a data set, a string, got {shown(data)}.")
         return cost(*self._books(data or self.data), self._delta(delta), self.accountant)
 
     def report(self, delta=None, data=None) -> Spending:

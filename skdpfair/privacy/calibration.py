@@ -3,7 +3,7 @@
 import math
 from functools import lru_cache
 
-from skdpfair._validate import integer, number, one_of
+from skdpfair._validate import integer, listed, number, one_of
 from skdpfair.exceptions import InfeasibleBudgetError
 from skdpfair.privacy.accounting import (
     ACCOUNTANTS,
@@ -25,6 +25,7 @@ MIN_NOISE_MULTIPLIER = 0.1
 MAX_NOISE_MULTIPLIER = 1e3
 _MARGIN = 1e-3  # how far under the target, relatively, a solution may stay
 _MOST_EVALUATIONS = 8
+_LARGEST = 1e10  # a larger target takes no less noise
 
 
 def calibrate(
@@ -82,11 +83,17 @@ def calibrate(
     """
     return _calibrate(
         number("sample_rate", sample_rate, low=0, high=1, low_open=True),
-        integer("steps", steps),
-        number("epsilon", epsilon, low=0, low_open=True, high=math.inf, high_open=True),
+        integer("steps", steps, high=10**9),
+        min(
+            number("epsilon", epsilon, low=0, low_open=True, high=math.inf, high_open=True),
+            _LARGEST,
+        ),
         number("delta", delta, low=0, high=1, low_open=True, high_open=True),
         one_of("accountant", accountant, ACCOUNTANTS),
-        tuple(number("once", s, low=0, low_open=True) for s in once),
+        tuple(
+            number("once", s, low=0, low_open=True)
+            for s in listed("once", once, "noise multipliers")
+        ),
     )
 
 

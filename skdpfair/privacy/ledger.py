@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
+from skdpfair._validate import about, flag, integer, listed, number, shown
 from skdpfair.privacy.accounting import SampledGaussian
 from skdpfair.privacy.accounting import epsilon as epsilon_of
 from skdpfair.privacy.plan import PrivacyPlan, joint
@@ -42,6 +43,12 @@ class LedgerEntry:
             sample_rate=self.sample_rate,
             noise_multipliers=self.noise_multipliers,
         )
+        if not isinstance(self.what, str):
+            raise TypeError(f"what must name what was released, a text, got {shown(self.what)}.")
+        flag("is_once", self.is_once)
+        if self.group_rates is not None:
+            for rate in listed("group_rates", self.group_rates, "the groups' sampling rates"):
+                number("group_rates", rate, low=0, high=1)
 
     @property
     def run(self) -> SampledGaussian:
@@ -70,7 +77,12 @@ class Ledger:
     """
 
     def __init__(self, entries: tuple[LedgerEntry, ...] = ()):
-        self._entries, self._last, self._more = list(entries), None, 0
+        with about("entries", "must be a list of LedgerEntry"):
+            entries = list(entries)
+        for entry in entries:
+            if not isinstance(entry, LedgerEntry):
+                raise TypeError(f"entries must be a list of LedgerEntry, got {shown(entry)} in it.")
+        self._entries, self._last, self._more = entries, None, 0
 
     @property
     def entries(self) -> tuple[LedgerEntry, ...]:
@@ -94,7 +106,12 @@ class Ledger:
         group_rates=None,
     ) -> None:
         """Enter ``steps`` releases that were made; see :class:`LedgerEntry`."""
-        key = (what, float(sample_rate), tuple(noise_multipliers), group_rates)
+        with about("noise_multipliers", "must be a tuple of numbers"):
+            noise_multipliers = tuple(noise_multipliers)
+        if not isinstance(sample_rate, float):
+            sample_rate = number("sample_rate", sample_rate, low=0, high=1, low_open=True)
+        steps = integer("steps", steps, low=0)
+        key = (what, float(sample_rate), noise_multipliers, group_rates)
         if steps == 1 and key == self._last:  # every step of a fit passes here
             self._more += 1
             return

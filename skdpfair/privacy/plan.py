@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import dp_accounting as dpa
 
-from skdpfair._validate import integer, number
+from skdpfair._validate import about, integer, number, shown
 from skdpfair.exceptions import InfeasibleBudgetError
 from skdpfair.privacy.accounting import SampledGaussian
 from skdpfair.privacy.accounting import epsilon as epsilon_of
@@ -23,8 +23,11 @@ def joint(noise_multipliers: tuple[float, ...]) -> float:
     >>> round(joint((1.0, 10.0)), 4), joint((0.0, 5.0))
     (0.995, 0.0)
     """
-    if min(noise_multipliers) == 0:
-        return 0.0
+    least = min(noise_multipliers)
+    if least == 0 or math.isinf(least):
+        return float(least)
+    if not 1e-100 < least < 1e100:  # whose squares leave float64
+        return least * math.fsum((s / least) ** -2 for s in noise_multipliers) ** -0.5
     return math.fsum(s**-2 for s in noise_multipliers) ** -0.5
 
 
@@ -67,13 +70,15 @@ class PrivacyPlan:
         for name in ("noise_multipliers", "once"):
             if not isinstance(getattr(self, name), (tuple, list)):
                 raise TypeError(
-                    f"{name} must be a tuple of numbers, got {getattr(self, name)!r}. Write "
+                    f"{name} must be a tuple of numbers, got {shown(getattr(self, name))}. Write "
                     f"{name}=(1.0,) for a single one."
                 )
         if not self.noise_multipliers:
             raise ValueError("noise_multipliers must hold at least the gradient's, got ().")
         for noise in self.noise_multipliers:
             number("noise_multipliers", noise, low=0)
+        for noise in self.once:
+            number("once", noise, low=0)
 
     @property
     def joint_noise_multiplier(self) -> float:
@@ -149,10 +154,12 @@ class PrivacyPlan:
 
     def _check_scalable(self, fixed):
         places = range(len(self.noise_multipliers))
-        if not set(fixed) < set(places):
+        with about("fixed", "must be a tuple of positions in noise_multipliers"):
+            held = set(fixed)
+        if not held < set(places):
             raise ValueError(
                 f"fixed must leave out at least one of the positions {list(places)} of "
-                f"noise_multipliers, and name no other, got {tuple(fixed)!r}."
+                f"noise_multipliers, and name no other, got {shown(fixed)}."
             )
         for noise in self.noise_multipliers:
             number("noise_multipliers", noise, low=0, low_open=True, high=math.inf, high_open=True)

@@ -5,11 +5,13 @@ import math
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from skdpfair.exceptions import InfeasibleBudgetError
 from skdpfair.privacy import Ledger, PrivacyPlan, SampledGaussian, calibrate, epsilon, gdp_epsilon
 from skdpfair.privacy.accounting import interval, pld_epsilon
+from skdpfair.privacy.bounds import total_variation
 from skdpfair.privacy.calibration import MIN_NOISE_MULTIPLIER
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "golden_privacy.json"
@@ -94,3 +96,44 @@ def test_each_remedy_of_an_infeasible_budget_works():
     for name, value in remedies:
         value = int(value) if name == "steps" else float(value)
         assert calibrate(**(given | {name: value}), delta=1e-6) > 0
+
+
+@pytest.mark.parametrize("price", [lambda runs: epsilon(runs, 1e-5, "rdp"), total_variation])
+@pytest.mark.parametrize(
+    "place, wrong",
+    [(0, w) for w in (math.nan, 2.0, -0.1, "1")]
+    + [(1, w) for w in (math.nan, -1.0, "1", None)]
+    + [(2, w) for w in (-100, 0.5, 10**30, math.nan, "1", True)],
+)
+def test_a_run_that_cannot_have_happened_is_refused(price, place, wrong):
+    names = ("sample_rate", "noise_multiplier", "steps")
+    run = [0.1, 1.0, 100]
+    run[place] = wrong
+    with pytest.raises((ValueError, TypeError), match=names[place]):
+        price([SampledGaussian(0.1, 1.0, 100), SampledGaussian(*run)])
+
+
+@pytest.mark.parametrize("price", [lambda runs: epsilon(runs, 1e-5), total_variation])
+@pytest.mark.parametrize("wrong", [None, 3, "abc", [3], [(1.0, 1.0)], np.ones(2)])
+def test_what_is_no_list_of_runs_is_refused_by_name(price, wrong):
+    with pytest.raises((ValueError, TypeError), match="runs"):
+        price(wrong)
+
+
+@pytest.mark.parametrize("accountant", ["pld", "rdp", "prv"])
+@pytest.mark.parametrize("noise, cost", [(1e-308, math.inf), (1e308, 0.01), (math.inf, 0.0)])
+def test_noise_at_the_ends_of_float64_has_a_cost(accountant, noise, cost):
+    assert 0 <= epsilon([SampledGaussian(0.1, noise, 10)], 1e-5, accountant) <= cost
+    if math.isinf(cost):
+        assert epsilon([SampledGaussian(0.1, noise, 10)], 1e-5, accountant) == cost
+
+
+def test_a_rate_of_zero_releases_nothing():
+    assert epsilon([SampledGaussian(0.0, 1.0, 10)], 1e-5) == 0.0
+
+
+@pytest.mark.parametrize("noise", [0.02, 0.01])
+def test_prv_never_understates_a_huge_epsilon(noise):
+    # a Gaussian release without sampling has a closed form
+    exact = gdp_epsilon(1 / noise, 1e-5)
+    assert exact <= epsilon([SampledGaussian(1.0, noise, 1)], 1e-5, "prv") <= 1.02 * exact

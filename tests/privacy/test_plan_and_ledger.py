@@ -3,6 +3,7 @@
 import json
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from skdpfair.exceptions import InfeasibleBudgetError
 from skdpfair.privacy import (
     Ledger,
+    LedgerEntry,
     PrivacyPlan,
     PrivacyReport,
     SampledGaussian,
@@ -163,3 +165,74 @@ def test_what_is_printed_is_never_less_than_what_was_spent(value, digits):
     )
     told = report.statement.split("(")[1].split(")")[0].split(", ")
     assert [float(t) >= value for t in told] == [True, True]
+
+
+@pytest.mark.parametrize(
+    "mu, delta, name",
+    [(-1, 1e-5, "mu"), (math.nan, 1e-5, "mu"), ("1", 1e-5, "mu"), (1, 0, "delta")]
+    + [(1, d, "delta") for d in (math.inf, math.nan, -1, None)],
+)
+def test_gdp_epsilon_names_what_is_wrong(mu, delta, name):
+    with pytest.raises((ValueError, TypeError), match=f"^{name} "):
+        gdp_epsilon(mu, delta)
+
+
+def test_gdp_at_the_ends_of_float64():
+    assert gdp_epsilon(0, 1e-5) == 0.0
+    assert gdp_epsilon(1e308, 1e-5) == math.inf
+    assert gdp_epsilon(0.99e6, 1e-5) < gdp_epsilon(1.01e6, 1e-5) < 1.05 * gdp_epsilon(0.99e6, 1e-5)
+    assert gdp_parameter(1e308, 1e-5) == pytest.approx(math.sqrt(2) * 1e154)
+    assert calibrate(0.1, 10, 1e308, 1e-5) == 0.1
+
+
+@pytest.mark.parametrize("wrong", ["abc", None, 3, [1.0], [("what", 1.0, (1.0,))]])
+def test_a_ledger_holds_entries_only(wrong):
+    with pytest.raises((ValueError, TypeError), match="^entries must be a list of LedgerEntry"):
+        Ledger(wrong)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"what": math.nan}, {"is_once": "x"}, {"group_rates": math.nan}]
+    + [{"group_rates": (0.1, 2.0)}, {"steps": -1}, {"noise_multipliers": (-1.0,)}],
+)
+def test_a_ledger_entry_checks_its_fields(wrong):
+    good = {"what": "sum", "sample_rate": 0.5, "noise_multipliers": (1.0,)}
+    with pytest.raises((ValueError, TypeError), match=f"^{next(iter(wrong))} "):
+        LedgerEntry(**good | wrong)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"sample_rate": None}, {"sample_rate": "a"}, {"noise_multipliers": 1.0}]
+    + [{"steps": np.ones(2)}, {"sample_rate": 10**400}],
+)
+def test_a_record_in_the_ledger_is_named_when_wrong(wrong):
+    good = {"sample_rate": 0.5, "noise_multipliers": (1.0,), "steps": 1}
+    with pytest.raises((ValueError, TypeError), match=f"^{next(iter(wrong))} "):
+        Ledger().record("sum", **good | wrong)
+
+
+def test_releases_made_once_are_checked():
+    with pytest.raises(ValueError, match=r"^once must be a number >= 0, got -1\.0"):
+        PrivacyPlan(steps=1, sample_rate=0.1, noise_multipliers=(1.0,), once=[-1.0])
+    with pytest.raises(TypeError, match="^once must be a list"):
+        calibrate(0.1, 10, 1.0, 1e-5, once=1.0)
+
+
+@pytest.mark.parametrize("noise", [(1e-200,), (1e200,), (math.inf,), (math.inf, 1e-200)])
+def test_joint_noise_at_the_ends_of_float64(noise):
+    plan = PrivacyPlan(steps=1, sample_rate=0.1, noise_multipliers=noise)
+    assert plan.joint_noise_multiplier == min(noise)
+
+
+class Shy:
+    def __repr__(self):
+        raise RuntimeError("private")
+
+
+@pytest.mark.parametrize("name", ["noise_multipliers", "once"])
+def test_a_plan_survives_objects_that_cannot_be_shown(name):
+    good = {"steps": 1, "sample_rate": 0.1, "noise_multipliers": (1.0,)}
+    with pytest.raises(TypeError, match="that cannot be shown"):
+        PrivacyPlan(**good | {name: Shy()})
