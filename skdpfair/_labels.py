@@ -5,7 +5,7 @@ import pandas as pd
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
-from skdpfair._validate import about, shown
+from skdpfair._validate import about, refuse_masked, shown
 
 _NOT_LABELS = "cannot be read as class labels"
 
@@ -13,6 +13,7 @@ _NOT_LABELS = "cannot be read as class labels"
 def read(y) -> np.ndarray:
     """Return labels as an array of shape (n_samples,), none of them missing."""
     with about("y", _NOT_LABELS):
+        refuse_masked("y", y)
         shape = y.shape if hasattr(y, "dtype") else np.asarray(y, dtype=object).shape
         if len(shape) > 2 or (len(shape) == 2 and shape[1] != 1):
             raise ValueError(f"y should be a 1d array, got an array of shape {tuple(shape)}")

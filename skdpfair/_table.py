@@ -11,7 +11,7 @@ from sklearn.utils.validation import _get_feature_names, check_array, validate_d
 
 from skdpfair import _labels
 from skdpfair import groups as _groups
-from skdpfair._validate import about, shown
+from skdpfair._validate import about, refuse_sparse_columns, shown
 from skdpfair.streaming import as_rows, is_sparse, is_streamed, kind_of
 
 _NUMERIC_OBJECTS = {"integer", "floating", "boolean", "mixed-integer-float", "decimal", "empty"}
@@ -41,6 +41,8 @@ class Table:
 def read(estimator, X, y, sensitive_features) -> Table:
     """Check and take apart what ``fit`` was given; sets the names and width of X."""
     X = _container(X)
+    if isinstance(y, str):  # which scikit-learn compares with texts of its own
+        raise ValueError(f"y should be a 1d array, one label for each row, got {shown(y)}.")
     validate_data(estimator, X, y, skip_check_array=True)
     y = _labels.read(y)
     if len(X) != len(y):
@@ -123,6 +125,7 @@ def _container(X):
             "Sparse data was passed for X, but dense data is required: X must be a DataFrame or an "
             "array. Convert it by X.toarray() or X.to_dense()."
         )
+    refuse_sparse_columns("X", X)
     with about("X", "cannot be read as a table"):
         if not is_streamed(X):
             X = _in_memory(X)

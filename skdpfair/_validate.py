@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from numbers import Integral, Real
 
 import numpy as np
+import pandas as pd
 
 _SHOWN = 200  # characters of a value in a message
 _LARGEST = 2**63 - 1  # what numpy and torch count with
@@ -25,7 +26,7 @@ def number(name, value, *, low=-math.inf, high=math.inf, low_open=False, high_op
     ValueError: epsilon must be a number > 0, got -1.0.
     """
     wanted = _interval(low, high, low_open, high_open)
-    if isinstance(value, bool) or not isinstance(value, Real):
+    if not isinstance(value, Real) or isinstance(value, (bool, np.timedelta64)):
         raise TypeError(f"{name} must be {wanted}, got {shown(value)} ({type(value).__name__}).")
     with about(name):
         value = float(value)
@@ -38,7 +39,7 @@ def number(name, value, *, low=-math.inf, high=math.inf, low_open=False, high_op
 
 def integer(name, value, *, low=1, high=_LARGEST):
     """Return ``value`` as an int from ``low`` to ``high``, else raise."""
-    if isinstance(value, bool) or not isinstance(value, Integral):
+    if not is_integer(value):
         raise TypeError(
             f"{name} must be an integer >= {low}, got {shown(value)} ({type(value).__name__})."
         )
@@ -47,6 +48,58 @@ def integer(name, value, *, low=1, high=_LARGEST):
     if value > high:
         raise ValueError(f"{name} must be an integer <= {high}, got {shown(value)}.")
     return int(value)
+
+
+def is_integer(value) -> bool:
+    """Tell whether a value is a whole number: flags and numpy's durations are none."""
+    return isinstance(value, Integral) and not isinstance(value, (bool, np.timedelta64))
+
+
+def generator(name, value) -> np.random.Generator:
+    """Return the generator of a seed; a Generator is returned as it is.
+
+    A RandomState is drawn from for a seed.
+
+    Examples
+    --------
+    >>> int(generator("random_state", 0).integers(10))
+    8
+    >>> generator("random_state", "a")
+    Traceback (most recent call last):
+    ...
+    TypeError: random_state must be None, an integer >= 0 or a numpy Generator, got 'a'.
+    """
+    if value is None or isinstance(value, np.random.Generator):
+        return np.random.default_rng(value)
+    if isinstance(value, np.random.RandomState):
+        return np.random.default_rng(value.randint(2**31))
+    wanted = f"{name} must be None, an integer >= 0 or a numpy Generator, got {shown(value)}."
+    if not is_integer(value):
+        raise TypeError(wanted)
+    if value < 0:
+        raise ValueError(wanted)
+    return np.random.default_rng(int(value))
+
+
+def refuse_masked(name, values) -> None:
+    """Raise ValueError if a masked array hides any of its values."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise ValueError(
+            f"{name} has masked values, which are missing values. Fill them by public constants, "
+            "or drop these rows."
+        )
+
+
+def refuse_sparse_columns(name, frame) -> None:
+    """Raise TypeError if a DataFrame has columns that pandas stores without their zeros."""
+    if not isinstance(frame, pd.DataFrame):
+        return
+    sparse = [c for c, d in frame.dtypes.items() if isinstance(d, pd.SparseDtype)]
+    if sparse:
+        raise TypeError(
+            f"Sparse data was passed for {name}, but dense data is required: the columns "
+            f"{shown(sparse)} are sparse. Convert them by {name}.sparse.to_dense()."
+        )
 
 
 def one_of(name, value, options: Iterable[str]):

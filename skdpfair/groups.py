@@ -3,12 +3,11 @@
 from dataclasses import dataclass
 from itertools import product
 from math import prod
-from numbers import Integral
 
 import numpy as np
 import pandas as pd
 
-from skdpfair._validate import about, listed, shown
+from skdpfair._validate import about, is_integer, listed, refuse_masked, shown
 
 TARGET = "target"
 _MOST_GROUPS = 10_000  # found in the data; a column of numbers makes as many as there are rows
@@ -47,7 +46,7 @@ def as_columns(group_col) -> list:
     if not columns:
         raise ValueError(f"{wanted}, got {shown(group_col)}. Use None for no groups.")
     for column in columns:
-        if isinstance(column, bool) or not isinstance(column, (str, Integral)):
+        if not isinstance(column, str) and not is_integer(column):
             raise TypeError(f"{wanted}, got {shown(group_col)}.")
     columns = [str.__str__(c) if isinstance(c, str) else int(c) for c in columns]
     if len(set(columns)) != len(columns):
@@ -137,7 +136,7 @@ def _group_table(X, y, group_col, sensitive_features):
             at = next(found)
             values = X.iloc[:, at] if hasattr(X, "iloc") else np.asarray(X)[:, at]
             columns[column] = np.asarray(values)
-    return pd.DataFrame(columns)
+    return pd.DataFrame({name: _as_they_are(values) for name, values in columns.items()})
 
 
 def _frame(values) -> pd.DataFrame:
@@ -147,6 +146,7 @@ def _frame(values) -> pd.DataFrame:
     if isinstance(values, pd.DataFrame):
         frame = values
     else:
+        refuse_masked("sensitive_features", values)
         with about("sensitive_features", "must hold one group for each row"):
             # numpy would turn NaN and None beside texts to texts
             apart = not hasattr(values, "dtype") and isinstance(values, (list, tuple))
@@ -161,10 +161,15 @@ def _frame(values) -> pd.DataFrame:
                 "sensitive_features must have one or two dimensions, got shape "
                 f"{values.shape}. Give one column for each attribute."
             )
-        frame = pd.DataFrame(values)
+        frame = pd.DataFrame(values, dtype=object if values.dtype.kind in "OU" else None)
     if frame.shape[1] == 0:
         raise ValueError("sensitive_features has no columns. Leave it None for no groups.")
     return frame
+
+
+def _as_they_are(values):
+    """Return a column whose texts pandas does not rewrite, which fails for half characters."""
+    return pd.Series(values, dtype=object if values.dtype.kind in "OU" else None)
 
 
 def _coded(table, groups, source):
@@ -184,13 +189,13 @@ def _coded(table, groups, source):
     with about(source, "has values that cannot name groups"):
         code = _codes_of(rows, levels)
     if (code < 0).any():
-        unknown = list(dict.fromkeys(rows[code < 0]))
+        n_unknown = len(dict.fromkeys(rows[code < 0]))
         remedy = "Declare every group, spelt as in the data."
         if missing[code < 0].all():
             remedy = "Missing values need a level too: add None to groups, or fill them."
         raise ValueError(
-            f"{source} has values outside groups={_shorten(list(levels))}: "
-            f"{_shorten(unknown, 8)}. {remedy}"
+            f"{source} has values outside groups={_shorten(list(levels))}: {n_unknown} distinct "
+            f"in {np.sum(code < 0)} rows. {remedy}"
         )
     if len(levels) < 2 or (groups is None and len(np.unique(code)) < 2):
         raise ValueError(

@@ -424,6 +424,10 @@ def test_errors_never_print_a_cell(table):
     with pytest.raises(ValueError, match="not numbers") as caught:
         fast().fit(values, y)
     assert "Zero" not in str(caught.value)
+    groups = np.where(np.arange(len(y)) == 7, "patient Zero", "a")
+    with pytest.raises(ValueError, match=r"outside groups.*1 distinct in 1 rows") as caught:
+        fast(groups=["a"]).fit(X.drop(columns="group"), y, sensitive_features=groups)
+    assert "Zero" not in str(caught.value)
 
 
 def test_groups_from_two_sources_or_of_wrong_length(table):
@@ -617,3 +621,35 @@ def test_a_warm_start_knows_its_columns(table):
     model = fast(warm_start=True).fit(X, y)
     with pytest.raises(ValueError, match="names of the features changed"):
         model.fit(X[X.columns[::-1]], y)
+
+
+@pytest.mark.parametrize("where", ["y", "sensitive_features"])
+def test_masked_labels_and_groups_are_missing(table, where):
+    X, y = table
+    given = {"X": X.drop(columns="group"), "y": y, "sensitive_features": X["group"] == "a"}
+    given[where] = np.ma.array(given[where], mask=np.arange(len(y)) == 3)
+    with pytest.raises(ValueError, match=f"^{where} has masked values"):
+        fast().fit(**given)
+
+
+@pytest.mark.parametrize("share", ["all", "one"])
+def test_sparse_columns_are_refused_by_name(table, share):
+    X, y = table
+    X = X.drop(columns="group")
+    columns = list(X)[: None if share == "all" else 1]
+    sparse = X.astype(dict.fromkeys(columns, pd.SparseDtype(float)))
+    with pytest.raises(TypeError, match=r"Sparse data.*x0.*are sparse.*to_dense"):
+        fast().fit(sparse, y)
+
+
+class Grumpy(str):
+    def __eq__(self, other):
+        raise RuntimeError("compared")
+
+    __hash__ = str.__hash__
+
+
+def test_a_text_is_no_y(table):
+    X, _ = table
+    with pytest.raises(ValueError, match="y should be a 1d array"):
+        fast().fit(X.drop(columns="group"), Grumpy("no"))

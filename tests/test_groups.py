@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skdpfair.groups import encode
+from skdpfair.groups import as_columns, encode
 
 
 def coded(column, **params):
@@ -73,3 +73,18 @@ def test_no_groups_at_all():
     assert groups.n_groups == 1 and groups.levels is None and not groups.code.any()
     with pytest.raises(ValueError, match="no group_col"):
         encode(np.zeros((3, 1)), np.zeros(3), groups=["a"], **none)
+
+
+@pytest.mark.parametrize("shape", [(6,), (6, 2)])
+def test_groups_may_have_names_that_are_half_a_character(shape):
+    names = np.array(["\ud800", "b"], dtype=object)[np.arange(np.prod(shape)) % 3 // 2]
+    found = encode(
+        None, np.zeros(6), group_col=None, groups=None, sensitive_features=names.reshape(shape)
+    )
+    assert found.n_groups == 2 ** len(shape)
+
+
+@pytest.mark.parametrize("wrong", [np.timedelta64(1, "D"), [np.timedelta64(1)]])
+def test_a_duration_is_no_column(wrong):
+    with pytest.raises(TypeError, match="group_col must be"):
+        as_columns(wrong)

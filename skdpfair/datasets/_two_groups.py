@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils import Bunch
 
-from skdpfair._validate import integer, number
+from skdpfair._validate import flag, generator, integer, number
 
 _DESCRIPTION = """\
 Two groups (synthetic)
@@ -102,6 +102,7 @@ def make_two_groups(
     number("shift", shift, low=-1, high=1)
     number("separation", separation, low=0, high=1)
     number("noise", noise, low=0, high=0.5)
+    flag("as_frame", as_frame)
     rng = _generator(random_state)
     in_b = _draw_groups(rng, n_samples, minority)
     data = rng.uniform(-1, 1, size=(n_samples, n_features))
@@ -115,7 +116,7 @@ def _generator(random_state):
     """Return an object with ``uniform`` and ``permutation`` that is not numpy's global one."""
     if isinstance(random_state, np.random.RandomState):
         return random_state
-    return np.random.default_rng(random_state)
+    return generator("random_state", random_state)
 
 
 def _draw_groups(rng, n_samples, minority):

@@ -8,7 +8,7 @@ import pandas as pd
 from scipy import stats
 from sklearn.metrics import accuracy_score
 
-from skdpfair._validate import integer, number, one_of
+from skdpfair._validate import generator, integer, number, one_of
 from skdpfair.metrics._checks import as_vector
 from skdpfair.metrics._levels import encode, label, warn_undefined
 from skdpfair.metrics._values import metric_of
@@ -99,7 +99,7 @@ def bootstrap_interval(
             "confidence_level", confidence_level, low=0, high=1, low_open=True, high_open=True
         ),
         "n_resamples": integer("n_resamples", n_resamples),
-        _RNG: np.random.default_rng(random_state),
+        _RNG: generator("random_state", random_state),
     }
     metric = metric_of(metric, accuracy_score if extra else _accuracy)
 

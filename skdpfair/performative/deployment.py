@@ -5,10 +5,9 @@ import math
 import numpy as np
 import pandas as pd
 from sklearn.base import clone
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import has_fit_parameter
 
-from skdpfair._validate import integer, one_of
+from skdpfair._validate import generator, integer, one_of
 from skdpfair.privacy import Ledger
 
 __all__ = ["repeated_deployment"]
@@ -97,7 +96,7 @@ def repeated_deployment(estimator, environment, n_rounds=10, *, mode="repeated",
             "environment must have a method sample(model, rng), see DistributionMap; got "
             f"{type(environment).__name__}."
         )
-    rng = _generator(random_state)
+    rng = generator("random_state", random_state)
     model, entries, rows = _learner(estimator, mode), [], []
     data = _Sample(environment, None, rng, number=1)
     for number in range(1, n_rounds + 1):
@@ -157,12 +156,6 @@ class _Sample:
             for level, part in parts:
                 found[level if len(level) > 1 else level[0]] = (part.mean(), len(part))
         return found
-
-
-def _generator(random_state):
-    if isinstance(random_state, np.random.RandomState):
-        random_state = check_random_state(random_state).randint(2**31)
-    return np.random.default_rng(random_state)
 
 
 def _learner(estimator, mode):

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 
+from skdpfair._validate import generator
 from skdpfair.performative.scalar import ScalarProblem
 from skdpfair.performative.simulation import expected_path, simulate
 from skdpfair.performative.theory import privacy_plan, upper_bound
@@ -45,7 +46,7 @@ def bias_over_iterations(
     >>> table[["expected", "limit"]].iloc[-1].round(3).tolist()
     [0.975, 0.975]
     """
-    rng = np.random.default_rng(random_state)
+    rng = generator("random_state", random_state)
     looks = np.unique(np.geomspace(1, n_steps, n_checkpoints).round().astype(int))
     tables = []
     for beta in betas:
@@ -111,7 +112,7 @@ def bias_by_epsilon(
     >>> table["squared_bias"].round(3).tolist()
     [0.975, 0.0]
     """
-    rng = np.random.default_rng(random_state)
+    rng = generator("random_state", random_state)
     rows = []
     for c in max_grad_norms:
         problem = ScalarProblem(beta=beta, max_grad_norm=c, n_samples=n_samples)
@@ -169,7 +170,7 @@ def bias_by_beta(
     >>> table["squared_bias"].round(4).tolist()
     [0.9755, 3.1605]
     """
-    rng = np.random.default_rng(random_state)
+    rng = generator("random_state", random_state)
     rows = []
     for beta in betas:
         problem = ScalarProblem(beta=beta)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skdpfair._validate import integer, number
+from skdpfair._validate import generator, integer, number
 
 __all__ = ["expected_path", "simulate"]
 
@@ -82,7 +82,7 @@ def simulate(
     wanted = sorted({n_steps} if checkpoints is None else set(checkpoints))
     if not wanted or wanted[0] < 0 or wanted[-1] > n_steps:
         raise ValueError(f"checkpoints must lie in 0..n_steps={n_steps}, got {wanted}.")
-    rng = np.random.default_rng(random_state)
+    rng = generator("random_state", random_state)
     c, radius = problem.max_grad_norm, problem.radius
     theta = np.full(integer("n_repetitions", n_repetitions), float(problem.start))
     looks, seen = set(wanted), {0: theta}

@@ -1,14 +1,13 @@
 """A scaler that estimates quantiles from the rows, and pays for them."""
 
-import math
 from numbers import Real
 
 import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skdpfair._validate import integer, number, one_of
-from skdpfair.preprocessing._scaler import BoundedScaler
+from skdpfair._validate import integer, number, one_of, shown
+from skdpfair.preprocessing._scaler import BoundedScaler, numbers_of
 from skdpfair.preprocessing._tree import (
     consistent_leaves,
     quantiles_of,
@@ -39,7 +38,7 @@ class DPQuantileScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         What ``fit`` spends; None if ``noise_multiplier`` is given.
     delta : float in (0, 1/n_samples) or "auto", default="auto"
         "auto": the largest power of ten that is at most 1/(10 n_samples).
-    noise_multiplier : float > 0 or None, default=None
+    noise_multiplier : float from 0.001 to 1e6 or None, default=None
         Standard deviation of the noise over the L2 sensitivity of the counts, instead of epsilon.
     quantiles : tuple of (low, high), default=(0.01, 0.99)
         Which quantiles go to the ends of ``feature_range``, 0 < low < high < 1; (0.25, 0.75) scales
@@ -200,9 +199,7 @@ class DPQuantileScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             float32 stays float32, all else is float64.
         """
         check_is_fitted(self, "quantiles_")
-        X = validate_data(
-            self, X, dtype=(np.float64, np.float32), reset=False, ensure_all_finite="allow-nan"
-        )
+        X = numbers_of(self, X, reset=False)
         return np.asarray(self._scaler(self.quantiles_).fit_transform(X))
 
     def planned(self, n_samples, n_features=1) -> LedgerEntry:
@@ -225,6 +222,9 @@ class DPQuantileScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         >>> DPQuantileScaler(noise_multiplier=4.0).planned(1000).noise_multipliers
         (4.0,)
         """
+        integer("n_samples", n_samples)
+        integer("n_features", n_features)
+        self._check()
         noise = self.noise_multiplier
         if noise is None:
             noise = calibrate(1.0, 1, self.epsilon, delta_for(self.delta, n_samples), _ACCOUNTANT)
@@ -232,25 +232,25 @@ class DPQuantileScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return LedgerEntry(what, 1.0, (float(noise),), is_once=True)
 
     def _check(self):
-        positive = {"low": 0, "low_open": True, "high": math.inf, "high_open": True}
+        least = {"epsilon": {"low": 0, "low_open": True}, "noise_multiplier": {"low": 1e-3}}
         given = {"epsilon": self.epsilon, "noise_multiplier": self.noise_multiplier}
         given = {name: value for name, value in given.items() if value is not None}
         if len(given) != 1:
             raise ValueError(
                 "epsilon and noise_multiplier say the same thing, and exactly one must be given, "
-                f"got {given or 'neither'}. Set epsilon=None to choose the noise."
+                f"got {shown(given) if given else 'neither'}. Set epsilon=None to choose the noise."
             )
         for name, value in given.items():
-            number(name, value, **positive)
+            number(name, value, **least[name], high=1e6)
         if integer("levels", self.levels) > 16:
-            raise ValueError(f"levels must be an integer from 1 to 16, got {self.levels!r}.")
+            raise ValueError(f"levels must be an integer from 1 to 16, got {shown(self.levels)}.")
         one_of("noise", self.noise, ("standard", "secure"))
         shares = list(self.quantiles) if np.ndim(self.quantiles) == 1 else []
         shares = [share for share in shares if isinstance(share, Real)]
         if len(shares) != 2 or not 0 < shares[0] < shares[1] < 1:
             raise ValueError(
                 "quantiles must be a pair of numbers 0 < low < high < 1, got "
-                f"{self.quantiles!r}. Take (0.01, 0.99), for instance."
+                f"{shown(self.quantiles)}. Take (0.01, 0.99), for instance."
             )
         self._scaler((0, 1)).fit([[0.0]])
 

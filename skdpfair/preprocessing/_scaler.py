@@ -8,9 +8,20 @@ import pandas as pd
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skdpfair._validate import about, flag, one_of, shown
+from skdpfair._validate import (
+    about,
+    flag,
+    one_of,
+    refuse_masked,
+    refuse_sparse_columns,
+    shown,
+)
 
 _FLOATS = (np.float64, np.float32)
+_NOT_NUMBERS = (
+    "X has values that are not real numbers. Scale numbers only; give text its public categories: "
+    "public_preprocessor(bounds, categories={column: [...]})."
+)
 
 
 class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -136,13 +147,7 @@ class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return np.clip(scaled, start, stop) if self.clip else scaled
 
     def _numbers(self, X, reset):
-        text = [c for c in getattr(X, "columns", ()) if not _holds_numbers(X, c)]
-        if text:
-            raise ValueError(
-                f"bounds names columns that hold text: {text}. Scale numbers only; give text its "
-                "public categories: public_preprocessor(bounds, categories={column: [...]})."
-            )
-        return validate_data(self, X, dtype=_FLOATS, reset=reset, ensure_all_finite="allow-nan")
+        return numbers_of(self, X, reset)
 
     def _resolved_bounds(self):
         """Return the bounds as an array of shape (n_features_in_, 2)."""
@@ -170,6 +175,36 @@ class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return tags
 
 
+def numbers_of(estimator, X, reset):
+    """Return X as an array of floats, or raise without a word of what is in its cells."""
+    refuse_masked("X", X)
+    refuse_sparse_columns("X", X)
+    text = [c for c in getattr(X, "columns", ()) if not _holds_numbers(X, c)]
+    if text:
+        raise ValueError(
+            f"bounds names columns that hold text: {shown(text)}. Scale numbers only; give text "
+            "its public categories: public_preprocessor(bounds, categories={column: [...]})."
+        )
+    try:
+        return validate_data(
+            estimator, X, dtype=_FLOATS, reset=reset, ensure_all_finite="allow-nan"
+        )
+    except (ValueError, OverflowError):
+        if _is_real(X):  # the error is of its shape, its names or infinity
+            raise
+        if hasattr(X, "dtype") and np.iscomplexobj(X):
+            raise ValueError("Complex data not supported: X must hold real numbers.") from None
+        raise ValueError(_NOT_NUMBERS) from None
+
+
+def _is_real(X):
+    try:
+        np.asarray(X, dtype=np.float64)
+    except Exception:  # of an object's own making
+        return hasattr(X, "toarray")
+    return not np.iscomplexobj(X)
+
+
 def _holds_numbers(X, column):
     values = X[column]
     if getattr(values, "ndim", 1) != 1 or pd.api.types.is_numeric_dtype(values):
@@ -193,22 +228,23 @@ def _ordered(bounds, names, named):
     unknown = [name for name in bounds if name not in names]
     if missing or unknown:
         raise ValueError(
-            f"bounds must have one pair for each column of X, got none for {missing} and some for "
-            f"{unknown}, which X lacks. Add what the data description says, drop the rest."
+            f"bounds must have one pair for each column of X, got none for {shown(missing)} and "
+            f"some for {shown(unknown)}, which X lacks. Add what the data description "
+            "says, drop the rest."
         )
     return [bounds[name] for name in names]
 
 
+def _is_finite(value):
+    return isinstance(value, Real) and not isinstance(value, np.timedelta64) and np.isfinite(value)
+
+
 def pair_of(name, pair, column=None):
     """Return ``pair`` as two finite floats low < high, else raise and name the column."""
-    place = "" if column is None else f" for column {column!r}"
+    place = "" if column is None else f" for column {shown(column)}"
     every = " for every column" if name == "bounds" else ""
     values = list(pair) if np.ndim(pair) == 1 else []
-    if (
-        len(values) != 2
-        or not all(isinstance(v, Real) and np.isfinite(v) for v in values)
-        or not values[0] < values[1]
-    ):
+    if len(values) != 2 or not all(_is_finite(v) for v in values) or not values[0] < values[1]:
         raise ValueError(
             f"{name} must be a pair of finite numbers low < high{every}, got {shown(pair)}{place}. "
             "Take them from the data description, not from the rows."

@@ -69,3 +69,18 @@ def test_no_group_is_ever_empty():
 def test_parameters_are_checked(name, value):
     with pytest.raises(ValueError, match=name):
         make_two_groups(**{name: value})
+
+
+@pytest.mark.parametrize("seed", [-1, np.nan, "a", [], (1, 0), True, 0.5, np.timedelta64(1)])
+def test_what_is_no_seed_is_refused_by_name(seed):
+    with pytest.raises((ValueError, TypeError), match=r"^random_state must be None"):
+        make_two_groups(50, random_state=seed)
+    ring = []
+    ring.append(ring)
+    with pytest.raises(TypeError, match=r"^random_state must be None"):
+        make_two_groups(50, random_state=ring)
+
+
+def test_as_frame_is_a_flag():
+    with pytest.raises(TypeError, match=r"^as_frame must be True or False"):
+        make_two_groups(50, as_frame="no")

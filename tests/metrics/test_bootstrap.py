@@ -172,3 +172,13 @@ def test_equal_scores_have_a_p_value_of_one():
 def test_wilcoxon_names_bad_input(results, error, message):
     with pytest.raises(error, match=message):
         paired_wilcoxon(results, "a")
+
+
+@pytest.mark.parametrize("seed", [-1, np.nan, "a", [], (1, 0), True, 0.5, np.timedelta64(1)])
+def test_what_is_no_seed_is_refused_by_name(seed):
+    with pytest.raises((ValueError, TypeError), match=r"^random_state must be None"):
+        bootstrap_interval([0, 1], [0, 1], random_state=seed)
+    ring = []
+    ring.append(ring)
+    with pytest.raises(TypeError, match=r"^random_state must be None"):
+        bootstrap_interval([0, 1], [0, 1], random_state=ring)

@@ -158,3 +158,13 @@ def test_unusable_runs_are_refused():
         simulate(ScalarProblem(), 5, noise_multiplier=-1)
     with pytest.raises(ValueError, match="n_steps must be an integer >= 1, got 0"):
         expected_path(ScalarProblem(), 0)
+
+
+@pytest.mark.parametrize("seed", [-1, np.nan, "a", [], (1, 0), True, 0.5, np.timedelta64(1)])
+def test_what_is_no_seed_is_refused_by_name(seed):
+    with pytest.raises((ValueError, TypeError), match=r"^random_state must be None"):
+        simulate(ScalarProblem(), 1, noise_multiplier=1.0, random_state=seed)
+    ring = []
+    ring.append(ring)
+    with pytest.raises(TypeError, match=r"^random_state must be None"):
+        simulate(ScalarProblem(), 1, noise_multiplier=1.0, random_state=ring)

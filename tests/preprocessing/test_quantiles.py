@@ -17,7 +17,7 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from skdpfair.exceptions import BudgetExceeded, InsecureSeedWarning
-from skdpfair.preprocessing import DPQuantileScaler
+from skdpfair.preprocessing import BoundedScaler, DPQuantileScaler
 from skdpfair.preprocessing._tree import (
     consistent_leaves,
     quantiles_of,
@@ -359,3 +359,45 @@ def test_frames_keep_names_and_rows():
 def test_wrong_parameters_are_named(params, message):
     with pytest.raises(ValueError, match=message):
         DPQuantileScaler(**params).fit(np.zeros((10, 2)))
+
+
+@pytest.mark.parametrize("kind", ["array", "frame", "list"])
+def test_no_error_prints_a_cell(kind):
+    good = pd.DataFrame({"a": [0.5, 0.25], "b": [0.75, 0.5]})
+    bad = good.astype(object)
+    bad.iloc[1, 0] = "SECRET cell"
+    if kind != "frame":
+        good, bad = good.to_numpy(), bad.to_numpy()
+    if kind == "list":
+        bad = bad.tolist()
+    scalers = [BoundedScaler((0, 1)), DPQuantileScaler((0, 1), epsilon=None, noise_multiplier=1.0)]
+    for method in [s.fit for s in scalers] + [s.fit(good).transform for s in scalers]:
+        with pytest.raises(ValueError, match=r"not real numbers|hold text") as caught:
+            method(bad)
+        assert "SECRET" not in str(caught.value) and caught.value.__cause__ is None
+
+
+def test_complex_masked_and_sparse_numbers_are_refused():
+    values = np.array([[0.5], [0.25]])
+    for scaler in (
+        BoundedScaler((0, 1)),
+        DPQuantileScaler((0, 1), epsilon=None, noise_multiplier=1.0),
+    ):
+        with pytest.raises(ValueError, match="Complex data not supported"):
+            scaler.fit(values + 0.125j)
+        with pytest.raises(ValueError, match="X has masked values"):
+            scaler.fit(np.ma.masked_greater(values, 0.4))
+        with pytest.raises(TypeError, match="Sparse data was passed for X"):
+            scaler.fit(pd.DataFrame({"a": pd.arrays.SparseArray([0.0, 0.5])}))
+
+
+@pytest.mark.parametrize("noise", [1e-308, 1e308, 0])
+def test_noise_beyond_all_use_is_refused(noise):
+    with pytest.raises(ValueError, match=r"^noise_multiplier must be a number >= 0\.001"):
+        DPQuantileScaler(epsilon=None, noise_multiplier=noise).planned(100)
+
+
+@pytest.mark.parametrize("wrong", [{"n_samples": 0}, {"n_features": "a"}, {"n_samples": None}])
+def test_a_plan_of_quantiles_checks_its_numbers(wrong):
+    with pytest.raises((ValueError, TypeError), match=f"^{next(iter(wrong))} must be an integer"):
+        DPQuantileScaler().planned(**{"n_samples": 100} | wrong)

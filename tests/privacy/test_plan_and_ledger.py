@@ -187,14 +187,20 @@ def test_gdp_at_the_ends_of_float64():
 
 @pytest.mark.parametrize("wrong", ["abc", None, 3, [1.0], [("what", 1.0, (1.0,))]])
 def test_a_ledger_holds_entries_only(wrong):
-    with pytest.raises((ValueError, TypeError), match="^entries must be a list of LedgerEntry"):
+    with pytest.raises((ValueError, TypeError), match=r"^entries must be a list of LedgerEntry"):
         Ledger(wrong)
 
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"what": math.nan}, {"is_once": "x"}, {"group_rates": math.nan}]
-    + [{"group_rates": (0.1, 2.0)}, {"steps": -1}, {"noise_multipliers": (-1.0,)}],
+    [
+        {"what": math.nan},
+        {"is_once": "x"},
+        {"group_rates": math.nan},
+        {"group_rates": (0.1, 2.0)},
+        {"steps": -1},
+        {"noise_multipliers": (-1.0,)},
+    ],
 )
 def test_a_ledger_entry_checks_its_fields(wrong):
     good = {"what": "sum", "sample_rate": 0.5, "noise_multipliers": (1.0,)}
@@ -204,8 +210,13 @@ def test_a_ledger_entry_checks_its_fields(wrong):
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"sample_rate": None}, {"sample_rate": "a"}, {"noise_multipliers": 1.0}]
-    + [{"steps": np.ones(2)}, {"sample_rate": 10**400}],
+    [
+        {"sample_rate": None},
+        {"sample_rate": "a"},
+        {"noise_multipliers": 1.0},
+        {"steps": np.ones(2)},
+        {"sample_rate": 10**400},
+    ],
 )
 def test_a_record_in_the_ledger_is_named_when_wrong(wrong):
     good = {"sample_rate": 0.5, "noise_multipliers": (1.0,), "steps": 1}
@@ -216,7 +227,7 @@ def test_a_record_in_the_ledger_is_named_when_wrong(wrong):
 def test_releases_made_once_are_checked():
     with pytest.raises(ValueError, match=r"^once must be a number >= 0, got -1\.0"):
         PrivacyPlan(steps=1, sample_rate=0.1, noise_multipliers=(1.0,), once=[-1.0])
-    with pytest.raises(TypeError, match="^once must be a list"):
+    with pytest.raises(TypeError, match=r"^once must be a list"):
         calibrate(0.1, 10, 1.0, 1e-5, once=1.0)
 
 
