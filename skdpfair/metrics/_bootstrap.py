@@ -2,18 +2,19 @@
 
 import inspect
 import warnings
+from collections.abc import Hashable, Mapping
 
 import numpy as np
 import pandas as pd
 from scipy import stats
-from sklearn.metrics import accuracy_score
 
-from skdpfair._validate import generator, integer, number, one_of
-from skdpfair.metrics._checks import as_vector
+from skdpfair._validate import about, generator, integer, number, one_of, shown
+from skdpfair.metrics._checks import accuracy, as_vector
 from skdpfair.metrics._levels import encode, label, warn_undefined
 from skdpfair.metrics._values import metric_of
 
 _METHODS = {"percentile": "percentile", "bca": "BCa"}
+_MOST_RESAMPLES = 10_000_000
 _MOST_CELLS = 2_000_000  # of the resamples held at a time
 # scipy 1.15 renamed it
 _RNG = "rng" if "rng" in inspect.signature(stats.bootstrap).parameters else "random_state"
@@ -92,16 +93,22 @@ def bootstrap_interval(
     """
     columns = {"y_true": as_vector("y_true", y_true, y_true)}
     columns |= {"y_pred": as_vector("y_pred", y_pred, y_true)}
-    extra = {k: as_vector(k, v, y_true) for k, v in (sample_params or {}).items()}
+    if sample_params is not None and not isinstance(sample_params, Mapping):
+        raise TypeError(
+            "sample_params must be a dict of the metric's arguments, one entry for each record, "
+            f"or None, got {shown(sample_params)}."
+        )
+    with about("sample_params", "must hold one entry for each record"):
+        extra = {k: as_vector(k, v, y_true) for k, v in (sample_params or {}).items()}
     options = {
         "method": _METHODS[one_of("method", method, _METHODS)],
         "confidence_level": number(
             "confidence_level", confidence_level, low=0, high=1, low_open=True, high_open=True
         ),
-        "n_resamples": integer("n_resamples", n_resamples),
+        "n_resamples": integer("n_resamples", n_resamples, high=_MOST_RESAMPLES),
         _RNG: generator("random_state", random_state),
     }
-    metric = metric_of(metric, accuracy_score if extra else _accuracy)
+    metric = metric_of(metric, accuracy if extra else _accuracy)
 
     def value(rows, **axis):
         taken = {name: values[rows] for name, values in extra.items()}
@@ -208,15 +215,20 @@ def paired_wilcoxon(results, baseline, *, alternative="two-sided"):
             f"results must be a DataFrame, got {type(results).__name__}. Pass "
             "runs.pivot(index='seed', columns='method', values='accuracy')."
         )
-    if baseline not in results or results.shape[1] < 2 or results.empty:
+    if (
+        not isinstance(baseline, Hashable)
+        or baseline not in results
+        or results.shape[1] < 2
+        or results.empty
+    ):
         raise ValueError(
-            f"results must have one row a seed and a column for baseline={baseline!r} and for one "
-            f"method more, got {len(results)} rows and the columns {list(results)}."
+            f"results must have one row a seed and a column for baseline={shown(baseline)} and "
+            f"for one method more, got {len(results)} rows and the columns {shown(list(results))}."
         )
     text = [m for m in results if not pd.api.types.is_numeric_dtype(results[m])]
     if text:
         raise TypeError(
-            f"results must hold numbers, but the columns {text} do not. Pivot the scores, and "
+            f"results must hold numbers, but the columns {shown(text)} do not. Pivot the scores, and "
             "leave out names and texts."
         )
     if results.index.has_duplicates or not np.isfinite(results.to_numpy(dtype=float)).all():

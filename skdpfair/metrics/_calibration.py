@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from skdpfair._validate import number
-from skdpfair.metrics._checks import as_vector
+from skdpfair._validate import number, shown
+from skdpfair.metrics._checks import as_vector, as_weights
 from skdpfair.metrics._values import check_probabilities
 
 
@@ -70,17 +70,17 @@ def calibration_gap(y_true, y_prob, *, tau=0.1, sample_weight=None):
         raise ValueError(f"tau must divide 1, got {tau!r}. Use tau=1/{n_bins}.")
     y_true = as_vector("y_true", y_true, y_true)
     if not np.isin(y_true, [0, 1]).all():
+        some = list(dict.fromkeys(y_true.tolist()))[:5]
         raise ValueError(
-            f"y_true must hold labels 0 and 1, got {np.unique(y_true).tolist()[:5]}. Pass "
+            f"y_true must hold labels 0 and 1, got {shown(some)}. Pass "
             "y_true == the class whose probability y_prob is."
         )
     y_prob = as_vector("y_prob", y_prob, y_true)
     check_probabilities("y_prob", y_prob, "Pass predict_proba(X)[:, 1].")
     y_prob = y_prob.astype(float)
-    if sample_weight is not None:
-        sample_weight = as_vector("sample_weight", sample_weight, y_true)
+    sample_weight = as_weights(sample_weight, y_true)
     lower = np.arange(n_bins + 1) / n_bins
     bins = np.searchsorted(lower, y_prob, side="right") - 1
-    share = np.ones(len(y_true)) if sample_weight is None else np.asarray(sample_weight, float)
+    share = np.ones(len(y_true)) if sample_weight is None else sample_weight
     residual = (y_true.astype(float) - lower[bins]) * share / share.sum()
     return float(np.abs(np.bincount(bins, weights=residual)).sum())

@@ -1,13 +1,17 @@
 """What all measures ask of their inputs, and how a measure becomes a gap."""
 
 import functools
+import math
 
 import numpy as np
 import pandas as pd
 from fairlearn.metrics import MetricFrame, count
+from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import column_or_1d
 
-from skdpfair._validate import about, shown
+from skdpfair._validate import about, refuse_masked, shown
+
+_MOST_GROUPS = 10_000  # that the values of several columns may make together
 
 
 def as_vector(name, values, like):
@@ -38,13 +42,15 @@ def as_vector(name, values, like):
     ...
     ValueError: y_ref must have one entry for each of the 3 records of y_true, got 2.
     """
-    with about("y_true", "must have one entry for each record"):
-        n_records = len(like)
+    n_records = _length("y_true", like)
     if values is None:
         raise ValueError(
             f"{name} must have one entry for each of the {n_records} records of y_true, got None. "
             f"Pass {name}=."
         )
+    refuse_masked(name, values)
+    if isinstance(values, (str, bytes, dict, set, frozenset)):
+        raise TypeError(f"{name} must be of shape (n_samples,), got {shown(values)}.")
     with about(name, "must be of shape (n_samples,)"):
         shape = np.shape(values)
     if len(shape) not in (1, 2) or (len(shape) == 2 and shape[1] != 1):
@@ -56,7 +62,55 @@ def as_vector(name, values, like):
         )
     if shape[0] == 0:
         raise ValueError("y_true must have at least one record, got none.")
-    return column_or_1d(values)
+    with about(name, "must hold one number or text for each record"):
+        values = column_or_1d(values)
+        if values.dtype.kind in "cV":
+            raise ValueError(f"complex numbers and records are none, got dtype {values.dtype}")
+    return values
+
+
+def _length(name, values):
+    with about(name, "must have one entry for each record"):
+        return len(values)
+
+
+def as_weights(values, like):
+    """Return weights as an array of floats >= 0, not all zero; None stays None.
+
+    Examples
+    --------
+    >>> as_weights([1, 0], like=[0, 1])
+    array([1., 0.])
+    """
+    if values is None:
+        return None
+    with about("sample_weight", "must hold one number >= 0 for each record"):
+        weights = as_vector("sample_weight", values, like)
+        if weights.dtype.kind not in "biufO":
+            raise TypeError(f"got dtype {weights.dtype}")
+        weights = _floats(weights)
+        if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
+            raise ValueError("weights are finite, none is negative and not all are zero")
+    return weights
+
+
+def _floats(values):
+    try:
+        return values.astype(float)
+    except (TypeError, ValueError, OverflowError):  # whose messages print an entry
+        raise TypeError("got values that are not numbers") from None
+
+
+def accuracy(y_true, y_pred, sample_weight=None):
+    """Return scikit-learn's accuracy; its errors name the parameter.
+
+    Examples
+    --------
+    >>> accuracy([1, 0], [1, 1])
+    0.5
+    """
+    with about("y_pred", "cannot be compared with y_true"):
+        return accuracy_score(y_true, y_pred, sample_weight=sample_weight)
 
 
 def by_group(measure, y_true, y_pred, *, sensitive_features, **per_record):
@@ -102,8 +156,8 @@ def by_group(measure, y_true, y_pred, *, sensitive_features, **per_record):
 
 def as_pandas(groups, like):
     """Return the groups as pandas: fairlearn squeezes arrays, which fails for a single record."""
-    with about("y_true", "must have one entry for each record"):
-        n_records = len(like)
+    n_records = _length("y_true", like)
+    refuse_masked("sensitive_features", groups)
     with about("sensitive_features", "must hold one group for each record"):
         is_one = np.ndim(groups) == 0 and not isinstance(groups, dict)
     if groups is None or is_one:
@@ -111,24 +165,59 @@ def as_pandas(groups, like):
             "sensitive_features must hold one group for each record of y_true, got "
             f"{shown(groups)}. Pass the column itself, such as X['sex']."
         )
-    sizes = [len(v) for v in groups.values()] if isinstance(groups, dict) else [len(groups)]
+    columns = groups.values() if isinstance(groups, dict) else [groups]
+    for column in columns:
+        refuse_masked("sensitive_features", column)
+    with about("sensitive_features", "must hold one group for each record"):
+        sizes = [len(column) for column in columns]
     if not sizes or any(size != n_records for size in sizes):
         raise ValueError(
             f"sensitive_features must have one entry for each of the {n_records} records of "
             f"y_true, got {sizes[0] if len(sizes) == 1 else sizes}."
         )
-    columns = groups.values() if isinstance(groups, dict) else [groups]
-    if any(np.any(pd.isna(column)) for column in columns):
+    with about("sensitive_features", "must hold one group for each record"):
+        groups = _as_frame(groups)
+        is_missing = groups.isna().to_numpy().any()
+        n_groups = math.prod(groups.nunique())
+        for i in range(groups.shape[1]):  # fairlearn's own table cannot hold half characters
+            texts = [v for v in groups.iloc[:, i].unique() if isinstance(v, str)]
+            "".join(texts).encode()
+    if is_missing:
         raise ValueError(
             "sensitive_features has missing values. Give them a group of their own, for instance "
             "by fillna('unknown')."
         )
-    if isinstance(groups, (pd.Series, pd.DataFrame, dict)):
-        return groups
-    values = np.asarray(groups, dtype=object)
-    if values.ndim == 2:
-        return pd.DataFrame(values, columns=[f"group_{j}" for j in range(values.shape[1])])
-    return pd.Series(values, name="group")
+    if n_groups > _MOST_GROUPS:
+        raise ValueError(
+            f"sensitive_features makes {n_groups} groups, more than {_MOST_GROUPS}. Choose "
+            "columns of few values, or cut numbers into ranges."
+        )
+    return groups.iloc[:, 0] if groups.shape[1] == 1 else groups
+
+
+def _as_frame(groups):
+    """Return the groups as a DataFrame of one column or more, whose texts pandas keeps."""
+    if isinstance(groups, pd.Series):
+        groups = groups.to_frame("group" if groups.name is None else groups.name)
+    elif isinstance(groups, dict):
+        groups = pd.DataFrame({name: pd.Series(_column(v)) for name, v in groups.items()})
+    elif not isinstance(groups, pd.DataFrame):
+        values = np.asarray(groups, dtype=object)
+        if values.ndim > 2:
+            raise ValueError(f"they must have one or two dimensions, got shape {values.shape}")
+        many = values.ndim == 2
+        names = [f"group_{j}" for j in range(values.shape[1])] if many else ["group"]
+        groups = pd.DataFrame(values, columns=names, dtype=object)
+    if groups.shape[1] == 0:
+        raise ValueError("there are no columns")
+    if not groups.columns.is_unique:
+        twice = groups.columns[groups.columns.duplicated()].unique()
+        raise ValueError(f"columns of one name: {shown(list(twice))}. Rename them")
+    return groups
+
+
+def _column(values):
+    return values.to_numpy() if isinstance(values, pd.Series) else np.asarray(values, dtype=object)
 
 
 def gap(measure, y_true, y_pred, *, sensitive_features, **per_record):
@@ -143,9 +232,12 @@ def gap(measure, y_true, y_pred, *, sensitive_features, **per_record):
     >>> gap(accuracy_score, [1, 0], [1, 1], sensitive_features=["F", "M"])
     1.0
     """
+    as_vector("y_true", y_true, like=y_true)
     for name, values in {"y_pred": y_pred, **per_record}.items():
         if values is not None:
             as_vector(name, values, like=y_true)
+    if "sample_weight" in per_record:
+        per_record["sample_weight"] = as_weights(per_record["sample_weight"], y_true)
     values = by_group(measure, y_true, y_pred, sensitive_features=sensitive_features, **per_record)
     # a metric undefined in some group makes the gap NaN, rather than hiding the group
     return float(values.max(skipna=False) - values.min(skipna=False))

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pandas as pd
-from sklearn.metrics import accuracy_score
 
-from skdpfair.metrics._checks import as_vector, weighted
+from skdpfair._validate import flag, shown
+from skdpfair.metrics._checks import accuracy, as_vector, as_weights, weighted
 from skdpfair.metrics._levels import encode, label, warn_undefined
 from skdpfair.metrics._values import metric_of
 
@@ -126,6 +126,7 @@ def dg_gap_by_group(
     [F]            1.0  0.50  0.50
     [M]            1.0  1.00  0.00
     """
+    flag("greater_is_better", greater_is_better)
     data = _checked(y_true, y_pred, is_train, sample_weight)
     codes, levels = encode(sensitive_features, y_true, groups)
     rows = {label(g): _train_and_test(data, metric, codes == i) for i, g in enumerate(levels)}
@@ -207,12 +208,12 @@ def _checked(y_true, y_pred, is_train, sample_weight):
     if not np.isin(is_train, [True, False]).all():
         raise ValueError(
             "is_train must hold True for training records and False for test records, got "
-            f"{is_train.tolist()[:5]}. Pass a boolean array."
+            f"{shown(is_train.tolist()[:5])}. Pass a boolean array."
         )
     columns["is_train"] = is_train.astype(bool)
     if sample_weight is not None:
-        columns["sample_weight"] = as_vector("sample_weight", sample_weight, y_true)
-    return pd.DataFrame(columns)
+        columns["sample_weight"] = as_weights(sample_weight, y_true)
+    return pd.DataFrame({name: pd.Series(v, dtype=v.dtype) for name, v in columns.items()})
 
 
 def _train_and_test(data, metric, rows):
@@ -223,7 +224,7 @@ def _score(data, metric):
     """Return the metric of some rows, NaN of none."""
     if data.empty:
         return float("nan")
-    score = weighted(metric_of(metric, accuracy_score), data.get("sample_weight"))
+    score = weighted(metric_of(metric, accuracy), data.get("sample_weight"))
     value = float(score(data["y_true"].to_numpy(), data["y_pred"].to_numpy()))
     if not (np.isnan(value) or 0 <= value <= 1):
         raise ValueError(

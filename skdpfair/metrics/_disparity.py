@@ -1,8 +1,6 @@
 """Accuracy disparity: how far apart the groups' accuracies are."""
 
-from sklearn.metrics import accuracy_score
-
-from skdpfair.metrics._checks import gap
+from skdpfair.metrics._checks import accuracy, gap
 
 
 def accuracy_disparity(y_true, y_pred, *, sensitive_features, sample_weight=None):
@@ -54,7 +52,7 @@ def accuracy_disparity(y_true, y_pred, *, sensitive_features, sample_weight=None
     ({'F': 0.5, 'M': 1.0}, 0.5)
     """
     return gap(
-        accuracy_score,
+        accuracy,
         y_true,
         y_pred,
         sensitive_features=sensitive_features,

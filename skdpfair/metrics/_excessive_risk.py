@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from skdpfair.metrics._checks import as_vector
+from skdpfair._validate import about, listed, shown
+from skdpfair.metrics._checks import as_vector, as_weights
 from skdpfair.metrics._values import check_given, check_probabilities
 
 
@@ -75,8 +76,7 @@ def excessive_risk(y_true, y_prob, *, y_prob_ref=None, classes=None, sample_weig
     y_prob = as_own_class("y_prob", y_prob, y_true, classes)
     y_prob_ref = as_own_class("y_prob_ref", y_prob_ref, y_true, classes)
     losses = _log_loss(y_prob) - _log_loss(y_prob_ref)
-    if sample_weight is not None:
-        sample_weight = as_vector("sample_weight", sample_weight, y_true)
+    sample_weight = as_weights(sample_weight, y_true)
     return float(np.average(losses, weights=sample_weight))
 
 
@@ -144,8 +144,12 @@ def as_own_class(name, values, y_true, classes=None):
 
 def _own_class(name, values, y_true, classes):
     y_true = as_vector("y_true", y_true, y_true)
-    values = np.asarray(values)
-    classes = np.unique(y_true) if classes is None else np.asarray(classes)
+    with about(name, "must hold probabilities"):
+        values = np.asarray(values)
+    if classes is None:
+        with about("y_true", "has labels that cannot be sorted"):
+            classes = np.unique(y_true)
+    classes = np.asarray(listed("classes", classes, "the labels"))
     if values.shape != (len(y_true), len(classes)):
         raise ValueError(
             f"{name} must be of shape (n_samples, n_classes) = {(len(y_true), len(classes))}, got "
@@ -155,8 +159,8 @@ def _own_class(name, values, y_true, classes):
     columns = [{c: j for j, c in enumerate(classes.tolist())}.get(c) for c in y_true.tolist()]
     if None in columns:
         raise ValueError(
-            f"classes must hold every label of y_true, got {classes.tolist()} and the label "
-            f"{y_true.tolist()[columns.index(None)]!r}. Pass classes=model.classes_."
+            f"classes must hold every label of y_true, got {shown(classes.tolist())} and the "
+            f"label {shown(y_true.tolist()[columns.index(None)])}. Pass classes=model.classes_."
         )
     return values[np.arange(len(y_true)), columns]
 

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 from sklearn.exceptions import UndefinedMetricWarning
 
+from skdpfair._validate import about, listed, shown
 from skdpfair.metrics._checks import as_pandas
 
 
@@ -40,7 +41,8 @@ def encode(sensitive_features, like, groups=None):
     """
     rows = _as_rows(sensitive_features, like)
     if groups is None:
-        levels = list(dict.fromkeys(rows))
+        with about("sensitive_features", "has values that cannot name groups"):
+            levels = list(dict.fromkeys(rows))
         try:
             levels.sort()
         except TypeError:
@@ -48,23 +50,27 @@ def encode(sensitive_features, like, groups=None):
     else:
         levels = _as_levels(groups)
     position = {level: i for i, level in enumerate(levels)}
-    codes = [position.get(row, -1) for row in rows]
+    with about("sensitive_features", "has values that cannot name groups"):
+        codes = [position.get(row, -1) for row in rows]
     if -1 in codes:
         unknown = list(dict.fromkeys(r for r, c in zip(rows, codes, strict=True) if c == -1))
-        some = ", ".join(map(repr, unknown[:8])) + (", ..." if len(unknown) > 8 else "")
+        some = ", ".join(map(shown, unknown[:8])) + (", ..." if len(unknown) > 8 else "")
         raise ValueError(
-            f"groups must hold every value of sensitive_features, got {levels}, but the data hold "
-            f"{some}, too. Declare every group, spelt as in the data."
+            f"groups must hold every value of sensitive_features, got {shown(levels)}, but the "
+            f"data hold {some}, too. Declare every group, spelt as in the data."
         )
     return np.array(codes, dtype=np.intp), levels
 
 
 def _as_levels(groups):
-    if isinstance(groups, str) or not np.iterable(groups):
-        raise TypeError(f"groups must be a list of all groups, got {groups!r}. Pass [{groups!r}].")
-    levels = [tuple(g) if isinstance(g, list) else g for g in groups]
-    if not levels or len(set(levels)) != len(levels):
-        raise ValueError(f"groups must name each group once, and at least one, got {levels}.")
+    given = listed("groups", groups, "all groups")
+    levels = [tuple(g) if isinstance(g, list) else g for g in given]
+    with about("groups", "has values that cannot name groups"):
+        n_distinct = len(set(levels))
+    if not levels or n_distinct != len(levels):
+        raise ValueError(
+            f"groups must name each group once, and at least one, got {shown(levels)}."
+        )
     return levels
 
 

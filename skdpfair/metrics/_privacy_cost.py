@@ -1,8 +1,6 @@
 """Privacy cost: the accuracy that private training takes, from all and from each group."""
 
-from sklearn.metrics import accuracy_score
-
-from skdpfair.metrics._checks import as_vector, weighted
+from skdpfair.metrics._checks import accuracy, as_vector, as_weights, weighted
 from skdpfair.metrics._values import check_given, check_labels, metric_of
 
 
@@ -71,7 +69,6 @@ def privacy_cost(y_true, y_pred, *, y_ref=None, metric=None, sample_weight=None)
     if metric is None:
         for name, values in {"y_pred": y_pred, "y_ref": y_ref}.items():
             check_labels(name, values, y_true)
-    if sample_weight is not None:
-        sample_weight = as_vector("sample_weight", sample_weight, y_true)
-    score = weighted(metric_of(metric, accuracy_score), sample_weight)
+    sample_weight = as_weights(sample_weight, y_true)
+    score = weighted(metric_of(metric, accuracy), sample_weight)
     return float(score(y_true, y_ref) - score(y_true, y_pred))

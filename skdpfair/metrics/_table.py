@@ -3,10 +3,10 @@
 from collections.abc import Hashable, Mapping
 
 import pandas as pd
-from sklearn.metrics import accuracy_score, balanced_accuracy_score
+from sklearn.metrics import balanced_accuracy_score
 
 from skdpfair._validate import shown
-from skdpfair.metrics._checks import as_vector, by_group
+from skdpfair.metrics._checks import accuracy, as_vector, by_group
 from skdpfair.metrics._privacy_cost import privacy_cost
 
 
@@ -73,11 +73,12 @@ def group_table(y_true, predictions, *, reference, sensitive_features):
         )
     if not isinstance(reference, Hashable) or reference not in predictions:
         raise ValueError(
-            f"reference must name one of predictions, {list(predictions)}, got "
+            f"reference must name one of predictions, {shown(list(predictions))}, got "
             f"{shown(reference)}. Add the predictions of the model without clipping and noise."
         )
+    y_true = as_vector("y_true", y_true, y_true)
     checked = {
-        name: as_vector(f"predictions[{name!r}]", y_pred, y_true)
+        name: as_vector(f"predictions[{shown(name)}]", y_pred, y_true)
         for name, y_pred in predictions.items()
     }
     rows = [
@@ -90,12 +91,12 @@ def group_table(y_true, predictions, *, reference, sensitive_features):
 
 def _row(y_true, y_pred, y_ref, groups):
     """Return one model's row as a dict, in the order of the columns."""
-    accuracy = by_group(accuracy_score, y_true, y_pred, sensitive_features=groups)
+    accuracies = by_group(accuracy, y_true, y_pred, sensitive_features=groups)
     cost = by_group(privacy_cost, y_true, y_pred, sensitive_features=groups, y_ref=y_ref)
     return {
-        "accuracy": accuracy_score(y_true, y_pred),
+        "accuracy": accuracy(y_true, y_pred),
         "balanced_accuracy": balanced_accuracy_score(y_true, y_pred),
-        **{f"accuracy[{_label(group)}]": value for group, value in accuracy.items()},
+        **{f"accuracy[{_label(group)}]": value for group, value in accuracies.items()},
         **{f"privacy_cost[{_label(group)}]": value for group, value in cost.items()},
         "privacy_cost_gap": cost.max() - cost.min(),
     }

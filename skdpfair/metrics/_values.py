@@ -3,6 +3,8 @@
 import numpy as np
 import pandas as pd
 
+from skdpfair._validate import shown
+
 
 def metric_of(metric, default):
     """Return a metric of labels and predictions, ``default`` for None, else raise.
@@ -19,8 +21,8 @@ def metric_of(metric, default):
         return default
     if not callable(metric):
         raise TypeError(
-            f"metric must be a function metric(y_true, y_pred) or None, got {metric!r}. Pass the "
-            "function itself, such as sklearn.metrics.accuracy_score: names belong to scorers."
+            f"metric must be a function metric(y_true, y_pred) or None, got {shown(metric)}. Pass "
+            "the function itself, such as sklearn.metrics.accuracy_score: names belong to scorers."
         )
     return metric
 
@@ -39,8 +41,8 @@ def check_labels(name, values, y_true):
     """Refuse predictions that can equal no label: text beside numbers, or probabilities."""
     if _is_text(values) != _is_text(y_true):
         raise ValueError(
-            f"{name} must hold labels such as those of y_true, {_some(y_true)}, got "
-            f"{_some(values)}. Pass what predict(X) returns."
+            f"{name} must hold labels such as those of y_true, {shown(_some(y_true))}, "
+            f"got {shown(_some(values))}. Pass what predict(X) returns."
         )
     numbers = values.dtype.kind == "f"
     if numbers and (fractions := values[values != np.round(values)]).size:
@@ -53,7 +55,9 @@ def check_labels(name, values, y_true):
 def check_probabilities(name, values, remedy):
     """Refuse numbers outside [0, 1], and NaN, by the first of them."""
     if values.dtype.kind not in "biuf":
-        raise ValueError(f"{name} must hold probabilities in [0, 1], got {_some(values)}. {remedy}")
+        raise ValueError(
+            f"{name} must hold probabilities in [0, 1], got {shown(_some(values))}. {remedy}"
+        )
     wrong = values[~((values >= 0) & (values <= 1))]
     if wrong.size:
         kind = "NaN, which a model that diverged gives" if np.isnan(wrong).all() else wrong.flat[0]

@@ -182,3 +182,9 @@ def test_what_is_no_seed_is_refused_by_name(seed):
     ring.append(ring)
     with pytest.raises(TypeError, match=r"^random_state must be None"):
         bootstrap_interval([0, 1], [0, 1], random_state=ring)
+
+
+@pytest.mark.parametrize("wrong", [1, "a", [1], {"zz": 1}, {None: None}])
+def test_parameters_of_the_records_are_named(wrong):
+    with pytest.raises((ValueError, TypeError), match=r"^sample_params must"):
+        bootstrap_interval([0, 1], [0, 1], sample_params=wrong)

@@ -214,3 +214,21 @@ def test_bounds_name_bad_input():
         tv_bound(report(ledger=Ledger()))
     with pytest.raises(ValueError, match="adjacency must be one of"):
         dg_bound(ADULT, adjacency="add")
+
+
+def test_greater_is_better_is_a_flag():
+    given = {"is_train": [True, True, False, False], "sensitive_features": list("abab")}
+    with pytest.raises(TypeError, match=r"^greater_is_better must be True or False"):
+        dg_gap_by_group([0, 1] * 2, [0, 1] * 2, greater_is_better="no", **given)
+
+
+class Shy:
+    def __repr__(self):
+        raise RuntimeError("private")
+
+
+@pytest.mark.parametrize("groups", [Shy(), "ab", [[]] * 2, [Shy()], [{}], []])
+def test_groups_that_are_no_list_are_named(groups):
+    given = {"is_train": [True, True, False, False], "sensitive_features": list("abab")}
+    with pytest.raises((ValueError, TypeError), match=r"^groups (must|has)"):
+        dg_gap_by_group([0, 1] * 2, [0, 1] * 2, groups=groups, **given)

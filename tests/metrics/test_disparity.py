@@ -1,5 +1,7 @@
+import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -35,3 +37,59 @@ def test_lengths_are_checked_and_named():
         accuracy_disparity([1, 0], [1, 0], sensitive_features=[float("nan"), 1.0])
     with pytest.raises(ValueError, match="sample_weight must have one entry"):
         accuracy_disparity([1, 0], [1, 0], sensitive_features=["a", "b"], sample_weight=[1])
+
+
+BAD_LABELS = {
+    "complex": np.ones(4) + 1j,
+    "records": np.zeros(4, dtype=[("a", int)]),
+    "texts": np.array(["a"] * 4),
+    "masked": np.ma.masked_equal([0, 1, 0, 1], 1),
+    "columns": np.ones((4, 2)),
+    "dict": dict.fromkeys(range(4)),
+    "bytes": np.array([b"a"] * 4),
+}
+
+
+@pytest.mark.parametrize("kind", list(BAD_LABELS))
+@pytest.mark.parametrize("name", ["y_true", "y_pred"])
+def test_labels_of_another_kind_are_named(kind, name):
+    given = {"y_true": [0, 1, 0, 1], "y_pred": [0, 1, 1, 1]} | {name: BAD_LABELS[kind]}
+    with pytest.raises((ValueError, TypeError), match=r"^y_(true|pred) ") as caught:
+        accuracy_disparity(**given, sensitive_features=list("abab"))
+    assert len(str(caught.value)) < 400
+
+
+@pytest.mark.parametrize(
+    "groups",
+    [
+        np.zeros((4, 1, 1)),
+        np.zeros((4, 0)),
+        scipy.sparse.eye_array(4).tocsr(),
+        [{"a": 1}] * 4,
+        np.ma.masked_equal([0, 1, 0, 1], 1),
+        pd.DataFrame([[0, 1]] * 4, columns=["a", "a"]),
+        {},
+        np.random.default_rng(0).normal(size=(4, 9)),
+    ],
+)
+def test_groups_that_are_no_groups_are_refused_by_name(groups):
+    with pytest.raises((ValueError, TypeError), match=r"^sensitive_features "):
+        accuracy_disparity([0, 1, 0, 1], [0, 1, 1, 1], sensitive_features=groups)
+
+
+def test_columns_of_numbers_do_not_make_millions_of_groups():
+    numbers = np.random.default_rng(0).normal(size=(120, 3))
+    with pytest.raises(ValueError, match=r"sensitive_features makes 1728000 groups, more than"):
+        accuracy_disparity([0, 1] * 60, [0, 1] * 60, sensitive_features=numbers)
+
+
+@pytest.mark.parametrize("weights", [[0] * 4, [-1, 1, 1, 1], ["a"] * 4, [np.nan] * 4])
+def test_weights_are_checked(weights):
+    with pytest.raises((ValueError, TypeError), match=r"^sample_weight must hold one number >= 0"):
+        accuracy_disparity([0, 1] * 2, [0, 1] * 2, sensitive_features="abab", sample_weight=weights)
+
+
+def test_half_a_character_is_refused_by_name():
+    groups = np.array(["\ud800", "b"] * 2, dtype=object)
+    with pytest.raises(ValueError, match=r"^sensitive_features must hold one group"):
+        accuracy_disparity([0, 1] * 2, [0, 1, 0, 0], sensitive_features=groups)

@@ -151,3 +151,9 @@ def test_own_class_probability_by_hand():
 def test_own_class_probability_checks(y_true, y_prob, classes, message):
     with pytest.raises(ValueError, match=message):
         own_class_probability(y_true, y_prob, classes=classes)
+
+
+@pytest.mark.parametrize("classes", [1, "ab", {0, 1}])
+def test_classes_are_a_list(classes):
+    with pytest.raises(TypeError, match=r"^classes must be a list"):
+        own_class_probability([0, 1], [[0.5, 0.5]] * 2, classes=classes)
