@@ -276,3 +276,9 @@ def test_without_matplotlib_the_extra_is_named(table, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(ImportError, match=r'pip install "skdpfair\[plot\]"'):
         plot_group_accuracy(table)
+
+
+@pytest.mark.parametrize("ax", [1, pd.DataFrame()])
+def test_what_is_no_axes_is_refused_by_name(ax):
+    with pytest.raises(TypeError, match=r"^ax must be matplotlib's Axes or None"):
+        plot_group_bars(pd.DataFrame({"F": [1.0]}), ["F"], ax=ax)

@@ -7,7 +7,7 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
-from skdpfair.preprocessing import BoundedScaler, public_preprocessor
+from skdpfair.preprocessing import BoundedScaler, outside_public, public_preprocessor
 
 
 @parametrize_with_checks([BoundedScaler(), BoundedScaler((0, 1), clip=False)])
@@ -152,3 +152,27 @@ def test_wrong_arguments_are_named(arguments, message):
     bounds, categories, *rest = arguments
     with pytest.raises(ValueError, match=message):
         public_preprocessor(bounds, categories, passthrough=rest[0] if rest else ())
+
+
+@pytest.mark.parametrize(
+    "wrong, name",
+    [
+        ({"bounds": None}, "bounds"),
+        ({"bounds": {"zz": (0, 1)}}, "bounds"),
+        ({"bounds": {"a": (1, 0)}}, "bounds"),
+        ({"categories": {"a": None}}, "categories"),
+        ({"table": [[1.0]]}, "table"),
+    ],
+)
+def test_counting_what_is_outside_names_what_is_wrong(wrong, name):
+    good = {"table": pd.DataFrame({"a": [1.0]}), "bounds": {"a": (0, 1)}}
+    with pytest.raises((ValueError, TypeError), match=f"^{name}"):
+        outside_public(**good | wrong)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"missing": "zero"}, {"bounds": {"a": (1, 0)}}, {"bounds": {"a": None}}]
+)
+def test_a_public_preprocessor_is_checked_when_made(wrong):
+    with pytest.raises((ValueError, TypeError), match=f"^{next(iter(wrong))} must be"):
+        public_preprocessor(**{"bounds": {"a": (0, 1)}} | wrong)

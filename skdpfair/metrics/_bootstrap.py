@@ -228,8 +228,8 @@ def paired_wilcoxon(results, baseline, *, alternative="two-sided"):
     text = [m for m in results if not pd.api.types.is_numeric_dtype(results[m])]
     if text:
         raise TypeError(
-            f"results must hold numbers, but the columns {shown(text)} do not. Pivot the scores, and "
-            "leave out names and texts."
+            f"results must hold numbers, but the columns {shown(text)} do not. Pivot the scores, "
+            "and leave out names and texts."
         )
     if results.index.has_duplicates or not np.isfinite(results.to_numpy(dtype=float)).all():
         raise ValueError(

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 
+from skdpfair._validate import is_auto, shown
 from skdpfair.model_selection._budget import PlannedFit
 from skdpfair.model_selection._candidates import (
     classifier_of,
@@ -38,7 +39,7 @@ def pool_of(search):
         for name, only in _ONLY.items():
             if getattr(classifier, name) not in (only, None):
                 raise ValueError(
-                    f"{name}={getattr(classifier, name)!r} would show trials that must stay "
+                    f"{name}={shown(getattr(classifier, name))} would show trials that must stay "
                     f"secret. Set {name}={only!r} in the estimator and in "
                     "param_distributions."
                 )
@@ -59,8 +60,8 @@ def _refuse_witnesses(part):
         )
     if getattr(part, "memory", None) is not None:
         raise ValueError(
-            f"memory={part.memory!r} of the {name} in estimator would keep records, and files of "
-            "trials that must stay secret. Set memory=None."
+            f"memory={shown(part.memory)} of the {name} in estimator would keep records, and files "
+            "of trials that must stay secret. Set memory=None."
         )
 
 
@@ -73,7 +74,7 @@ def trial_of(search, pool, n_samples, n_groups=1):
         private, runs = planned_runs(classifier, n_train, n_groups)
         if not private:
             raise ValueError(
-                f"{params!r} trains without privacy, so that the search would have none. Take "
+                f"{shown(params)} trains without privacy, so that the search would have none. Take "
                 "epsilon=None, noise_multiplier=0 and methods without noise out of "
                 "param_distributions and the estimator."
             )
@@ -83,7 +84,7 @@ def trial_of(search, pool, n_samples, n_groups=1):
     noise = search.score_noise_multiplier
     if search.validation_data:
         noise = 0.0
-    elif noise == "auto":
+    elif is_auto(noise):
         noise = free_score_noise(curve)
     else:
         curve = np.maximum(curve, rdp_curve([SampledGaussian(1.0, float(noise), 1)]))

@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from collections.abc import Mapping
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
@@ -215,7 +216,9 @@ class DPRandomizedSearch(
                 "estimator must be a DPFairClassifier or a Pipeline that ends in one, got "
                 f"{shown(self.estimator)}."
             )
-        if not isinstance(self.param_distributions, (dict, list)) or not self.param_distributions:
+        spaces = self.param_distributions
+        listed = spaces if isinstance(spaces, list) else [spaces]
+        if not listed or not all(isinstance(s, Mapping) and len(s) for s in listed):
             raise TypeError(
                 "param_distributions must be a dict or a list of dicts, got "
                 f"{shown(self.param_distributions)}."
@@ -230,7 +233,7 @@ class DPRandomizedSearch(
                 f"{type(pair).__name__}. Pass validation_data=(X_public, y_public)."
             )
         if not is_auto(self.score_noise_multiplier):
-            noise = {"low": 0, "low_open": True, "high": math.inf, "high_open": True}
+            noise = {"low": 1e-3, "high": 1e6}
             number("score_noise_multiplier", self.score_noise_multiplier, **noise)
         if self.random_state is not None:
             integer("random_state", self.random_state, low=0)

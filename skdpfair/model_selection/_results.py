@@ -5,7 +5,7 @@ import pandas as pd
 from fairlearn.metrics import MetricFrame
 from sklearn.metrics import accuracy_score
 
-from skdpfair._validate import one_of
+from skdpfair._validate import one_of, shown
 from skdpfair.model_selection._frames import OVERALL, frame_of, predictions_of
 from skdpfair.model_selection._text import as_blocks, empty_runs, in_words, text_table
 
@@ -33,6 +33,8 @@ class TradeoffResults:
     """
 
     def __init__(self, frame, predictions=None):
+        if not isinstance(frame, pd.DataFrame):
+            raise TypeError(f"frame must be a DataFrame of runs, got {shown(frame)}.")
         self.frame, self.predictions = frame, predictions
 
     @classmethod
@@ -139,7 +141,8 @@ class TradeoffResults:
         if table.empty:
             empty = in_words(empty_runs(self.frame))
             raise ValueError(
-                f"No private model has both x={x!r} and y={y!r}: costs need the twin's runs, and a "
+                f"No private model has both x={shown(x)} and y={shown(y)}: costs "
+                "need the twin's runs, and a "
                 f"group needs test records{f', which lack {empty}' if empty else ''}."
             )
         loss = table[[x, y]] * [_sign(x), _sign(y)]
@@ -199,7 +202,7 @@ class TradeoffResults:
         parts = {key: part for key, part in kept.items() if key[2:] == (seed, fold)}
         if not parts:
             raise ValueError(
-                f"seed={seed!r}, fold={fold!r} was not run. Choose among (seed, fold) = "
+                f"seed={shown(seed)}, fold={shown(fold)} was not run. Choose among (seed, fold) = "
                 f"{sorted({key[2:] for key in kept})}."
             )
         first = next(iter(parts.values()))

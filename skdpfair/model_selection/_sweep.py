@@ -13,6 +13,7 @@ from sklearn.exceptions import UndefinedMetricWarning
 import skdpfair
 from skdpfair import _validate, groups
 from skdpfair._seeds import describe
+from skdpfair._validate import shown
 from skdpfair.estimator import DPFairClassifier
 from skdpfair.exceptions import LowSignalWarning
 from skdpfair.methods import get_method
@@ -218,6 +219,8 @@ def _named(methods):
     """Return the methods by name."""
     if isinstance(methods, str) or not hasattr(methods, "__iter__"):
         methods = [methods]
+    with _validate.about("methods", "must be names of methods or methods, or a dict of these"):
+        methods = methods if hasattr(methods, "items") else list(methods)
     if not hasattr(methods, "items"):
         names = [m if isinstance(m, str) else str(m) for m in methods]
         if len(set(names)) < len(names):
@@ -235,7 +238,7 @@ def _named(methods):
 def _check(params, n_jobs):
     for name in sorted(params.keys() & _TAKEN.keys()):
         raise ValueError(
-            f"sweep does not take {name}={params[name]!r}. Use {_TAKEN[name]} instead."
+            f"sweep does not take {name}={shown(params[name])}. Use {_TAKEN[name]} instead."
         )
     known = DPFairClassifier().get_params(deep=False)
     for name in sorted(params.keys() - known.keys()):
@@ -247,7 +250,7 @@ def _check(params, n_jobs):
         )
     if n_jobs is not None and (not isinstance(n_jobs, Integral) or n_jobs == 0):
         raise TypeError(
-            f"n_jobs must be a number of processes, -1 for all cores, or None, got {n_jobs!r}."
+            f"n_jobs must be a number of processes, -1 for all cores, or None, got {shown(n_jobs)}."
         )
 
 
@@ -256,8 +259,9 @@ def _budgets(epsilons):
     if None in epsilons:
         raise ValueError("epsilons holds None, but the twin is trained anyway. Leave None out.")
     if not epsilons or len(set(epsilons)) < len(epsilons):
-        raise ValueError(f"epsilons must be numbers > 0, each once, got {epsilons!r}.")
-    return [_validate.number("epsilons", e, low=0, low_open=True) for e in epsilons]
+        raise ValueError(f"epsilons must be numbers > 0, each once, got {shown(epsilons)}.")
+    limits = {"low": 0, "low_open": True, "high": 1e10}
+    return [_validate.number("epsilons", e, **limits) for e in epsilons]
 
 
 def _seeds(seeds):
@@ -265,7 +269,7 @@ def _seeds(seeds):
         return list(range(_validate.integer("seeds", seeds)))
     seeds = [_validate.integer("seeds", seed, low=0) for seed in seeds]
     if not seeds or len(set(seeds)) < len(seeds):
-        raise ValueError(f"seeds must be integers >= 0, each once, got {seeds!r}.")
+        raise ValueError(f"seeds must be integers >= 0, each once, got {shown(seeds)}.")
     return seeds
 
 

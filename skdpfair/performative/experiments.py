@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from skdpfair._validate import generator
+from skdpfair._validate import generator, integer, listed
 from skdpfair.performative.scalar import ScalarProblem
 from skdpfair.performative.simulation import expected_path, simulate
 from skdpfair.performative.theory import privacy_plan, upper_bound
@@ -47,6 +47,11 @@ def bias_over_iterations(
     [0.975, 0.975]
     """
     rng = generator("random_state", random_state)
+    betas = listed("betas", betas, "numbers")
+    if not betas:
+        raise ValueError("betas must hold one number or more, got none.")
+    integer("n_steps", n_steps)
+    integer("n_checkpoints", n_checkpoints, high=1_000_000)
     looks = np.unique(np.geomspace(1, n_steps, n_checkpoints).round().astype(int))
     tables = []
     for beta in betas:
@@ -113,6 +118,9 @@ def bias_by_epsilon(
     [0.975, 0.0]
     """
     rng = generator("random_state", random_state)
+    integer("n_steps", n_steps)
+    epsilons = listed("epsilons", epsilons, "numbers > 0")
+    max_grad_norms = listed("max_grad_norms", max_grad_norms, "numbers > 0")
     rows = []
     for c in max_grad_norms:
         problem = ScalarProblem(beta=beta, max_grad_norm=c, n_samples=n_samples)
@@ -171,6 +179,7 @@ def bias_by_beta(
     [0.9755, 3.1605]
     """
     rng = generator("random_state", random_state)
+    betas = listed("betas", betas, "numbers")
     rows = []
     for beta in betas:
         problem = ScalarProblem(beta=beta)

@@ -1,5 +1,6 @@
 """Pictures of the scalar simulation: tables of `experiments` in, matplotlib axes out."""
 
+from skdpfair._validate import shown
 from skdpfair.plotting._axes import PALETTE, new_axes
 
 __all__ = ["plot_bias_by_beta", "plot_bias_by_epsilon", "plot_bias_over_iterations"]
@@ -146,9 +147,11 @@ def _curve(table):
 
 
 def _check(table, columns):
+    if not hasattr(table, "columns"):
+        raise TypeError(f"table must be a DataFrame, got {shown(table)}.")
     missing = [column for column in columns if column not in table.columns]
     if missing:
-        raise ValueError(f"table lacks the columns {missing}, got {list(table.columns)}.")
+        raise ValueError(f"table lacks the columns {missing}, got {shown(list(table.columns))}.")
 
 
 def _explain(ax, styles):

@@ -4,6 +4,8 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
+from skdpfair._validate import about, listed, shown
+
 __all__ = ["DistributionMap"]
 
 
@@ -55,7 +57,11 @@ class BasePopulation:
     def __init__(self, X, y, sensitive_features=None):
         self.X, self.y, self.sensitive_features = X, y, sensitive_features
         for name, column in (("y", y), ("sensitive_features", sensitive_features)):
-            if column is not None and len(column) != len(X):
+            if column is None:
+                continue
+            with about(name, "must have one entry per row of X"):
+                is_like = len(column) == len(X)
+            if not is_like:
                 raise ValueError(
                     f"{name} must have one entry per row of X ({len(X)}), got {len(column)}."
                 )
@@ -80,12 +86,13 @@ def columns_of(X, changeable):
     array([1])
     """
     names = list(X.columns) if hasattr(X, "columns") else list(range(np.shape(X)[1]))
-    wanted = names if changeable is None else list(changeable)
+    given = names if changeable is None else changeable
+    wanted = listed("changeable", given, "columns of X")
     unknown = [c for c in wanted if c not in names]
     if unknown or not wanted:
         raise ValueError(
-            f"changeable must name at least one column of X, and columns of X only: got {wanted}, "
-            f"X has {names}."
+            f"changeable must name at least one column of X, and columns of X only: got "
+            f"{shown(wanted)}, X has {shown(names)}."
         )
     return np.array([names.index(c) for c in wanted])
 

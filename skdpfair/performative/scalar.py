@@ -1,10 +1,11 @@
 """A learner of one number whose data it moves, with its bias in closed form."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from skdpfair._validate import integer, number
+from skdpfair._validate import integer, listed, number, shown
 from skdpfair.performative.location import shifted
 
 __all__ = ["ScalarProblem"]
@@ -74,19 +75,23 @@ class ScalarProblem:
     schedule: tuple[float, float] = (10.0, 100.0)
 
     def __post_init__(self):
-        number("a", self.a, low=1)
+        number("a", self.a, low=1, high=math.inf, high_open=True)
         for name in ("b", "max_grad_norm", "radius"):
-            number(name, getattr(self, name), low=0, low_open=True)
+            number(name, getattr(self, name), low=0, low_open=True, high=math.inf, high_open=True)
         number("beta", self.beta, low=0, high=1 / self.a, high_open=True)
         number("p", self.p, low=0, high=0.5, low_open=True, high_open=True)
         integer("n_samples", self.n_samples)
         if not 0 < self.ones < self.n_samples / 2:
             raise ValueError(
-                f"p={self.p!r} of n_samples={self.n_samples} must be at least one person and less "
+                f"p={self.p:g} of n_samples={self.n_samples} must be at least one person and less "
                 f"than half of them, got {self.ones}. Raise n_samples."
             )
-        for value in self.schedule:
-            number("schedule", value, low=0, low_open=True)
+        schedule = listed("schedule", self.schedule, "two numbers > 0")
+        if len(schedule) != 2:
+            raise ValueError(f"schedule must be two numbers > 0, got {shown(self.schedule)}.")
+        for value in schedule:
+            number("schedule", value, low=0, low_open=True, high=math.inf, high_open=True)
+        number("start", self.start, low=-1e300, high=math.inf, high_open=True)
         needed = max(abs(self.start), abs(self.stable_point))
         if self.radius < needed:
             raise ValueError(

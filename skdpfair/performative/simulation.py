@@ -1,8 +1,11 @@
 """Runs of projected clipped SGD on the scalar problem, expected and random."""
 
+import math
+
 import numpy as np
 
-from skdpfair._validate import generator, integer, number
+from skdpfair._validate import generator, integer, listed, number, shown
+from skdpfair.performative.scalar import ScalarProblem
 
 __all__ = ["expected_path", "simulate"]
 
@@ -30,6 +33,7 @@ def expected_path(problem, n_steps):
     >>> print(f"{path[0]:.3f} {path[-1]:.3f} {problem.fixed_point:.3f}")
     5.000 -0.222 -0.222
     """
+    problem_of(problem)
     c, theta = problem.max_grad_norm, problem.start
     path = [theta]
     for size in problem.step_sizes(integer("n_steps", n_steps)).tolist():
@@ -77,11 +81,15 @@ def simulate(
     >>> simulate(ScalarProblem(), 10, noise_multiplier=1.0, random_state=0).shape
     (1, 100)
     """
+    problem_of(problem)
     integer("n_steps", n_steps)
-    number("noise_multiplier", noise_multiplier, low=0)
+    number("noise_multiplier", noise_multiplier, low=0, high=math.inf, high_open=True)
+    if checkpoints is not None:
+        given = listed("checkpoints", checkpoints, "numbers of steps")
+        checkpoints = [integer("checkpoints", step, low=0) for step in given]
     wanted = sorted({n_steps} if checkpoints is None else set(checkpoints))
     if not wanted or wanted[0] < 0 or wanted[-1] > n_steps:
-        raise ValueError(f"checkpoints must lie in 0..n_steps={n_steps}, got {wanted}.")
+        raise ValueError(f"checkpoints must lie in 0..n_steps={n_steps}, got {shown(wanted)}.")
     rng = generator("random_state", random_state)
     c, radius = problem.max_grad_norm, problem.radius
     theta = np.full(integer("n_repetitions", n_repetitions), float(problem.start))
@@ -94,6 +102,12 @@ def simulate(
         if t in looks:
             seen[t] = theta
     return np.stack([seen[t] for t in wanted])
+
+
+def problem_of(problem):
+    """Refuse what is no ScalarProblem."""
+    if not isinstance(problem, ScalarProblem):
+        raise TypeError(f"problem must be a ScalarProblem, got {shown(problem)}.")
 
 
 def _draws(problem, n_steps, n_repetitions, rng):

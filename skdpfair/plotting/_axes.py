@@ -4,6 +4,8 @@ import math
 
 import numpy as np
 
+from skdpfair._validate import shown
+
 # Okabe and Ito's colours for the colour-blind, without black, and yellow last: it is faint
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
 _INK = {"#F0E442": "#857A00"}  # yellow letters are illegible
@@ -20,6 +22,12 @@ def new_axes(width=8.0, height=4.8, n_columns=1):
     figure, axes = plt.subplots(1, n_columns, figsize=(width, height), layout="constrained")
     figure.get_layout_engine().set(w_pad=0.12, h_pad=0.1)  # inches
     return axes
+
+
+def check_axes(ax):
+    """Refuse what nothing can be drawn on; None makes new axes."""
+    if ax is not None and not hasattr(ax, "get_legend_handles_labels"):
+        raise TypeError(f"ax must be matplotlib's Axes or None, got {shown(ax)}.")
 
 
 def dress(ax, title, *, pad=12, grid="y"):

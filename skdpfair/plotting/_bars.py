@@ -5,6 +5,7 @@ import math
 from skdpfair.plotting._axes import (
     PALETTE,
     axes_width,
+    check_axes,
     dress,
     drop_overlapping,
     legend_above,
@@ -71,6 +72,7 @@ def plot_group_bars(
 
 def _draw(table, names, ax, label, title, value_format, baseline):
     """Draw all but what depends on the limits of the axis of values."""
+    check_axes(ax)
     _check_table(table, names)
     lying = _is_lying(names)
     values = table[list(names)].to_numpy(float)

@@ -5,7 +5,15 @@ import pandas as pd
 
 from skdpfair._validate import one_of
 from skdpfair.metrics import group_table
-from skdpfair.plotting._axes import PALETTE, axes_width, dress, label_ends, new_axes, text_width
+from skdpfair.plotting._axes import (
+    PALETTE,
+    axes_width,
+    check_axes,
+    dress,
+    label_ends,
+    new_axes,
+    text_width,
+)
 from skdpfair.plotting._models import by_budget, final_step
 
 __all__ = ["TradeoffDisplay"]
@@ -200,6 +208,7 @@ class TradeoffDisplay:
                 f"There is no {self.measure!r} to draw: all are NaN. Costs need the twin's runs, "
                 "and a group needs test records."
             )
+        check_axes(ax)
         ax = new_axes() if ax is None else ax
         ends, budgets, drawn = [], set(), 0
         for method, rows in curves.items():

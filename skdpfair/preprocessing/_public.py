@@ -7,8 +7,8 @@ import pandas as pd
 from sklearn.compose import ColumnTransformer
 from sklearn.preprocessing import OneHotEncoder
 
+from skdpfair._validate import about, one_of, shown
 from skdpfair._validate import listed as as_list
-from skdpfair._validate import shown
 from skdpfair.preprocessing._scaler import BoundedScaler, pair_of
 
 
@@ -57,9 +57,11 @@ def public_preprocessor(bounds, categories=None, *, passthrough=(), missing="mid
     1 -0.42         0.0         1.0  Male
     """
     categories = {} if categories is None else categories
-    for name, value in (("bounds", bounds), ("categories", categories)):
-        if not isinstance(value, Mapping):
-            raise TypeError(f"{name} must be a dict by column name, got {shown(value)}.")
+    _check_dicts(bounds, categories)
+    one_of("missing", missing, ("middle", "keep"))
+    for column, pair in bounds.items():
+        with about("bounds"):
+            pair_of("bounds", pair, column)
     if isinstance(passthrough, str):
         passthrough = [passthrough]
     passthrough = as_list("passthrough", passthrough, "column names")
@@ -107,11 +109,22 @@ def outside_public(table, bounds, categories=None):
     age        0.25     0.25   150.0
     ward       0.00     0.25       b
     """
+    categories = {} if categories is None else categories
+    _check_dicts(bounds, categories)
+    if not isinstance(table, pd.DataFrame):
+        raise TypeError(f"table must be a DataFrame, got {type(table).__name__}.")
+    unknown = [column for column in (*bounds, *categories) if column not in table]
+    if unknown:
+        raise ValueError(
+            f"bounds and categories must name columns of table, got {shown(unknown)}, which it "
+            "lacks. Leave these out, or spell them as in the table."
+        )
     rows = {}
     for column, pair in bounds.items():
-        low, high = pair_of("bounds", pair, column)
+        with about("bounds"):
+            low, high = pair_of("bounds", pair, column)
         rows[column] = table[column], ~table[column].between(low, high)
-    for column, listed in (categories or {}).items():
+    for column, listed in categories.items():
         rows[column] = table[column], ~table[column].isin(_category_list(column, listed))
     out = []
     for values, beyond in rows.values():
@@ -122,21 +135,29 @@ def outside_public(table, bounds, categories=None):
     return pd.DataFrame(out, index=index, columns=["missing", "outside", "example"])
 
 
+def _check_dicts(bounds, categories):
+    for name, value in (("bounds", bounds), ("categories", categories)):
+        if not isinstance(value, Mapping):
+            raise TypeError(f"{name} must be a dict by column name, got {shown(value)}.")
+
+
 def _check_disjoint(bounds, name, columns):
     both = [column for column in columns if column in bounds]
     if both:
         raise ValueError(
-            f"{name} and bounds both name {both}: a column is either scaled or kept; take it out "
+            f"{name} and bounds both name {shown(both)}: a column is either scaled or kept; take it out "
             "of one of the two."
         )
 
 
 def _category_list(column, listed):
     """Return a column's categories as a list without NaN, else raise."""
-    kept = [] if isinstance(listed, str) else [c for c in listed if not pd.isna(c)]
-    if not kept or len(set(kept)) < len(kept):
+    with about("categories"):
+        kept = [] if isinstance(listed, str) else [c for c in listed if not pd.isna(c)]
+        n_distinct = len(set(kept))
+    if not kept or n_distinct < len(kept):
         raise ValueError(
-            f"categories[{column!r}] must list at least one category, each once, got {listed!r}: "
-            "take the list from the data description."
+            f"categories[{shown(column)}] must list at least one category, each once, "
+            f"got {shown(listed)}: take the list from the data description."
         )
     return kept

@@ -14,12 +14,18 @@ from skdpfair.privacy.accounting import SampledGaussian
 from skdpfair.privacy.renyi import ORDERS, curve_epsilon, rdp_curve
 
 _BISECTIONS = 200
+_MOST_TRIALS, _LEAST_SHAPE, _MOST_SHAPE = 1e6, 1e-3, 1e3  # drawn from in time
 
 
 def check_law(mean_trials: float, shape: float) -> tuple[float, float]:
     """Return the law of the number of trials as floats, or refuse it."""
-    mean = number("mean_trials", mean_trials, low=1, high=math.inf, high_open=True)
+    mean = number("mean_trials", mean_trials, low=1, high=_MOST_TRIALS)
     shape = number("shape", shape, low=0)
+    if shape not in (0, math.inf) and not _LEAST_SHAPE <= shape <= _MOST_SHAPE:
+        raise ValueError(
+            f"shape must be 0, infinite, or a number from {_LEAST_SHAPE:g} to {_MOST_SHAPE:g}, "
+            f"got {shape!r}. Beyond them the law is all but that of 0 or of infinity: take that."
+        )
     if mean == 1 and shape < math.inf:
         raise ValueError(
             "mean_trials must be > 1 unless shape is infinite, got 1.0: exactly one trial needs "

@@ -8,9 +8,19 @@ from pathlib import Path
 
 import numpy as np
 
+from skdpfair._validate import about, shown
+
 FORMAT_VERSION = 1
 _KEY = "skdpfair"  # one entry of metadata: with several, their order would vary
 _ADVICE = "Get the file again, from whoever released it."
+
+
+def path_of(path) -> Path:
+    """Return what names a file as a Path, else raise."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"path must name a file, got {shown(path)}: a string or a pathlib.Path.")
+    with about("path", "cannot name a file"):
+        return Path(path)
 
 
 def write(path, facts, weights) -> None:
@@ -29,7 +39,7 @@ def read(path):
     ValueError
         If the file is no release, is damaged, or is of a newer format.
     """
-    numpy_format, content = _safetensors(), Path(path).read_bytes()
+    numpy_format, content = _safetensors(), path_of(path).read_bytes()
     try:
         weights = numpy_format.load(content)
         length = int.from_bytes(content[:8], "little")
@@ -82,7 +92,7 @@ def _canonical(value):
 
 def replace_file(path, content: bytes) -> None:
     """Write a file beside the old one, then put it in its place."""
-    path = Path(path)
+    path = path_of(path)
     part = path.with_name(f".{path.name}.{os.urandom(4).hex()}.part")
     try:
         with part.open("wb") as file:

@@ -219,3 +219,9 @@ def test_the_picture_of_predictions_and_of_estimators(two_groups, classifier):
         TradeoffDisplay.from_predictions(
             y, predictions, sensitive_features=group, measure="privacy_cost"
         )
+
+
+@pytest.mark.parametrize("frame", [1, None, "a"])
+def test_results_are_made_of_a_frame(frame):
+    with pytest.raises(TypeError, match=r"^frame must be a DataFrame"):
+        TradeoffResults(frame)

@@ -168,3 +168,19 @@ def test_what_is_no_seed_is_refused_by_name(seed):
     ring.append(ring)
     with pytest.raises(TypeError, match=r"^random_state must be None"):
         simulate(ScalarProblem(), 1, noise_multiplier=1.0, random_state=ring)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"schedule": None}, {"schedule": (1.0,)}, {"start": np.nan}, {"start": "1"}, {"start": None}],
+)
+def test_a_problem_names_what_is_wrong(wrong):
+    with pytest.raises((ValueError, TypeError), match=f"^{next(iter(wrong))} must be"):
+        ScalarProblem(**wrong)
+
+
+@pytest.mark.parametrize("wrong", [{"problem": None}, {"checkpoints": 1}, {"checkpoints": [0.5]}])
+def test_a_simulation_names_what_is_wrong(wrong):
+    given = {"problem": ScalarProblem(), "n_steps": 1, "noise_multiplier": 1.0}
+    with pytest.raises((ValueError, TypeError), match=f"^{next(iter(wrong))} must be"):
+        simulate(**given | wrong)

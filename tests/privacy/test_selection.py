@@ -12,6 +12,7 @@ from dp_accounting.rdp import RdpAccountant
 from skdpfair.privacy import SampledGaussian
 from skdpfair.privacy.renyi import ORDERS, curve_epsilon, rdp_curve
 from skdpfair.privacy.selection import (
+    check_law,
     free_score_noise,
     selection_curve,
     selection_epsilon,
@@ -75,3 +76,13 @@ def test_without_noise_nothing_is_private():
 def test_refuses_other_laws(mean, shape, says):
     with pytest.raises(ValueError, match=says):
         selection_epsilon([RUN], mean, shape, 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("mean", "shape", "says"),
+    [(1e308, 1.0, "mean_trials"), (10**30, math.inf, "mean_trials")]
+    + [(3.0, s, "shape") for s in (5e-324, 2**63, 1e308)],
+)
+def test_laws_that_cannot_be_drawn_from_in_time_are_refused(mean, shape, says):
+    with pytest.raises(ValueError, match=f"^{says} must be"):
+        check_law(mean, shape)

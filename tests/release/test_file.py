@@ -178,3 +178,10 @@ def test_what_is_encoded_comes_back():
     for code in (print, nn.Linear, nn.Linear(1, 1), np.random.default_rng(), object()):
         with pytest.raises(NotPlain):
             encode(code)
+
+
+@pytest.mark.parametrize("path", [None, 1, b"x"])
+def test_what_names_no_file_is_refused_by_name(path):
+    for touch in (load_release, lambda p: _file.replace_file(p, b"")):
+        with pytest.raises(TypeError, match=r"^path must name a file"):
+            touch(path)
