@@ -145,8 +145,8 @@ def _check_disjoint(bounds, name, columns):
     both = [column for column in columns if column in bounds]
     if both:
         raise ValueError(
-            f"{name} and bounds both name {shown(both)}: a column is either scaled or kept; take it out "
-            "of one of the two."
+            f"{name} and bounds both name {shown(both)}: a column is either scaled or kept; take "
+            "it out of one of the two."
         )
 
 
