@@ -78,7 +78,9 @@ def draw(table, path):
     right.set_title("A fit on Adult, 1,000 canaries", loc="left")
     for ax, label in ((left, "epsilon of a step"), (right, "lower bound of epsilon by the audit")):
         ax.set(xlabel=label, yticks=range(len(names)), yticklabels=names)
-        ax.set(xlim=(0, 1.3 * ax.dataLim.x1), ylim=(-0.6, len(names) - 0.4))
+        ax.set(
+            xlim=(0, (1.3 if ax is left else 1.55) * ax.dataLim.x1), ylim=(-0.6, len(names) - 0.4)
+        )
         ax.grid(axis="x", color="0.9")
         ax.set_axisbelow(True)
     left.legend(frameon=False, loc="lower left", fontsize="small")

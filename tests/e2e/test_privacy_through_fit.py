@@ -152,7 +152,7 @@ def check_bound(name, **params):
     (move,) = steps_of(name, X, **settings | params)
     longest = n * np.linalg.norm(move.reshape(2, n), axis=0).max()
     widest = 3.0 if name == "dpsgd_f" else 1.0  # (1 + K) C
-    assert 0.5 < longest <= widest * (1 + 1e-6)
+    assert 0.5 < longest <= widest  # clipped to C (1 - 1e-5): rounding gets nowhere near
 
 
 @pytest.mark.parametrize("name", PRIVATE)
