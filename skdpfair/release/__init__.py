@@ -6,7 +6,15 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from skdpfair.release import _file, _onnx
-from skdpfair.release._facts import factory_of, facts_of, packed, rebuilt, statement, unpacked
+from skdpfair.release._facts import (
+    check_loaded,
+    factory_of,
+    facts_of,
+    packed,
+    rebuilt,
+    statement,
+    unpacked,
+)
 
 __all__ = [
     "export_onnx",
@@ -134,7 +142,9 @@ def load_release(path, *, module=None):
     _check_module(path, facts.get("module"), module)
     try:
         factory = None if module is None else factory_of(facts["module"], module)
-        return rebuilt(_house().DPFairClassifier, facts, weights, factory)
+        loaded = rebuilt(_house().DPFairClassifier, facts, weights, factory)
+        check_loaded(loaded, facts)
+        return loaded
     except Exception as error:  # facts may be anything, and so may a module
         raise ValueError(
             f"{path} cannot be loaded: {type(error).__name__}: {str(error)[:300]}"

@@ -4,6 +4,7 @@ import json
 import warnings
 from dataclasses import replace
 
+import numpy as np
 import torch
 
 from skdpfair.exceptions import InsecureSeedWarning, PrivacyLeakWarning
@@ -21,6 +22,7 @@ _FITTED = (
     *("lr_", "batch_size_", "n_steps_", "n_iter_", "signal_"),
     *("_settled", "_n_fits", "_group_positions", "_charged"),
 )
+_NEEDED = [name for name in _FITTED if name not in ("feature_names_in_", "_charged")]
 _MARK, _WEIGHTS, _FACTORY = "_facts", "_weights", "_factory"  # of a pickled state
 _NOTED = "{}, which whoever fitted could look at; not in this copy"
 
@@ -161,6 +163,24 @@ def rebuilt(cls, facts, weights, module=None):
             setattr(estimator, name, decode(facts["fitted"][name]))
     estimator.net_ = InferenceNet(module or _builtin(facts["module"], weights), weights)
     return estimator
+
+
+def check_loaded(estimator, facts) -> None:
+    """Raise a ValueError if the parts of a release do not fit each other."""
+    missing = [name for name in _NEEDED if not hasattr(estimator, name)]
+    if missing:
+        raise ValueError(f"the facts lack {missing}")
+    told, held = facts["privacy_statement"], statement(estimator.privacy_)
+    for name in ("epsilon", "delta", "adjacency", "is_private", "seeded"):
+        if told.get(name) != held[name]:
+            raise ValueError(
+                f"its statement says {name}={told.get(name)!r}, its facts {held[name]!r}"
+            )
+    logits = estimator.net_.logits(np.zeros((1, *estimator.net_.module.in_shape), np.float32))
+    if logits.shape != (1, len(estimator.classes_)):
+        raise ValueError(f"{len(estimator.classes_)} classes for {logits.shape[1]} outputs")
+    if not all(np.isfinite(w).all() for w in weights_of(estimator.net_).values()):
+        raise ValueError("weights that are not finite numbers")
 
 
 def factory_of(facts, make):

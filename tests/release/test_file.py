@@ -13,6 +13,7 @@ from torch import nn
 from skdpfair import get_method, load_release
 from skdpfair.release import _file
 from skdpfair.release._encode import NotPlain, decode, encode
+from skdpfair.release._facts import facts_of
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::skdpfair.exceptions.InsecureSeedWarning",
@@ -185,3 +186,25 @@ def test_what_names_no_file_is_refused_by_name(path):
     for touch in (load_release, lambda p: _file.replace_file(p, b"")):
         with pytest.raises(TypeError, match=r"^path must name a file"):
             touch(path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda facts, weights: facts["privacy_statement"].update(epsilon=0.001),
+        lambda facts, weights: facts["privacy_statement"].update(seeded=True),
+        lambda facts, weights: facts["fitted"].pop("n_features_in_"),
+        lambda facts, weights: facts["fitted"].update(classes_=encode(np.array(list("abc")))),
+        lambda facts, weights: next(iter(weights.values())).fill(np.nan),
+    ],
+    ids=["epsilon", "seeded", "no features", "classes", "NaN"],
+)
+def test_parts_that_contradict_each_other_are_refused(table, path, fitted, change):
+    facts, weights = facts_of(fitted(table, "dpsgd_f", random_state=None))
+    facts, weights = json.loads(json.dumps(facts)), {k: w.copy() for k, w in weights.items()}
+    _file.write(path, facts, weights)
+    load_release(path)
+    change(facts, weights)
+    _file.write(path, facts, weights)
+    with pytest.raises(ValueError, match="cannot be loaded"):
+        load_release(path)

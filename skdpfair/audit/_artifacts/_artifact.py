@@ -5,7 +5,7 @@ import os
 
 from skdpfair.audit._artifacts._budget import Exhausted
 from skdpfair.audit._artifacts._containers import Reader
-from skdpfair.audit._artifacts._findings import ArtifactReport
+from skdpfair.audit._artifacts._findings import ArtifactReport, Finding
 from skdpfair.audit._artifacts._live import pickled
 from skdpfair.audit._artifacts._rows import find_rows, rows_of
 from skdpfair.audit._artifacts._verdict import conclude
@@ -71,7 +71,10 @@ def audit_artifact(path_or_object, *, rows=None) -> ArtifactReport:
     if table is not None:
         find_rows(table, walker)
     findings = list(dict.fromkeys(reader.findings))
-    return ArtifactReport(source, findings[:_MOST], len(walker.seen))
+    if len(findings) > _MOST:
+        what = f"{len(findings) - _MOST} more findings, which are not listed"
+        findings[_MOST:] = [Finding("unreadable", "(root)", what)]
+    return ArtifactReport(source, findings, len(walker.seen))
 
 
 def _opened(thing, reader):

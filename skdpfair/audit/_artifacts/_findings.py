@@ -1,8 +1,11 @@
 """What an audit of an artefact found, in words, never in values."""
 
 from dataclasses import dataclass, field
+from textwrap import wrap
 
 import pandas as pd
+
+_WIDTH = 100
 
 
 @dataclass(frozen=True)
@@ -79,17 +82,20 @@ class ArtifactReport:
         shown = self.findings[:40]
         rows = [(f.kind, _short(f.where), _size(f), f.what) for f in shown]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:3]
-        lines = [f"ArtifactReport of {self.source}: {len(self.findings)} findings"]
+        n = len(self.findings)
+        lines = [f"ArtifactReport of {self.source}: {n} finding{'s' * (n != 1)}"]
         for row in rows:
             cells = [f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)]
-            lines.append("  " + "  ".join([*cells, row[3]]))
+            before = "  " + "  ".join(cells) + "  "
+            wide = max(_WIDTH, len(before) + 30)
+            lines += wrap(row[3], wide, initial_indent=before, subsequent_indent=" " * len(before))
         if len(self.findings) > len(shown):
             lines.append(f"  ... and {len(self.findings) - len(shown)} more")
         return "\n".join(lines)
 
 
-def _short(where, most=60):
-    return where if len(where) <= most else f"{where[:26]}...{where[-31:]}"
+def _short(where, most=44):
+    return where if len(where) <= most else f"{where[:18]}...{where[-23:]}"
 
 
 def _size(finding):

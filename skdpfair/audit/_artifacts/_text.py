@@ -18,7 +18,7 @@ _SEED = re.compile(
 _LOSS = re.compile(r"loss(?:es)?\w*[\"']?\W{0,4}\d*\.\d", re.IGNORECASE)
 _DATA_FILE = re.compile(
     r"[^\n]{1,400}\.(?:npy|npz|dat|bin|raw|mmap|memmap|csv|tsv|parquet|feather|arrow|h5|hdf5|pkl|"
-    r"pickle|joblib|pt|pth|ckpt|sqlite|db|jsonl|xlsx?|zarr|sas7bdat|dta|sav)(?:\.(?:gz|bz2|xz|zip|zst))?",
+    r"pickle|joblib|pt|pth|ckpt|sqlite|db|jsonl|xlsx?|zarr|sas7bdat|dta)(?:\.(?:gz|bz2|xz|zip|zst))?",
     re.IGNORECASE,
 )
 
