@@ -8,7 +8,7 @@ from numbers import Real
 import numpy as np
 import torch
 from sklearn.utils._param_validation import InvalidParameterError, make_constraint
-from skorch.callbacks import Callback, LRScheduler
+from skorch.callbacks import Callback, Checkpoint, EarlyStopping, LRScheduler
 from torch import nn
 
 from skdpfair import _validate
@@ -22,7 +22,7 @@ MODULES = ("auto", "logistic", "mlp", "cnn")
 def check(params: dict, method) -> None:
     """Raise ValueError or TypeError on the first part that cannot be used; as ``_params.check``."""
     _check_module(params)
-    params["callbacks"] = _callbacks(params["callbacks"])
+    params["callbacks"] = _callbacks(params["callbacks"], params["validation_data"] is not None)
     _check_attack(params["attack"])
     _check_device(params)
     _check_fields(method)
@@ -119,7 +119,22 @@ def resolve_optimizer(optimizer):
     return optimizer
 
 
-def _callbacks(callbacks):
+def _refuse_unseen(callback, public):
+    """Refuse a callback that waits for a score which no private fit has, before a step is spent."""
+    waits = isinstance(callback, (EarlyStopping, Checkpoint)) or (
+        isinstance(callback, LRScheduler) and "Plateau" in str(callback.policy)
+    )
+    watched = getattr(callback, "monitor", None)
+    if not waits or not isinstance(watched, str) or (public and not watched.startswith("train_")):
+        return
+    raise ValueError(
+        f"callbacks holds {type(callback).__name__}, which watches {watched!r}, but that is not "
+        "there: scores of private records are not computed. Pass public validation_data= and watch "
+        '"valid_loss", or fix the number of steps.'
+    )
+
+
+def _callbacks(callbacks, public):
     """Return skorch callbacks, or pairs of a name and one, as a list."""
     if callbacks is None:
         return None
@@ -139,6 +154,7 @@ def _callbacks(callbacks):
             )
         if named and entry[0] in names:
             raise ValueError(f"callbacks names two {shown(entry[0])}. Name each once.")
+        _refuse_unseen(entry[1] if isinstance(entry, tuple) else entry, public)
         names |= {entry[0]} if named else set()
     return list(callbacks)
 

@@ -16,7 +16,7 @@ import torch
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
-from skorch.callbacks import Callback, Freezer, LRScheduler
+from skorch.callbacks import Callback, Checkpoint, EarlyStopping, Freezer, LRScheduler
 from torch import nn
 
 from skdpfair import METHODS, DPFairClassifier, get_method
@@ -654,3 +654,34 @@ def test_a_text_is_no_y(table):
     X, _ = table
     with pytest.raises(ValueError, match="y should be a 1d array"):
         fast().fit(X.drop(columns="group"), Grumpy("no"))
+
+
+@pytest.mark.parametrize(
+    "callback",
+    [
+        EarlyStopping(),
+        EarlyStopping(monitor="train_loss"),
+        Checkpoint(),
+        ("plateau", LRScheduler(policy="ReduceLROnPlateau")),
+    ],
+)
+def test_callbacks_that_wait_for_scores_are_refused_before_a_step(table, callback):
+    X, y = table
+    X = X.drop(columns="group")
+    with pytest.raises(ValueError, match=r"callbacks holds .* validation_data="):
+        fast(callbacks=[callback]).fit(X, y)
+    watching = fast(callbacks=[EarlyStopping()], validation_data=(X[:50], y[:50]))
+    assert watching.fit(X, y).n_steps_ > 0
+
+
+def test_scores_of_public_records_and_callbacks_that_hear_batches_go_together(table):
+    X, y = table
+    X = X.drop(columns="group")
+    heard = []
+
+    class Hears(Callback):
+        def on_batch_end(self, net, training, **kwargs):
+            heard.append(training)
+
+    fast(callbacks=[Hears()], validation_data=(X[:50], y[:50])).fit(X, y)
+    assert True in heard
