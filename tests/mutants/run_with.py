@@ -15,6 +15,9 @@ from importlib.machinery import PathFinder, SourceFileLoader
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+# what tests import, the package apart
+HEAVY = ("dp_accounting", "fairlearn.metrics", "opacus", "scipy.stats", "skorch", "torch._dynamo")
+HEAVY += ("pytest", "hypothesis.strategies", "sklearn.model_selection", "sklearn.pipeline", "click")
 
 
 class MutantLoader(SourceFileLoader):
@@ -85,13 +88,14 @@ def main(name, *options):
 
     failures = Failures()
     arguments = [mutant.killed_by, "-x", "-q", "--no-header", "-p", "no:cacheprovider"]
+    arguments += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # of what is loaded already
     code = pytest.main([*arguments, "--rootdir", str(ROOT)], plugins=[failures])
     print(json.dumps({"code": int(code), "kinds": failures.kinds, "used": MutantLoader.used}))
 
 
 def serve():
     """Fork a child for each line of standard input, and tell how it ended."""
-    for heavy in ("dp_accounting", "fairlearn.metrics", "opacus", "scipy.stats", "skorch"):
+    for heavy in HEAVY:
         import_module(heavy)
     for line in sys.stdin:
         name, path = json.loads(line)
