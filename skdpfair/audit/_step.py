@@ -18,6 +18,7 @@ from skdpfair.privacy.plan import joint
 from skdpfair.testing import per_sample, released
 
 _NORMS = np.geomspace(1e-2, 1e4, 61)
+_SPREAD = 30.0  # how well a change of scale shows in the norm of so many numbers
 _QUIET, _LOUD = 0.3, 100.0  # gradient norms of the other records
 
 
@@ -212,13 +213,16 @@ def _batch(scenario, n_features, norm):
 
 
 def _telling_norm(mechanism, scenario):
-    """Return the largest gradient norm whose record moves the releases most, over their noise."""
+    """Return the largest gradient norm whose record moves the releases, or their noise, most."""
     method, groups = mechanism.method, [*scenario.groups, scenario.canary_group]
     state, best = method.start(mechanism.task), (0.0, 1.0)
+    others = per_sample(scenario.norms, group=scenario.groups)
+    quiet = method.clip(others, state, released(method, others, mechanism.task, state)).bound
     for norm in _NORMS:
         sample = per_sample([*scenario.norms, norm], group=groups)
         clip = method.clip(sample, state, released(method, sample, mechanism.task, state))
         moved = [float(clip.weight[-1]) * norm / float(clip.bound) / mechanism.noise_multiplier]
+        moved.append(_SPREAD * abs(float(torch.log(clip.bound / quiet))))  # data-dependent noise
         if not method.sees_gradients():
             rows = [(q, float(q.rows(sample, state)[-1].norm())) for q in mechanism.queries]
             moved += [row / q.sensitivity / q.noise_multiplier for q, row in rows]

@@ -219,7 +219,7 @@ class DPQuantileScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
         Examples
         --------
-        >>> DPQuantileScaler(noise_multiplier=4.0).planned(1000).noise_multipliers
+        >>> DPQuantileScaler(epsilon=None, noise_multiplier=4.0).planned(1000).noise_multipliers
         (4.0,)
         """
         integer("n_samples", n_samples)

@@ -4,10 +4,12 @@ import math
 
 import numpy as np
 import pytest
+import torch
 from scipy.stats import norm
 
 from skdpfair import METHODS, get_method
 from skdpfair.audit import audit_step
+from skdpfair.mechanism import Clip
 from skdpfair.privacy.auditing import (
     epsilon_lower_bound,
     mu_lower_bound,
@@ -48,6 +50,42 @@ def test_groups_hyper_parameters_and_noise():
         audit = audit_step(method, n_draws=300, confidence=0.9, random_state=1, **settings)
         assert audit.passed and (audit.mu_lower > 0) == (audit.mu_claimed > 0.5)
     assert audit_step("dpsgd", n_draws=200, noise_multiplier=4.0).mu_claimed == 0.25
+
+
+def doubled(clip, sample):
+    return Clip(2 * clip.weight, clip.bound)
+
+
+def whole(clip, sample):
+    return Clip(torch.ones_like(clip.weight), clip.bound)
+
+
+def noise_of_the_base_bound(clip, sample):
+    return Clip(clip.weight, torch.ones(()))
+
+
+def louder_for_the_loud(clip, sample):
+    loud = bool(len(sample.norm)) and sample.norm.max() > 50
+    return Clip(clip.weight, torch.tensor(1.5 if loud else 1.0))
+
+
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [
+        *(("dpsgd", fault) for fault in (doubled, whole, louder_for_the_loud)),
+        ("dpsgd_f", noise_of_the_base_bound),
+    ],
+)
+def test_faults_of_other_peoples_methods_are_found(name, fault):
+    base = METHODS[name]
+
+    class Faulty(base, name="faulty for a test", reference="-", needs_groups=base.needs_groups):
+        def clip(self, sample, state, release):
+            return fault(super().clip(sample, state, release), sample)
+
+    del METHODS["faulty for a test"]
+    audit = audit_step(Faulty(max_grad_norm=1.0), n_draws=1000, random_state=0)
+    assert not audit.passed and audit.epsilon_lower > 1.2 * audit.epsilon_claimed
 
 
 def test_fresh_noise_unless_asked():
