@@ -215,6 +215,22 @@ class DPFairClassifier(_tasks.CallbackSupportMixin, ClassifierMixin, BaseEstimat
             If a parameter or the data cannot be used; nothing has been fitted then.
         InfeasibleBudgetError
             If no supported noise meets epsilon and delta.
+        BudgetExceeded
+            If an open `PrivacyLedger` has no room for the fit; nothing has been read then.
+        UnsupportedModuleError, PrivacyAccountingError
+            If the module mixes records, or the method breaks its own bound.
+        KeyboardInterrupt
+            On Ctrl-C before the first step, or inside a search; later, the fit ends early, with
+            a UserWarning, and ``privacy_`` counts the steps taken.
+
+        Warns
+        -----
+        InsecureSeedWarning
+            If ``random_state`` makes the noise reproducible.
+        LowSignalWarning
+            If the records are few for the budget.
+        UnaccountedWarning
+            If earlier fits of this estimator were charged to a ledger that this one is not.
         """
         params = self.get_params(deep=False)
         method = get_method(self.method)

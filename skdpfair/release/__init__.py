@@ -53,6 +53,8 @@ def release(estimator):
     -----
     PrivacyLeakWarning
         If the weights are not private.
+    InsecureSeedWarning
+        If their noise was seeded.
 
     Examples
     --------
@@ -85,6 +87,11 @@ def save_release(estimator, path):
     ImportError
         Without the extra ``release``.
     ValueError, TypeError
+        As :func:`release`.
+
+    Warns
+    -----
+    PrivacyLeakWarning, InsecureSeedWarning
         As :func:`release`.
 
     Notes
@@ -168,6 +175,11 @@ def export_onnx(estimator, path):
         Without the extra ``onnx``.
     ValueError, TypeError
         As :func:`release`, or if a module of your own has no ONNX form.
+
+    Warns
+    -----
+    PrivacyLeakWarning, InsecureSeedWarning
+        As :func:`release`.
 
     Notes
     -----
