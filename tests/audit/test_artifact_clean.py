@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 import torch
 from sklearn.compose import ColumnTransformer
+from sklearn.model_selection import GridSearchCV
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
@@ -18,7 +19,7 @@ from torch import nn
 from skdpfair import METHODS, DPFairClassifier, get_method
 from skdpfair.audit import audit_artifact
 from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult, make_two_groups
-from skdpfair.model_selection import DPRandomizedSearch
+from skdpfair.model_selection import DPRandomizedSearch, PrivacyLedger
 from skdpfair.preprocessing import BoundedScaler, DPQuantileScaler, public_preprocessor
 
 pytestmark = [
@@ -193,6 +194,22 @@ def test_onnx_files_are_clean_unless_something_is_added(params, tmp_path):
     onnx.helper.set_model_props(model, {"seed": "7"})
     kinds = {f.kind for f in audit_artifact(model.SerializeToString()).findings}
     assert kinds == {"loss history", "seed"}
+
+
+def test_the_file_of_a_ledger_is_clean_unless_something_is_added(tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    ledger = PrivacyLedger(path, epsilon=90.0, delta=1e-4)
+    with ledger:
+        for method in ("global_adapt", "dpsgd_f", "dp_is_sgd"):
+            fitted(method)
+        search()
+    grid = GridSearchCV(classifier(), {"lr": [0.1, 0.2]}, cv=2)
+    if hasattr(grid, "set_callbacks"):  # scikit-learn 1.9 and later
+        grid.set_callbacks(ledger).fit(X, y)
+    report = audit_artifact(path)
+    assert report.is_clean, report
+    path.write_text(path.read_text() + json.dumps({"fit": "a", "losses": [0.7, 0.6]}) + "\n")
+    assert "loss history" in {f.kind for f in audit_artifact(path).findings}
 
 
 def test_pickles_by_value_are_clean():

@@ -5,6 +5,7 @@ import json
 import numpy as np
 
 from skdpfair.audit._artifacts._graph import Blob, Call, Global, Inline, Map, Seq
+from skdpfair.audit._artifacts._ledgers import words_of
 
 _MADE = {
     "report": ("skdpfair.privacy.statement", "PrivacyReport"),
@@ -56,7 +57,8 @@ def as_tree(text):
         lines = [json.loads(line) for line in text.splitlines() if line.strip()]
     except (ValueError, RecursionError):
         return None
-    return Seq([_plain(line) for line in lines])
+    words = words_of(lines)
+    return Seq([_plain(line) for line in lines] if words is None else words)
 
 
 def _loaded(text):
