@@ -65,6 +65,8 @@ def describe(value, depth=0) -> str:
         array = value.numpy(force=True) if torch.is_tensor(value) else np.asarray(value)
         return inside(array.tolist()) if array.dtype == object else digest(array).hex()
     held = _held(value)
+    if held is not None and isinstance(value, (type, FunctionType)):
+        held = digest(inside(held)).hex()  # descriptions are stored, and a closure may hold records
     return kind if held is None else f"{kind}({inside(held)})"
 
 
@@ -83,7 +85,9 @@ def _held(value):
         return value.__self__, value.__func__
     if isinstance(value, FunctionType):
         cells = [_cell(cell) for cell in value.__closure__ or ()]
-        made = (value.__code__, value.__defaults__, value.__kwdefaults__, cells)
+        read = {name: value.__globals__.get(name) for name in value.__code__.co_names}
+        plain = {k: v for k, v in read.items() if isinstance(v, (str, int, float, tuple))}
+        made = (value.__code__, value.__defaults__, value.__kwdefaults__, cells, plain)
         return None if _is_known(value) else made
     if hasattr(value, "__qualname__"):
         return None

@@ -410,6 +410,14 @@ def test_functions_and_classes_of_one_name_are_told_apart_by_what_they_do():
 
     for a, b, same in zip(of_width(3), of_width(4), of_width(3), strict=True):
         assert describe(a) == describe(same) != describe(b)
+    spaces = [{"SIZE": 0.1}, {"SIZE": 0.5}, {"SIZE": 0.1}]
+    for space in spaces:
+        exec("def attack(x):\n    return x + SIZE", space)
+    a, b, same = (describe(space["attack"]) for space in spaces)
+    assert a == same != b
+    secret = ["patient Zero", 0.739085]
+    told = describe(lambda x: secret)
+    assert "Zero" not in told and "0.739" not in told  # it is written beside the results of sweeps
     tables = [pd.DataFrame({"a": ["x", cell]}) for cell in "yz"]
     assert describe(tables[0]) != describe(tables[1])
 

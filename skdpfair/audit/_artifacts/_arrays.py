@@ -157,7 +157,8 @@ def _from_numpy(node):
     return None
 
 
-def data_of(node):
+def data_of(node) -> bytes | None:
+    """Return the bytes that a node holds, in any of the ways in which pickles write them."""
     if isinstance(node, Blob):
         return node.data
     if isinstance(node, str):
