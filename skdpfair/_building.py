@@ -12,6 +12,7 @@ from skorch.callbacks import Callback, Checkpoint, EarlyStopping, LRScheduler
 from torch import nn
 
 from skdpfair import _validate
+from skdpfair._callbacks import recorders
 from skdpfair._validate import shown
 
 # float32 holds the squares of the numbers between them
@@ -23,6 +24,7 @@ def check(params: dict, method) -> None:
     """Raise ValueError or TypeError on the first part that cannot be used; as ``_params.check``."""
     _check_module(params)
     params["callbacks"] = _callbacks(params["callbacks"], params["validation_data"] is not None)
+    _check_recorders(params)
     _check_attack(params["attack"])
     _check_device(params)
     _check_fields(method)
@@ -157,6 +159,17 @@ def _callbacks(callbacks, public):
         _refuse_unseen(entry[1] if isinstance(entry, tuple) else entry, public)
         names |= {entry[0]} if named else set()
     return list(callbacks)
+
+
+def _check_recorders(params):
+    found = recorders(params["callbacks"])
+    if found and not params["diagnostics"]:
+        raise ValueError(
+            f"callbacks holds {type(found[0]).__name__}, which keeps what is not private. Set "
+            "diagnostics=True, which marks the fitted object as one that must not be released."
+        )
+    if len(found) > 1:
+        raise ValueError("callbacks holds two recorders. Give one: diagnostics_ is its table.")
 
 
 def _check_attack(attack):

@@ -18,6 +18,12 @@ def hear_batches(callbacks) -> bool:
     )
 
 
+def recorders(callbacks) -> list[Callback]:
+    """Return those that keep what is not private: they say so by ``discloses = True``."""
+    given = [c[-1] if isinstance(c, tuple) else c for c in callbacks or ()]
+    return [callback for callback in given if getattr(callback, "discloses", False)]
+
+
 class Epochs(Callback):
     """Tells somebody at the end of each epoch."""
 

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import torch
 
+from skdpfair._callbacks import recorders
 from skdpfair.mechanism import Method
 from skdpfair.methods import get_method
 from skdpfair.privacy import PrivacyReport
@@ -26,6 +27,7 @@ class Before:
     lr: float | None  # None if it was never settled
     privacy: PrivacyReport
     n_fits: int
+    n_steps: int
 
 
 def _group_epsilons(run, ledger, levels):
@@ -102,8 +104,10 @@ def composed(report, before):
     return replace(report, seeded=seeded, assumptions=tuple(assumptions))
 
 
-def diagnostics_frame(net, levels):
-    """Return what ``diagnostics`` measured, one row per step and group."""
+def diagnostics_frame(net, levels, callbacks):
+    """Return what a recorder among the callbacks kept, or one row per epoch and group."""
+    for recorder in recorders(callbacks):
+        return recorder.frame_
     names = ["all"] if levels is None else list(levels)
     rows = [
         (step, group, int(n), loss / n, norm / n)
@@ -140,5 +144,10 @@ def before(estimator, fitted, table) -> Before | None:
     same_method = type(get_method(estimator.method)) is type(estimator.method_)
     lr = estimator.lr_ if same_method and estimator._settled else None
     return Before(
-        estimator.net_.module_, estimator.method_, lr, estimator.privacy_, estimator._n_fits
+        estimator.net_.module_,
+        estimator.method_,
+        lr,
+        estimator.privacy_,
+        estimator._n_fits,
+        estimator.n_steps_,
     )

@@ -13,7 +13,7 @@ from skorch.dataset import Dataset
 from skorch.helper import predefined_split
 
 from skdpfair import _building, _params, networks
-from skdpfair._callbacks import Epochs, Progress
+from skdpfair._callbacks import Epochs, Progress, recorders
 from skdpfair._planning import Plan
 from skdpfair._reporting import Before, composed, report_of
 from skdpfair._seeds import streams_of
@@ -185,7 +185,7 @@ def _net(params, run, table, streams, on_step, callbacks, before):
         chunk_size=params["max_physical_batch_size"],
         noise=params["noise"],
         attack=params["attack"],
-        diagnostics=params["diagnostics"],
+        diagnostics=params["diagnostics"] and not recorders(params["callbacks"]),
         on_step=on_step,
         lr=lr,
         optimizer=optimizer,
@@ -198,7 +198,10 @@ def _net(params, run, table, streams, on_step, callbacks, before):
     )
     with _INIT_LOCK, torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(streams.init_seed())
-        return net.initialize()
+        net.initialize()
+    net.group_levels_ = table.groups.levels
+    net.steps_before_ = 0 if before is None else before.n_steps
+    return net
 
 
 def _class_weight(params, settings, classes):

@@ -77,7 +77,8 @@ class DPFairClassifier(_tasks.CallbackSupportMixin, ClassifierMixin, BaseEstimat
     keep_reference : bool, default=False
         Also train the non-private twin and keep it in ``reference_``.
     diagnostics : bool, default=False
-        Record mean loss and gradient norm of each group over training, in ``diagnostics_``.
+        Record mean loss and gradient norm of each group over training, in ``diagnostics_``; with a
+        :class:`skdpfair.analysis.GroupRecorder` among ``callbacks``, what that keeps.
         These are NOT private: the fitted object must not be released, and ``privacy_`` says so.
     callbacks : list of skorch callbacks or None, default=None
         Called at epoch ends, and at batch ends if they override that.
@@ -101,7 +102,7 @@ class DPFairClassifier(_tasks.CallbackSupportMixin, ClassifierMixin, BaseEstimat
         The method with its numbers resolved.
     lr_, batch_size_, n_steps_, n_iter_, signal_
         Learning rate, expected batch size, steps on the data, epochs, and n times mu.
-    diagnostics_ : DataFrame with columns step, group, n_samples, loss, gradient_norm
+    diagnostics_ : DataFrame with columns step, group, n_samples, loss, gradient_norm, ...
         If ``diagnostics``; never pickled.
     reference_ : DPFairClassifier
         The twin, if ``keep_reference``; never pickled.
@@ -323,7 +324,9 @@ class DPFairClassifier(_tasks.CallbackSupportMixin, ClassifierMixin, BaseEstimat
         kept |= {"signal_": run.settings.signal, "batch_size_": round(privacy.expected_batch_size)}
         kept |= {"_settled": net.settled_, "_n_fits": n_fits, "_group_positions": positions}
         if self.diagnostics:
-            kept["diagnostics_"] = _reporting.diagnostics_frame(net, table.groups.levels)
+            kept["diagnostics_"] = _reporting.diagnostics_frame(
+                net, table.groups.levels, self.callbacks
+            )
         for name in ("feature_names_in_", "reference_", "diagnostics_"):
             vars(self).pop(name, None)
         vars(self).update(kept)  # at once: an interrupt may come between any two lines

@@ -1,5 +1,7 @@
 """The skorch net: skorch's fit loop, epochs and callbacks; our batches and our step."""
 
+from dataclasses import replace
+
 import torch
 from skorch import NeuralNetClassifier
 from skorch.callbacks import EpochScoring, EpochTimer, PassthroughScoring, PrintLog
@@ -91,7 +93,24 @@ class PrivateNet(NeuralNetClassifier):
         super().initialize()
         self.steps_, self.method_, self._run = 0, self.mechanism.method, None
         self.measured_, self.settled_ = [], False
+        self.group_levels_, self.steps_before_ = None, 0
         return self
+
+    @property
+    def taken_(self) -> int:
+        """How many steps are taken, those of a warm-up among them."""
+        return self.steps_ if self._run is None else self._run.taken
+
+    @property
+    def current_lr(self) -> float:
+        """Learning rate of the next step."""
+        return float(self.optimizer_.param_groups[0]["lr"])
+
+    def next_release(self):
+        """Return mechanism, bounds set, and state of the next step."""
+        if self._run is not None:
+            return self._run.settled, self._run.state
+        return replace(self.mechanism, method=self.method_), self.state_
 
     def initialize_optimizer(self, triggered_directly=None):
         """Let optimizers that act on each number alone act on one vector."""
@@ -158,6 +177,7 @@ class PrivateNet(NeuralNetClassifier):
         """Keep weights and released values, drop whatever a step held."""
         run, self._run, self.flat_ = self._run, None, None
         self.steps_, self.method_, self.lr = run.taken, run.method, run.lr
+        self.state_ = run.state  # made of released values
         self.settled_ = run.taken > 0 and not run.is_warming_up
         run.finish()
         self._set_training(False)
@@ -183,12 +203,13 @@ class PrivateNet(NeuralNetClassifier):
             return self._run.take(index)
         batch = self._run.batch(index)
         self.history.new_batch()
-        self.notify("on_batch_begin", batch=(batch.x, batch.y), training=True)
+        seen = {"batch": (batch.x, batch.y), "group": batch.group, "training": True}
+        self.notify("on_batch_begin", **seen)
         self._run.rejoin()
         self._run.take(index)
         self.steps_ = self._run.taken
         # nobody gets predictions on the records, but skorch's own scoring wants the argument
-        self.notify("on_batch_end", batch=(batch.x, batch.y), training=True, y_pred=None)
+        self.notify("on_batch_end", **seen, y_pred=None)
         self._run.rejoin()
 
     def infer(self, x, **kwargs):

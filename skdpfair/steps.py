@@ -83,6 +83,16 @@ class Steps:
         """Whether no weight moves yet."""
         return self.taken < self.schedule.warm_up
 
+    @property
+    def state(self):
+        """What the method keeps between steps: released values."""
+        return self._state
+
+    @property
+    def settled(self) -> Mechanism:
+        """What each step releases, its bounds set."""
+        return self._mechanism
+
     def begin_epoch(self, batches: PoissonBatches, *, heard: bool) -> None:
         """Take over what callbacks did; ``heard`` if they act between the steps, too."""
         self._batches = batches

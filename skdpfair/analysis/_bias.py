@@ -11,6 +11,7 @@ from torch import nn
 
 from skdpfair import _validate
 from skdpfair.analysis._inputs import codes, of_estimator
+from skdpfair.analysis._mechanisms import mean_gradient
 from skdpfair.engine import Batch, Streams, choose, private_step
 from skdpfair.engine.memory import affordable_batch
 from skdpfair.mechanism import Mechanism, Task
@@ -143,7 +144,7 @@ def gradient_bias(
         shift = method.shift(state) if reference == "unclipped" else None
         ahead = method.look_ahead() if reference == "unclipped" else 0.0
         with nullcontext() if shift is None else strategy.moved(shift):
-            plain = _mean_gradient(strategy, batch, ahead, chunk)
+            plain = mean_gradient(strategy, batch, chunk, ahead=ahead)
     return _bias(private.gradient.double(), plain.double())
 
 
@@ -160,17 +161,6 @@ def _bias(gradient, reference):
         gradient_norm=float(norm),
         reference_norm=float(length),
     )
-
-
-def _mean_gradient(strategy, batch, ahead, chunk):
-    """Return the mean of the records' gradients, each ``ahead`` along itself."""
-    total = strategy.flat()
-    for part in batch.split(chunk):
-        records = strategy.records(part.x, part.y)
-        if ahead:
-            records = records.ahead(torch.where(records.norm > 0, ahead / records.norm, 0.0))
-        records.weighted_sum(torch.full_like(records.norm, 1 / len(batch)), total)
-    return total
 
 
 def _method(model, method):

@@ -15,7 +15,7 @@ from skdpfair.engine.noise import Noise
 from skdpfair.engine.per_sample import Strategy
 from skdpfair.engine.per_sample.materialised import Gradients
 from skdpfair.engine.per_sample.records import rng_state, set_rng_state
-from skdpfair.mechanism import Mechanism, PerSample, Query
+from skdpfair.mechanism import Clip, Mechanism, PerSample, Query
 
 BOUND_TOLERANCE = 1e-5
 
@@ -129,7 +129,25 @@ def attacked(model: Strategy, batch: Batch, attack, chunk_size=None) -> Batch:
     return replace(batch, x=x)
 
 
-def _step(model, batch, mechanism, state, generator, chunk_size, out):
+@dataclass(frozen=True)
+class Weighed:
+    """A batch with its weights: all that a step knows before it adds noise to the sum.
+
+    ``weight`` (batch,) is 0 for what counts for nothing; ``add_weighted(weight, out)`` adds the
+    weighted sum of the method's gradients to the flat vector ``out``.
+    """
+
+    sample: PerSample
+    release: dict[str, Tensor]
+    clip: Clip
+    weight: Tensor
+    add_weighted: Callable[[Tensor, Tensor], None]
+
+
+def weigh(
+    model: Strategy, batch: Batch, mechanism: Mechanism, state: Any, generator: Noise, chunk_size
+) -> Weighed:
+    """Take norms, ask the queries, and let the method weigh the records."""
     method = mechanism.method
     changed, release = None, {}
     if changes_gradients(method):
@@ -143,9 +161,15 @@ def _step(model, batch, mechanism, state, generator, chunk_size, out):
     release |= noisy_sums(mechanism.queries, sample, finite, state, generator, early=False)
     clip = method.clip(sample, state, release)
     weight = clip.weight if finite is None else torch.where(finite, clip.weight, 0.0)
-    longest = None
+    return Weighed(sample, release, clip, weight, add_weighted)
+
+
+def _step(model, batch, mechanism, state, generator, chunk_size, out):
+    method = mechanism.method
+    found = weigh(model, batch, mechanism, state, generator, chunk_size)
+    clip, weight, longest = found.clip, found.weight, None
     if len(batch):
-        longest = torch.linalg.vector_norm(weight * sample.norm, math.inf) / clip.bound
+        longest = torch.linalg.vector_norm(weight * found.sample.norm, math.inf) / clip.bound
     size = mechanism.expected_batch_size
     gradient = model.flat() if out is None else out
     if mechanism.noise_multiplier > 0:
@@ -156,8 +180,8 @@ def _step(model, batch, mechanism, state, generator, chunk_size, out):
         gradient.zero_()
     # norms carry a relative rounding error; shrinking by more than it keeps the bound true
     shrink = (1 - 100 * torch.finfo(weight.dtype).eps) / size
-    add_weighted(weight * model.number(shrink), gradient)
-    return Step(gradient, method.update(state, {**release, "gradient": gradient}), longest)
+    found.add_weighted(weight * model.number(shrink), gradient)
+    return Step(gradient, method.update(state, {**found.release, "gradient": gradient}), longest)
 
 
 def noisy_sums(

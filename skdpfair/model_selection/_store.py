@@ -25,10 +25,11 @@ class Store:
     folder: Path
 
     @classmethod
-    def open(cls, folder, configuration):
+    def open(cls, folder, configuration, *, of="sweep"):
         """Return the store in ``folder``, which is made, or must hold the same configuration.
 
         A folder without a finished cell takes any: the call that made it may have failed at once.
+        ``of`` says in errors what the cells are part of.
         """
         if not isinstance(folder, (str, os.PathLike)):
             raise TypeError(
@@ -46,7 +47,7 @@ class Store:
             foreign = sorted(p.name for p in store.folder.iterdir() if not p.name.startswith("."))
             if foreign:
                 raise ValueError(
-                    f"store={str(folder)!r} holds files that are not a sweep's, such as "
+                    f"store={str(folder)!r} holds files that are not a {of}'s, such as "
                     f"{foreign[0]!r}. Name a new or empty folder."
                 )
         if not any(store.folder.glob("[0-9a-f]*.json")):
@@ -54,9 +55,9 @@ class Store:
         found = json.loads(path.read_text())
         if found != configuration:
             raise ValueError(
-                f"store={str(folder)!r} was written by another sweep:\n"
+                f"store={str(folder)!r} was written by another {of}:\n"
                 + "\n".join(_differences(found, configuration))
-                + "\nName another folder, or repeat that sweep."
+                + f"\nName another folder, or repeat that {of}."
             )
         return store
 

@@ -3,10 +3,14 @@
 from skdpfair.plotting._bars import plot_group_accuracy, plot_group_bars, plot_privacy_cost
 from skdpfair.plotting._displays import GroupLossDisplay, PrivacyCostDisplay
 from skdpfair.plotting._tradeoff import TradeoffDisplay
+from skdpfair.plotting._training import CurvatureDisplay, RiskBoundDisplay, RiskTermsDisplay
 
 __all__ = [
+    "CurvatureDisplay",
     "GroupLossDisplay",
     "PrivacyCostDisplay",
+    "RiskBoundDisplay",
+    "RiskTermsDisplay",
     "TradeoffDisplay",
     "plot_group_accuracy",
     "plot_group_bars",

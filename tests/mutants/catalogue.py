@@ -86,8 +86,8 @@ MUTANTS = (
         "noise before clipping",
         "the noisy gradient is clipped, and its noise with it",
         "engine/step.py",
-        "    add_weighted(weight * model.number(shrink), gradient)\n",
-        "    add_weighted(weight * model.number(shrink), gradient)\n"
+        "    found.add_weighted(weight * model.number(shrink), gradient)\n",
+        "    found.add_weighted(weight * model.number(shrink), gradient)\n"
         "    most = clip.bound / size / gradient.norm().clamp(min=1e-30)\n"
         "    gradient.mul_(most.clamp(max=1.0))\n",
         NOISE + "[dpsgd-standard]",

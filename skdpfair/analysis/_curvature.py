@@ -1,0 +1,220 @@
+"""The Hessian of each group's loss, by its products with vectors, never as a matrix."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import torch
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+from torch import Tensor
+
+from skdpfair import _validate
+from skdpfair.analysis._chain import chain_curvature
+from skdpfair.analysis._problem import Problem, problem
+from skdpfair.engine.flat import split
+
+_BLOCK = 8  # vectors at once
+_DENSE = 64  # up to so many parameters the matrix is cheaper than Lanczos
+
+
+class GroupCurvature:
+    r"""Products with the Hessian :math:`H_k` of each group's mean loss; NOT private.
+
+    Parameters
+    ----------
+    model : DPFairClassifier or torch.nn.Module
+        Fitted, or a module that maps (batch, ...) to logits (batch, n_classes).  A copy in
+        evaluation mode is used.
+    X : array of shape (n_samples, ...)
+        As in ``predict`` for an estimator.
+    y : array of shape (n_samples,)
+        Labels of the estimator, or class codes for a module.
+    sensitive_features : array-like of shape (n_samples,), optional
+        The groups; for an estimator with ``group_col`` they are read off X.  Without groups, all
+        records are one.
+    chunk_size : int or "auto", default="auto"
+        Records held in memory at once.
+    dtype : {"float32", "float64"} or None, default=None
+        To compute in; None is the module's own.
+
+    Attributes
+    ----------
+    levels : list
+        The groups, in the order of all results.
+
+    Notes
+    -----
+    :math:`H_k v` is the gradient of :math:`\langle \nabla L_k, v \rangle`: two passes backward,
+    about two and a half gradient steps for all groups together, since each record has one group.
+
+    References
+    ----------
+    Pearlmutter, "Fast Exact Multiplication by the Hessian", 1994; Hutchinson, "A Stochastic
+    Estimator of the Trace of the Influence Matrix", 1990; Esipova et al., ICLR 2023, App. B.3.
+
+    Examples
+    --------
+    Softmax regression at zero: the Hessian is a quarter of [[1, -1], [-1, 1]] times x x'.
+
+    >>> import numpy as np, torch
+    >>> from skdpfair.analysis import GroupCurvature
+    >>> module = torch.nn.Linear(1, 2, bias=False).double()
+    >>> _ = torch.nn.init.zeros_(module.weight)
+    >>> curvature = GroupCurvature(module, np.array([[1.0], [2.0]]), np.array([0, 1]),
+    ...                            sensitive_features=["a", "b"])
+    >>> curvature.products(torch.tensor([1.0, 0.0]))[:, 0].tolist()
+    [[0.25, -0.25], [1.0, -1.0]]
+    >>> curvature.largest_eigenvalues().round(6).to_dict()
+    {'a': 0.5, 'b': 2.0}
+    """
+
+    def __init__(self, model, X, y, *, sensitive_features=None, chunk_size="auto", dtype=None):
+        self._problem = problem(
+            model,
+            X,
+            y,
+            sensitive_features=sensitive_features,
+            chunk_size=chunk_size,
+            dtype=dtype,
+        )
+        self.levels = self._problem.levels
+
+    def products(self, vectors) -> Tensor:
+        """Return H_k v of each group and vector.
+
+        Parameters
+        ----------
+        vectors : Tensor of shape (n_parameters,) or (n_vectors, n_parameters)
+            In the order of ``module.parameters()``, those that do not train left out.
+
+        Returns
+        -------
+        Tensor of shape (n_groups, n_vectors, n_parameters)
+            In the dtype of the computation.
+        """
+        vectors = torch.as_tensor(vectors).detach()
+        vectors = vectors[None] if vectors.dim() == 1 else vectors
+        wanted = self._problem.n_parameters
+        if vectors.dim() != 2 or vectors.shape[1] != wanted:
+            raise ValueError(
+                f"vectors must have {wanted} numbers each, one per parameter that trains, got "
+                f"shape {tuple(vectors.shape)}."
+            )
+        return products(self._problem, vectors)
+
+    def trace(self, n_vectors=100, *, random_state=None) -> pd.DataFrame:
+        """Estimate the trace of each group's Hessian by Hutchinson's method.
+
+        Parameters
+        ----------
+        n_vectors : int, default=100
+            Random vectors of signs.
+        random_state : int, numpy.random.Generator or None, default=None
+            Of these.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Index group; columns ``trace`` (unbiased) and ``standard_error``.
+        """
+        n_vectors = _validate.integer("n_vectors", n_vectors, low=2)
+        rng = _validate.generator("random_state", random_state)
+        found = traces(self._problem, n_vectors, rng)
+        error = found.std(axis=1, ddof=1) / n_vectors**0.5
+        return pd.DataFrame(
+            {"trace": found.mean(axis=1), "standard_error": error}, index=self._index
+        )
+
+    def largest_eigenvalues(self, *, random_state=0) -> pd.Series:
+        """Return the largest eigenvalue of each group's Hessian, by Lanczos' method.
+
+        Parameters
+        ----------
+        random_state : int, numpy.random.Generator or None, default=0
+            Of the vector to start from.
+
+        Returns
+        -------
+        pandas.Series
+            Index group.
+        """
+        rng = _validate.generator("random_state", random_state)
+        return pd.Series(largest_eigenvalues(self._problem, rng), self._index, name="lambda_max")
+
+    @property
+    def _index(self):
+        return pd.Index(self.levels, name="group", tupleize_cols=False)
+
+
+def products(found: Problem, vectors: Tensor) -> Tensor:
+    """Return H_k v, shape (n_groups, n_vectors, n_parameters)."""
+    like = found.parameters[0]
+    vectors = vectors.to(like)
+    total = like.new_zeros((found.n_groups, len(vectors), found.n_parameters))
+    chain = chain_curvature(found)
+    if chain is not None:
+        for part in found.sorted.split(found.chunk):
+            chain.add(part.x, part.y, found.ranges(part), vectors, total)
+        return total
+    parts = [found.unflat(vector) for vector in vectors]
+    with torch.enable_grad():
+        for k in range(found.n_groups):
+            for chunk in found.of_group(k).chunks():
+                _add_products(found, chunk, parts, total[k], float(found.sizes[k]))
+    return total
+
+
+def _add_products(found, chunk, vectors, total, size):
+    """Add a chunk's part of a group's products; one graph serves all vectors."""
+    mean = found.loss(chunk).sum() / size
+    slope = torch.autograd.grad(mean, found.parameters, create_graph=True, allow_unused=True)
+    curved = [i for i, g in enumerate(slope) if g is not None and g.requires_grad]
+    slope = [slope[i] for i in curved]
+    for j, vector in enumerate(vectors):
+        rows = torch.autograd.grad(
+            slope,
+            found.parameters,
+            [vector[i] for i in curved],
+            retain_graph=j + 1 < len(vectors),
+            allow_unused=True,
+            materialize_grads=True,
+        )
+        for part, row in zip(split(total[j], found.parameters), rows, strict=True):
+            part += row
+
+
+def traces(found: Problem, n_vectors: int, rng) -> np.ndarray:
+    """Return z' H_k z for random signs z, shape (n_groups, n_vectors)."""
+    like, values = found.parameters[0], []
+    for start in range(0, n_vectors, _BLOCK):
+        shape = min(_BLOCK, n_vectors - start), found.n_parameters
+        z = torch.from_numpy(rng.integers(0, 2, shape) * 2.0 - 1.0).to(like)
+        values.append((products(found, z) * z).sum(-1).cpu().double().numpy())
+    return np.concatenate(values, axis=1)
+
+
+def largest_eigenvalues(found: Problem, rng) -> np.ndarray:
+    """Return lambda_max of each H_k, shape (n_groups,)."""
+    n, like = found.n_parameters, found.parameters[0]
+    if n <= _DENSE:
+        identity = torch.eye(n, dtype=like.dtype, device=like.device)
+        return torch.linalg.eigvalsh(products(found, identity).double())[:, -1].cpu().numpy()
+    return np.array([_lanczos(found.of_group(k), rng) for k in range(found.n_groups)])
+
+
+def _lanczos(found, rng):
+    n, like = found.n_parameters, found.parameters[0]
+
+    def matvec(vector):
+        v = torch.from_numpy(np.ascontiguousarray(vector.ravel())).to(like)
+        return products(found, v[None])[0, 0].cpu().double().numpy()
+
+    operator = LinearOperator((n, n), matvec=matvec, dtype=np.float64)
+    start = rng.standard_normal(n)
+    try:
+        return float(
+            eigsh(operator, k=1, which="LA", v0=start, tol=1e-4, return_eigenvectors=False)[0]
+        )
+    except ArpackNoConvergence as error:
+        warnings.warn(f"lambda_max did not converge: {error}.", UserWarning, stacklevel=2)
+        return float(error.eigenvalues[0]) if len(error.eigenvalues) else np.nan

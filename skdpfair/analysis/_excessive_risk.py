@@ -1,0 +1,351 @@
+"""What clipping and noise add to each group's loss in one step, and the bounds on it."""
+
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from itertools import permutations
+
+import numpy as np
+import pandas as pd
+import torch
+
+from skdpfair import _validate
+from skdpfair.analysis._curvature import largest_eigenvalues, products, traces
+from skdpfair.analysis._mechanisms import mean_gradient, mechanism_of, noiseless, weighed
+from skdpfair.analysis._problem import Problem, problem
+from skdpfair.analysis._terms import cosine, noise_term, step_terms
+from skdpfair.engine import PoissonSampler, Streams
+from skdpfair.schedule import record_rates
+
+_TERMS = ("clip", "magnitude", "direction", "magnitude_star", "direction_star")
+
+
+@dataclass(frozen=True)
+class ExcessiveRisk:
+    r"""The excessive risk of one step, group by group; NOT private.
+
+    Parameters
+    ----------
+    groups : pandas.DataFrame
+        Index group.  ``n_samples``; ``loss`` and ``gradient_norm`` (the mean over the records);
+        ``group_gradient_norm`` :math:`\|g_k\|`; the terms ``clip``, ``magnitude``, ``direction``,
+        ``magnitude_star``, ``direction_star`` (means over the batches, each with ``_se``) and
+        ``noise``; ``cosine`` and ``clipped_cosine``, of the batch's gradient with :math:`g_k`;
+        ``lambda_max``, ``trace``, ``trace_se``; ``clipped_share`` and ``threshold``, the norm
+        above which a record of the group is clipped (C, Z or C_k).
+    pairs : pandas.DataFrame
+        One row per ordered pair ``group_a``, ``group_b``: the differences ``clip_gap``,
+        ``direction_gap`` and ``linear_direction_gap`` (first order alone); ``prop3_bound`` and
+        ``tran_bound``, below them where ``condition`` holds and the loss is convex.
+    batches : pandas.DataFrame
+        One row per batch: ``size``, ``gradient_norm``, ``clipped_gradient_norm`` and their
+        ``cosine``, ``sensitivity``.
+    lr, noise_multiplier, expected_batch_size : float
+        Of the step.
+    """
+
+    groups: pd.DataFrame
+    pairs: pd.DataFrame
+    batches: pd.DataFrame
+    lr: float
+    noise_multiplier: float
+    expected_batch_size: float
+
+
+def excessive_risk_terms(
+    model,
+    X,
+    y,
+    mechanism=None,
+    *,
+    sensitive_features=None,
+    lr=None,
+    state=None,
+    n_batches=8,
+    n_vectors=100,
+    curvature_records=None,
+    chunk_size="auto",
+    random_state=None,
+) -> ExcessiveRisk:
+    r"""Measure what clipping and noise would add to each group's loss in the next step.
+
+    Parameters
+    ----------
+    model : DPFairClassifier or torch.nn.Module
+        Fitted, or a module that maps (batch, ...) to logits (batch, n_classes).  A copy in
+        evaluation mode, in float64, is used.
+    X : array of shape (n_samples, ...)
+        The training data, as in ``predict`` for an estimator.
+    y : array of shape (n_samples,)
+        Labels of the estimator, or class codes for a module.
+    mechanism : Mechanism or None, default=None
+        Method, sampling rate and noise of the step; None is the estimator's own.
+    sensitive_features : array-like of shape (n_samples,), optional
+        The groups, if they are not columns of X.
+    lr : float or None, default=None
+        Learning rate; None is the estimator's own.
+    state : object, default=None
+        What the method keeps between steps; None is that at the end of the estimator's fit, or
+        how the method starts.
+    n_batches : int, default=8
+        Poisson batches that the expectations are taken over.
+    n_vectors : int, default=100
+        Random vectors of the traces; 0 leaves these and ``noise`` NaN.
+    curvature_records : int or None, default=None
+        Records of each group, drawn at random, that the Hessians are taken over; None for all.
+        Gradients are always those of all records.
+    chunk_size : int or "auto", default="auto"
+        Records held in memory at once.
+    random_state : int, numpy.random.Generator or None, default=None
+        Of batches, noise of counts, and vectors; never of a fit.
+
+    Returns
+    -------
+    ExcessiveRisk
+
+    Raises
+    ------
+    ValueError, TypeError
+        If the data do not fit the model, or a module comes without mechanism or lr.
+
+    Notes
+    -----
+    With the gradient :math:`g_k` and Hessian :math:`H_k` of group k's mean loss over all records, a
+    batch's mean gradient :math:`g_B`, the method's :math:`\bar g_B` (its noise left out, that of
+    its counts drawn), both over the expected batch size, and :math:`s = \|\bar g_B\| / \|g_B\|`
+
+    .. math::
+        R^{clip}_k &= \eta \langle g_k, g_B - \bar g_B \rangle + \tfrac{\eta^2}{2} (\bar g_B' H_k
+            \bar g_B - g_B' H_k g_B) = R^{mag}_k + R^{dir}_k \\
+        R^{mag}_k &= \eta (1 - s) \langle g_k, g_B \rangle + \tfrac{\eta^2}{2} (s^2 - 1) g_B' H_k g_B
+            \\
+        R^{dir}_k &= \eta \langle g_k, s g_B - \bar g_B \rangle + \tfrac{\eta^2}{2} (\bar g_B' H_k
+            \bar g_B - s^2 g_B' H_k g_B) \\
+        R^{noise}_k &= \tfrac{\eta^2}{2} \operatorname{Tr}(H_k) (\Delta \sigma / B)^2
+
+    (Propositions 1 and 2; in print the noise lacks the division by B).  The starred terms take the
+    two errors in the other order.  Proposition 3: for a convex loss and
+    :math:`\eta \le 1 / \max_k \lambda_{max}(H_k)`,
+
+    .. math::
+        R^{dir}_a - R^{dir}_b \ge \eta \left( \|g_a\| E[\|\bar g_B\| (\cos\theta_a -
+            \cos\bar\theta_a)] - \|g_b\| E[\|\bar g_B\| (\cos\theta_b - \cos\bar\theta_b)] -
+            E\|\bar g_B\|^2 \right).
+
+    ``tran_bound`` follows Theorem 3 of Tran et al., where angles are given up for lengths:
+    :math:`\eta [\|g_a\| (2 p_a \|g_a\| - G) - \|g_b\| G - (\|g_a\| + \|g_b\|) C] - \frac\eta2
+    (E\|g_B\|^2 + C^2)` with :math:`G = \sum_k p_k \|g_k\|`, the groups' shares :math:`p_k` and
+    the bound C; it holds under the same conditions, and is far below.
+
+    It is the risk of one plain gradient step of length ``lr``, whatever the optimizer: it tells
+    where clipping pulls, not what it comes to at the end of training.
+
+    References
+    ----------
+    Esipova et al., "Disparate Impact in Differential Privacy from Gradient Misalignment", ICLR
+    2023, Propositions 1 to 3 and Appendix A.2; Tran, Dinh, Fioretto, "Differentially Private
+    Empirical Risk Minimization under the Fairness Lens", NeurIPS 2021, Theorem 3.
+
+    Examples
+    --------
+    >>> from skdpfair import DPFairClassifier
+    >>> from skdpfair.analysis import excessive_risk_terms
+    >>> from skdpfair.datasets import make_two_groups
+    >>> data = make_two_groups(2000, random_state=0)
+    >>> clf = DPFairClassifier("dpsgd", epsilon=3.0)
+    >>> clf = clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
+    >>> risk = excessive_risk_terms(clf, data.data, data.target,
+    ...                             sensitive_features=data.sensitive_features, n_vectors=10)
+    >>> terms = risk.groups
+    >>> bool((abs(terms["clip"] - terms["magnitude"] - terms["direction"]) < 1e-9).all())
+    True
+    """
+    found = problem(
+        model,
+        X,
+        y,
+        sensitive_features=sensitive_features,
+        chunk_size=chunk_size,
+    )
+    mechanism, lr, state = mechanism_of(model, mechanism, lr, state, found)
+    return measured(
+        found,
+        mechanism,
+        state,
+        lr,
+        n_batches=_validate.integer("n_batches", n_batches),
+        n_vectors=_validate.integer("n_vectors", n_vectors, low=0),
+        curvature_records=curvature_records
+        if curvature_records is None
+        else _validate.integer("curvature_records", curvature_records),
+        rng=_validate.generator("random_state", random_state),
+    )
+
+
+def measured(
+    found: Problem, mechanism, state, lr, *, n_batches, n_vectors, curvature_records, rng
+) -> ExcessiveRisk:
+    """Measure the terms of a problem."""
+    with found.strategy() as strategy:
+        gradients, facts = group_gradients_of(found, strategy)
+        batches = _Batches(found, strategy, mechanism, state, n_batches, rng)
+        batches.measure()
+    curved = found.of_each_group(curvature_records, rng)
+    vectors = torch.cat([batches.plain, batches.clipped])
+    bent = products(curved, vectors)
+    rows = _terms_of(gradients, batches, bent, lr)
+    eigenvalues = largest_eigenvalues(curved, rng)
+    groups = facts | {name: rows[name].mean(1) for name in _TERMS}
+    groups |= {f"{name}_se": _error(rows[name]) for name in _TERMS}
+    groups |= {"cosine": rows["cosine"].mean(1), "clipped_cosine": rows["clipped_cosine"].mean(1)}
+    groups |= batches.by_group | {"lambda_max": eigenvalues}
+    groups |= _noise(curved, mechanism, lr, batches, n_vectors, rng)
+    index = pd.Index(found.levels, name="group", tupleize_cols=False)
+    return ExcessiveRisk(
+        pd.DataFrame(groups, index=index),
+        _pairs(found, gradients, batches, rows, eigenvalues, lr),
+        batches.frame,
+        lr,
+        mechanism.noise_multiplier,
+        mechanism.expected_batch_size,
+    )
+
+
+def group_gradients_of(found: Problem, strategy):
+    """Return g_k (n_groups, n_parameters), and the groups' sizes, losses and norms."""
+    total = torch.stack([strategy.flat() for _ in found.levels])
+    sums = total.new_zeros((2, found.n_groups))
+    for chunk in found.chunks():
+        records = strategy.records(chunk.x, chunk.y)
+        sums.index_add_(1, chunk.group, torch.stack([records.loss, records.norm]))
+        for k in chunk.group.unique().tolist():
+            records.weighted_sum((chunk.group == k) / found.sizes[k].to(total), total[k])
+    loss, norm = (sums / found.sizes).cpu().numpy()
+    facts = {
+        "n_samples": found.sizes.cpu().numpy(),
+        "loss": loss,
+        "gradient_norm": norm,
+        "group_gradient_norm": torch.linalg.vector_norm(total, dim=1).cpu().numpy(),
+    }
+    return total, facts
+
+
+class _Batches:
+    """Poisson batches of a mechanism, with and without its weights."""
+
+    def __init__(self, found, strategy, mechanism, state, n_batches, rng):
+        self.found, self.strategy, self.mechanism = found, strategy, mechanism
+        self.state, self.n_batches, self.rng = state, n_batches, rng
+
+    def measure(self):
+        """Draw the batches, and keep what is asked of them."""
+        found, rng = self.found, self.rng
+        rates = record_rates(self.mechanism, found.batch.group.cpu())
+        index = PoissonSampler(rates, len(found.batch), rng).draw(self.n_batches)
+        noise = Streams.seeded(int(rng.integers(2**63)), digest=bytes(32))
+        noise = noise.noise(found.batch.x.device)
+        quiet = noiseless(self.mechanism)
+        plain, clipped, rows, shares = [], [], [], []
+        for one in index:
+            batch = found.batch.take(one.to(found.batch.y.device))
+            plain.append(
+                mean_gradient(self.strategy, batch, found.chunk, quiet.expected_batch_size)
+            )
+            step = weighed(self.strategy, batch, quiet, self.state, noise, found.chunk)
+            clipped.append(step.gradient)
+            shares.append(step.by_group)
+            lengths = [float(torch.linalg.vector_norm(v)) for v in (plain[-1], clipped[-1])]
+            angle = cosine(plain[-1], clipped[-1])
+            rows.append([len(batch), *lengths, angle, step.sensitivity])
+        columns = ["size", "gradient_norm", "clipped_gradient_norm", "cosine", "sensitivity"]
+        self.plain, self.clipped = torch.stack(plain), torch.stack(clipped)
+        self.frame = pd.DataFrame(rows, columns=columns)
+        clipped_share, threshold = (
+            np.nanmean(np.array(v), axis=0) for v in zip(*shares, strict=True)
+        )
+        self.by_group = {"clipped_share": clipped_share, "threshold": threshold}
+
+    @cached_property
+    def lengths(self):
+        """|gbar_B| of each batch."""
+        return self.frame["clipped_gradient_norm"].to_numpy()
+
+
+def _terms_of(gradients, batches, bent, lr):
+    """Return each term of each group and batch, as arrays (n_groups, n_batches)."""
+    n = len(batches.plain)
+    found = {name: np.zeros((len(gradients), n)) for name in (*_TERMS, "cosine", "clipped_cosine")}
+    for k, own in enumerate(gradients):
+        for i in range(n):
+            plain, clipped = batches.plain[i], batches.clipped[i]
+            terms = step_terms(own, plain, clipped, bent[k, i], bent[k, n + i], lr)
+            angles = {"cosine": cosine(own, plain), "clipped_cosine": cosine(own, clipped)}
+            for name, value in (asdict(terms) | angles).items():
+                found[name][k, i] = value
+    return found
+
+
+def _error(values):
+    if values.shape[1] < 2:
+        return np.full(len(values), np.nan)
+    return values.std(axis=1, ddof=1) / values.shape[1] ** 0.5
+
+
+def _noise(curved, mechanism, lr, batches, n_vectors, rng):
+    """Return trace and noise term of each group."""
+    if n_vectors == 0:
+        nothing = np.full(curved.n_groups, np.nan)
+        return {"trace": nothing, "trace_se": nothing, "noise": nothing}
+    values = traces(curved, n_vectors, rng)
+    mean = values.mean(axis=1)
+    sensitivity = (batches.frame["sensitivity"] ** 2).mean() ** 0.5
+    noise = [
+        noise_term(t, lr, sensitivity, mechanism.noise_multiplier, mechanism.expected_batch_size)
+        for t in mean
+    ]
+    return {"trace": mean, "trace_se": _error(values), "noise": noise}
+
+
+def _pairs(found, gradients, batches, rows, eigenvalues, lr):
+    """Return the gaps of each ordered pair of groups, and the bounds on them."""
+    own = torch.linalg.vector_norm(gradients, dim=1).cpu().numpy()
+    turned = rows["cosine"] - rows["clipped_cosine"]
+    aligned = own * np.nanmean(batches.lengths * turned, axis=1)
+    square = (batches.lengths**2).mean()
+    condition = lr * eigenvalues.max() <= 1
+    shares = (found.sizes / found.sizes.sum()).cpu().numpy()
+    plain = (batches.frame["gradient_norm"] ** 2).mean()
+    bound = batches.frame["sensitivity"].max() * _fullest(batches)
+    table = []
+    for a, b in permutations(range(len(own)), 2):
+        linear = lr * (aligned[a] - aligned[b])
+        table.append(
+            {
+                "group_a": found.levels[a],
+                "group_b": found.levels[b],
+                "clip_gap": (rows["clip"][a] - rows["clip"][b]).mean(),
+                "direction_gap": (rows["direction"][a] - rows["direction"][b]).mean(),
+                "linear_direction_gap": linear,
+                "prop3_bound": linear - lr * square,
+                "tran_bound": _tran(own, shares, a, b, bound, plain, lr),
+                "condition": bool(condition),
+            }
+        )
+    columns = list(table[0]) if table else _PAIR
+    return pd.DataFrame(table, columns=columns)
+
+
+_PAIR = ["group_a", "group_b", "clip_gap", "direction_gap", "linear_direction_gap"]
+_PAIR += ["prop3_bound", "tran_bound", "condition"]
+
+
+def _fullest(batches):
+    """Return how much longer than the bound a mean over the expected size can have been."""
+    expected = batches.mechanism.expected_batch_size
+    return max(1.0, float(batches.frame["size"].max()) / expected)
+
+
+def _tran(own, shares, a, b, bound, plain, lr):
+    everyone = float(shares @ own)
+    first = own[a] * (2 * shares[a] * own[a] - everyone) - own[b] * everyone
+    first -= (own[a] + own[b]) * bound
+    return lr * first - lr / 2 * (plain + bound**2)

@@ -1,0 +1,135 @@
+"""A method's own weights on a batch, as in training, with no noise on the gradient."""
+
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
+
+from skdpfair import _validate
+from skdpfair.engine.step import weigh
+from skdpfair.mechanism import Mechanism, PerSample, Task
+
+_LONG = 1e12  # a norm that any method clips
+
+
+@dataclass(frozen=True)
+class _Noiseless(Mechanism):
+    """A mechanism with the noise of its queries, and none on the gradient."""
+
+    noisy: Mechanism | None = None
+
+    @cached_property
+    def queries(self):
+        """The queries of the mechanism in training."""
+        return self.noisy.queries
+
+
+def noiseless(mechanism: Mechanism) -> Mechanism:
+    """Return the mechanism without noise on the gradient; its counts keep theirs."""
+    return _Noiseless(mechanism.method, mechanism.task, 0.0, mechanism)
+
+
+@dataclass(frozen=True)
+class WeighedStep:
+    """A batch's weighted mean gradient, its sensitivity, and what each group came to."""
+
+    gradient: Tensor
+    sensitivity: float
+    by_group: tuple[np.ndarray, np.ndarray]  # share that is clipped, norm above which one is
+
+
+def weighed(strategy, batch, mechanism, state, noise, chunk) -> WeighedStep:
+    """Let a method weigh a batch as in training, and add up."""
+    method = mechanism.method
+    shift = method.shift(state)
+    with torch.no_grad(), nullcontext() if shift is None else strategy.moved(shift):
+        found = weigh(strategy, batch, mechanism, state, noise, chunk)
+        gradient = strategy.flat()
+        found.add_weighted(found.weight / mechanism.expected_batch_size, gradient)
+    bound = float(found.clip.bound)
+    return WeighedStep(gradient, bound, _by_group(found, mechanism, state, bound))
+
+
+def _by_group(found, mechanism, state, bound):
+    """Probe the method with a record of no norm and one of an endless norm in each group."""
+    n_groups = mechanism.task.n_groups
+    probes = [_probe(found.sample, n_groups, norm) for norm in (0.0, _LONG)]
+    whole, end = (mechanism.method.clip(p, state, found.release).weight for p in probes)
+    reach = end * _LONG  # the weighted norm of an endless gradient: C_k, C, or 0 if it is dropped
+    threshold = torch.where(reach > 0, reach, torch.full_like(reach, bound)) / whole
+    group = found.sample.group
+    clipped = found.weight < whole[group] * (1 - 1e-6)
+    counts = torch.bincount(group, minlength=n_groups)
+    share = torch.bincount(group, clipped.to(counts.dtype), minlength=n_groups) / counts
+    if not mechanism.method.private and bound == np.inf:
+        threshold = torch.full_like(reach, np.inf)
+    return share.double().cpu().numpy(), threshold.double().cpu().numpy()
+
+
+def _probe(sample: PerSample, n_groups, norm):
+    like = sample.norm
+    group = torch.arange(n_groups, device=like.device)
+    probability = like.new_full((n_groups, sample.probability.shape[1]), 1.0)
+    probability /= max(probability.shape[1], 1)
+    return PerSample(like.new_full((n_groups,), norm), like.new_zeros(n_groups), group, probability)
+
+
+def mean_gradient(strategy, batch, chunk, size=None, ahead=0.0) -> Tensor:
+    """Return the sum of the records' gradients, each ``ahead`` along itself, over ``size``."""
+    total = strategy.flat()
+    for part in batch.split(chunk) if len(batch) else []:
+        records = strategy.records(part.x, part.y)
+        if ahead:
+            records = records.ahead(torch.where(records.norm > 0, ahead / records.norm, 0.0))
+        records.weighted_sum(torch.full_like(records.norm, 1 / (size or len(batch))), total)
+    return total
+
+
+def mechanism_of(model, mechanism, lr, state, found):
+    """Return mechanism, learning rate and state: those given, else the estimator's own."""
+    if isinstance(model, nn.Module):
+        missing = [name for name, value in (("mechanism", mechanism), ("lr", lr)) if value is None]
+        if missing:
+            raise ValueError(
+                f"{' and '.join(missing)} must be given where model is a module. Write "
+                "Mechanism(get_method(...), Task(n_samples, n_groups, sample_rate), "
+                "noise_multiplier) and lr=."
+            )
+    elif mechanism is None:
+        mechanism = _of_estimator(model, found)
+        state = getattr(model.net_, "state_", None) if state is None else state
+    if not isinstance(mechanism, Mechanism):
+        raise TypeError(
+            f"mechanism must be a Mechanism, got {_validate.shown(mechanism)}. A method alone does "
+            "not tell how many records take part, and at what noise."
+        )
+    if mechanism.task.n_groups != found.n_groups:
+        raise ValueError(
+            f"mechanism is for {mechanism.task.n_groups} groups, but there are {found.n_groups}: "
+            f"{found.levels!r}. Give sensitive_features that match its task."
+        )
+    lr = model.lr_ if lr is None else _validate.number("lr", lr, low=0, low_open=True)
+    if state is None:
+        state = mechanism.method.start(mechanism.task)
+    return mechanism, lr, as_numbers_of(found.parameters[0], state)
+
+
+def as_numbers_of(like, state):
+    """Return a method's state with its numbers as in the tensor ``like``."""
+
+    def as_here(tensor):
+        return tensor.to(like.device, like.dtype if tensor.is_floating_point() else None)
+
+    return tree_map_only(torch.Tensor, as_here, state)
+
+
+def _of_estimator(model, found):
+    shares = found.sizes.double() / found.sizes.sum()
+    privacy = model.privacy_
+    rate = min(1.0, privacy.expected_batch_size / privacy.n_samples)
+    task = Task(len(found.batch), found.n_groups, rate, shares.cpu())
+    return Mechanism(model.method_, task, privacy.noise_multiplier)

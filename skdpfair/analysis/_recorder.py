@@ -1,0 +1,177 @@
+"""A skorch callback that writes down, along training, why groups fare differently; NOT private."""
+
+import copy
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from skorch.callbacks import Callback
+
+from skdpfair import _validate
+from skdpfair.analysis._excessive_risk import group_gradients_of, measured
+from skdpfair.analysis._mechanisms import as_numbers_of
+from skdpfair.analysis._problem import of_tensors
+from skdpfair.engine import Batch
+from skdpfair.streaming import as_rows
+
+
+class GroupRecorder(Callback):
+    """Record losses, gradients and excessive risk of each group along a fit; NOT private.
+
+    What it keeps is computed on the records without noise.  So the estimator must have
+    ``diagnostics=True``, which marks the fitted object as one that must not be released; pickles
+    and releases hold nothing of it.
+
+    Parameters
+    ----------
+    every : int, default=50
+        Steps between two looks; the first and the last step are always looked at.
+    terms : bool, default=True
+        Whether to compute the terms of `excessive_risk_terms`; without them a look costs about a
+        pass over the data.
+    n_batches, n_vectors, curvature_records : int
+        As in `excessive_risk_terms`; by default 4, 10 and 1000, since there are many looks.
+    path : path-like or None, default=None
+        CSV file, written anew after each look, so that a killed fit leaves what it had; rows of
+        other methods in it are kept, and a ``warm_start`` in another process goes on from it.
+    random_state : int, numpy.random.Generator or None, default=None
+        Of its own batches and vectors; the fit is the same with and without it.
+
+    Attributes
+    ----------
+    frame_ : pandas.DataFrame
+        One row per look and group: ``method``, ``step``, ``group``, ``lr``, and the columns of
+        `ExcessiveRisk.groups`.  The estimator's ``diagnostics_`` is this table.
+    pairs_ : pandas.DataFrame
+        One row per look and ordered pair of groups: ``method``, ``step``, and the columns of
+        `ExcessiveRisk.pairs`.
+
+    Examples
+    --------
+    >>> from skdpfair import DPFairClassifier
+    >>> from skdpfair.analysis import GroupRecorder
+    >>> from skdpfair.datasets import make_two_groups
+    >>> data = make_two_groups(2000, random_state=0)
+    >>> recorder = GroupRecorder(every=50, n_batches=2, n_vectors=2)
+    >>> clf = DPFairClassifier("dpsgd", epsilon=3.0, max_steps=100, diagnostics=True,
+    ...                        callbacks=[recorder])
+    >>> clf = clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
+    >>> clf.diagnostics_[["step", "group", "n_samples"]].tail(2).to_numpy().tolist()
+    [[100, 'a', 1400], [100, 'b', 600]]
+    """
+
+    discloses = True  # a fit has to be marked
+
+    def __init__(
+        self,
+        every=50,
+        *,
+        terms=True,
+        n_batches=4,
+        n_vectors=10,
+        curvature_records=1000,
+        path=None,
+        random_state=None,
+    ):
+        self.every, self.terms, self.n_batches = every, terms, n_batches
+        self.n_vectors, self.curvature_records = n_vectors, curvature_records
+        self.path, self.random_state = path, random_state
+
+    def initialize(self):
+        """Check the parameters, before a step is spent."""
+        _validate.integer("every", self.every)
+        _validate.flag("terms", self.terms)
+        _validate.integer("n_batches", self.n_batches)
+        _validate.integer("n_vectors", self.n_vectors, low=0)
+        if self.curvature_records is not None:
+            _validate.integer("curvature_records", self.curvature_records)
+        self._rng = _validate.generator("random_state", self.random_state)
+        return self
+
+    def on_train_begin(self, net, X=None, y=None, **kwargs):
+        """Take hold of the records, for the time of the fit."""
+        self._x, self._group, self._y = X["x"], X["group"], y
+        self._method, self._before = net.mechanism.method.name, net.steps_before_
+        if self._before == 0:
+            self.frame_ = self.pairs_ = None
+        elif getattr(self, "frame_", None) is None:
+            self.frame_ = self._from_file()
+        self._looked = None
+
+    def on_batch_begin(self, net, batch=None, training=False, **kwargs):
+        """Look, if it is time."""
+        if training and (net.taken_ - net.schedule.warm_up) % self.every == 0:
+            self._look(net)
+
+    def on_train_end(self, net, **kwargs):
+        """Look once more, and let go of the records."""
+        if self._looked is not None and net.taken_ != self._looked:
+            self._look(net)
+        self._x = self._group = self._y = None
+
+    def _look(self, net):
+        self._looked = net.taken_
+        found = self._problem(net)
+        where = {"method": self._method, "step": self._before + net.taken_}
+        if self.terms:
+            mechanism, state = net.next_release()
+            risk = measured(
+                found,
+                mechanism,
+                as_numbers_of(found.parameters[0], state),
+                net.current_lr,
+                n_batches=self.n_batches,
+                n_vectors=self.n_vectors,
+                curvature_records=self.curvature_records,
+                rng=self._rng,
+            )
+            groups, pairs = risk.groups.reset_index(), risk.pairs
+        else:
+            with found.strategy() as strategy:
+                _, facts = group_gradients_of(found, strategy)
+            groups, pairs = pd.DataFrame({"group": found.levels} | facts), None
+        groups.insert(1, "lr", net.current_lr)
+        self.frame_ = _joined(self.frame_, groups, where)
+        if pairs is not None and len(pairs):
+            self.pairs_ = _joined(self.pairs_, pairs, where)
+        self._write()
+
+    def _problem(self, net):
+        module = copy.deepcopy(net.module_).eval().double()
+        x = torch.from_numpy(as_rows(self._x, slice(None))).to(net.device, torch.float64)
+        y, group = (
+            torch.from_numpy(np.asarray(v).astype(np.int64)).to(net.device)
+            for v in (self._y, self._group)
+        )
+        return of_tensors(
+            module, Batch(x, y, group), net.n_classes, net.class_weight, net.group_levels_
+        )
+
+    def _write(self):
+        if self.path is None:
+            return
+        path = Path(self.path)
+        frame = self.frame_
+        if path.exists():
+            others = pd.read_csv(path).query("method != @self._method")
+            frame = pd.concat([others, frame], ignore_index=True) if len(others) else frame
+        part = path.with_name(f".{path.name}.part")
+        frame.to_csv(part, index=False)
+        part.replace(path)
+
+    def _from_file(self):
+        if self.path is None or not Path(self.path).exists():
+            return None
+        rows = pd.read_csv(self.path)
+        return rows[(rows["method"] == self._method) & (rows["step"] <= self._before)]
+
+    def __getstate__(self):
+        """Keep the parameters alone."""
+        return self.get_params(deep=False)
+
+
+def _joined(before, rows, where):
+    for position, (name, value) in enumerate(where.items()):
+        rows.insert(position, name, value)
+    return rows if before is None else pd.concat([before, rows], ignore_index=True)

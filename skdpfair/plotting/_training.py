@@ -1,0 +1,215 @@
+"""Displays of what a recorder kept: the papers' figures on disparate impact; NOT private."""
+
+import numpy as np
+
+from skdpfair.plotting._axes import PALETTE, dress, label_ends, new_axes
+
+_NOT_PRIVATE = "(not private)"
+
+
+class _RecordedDisplay:
+    """What the displays of a recorder's tables share.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        The table.
+
+    Attributes
+    ----------
+    axes_, figure_
+        Where :meth:`plot` drew.
+    """
+
+    columns: tuple[str, ...] = ()
+
+    def __init__(self, frame):
+        missing = [c for c in ("step", *self.columns) if c not in frame]
+        if missing:
+            raise ValueError(
+                f"frame lacks the columns {missing}. Pass the table of a GroupRecorder with "
+                "terms=True."
+            )
+        self.frame = frame
+
+    def _keep(self, axes):
+        self.axes_ = np.atleast_1d(axes)
+        self.figure_ = self.axes_[0].figure
+        return self
+
+
+class RiskTermsDisplay(_RecordedDisplay):
+    """Excessive risk of each group from direction and from magnitude, over training.
+
+    Esipova et al., ICLR 2023, Figure 4.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        ``frame_`` of a :class:`skdpfair.analysis.GroupRecorder`.
+
+    Attributes
+    ----------
+    axes_, figure_
+        Where :meth:`plot` drew.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> rows = [(s, g, s / 10, s / 20, 0.0) for s in (0, 50) for g in "ab"]
+    >>> columns = ["step", "group", "direction", "magnitude", "noise"]
+    >>> display = RiskTermsDisplay(pd.DataFrame(rows, columns=columns)).plot()
+    >>> [axes.get_title(loc="left").split(" (")[0] for axes in display.axes_]
+    ['Direction error', 'Magnitude error', 'Noise']
+    >>> display.figure_.clear()
+    """
+
+    columns = ("group", "direction", "magnitude", "noise")
+    _titles = {"direction": "Direction error", "magnitude": "Magnitude error", "noise": "Noise"}
+
+    def plot(self, axes=None):
+        """Draw; return the display itself.
+
+        Parameters
+        ----------
+        axes : sequence of three matplotlib.axes.Axes or None, default=None
+            None makes a new figure.
+        """
+        axes = new_axes(13.0, 3.8, 3) if axes is None else axes
+        groups = list(dict.fromkeys(self.frame["group"]))
+        for ax, (column, title) in zip(axes, self._titles.items(), strict=True):
+            ends = []
+            for colour, group in zip(_colours(groups), groups, strict=True):
+                rows = self.frame[self.frame["group"] == group].dropna(subset=column)
+                ax.plot(rows["step"], rows[column], color=colour)
+                if f"{column}_se" in rows:
+                    band = 2 * rows[f"{column}_se"]
+                    low, high = rows[column] - band, rows[column] + band
+                    ax.fill_between(rows["step"], low, high, color=colour, alpha=0.15, lw=0)
+                if len(rows):
+                    last = rows.iloc[-1]
+                    ends.append((last[column], str(group), colour, last["step"]))
+            ax.axhline(0.0, color="0.6", linewidth=0.8)
+            label_ends(ax, ends)
+            ax.set(xlabel="step", ylabel="excessive risk of one step, nats")
+            ax.ticklabel_format(axis="y", scilimits=(-2, 3))
+            dress(ax, f"{title} {_NOT_PRIVATE}", pad=16)
+        return self._keep(axes)
+
+
+class RiskBoundDisplay(_RecordedDisplay):
+    """How much more one group than another loses by clipping, and the lower bounds on it.
+
+    Esipova et al., ICLR 2023, Figure 5: left the bound of Tran et al. under the gap from clipping,
+    right that of Proposition 3 under the gap from direction.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        ``pairs_`` of a :class:`skdpfair.analysis.GroupRecorder`.
+    group_a, group_b : object, optional
+        The pair; by default the one whose gap from direction is largest in the mean.
+
+    Attributes
+    ----------
+    axes_, figure_
+        Where :meth:`plot` drew.
+    """
+
+    columns = ("group_a", "group_b", "clip_gap", "direction_gap", "prop3_bound", "tran_bound")
+
+    def __init__(self, frame, group_a=None, group_b=None):
+        super().__init__(frame)
+        if group_a is None or group_b is None:
+            means = frame.groupby(["group_a", "group_b"], sort=False)["direction_gap"].mean()
+            group_a, group_b = means.idxmax()
+        self.pair = group_a, group_b
+        self.frame = frame[(frame["group_a"] == group_a) & (frame["group_b"] == group_b)]
+        if self.frame.empty:
+            raise ValueError(f"frame has no row of group_a={group_a!r} and group_b={group_b!r}.")
+
+    def plot(self, axes=None):
+        """Draw; return the display itself.
+
+        Parameters
+        ----------
+        axes : sequence of two matplotlib.axes.Axes or None, default=None
+            None makes a new figure.
+        """
+        axes = new_axes(10.0, 3.8, 2) if axes is None else axes
+        panels = (
+            ("clip_gap", "tran_bound", "Clipping", "bound of Tran et al."),
+            ("direction_gap", "prop3_bound", "Direction", "Proposition 3"),
+        )
+        a, b = self.pair
+        for ax, (gap, bound, title, name) in zip(axes, panels, strict=True):
+            ax.plot(self.frame["step"], self.frame[gap], color=PALETTE[0], label="measured")
+            ax.plot(self.frame["step"], self.frame[bound], "--", color=PALETTE[5], label=name)
+            ax.axhline(0.0, color="0.6", linewidth=0.8)
+            ax.set(xlabel="step", ylabel=f"risk of {a} less that of {b}, nats")
+            ax.ticklabel_format(axis="y", scilimits=(-2, 3))
+            ax.legend(frameon=False)
+            dress(ax, f"{title} {_NOT_PRIVATE}", pad=16)
+        return self._keep(axes)
+
+
+class CurvatureDisplay(_RecordedDisplay):
+    """The largest eigenvalue of each group's Hessian, under one over the learning rate.
+
+    Where it is below, Proposition 3 of Esipova et al. holds for a convex loss; ICLR 2023, Figure 7.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        ``frame_`` of a :class:`skdpfair.analysis.GroupRecorder`.
+
+    Attributes
+    ----------
+    axes_, figure_
+        Where :meth:`plot` drew.
+    """
+
+    columns = ("group", "lambda_max", "lr")
+
+    def plot(self, ax=None):
+        """Draw; return the display itself.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes or None, default=None
+            None makes a new figure.
+        """
+        ax = new_axes(6.5, 4.0) if ax is None else ax
+        groups = list(dict.fromkeys(self.frame["group"]))
+        ends = []
+        for colour, group in zip(_colours(groups), groups, strict=True):
+            rows = self.frame[self.frame["group"] == group].dropna(subset="lambda_max")
+            ax.plot(rows["step"], rows["lambda_max"], color=colour)
+            if len(rows):
+                last = rows.iloc[-1]
+                ends.append((last["lambda_max"], str(group), colour, last["step"]))
+        steps = self.frame.drop_duplicates("step")
+        ax.plot(steps["step"], 1 / steps["lr"], "--", color="0.3", label="1 / learning rate")
+        ax.set(xlabel="step", ylabel="largest eigenvalue", yscale="log")
+        ax.legend(frameon=False)
+        _name_on_log_axis(ax, ends)
+        dress(ax, f"Curvature {_NOT_PRIVATE}", pad=16)
+        return self._keep(ax)
+
+
+def _name_on_log_axis(ax, ends):
+    for value, name, colour, step in ends:
+        ax.annotate(
+            name,
+            (step, value),
+            xytext=(6, 0),
+            textcoords="offset points",
+            color=colour,
+            fontweight="bold",
+            va="center",
+            annotation_clip=False,
+        )
+
+
+def _colours(groups):
+    return [PALETTE[i % len(PALETTE)] for i in range(len(groups))]

@@ -1,0 +1,5 @@
+"""The papers' tables and figures, trained again and compared with print; NOT private."""
+
+from skdpfair.reproduce._reproduce import STUDIES, Reproduction, reproduce
+
+__all__ = ["STUDIES", "Reproduction", "reproduce"]

@@ -1,0 +1,68 @@
+"""The data as the papers prepared them, leaks and all: for reproductions only."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from skdpfair.datasets import ADULT_BOUNDS, fetch_dutch, fetch_mnist, load_adult
+
+_WOMEN, _MEN = 14_695, 30_527
+
+
+@dataclass(frozen=True)
+class Split:
+    """Features, class codes and group names, to train on and to test on."""
+
+    x: np.ndarray
+    y: np.ndarray
+    group: np.ndarray
+    x_test: np.ndarray
+    y_test: np.ndarray
+    group_test: np.ndarray
+
+
+def adult(seed) -> Split:
+    """Return Adult as Esipova et al. prepared it: 98 columns, as many men as women, 80/20.
+
+    The five numbers are z-scored with the statistics of ALL rows: a leak, and theirs.  Their sex
+    and race are 1 for women and for people who are not white: no word in print says so, but with
+    1 for men and whites the men's loss under DPSGD is .90, with these .79, and in print .78.
+    """
+    table = load_adult(dropna=True).frame.drop(columns="fnlwgt")
+    y = (table.pop("income") == ">50K").to_numpy().astype(int)
+    man = (table.pop("sex") == "Male").to_numpy()
+    white = (table.pop("race") == "White").to_numpy()
+    numbers = table[list(ADULT_BOUNDS)]
+    scaled = (numbers - numbers.mean()) / numbers.std(ddof=0)
+    rest = pd.get_dummies(table.drop(columns=list(ADULT_BOUNDS)).astype(str))
+    x = np.column_stack([scaled, rest, ~white, ~man]).astype(np.float32)
+    rng = np.random.default_rng(seed)
+    rows = np.flatnonzero(~man | (rng.random(len(y)) < _WOMEN / _MEN))
+    return _split(x, y, np.where(man, "male", "female"), rng.permutation(rows))
+
+
+def dutch(seed) -> Split:
+    """Return the Dutch census as Esipova et al. prepared it: 59 columns, 80/20."""
+    data = fetch_dutch()
+    table = data.data.astype(str)
+    man = (table.pop("sex") == "1").to_numpy()
+    same_place = (table.pop("prev_residence_place") == "1").to_numpy()
+    x = np.column_stack([pd.get_dummies(table), ~same_place, ~man]).astype(np.float32)
+    y = (data.target == "2_1").to_numpy().astype(int)
+    rows = np.random.default_rng(seed).permutation(len(y))
+    return _split(x, y, np.where(man, "male", "female"), rows)
+
+
+def mnist(seed, keep=0.09) -> Split:
+    """Return MNIST with a share ``keep`` of the eights to train on; the groups are the digits."""
+    train, test = (fetch_mnist(subset=subset, as_frame=False) for subset in ("train", "test"))
+    chance = np.random.default_rng(seed).random(len(train.target))
+    rows = np.flatnonzero((train.target != 8) | (chance < keep))
+    y, y_test = train.target[rows], test.target
+    return Split(train.data[rows], y, y.astype(str), test.data, y_test, y_test.astype(str))
+
+
+def _split(x, y, group, rows):
+    train, test = np.split(rows, [int(0.8 * len(rows))])
+    return Split(x[train], y[train], group[train], x[test], y[test], group[test])

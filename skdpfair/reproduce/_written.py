@@ -1,0 +1,173 @@
+"""A comparison as CSV, Markdown and figure."""
+
+import json
+from math import isnan
+
+import numpy as np
+
+from skdpfair.plotting._axes import PALETTE, dress
+
+_COLOURS = {"same": PALETTE[2], "near": PALETTE[1], "differs": PALETTE[5], "not in print": "0.6"}
+
+
+def write(found, folder) -> None:
+    """Write all of it to a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    found.cells.to_csv(folder / "cells.csv", index=False, float_format="%.6g")
+    found.runs.sort_values(["row", "seed"]).to_csv(
+        folder / "runs.csv", index=False, float_format="%.6g"
+    )
+    (folder / "comparison.md").write_text(page(found), encoding="utf-8")
+    try:
+        drawn = figure(found)
+    except ImportError:  # figures are an extra
+        return
+    drawn.savefig(folder / "comparison.png", dpi=150)
+    drawn.clear()
+
+
+def summary(found) -> str:
+    """Return how many cells are as printed, in a sentence."""
+    verdicts = found.cells["verdict"].value_counts()
+    compared = int(verdicts.drop("not in print", errors="ignore").sum())
+    if not compared:
+        return "Nothing of this is in print as numbers."
+    same, near = verdicts.get("same", 0), verdicts.get("near", 0)
+    parts = [f"{same} of {compared} cells are as printed ({100 * same / compared:.0f} %)"]
+    if near:
+        parts.append(f"{near} are near")
+    if differs := verdicts.get("differs", 0):
+        parts.append(f"{differs} differ{'s' if differs == 1 else ''}")
+    return ", ".join(parts) + "."
+
+
+def page(found) -> str:
+    """Return the comparison as Markdown."""
+    study, options = found.study, found.options
+    variant = "sound" if options.sound else "as published"
+    counts = found.runs.groupby("row")["seed"].nunique()
+    seeds = (
+        f"{counts.min()}" if counts.min() == counts.max() else f"{counts.min()} to {counts.max()}"
+    )
+    lines = [f"# {study.title}", "", f"{study.source}; {variant}; {seeds} seeds per row."]
+    if options.epochs not in (None, study.epochs):
+        lines += ["", f"**Short: {options.epochs} epochs where the paper took {study.epochs}.**"]
+    lines += ["", summary(found), ""]
+    lines += _table(found.cells)
+    lines += ["", *(f"- {note}" for note in study.notes(options)), f"- {_rules(found.cells)}"]
+    if "epsilon" in found.runs:
+        lines += ["", "| row | epsilon |", "| --- | ---: |"]
+        spent = found.runs.groupby("row", sort=False)["epsilon"].max()
+        lines += [f"| {row} | {_epsilon(value)} |" for row, value in spent.items()]
+    command = f"skdpfair reproduce {study.name}" + ("" if options.sound else " --as-published")
+    return "\n".join([*lines, "", f"Command: `{command}`", ""])
+
+
+def _rules(cells):
+    limits = dict.fromkeys(cells["unit"])
+    words = {"points": "0.5 (1.5) points", "nats": "0.02 (0.06)", "share": "0.005 (0.015)"}
+    said = ", ".join(words[unit] for unit in limits)
+    return (
+        f"same (near): at most {said} apart, or 2 (4) combined standard errors if these are more; "
+        "± is one standard error of the mean over the seeds."
+    )
+
+
+def _table(cells):
+    heads = ["row", "measure", "ours", "paper", "difference", "allowed", "verdict"]
+    rows = [
+        [
+            cell.row,
+            cell.measure,
+            _number(cell.ours, cell.ours_se, cell.unit),
+            _number(cell.paper, cell.paper_se, cell.unit),
+            "" if isnan(cell.paper) else f"{cell.difference:+.{_digits(cell.unit)}f}",
+            "" if isnan(cell.paper) else f"{cell.allowed:.{_digits(cell.unit)}f}",
+            cell.verdict,
+        ]
+        for cell in cells.itertuples()
+    ]
+    return [f"| {' | '.join(row)} |" for row in [heads, _rule(heads), *rows]]
+
+
+def _rule(heads):
+    return ["---" if h in ("row", "measure", "verdict") else "---:" for h in heads]
+
+
+def _digits(unit):
+    return {"points": 2, "share": 3}.get(unit, 3)
+
+
+def _number(value, error, unit):
+    if isnan(value):
+        return ""
+    digits = _digits(unit)
+    return f"{value:.{digits}f}" + ("" if isnan(error) else f" ± {error:.{digits}f}")
+
+
+def _epsilon(value):
+    return "none" if np.isinf(value) else f"{value:.3f}"
+
+
+def figure(found):
+    """Draw what the study draws, or each cell's distance from print."""
+    if found.study.draw is not None:
+        return found.study.draw(found.runs, found.cells)
+    return distances(found)
+
+
+def distances(found):
+    """Draw ours and the paper's numbers side by side, one panel per measure."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError('figures need matplotlib: pip install "skdpfair[plot]".') from error
+    cells = found.cells[found.cells["verdict"] != "not in print"]
+    measures = list(dict.fromkeys(cells["measure"]))
+    rows = list(dict.fromkeys(cells["row"]))[::-1]
+    n_columns = min(len(measures), 4)
+    n_lines = -(-len(measures) // n_columns)
+    drawn, axes = plt.subplots(
+        n_lines,
+        n_columns,
+        figsize=(3.1 * n_columns + 1, (0.32 * len(rows) + 1.0) * n_lines + 0.6),
+        layout="constrained",
+        sharey=True,
+        squeeze=False,
+    )
+    for ax, measure in zip(axes.flat, measures, strict=False):
+        for part in cells[cells["measure"] == measure].itertuples():
+            place = rows.index(part.row)
+            for value, error, style, shift in (
+                (part.paper, part.paper_se, {"color": "0.35", "marker": "D"}, 0.16),
+                (part.ours, part.ours_se, {"color": _COLOURS[part.verdict], "marker": "o"}, -0.16),
+            ):
+                error = None if isnan(error) else 2 * error
+                ax.errorbar(value, place + shift, xerr=error, capsize=2, markersize=4, **style)
+        ax.set_yticks(range(len(rows)), rows)
+        ax.set_ylim(-0.6, len(rows) - 0.4)
+        dress(ax, measure.replace("_", " "), grid="both", pad=6)
+    for ax in list(axes.flat)[len(measures) :]:
+        ax.set_visible(False)
+    marks = [("paper", "0.35", "D")] + [
+        (f"ours, {verdict}", _COLOURS[verdict], "o")
+        for verdict in ("same", "near", "differs")
+        if (cells["verdict"] == verdict).any()
+    ]
+    handles = [
+        plt.Line2D([], [], color=colour, marker=marker, linestyle="none", label=label)
+        for label, colour, marker in marks
+    ]
+    drawn.legend(handles=handles, loc="outside lower left", ncols=len(handles), frameon=False)
+    drawn.suptitle(
+        f"{found.study.title}\n{found.study.source}; bars are 2 standard errors",
+        x=0.01,
+        ha="left",
+        fontsize=10,
+    )
+    return drawn
+
+
+def dumped(found) -> str:
+    """Return the cells as JSON."""
+    return json.dumps(json.loads(found.cells.to_json(orient="records")), indent=2)
