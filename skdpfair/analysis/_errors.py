@@ -148,10 +148,10 @@ def _step(strategy, batch, mechanism, state, noise, chunk, error):
     size = mechanism.expected_batch_size
     if error == "none":
         return mean_gradient(strategy, batch, chunk, size)
-    clipped = weighed(strategy, batch, mechanism, state, noise, chunk).gradient
+    found = weighed(strategy, batch, mechanism, state, noise, chunk)
+    plain, clipped = found.plain, found.gradient
     if error == "both":
         return clipped
-    plain = mean_gradient(strategy, batch, chunk, size)
     length, clipped_length = (torch.linalg.vector_norm(v) for v in (plain, clipped))
     if length == 0 or clipped_length == 0:
         return torch.zeros_like(plain)

@@ -10,7 +10,7 @@ import torch
 
 from skdpfair import _validate
 from skdpfair.analysis._curvature import largest_eigenvalues, products, traces
-from skdpfair.analysis._mechanisms import mean_gradient, mechanism_of, noiseless, weighed
+from skdpfair.analysis._mechanisms import mechanism_of, noiseless, weighed
 from skdpfair.analysis._problem import Problem, problem
 from skdpfair.analysis._terms import cosine, noise_term, step_terms
 from skdpfair.engine import PoissonSampler, Streams
@@ -116,8 +116,8 @@ def excessive_risk_terms(
     .. math::
         R^{clip}_k &= \eta \langle g_k, g_B - \bar g_B \rangle + \tfrac{\eta^2}{2} (\bar g_B' H_k
             \bar g_B - g_B' H_k g_B) = R^{mag}_k + R^{dir}_k \\
-        R^{mag}_k &= \eta (1 - s) \langle g_k, g_B \rangle + \tfrac{\eta^2}{2} (s^2 - 1) g_B' H_k g_B
-            \\
+        R^{mag}_k &= \eta (1 - s) \langle g_k, g_B \rangle
+            + \tfrac{\eta^2}{2} (s^2 - 1) g_B' H_k g_B \\
         R^{dir}_k &= \eta \langle g_k, s g_B - \bar g_B \rangle + \tfrac{\eta^2}{2} (\bar g_B' H_k
             \bar g_B - s^2 g_B' H_k g_B) \\
         R^{noise}_k &= \tfrac{\eta^2}{2} \operatorname{Tr}(H_k) (\Delta \sigma / B)^2
@@ -247,10 +247,8 @@ class _Batches:
         plain, clipped, rows, shares = [], [], [], []
         for one in index:
             batch = found.batch.take(one.to(found.batch.y.device))
-            plain.append(
-                mean_gradient(self.strategy, batch, found.chunk, quiet.expected_batch_size)
-            )
             step = weighed(self.strategy, batch, quiet, self.state, noise, found.chunk)
+            plain.append(step.plain)
             clipped.append(step.gradient)
             shares.append(step.by_group)
             lengths = [float(torch.linalg.vector_norm(v)) for v in (plain[-1], clipped[-1])]

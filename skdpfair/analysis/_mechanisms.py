@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
 from skdpfair import _validate
+from skdpfair.engine.change import changes_gradients
 from skdpfair.engine.step import weigh
 from skdpfair.mechanism import Mechanism, PerSample, Task
 
@@ -35,8 +36,9 @@ def noiseless(mechanism: Mechanism) -> Mechanism:
 
 @dataclass(frozen=True)
 class WeighedStep:
-    """A batch's weighted mean gradient, its sensitivity, and what each group came to."""
+    """A batch's mean gradient, the weighted one, its sensitivity, and what each group came to."""
 
+    plain: Tensor
     gradient: Tensor
     sensitivity: float
     by_group: tuple[np.ndarray, np.ndarray]  # share that is clipped, norm above which one is
@@ -45,13 +47,19 @@ class WeighedStep:
 def weighed(strategy, batch, mechanism, state, noise, chunk) -> WeighedStep:
     """Let a method weigh a batch as in training, and add up."""
     method = mechanism.method
-    shift = method.shift(state)
+    shift, is_here = method.shift(state), False  # whether gradients are those of the loss itself
     with torch.no_grad(), nullcontext() if shift is None else strategy.moved(shift):
         found = weigh(strategy, batch, mechanism, state, noise, chunk)
-        gradient = strategy.flat()
-        found.add_weighted(found.weight / mechanism.expected_batch_size, gradient)
+        size = mechanism.expected_batch_size
+        gradient, plain = strategy.flat(), strategy.flat()
+        found.add_weighted(found.weight / size, gradient)
+        if shift is None and not method.look_ahead() and not changes_gradients(method):
+            found.add_weighted(torch.full_like(found.weight, 1 / size), plain)
+            is_here = True
+    if not is_here:
+        plain = mean_gradient(strategy, batch, chunk, size)
     bound = float(found.clip.bound)
-    return WeighedStep(gradient, bound, _by_group(found, mechanism, state, bound))
+    return WeighedStep(plain, gradient, bound, _by_group(found, mechanism, state, bound))
 
 
 def _by_group(found, mechanism, state, bound):

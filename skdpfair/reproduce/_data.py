@@ -39,7 +39,7 @@ def adult(seed) -> Split:
     x = np.column_stack([scaled, rest, ~white, ~man]).astype(np.float32)
     rng = np.random.default_rng(seed)
     rows = np.flatnonzero(~man | (rng.random(len(y)) < _WOMEN / _MEN))
-    return _split(x, y, np.where(man, "male", "female"), rng.permutation(rows))
+    return halves(x, y, np.where(man, "male", "female"), rng.permutation(rows))
 
 
 def dutch(seed) -> Split:
@@ -51,7 +51,7 @@ def dutch(seed) -> Split:
     x = np.column_stack([pd.get_dummies(table), ~same_place, ~man]).astype(np.float32)
     y = (data.target == "2_1").to_numpy().astype(int)
     rows = np.random.default_rng(seed).permutation(len(y))
-    return _split(x, y, np.where(man, "male", "female"), rows)
+    return halves(x, y, np.where(man, "male", "female"), rows)
 
 
 def mnist(seed, keep=0.09) -> Split:
@@ -63,6 +63,7 @@ def mnist(seed, keep=0.09) -> Split:
     return Split(train.data[rows], y, y.astype(str), test.data, y_test, y_test.astype(str))
 
 
-def _split(x, y, group, rows):
+def halves(x, y, group, rows) -> Split:
+    """Return four fifths of the rows to train on, and the rest."""
     train, test = np.split(rows, [int(0.8 * len(rows))])
     return Split(x[train], y[train], group[train], x[test], y[test], group[test])

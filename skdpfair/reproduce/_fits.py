@@ -8,7 +8,7 @@ from skorch.callbacks import Callback
 from torch.nn.functional import cross_entropy
 
 from skdpfair.estimator import DPFairClassifier
-from skdpfair.exceptions import InsecureSeedWarning
+from skdpfair.exceptions import InsecureSeedWarning, LowSignalWarning
 
 
 class RunningLoss(Callback):
@@ -31,7 +31,7 @@ class RunningLoss(Callback):
             self.sums_.setdefault(code, []).append(float(loss[group == code].mean()))
 
 
-def fit(method, split, seed, *, sigma, epochs, batch_size=256, **params):
+def fit(method, split, seed, *, sigma, epochs, batch_size=256, delta=1e-6, **params):
     """Train on a split as the papers do; return the classifier and the running losses by group.
 
     Parameters
@@ -46,6 +46,8 @@ def fit(method, split, seed, *, sigma, epochs, batch_size=256, **params):
         Noise multiplier.
     epochs, batch_size : int
         The steps per epoch are ceil(n / batch_size).
+    delta : float, default=1e-6
+        At which epsilon is told.
     **params
         Of `DPFairClassifier`.
     """
@@ -55,7 +57,7 @@ def fit(method, split, seed, *, sigma, epochs, batch_size=256, **params):
         method,
         epsilon=None,
         noise_multiplier=sigma,
-        delta=1e-6,
+        delta=delta,
         batch_size=batch_size,
         max_epochs=epochs,
         random_state=seed,
@@ -64,6 +66,7 @@ def fit(method, split, seed, *, sigma, epochs, batch_size=256, **params):
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InsecureSeedWarning)  # a reproduction has seeds
+        warnings.simplefilter("ignore", LowSignalWarning)  # and the papers' settings
         model.fit(split.x, split.y, sensitive_features=split.group)
     running = {model.groups_[k]: float(np.mean(v)) for k, v in losses.sums_.items()}
     return model, running

@@ -6,11 +6,18 @@ from pathlib import Path
 import pandas as pd
 
 from skdpfair import _validate
-from skdpfair.reproduce import _written, esipova
+from skdpfair.reproduce import _written, errors, esipova, fair, knolle, kulynych, li, xu
 from skdpfair.reproduce._runs import frame_of
 from skdpfair.reproduce._study import Options, Study
 
-STUDIES: dict[str, Study] = {study.name: study for study in (*esipova.STUDIES,)}
+STUDIES: dict[str, Study] = {
+    study.name: study
+    for room in (esipova, errors, kulynych, xu, knolle, li, fair)
+    for study in room.STUDIES
+}
+
+
+_CLAIM = ["claim", "measured", "se", "unit", "verdict"]
 
 
 @dataclass(frozen=True)
@@ -28,12 +35,26 @@ class Reproduction:
     cells : pandas.DataFrame
         One row per cell: ``row``, ``measure``, ``ours``, ``paper``, their standard errors,
         ``difference``, what is ``allowed``, and the ``verdict``.
+    claims : pandas.DataFrame
+        One row per claim made in words: ``claim``, ``measured``, ``se``, ``unit``, ``verdict``.
+    folder : pathlib.Path
+        Where it is written.
     """
 
     study: Study
     options: Options
     runs: pd.DataFrame
     cells: pd.DataFrame
+    claims: pd.DataFrame
+    folder: Path
+
+    @property
+    def shortness(self) -> str | None:
+        """What a run with fewer epochs than the paper's has to say of itself, or None."""
+        epochs, printed = self.options.epochs, self.study.epochs
+        if epochs in (None, printed):
+            return None
+        return f"Short: {epochs} epochs where the paper took {printed}."
 
     @property
     def summary(self) -> str:
@@ -123,7 +144,8 @@ def reproduce(
     frame = frame_of(study, options, folder / "runs", n_jobs=n_jobs, progress=progress)
     if frame.empty:
         raise KeyboardInterrupt(f"{name} was interrupted before its first run was finished.")
-    found = Reproduction(study, options, frame, study.cells(frame, options))
+    claims = pd.DataFrame(study.claims(frame, options), columns=_CLAIM)
+    found = Reproduction(study, options, frame, study.cells(frame, options), claims, folder)
     _written.write(found, folder)
     return found
 

@@ -1,4 +1,4 @@
-"""The runs of a study: in parallel, each kept as soon as it is finished, resumed where they were."""
+"""The runs of a study: in parallel, each kept once it is finished, resumed where they were."""
 
 import warnings
 from pathlib import Path
@@ -50,10 +50,8 @@ def frame_of(study, options, folder: Path, *, n_jobs, progress) -> pd.DataFrame:
             UserWarning,
             stacklevel=3,
         )
-    rows = [
-        {"row": runs[key].row, "seed": runs[key].seed} | done[key] for key in runs if key in done
-    ]
-    return pd.DataFrame(rows)
+    kept = [(run, done[key]) for key, run in runs.items() if key in done]
+    return pd.DataFrame([{"row": run.row, "seed": run.seed} | found for run, found in kept])
 
 
 def _key(study, run):

@@ -9,6 +9,8 @@ import pandas as pd
 POINTS = {"within": 0.5, "near": 1.5, "unit": "points"}
 LOSS = {"within": 0.02, "near": 0.06, "unit": "nats"}
 SHARE = {"within": 0.005, "near": 0.015, "unit": "share"}
+OTHER = {"within": 0.05, "near": 0.1, "unit": "relative"}
+RULES = {rule["unit"]: (rule["within"], rule["near"]) for rule in (POINTS, LOSS, SHARE, OTHER)}
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,8 @@ class Study:
         How many the paper took; None where nothing is counted in epochs.
     notes : callable ``(Options) -> list of str``
         What a reader must know.
+    claims : callable ``(DataFrame, Options) -> list of dict``
+        What the paper says in words, and whether the runs bear it out, see :func:`claim`.
     draw : callable ``(DataFrame, DataFrame) -> Figure`` or None
         Runs and cells in, a figure out; None draws the cells.
     """
@@ -78,6 +82,7 @@ class Study:
     rows: tuple[str, ...]
     epochs: int | None = None
     notes: Callable = lambda options: []
+    claims: Callable = lambda frame, options: []
     draw: Callable | None = None
 
 
@@ -133,6 +138,38 @@ def cell(row, measure, values, paper, paper_se, rule, *, absolute=False) -> dict
         "allowed": within,
         "verdict": verdict,
     }
+
+
+def claim(said, values, *, unit="points") -> dict:
+    """Judge a claim that a difference is positive, by its mean over the seeds.
+
+    Parameters
+    ----------
+    said : str
+        The claim, in words.
+    values : array of shape (n_seeds,)
+        The difference, one per seed.
+    unit : str
+        Of the values.
+
+    Returns
+    -------
+    dict
+        ``claim``, ``measured``, ``se``, ``unit`` and ``verdict``: "holds" or "fails" where the mean
+        is beyond two standard errors, else "undecided".
+
+    Examples
+    --------
+    >>> claim("b is larger than a", [1.0, 1.2, 0.9])["verdict"]
+    'holds'
+    """
+    values = np.asarray(values, dtype=float)
+    mean, n = values.mean(), len(values)
+    error = values.std(ddof=1) / n**0.5 if n > 1 else np.nan
+    verdict = "undecided"
+    if n > 1 and abs(mean) > 2 * error:
+        verdict = "holds" if mean > 0 else "fails"
+    return {"claim": said, "measured": mean, "se": error, "unit": unit, "verdict": verdict}
 
 
 def cells_of(rows) -> pd.DataFrame:

@@ -1,11 +1,11 @@
 """A comparison as CSV, Markdown and figure."""
 
-import json
 from math import isnan
 
 import numpy as np
 
 from skdpfair.plotting._axes import PALETTE, dress
+from skdpfair.reproduce._study import RULES
 
 _COLOURS = {"same": PALETTE[2], "near": PALETTE[1], "differs": PALETTE[5], "not in print": "0.6"}
 
@@ -13,6 +13,8 @@ _COLOURS = {"same": PALETTE[2], "near": PALETTE[1], "differs": PALETTE[5], "not 
 def write(found, folder) -> None:
     """Write all of it to a folder."""
     folder.mkdir(parents=True, exist_ok=True)
+    if not found.claims.empty:
+        found.claims.to_csv(folder / "claims.csv", index=False, float_format="%.6g")
     found.cells.to_csv(folder / "cells.csv", index=False, float_format="%.6g")
     found.runs.sort_values(["row", "seed"]).to_csv(
         folder / "runs.csv", index=False, float_format="%.6g"
@@ -50,10 +52,11 @@ def page(found) -> str:
         f"{counts.min()}" if counts.min() == counts.max() else f"{counts.min()} to {counts.max()}"
     )
     lines = [f"# {study.title}", "", f"{study.source}; {variant}; {seeds} seeds per row."]
-    if options.epochs not in (None, study.epochs):
-        lines += ["", f"**Short: {options.epochs} epochs where the paper took {study.epochs}.**"]
+    if found.shortness is not None:
+        lines += ["", f"**{found.shortness}**"]
     lines += ["", summary(found), ""]
     lines += _table(found.cells)
+    lines += _claims(found.claims)
     lines += ["", *(f"- {note}" for note in study.notes(options)), f"- {_rules(found.cells)}"]
     if "epsilon" in found.runs:
         lines += ["", "| row | epsilon |", "| --- | ---: |"]
@@ -63,31 +66,53 @@ def page(found) -> str:
     return "\n".join([*lines, "", f"Command: `{command}`", ""])
 
 
+def _claims(claims):
+    """Return a table of what is said in words."""
+    if claims.empty:
+        return []
+    lines = ["", "| claim | measured | verdict |", "| --- | ---: | --- |"]
+    for row in claims.itertuples():
+        measured = f"{_number(row.measured, row.se, row.unit)} {row.unit}"
+        lines.append(f"| {row.claim} | {measured} | {row.verdict} |")
+    return lines
+
+
 def _rules(cells):
-    limits = dict.fromkeys(cells["unit"])
-    words = {"points": "0.5 (1.5) points", "nats": "0.02 (0.06)", "share": "0.005 (0.015)"}
-    said = ", ".join(words[unit] for unit in limits)
+    limits = dict.fromkeys(cells.loc[cells["verdict"] != "not in print", "unit"])
+    said = ", ".join(
+        f"{within:g} ({near:g}) {unit}" for unit, (within, near) in RULES.items() if unit in limits
+    )
     return (
         f"same (near): at most {said} apart, or 2 (4) combined standard errors if these are more; "
         "± is one standard error of the mean over the seeds."
     )
 
 
-def _table(cells):
-    heads = ["row", "measure", "ours", "paper", "difference", "allowed", "verdict"]
-    rows = [
+def lines(cells) -> list[list[str]]:
+    """Return each cell as text: row, measure, ours, paper, difference, verdict.
+
+    Examples
+    --------
+    >>> from skdpfair.reproduce._study import POINTS, cell, cells_of
+    >>> lines(cells_of([cell("dpsgd", "accuracy", [70.0, 70.4], 69.9, 0.4, POINTS)]))
+    [['dpsgd', 'accuracy', '70.20 ± 0.20', '69.90 ± 0.40', '+0.30', 'same']]
+    """
+    return [
         [
             cell.row,
             cell.measure,
             _number(cell.ours, cell.ours_se, cell.unit),
             _number(cell.paper, cell.paper_se, cell.unit),
             "" if isnan(cell.paper) else f"{cell.difference:+.{_digits(cell.unit)}f}",
-            "" if isnan(cell.paper) else f"{cell.allowed:.{_digits(cell.unit)}f}",
             cell.verdict,
         ]
         for cell in cells.itertuples()
     ]
-    return [f"| {' | '.join(row)} |" for row in [heads, _rule(heads), *rows]]
+
+
+def _table(cells):
+    heads = ["row", "measure", "ours", "paper", "difference", "verdict"]
+    return [f"| {' | '.join(row)} |" for row in [heads, _rule(heads), *lines(cells)]]
 
 
 def _rule(heads):
@@ -166,8 +191,3 @@ def distances(found):
         fontsize=10,
     )
     return drawn
-
-
-def dumped(found) -> str:
-    """Return the cells as JSON."""
-    return json.dumps(json.loads(found.cells.to_json(orient="records")), indent=2)
