@@ -119,6 +119,12 @@ def diagnostics_frame(net, levels, callbacks):
     return pd.DataFrame(rows, columns=columns)
 
 
+def _steps_so_far(estimator):
+    if estimator.privacy_.ledger.entries:
+        return estimator.privacy_.steps
+    return getattr(estimator.net_, "steps_before_", 0) + estimator.n_steps_
+
+
 def before(estimator, fitted, table) -> Before | None:
     """Return what a fit before this one left, if there was one."""
     if not hasattr(estimator, "net_"):
@@ -149,5 +155,5 @@ def before(estimator, fitted, table) -> Before | None:
         lr,
         estimator.privacy_,
         estimator._n_fits,
-        estimator.n_steps_,
+        _steps_so_far(estimator),
     )

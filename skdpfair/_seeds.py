@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator
 
+from skdpfair.analysis import GroupRecorder
 from skdpfair.engine import Streams
 from skdpfair.engine.noise import digest
 
@@ -25,11 +26,21 @@ def streams_of(params, table, before):
         state = state.randint(2**31 - 1)
     elif isinstance(state, np.random.Generator):
         state = state.integers(2**63 - 1)
-    described = sorted((k, describe(v)) for k, v in params.items() if k not in _NOT_IN_DIGEST)
+    told = params | {"callbacks": _acting(params["callbacks"])}
+    described = sorted((k, describe(v)) for k, v in told.items() if k not in _NOT_IN_DIGEST)
     x = table.x.numpy(force=True) if torch.is_tensor(table.x) else np.asarray(table.x)
     past = () if before is None else _past(before)  # no two fits in a row share their noise
     mixed = digest(x, table.y, table.groups.code, described, *past)
     return Streams.seeded(int(state), digest=mixed), True
+
+
+def _acting(callbacks):
+    """Return the callbacks that may change a fit: all but recorders; None if none is left."""
+    return [c for c in callbacks or () if not _is_recorder(c)] or None
+
+
+def _is_recorder(callback):
+    return type(callback[-1] if isinstance(callback, tuple) else callback) is GroupRecorder
 
 
 def _past(before):

@@ -165,7 +165,7 @@ def of_tensors(module, batch, n_classes, class_weight, levels, chunk_size="auto"
 def _of_module(model, X):
     module = copy.deepcopy(model).eval()
     like = next(module.parameters())
-    x = X if torch.is_tensor(X) else torch.from_numpy(np.asarray(X))
+    x = X if torch.is_tensor(X) else torch.from_numpy(np.require(X, requirements="W"))
     x = x.detach().to(like.device, like.dtype)
     with torch.no_grad():
         n_classes = module(x[:1]).shape[1]

@@ -1,6 +1,5 @@
 """A skorch callback that writes down, along training, why groups fare differently; NOT private."""
 
-import copy
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +18,9 @@ from skdpfair.streaming import as_rows
 class GroupRecorder(Callback):
     """Record losses, gradients and excessive risk of each group along a fit; NOT private.
 
-    What it keeps is computed on the records without noise.  So the estimator must have
-    ``diagnostics=True``, which marks the fitted object as one that must not be released; pickles
-    and releases hold nothing of it.
+    What it keeps is computed on the records, all of them in memory, without noise.  So the
+    estimator must have ``diagnostics=True``, which marks the fitted object as one that must not be
+    released; pickles and releases hold nothing of it.
 
     Parameters
     ----------
@@ -86,18 +85,18 @@ class GroupRecorder(Callback):
         _validate.integer("n_vectors", self.n_vectors, low=0)
         if self.curvature_records is not None:
             _validate.integer("curvature_records", self.curvature_records)
-        self._rng = _validate.generator("random_state", self.random_state)
+        self.rng_ = _validate.generator("random_state", self.random_state)
         return self
 
     def on_train_begin(self, net, X=None, y=None, **kwargs):
         """Take hold of the records, for the time of the fit."""
-        self._x, self._group, self._y = X["x"], X["group"], y
-        self._method, self._before = net.mechanism.method.name, net.steps_before_
-        if self._before == 0:
+        self.x_, self.group_, self.y_ = X["x"], X["group"], y
+        self.method_, self.before_ = net.mechanism.method.name, net.steps_before_
+        if self.before_ == 0:
             self.frame_ = self.pairs_ = None
-        elif getattr(self, "frame_", None) is None:
-            self.frame_ = self._from_file()
-        self._looked = None
+        elif not hasattr(self, "frame_"):
+            self.frame_, self.pairs_ = self._from_file(), None
+        self.looked_ = None
 
     def on_batch_begin(self, net, batch=None, training=False, **kwargs):
         """Look, if it is time."""
@@ -106,14 +105,18 @@ class GroupRecorder(Callback):
 
     def on_train_end(self, net, **kwargs):
         """Look once more, and let go of the records."""
-        if self._looked is not None and net.taken_ != self._looked:
+        if self.looked_ is not None and net.taken_ != self.looked_:
             self._look(net)
-        self._x = self._group = self._y = None
+        self.x_ = self.group_ = self.y_ = None
 
     def _look(self, net):
-        self._looked = net.taken_
-        found = self._problem(net)
-        where = {"method": self._method, "step": self._before + net.taken_}
+        self.looked_ = net.taken_
+        with torch.random.fork_rng():  # looking must not change the dropout masks to come
+            self._measure(net, self._problem(net))
+        self._write()
+
+    def _measure(self, net, found):
+        where = {"method": self.method_, "step": self.before_ + net.taken_}
         if self.terms:
             mechanism, state = net.next_release()
             risk = measured(
@@ -124,7 +127,7 @@ class GroupRecorder(Callback):
                 n_batches=self.n_batches,
                 n_vectors=self.n_vectors,
                 curvature_records=self.curvature_records,
-                rng=self._rng,
+                rng=self.rng_,
             )
             groups, pairs = risk.groups.reset_index(), risk.pairs
         else:
@@ -135,14 +138,15 @@ class GroupRecorder(Callback):
         self.frame_ = _joined(self.frame_, groups, where)
         if pairs is not None and len(pairs):
             self.pairs_ = _joined(self.pairs_, pairs, where)
-        self._write()
 
     def _problem(self, net):
-        module = copy.deepcopy(net.module_).eval().double()
-        x = torch.from_numpy(as_rows(self._x, slice(None))).to(net.device, torch.float64)
+        module = net.module()  # a copy would hold the hooks of the training, and what they hold
+        module.load_state_dict(net.module_.state_dict())
+        module = module.to(net.device).eval().double()
+        x = torch.from_numpy(as_rows(self.x_, slice(None))).to(net.device, torch.float64)
         y, group = (
             torch.from_numpy(np.asarray(v).astype(np.int64)).to(net.device)
-            for v in (self._y, self._group)
+            for v in (self.y_, self.group_)
         )
         return of_tensors(
             module, Batch(x, y, group), net.n_classes, net.class_weight, net.group_levels_
@@ -154,7 +158,7 @@ class GroupRecorder(Callback):
         path = Path(self.path)
         frame = self.frame_
         if path.exists():
-            others = pd.read_csv(path).query("method != @self._method")
+            others = pd.read_csv(path).query("method != @self.method_")
             frame = pd.concat([others, frame], ignore_index=True) if len(others) else frame
         part = path.with_name(f".{path.name}.part")
         frame.to_csv(part, index=False)
@@ -164,7 +168,7 @@ class GroupRecorder(Callback):
         if self.path is None or not Path(self.path).exists():
             return None
         rows = pd.read_csv(self.path)
-        return rows[(rows["method"] == self._method) & (rows["step"] <= self._before)]
+        return rows[(rows["method"] == self.method_) & (rows["step"] <= self.before_)]
 
     def __getstate__(self):
         """Keep the parameters alone."""

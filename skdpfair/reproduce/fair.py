@@ -168,8 +168,8 @@ def notes(options):
         f"steps of {BATCH} expected records, plain SGD, the last half of the iterates averaged.",
         f"Each is tuned over the same twelve settings: its clipping bound (Z at the start for the "
         f"global methods) in {BOUNDS}, its effective learning rate (lr, or lr C/Z) in "
-        f"{STEP_SIZES}, by accuracy on a fifth of the training rows, which no epsilon counts; 'default' is "
-        "global_adapt, untuned, with its own model, batches and steps.",
+        f"{STEP_SIZES}, by accuracy on a fifth of the training rows, which no epsilon counts; "
+        "'default' is global_adapt, untuned, with its own model, batches and steps.",
         "Costs are against the better of scikit-learn's logistic regression and a network of 32 "
         "hidden units, chosen likewise and trained to convergence on the same rows.",
         "Features are scaled by public bounds and one-hot in public categories; sex is among them.",

@@ -1,0 +1,209 @@
+"""The recorder: what it writes down, that it changes nothing, and that nothing of it gets out."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.base import clone
+from skorch.callbacks import Callback
+from torch.nn.functional import cross_entropy
+
+from skdpfair import DPFairClassifier, get_method
+from skdpfair.analysis import GroupRecorder, excessive_risk_terms
+from skdpfair.plotting import (
+    CurvatureDisplay,
+    GroupLossDisplay,
+    RiskBoundDisplay,
+    RiskTermsDisplay,
+)
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::skdpfair.exceptions.InsecureSeedWarning",
+    "ignore::skdpfair.exceptions.LowSignalWarning",
+)
+FAST = {"n_batches": 2, "n_vectors": 2, "random_state": 0}
+
+
+def fitted(data, recorder, **params):
+    given = {
+        "method": get_method("dpsgd", max_grad_norm=0.5),
+        "epsilon": None,
+        "noise_multiplier": 1.0,
+        "lr": 0.5,
+        "batch_size": 100,
+        "max_steps": 12,
+        "module": "logistic",
+        "random_state": 0,
+        "diagnostics": True,
+    } | params
+    if recorder is not None:
+        given["callbacks"] = [recorder]
+    model = DPFairClassifier(**given)
+    return model.fit(data.data, data.target, sensitive_features=data.sensitive_features)
+
+
+def test_each_look_is_a_row_per_group(two_groups):
+    recorder = GroupRecorder(every=5, **FAST)
+    model = fitted(two_groups, recorder)
+    frame = model.diagnostics_
+    assert frame is recorder.frame_
+    assert frame["step"].unique().tolist() == [0, 5, 10, 12]
+    assert frame["group"].tolist() == ["a", "b"] * 4
+    assert (frame["lr"] == 0.5).all() and (frame["threshold"] == 0.5).all()
+    assert (frame["method"] == "dpsgd").all()
+    assert frame.drop(columns=["method", "group"]).notna().all(axis=None)
+    pairs = recorder.pairs_
+    assert len(pairs) == 8 and set(pairs["group_a"]) == {"a", "b"}
+
+
+def test_the_last_look_is_at_the_trained_model(two_groups):
+    recorder = GroupRecorder(every=100, **FAST)
+    model = fitted(two_groups, recorder, iterate_average=0.5)
+    last = recorder.frame_[recorder.frame_["step"] == 12].set_index("group")
+    data = two_groups.data, two_groups.target
+    now = excessive_risk_terms(
+        model, *data, sensitive_features=two_groups.sensitive_features, n_vectors=2
+    ).groups
+    for column in ("loss", "gradient_norm", "group_gradient_norm", "n_samples"):
+        np.testing.assert_allclose(last[column], now[column], rtol=1e-6)
+
+
+def test_looking_changes_nothing(two_groups):
+    """Weights of seeded fits agree bit by bit with and without a recorder, dropout included."""
+    module = {"module": _with_dropout, "module_params": None}
+    plain = fitted(two_groups, None, diagnostics=False, **module)
+    seen = fitted(two_groups, GroupRecorder(every=3, **FAST), **module)
+    for a, b in zip(plain.net_.module_.parameters(), seen.net_.module_.parameters(), strict=True):
+        assert torch.equal(a, b)
+    ledgers = [m.privacy_.ledger for m in (plain, seen)]
+    assert ledgers[0].epsilon(1e-5, "pld") == ledgers[1].epsilon(1e-5, "pld")
+
+
+def _with_dropout():
+    layers = torch.nn.Linear(6, 5), torch.nn.Dropout(0.5), torch.nn.Tanh(), torch.nn.Linear(5, 2)
+    return torch.nn.Sequential(*layers)
+
+
+def test_without_terms_it_keeps_losses_and_norms(two_groups):
+    model = fitted(two_groups, GroupRecorder(every=6, terms=False))
+    frame = model.diagnostics_
+    assert "direction" not in frame and frame["step"].unique().tolist() == [0, 6, 12]
+    rows = np.asarray(two_groups.sensitive_features) == "b"
+    x = torch.tensor(two_groups.data[rows].to_numpy(np.float32))
+    y = torch.tensor(np.searchsorted(model.classes_, two_groups.target[rows]))
+    with torch.no_grad():
+        loss = float(cross_entropy(model.net_.module_(x), y))
+    assert frame["loss"].iloc[-1] == pytest.approx(loss, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("method", "column"),
+    [("global_adapt", "Z moves"), ("dpsgd_f", "C_k differ")],
+)
+def test_moving_thresholds_are_seen(two_groups, method, column):
+    params = {"method": get_method(method), "lr": "auto", "epsilon": 4.0, "noise_multiplier": None}
+    model = fitted(two_groups, GroupRecorder(every=5, **FAST), **params)
+    thresholds = model.diagnostics_.pivot(index="step", columns="group", values="threshold")
+    if method == "global_adapt":
+        assert (thresholds["a"] == thresholds["b"]).all() and thresholds["a"].nunique() > 2
+    else:
+        assert (thresholds["a"] != thresholds["b"]).any()
+
+
+def test_it_needs_the_mark(two_groups):
+    with pytest.raises(ValueError, match="GroupRecorder, which keeps what is not private"):
+        fitted(two_groups, GroupRecorder(), diagnostics=False)
+    with pytest.raises(ValueError, match="two recorders"):
+        fitted(two_groups, None, callbacks=[GroupRecorder(), GroupRecorder()])
+
+
+def test_nothing_of_it_gets_out(two_groups):
+    recorder = GroupRecorder(every=6, **FAST)
+    model = fitted(two_groups, recorder)
+    assert not model.privacy_.releasable
+    with pytest.raises(ValueError, match="diagnostics"):
+        model.release()
+    sentinel = recorder.frame_["loss"].iloc[0].tobytes()
+    for thing in (model, recorder):
+        stored = pickle.dumps(thing)
+        assert sentinel not in stored and b"gradient_norm" not in stored
+    assert not hasattr(pickle.loads(pickle.dumps(recorder)), "frame_")
+    assert not hasattr(clone(recorder), "frame_")
+    assert all(getattr(recorder, name) is None for name in ("x_", "y_", "group_"))
+
+
+@pytest.mark.parametrize(
+    "params",
+    [{"every": 0}, {"n_batches": 0}, {"n_vectors": -1}, {"terms": "yes"}, {"random_state": "a"}],
+)
+def test_bad_parameters_are_named_before_a_step(two_groups, params):
+    with pytest.raises((ValueError, TypeError), match=next(iter(params))):
+        fitted(two_groups, GroupRecorder(**params))
+
+
+def test_a_warm_start_goes_on(two_groups, tmp_path):
+    path = tmp_path / "looks.csv"
+    recorder = GroupRecorder(every=6, path=path, **FAST)
+    model = fitted(two_groups, recorder, warm_start=True)
+    model.fit(two_groups.data, two_groups.target, sensitive_features=two_groups.sensitive_features)
+    assert recorder.frame_["step"].unique().tolist() == [0, 6, 12, 18, 24]
+    kept = pd.read_csv(path)
+    np.testing.assert_allclose(kept["loss"], recorder.frame_["loss"])
+    other = pickle.loads(pickle.dumps(model)).set_params(
+        callbacks=[GroupRecorder(every=6, path=path, **FAST)], diagnostics=True, warm_start=True
+    )
+    other.fit(two_groups.data, two_groups.target, sensitive_features=two_groups.sensitive_features)
+    steps = pd.read_csv(path)["step"].unique().tolist()
+    assert steps == [0, 6, 12, 18, 24, 30, 36]
+
+
+def test_a_file_keeps_other_methods(two_groups, tmp_path):
+    path = tmp_path / "looks.csv"
+    for method in ("sgd", get_method("dpsgd", max_grad_norm=0.5), "sgd"):
+        noise = None if method == "sgd" else 1.0
+        recorder = GroupRecorder(every=12, path=path, terms=False)
+        fitted(two_groups, recorder, method=method, noise_multiplier=noise)
+    kept = pd.read_csv(path)
+    assert kept.groupby("method").size().to_dict() == {"dpsgd": 4, "sgd": 4}
+
+
+class _Stops(Callback):
+    def on_batch_end(self, net, **kwargs):
+        if net.steps_ == 7:
+            raise KeyboardInterrupt
+
+
+def test_an_interrupted_fit_keeps_its_looks(two_groups, tmp_path):
+    path = tmp_path / "looks.csv"
+    recorder = GroupRecorder(every=3, path=path, **FAST)
+    with pytest.warns(UserWarning, match="interrupted after 7"):
+        model = fitted(two_groups, None, callbacks=[recorder, _Stops()])
+    assert model.diagnostics_["step"].unique().tolist() == [0, 3, 6, 7]
+    assert pd.read_csv(path)["step"].unique().tolist() == [0, 3, 6, 7]
+
+
+def test_displays(two_groups):
+    recorder = GroupRecorder(every=4, **FAST)
+    frame = fitted(two_groups, recorder).diagnostics_
+    shown = [
+        GroupLossDisplay.from_results(frame).plot(),
+        RiskTermsDisplay(frame).plot(),
+        CurvatureDisplay(frame).plot(),
+        RiskBoundDisplay(recorder.pairs_, "b", "a").plot(),
+    ]
+    for display in shown:
+        for axes in np.atleast_1d(display.axes_):
+            assert "not private" in axes.get_title(loc="left")
+            assert axes.get_xlabel() == "step" and axes.get_ylabel()
+    truth, bound = shown[3].axes_[1].lines[:2]
+    own = recorder.pairs_.query("group_a == 'b'")
+    np.testing.assert_allclose(truth.get_ydata(), own["direction_gap"])
+    np.testing.assert_allclose(bound.get_ydata(), own["prop3_bound"])
+    for display in shown:
+        display.figure_.clear()
+    with pytest.raises(ValueError, match="lacks the columns"):
+        RiskTermsDisplay(frame.drop(columns="direction"))
+    with pytest.raises(ValueError, match="no row of group_a='x'"):
+        RiskBoundDisplay(recorder.pairs_, "x", "a")
