@@ -17,6 +17,7 @@ class PrintedDPSGDF(DPSGDF):
     Examples
     --------
     >>> from skdpfair.testing import per_sample
+    >>> import torch
     >>> counts = torch.tensor([3.0, 1.0, 1.0, 3.0])
     >>> PrintedDPSGDF(max_grad_norm=1.0).clip(
     ...     per_sample(norm=[4.0, 4.0], group=[0, 1]), None, {"counts": counts})

@@ -123,7 +123,7 @@ def cell(row, measure, values, paper, paper_se, rule, *, absolute=False) -> dict
     if np.isnan(paper):
         verdict = "not in print"
     else:
-        distance = abs(difference)
+        distance = abs(difference) * (1 - 1e-9)  # .52 is .02 from .5
         verdict = "same" if distance <= within else "near" if distance <= near else "differs"
     return {
         "row": row,

@@ -175,7 +175,7 @@ def _measures(own, twin, groups, row):
         return
     accuracies = {k: f"accuracy[{group}]" for k, group in groups.items()}
     losses = {k: f"loss[{group}]" for k, group in groups.items()}
-    both = own.join(twin, rsuffix=" twin", how="inner")
+    both = own.join(twin.add_suffix(" twin"), how="inner")
     costs = {k: both[f"{c} twin"] - both[c] for k, c in accuracies.items()}
     risks = {k: both[c] - both[f"{c} twin"] for k, c in losses.items()}
     for name, values, rule in (("privacy_cost", costs, POINTS), ("excessive_risk", risks, LOSS)):
