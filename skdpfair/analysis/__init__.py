@@ -4,7 +4,7 @@ Curvature and gradients of each group, excessive risk of a step and its parts, b
 gradient, robustness and its gap.
 """
 
-from skdpfair.analysis._bias import GradientBias, gradient_bias
+from skdpfair.analysis._bias import GradientBias, bias_by_batch_size, gradient_bias
 from skdpfair.analysis._curvature import GroupCurvature
 from skdpfair.analysis._errors import ErrorRun, train_with_error
 from skdpfair.analysis._excessive_risk import ExcessiveRisk, excessive_risk_terms
@@ -19,6 +19,7 @@ __all__ = [
     "GroupCurvature",
     "GroupRecorder",
     "StepTerms",
+    "bias_by_batch_size",
     "excessive_risk_terms",
     "gradient_bias",
     "noise_term",

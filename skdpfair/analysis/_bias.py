@@ -2,9 +2,10 @@
 
 import copy
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
+import pandas as pd
 import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
@@ -12,7 +13,7 @@ from torch import nn
 from skdpfair import _validate
 from skdpfair.analysis._inputs import codes, of_estimator
 from skdpfair.analysis._mechanisms import mean_gradient
-from skdpfair.engine import Batch, Streams, choose, private_step
+from skdpfair.engine import Batch, PoissonSampler, Streams, choose, private_step
 from skdpfair.engine.memory import affordable_batch
 from skdpfair.mechanism import Mechanism, Task
 from skdpfair.methods import get_method
@@ -127,24 +128,107 @@ def gradient_bias(
     _validate.one_of("reference", reference, ("batch", "unclipped"))
     method = _method(model, method)
     module, batch, n_classes = _batch(model, X, y)
-    auto = isinstance(chunk_size, str) and chunk_size == "auto"
-    chunk = affordable_batch(module, batch.x[:1]) if auto else chunk_size
-    chunk = _validate.integer("chunk_size", chunk)
+    chunk = _chunk(module, batch, chunk_size)
+    with choose(module, batch.x[:1], n_classes) as strategy:
+        return _measured(strategy, batch, method, state, reference, chunk)
+
+
+def bias_by_batch_size(
+    model,
+    X,
+    y,
+    method=None,
+    *,
+    batch_sizes=(32, 128, 512, 2048),
+    n_batches=10,
+    state=None,
+    reference="batch",
+    chunk_size="auto",
+    random_state=None,
+) -> pd.DataFrame:
+    """Measure the bias on Poisson batches of several sizes: larger ones have less of it.
+
+    Parameters
+    ----------
+    model, X, y, method, state, reference, chunk_size
+        As in `gradient_bias`; X and y are the records to draw from.
+    batch_sizes : sequence of int, default=(32, 128, 512, 2048)
+        Expected sizes, at most the number of records.
+    n_batches : int, default=10
+        Batches of each size; one that is empty is left out.
+    random_state : int, numpy.random.Generator or None, default=None
+        Of the batches.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per batch: ``batch_size`` (expected), ``size``, and the fields of `GradientBias`.
+        Not private.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As `gradient_bias`, or if a size cannot be drawn.
+
+    References
+    ----------
+    Knolle et al., "Bias-Aware Minimisation", 2023, Appendix A.3, Figures 5 and 6.
+
+    Examples
+    --------
+    >>> import numpy as np, torch
+    >>> from skdpfair import get_method
+    >>> from skdpfair.analysis import bias_by_batch_size
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(1000, 5))
+    >>> y = (X[:, 0] + rng.normal(size=1000) > 0).astype(int)
+    >>> table = bias_by_batch_size(torch.nn.Linear(5, 2), X, y,
+    ...                            get_method("dpsgd", max_grad_norm=0.5),
+    ...                            batch_sizes=[10, 500], random_state=0)
+    >>> means = table.groupby("batch_size")[["norm", "cosine"]].mean()
+    >>> bool((means.loc[500, "norm"] < means.loc[10, "norm"]))
+    True
+    """
+    _validate.one_of("reference", reference, ("batch", "unclipped"))
+    method, rng = _method(model, method), _validate.generator("random_state", random_state)
+    module, whole, n_classes = _batch(model, X, y)
+    sizes = [
+        _validate.integer("batch_sizes", size, high=len(whole))
+        for size in _validate.listed("batch_sizes", batch_sizes, "integers")
+    ]
+    chunk, rows = _chunk(module, whole, chunk_size), []
+    n_batches = _validate.integer("n_batches", n_batches)
+    with choose(module, whole.x[:1], n_classes) as strategy:
+        for size in sizes:
+            for index in PoissonSampler(size / len(whole), len(whole), rng).draw(n_batches):
+                if len(index):
+                    batch = whole.take(index.to(whole.y.device))
+                    found = _measured(strategy, batch, method, state, reference, chunk)
+                    rows.append({"batch_size": size, "size": len(batch)} | asdict(found))
+    return pd.DataFrame(rows)
+
+
+def _chunk(module, batch, chunk_size):
+    if _validate.is_auto(chunk_size):
+        return affordable_batch(module, batch.x[:1])
+    return _validate.integer("chunk_size", chunk_size)
+
+
+def _measured(strategy, batch, method, state, reference, chunk):
     task = Task(n_samples=len(batch), n_groups=1, sample_rate=1.0)
     state = method.start(task) if state is None else state
-    with choose(module, batch.x[:1], n_classes) as strategy:
-        private = private_step(
-            strategy,
-            batch,
-            Mechanism(method, task, noise_multiplier=0.0),
-            state,
-            Streams.seeded(0, digest=bytes(32)).noise(batch.x.device),
-            chunk_size=chunk,
-        )
-        shift = method.shift(state) if reference == "unclipped" else None
-        ahead = method.look_ahead() if reference == "unclipped" else 0.0
-        with nullcontext() if shift is None else strategy.moved(shift):
-            plain = mean_gradient(strategy, batch, chunk, ahead=ahead)
+    private = private_step(
+        strategy,
+        batch,
+        Mechanism(method, task, noise_multiplier=0.0),
+        state,
+        Streams.seeded(0, digest=bytes(32)).noise(batch.x.device),
+        chunk_size=chunk,
+    )
+    shift = method.shift(state) if reference == "unclipped" else None
+    ahead = method.look_ahead() if reference == "unclipped" else 0.0
+    with nullcontext() if shift is None else strategy.moved(shift):
+        plain = mean_gradient(strategy, batch, chunk, ahead=ahead)
     return _bias(private.gradient.double(), plain.double())
 
 

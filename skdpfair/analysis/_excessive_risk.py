@@ -1,20 +1,18 @@
 """What clipping and noise add to each group's loss in one step, and the bounds on it."""
 
 from dataclasses import asdict, dataclass
-from functools import cached_property
-from itertools import permutations
 
 import numpy as np
 import pandas as pd
 import torch
 
 from skdpfair import _validate
+from skdpfair.analysis._batches import Batches
 from skdpfair.analysis._curvature import largest_eigenvalues, products, traces
-from skdpfair.analysis._mechanisms import mechanism_of, noiseless, weighed
+from skdpfair.analysis._gaps import gaps
+from skdpfair.analysis._mechanisms import mechanism_of
 from skdpfair.analysis._problem import Problem, problem
 from skdpfair.analysis._terms import cosine, noise_term, step_terms
-from skdpfair.engine import PoissonSampler, Streams
-from skdpfair.schedule import record_rates
 
 _TERMS = ("clip", "magnitude", "direction", "magnitude_star", "direction_star")
 
@@ -187,8 +185,7 @@ def measured(
     """Measure the terms of a problem."""
     with found.strategy() as strategy:
         gradients, facts = group_gradients_of(found, strategy)
-        batches = _Batches(found, strategy, mechanism, state, n_batches, rng)
-        batches.measure()
+        batches = Batches(found, strategy, mechanism, state, n_batches, rng)
     curved = found.of_each_group(curvature_records, rng)
     vectors = torch.cat([batches.plain, batches.clipped])
     bent = products(curved, vectors)
@@ -202,7 +199,7 @@ def measured(
     index = pd.Index(found.levels, name="group", tupleize_cols=False)
     return ExcessiveRisk(
         pd.DataFrame(groups, index=index),
-        _pairs(found, gradients, batches, rows, eigenvalues, lr),
+        gaps(found, gradients, batches, rows, eigenvalues, lr),
         batches.frame,
         lr,
         mechanism.noise_multiplier,
@@ -227,45 +224,6 @@ def group_gradients_of(found: Problem, strategy):
         "group_gradient_norm": torch.linalg.vector_norm(total, dim=1).cpu().numpy(),
     }
     return total, facts
-
-
-class _Batches:
-    """Poisson batches of a mechanism, with and without its weights."""
-
-    def __init__(self, found, strategy, mechanism, state, n_batches, rng):
-        self.found, self.strategy, self.mechanism = found, strategy, mechanism
-        self.state, self.n_batches, self.rng = state, n_batches, rng
-
-    def measure(self):
-        """Draw the batches, and keep what is asked of them."""
-        found, rng = self.found, self.rng
-        rates = record_rates(self.mechanism, found.batch.group.cpu())
-        index = PoissonSampler(rates, len(found.batch), rng).draw(self.n_batches)
-        noise = Streams.seeded(int(rng.integers(2**63)), digest=bytes(32))
-        noise = noise.noise(found.batch.x.device)
-        quiet = noiseless(self.mechanism)
-        plain, clipped, rows, shares = [], [], [], []
-        for one in index:
-            batch = found.batch.take(one.to(found.batch.y.device))
-            step = weighed(self.strategy, batch, quiet, self.state, noise, found.chunk)
-            plain.append(step.plain)
-            clipped.append(step.gradient)
-            shares.append(step.by_group)
-            lengths = [float(torch.linalg.vector_norm(v)) for v in (plain[-1], clipped[-1])]
-            angle = cosine(plain[-1], clipped[-1])
-            rows.append([len(batch), *lengths, angle, step.sensitivity])
-        columns = ["size", "gradient_norm", "clipped_gradient_norm", "cosine", "sensitivity"]
-        self.plain, self.clipped = torch.stack(plain), torch.stack(clipped)
-        self.frame = pd.DataFrame(rows, columns=columns)
-        clipped_share, threshold = (
-            np.nanmean(np.array(v), axis=0) for v in zip(*shares, strict=True)
-        )
-        self.by_group = {"clipped_share": clipped_share, "threshold": threshold}
-
-    @cached_property
-    def lengths(self):
-        """|gbar_B| of each batch."""
-        return self.frame["clipped_gradient_norm"].to_numpy()
 
 
 def _terms_of(gradients, batches, bent, lr):
@@ -301,49 +259,3 @@ def _noise(curved, mechanism, lr, batches, n_vectors, rng):
         for t in mean
     ]
     return {"trace": mean, "trace_se": _error(values), "noise": noise}
-
-
-def _pairs(found, gradients, batches, rows, eigenvalues, lr):
-    """Return the gaps of each ordered pair of groups, and the bounds on them."""
-    own = torch.linalg.vector_norm(gradients, dim=1).cpu().numpy()
-    turned = rows["cosine"] - rows["clipped_cosine"]
-    aligned = own * np.nanmean(batches.lengths * turned, axis=1)
-    square = (batches.lengths**2).mean()
-    condition = lr * eigenvalues.max() <= 1
-    shares = (found.sizes / found.sizes.sum()).cpu().numpy()
-    plain = (batches.frame["gradient_norm"] ** 2).mean()
-    bound = batches.frame["sensitivity"].max() * _fullest(batches)
-    table = []
-    for a, b in permutations(range(len(own)), 2):
-        linear = lr * (aligned[a] - aligned[b])
-        table.append(
-            {
-                "group_a": found.levels[a],
-                "group_b": found.levels[b],
-                "clip_gap": (rows["clip"][a] - rows["clip"][b]).mean(),
-                "direction_gap": (rows["direction"][a] - rows["direction"][b]).mean(),
-                "linear_direction_gap": linear,
-                "prop3_bound": linear - lr * square,
-                "tran_bound": _tran(own, shares, a, b, bound, plain, lr),
-                "condition": bool(condition),
-            }
-        )
-    columns = list(table[0]) if table else _PAIR
-    return pd.DataFrame(table, columns=columns)
-
-
-_PAIR = ["group_a", "group_b", "clip_gap", "direction_gap", "linear_direction_gap"]
-_PAIR += ["prop3_bound", "tran_bound", "condition"]
-
-
-def _fullest(batches):
-    """Return how much longer than the bound a mean over the expected size can have been."""
-    expected = batches.mechanism.expected_batch_size
-    return max(1.0, float(batches.frame["size"].max()) / expected)
-
-
-def _tran(own, shares, a, b, bound, plain, lr):
-    everyone = float(shares @ own)
-    first = own[a] * (2 * shares[a] * own[a] - everyone) - own[b] * everyone
-    first -= (own[a] + own[b]) * bound
-    return lr * first - lr / 2 * (plain + bound**2)

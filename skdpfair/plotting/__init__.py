@@ -3,9 +3,15 @@
 from skdpfair.plotting._bars import plot_group_accuracy, plot_group_bars, plot_privacy_cost
 from skdpfair.plotting._displays import GroupLossDisplay, PrivacyCostDisplay
 from skdpfair.plotting._tradeoff import TradeoffDisplay
-from skdpfair.plotting._training import CurvatureDisplay, RiskBoundDisplay, RiskTermsDisplay
+from skdpfair.plotting._training import (
+    BatchSizeDisplay,
+    CurvatureDisplay,
+    RiskBoundDisplay,
+    RiskTermsDisplay,
+)
 
 __all__ = [
+    "BatchSizeDisplay",
     "CurvatureDisplay",
     "GroupLossDisplay",
     "PrivacyCostDisplay",

@@ -8,7 +8,7 @@ _NOT_PRIVATE = "(not private)"
 
 
 class _RecordedDisplay:
-    """What the displays of a recorder's tables share.
+    """What the displays of these tables share.
 
     Parameters
     ----------
@@ -24,11 +24,11 @@ class _RecordedDisplay:
     columns: tuple[str, ...] = ()
 
     def __init__(self, frame):
-        missing = [c for c in ("step", *self.columns) if c not in frame]
+        missing = [c for c in self.columns if c not in frame]
         if missing:
             raise ValueError(
-                f"frame lacks the columns {missing}. Pass the table of a GroupRecorder with "
-                "terms=True."
+                f"frame lacks the columns {missing}. {type(self).__name__} draws the table that "
+                "its documentation names; a GroupRecorder needs terms=True for it."
             )
         self.frame = frame
 
@@ -64,7 +64,7 @@ class RiskTermsDisplay(_RecordedDisplay):
     >>> display.figure_.clear()
     """
 
-    columns = ("group", "direction", "magnitude", "noise")
+    columns = ("step", "group", "direction", "magnitude", "noise")
     _titles = {"direction": "Direction error", "magnitude": "Magnitude error", "noise": "Noise"}
 
     def plot(self, axes=None):
@@ -116,7 +116,8 @@ class RiskBoundDisplay(_RecordedDisplay):
         Where :meth:`plot` drew.
     """
 
-    columns = ("group_a", "group_b", "clip_gap", "direction_gap", "prop3_bound", "tran_bound")
+    columns = ("step", "group_a", "group_b", "clip_gap", "direction_gap")
+    columns += ("prop3_bound", "tran_bound")
 
     def __init__(self, frame, group_a=None, group_b=None):
         super().__init__(frame)
@@ -169,7 +170,7 @@ class CurvatureDisplay(_RecordedDisplay):
         Where :meth:`plot` drew.
     """
 
-    columns = ("group", "lambda_max", "lr")
+    columns = ("step", "group", "lambda_max", "lr")
 
     def plot(self, ax=None):
         """Draw; return the display itself.
@@ -195,6 +196,46 @@ class CurvatureDisplay(_RecordedDisplay):
         _name_on_log_axis(ax, ends)
         dress(ax, f"Curvature {_NOT_PRIVATE}", pad=16)
         return self._keep(ax)
+
+
+class BatchSizeDisplay(_RecordedDisplay):
+    """Length of the clipped gradient's bias, and its angle, against the batch size.
+
+    Knolle et al., 2023, Figures 5 and 6.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        From :func:`skdpfair.analysis.bias_by_batch_size`.
+
+    Attributes
+    ----------
+    axes_, figure_
+        Where :meth:`plot` drew.
+    """
+
+    columns = ("batch_size", "norm", "cosine")
+
+    def plot(self, axes=None):
+        """Draw; return the display itself.
+
+        Parameters
+        ----------
+        axes : sequence of two matplotlib.axes.Axes or None, default=None
+            None makes a new figure.
+        """
+        axes = new_axes(9.0, 3.6, 2) if axes is None else axes
+        titles = {"norm": "Length of the bias", "cosine": "Cosine with the gradient"}
+        groups = self.frame.groupby("batch_size")
+        for ax, (column, title) in zip(axes, titles.items(), strict=True):
+            mean, error = groups[column].mean(), groups[column].sem()
+            ax.errorbar(mean.index, mean, 2 * error, fmt="o-", color=PALETTE[0], capsize=3)
+            ax.set_xscale("log", base=2)
+            ax.set_xticks(mean.index, [f"{size:g}" for size in mean.index])
+            ax.minorticks_off()
+            ax.set(xlabel="expected batch size", ylabel=title.lower())
+            dress(ax, f"{title} {_NOT_PRIVATE}")
+        return self._keep(axes)
 
 
 def _name_on_log_axis(ax, ends):

@@ -9,7 +9,8 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from skdpfair import DPFairClassifier, get_method
-from skdpfair.analysis import GradientBias, gradient_bias
+from skdpfair.analysis import GradientBias, bias_by_batch_size, gradient_bias
+from skdpfair.plotting import BatchSizeDisplay
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::skdpfair.exceptions.InsecureSeedWarning",
@@ -166,3 +167,27 @@ def test_what_is_refused(case, two_groups):
         gradient_bias(module, x, y[:-1], "dpsgd")
     with pytest.raises(TypeError, match=r"fitted DPFairClassifier.*int"):
         gradient_bias(3, x, y, "dpsgd")
+
+
+def test_bias_by_batch_size_is_that_of_each_batch(case):
+    """One batch of all records has the bias of all; each row is one batch."""
+    module, x, y = case
+    method = get_method("dpsgd", max_grad_norm=BOUND)
+    whole = gradient_bias(module, x, y, method)
+    table = bias_by_batch_size(
+        module, x, y, method, batch_sizes=[3, N], n_batches=4, random_state=0
+    )
+    rows = table[table["batch_size"] == N]
+    assert len(rows) == 4 and (rows["size"] == N).all()
+    for name, value in vars(whole).items():
+        np.testing.assert_allclose(rows[name], value)
+    assert table[table["batch_size"] == 3]["size"].between(1, N).all()
+    again = bias_by_batch_size(
+        module, x, y, method, batch_sizes=[3, N], n_batches=4, random_state=0
+    )
+    assert table.equals(again)
+    display = BatchSizeDisplay(table).plot()
+    assert [ax.get_xlabel() for ax in display.axes_] == ["expected batch size"] * 2
+    display.figure_.clear()
+    with pytest.raises(ValueError, match="batch_sizes"):
+        bias_by_batch_size(module, x, y, method, batch_sizes=[N + 1])
