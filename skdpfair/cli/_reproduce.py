@@ -52,7 +52,7 @@ def reproduce(name, listed, sound, output, seeds, epochs, rows, device, jobs):
             n_jobs=jobs,
         )
     console = Console()
-    _print(console, found, room.lines(found.cells))
+    _print(console, found)
     if found.shortness is not None:
         console.print(wrapped(found.shortness), style="bold")
     console.print(wrapped(found.summary))
@@ -74,12 +74,12 @@ def _list(studies):
     Console().print(table)
 
 
-def _print(console, found, rows):
+def _print(console, found):
     title = f"{found.study.title} ({found.study.source})"
     table = Table(title=title, box=SIMPLE_HEAD, title_justify="left", collapse_padding=True)
     for column in ("row", "measure", "ours", "paper", "diff.", "verdict"):
         justify = "left" if column in ("row", "measure", "verdict") else "right"
         table.add_column(column, justify=justify, no_wrap=True)
-    for row in rows:
+    for row in found.lines():
         table.add_row(*row, style="red" if row[-1] == "differs" else None)
     console.print(table)

@@ -6,13 +6,13 @@ from pathlib import Path
 import pandas as pd
 
 from skdpfair import _validate
-from skdpfair.reproduce import _written, errors, esipova, fair, knolle, kulynych, li, xu
+from skdpfair.reproduce import _written, errors, esipova, fair, knolle, kulynych, li, step_size, xu
 from skdpfair.reproduce._runs import frame_of
 from skdpfair.reproduce._study import Options, Study
 
 STUDIES: dict[str, Study] = {
     study.name: study
-    for room in (esipova, errors, kulynych, xu, knolle, li, fair)
+    for room in (esipova, errors, kulynych, xu, knolle, li, step_size, fair)
     for study in room.STUDIES
 }
 
@@ -60,6 +60,10 @@ class Reproduction:
     def summary(self) -> str:
         """How many cells are as printed, in a sentence."""
         return _written.summary(self)
+
+    def lines(self, cells=None) -> list[list[str]]:
+        """Return cells, or all, as text: row, measure, ours, paper, difference, verdict."""
+        return _written.lines(self.cells if cells is None else cells)
 
     def to_markdown(self) -> str:
         """Return the comparison as a page of Markdown."""
@@ -144,10 +148,15 @@ def reproduce(
     frame = frame_of(study, options, folder / "runs", n_jobs=n_jobs, progress=progress)
     if frame.empty:
         raise KeyboardInterrupt(f"{name} was interrupted before its first run was finished.")
-    claims = pd.DataFrame(study.claims(frame, options), columns=_CLAIM)
-    found = Reproduction(study, options, frame, study.cells(frame, options), claims, folder)
+    found = compared(study, options, frame, folder)
     _written.write(found, folder)
     return found
+
+
+def compared(study, options, frame, folder) -> Reproduction:
+    """Compare runs that are finished, one row each, with print."""
+    claims = pd.DataFrame(study.claims(frame, options), columns=_CLAIM)
+    return Reproduction(study, options, frame, study.cells(frame, options), claims, Path(folder))
 
 
 def _folder(study, options):

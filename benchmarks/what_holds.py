@@ -1,0 +1,82 @@
+"""Tables of docs/what_holds.md, from the runs kept in benchmarks/results/reproductions.
+
+skdpfair reproduce NAME -o benchmarks/results/reproductions/NAME      (once for each NAME)
+python benchmarks/what_holds.py
+"""
+
+from pathlib import Path
+
+import pandas as pd
+from pages import DOCS, put
+
+from skdpfair.reproduce import STUDIES, Options, compared
+
+RESULTS = Path(__file__).parent / "results" / "reproductions"
+PAGE = "what_holds.md"
+PIVOTED = ("fair-comparison", "step-size")  # nothing of these is in print
+
+
+def main():
+    page = (DOCS / PAGE).read_text()
+    for folder in sorted(RESULTS.iterdir()):
+        name = folder.name.removesuffix("-as-published")
+        if f"<!-- {folder.name} -->" not in page:
+            continue
+        options = Options(sound=name == folder.name)
+        found = compared(STUDIES[name], options, pd.read_csv(folder / "runs.csv"), folder)
+        lines = [] if name in PIVOTED else [found.summary, ""]
+        lines += pivoted(found) if name in PIVOTED else exceptions(found)
+        lines += spent(found) + claims(found)
+        put(PAGE, folder.name, ["", *lines, ""])
+
+
+def exceptions(found):
+    """Return the cells that are not as printed."""
+    cells = found.cells[~found.cells["verdict"].isin(["same", "not in print"])]
+    if cells.empty:
+        return []
+    heads = "| row | measure | ours | paper | difference | verdict |"
+    rows = [f"| {' | '.join(row)} |" for row in found.lines(cells)]
+    return [heads, "| --- | --- | ---: | ---: | ---: | --- |", *rows, ""]
+
+
+def pivoted(found):
+    """Return one line per row of the study, one column per measure."""
+    table = {}
+    for row, measure, ours, *_ in found.lines(found.cells):
+        table.setdefault(row, {})[measure] = ours
+    table = pd.DataFrame.from_dict(table, orient="index")
+    heads = f"| | {' | '.join(table.columns)} |"
+    rows = [
+        f"| {name} | {' | '.join(map(str, row))} |"
+        for name, row in zip(table.index, table.to_numpy(), strict=True)
+    ]
+    return [heads, "| --- |" + " ---: |" * table.shape[1], *rows, ""]
+
+
+def spent(found):
+    """Return what the private rows spend, in a sentence."""
+    if "epsilon" not in found.runs:
+        return []
+    most = found.runs.groupby("row", sort=False)["epsilon"].max()
+    most = most[most < float("inf")]
+    if most.empty or found.study.name in ("fair-comparison", "li-figures"):
+        return []
+    told = ", ".join(f"{row} {value:.3f}" for row, value in most.items())
+    return [f"Epsilon of these runs: {told}.", ""]
+
+
+def claims(found):
+    """Return the claims made in words."""
+    if found.claims.empty:
+        return []
+    lines = ["| claim | measured | verdict |", "| --- | ---: | --- |"]
+    for row in found.claims.itertuples():
+        digits = 2 if row.unit == "points" else 3
+        measured = f"{row.measured:.{digits}f} ± {row.se:.{digits}f} {row.unit}"
+        lines.append(f"| {row.claim} | {measured} | {row.verdict} |")
+    return lines
+
+
+if __name__ == "__main__":
+    main()

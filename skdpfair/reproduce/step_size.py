@@ -1,0 +1,73 @@
+"""What no paper prints: how much of DPSGD's disparity on Adult is the length of its steps."""
+
+import numpy as np
+
+from skdpfair.reproduce import esipova
+from skdpfair.reproduce._study import POINTS, Run, Study, cell, cells_of, claim
+
+# what of DPSGD's disparity on Adult is noise, clipping, or the length of the steps
+_STEPS = {
+    "sgd, lr .01": ("sgd", 0.01, None),
+    "sgd, lr .1": ("sgd", 0.1, None),
+    "dpsgd, lr .01": ("dpsgd", 0.01, 1.0),
+    "dpsgd, lr .01, no noise": ("dpsgd", 0.01, 0.0),
+    "dpsgd, lr .1": ("dpsgd", 0.1, 1.0),
+    "dpsgd, lr 1": ("dpsgd", 1.0, 1.0),
+    "global_adapt, lr .2": ("global_adapt", 0.2, 1.0),
+    "global_adapt, lr 1": ("global_adapt", 1.0, 1.0),
+}
+
+
+def runs(options):
+    """Return a run for each method, learning rate and seed."""
+    known, epochs = esipova.SETTINGS["adult"], options.epochs or esipova.SETTINGS["adult"]["epochs"]
+    found = []
+    for row in options.rows or _STEPS:
+        method, lr, sigma = _STEPS[row]
+        params = known["rows"][method][1] | ({} if sigma is None else {"max_grad_norm": known["C"]})
+        settings = {"data": "adult", "epochs": epochs, "method": method, "lr": lr}
+        settings |= {"params": params, "sigma": sigma, "printed": False}
+        found += [Run(row, seed, settings) for seed in options.seeds]
+    return found
+
+
+def cells(frame, options):
+    """Return accuracies and their gap; nothing of it is in print."""
+    found = []
+    for row in _STEPS:
+        own = frame[frame["row"] == row]
+        if len(own):
+            men, women = own["accuracy[male]"], own["accuracy[female]"]
+            for measure, values in (("accuracy male", men), ("accuracy female", women)):
+                found.append(cell(row, measure, values, np.nan, np.nan, POINTS))
+    return cells_of(found)
+
+
+def claims(frame, options):
+    """Judge what makes DPSGD disparate on Adult: costs against plain SGD at the better rate."""
+    rows = {row: part.set_index("seed") for row, part in frame.groupby("row")}
+    if set(rows) != set(_STEPS):
+        return []
+    gap = {row: part["accuracy[female]"] - part["accuracy[male]"] for row, part in rows.items()}
+    at_01, at_1 = gap["sgd, lr .01"], gap["sgd, lr .1"]
+    noise = (gap["dpsgd, lr .01"] - gap["dpsgd, lr .01, no noise"]).abs()
+    more = (gap["dpsgd, lr .01"] - at_01).abs() - (gap["dpsgd, lr .1"] - at_1).abs()
+    return [
+        claim("noise makes less than 1 point of DPSGD's gap at lr .01", 1.0 - noise),
+        claim("DPSGD's gap in cost is smaller at lr .1 than at lr .01", more),
+    ]
+
+
+STUDIES = (
+    Study(
+        name="step-size",
+        title="Adult: is it noise, clipping, or the length of the steps?",
+        source="In no paper; the settings of Esipova et al., Table 4",
+        runs=runs,
+        measure=esipova.measure,
+        cells=cells,
+        rows=tuple(_STEPS),
+        epochs=20,
+        claims=claims,
+    ),
+)
