@@ -7,15 +7,23 @@ _DEAF = (PassthroughScoring, EpochScoring, PrintLog, EpochTimer)
 _LOOKS = 20  # how often a fit's bar asks for epsilon, which takes up to .1 s
 
 
-def hear_batches(callbacks) -> bool:
-    """Tell whether any of the named callbacks does something at the begin or end of a batch."""
+def hear_batches(net) -> bool:
+    """Tell whether any callback does something at the begin or end of the next epoch's batches.
+
+    One that has ``listens(net)`` is asked; it saves the time of telling it of batches.
+    """
     return any(
         getattr(type(callback), event, default) is not default
         for event in ("on_batch_begin", "on_batch_end")
         for default in [getattr(Callback, event)]
-        for _, callback in callbacks
+        for _, callback in net.callbacks_
         if not isinstance(callback, _DEAF)
+        if getattr(callback, "listens", _always)(net)
     )
+
+
+def _always(net):
+    return True
 
 
 def recorders(callbacks) -> list[Callback]:

@@ -188,7 +188,7 @@ class PrivateNet(NeuralNetClassifier):
         if not training or iterator is None:
             return super().run_single_epoch(iterator, training, prefix, step_fn, **fit_params)
         self._set_training(True)
-        heard = hear_batches(self.callbacks_)
+        heard = hear_batches(self)
         self._run.begin_epoch(iterator, heard=heard)
         step = self._step_that_is_heard if heard else self._run.take
         for position, index in enumerate(iterator):

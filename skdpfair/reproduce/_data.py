@@ -5,6 +5,7 @@ from functools import cache
 
 import numpy as np
 import pandas as pd
+from sklearn.model_selection import train_test_split
 
 from skdpfair._validate import integer, one_of
 from skdpfair.datasets import ADULT_BOUNDS, fetch_dutch, fetch_mnist, load_adult
@@ -60,7 +61,7 @@ def adult(seed) -> Split:
     x, y, man = _adult()
     rng = np.random.default_rng(seed)
     rows = np.flatnonzero(~man | (rng.random(len(y)) < _WOMEN / _MEN))
-    return halves(x, y, np.where(man, "male", "female"), rng.permutation(rows))
+    return _by_sex(x, y, man, rows, seed)
 
 
 @cache
@@ -79,8 +80,7 @@ def _adult():
 def dutch(seed) -> Split:
     """Return the Dutch census as Esipova et al. prepared it: 59 columns, 80/20."""
     x, y, man = _dutch()
-    rows = np.random.default_rng(seed).permutation(len(y))
-    return halves(x, y, np.where(man, "male", "female"), rows)
+    return _by_sex(x, y, man, np.arange(len(y)), seed)
 
 
 @cache
@@ -106,4 +106,10 @@ def mnist(seed, keep=0.09) -> Split:
 def halves(x, y, group, rows) -> Split:
     """Return four fifths of the rows to train on, and the rest."""
     train, test = np.split(rows, [int(0.8 * len(rows))])
+    return Split(x[train], y[train], group[train], x[test], y[test], group[test])
+
+
+def _by_sex(x, y, man, rows, seed) -> Split:
+    train, test = train_test_split(rows, test_size=0.2, random_state=seed)
+    group = np.where(man, "male", "female")
     return Split(x[train], y[train], group[train], x[test], y[test], group[test])

@@ -21,6 +21,10 @@ class RunningLoss(Callback):
     def __init__(self, first):
         self.first, self.sums_ = first, {}
 
+    def listens(self, net):
+        """Tell whether a step of the next epoch is looked at."""
+        return net.taken_ + net.schedule.steps_per_epoch > self.first
+
     def on_batch_begin(self, net, batch=None, group=None, training=False, **kwargs):
         """Look at a batch that is about to be trained on."""
         if not training or net.steps_ < self.first or len(group) == 0:

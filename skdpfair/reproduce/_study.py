@@ -172,6 +172,12 @@ def claim(said, values, *, unit="points") -> dict:
     return {"claim": said, "measured": mean, "se": error, "unit": unit, "verdict": verdict}
 
 
+def rows_of(frame) -> dict[str, pd.DataFrame]:
+    """Return the runs of each row of a table, numbers alone, indexed by seed."""
+    parts = frame.groupby("row", sort=False)
+    return {row: part.drop(columns="row").set_index("seed").sort_index() for row, part in parts}
+
+
 def cells_of(rows) -> pd.DataFrame:
     """Return cells as a table, in the order given."""
     return pd.DataFrame(list(rows))

@@ -7,7 +7,7 @@ from skdpfair.analysis import train_with_error
 from skdpfair.methods import get_method
 from skdpfair.networks import small_cnn
 from skdpfair.reproduce import _data
-from skdpfair.reproduce._study import LOSS, POINTS, Run, Study, cell, cells_of, claim
+from skdpfair.reproduce._study import LOSS, POINTS, Run, Study, cell, cells_of, claim, rows_of
 
 EPOCHS, LR, BOUND = 60, 0.01, 1.0
 _PRINTED = {  # accuracy on classes 2 and 8, loss on 2 and 8; without standard errors
@@ -68,7 +68,7 @@ def cells(frame, options):
 
 def claims(frame, options):
     """Judge what Table 1 is printed for."""
-    rows = {row: part.set_index("seed") for row, part in frame.groupby("row")}
+    rows = rows_of(frame)
     if len(rows) < len(_PRINTED):
         return []
     lost = rows["magnitude"] - rows["direction"]

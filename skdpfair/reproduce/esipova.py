@@ -8,7 +8,7 @@ from skdpfair.methods import get_method
 from skdpfair.privacy import PrivacyPlan
 from skdpfair.reproduce import _data, _fits
 from skdpfair.reproduce._printed import PrintedDPSGDF
-from skdpfair.reproduce._study import LOSS, POINTS, Run, Study, cell, cells_of, claim
+from skdpfair.reproduce._study import LOSS, POINTS, Run, Study, cell, cells_of, claim, rows_of
 from skdpfair.reproduce._tables import printed
 
 TWIN = "sgd"
@@ -155,7 +155,7 @@ def cells(data, frame, options):
     """Compare accuracies, costs, losses and risks with the table in print."""
     table = printed("esipova2023").query("dataset == @data").set_index("method")
     groups = dict(zip("ab", SETTINGS[data]["groups"], strict=True))
-    rows = {row: part.set_index("seed").sort_index() for row, part in frame.groupby("row")}
+    rows = rows_of(frame)
     twin = rows[TWIN]
     found = []
     for row in SETTINGS[data]["rows"]:
@@ -188,7 +188,7 @@ def _measures(own, twin, groups, row):
 
 def claims(data, frame, options):
     """Judge what the tables are printed for: order of accuracies, and gaps in cost."""
-    rows = {row: part.set_index("seed") for row, part in frame.groupby("row")}
+    rows = rows_of(frame)
     first, second = (f"accuracy[{group}]" for group in SETTINGS[data]["groups"])
     found = []
     if data == "mnist":
@@ -215,8 +215,8 @@ def notes(data, options):
     ]
     if _SLOW in SETTINGS[data]["rows"]:
         told.append(
-            "FairLens holds each record's gradient in memory and takes minutes a run; it is trained "
-            "where it is named (--rows fairlens)."
+            "FairLens holds each record's gradient in memory and takes minutes a run: it is "
+            "trained where it is named (--rows fairlens)."
         )
     if data == "adult":
         told.append(

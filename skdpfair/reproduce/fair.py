@@ -20,7 +20,7 @@ from skdpfair.methods import get_method
 from skdpfair.preprocessing import public_preprocessor
 from skdpfair.reproduce import _data
 from skdpfair.reproduce._data import Split
-from skdpfair.reproduce._study import POINTS, Run, Study, cell, cells_of, claim
+from skdpfair.reproduce._study import POINTS, Run, Study, cell, cells_of, claim, rows_of
 
 EPSILON, STEPS, BATCH = 1.0, 300, 2048
 BOUNDS, STEP_SIZES = (0.25, 1.0, 4.0), (0.5, 2.0, 8.0, 32.0)
@@ -147,7 +147,7 @@ def cells(frame, options):
 
 def claims(frame, options):
     """Judge, tuned alike, that aligned gradients cost the groups less and more evenly."""
-    rows = {row: part.set_index("seed") for row, part in frame.groupby("row")}
+    rows = rows_of(frame)
     found = []
     for data in _SETS:
         plain, other = (rows.get(f"{data}/{name}") for name in ("dpsgd", "global_adapt"))

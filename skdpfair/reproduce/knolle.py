@@ -13,7 +13,7 @@ from skdpfair.methods import get_method
 from skdpfair.networks import small_cnn
 from skdpfair.plotting._axes import PALETTE, dress, label_ends, new_axes
 from skdpfair.privacy import SampledGaussian, epsilon
-from skdpfair.reproduce._study import OTHER, Run, Study, cell, cells_of, claim
+from skdpfair.reproduce._study import OTHER, Run, Study, cell, cells_of, claim, rows_of
 
 BATCH, NOISE, DELTA, LR, STEPS, EVERY = 512, 1.0, 1e-5, 0.5, 150, 30
 _PARAMS = {
@@ -76,7 +76,7 @@ def cells(frame, options):
 
 def claims(frame, options):
     """Judge what the figure shows."""
-    rows = {row: part.set_index("seed")["bias"] for row, part in frame.groupby("row")}
+    rows = {row: part["bias"] for row, part in rows_of(frame).items()}
     found = []
     if {"dpsgd", "bam"} <= rows.keys():
         less = rows["dpsgd"] - rows["bam"]

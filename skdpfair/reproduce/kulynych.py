@@ -7,7 +7,7 @@ from skdpfair.methods import get_method
 from skdpfair.privacy import PrivacyPlan
 from skdpfair.reproduce import _fits
 from skdpfair.reproduce._data import Split
-from skdpfair.reproduce._study import SHARE, Run, Study, cell, cells_of, claim
+from skdpfair.reproduce._study import SHARE, Run, Study, cell, cells_of, claim, rows_of
 from skdpfair.reproduce._tables import printed
 
 EPOCHS, ACCOUNTED = 20, 4  # the paper trains 20 epochs, and accounts for 800 steps
@@ -92,7 +92,7 @@ def cells(frame, options):
 
 def claims(frame, options):
     """Judge the orderings of the table."""
-    rows = {row: part.set_index("seed") for row, part in frame.groupby("row")}
+    rows = rows_of(frame)
     found = []
     for larger, smaller in (("dpsgd", "sgd"), ("dpsgd_f", "dp_is_sgd")):
         if larger in rows and smaller in rows:

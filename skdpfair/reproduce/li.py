@@ -14,7 +14,7 @@ from skdpfair.performative import (
 from skdpfair.performative.scalar import ScalarProblem
 from skdpfair.performative.theory import privacy_plan
 from skdpfair.privacy import PrivacyPlan
-from skdpfair.reproduce._study import OTHER, Run, Study, cell, cells_of, claim
+from skdpfair.reproduce._study import OTHER, Run, Study, cell, cells_of, claim, rows_of
 
 _EPSILON, _STEPS, _BETAS = 0.1, 100_000, (0.01, 0.05)
 _ROWS = ("iterations", "epsilon", "beta")
@@ -104,7 +104,7 @@ def cells(frame, options):
 def claims(frame, options):
     """Judge what the slides say of their figures."""
     found = []
-    rows = {row: part.set_index("seed") for row, part in frame.groupby("row")}
+    rows = rows_of(frame)
     if "iterations" in rows:
         ends = [rows["iterations"][f"simulated[{b:g},{_STEPS:g}]"] for b in _BETAS]
         said = "the bias is larger where the population reacts more"

@@ -3,7 +3,7 @@
 import numpy as np
 
 from skdpfair.reproduce import esipova
-from skdpfair.reproduce._study import POINTS, Run, Study, cell, cells_of, claim
+from skdpfair.reproduce._study import POINTS, Run, Study, cell, cells_of, claim, rows_of
 
 # what of DPSGD's disparity on Adult is noise, clipping, or the length of the steps
 _STEPS = {
@@ -45,7 +45,7 @@ def cells(frame, options):
 
 def claims(frame, options):
     """Judge what makes DPSGD disparate on Adult: costs against plain SGD at the better rate."""
-    rows = {row: part.set_index("seed") for row, part in frame.groupby("row")}
+    rows = rows_of(frame)
     if set(rows) != set(_STEPS):
         return []
     gap = {row: part["accuracy[female]"] - part["accuracy[male]"] for row, part in rows.items()}

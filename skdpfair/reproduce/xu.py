@@ -10,7 +10,7 @@ from skdpfair.datasets import ADULT_BOUNDS, fetch_dutch, load_adult
 from skdpfair.methods import get_method
 from skdpfair.reproduce import _data, _fits
 from skdpfair.reproduce._data import Split
-from skdpfair.reproduce._study import POINTS, Run, Study, cell, cells_of, claim
+from skdpfair.reproduce._study import POINTS, Run, Study, cell, cells_of, claim, rows_of
 from skdpfair.reproduce._tables import printed
 
 TWIN, _METHODS = "sgd", ("sgd", "dpsgd", "naive", "dpsgd_f")
@@ -122,7 +122,7 @@ def cells(frame, options):
     """Compare the twin's accuracies, and the others' differences from it."""
     table = printed("xu2021_table1_accuracy").set_index(["dataset", "method", "group"])
     table = 100 * table["accuracy_or_difference_to_sgd"]
-    rows = {row: part.set_index("seed") for row, part in frame.groupby("row")}
+    rows = rows_of(frame)
     found = []
     for row in _ROWS:
         data, name = row.split("/")
@@ -140,7 +140,7 @@ def cells(frame, options):
 
 def claims(frame, options):
     """Judge that DPSGD-F evens out what DP-SGD takes from the groups."""
-    rows = {row: part.set_index("seed") for row, part in frame.groupby("row")}
+    rows = rows_of(frame)
     found = []
     for data, known in _SETS.items():
         names = [f"{data}/{name}" for name in (TWIN, "dpsgd", "dpsgd_f")]
