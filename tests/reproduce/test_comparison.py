@@ -172,7 +172,7 @@ def test_the_command(study):
     found = CliRunner().invoke(main, arguments)
     assert found.exit_code == 0, found.output
     assert "2 of 2 cells are as printed (100 %)." in found.output
-    wrong = CliRunner().invoke(main, ["reproduce", "toi"])
+    wrong = CliRunner().invoke(main, ["reproduce", "toyy"])
     assert wrong.exit_code == 2 and "Did you mean 'toy'" in wrong.output
     assert "Traceback" not in wrong.output
 
