@@ -8,6 +8,7 @@ from skdpfair.analysis._bias import GradientBias, bias_by_batch_size, gradient_b
 from skdpfair.analysis._curvature import GroupCurvature
 from skdpfair.analysis._errors import ErrorRun, train_with_error
 from skdpfair.analysis._excessive_risk import ExcessiveRisk, excessive_risk_terms
+from skdpfair.analysis._gradients import GroupGradients, group_gradients
 from skdpfair.analysis._recorder import GroupRecorder
 from skdpfair.analysis._robust import robust_accuracy, robust_generalisation_gap
 from skdpfair.analysis._terms import StepTerms, noise_term, step_terms
@@ -17,11 +18,13 @@ __all__ = [
     "ExcessiveRisk",
     "GradientBias",
     "GroupCurvature",
+    "GroupGradients",
     "GroupRecorder",
     "StepTerms",
     "bias_by_batch_size",
     "excessive_risk_terms",
     "gradient_bias",
+    "group_gradients",
     "noise_term",
     "robust_accuracy",
     "robust_generalisation_gap",

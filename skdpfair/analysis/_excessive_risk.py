@@ -10,6 +10,7 @@ from skdpfair import _validate
 from skdpfair.analysis._batches import Batches
 from skdpfair.analysis._curvature import largest_eigenvalues, products, traces
 from skdpfair.analysis._gaps import gaps
+from skdpfair.analysis._gradients import group_gradients_of
 from skdpfair.analysis._mechanisms import mechanism_of
 from skdpfair.analysis._problem import Problem, problem
 from skdpfair.analysis._terms import cosine, noise_term, step_terms
@@ -26,8 +27,8 @@ class ExcessiveRisk:
     groups : pandas.DataFrame
         Index group.  ``n_samples``; ``loss`` and ``gradient_norm`` (the mean over the records);
         ``group_gradient_norm`` :math:`\|g_k\|`; the terms ``clip``, ``magnitude``, ``direction``,
-        ``magnitude_star``, ``direction_star`` (means over the batches, each with ``_se``) and
-        ``noise``; ``cosine`` and ``clipped_cosine``, of the batch's gradient with :math:`g_k`;
+        ``magnitude_star``, ``direction_star`` (means over the batches) and ``noise``, each with
+        ``_se``; ``cosine`` and ``clipped_cosine``, of the batch's gradient with :math:`g_k`;
         ``lambda_max``, ``trace``, ``trace_se``; ``clipped_share`` and ``threshold``, the norm
         above which a record of the group is clipped (C, Z or C_k).
     pairs : pandas.DataFrame
@@ -135,7 +136,8 @@ def excessive_risk_terms(
     the bound C; it holds under the same conditions, and is far below.
 
     It is the risk of one plain gradient step of length ``lr``, whatever the optimizer: it tells
-    where clipping pulls, not what it comes to at the end of training.
+    where clipping pulls, not what it comes to at the end of training.  An ``attack`` that the
+    estimator trains on is left out.
 
     References
     ----------
@@ -207,25 +209,6 @@ def measured(
     )
 
 
-def group_gradients_of(found: Problem, strategy):
-    """Return g_k (n_groups, n_parameters), and the groups' sizes, losses and norms."""
-    total = torch.stack([strategy.flat() for _ in found.levels])
-    sums = total.new_zeros((2, found.n_groups))
-    for chunk in found.chunks():
-        records = strategy.records(chunk.x, chunk.y)
-        sums.index_add_(1, chunk.group, torch.stack([records.loss, records.norm]))
-        for k in chunk.group.unique().tolist():
-            records.weighted_sum((chunk.group == k) / found.sizes[k].to(total), total[k])
-    loss, norm = (sums / found.sizes).cpu().numpy()
-    facts = {
-        "n_samples": found.sizes.cpu().numpy(),
-        "loss": loss,
-        "gradient_norm": norm,
-        "group_gradient_norm": torch.linalg.vector_norm(total, dim=1).cpu().numpy(),
-    }
-    return total, facts
-
-
 def _terms_of(gradients, batches, bent, lr):
     """Return each term of each group and batch, as arrays (n_groups, n_batches)."""
     n = len(batches.plain)
@@ -250,12 +233,12 @@ def _noise(curved, mechanism, lr, batches, n_vectors, rng):
     """Return trace and noise term of each group."""
     if n_vectors == 0:
         nothing = np.full(curved.n_groups, np.nan)
-        return {"trace": nothing, "trace_se": nothing, "noise": nothing}
+        return dict.fromkeys(("trace", "trace_se", "noise", "noise_se"), nothing)
     values = traces(curved, n_vectors, rng)
-    mean = values.mean(axis=1)
+    mean, error = values.mean(axis=1), _error(values)
     sensitivity = (batches.frame["sensitivity"] ** 2).mean() ** 0.5
-    noise = [
-        noise_term(t, lr, sensitivity, mechanism.noise_multiplier, mechanism.expected_batch_size)
-        for t in mean
-    ]
-    return {"trace": mean, "trace_se": _error(values), "noise": noise}
+    sigma, size = mechanism.noise_multiplier, mechanism.expected_batch_size
+    noise, noise_se = (
+        [noise_term(t, lr, sensitivity, sigma, size) for t in of] for of in (mean, error)
+    )
+    return {"trace": mean, "trace_se": error, "noise": noise, "noise_se": noise_se}

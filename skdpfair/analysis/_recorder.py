@@ -8,7 +8,8 @@ import torch
 from skorch.callbacks import Callback
 
 from skdpfair import _validate
-from skdpfair.analysis._excessive_risk import group_gradients_of, measured
+from skdpfair.analysis._excessive_risk import measured
+from skdpfair.analysis._gradients import group_gradients_of
 from skdpfair.analysis._mechanisms import as_numbers_of
 from skdpfair.analysis._problem import of_tensors
 from skdpfair.engine import Batch

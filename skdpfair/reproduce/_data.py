@@ -8,7 +8,7 @@ import pandas as pd
 from sklearn.model_selection import train_test_split
 
 from skdpfair._validate import integer, one_of
-from skdpfair.datasets import ADULT_BOUNDS, fetch_dutch, fetch_mnist, load_adult
+from skdpfair.datasets import ADULT_BOUNDS, fetch_dutch, fetch_faces, fetch_mnist, load_adult
 
 _WOMEN, _MEN = 14_695, 30_527
 
@@ -101,6 +101,16 @@ def mnist(seed, keep=0.09) -> Split:
     rows = np.flatnonzero((train.target != 8) | (chance < keep))
     y, y_test = train.target[rows], test.target
     return Split(train.data[rows], y, y.astype(str), test.data, y_test, y_test.astype(str))
+
+
+def faces(seed) -> Split:
+    """Return a part of UTKFace: the gender to tell, and the age to make groups of."""
+    parts = []
+    for subset in ("train", "test"):
+        found = fetch_faces(subset=subset)
+        group = np.where(found.attributes["age"] < 16, "under 16", "16 or older")
+        parts += [found.data, found.target.to_numpy(), group]
+    return Split(*parts)
 
 
 def halves(x, y, group, rows) -> Split:

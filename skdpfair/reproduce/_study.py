@@ -140,6 +140,11 @@ def cell(row, measure, values, paper, paper_se, rule, *, absolute=False) -> dict
     }
 
 
+def same_in_print(options) -> list[str]:
+    """Return the note of a study in which nothing differs as published."""
+    return [] if options.sound else ["As published: nothing differs here."]
+
+
 def claim(said, values, *, unit="points") -> dict:
     """Judge a claim that a difference is positive, by its mean over the seeds.
 

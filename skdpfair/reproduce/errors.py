@@ -7,7 +7,17 @@ from skdpfair.analysis import train_with_error
 from skdpfair.methods import get_method
 from skdpfair.networks import small_cnn
 from skdpfair.reproduce import _data
-from skdpfair.reproduce._study import LOSS, POINTS, Run, Study, cell, cells_of, claim, rows_of
+from skdpfair.reproduce._study import (
+    LOSS,
+    POINTS,
+    Run,
+    Study,
+    cell,
+    cells_of,
+    claim,
+    rows_of,
+    same_in_print,
+)
 
 EPOCHS, LR, BOUND = 60, 0.01, 1.0
 _PRINTED = {  # accuracy on classes 2 and 8, loss on 2 and 8; without standard errors
@@ -89,6 +99,7 @@ def notes(options):
         "The paper names no learning rate for this table. Its magnitude row (loss .002 and .005) "
         "is better than its own plain SGD at .01 (.06 and .32, Table 2), although steps with a "
         "magnitude error are shorter: the rate of the other tables cannot have been used.",
+        *same_in_print(options),
     ]
 
 

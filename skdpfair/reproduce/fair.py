@@ -20,7 +20,16 @@ from skdpfair.methods import get_method
 from skdpfair.preprocessing import public_preprocessor
 from skdpfair.reproduce import _data
 from skdpfair.reproduce._data import Split
-from skdpfair.reproduce._study import POINTS, Run, Study, cell, cells_of, claim, rows_of
+from skdpfair.reproduce._study import (
+    POINTS,
+    Run,
+    Study,
+    cell,
+    cells_of,
+    claim,
+    rows_of,
+    same_in_print,
+)
 
 EPSILON, STEPS, BATCH = 1.0, 300, 2048
 BOUNDS, STEP_SIZES = (0.25, 1.0, 4.0), (0.5, 2.0, 8.0, 32.0)
@@ -173,6 +182,7 @@ def notes(options):
         "Costs are against the better of scikit-learn's logistic regression and a network of 32 "
         "hidden units, chosen likewise and trained to convergence on the same rows.",
         "Features are scaled by public bounds and one-hot in public categories; sex is among them.",
+        *same_in_print(options),
     ]
 
 

@@ -13,7 +13,16 @@ from skdpfair.methods import get_method
 from skdpfair.networks import small_cnn
 from skdpfair.plotting._axes import PALETTE, dress, label_ends, new_axes
 from skdpfair.privacy import SampledGaussian, epsilon
-from skdpfair.reproduce._study import OTHER, Run, Study, cell, cells_of, claim, rows_of
+from skdpfair.reproduce._study import (
+    OTHER,
+    Run,
+    Study,
+    cell,
+    cells_of,
+    claim,
+    rows_of,
+    same_in_print,
+)
 
 BATCH, NOISE, DELTA, LR, STEPS, EVERY = 512, 1.0, 1e-5, 0.5, 150, 30
 _PARAMS = {
@@ -97,6 +106,7 @@ def notes(options):
         "ResNet-9 on all of it, with augmentations. Only the ordering can be compared.",
         "Bias is |gbar_B - g_B| on 512 records that stay the same, at the parameters that each "
         "method reaches.",
+        *same_in_print(options),
     ]
 
 

@@ -3,7 +3,16 @@
 import numpy as np
 
 from skdpfair.reproduce import esipova
-from skdpfair.reproduce._study import POINTS, Run, Study, cell, cells_of, claim, rows_of
+from skdpfair.reproduce._study import (
+    POINTS,
+    Run,
+    Study,
+    cell,
+    cells_of,
+    claim,
+    rows_of,
+    same_in_print,
+)
 
 # what of DPSGD's disparity on Adult is noise, clipping, or the length of the steps
 _STEPS = {
@@ -69,5 +78,6 @@ STUDIES = (
         rows=tuple(_STEPS),
         epochs=20,
         claims=claims,
+        notes=same_in_print,
     ),
 )
