@@ -247,9 +247,9 @@ MUTANTS = (
         "raw counts in Z",
         "global_adapt moves its threshold by the count without noise",
         "engine/step.py",
-        'method.update(state, {**release, "gradient": gradient}), longest)',
-        "method.update(state, {**release, **noisy_sums(replace(mechanism, noise_multiplier=0.0)"
-        '.queries, sample, finite, state, None, early=False), "gradient": gradient}), longest)',
+        'method.update(state, {**found.release, "gradient": gradient}), longest)',
+        "method.update(state, {**found.release, **noisy_sums(replace(mechanism, noise_multiplier=0.0)"
+        '.queries, found.sample, None, state, None, early=False), "gradient": gradient}), longest)',
         AUDIT + "[global_adapt]",
         ("step", "global_adapt"),
     ),
@@ -259,7 +259,7 @@ MUTANTS = (
         "engine/step.py",
         "    return Step(gradient, method.update(state,",
         "    plain = model.flat()\n"
-        "    add_weighted(weight * model.number(shrink), plain)\n"
+        "    found.add_weighted(weight * model.number(shrink), plain)\n"
         "    if method.name == 'dp_sat':\n"
         "        return Step(gradient, method.update(state, {'gradient': plain}), longest)\n"
         "    return Step(gradient, method.update(state,",
