@@ -248,7 +248,8 @@ MUTANTS = (
         "global_adapt moves its threshold by the count without noise",
         "engine/step.py",
         'method.update(state, {**found.release, "gradient": gradient}), longest)',
-        "method.update(state, {**found.release, **noisy_sums(replace(mechanism, noise_multiplier=0.0)"
+        "method.update(state, {**found.release, **noisy_sums("
+        "replace(mechanism, noise_multiplier=0.0)"
         '.queries, found.sample, None, state, None, early=False), "gradient": gradient}), longest)',
         AUDIT + "[global_adapt]",
         ("step", "global_adapt"),
