@@ -93,7 +93,7 @@ class PrivateNet(NeuralNetClassifier):
         super().initialize()
         self.steps_, self.method_, self._run = 0, self.mechanism.method, None
         self.measured_, self.settled_ = [], False
-        self.group_levels_, self.steps_before_ = None, 0
+        self.group_levels_, self.steps_before_, self.records_ = None, 0, None
         return self
 
     @property
@@ -138,6 +138,7 @@ class PrivateNet(NeuralNetClassifier):
     def fit_loop(self, X, y=None, epochs=None, **fit_params):
         """Run skorch's loop inside the context that computes per-record gradients."""
         self._begin(torch.from_numpy(as_rows(X["x"], slice(1))).to(self.device))
+        self.records_ = X, y  # for callbacks that look at them, while the fit lasts
         try:
             with self.engine_:
                 super().fit_loop(X, y, epochs, **fit_params)
@@ -175,13 +176,17 @@ class PrivateNet(NeuralNetClassifier):
 
     def _end(self):
         """Keep weights and released values, drop whatever a step held."""
-        run, self._run, self.flat_ = self._run, None, None
+        run, self._run, self.flat_, self.records_ = self._run, None, None, None
         self.steps_, self.method_, self.lr = run.taken, run.method, run.lr
         self.state_ = run.state  # made of released values
         self.settled_ = run.taken > 0 and not run.is_warming_up
         run.finish()
         self._set_training(False)
         run.check_bound()  # once more, for an epoch that was interrupted
+
+    def __getstate__(self):
+        """Leave out what a running fit holds, the records among it."""
+        return super().__getstate__() | {"_run": None, "records_": None}
 
     def run_single_epoch(self, iterator, training, prefix, step_fn, **fit_params):
         """Take the steps of one epoch; validation is skorch's."""

@@ -89,9 +89,8 @@ class GroupRecorder(Callback):
         self.rng_ = _validate.generator("random_state", self.random_state)
         return self
 
-    def on_train_begin(self, net, X=None, y=None, **kwargs):
-        """Take hold of the records, for the time of the fit."""
-        self.x_, self.group_, self.y_ = X["x"], X["group"], y
+    def on_train_begin(self, net, **kwargs):
+        """Begin anew, or go on after the steps of a warm start."""
         self.method_, self.before_ = net.mechanism.method.name, net.steps_before_
         if self.before_ == 0:
             self.frame_ = self.pairs_ = None
@@ -102,18 +101,17 @@ class GroupRecorder(Callback):
     def on_batch_begin(self, net, batch=None, training=False, **kwargs):
         """Look, if it is time."""
         if training and (net.taken_ - net.schedule.warm_up) % self.every == 0:
-            self._look(net)
+            self._look(net, *net.records_)
 
-    def on_train_end(self, net, **kwargs):
-        """Look once more, and let go of the records."""
+    def on_train_end(self, net, X=None, y=None, **kwargs):
+        """Look once more."""
         if self.looked_ is not None and net.taken_ != self.looked_:
-            self._look(net)
-        self.x_ = self.group_ = self.y_ = None
+            self._look(net, X, y)
 
-    def _look(self, net):
+    def _look(self, net, X, y):
         self.looked_ = net.taken_
         with torch.random.fork_rng():  # looking must not change the dropout masks to come
-            self._measure(net, self._problem(net))
+            self._measure(net, self._problem(net, X["x"], y, X["group"]))
         self._write()
 
     def _measure(self, net, found):
@@ -140,14 +138,13 @@ class GroupRecorder(Callback):
         if pairs is not None and len(pairs):
             self.pairs_ = _joined(self.pairs_, pairs, where)
 
-    def _problem(self, net):
+    def _problem(self, net, x, y, group):
         module = net.module()  # a copy would hold the hooks of the training, and what they hold
         module.load_state_dict(net.module_.state_dict())
         module = module.to(net.device).eval().double()
-        x = torch.from_numpy(as_rows(self.x_, slice(None))).to(net.device, torch.float64)
+        x = torch.from_numpy(as_rows(x, slice(None))).to(net.device, torch.float64)
         y, group = (
-            torch.from_numpy(np.asarray(v).astype(np.int64)).to(net.device)
-            for v in (self.y_, self.group_)
+            torch.from_numpy(np.asarray(v).astype(np.int64)).to(net.device) for v in (y, group)
         )
         return of_tensors(
             module, Batch(x, y, group), net.n_classes, net.class_weight, net.group_levels_

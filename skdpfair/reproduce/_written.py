@@ -82,10 +82,11 @@ def _rules(cells):
     said = ", ".join(
         f"{within:g} ({near:g}) {unit}" for unit, (within, near) in RULES.items() if unit in limits
     )
-    return (
-        f"same (near): at most {said} apart, or 2 (4) combined standard errors if these are more; "
-        "± is one standard error of the mean over the seeds."
-    )
+    told = "± is one standard error of the mean over the seeds."
+    if not said:
+        return told
+    said = f"at most {said} apart, or 2 (4) combined standard errors if these are more"
+    return f"same (near): {said}; {told}"
 
 
 def lines(cells) -> list[list[str]]:
@@ -142,12 +143,13 @@ def figure(found):
 
 
 def distances(found):
-    """Draw ours and the paper's numbers side by side, one panel per measure."""
+    """Draw ours and, where there are such, the paper's numbers, one panel per measure."""
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
         raise ImportError('figures need matplotlib: pip install "skdpfair[plot]".') from error
-    cells = found.cells[found.cells["verdict"] != "not in print"]
+    printed = found.cells["verdict"] != "not in print"
+    cells = found.cells[printed] if printed.any() else found.cells
     measures = list(dict.fromkeys(cells["measure"]))
     rows = list(dict.fromkeys(cells["row"]))[::-1]
     n_columns = min(len(measures), 4)
@@ -167,6 +169,8 @@ def distances(found):
                 (part.paper, part.paper_se, {"color": "0.35", "marker": "D"}, 0.16),
                 (part.ours, part.ours_se, {"color": _COLOURS[part.verdict], "marker": "o"}, -0.16),
             ):
+                if isnan(value):
+                    continue
                 error = None if isnan(error) else 2 * error
                 ax.errorbar(value, place + shift, xerr=error, capsize=2, markersize=4, **style)
         ax.set_yticks(range(len(rows)), rows)
@@ -174,9 +178,10 @@ def distances(found):
         dress(ax, measure.replace("_", " "), grid="both", pad=6)
     for ax in list(axes.flat)[len(measures) :]:
         ax.set_visible(False)
-    marks = [("paper", "0.35", "D")] + [
+    marks = [("paper", "0.35", "D")] * bool(printed.any())
+    marks += [
         (f"ours, {verdict}", _COLOURS[verdict], "o")
-        for verdict in ("same", "near", "differs")
+        for verdict in _COLOURS
         if (cells["verdict"] == verdict).any()
     ]
     handles = [

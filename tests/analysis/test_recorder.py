@@ -39,7 +39,7 @@ def fitted(data, recorder, **params):
         "diagnostics": True,
     } | params
     if recorder is not None:
-        given["callbacks"] = [recorder]
+        given.setdefault("callbacks", [recorder])
     model = DPFairClassifier(**given)
     return model.fit(data.data, data.target, sensitive_features=data.sensitive_features)
 
@@ -131,7 +131,7 @@ def test_nothing_of_it_gets_out(two_groups):
         assert sentinel not in stored and b"gradient_norm" not in stored
     assert not hasattr(pickle.loads(pickle.dumps(recorder)), "frame_")
     assert not hasattr(clone(recorder), "frame_")
-    assert all(getattr(recorder, name) is None for name in ("x_", "y_", "group_"))
+    assert not any(np.size(value) >= len(two_groups.data) for value in vars(recorder).values())
 
 
 @pytest.mark.parametrize(
@@ -182,6 +182,33 @@ def test_an_interrupted_fit_keeps_its_looks(two_groups, tmp_path):
         model = fitted(two_groups, None, callbacks=[recorder, _Stops()])
     assert model.diagnostics_["step"].unique().tolist() == [0, 3, 6, 7]
     assert pd.read_csv(path)["step"].unique().tolist() == [0, 3, 6, 7]
+
+
+class Fails(Callback):
+    """Ends a fit by an error."""
+
+    def on_batch_end(self, net, training=False, **kwargs):
+        raise RuntimeError("of a user's callback")
+
+
+def test_no_record_stays_when_a_fit_fails(two_groups):
+    recorder = GroupRecorder(every=5, **FAST)
+    kept = []
+    with pytest.raises(RuntimeError, match="of a user's callback"):
+        fitted(two_groups, recorder, callbacks=[recorder, Holds(kept), Fails()])
+    assert kept[0].records_ is None
+    assert kept[1]["records_"] is None and kept[1]["_run"] is None
+    assert not any(np.size(value) >= len(two_groups.data) for value in vars(recorder).values())
+
+
+class Holds(Callback):
+    """Keeps the net, and what a pickle of it would hold in the midst of a fit."""
+
+    def __init__(self, kept):
+        self.kept = kept
+
+    def on_batch_begin(self, net, **kwargs):
+        self.kept += [net, net.__getstate__()]
 
 
 def test_displays(two_groups):
