@@ -4,6 +4,7 @@ skdpfair reproduce NAME -o benchmarks/results/reproductions/NAME      (once for 
 python benchmarks/what_holds.py
 """
 
+import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -13,7 +14,8 @@ from skdpfair.reproduce import STUDIES, Options, compared
 
 RESULTS = Path(__file__).parent / "results" / "reproductions"
 PAGE = "what_holds.md"
-PIVOTED = ("fair-comparison", "step-size")  # nothing of these is in print
+PIVOTED = ("fair-comparison", "step-size", "knolle-figure2")  # nothing of these is in print
+PICTURES = {"fair-comparison": "fair_comparison.png"}
 
 
 def main():
@@ -28,6 +30,8 @@ def main():
         lines += pivoted(found) if name in PIVOTED else exceptions(found)
         lines += spent(found) + claims(found)
         put(PAGE, folder.name, ["", *lines, ""])
+        if name in PICTURES:
+            shutil.copy(folder / "comparison.png", DOCS / "images" / PICTURES[name])
 
 
 def exceptions(found):
@@ -62,8 +66,8 @@ def spent(found):
     most = most[most < float("inf")]
     if most.empty or found.study.name in ("fair-comparison", "li-figures"):
         return []
-    told = ", ".join(f"{row} {value:.3f}" for row, value in most.items())
-    return [f"Epsilon of these runs: {told}.", ""]
+    told = "; ".join(f"{row}: {value:.3f}" for row, value in most.items())
+    return [f"Epsilon of these runs, by row: {told}.", ""]
 
 
 def claims(found):

@@ -145,8 +145,8 @@ def same_in_print(options) -> list[str]:
     return [] if options.sound else ["As published: nothing differs here."]
 
 
-def claim(said, values, *, unit="points") -> dict:
-    """Judge a claim that a difference is positive, by its mean over the seeds.
+def claim(said, values, *, unit="points", above=0.0, below=None) -> dict:
+    """Judge a claim that a difference is above or below a limit, by its mean over the seeds.
 
     Parameters
     ----------
@@ -156,12 +156,14 @@ def claim(said, values, *, unit="points") -> dict:
         The difference, one per seed.
     unit : str
         Of the values.
+    above, below : float or None
+        The limit; ``below`` counts where it is given.
 
     Returns
     -------
     dict
         ``claim``, ``measured``, ``se``, ``unit`` and ``verdict``: "holds" or "fails" where the mean
-        is beyond two standard errors, else "undecided".
+        is more than two standard errors from the limit, else "undecided".
 
     Examples
     --------
@@ -171,9 +173,10 @@ def claim(said, values, *, unit="points") -> dict:
     values = np.asarray(values, dtype=float)
     mean, n = values.mean(), len(values)
     error = values.std(ddof=1) / n**0.5 if n > 1 else np.nan
+    lead = mean - above if below is None else below - mean
     verdict = "undecided"
-    if n > 1 and abs(mean) > 2 * error:
-        verdict = "holds" if mean > 0 else "fails"
+    if n > 1 and abs(lead) > 2 * error:
+        verdict = "holds" if lead > 0 else "fails"
     return {"claim": said, "measured": mean, "se": error, "unit": unit, "verdict": verdict}
 
 

@@ -1,7 +1,5 @@
 """Figure 2 of Knolle et al.: the bias of the clipped gradient along training, on CIFAR-10."""
 
-import copy
-
 import numpy as np
 import torch
 
@@ -50,7 +48,7 @@ def measure(run, device):
     probe = train.data[probe], train.target[probe]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(run.seed)
-        module = small_cnn((3, 32, 32), 10, channels=(8, 8)).to(device)
+        module = _network(device)
     data, noise = Batch(x, y, torch.zeros_like(y)), streams.noise(x.device)
     state, found = method.start(mechanism.task), {}
     with choose(module, x[:1], 10) as strategy, torch.no_grad():
@@ -66,8 +64,13 @@ def measure(run, device):
     return found | {"bias": float(np.mean(list(found.values()))), "accuracy": 100 * right.mean()}
 
 
+def _network(device):
+    return small_cnn((3, 32, 32), 10, channels=(8, 8)).to(device)
+
+
 def _look(module, probe, method, state, t):
-    live = copy.deepcopy(module)
+    live = _network(next(module.parameters()).device)  # a copy would hold the hooks of training
+    live.load_state_dict(module.state_dict())
     kept = state if method.shift(state) is not None else None
     with torch.enable_grad():
         return {f"bias[{t}]": gradient_bias(live, *probe, method, state=kept).norm}

@@ -47,19 +47,24 @@ def split_of(seed) -> Split:
 
 def measure(run, device):
     """Train a row at one seed; return disparity, accuracy, and epsilon."""
-    split, sigma = split_of(run.seed), _SIGMA.get(run.row)
+    return trained(run.row, split_of(run.seed), run.seed, run.settings["epochs"], device)
+
+
+def trained(row, split, seed, epochs=EPOCHS, device="cpu"):
+    """Train a row on a split; return what `measure` does."""
+    sigma = _SIGMA.get(row)
     params = {} if sigma is None else {"max_grad_norm": _C}
-    if run.row == "dpsgd_f":
+    if row == "dpsgd_f":
         params["count_noise_multiplier"] = 10 * sigma
-    if run.row == "dp_is_sgd":
+    if row == "dp_is_sgd":
         sizes = np.array(list(_SIZES.values()))
         params["group_probabilities"] = (sizes / sizes.sum()).tolist()
     model, _ = _fits.fit(
-        get_method(run.row, **params),
+        get_method(row, **params),
         split,
-        run.seed,
+        seed,
         sigma=sigma,
-        epochs=run.settings["epochs"],
+        epochs=epochs,
         batch_size=256 if sigma is None else 200,
         module="logistic",
         lr=0.1,

@@ -155,7 +155,8 @@ def claims(frame, options):
         found.append(
             claim(
                 f'{data}: dpsgd_f has "equal cost" in the paper\'s sense (gap at most 5 points)',
-                5 - np.sign(evened) * (even - twin),
+                np.sign(evened) * (even - twin),
+                below=5,
             )
         )
     return found

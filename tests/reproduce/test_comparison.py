@@ -55,6 +55,8 @@ def test_gaps_are_absolute_values_of_means():
 )
 def test_claims(values, verdict):
     assert claim("so", values)["verdict"] == verdict
+    below = claim("so", -np.asarray(values), below=0)
+    assert below["verdict"] == verdict and below["measured"] == -np.mean(values)
 
 
 def _runs(options):

@@ -1,0 +1,121 @@
+"""What the papers do not state, and how much it matters: coding, splits, scales.
+
+python benchmarks/bench_unstated.py
+"""
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+
+import joblib
+import numpy as np
+import pandas as pd
+import torch
+from pages import put
+
+from skdpfair.methods import get_method
+from skdpfair.reproduce import _data, _fits, esipova, kulynych
+
+
+def esipova_row(data, row, split, seed):
+    """Return accuracy and running loss of men, for a row of Table 4 or 5 on another split."""
+    known = esipova.SETTINGS[data]
+    lr, params = known["rows"][row]
+    sigma = None if row == "sgd" else known["sigma"]
+    if sigma is not None:
+        params = params | {"max_grad_norm": known["C"]}
+    method = get_method(row, **params)
+    model, losses = _fits.fit(
+        method, split, seed, sigma=sigma, epochs=known["epochs"], lr=lr, **known["fit"]
+    )
+    return 100 * _fits.group_accuracies(model, split)["male"], losses["male"]
+
+
+def coding(seed, *, reversed_):
+    """Return the men's running loss of DPSGD on Adult."""
+    split = _data.adult(seed)
+    if reversed_:  # the last two columns are race and sex
+        x, x_test = split.x.copy(), split.x_test.copy()
+        x[:, -2:], x_test[:, -2:] = 1 - x[:, -2:], 1 - x_test[:, -2:]
+        split = replace(split, x=x, x_test=x_test)
+    return esipova_row("adult", "dpsgd", split, seed)[1]
+
+
+def splitting(seed, *, permuted):
+    """Return the men's accuracy of plain SGD on the Dutch census."""
+    if not permuted:
+        return esipova_row("dutch", "sgd", _data.dutch(seed), seed)[0]
+    x, y, man = _data._dutch()
+    rows = np.random.default_rng(seed).permutation(len(y))
+    group = np.where(man, "male", "female")
+    return esipova_row("dutch", "sgd", _data.halves(x, y, group, rows), seed)[0]
+
+
+def scaling(seed, *, row, unit):
+    """Return the accuracy disparity of a row of Kulynych et al.'s Table 9."""
+    split = kulynych.split_of(seed)
+    if unit:
+        low, high = split.x[:, :5].min(0), split.x[:, :5].max(0)
+        split = replace(split, x=scaled(split.x, low, high), x_test=scaled(split.x_test, low, high))
+    return kulynych.trained(row, split, seed)["accuracy_disparity"]
+
+
+def scaled(x, low, high):
+    """Return the five numbers in [0, 1], the rest as it is."""
+    return np.column_stack([(x[:, :5] - low) / (high - low), x[:, 5:]]).astype(np.float32)
+
+
+CASES = (
+    ("Adult, DPSGD: loss of men", "women and people not white are 1", coding, {"reversed_": False}),
+    ("Adult, DPSGD: loss of men", "men and whites are 1", coding, {"reversed_": True}),
+    (
+        "Dutch, SGD: accuracy of men (%)",
+        "`train_test_split(random_state=seed)`",
+        splitting,
+        {"permuted": False},
+    ),
+    (
+        "Dutch, SGD: accuracy of men (%)",
+        "numpy's permutations of the same seeds",
+        splitting,
+        {"permuted": True},
+    ),
+    *(
+        (
+            f"Kulynych et al., {row}: disparity",
+            f"numbers {how}",
+            scaling,
+            {"row": row, "unit": unit},
+        )
+        for row in ("dpsgd", "dp_is_sgd")
+        for how, unit in (("z-scored", False), ("in [0, 1]", True))
+    ),
+)
+
+
+def one(case, seed):
+    torch.set_num_threads(1)
+    what, how, measure, params = CASES[case]
+    return what, how, seed, measure(seed, **params)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--jobs", type=int, default=-1)
+    options = parser.parse_args()
+    tasks = (joblib.delayed(one)(c, s) for c in range(len(CASES)) for s in range(options.seeds))
+    found = joblib.Parallel(n_jobs=options.jobs)(tasks)
+    frame = pd.DataFrame(found, columns=["what", "how", "seed", "value"])
+    frame.to_csv(Path(__file__).parent / "results" / "unstated.csv", index=False)
+    lines = ["| measured | choice | mean ± standard error |", "| --- | --- | ---: |"]
+    for (what, how), values in frame.groupby(["what", "how"], sort=False)["value"]:
+        digits = 2 if "%" in what else 3
+        mean, error = values.mean(), values.std(ddof=1) / len(values) ** 0.5
+        lines.append(f"| {what} | {how} | {mean:.{digits}f} ± {error:.{digits}f} |")
+    print("\n".join(lines))
+    put("what_holds.md", "unstated", ["", *lines, ""])
+
+
+if __name__ == "__main__":
+    main()
