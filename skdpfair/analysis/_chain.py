@@ -5,13 +5,13 @@ from torch import Tensor, nn
 from torch.nn.functional import linear, softmax
 
 from skdpfair.engine.flat import split
-from skdpfair.engine.per_sample.closed_form import chain_of
+from skdpfair.engine.per_sample.closed_form import ACTIVATIONS, chain_of
 
 # f'' over f', from the activation's output
 _CURVE = {
-    nn.Tanh: lambda out: -2.0 * out,
-    nn.Sigmoid: lambda out: 1.0 - 2.0 * out,
-    nn.ReLU: torch.zeros_like,
+    ACTIVATIONS[nn.Tanh]: lambda out: -2.0 * out,
+    ACTIVATIONS[nn.Sigmoid]: lambda out: 1.0 - 2.0 * out,
+    ACTIVATIONS[nn.ReLU]: torch.zeros_like,
 }
 
 
@@ -130,9 +130,7 @@ def chain_curvature(problem) -> ChainCurvature | None:
     chain = chain_of(problem.module, problem.batch.x[:1])
     if isinstance(chain, str):
         return None
-    kinds = [m for m in problem.module.modules() if type(m) in _CURVE]
-    known = iter(kinds)
-    curves = [None if activation is None else _CURVE[type(next(known))] for _, activation in chain]
+    curves = [None if activation is None else _CURVE[activation] for _, activation in chain]
     return ChainCurvature(
         chain, curves, problem.parameters, problem.n_classes, problem.class_weight
     )

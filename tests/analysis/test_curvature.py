@@ -16,9 +16,21 @@ N = 23
 def modules():
     frozen = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3))
     frozen[0].weight.requires_grad_(False)
+    twice = nn.Tanh()
     return {
         "tanh": nn.Sequential(
             nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 3)
+        ),
+        "one activation twice": nn.Sequential(
+            nn.Linear(4, 5), twice, nn.Sequential(nn.Linear(5, 4), twice), nn.Linear(4, 3)
+        ),
+        "mixed": nn.Sequential(
+            nn.Linear(4, 5),
+            nn.Sigmoid(),
+            nn.Linear(5, 4),
+            nn.Identity(),
+            nn.Linear(4, 3),
+            nn.Tanh(),
         ),
         "sigmoid": nn.Sequential(nn.Linear(4, 3), nn.Sigmoid()),
         "relu": nn.Sequential(nn.Linear(4, 6, bias=False), nn.ReLU(), nn.Linear(6, 3)),
