@@ -336,6 +336,15 @@ class DPFairClassifier(_tasks.CallbackSupportMixin, ClassifierMixin, BaseEstimat
             raise AttributeError("reference_ needs keep_reference=True; no pickle holds it.")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
+    def _repr_html_inner(self):
+        """Return scikit-learn's diagram, and what a fit has spent."""
+        spent = self.privacy_._repr_html_() if hasattr(self, "privacy_") else ""
+        return super()._repr_html_inner() + spent
+
+    def _repr_mimebundle_(self, **kwargs):
+        bundle = super()._repr_mimebundle_(**kwargs)
+        return bundle | {"text/html": self._repr_html_inner()} if "text/html" in bundle else bundle
+
     def __getstate__(self):
         """Keep weights and public facts; drop all that a training run leaves behind."""
         return release.packed(super().__getstate__())

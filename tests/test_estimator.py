@@ -311,6 +311,14 @@ def test_privacy_reads_well(table):
     assert report.to_frame().loc["steps", "value"] == 20
 
 
+def test_a_notebook_shows_what_was_spent(table):
+    X, y = table
+    fitted = fast().fit(X.drop(columns="group"), y)
+    for shown in (fitted._repr_html_(), fitted._repr_mimebundle_()["text/html"]):
+        assert fitted.privacy_._repr_html_() in shown and "DPFairClassifier" in shown
+    assert "differentially private" not in fast()._repr_html_()
+
+
 BAD = [
     ({"epsilon": 0}, ValueError, "epsilon"),
     ({"epsilon": -1.0}, ValueError, "-1"),

@@ -13,6 +13,7 @@ except ImportError as error:  # the extra is optional, the library is not
 import skdpfair
 from skdpfair.cli._audit import audit
 from skdpfair.cli._demo import demo
+from skdpfair.cli._report import report
 from skdpfair.cli._reproduce import reproduce
 from skdpfair.methods import methods_table
 
@@ -25,6 +26,7 @@ def main():
 
 main.add_command(audit)
 main.add_command(demo)
+main.add_command(report)
 main.add_command(reproduce)
 
 

@@ -17,6 +17,7 @@ _OPTIONS = {
     "method": "--method",
     "rows": "--rows",
     "path_or_object": "PATH",
+    "store": "RESULTS",
 }
 _WIDEST = 100
 

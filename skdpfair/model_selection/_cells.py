@@ -74,16 +74,20 @@ def _fit_and_test(cell, X, y, code, levels, keep_predictions):
     said = [str(w.message) for w in heard]
     if cell.estimator.callbacks is None and any("fit was interrupted" in text for text in said):
         raise KeyboardInterrupt  # skorch ends a fit quietly, with half-trained weights
-    predicted = model.predict(_rows(X, cell.test))
-    right, group = predicted == y[cell.test], code[cell.test]
+    predicted, group = model.predict(_rows(X, cell.test)), code[cell.test]
+    seen = model.predict(_rows(X, cell.train)) == y[cell.train]
+    n, right = _counts(predicted == y[cell.test], group, levels)
+    n_train, right_train = _counts(seen, code[cell.train], levels)
     result = {
         "method": cell.method,
         "epsilon": cell.epsilon,
         "seed": cell.seed,
         "fold": cell.fold,
         "twin": cell.twin,
-        "n": [len(right), *(int((group == i).sum()) for i in range(len(levels)))],
-        "right": [int(right.sum()), *(int(right[group == i].sum()) for i in range(len(levels)))],
+        "n": n,
+        "right": right,
+        "n_train": n_train,
+        "right_train": right_train,
         "epsilon_spent": float(model.privacy_.epsilon),
         "runs": [[*map(float, e.run[:2]), e.run.steps] for e in model.privacy_.ledger.entries],
         "fit_seconds": seconds,
@@ -96,6 +100,12 @@ def _fit_and_test(cell, X, y, code, levels, keep_predictions):
             "group": group.tolist(),
         }
     return result
+
+
+def _counts(right, group, levels):
+    """Return how many records there are and are right, in all and in each group."""
+    parts = [right, *(right[group == i] for i in range(len(levels)))]
+    return [len(part) for part in parts], [int(part.sum()) for part in parts]
 
 
 def cells_of(methods, epsilons, seed, fold, rows, base):

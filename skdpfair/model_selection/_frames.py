@@ -30,10 +30,24 @@ def predictions_of(cells, levels, classes):
     }
 
 
+def releases_of(cells):
+    """Return what each cell released, one row per kind of release."""
+    rows = [
+        (*_key(cell), *run)
+        for cell in cells
+        for run in cell.get("runs", ())
+        if cell["epsilon"] is not None
+    ]
+    columns = ["method", "epsilon", "seed", "fold", "sample_rate", "noise_multiplier", "steps"]
+    return pd.DataFrame(rows, columns=columns)
+
+
 def _rows(cell, levels):
     """Return a cell's rows of the frame."""
     method, epsilon, seed, fold = _key(cell)
-    for group, n, right in zip([OVERALL, *levels], cell["n"], cell["right"], strict=True):
+    columns = (cell[name] for name in ("n", "right", "n_train", "right_train"))
+    for group, n, right, n_train, seen in zip([OVERALL, *levels], *columns, strict=True):
+        accuracy = right / n if n else np.nan
         yield {
             "method": method,
             "epsilon": epsilon,
@@ -41,7 +55,8 @@ def _rows(cell, levels):
             "fold": fold,
             "group": group,
             "n": n,
-            "accuracy": right / n if n else np.nan,
+            "accuracy": accuracy,
+            "dg_gap": seen / n_train - accuracy if n_train else np.nan,
             "epsilon_spent": cell["epsilon_spent"],
             "fit_seconds": cell["fit_seconds"],
             "twin": cell["twin"],

@@ -6,11 +6,15 @@ from fairlearn.metrics import MetricFrame
 from sklearn.metrics import accuracy_score
 
 from skdpfair._validate import one_of, shown
-from skdpfair.model_selection._frames import OVERALL, frame_of, predictions_of
+from skdpfair.model_selection._frames import OVERALL, frame_of, predictions_of, releases_of
+from skdpfair.model_selection._store import Store
 from skdpfair.model_selection._text import as_blocks, empty_runs, in_words, text_table
+from skdpfair.release._file import path_of, replace_file
+from skdpfair.report import results_page
 
 _MODEL = ["method", "epsilon"]
 _RUN = ["seed", "fold"]
+_MEASURES = ("accuracy", "privacy_cost", "dg_gap")
 
 
 class TradeoffResults:
@@ -21,26 +25,68 @@ class TradeoffResults:
     frame : pandas.DataFrame
         One row per cell and group, and one per cell with group ``"overall"``: method, epsilon (inf
         without privacy), seed, fold, group, n (test records), accuracy, privacy_cost (accuracy of
-        the twin of the same seed and fold minus this one; NaN if it was not run), epsilon_spent,
-        fit_seconds.
+        the twin of the same seed and fold minus this one; NaN if it was not run), dg_gap (accuracy
+        on the training records minus accuracy), epsilon_spent, fit_seconds.
     predictions : dict or None, default=None
         From (method, epsilon, seed, fold) to a frame of y_true, y_pred and group.
+    asked : dict or None, default=None
+        What the sweep was asked for: methods, budgets, seeds, parameters, versions.
+    releases : pandas.DataFrame or None, default=None
+        One row per cell and kind of release: method, epsilon, seed, fold, sample_rate,
+        noise_multiplier, steps.
 
     Attributes
     ----------
-    frame, predictions
+    frame, predictions, asked, releases
         As given.
     """
 
-    def __init__(self, frame, predictions=None):
+    def __init__(self, frame, predictions=None, asked=None, releases=None):
         if not isinstance(frame, pd.DataFrame):
             raise TypeError(f"frame must be a DataFrame of runs, got {shown(frame)}.")
         self.frame, self.predictions = frame, predictions
+        self.asked, self.releases = asked, releases
 
     @classmethod
-    def from_cells(cls, cells, levels, classes):
+    def from_cells(cls, cells, levels, classes, asked=None):
         """Return the results of finished cells, as a sweep stores them."""
-        return cls(frame_of(cells, levels), predictions_of(cells, levels, classes) or None)
+        kept = predictions_of(cells, levels, classes) or None
+        return cls(frame_of(cells, levels), kept, asked, releases_of(cells))
+
+    @classmethod
+    def from_store(cls, store):
+        """Return the results of the cells that a sweep has finished.
+
+        Parameters
+        ----------
+        store : path-like
+            The folder that `sweep` was given.
+
+        Returns
+        -------
+        TradeoffResults
+            In the order of the sweep.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the folder holds no sweep, or none of its cells is finished.
+        """
+        found, asked = Store.existing(store)
+        if "methods" not in asked:
+            raise ValueError(f"store={str(store)!r} holds something else than a sweep.")
+        cells, methods = found.cells(), list(asked["methods"])
+        place = {name: i for i, name in enumerate(methods)}  # twins come first
+
+        def order(cell):
+            budget = cell["epsilon"]
+            budgets = asked["epsilons"]
+            at = budgets.index(budget) if budget in budgets else -1
+            return cell["seed"], cell["fold"], place.get(cell["method"], -1), at, cell["method"]
+
+        asked = {name: value for name, value in asked.items() if not name.startswith("data ")}
+        classes = np.asarray(asked["classes"])
+        return cls.from_cells(sorted(cells, key=order), asked["group names"], classes, asked)
 
     def __repr__(self):
         models = self.frame[_MODEL].drop_duplicates()
@@ -52,7 +98,7 @@ class TradeoffResults:
         return as_blocks(self.table("text"), self.frame)
 
     def by_run(self):
-        """Return one row per cell: accuracy and cost, overall and by group, and gaps, as shares.
+        """Return one row per cell: accuracy, cost, DG gap, by group and their gaps, as shares.
 
         A group without test records in a run is NaN there; the gap is then that of the others.
 
@@ -63,7 +109,8 @@ class TradeoffResults:
         """
         wide = {
             name: self.frame.pivot(index=[*_MODEL, *_RUN], columns="group", values=name)
-            for name in ("accuracy", "privacy_cost")
+            for name in _MEASURES
+            if name in self.frame
         }
         groups = [g for g in self.frame["group"].unique() if g != OVERALL]
         parts = {}
@@ -96,21 +143,17 @@ class TradeoffResults:
         """
         one_of("form", form, ("numbers", "text"))
         runs = self.by_run()
-        columns = [c for c in runs if not c.endswith("_gap")]
-        rows = {}
-        for model, part in runs.groupby(level=_MODEL, sort=False):
-            row = {c: (part[c].mean(), part[c].sem()) for c in columns}
-            for name in ("accuracy", "privacy_cost"):
-                by_group = part[[c for c in columns if c.startswith(f"{name}[")]]
-                row[f"{name}_gap"] = _gap_of_means(by_group)
-            rows[model] = row
-        index = pd.MultiIndex.from_tuples(list(rows), names=_MODEL)
-        out = {
-            (column, stat): [row[column][i] for row in rows.values()]
-            for column in next(iter(rows.values()))
-            for i, stat in enumerate(("mean", "se"))
-        }
-        table = pd.DataFrame(out, index=index)
+        models = runs.groupby(level=_MODEL, sort=False)
+        columns = [c for c in runs if c in _MEASURES or "[" in c]
+        means, errors = models[columns].mean(), models[columns].sem()
+        out = {(c, stat): of[c] for c in columns for stat, of in (("mean", means), ("se", errors))}
+        parts = models.indices
+        for name in (name for name in _MEASURES if name in runs):
+            by_group = runs[[c for c in columns if c.startswith(f"{name}[")]].to_numpy()
+            gaps = [_gap_of_means(by_group[parts[model]]) for model in means.index]
+            for stat, values in zip(("mean", "se"), zip(*gaps, strict=True), strict=True):
+                out[f"{name}_gap", stat] = pd.Series(values, means.index)
+        table = pd.DataFrame(out)
         return table if form == "numbers" else text_table(table, self.frame)
 
     def pareto_front(self, x="accuracy", y="privacy_cost_gap"):
@@ -156,6 +199,34 @@ class TradeoffResults:
         from skdpfair.plotting import TradeoffDisplay
 
         return TradeoffDisplay.from_results(self, measure=measure).plot(ax=ax)
+
+    def to_html(self, path=None, *, title=None, pipeline=None):
+        """Return a report as one self-contained page of HTML, or write it; NOT private.
+
+        Parameters
+        ----------
+        path : path-like or None, default=None
+            File to write; None returns the page.
+        title : str or None, default=None
+            Of the page.
+        pipeline : estimator, PipelineReport or None, default=None
+            What prepared the features: the page tells what `check_pipeline` finds in it.
+
+        Returns
+        -------
+        str or None
+            The page, if it was not written.
+
+        Raises
+        ------
+        ImportError
+            If jinja2 is missing: ``pip install "skdpfair[report]"``.
+        """
+        path = None if path is None else path_of(path)
+        page = results_page(self, title=title, pipeline=pipeline)
+        if path is None:
+            return page
+        replace_file(path, page.encode())
 
     def to_fairlearn(self, metrics=None):
         """Return a fairlearn MetricFrame of each model and run.
@@ -226,11 +297,16 @@ def _name(key, with_run=False):
 
 def _gap_of_means(by_group):
     """Return how far the groups are apart that differ most on average, with standard error."""
-    means = by_group.mean().dropna()
-    if means.empty:
+    there = ~np.isnan(by_group)
+    if not there.any():
         return np.nan, np.nan
-    apart = by_group[means.idxmax()] - by_group[means.idxmin()]
-    return means.max() - means.min(), apart.sem()
+    known = there.any(axis=0)
+    means = np.full(len(known), np.nan)
+    means[known] = np.nanmean(by_group[:, known], axis=0)
+    apart = by_group[:, np.nanargmax(means)] - by_group[:, np.nanargmin(means)]
+    apart = apart[~np.isnan(apart)]
+    error = apart.std(ddof=1) / len(apart) ** 0.5 if len(apart) > 1 else np.nan
+    return np.nanmax(means) - np.nanmin(means), error
 
 
 def _sign(column):

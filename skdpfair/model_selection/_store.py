@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from skdpfair._validate import shown
 from skdpfair.engine.noise import digest
 
 MANIFEST = "manifest.json"
@@ -60,6 +61,26 @@ class Store:
                 + f"\nName another folder, or repeat that {of}."
             )
         return store
+
+    @classmethod
+    def existing(cls, folder, *, of="sweep"):
+        """Return the store in a folder that holds one, and its configuration."""
+        if not isinstance(folder, (str, os.PathLike)):
+            raise TypeError(f"store must be the path of a folder, got {shown(folder)}.")
+        store = cls(Path(folder).expanduser())
+        try:
+            found = json.loads((store.folder / MANIFEST).read_text())
+        except (FileNotFoundError, NotADirectoryError):
+            raise ValueError(
+                f"store={str(folder)!r} holds no {of}: there is no {MANIFEST} in it. Name the "
+                f"folder that a {of} was given as store=."
+            ) from None
+        return store, found
+
+    def cells(self):
+        """Return all finished cells."""
+        paths = sorted(self.folder.glob("[0-9a-f]*.json"))
+        return [self.load(path.stem) for path in paths]
 
     def load(self, key):
         """Return a finished cell, or None."""

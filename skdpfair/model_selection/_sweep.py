@@ -151,30 +151,30 @@ def sweep(
         for fold, rows in enumerate(splits(cv, seed, y, found.code))
         for cell in cells_of(methods, epsilons, seed, fold, rows, base)
     ]
-    if store is not None:
-        store = Store.open(
-            store,
-            {
-                "skdpfair": skdpfair.__version__,
-                "torch": torch.__version__,
-                **{f"data {name}": value for name, value in data.items()},
-                "group names": levels,
-                "methods": {name: describe(method) for name, method in methods.items()},
-                "epsilons": epsilons,
-                "seeds": seeds,
-                "cv": describe(cv),
-                "keep_predictions": keep_predictions,
-                "params": {k: describe(v) for k, v in sorted(params.items())},
-            },
-        )
     delta = delta_for(base.delta, len(y))
+    asked = {
+        "skdpfair": skdpfair.__version__,
+        "torch": torch.__version__,
+        "n_samples": len(y),
+        "classes": classes.tolist(),
+        "group names": levels,
+        "methods": {name: describe(method) for name, method in methods.items()},
+        "epsilons": epsilons,
+        "delta": delta,
+        "seeds": seeds,
+        "cv": describe(cv),
+        "keep_predictions": keep_predictions,
+        "params": {k: describe(v) for k, v in sorted(params.items())},
+    }
+    if store is not None:
+        store = Store.open(store, asked | {f"data {name}": d for name, d in data.items()})
     bar = SpendingBar(len(cells), delta, shown=progress)
     done = _run(cells, X, y, found.code, levels, store, n_jobs, bar, keep_predictions)
     if store is not None and len(done) == len(cells):
         store.sweep_away()
     _warn_once(done.values())
     finished = [done[cell.key] for cell in cells if cell.key in done]
-    results = TradeoffResults.from_cells(finished, levels, classes)
+    results = TradeoffResults.from_cells(finished, levels, classes, asked)
     if empty := empty_runs(results.frame):
         warnings.warn(
             f"Groups without test records: {in_words(empty)}. Their scores are NaN there, and gaps "

@@ -25,6 +25,8 @@ _TITLES = {
     "accuracy_gap": "Accuracy gap between groups",
     "privacy_cost": "Privacy cost",
     "privacy_cost_gap": "Privacy cost gap between groups",
+    "dg_gap": "Accuracy on training records minus on test records",
+    "dg_gap_gap": "Generalisation gap between groups",
 }
 
 

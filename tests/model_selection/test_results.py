@@ -31,6 +31,8 @@ def cell(method, epsilon, seed, right, twin="twin"):
         "twin": twin,
         "n": [300, 100, 200],
         "right": [sum(right), *right],
+        "n_train": [600, 200, 400],
+        "right_train": [600, 200, 400],
         "epsilon_spent": np.inf if epsilon is None else epsilon,
         "fit_seconds": 1.0,
         "low_signal": [],

@@ -1,0 +1,224 @@
+"""Numbers -> the geometry of small charts, which ``templates/charts.html`` writes as SVG.
+
+Drawn here, not by a plotting library, so that a page of a hundred models takes a second, follows
+the reader's light or dark colours, and needs no more than jinja2.
+"""
+
+import math
+
+import numpy as np
+
+WIDTH, LEFT, RIGHT, TOP, BOTTOM = 560.0, 54.0, 150.0, 12.0, 48.0
+_ROW = 17.0  # of a legend
+_SHAPES = (
+    "M-3.6,0a3.6,3.6 0 1,0 7.2,0a3.6,3.6 0 1,0 -7.2,0",
+    "M-3.3,-3.3h6.6v6.6h-6.6z",
+    "M0,-4.2L4,3.1H-4z",
+    "M0,-4.6L4.6,0L0,4.6L-4.6,0z",
+    "M0,4.2L4,-3.1H-4z",
+)
+_DASHES = ("none", "7 3", "2 3")
+N_COLOURS = 7  # --c0 to --c6 of the page
+
+
+def style(i) -> dict:
+    """Return colour, dash and marker of the i-th series; the first 105 differ."""
+    return {
+        "colour": f"var(--c{i % N_COLOURS})",
+        "dash": _DASHES[i // N_COLOURS % len(_DASHES)],
+        "shape": _SHAPES[(i % N_COLOURS + i // N_COLOURS) % len(_SHAPES)],
+    }
+
+
+def ticks(low, high, most=6) -> list[float]:
+    """Return round numbers within a range, at most about ``most``.
+
+    Examples
+    --------
+    >>> ticks(79.3, 85.2)
+    [80.0, 81.0, 82.0, 83.0, 84.0, 85.0]
+    """
+    step = 10 ** math.floor(math.log10((high - low) / most))
+    step *= next(k for k in (1, 2, 5, 10) if (high - low) / (k * step) <= most)
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [round(i * step, 10) + 0.0 for i in range(first, last + 1)]
+
+
+def _range(values, *, zero=False):
+    """Return a range around the values, which holds zero if asked."""
+    low, high = min(values), max(values)
+    if zero:
+        low, high = min(low, 0.0), max(high, 0.0)
+    room = 0.06 * (high - low) or 0.5
+    return low - room, high + room
+
+
+class _Axis:
+    """Places of values along one axis."""
+
+    def __init__(self, low, high, start, end, *, log=False):
+        self.low, self.high, self.log = low, high, log
+        self.start, self.end = start, end
+
+    def __call__(self, value):
+        low, high, value = (
+            (math.log10(v) for v in (self.low, self.high, value))
+            if self.log
+            else (self.low, self.high, value)
+        )
+        return round(self.start + (value - low) / (high - low) * (self.end - self.start), 1)
+
+    def marks(self, most=6):
+        """Return places and texts of round numbers."""
+        return [(self(v), f"{v:g}") for v in ticks(self.low, self.high, most)]
+
+
+def lines(curves, across, *, title, label, zero=False) -> dict:
+    """Return a chart of curves over a log axis of budgets.
+
+    Parameters
+    ----------
+    curves : dict of str to list of (float, float, float)
+        By method: budget, mean, standard error or NaN.
+    across : dict of str to float
+        Values that have no budget, drawn as dashed lines across.
+    title, label : str
+        Of the chart, and of its values.
+    zero : bool
+        Whether zero is in the chart, as a line.
+    """
+    height = max(300.0, TOP + BOTTOM + _ROW * (len(curves) + len(across)))
+    points = [p for curve in curves.values() for p in curve]
+    errors = [0.0 if math.isnan(e) else e for _, _, e in points]
+    spread = [m + sign * e for (_, m, _), e in zip(points, errors, strict=True) for sign in (-1, 1)]
+    y = _Axis(*_range([*spread, *across.values()], zero=zero), height - BOTTOM, TOP)
+    budgets = sorted({b for b, _, _ in points})
+    low, high = (budgets[0], budgets[-1]) if len(budgets) > 1 else (budgets[0] / 2, budgets[0] * 2)
+    x = _Axis(low, high, LEFT + 12, WIDTH - RIGHT - 12, log=True)
+    series = []
+    for i, (name, curve) in enumerate(curves.items()):
+        banded = [(b, m, e) for b, m, e in curve if not math.isnan(e)]
+        band = [(x(b), y(m + e)) for b, m, e in banded]
+        band += [(x(b), y(m - e)) for b, m, e in reversed(banded)]
+        marks = [
+            (x(b), y(m), f"{name}, ε {b:g}: {m:.2f}" + ("" if math.isnan(e) else f" ± {e:.2f}"))
+            for b, m, e in curve
+        ]
+        series.append(style(i) | {"name": name, "band": band, "marks": marks})
+    return _chart(x, y, height, title, label, "privacy budget ε, log scale") | {
+        "kind": "lines",
+        "x_marks": _spaced([(x(b), f"{b:.3g}") for b in budgets]),
+        "series": series,
+        "across": [(y(value), name, f"{name}: {value:.2f}") for name, value in across.items()],
+        "zero": y(0.0) if zero else None,
+    }
+
+
+def scatter(points, front, *, title, label, x_label) -> dict:
+    """Return a chart of points by method, with a line through the front.
+
+    Parameters
+    ----------
+    points : dict of str to list of (float, float, str)
+        By method: x, y, and what is read out.
+    front : list of (float, float)
+        Corners of the line.
+    title, label, x_label : str
+        Of the chart, its y and its x axis.
+    """
+    height = max(300.0, TOP + BOTTOM + _ROW * len(points))
+    flat = [p for part in points.values() for p in part]
+    x = _Axis(*_range([p[0] for p in flat]), LEFT + 12, WIDTH - RIGHT - 12)
+    y = _Axis(*_range([p[1] for p in flat], zero=True), height - BOTTOM, TOP)
+    series = [
+        style(i) | {"name": name, "band": [], "marks": [(x(a), y(b), text) for a, b, text in part]}
+        for i, (name, part) in enumerate(points.items())
+    ]
+    return _chart(x, y, height, title, label, x_label) | {
+        "kind": "scatter",
+        "x_marks": x.marks(),
+        "series": series,
+        "front": [(x(a), y(b)) for a, b in front],
+        "across": [],
+        "zero": y(0.0),
+    }
+
+
+def _chart(x, y, height, title, label, x_label):
+    return {
+        "title": title,
+        "label": label,
+        "x_label": x_label,
+        "width": WIDTH,
+        "height": height,
+        "left": LEFT,
+        "right": WIDTH - RIGHT,
+        "top": TOP,
+        "bottom": height - BOTTOM,
+        "y_marks": y.marks(),
+        "row": _ROW,
+        "front": [],
+    }
+
+
+def _spaced(marks, room=30.0):
+    """Leave out texts that would touch the one before; the last is kept."""
+    kept = []
+    for place, text in marks:
+        while kept and place - kept[-1][0] < room and (place, text) == marks[-1]:
+            kept.pop()
+        if not kept or place - kept[-1][0] >= room:
+            kept.append((place, text))
+    return kept
+
+
+def bars(table, *, title, label) -> dict:
+    """Return a chart of lying bars: a cluster per row, a bar per column.
+
+    Parameters
+    ----------
+    table : dict of str to dict of str to float
+        By method, by group; NaN draws no bar.
+    title, label : str
+        Of the chart, and of its values.
+    """
+    groups = list(dict.fromkeys(group for row in table.values() for group in row))
+    left, right, thick, gap = 130.0, WIDTH - 40, 13.0, 12.0
+    values = [v for row in table.values() for v in row.values() if not math.isnan(v)]
+    x = _Axis(*_range(values, zero=True), left + 30, right)
+    clusters, top = [], 8.0
+    for name, row in table.items():
+        bars_ = []
+        for group in groups:
+            value = row.get(group, np.nan)
+            if not math.isnan(value):
+                start, end = sorted((x(0.0), x(value)))
+                bars_.append(
+                    {
+                        "x": start,
+                        "y": top + len(bars_) * thick,
+                        "width": round(max(end - start, 0.6), 1),
+                        "colour": f"var(--c{groups.index(group) % N_COLOURS})",
+                        "text": f"{value:.1f}".replace("-0.0", "0.0"),
+                        "at": end + 4 if value >= 0 else start - 4,
+                        "anchor": "start" if value >= 0 else "end",
+                        "says": f"{name}, {group}: {value:.2f} points",
+                    }
+                )
+        height = max(len(bars_), 1) * thick
+        clusters.append({"name": name, "bars": bars_, "middle": top + height / 2 + 4})
+        top += height + gap
+    return {
+        "kind": "bars",
+        "title": title,
+        "label": label,
+        "width": WIDTH,
+        "height": top + 40,
+        "bottom": top,
+        "left": left,
+        "thick": thick - 2,
+        "zero": x(0.0),
+        "x_marks": x.marks(),
+        "clusters": clusters,
+        "legend": [(g, f"var(--c{i % N_COLOURS})") for i, g in enumerate(groups)],
+    }

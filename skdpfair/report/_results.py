@@ -1,0 +1,253 @@
+"""The report of a sweep: what was asked, what it cost whom, what was spent, what is not covered."""
+
+from importlib.metadata import version
+
+import numpy as np
+from scipy.stats import binomtest, t
+
+from skdpfair._validate import shown
+from skdpfair.preprocessing import PipelineReport, check_pipeline
+from skdpfair.privacy import SampledGaussian
+from skdpfair.privacy import epsilon as epsilon_of
+from skdpfair.privacy.statement import ADJACENCY_IN_WORDS, NOT_ACCOUNTED, rounded_up
+from skdpfair.report import _charts as charts
+from skdpfair.report._page import render
+
+_MODEL = ["method", "epsilon"]
+_OVERALL = "overall"
+_MOST_BARS = 3  # budgets for which costs are drawn as bars
+_LEVEL = 0.95
+_GAP = ("Gap in privacy cost between groups", "gap (percentage points)")
+_GENERALISATION = ("Accuracy on training records minus test records", "percentage points")
+
+
+def results_page(results, *, title=None, pipeline=None) -> str:
+    """Return the report of a sweep as one page of HTML; NOT private.
+
+    Parameters
+    ----------
+    results : TradeoffResults
+        Of `skdpfair.model_selection.sweep`.
+    title : str or None, default=None
+        Of the page.
+    pipeline : estimator, PipelineReport or None, default=None
+        What prepared the features.
+    """
+    if title is not None and not isinstance(title, str):
+        raise TypeError(f"title must be a text or None, got {shown(title)}.")
+    table = results.table()
+    groups = [g for g in results.frame["group"].unique() if g != _OVERALL]
+    runs = results.frame[["seed", "fold"]].drop_duplicates()
+    context = {
+        "title": title or "What privacy costs each group",
+        "n_models": len(table),
+        "n_runs": len(runs),
+        "groups": groups,
+        "asked": _asked(results),
+        "total": _total(results),
+        "adjacency": ADJACENCY_IN_WORDS["zero_out"],
+        "sizes": _sizes(results.frame, groups),
+        "accuracy": _rows(results, table, groups, "accuracy"),
+        "costs": _rows(results, table, groups, "privacy_cost"),
+        "generalisation": _rows(results, table, groups, "dg_gap"),
+        "bars": _bars(results.frame),
+        "accuracy_chart": _curve(table, "accuracy", "Accuracy", "accuracy (%)", zero=False),
+        "gap_chart": _curve(table, "privacy_cost_gap", *_GAP),
+        "generalisation_chart": _curve(table, "dg_gap", *_GENERALISATION),
+        "front": _front(results, table),
+        "ledger": _ledger(results),
+        "findings": _findings(pipeline),
+        "not_accounted": NOT_ACCOUNTED,
+        "reproduce": _reproduce(results),
+        "version": version("skdpfair"),
+    }
+    return render("results.html", context)
+
+
+def _asked(results):
+    """Return what the sweep was asked for, as pairs of words and text."""
+    frame = results.frame
+    private = frame[np.isfinite(frame["epsilon"])]
+    rows = [
+        ("methods", ", ".join(frame["method"].unique())),
+        ("budgets ε", ", ".join(f"{e:g}" for e in sorted(private["epsilon"].unique())) or "none"),
+        ("seeds", ", ".join(str(s) for s in frame["seed"].unique())),
+        ("folds per seed", str(frame["fold"].nunique())),
+    ]
+    if results.asked is not None:
+        rows.append(("records", f"{results.asked['n_samples']:,}"))
+        rows.append(("δ of each fit", rounded_up(results.asked["delta"], 3)))
+        rows += [(name, value) for name, value in results.asked["params"].items()]
+    return rows
+
+
+def _total(results):
+    """Return epsilon and delta of all private fits together, or None where it is not known."""
+    if results.asked is None or results.releases is None or results.releases.empty:
+        return None
+    columns = ["sample_rate", "noise_multiplier", "steps"]
+    runs = [SampledGaussian(*row) for row in results.releases[columns].itertuples(index=False)]
+    runs = [run._replace(steps=int(run.steps)) for run in runs]
+    delta = results.asked["delta"]
+    return rounded_up(epsilon_of(runs, delta, "rdp")), rounded_up(delta, 3)
+
+
+def _sizes(frame, groups):
+    """Return each group's test records in a run, least and most."""
+    counts = frame.groupby("group")["n"].agg(["min", "max"])
+    return [(g, int(counts.loc[g, "min"]), int(counts.loc[g, "max"])) for g in groups]
+
+
+def _rows(results, table, groups, measure):
+    """Return one row per model: its name, and a cell with an interval for all, groups, and gap."""
+    if (measure, "mean") not in table or table[measure, "mean"].isna().all():
+        return []
+    columns = [measure, *(f"{measure}[{g}]" for g in groups), f"{measure}_gap"]
+    factor = _factors(results.frame)
+    rows = []
+    for (method, epsilon), row in table.iterrows():
+        if measure == "privacy_cost" and np.isinf(epsilon) and row[measure, "mean"] == 0:
+            continue
+        cells = [_cell(row[c, "mean"], row[c, "se"], factor[method, epsilon]) for c in columns]
+        if measure == "accuracy" and factor[method, epsilon] is None:
+            part = results.frame.query("method == @method and epsilon == @epsilon")
+            part = part.set_index("group")
+            cells[:-1] = [_single(part.loc[g]) for g in (_OVERALL, *groups)]
+        rows.append((method, _budget(epsilon), cells))
+    return rows
+
+
+def _factors(frame):
+    """Return by how many standard errors each model's intervals reach; None for one run."""
+    counts = frame[frame["group"] == _OVERALL].groupby(_MODEL, sort=False).size()
+    return {key: t.ppf((1 + _LEVEL) / 2, n - 1) if n > 1 else None for key, n in counts.items()}
+
+
+def _cell(mean, error, factor):
+    if np.isnan(mean):
+        return "–", ""
+    text = _points(mean)
+    if factor is None or np.isnan(error):
+        return text, ""
+    return text, f"{_points(mean - factor * error)} to {_points(mean + factor * error)}"
+
+
+def _single(row):
+    """Return the accuracy of one run with Wilson's interval."""
+    n = int(row["n"])
+    if n == 0:
+        return "–", ""
+    right = round(row["accuracy"] * n)
+    low, high = binomtest(right, n).proportion_ci(_LEVEL, method="wilson")
+    return _points(right / n), f"{_points(low)} to {_points(high)}"
+
+
+def _points(share):
+    return f"{round(100 * share, 1) + 0.0:.1f}"  # no -0.0
+
+
+def _budget(epsilon):
+    return f"{epsilon:g}" if np.isfinite(epsilon) else "none"
+
+
+def _bars(frame):
+    """Return charts of the costs at the least, the middle and the largest budget."""
+    costs = frame[np.isfinite(frame["epsilon"]) & (frame["group"] != _OVERALL)]
+    means = 100 * costs.groupby(["epsilon", "method", "group"], sort=False)["privacy_cost"].mean()
+    budgets = np.sort(means.dropna().index.get_level_values("epsilon").unique())
+    places = np.linspace(0, len(budgets) - 1, min(_MOST_BARS, len(budgets))).round().astype(int)
+    return [
+        charts.bars(
+            {name: part.droplevel(0).to_dict() for name, part in means[budget].groupby("method")},
+            title=f"Privacy cost of each group at ε {budget:g}",
+            label="percentage points of accuracy",
+        )
+        for budget in budgets[places]
+    ]
+
+
+def _curve(table, measure, title, label, *, zero=True):
+    """Return a chart of a measure against the budget, or None if there is nothing to draw."""
+    if (measure, "mean") not in table:
+        return None
+    curves, across = {}, {}
+    for (method, epsilon), row in (100 * table[measure]).sort_index(level="epsilon").iterrows():
+        if np.isnan(row["mean"]):
+            continue
+        if np.isinf(epsilon):
+            across[method] = row["mean"]
+        else:
+            curves.setdefault(method, []).append((epsilon, row["mean"], row["se"]))
+    if not curves:
+        return None
+    order = {m: curves[m] for m in table.index.get_level_values("method").unique() if m in curves}
+    if measure == "privacy_cost_gap":
+        across = {}  # the twin's is zero by definition
+    return charts.lines(order, across, title=title, label=label, zero=zero)
+
+
+def _front(results, table):
+    """Return the Pareto front as rows, and as a chart among all private models."""
+    try:
+        front = results.pareto_front()
+    except ValueError:  # no private model has both
+        return None
+    measures = ["accuracy", "privacy_cost_gap"]
+    rows = [
+        (method, _budget(epsilon), *(_points(row[m]) for m in measures))
+        for (method, epsilon), row in front.iterrows()
+    ]
+    means = 100 * table.xs("mean", axis=1, level=1)[measures].dropna()
+    points = {}
+    for (method, epsilon), (x, y) in means.iterrows():
+        if np.isfinite(epsilon):
+            says = f"{method}, ε {epsilon:g}: accuracy {x:.2f} %, gap {y:.2f} points"
+            points.setdefault(method, []).append((x, y, says))
+    chart = charts.scatter(
+        points,
+        (100 * front.sort_values("accuracy")).to_numpy().tolist(),
+        title="Accuracy and evenness: lower right is better; the line is the Pareto front",
+        label="gap in privacy cost (points)",
+        x_label="accuracy (%)",
+    )
+    return {"rows": rows, "chart": chart}
+
+
+def _ledger(results):
+    """Return one row per private model: asked, spent at most, and what one of its fits released."""
+    frame = results.frame[results.frame["group"] == _OVERALL]
+    spent = frame[np.isfinite(frame["epsilon"])].groupby(_MODEL, sort=False)["epsilon_spent"].max()
+    released = _released(results.releases)
+    return [
+        (method, _budget(epsilon), rounded_up(most), released.get((method, epsilon), "not kept"))
+        for (method, epsilon), most in spent.items()
+    ]
+
+
+def _released(releases):
+    """Return what the first fit of each model released, in words."""
+    found = {}
+    for r in () if releases is None else releases.itertuples():
+        first, parts = found.setdefault((r.method, r.epsilon), ((r.seed, r.fold), []))
+        if (r.seed, r.fold) == first:
+            what = f"{r.steps:,} × rate {r.sample_rate:.4g}, noise {r.noise_multiplier:.4g}"
+            parts.append(what)
+    return {model: "; ".join(parts) for model, (_, parts) in found.items()}
+
+
+def _findings(pipeline):
+    """Return what the linter finds, or None if it has not been asked."""
+    if pipeline is None:
+        return None
+    found = pipeline if isinstance(pipeline, PipelineReport) else check_pipeline(pipeline)
+    return {
+        "steps": [(f.step, f.learns, f.instead) for f in found.findings],
+        "notes": [str(note) for note in found.notes],
+    }
+
+
+def _reproduce(results):
+    """Return the versions, or None where they were not kept."""
+    if results.asked is None:
+        return None
+    return {name: results.asked[name] for name in ("skdpfair", "torch", "cv")}

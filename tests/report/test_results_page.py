@@ -1,0 +1,263 @@
+"""The report of a sweep: what it says, that it needs nothing else, that no name breaks it."""
+
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skdpfair import DPFairClassifier
+from skdpfair.cli import main
+from skdpfair.model_selection import TradeoffResults, sweep
+
+SECTIONS = (
+    "asked",
+    "privacy",
+    "groups",
+    "cost",
+    "tradeoff",
+    "generalisation",
+    "ledger",
+    "pipeline",
+    "not-accounted",
+    "reproduce",
+)
+HOSTILE = ("<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "$x_{$ & {{ 7 * 7 }}")
+VOID = {"meta", "br", "img", "link", "input", "hr"}
+
+
+class Page(HTMLParser):
+    """The tags, attributes and texts of a page, whose tags must be closed in order."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.attributes, self.texts, self._open = [], [], [], []
+        self.cells, self._row = [], None
+        self.feed(text)
+        assert self._open == []
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.attributes += [(tag, *pair) for pair in attributes]
+        if tag not in VOID:
+            self._open.append(tag)
+        if tag == "tr":
+            self.cells.append([])
+        if tag in ("td", "th"):
+            self.cells[-1].append("")
+
+    def handle_endtag(self, tag):
+        assert self._open.pop() == tag
+
+    def handle_startendtag(self, tag, attributes):
+        self.tags.append(tag)
+        self.attributes += [(tag, *pair) for pair in attributes]
+
+    def handle_data(self, data):
+        if "style" not in self._open:
+            self.texts.append(data)
+        if self._open[-1:] in (["td"], ["th"]):
+            self.cells[-1][-1] += data
+
+    @property
+    def text(self):
+        return " ".join(" ".join(self.texts).split())
+
+
+def cells(groups=("F", "M"), methods=("poor", "even"), budgets=(1.0, 4.0), seeds=2):
+    """Finished cells: the k-th method costs the first group 10 k + 5 points at budget 1."""
+    n = [100 * (i + 1) for i in range(len(groups))]
+    for seed in range(seeds):
+        for k, method in enumerate(("twin", *methods)):
+            for budget in [None] if method == "twin" else budgets:
+                lost = 0 if budget is None else (10 * k + 5) / budget / 100
+                right = [round(m * (0.9 - lost / (i + 1))) for i, m in enumerate(n)]
+                yield {
+                    "method": method,
+                    "epsilon": budget,
+                    "seed": seed,
+                    "fold": 0,
+                    "twin": None if method == "twin" else "twin",
+                    "n": [sum(n), *n],
+                    "right": [sum(right), *right],
+                    "n_train": [2 * sum(n), *(2 * m for m in n)],
+                    "right_train": [2 * sum(right) + 12, *(2 * r + 4 for r in right)],
+                    "epsilon_spent": np.inf if budget is None else 0.999 * budget,
+                    "runs": [] if budget is None else [[0.02, 1.25, 900]],
+                    "fit_seconds": 1.0,
+                    "low_signal": [],
+                }
+
+
+ASKED = {
+    "n_samples": 12_345,
+    "delta": 1e-5,
+    "params": {"module": "'logistic'"},
+    "skdpfair": "0.1",
+    "torch": "2.13",
+    "cv": "None",
+}
+
+
+def results(**chosen):
+    groups = list(chosen.get("groups", ("F", "M")))
+    return TradeoffResults.from_cells(list(cells(**chosen)), groups, np.array([0, 1]), ASKED)
+
+
+@pytest.fixture(scope="module")
+def page():
+    return Page(results().to_html())
+
+
+def test_all_sections_are_there_once(page):
+    ids = [value for _, name, value in page.attributes if name == "id"]
+    assert len(set(ids)) == len(ids)
+    assert set(SECTIONS) <= set(ids)
+    links = [value for tag, name, value in page.attributes if (tag, name) == ("a", "href")]
+    assert set(links) <= {f"#{i}" for i in ids} and {f"#{s}" for s in SECTIONS} <= set(links)
+
+
+def test_it_asks_for_nothing():
+    text = results().to_html()
+    page = Page(text)
+    assert not {"script", "link", "img", "iframe", "object", "embed"} & set(page.tags)
+    assert not re.search(r"url\(|@import|https?:|javascript:", text)
+    assert not [name for _, name, _ in page.attributes if name.startswith("on")]
+    policy = next(v for _, name, v in page.attributes if name == "content" and "default-src" in v)
+    assert policy == "default-src 'none'; style-src 'unsafe-inline'"
+
+
+def test_it_says_that_it_is_not_private(page):
+    assert "This page contains non-private figures." in page.text
+    assert "as a whole this page is not private" in page.text
+    assert "replaces by a null record" in page.text.replace("replaced", "replaces")
+
+
+def test_the_figures_are_those_of_the_results():
+    found = results()
+    page = Page(found.to_html())
+    cost = found.table().loc[("poor", 1.0), "privacy_cost[F]"]["mean"]
+    assert cost == pytest.approx(0.15)
+    row = next(r for r in page.cells if r[:2] == ["poor", "1"] and r[3] == "15.0")
+    assert row[2] == f"{100 * found.table().loc[('poor', 1.0), ('privacy_cost', 'mean')]:.1f}"
+    assert ["F", "100", "100"] in page.cells and ["M", "200", "200"] in page.cells
+    assert ["even", "4", "3.996", "900 × rate 0.02, noise 1.25"] in page.cells
+    assert "12,345" in page.text and "(Rényi accountant)" in page.text
+    # 4 of 200 training records of F more are right than the share of the test records
+    assert found.table().loc[("even", 1.0), ("dg_gap[F]", "mean")] == pytest.approx(0.02)
+
+
+def test_intervals_are_students_over_runs():
+    rows = list(cells())
+    for cell, more in ((rows[0], 2), (rows[5], -2)):  # the twin's runs, of F
+        cell["right"][1] += more
+    found = TradeoffResults.from_cells(rows, ["F", "M"], np.array([0, 1]), ASKED)
+    # means .90, runs .92 and .88, standard error .02, t of one degree 12.706
+    text = Page(found.to_html()).text
+    assert "90.0 64.6 to 115.4" in text
+
+
+def test_one_run_has_wilsons_intervals():
+    text = Page(results(seeds=1).to_html()).text
+    assert "90.0 82.6 to 94.5" in text  # 90 of 100: Wilson 1927
+    assert "intervals are Wilson's" in text
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_no_name_breaks_the_page(name):
+    found = results(groups=("F", name), methods=("poor", name))
+    page = Page(found.to_html(title=name))
+    assert page.tags == Page(results(methods=("poor", "even")).to_html()).tags
+    assert " ".join(name.split()) in page.text
+
+
+def test_a_sweep_without_twins_or_budgets():
+    alone = [c for c in cells() if c["method"] != "twin"]
+    text = Page(TradeoffResults.from_cells(alone, ["F", "M"], np.array([0, 1])).to_html()).text
+    assert "they need the twin's runs" in text and "was not kept" in text
+    twins = [c for c in cells() if c["method"] == "twin"]
+    Page(TradeoffResults.from_cells(twins, ["F", "M"], np.array([0, 1])).to_html())
+
+
+def test_a_bare_table_is_enough():
+    found = TradeoffResults(results().frame.drop(columns="dg_gap"))
+    text = Page(found.to_html()).text
+    assert "Training scores were not kept." in text
+    assert "these results come from a bare table" in text
+
+
+def test_the_linter_is_heard():
+    pipe = make_pipeline(StandardScaler(), DPFairClassifier())
+    text = Page(results().to_html(pipeline=pipe)).text
+    assert "StandardScaler learns" in text and "no ε pays for it" in text
+    clean = Page(results().to_html(pipeline=make_pipeline(DPFairClassifier()))).text
+    assert "No step is known to learn" in clean
+    assert "has not been looked at" in Page(results().to_html()).text
+
+
+def test_a_hundred_models_are_less_than_half_a_megabyte():
+    methods = [f"method {i}" for i in range(10)]
+    many = results(methods=methods, budgets=tuple(np.geomspace(0.1, 10, 10)), seeds=5)
+    text = many.to_html()
+    assert len(text.encode()) < 500_000
+    Page(text)
+
+
+def test_bad_arguments_are_named(tmp_path):
+    with pytest.raises(TypeError, match="title must be a text"):
+        results().to_html(title=3)
+    with pytest.raises(TypeError, match="path must name a file"):
+        results().to_html(3)
+    with pytest.raises(ValueError, match="holds no sweep"):
+        TradeoffResults.from_store(tmp_path)
+    with pytest.raises(TypeError, match="store must be the path"):
+        TradeoffResults.from_store(None)
+
+
+@pytest.fixture(scope="module")
+def swept(two_groups, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sweep") / "store"
+    settings = {"module": "logistic", "max_steps": 5, "batch_size": 200, "accountant": "rdp"}
+    found = sweep(
+        ["dpsgd", "global"],
+        [20.0, 10.0],
+        2,
+        two_groups.data,
+        two_groups.target,
+        two_groups.sensitive_features,
+        store=folder,
+        keep_predictions=True,
+        **settings,
+    )
+    return found, folder
+
+
+def test_a_store_gives_the_results_back(swept):
+    found, folder = swept
+    again = TradeoffResults.from_store(folder)
+    assert again.frame.equals(found.frame)
+    assert again.releases.equals(found.releases) and again.asked == found.asked
+    assert list(again.predictions) == list(found.predictions)
+    one = next(iter(found.predictions))
+    assert again.predictions[one].equals(found.predictions[one])
+    assert again.to_html() == found.to_html()
+
+
+def test_the_command_writes_the_page(swept, tmp_path):
+    found, folder = swept
+    path = tmp_path / "page.html"
+    done = CliRunner().invoke(main, ["report", str(folder), "-o", str(path), "--title", "Ours"])
+    assert done.exit_code == 0 and "non-private figures" in done.output
+    assert path.read_text() == found.to_html(title="Ours")
+    wrong = CliRunner().invoke(main, ["report", str(tmp_path)])
+    assert wrong.exit_code == 2 and "holds no sweep" in wrong.output
+    assert "Traceback" not in wrong.output
+
+
+def test_no_digest_of_the_data_is_in_the_page(swept):
+    found, _ = swept
+    assert not re.search(r"[0-9a-f]{40}", found.to_html())
+    assert not any("data" in name for name in found.asked)
