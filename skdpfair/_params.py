@@ -28,6 +28,7 @@ _INSTEAD = {
     "iw_sgd": "the private method 'dp_is_sgd'",
     "gdro": "a private group method such as 'dp_is_sgd' or 'dpsgd_f'",
 }
+_LEAST_ODDS = 1e-7  # a class of weight 0 starts at these odds
 
 
 def check(params: dict, method) -> None:
@@ -165,3 +166,31 @@ def check_binary(method, classes, groups) -> None:
             f"{shown(list(groups))}. Merge groups, or use a method for any number of them, such as "
             "'dpsgd_f' or 'dp_is_sgd'."
         )
+
+
+def loss_weights(class_weight, classes, *, rescaled):
+    """Return the factors of the loss, and the logits at which a zero output layer starts.
+
+    Started at the odds that the weights state, all classes pull alike on the first step; left
+    at even odds, the heaviest class would take up the whole clipping bound.  ``rescaled``, they
+    have a common factor, which is free where the scale of the gradients is searched for, and
+    gives these the size they have without weights.  All from public numbers.
+    """
+    weights = class_weights(class_weight, classes)
+    if weights is None or max(weights) == 0:
+        return weights, None
+    logits = np.log(np.maximum(np.array(weights) / max(weights), _LEAST_ODDS))
+    if rescaled:
+        weights = list(
+            np.array(weights)
+            * _pull(0 * logits, np.ones(len(classes)))
+            / _pull(logits, np.array(weights))
+        )
+    return weights, tuple(logits.tolist())
+
+
+def _pull(logits, weights):
+    """Return the mean length, over the classes, of the loss's gradient in the logits."""
+    odds = np.exp(logits - logits.max())
+    slopes = odds / odds.sum() - np.eye(len(logits))
+    return float(np.mean(weights * np.linalg.norm(slopes, axis=1)))

@@ -30,7 +30,6 @@ from skdpfair.privacy.spending import DIAGNOSTICS, TWIN
 from skdpfair.schedule import Schedule
 
 _INIT_LOCK = threading.Lock()  # initial weights pass through torch's global generator
-_LEAST_ODDS = 1e-7  # a class of weight 0 starts at these odds
 _PLAIN_STEP = 8.0  # largest stable unit of a step without momentum
 
 
@@ -153,7 +152,9 @@ def _net(params, run, table, streams, on_step, callbacks, before):
     average = params["iterate_average"]
     if average == "auto":
         average = 0.5 if params["lr"] == "auto" else 0.0
-    class_weight, initial_logits = _class_weight(params, settings, table.classes)
+    class_weight, initial_logits = _params.loss_weights(
+        params["class_weight"], table.classes, rescaled=bool(settings.warm_up)
+    )
     module = networks.factory(
         settings.module,
         table.x.shape[1:],
@@ -202,34 +203,6 @@ def _net(params, run, table, streams, on_step, callbacks, before):
     net.group_levels_ = table.groups.levels
     net.steps_before_ = 0 if before is None else before.n_steps
     return net
-
-
-def _class_weight(params, settings, classes):
-    """Return the factors of the loss, and the logits at which a zero output layer starts.
-
-    Started at the odds that the weights state, all classes pull alike on the first step; left
-    at even odds, the heaviest class would take up the whole clipping bound.  Where the scale of
-    the gradients is searched for, a common factor is free, and gives them the size they have
-    without weights.  All from public numbers.
-    """
-    weights = _params.class_weights(params["class_weight"], classes)
-    if weights is None or max(weights) == 0:
-        return weights, None
-    logits = np.log(np.maximum(np.array(weights) / max(weights), _LEAST_ODDS))
-    if settings.warm_up:
-        weights = list(
-            np.array(weights)
-            * _pull(0 * logits, np.ones(len(classes)))
-            / _pull(logits, np.array(weights))
-        )
-    return weights, tuple(logits.tolist())
-
-
-def _pull(logits, weights):
-    """Return the mean length, over the classes, of the loss's gradient in the logits."""
-    odds = np.exp(logits - logits.max())
-    slopes = odds / odds.sum() - np.eye(len(logits))
-    return float(np.mean(weights * np.linalg.norm(slopes, axis=1)))
 
 
 def _optimizer(params, settings):

@@ -13,7 +13,7 @@ from skdpfair.engine.flat import acts_elementwise, flat_optimizer, flatten_
 from skdpfair.engine.memory import affordable_batch
 from skdpfair.engine.per_sample.materialised import materialised
 from skdpfair.inference import logits
-from skdpfair.mechanism import Mechanism
+from skdpfair.mechanism import Mechanism, Method
 from skdpfair.schedule import PoissonBatches, Schedule, record_rates, rows_on
 from skdpfair.steps import Steps, trainable
 from skdpfair.streaming import as_rows
@@ -104,6 +104,9 @@ class PrivateNet(NeuralNetClassifier):
     @property
     def current_lr(self) -> float:
         """Learning rate of the next step."""
+        run, t = self._run, self.taken_ - self.schedule.warm_up
+        if type(self.method_).step_size is not Method.step_size:
+            return (self.lr if run is None else run.lr) * self.method_.step_size(max(t, 0))
         return float(self.optimizer_.param_groups[0]["lr"])
 
     def next_release(self):
@@ -186,7 +189,7 @@ class PrivateNet(NeuralNetClassifier):
 
     def __getstate__(self):
         """Leave out what a running fit holds, the records among it."""
-        return super().__getstate__() | {"_run": None, "records_": None}
+        return super().__getstate__() | {"_run": None, "records_": None, "measured_": []}
 
     def run_single_epoch(self, iterator, training, prefix, step_fn, **fit_params):
         """Take the steps of one epoch; validation is skorch's."""

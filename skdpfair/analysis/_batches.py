@@ -65,7 +65,7 @@ class Batches:
         ]
         self.frame = pd.DataFrame(rows)
         shares = zip(*(step.by_group for step in steps), strict=True)
-        means = [_mean(np.array(values)) for values in shares]
+        means = [mean_of(np.array(values)) for values in shares]
         self.by_group = dict(zip(("clipped_share", "threshold"), means, strict=True))
 
     @cached_property
@@ -84,8 +84,8 @@ def _length(vector):
     return float(torch.linalg.vector_norm(vector))
 
 
-def _mean(values):
-    """Return the mean over batches; NaN for a group that was in none."""
+def mean_of(values):
+    """Return the means over batches, the first axis, that are not NaN; NaN where all are."""
     there = ~np.isnan(values)
     total = np.where(there, values, 0.0).sum(axis=0)
     counts = there.sum(axis=0)

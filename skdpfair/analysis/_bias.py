@@ -2,7 +2,7 @@
 
 import copy
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -11,13 +11,22 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from skdpfair import _validate
-from skdpfair.analysis._inputs import codes, of_estimator
-from skdpfair.analysis._mechanisms import mean_gradient
+from skdpfair.analysis._inputs import (
+    codes,
+    first_parameter,
+    loss_weights_of,
+    n_outputs,
+    of_estimator,
+    tensor_of,
+)
+from skdpfair.analysis._mechanisms import as_numbers_of, kept_state, mean_gradient
 from skdpfair.engine import Batch, PoissonSampler, Streams, choose, private_step
 from skdpfair.engine.memory import affordable_batch
 from skdpfair.mechanism import Mechanism, Task
 from skdpfair.methods import get_method
 from skdpfair.streaming import as_rows
+
+_SIZES = (32, 128, 512, 2048)
 
 
 @dataclass(frozen=True)
@@ -69,7 +78,7 @@ def gradient_bias(
         The method, one that needs no groups; None is the estimator's own.
     state : object, default=None
         What the method keeps between steps, such as the last released gradient of "dp_sat"; None
-        is how it starts.
+        is how it starts, or for the estimator's own method what its fit ended with.
     reference : {"batch", "unclipped"}, default="batch"
         What the bias is taken against.  "batch": the mean gradient at the model's parameters, for
         every method.  "unclipped": the mean of the method's own gradients before weights, taken
@@ -126,10 +135,11 @@ def gradient_bias(
     True
     """
     _validate.one_of("reference", reference, ("batch", "unclipped"))
+    state = kept_state(model) if state is None and method is None else state
     method = _method(model, method)
-    module, batch, n_classes = _batch(model, X, y)
+    module, batch, n_classes, weight = _batch(model, X, y)
     chunk = _chunk(module, batch, chunk_size)
-    with choose(module, batch.x[:1], n_classes) as strategy:
+    with choose(module, batch.x[:1], n_classes, weight) as strategy:
         return _measured(strategy, batch, method, state, reference, chunk)
 
 
@@ -139,7 +149,7 @@ def bias_by_batch_size(
     y,
     method=None,
     *,
-    batch_sizes=(32, 128, 512, 2048),
+    batch_sizes=None,
     n_batches=10,
     state=None,
     reference="batch",
@@ -152,8 +162,9 @@ def bias_by_batch_size(
     ----------
     model, X, y, method, state, reference, chunk_size
         As in `gradient_bias`; X and y are the records to draw from.
-    batch_sizes : sequence of int, default=(32, 128, 512, 2048)
-        Expected sizes, at most the number of records.
+    batch_sizes : sequence of int or None, default=None
+        Expected sizes, at most the number of records; None is those of 32, 128, 512 and 2048 that
+        are less.
     n_batches : int, default=10
         Batches of each size; one that is empty is left out.
     random_state : int, numpy.random.Generator or None, default=None
@@ -190,15 +201,18 @@ def bias_by_batch_size(
     True
     """
     _validate.one_of("reference", reference, ("batch", "unclipped"))
+    state = kept_state(model) if state is None and method is None else state
     method, rng = _method(model, method), _validate.generator("random_state", random_state)
-    module, whole, n_classes = _batch(model, X, y)
+    module, whole, n_classes, weight = _batch(model, X, y)
+    if batch_sizes is None:
+        batch_sizes = [size for size in _SIZES if size < len(whole)] or [len(whole)]
     sizes = [
         _validate.integer("batch_sizes", size, high=len(whole))
         for size in _validate.listed("batch_sizes", batch_sizes, "integers")
     ]
     chunk, rows = _chunk(module, whole, chunk_size), []
     n_batches = _validate.integer("n_batches", n_batches)
-    with choose(module, whole.x[:1], n_classes) as strategy:
+    with choose(module, whole.x[:1], n_classes, weight) as strategy:
         for size in sizes:
             for index in PoissonSampler(size / len(whole), len(whole), rng).draw(n_batches):
                 if len(index):
@@ -216,7 +230,9 @@ def _chunk(module, batch, chunk_size):
 
 def _measured(strategy, batch, method, state, reference, chunk):
     task = Task(n_samples=len(batch), n_groups=1, sample_rate=1.0)
-    state = method.start(task) if state is None else state
+    state = as_numbers_of(strategy.parameters[0], method.start(task) if state is None else state)
+    if method.gradient_noise > 0:
+        method = replace(method, gradient_noise=0.0)
     private = private_step(
         strategy,
         batch,
@@ -266,18 +282,20 @@ def _method(model, method):
 
 
 def _batch(model, X, y):
-    """Return a copy of the module, the records as a batch, and the number of classes."""
+    """Return a copy of the module, the records as a batch, number and weights of the classes."""
+    weight = None
     if isinstance(model, nn.Module):
         module = copy.deepcopy(model).eval()
-        like = next(module.parameters())
-        x = (X if torch.is_tensor(X) else torch.tensor(np.asarray(X))).to(like.device, like.dtype)
-        with torch.no_grad():
-            n_classes = module(x[:1]).shape[1]
+        like = first_parameter(module)
+        x = tensor_of(X, like)
+        n_classes = n_outputs(module, x)
         y = codes(x, y, np.arange(n_classes))
     else:
         module, x, y = of_estimator(model, X, y)
         module = copy.deepcopy(module).eval()
         like, n_classes = next(module.parameters()), len(model.classes_)
+        weight = loss_weights_of(model)
+        weight = None if weight is None else torch.tensor(weight).to(like)
         x = torch.from_numpy(as_rows(x, slice(None))).to(like.device, like.dtype)
     y = torch.from_numpy(y.astype(np.int64)).to(like.device)
-    return module, Batch(x, y, torch.zeros_like(y)), n_classes
+    return module, Batch(x, y, torch.zeros_like(y)), n_classes, weight

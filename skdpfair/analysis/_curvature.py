@@ -151,6 +151,7 @@ def products(found: Problem, vectors: Tensor) -> Tensor:
     like = found.parameters[0]
     vectors = vectors.to(like)
     total = like.new_zeros((found.n_groups, len(vectors), found.n_parameters))
+    total[torch.from_numpy(found.absent)] = torch.nan
     chain = chain_curvature(found)
     if chain is not None:
         for part in found.sorted.split(found.chunk):
@@ -158,7 +159,7 @@ def products(found: Problem, vectors: Tensor) -> Tensor:
         return total
     parts = [found.unflat(vector) for vector in vectors]
     with torch.enable_grad():
-        for k in range(found.n_groups):
+        for k in np.flatnonzero(~found.absent).tolist():
             for chunk in found.of_group(k).chunks():
                 _add_products(found, chunk, parts, total[k], float(found.sizes[k]))
     return total
@@ -198,8 +199,12 @@ def largest_eigenvalues(found: Problem, rng) -> np.ndarray:
     n, like = found.n_parameters, found.parameters[0]
     if n <= _DENSE:
         identity = torch.eye(n, dtype=like.dtype, device=like.device)
-        return torch.linalg.eigvalsh(products(found, identity).double())[:, -1].cpu().numpy()
-    return np.array([_lanczos(found.of_group(k), rng) for k in range(found.n_groups)])
+        matrices = products(found, identity).double().nan_to_num()
+        largest = torch.linalg.eigvalsh(matrices)[:, -1].cpu().numpy()
+    else:
+        parts = [None if out else found.of_group(k) for k, out in enumerate(found.absent)]
+        largest = np.array([np.nan if part is None else _lanczos(part, rng) for part in parts])
+    return np.where(found.absent, np.nan, largest)
 
 
 def _lanczos(found, rng):
@@ -211,6 +216,8 @@ def _lanczos(found, rng):
 
     operator = LinearOperator((n, n), matvec=matvec, dtype=np.float64)
     start = rng.standard_normal(n)
+    if not matvec(start).any():  # a loss without curvature, as of a class of weight zero
+        return 0.0
     try:
         return float(
             eigsh(operator, k=1, which="LA", v0=start, tol=1e-4, return_eigenvectors=False)[0]

@@ -8,12 +8,13 @@ import pandas as pd
 import torch
 
 from skdpfair import _validate
-from skdpfair.analysis._mechanisms import mean_gradient, noiseless, weighed
+from skdpfair.analysis._mechanisms import as_numbers_of, noiseless, weighed
 from skdpfair.analysis._problem import problem
 from skdpfair.engine import PoissonSampler, Streams
 from skdpfair.engine.flat import split
 from skdpfair.mechanism import Mechanism, Task
 from skdpfair.methods import get_method
+from skdpfair.schedule import record_rates
 
 ERRORS = ("none", "magnitude", "direction", "both")
 
@@ -116,19 +117,22 @@ def train_with_error(
         dtype=None,
     )
     per_epoch = -(-len(found.batch) // _validate.integer("batch_size", batch_size))
-    task = Task(len(found.batch), found.n_groups, 1 / per_epoch)
+    shares = found.sizes.double().cpu() / len(found.batch)
+    task = Task(len(found.batch), found.n_groups, 1 / per_epoch, shares)
     mechanism = noiseless(Mechanism(get_method(method), task, 0.0))
     noise = Streams.seeded(int(rng.integers(2**63)), digest=bytes(32)).noise(found.batch.x.device)
-    sampler = PoissonSampler(1 / per_epoch, len(found.batch), rng)
+    rates = record_rates(mechanism, found.batch.group.cpu())
+    sampler = PoissonSampler(rates, len(found.batch), rng)
     losses = [[] for _ in found.levels]
-    state = mechanism.method.start(task)
+    state = as_numbers_of(found.parameters[0], mechanism.method.start(task))
     with found.strategy() as strategy, torch.no_grad():
         for epoch in range(n_epochs):
             for index in sampler.draw(per_epoch):
                 batch = found.batch.take(index.to(found.batch.y.device))
                 if epoch == n_epochs - 1:
                     _note(found, batch, losses)
-                step = _step(strategy, batch, mechanism, state, noise, found.chunk, error)
+                step, released = _step(strategy, batch, mechanism, state, noise, found.chunk, error)
+                state = mechanism.method.update(state, released | {"gradient": step})
                 for p, part in zip(found.parameters, split(step, found.parameters), strict=True):
                     p.sub_(part, alpha=lr)
     means = [float(np.mean(own)) if own else np.nan for own in losses]
@@ -144,14 +148,14 @@ def _note(found, batch, losses):
 
 
 def _step(strategy, batch, mechanism, state, noise, chunk, error):
-    """Return the gradient that has the error."""
-    size = mechanism.expected_batch_size
-    if error == "none":
-        return mean_gradient(strategy, batch, chunk, size)
+    """Return the gradient that has the error, and what the method's queries release."""
     found = weighed(strategy, batch, mechanism, state, noise, chunk)
-    plain, clipped = found.plain, found.gradient
-    if error == "both":
-        return clipped
+    return _with_error(found.plain, found.gradient, error), found.release
+
+
+def _with_error(plain, clipped, error):
+    if error in ("none", "both"):
+        return plain if error == "none" else clipped
     length, clipped_length = (torch.linalg.vector_norm(v) for v in (plain, clipped))
     if length == 0 or clipped_length == 0:
         return torch.zeros_like(plain)

@@ -7,7 +7,7 @@ import pandas as pd
 import torch
 
 from skdpfair import _validate
-from skdpfair.analysis._batches import Batches
+from skdpfair.analysis._batches import Batches, mean_of
 from skdpfair.analysis._curvature import largest_eigenvalues, products, traces
 from skdpfair.analysis._gaps import gaps
 from skdpfair.analysis._gradients import group_gradients_of
@@ -195,7 +195,7 @@ def measured(
     eigenvalues = largest_eigenvalues(curved, rng)
     groups = facts | {name: rows[name].mean(1) for name in _TERMS}
     groups |= {f"{name}_se": _error(rows[name]) for name in _TERMS}
-    groups |= {"cosine": rows["cosine"].mean(1), "clipped_cosine": rows["clipped_cosine"].mean(1)}
+    groups |= {name: mean_of(rows[name].T) for name in ("cosine", "clipped_cosine")}
     groups |= batches.by_group | {"lambda_max": eigenvalues}
     groups |= _noise(curved, mechanism, lr, batches, n_vectors, rng)
     index = pd.Index(found.levels, name="group", tupleize_cols=False)
@@ -238,7 +238,7 @@ def _noise(curved, mechanism, lr, batches, n_vectors, rng):
     mean, error = values.mean(axis=1), _error(values)
     sensitivity = (batches.frame["sensitivity"] ** 2).mean() ** 0.5
     sigma, size = mechanism.noise_multiplier, mechanism.expected_batch_size
-    noise, noise_se = (
-        [noise_term(t, lr, sensitivity, sigma, size) for t in of] for of in (mean, error)
-    )
+    plain = mechanism.method.gradient_noise  # what the baselines without privacy add
+    how = (plain, 1.0, 1.0) if plain > 0 else (sensitivity, sigma, size)
+    noise, noise_se = ([noise_term(t, lr, *how) for t in of] for of in (mean, error))
     return {"trace": mean, "trace_se": error, "noise": noise, "noise_se": noise_se}

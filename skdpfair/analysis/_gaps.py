@@ -12,9 +12,9 @@ def gaps(found, gradients, batches, rows, eigenvalues, lr):
     own = torch.linalg.vector_norm(gradients, dim=1).cpu().numpy()
     turned = rows["cosine"] - rows["clipped_cosine"]
     # without a gradient there is no direction, and so no error of it
-    aligned = own * np.nan_to_num(batches.lengths * turned).mean(axis=1)
+    aligned = own * np.nan_to_num(batches.lengths * turned).mean(axis=1)  # NaN if absent
     square = (batches.lengths**2).mean()
-    condition = lr * eigenvalues.max() <= 1
+    condition = lr * np.nanmax(eigenvalues) <= 1
     shares = (found.sizes / found.sizes.sum()).cpu().numpy()
     plain = (batches.frame["gradient_norm"] ** 2).mean()
     bound = batches.frame["sensitivity"].max() * batches.fullest
@@ -30,7 +30,7 @@ def gaps(found, gradients, batches, rows, eigenvalues, lr):
                 "linear_direction_gap": linear,
                 "prop3_bound": linear - lr * square,
                 "tran_bound": _tran(own, shares, a, b, bound, plain, lr),
-                "condition": bool(condition),
+                "condition": bool(condition and not (found.absent[a] or found.absent[b])),
             }
         )
     columns = list(table[0]) if table else _PAIR
@@ -42,7 +42,7 @@ _PAIR += ["prop3_bound", "tran_bound", "condition"]
 
 
 def _tran(own, shares, a, b, bound, plain, lr):
-    everyone = float(shares @ own)
+    everyone = float(np.nansum(shares * own))
     first = own[a] * (2 * shares[a] * own[a] - everyone) - own[b] * everyone
     first -= (own[a] + own[b]) * bound
     return lr * first - lr / 2 * (plain + bound**2)

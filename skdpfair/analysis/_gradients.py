@@ -94,6 +94,7 @@ def group_gradients_of(found: Problem, strategy):
         sums.index_add_(1, chunk.group, torch.stack([records.loss, records.norm]))
         for k in chunk.group.unique().tolist():
             records.weighted_sum((chunk.group == k) / found.sizes[k].to(total), total[k])
+    total[torch.from_numpy(found.absent)] = torch.nan
     loss, norm = (sums / found.sizes).cpu().numpy()
     facts = {
         "n_samples": found.sizes.cpu().numpy(),

@@ -1,18 +1,19 @@
 """A method's own weights on a batch, as in training, with no noise on the gradient."""
 
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import torch
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
 from skdpfair import _validate
 from skdpfair.engine.change import changes_gradients
 from skdpfair.engine.step import weigh
-from skdpfair.mechanism import Mechanism, PerSample, Task
+from skdpfair.mechanism import Mechanism, Method, PerSample, Task
 
 _LONG = 1e12  # a norm that any method clips
 
@@ -41,6 +42,7 @@ class WeighedStep:
     plain: Tensor
     gradient: Tensor
     sensitivity: float
+    release: dict[str, Tensor]
     by_group: tuple[np.ndarray, np.ndarray]  # share that is clipped, norm above which one is
 
 
@@ -59,7 +61,9 @@ def weighed(strategy, batch, mechanism, state, noise, chunk) -> WeighedStep:
     if not is_here:
         plain = mean_gradient(strategy, batch, chunk, size)
     bound = float(found.clip.bound)
-    return WeighedStep(plain, gradient, bound, _by_group(found, mechanism, state, bound))
+    return WeighedStep(
+        plain, gradient, bound, found.release, _by_group(found, mechanism, state, bound)
+    )
 
 
 def _by_group(found, mechanism, state, bound):
@@ -109,7 +113,7 @@ def mechanism_of(model, mechanism, lr, state, found):
             )
     elif mechanism is None:
         mechanism = _of_estimator(model, found)
-        state = getattr(model.net_, "state_", None) if state is None else state
+        state = kept_state(model) if state is None else state
     if not isinstance(mechanism, Mechanism):
         raise TypeError(
             f"mechanism must be a Mechanism, got {_validate.shown(mechanism)}. A method alone does "
@@ -120,7 +124,12 @@ def mechanism_of(model, mechanism, lr, state, found):
             f"mechanism is for {mechanism.task.n_groups} groups, but there are {found.n_groups}: "
             f"{found.levels!r}. Give sensitive_features that match its task."
         )
-    lr = model.lr_ if lr is None else _validate.number("lr", lr, low=0, low_open=True)
+    if mechanism.task.n_samples != len(found.batch):
+        raise ValueError(
+            f"mechanism is for {mechanism.task.n_samples} records, but X has {len(found.batch)}: "
+            "its batches would not have their size. Give a Task with n_samples=len(X)."
+        )
+    lr = _next_lr(model) if lr is None else _validate.number("lr", lr, low=0, low_open=True)
     if state is None:
         state = mechanism.method.start(mechanism.task)
     return mechanism, lr, as_numbers_of(found.parameters[0], state)
@@ -135,9 +144,43 @@ def as_numbers_of(like, state):
     return tree_map_only(torch.Tensor, as_here, state)
 
 
+def kept_state(model):
+    """Return the state that a fit ended with; None where a method keeps none.
+
+    Raises
+    ------
+    ValueError
+        If it is gone, since the estimator comes from a file.
+    """
+    if isinstance(model, nn.Module):
+        return None
+    check_is_fitted(model, "net_")
+    if hasattr(model.net_, "state_"):
+        return model.net_.state_
+    method = model.method_
+    if type(method).start is not Method.start or type(method).rates is not Method.rates:
+        raise ValueError(
+            f"The estimator comes from a file, which keeps no state of method={method.name!r}: "
+            "its next step is not known. Analyse it in the process that fitted it, or give "
+            "mechanism= and state=."
+        )
+    return None
+
+
 def _of_estimator(model, found):
-    shares = found.sizes.double() / found.sizes.sum()
+    """Return the mechanism that the estimator was trained by, for as many records as there are."""
+    if hasattr(model.net_, "next_release"):
+        mechanism = model.net_.next_release()[0]
+        return replace(mechanism, task=replace(mechanism.task, n_samples=len(found.batch)))
+    kept_state(model)  # a file has no more than uniform rates need
     privacy = model.privacy_
     rate = min(1.0, privacy.expected_batch_size / privacy.n_samples)
-    task = Task(len(found.batch), found.n_groups, rate, shares.cpu())
+    task = Task(len(found.batch), found.n_groups, rate)
     return Mechanism(model.method_, task, privacy.noise_multiplier)
+
+
+def _next_lr(model):
+    """Return the learning rate of the step that would come next."""
+    if hasattr(model.net_, "current_lr"):
+        return model.net_.current_lr
+    return model.lr_ * model.method_.step_size(model.n_steps_)

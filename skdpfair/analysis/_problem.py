@@ -1,15 +1,24 @@
 """A module at its parameters, records and groups: what every analysis starts from."""
 
 import copy
+import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import torch
+from sklearn.exceptions import UndefinedMetricWarning
 from torch import Tensor, nn
 
 from skdpfair import _validate, groups
-from skdpfair.analysis._inputs import codes, of_estimator
+from skdpfair.analysis._inputs import (
+    codes,
+    first_parameter,
+    loss_weights_of,
+    n_outputs,
+    of_estimator,
+    tensor_of,
+)
 from skdpfair.engine import Batch, choose
 from skdpfair.engine.flat import split
 from skdpfair.engine.memory import affordable_batch
@@ -54,6 +63,11 @@ class Problem:
     def sizes(self) -> Tensor:
         """Number of records of each group, shape (n_groups,)."""
         return torch.bincount(self.batch.group, minlength=self.n_groups)
+
+    @cached_property
+    def absent(self) -> np.ndarray:
+        """Which groups have no record, shape (n_groups,)."""
+        return (self.sizes == 0).cpu().numpy()
 
     @cached_property
     def parameters(self) -> list[nn.Parameter]:
@@ -134,18 +148,20 @@ def problem(model, X, y, *, sensitive_features=None, chunk_size="auto", dtype="f
         module, classes = copy.deepcopy(live).eval(), len(model.classes_)
         like = next(module.parameters())
         x = torch.from_numpy(as_rows(x, slice(None))).to(like.device, like.dtype)
-        weight = getattr(model.net_, "class_weight", None)
+        weight = loss_weights_of(model)
         found, levels = _groups_of(model, X, y, sensitive_features)
     if kind is not None:
         module, x = module.to(kind), x.to(kind)
     group = torch.from_numpy(found.code).to(x.device)
     batch = Batch(x, torch.from_numpy(labels.astype(np.int64)).to(x.device), group)
     made = of_tensors(module, batch, classes, weight, levels, chunk_size)
-    if bool((made.sizes == 0).any()):
-        absent = [
-            level for level, n in zip(made.levels, made.sizes.tolist(), strict=True) if n == 0
-        ]
-        raise ValueError(f"X holds no record of the groups {absent!r}. Give records of each group.")
+    if made.absent.any():
+        names = [level for level, out in zip(made.levels, made.absent, strict=True) if out]
+        warnings.warn(
+            f"X holds no record of the groups {names!r}: all about them is NaN.",
+            UndefinedMetricWarning,
+            stacklevel=3,
+        )
     return made
 
 
@@ -164,12 +180,8 @@ def of_tensors(module, batch, n_classes, class_weight, levels, chunk_size="auto"
 
 def _of_module(model, X):
     module = copy.deepcopy(model).eval()
-    like = next(module.parameters())
-    x = X if torch.is_tensor(X) else torch.from_numpy(np.require(X, requirements="W"))
-    x = x.detach().to(like.device, like.dtype)
-    with torch.no_grad():
-        n_classes = module(x[:1]).shape[1]
-    return module, x, n_classes, None
+    x = tensor_of(X, first_parameter(module))
+    return module, x, n_outputs(module, x), None
 
 
 def _groups_of(model, X, y, sensitive_features):

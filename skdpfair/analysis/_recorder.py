@@ -1,5 +1,6 @@
 """A skorch callback that writes down, along training, why groups fare differently; NOT private."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -33,8 +34,9 @@ class GroupRecorder(Callback):
     n_batches, n_vectors, curvature_records : int
         As in `excessive_risk_terms`; by default 4, 10 and 1000, since there are many looks.
     path : path-like or None, default=None
-        CSV file, written anew after each look, so that a killed fit leaves what it had; rows of
-        other methods in it are kept, and a ``warm_start`` in another process goes on from it.
+        CSV file of ``frame_``, written anew after each look, so that a killed fit leaves what it
+        had; rows of other methods in it are kept, and a ``warm_start`` in another process goes on
+        from it.  It holds no ``pairs_``.
     random_state : int, numpy.random.Generator or None, default=None
         Of its own batches and vectors; the fit is the same with and without it.
 
@@ -87,16 +89,45 @@ class GroupRecorder(Callback):
         if self.curvature_records is not None:
             _validate.integer("curvature_records", self.curvature_records)
         self.rng_ = _validate.generator("random_state", self.random_state)
+        if self.path is not None:
+            self._check_path()
         return self
+
+    def _check_path(self):
+        if not isinstance(self.path, (str, os.PathLike)):
+            raise TypeError(f"path must name a file or be None, got {_validate.shown(self.path)}.")
+        path = Path(self.path)
+        if not path.parent.is_dir() or path.is_dir():
+            raise ValueError(f"path={str(path)!r} must name a file in a folder that exists.")
+        if path.exists() and not {"method", "step", "group"} <= set(pd.read_csv(path, nrows=0)):
+            raise ValueError(
+                f"path={str(path)!r} is a file that no GroupRecorder wrote. Name another, or "
+                "delete it."
+            )
 
     def on_train_begin(self, net, **kwargs):
         """Begin anew, or go on after the steps of a warm start."""
+        with torch.random.fork_rng():
+            shared = net.module() is net.module_
+        if shared:
+            raise ValueError(
+                "GroupRecorder needs a network of its own to look at, but module= returns the one "
+                "that is trained. Give a class, or a function that makes a new network."
+            )
         self.method_, self.before_ = net.mechanism.method.name, net.steps_before_
         if self.before_ == 0:
             self.frame_ = self.pairs_ = None
         elif not hasattr(self, "frame_"):
-            self.frame_, self.pairs_ = self._from_file(), None
+            self.frame_, self.pairs_ = self._from_file(_names(net)), None
+        # a warm start looks again at the step that the fit before it ended with
+        self.frame_, self.pairs_ = (self._earlier(kept) for kept in (self.frame_, self.pairs_))
         self.looked_ = None
+
+    def _earlier(self, rows):
+        if rows is None:
+            return None
+        kept = rows[(rows["method"] != self.method_) | (rows["step"] < self.before_)]
+        return kept if len(kept) else None
 
     def on_batch_begin(self, net, batch=None, training=False, **kwargs):
         """Look, if it is time."""
@@ -162,15 +193,20 @@ class GroupRecorder(Callback):
         frame.to_csv(part, index=False)
         part.replace(path)
 
-    def _from_file(self):
+    def _from_file(self, levels):
         if self.path is None or not Path(self.path).exists():
             return None
         rows = pd.read_csv(self.path)
-        return rows[(rows["method"] == self.method_) & (rows["step"] <= self.before_)]
+        rows["group"] = rows["group"].map({str(level): level for level in levels})
+        return rows[rows["method"] == self.method_]
 
     def __getstate__(self):
         """Keep the parameters alone."""
         return self.get_params(deep=False)
+
+
+def _names(net):
+    return ["all"] if net.group_levels_ is None else list(net.group_levels_)
 
 
 def _joined(before, rows, where):

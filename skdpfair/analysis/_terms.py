@@ -72,7 +72,7 @@ def step_terms(group_gradient, plain, clipped, plain_product, clipped_product, l
     length, clipped_length = (float(torch.linalg.vector_norm(v)) for v in (plain, clipped))
     half = lr**2 / 2
     clip = lr * (first - first_clipped) + half * (second_clipped - second)
-    if length == 0 or clipped_length == 0:
+    if length == 0 or clipped_length == 0:  # a group that is absent stays NaN
         return StepTerms(clip, clip, 0.0, clip, 0.0)
     s = clipped_length / length
     return StepTerms(

@@ -126,7 +126,7 @@ def test_there_is_no_bias_without_clipping(case):
 def test_noise_is_left_out_and_nothing_is_left_behind(case):
     module, x, y = case
     before = [p.detach().clone() for p in module.parameters()]
-    noisy = get_method("sgd", gradient_noise=0.0)
+    noisy = get_method("sgd", gradient_noise=1.0)
     state = torch.get_rng_state()
     first, second = (gradient_bias(module, x, y, m) for m in (CASES["dpsgd"][0],) * 2)
     assert astuple(first) == pytest.approx(astuple(second), rel=1e-9)

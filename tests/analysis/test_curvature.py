@@ -8,6 +8,9 @@ from torch.nn.functional import cross_entropy
 
 from skdpfair import DPFairClassifier
 from skdpfair.analysis import GroupCurvature
+from skdpfair.analysis._curvature import products
+from skdpfair.analysis._problem import of_tensors
+from skdpfair.engine import Batch
 from skdpfair.networks import small_cnn
 
 N = 23
@@ -76,6 +79,25 @@ def test_products_are_those_of_the_matrix(name, chunk):
         matrix = dense(module, x[groups == level], y[groups == level])
         vectors = torch.eye(len(matrix)).double()
         torch.testing.assert_close(curvature.products(vectors)[k], matrix, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["tanh", "gelu"])
+def test_class_weights_are_in_the_hessian(name):
+    module, x, y, groups = case(name)
+    code = torch.from_numpy(np.unique(groups, return_inverse=True)[1])
+    batch = Batch(torch.from_numpy(x), torch.from_numpy(y), code)
+    weighted, plain = (
+        products(of_tensors(module.eval(), batch, 3, weight, list("abc")), torch.ones(1, n))
+        for n in [sum(p.numel() for p in module.parameters())]
+        for weight in ([2.0, 2.0, 2.0], None)
+    )
+    torch.testing.assert_close(weighted, 2 * plain)
+    first = of_tensors(module, batch, 3, [1.0, 0.0, 0.0], list("abc"))
+    only = Batch(batch.x[y == 0], batch.y[y == 0], code[y == 0])
+    alone = of_tensors(module, only, 3, None, list("abc"))
+    share = torch.tensor([(y[groups == g] == 0).mean() for g in "abc"])[:, None, None]
+    vector = torch.ones(1, first.n_parameters).double()
+    torch.testing.assert_close(products(first, vector), share * products(alone, vector))
 
 
 def test_products_of_a_convolution():
@@ -170,3 +192,16 @@ def test_vectors_of_another_length_are_refused():
     module, x, y, _ = case("linear")
     with pytest.raises(ValueError, match="15 numbers"):
         GroupCurvature(module, x, y).products(torch.ones(3))
+
+
+def test_a_loss_without_curvature_has_none():
+    """All records of a class of weight zero: the Hessian is zero, above the dense limit, too."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(60, 20)), np.arange(60) % 2
+    model = DPFairClassifier(
+        "sgd", epsilon=None, class_weight={0: 0.0, 1: 1.0}, module="mlp", max_steps=2, lr=0.1,
+        group_col="target", random_state=0,
+    )  # fmt: skip
+    model.fit(x, y)
+    found = GroupCurvature(model, x, y, sensitive_features=y).largest_eigenvalues()
+    assert found.loc[0] == 0.0 and np.isfinite(found.loc[1])

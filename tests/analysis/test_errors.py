@@ -92,3 +92,39 @@ def test_the_module_given_stays(case):
 def test_what_cannot_be_used_is_named(case, change):
     with pytest.raises(ValueError, match=next(iter(change))):
         train_with_error(*case, **{"error": "none", "lr": 0.1, "n_epochs": 1} | change)
+
+
+@pytest.mark.parametrize("name", ["is_sgd", "iw_sgd", "dp_sat", "global_adapt", "gdro"])
+def test_methods_train_as_themselves(case, name):
+    """Rates, weights and states are the method's: the path is not that of SGD or DP-SGD."""
+    module, x, y = case
+    groups = np.where(np.arange(len(x)) % 5 == 0, "b", "a")
+    params = {"dp_sat": {"max_grad_norm": 0.3, "perturbation_radius": 5.0}}
+    params["global_adapt"] = {"max_grad_norm": 0.3, "strict_max_grad_norm": 0.6, "lr_z": 0.5}
+    data = {"lr": 0.5, "n_epochs": 2, "batch_size": 10, "sensitive_features": groups}
+    runs = [
+        train_with_error(module, x, y, method, error="both", random_state=0, **data)
+        for method in (
+            get_method(name, **params.get(name, {})),
+            get_method("sgd") if "sgd" in name or name == "gdro" else _still(name, params),
+        )
+    ]
+    assert not torch.equal(*(flat(run.module) for run in runs))
+
+
+def _still(name, params):
+    """The method whose state never moves: DP-SGD, or Global-Adapt with a rate of zero."""
+    if name == "dp_sat":
+        return get_method("dpsgd", max_grad_norm=0.3)
+    return get_method("global_adapt", **params[name] | {"lr_z": 1e-12})
+
+
+def test_rates_that_differ_by_group_are_drawn(case):
+    module, x, y = case
+    groups = np.where(np.arange(len(x)) % 5 == 0, "b", "a")
+    method = get_method("dp_is_sgd", max_grad_norm=0.3)
+    run = train_with_error(
+        module, x, y, method, error="both", lr=0.1, n_epochs=1, sensitive_features=groups,
+        random_state=0, batch_size=10,
+    )  # fmt: skip
+    assert run.losses.notna().all(axis=None)

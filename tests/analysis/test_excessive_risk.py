@@ -1,17 +1,32 @@
 """The terms against finite differences of the loss, the bounds against the measured gaps."""
 
+import copy
+import pickle
 from dataclasses import asdict
+from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.exceptions import UndefinedMetricWarning
+from sklearn.pipeline import make_pipeline
 from torch import nn
 from torch.nn.functional import cross_entropy
 
 from skdpfair import METHODS, DPFairClassifier, get_method
-from skdpfair.analysis import excessive_risk_terms, noise_term, step_terms
+from skdpfair.analysis import (
+    GroupCurvature,
+    excessive_risk_terms,
+    gradient_bias,
+    group_gradients,
+    noise_term,
+    step_terms,
+)
+from skdpfair.analysis._excessive_risk import _error
+from skdpfair.analysis._gaps import gaps
 from skdpfair.engine import Batch, Streams, choose, private_step
 from skdpfair.mechanism import Mechanism, Task
 
@@ -298,3 +313,209 @@ def test_what_is_missing_is_named():
         excessive_risk_terms(module, x, y, "dpsgd", sensitive_features=groups, lr=0.1)
     with pytest.raises(ValueError, match="lr"):
         excessive_risk_terms(module, x, y, mechanism("dpsgd"), sensitive_features=groups, lr=0)
+
+
+def numbers_of_two_groups():
+    """Two groups, two batches: lengths of gradients and cosines, all by hand."""
+    found = SimpleNamespace(
+        levels=["a", "b"],
+        sizes=torch.tensor([30, 10]),
+        absent=np.array([False, False]),
+    )
+    gradients = torch.tensor([[3.0, 4.0], [0.0, 2.0]])  # lengths 5 and 2
+    batches = SimpleNamespace(
+        lengths=np.array([1.0, 3.0]),
+        fullest=1.5,
+        frame=pd.DataFrame({"gradient_norm": [2.0, 4.0], "sensitivity": [0.4, 0.5]}),
+    )
+    rows = {
+        "cosine": np.array([[0.9, 0.8], [0.2, 0.1]]),
+        "clipped_cosine": np.array([[0.5, 0.6], [0.4, 0.3]]),
+        "clip": np.zeros((2, 2)),
+        "direction": np.array([[1.0, 2.0], [0.5, 0.25]]),
+    }
+    return found, gradients, batches, rows
+
+
+def test_both_bounds_by_hand():
+    """Prop. 3 and the bound in the notes of `excessive_risk_terms`, from the numbers above."""
+    table = gaps(*numbers_of_two_groups(), np.array([2.0, 4.0]), 0.1).set_index("group_a")
+    # a: 5 (1 * .4 + 3 * .2) / 2 = 2.5; b: 2 (1 * -.2 + 3 * -.2) / 2 = -.8; E|gbar|^2 = 5
+    assert table.loc["a", "linear_direction_gap"] == pytest.approx(0.1 * 3.3)
+    assert table.loc["a", "prop3_bound"] == pytest.approx(0.1 * (2.5 + 0.8 - 5.0))
+    assert table.loc["b", "prop3_bound"] == pytest.approx(0.1 * (-0.8 - 2.5 - 5.0))
+    assert table.loc["a", "direction_gap"] == pytest.approx(1.5 - 0.375)
+    # G = .75 * 5 + .25 * 2 = 4.25; C = .5 * 1.5 = .75; E|g_B|^2 = 10
+    for a, b, p in ((5.0, 2.0, 0.75), (2.0, 5.0, 0.25)):
+        first = a * (2 * p * a - 4.25) - b * 4.25 - 7.0 * 0.75
+        expected = 0.1 * first - 0.05 * (10.0 + 0.75**2)
+        assert table.loc["a" if a == 5.0 else "b", "tran_bound"] == pytest.approx(expected)
+    assert table["condition"].all()
+    assert not gaps(*numbers_of_two_groups(), np.array([2.0, 11.0]), 0.1)["condition"].any()
+
+
+def test_standard_errors_are_those_of_means():
+    values = np.array([[1.0, 2.0, 3.0, 4.0]])
+    assert _error(values) == pytest.approx(np.std([1, 2, 3, 4], ddof=1) / 2)
+    assert np.isnan(_error(values[:, :1]))
+
+
+def test_a_state_that_is_given_counts():
+    """Global-Adapt at another Z; DP-SAT takes its gradients ahead along the last noisy one."""
+    module, x, y, groups = case()
+    data = {"sensitive_features": groups, "lr": 0.1, "n_batches": 1, "n_vectors": 0}
+    adapt = mechanism("global_adapt")
+    start = adapt.method.start(adapt.task)
+    found = excessive_risk_terms(module, x, y, adapt, state=start._replace(z=2.5 * start.z), **data)
+    np.testing.assert_allclose(found.groups["threshold"], 2.5 * float(start.z), rtol=1e-6)
+
+    ahead = Mechanism(
+        get_method("dp_sat", max_grad_norm=0.3, perturbation_radius=0.5), Task(len(x), 2, 1.0), 0.0
+    )
+    last = torch.arange(1.0, 1 + sum(p.numel() for p in module.parameters())).double()
+    risk = excessive_risk_terms(module, x, y, ahead, state=last, **data)
+    moved = copy.deepcopy(module)
+    with torch.no_grad():
+        step, at = 0.5 * last / last.norm(), 0
+        for p in moved.parameters():
+            p += step[at : at + p.numel()].view_as(p)
+            at += p.numel()
+    dpsgd = Mechanism(get_method("dpsgd", max_grad_norm=0.3), Task(len(x), 2, 1.0), 0.0)
+    there = excessive_risk_terms(moved, x, y, dpsgd, **data)
+    here = excessive_risk_terms(module, x, y, dpsgd, **data)
+    norms = [r.batches.loc[0, "clipped_gradient_norm"] for r in (risk, there, here)]
+    assert norms[0] == pytest.approx(norms[1], rel=1e-6) and norms[0] != pytest.approx(norms[2])
+    # what it is compared with is the gradient at the parameters themselves
+    plain = [r.batches.loc[0, "gradient_norm"] for r in (risk, here)]
+    assert plain[0] == pytest.approx(plain[1], rel=1e-9)
+
+
+def test_both_means_are_over_the_expected_size():
+    """At rate .5 the batch's sums are over n / 2, whoever was drawn."""
+    module, x, y, groups = case()
+    wide = Mechanism(get_method("dpsgd", max_grad_norm=1e6), Task(len(x), 2, 0.5), 0.0)
+    found = excessive_risk_terms(
+        module, x, y, wide, sensitive_features=groups, lr=0.1, n_vectors=0, n_batches=400,
+        random_state=0,
+    )  # fmt: skip
+    frame = found.batches
+    np.testing.assert_allclose(frame["gradient_norm"], frame["clipped_gradient_norm"], rtol=1e-9)
+    # the mean gradient of all, in the mean over batches: linear in the batch's size
+    whole = float(gradients(module, x, y, wide, groups)[0].norm())
+    share = frame["size"] / (len(x) / 2)
+    assert np.corrcoef(frame["gradient_norm"], share)[0, 1] > 0
+    assert abs(frame["gradient_norm"].mean() / whole - 1) < 0.3
+
+
+@pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
+@pytest.mark.filterwarnings("ignore::skdpfair.exceptions.InsecureSeedWarning")
+def test_rates_of_groups_are_those_of_the_training(two_groups):
+    sex = two_groups.sensitive_features
+    method = get_method(
+        "dp_is_sgd", max_grad_norm=1.0, group_probabilities=[0.8, 0.2], max_sample_rate=0.2
+    )
+    model = DPFairClassifier(
+        method, epsilon=4.0, max_steps=5, batch_size=60, lr=0.5, module="logistic", random_state=0
+    ).fit(two_groups.data, two_groups.target, sensitive_features=sex)
+    found = excessive_risk_terms(
+        model, two_groups.data, two_groups.target, sensitive_features=sex, n_batches=300,
+        n_vectors=2, random_state=0,
+    )  # fmt: skip
+    trained = model.net_.mechanism
+    assert found.expected_batch_size == pytest.approx(trained.expected_batch_size)
+    counts = two_groups.sensitive_features.value_counts().loc[list(model.groups_)].to_numpy()
+    expected = float((trained.rates.numpy() * counts).sum())
+    deviation = float(np.sqrt((trained.rates.numpy() * counts).sum() / 300))
+    assert abs(found.batches["size"].mean() - expected) < 4 * deviation
+    loaded = pickle.loads(pickle.dumps(model))
+    with pytest.raises(ValueError, match="comes from a file"):
+        excessive_risk_terms(loaded, two_groups.data, two_groups.target, sensitive_features=sex)
+
+
+@pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
+@pytest.mark.filterwarnings("ignore::skdpfair.exceptions.InsecureSeedWarning")
+@pytest.mark.parametrize("lr", ["auto", 0.3])
+def test_a_pickle_has_the_same_loss_and_step(two_groups, lr):
+    sex = two_groups.sensitive_features
+    model = DPFairClassifier(
+        "dpsgd", epsilon=4.0, max_steps=30, lr=lr, class_weight={0: 1.0, 1: 10.0}, random_state=0
+    ).fit(two_groups.data, two_groups.target, sensitive_features=sex)
+    data = {"sensitive_features": sex, "n_batches": 2, "n_vectors": 2, "random_state": 0}
+    live, loaded = (
+        excessive_risk_terms(m, two_groups.data, two_groups.target, **data)
+        for m in (model, pickle.loads(pickle.dumps(model)))
+    )
+    pd.testing.assert_frame_equal(live.groups, loaded.groups, rtol=1e-6)
+    bias = [gradient_bias(m, two_groups.data, two_groups.target) for m in (model, loaded_of(model))]
+    assert bias[0].reference_norm == pytest.approx(bias[1].reference_norm, rel=1e-6)
+    unweighted = gradient_bias(model.net_.module_, two_groups.data, two_groups.target, "dpsgd")
+    assert bias[0].reference_norm != pytest.approx(unweighted.reference_norm, rel=0.05)
+
+
+def loaded_of(model):
+    return pickle.loads(pickle.dumps(model))
+
+
+def test_noise_of_the_baselines_is_told():
+    module, x, y, groups = case()
+    noisy = Mechanism(get_method("sgd", gradient_noise=0.2), Task(len(x), 2, 0.5), 0.0)
+    found = excessive_risk_terms(
+        module, x, y, noisy, sensitive_features=groups, lr=0.1, n_batches=1, n_vectors=4
+    ).groups
+    np.testing.assert_allclose(found["noise"], 0.1**2 / 2 * found["trace"] * 0.2**2)
+
+
+@pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
+@pytest.mark.filterwarnings("ignore::skdpfair.exceptions.InsecureSeedWarning")
+def test_a_group_that_is_absent_is_nan(two_groups):
+    X, y, sex = two_groups.data, two_groups.target, two_groups.sensitive_features
+    model = DPFairClassifier(
+        "dpsgd", epsilon=4.0, max_steps=5, groups=["a", "b", "c"], lr=0.5, random_state=0
+    ).fit(X, y, sensitive_features=sex)
+    with pytest.warns(UndefinedMetricWarning, match="'c'"):
+        found = group_gradients(model, X, y, sensitive_features=sex)
+    assert found.groups.loc["c", ["loss", "group_gradient_norm"]].isna().all()
+    assert found.groups.loc[["a", "b"]].notna().all(axis=None)
+    with pytest.warns(UndefinedMetricWarning, match="'c'"):
+        curvature = GroupCurvature(model, X, y, sensitive_features=sex)
+    assert curvature.largest_eigenvalues().isna().tolist() == [False, False, True]
+    assert curvature.trace(4, random_state=0)["trace"].isna().tolist() == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"x": np.array([["a"]], dtype=object)}, "X must hold numbers"),
+        ({"x": np.full((40, 4), np.nan)}, "NaN or infinite"),
+        ({"x": np.zeros((40, 7))}, "does not take"),
+        ({"module": torch.nn.Sequential(torch.nn.Flatten())}, "no parameter that trains"),
+        ({"module": torch.nn.Sequential(torch.nn.Linear(4, 1), torch.nn.Flatten(0))}, "logits"),
+    ],
+)
+def test_what_no_gradient_can_be_taken_of_is_named(change, match):
+    module, x, y, _ = case()
+    given = {"module": module, "x": x} | change
+    y = y[: len(given["x"])]
+    with pytest.raises(ValueError, match=match):
+        group_gradients(given["module"], given["x"], y)
+    with pytest.raises(ValueError, match=match):
+        gradient_bias(given["module"], given["x"], y, "dpsgd")
+
+
+def test_views_and_foreign_byte_orders_are_read():
+    module, x, y, _ = case()
+    plain = group_gradients(module, x[::-1].copy(), y[::-1].copy()).gradients
+    for other in (x[::-1], x[::-1].astype(">f8"), np.asfortranarray(x[::-1])):
+        torch.testing.assert_close(group_gradients(module, other, y[::-1]).gradients, plain)
+
+
+def test_a_mechanism_of_another_size_is_refused():
+    module, x, y, groups = case()
+    other = Mechanism(get_method("dpsgd", max_grad_norm=0.3), Task(10 * len(x), 2, 0.1), 1.0)
+    with pytest.raises(ValueError, match="for 600 records, but X has 60"):
+        excessive_risk_terms(module, x, y, other, sensitive_features=groups, lr=0.1)
+
+
+def test_a_pipeline_is_told_apart():
+    with pytest.raises(TypeError, match="give the last step"):
+        group_gradients(make_pipeline(DPFairClassifier()), np.zeros((4, 2)), [0, 1, 0, 1])

@@ -234,3 +234,86 @@ def test_displays(two_groups):
         RiskTermsDisplay(frame.drop(columns="direction"))
     with pytest.raises(ValueError, match="no row of group_a='x'"):
         RiskBoundDisplay(recorder.pairs_, "x", "a")
+
+
+def test_a_step_is_looked_at_once_over_warm_starts(two_groups, tmp_path):
+    recorder = GroupRecorder(every=6, path=tmp_path / "looks.csv", **FAST)
+    model = fitted(two_groups, recorder, warm_start=True)
+    model.fit(two_groups.data, two_groups.target, sensitive_features=two_groups.sensitive_features)
+    table = recorder.frame_.pivot(index="step", columns="group", values="loss")
+    assert table.index.tolist() == [0, 6, 12, 18, 24] and table.notna().all(axis=None)
+    assert not recorder.pairs_.duplicated(["step", "group_a", "group_b"]).any()
+
+
+def test_tuples_survive_the_file(two_groups, tmp_path):
+    both = pd.DataFrame({"g": two_groups.sensitive_features, "h": two_groups.data["x0"] > 0})
+    path = tmp_path / "looks.csv"
+    model = DPFairClassifier(
+        get_method("dpsgd", max_grad_norm=0.5),
+        epsilon=None,
+        noise_multiplier=1.0,
+        lr=0.5,
+        batch_size=100,
+        max_steps=12,
+        module="logistic",
+        random_state=0,
+        warm_start=True,
+    )
+    for _ in range(2):
+        recorder = GroupRecorder(every=12, path=path, terms=False)
+        model = pickle.loads(pickle.dumps(model))
+        model.set_params(callbacks=[recorder], diagnostics=True)
+        model.fit(two_groups.data, two_groups.target, sensitive_features=both)
+    levels = list(model.groups_)
+    assert set(recorder.frame_["group"]) == set(levels) and isinstance(levels[0], tuple)
+    assert recorder.frame_["step"].unique().tolist() == [0, 12, 24]
+
+
+def test_a_path_that_cannot_be_written_is_named_before_a_step(two_groups, tmp_path):
+    (tmp_path / "other.csv").write_text("a,b\n1,2\n")
+    for path in (tmp_path / "none" / "looks.csv", tmp_path, tmp_path / "other.csv", 5):
+        with pytest.raises((ValueError, TypeError), match="path"):
+            fitted(two_groups, GroupRecorder(path=path), warm_start=True)
+    assert (tmp_path / "other.csv").read_text() == "a,b\n1,2\n"
+
+
+@pytest.mark.parametrize("module", ["logistic", "mlp"])
+def test_a_declared_group_without_records_is_nan(two_groups, module):
+    recorder = GroupRecorder(every=12, n_batches=2, n_vectors=2, random_state=0)
+    fitted(two_groups, recorder, groups=["a", "b", "c"], module=module)
+    last = recorder.frame_[recorder.frame_["step"] == 12].set_index("group")
+    numbers = last.drop(columns=["method", "step", "lr", "n_samples", "threshold"])
+    assert numbers.loc["c"].isna().all() and numbers.loc[["a", "b"]].notna().all(axis=None)
+    pairs = recorder.pairs_
+    with_c = (pairs["group_a"] == "c") | (pairs["group_b"] == "c")
+    assert pairs.loc[with_c, ["clip_gap", "direction_gap", "prop3_bound"]].isna().all(axis=None)
+    assert not pairs.loc[with_c, "condition"].any()
+    assert pairs.loc[~with_c, "direction_gap"].notna().all()
+
+
+def test_rates_of_projected_steps_are_those_to_come(two_groups):
+    method = get_method("pcsgd", max_grad_norm=0.5, radius=5.0, schedule=(1.0, 2.0))
+    recorder = GroupRecorder(every=3, **FAST)
+    model = fitted(two_groups, recorder, method=method)
+    rates = recorder.frame_.drop_duplicates("step").set_index("step")["lr"]
+    assert rates.to_dict() == {t: 0.5 * method.step_size(t) for t in (0, 3, 6, 9, 12)}
+    found = excessive_risk_terms(
+        model,
+        two_groups.data,
+        two_groups.target,
+        sensitive_features=two_groups.sensitive_features,
+        n_vectors=0,
+        n_batches=1,
+    )
+    assert found.lr == 0.5 * method.step_size(12)
+
+
+def test_a_module_that_is_shared_is_refused(two_groups):
+    module = torch.nn.Linear(6, 2)
+    with pytest.raises(ValueError, match="module= returns the one"):
+        fitted(two_groups, GroupRecorder(**FAST), module=lambda: module)
+
+
+def test_a_net_in_a_pickle_holds_no_sums_of_batches(two_groups):
+    model = fitted(two_groups, None)
+    assert model.net_.measured_ and not model.net_.__getstate__()["measured_"]
