@@ -373,7 +373,7 @@ def test_a_state_that_is_given_counts():
         get_method("dp_sat", max_grad_norm=0.3, perturbation_radius=0.5), Task(len(x), 2, 1.0), 0.0
     )
     last = torch.arange(1.0, 1 + sum(p.numel() for p in module.parameters())).double()
-    risk = excessive_risk_terms(module, x, y, ahead, state=last, **data)
+    risk = excessive_risk_terms(module, x, y, ahead, state=last / last.norm(), **data)
     moved = copy.deepcopy(module)
     with torch.no_grad():
         step, at = 0.5 * last / last.norm(), 0
