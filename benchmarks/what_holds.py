@@ -10,7 +10,8 @@ from pathlib import Path
 import pandas as pd
 from pages import DOCS, put
 
-from skdpfair.reproduce import STUDIES, Options, compared
+from skdpfair.reproduce import STUDIES, compared
+from skdpfair.reproduce._written import options_of
 
 RESULTS = Path(__file__).parent / "results" / "reproductions"
 PAGE = "what_holds.md"
@@ -24,8 +25,8 @@ def main():
         name = folder.name.removesuffix("-as-published")
         if f"<!-- {folder.name} -->" not in page:
             continue
-        options = Options(sound=name == folder.name)
-        found = compared(STUDIES[name], options, pd.read_csv(folder / "runs.csv"), folder)
+        frame = pd.read_csv(folder / "runs.csv")
+        found = compared(STUDIES[name], options_of(folder), frame, folder)
         lines = [] if name in PIVOTED else [found.summary, ""]
         lines += pivoted(found) if name in PIVOTED else exceptions(found)
         lines += spent(found) + claims(found)

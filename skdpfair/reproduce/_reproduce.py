@@ -1,8 +1,9 @@
 """One call per table or figure: train what is missing, compare, write."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from skdpfair import _validate
@@ -50,11 +51,11 @@ class Reproduction:
 
     @property
     def shortness(self) -> str | None:
-        """What a run with fewer epochs than the paper's has to say of itself, or None."""
+        """What runs of another length than the paper's have to say of themselves, or None."""
         epochs, printed = self.options.epochs, self.study.epochs
         if epochs in (None, printed):
             return None
-        return f"Short: {epochs} epochs where the paper took {printed}."
+        return f"{epochs} epochs where the paper took {printed}: compared with nothing in print."
 
     @property
     def summary(self) -> str:
@@ -156,7 +157,11 @@ def reproduce(
 def compared(study, options, frame, folder) -> Reproduction:
     """Compare runs that are finished, one row each, with print."""
     claims = pd.DataFrame(study.claims(frame, options), columns=_CLAIM)
-    return Reproduction(study, options, frame, study.cells(frame, options), claims, Path(folder))
+    found = Reproduction(study, options, frame, study.cells(frame, options), claims, Path(folder))
+    if found.shortness is not None:
+        nothing = {"paper": np.nan, "paper_se": np.nan, "difference": np.nan}
+        found = replace(found, cells=found.cells.assign(**nothing, verdict="not in print"))
+    return found
 
 
 def _folder(study, options):
@@ -176,4 +181,6 @@ def _rows(rows, study):
     if rows is None:
         return None
     rows = [rows] if isinstance(rows, str) else list(rows)
+    if not rows:
+        raise ValueError(f"rows=[] trains nothing. Name rows of {study.name}: {list(study.rows)}.")
     return tuple(_validate.one_of("rows", row, study.rows) for row in rows)

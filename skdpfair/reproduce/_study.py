@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
+from scipy.stats import t
 
 POINTS = {"within": 0.5, "near": 1.5, "unit": "points"}
 LOSS = {"within": 0.02, "near": 0.06, "unit": "nats"}
@@ -63,8 +64,11 @@ class Study:
         Compare: one row per run in, one row per cell out, see :func:`cell`.
     rows : tuple of str
         The names that ``Options.rows`` may hold.
-    epochs : int or None
-        How many the paper took; None where nothing is counted in epochs.
+    epochs : int, str or None
+        How many the paper took, in words where rows differ; None where nothing is counted in
+        epochs.
+    reference : str
+        What the cells are compared with, after "as".
     notes : callable ``(Options) -> list of str``
         What a reader must know.
     claims : callable ``(DataFrame, Options) -> list of dict``
@@ -80,7 +84,8 @@ class Study:
     measure: Callable
     cells: Callable
     rows: tuple[str, ...]
-    epochs: int | None = None
+    epochs: int | str | None = None
+    reference: str = "printed"
     notes: Callable = lambda options: []
     claims: Callable = lambda frame, options: []
     draw: Callable | None = None
@@ -106,7 +111,8 @@ def cell(row, measure, values, paper, paper_se, rule, *, absolute=False) -> dict
     Returns
     -------
     dict
-        Columns of a table of cells; ``verdict`` is "same", "near", "differs" or "not in print".
+        Columns of a table of cells; ``verdict`` is "same", "near", "differs", "not in print" or
+        "not measured".
 
     Examples
     --------
@@ -120,7 +126,9 @@ def cell(row, measure, values, paper, paper_se, rule, *, absolute=False) -> dict
     combined = np.hypot(np.nan_to_num(ours_se), np.nan_to_num(paper_se))
     difference = ours - paper
     within, near = (max(k * combined, rule[limit]) for k, limit in ((2, "within"), (4, "near")))
-    if np.isnan(paper):
+    if np.isnan(mean):
+        verdict = "not measured"
+    elif np.isnan(paper):
         verdict = "not in print"
     else:
         distance = abs(difference) * (1 - 1e-9)  # .52 is .02 from .5
@@ -162,8 +170,8 @@ def claim(said, values, *, unit="points", above=0.0, below=None) -> dict:
     Returns
     -------
     dict
-        ``claim``, ``measured``, ``se``, ``unit`` and ``verdict``: "holds" or "fails" where the mean
-        is more than two standard errors from the limit, else "undecided".
+        ``claim``, ``measured``, ``se``, ``unit`` and ``verdict``: "holds" or "fails" where the
+        limit is outside of the 95 % interval (Student's), else "undecided".
 
     Examples
     --------
@@ -175,9 +183,20 @@ def claim(said, values, *, unit="points", above=0.0, below=None) -> dict:
     error = values.std(ddof=1) / n**0.5 if n > 1 else np.nan
     lead = mean - above if below is None else below - mean
     verdict = "undecided"
-    if n > 1 and abs(lead) > 2 * error:
+    if n > 1 and abs(lead) > t.ppf(0.975, n - 1) * error:
         verdict = "holds" if lead > 0 else "fails"
     return {"claim": said, "measured": mean, "se": error, "unit": unit, "verdict": verdict}
+
+
+def less_apart(plain, other):
+    r"""Return by how much smaller the gap \|mean over seeds\| of one row is, one value per seed.
+
+    Parameters
+    ----------
+    plain, other : pandas.Series
+        Signed differences of two groups, by seed.
+    """
+    return np.sign(plain.mean()) * plain - np.sign(other.mean()) * other
 
 
 def rows_of(frame) -> dict[str, pd.DataFrame]:
@@ -187,5 +206,5 @@ def rows_of(frame) -> dict[str, pd.DataFrame]:
 
 
 def cells_of(rows) -> pd.DataFrame:
-    """Return cells as a table, in the order given."""
-    return pd.DataFrame(list(rows))
+    """Return cells as a table, in the order given; one without rows has the columns, too."""
+    return pd.DataFrame(list(rows), columns=list(cell("", "", [0.0], np.nan, np.nan, POINTS)))

@@ -1,20 +1,23 @@
 """A comparison as CSV, Markdown and figure."""
 
+import json
+from dataclasses import asdict
 from math import isnan
 
 import numpy as np
 
 from skdpfair.plotting._axes import PALETTE, dress
-from skdpfair.reproduce._study import RULES
+from skdpfair.reproduce._study import RULES, Options
 
 _COLOURS = {"same": PALETTE[2], "near": PALETTE[1], "differs": PALETTE[5], "not in print": "0.6"}
+_OPTIONS = "options.json"
 
 
 def write(found, folder) -> None:
     """Write all of it to a folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    if not found.claims.empty:
-        found.claims.to_csv(folder / "claims.csv", index=False, float_format="%.6g")
+    (folder / _OPTIONS).write_text(json.dumps(asdict(found.options)) + "\n", encoding="utf-8")
+    found.claims.to_csv(folder / "claims.csv", index=False, float_format="%.6g")
     found.cells.to_csv(folder / "cells.csv", index=False, float_format="%.6g")
     found.runs.sort_values(["row", "seed"]).to_csv(
         folder / "runs.csv", index=False, float_format="%.6g"
@@ -31,11 +34,13 @@ def write(found, folder) -> None:
 def summary(found) -> str:
     """Return how many cells are as printed, in a sentence."""
     verdicts = found.cells["verdict"].value_counts()
-    compared = int(verdicts.drop("not in print", errors="ignore").sum())
+    compared = int(verdicts[verdicts.index.isin(["same", "near", "differs"])].sum())
     if not compared:
-        return "Nothing of this is in print as numbers."
+        short = found.shortness is not None
+        return "Nothing of this is in print" + (" at this length." if short else " as numbers.")
     same, near = verdicts.get("same", 0), verdicts.get("near", 0)
-    parts = [f"{same} of {compared} cells are as printed ({100 * same / compared:.0f} %)"]
+    share = 100 * same / compared
+    parts = [f"{same} of {compared} cells are as {found.study.reference} ({share:.0f} %)"]
     if near:
         parts.append(f"{near} are near")
     if differs := verdicts.get("differs", 0):
@@ -62,8 +67,27 @@ def page(found) -> str:
         lines += ["", "| row | epsilon |", "| --- | ---: |"]
         spent = found.runs.groupby("row", sort=False)["epsilon"].max()
         lines += [f"| {row} | {_epsilon(value)} |" for row, value in spent.items()]
-    command = f"skdpfair reproduce {study.name}" + ("" if options.sound else " --as-published")
-    return "\n".join([*lines, "", f"Command: `{command}`", ""])
+    return "\n".join([*lines, "", f"Command: `{_command(study, options)}`", ""])
+
+
+def options_of(folder):
+    """Return the options that a folder was written with."""
+    kept = json.loads((folder / _OPTIONS).read_text(encoding="utf-8"))
+    lists = {name: tuple(value) for name, value in kept.items() if isinstance(value, list)}
+    return Options(**kept | lists)
+
+
+def _command(study, options):
+    """Return the call that gives the same."""
+    parts = ["skdpfair", "reproduce", study.name] + ["--as-published"] * (not options.sound)
+    n_seeds = len(options.seeds)
+    if options.seeds == tuple(range(n_seeds)) and n_seeds != len(Options().seeds):
+        parts.append(f"--seeds {n_seeds}")
+    if options.epochs is not None:
+        parts.append(f"--epochs {options.epochs}")
+    if options.rows is not None:
+        parts.append(f'--rows "{",".join(options.rows)}"')
+    return " ".join(parts)
 
 
 def _claims(claims):
@@ -132,6 +156,8 @@ def _number(value, error, unit):
 
 
 def _epsilon(value):
+    if isnan(value):
+        return "several"
     return "none" if np.isinf(value) else f"{value:.3f}"
 
 

@@ -63,14 +63,12 @@ def measure(run, device):
 
 
 def cells(frame, options):
-    """Compare with the table; short runs compare with nothing in print."""
-    printed = options.epochs in (None, EPOCHS)
+    """Compare with the table."""
     found = []
     for row, paper in _PRINTED.items():
         own = frame[frame["row"] == row]
         for measure, value in zip(_MEASURES, paper, strict=True):
             if len(own):
-                value = value if printed else np.nan
                 rule = LOSS if measure.startswith("loss") else POINTS
                 found.append(cell(row, measure, own[measure], value, np.nan, rule))
     return cells_of(found)

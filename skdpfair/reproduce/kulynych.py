@@ -117,12 +117,19 @@ def notes(options):
         f"{_cost(800, 5.0, rate=_rarest()):.3f} (dp_is_sgd, at the rate {_rarest():.4f} of its "
         f"rarest group); 4,000 steps cost {_cost(4000, 1.0):.3f}, {_cost(4000, 1.0, 10.0):.3f} and "
         f"{_cost(4000, 5.0, rate=_rarest()):.3f}, all at delta 1/80,000.",
-        f"These runs take {EPOCHS if options.sound else ACCOUNTED} epochs"
-        + (", as the text says." if options.sound else ": those that the printed epsilon is for."),
+        _length(options),
         "The paper does not say how features were encoded; here numbers are z-scored with the "
         "statistics of all rows (a leak), categories are one-hot, and sex is no feature. The "
         "shares of the groups (its Table 7) count as public.",
     ]
+
+
+def _length(options):
+    if options.epochs is not None:
+        return f"These runs take {options.epochs} epochs."
+    if options.sound:
+        return f"These runs take {EPOCHS} epochs, as the text says."
+    return f"These runs take {ACCOUNTED} epochs: those that the printed epsilon is for."
 
 
 def _rarest():

@@ -59,8 +59,9 @@ def claims(frame, options):
         return []
     gap = {row: part["accuracy[female]"] - part["accuracy[male]"] for row, part in rows.items()}
     twin = gap["sgd, lr .1"]
-    short, long = ((gap[f"dpsgd, lr {lr}"] - twin).abs() for lr in (".01", "1"))
-    noise = (gap["dpsgd, lr .01"] - gap["dpsgd, lr .01, no noise"]).abs()
+    short, long = (gap[f"dpsgd, lr {lr}"] - twin for lr in (".01", "1"))
+    noise = gap["dpsgd, lr .01"] - gap["dpsgd, lr .01, no noise"]
+    long, noise = (np.sign(values.mean()) * values for values in (long, noise))
     men = rows["sgd, lr .1"]["accuracy[male]"] - rows["dpsgd, lr 1"]["accuracy[male]"]
     return [
         claim("at lr .01 DPSGD costs men at least 5 points more than women", short, above=5),

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from skdpfair.cli import main
 from skdpfair.reproduce import STUDIES, reproduce
 from skdpfair.reproduce import _reproduce as room
-from skdpfair.reproduce._study import LOSS, POINTS, Run, Study, cell, cells_of, claim
+from skdpfair.reproduce._study import LOSS, POINTS, Run, Study, cell, cells_of, claim, less_apart
 
 
 @pytest.mark.parametrize(
@@ -47,8 +47,9 @@ def test_gaps_are_absolute_values_of_means():
 @pytest.mark.parametrize(
     ("values", "verdict"),
     [
-        ([1.0, 1.2], "holds"),
-        ([-1.0, -1.2], "fails"),
+        ([1.0, 1.05], "holds"),
+        ([-1.0, -1.05], "fails"),
+        ([1.0, 1.5], "undecided"),  # two seeds: Student's t is 12.7
         ([1.0, -1.2], "undecided"),
         ([9.0], "undecided"),
     ],
@@ -114,7 +115,7 @@ def test_finished_runs_are_not_run_again(study):
     page = (out / "comparison.md").read_text()
     for words in ("# A toy", "Nobody; sound; 3 seeds per row", "| one | value | 2.00 ± 0.58 |"):
         assert words in page
-    assert "Short" not in page and "| one | 2.000 |" in page
+    assert "epochs where" not in page and "| one | 2.000 |" in page
 
 
 def test_an_interrupt_keeps_what_is_finished(study):
@@ -138,7 +139,10 @@ def test_an_interrupt_before_anything_is_finished(study):
 
 def test_a_short_run_says_so(study):
     found = reproduce("toy", study / "out", seeds=1, epochs=3, n_jobs=1)
-    assert "**Short: 3 epochs where the paper took 20.**" in found.to_markdown()
+    assert (
+        "**3 epochs where the paper took 20: compared with nothing in print.**"
+        in found.to_markdown()
+    )
 
 
 def test_a_folder_holds_one_study(study):
@@ -185,3 +189,12 @@ def test_missing_data_are_told(tmp_path, monkeypatch):
     found = CliRunner().invoke(main, [*arguments, "-o", str(tmp_path / "out")])
     assert found.exit_code == 2 and "dutch_census_2001.arff" in found.output
     assert "Traceback" not in found.output
+
+
+def test_gaps_shrink_by_the_absolute_values_of_their_means():
+    plain, other = pd.Series([3.0, -1.0, 4.0]), pd.Series([-2.0, 1.0, -0.5])
+    assert less_apart(plain, other).mean() == pytest.approx(abs(plain.mean()) - abs(other.mean()))
+
+
+def test_what_was_not_measured_is_not_judged():
+    assert cell("row", "m", [np.nan, 1.0], 1.0, 0.1, POINTS)["verdict"] == "not measured"

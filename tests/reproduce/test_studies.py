@@ -1,5 +1,7 @@
 """Each study's data, settings and numbers, against the papers; short runs on real data."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,9 +9,20 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from skdpfair import METHODS, DPFairClassifier
-from skdpfair.reproduce import STUDIES, _data, _fits, esipova, kulynych, li, reproduce, xu
+from skdpfair.reproduce import (
+    STUDIES,
+    _data,
+    _fits,
+    compared,
+    esipova,
+    knolle,
+    kulynych,
+    li,
+    reproduce,
+    xu,
+)
 from skdpfair.reproduce._printed import PrintedDPSGDF
-from skdpfair.reproduce._study import Options
+from skdpfair.reproduce._study import Options, Run
 from skdpfair.reproduce._tables import printed
 
 pytestmark = pytest.mark.filterwarnings(
@@ -180,7 +193,10 @@ def test_a_short_table_on_real_data(tmp_path):
     assert gap["ours"] == pytest.approx(abs((cost - other).mean()))
     risk = own.loc["dpsgd", "loss[male]"] - own.loc["sgd", "loss[male]"]
     assert cells.loc[("dpsgd", "excessive risk male"), "ours"] == pytest.approx(risk.mean())
-    assert cells.loc[("dpsgd", "loss male"), "paper"] == 0.78
+    assert (found.cells["verdict"] == "not in print").all()  # one epoch, of twenty
+    whole = compared(STUDIES["esipova-table4"], Options(rows=("dpsgd",)), found.runs, tmp_path)
+    table = whole.cells.set_index(["row", "measure"])
+    assert table.loc[("dpsgd", "loss male"), "paper"] == 0.78
     assert "a leak" in (tmp_path / "comparison.md").read_text()
 
 
@@ -217,3 +233,30 @@ def test_nine_cells_of_ten_are_as_printed(name, tmp_path, outside_data, monkeypa
     found = reproduce(name, tmp_path, rows=rows, n_jobs=1, progress=False)
     verdicts = found.cells["verdict"]
     assert (verdicts == "same").mean() >= 0.9 and (verdicts != "differs").all()
+
+
+def test_an_interrupted_table_without_its_twin_is_compared():
+    for name, row in (("esipova-table4", "dpsgd"), ("xu-table1", "adult/dpsgd")):
+        groups = ("male", "female") if name == "esipova-table4" else ("all", "M", "F")
+        numbers = {f"accuracy[{g}]": [70.0, 71.0] for g in groups}
+        losses = {f"loss[{g}]": [0.5, 0.6] for g in groups}
+        frame = pd.DataFrame({"row": [row] * 2, "seed": [0, 1]} | numbers | losses)
+        found = compared(STUDIES[name], Options(seeds=(0, 1)), frame, Path("nowhere"))
+        assert not found.cells["measure"].str.contains("cost|change").any()
+        assert found.claims.empty
+
+
+def test_lis_budgets_are_those_of_each_figure():
+    """Corollary 1's noise costs 259 at delta 1/m; shorter runs cost less."""
+    assert li._epsilon(li._noise(False), 100_000) == pytest.approx(259.0, abs=0.5)
+    assert li._epsilon(li._noise(True), 100_000) == pytest.approx(0.1, abs=1e-3)
+    assert li._epsilon(li._noise(True), 20_000) < 0.06
+    kinds = [run.settings.get("noise") for run in STUDIES["li-figures"].runs(Options(sound=False))]
+    assert set(kinds) == {"Corollary 1", None}
+
+
+def test_a_network_that_is_trained_can_be_looked_at(outside_data, monkeypatch):
+    monkeypatch.setenv("SKDPFAIR_DATA", str(outside_data))
+    monkeypatch.setattr(knolle, "EVERY", 2)
+    found = knolle.measure(Run("dp_sat", 0, {"steps": 2}), "cpu")
+    assert found["bias[2]"] > 0 and 0 <= found["accuracy"] <= 100
