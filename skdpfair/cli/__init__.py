@@ -12,6 +12,8 @@ except ImportError as error:  # the extra is optional, the library is not
 
 import skdpfair
 from skdpfair.cli._audit import audit
+from skdpfair.cli._budget import budget
+from skdpfair.cli._data import data
 from skdpfair.cli._demo import demo
 from skdpfair.cli._report import report
 from skdpfair.cli._reproduce import reproduce
@@ -25,6 +27,8 @@ def main():
 
 
 main.add_command(audit)
+main.add_command(budget)
+main.add_command(data)
 main.add_command(demo)
 main.add_command(report)
 main.add_command(reproduce)

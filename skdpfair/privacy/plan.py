@@ -11,6 +11,8 @@ from skdpfair.privacy.accounting import SampledGaussian
 from skdpfair.privacy.accounting import epsilon as epsilon_of
 from skdpfair.privacy.calibration import calibrate
 
+_MOST_STEPS = 10_000_000
+
 
 def joint(noise_multipliers: tuple[float, ...]) -> float:
     """Return the noise multiplier of Gaussian releases that read one and the same sample.
@@ -151,6 +153,55 @@ class PrivacyPlan:
             s if i in fixed else s * factor for i, s in enumerate(self.noise_multipliers)
         )
         return replace(self, noise_multipliers=scaled)
+
+    def longest(self, epsilon: float, delta: float, accountant: str = "pld") -> "PrivacyPlan":
+        """Return the plan with the most steps that keeps (epsilon, delta), at the same noise.
+
+        Parameters
+        ----------
+        epsilon, delta : float
+            The target, never exceeded.
+        accountant : {"pld", "prv", "rdp"}
+            How epsilon is computed.
+
+        Raises
+        ------
+        InfeasibleBudgetError
+            If not even one step is within the budget.
+        ValueError
+            If the budget allows more than ten million steps.
+
+        Examples
+        --------
+        >>> plan = PrivacyPlan(steps=1, sample_rate=0.01, noise_multipliers=(1.0,))
+        >>> longest = plan.longest(1.0, 1e-5)
+        >>> longest.steps, longest.epsilon(1e-5) <= 1.0, replace(
+        ...     longest, steps=longest.steps + 1).epsilon(1e-5) <= 1.0
+        (..., True, False)
+        """
+        epsilon = number("epsilon", epsilon, low=0, low_open=True)
+
+        def within(steps):
+            return replace(self, steps=steps).epsilon(delta, accountant) <= epsilon
+
+        if not within(1):
+            raise InfeasibleBudgetError(
+                f"One step costs more than epsilon={epsilon:g} at delta={delta:g}. Raise epsilon "
+                "or the noise multiplier, or lower the sampling rate."
+            )
+        high = 2
+        while high <= _MOST_STEPS and within(high):
+            high *= 2
+        if high > _MOST_STEPS:
+            raise ValueError(
+                f"epsilon={epsilon:g} allows more than {_MOST_STEPS:,} steps at this noise. Name "
+                "the number of steps, and let the noise be found."
+            )
+        low = high // 2
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if within(middle) else (low, middle)
+        return replace(self, steps=low)
 
     def _check_scalable(self, fixed):
         places = range(len(self.noise_multipliers))

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -247,3 +248,19 @@ def test_a_plan_survives_objects_that_cannot_be_shown(name):
     good = {"steps": 1, "sample_rate": 0.1, "noise_multipliers": (1.0,)}
     with pytest.raises(TypeError, match="that cannot be shown"):
         PrivacyPlan(**good | {name: Shy()})
+
+
+@pytest.mark.parametrize(("rate", "noise", "budget"), [(0.01, 1.0, 1.0), (1.0, 30.0, 0.5)])
+def test_the_longest_plan_is_the_last_within_the_budget(rate, noise, budget):
+    plan = PrivacyPlan(steps=5, sample_rate=rate, noise_multipliers=(noise,))
+    longest = plan.longest(budget, 1e-5, "rdp")
+    assert longest.epsilon(1e-5, "rdp") <= budget
+    assert replace(longest, steps=longest.steps + 1).epsilon(1e-5, "rdp") > budget
+    assert longest.noise_multipliers == plan.noise_multipliers
+
+
+def test_a_budget_below_one_step_or_beyond_all_is_refused():
+    with pytest.raises(InfeasibleBudgetError, match="One step costs more"):
+        PrivacyPlan(steps=1, sample_rate=1.0, noise_multipliers=(1.0,)).longest(0.1, 1e-5)
+    with pytest.raises(ValueError, match="more than 10,000,000 steps"):
+        PrivacyPlan(steps=1, sample_rate=1e-6, noise_multipliers=(50.0,)).longest(9.0, 1e-5, "rdp")

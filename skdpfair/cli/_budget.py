@@ -1,0 +1,166 @@
+"""``skdpfair budget``: of budget, noise and steps, the one that the other two leave."""
+
+import json
+import math
+
+import click
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from skdpfair.cli._input import Unusable, in_options, wrapped
+from skdpfair.privacy import ACCOUNTANTS, PrivacyPlan
+from skdpfair.privacy.delta import delta_for
+from skdpfair.privacy.statement import ADJACENCY_IN_WORDS, rounded_up
+
+_POSITIVE = click.FloatRange(min=0, min_open=True)
+
+
+@click.command()
+@click.option("--records", type=click.IntRange(min=1), required=True, help="How many there are.")
+@click.option(
+    "--batch-size", type=_POSITIVE, required=True, help="Expected size of a Poisson batch."
+)
+@click.option("--epsilon", type=_POSITIVE, help="The budget.")
+@click.option(
+    "--noise-multiplier",
+    type=_POSITIVE,
+    help="Standard deviation of the gradient's noise, over what one record can move.",
+)
+@click.option("--steps", type=click.IntRange(min=1), help="How often a batch is drawn.")
+@click.option("--epochs", type=_POSITIVE, help="Instead of steps: passes over the records.")
+@click.option(
+    "--delta", type=_POSITIVE, help="Mass beyond epsilon; by default that of a fit on the records."
+)
+@click.option(
+    "--accountant",
+    type=click.Choice(sorted(ACCOUNTANTS)),
+    default="pld",
+    show_default=True,
+    help="How epsilon is computed; pld is the tightest.",
+)
+@click.option(
+    "--candidates",
+    type=click.IntRange(min=1),
+    help="Forecast a grid search over so many settings, with such fits.",
+)
+@click.option(
+    "--folds", type=click.IntRange(min=2), default=5, show_default=True, help="Of that search."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print an object of JSON.")
+def budget(
+    records,
+    batch_size,
+    epsilon,
+    noise_multiplier,
+    steps,
+    epochs,
+    delta,
+    accountant,
+    candidates,
+    folds,
+    as_json,
+):
+    """Find the budget, the noise or the steps of a fit.
+
+    Give two of --epsilon, --noise-multiplier and --steps (or --epochs): the third is found.
+
+    \b
+    skdpfair budget --records 36178 --batch-size 512 --epochs 10 --epsilon 1
+    skdpfair budget --records 36178 --batch-size 512 --steps 700 --noise-multiplier 1.2
+    """  # noqa: D301
+    if batch_size > records:
+        raise Unusable(f"--batch-size {batch_size:g} is more than --records {records}.")
+    if steps is not None and epochs is not None:
+        raise Unusable("--steps and --epochs say the same thing: give one.")
+    if epochs is not None:
+        steps = math.ceil(epochs * records / batch_size)
+    given = {"--epsilon": epsilon, "--noise-multiplier": noise_multiplier, "--steps": steps}
+    missing = [name for name, value in given.items() if value is None]
+    if len(missing) != 1:
+        raise Unusable(f"Give two of {', '.join(given)}; the third is found.")
+    with in_options():
+        delta = delta_for("auto" if delta is None else delta, records)
+        plan = PrivacyPlan(
+            steps=steps or 1,
+            sample_rate=batch_size / records,
+            noise_multipliers=(noise_multiplier or 1.0,),
+        )
+        if missing == ["--noise-multiplier"]:
+            plan = plan.calibrated(epsilon, delta, accountant)
+        elif missing == ["--steps"]:
+            plan = plan.longest(epsilon, delta, accountant)
+        found = _facts(plan, records, delta, accountant)
+        if candidates is not None:
+            found["search"] = _search(plan, records, delta, accountant, candidates, folds)
+    _print(found, as_json)
+
+
+def _facts(plan, records, delta, accountant):
+    return {
+        "epsilon": plan.epsilon(delta, accountant),
+        "delta": delta,
+        "noise_multiplier": plan.noise_multipliers[0],
+        "steps": plan.steps,
+        "sample_rate": plan.sample_rate,
+        "expected_batch_size": plan.sample_rate * records,
+        "epochs": plan.steps * plan.sample_rate,
+        "records": records,
+        "accountant": accountant,
+        "adjacency": "zero_out",
+    }
+
+
+def _search(plan, records, delta, accountant, candidates, folds):
+    """Return what a grid search of equal fits costs the record that pays most."""
+    from sklearn.model_selection import GridSearchCV  # late: a search needs most of the package
+
+    from skdpfair import DPFairClassifier
+    from skdpfair.model_selection import plan as plan_of
+
+    fit = DPFairClassifier(
+        "dpsgd",
+        epsilon=None,
+        noise_multiplier=plan.noise_multipliers[0],
+        batch_size=round(plan.sample_rate * records),
+        max_steps=plan.steps,
+    )
+    grid = {"lr": [float(i + 1) for i in range(candidates)]}
+    search = GridSearchCV(fit, grid, cv=folds)
+    planned = plan_of(search, records, delta=delta, accountant=accountant)
+    return {
+        "candidates": candidates,
+        "folds": folds,
+        "fits": sum(f.fits for f in planned.fits),
+        "fits_that_read_a_record": sum(f.seen for f in planned.fits),
+        "epsilon": planned.epsilon,
+    }
+
+
+def _print(found, as_json):
+    if as_json:
+        return click.echo(json.dumps(found))
+    table = Table(box=SIMPLE_HEAD, show_header=False)
+    rows = {
+        "epsilon": rounded_up(found["epsilon"]),
+        "delta": rounded_up(found["delta"], 3),
+        "noise multiplier": f"{found['noise_multiplier']:.4f}",
+        "steps": f"{found['steps']:,}",
+        "sampling rate": f"{found['sample_rate']:.5g}",
+        "epochs": f"{found['epochs']:.3g}",
+        "accountant": found["accountant"],
+    }
+    for row in rows.items():
+        table.add_row(*row)
+    Console().print(table)
+    click.echo(wrapped(f"Where {ADJACENCY_IN_WORDS[found['adjacency']]}."))
+    if "search" in found:
+        search = found["search"]
+        click.echo(
+            wrapped(
+                f"A grid search over {search['candidates']} such settings in {search['folds']} "
+                f"folds makes {search['fits']} fits, of which {search['fits_that_read_a_record']} "
+                f"read a record: epsilon {rounded_up(search['epsilon'])} together, and its scores "
+                "are not private."
+            )
+        )
