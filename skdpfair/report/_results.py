@@ -76,7 +76,7 @@ def _asked(results):
     ]
     if results.asked is not None:
         rows.append(("records", f"{results.asked['n_samples']:,}"))
-        rows.append(("δ of each fit", rounded_up(results.asked["delta"], 3)))
+        rows.append(("δ of all fits together", rounded_up(results.asked["delta"], 3)))
         rows += [(name, value) for name, value in results.asked["params"].items()]
     return rows
 
@@ -158,7 +158,10 @@ def _bars(frame):
     places = np.linspace(0, len(budgets) - 1, min(_MOST_BARS, len(budgets))).round().astype(int)
     return [
         charts.bars(
-            {name: part.droplevel(0).to_dict() for name, part in means[budget].groupby("method")},
+            {
+                name: part.droplevel(0).to_dict()
+                for name, part in means[budget].groupby("method", sort=False)
+            },
             title=f"Privacy cost of each group at ε {budget:g}",
             label="percentage points of accuracy",
         )
