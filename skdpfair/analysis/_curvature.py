@@ -45,7 +45,7 @@ class GroupCurvature:
     Notes
     -----
     :math:`H_k v` is the gradient of :math:`\langle \nabla L_k, v \rangle`: two passes backward,
-    about two and a half gradient steps for all groups together, since each record has one group.
+    two to three gradient steps for all groups together, since each record has one group.
 
     References
     ----------
