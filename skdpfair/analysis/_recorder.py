@@ -99,7 +99,7 @@ class GroupRecorder(Callback):
         path = Path(self.path)
         if not path.parent.is_dir() or path.is_dir():
             raise ValueError(f"path={str(path)!r} must name a file in a folder that exists.")
-        if path.exists() and not {"method", "step", "group"} <= set(pd.read_csv(path, nrows=0)):
+        if path.exists() and not _is_ours(path):
             raise ValueError(
                 f"path={str(path)!r} is a file that no GroupRecorder wrote. Name another, or "
                 "delete it."
@@ -203,6 +203,13 @@ class GroupRecorder(Callback):
     def __getstate__(self):
         """Keep the parameters alone."""
         return self.get_params(deep=False)
+
+
+def _is_ours(path):
+    try:
+        return {"method", "step", "group"} <= set(pd.read_csv(path, nrows=0))
+    except ValueError:  # no text, or none of columns
+        return False
 
 
 def _names(net):

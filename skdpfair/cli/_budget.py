@@ -68,7 +68,7 @@ def budget(
     \b
     skdpfair budget --records 36178 --batch-size 512 --epochs 10 --epsilon 1
     skdpfair budget --records 36178 --batch-size 512 --steps 700 --noise-multiplier 1.2
-    """  # noqa: D301
+    """  # noqa: D301 (click reads the character)
     if batch_size > records:
         raise Unusable(f"--batch-size {batch_size:g} is more than --records {records}.")
     if steps is not None and epochs is not None:

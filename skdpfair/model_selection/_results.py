@@ -73,8 +73,11 @@ class TradeoffResults:
             If the folder holds no sweep, or none of its cells is finished.
         """
         found, asked = Store.existing(store)
-        if "methods" not in asked:
-            raise ValueError(f"store={str(store)!r} holds something else than a sweep.")
+        if not {"methods", "classes"} <= asked.keys():
+            raise ValueError(
+                f"store={str(store)!r} holds something else than a sweep, or one of an older "
+                "version, which kept no training scores. Name another, or run the sweep anew."
+            )
         cells, methods = found.cells(), list(asked["methods"])
         place = {name: i for i, name in enumerate(methods)}  # twins come first
 

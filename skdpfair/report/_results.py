@@ -108,7 +108,9 @@ def _rows(results, table, groups, measure):
     for (method, epsilon), row in table.iterrows():
         if measure == "privacy_cost" and np.isinf(epsilon) and row[measure, "mean"] == 0:
             continue
-        cells = [_cell(row[c, "mean"], row[c, "se"], factor[method, epsilon]) for c in columns]
+        limits = (0.0, 1.0) if measure == "accuracy" else (-1.0, 1.0)
+        reach = factor[method, epsilon]
+        cells = [_cell(row[c, "mean"], row[c, "se"], reach, limits) for c in columns]
         if measure == "accuracy" and factor[method, epsilon] is None:
             part = results.frame.query("method == @method and epsilon == @epsilon")
             part = part.set_index("group")
@@ -123,13 +125,14 @@ def _factors(frame):
     return {key: t.ppf((1 + _LEVEL) / 2, n - 1) if n > 1 else None for key, n in counts.items()}
 
 
-def _cell(mean, error, factor):
+def _cell(mean, error, factor, limits):
     if np.isnan(mean):
         return "–", ""
     text = _points(mean)
     if factor is None or np.isnan(error):
         return text, ""
-    return text, f"{_points(mean - factor * error)} to {_points(mean + factor * error)}"
+    low, high = np.clip([mean - factor * error, mean + factor * error], *limits)
+    return text, f"{_points(low)} to {_points(high)}"
 
 
 def _single(row):

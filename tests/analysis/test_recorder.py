@@ -271,7 +271,9 @@ def test_tuples_survive_the_file(two_groups, tmp_path):
 
 def test_a_path_that_cannot_be_written_is_named_before_a_step(two_groups, tmp_path):
     (tmp_path / "other.csv").write_text("a,b\n1,2\n")
-    for path in (tmp_path / "none" / "looks.csv", tmp_path, tmp_path / "other.csv", 5):
+    (tmp_path / "empty.csv").touch()
+    files = [tmp_path / name for name in ("none/looks.csv", "", "other.csv", "empty.csv")]
+    for path in (*files, 5):
         with pytest.raises((ValueError, TypeError), match="path"):
             fitted(two_groups, GroupRecorder(path=path), warm_start=True)
     assert (tmp_path / "other.csv").read_text() == "a,b\n1,2\n"

@@ -155,9 +155,9 @@ def test_intervals_are_students_over_runs():
     for cell, more in ((rows[0], 2), (rows[5], -2)):  # the twin's runs, of F
         cell["right"][1] += more
     found = TradeoffResults.from_cells(rows, ["F", "M"], np.array([0, 1]), ASKED)
-    # means .90, runs .92 and .88, standard error .02, t of one degree 12.706
+    # mean .90, runs .92 and .88, standard error .02, t of one degree 12.706; at most 100 %
     text = Page(found.to_html()).text
-    assert "90.0 64.6 to 115.4" in text
+    assert "90.0 64.6 to 100.0" in text
 
 
 def test_one_run_has_wilsons_intervals():
@@ -212,6 +212,9 @@ def test_bad_arguments_are_named(tmp_path):
     with pytest.raises(TypeError, match="path must name a file"):
         results().to_html(3)
     with pytest.raises(ValueError, match="holds no sweep"):
+        TradeoffResults.from_store(tmp_path)
+    (tmp_path / "manifest.json").write_text('{"methods": {}}')
+    with pytest.raises(ValueError, match="an older version"):
         TradeoffResults.from_store(tmp_path)
     with pytest.raises(TypeError, match="store must be the path"):
         TradeoffResults.from_store(None)
