@@ -296,9 +296,9 @@ class DPFairClassifier(_tasks.CallbackSupportMixin, ClassifierMixin, BaseEstimat
         """Return a copy with weights and public facts only: :func:`skdpfair.release.release`."""
         return release.release(self)
 
-    def save_release(self, path):
+    def save_release(self, path, *, schema=None):
         """Write one file for :func:`skdpfair.load_release`: weights and public facts only."""
-        release.save_release(self, path)
+        release.save_release(self, path, schema=schema)
 
     def export_onnx(self, path):
         """Write the classifier for ONNX Runtime: :func:`skdpfair.release.export_onnx`."""

@@ -37,6 +37,11 @@ class Groups:
         return 1 if self.levels is None else len(self.levels)
 
 
+def group_name(level):
+    """Return a group's name in keys and columns; intersections are joined by commas."""
+    return ", ".join(map(str, level)) if isinstance(level, tuple) else str(level)
+
+
 def as_columns(group_col) -> list:
     """Return ``group_col`` as a list of column names or indices; None is no column."""
     if group_col is None:

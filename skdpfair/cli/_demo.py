@@ -20,7 +20,7 @@ from skdpfair.preprocessing import check_pipeline, public_preprocessor
 DEMO_METHODS = ("dpsgd", "global_adapt")
 
 
-@click.command()
+@click.command(short_help="Compare the sexes on Adult, with and without privacy.")
 @click.option("--epsilon", default=1.0, show_default=True, help="Privacy budget of each fit.")
 @click.option("--seed", type=int, default=None, help="Make noise reproducible: research only.")
 @click.option(

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import click
 
+from skdpfair.exceptions import BudgetExceeded
+
 _OPTIONS = {
     "n_draws": "--draws",
     "n_canaries": "--canaries",
@@ -38,6 +40,9 @@ class AnyPath(click.Path):
         return path
 
 
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")
+
+
 class Unusable(click.ClickException):
     """An error of the input, which is no finding: status 2."""
 
@@ -49,7 +54,7 @@ def in_options():
     """Raise errors of the library with the options' names for its parameters, and status 2."""
     try:
         yield
-    except (ValueError, TypeError, OSError) as error:
+    except (ValueError, TypeError, OSError, ImportError, BudgetExceeded) as error:
         message = re.sub(
             rf"\b(?<!-)({'|'.join(_OPTIONS)})\b(?!-)", lambda m: _OPTIONS[m[1]], str(error)
         )

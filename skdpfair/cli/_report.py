@@ -1,12 +1,15 @@
-"""``skdpfair report``: a sweep's results as one page of HTML."""
+"""``skdpfair report``: a sweep's results, or a model, as one page of HTML."""
+
+import json
+from pathlib import Path
 
 import click
 
-from skdpfair.cli._input import AnyPath, in_options, wrapped
+from skdpfair.cli._input import AS_JSON, AnyPath, Unusable, in_options, wrapped
 
 
-@click.command()
-@click.argument("results", type=AnyPath(exists=True, file_okay=False))
+@click.command(short_help="Write a page about a sweep or a model.")
+@click.argument("results", type=AnyPath(exists=True))
 @click.option(
     "--output",
     "-o",
@@ -16,13 +19,62 @@ from skdpfair.cli._input import AnyPath, in_options, wrapped
     help="The page to write.",
 )
 @click.option("--title", help="Of the page.")
-def report(results, output, title):
-    """Write a page about RESULTS, the folder that a sweep was given as store.
+@click.option(
+    "--data",
+    type=AnyPath(exists=True, dir_okay=False),
+    help="For a model: CSV file of test records, for a group table that is NOT private.",
+)
+@click.option(
+    "--card", type=AnyPath(dir_okay=False), help="For a model: write a model card here, too."
+)
+@AS_JSON
+def report(results, output, title, data, card, as_json):
+    """Write a page about RESULTS: the folder of a sweep, or a model that `skdpfair fit` wrote.
 
-    The page is one file without scripts or requests. It holds figures that are not private.
+    The page is one file without scripts or requests, and says whether its figures are private.
     """
+    with in_options():
+        if results.is_dir():
+            if data or card:
+                raise Unusable("--data and --card are for a model, and RESULTS is a folder.")
+            private = _of_sweep(results, output, title)
+        else:
+            private = _of_model(results, output, title, data, card)
+    written = [str(path) for path in (output, card) if path is not None]
+    if as_json:
+        return click.echo(json.dumps({"written": written, "private": private}))
+    holds = "no figures that are not" if private else "figures that are NOT"
+    click.echo(wrapped(f"Written to {' and '.join(written)}. It contains {holds} private."))
+
+
+def _of_sweep(results, output, title):
+    from skdpfair.cli._sweep import schema_beside
     from skdpfair.model_selection import TradeoffResults  # late: it needs most of the package
 
-    with in_options():
-        TradeoffResults.from_store(results).to_html(output, title=title)
-    click.echo(wrapped(f"Written to {output}. It contains non-private figures."))
+    schema = schema_beside(results)
+    pipeline = None if schema is None else schema.preprocessor()
+    TradeoffResults.from_store(results).to_html(output, title=title, pipeline=pipeline)
+    return False
+
+
+def _of_model(results, output, title, data, card):
+    from skdpfair.release import load_release, schema_of
+    from skdpfair.release._file import replace_file
+    from skdpfair.report import model_card, model_page
+
+    clf, schema = load_release(results), schema_of(results)
+    if schema is None and data is not None:
+        raise ValueError(
+            f"{Path(results).name} does not say how its features are made from a table, so --data "
+            "cannot be read: save it with save_release(schema=...), or use "
+            "skdpfair.report.model_page in Python."
+        )
+    X = y = groups = None
+    if data is not None:
+        X, y, groups = schema.split(schema.read_csv(data))
+    pipeline = None if schema is None else schema.preprocessor()
+    page = model_page(clf, X, y, sensitive_features=groups, title=title, pipeline=pipeline)
+    replace_file(output, page.encode())
+    if card is not None:
+        model_card(clf, X, y, sensitive_features=groups, path=card)
+    return X is None and clf.privacy_.is_private

@@ -12,7 +12,7 @@ from skdpfair.cli._input import AnyPath, in_options, wrapped
 _STYLES = {"same": "green", "holds": "green", "near": "yellow", "undecided": "yellow"}
 
 
-@click.command()
+@click.command(short_help="Train a table of a paper again, and compare.")
 @click.argument("name", required=False)
 @click.option("--list", "listed", is_flag=True, help="List what can be reproduced, and stop.")
 @click.option(

@@ -11,6 +11,7 @@ from sklearn.utils import metadata_routing
 
 from skdpfair import groups as _groups
 from skdpfair._validate import listed, one_of
+from skdpfair.groups import group_name
 
 
 class ByGroupScorer(BaseEstimator):
@@ -158,11 +159,6 @@ def _check_metrics(metrics):
             f"{metrics!r}. Pass the function, not a scorer or its name: "
             'GroupScorer({"balanced": sklearn.metrics.balanced_accuracy_score}).'
         )
-
-
-def group_name(level):
-    """Return a group's name in keys and columns; intersections are joined by commas."""
-    return ", ".join(map(str, level)) if isinstance(level, tuple) else str(level)
 
 
 def warn_absent(parts):

@@ -16,11 +16,11 @@ from skdpfair._seeds import describe
 from skdpfair._validate import shown
 from skdpfair.estimator import DPFairClassifier
 from skdpfair.exceptions import LowSignalWarning
+from skdpfair.groups import group_name
 from skdpfair.methods import get_method
 from skdpfair.model_selection._bar import SpendingBar
 from skdpfair.model_selection._cells import TWIN, cells_of, key_of_cell, run_cell, splits
 from skdpfair.model_selection._results import TradeoffResults
-from skdpfair.model_selection._scorers import group_name
 from skdpfair.model_selection._store import Store, digest_of
 from skdpfair.model_selection._text import empty_runs, in_words
 from skdpfair.privacy.delta import delta_for

@@ -5,6 +5,7 @@ from skdpfair.preprocessing._linter import Finding, PipelineReport, check_pipeli
 from skdpfair.preprocessing._public import outside_public, public_preprocessor
 from skdpfair.preprocessing._quantiles import DPQuantileScaler
 from skdpfair.preprocessing._scaler import BoundedScaler
+from skdpfair.preprocessing._schema import TableSchema, columns_of
 
 __all__ = [
     "BoundedScaler",
@@ -12,7 +13,9 @@ __all__ = [
     "Finding",
     "PipelineReport",
     "PrivacyLeakWarning",
+    "TableSchema",
     "check_pipeline",
+    "columns_of",
     "outside_public",
     "public_preprocessor",
 ]

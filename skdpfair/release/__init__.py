@@ -1,10 +1,13 @@
 """What may leave the house: a fitted classifier's weights and public facts, and nothing else."""
 
+import tomllib
 from importlib import import_module
 
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
+from skdpfair._validate import about, shown
+from skdpfair.preprocessing import TableSchema
 from skdpfair.release import _file, _onnx
 from skdpfair.release._facts import (
     check_loaded,
@@ -22,6 +25,7 @@ __all__ = [
     "packed",
     "release",
     "save_release",
+    "schema_of",
     "statement",
     "unpacked",
 ]
@@ -72,7 +76,7 @@ def release(estimator):
     return rebuilt(type(estimator), facts, weights, _if_custom(facts, factory))
 
 
-def save_release(estimator, path):
+def save_release(estimator, path, *, schema=None):
     """Write a fitted classifier to one safetensors file: see :func:`load_release`.
 
     Parameters
@@ -81,13 +85,16 @@ def save_release(estimator, path):
         Fitted.
     path : str or Path
         The file; an old one is replaced once the new one is complete.
+    schema : TableSchema or None, default=None
+        What made the features from a table, all public: `schema_of` reads it back, and with it
+        ``skdpfair predict`` takes tables as they are.
 
     Raises
     ------
     ImportError
         Without the extra ``release``.
     ValueError, TypeError
-        As :func:`release`.
+        As :func:`release`, or if ``schema`` makes other features than the classifier was fitted on.
 
     Warns
     -----
@@ -101,8 +108,49 @@ def save_release(estimator, path):
     statement, and what :func:`load_release` needs. No pickle, and no code.
     """
     check_is_fitted(estimator, "net_")
+    _check_schema(estimator, schema)
     facts, weights = facts_of(estimator)
-    _file.write(path, facts | {"skdpfair_version": _house().__version__}, weights)
+    told = {"skdpfair_version": _house().__version__}
+    if schema is not None:
+        told["schema"] = schema.to_toml()  # keeps the order, which is that of the features
+    _file.write(path, facts | told, weights)
+
+
+def schema_of(path):
+    """Return the schema of a file written by ``save_release``, or None if it holds none.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+
+    Returns
+    -------
+    TableSchema or None
+
+    Raises
+    ------
+    ValueError
+        If the file is no release, is damaged or of a newer format.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from skdpfair import DPFairClassifier
+    >>> from skdpfair.preprocessing import TableSchema
+    >>> schema = TableSchema(target="paid", classes=["no", "yes"], bounds={"age": (18, 100)})
+    >>> X, y = [[-1.0], [0.0], [0.5], [1.0]] * 500, ["no", "no", "yes", "yes"] * 500
+    >>> clf = DPFairClassifier("dpsgd", epsilon=3.0, max_steps=5).fit(X, y)
+    >>> path = tempfile.mkdtemp() + "/model.safetensors"
+    >>> clf.save_release(path, schema=schema)
+    >>> schema_of(path).bounds
+    {'age': [18, 100]}
+    """
+    facts, _ = _file.read(path)
+    if facts.get("schema") is None:
+        return None
+    with about(str(path), "holds a schema that cannot be used"):
+        return TableSchema.from_dict(tomllib.loads(facts["schema"]))
 
 
 def load_release(path, *, module=None):
@@ -193,6 +241,20 @@ def export_onnx(estimator, path):
     copy = rebuilt(type(estimator), facts, weights, _if_custom(facts, estimator.net_.module))
     content = _onnx.content(copy, facts["privacy_statement"], _house().__version__)
     _file.replace_file(path, content)
+
+
+def _check_schema(estimator, schema):
+    if schema is None:
+        return
+    if not isinstance(schema, TableSchema):
+        raise TypeError(f"schema must be a TableSchema or None, got {shown(schema)}.")
+    made = schema.feature_names
+    fitted = list(getattr(estimator, "feature_names_in_", made))
+    if fitted != made or estimator.n_features_in_ != len(made):
+        raise ValueError(
+            f"schema makes the features {shown(made)}, but the classifier was fitted on "
+            f"{estimator.n_features_in_} others: fit on schema.split(table)[0]."
+        )
 
 
 def _if_custom(facts, factory):

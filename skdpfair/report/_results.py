@@ -6,12 +6,12 @@ import numpy as np
 from scipy.stats import binomtest, t
 
 from skdpfair._validate import shown
-from skdpfair.preprocessing import PipelineReport, check_pipeline
 from skdpfair.privacy import SampledGaussian
 from skdpfair.privacy import epsilon as epsilon_of
 from skdpfair.privacy.statement import ADJACENCY_IN_WORDS, NOT_ACCOUNTED, rounded_up
 from skdpfair.report import _charts as charts
 from skdpfair.report._page import render
+from skdpfair.report._parts import budget, findings, points
 
 _MODEL = ["method", "epsilon"]
 _OVERALL = "overall"
@@ -56,7 +56,7 @@ def results_page(results, *, title=None, pipeline=None) -> str:
         "generalisation_chart": _curve(table, "dg_gap", *_GENERALISATION),
         "front": _front(results, table),
         "ledger": _ledger(results),
-        "findings": _findings(pipeline),
+        "findings": findings(pipeline),
         "not_accounted": NOT_ACCOUNTED,
         "reproduce": _reproduce(results),
         "version": version("skdpfair"),
@@ -115,7 +115,7 @@ def _rows(results, table, groups, measure):
             part = results.frame.query("method == @method and epsilon == @epsilon")
             part = part.set_index("group")
             cells[:-1] = [_single(part.loc[g]) for g in (_OVERALL, *groups)]
-        rows.append((method, _budget(epsilon), cells))
+        rows.append((method, budget(epsilon), cells))
     return rows
 
 
@@ -128,11 +128,11 @@ def _factors(frame):
 def _cell(mean, error, factor, limits):
     if np.isnan(mean):
         return "–", ""
-    text = _points(mean)
+    text = points(mean)
     if factor is None or np.isnan(error):
         return text, ""
     low, high = np.clip([mean - factor * error, mean + factor * error], *limits)
-    return text, f"{_points(low)} to {_points(high)}"
+    return text, f"{points(low)} to {points(high)}"
 
 
 def _single(row):
@@ -142,15 +142,7 @@ def _single(row):
         return "–", ""
     right = round(row["accuracy"] * n)
     low, high = binomtest(right, n).proportion_ci(_LEVEL, method="wilson")
-    return _points(right / n), f"{_points(low)} to {_points(high)}"
-
-
-def _points(share):
-    return f"{round(100 * share, 1) + 0.0:.1f}"  # no -0.0
-
-
-def _budget(epsilon):
-    return f"{epsilon:g}" if np.isfinite(epsilon) else "none"
+    return points(right / n), f"{points(low)} to {points(high)}"
 
 
 def _bars(frame):
@@ -200,17 +192,17 @@ def _front(results, table):
         return None
     measures = ["accuracy", "privacy_cost_gap"]
     rows = [
-        (method, _budget(epsilon), *(_points(row[m]) for m in measures))
+        (method, budget(epsilon), *(points(row[m]) for m in measures))
         for (method, epsilon), row in front.iterrows()
     ]
     means = 100 * table.xs("mean", axis=1, level=1)[measures].dropna()
-    points = {}
+    spots = {}
     for (method, epsilon), (x, y) in means.iterrows():
         if np.isfinite(epsilon):
             says = f"{method}, ε {epsilon:g}: accuracy {x:.2f} %, gap {y:.2f} points"
-            points.setdefault(method, []).append((x, y, says))
+            spots.setdefault(method, []).append((x, y, says))
     chart = charts.scatter(
-        points,
+        spots,
         (100 * front.sort_values("accuracy")).to_numpy().tolist(),
         title="Accuracy and evenness: lower right is better; the line is the Pareto front",
         label="gap in privacy cost (points)",
@@ -225,7 +217,7 @@ def _ledger(results):
     spent = frame[np.isfinite(frame["epsilon"])].groupby(_MODEL, sort=False)["epsilon_spent"].max()
     released = _released(results.releases)
     return [
-        (method, _budget(epsilon), rounded_up(most), released.get((method, epsilon), "not kept"))
+        (method, budget(epsilon), rounded_up(most), released.get((method, epsilon), "not kept"))
         for (method, epsilon), most in spent.items()
     ]
 
@@ -239,17 +231,6 @@ def _released(releases):
             what = f"{r.steps:,} × rate {r.sample_rate:.4g}, noise {r.noise_multiplier:.4g}"
             parts.append(what)
     return {model: "; ".join(parts) for model, (_, parts) in found.items()}
-
-
-def _findings(pipeline):
-    """Return what the linter finds, or None if it has not been asked."""
-    if pipeline is None:
-        return None
-    found = pipeline if isinstance(pipeline, PipelineReport) else check_pipeline(pipeline)
-    return {
-        "steps": [(f.step, f.learns, f.instead) for f in found.findings],
-        "notes": [str(note) for note in found.notes],
-    }
 
 
 def _reproduce(results):

@@ -253,7 +253,7 @@ def test_the_command_writes_the_page(swept, tmp_path):
     found, folder = swept
     path = tmp_path / "page.html"
     done = CliRunner().invoke(main, ["report", str(folder), "-o", str(path), "--title", "Ours"])
-    assert done.exit_code == 0 and "non-private figures" in done.output
+    assert done.exit_code == 0 and "NOT private" in done.output
     assert path.read_text() == found.to_html(title="Ours")
     wrong = CliRunner().invoke(main, ["report", str(tmp_path)])
     assert wrong.exit_code == 2 and "holds no sweep" in wrong.output

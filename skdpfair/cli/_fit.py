@@ -1,0 +1,218 @@
+"""``skdpfair fit`` and ``skdpfair predict``: a CSV file -> a model in one file -> predictions."""
+
+import json
+import sys
+import warnings
+from contextlib import nullcontext
+from pathlib import Path
+
+import click
+import pandas as pd
+
+from skdpfair.cli._input import AS_JSON, AnyPath, Unusable, in_options, printable, wrapped
+from skdpfair.cli._schema import DATA, GROUP, TARGET, WHY, ask
+from skdpfair.cli._study import Study
+from skdpfair.methods import METHODS
+from skdpfair.release import load_release, schema_of
+from skdpfair.release._file import replace_file
+
+_PRIVATE = sorted(name for name, method in METHODS.items() if method.private)
+
+
+@click.command(short_help="Train a private classifier on a CSV file.")
+@DATA
+@click.option(
+    "--schema",
+    "path",
+    type=AnyPath(exists=True, dir_okay=False),
+    help="What is public about the columns, as `skdpfair schema` writes it.",
+)
+@TARGET
+@GROUP
+@click.option(
+    "--epsilon",
+    type=click.FloatRange(min=0, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="Privacy budget of the fit.",
+)
+@click.option("--delta", type=click.FloatRange(0, 1, True, True), help='By default "auto".')
+@click.option(
+    "--method",
+    type=click.Choice(_PRIVATE),
+    help="By default global_adapt with groups, dpsgd without.",
+)
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Another parameter of DPFairClassifier, such as max_epochs=20; may be given again.",
+)
+@click.option(
+    "--ledger",
+    type=AnyPath(dir_okay=False),
+    help="File of the books of this data set: the fit is entered, or refused if over its budget.",
+)
+@click.option("--seed", type=click.IntRange(min=0), help="Make noise reproducible: research only.")
+@click.option(
+    "--output",
+    "-o",
+    type=AnyPath(dir_okay=False),
+    default="model.safetensors",
+    show_default=True,
+    help="The model to write.",
+)
+@AS_JSON
+def fit(
+    data,
+    path,
+    target,
+    groups,
+    epsilon,
+    delta,
+    method,
+    settings,
+    ledger,
+    seed,
+    output,
+    as_json,
+):
+    """Train a private classifier on DATA, a CSV file, and write it to one file.
+
+    \b
+    skdpfair fit loans.csv --schema schema.toml --epsilon 1 -o model.safetensors
+    skdpfair fit loans.csv --target approved --group sex
+
+    The first takes what is public about the columns from a file; the second asks for it. Nothing
+    but the model and what it has spent is printed or kept.
+    """  # noqa: D301 (click reads the character)
+    schema, given = _schema(data, path, target, groups, output)
+    from skdpfair import DPFairClassifier  # late: it needs most of the package
+    from skdpfair.privacy import PrivacyLedger
+
+    with in_options():
+        if output.exists() and not output.is_file():
+            raise ValueError(f"--output {output} is not a file.")
+        if not output.parent.is_dir():
+            raise ValueError(f"--output {output}: there is no folder {output.parent}.")
+        X, y, sensitive = schema.split(schema.read_csv(data))
+        params = {
+            "method": method or ("global_adapt" if schema.groups else "dpsgd"),
+            "epsilon": epsilon,
+            "delta": "auto" if delta is None else delta,
+            "classes": schema.classes,
+            "groups": schema.group_levels,
+            "random_state": seed,
+            "verbose": 0 if as_json else 1,
+        }
+        clf = DPFairClassifier(**params).set_params(**_parsed(settings))
+        books = nullcontext() if ledger is None else PrivacyLedger(ledger)
+        with _told() as said, books:
+            clf.fit(X, y, sensitive_features=sensitive)
+            clf.save_release(output, schema=schema)
+    statement = clf.privacy_statement()
+    if as_json:
+        return click.echo(json.dumps(statement | {"written": str(output), "warnings": said()}))
+    click.echo(wrapped(clf.privacy_.statement))
+    for text in said():
+        click.echo(wrapped(f"Note: {text}"), err=True)
+    if given:
+        click.echo(f"What is public is in {given}, for the next time.")
+    click.echo(f"Written to {output}.")
+    click.echo(f"Next:  skdpfair predict {output} DATA   or   skdpfair report {output} --data TEST")
+
+
+def _schema(data, path, target, groups, output):
+    """Return the schema, and where it was written if it had to be asked for."""
+    if path is not None:
+        with in_options():
+            schema = Study.read(path).schema
+        if target not in (None, schema.target) or (groups and set(groups) != set(schema.groups)):
+            raise Unusable(
+                f"{path} says target {schema.target!r} and groups {list(schema.groups)}: "
+                "--target and --group say something else. Leave them out."
+            )
+        return schema, None
+    if target is None:
+        raise Unusable("Give --schema FILE, or --target COLUMN and maybe --group COLUMN.")
+    if not sys.stdin.isatty():
+        named = "".join(f" --group {name}" for name in groups)
+        raise Unusable(
+            f"{WHY} There is no terminal to ask on. Write a file first: skdpfair schema {data} "
+            f"--target {target}{named} --template, fill it in, and pass it as --schema."
+        )
+    kept = output.with_suffix(".schema.toml")
+    with in_options():
+        schema = ask(data, target, groups)
+        if kept.exists():
+            raise ValueError(f"{kept} is there already: pass it as --schema, or remove it.")
+        kept.write_text(schema.to_toml() + "\n", encoding="utf-8")
+    return schema, kept
+
+
+def _parsed(settings):
+    """Return NAME=VALUE pairs as a dict; a value is JSON, or else a text."""
+    from skdpfair import DPFairClassifier
+
+    known, out = DPFairClassifier().get_params(deep=False), {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals or name.partition("__")[0] not in known:
+            raise ValueError(
+                f"--set {setting!r} must be NAME=VALUE with a parameter of DPFairClassifier: "
+                f"{', '.join(known)}."
+            )
+        try:
+            out[name] = json.loads(value)
+        except json.JSONDecodeError:
+            out[name] = value
+    return out
+
+
+class _told:
+    """Collect what the library warns of; calling what it gives returns each text once."""
+
+    def __enter__(self):
+        self._catch = warnings.catch_warnings(record=True)
+        self._said = self._catch.__enter__()
+        warnings.simplefilter("always")
+        return lambda: list(dict.fromkeys(str(w.message) for w in self._said))
+
+    def __exit__(self, *error):
+        return self._catch.__exit__(*error)
+
+
+@click.command(short_help="Predict the rows of a CSV file.")
+@click.argument("model", type=AnyPath(exists=True, dir_okay=False))
+@DATA
+@click.option(
+    "--output",
+    "-o",
+    type=AnyPath(dir_okay=False),
+    default="predictions.csv",
+    show_default=True,
+    help="The CSV file to write, a line for each of DATA.",
+)
+@AS_JSON
+def predict(model, data, output, as_json):
+    """Predict the rows of DATA, a CSV file, with MODEL, which `skdpfair fit` wrote.
+
+    Writes the class and the probability of each class. DATA needs the feature columns only.
+    """
+    with in_options():
+        schema = schema_of(model)
+        if schema is None:
+            raise ValueError(
+                f"{model} does not say how its features are made from a table. Use "
+                "skdpfair.load_release in Python, or save it with save_release(schema=...)."
+            )
+        clf = load_release(model)
+        table = schema.read_csv(data, labelled=False)
+        chances = clf.predict_proba(schema.preprocessor().fit_transform(table))
+        out = pd.DataFrame(chances, columns=[f"probability[{c}]" for c in clf.classes_])
+        out.insert(0, schema.target, clf.classes_[chances.argmax(axis=1)])
+        replace_file(output, out.to_csv(index=False, float_format="%.6g").encode())
+    if as_json:
+        return click.echo(json.dumps({"written": str(output), "rows": len(out)}))
+    click.echo(f"Written to {printable(Path(output))}: {len(out):,} rows.")

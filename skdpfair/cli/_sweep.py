@@ -1,0 +1,79 @@
+"""``skdpfair sweep``: methods and budgets compared on a CSV file, as a study file asks."""
+
+import click
+from rich.console import Console
+
+from skdpfair.cli._fit import _told
+from skdpfair.cli._input import AS_JSON, AnyPath, in_options, wrapped
+from skdpfair.cli._study import Study
+
+SCHEMA_FILE = "schema.toml"  # beside the finished fits, for the report
+
+
+@click.command(short_help="Compare methods and budgets on a CSV file.")
+@click.argument("study", type=AnyPath(exists=True, dir_okay=False))
+@click.option(
+    "--data", type=AnyPath(exists=True, dir_okay=False), help="CSV file; by default the study's."
+)
+@click.option(
+    "--output",
+    "-o",
+    type=AnyPath(file_okay=False),
+    help="Folder for finished fits; by default the study's. The same call goes on where it was.",
+)
+@click.option("--jobs", type=int, default=-1, show_default=True, help="Processes; -1: all cores.")
+@AS_JSON
+def sweep(study, data, output, jobs, as_json):
+    """Compare methods and budgets as STUDY, a TOML file, asks.
+
+    STUDY holds what is public about the columns, as `skdpfair schema` writes it, and [sweep] with
+    methods, epsilons, seeds, and maybe cv, store and params. The figures are NOT private.
+    """
+    from skdpfair.model_selection import sweep as run  # late: it needs most of the package
+
+    with in_options():
+        asked = Study.read(study)
+        data = data or asked.data
+        if data is None:
+            raise ValueError(f'{study} does not say data = "...": give --data FILE.')
+        options = {"methods": ["dpsgd", "global_adapt"], "epsilons": [1.0], "seeds": 3}
+        options |= asked.sweep
+        folder = output or options.pop("store", f"{study.stem}-results")
+        options.pop("store", None)
+        if not asked.schema.groups:
+            raise ValueError(f"{study} names no groups: a sweep compares them. Add [groups].")
+        params = options.pop("params", {})
+        X, y, groups = asked.schema.split(asked.schema.read_csv(data))
+        with _told() as said:
+            results = run(
+                options.pop("methods"),
+                options.pop("epsilons"),
+                options.pop("seeds"),
+                X,
+                y,
+                groups,
+                n_jobs=jobs,
+                store=folder,
+                progress=not as_json,
+                groups=asked.schema.group_levels,
+                classes=asked.schema.classes,
+                **options,
+                **params,
+            )
+        with open(f"{folder}/{SCHEMA_FILE}", "w", encoding="utf-8") as file:
+            file.write(asked.schema.to_toml() + "\n")
+    table = results.table()
+    if as_json:
+        table.columns = [f"{measure} {stat}" for measure, stat in table.columns]
+        return click.echo(table.reset_index().to_json(orient="records"))
+    Console().print(str(results), highlight=False, markup=False)
+    for text in said():
+        click.echo(wrapped(f"Note: {text}"), err=True)
+    click.echo(wrapped(f"Finished fits are in {folder}. These figures are NOT private."))
+    click.echo(f"Next:  skdpfair report {folder} -o report.html")
+
+
+def schema_beside(folder):
+    """Return the schema that a sweep from the command line left in its folder, or None."""
+    path = folder / SCHEMA_FILE
+    return Study.read(path).schema if path.is_file() else None

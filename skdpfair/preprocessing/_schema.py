@@ -1,0 +1,308 @@
+"""What is public about a table: which columns, between which limits, with which values."""
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from itertools import product
+from pathlib import Path
+
+import pandas as pd
+
+from skdpfair._validate import about, is_integer, listed, shown
+from skdpfair.preprocessing._public import public_preprocessor
+
+_SEPARATORS = ",;\t|"
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableSchema:
+    """What is public about a table of records, written down before anybody looks at them.
+
+    Parameters
+    ----------
+    target : str
+        Column to predict.
+    classes : list of str
+        All values that it can have, at least two.
+    groups : dict of str to list of str, default={}
+        Columns whose groups are compared, with all their values. Several make intersections. They
+        are features only if ``categories`` names them, too.
+    bounds : dict of str to (low, high), default={}
+        Columns of numbers that are features, with their least and largest possible values.
+    categories : dict of str to list of str, default={}
+        Columns of texts that are features, with all their values.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a part cannot be used; the error names it.
+
+    Examples
+    --------
+    >>> schema = TableSchema(
+    ...     target="approved", classes=["no", "yes"], groups={"sex": ["F", "M"]},
+    ...     bounds={"age": (18, 100)}, categories={"ward": ["A", "B"]},
+    ... )
+    >>> print(schema.to_toml())
+    target = "approved"
+    classes = ["no", "yes"]
+    <BLANKLINE>
+    [groups]
+    sex = ["F", "M"]
+    <BLANKLINE>
+    [bounds]
+    age = [18, 100]
+    <BLANKLINE>
+    [categories]
+    ward = ["A", "B"]
+    >>> rows = pd.DataFrame({"age": [59], "ward": ["B"], "sex": ["F"], "approved": ["no"]})
+    >>> schema.preprocessor().fit_transform(rows)
+       age  ward_A  ward_B
+    0  0.0     0.0     1.0
+    """
+
+    target: str
+    classes: list
+    groups: dict = field(default_factory=dict)
+    bounds: dict = field(default_factory=dict)
+    categories: dict = field(default_factory=dict)
+
+    def __post_init__(self):
+        if not isinstance(self.target, str) or not self.target:
+            raise TypeError(f"target must be the name of a column, got {shown(self.target)}.")
+        object.__setattr__(self, "classes", _texts("classes", self.classes, least=2))
+        for name in ("groups", "bounds", "categories"):
+            part = getattr(self, name)
+            if not isinstance(part, Mapping) or not all(isinstance(c, str) for c in part):
+                raise TypeError(f"{name} must be a table by names of columns, got {shown(part)}.")
+            if self.target in part:
+                raise ValueError(
+                    f"{name} names {self.target!r}, which is the target: the model would be told "
+                    "what it has to predict. Take it out."
+                )
+        for name, least in (("groups", 2), ("categories", 1)):
+            part = getattr(self, name)
+            texts = {c: _texts(f"{name}[{c!r}]", v, least) for c, v in part.items()}
+            object.__setattr__(self, name, texts)
+        object.__setattr__(self, "bounds", {c: _pair(c, v) for c, v in self.bounds.items()})
+        if not self.bounds and not self.categories:
+            raise ValueError(
+                "bounds and categories are both empty: name at least one column to learn from."
+            )
+        if both := sorted(self.bounds.keys() & self.groups.keys()):
+            raise ValueError(
+                f"bounds and groups both name {shown(both)}: groups are texts. Take the column out "
+                "of one of the two."
+            )
+        self.preprocessor()  # raises
+
+    @classmethod
+    def from_dict(cls, facts):
+        """Return the schema that a dict, such as that of `to_dict`, describes."""
+        if not isinstance(facts, Mapping):
+            raise TypeError(f"facts must be a dict of parts of a schema, got {shown(facts)}.")
+        known = cls.__dataclass_fields__
+        if unknown := sorted(set(map(str, facts)) - set(known)):
+            raise ValueError(
+                f"A schema has no part {unknown[0]!r}. Its parts are {', '.join(map(repr, known))}."
+            )
+        if missing := [name for name in ("target", "classes") if name not in facts]:
+            raise ValueError(f"The schema lacks {missing[0]!r}.")
+        return cls(**facts)
+
+    @classmethod
+    def from_toml(cls, path, *, besides=()):
+        """Return the schema that a file describes, as `to_toml` writes it.
+
+        Parameters
+        ----------
+        path : path-like
+            The file.
+        besides : sequence of str, default=()
+            Entries that the file may hold for others.
+        """
+        with about("path", "must name a file of TOML"):
+            facts = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        return cls.from_dict({k: v for k, v in facts.items() if k not in besides})
+
+    def to_dict(self) -> dict:
+        """Return the parts as lists and dicts, ready for JSON."""
+        return json.loads(json.dumps(asdict(self)))
+
+    def to_toml(self) -> str:
+        """Return the schema as text of TOML, for people to read and mend."""
+        lines = [f"target = {_toml(self.target)}", f"classes = {_toml(self.classes)}"]
+        for name in ("groups", "bounds", "categories"):
+            part = getattr(self, name)
+            if part:
+                lines += ["", f"[{name}]", *(f"{_key(c)} = {_toml(v)}" for c, v in part.items())]
+        return "\n".join(lines)
+
+    @property
+    def group_levels(self) -> list | None:
+        """All groups, as `DPFairClassifier` takes them: tuples for intersections."""
+        if not self.groups:
+            return None
+        if len(self.groups) == 1:
+            return list(next(iter(self.groups.values())))
+        return list(product(*self.groups.values()))
+
+    @property
+    def feature_names(self) -> list:
+        """The columns that `preprocessor` makes."""
+        made = [f"{c}_{value}" for c, values in self.categories.items() for value in values]
+        return [*self.bounds, *made]
+
+    def preprocessor(self):
+        """Return a ColumnTransformer that learns nothing: see `public_preprocessor`."""
+        return public_preprocessor(self.bounds, self.categories)
+
+    def read_csv(self, path, *, labelled=True) -> pd.DataFrame:
+        """Read the columns that the schema names; all others are left out.
+
+        Parameters
+        ----------
+        path : path-like
+            The file, with the names of the columns in its first line; separated by commas,
+            semicolons, tabs or bars, and maybe compressed.
+        labelled : bool, default=True
+            Whether target and groups have to be there, and are read. To predict, they need not.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Numbers as floats, all else as texts.
+
+        Raises
+        ------
+        ValueError
+            If the file cannot be read, lacks a column, or holds a text where a number belongs; no
+            error shows a cell.
+        """
+        texts = [*self.categories]
+        if labelled:
+            texts += [c for c in (*self.groups, self.target) if c not in texts]
+        names, separator = columns_of(path)
+        if missing := [c for c in (*self.bounds, *texts) if c not in names]:
+            raise ValueError(
+                f"{Path(path).name} has no column {missing[0]!r}, which the schema names. It has "
+                f"{shown(names)}."
+            )
+        usual = ["", "NA", "N/A", "nan", "NaN", "null", "?", "-"]
+        try:
+            table = pd.read_csv(
+                path,
+                sep=separator,
+                usecols=[*self.bounds, *texts],
+                dtype=dict.fromkeys(texts, object),
+                keep_default_na=False,
+                na_values=dict.fromkeys(self.bounds, usual) | {column: [""] for column in texts},
+                skipinitialspace=True,
+                encoding="utf-8-sig",
+                low_memory=False,
+            )
+        except Exception as error:  # parsers quote the line that they stumble over
+            raise ValueError(
+                f"{Path(path).name} cannot be read as a table: {type(error).__name__}."
+            ) from None
+        for column in self.bounds:
+            if not pd.api.types.is_numeric_dtype(table[column].dtype):
+                raise ValueError(
+                    f"Column {column!r} has bounds, but holds texts that are no numbers (with a "
+                    "decimal comma, maybe, or a unit). Mend the file, or move the column to "
+                    "categories."
+                )
+        return table[[*self.bounds, *texts]]
+
+    def split(self, table):
+        """Return features, labels and groups of a table as `read_csv` gives it.
+
+        Parameters
+        ----------
+        table : DataFrame
+            With all columns that the schema names.
+
+        Returns
+        -------
+        X : DataFrame
+            Numbers, prepared by public facts only.
+        y : ndarray of str
+        groups : DataFrame or None
+            One column for each entry of ``groups``.
+
+        Raises
+        ------
+        ValueError
+            If a label or a group is missing or not listed; the error shows none.
+        """
+        for what, column, known in (
+            ("classes", self.target, self.classes),
+            *((f"groups[{c!r}]", c, levels) for c, levels in self.groups.items()),
+        ):
+            if not table[column].isin(known).all():
+                raise ValueError(
+                    f"Column {column!r} holds values that {what} does not list, or none: it lists "
+                    f"{shown(list(known))}. Add what is missing, spelt as in the file."
+                )
+        X = self.preprocessor().fit_transform(table)
+        groups = table[list(self.groups)].astype(object) if self.groups else None
+        return X, table[self.target].to_numpy(dtype=str), groups
+
+
+def columns_of(path):
+    """Return the names of the columns of a CSV file, and what separates them.
+
+    Raises
+    ------
+    ValueError
+        If there is no such file, or no line in it.
+    """
+    try:
+        first = pd.read_csv(path, header=None, nrows=1, sep="\x1f", encoding="utf-8-sig", quoting=3)
+        separator = max(_SEPARATORS, key=str(first.iloc[0, 0]).count)
+        names = pd.read_csv(
+            path, nrows=0, sep=separator, encoding="utf-8-sig", skipinitialspace=True
+        ).columns
+    except FileNotFoundError:
+        raise ValueError(f"There is no file {str(path)!r}.") from None
+    except Exception as error:
+        raise ValueError(
+            f"{Path(path).name} cannot be read as a table with a header: {type(error).__name__}."
+        ) from None
+    return [str(name) for name in names], separator
+
+
+def _texts(name, values, least):
+    values = listed(name, values, "texts")
+    if any(
+        isinstance(v, (bool, float)) or not (isinstance(v, str) or is_integer(v)) for v in values
+    ):
+        raise TypeError(
+            f"{name} must list texts, spelt as in the file and within quotation marks, got "
+            f"{shown(values)}."
+        )
+    texts = [str(v) for v in values]
+    if len(set(texts)) < len(texts) or len(texts) < least:
+        raise ValueError(
+            f"{name} must list at least {least} values, each once, got {shown(values)}."
+        )
+    return texts
+
+
+def _pair(column, pair):
+    pair = listed(f"bounds[{column!r}]", pair, "two numbers")
+    if len(pair) != 2:
+        raise ValueError(f"bounds[{column!r}] must be [lowest, highest], got {shown(pair)}.")
+    return pair
+
+
+def _key(name):
+    return name if _BARE.fullmatch(name) else _toml(name)
+
+
+def _toml(value):
+    """Return a text, a number or a list of these as TOML, whose texts are those of JSON."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

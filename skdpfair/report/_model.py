@@ -1,0 +1,255 @@
+"""One classifier -> a page, and a model card: what it spent, on whom, and what nobody covers."""
+
+from html import escape
+from importlib.metadata import version
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from skdpfair._validate import shown
+from skdpfair.groups import group_name
+from skdpfair.privacy.statement import ADJACENCY_IN_WORDS, rounded_up
+from skdpfair.release import release
+from skdpfair.release._file import path_of, replace_file
+from skdpfair.report._groups import group_rows
+from skdpfair.report._page import render
+from skdpfair.report._parts import findings, points
+
+_FLAG = (
+    "NOT private: computed on real people without noise. For those who may see the data; no ε "
+    "covers publishing it."
+)
+_USE = (
+    "Supporting decisions about people like those of the training data, by those who have checked, "
+    "on data of their own, what it does to each group."
+)
+_LIMITS = (
+    "The guarantee is for one record among those that were trained on, and for nothing else that "
+    "was done with them.",
+    "Differential privacy does not make a model fair, nor accurate: rare groups may pay more for "
+    "the noise.",
+    "It says nothing about people who are unlike the training data.",
+)
+
+
+def model_page(classifier, X=None, y=None, *, sensitive_features=None, title=None, pipeline=None):
+    """Return the report of a fitted classifier as one page of HTML.
+
+    Parameters
+    ----------
+    classifier : DPFairClassifier
+        Fitted.
+    X, y : DataFrame or array, and array, optional
+        Test records: the page then has a group table, and is NOT private.
+    sensitive_features : array, Series or DataFrame, optional
+        Their groups, if they are not columns of X.
+    title : str or None, default=None
+        Of the page.
+    pipeline : estimator, PipelineReport or None, default=None
+        What prepared the features: the page tells what `check_pipeline` finds in it.
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    ImportError
+        If jinja2 is missing: ``pip install "skdpfair[report]"``.
+    ValueError
+        If X comes without y, or groups are not those of the fit.
+
+    Examples
+    --------
+    >>> from skdpfair import DPFairClassifier
+    >>> from skdpfair.datasets import make_two_groups
+    >>> from skdpfair.report import model_page
+    >>> data = make_two_groups(3000, random_state=0)
+    >>> clf = DPFairClassifier("dpsgd", epsilon=3.0, max_steps=20).fit(data.data, data.target)
+    >>> page = model_page(clf)
+    >>> "contains no figures that are not private" in page
+    True
+    """
+    check_is_fitted(classifier, "net_")
+    if title is not None and not isinstance(title, str):
+        raise TypeError(f"title must be a text or None, got {shown(title)}.")
+    table = _tested(classifier, X, y, sensitive_features)
+    privacy = classifier.privacy_
+    context = {
+        "title": title or f"A classifier trained with {privacy.method}",
+        "facts": _facts(classifier),
+        "privacy": privacy,
+        "epsilon": rounded_up(privacy.epsilon),
+        "delta": rounded_up(privacy.delta, 3),
+        "adjacency": ADJACENCY_IN_WORDS[privacy.adjacency],
+        "group_epsilons": {
+            group_name(g): rounded_up(e) for g, e in (privacy.group_epsilons or {}).items()
+        },
+        "ledger": [
+            (e.what, f"{e.steps:,}", f"{e.sample_rate:.4g}", _noises(e.noise_multipliers))
+            for e in privacy.ledger.entries
+        ],
+        "groups": None if table is None else _cells(table),
+        "classes": [str(c) for c in classifier.classes_],
+        "gap": None if table is None or len(table) < 3 else points(np.ptp(table["accuracy"][1:])),
+        "findings": findings(pipeline),
+        "version": version("skdpfair"),
+    }
+    return render("model.html", context)
+
+
+def model_card(
+    classifier,
+    X=None,
+    y=None,
+    *,
+    sensitive_features=None,
+    intended_use=None,
+    released_table=None,
+    path=None,
+):
+    """Return a model card of skops: privacy statement, intended use, limits, and a group table.
+
+    Parameters
+    ----------
+    classifier : DPFairClassifier
+        Fitted.
+    X, y : DataFrame or array, and array, optional
+        Test records: the card then has a group table, flagged as NOT private.
+    sensitive_features : array, Series or DataFrame, optional
+        Their groups, if they are not columns of X.
+    intended_use : str or None, default=None
+        In your words; None says something general.
+    released_table : DataFrame or None, default=None
+        A group table that was paid for, by `skdpfair.metrics.release_group_table`: it is shown
+        instead, with what it cost.
+    path : path-like or None, default=None
+        Markdown file to write, too.
+
+    Returns
+    -------
+    skops.card.Card
+        ``card.render()`` is Markdown; ``card.add(...)`` adds sections.
+
+    Raises
+    ------
+    ImportError
+        If skops is missing: ``pip install "skdpfair[report]"``.
+    ValueError
+        If both X and ``released_table`` are given, X without y, or a table that nobody paid for.
+
+    Examples
+    --------
+    >>> from skdpfair import DPFairClassifier
+    >>> from skdpfair.datasets import make_two_groups
+    >>> from skdpfair.report import model_card
+    >>> data = make_two_groups(3000, random_state=0)
+    >>> clf = DPFairClassifier("dpsgd", epsilon=3.0, max_steps=20).fit(data.data, data.target)
+    >>> card = model_card(clf)
+    >>> card.select("Privacy").content == clf.privacy_.statement
+    True
+    """
+    check_is_fitted(classifier, "net_")
+    if released_table is not None and "privacy" not in getattr(released_table, "attrs", {}):
+        raise ValueError(
+            "released_table must come from skdpfair.metrics.release_group_table, which keeps in "
+            f"attrs what it cost, got {shown(released_table)}. Pass X and y for a table that is "
+            "flagged as not private."
+        )
+    if X is not None and released_table is not None:
+        raise ValueError(
+            "Give X and y, or released_table=, not both: the card has one group table."
+        )
+    table = _tested(classifier, X, y, sensitive_features)
+    card = _card(release(classifier))
+    privacy = classifier.privacy_
+    facts = "\n".join(f"- {name}: {value}" for name, value in _facts(classifier))
+    card.add(**{"Model": facts, "Intended use": intended_use or _USE, "Privacy": privacy.statement})
+    card.add(
+        **{
+            "Privacy/Released": _listed(
+                f"{e.steps:,} × {e.what}, sampling rate {e.sample_rate:.4g}, noise "
+                f"{_noises(e.noise_multipliers)}"
+                for e in privacy.ledger.entries
+            ),
+            "Privacy/Assumed": _listed(privacy.assumptions),
+            "Privacy/Not accounted": _listed(privacy.not_accounted),
+            "Limits": _listed(_LIMITS),
+        }
+    )
+    _add_groups(card, table, released_table)
+    if path is not None:
+        replace_file(path_of(path), card.render().encode())
+    return card
+
+
+def _card(classifier):
+    try:
+        from skops.card import Card
+    except ImportError as error:
+        raise ImportError('model cards need skops: pip install "skdpfair[report]".') from error
+    return Card(classifier, model_diagram=False, template=None)
+
+
+def _add_groups(card, table, released):
+    if released is not None:
+        said = f"**Released.** {released.attrs['privacy']['statement']}"
+        rows = released.rename_axis("group").reset_index().round(4)
+    elif table is not None:
+        said, rows = f"**{_FLAG}**", table.rename_axis("group").reset_index().round(4)
+    else:
+        card.add(Groups="No group table was asked for.")
+        return
+    columns = {_plain(name): [_plain(v) for v in values] for name, values in rows.items()}
+    card.add_table(folded=False, description=said, Groups=columns)
+
+
+def _plain(cell):
+    """Return a text that Markdown takes as it is."""
+    return escape(cell).replace("|", "&#124;") if isinstance(cell, str) else cell
+
+
+def _tested(classifier, X, y, sensitive_features):
+    if X is None:
+        return None
+    if y is None:
+        raise ValueError("X comes without y: a group table needs the labels of the test records.")
+    return group_rows(classifier, X, y, sensitive_features)
+
+
+def _facts(classifier):
+    privacy = classifier.privacy_
+    rows = [
+        ("method", privacy.method),
+        ("classes", ", ".join(map(str, classifier.classes_))),
+        ("features", f"{classifier.n_features_in_:,}"),
+    ]
+    if classifier.groups_ is not None:
+        rows.append(("groups", ", ".join(map(group_name, classifier.groups_))))
+    if privacy.n_samples is not None:
+        rows.append(("records trained on", f"{privacy.n_samples:,}"))
+    rows += [
+        ("steps", f"{classifier.n_steps_:,}"),
+        ("expected batch size", f"{privacy.expected_batch_size:.4g}"),
+        ("learning rate", f"{classifier.lr_:.4g}"),
+        ("written by", f"skdpfair {version('skdpfair')}"),
+    ]
+    return rows
+
+
+def _cells(table):
+    """Return rows of text: group, count, accuracy with its interval, shares of predictions."""
+    rows = []
+    for name, row in table.iterrows():
+        shares = [points(v) for k, v in row.items() if k.startswith("predicted[")]
+        interval = "" if row["n"] == 0 else f"{points(row['low'])} to {points(row['high'])}"
+        rows.append((name, f"{int(row['n']):,}", points(row["accuracy"]), interval, shares))
+    return rows
+
+
+def _noises(multipliers):
+    return ", ".join(f"{m:.4g}" for m in multipliers)
+
+
+def _listed(items):
+    return "\n".join(f"- {item}" for item in items) or "Nothing."

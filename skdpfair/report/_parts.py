@@ -1,0 +1,32 @@
+"""What the pages share: numbers as text, and what the linter found."""
+
+import numpy as np
+
+from skdpfair.preprocessing import PipelineReport, check_pipeline
+
+
+def points(share) -> str:
+    """Return a share in per cent, or a dash.
+
+    Examples
+    --------
+    >>> points(0.8312), points(-0.00001), points(float("nan"))
+    ('83.1', '0.0', '–')
+    """
+    return "–" if np.isnan(share) else f"{round(100 * share, 1) + 0.0:.1f}"
+
+
+def budget(epsilon) -> str:
+    """Return a budget in few digits, or "none"."""
+    return f"{epsilon:g}" if np.isfinite(epsilon) else "none"
+
+
+def findings(pipeline):
+    """Return what the linter finds, or None if it has not been asked."""
+    if pipeline is None:
+        return None
+    found = pipeline if isinstance(pipeline, PipelineReport) else check_pipeline(pipeline)
+    return {
+        "steps": [(f.step, f.learns, f.instead) for f in found.findings],
+        "notes": [str(note) for note in found.notes],
+    }

@@ -1,0 +1,274 @@
+"""From a CSV file to a model, predictions, a comparison and a report."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from skdpfair.cli import main
+from skdpfair.preprocessing import TableSchema
+from skdpfair.release import load_release, schema_of
+
+SCHEMA = TableSchema(
+    target="kredit ok?",
+    classes=["nein", "ja"],
+    groups={"Geschlecht": ["w", "m"]},
+    bounds={"Größe": (100, 230), "Einkommen": (0, 100)},
+    categories={"Kanton": ["ZH", "BE"], "Anrede": ["Frau", "Herr"]},
+)
+SHORT = ["--set", "max_steps=10", "--set", "module=logistic", "--set", "batch_size=200"]
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng, n = np.random.default_rng(0), 3000
+    income = rng.uniform(0, 100, n).round(2)
+    return pd.DataFrame(
+        {
+            "Name, Vorname": [f"secret-{i}" for i in range(n)],
+            "Größe": rng.normal(170, 10, n).round(1),
+            "Kanton": rng.choice(["ZH", "BE", "GE", ""], n),
+            "Einkommen": income,
+            "Geschlecht": rng.choice(["w", "m"], n),
+            "Anrede": rng.choice(["Frau", "Herr"], n),
+            "kredit ok?": np.where(income + rng.normal(0, 10, n) > 50, "ja", "nein"),
+        }
+    )
+
+
+@pytest.fixture
+def folder(table, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    table.to_csv("loans.csv", sep=";", index=False, encoding="utf-8-sig")
+    (tmp_path / "schema.toml").write_text(SCHEMA.to_toml(), encoding="utf-8")
+    return tmp_path
+
+
+def invoke(*arguments, **settings):
+    return CliRunner().invoke(main, [str(a) for a in arguments], **settings)
+
+
+def usable(done):
+    assert done.exit_code == 0, done.output
+    return done
+
+
+def refused(*arguments, **settings):
+    done = invoke(*arguments, **settings)
+    assert done.exit_code == 2 and "Traceback" not in done.output, done.output
+    assert "secret-" not in done.output
+    return " ".join(done.output.split())
+
+
+def fitted(*arguments):
+    fit = ["fit", "loans.csv", "--schema", "schema.toml", "--epsilon", "3", *SHORT]
+    return usable(invoke(*fit, "--method", "dpsgd", *arguments))
+
+
+def test_fit_predict_report(folder, table):
+    """The file's predictions are those of the classifier on features made by the schema."""
+    said = json.loads(fitted("--json").stdout)
+    assert said["epsilon"] <= 3.0 and said["written"] == "model.safetensors"
+    without = table.drop(columns=["kredit ok?", "Geschlecht"])[::-1]
+    without.to_csv("new.csv", index=False)
+    usable(invoke("predict", "model.safetensors", "new.csv", "-o", "out.csv"))
+    out = pd.read_csv("out.csv")
+    clf, schema = load_release("model.safetensors"), schema_of("model.safetensors")
+    assert schema == SCHEMA
+    X = schema.preprocessor().fit_transform(without.replace("", None))
+    assert (out["kredit ok?"] == clf.predict(X)).all() and len(out) == len(without)
+    chances = out[[f"probability[{c}]" for c in clf.classes_]]
+    assert np.allclose(chances, clf.predict_proba(X), atol=1e-5)
+    model = ["report", "model.safetensors", "--card", "card.md"]
+    said = json.loads(usable(invoke(*model, "--json")).stdout)
+    assert said == {"written": ["report.html", "card.md"], "private": True}
+    usable(invoke(*model, "--data", "loans.csv"))
+    assert "contains non-private figures" in (folder / "report.html").read_text()
+    assert "NOT private" in (folder / "card.md").read_text()
+
+
+def test_group_and_left_out_columns_are_no_features(folder):
+    fitted()
+    names = list(load_release("model.safetensors").feature_names_in_)
+    assert names == ["Größe", "Einkommen", "Kanton_ZH", "Kanton_BE", "Anrede_Frau", "Anrede_Herr"]
+
+
+def test_the_model_does_not_depend_on_other_columns_nor_separators(folder, table):
+    fitted("--seed", "1", "-o", "a.safetensors")
+    table[list(reversed(table.columns))].assign(more=1).to_csv("loans.csv", index=False)
+    fitted("--seed", "1", "-o", "b.safetensors")
+    assert (folder / "a.safetensors").read_bytes() == (folder / "b.safetensors").read_bytes()
+
+
+def test_the_books_are_kept(folder):
+    from skdpfair.privacy import PrivacyLedger
+
+    with PrivacyLedger("books.jsonl", epsilon=3.0, delta=1e-5):
+        pass
+    fitted("--ledger", "books.jsonl")
+    before = (folder / "model.safetensors").read_bytes()
+    said = refused(
+        *["fit", "loans.csv", "--schema", "schema.toml", "--epsilon", "3"],
+        *SHORT,
+        *["--method", "dpsgd", "--ledger", "books.jsonl"],
+    )
+    assert "budget" in said
+    assert (folder / "model.safetensors").read_bytes() == before
+
+
+def test_a_sweep_is_resumed_and_reported(folder):
+    study = (
+        'data = "loans.csv"\n'
+        + SCHEMA.to_toml()
+        + """
+[sweep]
+methods = ["dpsgd"]
+epsilons = [2.0]
+seeds = 2
+store = "results"
+[sweep.params]
+max_steps = 5
+module = "logistic"
+batch_size = 200
+"""
+    )
+    (folder / "study.toml").write_text(study, encoding="utf-8")
+    found = json.loads(usable(invoke("sweep", "study.toml", "--jobs", 1, "--json")).stdout)
+    assert [(r["method"], r["epsilon"]) for r in found] == [("twin", None), ("dpsgd", 2.0)]
+    assert 0 <= found[1]["accuracy[w] mean"] <= 1
+    done = usable(invoke("sweep", "study.toml", "--jobs", 1))
+    assert "NOT private" in done.output and "skdpfair report results" in done.output
+    usable(invoke("report", "results", "--title", "Loans"))
+    page = (folder / "report.html").read_text()
+    assert "No step is known to learn from the records outside the budget" in page
+
+
+def test_a_schema_is_asked_for(folder):
+    """Answers, in the order of the file's columns; 1..3 is a list."""
+    answers = [
+        "nein,ja",
+        "w",
+        "w, m",
+        "n",
+        "s",
+        "n",
+        "100",
+        "90",
+        "230",
+        "c",
+        "ZH,BE",
+        "n",
+        "0",
+        "100",
+        "c",
+        "1..3",
+    ]
+    command = ["schema", "loans.csv", "--target", "kredit ok?", "--group", "Geschlecht"]
+    done = usable(invoke(*command, "-o", "asked.toml", input="\n".join(answers) + "\n"))
+    assert "no epsilon would cover" in " ".join(done.output.split())
+    found = TableSchema.from_toml("asked.toml", besides=["data", "sweep"])
+    assert found.bounds == SCHEMA.bounds and found.groups == SCHEMA.groups
+    assert found.categories == {"Kanton": ["ZH", "BE"], "Anrede": ["1", "2", "3"]}
+    assert "is there already" in refused(*command, "-o", "asked.toml")
+
+
+def test_a_template_holds_names_only(folder, table):
+    usable(
+        invoke(
+            "schema",
+            "loans.csv",
+            "--target",
+            "kredit ok?",
+            "--group",
+            "Geschlecht",
+            "--template",
+            "-o",
+            "t.toml",
+        )
+    )
+    text = (folder / "t.toml").read_text()
+    assert all(f'"{name}"' in text for name in table) and "secret-" not in text
+    assert "classes must list at least 2" in refused("fit", "loans.csv", "--schema", "t.toml")
+
+
+def test_what_a_schema_misses_is_counted(folder, table):
+    done = usable(invoke("schema", "loans.csv", "--check", "schema.toml", "--json"))
+    found = {row["column"]: row for row in json.loads(done.output)}
+    assert found["Kanton"]["outside"] == pytest.approx((table["Kanton"] == "GE").mean())
+    assert found["Kanton"]["missing"] == pytest.approx((table["Kanton"] == "").mean())
+    assert "NOT private" in usable(invoke("schema", "loans.csv", "--check", "schema.toml")).output
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "named"),
+    [
+        ('target = "kredit ok?"', "", "lacks 'target'"),
+        ('target = "kredit ok?"', 'target = "other"', "no column 'other'"),
+        ('["nein", "ja"]', '["nein", "jo"]', "values that classes does not list"),
+        ('["w", "m"]', '["w", "d"]', "groups['Geschlecht'] does not list"),
+        ("[100, 230]", "[230, 100]", "Größe"),
+        ("[100, 230]", "[100]", "[lowest, highest]"),
+        ("[bounds]", '[bounds]\n"Name, Vorname" = [0, 1]', "texts that are no numbers"),
+        ("[bounds]", '[bounds]\n"kredit ok?" = [0, 1]', "which is the target"),
+        ("[bounds]", "[bonds]", "no part 'bonds'"),
+        ("[bounds]", "[bounds", "not TOML"),
+        ('["ZH", "BE"]', '["ZH", "ZH"]', "each once"),
+        ('["ZH", "BE"]', "[1.5]", "within quotation marks"),
+    ],
+)
+def test_a_schema_that_cannot_be_used_is_named(folder, old, new, named):
+    text = SCHEMA.to_toml()
+    assert old in text
+    (folder / "schema.toml").write_text(text.replace(old, new, 1), encoding="utf-8")
+    assert named in refused("fit", "loans.csv", "--schema", "schema.toml", *SHORT)
+    assert not (folder / "model.safetensors").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["fit", "loans.csv"], "--schema FILE, or --target"),
+        (["fit", "loans.csv", "--target", "kredit ok?"], "no terminal to ask on"),
+        (["fit", "none.csv"], "does not exist"),
+        (["fit", "loans.csv", "--schema", "schema.toml", "--target", "x"], "say something else"),
+        (["fit", "loans.csv", "--schema", "schema.toml", "--set", "speed=1"], "NAME=VALUE"),
+        (["fit", "loans.csv", "--schema", "schema.toml", "--set", "lr=fast"], "lr"),
+        (["fit", "loans.csv", "--schema", "schema.toml", "-o", "no/m.safetensors"], "no folder no"),
+        (["fit", "loans.csv", "--schema", "schema.toml", "--epsilon", "0"], "--epsilon"),
+        (["fit", "loans.csv", "--schema", "schema.toml", "--method", "sgd"], "--method"),
+        (["predict", "loans.csv", "loans.csv"], "not a safetensors file"),
+        (["sweep", "schema.toml"], "--data FILE"),
+        (["report", "loans.csv"], "not a safetensors file"),
+        (["report", ".", "--data", "loans.csv"], "RESULTS is a folder"),
+        (["schema", "loans.csv"], "--target is missing"),
+        (["schema", "loans.csv", "--target", "x", "--template", "-o", "new.toml"], "no column 'x'"),
+    ],
+)
+def test_what_cannot_be_used_is_named(folder, arguments, named):
+    assert named in refused(*arguments)
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00a", b"a,b\n1,2,3,4\n"])
+def test_broken_tables_are_named(folder, content):
+    (folder / "loans.csv").write_bytes(content)
+    assert "loans.csv" in refused("fit", "loans.csv", "--schema", "schema.toml")
+
+
+def test_a_release_without_a_schema_cannot_read_tables(folder):
+    from skdpfair import DPFairClassifier
+    from skdpfair.datasets import make_two_groups
+
+    data = make_two_groups(2000, random_state=0)
+    clf = DPFairClassifier("dpsgd", epsilon=3.0, max_steps=5).fit(data.data, data.target)
+    clf.save_release("bare.safetensors")
+    assert "does not say how" in refused("predict", "bare.safetensors", "loans.csv")
+    assert "does not say how" in refused("report", "bare.safetensors", "--data", "loans.csv")
+    with pytest.raises(ValueError, match="schema makes the features"):
+        clf.save_release("bare.safetensors", schema=SCHEMA)
+
+
+def test_methods_as_json():
+    found = json.loads(usable(invoke("methods", "--json")).output)
+    assert {"dpsgd", "global_adapt", "dpsgd_f"} <= {row["name"] for row in found}

@@ -1,0 +1,121 @@
+"""The page and the card of one classifier."""
+
+import re
+from html import escape
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
+from skdpfair import DPFairClassifier
+from skdpfair.datasets import make_two_groups
+from skdpfair.metrics import release_group_table
+from skdpfair.preprocessing import public_preprocessor
+from skdpfair.report import model_card, model_page
+
+HOSTILE = "<b onclick=x>|a|</b>"
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    data = make_two_groups(3000, random_state=0)
+    groups = np.where(data.sensitive_features == "a", HOSTILE, "b")
+    clf = DPFairClassifier("dpsgd", epsilon=3.0, groups=[HOSTILE, "b"], max_steps=10)
+    return clf.fit(data.data, data.target, sensitive_features=groups), data, groups
+
+
+def test_without_records_nothing_is_private(fitted):
+    page = model_page(fitted[0])
+    assert "contains no figures that are not private" in page
+    assert "contains non-private figures" not in page
+    assert "No test records were given" in page and "has not been looked at" in page
+
+
+def test_the_group_table_counts(fitted):
+    """By hand: counts, accuracies and Wilson's intervals, in all and by group."""
+    clf, data, groups = fitted
+    page = model_page(clf, data.data, data.target, sensitive_features=groups)
+    assert "contains non-private figures" in page
+    right = clf.predict(data.data) == data.target
+    for rows in (np.ones(len(groups), bool), groups == HOSTILE, groups == "b"):
+        low, high = binomtest(int(right[rows].sum()), int(rows.sum())).proportion_ci(
+            method="wilson"
+        )
+        cell = f'{100 * right[rows].mean():.1f}<span class="i">{100 * low:.1f} to {100 * high:.1f}'
+        assert f'<td class="n">{rows.sum():,}</td>\n<td class="n">{cell}' in page
+    gap = abs(right[groups == "b"].mean() - right[groups == HOSTILE].mean())
+    assert f"<strong>{100 * gap:.1f}</strong> points" in page
+
+
+def test_names_are_escaped(fitted):
+    clf, data, groups = fitted
+    page = model_page(clf, data.data, data.target, sensitive_features=groups, title=HOSTILE)
+    assert HOSTILE not in page and page.count(escape(HOSTILE)) >= 3
+    assert not re.search(r"<script|https?://|<img|@import|url\(", page)
+    card = model_card(clf, data.data, data.target, sensitive_features=groups).render()
+    assert "|a|" not in card.split("# Groups")[1]
+
+
+def test_what_was_spent_is_told(fitted):
+    clf = fitted[0]
+    page = model_page(clf, pipeline=public_preprocessor({"x": (0, 1)}))
+    assert "ε = " in page and "number of records is public" in page
+    for entry in clf.privacy_.ledger.entries:
+        assert escape(entry.what) in page and f"{entry.noise_multipliers[0]:.4g}" in page
+    for item in (*clf.privacy_.not_accounted, *clf.privacy_.assumptions):
+        assert escape(item) in page
+    assert "No step is known to learn" in page
+
+
+def test_a_model_without_privacy_says_so(fitted):
+    data = fitted[1]
+    clf = DPFairClassifier("sgd", epsilon=None, max_steps=5).fit(data.data, data.target)
+    page = model_page(clf)
+    assert "The model is not private" in page and "NOT differentially private" in page
+    assert "contains no figures" not in page
+
+
+def test_seeded_noise_is_told(fitted):
+    data = fitted[1]
+    with pytest.warns(UserWarning, match="seed"):
+        clf = DPFairClassifier("dpsgd", epsilon=3.0, max_steps=5, random_state=0).fit(
+            data.data, data.target
+        )
+    assert "The noise was seeded" in model_page(clf)
+
+
+def test_group_epsilons_are_told(fitted):
+    data = fitted[1]
+    clf = DPFairClassifier("dp_is_sgd", epsilon=3.0, max_steps=5)
+    clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
+    assert "Epsilon of each group" in model_page(clf)
+
+
+def test_the_card_flags_or_pays(fitted, tmp_path):
+    clf, data, groups = fitted
+    card = model_card(clf, data.data, data.target, sensitive_features=groups)
+    assert "NOT private" in card.render()
+    released = release_group_table(
+        data.target,
+        clf.predict(data.data),
+        sensitive_features=groups,
+        groups=[HOSTILE, "b"],
+        epsilon=1.0,
+    )
+    path = tmp_path / "card.md"
+    text = model_card(clf, released_table=released, intended_use="Ours.", path=path).render()
+    assert "**Released.**" in text and "NOT private" not in text and "Ours." in text
+    assert path.read_text() == text
+    assert "no group table" in model_card(clf).render().lower()
+
+
+def test_inputs_that_cannot_be_used_are_named(fitted):
+    clf, data, groups = fitted
+    with pytest.raises(ValueError, match="X comes without y"):
+        model_page(clf, data.data)
+    with pytest.raises(ValueError, match="release_group_table"):
+        model_card(clf, released_table=data.data)
+    with pytest.raises(TypeError, match="title"):
+        model_page(clf, title=3)
+    with pytest.raises(ValueError, match="sensitive_features"):
+        model_page(clf, data.data, data.target, sensitive_features=groups[:5])
