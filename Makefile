@@ -49,10 +49,11 @@ $(VENV)/.demo: $(VENV)/bin/python pyproject.toml requirements/constraints.txt
 	@$(PIP_INSTALL) -e ".[plot,cli]"
 	@touch $@
 
-$(VENV)/.test: $(VENV)/bin/python pyproject.toml requirements/constraints.txt
+$(VENV)/.test: $(VENV)/bin/python pyproject.toml requirements/constraints.txt requirements/dashboard.txt
 	@echo "== Installing skdpfair with its test tools (a few minutes the first time)"
 	@$(PIP_INSTALL) torch
 	@$(PIP_INSTALL) -e ".[test]"
+	@$(PIP_INSTALL) --no-deps -r requirements/dashboard.txt
 	@touch $@ $(VENV)/.demo
 
 clean:

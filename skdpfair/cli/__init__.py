@@ -11,6 +11,7 @@ except ImportError as error:  # the extra is optional, the library is not
 import skdpfair
 from skdpfair.cli._audit import audit
 from skdpfair.cli._budget import budget
+from skdpfair.cli._dashboard import dashboard
 from skdpfair.cli._data import data
 from skdpfair.cli._demo import demo
 from skdpfair.cli._fit import fit, predict
@@ -35,7 +36,7 @@ def main():
 
 
 for command in (
-    *(schema, fit, predict, sweep, report),
+    *(schema, fit, predict, sweep, report, dashboard),
     *(budget, methods, audit, data, reproduce, demo),
 ):
     main.add_command(command)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pandas as pd
-from fairlearn.metrics import MetricFrame
+from fairlearn.metrics import MetricFrame, plot_model_comparison
 from sklearn.metrics import accuracy_score
 
 from skdpfair._validate import one_of, shown
@@ -10,7 +10,7 @@ from skdpfair.model_selection._frames import OVERALL, frame_of, predictions_of, 
 from skdpfair.model_selection._store import Store
 from skdpfair.model_selection._text import as_blocks, empty_runs, in_words, text_table
 from skdpfair.release._file import path_of, replace_file
-from skdpfair.report import results_page
+from skdpfair.report import results_page, to_fairness_dashboard
 
 _MODEL = ["method", "epsilon"]
 _RUN = ["seed", "fold"]
@@ -256,7 +256,38 @@ class TradeoffResults:
         }
 
     def to_fairness_dashboard(self, seed=None, fold=0):
-        """Return the arguments of raiwidgets' FairnessDashboard: all models on one test set.
+        """Return `skdpfair.report.to_fairness_dashboard` of these results."""
+        return to_fairness_dashboard(self, seed=seed, fold=fold)
+
+    def plot_model_comparison(self, x_axis_metric, y_axis_metric, *, seed=None, fold=0, **options):
+        """Draw all models by two metrics, with fairlearn's ``plot_model_comparison``.
+
+        Parameters
+        ----------
+        x_axis_metric, y_axis_metric : callable
+            Such as ``accuracy_score`` and ``fairlearn.metrics.demographic_parity_difference``.
+        seed, fold
+            As in `predictions_of`.
+        **options
+            Passed on, such as ``ax``; points are labelled unless ``point_labels=False``.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+        """
+        parts = self.predictions_of(seed=seed, fold=fold)
+        first = next(iter(parts.values()))
+        return plot_model_comparison(
+            y_preds={name: part["y_pred"].to_numpy() for name, part in parts.items()},
+            y_true=first["y_true"].to_numpy(),
+            sensitive_features=first["group"].to_numpy(),
+            x_axis_metric=x_axis_metric,
+            y_axis_metric=y_axis_metric,
+            **{"point_labels": True} | options,
+        )
+
+    def predictions_of(self, *, seed=None, fold=0) -> dict:
+        """Return what all models predicted for one test set, by their names; NOT private.
 
         Parameters
         ----------
@@ -267,24 +298,23 @@ class TradeoffResults:
 
         Returns
         -------
-        dict
-            With ``sensitive_features`` (dict of lists), ``y_true`` (list) and ``y_pred`` (dict from
-            the model's name to a list).
+        dict of str to pandas.DataFrame
+            With columns ``y_true``, ``y_pred`` and ``group``.
+
+        Raises
+        ------
+        ValueError
+            If no predictions were kept, or not of this seed and fold.
         """
         kept = self._kept()
         seed = next(iter(kept))[2] if seed is None else seed
-        parts = {key: part for key, part in kept.items() if key[2:] == (seed, fold)}
+        parts = {_name(key): part for key, part in kept.items() if key[2:] == (seed, fold)}
         if not parts:
             raise ValueError(
                 f"seed={shown(seed)}, fold={shown(fold)} was not run. Choose among (seed, fold) = "
                 f"{sorted({key[2:] for key in kept})}."
             )
-        first = next(iter(parts.values()))
-        return {
-            "sensitive_features": {"group": first["group"].tolist()},
-            "y_true": first["y_true"].tolist(),
-            "y_pred": {_name(key): part["y_pred"].tolist() for key, part in parts.items()},
-        }
+        return parts
 
     def _kept(self):
         if self.predictions is None:

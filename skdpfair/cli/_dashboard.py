@@ -1,0 +1,29 @@
+"""``skdpfair dashboard``: all models of a sweep in the Fairlearn dashboard, until Ctrl-C."""
+
+import threading
+
+import click
+
+from skdpfair.cli._input import AnyPath, in_options, wrapped
+
+
+@click.command(short_help="Look at a sweep in the Fairlearn dashboard.")
+@click.argument("results", type=AnyPath(exists=True, file_okay=False))
+@click.option("--port", type=click.IntRange(1, 65_535), help="Of localhost; by default a free one.")
+@click.option("--seed", type=int, help="Whose test records; by default those of the first seed.")
+@click.option("--fold", type=int, default=0, show_default=True, help="Which of its folds.")
+def dashboard(results, port, seed, fold):
+    """Show all models of RESULTS, the folder of a sweep, in the Fairlearn dashboard.
+
+    The sweep must have kept its predictions: keep_predictions = true under [sweep]. The dashboard
+    is served on this machine only, until Ctrl-C; what it shows is NOT private.
+    """
+    from skdpfair.model_selection import TradeoffResults  # late: it needs most of the package
+    from skdpfair.report import launch_fairness_dashboard
+
+    with in_options():
+        found = TradeoffResults.from_store(results)
+        served = launch_fairness_dashboard(found, port, seed=seed, fold=fold)
+    click.echo(f"The dashboard is at {served.url}")
+    click.echo(wrapped("It shows private records' labels and groups. Ctrl-C ends it."))
+    threading.Event().wait()

@@ -1,0 +1,243 @@
+"""All models of a sweep -> the Fairlearn dashboard, which lives on as raiwidgets'."""
+
+import sys
+import types
+from contextlib import nullcontext, redirect_stdout
+from importlib.util import find_spec
+from io import StringIO
+
+import numpy as np
+import sklearn.metrics as skm
+from scipy.stats import binomtest
+
+from skdpfair import _validate
+
+_MISSING = (
+    'The dashboard needs two things, see docs/dashboard.md: pip install "skdpfair[dashboard]" and '
+    "pip install --no-deps -r requirements/dashboard.txt"
+)
+# what would end the text of a script in which raiwidgets puts the names as they are
+_SAFE = str.maketrans(
+    {"<": "‹", ">": "›", '"': "”", "`": "’", "\\": "⧵", "$": "＄", "&": "＆"}
+    | {chr(i): " " for i in (*range(32), 127)}
+)
+
+
+def to_fairness_dashboard(results, *, seed=None, fold=0):
+    """Return the arguments of raiwidgets' FairnessDashboard: all models on one test set.
+
+    Parameters
+    ----------
+    results : TradeoffResults
+        Of a `sweep` with ``keep_predictions=True``.
+    seed : int or None, default=None
+        Which seed's split; None is the first.
+    fold : int, default=0
+        Which of its folds.
+
+    Returns
+    -------
+    dict
+        ``sensitive_features`` (dict of lists), ``y_true`` (list) and ``y_pred`` (dict from the
+        model's name to a list): NOT private. Classes are numbered from 0 in the order of the
+        classifier's ``classes_``; with two, 1 is selected. Characters that end a text in a script
+        are replaced by others that look alike.
+
+    Raises
+    ------
+    ValueError
+        If no predictions were kept, or not of this seed and fold.
+
+    Examples
+    --------
+    >>> from skdpfair.datasets import make_two_groups
+    >>> from skdpfair.model_selection import sweep
+    >>> data = make_two_groups(3000, random_state=0)
+    >>> results = sweep(
+    ...     ["dpsgd"], [4.0], 1, data.data, data.target, data.sensitive_features,
+    ...     keep_predictions=True, module="logistic", batch_size=500, max_steps=5,
+    ... )
+    >>> given = to_fairness_dashboard(results)
+    >>> list(given["y_pred"]), len(given["y_true"])
+    (['twin', 'dpsgd, epsilon 4'], 600)
+    """
+    parts = results.predictions_of(seed=seed, fold=fold)
+    first = next(iter(parts.values()))
+    classes = _classes(results, parts.values())
+    return {
+        "sensitive_features": {"group": [_safe(group) for group in first["group"]]},
+        "y_true": np.searchsorted(classes, first["y_true"]).tolist(),
+        "y_pred": {
+            _safe(name): np.searchsorted(classes, part["y_pred"]).tolist()
+            for name, part in parts.items()
+        },
+    }
+
+
+def _classes(results, parts):
+    """Return all classes in order, those that nobody has or predicts here among them."""
+    if results.asked is not None:
+        return np.asarray(results.asked["classes"])
+    return np.unique(np.concatenate([p[c] for p in parts for c in ("y_true", "y_pred")]))
+
+
+def launch_fairness_dashboard(results, port=None, *, seed=None, fold=0):
+    """Serve the dashboard on this machine, and show it if this is a notebook.
+
+    Parameters
+    ----------
+    results, seed, fold
+        As in `to_fairness_dashboard`.
+    port : int or None, default=None
+        Of localhost; None takes a free one from 8704 on.
+
+    Returns
+    -------
+    raiwidgets.fairness_dashboard.FairnessDashboard
+        Its attribute ``url`` is the address. The server ends with the process: in a script, wait,
+        for instance by ``input()``.
+
+    Raises
+    ------
+    ImportError
+        If raiwidgets, or what it needs, is missing; the error says how to get them.
+    ValueError
+        If the port is taken, or the predictions were not kept.
+
+    Notes
+    -----
+    What is served are labels, groups and predictions of private records, to whoever can reach this
+    machine's localhost. Outside notebooks, pages of other origins are not let in.
+    """
+    given = to_fairness_dashboard(results, seed=seed, fold=fold)
+    if port is not None:
+        port = _validate.integer("port", port, low=1, high=65_535)
+    made = _fairness_dashboard()
+    binary = max(map(max, (given["y_true"], *given["y_pred"].values()))) <= 1
+    quiet = nullcontext() if _in_notebook() else redirect_stdout(StringIO())
+    try:
+        with quiet:
+            return made(**given, port=port, fairness_metric_mapping=_metrics(binary))
+    except RuntimeError as error:  # raiwidgets looks at the port
+        raise ValueError(f"port={port!r} cannot be used: {error}") from None
+
+
+def _fairness_dashboard():
+    """Return the class, without executing what else is in its package and needs older ones."""
+    found = find_spec("raiwidgets")
+    if found is None:
+        raise ImportError(_MISSING)
+    if "raiwidgets" not in sys.modules:
+        package = types.ModuleType("raiwidgets")
+        package.__path__ = list(found.submodule_search_locations)
+        sys.modules["raiwidgets"] = package
+    try:
+        from rai_core_flask.environments import local_ipython_environment as local
+        from raiwidgets.fairness_dashboard import FairnessDashboard
+    except ImportError as error:
+        raise ImportError(f"{_MISSING} ({error}).") from error
+    if not _in_notebook():
+        local.CORS = lambda app: None
+    return _kept_at_home(FairnessDashboard)
+
+
+def _kept_at_home(dashboard):
+    """Return the class with pages that ask nobody else for anything, as for fonts they did."""
+
+    class FairnessDashboard(dashboard):
+        def add_route(self):
+            super().add_route()
+            self._service.app.after_request(_closed)
+
+            def nothing(name=None):
+                return "", 204
+
+            self._service.app.add_url_rule("/widget/<path:name>", view_func=nothing)
+            self._service.app.add_url_rule("/favicon.ico", view_func=nothing)
+
+        def load_index(self):
+            return _OWN_FONTS + super().load_index()
+
+        @property
+        def url(self):
+            return self._service.env.base_url
+
+    return FairnessDashboard
+
+
+# Microsoft's fonts are asked for on the network otherwise; without that of the icons they are boxes
+_OWN_FONTS = """<script>window.FabricConfig = {fontBaseUrl: ""}</script><style>
+[data-icon-name] { font-size: 0 !important; }
+[data-icon-name]::before { font: 14px sans-serif; }
+[data-icon-name^=ChevronDown]::before { content: "\\25be"; }
+[data-icon-name=CheckMark]::before { content: "\\2713"; }
+[data-icon-name=Info]::before { content: "\\24d8"; }
+</style>"""
+
+
+def _closed(response):
+    response.headers["Content-Security-Policy"] = (
+        "default-src 'self' 'unsafe-inline' 'unsafe-eval' data: blob:"
+    )
+    return response
+
+
+def _in_notebook():
+    from IPython import get_ipython
+
+    return getattr(get_ipython(), "kernel", None) is not None
+
+
+def _safe(name):
+    return str(name).translate(_SAFE)
+
+
+def _metrics(binary):
+    """Return the metrics by raiwidgets' names; with intervals where they are shares of records."""
+
+    def share(of, among):
+        def function(y_true, y_pred):
+            rows = among(*map(np.asarray, (y_true, y_pred)))
+            return float(of(*map(np.asarray, (y_true, y_pred)))[rows].mean()) if rows.any() else 0.0
+
+        def error_function(y_true, y_pred):
+            y_true, y_pred = map(np.asarray, (y_true, y_pred))
+            rows = among(y_true, y_pred)
+            n, k = int(rows.sum()), int(of(y_true, y_pred)[rows].sum())
+            return (
+                tuple(map(float, binomtest(k, n).proportion_ci(method="wilson"))) if n else (0, 1)
+            )
+
+        return {"model_type": [], "function": function, "error_function": error_function}
+
+    def everybody(true, pred):
+        return np.ones(len(true), dtype=bool)
+
+    accuracy = share(lambda true, pred: true == pred, everybody)
+    wrong = share(lambda true, pred: true != pred, everybody)
+    metrics = {
+        "accuracy_score": accuracy | {"model_type": ["classification"]},
+        "balanced_accuracy_score": {
+            "model_type": ["classification"],
+            "function": lambda true, pred: float(
+                skm.recall_score(true, pred, average="macro", zero_division=0)
+            ),
+        },
+        "zero_one_loss": wrong,
+    }
+    if not binary:
+        return metrics
+    selected, refused = (lambda t, p: p == 1), (lambda t, p: p == 0)
+    positive, negative = (lambda t, p: t == 1), (lambda t, p: t == 0)
+    return metrics | {
+        "precision_score": share(positive, selected) | {"model_type": ["classification"]},
+        "recall_score": share(selected, positive) | {"model_type": ["classification"]},
+        "f1_score": {
+            "model_type": ["classification"],
+            "function": lambda true, pred: float(skm.f1_score(true, pred, zero_division=0)),
+        },
+        "selection_rate": share(selected, everybody),
+        "miss_rate": share(refused, positive),
+        "fallout_rate": share(selected, negative),
+        "specificity_score": share(refused, negative),
+    }
