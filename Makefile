@@ -6,12 +6,13 @@ PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -q -c re
 # one thread per process: small models gain nothing from more, and the tests run in parallel
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: demo test test-slow lint bench clean help
+.PHONY: demo test test-slow lint docs bench clean help
 
 help:
 	@echo "make demo       private classifiers on the Adult data, with a group report"
 	@echo "make test       all tests, linters and doctests"
 	@echo "make test-slow  the tests that take minutes"
+	@echo "make docs       the documentation, its gallery run, warnings as errors"
 	@echo "make bench      speed and memory against plain torch and skorch"
 
 demo: $(VENV)/.demo
@@ -35,6 +36,11 @@ lint: $(VENV)/.test
 	@$(BIN)/codespell
 	@$(BIN)/lint-imports
 
+docs: $(VENV)/.docs
+	@echo "== Building the documentation"
+	@$(ONE_THREAD) $(BIN)/python -m sphinx -q -W --keep-going -b html -d docs/_build/doctrees docs docs/_build/html
+	@echo "== Done: docs/_build/html/index.html"
+
 bench: $(VENV)/.test
 	@echo "== Measuring; ratios in one run, one thread"
 	@$(ONE_THREAD) $(BIN)/python benchmarks/bench_training.py
@@ -56,5 +62,11 @@ $(VENV)/.test: $(VENV)/bin/python pyproject.toml requirements/constraints.txt re
 	@$(PIP_INSTALL) --no-deps -r requirements/dashboard.txt
 	@touch $@ $(VENV)/.demo
 
+$(VENV)/.docs: $(VENV)/bin/python pyproject.toml requirements/constraints.txt
+	@echo "== Installing skdpfair with its documentation tools (a few minutes the first time)"
+	@$(PIP_INSTALL) torch
+	@$(PIP_INSTALL) -e ".[docs]"
+	@touch $@
+
 clean:
-	rm -rf $(VENV) build dist *.egg-info skdpfair-demo
+	rm -rf $(VENV) build dist *.egg-info skdpfair-demo docs/_build docs/auto_examples docs/api

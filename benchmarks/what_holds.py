@@ -33,6 +33,26 @@ def main():
         put(PAGE, folder.name, ["", *lines, ""])
         if name in PICTURES:
             shutil.copy(folder / "comparison.png", DOCS / "images" / PICTURES[name])
+    put("choosing.md", "choosing", ["", *choosing(), ""])
+
+
+def choosing():
+    """Return one line per method of the fair comparison: accuracy, worst cost, gap."""
+    cells = pd.read_csv(RESULTS / "fair-comparison" / "cells.csv")
+    cells[["data", "method"]] = cells["row"].str.split("/", expand=True)
+    lines = [
+        "| method | Adult: accuracy | women pay | men pay | gap "
+        "| Dutch: accuracy | women pay | men pay | gap |",
+        "| --- |" + " ---: |" * 8,
+    ]
+    measures = ("accuracy", "cost[female]", "cost[male]", "cost gap")
+    for method in cells["method"].unique():
+        own = cells[cells["method"] == method].set_index(["data", "measure"])
+        found = [own.loc[(data, m)] for data in ("adult", "dutch") for m in measures]
+        values = [f"{cell['ours']:.2f} ± {cell['ours_se']:.2f}" for cell in found]
+        name = "untuned defaults" if method == "default" else f"`{method}`"
+        lines.append(f"| {name} | {' | '.join(values)} |")
+    return lines
 
 
 def exceptions(found):

@@ -149,7 +149,7 @@ def audit_step(
     noise that depends on the data.  A quarter of the draws fit a normal distribution to each
     neighbour; on the others their log-likelihood ratio is thresholded, and so is the one that
     the method's own rule gives for what was released.  Clopper-Pearson limits of the error rates
-    give the least ``mu`` [dong2022gaussian]_, all at ``confidence`` together.  The claim is the
+    give the least ``mu`` (Dong et al., 2022), all at ``confidence`` together.  The claim is the
     joint Gaussian of the step that the accountant charges for.
 
     Each batch is given, so sampling is not audited.

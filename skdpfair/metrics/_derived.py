@@ -69,7 +69,7 @@ _FORMS = {
     "gap": _Form(
         "Measure how unequally the groups pay: the largest minus the smallest {what} of a group.",
         "At least 0; 0 if all groups have the same, or there is one group only.",
-        "For two groups this is |{symbol}_a - {symbol}_b| of [esipova2023]_. To average over "
+        "For two groups this is ``|{symbol}_a - {symbol}_b|`` of [esipova2023]_. To average over "
         "seeds,\n    average the groups' values first, then take the gap.",
         _gap,
     ),

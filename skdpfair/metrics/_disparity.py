@@ -27,7 +27,7 @@ def accuracy_disparity(y_true, y_pred, *, sensitive_features, sample_weight=None
 
     Notes
     -----
-    max over groups z, z' of |acc(D_z) - acc(D_z')|, equation 3 of [kulynych2022]_.
+    max over groups z, z' of ``|acc(D_z) - acc(D_z')|``, equation 3 of [kulynych2022]_.
 
     References
     ----------

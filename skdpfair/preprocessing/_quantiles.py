@@ -59,20 +59,20 @@ class DPQuantileScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     Attributes
     ----------
-    quantiles_ : ndarray of shape (n_features_in_, 2)
+    quantiles_ : ndarray of shape (n_features, 2)
         The estimates, in the units of the columns, low < high.
     privacy_ : PrivacyReport
         What ``fit`` spent.
     n_features_in_ : int
         Number of columns seen in ``fit``.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Names of the columns; only if ``fit`` saw a DataFrame with names.
 
     Notes
     -----
     The range between the public bounds of each of the d columns is halved L = ``levels`` times,
     and for l = 1..L the values in each of the 2^l intervals of level l are counted
-    [hay2010boosting]_.  All d (2^(L+1) - 2) counts, as one vector f(X), are released once with
+    Hay et al. (2010).  All d (2^(L+1) - 2) counts, as one vector f(X), are released once with
     independent Gaussian noise of standard deviation ``noise_multiplier`` * sqrt(d L).
 
     The L2 sensitivity of f is sqrt(d L).  Let X and X' be neighbours under zero-out adjacency: in
@@ -80,7 +80,7 @@ class DPQuantileScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     one vector v(x_j) a record, because the interval a value belongs to depends on that value and
     on public bounds alone.  So f(X) - f(X') = v(x_i).  The intervals of a level are disjoint and
     cover the range, so that v(x_i) is 1 in exactly one interval of each level of each column that
-    holds a number, and 0 in all others and for NaN.  Hence |v(x_i)|^2 <= d L, with equality for a
+    holds a number, and 0 in all others and for NaN.  Hence ``|v(x_i)|^2 <= d L``, with equality for a
     record without NaN.  The release is a Gaussian mechanism of parameter mu = 1 /
     ``noise_multiplier``.  All the rest is computed from the noisy counts: the least-squares tree
     that agrees with itself, its running sum made monotone, and the quantiles.

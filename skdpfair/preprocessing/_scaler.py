@@ -50,7 +50,7 @@ class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     ----------
     n_features_in_ : int
         Number of columns seen in ``fit``.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Names of the columns; only if ``fit`` saw a DataFrame with names.
 
     Notes
@@ -150,7 +150,7 @@ class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return numbers_of(self, X, reset)
 
     def _resolved_bounds(self):
-        """Return the bounds as an array of shape (n_features_in_, 2)."""
+        """Return the bounds as an array of shape (n_features, 2)."""
         names = self._column_names()
         if isinstance(self.bounds, Mapping):
             pairs = _ordered(self.bounds, names, hasattr(self, "feature_names_in_"))

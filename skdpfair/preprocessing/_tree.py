@@ -61,7 +61,7 @@ def consistent_leaves(noisy_counts: np.ndarray) -> np.ndarray:
 
     Notes
     -----
-    The two passes of theorem 3 in [hay2010boosting]_: from below, each node's count is averaged
+    The two passes of theorem 3 in Hay et al. (2010): from below, each node's count is averaged
     with the sum of its children's, weighted by their precisions; from above, children share what
     their parent's count differs from their sum.
 

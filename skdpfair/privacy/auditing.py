@@ -42,7 +42,7 @@ def mu_lower_bound(without, with_record, thresholds, failure: float) -> float:
     Notes
     -----
     A test of a mu-GDP mechanism has ``Phi^-1(1 - FPR) - Phi^-1(FNR) <= mu``
-    [dong2022gaussian]_; both rates are replaced by upper confidence limits.
+    (Dong et al., 2022); both rates are replaced by upper confidence limits.
 
     Examples
     --------

@@ -29,7 +29,7 @@ def gdp_parameter(epsilon: float, delta: float) -> float:
     Notes
     -----
     Solves ``delta = Phi(-epsilon/mu + mu/2) - exp(epsilon) Phi(-epsilon/mu - mu/2)``
-    [dong2022gaussian]_ in log space, from public numbers only.
+    (Dong et al., 2022) in log space, from public numbers only.
 
     Examples
     --------

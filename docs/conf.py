@@ -1,0 +1,135 @@
+"""Sphinx: pages of Markdown, a gallery that runs, and a reference made from the modules."""
+
+import os
+import sys
+import warnings
+from importlib import import_module
+from pathlib import Path
+
+import matplotlib
+
+sys.path.insert(0, str(Path(__file__).parent))
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+matplotlib.use("Agg")
+
+import skdpfair  # noqa: E402
+
+project = "skdpfair"
+copyright = "the skdpfair developers"
+author = "The skdpfair developers"
+version = release = skdpfair.__version__
+
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.viewcode",
+    "numpydoc",
+    "myst_parser",
+    "sphinx_design",
+    "sphinx_copybutton",
+    "sphinx_gallery.gen_gallery",
+    "sphinxcontrib.bibtex",
+]
+exclude_patterns = ["_build", "api/generated/*.tmp"]
+source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
+templates_path = ["_templates"]
+default_role = "code"  # `name` in docstrings is a name, wherever it is defined
+
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
+myst_heading_anchors = 3
+bibtex_bibfiles = ["references.bib"]
+bibtex_default_style = "plain"
+
+autosummary_generate = True
+autodoc_default_options = {"members": False}
+autodoc_typehints = "none"
+numpydoc_show_class_members = False
+numpydoc_class_members_toctree = False
+
+html_theme = "pydata_sphinx_theme"
+html_title = "skdpfair"
+html_static_path = ["_static"]
+html_css_files = ["skdpfair.css"]
+html_theme_options = {
+    "show_toc_level": 2,
+    "navigation_with_keys": False,
+    "header_links_before_dropdown": 6,
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "secondary_sidebar_items": ["page-toc"],
+    "navbar_align": "left",
+}
+html_sidebars = {"index": [], "start": []}
+html_show_sourcelink = False
+copybutton_prompt_text = r">>> |\.\.\. "
+copybutton_prompt_is_regexp = True
+
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "auto_examples",
+    "filename_pattern": r"plot_",
+    "within_subsection_order": "FileNameSortKey",
+    "download_all_examples": False,
+    "remove_config_comments": True,
+    "show_memory": False,
+    "matplotlib_animations": False,
+    "abort_on_example_error": True,
+    "min_reported_time": 5,
+}
+warnings.filterwarnings("ignore", category=DeprecationWarning)
+
+ROOMS = {
+    "skdpfair": "The estimator",
+    "skdpfair.methods": "Methods",
+    "skdpfair.metrics": "Metrics",
+    "skdpfair.privacy": "Accounting and budgets",
+    "skdpfair.preprocessing": "Preparation",
+    "skdpfair.model_selection": "Model selection",
+    "skdpfair.plotting": "Figures",
+    "skdpfair.report": "Reports, cards, the dashboard",
+    "skdpfair.release": "Releases",
+    "skdpfair.analysis": "Analysis",
+    "skdpfair.attacks": "Adversarial inputs",
+    "skdpfair.performative": "Decision-dependent data",
+    "skdpfair.audit": "Audits",
+    "skdpfair.reproduce": "Reproduction",
+    "skdpfair.datasets": "Data sets",
+    "skdpfair.networks": "Networks",
+    "skdpfair.mechanism": "For authors of methods",
+    "skdpfair.testing": "Contracts",
+    "skdpfair.exceptions": "Errors and warnings",
+}
+
+
+def public_names(room):
+    """Return the public functions and classes of a module."""
+    module = import_module(room)
+    names = getattr(module, "__all__", None) or [
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_") and getattr(value, "__module__", None) == room
+    ]
+    return sorted(name for name in names if callable(getattr(module, name)))
+
+
+def write_reference(app, config):
+    """Write api/index.rst: every public name of every room, so that none is forgotten."""
+    folder = Path(app.srcdir) / "api"
+    folder.mkdir(exist_ok=True)
+    lines, told = ["API reference", "=============", ""], set()
+    for room, title in ROOMS.items():
+        about = (import_module(room).__doc__ or "").strip().splitlines()[0]
+        found = {name: getattr(import_module(room), name) for name in public_names(room)}
+        names = [f"   ~{room}.{name}" for name, value in found.items() if value not in told]
+        told |= set(found.values())
+        if room == "skdpfair.methods":
+            classes = {type_.__name__: type_ for type_ in skdpfair.METHODS.values()}
+            names += [f"   ~{c.__module__}.{name}" for name, c in sorted(classes.items())]
+        lines += [title, "-" * len(title), "", f"``{room}``: {about}", ""]
+        lines += [".. autosummary::", "   :toctree: generated", "   :nosignatures:", "", *names, ""]
+    (folder / "index.rst").write_text("\n".join(lines))
+
+
+def setup(app):
+    """Make the reference before the pages are looked for."""
+    app.connect("config-inited", write_reference)
