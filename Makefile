@@ -37,6 +37,8 @@ lint: $(VENV)/.test
 	@$(BIN)/lint-imports
 
 docs: $(VENV)/.docs
+	@echo "== Running the code on the pages"
+	@$(ONE_THREAD) $(BIN)/python docs/blocks.py
 	@echo "== Building the documentation"
 	@$(ONE_THREAD) $(BIN)/python -m sphinx -q -W --keep-going -b html -d docs/_build/doctrees docs docs/_build/html
 	@echo "== Done: docs/_build/html/index.html"

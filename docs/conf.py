@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 matplotlib.use("Agg")
 
-import skdpfair  # noqa: E402
+import skdpfair
 
 project = "skdpfair"
 copyright = "the skdpfair developers"
@@ -59,7 +59,7 @@ html_theme_options = {
     "secondary_sidebar_items": ["page-toc"],
     "navbar_align": "left",
 }
-html_sidebars = {"index": [], "start": []}
+html_sidebars = {"index": [], "start": [], "choosing": []}
 html_show_sourcelink = False
 copybutton_prompt_text = r">>> |\.\.\. "
 copybutton_prompt_is_regexp = True
