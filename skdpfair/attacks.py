@@ -119,7 +119,16 @@ class PGD(BaseEstimator):
 
 
 def check_inputs(attack, x) -> None:
-    """Raise ValueError if rows in memory leave the attack's range, before any is trained on."""
+    """Raise ValueError if rows in memory leave the attack's range, before any is trained on.
+
+    Examples
+    --------
+    >>> check_inputs(PGD(8 / 255), np.array([[0.0, 1.0]]))
+    >>> check_inputs(PGD(8 / 255), np.array([[0.0, 255.0]]))
+    Traceback (most recent call last):
+    ...
+    ValueError: X has values outside the attack's input_range=(0.0, 1.0)...
+    """
     limits = getattr(attack, "input_range", None)
     if limits is None or not isinstance(x, np.ndarray) or not x.size:
         return

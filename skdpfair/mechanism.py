@@ -48,6 +48,12 @@ class Task:
         Probability, in (0, 1], with which a record enters a batch.
     group_fractions : Tensor of shape (n_groups,) or None
         Share of each group, declared by the user or released with noise, never counted.
+
+    Examples
+    --------
+    >>> facts = Task(n_samples=1000, n_groups=2, sample_rate=0.1)
+    >>> facts.n_samples * facts.sample_rate  # records in a batch, in the mean
+    100.0
     """
 
     n_samples: int
@@ -70,6 +76,13 @@ class PerSample:
         Code of the record's group, in 0..n_groups-1.
     probability : Tensor of shape (batch, n_classes)
         Predicted class probabilities.
+
+    Examples
+    --------
+    >>> from skdpfair.testing import per_sample
+    >>> sample = per_sample(norm=[4.0, 0.5, 3.0], group=[0, 1, 1])
+    >>> sample.norm[sample.group == 1]
+    tensor([0.5000, 3.0000])
     """
 
     norm: Tensor
@@ -80,7 +93,15 @@ class PerSample:
 
 @dataclass(frozen=True)
 class PerSampleGradients(PerSample):
-    """The same with each gradient (batch, n_parameters), for methods that ask for them."""
+    """The same with each gradient (batch, n_parameters), for methods that ask for them.
+
+    Examples
+    --------
+    >>> from skdpfair.testing import per_sample, with_gradients
+    >>> sample = with_gradients(per_sample(norm=[4.0, 0.5]), n_parameters=3)
+    >>> sample.gradient.shape, torch.allclose(sample.gradient.norm(dim=1), sample.norm)
+    (torch.Size([2, 3]), True)
+    """
 
     gradient: Tensor
 
@@ -105,6 +126,13 @@ class Query:
     early : bool
         Whether it is asked before :meth:`Method.extra`; norms are then those of the plain
         gradients if the method sees gradients, else unknown (NaN).
+
+    Examples
+    --------
+    >>> from skdpfair.testing import per_sample
+    >>> long = Query("long", lambda s, state: (s.norm > 1.0).float()[:, None], 1.0, 5.0)
+    >>> long.rows(per_sample(norm=[4.0, 0.5]), None).tolist()  # their sum plus noise is a count
+    [[1.0], [0.0]]
     """
 
     name: str
@@ -126,6 +154,12 @@ class Extra:
         Vectors that the Hessian of the record's own loss is applied to.
     averaged : bool
         Whether each record gets the mean over the batch; no method that does is private.
+
+    Examples
+    --------
+    >>> probability = torch.tensor([[0.75, 0.25]])
+    >>> Extra(slope=probability - 0.5).slope  # a step then leads towards even predictions
+    tensor([[ 0.2500, -0.2500]])
     """
 
     slope: Tensor
@@ -143,6 +177,12 @@ class Clip:
         Factor of each record's gradient in the sum.
     bound : Tensor, 0-d
         Sensitivity of the sum; its noise is ``noise_multiplier * bound``.
+
+    Examples
+    --------
+    >>> norm = torch.tensor([4.0, 0.5])
+    >>> Clip(weight=(1.0 / norm).clamp(max=1.0), bound=torch.tensor(1.0))
+    Clip(weight=tensor([0.2500, 1.0000]), bound=tensor(1.))
     """
 
     weight: Tensor
@@ -157,6 +197,15 @@ class Method(Registered, abc.ABC):
     The hooks are listed in the order in which a step calls them.  A field may be
     ``"auto"``: the estimator fills it from public facts or from released values, and a
     method on its own takes the number that its docstring states.
+
+    Examples
+    --------
+    >>> from skdpfair.testing import per_sample
+    >>> class Normalised(Method):  # one with name="normalised" would be in METHODS
+    ...     def clip(self, sample, state, release):
+    ...         return Clip(1.0 / (sample.norm + 1.0), torch.tensor(1.0))
+    >>> Normalised().clip(per_sample(norm=[4.0, 1.0]), None, {})
+    Clip(weight=tensor([0.2000, 0.5000]), bound=tensor(1.))
     """
 
     def start(self, task: Task) -> State:

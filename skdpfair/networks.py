@@ -27,6 +27,12 @@ class Factory:
         Its keyword arguments.
     in_shape : tuple of int
         Shape of one record.
+
+    Examples
+    --------
+    >>> made = Factory(nn.Linear, {"in_features": 3, "out_features": 2}, in_shape=(3,))
+    >>> made(), made() is made()
+    (Linear(in_features=3, out_features=2, bias=True), False)
     """
 
     make: Callable
@@ -53,6 +59,14 @@ def factory(
     ``auto`` says that ``module`` was chosen by the default rule, which then also sets the
     hidden layer and the initial weights; ``initial_logits`` are where output layers that start
     at zero start instead; ``params`` are keyword arguments that win over all.
+
+    Examples
+    --------
+    >>> options = {"hidden_layer_sizes": (8,), "activation": "relu", "auto": False}
+    >>> options |= {"initial_logits": None, "params": {"activation": "tanh"}}
+    >>> made = factory("mlp", in_shape=(4,), n_classes=2, **options)
+    >>> made.params["hidden_layer_sizes"], made.params["activation"]
+    ((8,), 'tanh')
     """
     if callable(module):
         return Factory(module, params, tuple(in_shape))
@@ -70,7 +84,13 @@ def factory(
 
 
 def logistic(in_shape, n_classes, initial_logits=None):
-    """Return softmax regression that starts at zero, or at the same ``initial_logits`` for all."""
+    """Return softmax regression that starts at zero, or at the same ``initial_logits`` for all.
+
+    Examples
+    --------
+    >>> logistic((3,), 2, initial_logits=(1.0, -1.0))(torch.ones(1, 3)).tolist()
+    [[1.0, -1.0]]
+    """
     layer = nn.Linear(math.prod(in_shape), n_classes)
     _zero(layer, initial_logits)
     return layer if len(in_shape) == 1 else nn.Sequential(nn.Flatten(), layer)
@@ -101,6 +121,15 @@ def mlp(
         from the same logits; otherwise torch's own initial weights.
     initial_logits : tuple of float, optional
         Those logits, with ``zero_output``; zeros by default.
+
+    Examples
+    --------
+    >>> mlp((4,), 2, hidden_layer_sizes=(8,), activation="relu")
+    Sequential(
+      (0): Linear(in_features=4, out_features=8, bias=True)
+      (1): ReLU()
+      (2): Linear(in_features=8, out_features=2, bias=True)
+    )
     """
     widths = [math.prod(in_shape), *hidden_layer_sizes, n_classes]
     if sum(a * b for a, b in pairwise(widths)) > _MOST_WEIGHTS:
@@ -135,6 +164,12 @@ def small_cnn(in_shape, n_classes, activation="tanh", channels=(32, 16)):
         After each convolution.
     channels : tuple of int, default=(32, 16)
         Output channels of the convolutions.
+
+    Examples
+    --------
+    >>> module = small_cnn((28, 28), 10)
+    >>> module(torch.zeros(5, 28, 28)).shape, sum(p.numel() for p in module.parameters())
+    (torch.Size([5, 10]), 97114)
     """
     depth, height, width = in_shape if len(in_shape) == 3 else (1, *in_shape)
     layers = [nn.Unflatten(1, (1, height))] if len(in_shape) == 2 else []

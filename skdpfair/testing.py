@@ -15,7 +15,13 @@ __all__ = ["check_engine", "check_method", "per_sample", "released", "task"]
 
 
 def task(n_samples=1000, n_groups=2, sample_rate=0.1) -> Task:
-    """Return a small task for examples and tests."""
+    """Return a small task for examples and tests.
+
+    Examples
+    --------
+    >>> task(sample_rate=0.5)
+    Task(n_samples=1000, n_groups=2, sample_rate=0.5, group_fractions=None)
+    """
     return Task(n_samples, n_groups, sample_rate)
 
 
@@ -37,7 +43,14 @@ def per_sample(norm, loss=None, group=None, probability=None, dtype=torch.float3
 
 
 def released(method: Method, sample: PerSample, task: Task, state=None) -> dict:
-    """Return what the method's queries release on this batch when their noise is off."""
+    """Return what the method's queries release on this batch when their noise is off.
+
+    Examples
+    --------
+    >>> from skdpfair import get_method
+    >>> released(get_method("global_adapt"), per_sample(norm=[4.0, 0.5]), task())
+    {'above_z': tensor([1.])}
+    """
     state = method.start(task) if state is None else state
     finite = torch.ones_like(sample.norm, dtype=torch.bool)
     if method.sees_gradients() and not isinstance(sample, PerSampleGradients):

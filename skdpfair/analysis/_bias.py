@@ -47,6 +47,14 @@ class GradientBias:
     gradient_norm, reference_norm : float
         Lengths of the method's mean gradient and of the reference; where either is 0, what is
         divided by it is NaN.
+
+    Examples
+    --------
+    >>> x = np.random.default_rng(0).normal(size=(200, 3))
+    >>> y, method = (x[:, 0] > 0).astype(int), get_method("dpsgd", max_grad_norm=0.1)
+    >>> bias = gradient_bias(nn.Linear(3, 2), x, y, method)
+    >>> 0.0 < bias.magnitude < 1.0, bias.norm >= bias.direction
+    (True, True)
     """
 
     norm: float

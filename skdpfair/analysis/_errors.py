@@ -30,6 +30,15 @@ class ErrorRun:
     losses : pandas.DataFrame
         Index group; ``loss``, the mean over the last epoch's batches of the group's mean loss
         before the step.
+
+    Examples
+    --------
+    >>> x = np.random.default_rng(0).normal(size=(200, 3)).astype(np.float32)
+    >>> y, groups = (x[:, 0] > 0).astype(int), ["a", "b"] * 100
+    >>> run = train_with_error(torch.nn.Linear(3, 2), x, y, error="none", lr=1.0, n_epochs=5,
+    ...                        batch_size=20, sensitive_features=groups)
+    >>> run.losses.index.tolist(), bool((run.losses["loss"] < 0.6).all())
+    (['a', 'b'], True)
     """
 
     module: torch.nn.Module

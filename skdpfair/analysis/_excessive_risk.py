@@ -40,6 +40,18 @@ class ExcessiveRisk:
         ``cosine``, ``sensitivity``.
     lr, noise_multiplier, expected_batch_size : float
         Of the step.
+
+    Examples
+    --------
+    >>> from skdpfair import get_method
+    >>> from skdpfair.mechanism import Mechanism
+    >>> from skdpfair.testing import task
+    >>> mechanism = Mechanism(get_method("dpsgd"), task(200), noise_multiplier=1.0)
+    >>> x = np.random.default_rng(0).normal(size=(200, 3))
+    >>> risk = excessive_risk_terms(torch.nn.Linear(3, 2), x, (x[:, 0] > 0).astype(int), mechanism,
+    ...                             sensitive_features=["a", "b"] * 100, lr=0.1, n_vectors=10)
+    >>> bool((risk.groups["noise"] > 0).all()), risk.pairs["group_a"].tolist()
+    (True, ['a', 'b'])
     """
 
     groups: pd.DataFrame

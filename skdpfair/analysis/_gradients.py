@@ -23,6 +23,16 @@ class GroupGradients:
         gradients), ``group_gradient_norm`` (length of the group's).
     cosines : pandas.DataFrame
         Of the angles between the groups' gradients; index and columns are the groups.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> module = torch.nn.Linear(1, 2, bias=False).double()
+    >>> _ = torch.nn.init.zeros_(module.weight)
+    >>> X, y, groups = np.array([[1.0], [3.0], [-3.0]]), np.array([0, 1, 1]), ["a", "b", "b"]
+    >>> found = group_gradients(module, X, y, sensitive_features=groups)
+    >>> found.groups[["n_samples", "group_gradient_norm"]].round(2).to_numpy().tolist()
+    [[1.0, 0.71], [2.0, 0.0]]
     """
 
     gradients: Tensor

@@ -19,6 +19,13 @@ class StepTerms:
         Of the step shortened to the clipped length but not turned, and of the turn.
     magnitude_star, direction_star : float
         In the other order: first the turn, then the length.
+
+    Examples
+    --------
+    >>> g, clipped = torch.tensor([2.0, 0.0]), torch.tensor([0.0, 1.0])
+    >>> terms = step_terms(g, g, clipped, g, clipped, lr=0.5)
+    >>> terms.magnitude + terms.direction, terms.magnitude_star + terms.direction_star, terms.clip
+    (1.625, 1.625, 1.625)
     """
 
     clip: float

@@ -37,6 +37,16 @@ class FitAudit:
         Chance that correct code passes.
     n_canaries, n_guesses, n_correct : int
         Canaries, and the guesses behind the bound.
+
+    Examples
+    --------
+    >>> audit = FitAudit("dpsgd", epsilon_claimed=1.0, epsilon_lower=2.2, delta=1e-5,
+    ...                  confidence=0.95, n_canaries=1000, n_guesses=200, n_correct=190)
+    >>> audit.passed
+    False
+    >>> print(audit)
+    dpsgd: the fit spends epsilon 2.2 or more at delta=1e-05 (190 of 200 guesses about 1000
+    canaries right, confidence 0.95), ABOVE its claim of 1.
     """
 
     method: str

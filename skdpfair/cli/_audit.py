@@ -1,7 +1,9 @@
 """Audits from the command line."""
 
+import json
 import sys
 from contextlib import contextmanager
+from dataclasses import asdict
 
 import click
 import numpy as np
@@ -9,7 +11,7 @@ import pandas as pd
 
 import skdpfair
 from skdpfair.audit import audit_artifact, audit_fit, audit_step
-from skdpfair.cli._input import AnyPath, Unusable, in_options, printable, wrapped
+from skdpfair.cli._input import AS_JSON, AnyPath, Unusable, in_options, printable, wrapped
 from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
 from skdpfair.methods import METHODS
 from skdpfair.preprocessing import public_preprocessor
@@ -59,7 +61,8 @@ def audit():
     help="Records of Adult, canaries included.",
 )
 @_SEED
-def run(method, epsilon, canaries, records, seed):
+@AS_JSON
+def run(method, epsilon, canaries, records, seed, as_json):
     """Fit on Adult with canaries, and guess which of them took part."""
     data = load_adult(subset="train")
     features = public_preprocessor(ADULT_BOUNDS, ADULT_CATEGORIES).fit_transform(data.data)
@@ -76,7 +79,7 @@ def run(method, epsilon, canaries, records, seed):
             sensitive_features=sex[chosen],
             random_state=seed,
         )
-    _report(found)
+    _report(found, as_json)
 
 
 @audit.command()
@@ -96,7 +99,8 @@ def run(method, epsilon, canaries, records, seed):
     help="Steps of each of six kinds; the default takes minutes, 1000 take seconds.",
 )
 @_SEED
-def step(method, noise_multiplier, draws, seed):
+@AS_JSON
+def step(method, noise_multiplier, draws, seed, as_json):
     """Attack single steps, knowing all but whether a record took part.
 
     Minutes at the default number of draws.
@@ -104,7 +108,7 @@ def step(method, noise_multiplier, draws, seed):
     settings = {"noise_multiplier": noise_multiplier, "n_draws": draws, "random_state": seed}
     with in_options(), _progress(6 * draws) as told:
         found = audit_step(method, callback=told, **settings)
-    _report(found)
+    _report(found, as_json)
 
 
 @audit.command()
@@ -115,11 +119,16 @@ def step(method, noise_multiplier, draws, seed):
     default=None,
     help="CSV file of records to search for; its columns of numbers are used.",
 )
-def artifact(path, rows):
+@AS_JSON
+def artifact(path, rows, as_json):
     """Find training data in a pickle or another file, without executing it."""
     with in_options():
         report = audit_artifact(path, rows=None if rows is None else _numbers(rows))
-    click.echo(printable(report))
+    if as_json:
+        facts = {"source": report.source, "findings": [asdict(f) for f in report.findings]}
+        click.echo(json.dumps(facts))
+    else:
+        click.echo(printable(report))
     sys.exit(bool(report.findings))
 
 
@@ -142,6 +151,7 @@ def _numbers(path):
     return table.select_dtypes("number")
 
 
-def _report(found):
-    click.echo(wrapped(str(found)))
+def _report(found, as_json):
+    facts = asdict(found) | {"passed": found.passed}
+    click.echo(json.dumps(facts) if as_json else wrapped(str(found)))
     sys.exit(not found.passed)

@@ -12,7 +12,7 @@ from rich.table import Table
 
 import skdpfair
 from skdpfair._validate import number
-from skdpfair.cli._input import AnyPath
+from skdpfair.cli._input import AS_JSON, AnyPath
 from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
 from skdpfair.metrics import group_table
 from skdpfair.preprocessing import check_pipeline, public_preprocessor
@@ -30,9 +30,10 @@ DEMO_METHODS = ("dpsgd", "global_adapt")
     show_default=True,
     help="Folder for the table, the figures and the privacy statement.",
 )
-def demo(epsilon, seed, output):
+@AS_JSON
+def demo(epsilon, seed, output, as_json):
     """Train on Adult with and without privacy, and compare the sexes."""
-    console, made = Console(), not output.exists()
+    console, made = Console(quiet=as_json), not output.exists()
     try:
         number("epsilon", epsilon, low=0, low_open=True)
         output.mkdir(parents=True, exist_ok=True)
@@ -56,6 +57,8 @@ def demo(epsilon, seed, output):
         raise click.ClickException(str(error)) from None
     _print(console, table, models)
     _write(table, models, output, figures)
+    if as_json:
+        click.echo(table.rename_axis("method").reset_index().to_json(orient="records"))
     console.print(f"\nDone. Table, two figures and the privacy statement are in {output}/")
 
 

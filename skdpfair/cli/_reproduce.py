@@ -1,5 +1,6 @@
 """``skdpfair reproduce``: a paper's table or figure, trained again and compared with print."""
 
+import json
 import warnings
 
 import click
@@ -7,7 +8,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from skdpfair.cli._input import AnyPath, in_options, wrapped
+from skdpfair.cli._input import AS_JSON, AnyPath, in_options, wrapped
 
 _STYLES = {"same": "green", "holds": "green", "near": "yellow", "undecided": "yellow"}
 
@@ -29,7 +30,8 @@ _STYLES = {"same": "green", "holds": "green", "near": "yellow", "undecided": "ye
 @click.option(
     "--jobs", type=int, default=-1, show_default=True, help="Processes; -1 for all cores."
 )
-def reproduce(name, listed, sound, output, seeds, epochs, rows, device, jobs):
+@AS_JSON
+def reproduce(name, listed, sound, output, seeds, epochs, rows, device, jobs, as_json):
     """Train the table or figure NAME of a paper again, and compare it with print.
 
     Finished runs are kept; interrupt it when you like, and call it again. Data sets that are not
@@ -38,7 +40,7 @@ def reproduce(name, listed, sound, output, seeds, epochs, rows, device, jobs):
     from skdpfair import reproduce as room  # late: it needs most of the package
 
     if listed or name is None:
-        return _list(room.STUDIES)
+        return _list(room.STUDIES, as_json)
     with in_options(), warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always", UserWarning)
         found = room.reproduce(
@@ -51,6 +53,10 @@ def reproduce(name, listed, sound, output, seeds, epochs, rows, device, jobs):
             device=device,
             n_jobs=jobs,
         )
+    if as_json:
+        tables = {"cells": found.cells, "claims": found.claims}
+        facts = {k: json.loads(table.to_json(orient="records")) for k, table in tables.items()}
+        return click.echo(json.dumps(facts | {"written": str(found.folder)}))
     console = Console()
     _print(console, found)
     if found.shortness is not None:
@@ -65,7 +71,10 @@ def reproduce(name, listed, sound, output, seeds, epochs, rows, device, jobs):
     console.print(f"Written to {found.folder}/")
 
 
-def _list(studies):
+def _list(studies, as_json):
+    if as_json:
+        facts = [{"name": s.name, "what": s.title, "source": s.source} for s in studies.values()]
+        return click.echo(json.dumps(facts))
     table = Table(title="Reproductions", box=SIMPLE_HEAD, title_justify="left")
     for column in ("name", "what", "source"):
         table.add_column(column, no_wrap=column == "name")

@@ -26,6 +26,12 @@ class Batch:
 
     ``real`` (batch,) tells records from what fills the batch up, which counts for nothing; None
     if all are real.
+
+    Examples
+    --------
+    >>> batch = Batch(torch.eye(3), y=torch.tensor([0, 1, 1]), group=torch.tensor([0, 0, 1]))
+    >>> batch.take(torch.tensor([2])).group, [len(part) for part in batch.split(2)]
+    (tensor([1]), [2, 1])
     """
 
     x: Tensor
@@ -61,6 +67,11 @@ class Step:
 
     ``longest`` (0-d, never released) is the longest weighted gradient over the declared bound;
     None without a record.
+
+    Examples
+    --------
+    >>> Step(gradient=torch.zeros(4), state=None, longest=torch.tensor(1.5)).sound
+    False
     """
 
     gradient: Tensor
@@ -112,6 +123,18 @@ def private_step(
     -------
     Step
         The gradient is the noisy sum over the EXPECTED batch size, a public constant.
+
+    Examples
+    --------
+    >>> from skdpfair import get_method
+    >>> from skdpfair.engine import Streams, choose
+    >>> from skdpfair.testing import task
+    >>> batch = Batch(torch.eye(3), y=torch.tensor([0, 1, 1]), group=torch.tensor([0, 0, 1]))
+    >>> mechanism = Mechanism(get_method("dpsgd"), task(), noise_multiplier=1.0)
+    >>> with choose(nn.Linear(3, 2), batch.x, n_classes=2) as model:
+    ...     step = private_step(model, batch, mechanism, None, Streams.fresh().noise())
+    >>> step.gradient.shape, step.sound
+    (torch.Size([8]), True)
     """
     batch = attacked(model, batch, attack, chunk_size)
     shift = mechanism.method.shift(state)

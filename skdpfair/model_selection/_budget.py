@@ -80,6 +80,16 @@ class SearchPlan:
         All fits.
     assumptions : tuple of str
         What must be public for the numbers to hold.
+
+    Examples
+    --------
+    >>> from skdpfair import DPFairClassifier
+    >>> planned = plan(DPFairClassifier("dpsgd", epsilon=1.0), 10_000, cv=5)
+    >>> planned.to_frame()[["stage", "fits", "seen"]]
+      stage  fits  seen
+    0  fold     5     4
+    >>> 1.0 < planned.epsilon < planned.whole  # scores on private records cost without limit
+    True
     """
 
     epsilon: float

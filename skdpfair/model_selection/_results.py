@@ -39,6 +39,16 @@ class TradeoffResults:
     ----------
     frame, predictions, asked, releases
         As given.
+
+    Examples
+    --------
+    >>> from skdpfair.datasets import make_two_groups
+    >>> from skdpfair.model_selection import sweep
+    >>> data = make_two_groups(3000, random_state=0)
+    >>> given = data.data, data.target, data.sensitive_features
+    >>> results = sweep(["dpsgd"], [3.0], 1, *given, module="logistic", max_steps=5)
+    >>> results, results.table().index.tolist()
+    (TradeoffResults(2 models x 1 runs), [('twin', inf), ('dpsgd', 3.0)])
     """
 
     def __init__(self, frame, predictions=None, asked=None, releases=None):

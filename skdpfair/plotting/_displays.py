@@ -158,6 +158,16 @@ class GroupLossDisplay:
     ----------
     axes_, figure_
         Where :meth:`plot` drew.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> rows = [(0, "a", 0.7, 1.0), (0, "b", 0.7, 1.2), (9, "a", 0.3, 0.6), (9, "b", 0.5, 1.1)]
+    >>> kept = pd.DataFrame(rows, columns=["step", "group", "loss", "gradient_norm"])
+    >>> display = GroupLossDisplay.from_results(kept).plot()  # from_estimator takes a fit
+    >>> [axes.get_ylabel() for axes in display.axes_]
+    ['mean loss', 'mean gradient norm']
+    >>> display.figure_.clear()
     """
 
     def __init__(self, frame):

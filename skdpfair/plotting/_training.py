@@ -114,6 +114,15 @@ class RiskBoundDisplay(_RecordedDisplay):
     ----------
     axes_, figure_
         Where :meth:`plot` drew.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> rows = [(0, "a", "b", -0.2, -0.2, -0.5, -0.9), (0, "b", "a", 0.2, 0.2, -0.1, -0.9)]
+    >>> display = RiskBoundDisplay(pd.DataFrame(rows, columns=RiskBoundDisplay.columns)).plot()
+    >>> display.pair  # where the gap is largest
+    ('b', 'a')
+    >>> display.figure_.clear()
     """
 
     columns = ("step", "group_a", "group_b", "clip_gap", "direction_gap")
@@ -168,6 +177,16 @@ class CurvatureDisplay(_RecordedDisplay):
     ----------
     axes_, figure_
         Where :meth:`plot` drew.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> rows = [(s, g, 2.0, 0.1) for s in (0, 50) for g in "ab"]
+    >>> columns = ["step", "group", "lambda_max", "lr"]
+    >>> display = CurvatureDisplay(pd.DataFrame(rows, columns=columns)).plot()
+    >>> display.axes_[0].get_ylabel()
+    'largest eigenvalue'
+    >>> display.figure_.clear()
     """
 
     columns = ("step", "group", "lambda_max", "lr")
@@ -212,6 +231,15 @@ class BatchSizeDisplay(_RecordedDisplay):
     ----------
     axes_, figure_
         Where :meth:`plot` drew.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> columns = {"batch_size": [32, 128], "norm": [0.4, 0.2], "cosine": [0.8, 0.9]}
+    >>> display = BatchSizeDisplay(pd.DataFrame(columns)).plot()
+    >>> [axes.get_ylabel() for axes in display.axes_]
+    ['length of the bias', 'cosine with the gradient']
+    >>> display.figure_.clear()
     """
 
     columns = ("batch_size", "norm", "cosine")

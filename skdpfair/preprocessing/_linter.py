@@ -41,6 +41,13 @@ class Finding:
         What it is for.
     sometimes : bool
         Whether only some candidates of a search have it.
+
+    Examples
+    --------
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> (finding,) = check_pipeline(StandardScaler()).findings
+    >>> finding.learns
+    'the mean and standard deviation of each column'
     """
 
     path: str
@@ -71,6 +78,15 @@ class PipelineReport:
         What cannot be seen from the parameters, or is paid for elsewhere.
     spending : list of estimator
         Steps other than a DPFairClassifier that pay by a budget of their own, as DPQuantileScaler.
+
+    Examples
+    --------
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from skdpfair import DPFairClassifier
+    >>> report = check_pipeline(make_pipeline(StandardScaler(), DPFairClassifier()))
+    >>> report.to_frame()[["path", "kind"]].values.tolist()
+    [['standardscaler', 'transformer']]
     """
 
     findings: list[Finding] = field(default_factory=list)

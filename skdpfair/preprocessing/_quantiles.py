@@ -80,8 +80,8 @@ class DPQuantileScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     one vector v(x_j) a record, because the interval a value belongs to depends on that value and
     on public bounds alone.  So f(X) - f(X') = v(x_i).  The intervals of a level are disjoint and
     cover the range, so that v(x_i) is 1 in exactly one interval of each level of each column that
-    holds a number, and 0 in all others and for NaN.  Hence ``|v(x_i)|^2 <= d L``, with equality for a
-    record without NaN.  The release is a Gaussian mechanism of parameter mu = 1 /
+    holds a number, and 0 in all others and for NaN.  Hence ``|v(x_i)|^2 <= d L``, with equality
+    for a record without NaN.  The release is a Gaussian mechanism of parameter mu = 1 /
     ``noise_multiplier``.  All the rest is computed from the noisy counts: the least-squares tree
     that agrees with itself, its running sum made monotone, and the quantiles.
 

@@ -259,6 +259,14 @@ def columns_of(path):
     ------
     ValueError
         If there is no such file, or no line in it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "loans.csv"
+    >>> pd.DataFrame({"age": [41], "sex": ["F"]}).to_csv(path, sep=";", index=False)
+    >>> columns_of(path)
+    (['age', 'sex'], ';')
     """
     try:
         first = pd.read_csv(path, header=None, nrows=1, sep="\x1f", encoding="utf-8-sig", quoting=3)

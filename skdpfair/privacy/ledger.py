@@ -28,6 +28,12 @@ class LedgerEntry:
         Whether it was made before the steps, on all records.
     group_rates : tuple of float or None
         Sampling rate of each group, at most ``sample_rate``, where they differ.
+
+    Examples
+    --------
+    >>> entry = LedgerEntry("gradient sum", 0.01, (1.0,), steps=100, group_rates=(0.01, 0.002))
+    >>> entry.run_of(group=1)
+    SampledGaussian(sample_rate=0.002, noise_multiplier=1.0, steps=100)
     """
 
     what: str

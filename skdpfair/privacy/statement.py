@@ -87,6 +87,17 @@ class PrivacyReport:
         What epsilon does not cover.
     ledger : Ledger
         The releases, step by step.
+
+    Examples
+    --------
+    >>> from skdpfair import DPFairClassifier
+    >>> X, y = [[0.0], [1.0]] * 1500, [0, 1] * 1500
+    >>> clf = DPFairClassifier("dpsgd", epsilon=3.0, module="logistic", max_steps=5).fit(X, y)
+    >>> report = clf.privacy_
+    >>> report.epsilon <= 3.0, report.delta, report.releasable
+    (True, 1e-05, True)
+    >>> print(report.statement)
+    The fitted weights are (..., 1e-05)-differentially private (pld accountant), where ...
     """
 
     method: str

@@ -106,6 +106,17 @@ def save_release(estimator, path, *, schema=None):
     Equal classifiers make equal bytes. The metadata's entry ``skdpfair`` is JSON: format version,
     version of skdpfair, SHA-256 of the rest (against damage, not against forgery), the privacy
     statement, and what :func:`load_release` needs. No pickle, and no code.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from skdpfair import DPFairClassifier
+    >>> from skdpfair.audit import audit_artifact
+    >>> clf = DPFairClassifier("dpsgd", epsilon=3.0, module="logistic", max_steps=5)
+    >>> path = tempfile.mkdtemp() + "/model.safetensors"
+    >>> save_release(clf.fit([[0.0], [1.0]] * 1500, [0, 1] * 1500), path)
+    >>> audit_artifact(path).is_clean
+    True
     """
     check_is_fitted(estimator, "net_")
     _check_schema(estimator, schema)
@@ -235,6 +246,17 @@ def export_onnx(estimator, path):
     the group columns.  Outputs: ``logits`` and ``probabilities`` (batch, n_classes), float32, and
     ``label`` (batch,), strings or int64 (0 and 1 for False and True).  ``metadata_props`` holds
     ``privacy_statement``, ``feature_names`` and ``classes`` as JSON.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from onnxruntime import InferenceSession
+    >>> from skdpfair import DPFairClassifier
+    >>> clf = DPFairClassifier("dpsgd", epsilon=3.0, module="logistic", max_steps=5)
+    >>> path = tempfile.mkdtemp() + "/model.onnx"
+    >>> export_onnx(clf.fit([[0.0], [1.0]] * 1500, ["no", "yes"] * 1500), path)
+    >>> [output.name for output in InferenceSession(path).get_outputs()]
+    ['logits', 'probabilities', 'label']
     """
     check_is_fitted(estimator, "net_")
     facts, weights = facts_of(estimator)

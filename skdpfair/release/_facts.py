@@ -200,7 +200,16 @@ def _builtin(facts, weights):
 
 
 def statement(privacy):
-    """Return a privacy report as a dict of plain JSON types."""
+    """Return a privacy report as a dict of plain JSON types.
+
+    Examples
+    --------
+    >>> from skdpfair import DPFairClassifier
+    >>> twin = DPFairClassifier(epsilon=None, module="logistic", max_steps=5)
+    >>> report = twin.fit([[0.0], [1.0]] * 1500, [0, 1] * 1500).privacy_
+    >>> report.epsilon, statement(report)["epsilon"]
+    (inf, 'inf')
+    """
     return json.loads(json.dumps(privacy.to_dict(), default=encode))
 
 
@@ -209,6 +218,13 @@ def packed(state):
 
     What is neither stays as it is, such as a class of the user's; with no such thing, the state
     is made of strings and arrays alone, and a reader has one type to trust: the classifier's.
+
+    Examples
+    --------
+    >>> from skdpfair import DPFairClassifier
+    >>> clf = DPFairClassifier("dpsgd", epsilon=3.0, module="logistic", max_steps=5)
+    >>> sorted(packed(vars(clf.fit([[0.0], [1.0]] * 1500, [0, 1] * 1500))))
+    ['_facts', '_weights']
     """
     if "net_" not in state:  # not fitted
         return state
@@ -232,7 +248,16 @@ def _is_foreign(method):
 
 
 def unpacked(state):
-    """Return what :func:`packed` was given, with a net that only predicts."""
+    """Return what :func:`packed` was given, with a net that only predicts.
+
+    Examples
+    --------
+    >>> from skdpfair import DPFairClassifier
+    >>> clf = DPFairClassifier("dpsgd", epsilon=3.0, module="logistic", max_steps=5)
+    >>> state = unpacked(packed(vars(clf.fit([[0.0], [1.0]] * 1500, [0, 1] * 1500))))
+    >>> state["privacy_"] == clf.privacy_, type(state["net_"]).__name__
+    (True, 'InferenceNet')
+    """
     if _MARK not in state:
         return state
     state = dict(state)

@@ -108,6 +108,17 @@ def launch_fairness_dashboard(results, port=None, *, seed=None, fold=0):
     -----
     What is served are labels, groups and predictions of private records, to whoever can reach this
     machine's localhost. Outside notebooks, pages of other origins are not let in.
+
+    Examples
+    --------
+    >>> from skdpfair.datasets import make_two_groups
+    >>> from skdpfair.model_selection import sweep
+    >>> data = make_two_groups(3000, random_state=0)
+    >>> given = data.data, data.target, data.sensitive_features
+    >>> options = {"keep_predictions": True, "module": "logistic", "max_steps": 5}
+    >>> results = sweep(["dpsgd"], [3.0], 1, *given, **options)
+    >>> launch_fairness_dashboard(results).url  # doctest: +SKIP
+    'http://localhost:8704'
     """
     given = to_fairness_dashboard(results, seed=seed, fold=fold)
     if port is not None:

@@ -32,6 +32,16 @@ def results_page(results, *, title=None, pipeline=None) -> str:
         Of the page.
     pipeline : estimator, PipelineReport or None, default=None
         What prepared the features.
+
+    Examples
+    --------
+    >>> from skdpfair.datasets import make_two_groups
+    >>> from skdpfair.model_selection import sweep
+    >>> data = make_two_groups(3000, random_state=0)
+    >>> given = data.data, data.target, data.sensitive_features
+    >>> results = sweep(["dpsgd"], [3.0], 1, *given, module="logistic", max_steps=5)
+    >>> "What it costs" in results_page(results, title="What it costs")
+    True
     """
     if title is not None and not isinstance(title, str):
         raise TypeError(f"title must be a text or None, got {shown(title)}.")

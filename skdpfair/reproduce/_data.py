@@ -15,7 +15,15 @@ _WOMEN, _MEN = 14_695, 30_527
 
 @dataclass(frozen=True)
 class Split:
-    """Features, class codes and group names, to train on and to test on."""
+    """Features, class codes and group names, to train on and to test on.
+
+    Examples
+    --------
+    >>> from skdpfair.reproduce import prepared
+    >>> split = prepared("adult", seed=0)
+    >>> split.x.shape[1] == split.x_test.shape[1], set(split.group.tolist()) == {"female", "male"}
+    (True, True)
+    """
 
     x: np.ndarray
     y: np.ndarray

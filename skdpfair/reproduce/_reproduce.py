@@ -40,6 +40,14 @@ class Reproduction:
         One row per claim made in words: ``claim``, ``measured``, ``se``, ``unit``, ``verdict``.
     folder : pathlib.Path
         Where it is written.
+
+    Examples
+    --------
+    >>> runs = {"row": "sgd", "seed": [0, 1], "accuracy_disparity": 0.66, "overall_accuracy": 0.8}
+    >>> options = Options(seeds=(0, 1), rows=("sgd",))
+    >>> found = compared(STUDIES["kulynych-table9"], options, pd.DataFrame(runs), "nowhere")
+    >>> found.cells[["measure", "verdict"]].values.tolist()
+    [['accuracy_disparity', 'same'], ['overall_accuracy', 'differs']]
     """
 
     study: Study
@@ -155,7 +163,16 @@ def reproduce(
 
 
 def compared(study, options, frame, folder) -> Reproduction:
-    """Compare runs that are finished, one row each, with print."""
+    """Compare runs that are finished, one row each, with print.
+
+    Examples
+    --------
+    >>> runs = {"row": "sgd", "seed": [0], "accuracy_disparity": 0.3, "overall_accuracy": 0.8}
+    >>> options = Options(seeds=(0,), rows=("sgd",), epochs=2)
+    >>> found = compared(STUDIES["kulynych-table9"], options, pd.DataFrame(runs), "nowhere")
+    >>> print(found.shortness)
+    2 epochs where the paper took 20: compared with nothing in print.
+    """
     claims = pd.DataFrame(study.claims(frame, options), columns=_CLAIM)
     found = Reproduction(study, options, frame, study.cells(frame, options), claims, Path(folder))
     if found.shortness is not None:

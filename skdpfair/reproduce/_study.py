@@ -30,6 +30,13 @@ class Options:
         The rows to run, None for all.
     device : str
         Of torch.
+
+    Examples
+    --------
+    >>> from skdpfair.reproduce import STUDIES
+    >>> options = Options(seeds=(0, 1), rows=("dpsgd",))
+    >>> [(run.row, run.seed) for run in STUDIES["kulynych-table9"].runs(options)]
+    [('dpsgd', 0), ('dpsgd', 1)]
     """
 
     sound: bool = True

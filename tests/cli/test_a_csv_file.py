@@ -272,3 +272,17 @@ def test_a_release_without_a_schema_cannot_read_tables(folder):
 def test_methods_as_json():
     found = json.loads(usable(invoke("methods", "--json")).output)
     assert {"dpsgd", "global_adapt", "dpsgd_f"} <= {row["name"] for row in found}
+
+
+def test_audits_as_json(folder):
+    step = ["audit", "step", "--draws", "200", "--seed", "0", "--json"]
+    found = json.loads(usable(invoke(*step)).stdout)
+    assert found["passed"] and found["epsilon_lower"] <= found["epsilon_claimed"]
+    np.save("rows.npy", np.random.default_rng(0).normal(size=(50, 4)))
+    done = invoke("audit", "artifact", "rows.npy", "--json")
+    assert done.exit_code == 1 and json.loads(done.stdout)["findings"][0]["shape"] == [50, 4]
+
+
+def test_reproductions_as_json():
+    found = json.loads(usable(invoke("reproduce", "--list", "--json")).stdout)
+    assert "esipova-table4" in {row["name"] for row in found}

@@ -24,6 +24,14 @@ class Finding:
         Of an array.
     n_bytes : int or None
         Its size, where that is known.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpfair.audit import audit_artifact
+    >>> (finding,) = audit_artifact({"lr": 0.1, "cache": np.ones((32, 4))}).findings
+    >>> finding.where, finding.shape, finding.n_bytes
+    ("['cache']", (32, 4), 1024)
     """
 
     kind: str

@@ -32,6 +32,14 @@ def choose(module, example, n_classes, class_weight=None) -> Strategy:
     ------
     UnsupportedModuleError
         If records are coupled (as by batch normalisation) or the output does not fit.
+
+    Examples
+    --------
+    >>> import torch
+    >>> x, y = torch.eye(3), torch.tensor([0, 1, 1])
+    >>> with choose(torch.nn.Linear(3, 2), x, n_classes=2) as model:
+    ...     print(model.name, model.records(x, y).norm.shape)
+    closed_form torch.Size([3])
     """
     probe = check_module(module, example, n_classes)
 
