@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from numbers import Real
 from typing import ClassVar, Self
 
@@ -46,7 +47,8 @@ class Registered(Fields):
     Parameters
     ----------
     name, reference : str
-        Key in ``METHODS``, and of the bibliography.
+        Key in ``METHODS``, and of the bibliography.  A class without a name is in no registry,
+        and is called by its own.
     releases, sensitivity : str
         What is released each step and the sensitivity of each release, in words.
     private : bool
@@ -66,18 +68,19 @@ class Registered(Fields):
 
     def __init_subclass__(cls, *, name: str | None = None, reference: str = "", **facts):
         super().__init_subclass__()
-        if name is None:  # the base class of all methods
-            return
+        if name is None and not facts and (hasattr(cls, "name") or abc.ABC in cls.__bases__):
+            return  # the base class of all methods, or a variant of a method
         if name in METHODS and METHODS[name].__qualname__ != cls.__qualname__:
             raise ValueError(f"Method name {name!r} is already taken by {METHODS[name]}.")
         unknown = set(facts) - set(_USUAL)
         if unknown:
             raise TypeError(f"{cls.__name__}: unknown facts {sorted(unknown)}.")
-        cls.name, cls.reference = name, reference
+        cls.name, cls.reference = name or cls.__name__, reference
         facts = _USUAL | {"takes_noise": facts.get("private", True)} | facts
         for fact, value in facts.items():
             setattr(cls, fact, value)
-        METHODS[name] = cls
+        if name is not None:
+            METHODS[name] = cls
 
 
 _USUAL = {

@@ -63,7 +63,8 @@ class Reproduction:
         epochs, printed = self.options.epochs, self.study.epochs
         if epochs in (None, printed):
             return None
-        return f"{epochs} epochs where the paper took {printed}: compared with nothing in print."
+        s = "s" if epochs > 1 else ""
+        return f"{epochs} epoch{s} where the paper took {printed}: compared with nothing in print."
 
     @property
     def summary(self) -> str:

@@ -16,7 +16,7 @@ from torch import nn
 
 from skdpfair import METHODS, get_method
 from skdpfair.engine import Batch, Streams, choose, private_step
-from skdpfair.mechanism import Mechanism
+from skdpfair.mechanism import Clip, Mechanism, Method
 from skdpfair.testing import check_method, per_sample, released, task
 
 PRIVATE = sorted(name for name, method in METHODS.items() if method.private)
@@ -227,3 +227,18 @@ def test_only_methods_that_take_noise_have_a_bound(name):
     clip = method.clip(sample, state, released(method, sample, facts, state))
     assert (float(clip.bound) < inf) == method.takes_noise
     assert method.takes_noise or not method.private
+
+
+def test_a_method_without_a_name_is_complete_and_in_no_registry():
+    class Mine(Method):
+        def clip(self, sample, state, release):
+            bound = sample.norm.new_full((), 1.0)
+            return Clip(1.0 / sample.norm.clamp(min=1.0), bound)
+
+    assert Mine.name == "Mine" and Mine.private and "Mine" not in METHODS
+    check_method(Mine())
+
+    class Raw(Method, private=False):
+        clip = Mine.clip
+
+    assert not Raw.private and not Raw.takes_noise and "Raw" not in METHODS
