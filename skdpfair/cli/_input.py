@@ -64,7 +64,7 @@ def in_options():
 def wrapped(text) -> str:
     """Return a sentence in lines no longer than the terminal's, nor than 100 characters."""
     width = min(_WIDEST, shutil.get_terminal_size().columns)
-    return textwrap.fill(text, max(20, width), break_on_hyphens=False, break_long_words=False)
+    return textwrap.fill(str(text), max(20, width), break_on_hyphens=False, break_long_words=False)
 
 
 def printable(text) -> str:
