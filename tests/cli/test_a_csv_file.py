@@ -294,7 +294,9 @@ def test_what_a_reproduction_warns_of_is_told(folder, monkeypatch):
     from skdpfair import reproduce as room
 
     def short(name, output, **options):
-        runs = pd.DataFrame({"row": "sgd", "seed": [0], "accuracy_disparity": 0.66})
+        runs = pd.DataFrame(
+            {"row": "sgd", "seed": [0], "accuracy_disparity": 0.66, "overall_accuracy": 0.8}
+        )
         warnings.warn("The twin was not run.", UserWarning, stacklevel=2)
         asked = room.Options(seeds=(0,), rows=("sgd",))
         return room.compared(room.STUDIES[name], asked, runs, folder)
