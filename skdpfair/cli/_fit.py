@@ -40,7 +40,9 @@ _PRIVATE = sorted(name for name, method in METHODS.items() if method.private)
 @click.option(
     "--method",
     type=click.Choice(_PRIVATE),
-    help="By default global_adapt with groups, dpsgd without.",
+    default="global_adapt",
+    show_default=True,
+    help="The private method; some need groups.",
 )
 @click.option(
     "--set",
@@ -98,7 +100,7 @@ def fit(
             raise ValueError(f"--output {output}: there is no folder {output.parent}.")
         X, y, sensitive = schema.split(schema.read_csv(data))
         params = {
-            "method": method or ("global_adapt" if schema.groups else "dpsgd"),
+            "method": method,
             "epsilon": epsilon,
             "delta": "auto" if delta is None else delta,
             "classes": schema.classes,
