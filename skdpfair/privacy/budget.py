@@ -281,7 +281,7 @@ class PrivacyLedger:
                     "epsilon=None and keep_reference=True, or name a new ledger without epsilon."
                 )
             raise BudgetExceeded(
-                f"This fit would bring epsilon on data={self.data!r} from {now:.4g} to "
+                f"This fit would bring epsilon on data={self.data!r} from {rounded_up(now)} to "
                 f"{rounded_up(after)} at delta={self.delta:g}, above the budget "
                 f"epsilon={self.budget:g} of {str(self.path)!r}. Nothing was fitted. {remedy}"
             )
