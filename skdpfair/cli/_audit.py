@@ -14,7 +14,7 @@ from skdpfair.audit import audit_artifact, audit_fit, audit_step
 from skdpfair.cli._input import AS_JSON, AnyPath, Unusable, in_options, printable, wrapped
 from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
 from skdpfair.methods import METHODS
-from skdpfair.preprocessing import public_preprocessor
+from skdpfair.preprocessing import columns_of, public_preprocessor
 
 _METHOD = click.option(
     "--method",
@@ -145,7 +145,7 @@ def _progress(length):
 def _numbers(path):
     """Return the columns of numbers of a CSV file; errors never show its cells."""
     try:
-        table = pd.read_csv(path)
+        table = pd.read_csv(path, sep=columns_of(path)[1], encoding="utf-8-sig")
     except (ValueError, OSError) as error:
         raise Unusable(f"--rows must be a CSV file: {type(error).__name__}.") from None
     return table.select_dtypes("number")

@@ -8,12 +8,12 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from skdpfair.cli._input import Unusable, in_options, wrapped
+from skdpfair.cli._input import Positive, Unusable, in_options, wrapped
 from skdpfair.privacy import ACCOUNTANTS, PrivacyPlan
 from skdpfair.privacy.delta import delta_for
 from skdpfair.privacy.statement import ADJACENCY_IN_WORDS, rounded_up
 
-_POSITIVE = click.FloatRange(min=0, min_open=True)
+_POSITIVE = Positive()
 
 
 @click.command()

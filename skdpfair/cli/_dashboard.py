@@ -1,6 +1,7 @@
 """``skdpfair dashboard``: all models of a sweep in the Fairlearn dashboard, until Ctrl-C."""
 
 import threading
+from contextlib import suppress
 
 import click
 
@@ -21,9 +22,10 @@ def dashboard(results, port, seed, fold):
     from skdpfair.model_selection import TradeoffResults  # late: it needs most of the package
     from skdpfair.report import launch_fairness_dashboard
 
-    with in_options():
+    with in_options({"port": "--port", "seed": "--seed", "fold": "--fold"}):
         found = TradeoffResults.from_store(results)
         served = launch_fairness_dashboard(found, port, seed=seed, fold=fold)
     click.echo(f"The dashboard is at {served.url}")
     click.echo(wrapped("It shows private records' labels and groups. Ctrl-C ends it."))
-    threading.Event().wait()
+    with suppress(KeyboardInterrupt):
+        threading.Event().wait()

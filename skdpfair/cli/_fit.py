@@ -1,5 +1,6 @@
 """``skdpfair fit`` and ``skdpfair predict``: a CSV file -> a model in one file -> predictions."""
 
+import difflib
 import json
 import sys
 import warnings
@@ -9,13 +10,30 @@ from pathlib import Path
 import click
 import pandas as pd
 
-from skdpfair.cli._input import AS_JSON, AnyPath, Unusable, in_options, printable, wrapped
+from skdpfair.cli._input import (
+    AS_JSON,
+    AnyPath,
+    Positive,
+    Unusable,
+    check_outputs,
+    in_options,
+    printable,
+    wrapped,
+)
 from skdpfair.cli._schema import DATA, GROUP, TARGET, WHY, ask
 from skdpfair.cli._study import Study
 from skdpfair.methods import METHODS
 from skdpfair.release import load_release, schema_of
 from skdpfair.release._file import replace_file
 
+_OWN = {
+    **{name: f"--{name}" for name in ("epsilon", "delta", "method")},
+    "random_state": "--seed",
+    "noise_multiplier": "--epsilon, which finds it",
+    **dict.fromkeys(("group_col", "groups", "classes"), "the schema"),
+    "verbose": "--json, which is quiet",
+    **dict.fromkeys(("keep_reference", "diagnostics"), "Python: the file would not hold it"),
+}
 _PRIVATE = sorted(name for name, method in METHODS.items() if method.private)
 
 
@@ -54,8 +72,10 @@ _PRIVATE = sorted(name for name, method in METHODS.items() if method.private)
 @click.option(
     "--ledger",
     type=AnyPath(dir_okay=False),
-    help="File of the books of this data set: the fit is entered, or refused if over its budget.",
+    help="File of the books of this data set: the fit is entered, or refused if over their budget.",
 )
+@click.option("--ledger-epsilon", type=Positive(), help="Budget of books that are new.")
+@click.option("--ledger-delta", type=Positive(), help="At which it holds.")
 @click.option("--seed", type=click.IntRange(min=0), help="Make noise reproducible: research only.")
 @click.option(
     "--output",
@@ -65,6 +85,7 @@ _PRIVATE = sorted(name for name, method in METHODS.items() if method.private)
     show_default=True,
     help="The model to write.",
 )
+@click.option("--force", is_flag=True, help="Replace a model that is there.")
 @AS_JSON
 def fit(
     data,
@@ -76,8 +97,11 @@ def fit(
     method,
     settings,
     ledger,
+    ledger_epsilon,
+    ledger_delta,
     seed,
     output,
+    force,
     as_json,
 ):
     """Train a private classifier on DATA, a CSV file, and write it to one file.
@@ -89,15 +113,26 @@ def fit(
     The first takes what is public about the columns from a file; the second asks for it. Nothing
     but the model and what it has spent is printed or kept.
     """  # noqa: D301 (click reads the character)
+    check_outputs(output, inputs=(data, path, ledger))
+    if output.exists() and not (force and output.is_file()):
+        raise Unusable(
+            f"{output} is there already, and a model costs budget. Give another --output, or "
+            "--force."
+        )
+    if ledger is not None and not ledger.exists() and None in (ledger_epsilon, ledger_delta):
+        raise Unusable(
+            f"--ledger {ledger} is not there. To begin new books, say what may be spent in all: "
+            "--ledger-epsilon and --ledger-delta."
+        )
     schema, given = _schema(data, path, target, groups, output)
+    if METHODS[method].needs_groups and not schema.groups:
+        raise Unusable(
+            f"--method {method} needs groups: name their column under [groups] of the schema."
+        )
     from skdpfair import DPFairClassifier  # late: it needs most of the package
     from skdpfair.privacy import PrivacyLedger
 
-    with in_options():
-        if output.exists() and not output.is_file():
-            raise ValueError(f"--output {output} is not a file.")
-        if not output.parent.is_dir():
-            raise ValueError(f"--output {output}: there is no folder {output.parent}.")
+    with in_options({}):
         X, y, sensitive = schema.split(schema.read_csv(data))
         params = {
             "method": method,
@@ -109,7 +144,9 @@ def fit(
             "verbose": 0 if as_json else 1,
         }
         clf = DPFairClassifier(**params).set_params(**_parsed(settings))
-        books = nullcontext() if ledger is None else PrivacyLedger(ledger)
+        books = nullcontext()
+        if ledger is not None:
+            books = PrivacyLedger(ledger, epsilon=ledger_epsilon, delta=ledger_delta)
         with _told() as said, books:
             clf.fit(X, y, sensitive_features=sensitive)
             clf.save_release(output, schema=schema)
@@ -128,7 +165,7 @@ def fit(
 def _schema(data, path, target, groups, output):
     """Return the schema, and where it was written if it had to be asked for."""
     if path is not None:
-        with in_options():
+        with in_options({}):
             schema = Study.read(path).schema
         if target not in (None, schema.target) or (groups and set(groups) != set(schema.groups)):
             raise Unusable(
@@ -145,7 +182,7 @@ def _schema(data, path, target, groups, output):
             f"--target {target}{named} --template, fill it in, and pass it as --schema."
         )
     kept = output.with_suffix(".schema.toml")
-    with in_options():
+    with in_options({}):
         schema = ask(data, target, groups)
         if kept.exists():
             raise ValueError(f"{kept} is there already: pass it as --schema, or remove it.")
@@ -160,10 +197,17 @@ def _parsed(settings):
     known, out = DPFairClassifier().get_params(deep=False), {}
     for setting in settings:
         name, equals, value = setting.partition("=")
-        if not equals or name.partition("__")[0] not in known:
+        if not equals:
+            raise ValueError(f"--set {setting!r} must be NAME=VALUE.")
+        if name in _OWN:
+            raise ValueError(f"--set {setting!r}: use {_OWN[name]} instead.")
+        if name.partition("__")[0] not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"Did you mean {near[0]!r}? " if near else ""
+            others = ", ".join(k for k in known if k not in _OWN)
             raise ValueError(
-                f"--set {setting!r} must be NAME=VALUE with a parameter of DPFairClassifier: "
-                f"{', '.join(known)}."
+                f"--set {setting!r}: DPFairClassifier has no parameter {name!r}. {hint}"
+                f"It has {others}."
             )
         try:
             out[name] = json.loads(value)
@@ -202,7 +246,8 @@ def predict(model, data, output, as_json):
 
     Writes the class and the probability of each class. DATA needs the feature columns only.
     """
-    with in_options():
+    check_outputs(output, inputs=(model, data))
+    with in_options({}):
         schema = schema_of(model)
         if schema is None:
             raise ValueError(

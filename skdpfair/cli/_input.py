@@ -1,5 +1,6 @@
 """What commands share: paths that cannot exist, and errors in the words of the command line."""
 
+import math
 import re
 import shutil
 import textwrap
@@ -49,15 +50,43 @@ class Unusable(click.ClickException):
     exit_code = 2
 
 
+class Positive(click.FloatRange):
+    """A finite number above zero."""
+
+    def __init__(self):
+        super().__init__(min=0, min_open=True)
+
+    def convert(self, value, param, ctx):
+        """Return the number."""
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is not a finite number.", param, ctx)
+        return number
+
+
+def check_outputs(*outputs, inputs=()):
+    """Raise, before anything is computed, if a file cannot be written or would replace another."""
+    taken = {Path(path).resolve(): path for path in inputs if path is not None}
+    for output in outputs:
+        if output is None:
+            continue
+        if not output.parent.is_dir():
+            raise Unusable(f"{output} cannot be written: there is no folder {output.parent}.")
+        if output.resolve() in taken:
+            raise Unusable(f"{output} would replace {taken[output.resolve()]}. Name another file.")
+        taken[output.resolve()] = output
+
+
 @contextmanager
-def in_options():
-    """Raise errors of the library with the options' names for its parameters, and status 2."""
+def in_options(names=_OPTIONS):
+    """Raise errors of the library with status 2, and ``names`` of options for its parameters."""
     try:
         yield
     except (ValueError, TypeError, OSError, ImportError, BudgetExceeded) as error:
-        message = re.sub(
-            rf"\b(?<!-)({'|'.join(_OPTIONS)})\b(?!-)", lambda m: _OPTIONS[m[1]], str(error)
-        )
+        message = str(error)
+        if names:
+            pattern = rf"\b(?<!-)({'|'.join(names)})\b(?!-)"
+            message = re.sub(pattern, lambda m: names[m[1]], message)
         raise Unusable(printable(message)) from None
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from skdpfair.cli._input import AS_JSON, AnyPath, Unusable, in_options, wrapped
+from skdpfair.cli._input import AS_JSON, AnyPath, Unusable, check_outputs, in_options, wrapped
 
 
 @click.command(short_help="Write a page about a sweep or a model.")
@@ -33,7 +33,8 @@ def report(results, output, title, data, card, as_json):
 
     The page is one file without scripts or requests, and says whether its figures are private.
     """
-    with in_options():
+    check_outputs(output, card, inputs=(results, data))
+    with in_options({"store": "RESULTS"}):
         if results.is_dir():
             if data or card:
                 raise Unusable("--data and --card are for a model, and RESULTS is a folder.")
@@ -53,6 +54,8 @@ def _of_sweep(results, output, title):
 
     schema = schema_beside(results)
     pipeline = None if schema is None else schema.preprocessor()
+    if title is None and schema is not None:
+        title = f"What privacy costs each group: {schema.target} by {' and '.join(schema.groups)}"
     TradeoffResults.from_store(results).to_html(output, title=title, pipeline=pipeline)
     return False
 
@@ -73,6 +76,8 @@ def _of_model(results, output, title, data, card):
     if data is not None:
         X, y, groups = schema.split(schema.read_csv(data))
     pipeline = None if schema is None else schema.preprocessor()
+    if title is None and schema is not None:
+        title = f"A private classifier of {schema.target}"
     page = model_page(clf, X, y, sensitive_features=groups, title=title, pipeline=pipeline)
     replace_file(output, page.encode())
     if card is not None:

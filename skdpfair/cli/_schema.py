@@ -1,15 +1,25 @@
 """``skdpfair schema``: what is public about a table, asked of a person and never of the rows."""
 
+import csv
 import json
 import re
 from pathlib import Path
 
 import click
+import pandas as pd
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from skdpfair.cli._input import AS_JSON, AnyPath, Unusable, in_options, printable, wrapped
+from skdpfair.cli._input import (
+    AS_JSON,
+    AnyPath,
+    Unusable,
+    check_outputs,
+    in_options,
+    printable,
+    wrapped,
+)
 from skdpfair.cli._study import STUDY_PARTS
 from skdpfair.preprocessing import TableSchema, columns_of, outside_public
 
@@ -57,7 +67,9 @@ def schema(data, target, groups, output, template, check, as_json):
         return _check(data, check, as_json)
     if target is None:
         raise Unusable("--target is missing: name the column to predict.")
-    with in_options():
+    groups = tuple(dict.fromkeys(groups))
+    check_outputs(output, inputs=(data,))
+    with in_options({}):
         if output.exists():
             raise ValueError(f"{output} is there already. Give another --output, or remove it.")
         text = _template(data, target, groups) if template else _heading(data)
@@ -78,27 +90,30 @@ def ask(data, target, groups) -> TableSchema:
     for name in (target, *groups):
         if name not in names:
             raise ValueError(f"{Path(data).name} has no column {name!r}. It has {names}.")
-    click.echo(wrapped(WHY) + "\n")
+    click.echo(wrapped(WHY) + "\n", err=True)
     classes = _values(
         f"All values that {target} can have, separated by commas (1..9 is 1 to 9)", least=2
     )
     levels, bounds, categories = {}, {}, {}
     for name in groups:
         levels[name] = _values(f"All groups of {name}, separated by commas", least=2)
-        if click.confirm(f"May the model use {name} to predict?", default=False):
+        if click.confirm(f"May the model use {name} to predict?", default=False, err=True):
             categories[name] = levels[name]
     click.echo(
-        "\nThe other columns: n for a number, c for a list of categories, s to leave it out."
+        "\nThe other columns: n for a number, c for a list of categories, s to leave it out.",
+        err=True,
     )
     for name in names:
         if name == target or name in levels:
             continue
-        kind = click.prompt(name, type=click.Choice("ncs"), default="s")
+        kind = click.prompt(name, err=True, type=click.Choice("ncs"), default="s")
         if kind == "n":
-            low = click.prompt("  lowest possible value", type=float)
-            high = click.prompt("  highest possible value", type=float)
+            low = click.prompt("  lowest possible value", err=True, type=float)
+            high = click.prompt("  highest possible value", err=True, type=float)
             while not high > low:
-                high = click.prompt(f"  highest possible value, above {low:g}", type=float)
+                high = click.prompt(
+                    f"  highest possible value, above {low:g}", err=True, type=float
+                )
             bounds[name] = [_short(low), _short(high)]
         elif kind == "c":
             categories[name] = _values("  all values, separated by commas", least=1)
@@ -109,11 +124,12 @@ def ask(data, target, groups) -> TableSchema:
 
 def _values(question, least):
     while True:
-        text = click.prompt(question)
-        values = list(dict.fromkeys(v for part in text.split(",") for v in _expanded(part.strip())))
+        text = click.prompt(question, err=True)
+        parts = next(csv.reader([text], skipinitialspace=True))  # "Rente, Pension" is one
+        values = list(dict.fromkeys(v for part in parts for v in _expanded(part.strip())))
         if least <= len(values) <= _MOST:
             return values
-        click.echo(f"  At least {least}, and at most {_MOST}, please.")
+        click.echo(f"  At least {least}, and at most {_MOST}, please.", err=True)
 
 
 def _expanded(part):
@@ -152,6 +168,7 @@ def _template(data, target, groups):
         if name not in names:
             raise ValueError(f"{Path(data).name} has no column {name!r}. It has {names}.")
     others = [name for name in names if name != target and name not in groups]
+    kept = [name for name in groups if name != target]
     lines = [
         _heading(data).rstrip(),
         "# For each column keep ONE line, without its #, and fill it in; others are left out.",
@@ -165,7 +182,7 @@ def _template(data, target, groups):
         *(f"# {_quoted(name)} = [0, 1]" for name in others),
         "",
         "[categories]  # texts: all values",
-        *(f"# {_quoted(name)} = []" for name in [*others, *groups]),
+        *(f"# {_quoted(name)} = []" for name in [*others, *kept]),
     ]
     return "\n".join(lines) + _SWEEP.format(stem=Path(data).stem)
 
@@ -176,7 +193,7 @@ def _quoted(text):
 
 def _check(data, path, as_json):
     """Print how much of the file a schema misses."""
-    with in_options():
+    with in_options({}):
         known = TableSchema.from_toml(path, besides=STUDY_PARTS)
         table = known.read_csv(data)
         lists = known.categories | known.groups | {known.target: known.classes}
@@ -187,6 +204,6 @@ def _check(data, path, as_json):
     for head in ("column", "missing", "outside", "for example"):
         shown.add_column(head, justify="right" if head in ("missing", "outside") else "left")
     for column, row in found.iterrows():
-        example = "" if row["example"] is None else printable(row["example"])
+        example = "" if pd.isna(row["example"]) else printable(row["example"])
         shown.add_row(column, f"{row['missing']:.2%}", f"{row['outside']:.2%}", example)
     Console().print(shown)

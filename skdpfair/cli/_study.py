@@ -1,5 +1,6 @@
 """A study file: the schema of a table, where it lies, and what to compare on it."""
 
+import difflib
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +44,13 @@ class Study:
             raise ValueError(
                 f"{path}: [sweep] has no entry {unknown[0]!r}. It has {', '.join(_SWEEP_PARTS)}; "
                 "parameters of DPFairClassifier go under [sweep.params]."
+            )
+        parts = (*STUDY_PARTS, *TableSchema.__dataclass_fields__)
+        if unknown := sorted(facts.keys() - set(parts)):
+            near = difflib.get_close_matches(unknown[0], parts, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise ValueError(
+                f"{path}: there is no part {unknown[0]!r}. The parts are {', '.join(parts)}.{hint}"
             )
         try:
             schema = TableSchema.from_dict(facts)

@@ -1,5 +1,7 @@
 """``skdpfair sweep``: methods and budgets compared on a CSV file, as a study file asks."""
 
+import sys
+
 import click
 from rich.console import Console
 
@@ -31,7 +33,7 @@ def sweep(study, data, output, jobs, as_json):
     """
     from skdpfair.model_selection import sweep as run  # late: it needs most of the package
 
-    with in_options():
+    with in_options({}):
         asked = Study.read(study)
         data = data or asked.data
         if data is None:
@@ -69,6 +71,9 @@ def sweep(study, data, output, jobs, as_json):
     Console().print(str(results), highlight=False, markup=False)
     for text in said():
         click.echo(wrapped(f"Note: {text}"), err=True)
+    if any("was interrupted" in text for text in said()):
+        click.echo(wrapped(f"Not finished: call it again, and it goes on from {folder}."), err=True)
+        sys.exit(130)
     click.echo(wrapped(f"Finished fits are in {folder}. These figures are NOT private."))
     click.echo(f"Next:  skdpfair report {folder} -o report.html")
 

@@ -133,6 +133,7 @@ def sweep(
     """
     methods, epsilons, seeds = _named(methods), _budgets(epsilons), _seeds(seeds)
     _check(params, n_jobs)
+    _validate.flag("keep_predictions", keep_predictions)
     y = np.asarray(y)
     found = groups.encode(
         X,
@@ -265,7 +266,7 @@ def _budgets(epsilons):
 
 
 def _seeds(seeds):
-    if not hasattr(seeds, "__iter__"):
+    if isinstance(seeds, str) or not hasattr(seeds, "__iter__"):
         return list(range(_validate.integer("seeds", seeds)))
     seeds = [_validate.integer("seeds", seed, low=0) for seed in seeds]
     if not seeds or len(set(seeds)) < len(seeds):

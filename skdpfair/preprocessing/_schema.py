@@ -1,5 +1,6 @@
 """What is public about a table: which columns, between which limits, with which values."""
 
+import csv
 import json
 import re
 import tomllib
@@ -14,6 +15,7 @@ from skdpfair._validate import about, is_integer, listed, shown
 from skdpfair.preprocessing._public import public_preprocessor
 
 _SEPARATORS = ",;\t|"
+_COMPRESSED = (".gz", ".bz2", ".zip", ".xz", ".zst", ".tar")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -28,8 +30,8 @@ class TableSchema:
     classes : list of str
         All values that it can have, at least two.
     groups : dict of str to list of str, default={}
-        Columns whose groups are compared, with all their values. Several make intersections. They
-        are features only if ``categories`` names them, too.
+        Columns whose groups are compared, with all their values; ``""`` is a missing one. Several
+        make intersections. They are features only if ``categories`` names them, too.
     bounds : dict of str to (low, high), default={}
         Columns of numbers that are features, with their least and largest possible values.
     categories : dict of str to list of str, default={}
@@ -78,7 +80,7 @@ class TableSchema:
             part = getattr(self, name)
             if not isinstance(part, Mapping) or not all(isinstance(c, str) for c in part):
                 raise TypeError(f"{name} must be a table by names of columns, got {shown(part)}.")
-            if self.target in part:
+            if self.target in part and name != "groups":
                 raise ValueError(
                     f"{name} names {self.target!r}, which is the target: the model would be told "
                     "what it has to predict. Take it out."
@@ -124,7 +126,7 @@ class TableSchema:
         besides : sequence of str, default=()
             Entries that the file may hold for others.
         """
-        with about("path", "must name a file of TOML"):
+        with about(str(path), "must be a file of TOML"):
             facts = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         return cls.from_dict({k: v for k, v in facts.items() if k not in besides})
 
@@ -182,10 +184,10 @@ class TableSchema:
             If the file cannot be read, lacks a column, or holds a text where a number belongs; no
             error shows a cell.
         """
-        texts = [*self.categories]
-        if labelled:
-            texts += [c for c in (*self.groups, self.target) if c not in texts]
+        named = (*self.categories, *((*self.groups, self.target) if labelled else ()))
+        texts = list(dict.fromkeys(named))
         names, separator = columns_of(path)
+        _check_rows(path, names, separator)
         if missing := [c for c in (*self.bounds, *texts) if c not in names]:
             raise ValueError(
                 f"{Path(path).name} has no column {missing[0]!r}, which the schema names. It has "
@@ -205,9 +207,9 @@ class TableSchema:
                 low_memory=False,
             )
         except Exception as error:  # parsers quote the line that they stumble over
-            raise ValueError(
-                f"{Path(path).name} cannot be read as a table: {type(error).__name__}."
-            ) from None
+            raise ValueError(f"{Path(path).name} {_unreadable(error)}") from None
+        if table.empty:
+            raise ValueError(f"{Path(path).name} has no rows below its header.")
         for column in self.bounds:
             if not pd.api.types.is_numeric_dtype(table[column].dtype):
                 raise ValueError(
@@ -238,17 +240,14 @@ class TableSchema:
         ValueError
             If a label or a group is missing or not listed; the error shows none.
         """
-        for what, column, known in (
-            ("classes", self.target, self.classes),
-            *((f"groups[{c!r}]", c, levels) for c, levels in self.groups.items()),
-        ):
-            if not table[column].isin(known).all():
-                raise ValueError(
-                    f"Column {column!r} holds values that {what} does not list, or none: it lists "
-                    f"{shown(list(known))}. Add what is missing, spelt as in the file."
-                )
-        X = self.preprocessor().fit_transform(table)
         groups = table[list(self.groups)].astype(object) if self.groups else None
+        if groups is not None:
+            groups = groups.fillna("")
+        _check_listed("classes", table[self.target], self.classes, "Take these rows out.")
+        for column, levels in self.groups.items():
+            remedy = 'Add "" to the list, as a group of its own, or fill them in.'
+            _check_listed(f"groups[{column!r}]", groups[column], levels, remedy)
+        X = self.preprocessor().fit_transform(table)
         return X, table[self.target].to_numpy(dtype=str), groups
 
 
@@ -268,19 +267,61 @@ def columns_of(path):
     >>> columns_of(path)
     (['age', 'sex'], ';')
     """
+    first = {"header": None, "nrows": 1, "encoding": "utf-8-sig", "dtype": str}
     try:
-        first = pd.read_csv(path, header=None, nrows=1, sep="\x1f", encoding="utf-8-sig", quoting=3)
-        separator = max(_SEPARATORS, key=str(first.iloc[0, 0]).count)
-        names = pd.read_csv(
-            path, nrows=0, sep=separator, encoding="utf-8-sig", skipinitialspace=True
-        ).columns
+        line = pd.read_csv(path, sep="\x1f", quoting=3, **first).iloc[0, 0]
+        separator = max(_SEPARATORS, key=str(line).count)
+        names = pd.read_csv(path, sep=separator, skipinitialspace=True, **first).iloc[0]
     except FileNotFoundError:
         raise ValueError(f"There is no file {str(path)!r}.") from None
     except Exception as error:
+        raise ValueError(f"{Path(path).name} {_unreadable(error)}") from None
+    names = [str(name) for name in names]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(
-            f"{Path(path).name} cannot be read as a table with a header: {type(error).__name__}."
-        ) from None
-    return [str(name) for name in names], separator
+            f"{Path(path).name} has {twice[0]!r} twice in its header. Give each column its own "
+            "name."
+        )
+    return names, separator
+
+
+def _check_rows(path, names, separator):
+    """Raise if a row has another number of fields than the header, which shifts its columns."""
+    if Path(path).suffix in _COMPRESSED:
+        return
+    with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
+        reader = csv.reader(file, delimiter=separator, skipinitialspace=True)
+        try:
+            for row in reader:
+                if row and len(row) != len(names):
+                    raise ValueError(
+                        f"{Path(path).name}: line {reader.line_num} has {len(row)} fields, and the "
+                        f"header {len(names)} (a decimal comma, or a separator within a text that "
+                        "lacks quotation marks?). Mend the file."
+                    )
+        except csv.Error as error:
+            raise ValueError(f"{Path(path).name} {_unreadable(error)}") from None
+
+
+def _check_listed(what, values, known, remedy):
+    known_ones = values.isin(known)
+    if known_ones.all():
+        return
+    if (values[~known_ones].isna() | (values[~known_ones] == "")).all():
+        raise ValueError(f"Column {values.name!r} has missing values, not in {what}. {remedy}")
+    raise ValueError(
+        f"Column {values.name!r} holds values that {what} does not list: it lists "
+        f"{shown(list(known))}. Add what is missing, spelt as in the file."
+    )
+
+
+def _unreadable(error):
+    """Say what keeps a file from being read, without its cells."""
+    if isinstance(error, pd.errors.EmptyDataError):
+        return "is empty: it must begin with a line of names of columns."
+    if isinstance(error, UnicodeError):
+        return 'is not in UTF-8: save it as "CSV UTF-8", or convert it.'
+    return f"cannot be read as a table with a header: {type(error).__name__}."
 
 
 def _texts(name, values, least):

@@ -102,7 +102,7 @@ def launch_fairness_dashboard(results, port=None, *, seed=None, fold=0):
     ImportError
         If raiwidgets, or what it needs, is missing; the error says how to get them.
     ValueError
-        If the port is taken, or the predictions were not kept.
+        If the port is taken, the predictions were not kept, or there are more than two classes.
 
     Notes
     -----
@@ -123,12 +123,16 @@ def launch_fairness_dashboard(results, port=None, *, seed=None, fold=0):
     given = to_fairness_dashboard(results, seed=seed, fold=fold)
     if port is not None:
         port = _validate.integer("port", port, low=1, high=65_535)
+    if max(map(max, (given["y_true"], *given["y_pred"].values()))) > 1:
+        raise ValueError(
+            "results has more than two classes, for which raiwidgets' dashboard knows no metric. "
+            "Use results.to_html(), or results.to_fairlearn()."
+        )
     made = _fairness_dashboard()
-    binary = max(map(max, (given["y_true"], *given["y_pred"].values()))) <= 1
     quiet = nullcontext() if _in_notebook() else redirect_stdout(StringIO())
     try:
         with quiet:
-            return made(**given, port=port, fairness_metric_mapping=_metrics(binary))
+            return made(**given, port=port, fairness_metric_mapping=_metrics())
     except RuntimeError as error:  # raiwidgets looks at the port
         raise ValueError(f"port={port!r} cannot be used: {error}") from None
 
@@ -203,7 +207,7 @@ def _safe(name):
     return str(name).translate(_SAFE)
 
 
-def _metrics(binary):
+def _metrics():
     """Return the metrics by raiwidgets' names; with intervals where they are shares of records."""
 
     def share(of, among):
@@ -236,8 +240,6 @@ def _metrics(binary):
         },
         "zero_one_loss": wrong,
     }
-    if not binary:
-        return metrics
     selected, refused = (lambda t, p: p == 1), (lambda t, p: p == 0)
     positive, negative = (lambda t, p: t == 1), (lambda t, p: t == 0)
     return metrics | {

@@ -17,6 +17,7 @@ _MODEL = ["method", "epsilon"]
 _OVERALL = "overall"
 _MOST_BARS = 3  # budgets for which costs are drawn as bars
 _LEVEL = 0.95
+_FEW = 30  # test records
 _GAP = ("Gap in privacy cost between groups", "gap (percentage points)")
 _GENERALISATION = ("Accuracy on training records minus test records", "percentage points")
 
@@ -53,6 +54,9 @@ def results_page(results, *, title=None, pipeline=None) -> str:
         "n_models": len(table),
         "n_runs": len(runs),
         "groups": groups,
+        "unfinished": _unfinished(results),
+        "n_twins": sum(m.startswith("twin") for m in results.frame["method"].unique()),
+        "small": [g for g, least, _ in _sizes(results.frame, groups) if least < _FEW],
         "asked": _asked(results),
         "total": _total(results),
         "adjacency": ADJACENCY_IN_WORDS["zero_out"],
@@ -89,6 +93,21 @@ def _asked(results):
         rows.append(("δ of all fits together", rounded_up(results.asked["delta"], 3)))
         rows += [(name, value) for name, value in results.asked["params"].items()]
     return rows
+
+
+def _unfinished(results):
+    """Return what was asked for and is not there, in words, or None."""
+    if results.asked is None or not {"seeds", "methods", "epsilons"} <= results.asked.keys():
+        return None
+    frame = results.frame[results.frame["group"] == _OVERALL]
+    seeds = len(results.asked["seeds"]) * frame["fold"].nunique()
+    private = len(results.asked["methods"]) * len(results.asked["epsilons"])
+    per_model = frame.groupby(_MODEL, sort=False).size()
+    absent = sorted(set(results.asked["methods"]) - set(frame["method"]))
+    if absent:
+        return f"nothing yet of {', '.join(absent)}"
+    short = int((per_model < seeds).sum())
+    return f"{short} of {max(private, len(per_model))} models have fewer runs" if short else None
 
 
 def _total(results):

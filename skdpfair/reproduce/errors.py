@@ -112,7 +112,7 @@ def notes(options):
         "is better than its own plain SGD at .01 (.06 and .32, Table 2), although steps with a "
         "magnitude error are shorter: the rate of the other tables cannot have been used. Here "
         "the errors are compared at that rate, and at rates that suit each: steps with an error "
-        "of magnitude are short and bear 3, those with an error of direction diverge at .3 (one seed).",
+        "of magnitude are short and bear 3, those with an error of direction diverge at .3.",
         *same_in_print(options),
     ]
 

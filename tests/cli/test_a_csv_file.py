@@ -1,6 +1,7 @@
 """From a CSV file to a model, predictions, a comparison and a report."""
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -64,7 +65,7 @@ def refused(*arguments, **settings):
 
 def fitted(*arguments):
     fit = ["fit", "loans.csv", "--schema", "schema.toml", "--epsilon", "3", *SHORT]
-    return usable(invoke(*fit, "--method", "dpsgd", *arguments))
+    return usable(invoke(*fit, "--method", "dpsgd", "--force", *arguments))
 
 
 def test_fit_predict_report(folder, table):
@@ -233,7 +234,8 @@ def test_a_schema_that_cannot_be_used_is_named(folder, old, new, named):
         (["fit", "loans.csv", "--target", "kredit ok?"], "no terminal to ask on"),
         (["fit", "none.csv"], "does not exist"),
         (["fit", "loans.csv", "--schema", "schema.toml", "--target", "x"], "say something else"),
-        (["fit", "loans.csv", "--schema", "schema.toml", "--set", "speed=1"], "NAME=VALUE"),
+        (["fit", "loans.csv", "--schema", "schema.toml", "--set", "max_epoch=3"], "'max_epochs'"),
+        (["fit", "loans.csv", "--schema", "schema.toml", "--set", "epsilon=7"], "use --epsilon"),
         (["fit", "loans.csv", "--schema", "schema.toml", "--set", "lr=fast"], "lr"),
         (["fit", "loans.csv", "--schema", "schema.toml", "-o", "no/m.safetensors"], "no folder no"),
         (["fit", "loans.csv", "--schema", "schema.toml", "--epsilon", "0"], "--epsilon"),
@@ -303,3 +305,82 @@ def test_what_a_reproduction_warns_of_is_told(folder, monkeypatch):
 
     monkeypatch.setattr(room, "reproduce", short)
     assert "The twin was not run." in usable(invoke("reproduce", "kulynych-table9")).output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["fit", "loans.csv", "--schema", "schema.toml", "-o", "loans.csv"], "would replace"),
+        (["fit", "loans.csv", "--schema", "schema.toml", "-o", "schema.toml"], "would replace"),
+        (["fit", "loans.csv", "--schema", "schema.toml"], "is there already"),
+        (
+            ["fit", "loans.csv", "--schema", "schema.toml", "--force", "--ledger", "b"],
+            "is not there",
+        ),
+        (["predict", "model.safetensors", "loans.csv", "-o", "loans.csv"], "would replace"),
+        (["predict", "model.safetensors", "loans.csv", "-o", "model.safetensors"], "would replace"),
+        (["report", "model.safetensors", "-o", "model.safetensors"], "would replace"),
+        (["report", "model.safetensors", "-o", "x.html", "--card", "x.html"], "would replace"),
+        (["report", "model.safetensors", "-o", "x.html", "--card", "no/c.md"], "no folder no"),
+        (["schema", "loans.csv", "--target", "x", "-o", "loans.csv"], "would replace"),
+        (["budget", "--records", "9", "--batch-size", "nan", "--steps", "1"], "finite"),
+    ],
+)
+def test_nothing_is_replaced_unasked(folder, arguments, named):
+    fitted()
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert named in refused(*arguments)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        ("a;b\n1;2\n1,5;2;3\n", "line 3 has 3 fields, and the header 2"),
+        ("a;b\n1\n", "line 2 has 1 fields"),
+        ("a;a\n1;2\n", "'a' twice in its header"),
+        ("", "is empty"),
+        ("a;b\n", "no rows below its header"),
+    ],
+)
+def test_a_table_that_shifts_is_refused(tmp_path, content, named):
+    path = tmp_path / "t.csv"
+    path.write_text(content)
+    schema = TableSchema(target="b", classes=["2", "3"], bounds={"a": (0, 9)})
+    with pytest.raises(ValueError, match=re.escape(named)):
+        schema.read_csv(path)
+
+
+def test_another_encoding_is_named(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_bytes("Größe;b\n1;2\n".encode("cp1252"))
+    with pytest.raises(ValueError, match="not in UTF-8"):
+        SCHEMA.read_csv(path)
+
+
+def test_missing_groups_are_a_group_if_listed(folder, table):
+    table.assign(Geschlecht=[None, "w", "m"] * 1000).to_csv("loans.csv", index=False)
+    fit = ["fit", "loans.csv", "--schema", "schema.toml", *SHORT]
+    assert 'Add "" to the list' in refused(*fit)
+    text = SCHEMA.to_toml().replace('["w", "m"]', '["w", "m", ""]')
+    (folder / "schema.toml").write_text(text, encoding="utf-8")
+    fitted()
+    assert list(load_release("model.safetensors").groups_) == ["w", "m", ""]
+
+
+def test_groups_may_hold_the_label(folder):
+    """As dp_is_sgd wants them; the model is not told."""
+    text = SCHEMA.to_toml().replace("[groups]", '[groups]\n"kredit ok?" = ["nein", "ja"]')
+    (folder / "schema.toml").write_text(text, encoding="utf-8")
+    fitted()
+    clf = load_release("model.safetensors")
+    assert len(clf.groups_) == 4 and not any("kredit" in name for name in clf.feature_names_in_)
+
+
+def test_values_with_commas_are_quoted(folder):
+    answers = ["nein,ja", "s", "s", "c", '"Rente, Pension", ZH', "s", "s", "s"]
+    command = ["schema", "loans.csv", "--target", "kredit ok?", "-o", "q.toml", "--json"]
+    done = usable(invoke(*command, input="\n".join(answers) + "\n"))
+    assert json.loads(done.stdout) == {"written": "q.toml"}
+    found = TableSchema.from_toml("q.toml", besides=["data", "sweep"])
+    assert found.categories == {"Kanton": ["Rente, Pension", "ZH"]}

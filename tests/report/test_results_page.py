@@ -264,3 +264,12 @@ def test_no_digest_of_the_data_is_in_the_page(swept):
     found, _ = swept
     assert not re.search(r"[0-9a-f]{40}", found.to_html())
     assert not any("data" in name for name in found.asked)
+
+
+def test_what_is_not_finished_and_small_groups_are_told(swept):
+    found, _ = swept
+    assert "not finished" not in found.to_html() and "Fewer than 30" not in found.to_html()
+    part = TradeoffResults(found.frame.query("seed == 0 or method == 'twin'"), asked=found.asked)
+    assert "not finished" in part.to_html()
+    few = TradeoffResults(found.frame.assign(n=12), asked=found.asked)
+    assert "Fewer than 30 test records" in few.to_html()
