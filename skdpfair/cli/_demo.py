@@ -12,7 +12,7 @@ from rich.table import Table
 
 import skdpfair
 from skdpfair._validate import number
-from skdpfair.cli._input import AS_JSON, AnyPath, Unusable
+from skdpfair.cli._input import AS_JSON, AnyPath
 from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
 from skdpfair.metrics import group_table
 from skdpfair.preprocessing import check_pipeline, public_preprocessor
@@ -54,7 +54,7 @@ def demo(epsilon, seed, output, as_json):
         if made:
             with suppress(OSError):
                 output.rmdir()
-        raise Unusable(str(error)) from None
+        raise click.ClickException(str(error)) from None
     _print(console, table, models)
     _write(table, models, output, figures)
     if as_json:
