@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from skdpfair.cli._input import Positive, Unusable, in_options, wrapped
-from skdpfair.privacy import ACCOUNTANTS, PrivacyPlan
+from skdpfair.privacy import ACCOUNTANTS, PrivacyPlan, gdp_parameter
 from skdpfair.privacy.delta import delta_for
 from skdpfair.privacy.statement import ADJACENCY_IN_WORDS, rounded_up
 
@@ -97,9 +97,11 @@ def budget(
 
 
 def _facts(plan, records, delta, accountant):
+    epsilon = plan.epsilon(delta, accountant)
     return {
-        "epsilon": plan.epsilon(delta, accountant),
+        "epsilon": epsilon,
         "delta": delta,
+        "signal": records * gdp_parameter(epsilon, delta),
         "noise_multiplier": plan.noise_multipliers[0],
         "steps": plan.steps,
         "sample_rate": plan.sample_rate,
@@ -148,6 +150,7 @@ def _print(found, as_json):
         "steps": f"{found['steps']:,}",
         "sampling rate": f"{found['sample_rate']:.5g}",
         "epochs": f"{found['epochs']:.3g}",
+        "signal (500 is comfortable)": f"{found['signal']:,.0f}",
         "accountant": found["accountant"],
     }
     for row in rows.items():

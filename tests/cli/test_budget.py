@@ -76,3 +76,11 @@ def test_it_reads_well():
     assert "noise multiplier" in done.output and "not private" in done.output
     assert max(map(len, done.output.splitlines())) <= 100
     assert "skdpfair budget --records" in CliRunner().invoke(main, ["budget", "--help"]).output
+
+
+def test_the_signal_is_that_of_the_defaults():
+    from skdpfair import defaults
+
+    found = facts("--epochs", "10", "--epsilon", "1")
+    known = defaults.resolve(n_samples=10_000, epsilon=found["epsilon"], delta=1e-5)
+    assert found["signal"] == pytest.approx(known.signal, rel=1e-6)
