@@ -150,6 +150,7 @@ def _fairness_dashboard():
         from rai_core_flask.environments import local_ipython_environment as local
         from raiwidgets.fairness_dashboard import FairnessDashboard
     except ImportError as error:
+        sys.modules.pop("raiwidgets", None)  # or a later import would find it empty
         raise ImportError(f"{_MISSING} ({error}).") from error
     if not _in_notebook():
         local.CORS = lambda app: None

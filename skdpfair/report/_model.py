@@ -163,7 +163,7 @@ def model_card(
     table = _tested(classifier, X, y, sensitive_features)
     card = _card(release(classifier))
     privacy = classifier.privacy_
-    facts = "\n".join(f"- {name}: {value}" for name, value in _facts(classifier))
+    facts = "\n".join(f"- {name}: {_plain(value)}" for name, value in _facts(classifier))
     card.add(**{"Model": facts, "Intended use": intended_use or _USE, "Privacy": privacy.statement})
     card.add(
         **{

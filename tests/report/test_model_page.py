@@ -53,7 +53,7 @@ def test_names_are_escaped(fitted):
     assert HOSTILE not in page and page.count(escape(HOSTILE)) >= 3
     assert not re.search(r"<script|https?://|<img|@import|url\(", page)
     card = model_card(clf, data.data, data.target, sensitive_features=groups).render()
-    assert "|a|" not in card.split("# Groups")[1]
+    assert "|a|" not in card and "<b" not in card
 
 
 def test_what_was_spent_is_told(fitted):
