@@ -7,6 +7,13 @@ import click
 
 from skdpfair.cli._input import AnyPath, in_options, wrapped
 
+_OPTIONS = {
+    "port": "--port",
+    "seed": "--seed",
+    "fold": "--fold",
+    "keep_predictions=True": "keep_predictions = true under [sweep]",
+}
+
 
 @click.command(short_help="Look at a sweep in the Fairlearn dashboard.")
 @click.argument("results", type=AnyPath(exists=True, file_okay=False))
@@ -22,7 +29,7 @@ def dashboard(results, port, seed, fold):
     from skdpfair.model_selection import TradeoffResults  # late: it needs most of the package
     from skdpfair.report import launch_fairness_dashboard
 
-    with in_options({"port": "--port", "seed": "--seed", "fold": "--fold"}):
+    with in_options(_OPTIONS):
         found = TradeoffResults.from_store(results)
         served = launch_fairness_dashboard(found, port, seed=seed, fold=fold)
     click.echo(f"The dashboard is at {served.url}")

@@ -74,5 +74,5 @@ def _look(name, folder, download):
         else:
             records = len(load(data_home=folder, download_if_missing=download).target)
     except DataIntegrityError as error:
-        return {"records": None, "problem": str(error)}
+        return {"records": None, "problem": str(error).replace("data_home=", "--folder")}
     return {"records": records, "problem": None}

@@ -100,13 +100,18 @@ def ask(data, target, groups) -> TableSchema:
         if click.confirm(f"May the model use {name} to predict?", default=False, err=True):
             categories[name] = levels[name]
     click.echo(
-        "\nThe other columns: n for a number, c for a list of categories, s to leave it out.",
+        "\nThe other columns: n for a number, c for a list of categories, s to leave it out,\n"
+        "b to go back to the one before.",
         err=True,
     )
-    for name in names:
-        if name == target or name in levels:
-            continue
-        kind = click.prompt(name, err=True, type=click.Choice("ncs"), default="s")
+    others = [name for name in names if name != target and name not in levels]
+    at = 0
+    while at < len(others):
+        name = others[at]
+        kind = click.prompt(name, err=True, type=click.Choice("ncsb"), default="s")
+        at = max(at - 1, 0) if kind == "b" else at + 1
+        for said in (bounds, categories):  # before going back
+            said.pop(name, None)
         if kind == "n":
             low = click.prompt("  lowest possible value", err=True, type=float)
             high = click.prompt("  highest possible value", err=True, type=float)

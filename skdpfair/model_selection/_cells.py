@@ -4,6 +4,7 @@ import threading
 import time
 import warnings
 from dataclasses import dataclass, replace
+from numbers import Integral
 
 import numpy as np
 import torch
@@ -11,7 +12,7 @@ from sklearn.base import clone
 from sklearn.model_selection import StratifiedKFold, check_cv, train_test_split
 
 import skdpfair
-from skdpfair import defaults, networks
+from skdpfair import _validate, defaults, networks
 from skdpfair._seeds import describe
 from skdpfair.estimator import DPFairClassifier
 from skdpfair.exceptions import InsecureSeedWarning, LowSignalWarning
@@ -160,7 +161,8 @@ def splits(cv, seed, y, code):
         return [
             train_test_split(np.arange(len(y)), test_size=0.2, stratify=strata, random_state=state)
         ]
-    if isinstance(cv, int):
+    if isinstance(cv, Integral):
+        cv = _validate.integer("cv", cv, low=2)
         cv = StratifiedKFold(cv, shuffle=True, random_state=state)
     splitter = check_cv(cv, y, classifier=True)
     folds, again = (list(splitter.split(np.zeros((len(y), 1)), y)) for _ in range(2))

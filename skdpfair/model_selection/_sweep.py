@@ -11,7 +11,7 @@ import torch
 from sklearn.exceptions import UndefinedMetricWarning
 
 import skdpfair
-from skdpfair import _validate, groups
+from skdpfair import _params, _validate, groups
 from skdpfair._seeds import describe
 from skdpfair._validate import shown
 from skdpfair.estimator import DPFairClassifier
@@ -167,6 +167,9 @@ def sweep(
         "keep_predictions": keep_predictions,
         "params": {k: describe(v) for k, v in sorted(params.items())},
     }
+    for cell in {(cell.method, cell.epsilon): cell for cell in cells}.values():
+        # before a folder is made
+        _params.check(cell.estimator.get_params(deep=False), get_method(cell.estimator.method))
     if store is not None:
         store = Store.open(store, asked | {f"data {name}": d for name, d in data.items()})
     bar = SpendingBar(len(cells), delta, shown=progress)

@@ -187,6 +187,7 @@ def bars(table, *, title, label) -> dict:
     values = [v for row in table.values() for v in row.values() if not math.isnan(v)]
     x = _Axis(*_range(values, zero=True), left + 30, right)
     clusters, top = [], 8.0
+    named = len(groups) > N_COLOURS  # colours repeat: each bar says whose it is
     for name, row in table.items():
         bars_ = []
         for group in groups:
@@ -199,7 +200,7 @@ def bars(table, *, title, label) -> dict:
                         "y": top + len(bars_) * thick,
                         "width": round(max(end - start, 0.6), 1),
                         "colour": f"var(--c{groups.index(group) % N_COLOURS})",
-                        "text": f"{value:.1f}".replace("-0.0", "0.0"),
+                        "text": (f"{group} " if named else "") + f"{round(value, 1) + 0.0:.1f}",
                         "at": end + 4 if value >= 0 else start - 4,
                         "anchor": "start" if value >= 0 else "end",
                         "says": f"{name}, {group}: {value:.2f} points",

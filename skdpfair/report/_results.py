@@ -8,6 +8,7 @@ from scipy.stats import binomtest, t
 from skdpfair._validate import shown
 from skdpfair.privacy import SampledGaussian
 from skdpfair.privacy import epsilon as epsilon_of
+from skdpfair.privacy.delta import delta_for
 from skdpfair.privacy.statement import ADJACENCY_IN_WORDS, NOT_ACCOUNTED, rounded_up
 from skdpfair.report import _charts as charts
 from skdpfair.report._page import render
@@ -19,6 +20,7 @@ _MOST_BARS = 3  # budgets for which costs are drawn as bars
 _LEVEL = 0.95
 _FEW = 30  # test records
 _GAP = ("Gap in privacy cost between groups", "gap (percentage points)")
+_SPLIT = "20 % held out per seed, stratified by class and group (cv=None)"
 _GENERALISATION = ("Accuracy on training records minus test records", "percentage points")
 
 
@@ -91,8 +93,23 @@ def _asked(results):
     if results.asked is not None:
         rows.append(("records", f"{results.asked['n_samples']:,}"))
         rows.append(("δ of all fits together", rounded_up(results.asked["delta"], 3)))
+        rows += _of_one_run(frame, results.asked)
         rows += [(name, value) for name, value in results.asked["params"].items()]
     return rows
+
+
+def _of_one_run(frame, asked):
+    """Return how many records a fit trains on, and its delta, unless a splitter decided."""
+    if asked["cv"] != "None" and not asked["cv"].isdigit():
+        return []
+    trained = asked["n_samples"] - frame.loc[frame["group"] == _OVERALL, "n"]
+    low, high = int(trained.min()), int(trained.max())
+    delta = asked["params"].get("delta", repr("auto"))
+    delta = delta_for("auto", low) if delta == repr("auto") else float(delta)
+    return [
+        ("records of one fit", f"{low:,}" if low == high else f"{low:,} to {high:,}"),
+        ("δ of one fit", rounded_up(delta, 3)),
+    ]
 
 
 def _unfinished(results):
@@ -266,4 +283,5 @@ def _reproduce(results):
     """Return the versions, or None where they were not kept."""
     if results.asked is None:
         return None
-    return {name: results.asked[name] for name in ("skdpfair", "torch", "cv")}
+    versions = {name: results.asked[name] for name in ("skdpfair", "torch")}
+    return versions | {"split": _SPLIT if results.asked["cv"] == "None" else results.asked["cv"]}

@@ -24,6 +24,7 @@ _ROWS = {  # error, learning rate
     "magnitude lr .01": ("magnitude", 0.01),
     "direction lr .01": ("direction", 0.01),
     "magnitude lr 3": ("magnitude", 3.0),
+    "direction lr .05": ("direction", 0.05),
     "direction lr .1": ("direction", 0.1),
 }
 _PRINTED = {  # accuracy on classes 2 and 8, loss on 2 and 8; without standard errors

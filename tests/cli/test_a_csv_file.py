@@ -175,6 +175,15 @@ def test_a_schema_is_asked_for(folder):
     assert "is there already" in refused(*command, "-o", "asked.toml")
 
 
+def test_one_can_go_back(folder):
+    """b returns to the column before, and what was said of it is forgotten."""
+    answers = ["nein,ja", "w, m", "n", "s", "n", "1", "2", "b", "c", "x,y", *"sss"]
+    command = ["schema", "loans.csv", "--target", "kredit ok?", "--group", "Geschlecht"]
+    usable(invoke(*command, "-o", "back.toml", input="\n".join(answers) + "\n"))
+    found = TableSchema.from_toml("back.toml", besides=["data", "sweep"])
+    assert found.bounds == {} and list(found.categories.values()) == [["x", "y"]]
+
+
 def test_a_template_holds_names_only(folder, table):
     usable(
         invoke(

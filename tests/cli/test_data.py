@@ -28,6 +28,7 @@ def test_what_is_missing_or_damaged_is_named(command, tmp_path):
     words = " ".join(done.output.split())
     assert "adult: as recorded, 48,842 records" in words
     assert "The file is damaged or another version" in words
+    assert "data_home" not in words and "by --folder or" in words
     assert "mnist: " in words and "SKDPFAIR_DATA" in words
 
 

@@ -111,9 +111,14 @@ def test_another_configuration_is_refused_by_name(tmp_path, monkeypatch):
         run_small(tmp_path)
 
 
+def test_a_call_that_is_refused_makes_no_folder(tmp_path):
+    with pytest.raises(ValueError, match="lr must be"):
+        run_small(tmp_path / "s", lr=-1.0)
+    assert not (tmp_path / "s").exists()
+
+
 def test_a_store_without_a_cell_takes_the_corrected_call(tmp_path):
-    with pytest.raises(ValueError, match="lr"):
-        run_small(tmp_path, lr=-1.0)
+    Store.open(tmp_path, {"lr": 0.7})
     assert not cell_files(tmp_path)
     corrected = run_small(tmp_path)
     assert len(cell_files(tmp_path)) == 6

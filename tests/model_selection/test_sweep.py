@@ -195,6 +195,9 @@ def test_a_rare_group_is_said_and_does_not_spoil_the_gaps(data, settings, tmp_pa
 
 
 def test_an_error_names_its_cell(data, settings):
+    X, y, group = data
+    X = X.copy()
+    X.iloc[:, 0] = np.nan
     with pytest.raises(ValueError) as caught:
-        sweep(["dpsgd"], [1.0], 1, *data, **settings | {"lr": -1.0})
+        sweep(["dpsgd"], [1.0], 1, X, y, group, **settings)
     assert caught.value.__notes__ == ["In the cell: twin, seed 0, fold 0."]

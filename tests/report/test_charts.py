@@ -49,6 +49,13 @@ def test_bars_start_at_zero_and_go_left_below_it():
     assert (right["anchor"], left["anchor"]) == ("start", "end")
 
 
+def test_many_bars_name_their_groups():
+    """Colours repeat after seven: then a bar says whose it is."""
+    row = {f"g{i}": float(i) for i in range(9)}
+    (cluster,) = charts.bars({"a": row}, title="t", label="l")["clusters"]
+    assert [bar["text"] for bar in cluster["bars"]] == [f"g{i} {i}.0" for i in range(9)]
+
+
 def test_a_hundred_series_are_told_apart():
     styles = [tuple(charts.style(i).values()) for i in range(100)]
     assert len(set(styles)) == 100

@@ -8,6 +8,7 @@ import pytest
 from scipy.stats import binomtest
 
 from skdpfair import DPFairClassifier
+from skdpfair.audit import audit_artifact
 from skdpfair.datasets import make_two_groups
 from skdpfair.metrics import release_group_table
 from skdpfair.preprocessing import public_preprocessor
@@ -45,6 +46,17 @@ def test_the_group_table_counts(fitted):
         assert f'<td class="n">{rows.sum():,}</td>\n<td class="n">{cell}' in page
     gap = abs(right[groups == "b"].mean() - right[groups == HOSTILE].mean())
     assert f"<strong>{100 * gap:.1f}</strong> points" in page
+
+
+def test_the_scanner_hears_what_pages_say_of_themselves(fitted):
+    clf, data, groups = fitted
+    records = data.data, data.target
+    for make in (model_page, lambda *a, **k: model_card(*a, **k).render()):
+        kinds = {
+            tuple(f.kind for f in audit_artifact(text.encode()).findings)
+            for text in (make(clf, *records, sensitive_features=groups), make(clf))
+        }
+        assert kinds == {("non-private figures",), ()}
 
 
 def test_names_are_escaped(fitted):

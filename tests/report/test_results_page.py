@@ -12,6 +12,7 @@ from sklearn.preprocessing import StandardScaler
 from skdpfair import DPFairClassifier
 from skdpfair.cli import main
 from skdpfair.model_selection import TradeoffResults, sweep
+from skdpfair.privacy.delta import auto_delta
 
 SECTIONS = (
     "asked",
@@ -258,6 +259,16 @@ def test_the_command_writes_the_page(swept, tmp_path):
     wrong = CliRunner().invoke(main, ["report", str(tmp_path)])
     assert wrong.exit_code == 2 and "holds no sweep" in wrong.output
     assert "Traceback" not in wrong.output
+
+
+def test_the_size_and_delta_of_one_fit_are_told(swept, two_groups):
+    """A fifth is held out, and "auto" means the delta of what is left."""
+    page = swept[0].to_html()
+    n = len(two_groups.target) * 4 // 5
+    assert f"<dt>records of one fit</dt><dd>{n:,}</dd>" in page
+    told = float(re.search(r"<dt>δ of one fit</dt><dd>([^<]*)</dd>", page)[1])
+    assert told == pytest.approx(auto_delta(n))
+    assert "20 % held out per seed" in page
 
 
 def test_no_digest_of_the_data_is_in_the_page(swept):
