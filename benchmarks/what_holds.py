@@ -16,7 +16,7 @@ from skdpfair.reproduce._written import options_of
 RESULTS = Path(__file__).parent / "results" / "reproductions"
 PAGE = "what_holds.md"
 PIVOTED = ("fair-comparison", "step-size", "knolle-figure2")  # nothing of these is in print
-PICTURES = {"fair-comparison": "fair_comparison.png"}
+PICTURES = {"fair-comparison": "fair_comparison.png", "esipova-table1": "errors.png"}
 
 
 def main():

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -260,3 +261,31 @@ def test_a_network_that_is_trained_can_be_looked_at(outside_data, monkeypatch):
     monkeypatch.setattr(knolle, "EVERY", 2)
     found = knolle.measure(Run("dp_sat", 0, {"steps": 2}), "cpu")
     assert found["bias[2]"] > 0 and 0 <= found["accuracy"] <= 100
+
+
+def test_every_run_of_table_one_is_drawn_and_paired_by_seed():
+    """A run that diverged is a point too; the claim is about differences within a seed."""
+    rows = {"magnitude lr 3": [90.0, 80.0, 85.0], "direction lr .05": [86.0, 75.5, 81.5]}
+    rows["direction lr .1"] = [80.0, 80.0, 0.0]
+    frame = pd.DataFrame(
+        {
+            "row": name,
+            "seed": seed,
+            "accuracy_2": 95.0,
+            "accuracy_8": value,
+            "loss_2": 0.1,
+            "loss_8": 600.0 if value == 0 else 1.0 - value / 100,
+        }
+        for name, values in rows.items()
+        for seed, value in enumerate(values)
+    )
+    study = STUDIES["esipova-table1"]
+    found = compared(study, Options(seeds=(0, 1, 2), epochs=10), frame, Path("nowhere"))
+    assert list(found.claims["verdict"]) == ["holds", "holds"]
+    assert found.claims["measured"].iloc[0] == pytest.approx(4.0)
+    figure = study.draw(frame, found.cells)
+    for ax in figure.axes:
+        assert sum(len(line.get_xdata()) for line in ax.lines) == 2 * len(frame)
+    low, high = figure.axes[1].get_xlim()
+    assert low < 0.1 and high > 600
+    plt.close(figure)
