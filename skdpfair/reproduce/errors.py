@@ -130,7 +130,7 @@ def draw(frame, cells):
     drawn, axes = plt.subplots(1, 2, figsize=(9.5, 3.4), layout="constrained", sharey=True)
     titles = {
         "accuracy": "Accuracy (%), test records",
-        "loss": "Loss (nats, log scale), last epoch",
+        "loss": "Loss (nats, log), last epoch",
     }
     for ax, (measure, title) in zip(axes, titles.items(), strict=True):
         for colour, digit, shift in zip(PALETTE, (2, 8), (0.15, -0.15), strict=False):
