@@ -172,6 +172,25 @@ def test_groups_that_cross_are_clean():
             assert report.is_clean, report
 
 
+def test_declared_intersections_of_many_levels_are_clean(tmp_path):
+    regions = [f"Région {i}" for i in range(12)] + [""]
+    crossed = pd.DataFrame(
+        {"a": np.where(np.arange(300) % 2, "F", "H"), "b": np.resize(regions, 300)}
+    )
+    levels = [(a, b) for a in "FH" for b in regions]
+    clf = classifier(groups=levels).fit(X, y, sensitive_features=crossed)
+    clf.save_release(tmp_path / "model.safetensors")
+    for form in (clf, pickle.dumps(clf), tmp_path / "model.safetensors"):
+        report = audit_artifact(form)
+        assert report.is_clean, report
+
+
+def test_rows_of_people_are_no_groups():
+    people = [(f"name {i}", "F", "Zurich", "yes") for i in range(60)]
+    clf = classifier(groups=people)
+    assert not audit_artifact(clf).is_clean
+
+
 @pytest.mark.parametrize(
     "params",
     [

@@ -55,7 +55,8 @@ def is_public(cls, name, node, facts) -> bool:
     if root == "skdpfair" and name == "bounds":
         return _are_bounds(node, facts.get("n_features_in_"))
     if root in ("skdpfair", "sklearn"):
-        return allows(name, leaves, facts.get("n_features_in_")) and not _has_rows(node)
+        rows = _has_rows(node) and not (name == "groups" and _cross(node, leaves))
+        return allows(name, leaves, facts.get("n_features_in_")) and not rows
     return len(numbers) <= 32 and all(isinstance(v, int) and v >= 0 for v in numbers)
 
 
@@ -146,6 +147,16 @@ def _has_rows(node):
     widths = {len(v.items) for v in items if isinstance(v, Seq)}
     floats = sum(isinstance(v, float) for v in items)
     return (len(items) > 16 and widths and max(widths) > 1 and len(widths) == 1) or floats > 64
+
+
+def _cross(node, leaves):
+    """Tell whether rows are intersections: each once, of few levels a column, none a fraction."""
+    if any(isinstance(leaf, float) for leaf in leaves):
+        return False
+    rows = [plain_leaves(row, 8) for row in node.items]
+    if None in rows or len({tuple(map(repr, row)) for row in rows}) < len(rows):
+        return False
+    return all(len(set(map(repr, column))) <= len(rows) / 2 for column in zip(*rows, strict=True))
 
 
 def _are_bounds(node, n_features):
