@@ -105,18 +105,24 @@ def _calibrated(mechanism, steps, epsilon, delta, accountant, once):
 def _warn_low_signal(mechanism, settings):
     noisiest = max(mechanism.noise_multipliers[1:], default=0.0)
     blurred = noisiest > 0.2 * mechanism.expected_batch_size
-    if mechanism.noise_multiplier > 0 and (settings.signal < defaults.LOW_SIGNAL or blurred):
-        counts = " Its noisy counts are coarse for this batch size, too." if blurred else ""
-        expect = "several points below a non-private model, the smaller class first"
-        if settings.signal < defaults.NO_SIGNAL:
-            expect = "no better than guessing the larger class"
-        warnings.warn(
-            f"n = {mechanism.task.n_samples} records are few for this privacy budget (signal "
-            f"n*mu = {settings.signal:.0f}; {defaults.LOW_SIGNAL:.0f} would be comfortable): "
-            f"expect to be {expect}.{counts} More records or a larger epsilon help.",
-            LowSignalWarning,
-            stacklevel=5,
-        )
+    weak = settings.signal < defaults.LOW_SIGNAL
+    if mechanism.noise_multiplier == 0 or not (weak or blurred):
+        return
+    expect = "several points below a non-private model, the smaller class first"
+    if settings.signal < defaults.NO_SIGNAL:
+        expect = "no better than guessing the larger class"
+    few = (
+        f"n = {mechanism.task.n_samples} records are few for this privacy budget (signal "
+        f"n*mu = {settings.signal:.0f}; {defaults.LOW_SIGNAL:.0f} would be comfortable): "
+        f"expect to be {expect}. More records or a larger epsilon help."
+    )
+    coarse = (
+        f"The method's noisy counts have noise of {noisiest:.0f} for batches of "
+        f"{mechanism.expected_batch_size:.0f} records: too coarse to follow. Fewer steps, larger "
+        "batches or a larger epsilon help."
+    )
+    said = [few] * weak + [coarse] * blurred
+    warnings.warn(" ".join(said), LowSignalWarning, stacklevel=5)
 
 
 def twin(estimator, run, expected_batch_size):

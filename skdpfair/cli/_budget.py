@@ -8,7 +8,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from skdpfair.cli._input import Positive, Unusable, in_options, wrapped
+from skdpfair.cli._input import WORDS, Positive, Unusable, in_options, wrapped
 from skdpfair.privacy import ACCOUNTANTS, PrivacyPlan, gdp_parameter
 from skdpfair.privacy.delta import delta_for
 from skdpfair.privacy.statement import ADJACENCY_IN_WORDS, rounded_up
@@ -79,7 +79,7 @@ def budget(
     missing = [name for name, value in given.items() if value is None]
     if len(missing) != 1:
         raise Unusable(f"Give two of {', '.join(given)}; the third is found.")
-    with in_options():
+    with in_options({"Use delta='auto'": "Leave --delta out", **WORDS}):
         delta = delta_for("auto" if delta is None else delta, records)
         plan = PrivacyPlan(
             steps=steps or 1,

@@ -22,7 +22,12 @@ DEMO_METHODS = ("dpsgd", "global_adapt")
 
 @click.command(short_help="Compare the sexes on Adult, with and without privacy.")
 @click.option("--epsilon", default=1.0, show_default=True, help="Privacy budget of each fit.")
-@click.option("--seed", type=int, default=None, help="Make noise reproducible: research only.")
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=None,
+    help="Make noise reproducible: research only.",
+)
 @click.option(
     "--output",
     type=AnyPath(file_okay=False),

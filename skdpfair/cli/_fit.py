@@ -3,7 +3,6 @@
 import difflib
 import json
 import sys
-import warnings
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -17,14 +16,17 @@ from skdpfair.cli._input import (
     Unusable,
     check_outputs,
     in_options,
+    in_words,
     printable,
+    told,
     wrapped,
 )
 from skdpfair.cli._schema import DATA, GROUP, TARGET, WHY, ask
 from skdpfair.cli._study import Study
 from skdpfair.methods import METHODS
+from skdpfair.privacy.statement import rounded_up
 from skdpfair.release import load_release, schema_of
-from skdpfair.release._file import replace_file
+from skdpfair.release._file import replace_file, require_safetensors
 
 _OWN = {
     **{name: f"--{name}" for name in ("epsilon", "delta", "method")},
@@ -34,6 +36,14 @@ _OWN = {
     "verbose": "--json, which is quiet",
     **dict.fromkeys(("keep_reference", "diagnostics"), "Python: the file would not hold it"),
 }
+_WORDS = {
+    "Use random_state=None": "Leave --seed out",
+    "random_state": "--seed",
+    "Use delta='auto'": "Leave --delta out",
+    "delta": "--delta",
+    "the estimator's epsilon": "--epsilon",
+}
+_LARGE = 10  # an epsilon that promises little
 _PRIVATE = sorted(name for name, method in METHODS.items() if method.private)
 
 
@@ -119,6 +129,16 @@ def fit(
             f"{output} is there already, and a model costs budget. Give another --output, or "
             "--force."
         )
+    if ledger is None and (ledger_epsilon, ledger_delta) != (None, None):
+        raise Unusable(
+            "--ledger-epsilon and --ledger-delta are those of books: name their file by --ledger, "
+            "or leave them out."
+        )
+    if (ledger_epsilon is None) != (ledger_delta is None):
+        raise Unusable(
+            "--ledger-epsilon and --ledger-delta go together: give both, or neither for books that "
+            "are there."
+        )
     if ledger is not None and not ledger.exists() and None in (ledger_epsilon, ledger_delta):
         raise Unusable(
             f"--ledger {ledger} is not there. To begin new books, say what may be spent in all: "
@@ -132,7 +152,8 @@ def fit(
     from skdpfair import DPFairClassifier  # late: it needs most of the package
     from skdpfair.privacy import PrivacyLedger
 
-    with in_options({}):
+    with in_options(_WORDS):
+        require_safetensors()  # before anything is spent
         X, y, sensitive = schema.split(schema.read_csv(data))
         params = {
             "method": method,
@@ -144,20 +165,35 @@ def fit(
             "verbose": 0 if as_json else 1,
         }
         clf = DPFairClassifier(**params).set_params(**_parsed(settings))
-        books = nullcontext()
-        if ledger is not None:
+    books = nullcontext()
+    if ledger is not None:
+        with in_options({"epsilon": "--ledger-epsilon", "delta": "--ledger-delta"}):
             books = PrivacyLedger(ledger, epsilon=ledger_epsilon, delta=ledger_delta)
-        with _told() as said, books:
-            clf.fit(X, y, sensitive_features=sensitive)
-            clf.save_release(output, schema=schema)
-    statement = clf.privacy_statement()
+    with in_options(_WORDS), told() as said, books:
+        clf.fit(X, y, sensitive_features=sensitive)
+        clf.save_release(output, schema=schema)
+    notes = [in_words(text, _WORDS) for text in said()]
+    cut = any("fit was interrupted" in text for text in notes)
     if as_json:
-        return click.echo(json.dumps(statement | {"written": str(output), "warnings": said()}))
+        facts = clf.privacy_statement() | {"written": str(output), "warnings": notes}
+        click.echo(json.dumps(facts | {"interrupted": cut}))
+        sys.exit(130 * cut)
     click.echo(wrapped(clf.privacy_.statement))
-    for text in said():
+    if clf.privacy_.epsilon > _LARGE:
+        notes.append(
+            f"An epsilon above {_LARGE} promises little: the odds of guessing that a record took "
+            "part may be multiplied by e to the epsilon."
+        )
+    if ledger is not None and books.budget is not None:
+        spent = f"{rounded_up(books.epsilon())} of {books.budget:g}, at delta {books.delta:g}"
+        click.echo(wrapped(f"Spent in {ledger}: epsilon {spent}."))
+    for text in notes:
         click.echo(wrapped(f"Note: {text}"), err=True)
     if given:
         click.echo(f"What is public is in {given}, for the next time.")
+    if cut:
+        click.echo(wrapped(f"NOT finished: {output} holds the model as far as it was trained."))
+        sys.exit(130)
     click.echo(f"Written to {output}.")
     click.echo(f"Next:  skdpfair predict {output} DATA   or   skdpfair report {output} --data TEST")
 
@@ -214,19 +250,6 @@ def _parsed(settings):
         except json.JSONDecodeError:
             out[name] = value
     return out
-
-
-class _told:
-    """Collect what the library warns of; calling what it gives returns each text once."""
-
-    def __enter__(self):
-        self._catch = warnings.catch_warnings(record=True)
-        self._said = self._catch.__enter__()
-        warnings.simplefilter("always")
-        return lambda: list(dict.fromkeys(str(w.message) for w in self._said))
-
-    def __exit__(self, *error):
-        return self._catch.__exit__(*error)
 
 
 @click.command(short_help="Predict the rows of a CSV file.")

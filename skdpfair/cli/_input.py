@@ -4,6 +4,7 @@ import math
 import re
 import shutil
 import textwrap
+import warnings
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import click
 
 from skdpfair.exceptions import BudgetExceeded
 
-_OPTIONS = {
+WORDS = {
     "n_draws": "--draws",
     "n_canaries": "--canaries",
     "noise_multiplier": "--noise-multiplier",
@@ -78,16 +79,28 @@ def check_outputs(*outputs, inputs=()):
 
 
 @contextmanager
-def in_options(names=_OPTIONS):
+def in_options(names=WORDS):
     """Raise errors of the library with status 2, and ``names`` of options for its parameters."""
     try:
         yield
     except (ValueError, TypeError, OSError, ImportError, BudgetExceeded) as error:
-        message = str(error)
-        if names:
-            pattern = rf"\b(?<!-)({'|'.join(names)})\b(?!-)"
-            message = re.sub(pattern, lambda m: names[m[1]], message)
-        raise Unusable(printable(message)) from None
+        raise Unusable(printable(in_words(str(error), names))) from None
+
+
+def in_words(text, names) -> str:
+    """Return what the library says, with the words of the command line for ``names``.
+
+    Examples
+    --------
+    >>> in_words("delta=0.5 is large. Use delta='auto'.", {"delta": "--delta",
+    ...          "Use delta='auto'": "Leave --delta out"})
+    '--delta=0.5 is large. Leave --delta out.'
+    """
+    if not names:
+        return text
+    longest_first = sorted(names, key=len, reverse=True)
+    parts = "|".join(re.escape(name) + r"\b(?!-)" * name[-1].isalnum() for name in longest_first)
+    return re.sub(rf"\b(?<!-)({parts})", lambda m: names[m[1]], text)
 
 
 def wrapped(text) -> str:
@@ -99,3 +112,16 @@ def wrapped(text) -> str:
 def printable(text) -> str:
     """Return a text with what is no Unicode, as in some names of files, escaped."""
     return str(text).encode("utf-8", "backslashreplace").decode()
+
+
+class told:
+    """Collect what the library warns of; calling what it gives returns each text once."""
+
+    def __enter__(self):
+        self._catch = warnings.catch_warnings(record=True)
+        self._said = self._catch.__enter__()
+        warnings.simplefilter("always")
+        return lambda: list(dict.fromkeys(str(w.message) for w in self._said))
+
+    def __exit__(self, *error):
+        return self._catch.__exit__(*error)

@@ -5,7 +5,18 @@ from pathlib import Path
 
 import click
 
-from skdpfair.cli._input import AS_JSON, AnyPath, Unusable, check_outputs, in_options, wrapped
+from skdpfair.cli._input import (
+    AS_JSON,
+    AnyPath,
+    Unusable,
+    check_outputs,
+    in_options,
+    in_words,
+    told,
+    wrapped,
+)
+
+_WORDS = {"Use random_state=None": "Fit without --seed", "random_state": "--seed"}
 
 
 @click.command(short_help="Write a page about a sweep or a model.")
@@ -34,13 +45,15 @@ def report(results, output, title, data, card, as_json):
     The page is one file without scripts or requests, and says whether its figures are private.
     """
     check_outputs(output, card, inputs=(results, data))
-    with in_options({"store": "RESULTS"}):
+    with in_options({"store": "RESULTS"}), told() as said:
         if results.is_dir():
             if data or card:
                 raise Unusable("--data and --card are for a model, and RESULTS is a folder.")
             private = _of_sweep(results, output, title)
         else:
             private = _of_model(results, output, title, data, card)
+    for text in said():
+        click.echo(wrapped(f"Note: {in_words(text, _WORDS)}"), err=True)
     written = [str(path) for path in (output, card) if path is not None]
     if as_json:
         return click.echo(json.dumps({"written": written, "private": private}))
@@ -79,7 +92,9 @@ def _of_model(results, output, title, data, card):
     if title is None and schema is not None:
         title = f"A private classifier of {schema.target}"
     page = model_page(clf, X, y, sensitive_features=groups, title=title, pipeline=pipeline)
-    replace_file(output, page.encode())
+    pages = {output: page}
     if card is not None:
-        model_card(clf, X, y, sensitive_features=groups, path=card)
+        pages[card] = model_card(clf, X, y, sensitive_features=groups).render()
+    for path, text in pages.items():  # when all are made
+        replace_file(path, text.encode())
     return X is None and clf.privacy_.is_private

@@ -2,7 +2,9 @@
 
 import csv
 import json
+import math
 import re
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -29,6 +31,9 @@ WHY = (
     "no epsilon would cover that. So this asks you, and looks at the header of the file only."
 )
 _MOST = 10_000  # values of a column
+_MANY = 15  # columns to be asked about one by one
+_SHOWN = 12  # values
+_QUOTED_NOTHING = re.compile(r'(^|,)\s*""\s*(,|$)')
 _RANGE = re.compile(r"(\d{1,9})\.\.(\d{1,9})")
 DATA = click.argument("data", type=AnyPath(exists=True, dir_okay=False))
 TARGET = click.option("--target", help="Column to predict.")
@@ -90,49 +95,111 @@ def ask(data, target, groups) -> TableSchema:
     for name in (target, *groups):
         if name not in names:
             raise ValueError(f"{Path(data).name} has no column {name!r}. It has {names}.")
-    click.echo(wrapped(WHY) + "\n", err=True)
-    classes = _values(
-        f"All values that {target} can have, separated by commas (1..9 is 1 to 9)", least=2
-    )
-    levels, bounds, categories = {}, {}, {}
-    for name in groups:
-        levels[name] = _values(f"All groups of {name}, separated by commas", least=2)
-        if click.confirm(f"May the model use {name} to predict?", default=False, err=True):
-            categories[name] = levels[name]
-    click.echo(
-        "\nThe other columns: n for a number, c for a list of categories, s to leave it out,\n"
-        "b to go back to the one before.",
-        err=True,
-    )
-    others = [name for name in names if name != target and name not in levels]
-    at = 0
-    while at < len(others):
-        name = others[at]
-        kind = click.prompt(name, err=True, type=click.Choice("ncsb"), default="s")
-        at = max(at - 1, 0) if kind == "b" else at + 1
-        for said in (bounds, categories):  # before going back
-            said.pop(name, None)
-        if kind == "n":
-            low = click.prompt("  lowest possible value", err=True, type=float)
-            high = click.prompt("  highest possible value", err=True, type=float)
-            while not high > low:
-                high = click.prompt(
-                    f"  highest possible value, above {low:g}", err=True, type=float
-                )
-            bounds[name] = [_short(low), _short(high)]
-        elif kind == "c":
-            categories[name] = _values("  all values, separated by commas", least=1)
+    click.echo(wrapped(WHY) + "\n\nAnswer b to go back to the question before.", err=True)
+    others = [name for name in names if name != target and name not in groups]
+    if len(others) > _MANY:
+        said = f"{len(others)} columns: --template writes a file to fill in with an editor instead."
+        click.echo(wrapped(said), err=True)
+    questions = [(_classes, target), *((_group, name) for name in groups)]
+    questions += [(_column, name) for name in others]
+    answers = _answers(questions)
+    columns = {name: answers[_column, name] for name in others}
+    levels = {name: answers[_group, name] for name in groups}
+    used = {name: values for name, (values, predicts) in levels.items() if predicts}
     return TableSchema(
-        target=target, classes=classes, groups=levels, bounds=bounds, categories=categories
+        target=target,
+        classes=answers[_classes, target],
+        groups={name: values for name, (values, _) in levels.items()},
+        bounds={name: said for name, (kind, said) in columns.items() if kind == "n"},
+        categories=used | {name: said for name, (kind, said) in columns.items() if kind == "c"},
     )
+
+
+class _Back(Exception):
+    """The question before is to be asked again."""
+
+
+def _answers(questions):
+    """Return the answers by question and column, with a way back."""
+    answers, at = {}, 0
+    while at < len(questions):
+        question, name = questions[at]
+        try:
+            answers[question, name] = question(name)
+        except _Back:
+            if at == 0:
+                click.echo("  This is the first question.", err=True)
+            at = max(at - 1, 0)
+            continue
+        at += 1
+        if at == len(questions) and not _predicts(answers.values()):
+            click.echo("  Nothing is left to predict from. Once more:", err=True)
+            at = next((i for i, (kind, _) in enumerate(questions) if kind is _column), 0)
+    return answers
+
+
+def _predicts(answers):
+    """Tell whether some column is a number or a category, or a group is used."""
+    return any(isinstance(a, tuple) and (a[0] in ("n", "c") or a[1] is True) for a in answers)
+
+
+def _classes(name):
+    return _values(f"All values that {name} can have, separated by commas (1..9 is 1 to 9)", 2)
+
+
+def _group(name):
+    while True:
+        values = _values(f'All groups of {name}, separated by commas ("" for a missing cell)', 2)
+        question = f"May the model use {name} to predict?"
+        with suppress(_Back):
+            return values, _asked(question, type=click.Choice("ynb"), default="n") == "y"
+
+
+def _column(name):
+    question = f"{name}: n for a number, c for a list of categories, s to leave it out"
+    while True:
+        kind = _asked(question, type=click.Choice("ncsb"), default="s")
+        with suppress(_Back):
+            if kind == "c":
+                return kind, _values("  all values, separated by commas", least=1)
+            return kind, _limits() if kind == "n" else None
+
+
+def _limits():
+    low = _number("  lowest possible value", -math.inf)
+    return [_short(low), _short(_number("  highest possible value", low))]
+
+
+def _number(question, above):
+    while True:
+        text = _asked(question)
+        try:
+            number = float(text)
+        except ValueError:
+            number = math.nan
+        if math.isfinite(number) and number > above:
+            return number
+        limit = f" above {above:g}" if math.isfinite(above) else ""
+        click.echo(f"  {text!r} is not a finite number{limit}.", err=True)
+
+
+def _asked(question, **settings):
+    answer = click.prompt(question, err=True, **settings)
+    if str(answer).strip() == "b":
+        raise _Back
+    return answer
 
 
 def _values(question, least):
     while True:
-        text = click.prompt(question, err=True)
+        text = _asked(question)
         parts = next(csv.reader([text], skipinitialspace=True))  # "Rente, Pension" is one
-        values = list(dict.fromkeys(v for part in parts for v in _expanded(part.strip())))
+        values = [v for part in parts for v in _expanded(part.strip())]
+        values = list(dict.fromkeys(values + [""] * bool(_QUOTED_NOTHING.search(text))))
         if least <= len(values) <= _MOST:
+            shown = ", ".join(v or "(missing)" for v in values[:_SHOWN])
+            more = ", ..." * (len(values) > _SHOWN)
+            click.echo(f"  {len(values)} value{'s' * (len(values) > 1)}: {shown}{more}", err=True)
             return values
         click.echo(f"  At least {least}, and at most {_MOST}, please.", err=True)
 

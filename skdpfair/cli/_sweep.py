@@ -5,10 +5,16 @@ import sys
 import click
 from rich.console import Console
 
-from skdpfair.cli._fit import _told
-from skdpfair.cli._input import AS_JSON, AnyPath, in_options, wrapped
+from skdpfair.cli._input import AS_JSON, AnyPath, in_options, told, wrapped
 from skdpfair.cli._study import Study
 
+_WORDS = {
+    "store": "folder",
+    "n_jobs": "--jobs",
+    "data X": "features (data or schema)",
+    "data y": "target (data)",
+    "data groups": "groups (data)",
+}
 SCHEMA_FILE = "schema.toml"  # beside the finished fits, for the report
 
 
@@ -33,7 +39,7 @@ def sweep(study, data, output, jobs, as_json):
     """
     from skdpfair.model_selection import sweep as run  # late: it needs most of the package
 
-    with in_options({}):
+    with in_options(_WORDS):
         asked = Study.read(study)
         data = data or asked.data
         if data is None:
@@ -46,7 +52,7 @@ def sweep(study, data, output, jobs, as_json):
             raise ValueError(f"{study} names no groups: a sweep compares them. Add [groups].")
         params = options.pop("params", {})
         X, y, groups = asked.schema.split(asked.schema.read_csv(data))
-        with _told() as said:
+        with told() as said:
             results = run(
                 options.pop("methods"),
                 options.pop("epsilons"),

@@ -73,7 +73,7 @@ class Store:
         except (FileNotFoundError, NotADirectoryError):
             raise ValueError(
                 f"store={str(folder)!r} holds no {of}: there is no {MANIFEST} in it. Name the "
-                f"folder that a {of} was given as store=."
+                f"folder that a {of} has written."
             ) from None
         return store, found
 

@@ -11,7 +11,7 @@ import torch
 from sklearn.exceptions import UndefinedMetricWarning
 
 import skdpfair
-from skdpfair import _params, _validate, groups
+from skdpfair import _params, _planning, _validate, groups
 from skdpfair._seeds import describe
 from skdpfair._validate import shown
 from skdpfair.estimator import DPFairClassifier
@@ -167,9 +167,7 @@ def sweep(
         "keep_predictions": keep_predictions,
         "params": {k: describe(v) for k, v in sorted(params.items())},
     }
-    for cell in {(cell.method, cell.epsilon): cell for cell in cells}.values():
-        # before a folder is made
-        _params.check(cell.estimator.get_params(deep=False), get_method(cell.estimator.method))
+    _check_models(cells, len(levels))  # before a folder is made
     if store is not None:
         store = Store.open(store, asked | {f"data {name}": d for name, d in data.items()})
     bar = SpendingBar(len(cells), delta, shown=progress)
@@ -256,6 +254,18 @@ def _check(params, n_jobs):
         raise TypeError(
             f"n_jobs must be a number of processes, -1 for all cores, or None, got {shown(n_jobs)}."
         )
+
+
+def _check_models(cells, n_groups):
+    """Raise if some model of the sweep cannot be fitted as asked, or cannot meet its budget."""
+    tightest = min((cell.epsilon for cell in cells if cell.epsilon is not None), default=None)
+    for cell in {(cell.method, cell.epsilon): cell for cell in cells}.values():
+        params, method = cell.estimator.get_params(deep=False), get_method(cell.estimator.method)
+        _params.check(params, method)
+        if cell.epsilon is not None and cell.epsilon == tightest:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", LowSignalWarning)  # the fit says it
+                _planning.plan(params, method, len(cell.train), n_groups)
 
 
 def _budgets(epsilons):

@@ -6,6 +6,7 @@ import pandas as pd
 from skdpfair.model_selection._frames import OVERALL
 
 _HEADS = {"accuracy": "accuracy (%)", "privacy_cost": "privacy cost (percentage points)"}
+_MOST_GROUPS = 7  # that a terminal has room for
 _FEWEST = "fewest test records"
 
 
@@ -36,12 +37,17 @@ def as_blocks(text, frame):
     """Return the text table as one block a measure, and a line on the groups' sizes."""
     n_runs = len(frame[["seed", "fold"]].drop_duplicates())
     over = f"mean ± standard error of {n_runs} runs" if n_runs > 1 else "one run"
-    blocks = []
+    groups = list(text[_FEWEST].columns)
+    blocks, many = [], len(groups) > _MOST_GROUPS
     for head in _HEADS.values():
-        block = text[head].reset_index()
+        block = (text[head].drop(columns=groups) if many else text[head]).reset_index()
         block["epsilon"] = [f"{e:g}" if np.isfinite(e) else "-" for e in block["epsilon"]]
         blocks.append(f"{head}, {over}\n{block.to_string(index=False)}")
     least, empty = text[_FEWEST].min(), empty_runs(frame)
+    if many:
+        sizes = f"{int(least.min())} (of {least.idxmin()!r})"
+        each = f"{len(groups)} groups, which .table() and the report show one by one"
+        return "\n\n".join([*blocks, f"{each}; {_FEWEST} of a run: {sizes}"])
     sizes = [f"{group} {n}{_where(empty.get(group))}" for group, n in least.items()]
     return "\n\n".join([*blocks, f"{_FEWEST} of a run: {', '.join(sizes)}"])
 

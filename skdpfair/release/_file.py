@@ -25,7 +25,7 @@ def path_of(path) -> Path:
 
 def write(path, facts, weights) -> None:
     """Write a release, whole or not at all; equal releases have equal bytes."""
-    numpy_format = _safetensors()
+    numpy_format = require_safetensors()
     weights = {name: np.array(w, order="C") for name, w in weights.items()}
     header = {"format_version": FORMAT_VERSION, "sha256": _digest(facts, weights)} | facts
     replace_file(path, numpy_format.save(weights, metadata={_KEY: _canonical(header)}))
@@ -39,7 +39,7 @@ def read(path):
     ValueError
         If the file is no release, is damaged, or is of a newer format.
     """
-    numpy_format, content = _safetensors(), path_of(path).read_bytes()
+    numpy_format, content = require_safetensors(), path_of(path).read_bytes()
     try:
         weights = numpy_format.load(content)
         length = int.from_bytes(content[:8], "little")
@@ -105,7 +105,7 @@ def replace_file(path, content: bytes) -> None:
             part.unlink()
 
 
-def _safetensors():
+def require_safetensors():
     try:
         import safetensors.numpy
     except ImportError:

@@ -183,13 +183,14 @@ def bars(table, *, title, label) -> dict:
         Of the chart, and of its values.
     """
     groups = list(dict.fromkeys(group for row in table.values() for group in row))
-    left, right, thick, gap = 130.0, WIDTH - 40, 13.0, 12.0
+    named = len(groups) > N_COLOURS  # colours repeat: then each bar has its group beside it
+    left, right, thick, gap = 200.0 if named else 130.0, WIDTH - 40, 13.0, 12.0
     values = [v for row in table.values() for v in row.values() if not math.isnan(v)]
     x = _Axis(*_range(values, zero=True), left + 30, right)
     clusters, top = [], 8.0
-    named = len(groups) > N_COLOURS  # colours repeat: each bar says whose it is
     for name, row in table.items():
         bars_ = []
+        top += (thick + 4) * named  # the method's name, above its bars
         for group in groups:
             value = row.get(group, np.nan)
             if not math.isnan(value):
@@ -199,15 +200,17 @@ def bars(table, *, title, label) -> dict:
                         "x": start,
                         "y": top + len(bars_) * thick,
                         "width": round(max(end - start, 0.6), 1),
-                        "colour": f"var(--c{groups.index(group) % N_COLOURS})",
-                        "text": (f"{group} " if named else "") + f"{round(value, 1) + 0.0:.1f}",
+                        "colour": f"var(--c{0 if named else groups.index(group)})",
+                        "group": group if named else None,
+                        "text": f"{round(value, 1) + 0.0:.1f}",
                         "at": end + 4 if value >= 0 else start - 4,
                         "anchor": "start" if value >= 0 else "end",
                         "says": f"{name}, {group}: {value:.2f} points",
                     }
                 )
         height = max(len(bars_), 1) * thick
-        clusters.append({"name": name, "bars": bars_, "middle": top + height / 2 + 4})
+        middle = top - 5 if named else top + height / 2 + 4
+        clusters.append({"name": name, "bars": bars_, "middle": middle})
         top += height + gap
     return {
         "kind": "bars",
@@ -221,5 +224,6 @@ def bars(table, *, title, label) -> dict:
         "zero": x(0.0),
         "x_marks": x.marks(),
         "clusters": clusters,
-        "legend": [(g, f"var(--c{i % N_COLOURS})") for i, g in enumerate(groups)],
+        "named": named,
+        "legend": [] if named else [(g, f"var(--c{i % N_COLOURS})") for i, g in enumerate(groups)],
     }

@@ -13,7 +13,7 @@ from skdpfair.release import release
 from skdpfair.release._file import path_of, replace_file
 from skdpfair.report._groups import group_rows
 from skdpfair.report._page import render
-from skdpfair.report._parts import findings, points
+from skdpfair.report._parts import findings, points, readable
 
 _FLAG = (
     "NOT private: computed on real people without noise. For those who may see the data; no ε "
@@ -240,7 +240,7 @@ def _facts(classifier):
 def _cells(table):
     """Return rows of text: group, count, accuracy with its interval, shares of predictions."""
     rows = []
-    for name, row in table.iterrows():
+    for name, row in table.rename(index=readable).iterrows():
         shares = [points(v) for k, v in row.items() if k.startswith("predicted[")]
         interval = "" if row["n"] == 0 else f"{points(row['low'])} to {points(row['high'])}"
         rows.append((name, f"{int(row['n']):,}", points(row["accuracy"]), interval, shares))

@@ -16,6 +16,17 @@ def points(share) -> str:
     return "–" if np.isnan(share) else f"{round(100 * share, 1) + 0.0:.1f}"
 
 
+def readable(group) -> str:
+    """Return a group's name, in which missing cells say so.
+
+    Examples
+    --------
+    >>> readable("F, "), readable("F, ZH")
+    ('F, (missing)', 'F, ZH')
+    """
+    return ", ".join(part if part.strip() else "(missing)" for part in group.split(", "))
+
+
 def budget(epsilon) -> str:
     """Return a budget in few digits, or "none"."""
     return f"{epsilon:g}" if np.isfinite(epsilon) else "none"

@@ -1,26 +1,25 @@
 """The report of a sweep: what was asked, what it cost whom, what was spent, what is not covered."""
 
+from copy import copy
 from importlib.metadata import version
 
 import numpy as np
 from scipy.stats import binomtest, t
 
 from skdpfair._validate import shown
-from skdpfair.privacy import SampledGaussian
-from skdpfair.privacy import epsilon as epsilon_of
-from skdpfair.privacy.delta import delta_for
 from skdpfair.privacy.statement import ADJACENCY_IN_WORDS, NOT_ACCOUNTED, rounded_up
+from skdpfair.report import _asked
 from skdpfair.report import _charts as charts
 from skdpfair.report._page import render
-from skdpfair.report._parts import budget, findings, points
+from skdpfair.report._parts import budget, findings, points, readable
 
 _MODEL = ["method", "epsilon"]
 _OVERALL = "overall"
 _MOST_BARS = 3  # budgets for which costs are drawn as bars
 _LEVEL = 0.95
 _FEW = 30  # test records
+_WEAK = 0.01  # of accuracy, that a private model may have more than its twin
 _GAP = ("Gap in privacy cost between groups", "gap (percentage points)")
-_SPLIT = "20 % held out per seed, stratified by class and group (cv=None)"
 _GENERALISATION = ("Accuracy on training records minus test records", "percentage points")
 
 
@@ -48,6 +47,7 @@ def results_page(results, *, title=None, pipeline=None) -> str:
     """
     if title is not None and not isinstance(title, str):
         raise TypeError(f"title must be a text or None, got {shown(title)}.")
+    results = _readable(results)
     table = results.table()
     groups = [g for g in results.frame["group"].unique() if g != _OVERALL]
     runs = results.frame[["seed", "fold"]].drop_duplicates()
@@ -56,11 +56,12 @@ def results_page(results, *, title=None, pipeline=None) -> str:
         "n_models": len(table),
         "n_runs": len(runs),
         "groups": groups,
-        "unfinished": _unfinished(results),
+        "unfinished": _asked.unfinished(results),
         "n_twins": sum(m.startswith("twin") for m in results.frame["method"].unique()),
+        "weak_twin": _weak_twin(table),
         "small": [g for g, least, _ in _sizes(results.frame, groups) if least < _FEW],
-        "asked": _asked(results),
-        "total": _total(results),
+        "asked": _asked.asked(results),
+        "total": _asked.total(results),
         "adjacency": ADJACENCY_IN_WORDS["zero_out"],
         "sizes": _sizes(results.frame, groups),
         "accuracy": _rows(results, table, groups, "accuracy"),
@@ -74,68 +75,32 @@ def results_page(results, *, title=None, pipeline=None) -> str:
         "ledger": _ledger(results),
         "findings": findings(pipeline),
         "not_accounted": NOT_ACCOUNTED,
-        "reproduce": _reproduce(results),
+        "reproduce": _asked.reproduce(results),
         "version": version("skdpfair"),
     }
     return render("results.html", context)
 
 
-def _asked(results):
-    """Return what the sweep was asked for, as pairs of words and text."""
-    frame = results.frame
-    private = frame[np.isfinite(frame["epsilon"])]
-    rows = [
-        ("methods", ", ".join(frame["method"].unique())),
-        ("budgets ε", ", ".join(f"{e:g}" for e in sorted(private["epsilon"].unique())) or "none"),
-        ("seeds", ", ".join(str(s) for s in frame["seed"].unique())),
-        ("folds per seed", str(frame["fold"].nunique())),
-    ]
-    if results.asked is not None:
-        rows.append(("records", f"{results.asked['n_samples']:,}"))
-        rows.append(("δ of all fits together", rounded_up(results.asked["delta"], 3)))
-        rows += _of_one_run(frame, results.asked)
-        rows += [(name, value) for name, value in results.asked["params"].items()]
-    return rows
+def _readable(results):
+    """Return the same results with names for groups that are, in part, missing cells."""
+    group = results.frame["group"]
+    named = {g: readable(g) for g in group.unique() if g != _OVERALL}
+    if all(g == name for g, name in named.items()):
+        return results
+    again = copy(results)
+    again.frame = results.frame.assign(group=group.replace(named))
+    return again
 
 
-def _of_one_run(frame, asked):
-    """Return how many records a fit trains on, and its delta, unless a splitter decided."""
-    if asked["cv"] != "None" and not asked["cv"].isdigit():
-        return []
-    trained = asked["n_samples"] - frame.loc[frame["group"] == _OVERALL, "n"]
-    low, high = int(trained.min()), int(trained.max())
-    delta = asked["params"].get("delta", repr("auto"))
-    delta = delta_for("auto", low) if delta == repr("auto") else float(delta)
-    return [
-        ("records of one fit", f"{low:,}" if low == high else f"{low:,} to {high:,}"),
-        ("δ of one fit", rounded_up(delta, 3)),
-    ]
-
-
-def _unfinished(results):
-    """Return what was asked for and is not there, in words, or None."""
-    if results.asked is None or not {"seeds", "methods", "epsilons"} <= results.asked.keys():
+def _weak_twin(table):
+    """Return in words how far a private model is above its twin, or None."""
+    if ("privacy_cost", "mean") not in table:
         return None
-    frame = results.frame[results.frame["group"] == _OVERALL]
-    seeds = len(results.asked["seeds"]) * frame["fold"].nunique()
-    private = len(results.asked["methods"]) * len(results.asked["epsilons"])
-    per_model = frame.groupby(_MODEL, sort=False).size()
-    absent = sorted(set(results.asked["methods"]) - set(frame["method"]))
-    if absent:
-        return f"nothing yet of {', '.join(absent)}"
-    short = int((per_model < seeds).sum())
-    return f"{short} of {max(private, len(per_model))} models have fewer runs" if short else None
-
-
-def _total(results):
-    """Return epsilon and delta of all private fits together, or None where it is not known."""
-    if results.asked is None or results.releases is None or results.releases.empty:
+    least = table["privacy_cost", "mean"].min()
+    if np.isnan(least) or least > -_WEAK:
         return None
-    columns = ["sample_rate", "noise_multiplier", "steps"]
-    runs = [SampledGaussian(*row) for row in results.releases[columns].itertuples(index=False)]
-    runs = [run._replace(steps=int(run.steps)) for run in runs]
-    delta = results.asked["delta"]
-    return rounded_up(epsilon_of(runs, delta, "rdp")), rounded_up(delta, 3)
+    method, epsilon = table["privacy_cost", "mean"].idxmin()
+    return f"{method} at ε {epsilon:g} is {points(-least)} points more accurate"
 
 
 def _sizes(frame, groups):
@@ -277,11 +242,3 @@ def _released(releases):
             what = f"{r.steps:,} × rate {r.sample_rate:.4g}, noise {r.noise_multiplier:.4g}"
             parts.append(what)
     return {model: "; ".join(parts) for model, (_, parts) in found.items()}
-
-
-def _reproduce(results):
-    """Return the versions, or None where they were not kept."""
-    if results.asked is None:
-        return None
-    versions = {name: results.asked[name] for name in ("skdpfair", "torch")}
-    return versions | {"split": _SPLIT if results.asked["cv"] == "None" else results.asked["cv"]}

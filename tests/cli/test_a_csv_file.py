@@ -175,13 +175,39 @@ def test_a_schema_is_asked_for(folder):
     assert "is there already" in refused(*command, "-o", "asked.toml")
 
 
-def test_one_can_go_back(folder):
-    """b returns to the column before, and what was said of it is forgotten."""
-    answers = ["nein,ja", "w, m", "n", "s", "n", "1", "2", "b", "c", "x,y", *"sss"]
+def answered(*answers, output="back.toml"):
     command = ["schema", "loans.csv", "--target", "kredit ok?", "--group", "Geschlecht"]
-    usable(invoke(*command, "-o", "back.toml", input="\n".join(answers) + "\n"))
-    found = TableSchema.from_toml("back.toml", besides=["data", "sweep"])
+    done = invoke(*command, "-o", output, input="\n".join(answers) + "\n")
+    return usable(done).output, TableSchema.from_toml(output, besides=["data", "sweep"])
+
+
+def test_one_can_go_back(folder):
+    """b asks the question before again; what was said of it is forgotten."""
+    said, found = answered(
+        *("b", "nein,ja", "w, m, x", "b", "w, m", "n"),  # the first has none before; other groups
+        *("s", "n", "1", "b", "b", "c", "b", "c", "x,y", *"sssss"),
+    )
+    assert "This is the first question" in said
+    assert found.groups == {"Geschlecht": ["w", "m"]}
     assert found.bounds == {} and list(found.categories.values()) == [["x", "y"]]
+
+
+def test_answers_are_read_back_and_odd_ones_refused(folder):
+    """Missing cells can be a group; nan and limits in the wrong order are asked again."""
+    said, found = answered(
+        *("nein,ja", 'w, m, ""', "n", "s", "n", "nan", "0", "-1", "2"),
+        *("c", "111;112", *"ss"),
+    )
+    assert found.groups == {"Geschlecht": ["w", "m", ""]}
+    assert "3 values: w, m, (missing)" in said and "1 value: 111;112" in said
+    assert "'nan' is not a finite number." in said
+    assert "'-1' is not a finite number above 0." in said
+
+
+def test_leaving_everything_out_asks_again(folder, table):
+    rest = "s" * (len(table.columns) - 2)
+    said, found = answered("nein,ja", "w, m", "n", *rest, "n", "0", "1", *rest[1:])
+    assert "Nothing is left to predict from" in said and len(found.bounds) == 1
 
 
 def test_a_template_holds_names_only(folder, table):

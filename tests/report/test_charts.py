@@ -50,10 +50,14 @@ def test_bars_start_at_zero_and_go_left_below_it():
 
 
 def test_many_bars_name_their_groups():
-    """Colours repeat after seven: then a bar says whose it is."""
+    """Colours repeat after seven: then each bar has its name beside it, and there is no legend."""
     row = {f"g{i}": float(i) for i in range(9)}
-    (cluster,) = charts.bars({"a": row}, title="t", label="l")["clusters"]
-    assert [bar["text"] for bar in cluster["bars"]] == [f"g{i} {i}.0" for i in range(9)]
+    chart = charts.bars({"a": row, "b": row}, title="t", label="l")
+    for cluster in chart["clusters"]:
+        assert [bar["group"] for bar in cluster["bars"]] == list(row)
+        assert cluster["middle"] < cluster["bars"][0]["y"]
+    assert not chart["legend"]
+    assert charts.bars({"a": {"F": 1.0}}, title="t", label="l")["legend"] == [("F", "var(--c0)")]
 
 
 def test_a_hundred_series_are_told_apart():

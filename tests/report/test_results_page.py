@@ -4,6 +4,7 @@ import re
 from html.parser import HTMLParser
 
 import numpy as np
+import pandas as pd
 import pytest
 from click.testing import CliRunner
 from sklearn.pipeline import make_pipeline
@@ -284,3 +285,29 @@ def test_what_is_not_finished_and_small_groups_are_told(swept):
     assert "not finished" in part.to_html()
     few = TradeoffResults(found.frame.assign(n=12), asked=found.asked)
     assert "Fewer than 30 test records" in few.to_html()
+
+
+def test_many_groups_are_split_into_tables_that_fit_a_page(swept):
+    """26 groups, all and the gap: 28 columns, 7 to a table; missing cells have a name."""
+    frame = swept[0].frame.query("group != 'overall'").drop_duplicates(["method", "epsilon"])
+    names = ["F, ", *(f"F, kanton {i}" for i in range(25))]
+    many = [swept[0].frame.query("group == 'overall'")]
+    many += [frame.assign(group=name, n=100) for name in names]
+    page = TradeoffResults(pd.concat(many), asked=swept[0].asked).to_html()
+    ids = [value for _, name, value in Page(page).attributes if name == "id"]
+    assert [i for i in ids if i.startswith("table-accuracy")] == [
+        "table-accuracy",
+        *(f"table-accuracy-{i}" for i in (2, 3, 4)),
+    ]
+    heads = re.findall(r'<th scope="col" class="n">([^<]*)</th>', page.split('id="cost"')[0])
+    own = [head for head in heads if head not in ("ε", "fewest", "most")]
+    assert own == ["all", "F, (missing)", *names[1:], "gap"]
+
+
+def test_a_twin_that_is_worse_than_private_models_is_told(swept):
+    good = swept[0].frame.assign(privacy_cost=0.02)
+    assert "twin is worse" not in TradeoffResults(good).to_html()
+    bad = good.assign(privacy_cost=np.where(good["method"] == "global", -0.05, 0.02))
+    page = TradeoffResults(bad).to_html()
+    assert "twin is worse than a private model" in page
+    assert "global at ε 20 is 5.0 points more accurate" in page
