@@ -147,7 +147,10 @@ def _numbers(path):
     try:
         table = pd.read_csv(path, sep=columns_of(path)[1], encoding="utf-8-sig")
     except (ValueError, OSError) as error:
-        raise Unusable(f"--rows must be a CSV file: {type(error).__name__}.") from None
+        raise Unusable(
+            f"--rows {path} must be a CSV file in UTF-8 with a header line and rows: "
+            f"{type(error).__name__}."
+        ) from None
     return table.select_dtypes("number")
 
 

@@ -279,3 +279,13 @@ def _check(data, path, as_json):
         example = "" if pd.isna(row["example"]) else printable(row["example"])
         shown.add_row(column, f"{row['missing']:.2%}", f"{row['outside']:.2%}", example)
     Console().print(shown)
+    listed = known.groups | {known.target: known.classes}
+    bad = found[found[["missing", "outside"]].any(axis=1)].index.intersection(list(listed))
+    gaps = [name for name in bad if found["outside"][name] or "" not in listed[name]]
+    if gaps:
+        click.echo(
+            wrapped(
+                f"Rows that are missing or outside in {', '.join(gaps)} are refused by fit and "
+                'sweep: list the values there, "" for a missing one, or leave these rows out.'
+            )
+        )

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 
 import numpy as np
 import pandas as pd
@@ -9,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from skdpfair.cli import main
+from skdpfair.net import PrivateNet
 from skdpfair.preprocessing import TableSchema
 from skdpfair.release import load_release, schema_of
 
@@ -101,6 +103,62 @@ def test_the_model_does_not_depend_on_other_columns_nor_separators(folder, table
     table[list(reversed(table.columns))].assign(more=1).to_csv("loans.csv", index=False)
     fitted("--seed", "1", "-o", "b.safetensors")
     assert (folder / "a.safetensors").read_bytes() == (folder / "b.safetensors").read_bytes()
+
+
+def test_a_budget_without_books_is_refused(folder):
+    fit = ["fit", "loans.csv", "--schema", "schema.toml", "-o", "none.safetensors"]
+    assert "name their file by --ledger" in refused(*fit, "--ledger-epsilon", 1.5)
+    books = ["--ledger", "new.jsonl", "--ledger-epsilon", 1.5]
+    assert "--ledger-epsilon and --ledger-delta go together" in refused(*fit, *books)
+    assert not (folder / "new.jsonl").exists() and not (folder / "none.safetensors").exists()
+
+
+def test_an_interrupted_fit_says_so_and_keeps_what_was_paid_for(folder, monkeypatch):
+    whole, epochs = PrivateNet.run_single_epoch, []
+
+    def stops(self, iterator, *args, **kwargs):
+        epochs.append(1)
+        if len(epochs) == 2:
+            raise KeyboardInterrupt
+        return whole(self, iterator, *args, **kwargs)
+
+    monkeypatch.setattr(PrivateNet, "run_single_epoch", stops)
+    fit = [
+        "fit",
+        "loans.csv",
+        "--schema",
+        "schema.toml",
+        "--method",
+        "dpsgd",
+        "--set",
+        "max_epochs=4",
+    ]
+    done = invoke(*fit, "-o", "part.safetensors")
+    assert done.exit_code == 130, done.output
+    assert "NOT finished: part.safetensors" in " ".join(done.output.split())
+    assert load_release("part.safetensors").privacy_.ledger.steps > 0
+    epochs.clear()
+    done = invoke(*fit, "-o", "more.safetensors", "--json")
+    assert done.exit_code == 130 and json.loads(done.stdout)["interrupted"]
+
+
+def test_notes_speak_of_options(folder):
+    done = fitted("--seed", "3", "-o", "seeded.safetensors")
+    said = " ".join(done.output.split())
+    assert "--seed=3 makes the noise reproducible" in said and "random_state" not in said
+    refusal = refused("fit", "loans.csv", "--schema", "schema.toml", "--delta", 0.5, "--force")
+    assert "Leave --delta out" in refusal
+    done = fitted("--set", "batch_size=300", "--epsilon", "40")
+    assert "epsilon above 10 promises little" in " ".join(done.output.split())
+    done = usable(invoke("report", "seeded.safetensors", "-o", "s.html", "--card", "s.md"))
+    assert "_report.py" not in done.output and "was seeded" in (folder / "s.html").read_text()
+
+
+def test_a_card_that_cannot_be_made_leaves_no_page(folder, monkeypatch):
+    fitted("-o", "one.safetensors")
+    monkeypatch.setitem(sys.modules, "skops.card", None)
+    assert "skops" in refused("report", "one.safetensors", "-o", "one.html", "--card", "one.md")
+    assert not (folder / "one.html").exists()
 
 
 def test_the_books_are_kept(folder):

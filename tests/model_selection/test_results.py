@@ -166,6 +166,16 @@ def test_printed_results_are_whole_and_say_units_and_sizes(results):
     assert lines[-1] == "fewest test records of a run: F 100, M 200"
 
 
+def test_many_groups_are_left_to_the_report():
+    """A terminal has no room for nine groups: all, the gap, and the smallest group."""
+    names = [f"group {i}" for i in range(9)]
+    counts = {"n": [900, *[100] * 8, 90], "right": [800, *[80] * 9]}
+    cell = CELLS[0] | counts | {"n_train": counts["n"], "right_train": counts["right"]}
+    lines = str(TradeoffResults.from_cells([cell], names, np.array([0, 1]))).splitlines()
+    assert lines[1].split() == ["method", "epsilon", "overall", "gap"]
+    assert "9 groups" in lines[-1] and "90 (of 'group 8')" in lines[-1]
+
+
 def without_records(found, group):
     """A cell in which a group has no test record."""
     at = 1 + group

@@ -6,7 +6,7 @@ from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.model_selection import KFold, ShuffleSplit
 
 from skdpfair import DPFairClassifier, get_method
-from skdpfair.exceptions import LowSignalWarning
+from skdpfair.exceptions import InfeasibleBudgetError, LowSignalWarning
 from skdpfair.model_selection import _cells, sweep
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
@@ -192,6 +192,12 @@ def test_a_rare_group_is_said_and_does_not_spoil_the_gaps(data, settings, tmp_pa
     assert np.isfinite(gaps).all(axis=None)
     assert len(results.pareto_front("accuracy", "privacy_cost_gap"))
     results.plot("privacy_cost_gap").figure_.savefig(tmp_path / "gap.png")
+
+
+def test_a_budget_that_cannot_be_met_is_refused_before_any_fit(data, settings, tmp_path):
+    with pytest.raises(InfeasibleBudgetError):
+        sweep(["dpsgd"], [1.0, 1e-9], 1, *data, **settings, store=tmp_path / "s")
+    assert not (tmp_path / "s").exists()
 
 
 def test_an_error_names_its_cell(data, settings):
