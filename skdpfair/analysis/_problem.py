@@ -24,6 +24,7 @@ from skdpfair.engine.flat import split
 from skdpfair.engine.memory import ACTIVATION_BUDGET, affordable_batch
 from skdpfair.streaming import as_rows
 
+_FEWEST = 8  # records of a chunk, unless memory holds fewer
 _CACHED = 12_000_000  # floats of a chunk that a processor keeps at hand: a third faster on images
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
@@ -172,8 +173,9 @@ def of_tensors(module, batch, n_classes, class_weight, levels, chunk_size="auto"
     if class_weight is not None:
         class_weight = torch.as_tensor(class_weight, dtype=like.dtype, device=like.device)
     if _validate.is_auto(chunk_size):
-        budget = _CACHED if like.device.type == "cpu" else ACTIVATION_BUDGET
-        chunk = affordable_batch(module, batch.x[:1], budget)
+        chunk = affordable_batch(module, batch.x[:1])
+        if like.device.type == "cpu":
+            chunk = min(chunk, max(_FEWEST, chunk * _CACHED // ACTIVATION_BUDGET))
     else:
         chunk = _validate.integer("chunk_size", chunk_size)
     names = ["all"] if levels is None else list(levels)

@@ -28,6 +28,14 @@ class _InOrder(click.Group):
     def list_commands(self, ctx):
         return list(self.commands)
 
+    def invoke(self, ctx):
+        """Run a command; Ctrl-C ends it with the status that shells give it."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            click.echo("\nInterrupted.", err=True)
+            ctx.exit(130)
+
 
 @click.group(cls=_InOrder, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(skdpfair.__version__, prog_name="skdpfair")

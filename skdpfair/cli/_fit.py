@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 import pandas as pd
 
+from skdpfair import _params, _planning
 from skdpfair.cli._input import (
     AS_JSON,
     AnyPath,
@@ -23,7 +24,7 @@ from skdpfair.cli._input import (
 )
 from skdpfair.cli._schema import DATA, GROUP, TARGET, WHY, ask
 from skdpfair.cli._study import Study
-from skdpfair.methods import METHODS
+from skdpfair.methods import METHODS, get_method
 from skdpfair.privacy.statement import rounded_up
 from skdpfair.release import load_release, schema_of
 from skdpfair.release._file import replace_file, require_safetensors
@@ -38,6 +39,7 @@ _OWN = {
 }
 _WORDS = {
     "Use random_state=None": "Leave --seed out",
+    "Fit with random_state=None": "Fit without --seed",
     "random_state": "--seed",
     "Use delta='auto'": "Leave --delta out",
     "delta": "--delta",
@@ -152,7 +154,7 @@ def fit(
     from skdpfair import DPFairClassifier  # late: it needs most of the package
     from skdpfair.privacy import PrivacyLedger
 
-    with in_options(_WORDS):
+    with in_options({}):
         require_safetensors()  # before anything is spent
         X, y, sensitive = schema.split(schema.read_csv(data))
         params = {
@@ -167,13 +169,17 @@ def fit(
         clf = DPFairClassifier(**params).set_params(**_parsed(settings))
     books = nullcontext()
     if ledger is not None:
+        with in_options(_WORDS), told():  # before there are books
+            _check(clf, len(y), len(schema.group_levels or [None]))
         with in_options({"epsilon": "--ledger-epsilon", "delta": "--ledger-delta"}):
             books = PrivacyLedger(ledger, epsilon=ledger_epsilon, delta=ledger_delta)
     with in_options(_WORDS), told() as said, books:
         clf.fit(X, y, sensitive_features=sensitive)
+        cut = any("fit was interrupted" in text for text in said())
+        if cut and output.exists():  # a finished model is not replaced by half of one
+            output = output.with_name(f"{output.stem}.part{output.suffix}")
         clf.save_release(output, schema=schema)
     notes = [in_words(text, _WORDS) for text in said()]
-    cut = any("fit was interrupted" in text for text in notes)
     if as_json:
         facts = clf.privacy_statement() | {"written": str(output), "warnings": notes}
         click.echo(json.dumps(facts | {"interrupted": cut}))
@@ -196,6 +202,13 @@ def fit(
         sys.exit(130)
     click.echo(f"Written to {output}.")
     click.echo(f"Next:  skdpfair predict {output} DATA   or   skdpfair report {output} --data TEST")
+
+
+def _check(clf, n_samples, n_groups):
+    """Raise if a fit would be refused, before anything is written."""
+    params, method = clf.get_params(deep=False), get_method(clf.method)
+    _params.check(params, method)
+    _planning.plan(params, method, n_samples, n_groups)
 
 
 def _schema(data, path, target, groups, output):

@@ -95,12 +95,19 @@ def in_words(text, names) -> str:
     >>> in_words("delta=0.5 is large. Use delta='auto'.", {"delta": "--delta",
     ...          "Use delta='auto'": "Leave --delta out"})
     '--delta=0.5 is large. Leave --delta out.'
+    >>> in_words("delta.csv has no column 'delta'.", {"delta": "--delta"})
+    "delta.csv has no column 'delta'."
     """
     if not names:
         return text
     longest_first = sorted(names, key=len, reverse=True)
-    parts = "|".join(re.escape(name) + r"\b(?!-)" * name[-1].isalnum() for name in longest_first)
-    return re.sub(rf"\b(?<!-)({parts})", lambda m: names[m[1]], text)
+    parts = "|".join(
+        re.escape(name) + r"\b(?![-/\\]|\.\w)" * name[-1].isalnum() for name in longest_first
+    )
+    quoted = r"(?<!\w)(?:'[^'\n]*'|\"[^\"\n]*\")"  # paths, columns and values stay as they are
+    return re.sub(
+        rf"{quoted}|\b(?<![-/\\.])({parts})", lambda m: names[m[1]] if m[1] else m[0], text
+    )
 
 
 def wrapped(text) -> str:

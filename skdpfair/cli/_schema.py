@@ -134,7 +134,7 @@ def _answers(questions):
         at += 1
         if at == len(questions) and not _predicts(answers.values()):
             click.echo("  Nothing is left to predict from. Once more:", err=True)
-            at = next((i for i, (kind, _) in enumerate(questions) if kind is _column), 0)
+            at = next((i for i, (kind, _) in enumerate(questions) if kind is _column), at - 1)
     return answers
 
 

@@ -39,7 +39,7 @@ def sweep(study, data, output, jobs, as_json):
     """
     from skdpfair.model_selection import sweep as run  # late: it needs most of the package
 
-    with in_options(_WORDS):
+    with in_options({}):
         asked = Study.read(study)
         data = data or asked.data
         if data is None:
@@ -52,6 +52,7 @@ def sweep(study, data, output, jobs, as_json):
             raise ValueError(f"{study} names no groups: a sweep compares them. Add [groups].")
         params = options.pop("params", {})
         X, y, groups = asked.schema.split(asked.schema.read_csv(data))
+    with in_options(_WORDS):
         with told() as said:
             results = run(
                 options.pop("methods"),
@@ -70,14 +71,18 @@ def sweep(study, data, output, jobs, as_json):
             )
         with open(f"{folder}/{SCHEMA_FILE}", "w", encoding="utf-8") as file:
             file.write(asked.schema.to_toml() + "\n")
+    cut = any("was interrupted" in text for text in said())
     table = results.table()
     if as_json:
         table.columns = [f"{measure} {stat}" for measure, stat in table.columns]
-        return click.echo(table.reset_index().to_json(orient="records"))
+        click.echo(table.reset_index().to_json(orient="records"))
+        for text in said() * cut:
+            click.echo(wrapped(f"Note: {text}"), err=True)
+        sys.exit(130 * cut)
     Console().print(str(results), highlight=False, markup=False)
     for text in said():
         click.echo(wrapped(f"Note: {text}"), err=True)
-    if any("was interrupted" in text for text in said()):
+    if cut:
         click.echo(wrapped(f"Not finished: call it again, and it goes on from {folder}."), err=True)
         sys.exit(130)
     click.echo(wrapped(f"Finished fits are in {folder}. These figures are NOT private."))

@@ -5,8 +5,8 @@ import torch
 ACTIVATION_BUDGET = 2**28  # floats that the activations of one chunk may take
 
 
-def affordable_batch(module, example, budget=ACTIVATION_BUDGET) -> int:
-    """Return how many records like ``example`` a budget of numbers allows, at least 1.
+def affordable_batch(module, example) -> int:
+    """Return how many records like ``example`` the activations' budget allows, at least 1.
 
     Each activation is counted three times: itself, its gradient, and room for work.
     """
@@ -22,7 +22,7 @@ def affordable_batch(module, example, budget=ACTIVATION_BUDGET) -> int:
     finally:
         for handle in handles:
             handle.remove()
-    return max(1, budget // (3 * max(sum(outputs), example.numel())))
+    return max(1, ACTIVATION_BUDGET // (3 * max(sum(outputs), example.numel())))
 
 
 def is_out_of_memory(error: Exception) -> bool:

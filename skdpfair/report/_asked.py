@@ -39,8 +39,8 @@ def _of_one_run(frame, asked):
         return []
     trained = asked["n_samples"] - frame.loc[frame["group"] == _OVERALL, "n"]
     low, high = int(trained.min()), int(trained.max())
-    delta = asked["params"].get("delta", repr("auto"))
-    delta = delta_for("auto", low) if delta == repr("auto") else float(delta)
+    auto = asked["params"].get("delta", repr("auto")) == repr("auto")
+    delta = delta_for("auto", low) if auto else asked["delta"]
     return [
         ("records of one fit", f"{low:,}" if low == high else f"{low:,} to {high:,}"),
         ("δ of one fit", rounded_up(delta, 3)),

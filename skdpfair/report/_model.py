@@ -240,7 +240,8 @@ def _facts(classifier):
 def _cells(table):
     """Return rows of text: group, count, accuracy with its interval, shares of predictions."""
     rows = []
-    for name, row in table.rename(index=readable).iterrows():
+    named = table.rename(index=readable)
+    for name, row in (named if named.index.is_unique else table).iterrows():
         shares = [points(v) for k, v in row.items() if k.startswith("predicted[")]
         interval = "" if row["n"] == 0 else f"{points(row['low'])} to {points(row['high'])}"
         rows.append((name, f"{int(row['n']):,}", points(row["accuracy"]), interval, shares))

@@ -85,7 +85,8 @@ def _readable(results):
     """Return the same results with names for groups that are, in part, missing cells."""
     group = results.frame["group"]
     named = {g: readable(g) for g in group.unique() if g != _OVERALL}
-    if all(g == name for g, name in named.items()):
+    taken = len({*named.values(), _OVERALL}) <= len(named)
+    if taken or all(g == name for g, name in named.items()):
         return results
     again = copy(results)
     again.frame = results.frame.assign(group=group.replace(named))
@@ -96,11 +97,12 @@ def _weak_twin(table):
     """Return in words how far a private model is above its twin, or None."""
     if ("privacy_cost", "mean") not in table:
         return None
-    least = table["privacy_cost", "mean"].min()
-    if np.isnan(least) or least > -_WEAK:
+    costs = table["privacy_cost", "mean"].dropna()
+    costs = costs[np.isfinite(costs.index.get_level_values("epsilon"))]
+    if costs.empty or costs.min() > -_WEAK:
         return None
-    method, epsilon = table["privacy_cost", "mean"].idxmin()
-    return f"{method} at ε {epsilon:g} is {points(-least)} points more accurate"
+    method, epsilon = costs.idxmin()
+    return f"{method} at ε {epsilon:g} is {points(-costs.min())} points more accurate"
 
 
 def _sizes(frame, groups):

@@ -114,10 +114,10 @@ def notes(options):
         "The paper names no learning rate for this table. Its magnitude row (loss .002 and .005) "
         "is better than its own plain SGD at .01 (.06 and .32, Table 2), although steps with a "
         "magnitude error are shorter: the rate of the other tables cannot have been used. Here "
-        "the errors are compared at that rate, and at rates that suit each: steps with an error "
-        "of magnitude are short and bear 3; those with an error of direction diverge at .3, and at "
-        ".1 in one of five seeds of ten epochs, so that .05 is the largest rate tried that they "
-        "bear.",
+        "the errors are compared at that rate, and at the largest rate tried at which no seed of "
+        "ten epochs diverges: steps with an error of magnitude are short and bear 3; those with an "
+        "error of direction bear .05, and diverge at .1 in one seed of five, though the other four "
+        "do better there than at .05.",
         *same_in_print(options),
     ]
 

@@ -185,10 +185,26 @@ def test_declared_intersections_of_many_levels_are_clean(tmp_path):
         assert report.is_clean, report
 
 
-def test_rows_of_people_are_no_groups():
-    people = [(f"name {i}", "F", "Zurich", "yes") for i in range(60)]
-    clf = classifier(groups=people)
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [(f"name {i}", "F", "Zurich", "yes") for i in range(60)],
+        [(f"n{i % 59}", f"street {i % 53}", f"d{i % 47}", 18 + i % 60) for i in range(230)],
+        [(18 + i * 7 % 73, 100 + i * 11 % 120) for i in range(300)],
+        [*((a, b) for a in range(9) for b in "abcdef"), "x"],
+    ],
+    ids=["names", "people", "numbers", "ragged"],
+)
+def test_rows_of_people_are_no_groups(rows):
+    clf = classifier()
+    clf.groups = rows
     assert not audit_artifact(clf).is_clean
+
+
+def test_a_declared_cross_of_codes_is_clean():
+    clf = classifier()
+    clf.groups = [(a, b) for a in range(5) for b in "abcd"]
+    assert audit_artifact(clf).is_clean
 
 
 @pytest.mark.parametrize(

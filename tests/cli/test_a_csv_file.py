@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -22,6 +23,24 @@ SCHEMA = TableSchema(
     categories={"Kanton": ["ZH", "BE"], "Anrede": ["Frau", "Herr"]},
 )
 SHORT = ["--set", "max_steps=10", "--set", "module=logistic", "--set", "batch_size=200"]
+
+
+STUDY = """
+[sweep]
+methods = ["dpsgd"]
+epsilons = [2.0]
+seeds = 2
+store = "results"
+[sweep.params]
+max_steps = 5
+module = "logistic"
+batch_size = 200
+"""
+
+
+def write_study():
+    text = 'data = "loans.csv"\n' + SCHEMA.to_toml() + STUDY
+    Path("study.toml").write_text(text, encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -142,6 +161,55 @@ def test_an_interrupted_fit_says_so_and_keeps_what_was_paid_for(folder, monkeypa
     assert done.exit_code == 130 and json.loads(done.stdout)["interrupted"]
 
 
+def test_half_a_model_replaces_no_whole_one(folder, monkeypatch):
+    fitted("-o", "whole.safetensors")
+    before = (folder / "whole.safetensors").read_bytes()
+
+    def stops(self, *args, **kwargs):
+        raise KeyboardInterrupt
+
+    fit = ["fit", "loans.csv", "--schema", "schema.toml", *SHORT, "-o", "whole.safetensors"]
+    monkeypatch.setattr(PrivateNet, "run_single_epoch", stops)
+    assert invoke(*fit, "--force").exit_code == 130
+    assert (folder / "whole.safetensors").read_bytes() == before
+
+
+def test_an_interrupted_sweep_says_so_in_json_too(folder, monkeypatch):
+    from skdpfair.model_selection import _sweep
+
+    run, done = _sweep.run_cell, []
+
+    def stops(*args):
+        done.append(1)
+        if len(done) == 2:
+            raise KeyboardInterrupt
+        return run(*args)
+
+    write_study()
+    monkeypatch.setattr(_sweep, "run_cell", stops)
+    cut = invoke("sweep", "study.toml", "--jobs", 1, "--json", "-o", "cut")
+    assert cut.exit_code == 130 and "was interrupted after 1 of" in cut.stderr
+    assert json.loads(cut.stdout)
+
+
+def test_names_of_files_and_columns_stay_as_they_are(folder, table):
+    table.rename(columns={"Anrede": "store"}).to_csv("delta.csv", index=False)
+    said = refused("fit", "delta.csv", "--schema", "schema.toml", "-o", "x.safetensors")
+    assert "delta.csv" in said and "--delta" not in said and "'store'" in said
+    write_study()
+    text = (folder / "study.toml").read_text(encoding="utf-8") + "\n[sweep.param]\n"
+    (folder / "typo.toml").write_text(text, encoding="utf-8")
+    said = refused("sweep", "typo.toml")
+    assert "store" in said and "folder" not in said
+
+
+def test_settings_that_cannot_be_used_begin_no_books(folder):
+    books = ["--ledger", "e.jsonl", "--ledger-epsilon", 3, "--ledger-delta", 1e-5]
+    fit = ["fit", "loans.csv", "--schema", "schema.toml", "-o", "x.safetensors"]
+    assert "max_steps" in refused(*fit, *books, "--set", "max_steps=abc")
+    assert not (folder / "e.jsonl").exists()
+
+
 def test_notes_speak_of_options(folder):
     done = fitted("--seed", "3", "-o", "seeded.safetensors")
     said = " ".join(done.output.split())
@@ -178,22 +246,7 @@ def test_the_books_are_kept(folder):
 
 
 def test_a_sweep_is_resumed_and_reported(folder):
-    study = (
-        'data = "loans.csv"\n'
-        + SCHEMA.to_toml()
-        + """
-[sweep]
-methods = ["dpsgd"]
-epsilons = [2.0]
-seeds = 2
-store = "results"
-[sweep.params]
-max_steps = 5
-module = "logistic"
-batch_size = 200
-"""
-    )
-    (folder / "study.toml").write_text(study, encoding="utf-8")
+    write_study()
     found = json.loads(usable(invoke("sweep", "study.toml", "--jobs", 1, "--json")).stdout)
     assert [(r["method"], r["epsilon"]) for r in found] == [("twin", None), ("dpsgd", 2.0)]
     assert 0 <= found[1]["accuracy[w] mean"] <= 1

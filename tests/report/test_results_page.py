@@ -304,6 +304,17 @@ def test_many_groups_are_split_into_tables_that_fit_a_page(swept):
     assert own == ["all", "F, (missing)", *names[1:], "gap"]
 
 
+def test_names_that_become_equal_stay_as_they_are(swept):
+    frame = swept[0].frame.replace({"group": {"a": "", "b": "(missing)"}})
+    assert "(missing)" in TradeoffResults(frame).to_html()
+
+
+def test_a_delta_of_numpys_is_told(swept):
+    asked = swept[0].asked | {"delta": 1e-5, "params": {"delta": repr(np.float64(1e-5))}}
+    page = TradeoffResults(swept[0].frame, asked=asked).to_html()
+    assert "<dt>δ of one fit</dt><dd>1e-05</dd>" in page
+
+
 def test_a_twin_that_is_worse_than_private_models_is_told(swept):
     good = swept[0].frame.assign(privacy_cost=0.02)
     assert "twin is worse" not in TradeoffResults(good).to_html()
@@ -311,3 +322,5 @@ def test_a_twin_that_is_worse_than_private_models_is_told(swept):
     page = TradeoffResults(bad).to_html()
     assert "twin is worse than a private model" in page
     assert "global at ε 20 is 5.0 points more accurate" in page
+    other = good.assign(privacy_cost=np.where(np.isinf(good["epsilon"]), -0.05, 0.02))
+    assert "twin is worse" not in TradeoffResults(other).to_html()

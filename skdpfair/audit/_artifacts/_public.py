@@ -55,8 +55,9 @@ def is_public(cls, name, node, facts) -> bool:
     if root == "skdpfair" and name == "bounds":
         return _are_bounds(node, facts.get("n_features_in_"))
     if root in ("skdpfair", "sklearn"):
-        rows = _has_rows(node) and not (name == "groups" and _cross(node, leaves))
-        return allows(name, leaves, facts.get("n_features_in_")) and not rows
+        if name == "groups" and _cross(node):
+            return True
+        return allows(name, leaves, facts.get("n_features_in_")) and not _has_rows(node)
     return len(numbers) <= 32 and all(isinstance(v, int) and v >= 0 for v in numbers)
 
 
@@ -149,14 +150,21 @@ def _has_rows(node):
     return (len(items) > 16 and widths and max(widths) > 1 and len(widths) == 1) or floats > 64
 
 
-def _cross(node, leaves):
-    """Tell whether rows are intersections: each once, of few levels a column, none a fraction."""
-    if any(isinstance(leaf, float) for leaf in leaves):
+def _cross(node):
+    """Tell whether rows are intersections: each once, of a quarter or more of all that there are.
+
+    Rows of people, who rarely fill a quarter of the ways to combine what they are, are none.
+    """
+    items = node.items if isinstance(node, Seq) else []
+    if not 1 < len(items) <= 1000 or not all(isinstance(row, Seq) for row in items):
         return False
-    rows = [plain_leaves(row, 8) for row in node.items]
-    if None in rows or len({tuple(map(repr, row)) for row in rows}) < len(rows):
+    rows = [tuple(map(repr, row.items)) for row in items]
+    if {len(row) for row in rows} - set(range(2, 9)) or len({len(row) for row in rows}) > 1:
         return False
-    return all(len(set(map(repr, column))) <= len(rows) / 2 for column in zip(*rows, strict=True))
+    plain = all(isinstance(v, (str, int)) for row in items for v in row.items)
+    levels = [len(set(column)) for column in zip(*rows, strict=True)]
+    often = max(levels) <= len(rows) / 2
+    return plain and often and len(set(rows)) == len(rows) >= math.prod(levels) / 4
 
 
 def _are_bounds(node, n_features):

@@ -15,7 +15,9 @@ _PATH = re.compile(
 _SEED = re.compile(
     r"(?<![A-Za-z])(?:\w*seed|random_?state)\w*[\"']?\s*[:=]\s*[\"']?\d", re.IGNORECASE
 )
-_NOT_PRIVATE = re.compile(r"contains non-private figures|NOT private: computed on real people")
+_NOT_PRIVATE = re.compile(  # as pages and cards mark it
+    r"<strong>This page contains non-private figures|\*\*NOT private: computed on real people"
+)
 _LOSS = re.compile(r"loss(?:es)?\w*[\"']?\W{0,4}\d*\.\d", re.IGNORECASE)
 _DATA_FILE = re.compile(
     r"[^\n]{1,400}\.(?:npy|npz|dat|bin|raw|mmap|memmap|csv|tsv|parquet|feather|arrow|h5|hdf5|pkl|"
@@ -37,7 +39,7 @@ def as_text(data: bytes) -> str | None:
 
 def judge_words(reader, text, where):
     """Note seeds and losses that a text tells, as logs do, and what calls itself not private."""
-    if _NOT_PRIVATE.search(text):
+    if _NOT_PRIVATE.search(text) and "{%" not in text:  # no template
         reader.add("non-private figures", where, "text that says so, as reports do", len(text))
     if _SEED.search(text):
         reader.add("seed", where, "text that tells a seed", len(text))
