@@ -6,7 +6,7 @@ from math import ceil
 
 from sklearn.base import clone
 
-from skdpfair import defaults, networks
+from skdpfair import _params, defaults, networks
 from skdpfair.exceptions import InfeasibleBudgetError, LowSignalWarning
 from skdpfair.mechanism import Mechanism, Method, Task
 from skdpfair.methods import get_method
@@ -74,6 +74,15 @@ def plan(params, method: Method, n_samples: int, n_groups: int, *, goes_on: bool
     return Plan(mechanism, settings, delta, epsilon, params["accountant"], once)
 
 
+def check(estimator, n_samples: int, n_groups: int) -> None:
+    """Raise, before anything is written or spent, if a fit would be refused."""
+    params, method = estimator.get_params(deep=False), get_method(estimator.method)
+    _params.check(params, method)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LowSignalWarning)  # the fit says it
+        plan(params, method, n_samples, n_groups)
+
+
 def _group_count_noise(mechanism, settings):
     """Return the noise multiplier of the group counts that a private method must release."""
     method = mechanism.method
@@ -117,9 +126,9 @@ def _warn_low_signal(mechanism, settings):
         f"expect to be {expect}. More records or a larger epsilon help."
     )
     coarse = (
-        f"The method's noisy counts have noise of {noisiest:.0f} for batches of "
-        f"{mechanism.expected_batch_size:.0f} records: too coarse to follow. Fewer steps, larger "
-        "batches or a larger epsilon help."
+        f"What the method releases about groups has a noise multiplier of {noisiest:.0f}, for "
+        f"batches of {mechanism.expected_batch_size:.0f} records: too coarse to follow. Fewer "
+        "steps, larger batches or a larger epsilon help."
     )
     said = [few] * weak + [coarse] * blurred
     warnings.warn(" ".join(said), LowSignalWarning, stacklevel=5)

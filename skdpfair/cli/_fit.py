@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pandas as pd
 
-from skdpfair import _params, _planning
+from skdpfair import _planning
 from skdpfair.cli._input import (
     AS_JSON,
     AnyPath,
@@ -24,7 +24,7 @@ from skdpfair.cli._input import (
 )
 from skdpfair.cli._schema import DATA, GROUP, TARGET, WHY, ask
 from skdpfair.cli._study import Study
-from skdpfair.methods import METHODS, get_method
+from skdpfair.methods import METHODS
 from skdpfair.privacy.statement import rounded_up
 from skdpfair.release import load_release, schema_of
 from skdpfair.release._file import replace_file, require_safetensors
@@ -169,8 +169,8 @@ def fit(
         clf = DPFairClassifier(**params).set_params(**_parsed(settings))
     books = nullcontext()
     if ledger is not None:
-        with in_options(_WORDS), told():  # before there are books
-            _check(clf, len(y), len(schema.group_levels or [None]))
+        with in_options(_WORDS):  # before there are books
+            _planning.check(clf, len(y), len(schema.group_levels or [None]))
         with in_options({"epsilon": "--ledger-epsilon", "delta": "--ledger-delta"}):
             books = PrivacyLedger(ledger, epsilon=ledger_epsilon, delta=ledger_delta)
     with in_options(_WORDS), told() as said, books:
@@ -202,13 +202,6 @@ def fit(
         sys.exit(130)
     click.echo(f"Written to {output}.")
     click.echo(f"Next:  skdpfair predict {output} DATA   or   skdpfair report {output} --data TEST")
-
-
-def _check(clf, n_samples, n_groups):
-    """Raise if a fit would be refused, before anything is written."""
-    params, method = clf.get_params(deep=False), get_method(clf.method)
-    _params.check(params, method)
-    _planning.plan(params, method, n_samples, n_groups)
 
 
 def _schema(data, path, target, groups, output):

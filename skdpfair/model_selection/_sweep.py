@@ -260,12 +260,11 @@ def _check_models(cells, n_groups):
     """Raise if some model of the sweep cannot be fitted as asked, or cannot meet its budget."""
     tightest = min((cell.epsilon for cell in cells if cell.epsilon is not None), default=None)
     for cell in {(cell.method, cell.epsilon): cell for cell in cells}.values():
-        params, method = cell.estimator.get_params(deep=False), get_method(cell.estimator.method)
-        _params.check(params, method)
-        if cell.epsilon is not None and cell.epsilon == tightest:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", LowSignalWarning)  # the fit says it
-                _planning.plan(params, method, len(cell.train), n_groups)
+        if cell.epsilon == tightest:
+            _planning.check(cell.estimator, len(cell.train), n_groups)
+        else:  # calibrating takes a while, and a larger budget is met if this one is
+            method = get_method(cell.estimator.method)
+            _params.check(cell.estimator.get_params(deep=False), method)
 
 
 def _budgets(epsilons):

@@ -73,7 +73,7 @@ class BasePopulation:
 
     def moved(self, model):
         """Return X as the model's deployment leaves it."""
-        raise NotImplementedError
+        raise NotImplementedError  # each reaction is a subclass with its own
 
 
 def columns_of(X, changeable):

@@ -20,6 +20,7 @@ def beside(where, name):
 def open_zip(reader, data, where, depth):
     try:
         archive = zipfile.ZipFile(io.BytesIO(data))
+    # zipfile knows not every version (NotImplementedError); what it cannot open is a finding
     except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
         raise ValueError("a broken zip file") from error
     with archive:
@@ -42,6 +43,7 @@ def _member(reader, archive, info, where):
             raise ValueError("it is encrypted")
         with archive.open(info) as file:
             return reader.budget.read(file)
+    # nor every compression (NotImplementedError): what is not read is said, never passed over
     except (ValueError, zipfile.BadZipFile, NotImplementedError, OSError, EOFError) as error:
         what = f"an archive's member that cannot be read: {type(error).__name__}"
     except (RuntimeError, zlib.error, lzma.LZMAError):

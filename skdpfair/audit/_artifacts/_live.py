@@ -101,7 +101,7 @@ def _tensor(tensor):
 def _detached(tensor):
     try:
         return tensor.detach().cpu().clone().__reduce_ex__(4)
-    except (RuntimeError, NotImplementedError, TypeError):
+    except (RuntimeError, NotImplementedError, TypeError):  # no memory: only its name is kept
         return unpicklable, (_name_of(tensor),), dict(vars(tensor)) or None
 
 
