@@ -3,7 +3,6 @@
 import os
 import pickle
 import signal
-import sys
 import threading
 import warnings
 
@@ -29,8 +28,6 @@ pytestmark = pytest.mark.filterwarnings(
 
 @pytest.fixture(scope="module")
 def cluster():
-    cloudpickle = pytest.importorskip("cloudpickle")
-    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers may not see tests/
     with (
         distributed.LocalCluster(
             n_workers=2,
