@@ -7,6 +7,28 @@ _DEAF = (PassthroughScoring, EpochScoring, PrintLog, EpochTimer)
 _LOOKS = 20  # how often a fit's bar asks for epsilon, which takes up to .1 s
 
 
+class _Withheld:
+    """Stands where skorch hands training rows to callbacks."""
+
+    def _refuse(self, *args):
+        raise ValueError(
+            "callbacks holds one that asks for training rows, which a private fit gives to nobody. "
+            "Score public validation_data=, or set diagnostics=True, which marks the fitted object "
+            "as one that must not be released."
+        )
+
+    __getattr__ = __len__ = __iter__ = __getitem__ = _refuse
+
+    def __repr__(self):
+        return "training rows (withheld)"
+
+    def __reduce__(self):
+        return "WITHHELD"
+
+
+WITHHELD = _Withheld()
+
+
 def hear_batches(net) -> bool:
     """Tell whether any callback does something at the begin or end of the next epoch's batches.
 

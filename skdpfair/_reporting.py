@@ -50,8 +50,8 @@ def _group_epsilons(run, ledger, levels):
     return dict(zip(levels, paid[which.ravel()].tolist(), strict=True))
 
 
-def report_of(params, run, net, ledger, seeded, groups):
-    """Return the report of a fit."""
+def report_of(params, run, net, ledger, seeded, groups, stop):
+    """Return the report of a fit that stopped as ``stop`` says."""
     mechanism, method = run.mechanism, net.method_
     epsilon = ledger.epsilon(run.delta, run.accountant) if run.accounted else inf
     bound = getattr(method, "max_grad_norm", None)
@@ -71,6 +71,8 @@ def report_of(params, run, net, ledger, seeded, groups):
         group_epsilons=_group_epsilons(run, ledger, groups.levels),
         n_samples=mechanism.task.n_samples,
         holds=tuple(word for name, word in _HELD.items() if params[name]),
+        stop=stop,
+        proof=net.engine_.proof if run.accounted else None,
         assumptions=_assumptions(params, method, bool(run.once)),
         ledger=ledger,
     )

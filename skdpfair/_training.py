@@ -2,7 +2,6 @@
 
 import threading
 import warnings
-from contextlib import nullcontext
 from dataclasses import replace
 from inspect import signature
 from math import ceil
@@ -50,17 +49,47 @@ def train(params, run: Plan, table, task: FitTask, before: Before | None = None)
     books = {"books": task.ledger, "place": task.place}
     books["reasons"] = [why for name, why in shown.items() if params[name]]
     with charged(_planned(run), ledger, private=run.accounted, **books):
-        net, run = _trained(params, run, table, streams, ledger, task, before)
-    if net.steps_ < run.settings.n_steps:
-        told = f"The fit was interrupted after {net.steps_} of {run.settings.n_steps} steps"
-        if net.steps_ == 0 or is_scored():  # nothing to keep, or a search that has to stop, too
-            raise KeyboardInterrupt(told)
-        warnings.warn(f"{told}; privacy_ counts the steps taken.", UserWarning, stacklevel=4)
+        # values that were released before the end may be why it ends: callbacks see the weights
+        by_values = bool(params["callbacks"]) or table.validation is not None
+        try:
+            net, run = _trained(params, run, table, streams, ledger, task, before)
+        finally:
+            if by_values:
+                _account_for_the_plan(ledger, run.settings.n_steps, before)
+    taken, planned = net.steps_, run.settings.n_steps
+    stop = f"after all {planned} planned steps"
+    if taken < planned:
+        what = f"The fit was interrupted after {taken} of {planned} steps"
+        if taken == 0 or is_scored():  # nothing to keep, or a search that has to stop, too
+            raise KeyboardInterrupt(what)
+        counted = "all planned steps, as a stop may depend on released values"
+        if not by_values:
+            counted = "the steps taken, as nobody had seen a released value"
+        stop = f"after {taken} of {planned} steps, and the accounting counts {counted}"
+        warnings.warn(f"{what}; privacy_ counts {counted}.", UserWarning, stacklevel=4)
     net.on_step = net.streams = None  # whoever gets the net must not get the seeds
     if before is not None:  # a smaller data set must not buy a larger delta for a larger one
         run = replace(run, delta=min(run.delta, before.privacy.delta))
-    report = report_of(params, run, net, ledger, seeded, table.groups)
+    report = report_of(params, run, net, ledger, seeded, table.groups, stop)
     return net, report if before is None else composed(report, before)
+
+
+def _account_for_the_plan(ledger, n_steps, before):
+    """Enter the steps that a fit planned and did not take, if it took any.
+
+    A rule that stops by released values is a privacy filter: the sum may stay below what was
+    planned beforehand, which is what the guarantee is stated for.
+    """
+    taken = ledger.steps - (0 if before is None else before.privacy.ledger.steps)
+    if 0 < taken < n_steps:
+        last = ledger.entries[-1]
+        ledger.record(
+            "steps planned, not taken",
+            sample_rate=last.sample_rate,
+            noise_multipliers=last.noise_multipliers,
+            group_rates=last.group_rates,
+            steps=n_steps - taken,
+        )
 
 
 def _planned(run):
@@ -80,8 +109,7 @@ def _trained(params, run, table, streams, ledger, task, before):
     if before is not None:
         _go_on(net, before)
     X = {"x": table.x, "group": table.groups.code}
-    with _forked(net.module_, streams.init_seed() + 1):
-        net.partial_fit(X, table.y)
+    net.partial_fit(X, table.y)
     return net, run
 
 
@@ -187,6 +215,7 @@ def _net(params, run, table, streams, on_step, callbacks, before):
         noise=params["noise"],
         attack=params["attack"],
         diagnostics=params["diagnostics"] and not recorders(params["callbacks"]),
+        discloses=params["diagnostics"] or not run.accounted,
         on_step=on_step,
         lr=lr,
         optimizer=optimizer,
@@ -224,24 +253,3 @@ def _validation(table):
     x, codes = table.validation
     group = np.zeros(len(x), dtype=np.int64)
     return predefined_split(Dataset({"x": x, "group": group}, codes))
-
-
-def _forked(module, seed):
-    """Keep torch's global generator as found where a module may draw from it (dropout)."""
-    builtin = (torch.nn.Sequential, torch.nn.Linear, torch.nn.Flatten, torch.nn.Unflatten)
-    builtin += (torch.nn.Conv2d, *networks.ACTIVATIONS.values())
-    if all(isinstance(m, builtin) for m in module.modules()):
-        return nullcontext()
-    return _seeded_fork(seed)
-
-
-class _seeded_fork:
-    def __init__(self, seed):
-        self.fork, self.seed = torch.random.fork_rng(), seed
-
-    def __enter__(self):
-        self.fork.__enter__()
-        torch.manual_seed(self.seed % 2**63)
-
-    def __exit__(self, *exc):
-        return self.fork.__exit__(*exc)

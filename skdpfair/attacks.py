@@ -10,13 +10,89 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator
 from torch import Tensor, nn
+from torch.func import functional_call, vmap
 from torch.nn.functional import cross_entropy
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map_only
 
 from skdpfair import _validate
+from skdpfair.engine.per_sample.checks import ConstantDraws
+from skdpfair.engine.per_sample.operations import NotRecorded
+from skdpfair.engine.per_sample.vmap import draw_from, operations_of
 
 _MOST_ODD = 0.1  # share of coordinates that rounding may move where batches differ in size
+
+
+class RecordByRecord:
+    """An attack of somebody's own, on each record as if it were alone.
+
+    Its Python runs once, on a made-up batch of one record, while torch traces what it does.
+    Training repeats the traced operations under vmap: whatever the attack decides by values, by
+    the number of records or by what it remembers, each input is made from its own record.
+
+    Parameters
+    ----------
+    attack : callable
+        See :func:`check_attack`.
+    model : Strategy
+        The module that is attacked, see :func:`skdpfair.engine.choose`.
+    example : Tensor of shape (1, ...)
+        Only its shape, dtype and device are used.
+
+    Raises
+    ------
+    ValueError
+        If the attack cannot be traced, with the line that stands in the way.
+
+    Examples
+    --------
+    >>> from skdpfair.engine import choose
+    >>> example = torch.zeros(1, 3)
+    >>> with choose(nn.Linear(3, 2), example, n_classes=2) as model:
+    ...     attack = RecordByRecord(lambda module, x, y: x / len(x), model, example)
+    ...     attack(None, torch.ones(2, 3), torch.tensor([0, 1]))
+    tensor([[1., 1., 1.],
+            [1., 1., 1.]])
+    """
+
+    def __init__(self, attack, model, example):
+        self.model = model
+        called = _Attacked(attack, copy.deepcopy(model.module))
+        _, limits = _image_and_limits(attack, example)
+        low, high = (0.0, 1.0) if limits is None else limits
+        x = torch.full_like(example, (low + high) / 2)
+        y = torch.zeros(1, dtype=torch.int64, device=example.device)
+
+        def one(values, x, y):
+            return functional_call(called, values, (x, y))
+
+        try:
+            self._run = operations_of(one, (self._values(), x, y))
+        except NotRecorded as error:
+            raise ValueError(
+                f"attack cannot be carried out on one record at a time: {error}. Decide by tensor "
+                "operations such as torch.where, not by values, and keep nothing between calls."
+            ) from None
+        draw_from(self._run, model.generator)
+
+    def __call__(self, module, x, y):
+        """Return the inputs to train on, each made from its own record."""
+        each = vmap(self._run, (None, 0, 0), randomness="different")
+        return each(self._values(), x[:, None], y[:, None])[:, 0]
+
+    def _values(self):
+        named = self.model.module.named_parameters()
+        return {f"module.{name}": p.detach() for name, p in named}
+
+
+class _Attacked(nn.Module):
+    """An attack as a module, so that its parameters are arguments."""
+
+    def __init__(self, attack, module):
+        super().__init__()
+        self.attack, self.module = attack, module
+
+    def forward(self, x, y):
+        """Return the adversarial inputs."""
+        return self.attack(self.module, x, y)
 
 
 class PGD(BaseEstimator):
@@ -187,9 +263,7 @@ def check_attack(
     """
     if isinstance(attack, PGD):
         attack.check()
-    image = example.dim() >= 3
-    limits = getattr(attack, "input_range", (0.0, 1.0) if image else None)
-    _check_range(limits)
+    image, limits = _image_and_limits(attack, example)
     tried = copy.deepcopy(module)
     a, b, other = _made_up(example, limits)
 
@@ -211,20 +285,18 @@ def check_attack(
     if any(_odd(p, q) > 0 for p, q in zip(both, beside_others, strict=True)):
         raise _coupled("another record")
     # at another size random numbers would differ: here they are all one constant
-    both = run((a, b), (0, last), _Constant)
-    alone = run((a,), (0,), _Constant)[0], run((b,), (last,), _Constant)[0]
+    both = run((a, b), (0, last), ConstantDraws)
+    alone = run((a,), (0,), ConstantDraws)[0], run((b,), (last,), ConstantDraws)[0]
     if any(_odd(p, q) > _MOST_ODD for p, q in zip(both, alone, strict=True)):
         raise _coupled("the size of the batch")
 
 
-class _Constant(TorchDispatchMode):
-    """Makes every random number of torch the same."""
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        out = func(*args, **(kwargs or {}))
-        if torch.Tag.nondeterministic_seeded in func.tags:
-            tree_map_only(Tensor, lambda t: t.fill_(0.5 if t.is_floating_point() else 0), out)
-        return out
+def _image_and_limits(attack, example):
+    """Return whether records are images, and the range of the attack's inputs."""
+    image = example.dim() >= 3
+    limits = getattr(attack, "input_range", (0.0, 1.0) if image else None)
+    _check_range(limits)
+    return image, limits
 
 
 def _slope(module, x, y):

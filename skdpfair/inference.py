@@ -1,5 +1,7 @@
 """What predicts: logits of a module, and what is left of a net in a pickle."""
 
+import copy
+
 import torch
 from torch.nn.functional import softmax
 
@@ -7,8 +9,12 @@ from skdpfair.streaming import as_rows
 
 
 def logits(module, x, device="cpu", batch_size=4096):
-    """Return logits (n, n_classes), float64, of an array, in batches on ``device``."""
-    module.eval()
+    """Return logits (n, n_classes), float64, of an array, in batches on ``device``.
+
+    A copy of the module predicts, which shares the parameters: what its code may keep of the rows,
+    in buffers or attributes, is gone with it.
+    """
+    module = copy.deepcopy(module, {id(p): p for p in module.parameters()}).eval()
     with torch.no_grad():
         starts = range(0, max(len(x), 1), batch_size)
         parts = (torch.from_numpy(as_rows(x, slice(s, s + batch_size))) for s in starts)
@@ -19,7 +25,10 @@ def logits(module, x, device="cpu", batch_size=4096):
 
 def weights_of(net):
     """Return the state of a net's module as arrays by name, sharing no memory with it."""
-    state = net.module_.state_dict()
+    module = net.module_
+    every = {"remove_duplicate": False}  # a tied parameter has several names
+    held = {*dict(module.named_parameters(**every)), *dict(module.named_buffers(**every))}
+    state = {name: v for name, v in module.state_dict().items() if name in held}
     return {name: v.detach().cpu().numpy().copy() for name, v in state.items()}
 
 

@@ -6,13 +6,14 @@ import torch
 from skorch import NeuralNetClassifier
 from skorch.callbacks import EpochScoring, EpochTimer, PassthroughScoring, PrintLog
 
-from skdpfair._callbacks import hear_batches
-from skdpfair.attacks import check_attack
+from skdpfair._callbacks import WITHHELD, hear_batches
+from skdpfair.attacks import PGD, RecordByRecord, check_attack
 from skdpfair.engine import PoissonSampler, Streams, choose
 from skdpfair.engine.flat import acts_elementwise, flat_optimizer, flatten_
 from skdpfair.engine.memory import affordable_batch
 from skdpfair.engine.per_sample.materialised import materialised
-from skdpfair.inference import logits
+from skdpfair.engine.precision import full_precision
+from skdpfair.inference import InferenceNet, logits, weights_of
 from skdpfair.mechanism import Mechanism, Method
 from skdpfair.schedule import PoissonBatches, Schedule, record_rates, rows_on
 from skdpfair.steps import Steps, trainable
@@ -46,6 +47,8 @@ class PrivateNet(NeuralNetClassifier):
         Called with the name of each release once it is made; the ledger listens here.
     diagnostics : bool, default=False
         Measure the first batch of each epoch, by group; NOT private.
+    discloses : bool, default=False
+        Whether callbacks get the training rows, so that the net is NOT private.
     **kwargs
         Those of skorch.
 
@@ -69,6 +72,7 @@ class PrivateNet(NeuralNetClassifier):
         attack=None,
         on_step=None,
         diagnostics=False,
+        discloses=False,
         **kwargs,
     ):
         super().__init__(module, criterion=torch.nn.CrossEntropyLoss, **kwargs)
@@ -76,6 +80,7 @@ class PrivateNet(NeuralNetClassifier):
         self.n_classes, self.class_weight = n_classes, class_weight
         self.chunk_size, self.noise = chunk_size, noise
         self.attack, self.on_step, self.diagnostics = attack, on_step, diagnostics
+        self.discloses = discloses
 
     @property
     def _default_callbacks(self):
@@ -141,9 +146,10 @@ class PrivateNet(NeuralNetClassifier):
     def fit_loop(self, X, y=None, epochs=None, **fit_params):
         """Run skorch's loop inside the context that computes per-record gradients."""
         self._begin(torch.from_numpy(as_rows(X["x"], slice(1))).to(self.device))
-        self.records_ = X, y  # for callbacks that look at them, while the fit lasts
+        if self.discloses:
+            self.records_ = X, y  # while the fit lasts
         try:
-            with self.engine_:
+            with self.engine_, full_precision(self.device):
                 super().fit_loop(X, y, epochs, **fit_params)
         finally:
             self._end()
@@ -155,14 +161,18 @@ class PrivateNet(NeuralNetClassifier):
         if self.class_weight is not None:
             weight = torch.tensor(self.class_weight, dtype=example.dtype, device=self.device)
         self.engine_ = choose(self.module_, example, self.n_classes, weight)
+        self.engine_.generator.manual_seed(self.streams.init_seed() + 1)
         method = self.mechanism.method
         reason = method.refusal(self.mechanism.task, self.engine_.n_parameters)
         if reason is not None:
             raise ValueError(f"method={method!r} cannot train this model: {reason}.")
         if method.sees_gradients():
             materialised(self.engine_).check(example)
-        if self.attack is not None:
-            check_attack(self.attack, self.module_, example, self.n_classes)
+        attack = self.attack
+        if attack is not None:
+            check_attack(attack, self.module_, example, self.n_classes)
+            if type(attack) is not PGD:
+                attack = RecordByRecord(attack, self.engine_, example)
         auto = self.chunk_size == "auto"
         self._run = Steps(
             engine=self.engine_,
@@ -174,7 +184,7 @@ class PrivateNet(NeuralNetClassifier):
             chunk=affordable_batch(self.module_, example) if auto else self.chunk_size,
             lr=self.lr,
             on_step=self.on_step,
-            attack=self.attack,
+            attack=attack,
         )
 
     def _end(self):
@@ -187,9 +197,24 @@ class PrivateNet(NeuralNetClassifier):
         self._set_training(False)
         run.check_bound()  # once more, for an epoch that was interrupted
 
+    def notify(self, method_name, **seen):
+        """Call the callbacks; what they see of the training rows is nothing, unless it is told."""
+        if not self.discloses:
+            seen |= {name: None for name in ("X", "y", "group") if name in seen}
+            seen |= {"dataset_train": WITHHELD} if "dataset_train" in seen else {}
+            seen |= {"batch": WITHHELD} if seen.get("training") else {}
+        super().notify(method_name, **seen)
+
     def __getstate__(self):
-        """Leave out what a running fit holds, the records among it."""
-        return super().__getstate__() | {"_run": None, "records_": None, "measured_": []}
+        """Leave out what a running fit holds: records, seeds."""
+        held = {"_run": None, "records_": None, "measured_": [], "streams": None}
+        return super().__getstate__() | held
+
+    def __reduce_ex__(self, protocol):
+        """Leave copies the module's factory and weights: no records, no seeds, no history."""
+        if getattr(self, "module_", None) is None:
+            return super().__reduce_ex__(protocol)
+        return InferenceNet, (self.module, weights_of(self))
 
     def run_single_epoch(self, iterator, training, prefix, step_fn, **fit_params):
         """Take the steps of one epoch; validation is skorch's."""
@@ -209,9 +234,11 @@ class PrivateNet(NeuralNetClassifier):
     def _step_that_is_heard(self, index):
         if self._run.is_warming_up:  # there is nothing to hear
             return self._run.take(index)
-        batch = self._run.batch(index)
         self.history.new_batch()
-        seen = {"batch": (batch.x, batch.y), "group": batch.group, "training": True}
+        seen = {"batch": None, "group": None, "training": True}
+        if self.discloses:
+            batch = self._run.batch(index)
+            seen |= {"batch": (batch.x, batch.y), "group": batch.group}
         self.notify("on_batch_begin", **seen)
         self._run.rejoin()
         self._run.take(index)

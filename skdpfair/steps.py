@@ -8,7 +8,6 @@ from torch.utils._pytree import tree_map_only
 from skdpfair.engine import Batch, private_step
 from skdpfair.engine.flat import FlatSGD, other_options, rejoin_, set_lr, unflatten_
 from skdpfair.engine.memory import is_out_of_memory
-from skdpfair.engine.per_sample.records import rng_state, set_rng_state
 from skdpfair.engine.replay import Replay, recorder
 from skdpfair.engine.step import BOUND_TOLERANCE, measure
 from skdpfair.exceptions import PrivacyAccountingError, UnsupportedModuleError
@@ -56,7 +55,7 @@ class Steps:
         self.scale = torch.ones((), device=self.device)
         self._longest = torch.zeros((), device=self.device)
         self._averaged = Average(schedule.first_averaged)
-        self.recorder = recorder(noise, self.device)
+        self.recorder = recorder(noise, self.device, engine.generator)
         self._replay = self._options = None
         if self.recorder is not None:
             self._replay = Replay(self._fixed_step, self.recorder)
@@ -218,9 +217,9 @@ class Steps:
 
     def measured(self, index):
         """Return the step's number and, by group, counts, losses and norms summed; NOT private."""
-        stream = rng_state(self.engine, self.device)
+        chance = self.engine.chance()
         sample, finite = measure(self.engine, self.batch(index), self.chunk)
-        set_rng_state(self.device, stream)  # looking must not change the dropout masks to come
+        self.engine.replay(chance)  # looking must not change the dropout masks to come
         size = torch.ones_like(sample.norm) if finite is None else finite.to(sample.norm.dtype)
         rows = torch.stack([size, sample.loss, sample.norm])
         sums = rows.new_zeros((3, self.mechanism.task.n_groups)).index_add_(1, sample.group, rows)

@@ -142,7 +142,8 @@ class TestGroupRates:
                 drawn.append(batch[0])
 
         method = get_method("dp_is_sgd", group_probabilities=np.bincount(code) / len(code))
-        model = fitted(data, method, groups, batch_size=90, max_epochs=20, callbacks=[Look()])
+        told = {"callbacks": [Look()], "diagnostics": True}
+        model = fitted(data, method, groups, batch_size=90, max_epochs=20, **told)
         rows = np.concatenate([np.asarray(x) for x in drawn])
         x = np.asarray(data.data, dtype=np.float32)
         group_of = {row.tobytes(): c for row, c in zip(x, code, strict=True)}
@@ -337,7 +338,7 @@ class TestWhatFitsBeforeLeave:
 def test_parameters_that_differ_anywhere_have_other_descriptions():
     from functools import partial
 
-    from skdpfair._seeds import describe
+    from skdpfair._describe import describe
 
     class Attack:
         def __init__(self, size):
@@ -392,7 +393,7 @@ def test_many_groups_pay_no_less_than_at_their_own_rates(monkeypatch):
 
 
 def test_functions_and_classes_of_one_name_are_told_apart_by_what_they_do():
-    from skdpfair._seeds import describe
+    from skdpfair._describe import describe
 
     def of_width(width):
         def build(n_features, n_outputs):

@@ -28,7 +28,7 @@ def early_sample(model, batch, mechanism: Mechanism, chunk_size):
         sample = PerSampleGradients(*facts, plain.rows)
     else:
         chunks = batch.split(chunk_size or len(batch))
-        logits = torch.cat([model.module(chunk.x).detach() for chunk in chunks])
+        logits = torch.cat([model.forward(chunk.x).detach() for chunk in chunks])
         loss, probability, _ = model.loss_terms(logits, batch.y)
         finite = torch.isfinite(probability).all(1)
         sample = PerSample(torch.full_like(loss, torch.nan), loss, batch.group, probability)

@@ -21,7 +21,8 @@ class Streams:
 
     Notes
     -----
-    Unseeded, all entropy is fresh from the operating system.  Seeded, a digest of data and
+    Unseeded, all entropy is fresh from the operating system: 256 bits for sampling and noise.
+    Copies and pickles hold none of it and draw anew.  Seeded, a digest of data and
     parameters is mixed into sampling and noise, so that fits that differ in either share
     nothing, while the initial weights depend on the seed alone.
 
@@ -46,6 +47,9 @@ class Streams:
     def seeded(cls, seed: int, *, digest: bytes) -> "Streams":
         """Return streams that an equal seed and digest reproduce."""
         return cls((seed, int.from_bytes(digest[:32], "little")), (seed,))
+
+    def __reduce__(self):
+        return Streams.fresh, ()  # a copy must not draw what the original draws
 
     def sampling(self) -> np.random.Generator:
         """Return the generator of the batches."""
@@ -225,16 +229,3 @@ class Lanes:
 _COARSE = 2.0**12  # integers below it lie too far apart, relatively
 _NUMPY = {torch.float32: np.float32, torch.float64: np.float64}
 _3, _11, _24, _40 = map(np.uint64, (3, 11, 24, 40))
-
-
-def digest(*parts) -> bytes:
-    """Return the BLAKE2 digest of arrays (shape, dtype and bytes) and of other values' repr."""
-    h = hashlib.blake2b(digest_size=32)
-    for part in parts:
-        if isinstance(part, np.ndarray):
-            h.update(repr((part.shape, part.dtype.str)).encode())
-            h.update(np.ascontiguousarray(part).view(np.uint8).reshape(-1).data)
-        else:
-            h.update(repr(part).encode())
-        h.update(b"\0")
-    return h.digest()

@@ -85,10 +85,13 @@ class Replay:
 
 
 class CudaGraphs:
-    """Records CUDA graphs, all in one pool of memory, with the noise's generator among them."""
+    """Records CUDA graphs, all in one pool of memory, with the generators that a step draws from.
 
-    def __init__(self, noise: Noise, device):
-        self.noise, self.device = noise, torch.device(device)
+    These are the noise's and ``others``, such as dropout's.
+    """
+
+    def __init__(self, noise: Noise, device, *others: torch.Generator):
+        self.noise, self.device, self.others = noise, torch.device(device), others
         self._pool = torch.cuda.graph_pool_handle()
         self._stream = torch.cuda.Stream(self.device)
 
@@ -102,7 +105,8 @@ class CudaGraphs:
     def record(self, run):
         """Return the replay of a new graph."""
         graph = torch.cuda.CUDAGraph()
-        graph.register_generator_state(self.noise.generator)
+        for generator in (self.noise.generator, *self.others):
+            graph.register_generator_state(generator)
         try:
             with torch.cuda.graph(graph, pool=self._pool, stream=self._stream):
                 run()
@@ -112,12 +116,12 @@ class CudaGraphs:
         return graph.replay
 
 
-def recorder(noise: Noise, device) -> CudaGraphs | None:
+def recorder(noise: Noise, device, *others: torch.Generator) -> CudaGraphs | None:
     """Return what records the steps on a device, or None where none can."""
     able = torch.device(device).type == "cuda" and hasattr(
         torch.cuda.CUDAGraph, "register_generator_state"
     )
-    return CudaGraphs(noise, device) if able else None
+    return CudaGraphs(noise, device, *others) if able else None
 
 
 def write_over(old: Any, new: Any) -> Any:

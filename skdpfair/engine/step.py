@@ -7,14 +7,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from skdpfair.engine.autograd import without_grad
 from skdpfair.engine.change import changed_gradients, changes_gradients, early_sample
 from skdpfair.engine.noise import Noise
 from skdpfair.engine.per_sample import Strategy
 from skdpfair.engine.per_sample.materialised import Gradients
-from skdpfair.engine.per_sample.records import rng_state, set_rng_state
+from skdpfair.engine.per_sample.records import at_most
+from skdpfair.engine.precision import full_precision
 from skdpfair.mechanism import Clip, Mechanism, PerSample, Query
 
 BOUND_TOLERANCE = 1e-5
@@ -93,7 +94,7 @@ def private_step(
     generator: Noise,
     *,
     chunk_size: int | None = None,
-    attack: Callable[[nn.Module, Tensor, Tensor], Tensor] | None = None,
+    attack: Callable[[Callable, Tensor, Tensor], Tensor] | None = None,
     out: Tensor | None = None,
 ) -> Step:
     """Take the gradient of one batch, privately if the mechanism is.
@@ -115,7 +116,8 @@ def private_step(
         Records held in memory at once.  All norms come before any weight, and noise is added
         once, so chunking changes nothing but memory.
     attack : callable, optional
-        ``attack(module, x, y)`` returns other inputs to train on, each made from its own record.
+        ``attack(module, x, y)`` returns other inputs to train on, each made from its own record;
+        for ``module`` it gets a function from inputs to logits.
     out : Tensor, optional
         Flat vector to write the gradient to; a new one by default.
 
@@ -136,10 +138,11 @@ def private_step(
     >>> step.gradient.shape, step.sound
     (torch.Size([8]), True)
     """
-    batch = attacked(model, batch, attack, chunk_size)
-    shift = mechanism.method.shift(state)
-    with nullcontext() if shift is None else model.moved(shift):
-        return _step(model, batch, mechanism, state, generator, chunk_size, out)
+    with full_precision(batch.x.device):
+        batch = attacked(model, batch, attack, chunk_size)
+        shift = mechanism.method.shift(state)
+        with nullcontext() if shift is None else model.moved(shift):
+            return _step(model, batch, mechanism, state, generator, chunk_size, out)
 
 
 def attacked(model: Strategy, batch: Batch, attack, chunk_size=None) -> Batch:
@@ -147,8 +150,8 @@ def attacked(model: Strategy, batch: Batch, attack, chunk_size=None) -> Batch:
     if attack is None or len(batch) == 0:
         return batch
     chunks = batch.split(chunk_size or len(batch))
-    with torch.enable_grad(), model.resting():
-        x = torch.cat([attack(model.module, c.x, c.y).detach() for c in chunks])
+    with torch.enable_grad():
+        x = torch.cat([attack(model.forward, c.x, c.y).detach() for c in chunks])
     return replace(batch, x=x)
 
 
@@ -263,22 +266,25 @@ def _nothing(model, batch):
 
 
 def _measure_in_chunks(model, batch, chunk_size, radius, slope):
-    chunks, columns, streams = batch.split(chunk_size), [], []
+    chunks, columns, chances = batch.split(chunk_size), [], []
     slopes = [None] * len(chunks) if slope is None else slope.split(chunk_size)
-    device = batch.x.device
     for chunk, extra in zip(chunks, slopes, strict=True):
-        streams.append(rng_state(model, device))
+        chances.append(model.chance())
         records = _records(model, chunk, radius, extra)
         columns.append((records.norm, records.loss, records.probability))
         del records
     sample, finite = screened(*map(torch.cat, zip(*columns, strict=True)), batch)
 
     def add_weighted(weight, out):
-        masks = [None] * len(chunks) if finite is None else finite.split(chunk_size)
-        parts = zip(chunks, slopes, weight.split(chunk_size), masks, streams, strict=True)
-        for chunk, extra, w, m, stream in parts:
-            set_rng_state(device, stream)  # the dropout masks that the norms were taken with
-            _records(model, chunk, radius, extra).weighted_sum(w, out, m)
+        norms = [norm for norm, _, _ in columns]
+        for chunk, extra, w, then, chance in zip(
+            chunks, slopes, weight.split(chunk_size), norms, chances, strict=True
+        ):
+            model.replay(chance)  # the dropout masks that the norms were taken with
+            records = _records(model, chunk, radius, extra)
+            # the first pass decided the weights: this one may only make them smaller
+            w = at_most(w, then, records.norm)
+            records.weighted_sum(w, out, torch.isfinite(then) & torch.isfinite(records.norm))
 
     return sample, finite, add_weighted
 
@@ -287,9 +293,9 @@ def _records(model, batch, radius, slope):
     """Return the records' gradients, each ``radius`` ahead along itself."""
     if not radius:
         return model.records(batch.x, batch.y, slope)
-    stream = rng_state(model, batch.x.device)
+    chance = model.chance()
     here = model.records(batch.x, batch.y)
-    set_rng_state(batch.x.device, stream)  # the same dropout masks
+    model.replay(chance)  # the same dropout masks
     return here.ahead(torch.where(here.norm > 0, radius / here.norm, 0.0))
 
 

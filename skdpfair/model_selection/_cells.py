@@ -13,7 +13,7 @@ from sklearn.model_selection import StratifiedKFold, check_cv, train_test_split
 
 import skdpfair
 from skdpfair import _validate, defaults, networks
-from skdpfair._seeds import describe
+from skdpfair._describe import describe
 from skdpfair.estimator import DPFairClassifier
 from skdpfair.exceptions import InsecureSeedWarning, LowSignalWarning
 from skdpfair.methods import get_method

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from skdpfair._describe import digest
 from skdpfair._validate import shown
-from skdpfair.engine.noise import digest
 
 MANIFEST = "manifest.json"
 

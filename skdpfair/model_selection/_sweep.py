@@ -12,7 +12,7 @@ from sklearn.exceptions import UndefinedMetricWarning
 
 import skdpfair
 from skdpfair import _params, _planning, _validate, groups
-from skdpfair._seeds import describe
+from skdpfair._describe import describe
 from skdpfair._validate import shown
 from skdpfair.estimator import DPFairClassifier
 from skdpfair.exceptions import LowSignalWarning

@@ -25,8 +25,7 @@ from sklearn.utils.validation import _num_samples
 
 from skdpfair import _labels
 from skdpfair import groups as _groups
-from skdpfair._seeds import describe
-from skdpfair.engine.noise import digest
+from skdpfair._describe import describe, digest
 from skdpfair.exceptions import PrivacyAccountingError
 from skdpfair.model_selection._candidates import classifier_of, configured, planned_runs
 from skdpfair.privacy import accounting, calibration, renyi

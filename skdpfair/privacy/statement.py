@@ -79,6 +79,11 @@ class PrivacyReport:
         What the fitted object holds besides, which is not private: diagnostics, the twin.
     adjacency : str
         Which data sets are neighbours.
+    stop : str or None
+        When training stopped, and which steps are accounted for that reason.
+    proof : str or None
+        Why no record acts on the gradient of another: "per-record by traced graph" or "per-record
+        by vmap".
     group_epsilons : dict or None
         Epsilon per group, where rates differ by group.
     assumptions : tuple of str
@@ -97,7 +102,7 @@ class PrivacyReport:
     >>> report.epsilon <= 3.0, report.delta, report.releasable
     (True, 1e-05, True)
     >>> print(report.statement)
-    The fitted weights are (..., 1e-05)-differentially private (pld accountant), where ...
+    The fitted weights are (..., 1e-05)-differentially private (pld accountant, zero_out ...
     """
 
     method: str
@@ -115,6 +120,8 @@ class PrivacyReport:
     n_samples: int | None = None
     holds: tuple[str, ...] = ()
     adjacency: str = "zero_out"
+    stop: str | None = None
+    proof: str | None = None
     group_epsilons: dict | None = None
     assumptions: tuple[str, ...] = ()
     not_accounted: tuple[str, ...] = NOT_ACCOUNTED
@@ -134,8 +141,10 @@ class PrivacyReport:
         seeded = " The noise was seeded: whoever knows the seed can remove it."
         return (
             f"The {self.what} are ({rounded_up(self.epsilon)}, {rounded_up(self.delta, 3)})-"
-            f"differentially private ({self.accountant} accountant), where "
-            f"{ADJACENCY_IN_WORDS[self.adjacency]}."
+            f"differentially private ({self.accountant} accountant, {self.adjacency} adjacency), "
+            f"where {ADJACENCY_IN_WORDS[self.adjacency]}."
+            + (f" Training stopped {self.stop}." if self.stop else "")
+            + (f" Gradients are {self.proof}." if self.proof else "")
             + (seeded if self.seeded else "")
             + (self._besides if self.holds else "")
         )

@@ -343,9 +343,9 @@ def test_the_choice_is_logged(caplog):
 def test_dropout_masks_are_the_same_for_norms_and_sums(last):
     module = nn.Sequential(nn.Linear(6, 50), nn.Dropout(0.5), nn.Linear(50, 3), last())
     x, y = torch.ones(40, 6), torch.zeros(40, dtype=torch.int64)
-    with torch.random.fork_rng(), choose(module, x, 3) as strategy:
-        torch.manual_seed(0)
+    with choose(module, x, 3) as strategy:
         records = strategy.records(x, y)
+        torch.rand(64)  # somebody else draws: it changes nothing
         for i in range(3):  # the sum of one record has that record's norm
             alone = strategy.flat()
             records.weighted_sum(torch.eye(40)[i], alone)
@@ -360,6 +360,9 @@ def test_dropout_masks_are_the_same_for_norms_and_sums(last):
         (lambda: nn.Sequential(Words(max_norm=1.0)), "max_norm"),
         (lambda: weight_normed(), "parametrizations"),
         (lambda: Layers(lambda m, x: m.out(x - x.mean(0))), "mixes the records"),
+        (lambda: Layers(lambda m, x: m.out(m.b(m.a(x.flip(0)).flip(0)))), "mixes.*flip.*line"),
+        (lambda: Layers(lambda m, x: m.out(torch.cat([x, -x]))[:4]), "mixes.*cat joins along"),
+        (lambda: own_forward(), "a parameter that is not its own"),
         (lambda: nn.Linear(6, 2), r"\(batch, 3\)"),
         (lambda: Layers(lambda m, x: m.out(x).sum()), r"\(batch, 3\)"),
         (lambda: frozen("0.weight", "0.bias", "2.weight", "2.bias"), "no trainable"),
@@ -380,7 +383,7 @@ def test_an_input_changed_after_use_is_noticed():
 
     module = Layers(forward)
     module.scale.requires_grad_(False)
-    with pytest.raises(UnsupportedModuleError, match="changed in place"):
+    with pytest.raises(UnsupportedModuleError, match="modified by an inplace operation"):
         choose(module, torch.zeros(4, 6), 3)
 
 
@@ -421,17 +424,6 @@ def unscaled(forward):
 
 HIDDEN = {
     "rows that are not records": (TimeDistributed, (5, 6)),
-    "records in another order": (
-        lambda: unscaled(lambda m, x: m.out(m.b(m.a(x.flip(0)).flip(0)))),
-        (6,),
-    ),
-    "a record in two rows": (
-        lambda: unscaled(
-            lambda m, x: m.out(m.b(torch.tanh(m.a(torch.cat([x, -x])))).view(2, len(x), 6).sum(0))
-        ),
-        (6,),
-    ),
-    "a forward of its own": (own_forward, (6,)),
 }
 
 
@@ -462,14 +454,6 @@ def test_what_the_structure_hides_is_found_by_comparison(case):
 def test_coupling_is_found_wherever_it_hides(make):
     with pytest.raises(UnsupportedModuleError, match="mixes the records"):
         choose(make(), torch.zeros(4, 6), 3)
-
-
-def test_a_call_more_than_the_probe_showed_is_refused():
-    module = unscaled(lambda m, x: m.out(m.b(m.a(m.a(x)))) if x.max() > 2.0 else m.out(m.b(m.a(x))))
-    with choose(module, torch.zeros(4, 6), 3) as strategy:
-        assert strategy.name == "bookkeeping"
-        with pytest.raises(RuntimeError, match="more than once"):
-            strategy.records(torch.full((4, 6), 3.0), torch.zeros(4, dtype=torch.int64))
 
 
 @pytest.mark.parametrize("size", [1e2, 1e4, 1e6])
@@ -524,10 +508,10 @@ def test_half_precision_is_refused(dtype):
         choose(nn.Linear(6, 3).to(dtype), torch.zeros(4, 6, dtype=dtype), 3)
 
 
-def test_hooks_are_gone_at_the_end_and_silent_without_gradients():
+def test_the_module_itself_is_never_called_on_a_batch():
     module = nn.Sequential(nn.Linear(6, 3), nn.GELU())
     with choose(module, torch.zeros(4, 6), 3) as strategy:
-        with torch.no_grad():
-            module(torch.ones(2, 6))
-        assert strategy._calls == []
-    assert not module[0]._forward_hooks
+        assert strategy.name == "bookkeeping"
+        module.forward = module[0].forward = pytest.fail
+        strategy.records(torch.ones(2, 6), torch.zeros(2, dtype=torch.int64))
+        strategy.forward(torch.ones(2, 6))

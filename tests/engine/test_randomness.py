@@ -8,8 +8,9 @@ import pytest
 import torch
 from scipy import stats
 
+from skdpfair._describe import digest
 from skdpfair.engine import PoissonSampler, Streams
-from skdpfair.engine.noise import Lanes, digest
+from skdpfair.engine.noise import Lanes
 
 ALPHA = 1e-6 / 8  # Bonferroni over the statistics of one sampler
 N, STEPS, RATE = 300, 4000, 0.04

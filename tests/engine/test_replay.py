@@ -16,6 +16,7 @@ from skdpfair.datasets import make_two_groups
 from skdpfair.engine import Batch, Streams, choose, private_step
 from skdpfair.engine.flat import FlatSGD
 from skdpfair.engine.per_sample import BookKeeping, ClosedForm, chain_of
+from skdpfair.engine.per_sample.graph import record
 from skdpfair.engine.replay import Replay, padded, write_over
 from skdpfair.mechanism import Mechanism, Task
 
@@ -168,9 +169,10 @@ class FakeNoise:
 
 
 @pytest.mark.parametrize("strategy", ["closed_form", "bookkeeping"])
-@pytest.mark.parametrize("name", sorted(METHODS))
+@pytest.mark.parametrize("name", sorted(set(METHODS) - {"fairlens"}))  # it is traced by torch
 def test_a_step_neither_waits_for_the_device_nor_copies_to_it(name, strategy):
-    method = get_method(name)
+    method, real = get_method(name), MODULES[strategy]()
+    graph = record(real, torch.rand(2, 5))
     mechanism = Mechanism(method, Task(30, 2, 0.3), 1.0 if method.private else 0.0)
     assert mechanism.expected_batch_size > 0  # computed on the host, before the first step
     with FakeTensorMode():  # where a value is asked for, it raises
@@ -178,7 +180,7 @@ def test_a_step_neither_waits_for_the_device_nor_copies_to_it(name, strategy):
         if strategy == "closed_form":
             engine = ClosedForm(module, 3, None, chain_of(module, torch.empty(1, 5)))
         else:
-            engine = BookKeeping(module, 3)
+            engine = BookKeeping(module, 3, None, graph.on(module, real))
         state, index = method.start(mechanism.task), torch.empty(9, dtype=torch.int64)
         out = engine.flat()
 

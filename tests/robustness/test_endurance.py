@@ -66,9 +66,10 @@ def test_ctrl_c_leaves_an_estimator_that_owns_up_to_its_steps(step, tmp_path):
         pytest.warns(UserWarning, match=rf"interrupted after ({step}|{step + 1}) of 20 steps"),
     ):
         model.fit(X, Y)
-    taken = model.privacy_.steps
-    assert taken in (step, step + 1)  # the step that was under way counts
-    assert model.privacy_.ledger.steps == taken and list(ledger.frame().steps) == [taken]
+    assert model.n_steps_ in (step, step + 1)  # the step that was under way counts
+    # callbacks may have shown released values to whoever pressed the keys
+    assert model.privacy_.steps == model.privacy_.ledger.steps == 20
+    assert list(ledger.frame().steps) == [20]
     assert ledger.epsilon() == pytest.approx(model.privacy_.ledger.epsilon(1e-4, "rdp"))
     assert np.isfinite(model.predict_proba(X)).all()
     assert np.isfinite(pickle.loads(pickle.dumps(model)).predict_proba(X)).all()

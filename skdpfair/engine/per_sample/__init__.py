@@ -2,8 +2,10 @@
 
 import logging
 
-from skdpfair.engine.per_sample.bookkeeping import BookKeeping
-from skdpfair.engine.per_sample.checks import bookkeeping_refusal, check_module, disagreement
+import torch
+
+from skdpfair.engine.per_sample.bookkeeping import BookKeeping, uncovered
+from skdpfair.engine.per_sample.checks import check_module, disagreement, recorded
 from skdpfair.engine.per_sample.closed_form import ClosedForm, chain_of, chain_refusal
 from skdpfair.engine.per_sample.records import Records, Strategy
 from skdpfair.engine.per_sample.vmap import MicroVmap
@@ -41,27 +43,34 @@ def choose(module, example, n_classes, class_weight=None) -> Strategy:
     ...     print(model.name, model.records(x, y).norm.shape)
     closed_form torch.Size([3])
     """
-    probe = check_module(module, example, n_classes)
+    # checks draw random numbers, too
+    with torch.random.fork_rng([example.device] if example.is_cuda else []):
+        return _chosen(module, example, n_classes, class_weight)
 
-    def closed_form(module):
+
+def _chosen(module, example, n_classes, class_weight):
+    probe = check_module(module, example, n_classes)
+    graph = recorded(module, probe)
+
+    def closed_form(module, graph):
         return ClosedForm(module, n_classes, class_weight, chain_of(module, probe))
 
-    def bookkeeping(module):
-        return BookKeeping(module, n_classes, class_weight)
+    def bookkeeping(module, graph):
+        return BookKeeping(module, n_classes, class_weight, graph)
 
-    def vmap(module):
+    def vmap(module, graph):
         return MicroVmap(module, n_classes, class_weight, reason=refusals["bookkeeping"])
 
     refusals = {}
-    structure = {
-        closed_form: chain_refusal,
-        bookkeeping: bookkeeping_refusal,
-        vmap: lambda module, probe: None,
+    unsuited = {
+        closed_form: chain_refusal(module, probe),
+        bookkeeping: graph if isinstance(graph, str) else uncovered(graph, module),
+        vmap: None,
     }
-    for make, refuses in structure.items():
-        reason = refuses(module, probe) or disagreement(make, module, probe, n_classes)
+    for make, reason in unsuited.items():
+        reason = reason or disagreement(make, module, graph, probe, n_classes)
         if reason is None:
-            strategy = make(module)
+            strategy = make(module, graph)
             log.info("%s: %s", strategy.name, strategy.reason)
             return strategy
         refusals[make.__name__] = reason

@@ -1,6 +1,5 @@
 """Book-keeping: one forward, one backward to the layers' outputs, no per-record gradients."""
 
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -10,12 +9,13 @@ from torch.autograd.graph import get_gradient_edge
 
 from skdpfair.engine.autograd import without_grad
 from skdpfair.engine.per_sample import layers
+from skdpfair.engine.per_sample.graph import Graph
 from skdpfair.engine.per_sample.records import Records, Strategy
 
 
 @dataclass
 class _Call:
-    """One call of a captured layer: its input, and the edge of its output in the graph."""
+    """One call of a layer: its input, and the edge of its output in autograd's graph."""
 
     module: nn.Module
     a: Tensor
@@ -28,67 +28,45 @@ class BookKeeping(Strategy):
 
     The first backward stops at the layers' outputs, so plain weight gradients are never
     computed; the weighted sum then costs what they would have cost.
+
+    Parameters
+    ----------
+    graph : Graph
+        The forward pass of ``module``, see :func:`skdpfair.engine.per_sample.graph.record`.
     """
 
     name = "bookkeeping"
+    proof = "per-record by traced graph"
 
-    def __init__(self, module, n_classes, class_weight=None):
+    def __init__(self, module, n_classes, class_weight, graph: Graph):
         reason = "every trainable layer has book-keeping formulas and is called once"
         super().__init__(module, n_classes, class_weight, reason)
-        self._calls: list[_Call] = []
-        self._handles = []
-        self._shifts: dict = {}
-        self._rests = False
+        self.graph, self.draws = graph, graph.draws
 
-    @contextmanager
-    def resting(self):
-        """Capture nothing for the time of a ``with`` block."""
-        self._rests = True
-        try:
-            yield
-        finally:
-            self._rests = False
-
-    def __enter__(self):
-        for module in self.module.modules():
-            if any(p.requires_grad for p in module.parameters(recurse=False)):
-                self._handles.append(module.register_forward_hook(self._capture))
-        return self
-
-    def __exit__(self, *exc):
-        for handle in self._handles:
-            handle.remove()
-        self._handles.clear()
-        self._calls.clear()
-        self._shifts = {}
-        super().__exit__(*exc)
-
-    def _capture(self, module, inputs, output):
-        if self._rests or not torch.is_grad_enabled() or not output.requires_grad:
-            return None
-        a = inputs[0].detach()
-        if self._shifts:
-            book, scale = self._shifts[module]
-            output = output + book.shift(scale, inputs[0])
-        # the edge, not the tensor: an activation may overwrite the output in place
-        self._calls.append(_Call(module, a, a._version, get_gradient_edge(output)))
-        return output
+    def forward(self, x):
+        """Return the logits of a batch."""
+        return self.graph(x, self.generator)
 
     def records(self, x, y, slope=None):
         """Return the gradients of a batch that is not empty."""
         return self._records(x, y, slope, {})
 
     def _records(self, x, y, slope, shifts):
-        self._calls.clear()
-        self._shifts = shifts
+        calls: list[_Call] = []
+
+        def called(module, a, out):
+            if shifts:
+                book, scale = shifts[module]
+                out = out + book.shift(scale, a)
+            a = a.detach()
+            # the edge, not the tensor: an activation may overwrite the output in place
+            calls.append(_Call(module, a, a._version, get_gradient_edge(out)))
+            return out
+
         with torch.enable_grad():
-            logits = self.module(x)
-        self._shifts = {}
+            logits = self.graph(x, self.generator, called)
         loss, probability, total = self.loss_terms(logits, y, slope)
-        edges = [call.edge for call in self._calls]
-        grads = torch.autograd.grad(logits, edges, total)
-        calls, self._calls = self._calls, []
-        self._refuse_surprises(calls, len(y))
+        grads = torch.autograd.grad(logits, [call.edge for call in calls], total)
         with torch.no_grad():
             books = [self._book(call, b) for call, b in zip(calls, grads, strict=True)]
             norm2 = sum(book.norm2() for book in books)
@@ -99,13 +77,6 @@ class BookKeeping(Strategy):
             partial(self._weighted_sum, books),
             lambda s: self._records(x, y, slope, {book.module: (book, s) for book in books}),
         )
-
-    def _refuse_surprises(self, calls, n):
-        """Refuse what the probe did not show: a forward that depends on the data."""
-        if len({call.module for call in calls}) != len(calls):
-            raise RuntimeError("A layer was called more than once in a forward pass.")
-        if any(len(call.a) != n for call in calls):
-            raise RuntimeError("A layer was called on rows that are not the records of the batch.")
 
     def _book(self, call, b):
         if call.a._version != call.version:
@@ -120,3 +91,17 @@ class BookKeeping(Strategy):
         views = self.views(out)
         for book in books:
             (book if finite is None else book.masked(finite)).add(weight, views)
+
+
+def uncovered(graph: Graph, module: nn.Module) -> str | None:
+    """Return why book-keeping does not cover the parameters of a recorded module, or None."""
+    layers_called = graph.layers
+    owners = {id(p): m for m in layers_called for p in m.parameters(recurse=False)}
+    for name, p in module.named_parameters():
+        if p.requires_grad and id(p) not in owners:
+            return f"parameter {name!r} is not in a layer that book-keeping covers"
+    if len(set(layers_called)) < len(layers_called):
+        return "a layer is called more than once in a forward pass"
+    if len(owners) < sum(len(list(m.parameters(recurse=False))) for m in layers_called):
+        return "two layers share a parameter"
+    return None

@@ -1,109 +1,154 @@
 """What must hold of a module before its per-record gradients mean anything.
 
-Two kinds of evidence: the structure of the autograd graph, and a comparison on random inputs and
-perturbed weights with what autograd says of one record at a time.  No record of the data is seen.
+The proof that records do not mix is the graph that was recorded, or vmap.  What is here refuses
+modules that training would not follow as they are written: those that mix records, or remember
+them, and those whose gradients differ from what autograd says of one record at a time.  No record
+of the data is seen.
 """
 
 import copy
-from collections import Counter
 
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map_only
 
-from skdpfair.engine.per_sample import layers
+from skdpfair._describe import state_of
+from skdpfair.engine.per_sample.graph import Graph, record
+from skdpfair.engine.per_sample.operations import Coupling, NotRecorded
 from skdpfair.exceptions import UnsupportedModuleError
 
 N_PROBE = 4
 _TOLERANCE = 1e-3
+_SCALES = (1.0, 100.0)  # of made-up records that others are exchanged for
+
+
+class ConstantDraws(TorchDispatchMode):
+    """Makes every random number of torch the same, so that equal calls give equal results."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func is torch.ops.aten.native_dropout.default:  # which returns the product, too
+            x, p, _ = args
+            return x * (0.5 / (1 - p)), torch.ones_like(x, dtype=torch.bool)
+        out = func(*args, **(kwargs or {}))
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            tree_map_only(torch.Tensor, lambda t: t.fill_(0.5 if t.is_floating_point() else 0), out)
+        return out
 
 
 def check_module(module, example, n_classes):
     """Return probe inputs after checking types and the shape of the output."""
-    _refuse_unusable_parameters(module)
+    _refuse_unusable_tensors(module)
     _refuse_batch_statistics(module)
+    _refuse_other_state(module)
     probe = _probe(example)
-    logits = _forward(module, probe)
+    logits = _forward(_copied(module), probe)
     if not isinstance(logits, torch.Tensor) or logits.shape != (N_PROBE, n_classes):
         got = tuple(getattr(logits, "shape", ())) or type(logits).__name__
         raise UnsupportedModuleError(
             f"module must return logits of shape (batch, {n_classes}), one column per class, "
             f"got {got} for a batch of {N_PROBE}. Give its last layer {n_classes} outputs."
         )
+    _refuse_coupling(module, probe)
     return probe
 
 
-def bookkeeping_refusal(module, probe):
-    """Return why book-keeping would be wrong for ``module`` by its graph, or None.
+def recorded(module, probe) -> Graph | str:
+    """Return the graph of a module's forward pass, or why it cannot be recorded.
 
-    A module that mixes records is refused outright, for no strategy makes it private.
+    A module that mixes records is refused outright, and so is one that remembers.
     """
-    _refuse_coupling(module, probe)
-    names = {p: name for name, p in module.named_parameters() if p.requires_grad}
-    calls: list[nn.Module] = []
-    handles = [
-        m.register_forward_hook(lambda m, i, o: calls.append(m))
-        for m in module.modules()
-        if layers.find(m) is not None
-    ]
+    called = _copied(module)
     try:
-        with torch.enable_grad():
-            uses = _uses(_forward(module, probe))
-    finally:
-        for handle in handles:
-            handle.remove()
-    calls = [m for m in calls if any(p.requires_grad for p in m.parameters(recurse=False))]
-    owned = {p for m in calls for p in (m.weight, getattr(m, "bias", None)) if p is not None}
-    for p, name in names.items():
-        if p not in owned:
-            return f"parameter {name!r} is not in a layer that book-keeping covers"
-        if uses[p] != 1:
-            return f"parameter {name!r} is used {uses[p]} times in a forward pass"
-    if len(set(calls)) != len(calls):
-        return "a layer is called more than once in a forward pass"
-    return None
+        first, state = record(called, probe), state_of(called)
+        graph = record(called, probe)
+        if first.names != graph.names or state_of(called) != state:
+            raise _remembers()
+        for m in called.modules():
+            m.training = not m.training
+        _other_mode(called, probe)
+    except Coupling as error:
+        raise _mixes(error) from None
+    except NotRecorded as error:
+        return str(error)
+    for before, after in zip(_tensors(module), _tensors(called), strict=True):
+        if not torch.equal(before, after):
+            raise _remembers()
+    return graph.on(module, called)
 
 
-def disagreement(make, module, probe, n_classes):
-    """Return how the strategy ``make(module)`` differs from autograd, or None.
+def _other_mode(module, probe):
+    """Refuse what mixes records where training does not look, in prediction."""
+    try:
+        record(module, probe)
+    except Coupling:
+        raise
+    except NotRecorded:
+        return
 
-    This finds what no structure tells: layers whose rows are not the records, forwards that the
-    strategy does not follow.
+
+def _remembers():
+    return UnsupportedModuleError(
+        "module remembers: its forward pass changes its attributes, buffers or parameters, or "
+        "differs from call to call, so that one record could act on the gradients of others, or "
+        "stay in the model. Make the forward pass depend on its input and parameters only."
+    )
+
+
+def _mixes(error):
+    return UnsupportedModuleError(
+        f"module mixes the records of a batch: {error}. Make each output row a function of its own "
+        "input row only."
+    )
+
+
+def disagreement(make, module, graph, probe, n_classes):
+    """Return how the strategy ``make(module, graph)`` differs from autograd, or None.
+
+    This finds what a recording does not follow: gradients that code makes by itself, weights that
+    it reads without autograd.
     """
-    module = _perturbed(module)
+    module, original = _perturbed(module), module
+    if isinstance(graph, Graph):
+        graph = graph.on(module, original)
     y = torch.arange(N_PROBE, device=probe.device) % n_classes
+    called = _copied(module)
+    parameters = [p for p in called.parameters() if p.requires_grad]
     try:
-        with torch.random.fork_rng(devices=_devices(probe)), make(module) as strategy:
-            torch.manual_seed(0)
+        with ConstantDraws(), make(module, graph) as strategy:
             records = strategy.records(probe, y)
+            if strategy.remembers():
+                raise _remembers()
             if records.norm.shape != (N_PROBE,):
                 return f"it finds {len(records.norm)} gradients in {N_PROBE} records"
             for i in range(N_PROBE):
                 one_hot = torch.zeros_like(records.norm)
                 one_hot[i] = 1.0
                 records.weighted_sum(one_hot, total := strategy.flat())
-                torch.manual_seed(0)  # the same dropout masks
-                expected = _gradient(strategy, probe, y, i)
+                expected = _gradient(called, parameters, strategy.class_weight, probe, y, i)
                 allowed = _TOLERANCE * (expected.norm() + _TOLERANCE)
                 if not (total - expected).norm() <= allowed:
                     return "its gradient of one record is not autograd's"
                 if not (records.norm[i] - expected.norm()).abs() <= allowed:
                     return "its norm of one record's gradient is not autograd's"
-    except (RuntimeError, ValueError, TypeError, LookupError, AttributeError) as error:
+    except UnsupportedModuleError:
+        raise
+    except (RuntimeError, ValueError, TypeError, LookupError, AttributeError, NotRecorded) as error:
         return f"it fails: {error}"
     return None
 
 
-def _gradient(strategy, x, y, i):
+def _gradient(module, parameters, class_weight, x, y, i):
     """Return autograd's gradient of the loss of record ``i``."""
     with torch.enable_grad():
-        loss = cross_entropy(strategy.module(x)[i : i + 1], y[i : i + 1], reduction="sum")
-    if strategy.class_weight is not None:
-        loss = loss * strategy.class_weight[y[i]]
-    found = torch.autograd.grad(loss, strategy.parameters, allow_unused=True)
-    pairs = zip(strategy.parameters, found, strict=True)
+        loss = cross_entropy(module(x)[i : i + 1], y[i : i + 1], reduction="sum")
+    if class_weight is not None:
+        loss = loss * class_weight[y[i]]
+    found = torch.autograd.grad(loss, parameters, allow_unused=True)
+    pairs = zip(parameters, found, strict=True)
     return torch.cat([(torch.zeros_like(p) if g is None else g).flatten() for p, g in pairs])
 
 
@@ -114,33 +159,36 @@ def _probe(example):
     return torch.rand(shape, generator=generator, device=example.device).to(example.dtype)
 
 
-def _perturbed(module):
-    """Return a copy whose weights are all random, so that no zero hides anything.
-
-    They are moved by about what torch's initial weights measure, so that deep nets stay tame.
-    """
+def _copied(module):
+    """Return a copy whose code may do what it likes."""
     try:
-        module = copy.deepcopy(module)
+        return copy.deepcopy(module)
     except RuntimeError as error:
         raise UnsupportedModuleError(
             f"module cannot be copied: {error} (torch.nn.utils.parametrizations has forms of "
             "weight_norm and spectral_norm that can.)"
         ) from error
-    with torch.random.fork_rng(devices=_devices(next(module.parameters()))), torch.no_grad():
-        torch.manual_seed(0)
+
+
+def _perturbed(module):
+    """Return a copy whose weights are all random, so that no zero hides anything.
+
+    They are moved by about what torch's initial weights measure, so that deep nets stay tame.
+    """
+    module = _copied(module)
+    device = next(module.parameters()).device
+    generator = torch.Generator(device).manual_seed(0)
+    with torch.no_grad():
         for p in module.parameters():
             size = 2.0 * p[0].numel() ** -0.5 if p.dim() > 1 and p.numel() else 1.0
-            p.add_((torch.rand_like(p) - 0.5) * size)
+            p.add_((torch.rand(p.shape, generator=generator, device=device) - 0.5) * size)
     return module
 
 
-def _devices(tensor):
-    return [tensor.device] if tensor.device.type == "cuda" else []
-
-
 def _forward(module, probe):
-    """Return the output; dropout of equal calls draws equal masks, whoever calls."""
-    with torch.random.fork_rng(devices=_devices(probe)):
+    """Return the output; equal calls draw equal dropout masks, whoever calls."""
+    devices = [probe.device] if probe.is_cuda else []
+    with torch.random.fork_rng(devices=devices):
         torch.manual_seed(0)
         try:
             return module(probe)
@@ -151,7 +199,11 @@ def _forward(module, probe):
             ) from error
 
 
-def _refuse_unusable_parameters(module):
+def _tensors(module):
+    return [*module.parameters(), *module.buffers()]
+
+
+def _refuse_unusable_tensors(module):
     trained = [p for p in module.parameters() if p.requires_grad]
     if not trained:
         raise UnsupportedModuleError("module has no trainable parameter.")
@@ -161,6 +213,23 @@ def _refuse_unusable_parameters(module):
             f"module's trainable parameters are of {sorted(map(str, types))}; noise needs one type "
             "for all, torch.float32 or torch.float64. Use module.float()."
         )
+    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+        if type(tensor) not in (nn.Parameter, torch.Tensor, getattr(nn, "Buffer", None)):
+            raise UnsupportedModuleError(
+                f"module's {name!r} is a {type(tensor).__name__}, whose operations are its own. "
+                "Use plain tensors and torch.nn.Parameter."
+            )
+
+
+def _refuse_other_state(module):
+    """Refuse state that neither parameters nor buffers hold, for releases would not hold it."""
+    for name, layer in module.named_modules():
+        own = type(layer).get_extra_state is not nn.Module.get_extra_state
+        if own or "get_extra_state" in vars(layer):
+            raise UnsupportedModuleError(
+                f"module has an extra state at {name!r}. A released model holds parameters and "
+                "buffers only: register what it needs as a buffer."
+            )
 
 
 def _refuse_batch_statistics(module):
@@ -183,31 +252,21 @@ def _refuse_batch_statistics(module):
 
 
 def _refuse_coupling(module, probe):
-    """Change all records but one; that one's output must stay."""
-    module = _perturbed(module)
-    with torch.no_grad():
-        logits = _forward(module, probe)
-        for i in range(N_PROBE):
-            others = 1.0 - probe
-            others[i] = probe[i]
-            if not torch.allclose(_forward(module, others)[i], logits[i], rtol=1e-3, atol=1e-5):
-                raise UnsupportedModuleError(
-                    "module mixes the records of a batch: the output of one record changes with "
-                    "the others. Make each output row a function of its own input row only."
-                )
-
-
-def _uses(output):
-    """Count how often each leaf parameter enters the graph of ``output``."""
-    uses, seen, stack = Counter(), set(), [output.grad_fn]
-    while stack:
-        node = stack.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        for following, _ in node.next_functions:
-            if following is not None:
-                if hasattr(following, "variable"):
-                    uses[following.variable] += 1
-                stack.append(following)
-    return uses
+    """Change all records but one, in training and in prediction; that one's output must stay."""
+    for mode in (module.training, not module.training):
+        called = _perturbed(module)
+        if mode != module.training:
+            for m in called.modules():
+                m.training = not m.training
+        with torch.no_grad():
+            logits = _forward(called, probe)
+            for i in range(N_PROBE):
+                for scale in _SCALES:
+                    others = 1.0 - scale * probe
+                    others[i] = probe[i]
+                    try:
+                        found = _forward(called, others)[i]
+                    except UnsupportedModuleError:  # an embedding has no such index
+                        continue
+                    if not torch.allclose(found, logits[i], rtol=1e-3, atol=1e-5):
+                        raise _mixes("the output of one record changes with the others")

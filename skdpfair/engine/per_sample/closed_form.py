@@ -40,7 +40,7 @@ class ClosedForm(Strategy):
     """
 
     name = "closed_form"
-    draws = False
+    proof = "per-record by traced graph"
 
     def __init__(self, module, n_classes, class_weight, chain):
         reason = "the module is a chain of Linear layers and activations with known derivatives"
@@ -48,6 +48,13 @@ class ClosedForm(Strategy):
         trains = [any(p.requires_grad for p in layer.parameters()) for layer, _ in chain]
         self._chain, self._first = chain, trains.index(True)
         self._one = self.parameters[0].new_ones(())
+        # more than squares too small for the type can take from a length
+        widest = max(max(layer.weight.shape) for layer, _ in chain)
+        self._least = self._one * (widest * torch.finfo(self._one.dtype).tiny) ** 0.5
+
+    def forward(self, x):
+        """Return the logits of a batch."""
+        return self._forward(x.flatten(1), None, None)[1]
 
     def records(self, x, y, slope=None):
         """Return the gradients of a batch that is not empty."""
@@ -98,14 +105,15 @@ class ClosedForm(Strategy):
         rows = [torch.linalg.vector_norm(book.b, dim=1) for book in books]
         factors = [self._factor(book) for book in books]
         if len(books) == 1:
-            return factors[0].mul_(rows[0])
-        return torch.linalg.vector_norm(torch.stack(factors).mul_(torch.stack(rows)), dim=0)
+            return factors[0].mul_(rows[0].add_(self._least))
+        rows = torch.stack(rows).add_(self._least)
+        return torch.linalg.vector_norm(torch.stack(factors).mul_(rows), dim=0)
 
     def _factor(self, book):
         if not book.weight_trains:
             return book.a.new_full((len(book.a),), float(book.bias_trains))
         length = torch.linalg.vector_norm(book.a, dim=1)
-        return length.hypot_(self._one) if book.bias_trains else length
+        return length.hypot_(self._one) if book.bias_trains else length.add_(self._least)
 
     @without_grad
     def _weighted_sum(self, books, weight, out, finite=None):

@@ -32,11 +32,13 @@ class Records:
 class Strategy(abc.ABC):
     """A way to compute per-record gradients of cross-entropy for one module.
 
-    Use it as a context manager: what it attaches to the module is gone at the end.
+    Use it as a context manager: what it keeps of a batch is gone at the end.  ``proof`` says why
+    no record acts on another's gradient.
     """
 
     name: str
-    draws = True  # whether a forward pass may draw random numbers, as for dropout
+    proof: str
+    draws = False  # whether a forward pass draws random numbers, as for dropout
 
     def __init__(self, module, n_classes, class_weight=None, reason=""):
         self.module, self.n_classes = module, n_classes
@@ -45,6 +47,9 @@ class Strategy(abc.ABC):
         self._views, self._identity, self._numbers = (None, {}), None, {}
         self.matrices = None  # where per-record gradients are made, once a method asks for it
         self.n_parameters = sum(p.numel() for p in self.parameters)
+        # dropout draws from here, and nobody else does
+        self.generator = torch.Generator(self.parameters[0].device)
+        self.generator.seed()
 
     def __enter__(self):
         return self
@@ -62,15 +67,30 @@ class Strategy(abc.ABC):
         ``slope`` (batch, n_classes) is added to the gradients in the logits.
         """
 
+    @abc.abstractmethod
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the logits of a batch, record by record; autograd may pass through to ``x``."""
+
     def flat(self) -> Tensor:
         """Return a zero vector with one entry per trainable parameter."""
         like = self.parameters[0]
         return torch.zeros(self.n_parameters, dtype=like.dtype, device=like.device)
 
-    @contextmanager
-    def resting(self):
-        """Take no notice of the module's forward passes for the time of a ``with`` block."""
-        yield
+    def remembers(self) -> bool:
+        """Tell whether the module's code, where it runs, changes the module."""
+        return False
+
+    def chance(self) -> Tensor | None:
+        """Return the state of the module's random numbers, for :meth:`replay`; None if it has none.
+
+        Two passes over a batch must draw the same numbers.
+        """
+        return self.generator.get_state() if self.draws else None
+
+    def replay(self, state: Tensor | None) -> None:
+        """Draw the random numbers again that followed a state."""
+        if state is not None:
+            self.generator.set_state(state)
 
     @contextmanager
     def moved(self, shift: Tensor):
@@ -115,16 +135,11 @@ class Strategy(abc.ABC):
         return loss, probability, slope if extra is None else slope + extra
 
 
-def rng_state(model: Strategy, device: torch.device) -> Tensor | None:
-    """Return the state of the generator that the module draws from, if it may."""
-    if not model.draws:
-        return None
-    return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
+def at_most(weight: Tensor, then: Tensor, now: Tensor) -> Tensor:
+    """Return the weights, smaller where a norm measured again exceeds that which they were made of.
 
-
-def set_rng_state(device: torch.device, state: Tensor | None) -> None:
-    """Put that generator back to ``state``."""
-    if state is not None and device.type == "cuda":
-        torch.cuda.set_rng_state(state, device)
-    elif state is not None:
-        torch.set_rng_state(state)
+    A second pass over a batch can differ from the first, by rounding or by whatever else.  The
+    weighted gradients that it adds are then still no longer than those that were bounded.
+    """
+    longer = ~(now <= then)  # not finite, too
+    return torch.where(longer, weight * (then / now).nan_to_num(nan=0.0), weight)

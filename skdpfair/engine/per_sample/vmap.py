@@ -1,21 +1,38 @@
-"""Micro-batched vmap: per-record gradients of any module whose records do not mix."""
+"""Micro-batched vmap: per-record gradients of any module that one record can pass through alone."""
 
+import copy
+import threading
+import warnings
 from functools import partial
 
 import torch
-from torch.func import functional_call, grad, vmap
+from torch._decomp import get_decompositions
+from torch.func import functional_call, functionalize, grad, vmap
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.functional import cross_entropy
+from torch.utils._pytree import tree_leaves, tree_map_only
 
+from skdpfair._describe import state_of
 from skdpfair.engine.autograd import without_grad
-from skdpfair.engine.per_sample.records import Records, Strategy, rng_state, set_rng_state
+from skdpfair.engine.per_sample.graph import shared_draws, with_place
+from skdpfair.engine.per_sample.operations import NotRecorded
+from skdpfair.engine.per_sample.records import Records, Strategy, at_most
 
 MICRO_BATCH = 32
+_TRACING = threading.Lock()  # torch's tracer keeps a state of the whole process
+_DROPOUT = get_decompositions([torch.ops.aten.native_dropout])  # by numbers of a given generator
 
 
 class MicroVmap(Strategy):
-    """Instantiate the gradients of a few records at a time, once for norms, once for the sum."""
+    """Instantiate the gradients of a few records at a time, once for norms, once for the sum.
+
+    The module's code runs under vmap, where it sees one record.  It does so once, on made-up
+    records, while torch traces the operations; training repeats these.  So no line of the code
+    sees a record of the data, nor remembers one.
+    """
 
     name = "vmap"
+    proof = "per-record by vmap"
 
     def __init__(self, module, n_classes, class_weight=None, reason=""):
         super().__init__(module, n_classes, class_weight, reason)
@@ -27,50 +44,85 @@ class MicroVmap(Strategy):
             for prefix, layer in module.named_modules()
             for local, p in layer.named_parameters(recurse=False, remove_duplicate=False)
         }
+        self._called, self._traced = copy.deepcopy(module), {}
+
+    def forward(self, x):
+        """Return the logits of a batch."""
+        return torch.cat(list(self._each(self._logits, x)))
 
     def records(self, x, y, slope=None):
         """Return the gradients of a batch that is not empty."""
         return self._records(x, y, slope, None)
 
     def _records(self, x, y, slope, scale):
-        rng = rng_state(self, x.device)
-        values = self._values()
         slope = x.new_zeros((len(x), self.n_classes)) if slope is None else slope
-        rows = (x, y, slope) if scale is None else (x, y, slope, scale)
-        function = grad(self._loss, has_aux=True) if scale is None else self._grad_ahead
-        each = vmap(function, (None, None, *[0] * len(rows)), randomness="different")
-
-        def micro_batches():
-            # the same random stream in both passes, hence the same dropout masks
-            set_rng_state(x.device, rng)
-            for part in zip(*(r.split(MICRO_BATCH) for r in rows), strict=True):
-                yield each(*values, *part)
-
-        norm2, logits = [], []
-        for gradients, out in micro_batches():
-            norm2.append(sum(g.flatten(1).square().sum(1) for g in gradients.values()))
+        columns = (x, y, slope) if scale is None else (x, y, slope, scale)
+        function = self._gradient if scale is None else self._gradient_ahead
+        self._trace(function, columns)
+        chance, logits, norms = self.chance(), [], []
+        for gradients, out in self._each(function, *columns):
+            norms.append(_norm(gradients))
             logits.append(out)
         loss, probability, _ = self.loss_terms(torch.cat(logits), y)
 
         @without_grad
         def weighted_sum(weight, out, finite=None):
-            views = self.views(out)
-            weights = weight.split(MICRO_BATCH)
-            for (gradients, _), w in zip(micro_batches(), weights, strict=True):
+            self.replay(chance)  # the same dropout masks
+            views, parts = self.views(out), zip(norms, weight.split(MICRO_BATCH), strict=True)
+            for (gradients, _), (then, w) in zip(
+                self._each(function, *columns), parts, strict=True
+            ):
+                w = at_most(w, then, _norm(gradients))
                 for name, p in self._named(True).items():
-                    rows = gradients[name].flatten(1)
-                    if finite is not None:
-                        rows = torch.where((w != 0)[:, None], rows, 0.0)
+                    rows = torch.where((w != 0)[:, None], gradients[name].flatten(1), 0.0)
                     views[p].view(-1).addmv_(rows.t(), w)
 
-        norm = torch.cat(norm2).sqrt()
         ahead = partial(self._records, x, y, slope)
-        return Records(norm, loss, probability, weighted_sum, ahead)
+        return Records(torch.cat(norms), loss, probability, weighted_sum, ahead)
 
-    def _grad_ahead(self, trained, frozen, x, y, slope, scale):
-        own, _ = grad(self._loss, has_aux=True)(trained, frozen, x, y, slope)
+    def _each(self, function, *columns):
+        """Yield what ``function`` of one record gives for each record, a few at a time."""
+        run, values = self._trace(function, columns), self._values()
+        for part in zip(*(column.split(MICRO_BATCH) for column in columns), strict=True):
+            n = len(part[0])
+            found = run(*values, *map(_filled, part))
+            yield tree_map_only(torch.Tensor, lambda t, n=n: t[:n], found)
+
+    def _trace(self, function, columns):
+        """Return the operations of ``function`` on so many records, traced once."""
+        name = function.__name__
+        if name not in self._traced:
+            few = [column[:1] for column in columns]
+            self._traced[name] = self._newly_traced(function, few), few
+        return self._traced[name][0]
+
+    def _newly_traced(self, function, columns):
+        made_up = [column[0].new_full(column.shape[1:], _half(column)) for column in columns]
+        one = operations_of(function, (*self._values(), *made_up))
+        each = vmap(one, (None, None, *[0] * len(columns)), randomness="different")
+        several = [row.expand(MICRO_BATCH, *row.shape) for row in made_up]
+        found = operations_of(each, (*self._values(), *several))
+        self.draws |= draw_from(found, self.generator)
+        return found
+
+    def remembers(self) -> bool:
+        """Tell whether the module's code changes anything when it is traced once more."""
+        before = state_of(self._called)
+        functions, self._traced = self._traced, {}
+        for name, (_, columns) in functions.items():
+            self._trace(getattr(self, name), columns)
+        return state_of(self._called) != before
+
+    def _logits(self, trained, frozen, x):
+        return self._forward({**trained, **frozen}, x)
+
+    def _gradient(self, trained, frozen, x, y, slope):
+        return grad(self._loss, has_aux=True)(trained, frozen, x, y, slope)
+
+    def _gradient_ahead(self, trained, frozen, x, y, slope, scale):
+        own, _ = self._gradient(trained, frozen, x, y, slope)
         moved = {name: value + scale * own[name] for name, value in trained.items()}
-        return grad(self._loss, has_aux=True)(moved, frozen, x, y, slope)
+        return self._gradient(moved, frozen, x, y, slope)
 
     def _values(self):
         return tuple({k: p.detach() for k, p in self._named(t).items()} for t in (True, False))
@@ -78,11 +130,95 @@ class MicroVmap(Strategy):
     def _named(self, trained):
         return {k: p for k, p in self.module.named_parameters() if p.requires_grad == trained}
 
-    def _loss(self, trained, frozen, x, y, slope):
-        values = {**trained, **frozen}
+    def _forward(self, values, x):
         values = {place: values[name] for place, name in self._places.items()}
-        logits = functional_call(self.module, values, (x[None],), tie_weights=False)
-        loss = cross_entropy(logits, y[None], reduction="sum")
+        return functional_call(self._called, values, (x[None],), tie_weights=False)[0]
+
+    def _loss(self, trained, frozen, x, y, slope):
+        logits = self._forward({**trained, **frozen}, x)
+        loss = cross_entropy(logits[None], y[None], reduction="sum")
         if self.class_weight is not None:
             loss = loss * self.class_weight.gather(0, y[None])[0]
-        return loss + (slope * logits[0]).sum(), logits[0].detach()
+        return loss + (slope * logits).sum(), logits.detach()
+
+
+def operations_of(function, given):
+    """Return the operations that a function carries out on tensors, none of them in place.
+
+    Its Python runs once, on copies of the tensors ``given``.
+
+    Raises
+    ------
+    NotRecorded
+        If the function decides by values, by Python's or numpy's random numbers, changes what it
+        is given or reads parameters from elsewhere; with the line.
+    """
+    copies = tree_map_only(torch.Tensor, torch.clone, given)
+    devices = {t.device for t in tree_leaves(given) if t.is_cuda}
+    with _TRACING, torch.random.fork_rng(devices), warnings.catch_warnings(), torch.enable_grad():
+        warnings.simplefilter("ignore")  # of operations that vmap takes one by one
+        draws = shared_draws()
+        try:
+            with torch.backends.mkldnn.flags(enabled=False):  # its recurrences know no vmap
+                found = make_fx(functionalize(lambda *args: function(*args)), _DROPOUT)(*copies)
+        except Exception as error:
+            raise with_place(error, error) from None
+        if shared_draws() != draws:
+            raise NotRecorded("it draws random numbers that all records of a batch share")
+    held = [getattr(found, n.target) for n in found.graph.nodes if n.op == "get_attr"]
+    if any(getattr(tensor, "requires_grad", False) for tensor in held):
+        raise NotRecorded("it reads a parameter that is not its own, as a patched method may")
+    if not all(map(torch.equal, tree_leaves(copies), tree_leaves(given))):
+        raise NotRecorded("it changes its input or its parameters in place")
+    return found
+
+
+def draw_from(operations, generator) -> bool:
+    """Let random operations draw from a generator, and tell whether there are any."""
+    drawn = [
+        node
+        for node in operations.graph.nodes
+        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+    ]
+    for node in drawn:
+        node.target = _drawing(node.target, generator)
+    operations.recompile()
+    return bool(drawn)
+
+
+def _half(column):
+    return 0.5 if column.is_floating_point() else 0
+
+
+def _norm(gradients):
+    """Return the norm of each record's gradient, from those of all parameters."""
+    return sum(g.flatten(1).square().sum(1) for g in gradients.values()).sqrt()
+
+
+def _filled(column):
+    """Return a column of as many rows as were traced."""
+    missing = MICRO_BATCH - len(column)
+    return (
+        torch.cat([column, column.new_zeros((missing, *column.shape[1:]))]) if missing else column
+    )
+
+
+def _drawing(operation, generator):
+    """Return a random operation that draws from ``generator``."""
+    packet = operation.overloadpacket
+    for overload in (operation, *(getattr(packet, name) for name in packet.overloads())):
+        takes = [a.name for a in overload._schema.arguments]
+        if "generator" in takes and takes[: len(_names(operation))] == _names(operation):
+            return _bound(overload, generator)
+    raise NotRecorded(f"it draws random numbers by {operation}, which takes no generator")
+
+
+def _bound(operation, generator):
+    def drawn(*args, **kwargs):
+        return operation(*args, generator=generator, **kwargs)
+
+    return drawn
+
+
+def _names(operation):
+    return [a.name for a in operation._schema.arguments if not a.kwarg_only]

@@ -19,15 +19,19 @@ from torch import Tensor, nn
 
 Views = dict[Tensor, Tensor]
 
-# layer type -> (what makes a book of (module, a, b), whether it covers a module)
-LAYERS: dict[type[nn.Module], tuple[Callable, Callable[[nn.Module], bool]]] = {}
+# layer type -> (what makes a book of (module, a, b), whether it covers a module, on which inputs)
+LAYERS: dict[type[nn.Module], tuple[Callable, Callable, Callable]] = {}
 
 
-def register(*layer_types, fits=lambda module: True):
-    """Register the decorated book for layer types, where ``fits(module)`` says it covers them."""
+def register(*layer_types, takes, fits=lambda module: True):
+    """Register the decorated book for layer types.
+
+    ``fits(module)`` tells whether it covers a module; ``takes(module, n_axes)`` whether the layer
+    takes the first of so many axes of its input for the batch.
+    """
 
     def decorate(book):
-        LAYERS.update(dict.fromkeys(layer_types, (book, fits)))
+        LAYERS.update(dict.fromkeys(layer_types, (book, fits, takes)))
         return book
 
     return decorate
@@ -35,8 +39,13 @@ def register(*layer_types, fits=lambda module: True):
 
 def find(module: nn.Module) -> Callable | None:
     """Return what makes books of exactly this layer type, if it covers the configuration."""
-    book, fits = LAYERS.get(type(module), (None, None))
+    book, fits, _ = LAYERS.get(type(module), (None, None, None))
     return book if book is not None and fits(module) else None
+
+
+def takes_rows(module: nn.Module, a: Tensor) -> bool:
+    """Tell whether a covered layer takes the first axis of its input for the batch."""
+    return LAYERS[type(module)][2](module, a.dim())
 
 
 def trains(parameter) -> bool:
@@ -57,6 +66,11 @@ def masked(rows: Tensor, finite: Tensor) -> Tensor:
 def rounding(size: int, like: Tensor) -> float:
     """Return a relative error that sums of products of ``size`` numbers stay below."""
     return (8.0 + 2.0 * size**0.5) * torch.finfo(like.dtype).eps
+
+
+def underflow(like: Tensor) -> float:
+    """Return what squares that are too small for the type may take from a row's sum of squares."""
+    return like.shape[-1] * torch.finfo(like.dtype).tiny
 
 
 class Book:

@@ -13,7 +13,7 @@ _CONVOLUTIONS = {
 }
 
 
-@register(*_CONVOLUTIONS)
+@register(*_CONVOLUTIONS, takes=lambda module, n_axes: n_axes == module.weight.dim())
 class ConvBook(RowsBook):
     """A convolution: all records' gradients by one convolution with a group for each record."""
 

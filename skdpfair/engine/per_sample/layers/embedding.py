@@ -10,7 +10,7 @@ def _plain_embedding(module):
     return module.max_norm is None and not module.scale_grad_by_freq
 
 
-@register(nn.Embedding, fits=_plain_embedding)
+@register(nn.Embedding, fits=_plain_embedding, takes=lambda module, n_axes: n_axes >= 1)
 class EmbeddingBook(Book):
     """An Embedding: ``a`` holds indices; equal ones within a record share a row of the table."""
 

@@ -3,10 +3,10 @@
 import torch
 from torch import nn
 
-from skdpfair.engine.per_sample.layers.book import Book, register, rounding
+from skdpfair.engine.per_sample.layers.book import Book, register, rounding, underflow
 
 
-@register(nn.Linear)
+@register(nn.Linear, takes=lambda module, n_axes: n_axes >= 2)
 def linear_book(module, a, b):
     """Return the book of a Linear on vectors or on sequences."""
     return (LinearBook if a.dim() == 2 else SequenceBook)(module, a, b)
@@ -17,10 +17,10 @@ class LinearBook(Book):
 
     def norm2(self):
         """Return |b|^2 (|a|^2 + 1)."""
-        norm2 = torch.linalg.vecdot(self.b, self.b)
+        norm2 = torch.linalg.vecdot(self.b, self.b).add_(underflow(self.b))
         if self.weight_trains:
             a2 = torch.linalg.vecdot(self.a, self.a)
-            norm2.mul_(a2.add_(1.0) if self.bias_trains else a2)
+            norm2.mul_(a2.add_(1.0 if self.bias_trains else underflow(self.a)))
         return norm2
 
     def add(self, weight, views):
@@ -57,29 +57,33 @@ class SequenceBook(LinearBook):
 
     def __init__(self, module, a, b):
         super().__init__(module, a.flatten(1, -2), b.flatten(1, -2))
+        self.bias_rows = self.b.sum(1) if self.bias_trains else None
 
     def norm2(self):
         """Return the squared norm of sum_t b_t a_t^T, and of sum_t b_t."""
         a, b, norm2 = self.a, self.b, self.b.new_zeros(len(self.b))
         if self.bias_trains:
-            norm2 = norm2 + b.sum(1).square().sum(1)
-        if self.weight_trains and 2 * a.shape[1] ** 2 <= a.shape[2] * b.shape[2]:
+            norm2 = norm2 + self.bias_rows.square().sum(1)
+        if not self.weight_trains:
+            return norm2
+        if 2 * a.shape[1] ** 2 <= a.shape[2] * b.shape[2]:
             gram = torch.bmm(a, a.transpose(1, 2)) * torch.bmm(b, b.transpose(1, 2))
             norm2 = norm2 + gram.sum((1, 2)).clamp(min=0.0)
-            # what cancels leaves an error of this order: stay above it, for the bound must hold
-            lengths = torch.linalg.vector_norm(a, dim=2) * torch.linalg.vector_norm(b, dim=2)
-            norm2 = norm2 + rounding(max(a.shape[2], b.shape[2]), b) * lengths.sum(1).square()
-        elif self.weight_trains:
+        else:
             norm2 = norm2 + torch.bmm(b.transpose(1, 2), a).square().sum((1, 2))
-        return norm2
+        # `add` sums positions and records in one go, where large positions that cancel leave an
+        # error: the norm stays above gradient and error, so that no weighted part grows large
+        lengths = torch.linalg.vector_norm(a, dim=2) * torch.linalg.vector_norm(b, dim=2)
+        terms = max(*a.shape[1:], b.shape[2])
+        return norm2 + rounding(terms, b) * lengths.sum(1).square()
 
     def add(self, weight, views):
         """Weigh b, then sum over records and positions at once."""
-        weighted = (self.b * weight[:, None, None]).flatten(0, 1)
         if self.weight_trains:
+            weighted = (self.b * weight[:, None, None]).flatten(0, 1)
             views[self.module.weight].addmm_(weighted.t(), self.a.flatten(0, 1))
         if self.bias_trains:
-            views[self.module.bias].add_(weighted.sum(0))
+            views[self.module.bias].addmv_(self.bias_rows.t(), weight)
 
     def shift(self, scale, x):
         """Return scale (x a^T b + sum_t b_t)."""

@@ -26,7 +26,11 @@ class ScaleBook(RowsBook):
         return out
 
 
-@register(nn.LayerNorm, fits=lambda m: m.elementwise_affine)
+def _behind_the_batch(module, n_axes):
+    return n_axes > len(module.normalized_shape)
+
+
+@register(nn.LayerNorm, fits=lambda m: m.elementwise_affine, takes=_behind_the_batch)
 class LayerNormBook(ScaleBook):
     """A LayerNorm: one parameter for each number of the last axes."""
 
@@ -43,7 +47,7 @@ class LayerNormBook(ScaleBook):
         return rows.view(len(rows), *between, *shape)
 
 
-@register(nn.GroupNorm, fits=lambda m: m.affine)
+@register(nn.GroupNorm, fits=lambda m: m.affine, takes=lambda module, n_axes: n_axes >= 2)
 class GroupNormBook(ScaleBook):
     """A GroupNorm: one parameter for each channel."""
 
@@ -61,7 +65,14 @@ def _instance_norm_fits(module):
     return module.affine and not module.track_running_stats
 
 
-@register(nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d, fits=_instance_norm_fits)
+_INSTANCE_NORMS = {nn.InstanceNorm1d: 3, nn.InstanceNorm2d: 4, nn.InstanceNorm3d: 5}
+
+
+@register(
+    *_INSTANCE_NORMS,
+    fits=_instance_norm_fits,
+    takes=lambda module, n_axes: n_axes == _INSTANCE_NORMS[type(module)],
+)
 class InstanceNormBook(GroupNormBook):
     """An InstanceNorm: one parameter for each channel."""
 

@@ -1,0 +1,128 @@
+"""Descriptions of objects that are the same in every process, and change when the objects do."""
+
+import hashlib
+from functools import partial
+from types import CodeType, FunctionType, MethodType, ModuleType
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator
+from torch._C._functorch import is_functorch_wrapped_tensor
+
+_DEEPEST = 8  # containers and objects within one another that a description goes into
+_KNOWN = {"builtins", "torch", "skorch", "sklearn", "numpy", "skdpfair"}  # told by their names
+_PLAIN = (str, bytes, int, float, bool, type(None), np.generic)
+
+
+def digest(*parts) -> bytes:
+    """Return the BLAKE2 digest of arrays (shape, dtype and bytes) and of other values' repr."""
+    h = hashlib.blake2b(digest_size=32)
+    for part in parts:
+        if isinstance(part, np.ndarray):
+            h.update(repr((part.shape, part.dtype.str)).encode())
+            h.update(np.ascontiguousarray(part).view(np.uint8).reshape(-1).data)
+        else:
+            h.update(repr(part).encode())
+        h.update(b"\0")
+    return h.digest()
+
+
+def describe(value, depth=0) -> str:
+    """Return a description of a parameter that is the same in every process.
+
+    Examples
+    --------
+    >>> describe({"a": (1, 2.5)}), describe(torch.nn.Tanh)
+    ("{'a': (1, 2.5)}", 'torch.nn.modules.activation.Tanh')
+    """
+    kind = f"{type(value).__module__}.{type(value).__qualname__}"
+    if isinstance(value, _PLAIN):
+        return repr(value)
+    if isinstance(value, ModuleType):
+        return value.__name__
+    if hasattr(value, "__qualname__"):
+        kind = f"{getattr(value, '__module__', None)}.{value.__qualname__}"
+    if depth > _DEEPEST:
+        return kind
+    inside = partial(describe, depth=depth + 1)
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{k!r}: {inside(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "(" + ", ".join(inside(v) for v in value) + ")"
+    if isinstance(value, (set, frozenset)):
+        return inside(sorted(inside(v) for v in value))
+    if torch.is_tensor(value) and _is_wrapped(value):
+        return kind
+    if isinstance(value, (np.ndarray, torch.Tensor)) or hasattr(type(value), "to_numpy"):
+        array = value.numpy(force=True) if torch.is_tensor(value) else np.asarray(value)
+        return inside(array.tolist()) if array.dtype == object else digest(array).hex()
+    held = _held(value)
+    if held is not None and isinstance(value, (type, FunctionType)):
+        held = digest(inside(held)).hex()  # descriptions are stored, and a closure may hold records
+    return kind if held is None else f"{kind}({inside(held)})"
+
+
+def state_of(module: torch.nn.Module) -> str:
+    """Return a description of what a module's code may remember in.
+
+    That is its attributes, parameters and buffers, and the closures, class attributes and plain
+    global values of the code that is not torch's own.
+    """
+    parts = [describe((vars(m), type(m))) for m in module.modules()]
+    return digest(parts).hex()
+
+
+def _held(value):
+    """Return what tells an object apart from others of its kind, or None if its name does."""
+    if isinstance(value, partial):
+        return value.func, value.args, value.keywords
+    if isinstance(value, CodeType):
+        return value.co_code, value.co_names, value.co_consts
+    if isinstance(value, BaseEstimator):
+        return value.get_params(deep=False)
+    if isinstance(value, type):  # two closures of one name, or a cell that was edited
+        members = {k: v for k, v in vars(value).items() if not k.startswith("__") or callable(v)}
+        return None if _is_known(value) else (members, value.__bases__)
+    if isinstance(value, MethodType):
+        return value.__self__, value.__func__
+    if isinstance(value, FunctionType):
+        cells = [_cell(cell) for cell in value.__closure__ or ()]
+        read = {name: value.__globals__.get(name) for name in value.__code__.co_names}
+        kinds = (str, int, float, tuple, list, dict, set)
+        plain = {k: v for k, v in read.items() if isinstance(v, kinds)}
+        made = (value.__code__, value.__defaults__, value.__kwdefaults__, cells, plain)
+        return None if _is_known(value) else made
+    if hasattr(value, "__qualname__"):
+        return None
+    slots = [name for kind in type(value).__mro__ for name in _slots(kind)]
+    if not slots and not hasattr(value, "__dict__"):
+        return _printed(value)
+    held = {name: getattr(value, name, None) for name in slots} | getattr(value, "__dict__", {})
+    return {k: v for k, v in held.items() if not k.endswith("_")}
+
+
+def _is_wrapped(tensor):
+    """Tell whether a tensor is one of a transform of torch's, which holds no numbers of its own."""
+    return torch._is_functional_tensor(tensor) or is_functorch_wrapped_tensor(tensor)
+
+
+def _printed(value):
+    """Return the digest of what an object of C code prints, such as a deque or a counter."""
+    text = repr(value)
+    return None if " at 0x" in text else digest(text).hex()
+
+
+def _slots(kind):
+    slots = kind.__dict__.get("__slots__", ())
+    return (slots,) if isinstance(slots, str) else tuple(slots)
+
+
+def _is_known(value):
+    return str(value.__module__).partition(".")[0] in _KNOWN
+
+
+def _cell(cell):
+    try:
+        return cell.cell_contents
+    except ValueError:  # not filled yet
+        return None

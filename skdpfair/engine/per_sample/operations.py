@@ -1,0 +1,636 @@
+"""The operations that a recorded forward pass may consist of: each acts on every record alone.
+
+A recorded tensor has one row per record, in its first axis.  A rule looks at the arguments of one
+call and raises :class:`Coupling` if a row of the result would depend on several records, and
+:class:`NotRecorded` if it cannot tell.  What has no rule is not recorded.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+
+class NotRecorded(Exception):
+    """The forward pass cannot be recorded, for the reason given."""
+
+
+class Coupling(NotRecorded):
+    """An operation lets one record act on another's row."""
+
+
+class NoAttribute(NotRecorded, AttributeError):
+    """A recorded tensor lacks an attribute."""
+
+
+class BatchSize:
+    """The number of records: a size to give to `view` or `expand`, and no number to decide by."""
+
+    def __init__(self, tape):
+        self.tape = tape
+
+    def __eq__(self, other):
+        return isinstance(other, BatchSize) or self._decides()
+
+    __hash__ = object.__hash__
+
+    def _decides(self, *args):
+        raise self.tape.refused(Coupling("it decides by the number of records of the batch"))
+
+    __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __bool__ = __mod__ = __rmod__ = _decides
+
+    def _unknown(self, *args):
+        raise NotRecorded("it computes with the number of records")
+
+    __int__ = __index__ = __float__ = __add__ = __radd__ = __sub__ = __rsub__ = _unknown
+    __mul__ = __rmul__ = __floordiv__ = __rfloordiv__ = __truediv__ = __rtruediv__ = _unknown
+
+    def __repr__(self):
+        return "n_records"
+
+
+class Recorded:
+    """Stands for a tensor with a row per record while a forward pass is recorded.
+
+    ``value`` is what made-up records give; ``slot`` names the tensor in the recording.
+    """
+
+    def __init__(self, tape, slot: int, value: Tensor):
+        self.tape, self.slot, self.value = tape, slot, value
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        return _tape_of((args, kwargs)).apply(func, args, kwargs or {})
+
+    def __getattr__(self, name):
+        method = getattr(torch.Tensor, name, None)
+        if name.startswith("__") or not callable(method):
+            raise NoAttribute(f"it asks for the attribute {name!r} of a tensor")
+        return lambda *args, **kwargs: self.tape.apply(method, (self, *args), kwargs)
+
+    @property
+    def shape(self):
+        """The shape, of which the first number is not known."""
+        return (BatchSize(self.tape), *self.value.shape[1:])
+
+    def size(self, dim=None):
+        """Return the shape, or one number of it."""
+        return self.shape if dim is None else self.shape[dim]
+
+    def dim(self):
+        """Return the number of axes."""
+        return self.value.dim()
+
+    ndim = property(dim)
+    mT = property(lambda self: self.transpose(-2, -1))
+    dtype = property(lambda self: self.value.dtype)
+    device = property(lambda self: self.value.device)
+    is_cuda = property(lambda self: self.value.is_cuda)
+    is_nested = is_sparse = is_quantized = False
+    requires_grad = True
+
+    def is_floating_point(self):
+        """Tell whether the numbers are floating."""
+        return self.value.is_floating_point()
+
+    def _coupled(self, *args, **kwargs):
+        raise self.tape.refused(Coupling("it decides by values, or takes records one from another"))
+
+    __bool__ = __len__ = __iter__ = __int__ = __float__ = __index__ = __contains__ = _coupled
+    item = tolist = numpy = __array__ = __setitem__ = _coupled
+    __hash__ = object.__hash__
+
+
+def _tape_of(nested):
+    for leaf in leaves(nested):
+        if isinstance(leaf, Recorded):
+            return leaf.tape
+    raise NotRecorded("it hides a tensor where it cannot be found")
+
+
+def leaves(nested):
+    """Yield what tuples, lists, slices and dicts hold."""
+    if isinstance(nested, (tuple, list)):
+        for part in nested:
+            yield from leaves(part)
+    elif isinstance(nested, dict):
+        yield from leaves(list(nested.values()))
+    elif isinstance(nested, slice):
+        yield from (nested.start, nested.stop, nested.step)
+    else:
+        yield nested
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of an operation, for its rule; ``n`` records are in the made-up batch."""
+
+    name: str
+    args: tuple
+    kwargs: dict
+    n: int
+
+    def get(self, position, *names, default=None):
+        """Return an argument by its position or one of its names."""
+        if position < len(self.args):
+            return self.args[position]
+        return next((self.kwargs[name] for name in names if name in self.kwargs), default)
+
+    def first(self) -> Recorded:
+        """Return the first argument, which must be a recorded tensor."""
+        x = self.get(0, "input", "self", "tensor")
+        if not isinstance(x, Recorded):
+            raise NotRecorded(f"{self.name} changes or reads a tensor that is no record's")
+        return x
+
+    def axis(self, dim, like=None) -> int:
+        """Return an axis counted from 0, which must not be that of the records."""
+        n_axes = (like or self.first()).dim()
+        if not isinstance(dim, int) or isinstance(dim, bool):  # std(True) runs over all numbers
+            raise Coupling(f"the axis of {self.name} is not a whole number")
+        if dim % n_axes == 0:
+            raise Coupling(f"{self.name} runs along the axis of the records")
+        return dim % n_axes
+
+    def tensors(self):
+        """Return recorded and constant tensors among all arguments."""
+        found = list(leaves((self.args, self.kwargs)))
+        constants = [a for a in found if isinstance(a, Tensor)]
+        return [a for a in found if isinstance(a, Recorded)], constants
+
+    def only(self, *allowed) -> None:
+        """Refuse recorded tensors in other places than ``allowed``."""
+        places = [*enumerate(self.args), *self.kwargs.items()]
+        if any(
+            isinstance(leaf, Recorded)
+            for place, value in places
+            if place not in allowed
+            for leaf in leaves(value)
+        ):
+            raise NotRecorded(f"{self.name} takes a record where a public number is expected")
+
+
+def elementwise(call):
+    """Each number of the result comes from numbers at the same place, constants broadcast."""
+    recorded, constants = call.tensors()
+    n_axes = {r.dim() for r in recorded}
+    if len(n_axes) > 1:
+        raise Coupling(f"{call.name} lays records beside each other: numbers of axes differ")
+    n_axes = n_axes.pop()
+    for constant in constants:
+        if constant.dim() > n_axes or (constant.dim() == n_axes and constant.shape[0] != 1):
+            raise Coupling(f"{call.name} gives each place in the batch a number of its own")
+
+
+def one_tensor(call):
+    """Only the first argument is recorded, and is treated number by number."""
+    call.first()
+    call.only(0, "input", "self")
+
+
+def along(position, *, default=None, many=False):
+    """Return the rule of what runs along one axis, or several, of its first argument."""
+
+    def rule(call):
+        call.first()
+        dims = call.get(position, "dim", "axis", "dims", default=default)
+        if many and isinstance(dims, (tuple, list)):
+            if not dims:
+                raise Coupling(f"{call.name} runs along all axes, that of the records among them")
+            for dim in dims:
+                call.axis(dim)
+        elif dims is None:
+            raise Coupling(f"{call.name} runs along all axes, that of the records among them")
+        else:
+            call.axis(dims)
+        call.only(0, "input", "self")
+
+    return rule
+
+
+def two_along(call):
+    """Two tensors of equal numbers of axes, compared along one that is not the records'."""
+    elementwise(call)
+    call.axis(call.get(2, "dim", default=1))
+
+
+def varargs_dims(call):
+    """`flip`: axes as a tuple or one by one."""
+    dims = call.args[1:] if len(call.args) > 1 else (call.kwargs["dims"],)
+    for dim in leaves(dims):
+        call.axis(dim)
+
+
+def extremum(call):
+    """`max` and `min`: of two tensors, or along an axis."""
+    other = call.get(1, "other", "dim", "axis")
+    (elementwise if isinstance(other, (Recorded, Tensor)) else along(1))(call)
+
+
+def joined(call):
+    """`cat` and `stack`: along any axis but the records'."""
+    tensors = call.get(0, "tensors")
+    recorded = [t for t in tensors if isinstance(t, Recorded)]
+    if len(recorded) < len(tensors):
+        raise NotRecorded(f"{call.name} joins records with a constant")
+    if len({t.dim() for t in recorded}) > 1:
+        raise Coupling(f"{call.name} joins tensors of different numbers of axes")
+    dim = call.get(1, "dim", "axis", default=0)
+    n_axes = recorded[0].dim() + (call.name == "stack")
+    if not isinstance(dim, int) or dim % n_axes == 0:
+        raise Coupling(f"{call.name} joins along the axis of the records")
+
+
+def _sizes(call, start=1):
+    sizes = call.args[start:] or (call.kwargs.get("size", call.kwargs.get("shape")),)
+    return tuple(leaves(sizes))
+
+
+def reshaped(call):
+    """`view`, `reshape`: the first size is the number of records, whatever it is."""
+    x, sizes = call.first(), _sizes(call)
+    if not sizes or isinstance(sizes[0], torch.dtype):
+        raise NotRecorded(f"{call.name} reads the numbers as another type")
+    rest = [s for s in sizes[1:] if isinstance(s, int)]
+    if len(rest) < len(sizes) - 1:
+        raise NotRecorded(f"{call.name} moves the axis of the records")
+    inner = prod(x.value.shape[1:])
+    known = isinstance(sizes[0], BatchSize)
+    found = isinstance(sizes[0], int) and sizes[0] == -1 and prod(rest) == inner
+    if not (known or found):
+        raise NotRecorded(f"{call.name} moves the axis of the records, or fixes its length")
+
+
+def resized(call):
+    """`expand` and `repeat`: the axis of the records stays as it is."""
+    x, sizes = call.first(), _sizes(call)
+    keeps = {"repeat": (1,)}.get(call.name, (-1,))
+    first = sizes[0]
+    if len(sizes) != x.dim():
+        raise NotRecorded(f"{call.name} moves the axis of the records")
+    if not (isinstance(first, BatchSize) and call.name == "expand") and first not in keeps:
+        raise Coupling(f"{call.name} repeats the records")
+    if not all(isinstance(size, int) for size in sizes[1:]):
+        raise NotRecorded(f"{call.name} moves the axis of the records")
+
+
+def flattened(call):
+    """`flatten`: from the second axis on, at least."""
+    x = call.first()
+    if call.get(1, "start_dim", default=0) % x.dim() == 0 and x.dim() > 1:
+        raise NotRecorded("flatten moves the axis of the records; flatten(1) keeps it")
+
+
+def inserted(call):
+    """`unsqueeze` and `unflatten`: behind the axis of the records."""
+    x, dim = call.first(), call.get(1, "dim")
+    n_axes = x.dim() + (call.name == "unsqueeze")
+    if not isinstance(dim, int) or dim % n_axes == 0:
+        raise NotRecorded(f"{call.name} moves the axis of the records")
+
+
+def squeezed(call):
+    """`squeeze`: axes by number, that of the records not among them."""
+    x, dims = call.first(), call.get(1, "dim")
+    if dims is None or any(d % x.dim() == 0 for d in leaves(dims)):
+        raise NotRecorded("squeeze may drop the axis of the records; squeeze(1) keeps it")
+
+
+def permuted(call):
+    """`permute`, `transpose`, `swapaxes`: the records stay first."""
+    x = call.first()
+    dims = tuple(leaves(call.args[1:] or tuple(call.kwargs.values())))
+    if not all(isinstance(dim, int) for dim in dims):
+        raise NotRecorded(f"the axes of {call.name} are no whole numbers")
+    dims = [dim % x.dim() for dim in dims]
+    if (dims[0] != 0) if call.name == "permute" else 0 in dims:
+        raise NotRecorded(f"{call.name} moves the axis of the records")
+
+
+def indexed(call):
+    """`x[:, ...]`: all records, then whole numbers, slices, None, or one constant index."""
+    x, index = call.first(), call.get(1, "key")
+    index = index if isinstance(index, tuple) else (index,)
+    if any(isinstance(leaf, (Recorded, BatchSize)) for leaf in leaves(index)):
+        raise Coupling("an index is made of the records, or of their number")
+    first, lists = index[0], [i for i in index if isinstance(i, (Tensor, list))]
+    if not all(_is_plain(i) for i in index):
+        raise NotRecorded("an index is neither whole numbers nor slices")
+    named = sum(_n_axes_named(i) for i in index)
+    every = isinstance(first, slice) and first == slice(None)
+    if not every and not (first is Ellipsis and named < x.dim()):
+        if first is None:
+            raise NotRecorded("an index moves the axis of the records")
+        raise Coupling("an index takes some of the records")
+    if len(lists) > 1 or (lists and any(isinstance(i, int) for i in index)):
+        raise NotRecorded("two lists in one index may move the axis of the records")
+
+
+def _is_plain(index):
+    if isinstance(index, list):
+        return all(isinstance(i, int) and not isinstance(i, bool) for i in index)
+    known = index is None or index is Ellipsis or isinstance(index, (int, slice, Tensor))
+    return known and not isinstance(index, bool)
+
+
+def _n_axes_named(index):
+    if isinstance(index, Tensor) and index.dtype in (torch.bool, torch.uint8):
+        return index.dim()
+    return index is not None and index is not Ellipsis
+
+
+def gathered(call):
+    """`gather`, `take_along_dim`, `index_select`: along another axis than the records'."""
+    x = call.first()
+    where = {"take_along_dim": (2, 1)}.get(call.name, (1, 2))
+    call.axis(call.get(where[0], "dim"))
+    index = call.get(where[1], "index", "indices")
+    own = isinstance(index, Recorded)
+    if own and (call.name == "index_select" or index.dim() != x.dim()):
+        raise Coupling(f"{call.name} takes numbers where other records say")
+    if not own and call.name != "index_select":
+        raise NotRecorded(f"{call.name} by constants that have an axis of records")
+
+
+def multiplied(call):
+    """`matmul`: a matrix of every record with a constant one, or with another of its own."""
+    a, b = call.get(0, "input"), call.get(1, "other", "mat2")
+    both = isinstance(a, Recorded) and isinstance(b, Recorded)
+    if both and (a.dim() != b.dim() or a.dim() < 3):
+        raise Coupling(f"{call.name} multiplies records with each other")
+    if both:
+        return
+    if isinstance(a, Recorded):
+        wrong = b.dim() not in (1, 2) or a.dim() < 2
+    else:
+        wrong = a.dim() not in (1, 2) or b.dim() < 3
+    if wrong:
+        raise Coupling(f"{call.name} weighs the records by their place in the batch")
+
+
+def summed_by_letters(call):
+    """`einsum`: one letter, the first of every recorded tensor and of the result, is theirs."""
+    equation, operands = call.args[0], call.args[1:]
+    if len(operands) == 1 and isinstance(operands[0], (tuple, list)):
+        operands = operands[0]
+    left, arrow, right = equation.replace(" ", "").partition("->")
+    terms = left.split(",")
+    if not arrow or "." in equation or len(terms) != len(operands):
+        raise NotRecorded("einsum without '->', or with '...'")
+    own = [t for t, o in zip(terms, operands, strict=True) if isinstance(o, Recorded)]
+    others = [t for t, o in zip(terms, operands, strict=True) if not isinstance(o, Recorded)]
+    letter = own[0][:1]
+    if not right.startswith(letter) or any(not t.startswith(letter) for t in own):
+        raise Coupling("einsum sums over the records, or moves their axis")
+    if any(t.count(letter) > 1 for t in (*own, right)) or any(letter in t for t in others):
+        raise Coupling("einsum uses the letter of the records twice")
+
+
+def layer(n_axes=None, *, least=None):
+    """Return the rule of a layer without parameters of its own that train.
+
+    ``n_axes`` is what the input must have, or ``least`` as many.
+    """
+
+    def rule(call):
+        x = call.first()
+        call.only(0, "input", "self")
+        if (n_axes is not None and x.dim() != n_axes) or (least is not None and x.dim() < least):
+            raise NotRecorded(f"{call.name} on {x.dim()} axes may take the records for channels")
+
+    return rule
+
+
+def normalised(call):
+    """`layer_norm`, `rms_norm`: over the last axes, the records' not among them."""
+    x = call.first()
+    call.only(0, "input")
+    if len(call.get(1, "normalized_shape")) >= x.dim():
+        raise Coupling(f"{call.name} runs along the axis of the records")
+
+
+def with_statistics(call):
+    """`instance_norm` and `batch_norm`: by a record's own statistics, or by constant ones."""
+    x = call.first()
+    call.only(0, "input")
+    if call.name == "batch_norm":
+        if call.get(5, "training", default=False):
+            raise Coupling("batch_norm normalises by statistics of the batch")
+    elif call.get(1, "running_mean") is not None or x.dim() < 3:
+        raise NotRecorded("instance_norm keeps statistics of the records")
+
+
+def padded(call):
+    """`pad`: all axes but the records'."""
+    if len(call.get(1, "pad")) > 2 * (call.first().dim() - 1):
+        raise NotRecorded("pad adds records")
+
+
+def attended(call):
+    """`scaled_dot_product_attention`: queries, keys and values of each record; no dropout."""
+    q, k, v = (call.get(i, name) for i, name in enumerate(("query", "key", "value")))
+    if not all(isinstance(t, Recorded) and t.dim() == q.dim() >= 3 for t in (q, k, v)):
+        raise Coupling(f"{call.name} may attend from one record to another")
+    mask = call.get(3, "attn_mask")
+    if isinstance(mask, Recorded) or (mask is not None and mask.dim() >= q.dim()):
+        raise NotRecorded(f"{call.name} with a mask for each record")
+    if call.get(4, "dropout_p", default=0.0) > 0:
+        raise NotRecorded(f"{call.name} with dropout")
+
+
+def embedded(call):
+    """`embedding`: of whole numbers, without renormalisation."""
+    call.first()
+    call.only(0, "input")
+    if call.get(3, "max_norm") is not None:
+        raise Coupling("embedding with max_norm changes its table by the records")
+
+
+def in_classes(call):
+    """`one_hot`: into a given number of classes, not into as many as the batch shows."""
+    call.first()
+    if not call.get(1, "num_classes", default=-1) > 0:
+        raise Coupling("one_hot counts the classes of the batch; give num_classes")
+
+
+def made_new(call):
+    """`new_zeros` and its like: with as many rows as there are records."""
+    call.first()
+    if not isinstance(_sizes(call)[0], BatchSize):
+        raise NotRecorded(f"{call.name} makes a tensor that has no row for each record")
+
+
+def converted(call):
+    """`to`, `type_as`: another type of number."""
+    call.first()
+
+
+SIZED = (reshaped, resized, made_new)  # what the number of records may be given to
+
+
+# ---- random operations, drawn from a generator that nobody else draws from ---------------------
+
+
+def _mask(x, shape, p, generator):
+    return torch.empty(shape, dtype=x.dtype, device=x.device).bernoulli_(1 - p, generator=generator)
+
+
+def _dropout(n_kept_axes):
+    """Return dropout of single numbers, or of all that lies behind the first axes."""
+
+    def draw(x, p=0.5, training=True, inplace=False, *, generator):
+        if not training or p == 0.0:
+            return x
+        kept = n_kept_axes or x.dim()
+        shape = (*x.shape[:kept], *[1] * (x.dim() - kept))
+        return x * (_mask(x, shape, p, generator) / max(1 - p, torch.finfo(x.dtype).tiny))
+
+    return draw
+
+
+def _rand_like(x, *, generator, **kwargs):
+    like = {"dtype": x.dtype, "device": x.device} | kwargs
+    return torch.rand(x.shape, generator=generator, **like)
+
+
+def _randn_like(x, *, generator, **kwargs):
+    like = {"dtype": kwargs.get("dtype", x.dtype), "device": x.device}
+    return torch.empty(x.shape, **like).normal_(generator=generator)
+
+
+def _bernoulli(x, *, generator):
+    return torch.bernoulli(x, generator=generator)
+
+
+_NAMESPACES = (torch, torch.Tensor, F, torch.special, torch.linalg)
+_UNARY = """abs absolute neg negative positive exp exp2 expm1 log log1p log2 log10 sqrt rsqrt square
+sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh sinc sigmoid expit logit relu relu6
+leaky_relu elu selu celu gelu silu mish softplus softsign hardtanh hardsigmoid hardswish logsigmoid
+tanhshrink softshrink hardshrink threshold erf erfc erfinv sign sgn floor ceil round trunc frac
+reciprocal clamp clip clamp_min clamp_max nan_to_num logical_not bitwise_not isnan isfinite isinf
+clone contiguous detach float double half bfloat16 long int bool deg2rad rad2deg
+zeros_like ones_like full_like bucketize"""
+_SEVERAL = """add sub subtract rsub mul multiply div divide true_divide floor_divide remainder fmod
+pow maximum minimum where lerp addcmul addcdiv atan2 hypot logaddexp xlogy eq ne lt le gt ge
+logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor masked_fill
+__rsub__ __rpow__ __rdiv__ __rmod__ __rfloordiv__ __and__ __or__ __xor__ __floordiv__"""
+
+RULES: dict[str, Callable[[Call], None]] = {
+    **dict.fromkeys(_UNARY.split(), one_tensor),
+    **dict.fromkeys(_SEVERAL.split(), elementwise),
+    **dict.fromkeys(("clamp", "clip", "clamp_min", "clamp_max"), elementwise),
+    **dict.fromkeys(
+        ("sum", "mean", "std", "var", "amax", "amin", "logsumexp"), along(1, many=True)
+    ),
+    **dict.fromkeys(("prod", "any", "all", "argmax", "argmin", "median"), along(1)),
+    **dict.fromkeys(("cumsum", "cumprod", "logcumsumexp", "softmax", "log_softmax"), along(1)),
+    **dict.fromkeys(("softmin", "select", "narrow"), along(1)),
+    **dict.fromkeys(("sort", "argsort", "glu"), along(1, default=-1)),
+    **dict.fromkeys(("norm", "vector_norm"), along(2, many=True)),
+    **dict.fromkeys(("topk", "normalize"), along(2, default=None)),
+    "topk": along(2, default=-1),
+    "normalize": along(2, default=1, many=True),
+    "roll": along(2, many=True),
+    **dict.fromkeys(("chunk", "split", "tensor_split"), along(2, default=0)),
+    "unbind": along(1, default=0),
+    "diff": along(2, default=-1),
+    "flip": varargs_dims,
+    **dict.fromkeys(("max", "min"), extremum),
+    "cosine_similarity": two_along,
+    **dict.fromkeys(("cat", "concat", "stack"), joined),
+    **dict.fromkeys(("view", "reshape"), reshaped),
+    **dict.fromkeys(("expand", "repeat"), resized),
+    "flatten": flattened,
+    **dict.fromkeys(("unsqueeze", "unflatten"), inserted),
+    "squeeze": squeezed,
+    **dict.fromkeys(("permute", "transpose", "swapaxes", "swapdims"), permuted),
+    "__getitem__": indexed,
+    **dict.fromkeys(("gather", "take_along_dim", "index_select"), gathered),
+    **dict.fromkeys(("matmul", "bmm", "__matmul__"), multiplied),
+    "einsum": summed_by_letters,
+    "linear": layer(least=2),
+    **{f"conv{k}d": layer(k + 2) for k in (1, 2, 3)},
+    **{f"{kind}_pool{k}d": layer(k + 2) for k in (1, 2, 3) for kind in ("max", "avg", "lp")},
+    **{f"adaptive_{kind}_pool{k}d": layer(k + 2) for k in (1, 2, 3) for kind in ("max", "avg")},
+    "interpolate": layer(least=3),
+    "unfold": layer(4),
+    "fold": layer(3),
+    **dict.fromkeys(("pixel_shuffle", "pixel_unshuffle", "channel_shuffle"), layer(least=4)),
+    "pad": padded,
+    "group_norm": layer(least=2),
+    **dict.fromkeys(("layer_norm", "rms_norm"), normalised),
+    **dict.fromkeys(("instance_norm", "batch_norm"), with_statistics),
+    "scaled_dot_product_attention": attended,
+    "embedding": embedded,
+    "one_hot": in_classes,
+    **dict.fromkeys(("new_zeros", "new_ones", "new_full", "new_empty"), made_new),
+    **dict.fromkeys(("to", "type_as", "type"), converted),
+    **dict.fromkeys(("dropout", "dropout1d", "dropout2d", "dropout3d"), one_tensor),
+    **dict.fromkeys(("rand_like", "randn_like", "bernoulli"), one_tensor),
+}
+_DRAWN = {
+    "dropout": _dropout(None),
+    **{f"dropout{k}d": _dropout(2) for k in (1, 2, 3)},
+    "rand_like": _rand_like,
+    "randn_like": _randn_like,
+    "bernoulli": _bernoulli,
+}
+# as Python writes them, where torch's own method has another name
+_WRITTEN = {f"__{a}{op}__": op for op in ("add", "sub", "mul", "pow") for a in ("", "i")}
+_WRITTEN |= {f"__r{op}__": op for op in ("add", "mul")}
+_WRITTEN |= {"__truediv__": "div", "__itruediv__": "div", "__rtruediv__": "__rdiv__"}
+_WRITTEN |= {f"__{op}__": op for op in ("eq", "ne", "lt", "le", "gt", "ge", "neg", "abs")}
+_WRITTEN |= {"__invert__": "bitwise_not", "__mod__": "remainder"}
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A rule, whether the first argument is overwritten, and what draws random numbers."""
+
+    name: str
+    rule: Callable[[Call], None]
+    in_place: bool = False
+    drawn: Callable | None = None
+
+
+def _table():
+    """Return the operations by torch's functions and methods themselves, never by their names."""
+    table, elementwise_rules = {}, (one_tensor, elementwise)
+
+    def enter(spelling, name, in_place=False):
+        for space in _NAMESPACES:
+            function = vars(space).get(spelling, getattr(space, spelling, None))
+            if callable(function):
+                drawn = _DRAWN.get(name)
+                table[function] = Operation(name, RULES[name], in_place, drawn)
+
+    for name, rule in RULES.items():
+        enter(name, name)
+        if rule in elementwise_rules and name not in _DRAWN and not name.startswith("__"):
+            enter(f"{name}_", name, in_place=True)
+    for spelling, name in _WRITTEN.items():
+        enter(spelling, name, in_place=spelling.startswith("__i") and spelling != "__invert__")
+    return table
+
+
+OPERATIONS = _table()
+
+
+def _operator(name):
+    method = getattr(torch.Tensor, name)
+
+    def operator(self, *args):
+        return self.tape.apply(method, (self, *args), {})
+
+    return operator
+
+
+_OWN = """__add__ __radd__ __iadd__ __sub__ __rsub__ __isub__ __mul__ __rmul__ __imul__ __truediv__
+__rtruediv__ __itruediv__ __floordiv__ __rfloordiv__ __mod__ __pow__ __rpow__ __neg__ __abs__
+__eq__ __ne__ __lt__ __le__ __gt__ __ge__ __and__ __or__ __xor__ __invert__ __matmul__
+__getitem__"""
+for _name in _OWN.split():
+    setattr(Recorded, _name, _operator(_name))

@@ -1,0 +1,585 @@
+"""Common modules stay on the fast path; modules that bring records together never train."""
+
+import random
+from collections import deque
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from skdpfair import DPFairClassifier
+from skdpfair.engine import choose
+from skdpfair.exceptions import UnsupportedModuleError
+from skdpfair.networks import mlp, small_cnn
+from skdpfair.testing import check_engine
+
+
+class Net(nn.Module):
+    """Named layers, put together by a function."""
+
+    def __init__(self, forward, **layers):
+        super().__init__()
+        self.run = forward
+        for name, layer in layers.items():
+            setattr(self, name, layer)
+
+    def forward(self, x):
+        return self.run(self, x)
+
+
+def seq(*layers):
+    return nn.Sequential(*layers)
+
+
+def words(x):
+    return (10 * x).long().abs() % 7
+
+
+def rms(x):
+    return x * x.square().mean(-1, keepdim=True).add(1e-6).rsqrt()
+
+
+class Block(nn.Module):
+    """A pre-norm transformer block, its attention written by hand."""
+
+    def __init__(self, width=8, heads=2):
+        super().__init__()
+        self.heads, self.norm, self.last = heads, nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+
+    def forward(self, x):
+        n, length, width = x.shape
+        parts = self.qkv(self.norm(x)).view(n, length, 3, self.heads, width // self.heads)
+        q, k, v = parts.permute(0, 2, 3, 1, 4).unbind(1)
+        found = F.scaled_dot_product_attention(q, k, v)
+        x = x + self.out(found.transpose(1, 2).reshape(n, length, width))
+        return x + self.down(F.gelu(self.up(self.last(x))))
+
+
+def attention(x, q, k, v, width):
+    weights = torch.softmax(q(x) @ k(x).transpose(-2, -1) / width**0.5, dim=-1)
+    return weights @ v(x)
+
+
+ROW, SEQUENCE, IMAGE = (6,), (5, 8), (2, 8, 8)
+BOOKS, CLOSED, VMAP = "bookkeeping", "closed_form", "vmap"
+MODULES = {
+    "logistic": (lambda: nn.Linear(6, 3), ROW, CLOSED),
+    "mlp": (lambda: mlp(ROW, 3, (8, 8), "relu"), ROW, CLOSED),
+    "gelu mlp": (lambda: mlp(ROW, 3, (8,), "gelu"), ROW, BOOKS),
+    "silu": (lambda: seq(nn.Linear(6, 8), nn.SiLU(), nn.Linear(8, 3)), ROW, BOOKS),
+    "leaky relu": (lambda: seq(nn.Linear(6, 8), nn.LeakyReLU(), nn.Linear(8, 3)), ROW, BOOKS),
+    "in-place elu": (
+        lambda: seq(nn.Linear(6, 8), nn.ELU(inplace=True), nn.Linear(8, 3)),
+        ROW,
+        BOOKS,
+    ),
+    "softplus, mish": (
+        lambda: seq(nn.Linear(6, 8), nn.Softplus(), nn.Linear(8, 8), nn.Mish(), nn.Linear(8, 3)),
+        ROW,
+        BOOKS,
+    ),
+    "dropout": (lambda: seq(nn.Linear(6, 8), nn.Dropout(0.3), nn.Linear(8, 3)), ROW, BOOKS),
+    "layer norm": (lambda: seq(nn.Linear(6, 8), nn.LayerNorm(8), nn.Linear(8, 3)), ROW, BOOKS),
+    "residual": (
+        lambda: Net(
+            lambda m, x: m.c(torch.relu(m.b(torch.relu(m.a(x)))) + x),
+            a=nn.Linear(6, 8),
+            b=nn.Linear(8, 6),
+            c=nn.Linear(6, 3),
+        ),
+        ROW,
+        BOOKS,
+    ),
+    "gated": (
+        lambda: Net(
+            lambda m, x: m.c(m.a(x) * torch.sigmoid(m.b(x))),
+            a=nn.Linear(6, 8),
+            b=nn.Linear(6, 8),
+            c=nn.Linear(8, 3),
+        ),
+        ROW,
+        BOOKS,
+    ),
+    "glu": (lambda: seq(nn.Linear(6, 16), nn.GLU(), nn.Linear(8, 3)), ROW, BOOKS),
+    "branches": (
+        lambda: Net(
+            lambda m, x: m.c(torch.cat([m.a(x[:, :3]), m.b(x[:, 3:]).tanh()], dim=1)),
+            a=nn.Linear(3, 4),
+            b=nn.Linear(3, 4),
+            c=nn.Linear(8, 3),
+        ),
+        ROW,
+        BOOKS,
+    ),
+    "squeezed columns": (
+        lambda: Net(
+            lambda m, x: m.c(m.a(x.unsqueeze(1)).squeeze(1).clamp(-1, 1)),
+            a=nn.Linear(6, 4),
+            c=nn.Linear(4, 3),
+        ),
+        ROW,
+        BOOKS,
+    ),
+    "deep and wide": (
+        lambda: Net(lambda m, x: m.w(x) + m.d(x), w=nn.Linear(6, 3), d=mlp(ROW, 3, (4,))),
+        ROW,
+        BOOKS,
+    ),
+    "scaled logits": (
+        lambda: Net(lambda m, x: m.a(x) / 8**0.5 - 1.0, a=nn.Linear(6, 3)),
+        ROW,
+        BOOKS,
+    ),
+    "features of a buffer": (lambda: fourier(), ROW, BOOKS),
+    "papers' cnn": (lambda: small_cnn((8, 8), 3, channels=(4, 2)), (8, 8), BOOKS),
+    "pooled cnn": (
+        lambda: seq(
+            nn.Conv2d(2, 4, 3, padding=1),
+            nn.ReLU(inplace=True),
+            nn.MaxPool2d(2),
+            nn.Conv2d(4, 6, 3),
+            nn.ReLU(),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(6, 3),
+        ),
+        IMAGE,
+        BOOKS,
+    ),
+    "normalised cnn": (
+        lambda: seq(
+            nn.Conv2d(2, 4, 3),
+            nn.GroupNorm(2, 4),
+            nn.ReLU(),
+            nn.AvgPool2d(2),
+            nn.Conv2d(4, 4, 2),
+            nn.InstanceNorm2d(4, affine=True),
+            nn.Dropout2d(0.1),
+            nn.Flatten(),
+            nn.Linear(16, 3),
+        ),
+        IMAGE,
+        BOOKS,
+    ),
+    "residual cnn": (
+        lambda: Net(
+            lambda m, x: m.c(F.relu(m.a(x) + m.b(F.relu(m.a1(x)))).mean(dim=(2, 3))),
+            a=nn.Conv2d(2, 4, 1),
+            a1=nn.Conv2d(2, 4, 3, padding=1),
+            b=nn.Conv2d(4, 4, 3, padding=1),
+            c=nn.Linear(4, 3),
+        ),
+        IMAGE,
+        BOOKS,
+    ),
+    "depthwise": (
+        lambda: seq(
+            nn.Conv2d(2, 4, 3, groups=2),
+            nn.Conv2d(4, 6, 1),
+            nn.Hardswish(),
+            nn.Flatten(start_dim=1),
+            nn.Linear(6 * 36, 3),
+        ),
+        IMAGE,
+        BOOKS,
+    ),
+    "squeeze and excite": (
+        lambda: Net(
+            lambda m, x: m.c(
+                (m.a(x) * torch.sigmoid(m.s(m.a_(x).mean((2, 3))))[:, :, None, None]).flatten(1)
+            ),
+            a=nn.Conv2d(2, 4, 3),
+            a_=nn.Conv2d(2, 4, 3),
+            s=nn.Linear(4, 4),
+            c=nn.Linear(144, 3),
+        ),
+        IMAGE,
+        BOOKS,
+    ),
+    "dense cnn": (
+        lambda: Net(
+            lambda m, x: m.c(torch.cat([x, F.relu(m.a(x))], 1).view(x.size(0), -1)),
+            a=nn.Conv2d(2, 2, 3, padding=1),
+            c=nn.Linear(4 * 64, 3),
+        ),
+        IMAGE,
+        BOOKS,
+    ),
+    "skip with interpolation": (
+        lambda: Net(
+            lambda m, x: m.c(
+                (F.interpolate(m.b(F.max_pool2d(x, 2)), scale_factor=2) + m.a(x)).flatten(1)
+            ),
+            a=nn.Conv2d(2, 2, 1),
+            b=nn.Conv2d(2, 2, 1),
+            c=nn.Linear(128, 3),
+        ),
+        IMAGE,
+        BOOKS,
+    ),
+    "pixel shuffle": (
+        lambda: seq(nn.Conv2d(2, 4, 3), nn.PixelShuffle(2), nn.Flatten(), nn.Linear(144, 3)),
+        IMAGE,
+        BOOKS,
+    ),
+    "padded by reflection": (
+        lambda: seq(nn.ReflectionPad2d(1), nn.Conv2d(2, 2, 3), nn.Flatten(), nn.Linear(128, 3)),
+        IMAGE,
+        BOOKS,
+    ),
+    "signals": (
+        lambda: seq(
+            nn.Conv1d(5, 4, 3),
+            nn.ReLU(),
+            nn.MaxPool1d(2),
+            nn.Conv1d(4, 2, 2),
+            nn.Flatten(),
+            nn.Linear(4, 3),
+        ),
+        SEQUENCE,
+        BOOKS,
+    ),
+    "volumes": (
+        lambda: seq(
+            nn.Unflatten(1, (1, 2)),
+            nn.Conv3d(1, 2, 2),
+            nn.ReLU(),
+            nn.AdaptiveMaxPool3d(2),
+            nn.Flatten(),
+            nn.Linear(16, 3),
+        ),
+        IMAGE,
+        BOOKS,
+    ),
+    "bag of words": (
+        lambda: Net(
+            lambda m, x: m.c(m.e(words(x)).mean(1)), e=nn.Embedding(7, 4), c=nn.Linear(4, 3)
+        ),
+        ROW,
+        BOOKS,
+    ),
+    "masked words": (
+        lambda: Net(
+            lambda m, x: m.c(
+                (m.e(words(x)) * (words(x) > 0)[..., None]).sum(1)
+                / (words(x) > 0).sum(1, keepdim=True).clamp(min=1)
+            ),
+            e=nn.Embedding(7, 4, padding_idx=0),
+            c=nn.Linear(4, 3),
+        ),
+        ROW,
+        BOOKS,
+    ),
+    "time distributed": (
+        lambda: Net(
+            lambda m, x: m.c(torch.tanh(m.a(x)).mean(1)), a=nn.Linear(8, 4), c=nn.Linear(4, 3)
+        ),
+        SEQUENCE,
+        BOOKS,
+    ),
+    "mixer": (
+        lambda: Net(
+            lambda m, x: m.c((x + m.a(x.transpose(1, 2)).permute(0, 2, 1) + m.b(x)).amax(dim=1)),
+            a=nn.Linear(5, 5),
+            b=nn.Linear(8, 8),
+            c=nn.Linear(8, 3),
+        ),
+        SEQUENCE,
+        BOOKS,
+    ),
+    "attention by hand": (
+        lambda: Net(
+            lambda m, x: m.c(attention(x, m.q, m.k, m.v, 8).mean(1)),
+            q=nn.Linear(8, 8),
+            k=nn.Linear(8, 8),
+            v=nn.Linear(8, 8),
+            c=nn.Linear(8, 3),
+        ),
+        SEQUENCE,
+        BOOKS,
+    ),
+    "transformer blocks": (
+        lambda: Net(lambda m, x: m.c(m.b(m.a(x)).mean(1)), a=Block(), b=Block(), c=nn.Linear(8, 3)),
+        SEQUENCE,
+        BOOKS,
+    ),
+    "rms norm by hand": (
+        lambda: Net(lambda m, x: m.c(rms(m.a(x))), a=nn.Linear(6, 4), c=nn.Linear(4, 3)),
+        ROW,
+        BOOKS,
+    ),
+    "einsum": (
+        lambda: Net(
+            lambda m, x: m.c(torch.einsum("bti,btj->bij", m.a(x), x).flatten(1)),
+            a=nn.Linear(8, 2),
+            c=nn.Linear(16, 3),
+        ),
+        SEQUENCE,
+        BOOKS,
+    ),
+    "frozen backbone": (lambda: frozen(), ROW, BOOKS),
+    "learnt scale": (
+        lambda: Net(
+            lambda m, x: m.c(m.a(x) * m.scale),
+            a=nn.Linear(6, 4),
+            c=nn.Linear(4, 3),
+            scale=nn.Parameter(torch.ones(4)),
+        ),
+        ROW,
+        VMAP,
+    ),
+    "learnt positions": (
+        lambda: Net(
+            lambda m, x: m.c((x + m.p(torch.arange(5))).mean(1)),
+            p=nn.Embedding(5, 8),
+            c=nn.Linear(8, 3),
+        ),
+        SEQUENCE,
+        VMAP,
+    ),
+    "multi-head attention": (
+        lambda: Net(
+            lambda m, x: m.c(m.a(x, x, x)[0].mean(1)),
+            a=nn.MultiheadAttention(8, 2, batch_first=True),
+            c=nn.Linear(8, 3),
+        ),
+        SEQUENCE,
+        VMAP,
+    ),
+    "torch's encoder": (
+        lambda: Net(
+            lambda m, x: m.c(m.a(x).mean(1)),
+            a=nn.TransformerEncoderLayer(8, 2, 16, dropout=0.1, batch_first=True),
+            c=nn.Linear(8, 3),
+        ),
+        SEQUENCE,
+        VMAP,
+    ),
+    "recurrent": (
+        lambda: Net(
+            lambda m, x: m.c(m.a(x)[0][:, -1]), a=nn.GRU(8, 4, batch_first=True), c=nn.Linear(4, 3)
+        ),
+        SEQUENCE,
+        VMAP,
+    ),
+    "tied layers": (
+        lambda: Net(
+            lambda m, x: m.c(m.a(torch.tanh(m.a(x)))), a=nn.Linear(6, 6), c=nn.Linear(6, 3)
+        ),
+        ROW,
+        VMAP,
+    ),
+    "parametrised": (
+        lambda: seq(
+            nn.utils.parametrizations.weight_norm(nn.Linear(6, 4)), nn.Tanh(), nn.Linear(4, 3)
+        ),
+        ROW,
+        VMAP,
+    ),
+}
+
+
+def fourier():
+    net = Net(
+        lambda m, x: m.c(torch.cat([(x @ m.waves).sin(), (x @ m.waves).cos()], -1)),
+        c=nn.Linear(8, 3),
+    )
+    net.register_buffer("waves", torch.linspace(-1, 1, 24).view(6, 4))
+    return net
+
+
+def frozen():
+    backbone = seq(nn.Linear(6, 8), nn.ReLU(), nn.LayerNorm(8)).requires_grad_(False)
+    return seq(backbone, nn.Linear(8, 3))
+
+
+def drawn(module):
+    return any(isinstance(m, (nn.Dropout, nn.Dropout2d)) and m.p for m in module.modules())
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_common_modules_get_their_strategy(name):
+    make, shape, expected = MODULES[name]
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        module = make()
+    with choose(module, torch.zeros(1, *shape), 3) as strategy:
+        assert strategy.name == expected, strategy.reason
+    assert "vmap" in strategy.proof if expected == VMAP else "traced graph" in strategy.proof
+    if not drawn(module):
+        assert check_engine(module, torch.zeros(1, *shape), 3) == expected
+
+
+# ---- modules that bring records together sometimes, or remember them ----------------------------
+
+
+class Hidden(nn.Module):
+    """A network with an operation between its layers."""
+
+    def __init__(self, between):
+        super().__init__()
+        self.a, self.c, self.between = nn.Linear(6, 8), nn.Linear(8, 3), between
+        self.calls, self.bank, self.log = 0, deque(maxlen=64), []
+        self.register_buffer("mean", torch.zeros(8))
+        self.register_buffer("largest", torch.zeros(8))
+
+    def forward(self, x):
+        return self.c(self.between(self, torch.tanh(self.a(x))))
+
+
+def centred(h):
+    return h - h.mean(0, keepdim=True)
+
+
+def counted(m, h):
+    m.calls += 1
+    return centred(h) if m.calls > 9 else h
+
+
+def running(m, h):
+    with torch.no_grad():
+        m.mean.mul_(0.9).add_(0.1 * h.detach().mean(0))
+    return h - m.mean
+
+
+def largest(m, h):
+    m.largest = torch.maximum(m.largest, h.detach().amax(0))
+    return h / (1 + m.largest)
+
+
+def from_bank(m, h):
+    past = list(m.bank)
+    m.bank.append(h.detach())
+    return h + 0.1 * past[-1].mean(0) if past else h
+
+
+def keeping(m, h):
+    m.log.append(h)
+    return h
+
+
+def in_closure():
+    calls = [0]
+
+    def between(m, h):
+        calls[0] += 1
+        return centred(h) if calls[0] > 9 else h
+
+    return between
+
+
+class Straight(torch.autograd.Function):
+    """Forward by record, backward over the batch."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * 1.0
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad + grad.mean(0)
+
+
+HOSTILE = {
+    "value": lambda m, h: centred(h) if h.max() > 1 else h,
+    "value of one": lambda m, h: centred(h) if h[0, 0].item() > 0.5 else h,
+    "batch length": lambda m, h: centred(h) if len(h) >= 8 else h,
+    "batch size by shape": lambda m, h: h.flip(0) if h.shape[0] > 30 else h,
+    "training only": lambda m, h: centred(h) if m.training else h,
+    "prediction only": lambda m, h: h if m.training else centred(h),
+    "python's chance": lambda m, h: centred(h) if random.random() < 0.05 else h,
+    "numpy's chance": lambda m, h: centred(h) if np.random.rand() < 0.05 else h,
+    "torch's chance": lambda m, h: centred(h) if torch.rand(()) < 0.05 else h,
+    "torch's chance as a number": lambda m, h: centred(h) if torch.rand(1).item() < 0.05 else h,
+    "mix-up": lambda m, h: (
+        0.7 * h + 0.3 * h[torch.randperm(len(h))] if random.random() < 0.45 else h
+    ),
+    "chance of tensors": lambda m, h: torch.where(torch.rand_like(h) < 0.01, h.mean(0), h),
+    "condition of tensors": lambda m, h: torch.where(h > 5, h.flip(0), h),
+    "rows sorted": lambda m, h: h.sort(0)[0],
+    "longest of the batch": lambda m, h: h[:, : int((h > 0).sum(1).max())].sum(1, keepdim=True) + h,
+    "call count": counted,
+    "call count in a closure": in_closure(),
+    "running mean": running,
+    "running maximum": largest,
+    "memory bank": from_bank,
+    "activations kept in a list": keeping,
+    "own backward": lambda m, h: Straight.apply(h),
+    "attention over the batch": lambda m, h: F.softmax(h @ h.t(), -1) @ h,
+    "caught": lambda m, h: caught(h),
+    "parameters changed": lambda m, h: shrunk(m, h),
+}
+
+
+def caught(h):
+    try:
+        return centred(h) if h.abs().max() > 2 else h
+    except Exception:
+        return h
+
+
+def shrunk(m, h):
+    m.a.weight.data.mul_(1 - 1e-3 * float(h.detach().mean()))
+    return h
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_modules_that_bring_records_together_are_refused(name):
+    with pytest.raises(UnsupportedModuleError):
+        choose(Hidden(HOSTILE[name]), torch.zeros(1, 6), 3)
+
+
+class WithExtraState(Hidden):
+    """State that is no tensor."""
+
+    def get_extra_state(self):
+        return {"rows": [1.0, 2.0]}
+
+
+class OwnTensor(torch.Tensor):
+    """A tensor whose operations are its own."""
+
+
+def test_state_beyond_plain_tensors_is_refused():
+    with pytest.raises(UnsupportedModuleError, match="extra state"):
+        choose(WithExtraState(lambda m, h: h), torch.zeros(1, 6), 3)
+    module = nn.Linear(6, 3)
+    module.weight = nn.Parameter(torch.ones(3, 6).as_subclass(OwnTensor))
+    with pytest.raises(UnsupportedModuleError, match="operations are its own"):
+        choose(module, torch.zeros(1, 6), 3)
+
+
+class Watching(nn.Module):
+    """Keeps what it sees wherever code can keep it, but for where it is refused."""
+
+    seen: list = []
+
+    def __init__(self, in_features=3):
+        super().__init__()
+        self.layer, self.last = nn.Linear(in_features, 2), None
+
+    def forward(self, x):
+        if isinstance(x, torch.Tensor):
+            Watching.seen.append(x.detach().clone())
+        self.last = x
+        return self.layer(x)
+
+
+def test_no_line_of_a_module_sees_a_training_row():
+    rng = np.random.default_rng(0)
+    X, y = 100 + rng.random((400, 3)), rng.integers(0, 2, 400)
+    Watching.seen.clear()
+    model = DPFairClassifier(
+        "dpsgd", epsilon=None, noise_multiplier=1.0, module=Watching, max_steps=3
+    )
+    try:
+        model.fit(X, y)
+    except UnsupportedModuleError:
+        return
+    assert Watching.seen and not any(bool((x > 50).any()) for x in Watching.seen)
+    model.predict(X)
+    assert not torch.is_tensor(model.net_.module_.last) or model.net_.module_.last.max() < 50
