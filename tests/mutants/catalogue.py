@@ -510,4 +510,12 @@ MUTANTS = (
         "    batch = attacked(model, batch, attack, chunk_size)\n",
         "tests/test_what_fits_keep.py::test_no_message_depends_on_the_batches",
     ),
+    Mutant(
+        "rounding taken for resolution",
+        "at a small delta epsilon comes out of the rounding of a Fourier transform",
+        "privacy/accounting.py",
+        "return _ROUNDING + _STEP_ROUNDING * sum(run.steps for run in runs)",
+        "return 0.0",
+        "tests/privacy/test_compositions.py::test_calibration_keeps_the_target_at_a_small_delta[0.999999999-10000-pld]",
+    ),
 )
