@@ -518,4 +518,28 @@ MUTANTS = (
         "return 0.0",
         "tests/privacy/test_compositions.py::test_calibration_keeps_the_target_at_a_small_delta[0.999999999-10000-pld]",
     ),
+    Mutant(
+        "noise without tails",
+        "a released table's noise ends where a float sampler would",
+        "privacy/noise.py",
+        "        while _exp_bernoulli(1, 1, below):\n",
+        "        while whole < 36 and _exp_bernoulli(1, 1, below):\n",
+        "tests/metrics/test_release.py::test_no_tail_of_the_noise_is_out_of_reach[1]",
+    ),
+    Mutant(
+        "a table's noise from a known seed",
+        "a released table draws its noise from a generator that anybody can start",
+        "privacy/noise.py",
+        "        return secrets.randbelow\n",
+        "        return random.Random(0).randrange\n",
+        "tests/metrics/test_release.py::test_the_noise_is_the_operating_systems_and_takes_few_draws",
+    ),
+    Mutant(
+        "whole numbers priced as real ones",
+        "integer Gaussian noise has the scale of the continuous one, whose delta is smaller",
+        "privacy/noise.py",
+        "        sigma *= 1 + 1e-3\n",
+        "        break\n",
+        "tests/metrics/test_release.py::test_the_integer_gaussian_keeps_its_budget[1.0-1e-05]",
+    ),
 )
