@@ -27,7 +27,13 @@ def current_ledger() -> PrivacyLedger | None:
             f"The ledger {where['path']!r} is gone, so that fits cannot be charged. Restore the "
             "file, or leave the block."
         )
-    return PrivacyLedger(where["path"], data=where["data"])
+    ledger = PrivacyLedger(where["path"], data=where["data"])
+    if ledger._id != where["id"]:
+        raise ValueError(
+            f"The file of the ledger {where['path']!r} was replaced by another one inside the "
+            "block. Restore the file, or leave the block."
+        )
+    return ledger
 
 
 def planned_entries(sample_rate, noise_multipliers, steps, once=()) -> tuple[LedgerEntry, ...]:

@@ -236,6 +236,10 @@ def test_the_bar_tells_epsilon(tmp_path, data, monkeypatch):
     assert "4fit" in last.replace(" ", "")
     assert f"epsilon <= {ledger.report().epsilon:.3g}" in last
     assert _progress.FitsBar._running == {}
+    shown.truncate(0)
+    twin = books(tmp_path, delta=None, data="twin")
+    quick(noise_multiplier=None).set_callbacks(twin).fit(*data)
+    assert "a fit was not private" in shown.getvalue() and "epsilon" not in shown.getvalue()
     hidden = books(tmp_path, progress=False)
     shown.truncate(0)
     quick().set_callbacks(hidden).fit(*data)
