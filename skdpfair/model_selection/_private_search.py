@@ -28,9 +28,7 @@ from skdpfair.privacy.renyi import curve_epsilon
 from skdpfair.privacy.selection import check_law, selection_curve
 
 
-class DPRandomizedSearch(
-    _tasks.CallbackSupportMixin, ClassifierMixin, MetaEstimatorMixin, BaseEstimator
-):
+class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     """Random search that releases only the best of a random number of private trials.
 
     A secret number K of configurations is drawn, each is trained and scored, and the model with

@@ -574,4 +574,13 @@ MUTANTS = (
         "if False:",
         "tests/model_selection/test_budget.py::test_a_file_that_lost_its_lines_takes_no_more",
     ),
+    Mutant(
+        "a ledger lost in copies",
+        "a ledger set on a fitted estimator is dropped from its copies, and nobody is told",
+        "_tasks.py",
+        "if any(isinstance(callback, PrivacyLedger) for callback in callbacks):",
+        "if False:",
+        "tests/model_selection/test_ledger_callback.py::"
+        "test_a_ledger_set_on_a_fitted_estimator_is_not_lost_in_silence[deepcopy]",
+    ),
 )
