@@ -86,7 +86,9 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
     set on the search, or on what holds it, by ``set_callbacks``, and charged once.
 
     Pipelines' other steps are fitted on private records and not accounted: use public bounds and
-    categories.  They must treat each row by itself, also to predict: the score counts on it.
+    categories.  A step that fits a model of this package is refused; it must not start threads or
+    processes, in which that would not be seen.  Steps must treat each row by itself, also to
+    predict: the score counts on it.
 
     References
     ----------

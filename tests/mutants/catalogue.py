@@ -583,4 +583,12 @@ MUTANTS = (
         "tests/model_selection/test_ledger_callback.py::"
         "test_a_ledger_set_on_a_fitted_estimator_is_not_lost_in_silence[deepcopy]",
     ),
+    Mutant(
+        "a model of a step's own for nothing",
+        "a step trains a private model inside a private search, and nobody pays",
+        "privacy/charging.py",
+        "        paid.take(planned, private and curve is None)\n",
+        "",
+        "tests/model_selection/test_private_search.py::test_a_step_that_fits_a_model_of_its_own_is_refused[private-fit-False]",
+    ),
 )
