@@ -591,4 +591,12 @@ MUTANTS = (
         "",
         "tests/model_selection/test_private_search.py::test_a_step_that_fits_a_model_of_its_own_is_refused[private-fit-False]",
     ),
+    Mutant(
+        "one against one let through",
+        "fits on the rows of two classes each tell how many rows a class has",
+        "preprocessing/_learners.py",
+        '    "OneVsOneClassifier": Row(\n',
+        '    "OneVsOneClassifier": FREE or Row(\n',
+        "tests/preprocessing/test_linter.py::test_a_wrapper_whose_fits_tell_how_many_rows_a_class_has_is_found[OneVsOneClassifier]",
+    ),
 )
