@@ -21,6 +21,38 @@ except ImportError:  # before scikit-learn 1.9
         return method
 
 
+class Counted(CallbackSupportMixin):
+    """An estimator that, with all its copies, knows whether a ledger counts its fits.
+
+    Copies, pickles and releases of a fitted estimator hold no callbacks, and so no ledger.  The
+    mark ``_charged`` goes with them and with clones, and a marked fit without a ledger warns.
+    """
+
+    def set_callbacks(self, *callbacks):
+        """Set callbacks of scikit-learn (1.9 or later), for instance a PrivacyLedger.
+
+        Parameters
+        ----------
+        *callbacks : callbacks
+            None takes away those that were set.
+
+        Returns
+        -------
+        self
+        """
+        super().set_callbacks(*callbacks)
+        if any(isinstance(callback, PrivacyLedger) for callback in callbacks):
+            self._charged = True
+        return self
+
+    def __sklearn_clone__(self):
+        """Return an unfitted copy with the mark."""
+        copy = super().__sklearn_clone__()
+        if getattr(self, "_charged", False):
+            copy._charged = True
+        return copy
+
+
 @dataclass(frozen=True)
 class FitTask:
     """What a fit is within the fit that called it.
@@ -67,14 +99,14 @@ def begin(estimator, X, y, n_epochs) -> FitTask:
 
 
 def _remember(estimator, ledger):
-    """Warn of an estimator whose fits were charged once, and which its copy does not charge."""
+    """Warn of an estimator whose fits a ledger counts, or those of its original, but not here."""
     if ledger is not None or _door.opened() is not None:
         estimator._charged = True
     elif getattr(estimator, "_charged", False):
         warnings.warn(
-            "Earlier fits of this estimator were charged to a PrivacyLedger; this one is not, as "
-            "copies, pickles and releases do not hold the ledger. Fit inside `with ledger:`, or "
-            "call set_callbacks(ledger) again.",
+            "A PrivacyLedger counts the fits of this estimator, or of the one that it is a copy "
+            "of; this fit is not counted, as copies, pickles and releases do not hold the ledger. "
+            "Fit inside `with ledger:`, or call set_callbacks(ledger) again.",
             UnaccountedWarning,
             stacklevel=5,
         )

@@ -11,7 +11,7 @@ from skdpfair import _labels, _params, _planning, _reporting, _table, _tasks, _t
 from skdpfair.methods import get_method
 
 
-class DPFairClassifier(_tasks.CallbackSupportMixin, ClassifierMixin, BaseEstimator):
+class DPFairClassifier(_tasks.Counted, ClassifierMixin, BaseEstimator):
     """Classifier trained by a differentially private, group-aware gradient method.
 
     Parameters
@@ -231,7 +231,7 @@ class DPFairClassifier(_tasks.CallbackSupportMixin, ClassifierMixin, BaseEstimat
         LowSignalWarning
             If the records are few for the budget.
         UnaccountedWarning
-            If earlier fits of this estimator were charged to a ledger that this one is not.
+            If a ledger counts the fits of this estimator or of its original, but not this one.
         """
         params = self.get_params(deep=False)
         method = get_method(self.method)

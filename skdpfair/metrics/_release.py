@@ -1,6 +1,7 @@
 """A differentially private table of the groups' accuracies, for publication."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -9,19 +10,24 @@ from scipy import stats
 from skdpfair._validate import number
 from skdpfair.metrics._checks import as_vector
 from skdpfair.metrics._levels import encode, label
-from skdpfair.privacy import ADJACENCY_IN_WORDS, calibrate
+from skdpfair.privacy import ADJACENCY_IN_WORDS
 from skdpfair.privacy.delta import delta_for
-from skdpfair.privacy.noise import generator_of, noisy_counts, noisy_integer_counts
+from skdpfair.privacy.noise import (
+    below_of,
+    discrete_gaussian,
+    discrete_gaussian_noise,
+    discrete_laplace,
+    generator_of,
+    integer_counts,
+)
 from skdpfair.privacy.statement import rounded_up
 
 _ADJACENCY = "zero_out"
-# beyond these, float64 draws no faithful discrete Laplace noise; at 30 it is hardly ever drawn
-_SMALLEST, _LARGEST = 1e-6, 30.0
+_SMALLEST = 1e-6
 _NOT_ACCOUNTED = (
     "the training of the model, if any of these records took part: add its epsilon",
     "other tables and scores of the same records: their epsilons add up",
     "the number of records, and delta where it is derived from it, are public",
-    "floating point and the noise generator: the guarantee holds for real arithmetic",
 )
 
 
@@ -45,11 +51,11 @@ def release_group_table(
     sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
         The groups; several columns make intersections.
     epsilon : float
-        Spent by the table, at least 1e-6; above 30 it adds no less noise than 30 does.
+        Spent by the table, at least 1e-6.
     delta : float in [0, 1/n_samples) or "auto", default=0.0
-        0 adds discrete Laplace noise. Above 0 Gaussian noise is added, whose tails are lighter but
-        whose deviation is larger here (3.7 instead of 1.4 at epsilon 1 and delta 1e-5). "auto" is
-        the largest power of ten that is at most 1/(10 n_samples).
+        0 adds discrete Laplace noise. Above 0 discrete Gaussian noise is added, whose tails are
+        lighter but whose deviation is larger here (3.7 instead of 1.4 at epsilon 1 and delta
+        1e-5). "auto" is the largest power of ten that is at most 1/(10 n_samples).
     groups : list or None, default=None
         All groups there may be, in the table's order, tuples for intersections. None takes those
         that occur as public, which is put on record.
@@ -89,6 +95,14 @@ def release_group_table(
     (1 - a) correct - a incorrect, of variance n a (1 - a) + v ((1 - a)^2 + a^2), for the accuracy
     a, v the variance of the noise, as Wilson's do without noise.
 
+    The noise is drawn by exact sampling of whole numbers [canonne2020]_: no rounding of floating
+    point numbers limits its tails, or tells the count below it.
+
+    References
+    ----------
+    .. [canonne2020] C. Canonne, G. Kamath, T. Steinke, "The Discrete Gaussian for Differential
+       Privacy", NeurIPS 2020.
+
     Examples
     --------
     >>> import numpy as np
@@ -119,15 +133,17 @@ def release_group_table(
     codes, levels = encode(sensitive_features, y_true, groups)
     codes = 2 * codes + (y_true != y_pred)
     generator = generator_of(random_state, codes, (epsilon, delta, levels))
+    below = below_of(None if random_state is None else generator)
     if delta == 0:
-        scale = 1 / min(epsilon, _LARGEST)
-        deviation = 1 / (math.sqrt(2) * math.sinh(1 / (2 * scale)))
-        counts = noisy_integer_counts(codes, 2 * len(levels), scale, generator)
+        scale = 1 / epsilon
+        deviation = 1 / (math.sqrt(2) * math.sinh(min(epsilon, 1e3) / 2))
+        exact, draw = Fraction(epsilon), discrete_laplace
         quantile = math.log(1 / (1 - level)) / math.sqrt(2)  # of Laplace's law, in deviations
     else:
-        scale = deviation = calibrate(1.0, 1, epsilon, delta)
-        counts = noisy_counts(codes, 2 * len(levels), scale, generator)
+        scale = deviation = discrete_gaussian_noise(epsilon, delta)
+        exact, draw = Fraction(scale), discrete_gaussian
         quantile = 0.0
+    counts = integer_counts(codes, 2 * len(levels), lambda: draw(exact, below))
     correct, incorrect = counts.reshape(-1, 2).T
     accuracy, low, high = accuracy_interval(correct, incorrect, deviation, level, quantile)
     table = pd.DataFrame(
@@ -185,7 +201,7 @@ def _lower_end(hits, misses, squared_z, v):
 
 
 def _privacy(epsilon, delta, scale, random_state, groups):
-    mechanism = "discrete Laplace" if delta == 0 else "Gaussian"
+    mechanism = "discrete Laplace" if delta == 0 else "discrete Gaussian"
     seeded = random_state is not None
     assumptions = ["each person has one record", "the number of records is public"]
     if groups is None:

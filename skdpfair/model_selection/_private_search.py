@@ -28,9 +28,7 @@ from skdpfair.privacy.renyi import curve_epsilon
 from skdpfair.privacy.selection import check_law, selection_curve
 
 
-class DPRandomizedSearch(
-    _tasks.CallbackSupportMixin, ClassifierMixin, MetaEstimatorMixin, BaseEstimator
-):
+class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     """Random search that releases only the best of a random number of private trials.
 
     A secret number K of configurations is drawn, each is trained and scored, and the model with
@@ -88,7 +86,9 @@ class DPRandomizedSearch(
     set on the search, or on what holds it, by ``set_callbacks``, and charged once.
 
     Pipelines' other steps are fitted on private records and not accounted: use public bounds and
-    categories.  They must treat each row by itself, also to predict: the score counts on it.
+    categories.  A step that fits a model of this package is refused; it must not start threads or
+    processes, in which that would not be seen.  Steps must treat each row by itself, also to
+    predict: the score counts on it.
 
     References
     ----------

@@ -204,7 +204,8 @@ def trainer(estimator, data, sensitive_features, curve, rng, seeded, public):
         sets = {name: v for name, v in public.items() if getattr(classifier, name) is None}
         classifier.set_params(random_state=seed, **sets)
         _, planned = planned_runs(classifier, _num_samples(data[0]))
-        model.fit(*data, **_routed(model, sensitive_features))
+        with suspended(curve):
+            model.fit(*data, **_routed(model, sensitive_features))
         classifier = classifier_of(model)
         if classifier.n_steps_ < planned[-1].steps:
             raise _Interrupt  # that the classifier took for the end of this fit

@@ -111,7 +111,7 @@ _NOTHING = (
     "Pipeline ColumnTransformer FeatureUnion Normalizer Binarizer PolynomialFeatures "
     "HashingVectorizer FeatureHasher PatchExtractor AdditiveChi2Sampler SkewedChi2Sampler "
     "PolynomialCountSketch GaussianRandomProjection SparseRandomProjection SparseCoder "
-    "OneVsRestClassifier OneVsOneClassifier OutputCodeClassifier MultiOutputClassifier "
+    "OneVsRestClassifier OutputCodeClassifier MultiOutputClassifier "
     "MultiOutputRegressor ClassifierChain RegressorChain VotingClassifier VotingRegressor "
     "FixedThresholdClassifier"
 )
@@ -197,6 +197,11 @@ _SKLEARN = {
         _where(bootstrap=bool),
         goes_in=True,
         absent=(("estimator", "DecisionTreeClassifier"),),
+    ),
+    "OneVsOneClassifier": Row(
+        "how many rows each class has: each fit reads two classes, and takes its n as public",
+        "the classifier as it is, which takes any number of classes, or OneVsRestClassifier",
+        goes_in=True,
     ),
     "AdaBoostClassifier": Row(
         "weights of rows and models, from errors on the rows",

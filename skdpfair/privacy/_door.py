@@ -17,13 +17,13 @@ VARIABLE = "SKDPFAIR_LEDGER"
 _LOCK, _USERS = threading.RLock(), Counter()
 
 
-def address(path, data) -> str:
-    """Return the value of the variable for a ledger and the name of a data set."""
-    return json.dumps({"path": str(path), "data": data})
+def address(path, data, id=None) -> str:
+    """Return the value of the variable for a ledger, its id and the name of a data set."""
+    return json.dumps({"path": str(path), "data": data, "id": id})
 
 
 def opened() -> dict | None:
-    """Return path and data of the ledger that is open in this process, if one is."""
+    """Return path, data and id of the ledger that is open in this process, if one is."""
     described = os.environ.get(VARIABLE)
     return json.loads(described) if described else None
 

@@ -1,10 +1,14 @@
 """An append-only file of JSON lines that many processes write, and that survives a kill."""
 
+import hashlib
 import json
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from skdpfair.exceptions import UnaccountedWarning
 
 try:
     import fcntl
@@ -22,8 +26,9 @@ except ImportError:  # Windows
 class Journal:
     """Lines of a file, read and written under a lock.
 
-    A line is written and flushed to the disk at once.  What a kill left of a line without an end
-    is cut off by the next writer; its event had not begun.
+    A line is written and flushed to the disk at once.  A last line without an end is kept if it
+    is whole; of half a line, the next reader warns and leaves a line that says so.  What this
+    object has seen of the file must stay as it is.
 
     Parameters
     ----------
@@ -45,7 +50,8 @@ class Journal:
     def __init__(self, path):
         if not isinstance(path, (str, os.PathLike)):
             raise TypeError(f"path must name a file, got {path!r}: a string or a pathlib.Path.")
-        self.path, self._handle = Path(path).absolute(), None
+        self.path, self._handle, self._whole = Path(path).absolute(), None, b""
+        self._known = 0, _digest(b"")
 
     def begin(self, first: dict) -> list[dict]:
         """Make the file with a first line, if it is missing or empty; return its lines."""
@@ -58,23 +64,67 @@ class Journal:
     @contextmanager
     def locked(self) -> Iterator[list[dict]]:
         """Hold the file for one writer; yields the lines so far."""
-        with self.path.open("r+b") as handle:
+        with self._opened() as handle:
             _lock(handle)
             handle.seek(0)
-            whole = handle.read()
-            end = whole.rfind(b"\n") + 1
-            if end < len(whole):
-                handle.truncate(end)
-            self._handle = handle
+            self._handle, self._whole = handle, handle.read()
+            self._compare()
             try:
-                yield self._parsed(whole[:end])
+                self._mend()
+                yield self._parsed()
             finally:
-                self._handle = None
+                self._known = len(self._whole), _digest(self._whole)
+                self._handle, self._whole = None, b""
+
+    def _opened(self):
+        try:
+            return self.path.open("r+b")
+        except FileNotFoundError:
+            raise FileNotFoundError(
+                f"The ledger {str(self.path)!r} is gone, so that fits cannot be charged. Restore "
+                "the file."
+            ) from None
+
+    def _compare(self):
+        size, seen = self._known
+        if len(self._whole) < size or _digest(self._whole[:size]) != seen:
+            raise ValueError(
+                f"The ledger {str(self.path)!r} does not begin with the lines any more that it "
+                "held: it was emptied, replaced or edited, and fits would be lost. Restore the "
+                "file, or make a new PrivacyLedger object if it is another one on purpose."
+            )
+
+    def _mend(self):
+        """End a last line that has no end; put a line in the place of half a line."""
+        end = self._whole.rfind(b"\n") + 1
+        torn = self._whole[end:]
+        try:
+            json.loads(torn or b"0")
+        except ValueError:
+            if not end:
+                return  # no ledger: nothing of a file of other things is written over
+            self._handle.truncate(end)
+            self._whole = self._whole[:end]
+            self.append({"torn": len(torn)})
+            warnings.warn(
+                f"The last line of the ledger {str(self.path)!r} was cut off, by a crash or in a "
+                "copy: a fit may be missing. Compare with a backup; the report says so from now "
+                "on.",
+                UnaccountedWarning,
+                stacklevel=5,
+            )
+        else:
+            if torn:
+                self._write(b"\n")
 
     def append(self, line: dict) -> None:
         """Write one line; only inside :meth:`locked`."""
+        self._write(json.dumps(line).encode() + b"\n")
+
+    def _write(self, text):
         self._handle.seek(0, os.SEEK_END)
-        self._handle.write(json.dumps(line).encode() + b"\n")
+        self._handle.write(text)
+        self._whole += text
         self._handle.flush()
         os.fsync(self._handle.fileno())
 
@@ -83,11 +133,15 @@ class Journal:
         with self.locked() as lines:
             return lines
 
-    def _parsed(self, text):
+    def _parsed(self):
         try:
-            return [json.loads(line) for line in text.splitlines()]
+            return [json.loads(line) for line in self._whole.splitlines()]
         except ValueError:
             raise ValueError(
                 f"path={str(self.path)!r} is not a ledger, or was edited: a line is not JSON. "
                 "Restore the file, or name a new one."
             ) from None
+
+
+def _digest(text):
+    return hashlib.blake2b(text).digest()

@@ -1,5 +1,6 @@
 """A bar over the fits in a ledger, for as long as a search runs."""
 
+import math
 from threading import Event, Thread
 
 from tqdm.auto import tqdm
@@ -52,7 +53,8 @@ class FitsBar(Thread):
         self._size = size
         done, cost = self.ledger.so_far()
         if cost is not None:
-            self.bar.set_postfix_str(f"epsilon <= {cost:.3g}", refresh=False)
+            told = f"epsilon <= {cost:.3g}" if cost < math.inf else "a fit was not private"
+            self.bar.set_postfix_str(told, refresh=False)
         self.bar.update(done - self.before - self.bar.n)
         self.bar.refresh()
 

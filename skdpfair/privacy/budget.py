@@ -1,6 +1,7 @@
 """A budget over many fits: estimators, clones, searches, worker processes and data sets."""
 
 import math
+import uuid
 from collections import defaultdict
 
 import pandas as pd
@@ -13,7 +14,7 @@ from skdpfair.privacy._journal import Journal
 from skdpfair.privacy._progress import FitsBar
 from skdpfair.privacy.accounting import ACCOUNTANTS
 from skdpfair.privacy.folds import folds_of, place_of, takes_as_public, views
-from skdpfair.privacy.spending import SCORES, TWIN, Spending
+from skdpfair.privacy.spending import SCORES, TORN, TWIN, Spending
 from skdpfair.privacy.statement import rounded_up
 
 
@@ -102,7 +103,7 @@ class PrivacyLedger:
         self.data, self.progress = data, progress
         self._journal, self._open, self._refused = Journal(path), defaultdict(set), {}
         given = {"epsilon": epsilon, "delta": delta, "accountant": accountant}
-        new = {"budget": given | {"accountant": accountant or "pld"}}
+        new = {"budget": given | {"accountant": accountant or "pld"}, "id": uuid.uuid4().hex}
         self._take(self._journal.begin(new), given)
 
     def _take(self, lines, given):
@@ -113,8 +114,9 @@ class PrivacyLedger:
             if value is not None and value != held[name]:
                 raise ValueError(
                     f"{name}={value!r} differs from {name}={held[name]!r}, with which "
-                    f"{str(self.path)!r} was made. Leave {name} out, or name a new file."
+                    f"{str(self.path)!r} was made. Leave {name} out: a file keeps its budget."
                 )
+        self._id = lines[0].get("id")
         self.budget, self.delta, self.accountant = (
             held["epsilon"],
             held["delta"],
@@ -142,7 +144,7 @@ class PrivacyLedger:
 
     @property
     def _address(self):
-        return _door.address(self.path, self.data)
+        return _door.address(self.path, self.data, self._id)
 
     def setup(self, estimator, context) -> None:
         """Open the books for a fit on which this is set as a callback of scikit-learn."""
@@ -207,10 +209,13 @@ class PrivacyLedger:
     def report(self, delta=None, data=None) -> Spending:
         """Return what the private fits cost, and what everything costs, with reasons."""
         delta, data = self._delta(delta), data or self.data
-        fits, searches = self._books(data)
+        lines = self._journal.read()
+        fits, searches = read_books(lines, data)
         private = [fit for fit in fits if fit["private"]]
         own = [search for search in searches.values() if search["data"] == data]
         reasons = dict.fromkeys(why for fit in fits for why in fit["reasons"])
+        if any("torn" in line for line in lines):
+            reasons[TORN] = None
         if reasons.pop(SCORES, False) is None or own:
             reasons[SCORES] = None  # comes last
         spent = cost(private, searches, delta, self.accountant)
@@ -272,13 +277,13 @@ class PrivacyLedger:
         if after > self.budget:
             now = cost(before, searches, self.delta, self.accountant)
             remedy = (
-                "Lower the estimator's epsilon, fit less often, or name a new ledger with a larger "
-                "epsilon."
+                "Lower the estimator's epsilon, or fit less often. Another ledger would not undo "
+                "what was released."
             )
             if twin:
                 remedy = (
                     "It, or its twin, has no privacy, which no budget allows: leave out "
-                    "epsilon=None and keep_reference=True, or name a new ledger without epsilon."
+                    "epsilon=None and keep_reference=True, or train the twin on public records."
                 )
             raise BudgetExceeded(
                 f"This fit would bring epsilon on data={self.data!r} from {rounded_up(now)} to "
@@ -292,13 +297,14 @@ class PrivacyLedger:
             self._journal.append({"fit": name, "state": "done", "entries": entries})
 
     def so_far(self) -> tuple[int, float | None]:
-        """Return the number of fits that ended, and a fast upper bound of the private ones' cost.
+        """Return the number of fits that ended, and a fast upper bound of what all fits cost.
 
-        None without a delta.
+        Infinite with a fit without privacy, None without a delta.
         """
         fits, searches = self._books(self.data)
-        private = [fit for fit in fits if fit["private"]]
-        spent = cost(private, searches, self.delta, "rdp") if self.delta else None
+        spent = None
+        if self.delta or not all(fit["private"] for fit in fits):
+            spent = cost(fits, searches, self.delta, "rdp")
         return sum(fit["state"] == "done" for fit in fits), spent
 
 

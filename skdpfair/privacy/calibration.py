@@ -10,6 +10,7 @@ from skdpfair.privacy.accounting import (
     PRV_ERROR,
     SampledGaussian,
     pld_epsilon,
+    resolving,
     settled_level,
 )
 from skdpfair.privacy.accounting import epsilon as spent
@@ -100,6 +101,7 @@ def calibrate(
 @lru_cache(maxsize=1024)
 def _calibrate(q, steps, target, delta, accountant, once):
     search = _Search(q, steps, target, delta, once)
+    accountant = resolving(accountant, delta, search.runs(1.0))
     _refuse_in_advance(search, accountant)
     if accountant == "pld":
         _approach(search)
@@ -130,9 +132,11 @@ def _refuse_in_advance(search, accountant):
         )
     floor = {"rdp": rdp_floor(search.delta), "prv": 2 * PRV_ERROR}.get(accountant, 0.0)
     if search.target <= floor:
+        finer = resolving("pld", search.delta, search.runs(1.0)) == "pld"
+        instead = "accountant='pld'" if finer else "a larger delta"
         raise InfeasibleBudgetError(
             f"{search} is below the {floor:.3g} that the {accountant!r} accountant can certify "
-            "at this delta, whatever the noise. Use accountant='pld', or a larger epsilon."
+            f"at this delta, whatever the noise. Use {instead}, or a larger epsilon."
         )
     needed = clt_noise_multiplier(search.q, search.mu, search.steps)
     if needed > MAX_NOISE_MULTIPLIER:

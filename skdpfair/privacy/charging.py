@@ -8,26 +8,34 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from skdpfair.exceptions import PrivacyAccountingError
 from skdpfair.privacy import _door
 from skdpfair.privacy._books import stored
 from skdpfair.privacy.budget import PrivacyLedger
 from skdpfair.privacy.ledger import Ledger, LedgerEntry
+from skdpfair.privacy.renyi import rdp_curve
 from skdpfair.privacy.spending import SCORES, TWIN
 
-_SUSPENDED = ContextVar("skdpfair_ledger_suspended", default=False)
+_SUSPENDED = ContextVar("skdpfair_ledger_suspended", default=None)
 
 
 def current_ledger() -> PrivacyLedger | None:
     """Return the ledger whose block this process, or the one that started it, is in."""
     where = _door.opened()
-    if where is None or _SUSPENDED.get():
+    if where is None or _SUSPENDED.get() is not None:
         return None
     if not os.path.exists(where["path"]) or not os.path.getsize(where["path"]):
         raise FileNotFoundError(
             f"The ledger {where['path']!r} is gone, so that fits cannot be charged. Restore the "
             "file, or leave the block."
         )
-    return PrivacyLedger(where["path"], data=where["data"])
+    ledger = PrivacyLedger(where["path"], data=where["data"])
+    if ledger._id != where["id"]:
+        raise ValueError(
+            f"The file of the ledger {where['path']!r} was replaced by another one inside the "
+            "block. Restore the file, or leave the block."
+        )
+    return ledger
 
 
 def planned_entries(sample_rate, noise_multipliers, steps, once=()) -> tuple[LedgerEntry, ...]:
@@ -79,8 +87,15 @@ def charged(
     ------
     BudgetExceeded
         Before the block, if the plan exceeds the budget.
+    PrivacyAccountingError
+        Before the block, inside a private search that has not paid for this fit.
     """
-    books = current_ledger() if books is None or _SUSPENDED.get() else books
+    paid = _SUSPENDED.get()
+    if paid is not None:
+        paid.take(planned, private and curve is None)
+        yield
+        return
+    books = current_ledger() if books is None else books
     if books is None:
         yield
         return
@@ -99,13 +114,38 @@ def charged(
 
 
 @contextmanager
-def suspended() -> Iterator[None]:
-    """Keep fits out of the ledger, whose cost has been charged as a whole."""
-    token = _SUSPENDED.set(True)
+def suspended(curve=None) -> Iterator[None]:
+    """Keep fits out of the ledger, whose cost has been charged as a whole, and let none happen.
+
+    Parameters
+    ----------
+    curve : ndarray or None, default=None
+        Lets one private fit happen, of at most this Renyi curve.
+    """
+    token = _SUSPENDED.set(_Paid(curve))
     try:
         yield
     finally:
         _SUSPENDED.reset(token)
+
+
+class _Paid:
+    """What a private search has paid for: at most one fit at a time."""
+
+    def __init__(self, curve):
+        self.curve = curve
+
+    def take(self, planned, is_plain):
+        """Use up what was paid, or raise where it is not enough."""
+        curve, self.curve = self.curve, None
+        runs = [entry.run for entry in planned]
+        if curve is None or not is_plain or (rdp_curve(runs) > curve * (1 + 1e-9)).any():
+            raise PrivacyAccountingError(
+                "A trial of DPRandomizedSearch would fit more than the one model that its cost "
+                "counts: a step fits a model of its own. Fit that step once before, in a "
+                "PrivacyLedger that adds up the costs, and put "
+                "sklearn.frozen.FrozenEstimator(fitted) in its place."
+            )
 
 
 def is_scored() -> bool:

@@ -1,12 +1,18 @@
 """The noise of releases that are made once, on all records."""
 
 import hashlib
+import math
+import random
+import secrets
 import warnings
+from collections.abc import Callable
+from fractions import Fraction
 
 import numpy as np
 
 from skdpfair._validate import integer
 from skdpfair.exceptions import InsecureSeedWarning
+from skdpfair.privacy.calibration import calibrate
 
 
 def generator_of(random_state, data: np.ndarray, settings, stacklevel=3) -> np.random.Generator:
@@ -110,11 +116,8 @@ def noisy(
     return values + sensitivity * noise_multiplier * noise
 
 
-def noisy_integer_counts(codes, n_codes: int, scale: float, generator) -> np.ndarray:
-    """Return the number of records per code plus discrete Laplace noise; L1 sensitivity 1.
-
-    The noise k has a probability proportional to exp(-abs(k) / scale), so that the counts are
-    (1 / scale, 0)-differentially private when a record adds 1 to one of them.
+def integer_counts(codes, n_codes: int, draw: Callable[[], int]) -> np.ndarray:
+    """Return the number of records per code plus integer noise; L1 and L2 sensitivity 1.
 
     Parameters
     ----------
@@ -122,10 +125,8 @@ def noisy_integer_counts(codes, n_codes: int, scale: float, generator) -> np.nda
         In 0..n_codes-1.
     n_codes : int
         How many there are.
-    scale : float > 0
-        1 / epsilon.
-    generator : numpy.random.Generator
-        The stream of the noise.
+    draw : callable
+        Returns the noise of one count: :func:`discrete_laplace` or :func:`discrete_gaussian`.
 
     Returns
     -------
@@ -133,10 +134,114 @@ def noisy_integer_counts(codes, n_codes: int, scale: float, generator) -> np.nda
 
     Examples
     --------
-    >>> noisy_integer_counts(np.array([0, 2, 2]), 3, 1e-3, np.random.default_rng(0))
+    >>> integer_counts(np.array([0, 2, 2]), 3, lambda: 0)
     array([1., 0., 2.])
     """
-    counts = np.bincount(codes, minlength=n_codes).astype(np.float64)
-    # the difference of two geometric numbers is discrete Laplace
-    first, second = generator.geometric(-np.expm1(-1 / scale), (2, n_codes))
-    return counts + (first - second)
+    counts = np.bincount(codes, minlength=n_codes)
+    return np.array([int(count) + draw() for count in counts], dtype=np.float64)
+
+
+def below_of(generator: np.random.Generator | None) -> Callable[[int], int]:
+    """Return the function that draws an integer from 0 to n-1, all exactly alike.
+
+    Parameters
+    ----------
+    generator : numpy.random.Generator or None
+        None draws each bit from the operating system.
+    """
+    if generator is None:
+        return secrets.randbelow
+    return random.Random(int.from_bytes(generator.bytes(32), "little")).randrange
+
+
+def discrete_laplace(epsilon: Fraction, below: Callable[[int], int]) -> int:
+    """Draw an integer k with a probability proportional to exp(-epsilon abs(k)), exactly.
+
+    Parameters
+    ----------
+    epsilon : Fraction > 0
+        A float is a fraction, so that none needs to be rounded.
+    below : callable
+        See :func:`below_of`.
+
+    Notes
+    -----
+    Algorithm 2 of [canonne2020]_, which computes with integers only: every integer can be drawn.
+
+    References
+    ----------
+    .. [canonne2020] C. Canonne, G. Kamath, T. Steinke, "The Discrete Gaussian for Differential
+       Privacy", NeurIPS 2020.
+
+    Examples
+    --------
+    >>> draws = [discrete_laplace(Fraction(1), secrets.randbelow) for _ in range(1000)]
+    >>> -1 < sum(draws) / 1000 < 1
+    True
+    """
+    s, t = epsilon.as_integer_ratio()
+    while True:
+        rest = below(t)
+        if not _exp_bernoulli(rest, t, below):
+            continue
+        whole = 0
+        while _exp_bernoulli(1, 1, below):
+            whole += 1
+        size, is_negative = (rest + t * whole) // s, below(2)
+        if size or not is_negative:
+            return -size if is_negative else size
+
+
+def discrete_gaussian(sigma: Fraction, below: Callable[[int], int]) -> int:
+    """Draw an integer k with a probability proportional to exp(-k^2 / (2 sigma^2)), exactly.
+
+    Algorithm 3 of [canonne2020]_; parameters and reference as in :func:`discrete_laplace`.
+
+    Examples
+    --------
+    >>> draws = [discrete_gaussian(Fraction(3), secrets.randbelow) for _ in range(1000)]
+    >>> -1 < sum(draws) / 1000 < 1
+    True
+    """
+    t = math.floor(sigma) + 1
+    while True:
+        drawn = discrete_laplace(Fraction(1, t), below)
+        cost = (abs(drawn) - sigma**2 / t) ** 2 / (2 * sigma**2)
+        whole, rest = divmod(cost.numerator, cost.denominator)
+        if all(_exp_bernoulli(1, 1, below) for _ in range(whole)) and _exp_bernoulli(
+            rest, cost.denominator, below
+        ):
+            return drawn
+
+
+def _exp_bernoulli(n, d, below):
+    """Draw True with probability exp(-n/d), n/d in [0, 1]."""
+    k = 1
+    while below(d * k) < n:
+        k += 1
+    return k % 2 == 1
+
+
+def discrete_gaussian_noise(epsilon: float, delta: float) -> float:
+    """Return a sigma at which one :func:`discrete_gaussian` added to a count is private.
+
+    Its delta is a sum over the integers, Theorem 7 of [canonne2020]_, which may exceed that of
+    the continuous Gaussian of the same sigma.
+
+    Examples
+    --------
+    >>> print(f"{discrete_gaussian_noise(1.0, 1e-5):.2f}")
+    3.74
+    """
+    sigma = calibrate(1.0, 1, epsilon, delta)
+    while _discrete_delta(sigma, epsilon) > delta * (1 - 1e-6):  # the sum is rounded
+        sigma *= 1 + 1e-3
+    return sigma
+
+
+def _discrete_delta(sigma, epsilon):
+    first = math.floor(epsilon * sigma**2 - 0.5)  # terms that rounding lets in are not positive
+    k, width = np.arange(first, first + 40 * sigma + 40), math.ceil(40 * sigma)
+    mass = np.exp(-(np.arange(-width, width + 1) ** 2) / (2 * sigma**2)).sum()
+    gain = -np.expm1(epsilon - (2 * k + 1) / (2 * sigma**2))
+    return float((np.exp(-(k**2) / (2 * sigma**2)) * np.maximum(gain, 0)).sum() / mass)

@@ -7,6 +7,7 @@ from skdpfair.privacy.statement import rounded_up
 SCORES = "scores on private records are not private: select with DPRandomizedSearch instead"
 DIAGNOSTICS = "a fitted object holds diagnostics, which are not private (diagnostics=True)"
 LEAKS = "{} learn{} from private records outside the budget: see check_pipeline"
+TORN = "a line of the ledger's file was cut off: a fit may be missing"
 TWIN = "a non-private twin is trained on the same records (epsilon=None, or keep_reference=True)"
 
 

@@ -34,7 +34,7 @@ from skdpfair.privacy import epsilon as epsilon_of
 from skdpfair.privacy._door import VARIABLE
 from skdpfair.privacy.charging import charged, current_ledger, planned_entries, suspended
 from skdpfair.privacy.renyi import curve_epsilon, rdp_curve
-from skdpfair.privacy.spending import DIAGNOSTICS, SCORES
+from skdpfair.privacy.spending import DIAGNOSTICS, SCORES, TORN
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
 RUN = {"sample_rate": 0.01, "noise_multipliers": (1.0,), "steps": 100}
@@ -180,10 +180,89 @@ def test_a_killed_fit_stays_charged_as_planned(path):
         assert ledger.epsilon() == COST
         with path.open("ab") as torn:  # killed while it wrote
             torn.write(b'{"fit": "half a li')
-        assert ledger.epsilon() == COST
+        with pytest.warns(UnaccountedWarning, match="was cut off.*a fit may be missing"):
+            assert ledger.epsilon() == COST
         with pytest.raises(BudgetExceeded):
             spend()
+    report = ledger.report()
+    assert (report.epsilon, report.whole, report.reasons) == (COST, math.inf, (TORN,))
     assert all(json.loads(line) for line in path.read_text().splitlines())
+
+
+def test_a_whole_last_line_without_its_end_counts(path):
+    with PrivacyLedger(path, epsilon=1.05 * COST, delta=1e-5):
+        spend()
+        path.write_bytes(path.read_bytes().removesuffix(b"\n"))
+        other = PrivacyLedger(path)
+        assert other.epsilon() == COST
+        assert list(other.frame().state) == ["done"]
+        with pytest.raises(BudgetExceeded):
+            spend()
+    text = path.read_text().splitlines()
+    assert len([json.loads(line) for line in text]) == 4
+    path.write_text("\n".join([text[0], *text[2:]]) + "\n")
+    with pytest.raises(ValueError, match="emptied, replaced or edited"):
+        other.epsilon()
+
+
+@pytest.mark.parametrize("content", ["", "the first line alone", "another ledger"])
+def test_a_file_that_lost_its_lines_takes_no_more(path, tmp_path, content):
+    ledger = PrivacyLedger(path, epsilon=1.05 * COST, delta=1e-5)
+    copy = pickle.loads(pickle.dumps(ledger))
+    other = PrivacyLedger(tmp_path / "other", epsilon=1.05 * COST, delta=1e-5)
+    spend(books=ledger)
+    first = path.read_text().splitlines(keepends=True)[0]
+    texts = {"the first line alone": first, "another ledger": other.path.read_text()}
+    path.write_text(texts.get(content, ""))
+    with pytest.raises(ValueError, match="emptied, replaced or edited"):
+        spend(books=ledger)
+    if content != "the first line alone":  # which is all that the copy has seen
+        with pytest.raises(ValueError, match="emptied, replaced or edited"):
+            spend(books=copy)
+    path.unlink()
+    with pytest.raises(FileNotFoundError, match="is gone"):
+        spend(books=ledger)
+
+
+def test_a_file_replaced_inside_a_block_takes_no_fit(path):
+    with PrivacyLedger(path, epsilon=1.05 * COST, delta=1e-5):
+        spend()
+        path.unlink()
+        PrivacyLedger(path, epsilon=1.05 * COST, delta=1e-5)
+        with pytest.raises(ValueError, match="was replaced by another one inside the block"):
+            spend()
+
+
+def test_no_file_of_other_things_becomes_a_ledger(path):
+    path.write_text("notes without an end")
+    with pytest.raises(ValueError, match="not a ledger"):
+        PrivacyLedger(path)
+    assert path.read_text() == "notes without an end"
+
+
+def test_the_file_is_locked_from_the_check_to_the_entry(path, monkeypatch):
+    fcntl = pytest.importorskip("fcntl")
+    ledger, tried = PrivacyLedger(path, epsilon=1.05 * COST, delta=1e-5), []
+
+    def meanwhile(*args):
+        with path.open("r+b") as other, pytest.raises(BlockingIOError):
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        tried.append(len(path.read_text().splitlines()))
+
+    monkeypatch.setattr(ledger, "_check", meanwhile)
+    append = ledger._journal.append
+    monkeypatch.setattr(ledger._journal, "append", lambda line: (meanwhile(), append(line)))
+    spend(books=ledger)
+    assert tried == [1, 1, 2]  # the check, the plan, the end
+
+
+def test_an_exceeded_budget_is_no_reason_for_another_ledger(path):
+    with PrivacyLedger(path, epsilon=1.05 * COST, delta=1e-5):
+        spend()
+        for private in (True, False):
+            with pytest.raises(BudgetExceeded) as refused:
+                spend(private=private)
+            assert "new ledger" not in str(refused.value)
 
 
 def test_the_file_holds_its_budget(path, tmp_path):
@@ -286,10 +365,9 @@ def test_fits_that_leave_a_block_say_so(path, data, recwarn):
         model.fit(*data).fit(*data)
         released = model.release()
         assert not [w for w in recwarn if w.category is UnaccountedWarning]
-    for again in (model, released, pickle.loads(pickle.dumps(model))):
-        with pytest.warns(UnaccountedWarning, match="this one is not"):
+    for again in (model, released, pickle.loads(pickle.dumps(model)), clone(model)):
+        with pytest.warns(UnaccountedWarning, match="this fit is not counted"):
             again.fit(*data)
-    clone(model).fit(*data)
     assert len(ledger.frame()) == 2
 
 

@@ -1,5 +1,6 @@
 """The ledger as a callback of scikit-learn: it follows searches, and knows their folds."""
 
+import copy
 import functools
 import io
 import json
@@ -9,6 +10,7 @@ import pickle
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.exceptions import FitFailedWarning
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401  (lets the next import find the halving search)
 from sklearn.model_selection import (
@@ -25,7 +27,8 @@ from sklearn.preprocessing import FunctionTransformer
 from tqdm import tqdm
 
 from skdpfair import DPFairClassifier
-from skdpfair.model_selection import BudgetExceeded, PrivacyLedger, plan
+from skdpfair.exceptions import InsecureSeedWarning, UnaccountedWarning
+from skdpfair.model_selection import BudgetExceeded, DPRandomizedSearch, PrivacyLedger, plan
 from skdpfair.privacy import _progress
 from skdpfair.privacy._door import VARIABLE
 
@@ -226,6 +229,36 @@ def test_without_callbacks_a_fit_is_a_fit(data, monkeypatch):
     assert quick().fit(*data).n_steps_ == 4
 
 
+COPIES = {
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
+    "pickle": lambda model: pickle.loads(pickle.dumps(model)),
+    "release": lambda model: model.release(),
+    "clone of a release": lambda model: clone(model.release()),
+}
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_a_ledger_set_on_a_fitted_estimator_is_not_lost_in_silence(tmp_path, data, name):
+    ledger = books(tmp_path)
+    model = quick().fit(*data).set_callbacks(ledger)
+    copied = COPIES[name](model)
+    with pytest.warns(UnaccountedWarning, match="this fit is not counted"):
+        copied.fit(*data)
+    copied.set_callbacks(ledger).fit(*data)
+    clone(model).fit(*data)  # clones of what is no release share the ledger
+    assert ledger.report().fits == 2
+
+
+def test_a_ledger_set_on_a_fitted_private_search_is_not_lost_in_silence(tmp_path, data):
+    search = DPRandomizedSearch(quick(), {"lr": [0.1]}, mean_trials=1.0, random_state=0)
+    with pytest.warns(InsecureSeedWarning):
+        search.fit(*data)
+    copied = copy.deepcopy(search.set_callbacks(books(tmp_path)))
+    with pytest.warns(UnaccountedWarning, match="this fit is not counted"):
+        copied.fit(*data)
+
+
 def test_the_bar_tells_epsilon(tmp_path, data, monkeypatch):
     shown = io.StringIO()
     bar = functools.partial(tqdm, file=shown)
@@ -236,6 +269,10 @@ def test_the_bar_tells_epsilon(tmp_path, data, monkeypatch):
     assert "4fit" in last.replace(" ", "")
     assert f"epsilon <= {ledger.report().epsilon:.3g}" in last
     assert _progress.FitsBar._running == {}
+    shown.truncate(0)
+    twin = books(tmp_path, delta=None, data="twin")
+    quick(noise_multiplier=None).set_callbacks(twin).fit(*data)
+    assert "a fit was not private" in shown.getvalue() and "epsilon" not in shown.getvalue()
     hidden = books(tmp_path, progress=False)
     shown.truncate(0)
     quick().set_callbacks(hidden).fit(*data)

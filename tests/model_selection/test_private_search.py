@@ -4,17 +4,18 @@ import math
 import pickle
 import struct
 import traceback
+from contextlib import nullcontext, suppress
 
 import numpy as np
 import pytest
 from scipy.stats import loguniform
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.dummy import DummyClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from skdpfair import DPFairClassifier
-from skdpfair.exceptions import InsecureSeedWarning
+from skdpfair import DPFairClassifier, _training
+from skdpfair.exceptions import InsecureSeedWarning, PrivacyAccountingError
 from skdpfair.model_selection import (
     BudgetExceeded,
     DPRandomizedSearch,
@@ -22,12 +23,14 @@ from skdpfair.model_selection import (
     _trials,
     plan,
 )
+from skdpfair.preprocessing import DPQuantileScaler
 from skdpfair.privacy import SampledGaussian
 from skdpfair.privacy.renyi import curve_epsilon, rdp_curve
 from skdpfair.privacy.selection import selection_epsilon
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
 SECRET = 98765432.125  # a score
+PIPED = {"dpfairclassifier__lr": [0.1, 1.0]}
 
 
 class TellTaleCount(int):
@@ -262,10 +265,13 @@ def test_records_without_labels_are_no_validation_data(data):
         searching(validation_data=data[0]).fit(*data)
 
 
-def test_a_trial_that_released_more_than_planned_ends_the_search(data):
+def test_a_trial_that_released_more_than_planned_ends_the_search(data, monkeypatch):
     rng, low = np.random.default_rng(0), rdp_curve([SampledGaussian(0.1, 100.0, 1)])
     train = _trials.trainer(base(), data, None, low, rng, False, {})
-    with pytest.raises(Exception, match="released more than was planned"):
+    with pytest.raises(PrivacyAccountingError, match="more than the one model"):
+        train({})
+    monkeypatch.setattr(_training, "_planned", lambda run: ())  # told less than it released
+    with pytest.raises(PrivacyAccountingError, match="released more than was planned"):
         train({})
 
 
@@ -274,3 +280,69 @@ def test_the_winner_cannot_be_trained_further(data, monkeypatch):
     winner = searching().fit(*data).best_estimator_
     with pytest.raises(ValueError, match="warm_start=True composes"):
         winner.set_params(warm_start=True).fit(*data)
+
+
+@pytest.fixture
+def trials(monkeypatch):
+    return lambda count: monkeypatch.setattr(_trials, "draw_count", lambda *law: count)
+
+
+class FitsOnTheWay(TransformerMixin, BaseEstimator):
+    """A step whose parameters do not show that it fits a model of its own."""
+
+    def __init__(self, kind="private", where="fit", swallows=False):
+        self.kind, self.where, self.swallows = kind, where, swallows
+
+    def fit(self, X, y=None):
+        self.y_, self.fitted_ = y, True
+        if self.where == "fit":
+            self._on_the_way(X, y)
+        return self
+
+    def transform(self, X):
+        if self.where == "score" and len(X) < 200:
+            self._on_the_way(X, np.arange(len(X)) % 2)
+        return X
+
+    def _on_the_way(self, X, y):
+        models = {
+            "private": lambda: base(noise_multiplier=0.1),
+            "as planned": base,
+            "not private": lambda: base(noise_multiplier=None),
+            "quantiles": lambda: DPQuantileScaler((-1, 1)),
+            "search": searching,
+        }
+        with suppress(PrivacyAccountingError) if self.swallows else nullcontext():
+            self.model_ = models[self.kind]().fit(X, y)
+
+
+@pytest.mark.parametrize("swallows", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "where"),
+    [(kind, "fit") for kind in ("private", "as planned", "not private", "quantiles", "search")]
+    + [("private", "score"), ("not private", "score")],
+)
+def test_a_step_that_fits_a_model_of_its_own_is_refused(data, trials, kind, where, swallows):
+    trials(1)
+    search = searching(make_pipeline(FitsOnTheWay(kind, where, swallows), base()), PIPED)
+    if swallows and where == "score":
+        winner = search.fit(*data).best_estimator_
+        assert not hasattr(winner[0], "model_")  # nothing was fitted
+        return
+    with pytest.raises(RuntimeError, match="a step fits a model of its own"):
+        search.fit(*data)
+    assert not hasattr(search, "best_estimator_")
+
+
+def test_a_search_lets_one_fit_in_each_trial_happen(data, trials):
+    trials(3)
+    model = make_pipeline(FunctionTransformer(), base())
+    assert searching(model, PIPED).fit(*data).best_params_
+
+
+def test_fits_after_a_search_are_charged_again(data, trials, tmp_path):
+    trials(1)
+    with PrivacyLedger(tmp_path / "books", delta=1e-4, accountant="rdp") as ledger:
+        searching().fit(*data)
+        base().fit(*data)
+    assert ledger.report().fits == 2

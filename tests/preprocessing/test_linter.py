@@ -38,7 +38,8 @@ from sklearn.model_selection import (
     RandomizedSearchCV,
     TunedThresholdClassifierCV,
 )
-from sklearn.multiclass import OneVsRestClassifier
+from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier, OutputCodeClassifier
+from sklearn.multioutput import ClassifierChain, MultiOutputClassifier
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import (
     FunctionTransformer,
@@ -387,6 +388,14 @@ WRAPPED = [
     ),
     (OneVsRestClassifier(private()), []),
     (OneVsRestClassifier(LogisticRegression()), ["estimator: LogisticRegression"]),
+    (OneVsOneClassifier(private()), ["OneVsOneClassifier"]),
+    (
+        make_pipeline(BoundedScaler(), OneVsOneClassifier(LogisticRegression())),
+        [
+            "onevsoneclassifier: OneVsOneClassifier",
+            "onevsoneclassifier.estimator: LogisticRegression",
+        ],
+    ),
     (BaggingClassifier(private(), bootstrap=False), []),
     (BaggingClassifier(private()), ["BaggingClassifier"]),
     (AdaBoostClassifier(private()), ["AdaBoostClassifier"]),
@@ -412,6 +421,51 @@ WRAPPED = [
     (private(method="sgd", epsilon=None), ["DPFairClassifier"]),
     (private(keep_reference=True), ["DPFairClassifier"]),
 ]
+
+
+class CountsRows(ClassifierMixin, BaseEstimator):
+    """Remembers how many rows each fit had."""
+
+    seen = []
+
+    def fit(self, X, y):
+        self.seen.append(len(X))
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict(self, X):
+        return np.resize(self.classes_, len(X))
+
+    def decision_function(self, X):
+        return np.zeros(len(X))
+
+
+SPLITS = [
+    OneVsRestClassifier(CountsRows()),
+    OneVsOneClassifier(CountsRows()),
+    OutputCodeClassifier(CountsRows(), random_state=0),
+    MultiOutputClassifier(CountsRows()),
+    ClassifierChain(CountsRows()),
+    ClassifierChain(CountsRows(), cv=3),
+    VotingClassifier([("a", CountsRows())]),
+    StackingClassifier([("a", CountsRows())], CountsRows(), cv=3),
+    FixedThresholdClassifier(CountsRows()),
+]
+
+
+@pytest.mark.parametrize("wrapper", SPLITS, ids=class_name)
+def test_a_wrapper_whose_fits_tell_how_many_rows_a_class_has_is_found(wrapper, monkeypatch):
+    sizes = []
+    for counts in ([40, 30, 20], [60, 20, 10]):
+        X, y = np.arange(180.0).reshape(90, 2), np.repeat([0, 1, 2], counts)
+        if class_name(wrapper) in ("ClassifierChain", "MultiOutputClassifier"):
+            y = np.stack([y > 0, y > 1], axis=1).astype(int)
+        elif class_name(wrapper) == "FixedThresholdClassifier":
+            y = (y > 0).astype(int)
+        monkeypatch.setattr(CountsRows, "seen", [])
+        clone(wrapper).fit(X, y)
+        sizes.append(CountsRows.seen)
+    assert (sizes[0] != sizes[1]) == (class_name(wrapper) in steps(wrapper))
 
 
 @pytest.mark.parametrize(("pipe", "found"), WRAPPED, ids=class_name)

@@ -5,6 +5,7 @@ import math
 import re
 from pathlib import Path
 
+import mpmath
 import numpy as np
 import pytest
 
@@ -137,3 +138,62 @@ def test_prv_never_understates_a_huge_epsilon(noise):
     # a Gaussian release without sampling has a closed form
     exact = gdp_epsilon(1 / noise, 1e-5)
     assert exact <= epsilon([SampledGaussian(1.0, noise, 1)], 1e-5, "prv") <= 1.02 * exact
+
+
+def exact_epsilon(mu, delta):
+    """Return the epsilon of the plain Gaussian mechanism from its closed form, to 60 digits."""
+    with mpmath.workdps(60):
+        low, high, mu = mpmath.mpf(0), mpmath.mpf(mu) * (mpmath.mpf(mu) / 2 + 60), mpmath.mpf(mu)
+        for _ in range(80):
+            middle = (low + high) / 2
+            gain = mpmath.ncdf(mu / 2 - middle / mu)
+            loss = mpmath.exp(middle) * mpmath.ncdf(-mu / 2 - middle / mu)
+            low, high = (middle, high) if gain - loss > delta else (low, middle)
+        return float(high)
+
+
+SMALL = [1e-10, 1e-11, 1e-12, 1e-13, 1e-14, 1e-30, 1e-99]
+# a rate next to 1 is composed step by step, and has the plain Gaussian's closed form as its limit
+RATES = [1.0, 1 - 1e-9]
+
+
+@pytest.mark.parametrize("accountant", ["pld", "prv", "rdp"])
+@pytest.mark.parametrize(("mu", "steps"), [(0.3, 10_000), (1.0, 1), (3.0, 10_000), (10.0, 300)])
+def test_no_accountant_understates_at_a_small_delta(accountant, mu, steps):
+    for delta in SMALL:
+        exact = exact_epsilon(mu, delta)
+        for rate in RATES:
+            run = SampledGaussian(rate, math.sqrt(steps) / mu, steps)
+            assert exact * (1 - 1e-6) <= epsilon([run], delta, accountant) <= 1.1 * exact + 0.01
+
+
+@pytest.mark.parametrize(("q", "sigma"), [(0.01, 0.5), (0.3, 1.0)])
+def test_one_sampled_step_at_a_small_delta_is_bounded_by_its_closed_form(q, sigma):
+    # delta(e) of a mixture against its common part, by the threshold at which their ratio is e^e
+    def delta_of(eps):
+        ratio = (mpmath.exp(eps) - 1 + mpmath.mpf(q)) / q
+        x = mpmath.log(ratio) * sigma**2 + mpmath.mpf(1) / 2
+        tail = [mpmath.ncdf(-(x - mean) / sigma) for mean in (0, 1)]
+        return (1 - q) * tail[0] + q * tail[1] - mpmath.exp(eps) * tail[0]
+
+    with mpmath.workdps(60):
+        for delta in SMALL:
+            found = epsilon([SampledGaussian(q, sigma, 1)], delta)
+            assert delta_of(mpmath.mpf(found)) <= delta * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("accountant", ["pld", "prv"])
+@pytest.mark.parametrize(("rate", "steps"), [(1.0, 1), (RATES[1], 300), (RATES[1], 10_000)])
+def test_calibration_keeps_the_target_at_a_small_delta(accountant, rate, steps):
+    for delta in SMALL[1:]:
+        sigma = calibrate(rate, steps, 8.0, delta, accountant)
+        assert 0.9 * 8.0 <= exact_epsilon(math.sqrt(steps) / sigma, delta) <= 8.0 * (1 + 1e-6)
+
+
+def test_a_target_that_no_accountant_certifies_at_a_small_delta_is_told_so():
+    with pytest.raises(InfeasibleBudgetError, match="Use a larger delta, or a larger epsilon"):
+        calibrate(1.0, 1, 0.1, 1e-60)
+
+
+def test_below_the_least_delta_no_epsilon_is_claimed():
+    assert epsilon([SampledGaussian(1.0, 1.0, 1)], 1e-300, "rdp") == math.inf

@@ -14,6 +14,8 @@ from sklearn.model_selection import (
     TimeSeriesSplit,
 )
 
+from skdpfair.privacy import SampledGaussian, epsilon
+from skdpfair.privacy._books import cost as cost_of
 from skdpfair.privacy.folds import folds_of, views
 
 
@@ -84,3 +86,12 @@ def test_too_many_ways_are_counted_in_full():
     seen = views(fits, known)
     assert len(seen) <= 16
     assert max(map(cost, seen)) >= 12 * cost(fits[:5]) - 12
+
+
+def test_the_costliest_view_is_charged_wherever_it_comes():
+    for steps in ([10, 1000], [1000, 10]):
+        fits = [fit(i, "s", i, cost=["steps", 0.01, [1.0], n, False]) for i, n in enumerate(steps)]
+        fits = [f | {"private": True} for f in fits]
+        worst = epsilon([SampledGaussian(0.01, 1.0, 1000)], 1e-5)
+        found = cost_of(fits, {"s": {"splits": 2, "folds": 2}}, 1e-5, "pld")
+        assert found == worst

@@ -1,10 +1,11 @@
 """The lines of a `PrivacyLedger`'s file, which holds what was spent and nothing of the data."""
 
 _KINDS = (
-    {"budget"},
+    {"budget", "id"},
     {"fit", "state", "data", "private", "curve", "what", "reasons", "place", "entries"},
     {"search", "splits", "data", "folds", "public"},
     {"refused", "root"},
+    {"torn"},
 )
 _NESTED = ("entries", "curve", "reasons", "place", "budget")
 _MOST_ORDERS, _MOST_NOISES = 400, 8
