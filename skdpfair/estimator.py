@@ -250,13 +250,14 @@ class DPFairClassifier(_tasks.CallbackSupportMixin, ClassifierMixin, BaseEstimat
             method = method.filled(**before.method.get_params())
         run = _planning.plan(params, method, len(table.y), table.groups.n_groups, goes_on=goes_on)
         task = _tasks.begin(self, X, y, _training.n_epochs(run.settings))
-        net, privacy = _training.train(params, run, table, task, before)
+        start = vars(self).pop("_start", None)
+        net, privacy, start = _training.train(params, run, table, task, before, start)
         n_fits = 1 if before is None else before.n_fits + 1
         self._keep(fitted, table, run, net, privacy, n_fits, _table.group_positions(self, X))
         if self.keep_reference and net.steps_ == run.settings.n_steps:
-            self.reference_ = _planning.twin(self, run, privacy.expected_batch_size).fit(
-                X, y, sensitive_features=sensitive_features
-            )
+            twin = _planning.twin(self, run, privacy.expected_batch_size)
+            twin._start = start
+            self.reference_ = twin.fit(X, y, sensitive_features=sensitive_features)
         if task.end is not None:
             task.end()
         return self
