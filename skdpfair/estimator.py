@@ -7,8 +7,19 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted
 
-from skdpfair import _labels, _params, _planning, _reporting, _table, _tasks, _training, release
+from skdpfair import (
+    _fitted_rows,
+    _labels,
+    _params,
+    _planning,
+    _reporting,
+    _table,
+    _tasks,
+    _training,
+    release,
+)
 from skdpfair.methods import get_method
+from skdpfair.streaming import is_streamed
 
 
 class DPFairClassifier(_tasks.CallbackSupportMixin, ClassifierMixin, BaseEstimator):
@@ -252,6 +263,8 @@ class DPFairClassifier(_tasks.CallbackSupportMixin, ClassifierMixin, BaseEstimat
         task = _tasks.begin(self, X, y, _training.n_epochs(run.settings))
         start = vars(self).pop("_start", None)
         net, privacy, start = _training.train(params, run, table, task, before, start)
+        if before is None and not is_streamed(table.x):
+            _fitted_rows.remember(net, table.x, table.y)
         n_fits = 1 if before is None else before.n_fits + 1
         self._keep(fitted, table, run, net, privacy, n_fits, _table.group_positions(self, X))
         if self.keep_reference and net.steps_ == run.settings.n_steps:
