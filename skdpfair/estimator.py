@@ -210,7 +210,7 @@ class DPFairClassifier(_tasks.CallbackSupportMixin, ClassifierMixin, BaseEstimat
 
         Parameters
         ----------
-        X : DataFrame or array of shape (n_samples, n_features) or (n_samples, ...)
+        X : DataFrame (pandas, polars, pyarrow) or array of shape (n_samples, n_features, ...)
             Finite numbers; the group columns may hold anything.
         y : array of shape (n_samples,)
             Class labels.
