@@ -510,4 +510,13 @@ MUTANTS = (
         "    batch = attacked(model, batch, attack, chunk_size)\n",
         "tests/test_what_fits_keep.py::test_no_message_depends_on_the_batches",
     ),
+    Mutant(
+        "marks that outlive the model",
+        "what a fit leaves for dg_gap_scorer stays in memory when the model is gone",
+        "_fitted_rows.py",
+        "_SEEN = WeakKeyDictionary()",
+        "_SEEN = {}",
+        "tests/model_selection/test_dg_scorer.py::"
+        "test_marks_of_rows_stay_out_of_models_and_go_with_them",
+    ),
 )
