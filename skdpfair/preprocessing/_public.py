@@ -7,8 +7,8 @@ from numbers import Number
 
 import numpy as np
 import pandas as pd
-from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
-from sklearn.compose import ColumnTransformer
+from sklearn import compose
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import validate_data
 
 from skdpfair._validate import about, in_pandas, one_of, shown
@@ -20,30 +20,19 @@ _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?")
 _FLAGS = {"True": True, "False": False}
 
 
-class _Stateless(TransformerMixin, BaseEstimator):
-    """A step that learns nothing, of columns of any kind."""
+class ColumnTransformer(compose.ColumnTransformer):
+    """scikit-learn's, which takes tables of polars and pyarrow in all of its versions."""
 
-    def fit(self, X, y=None):
-        """Record the number and names of the columns."""
-        validate_data(self, X, skip_check_array=True)
-        return self
+    def fit_transform(self, X, y=None, **params):
+        """Fit all steps, and return what they make of X."""
+        return super().fit_transform(in_pandas(X), y, **params)
 
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.requires_fit = False
-        tags.input_tags.categorical = tags.input_tags.string = tags.input_tags.allow_nan = True
-        return tags
+    def transform(self, X, **params):
+        """Return what all steps make of X."""
+        return super().transform(in_pandas(X), **params)
 
 
-class Unchanged(OneToOneFeatureMixin, _Stateless):
-    """Hand columns on as they are, in a DataFrame of pandas."""
-
-    def transform(self, X):
-        """Return X."""
-        return in_pandas(X)
-
-
-class PublicEncoder(_Stateless):
+class PublicEncoder(TransformerMixin, BaseEstimator):
     """Make a column of 0 and 1 of each public category; nothing is learned from the rows.
 
     Parameters
@@ -64,9 +53,13 @@ class PublicEncoder(_Stateless):
     def __init__(self, categories):
         self.categories = categories
 
+    def fit(self, X, y=None):
+        """Record the number and names of the columns."""
+        validate_data(self, X, skip_check_array=True)
+        return self
+
     def transform(self, X):
         """Return an array of float32, of 0 and 1, a row of zeros where no category is met."""
-        X = in_pandas(X)
         parts = [
             codes_in(listed, X.iloc[:, i])[:, None] == np.arange(len(listed))
             for i, listed in enumerate(self.categories.values())
@@ -77,6 +70,12 @@ class PublicEncoder(_Stateless):
         """Return ``column_category`` for each category."""
         names = [f"{column}_{c}" for column, listed in self.categories.items() for c in listed]
         return np.asarray(names, dtype=object)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.requires_fit = False
+        tags.input_tags.categorical = tags.input_tags.string = tags.input_tags.allow_nan = True
+        return tags
 
 
 def codes_in(listed, column) -> np.ndarray:
@@ -168,7 +167,7 @@ def public_preprocessor(bounds, categories=None, *, passthrough=(), missing="mid
     parts = [
         ("numeric", BoundedScaler(dict(bounds), missing=missing), list(bounds)),
         ("categorical", encoder, list(categories)),
-        ("passthrough", Unchanged(), passthrough),
+        ("passthrough", "passthrough", passthrough),
     ]
     # names and pandas output: without both, the group column's name would not survive
     return ColumnTransformer(
