@@ -1,5 +1,7 @@
 """Where the randomness of a fit comes from: the operating system, or a seed and a digest."""
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 
@@ -11,8 +13,16 @@ from skdpfair.engine import Streams
 _NOT_IN_DIGEST = {"verbose", "device", "random_state", "keep_reference", "diagnostics"}
 
 
-def streams_of(params, table, before):
-    """Return the streams of a fit, and whether they are seeded."""
+def streams_of(params, table, before, start=None):
+    """Return the streams of a fit, and whether they are seeded.
+
+    ``start`` is the entropy of the initial weights of the fit whose twin this one is.
+    """
+    streams, seeded = _own_streams(params, table, before)
+    return streams if start is None else replace(streams, init_entropy=start), seeded
+
+
+def _own_streams(params, table, before):
     state = params["random_state"]
     if state is None:
         return Streams.fresh(), False

@@ -11,7 +11,7 @@ from sklearn.utils.validation import _get_feature_names, check_array, validate_d
 
 from skdpfair import _labels
 from skdpfair import groups as _groups
-from skdpfair._validate import about, refuse_sparse_columns, shown
+from skdpfair._validate import about, in_pandas, refuse_sparse_columns, shown
 from skdpfair.streaming import as_rows, is_sparse, is_streamed, kind_of
 
 _NUMERIC_OBJECTS = {"integer", "floating", "boolean", "mixed-integer-float", "decimal", "empty"}
@@ -143,6 +143,7 @@ def _container(X):
 
 
 def _in_memory(X):
+    X = in_pandas(X)
     if hasattr(X, "iloc") and not isinstance(X, type):
         return X.to_frame() if isinstance(X, pd.Series) else X
     if np.ma.is_masked(X):

@@ -32,10 +32,13 @@ _INIT_LOCK = threading.Lock()  # initial weights pass through torch's global gen
 _PLAIN_STEP = 8.0  # largest stable unit of a step without momentum
 
 
-def train(params, run: Plan, table, task: FitTask, before: Before | None = None):
-    """Return the trained net and what the fit spent, with all fits ``before``."""
+def train(params, run: Plan, table, task: FitTask, before: Before | None = None, start=None):
+    """Return the trained net, what the fit spent with all ``before``, and its ``start``.
+
+    That is the entropy of the initial weights, which a twin is given by the private fit.
+    """
     check_inputs(params["attack"], table.x)
-    streams, seeded = streams_of(params, table, before)
+    streams, seeded = streams_of(params, table, before, start)
     if seeded and run.mechanism.noise_multiplier > 0:
         warnings.warn(
             f"random_state={params['random_state']!r} makes the noise reproducible: whoever "
@@ -71,7 +74,8 @@ def train(params, run: Plan, table, task: FitTask, before: Before | None = None)
     if before is not None:  # a smaller data set must not buy a larger delta for a larger one
         run = replace(run, delta=min(run.delta, before.privacy.delta))
     report = report_of(params, run, net, ledger, seeded, table.groups, stop)
-    return net, report if before is None else composed(report, before)
+    report = report if before is None else composed(report, before)
+    return net, report, streams.init_entropy
 
 
 def _account_for_the_plan(ledger, n_steps, before):

@@ -81,6 +81,22 @@ def generator(name, value) -> np.random.Generator:
     return np.random.default_rng(int(value))
 
 
+def in_pandas(X):
+    """Return a table of another library, as polars or pyarrow, as pandas'; all else as it is.
+
+    Examples
+    --------
+    >>> in_pandas([[1.0]])
+    [[1.0]]
+    """
+    if not hasattr(type(X), "to_pandas"):
+        return X
+    try:
+        return X.to_pandas()
+    except ImportError:  # polars goes through pyarrow
+        return pd.DataFrame({name: X[name].to_numpy() for name in X.columns})
+
+
 def refuse_masked(name, values) -> None:
     """Raise ValueError if a masked array hides any of its values."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):

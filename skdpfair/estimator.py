@@ -7,8 +7,19 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted
 
-from skdpfair import _labels, _params, _planning, _reporting, _table, _tasks, _training, release
+from skdpfair import (
+    _fitted_rows,
+    _labels,
+    _params,
+    _planning,
+    _reporting,
+    _table,
+    _tasks,
+    _training,
+    release,
+)
 from skdpfair.methods import get_method
+from skdpfair.streaming import is_streamed
 
 
 class DPFairClassifier(_tasks.Counted, ClassifierMixin, BaseEstimator):
@@ -199,7 +210,7 @@ class DPFairClassifier(_tasks.Counted, ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : DataFrame or array of shape (n_samples, n_features) or (n_samples, ...)
+        X : DataFrame (pandas, polars, pyarrow) or array of shape (n_samples, n_features, ...)
             Finite numbers; the group columns may hold anything.
         y : array of shape (n_samples,)
             Class labels.
@@ -250,13 +261,16 @@ class DPFairClassifier(_tasks.Counted, ClassifierMixin, BaseEstimator):
             method = method.filled(**before.method.get_params())
         run = _planning.plan(params, method, len(table.y), table.groups.n_groups, goes_on=goes_on)
         task = _tasks.begin(self, X, y, _training.n_epochs(run.settings))
-        net, privacy = _training.train(params, run, table, task, before)
+        start = vars(self).pop("_start", None)
+        net, privacy, start = _training.train(params, run, table, task, before, start)
+        if before is None and not is_streamed(table.x):
+            _fitted_rows.remember(net, table.x, table.y)
         n_fits = 1 if before is None else before.n_fits + 1
         self._keep(fitted, table, run, net, privacy, n_fits, _table.group_positions(self, X))
         if self.keep_reference and net.steps_ == run.settings.n_steps:
-            self.reference_ = _planning.twin(self, run, privacy.expected_batch_size).fit(
-                X, y, sensitive_features=sensitive_features
-            )
+            twin = _planning.twin(self, run, privacy.expected_batch_size)
+            twin._start = start
+            self.reference_ = twin.fit(X, y, sensitive_features=sensitive_features)
         if task.end is not None:
             task.end()
         return self

@@ -7,7 +7,7 @@ from math import prod
 import numpy as np
 import pandas as pd
 
-from skdpfair._validate import about, is_integer, listed, refuse_masked, shown
+from skdpfair._validate import about, in_pandas, is_integer, listed, refuse_masked, shown
 
 TARGET = "target"
 _MOST_GROUPS = 10_000  # found in the data; a column of numbers makes as many as there are rows
@@ -117,7 +117,7 @@ def encode(X, y, *, group_col, groups, sensitive_features) -> Groups:
     """
     if group_col is not None and sensitive_features is not None:
         raise ValueError("Give groups by group_col or by sensitive_features, not by both.")
-    table = _group_table(X, y, group_col, sensitive_features)
+    table = _group_table(in_pandas(X), y, group_col, in_pandas(sensitive_features))
     if table is None:
         if groups is not None:
             raise ValueError("groups= declares levels, but there is no group_col. Set group_col.")

@@ -19,7 +19,7 @@ from sklearn.model_selection import GridSearchCV
 from skorch.callbacks import Callback, Checkpoint, EarlyStopping, Freezer, LRScheduler
 from torch import nn
 
-from skdpfair import METHODS, DPFairClassifier, get_method
+from skdpfair import METHODS, DPFairClassifier, _training, get_method
 from skdpfair.exceptions import (
     InfeasibleBudgetError,
     InsecureSeedWarning,
@@ -192,6 +192,30 @@ def test_the_twin(table):
     assert not model.privacy_.releasable and "the non-private twin" in model.privacy_.statement
     for copy in (again, model.release()):
         assert any("twin" in line for line in copy.privacy_.not_accounted)
+
+
+@pytest.mark.parametrize("state", [None, 0, np.random.RandomState(0)])
+def test_the_twin_starts_from_the_same_weights_and_shares_nothing_else(table, monkeypatch, state):
+    X, y = table
+    made, streams_of = [], _training.streams_of
+
+    def heard(*args):
+        made.append(streams_of(*args)[0])
+        return made[-1], state is not None
+
+    monkeypatch.setattr(_training, "streams_of", heard)
+    still = {"lr": 1e-12, "max_steps": 1, "hidden_layer_sizes": (8,), "random_state": state}
+    models = [fast(module="mlp", keep_reference=True, **still) for _ in range(2)]
+    for model in models:
+        model.fit(X.drop(columns="group"), y)
+        np.testing.assert_allclose(weights(model), weights(model.reference_), atol=1e-8)
+        assert "_start" not in vars(model.reference_)
+    one, twin, other, _ = made
+    assert one.init_entropy == twin.init_entropy
+    if state is None:
+        assert len({streams.entropy for streams in made}) == 4
+        assert one.init_entropy not in (one.entropy, other.init_entropy)
+        assert made[2].init_entropy == made[3].init_entropy
 
 
 def test_noise_instead_of_a_budget(table):

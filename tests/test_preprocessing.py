@@ -7,7 +7,12 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
-from skdpfair.preprocessing import BoundedScaler, outside_public, public_preprocessor
+from skdpfair.preprocessing import (
+    BoundedScaler,
+    TableSchema,
+    outside_public,
+    public_preprocessor,
+)
 
 
 @parametrize_with_checks([BoundedScaler(), BoundedScaler((0, 1), clip=False)])
@@ -136,6 +141,55 @@ def test_unlisted_and_dropped_columns():
         rows
     )
     assert out.iloc[0].to_dict() == {"x": 0.0, "c_old": 0.0, "g": "F"}
+
+
+ONE_TWO = [["1", "2"], [1, 2], [1.0, 2.0], np.array([1, 2]), ["1.0", "2.00"]]
+COLUMNS = [["1", "2"], [1, 2], [1.0, 2.0], ["1.0", "2.0"], pd.array([1, 2]), pd.Categorical([1, 2])]
+
+
+@pytest.mark.parametrize("listed", ONE_TWO, ids=str)
+@pytest.mark.parametrize("values", COLUMNS, ids=lambda values: str(list(values)))
+def test_a_number_and_its_text_are_one_category(listed, values):
+    rows = pd.DataFrame({"c": pd.Series(values)})
+    out = public_preprocessor({}, {"c": listed}).fit_transform(rows)
+    assert out.to_numpy().tolist() == [[1, 0], [0, 1]]
+    assert list(out) == [f"c_{value}" for value in listed]
+    assert outside_public(rows, {}, {"c": listed}).loc["c", "outside"] == 0
+
+
+def test_texts_that_are_codes_are_no_numbers():
+    listed = ["1", "01", "1e1", " 2", "1_0", "-0.5"]
+    values = ["01", "1.0", "10", "2", 10, "nan", "inf", 1, -0.5, "1_0", None]
+    out = public_preprocessor({}, {"c": listed}).fit_transform(pd.DataFrame({"c": values}))
+    met = [listed[row.argmax()] if row.any() else None for row in out.to_numpy()]
+    assert met == ["01", "1", None, None, None, None, None, "1", "-0.5", "1_0", None]
+    spelt_twice = public_preprocessor({}, {"c": ["1", "1.0"]})
+    out = spelt_twice.fit_transform(pd.DataFrame({"c": ["1", "1.0", 1]}))
+    assert out.to_numpy().tolist() == [[1, 0], [0, 1], [0, 0]]  # which of the two is unknown
+    with pytest.raises(ValueError, match=r"categories\['c'\] must list .* each once"):
+        public_preprocessor({}, {"c": ["1", 1]})
+
+
+@pytest.mark.parametrize("values", [[True, False], ["True", "False"], [1, 0], [1.0, 0.0]])
+@pytest.mark.parametrize("listed", [[True, False], ["True", "False"], [False, True], [1, 0]])
+def test_flags(listed, values):
+    rows = pd.DataFrame({"flag": values})
+    out = public_preprocessor({}, {"flag": listed}).fit_transform(rows)
+    first = 1 if str(listed[0]) in ("True", "1") else 0
+    assert out.iloc[:, 0].tolist() == [first, 1 - first] and (out.sum(axis=1) == 1).all()
+    assert list(out) == [f"flag_{value}" for value in listed]
+
+
+def test_a_schema_meets_the_numbers_of_a_table():
+    schema = TableSchema(
+        target="y", classes=["0", "1"], groups={"sex": ["1", "2", ""]}, categories={"ward": ["1"]}
+    )
+    rows = pd.DataFrame({"y": [0.0, 1.0], "sex": [2.0, np.nan], "ward": [1, 3]})
+    X, y, groups = schema.split(rows)
+    assert X["ward_1"].tolist() == [1, 0] and y.tolist() == ["0", "1"]
+    assert groups["sex"].tolist() == ["2", ""]
+    with pytest.raises(ValueError, match="holds values that classes does not list"):
+        schema.split(rows.assign(y=[0, 2]))
 
 
 @pytest.mark.parametrize(

@@ -87,6 +87,7 @@ def schema(data, target, groups, output, template, check, as_json):
     if not template:
         click.echo(f"Next:  skdpfair fit {data} --schema {output} --epsilon 1")
         click.echo(f"or     skdpfair sweep {output}")
+        click.echo(f"Typing errors, where you may look:  skdpfair schema {data} --check {output}")
 
 
 def ask(data, target, groups) -> TableSchema:
@@ -279,6 +280,14 @@ def _check(data, path, as_json):
         example = "" if pd.isna(row["example"]) else printable(row["example"])
         shown.add_row(column, f"{row['missing']:.2%}", f"{row['outside']:.2%}", example)
     Console().print(shown)
+    strange = [name for name in known.categories if _is_strange(found.loc[name])]
+    if strange:
+        click.echo(
+            wrapped(
+                f"No row has a listed value in {', '.join(strange)}: the model would learn nothing "
+                "from there. Spell the values as in the file (1 and 1.0 are the same)."
+            )
+        )
     listed = known.groups | {known.target: known.classes}
     bad = found[found[["missing", "outside"]].any(axis=1)].index.intersection(list(listed))
     gaps = [name for name in bad if found["outside"][name] or "" not in listed[name]]
@@ -289,3 +298,8 @@ def _check(data, path, as_json):
                 'sweep: list the values there, "" for a missing one, or leave these rows out.'
             )
         )
+
+
+def _is_strange(row):
+    """Tell whether all values that there are lie outside."""
+    return row["outside"] > 0 and row["outside"] + row["missing"] > 1 - 1e-9

@@ -2,16 +2,23 @@
 
 import warnings
 from collections.abc import Mapping
+from functools import cache, partial
+from inspect import signature
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import UndefinedMetricWarning
-from sklearn.metrics import accuracy_score
+from sklearn.metrics import get_scorer, get_scorer_names, make_scorer
+from sklearn.metrics._scorer import _BaseScorer
 from sklearn.utils import metadata_routing
+from sklearn.utils._response import _get_response_values
 
 from skdpfair import groups as _groups
-from skdpfair._validate import listed, one_of
+from skdpfair._validate import flag, listed, one_of, shown
 from skdpfair.groups import group_name
+
+_PREDICT = "predict"
+_METHODS = (_PREDICT, "predict_proba", "predict_log_proba", "decision_function")
 
 
 class ByGroupScorer(BaseEstimator):
@@ -22,10 +29,10 @@ class ByGroupScorer(BaseEstimator):
 
     __metadata_request__score = {"sensitive_features": True, "estimator": metadata_routing.UNUSED}
 
-    def __call__(self, estimator, X, y, sensitive_features=None):
+    def __call__(self, estimator, X, y, sensitive_features=None, **per_record):
         """Return the scores by name, or one of them if ``only`` names it."""
         parts = self._parts(estimator, X, y, sensitive_features)
-        scores = self._scores(estimator, X, np.asarray(y), parts)
+        scores = self._scores(estimator, X, np.asarray(y), parts, **per_record)
         return scores if self.only is None else scores[one_of("only", self.only, scores)]
 
     def score(self, estimator, X, y, sensitive_features=None):
@@ -41,7 +48,7 @@ class ByGroupScorer(BaseEstimator):
 
     def _parts(self, estimator, X, y, sensitive_features):
         """Return the name of each group with the rows that are in it."""
-        final, own = _final_step(estimator), type(self).__name__
+        (final, _), own = at_final_step(estimator), type(self).__name__
         group_col = self.group_col
         if group_col is None and sensitive_features is None:
             group_col = _column_of(final)
@@ -86,16 +93,24 @@ class ByGroupScorer(BaseEstimator):
 
 
 class GroupScorer(ByGroupScorer):
-    """Score predictions for all records, for each group, for the worst group, and their gap.
+    """Score a model for all records, for each group, for the worst group, and their gap.
 
     For ``scoring=`` of GridSearchCV, RandomizedSearchCV and cross_validate; of a halving search,
     which takes single scores, with ``only``.
 
     Parameters
     ----------
-    metrics : dict of str to callable or None, default=None
-        Each ``metric(y_true, y_pred)``, larger is better, such as `sklearn.metrics.f1_score`; names
-        of scorers do not know the groups. None is ``{"accuracy": accuracy_score}``.
+    metrics : dict of str to str, scorer or function, or None, default=None
+        The name of a scikit-learn scorer (``"roc_auc"``, ``"neg_log_loss"``), what
+        `sklearn.metrics.make_scorer` returns, or a function ``metric(y_true, y_pred)``. None is
+        ``{"accuracy": "accuracy"}``.
+    response_method : str, list of str, or None, default=None
+        What the functions among ``metrics`` take, as in ``make_scorer``: ``"predict"``,
+        ``"predict_proba"``, ``"decision_function"``. None is what scikit-learn's own scorers of
+        the same function take.
+    greater_is_better : bool or None, default=None
+        False for functions that are losses: their scores are negated, as in ``make_scorer``, so
+        that the worst group is that of the largest loss. None is as in scikit-learn's own scorers.
     group_col : str, int, "target", list of these, or None, default=None
         Column(s) of the X that is scored, the raw one if a pipeline transforms it. None takes
         ``sensitive_features`` by metadata routing, else the column that the final step names.
@@ -110,7 +125,10 @@ class GroupScorer(ByGroupScorer):
     Raises
     ------
     TypeError
-        If ``metrics`` is not a dict of functions.
+        If ``metrics`` is not a dict of scorers and functions.
+    ValueError
+        If scikit-learn has no scorer of a function and ``response_method`` or
+        ``greater_is_better`` is None, or they contradict the scorers that it has.
 
     Examples
     --------
@@ -123,42 +141,164 @@ class GroupScorer(ByGroupScorer):
 
     Notes
     -----
-    A group without records in a fold scores NaN, with a warning; worst group and gap are then
-    those of the others. Scores on private records are not private.
+    Larger is better in all scores but gaps. A group without records in a fold scores NaN, with a
+    warning, and so does a group of one class where probabilities or decision values cannot be
+    scored without the other class (ROC AUC); worst group and gap are then those of the others.
+    Where predictions make a metric ill-defined, scikit-learn's value is kept (precision without
+    predicted positives is 0). ``sample_weight`` reaches all metrics by metadata routing, after
+    ``set_score_request(sample_weight=True)``. Scores on private records are not private.
     """
 
-    def __init__(self, metrics=None, *, group_col=None, groups=None, only=None):
-        _check_metrics(metrics)  # now, rather than in the last fold of a search
+    def __init__(
+        self,
+        metrics=None,
+        *,
+        response_method=None,
+        greater_is_better=None,
+        group_col=None,
+        groups=None,
+        only=None,
+    ):
+        # now, rather than in the last fold of a search
+        _scorers(metrics, response_method, greater_is_better)
         self.metrics = metrics
+        self.response_method = response_method
+        self.greater_is_better = greater_is_better
         self.group_col = group_col
         self.groups = groups
         self.only = only
 
-    def _scores(self, estimator, X, y, parts):
-        metrics = {"accuracy": accuracy_score} if self.metrics is None else self.metrics
-        y_pred = np.asarray(estimator.predict(X))
+    def score(self, estimator, X, y, sensitive_features=None, sample_weight=None):
+        """Do the same as a call; scikit-learn derives the routing of metadata from it."""
+        weights = {} if sample_weight is None else {"sample_weight": sample_weight}
+        return self(estimator, X, y, sensitive_features=sensitive_features, **weights)
+
+    def _scores(self, estimator, X, y, parts, **per_record):
         warn_absent(parts)
-        scores = {}
-        for name, metric in metrics.items():
-            values = {
-                g: float(metric(y[rows], y_pred[rows])) if rows.any() else np.nan
-                for g, rows in parts.items()
-            }
-            worst, best = np.nanmin(list(values.values())), np.nanmax(list(values.values()))
-            scores[name] = float(metric(y, y_pred))
-            scores |= {f"{name}_worst_group": float(worst), f"{name}_gap": float(best - worst)}
+        scorers = _scorers(self.metrics, self.response_method, self.greater_is_better)
+        everyone, answers, scores = np.full(len(y), True), {}, {}
+        for name, scorer in scorers.items():
+            answer = _answer(scorer, estimator, X, answers)
+            score = partial(_score, scorer, estimator, X, y, answer, per_record)
+            found = {g: score(rows) for g, rows in parts.items()}
+            _warn_one_class(name, [g for g, (_, defined) in found.items() if not defined])
+            values = {g: value for g, (value, _) in found.items()}
+            known = [value for value in values.values() if not np.isnan(value)] or [np.nan]
+            scores[name], _ = score(everyone)
+            scores |= {f"{name}_worst_group": min(known), f"{name}_gap": max(known) - min(known)}
             scores |= {f"{name}[{g}]": value for g, value in values.items()}
         return scores
 
 
-def _check_metrics(metrics):
-    good = isinstance(metrics, Mapping) and metrics and all(map(callable, metrics.values()))
-    if metrics is not None and not good:
+def _answer(scorer, estimator, X, answers):
+    """Return what a scorer takes of an estimator, computed once for all scorers alike."""
+    methods, pos_label = scorer._response_method, scorer._get_pos_label()
+    key = _as_tuple(methods), pos_label
+    if key not in answers:
+        answers[key], _ = _get_response_values(estimator, X, methods, pos_label=pos_label)
+    return answers[key]
+
+
+def _score(scorer, estimator, X, y, answer, per_record, rows):
+    """Return the score of some rows, NaN of none, and whether their classes define it."""
+    if not rows.any():
+        return np.nan, True
+    given = {name: np.asarray(values)[rows] for name, values in per_record.items()}
+    one_class = False
+    if scorer._response_method != _PREDICT:
+        one_class = len(np.unique(y[rows])) < 2
+        labels = signature(scorer._score_func).parameters.get("labels")
+        if labels is not None and labels.default is None and "labels" not in scorer._kwargs:
+            given["labels"] = estimator.classes_  # the rows may lack a class
+    with warnings.catch_warnings(record=one_class) as said:
+        if one_class:
+            warnings.simplefilter("always")
+        value = scorer._score(lambda *_, **__: answer[rows], estimator, X, y[rows], **given)
+    undefined = any(issubclass(w.category, (UserWarning, RuntimeWarning)) for w in said or ())
+    return (np.nan, False) if undefined else (float(value), True)
+
+
+def _scorers(metrics, response_method, greater_is_better):
+    """Return a scikit-learn scorer for each metric, else raise."""
+    metrics = {"accuracy": "accuracy"} if metrics is None else metrics
+    if not isinstance(metrics, Mapping) or not metrics:
         raise TypeError(
-            f"metrics must be a dict from names to functions metric(y_true, y_pred), got "
-            f"{metrics!r}. Pass the function, not a scorer or its name: "
-            'GroupScorer({"balanced": sklearn.metrics.balanced_accuracy_score}).'
+            f"metrics must be a dict from names to scorers or functions, got {shown(metrics)}: "
+            'GroupScorer({"auc": "roc_auc", "balanced": "balanced_accuracy"}).'
         )
+    methods = [response_method] if isinstance(response_method, str) else response_method or ()
+    for method in methods:
+        one_of("response_method", method, _METHODS)
+    if greater_is_better is not None:
+        flag("greater_is_better", greater_is_better)
+    return {
+        name: _scorer_of(name, metric, tuple(methods), greater_is_better)
+        for name, metric in metrics.items()
+    }
+
+
+def _scorer_of(name, metric, methods, greater_is_better):
+    if isinstance(metric, str):
+        one_of(f"metrics[{shown(name)}]", metric, get_scorer_names())
+        return get_scorer(metric)
+    if isinstance(metric, _BaseScorer):
+        if hasattr(metric, "_metadata_request"):
+            raise TypeError(
+                f"metrics[{shown(name)}] asks for metadata of its own. Ask for all metrics: "
+                "GroupScorer(...).set_score_request(sample_weight=True)."
+            )
+        return metric
+    if not callable(metric):
+        raise TypeError(
+            f"metrics[{shown(name)}] must be a scorer, its name or a function, got {shown(metric)}."
+        )
+    own = _own_scorers_of(metric)
+    known = {(_as_tuple(scorer._response_method), scorer._sign > 0) for scorer in own}
+    fits = {
+        (accepted, larger)
+        for accepted, larger in known
+        if set(methods) <= set(accepted) and greater_is_better in (None, larger)
+    }
+    if known and not fits:
+        raise ValueError(
+            "response_method or greater_is_better contradicts scikit-learn's own scorers of "
+            f"metrics[{shown(name)}], {own}. Leave them None, or pass one of these scorers."
+        )
+    if not methods and len({accepted for accepted, _ in fits}) == 1:
+        ((methods, _), *_) = fits
+    if greater_is_better is None and len({larger for _, larger in fits}) == 1:
+        ((_, greater_is_better), *_) = fits
+    if not methods or greater_is_better is None:
+        raise ValueError(
+            f"metrics[{shown(name)}] is a function of which scikit-learn has no scorer, so that "
+            "what it takes and whether larger is better are unknown. Pass make_scorer(metric, "
+            'response_method="predict", greater_is_better=False), say, or both to GroupScorer.'
+        )
+    methods = methods[0] if len(methods) == 1 else methods
+    return make_scorer(metric, response_method=methods, greater_is_better=bool(greater_is_better))
+
+
+def _own_scorers_of(metric):
+    """Return scikit-learn's scorers of a function: those that call it most alike."""
+    function = metric.func if isinstance(metric, partial) else metric
+    found = [scorer for scorer in _own_scorers() if scorer._score_func is function]
+    if not found:
+        return []
+    told = {p.name: p.default for p in signature(metric).parameters.values()}
+    alike = [s for s in found if all(told.get(k) == v for k, v in s._kwargs.items())]
+    most = max((len(scorer._kwargs) for scorer in alike), default=0)
+    return [scorer for scorer in alike if len(scorer._kwargs) == most] or found
+
+
+@cache
+def _own_scorers():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # scorers that will be renamed
+        return [get_scorer(name) for name in get_scorer_names()]
+
+
+def _as_tuple(methods):
+    return (methods,) if isinstance(methods, str) else tuple(methods)
 
 
 def warn_absent(parts):
@@ -172,11 +312,26 @@ def warn_absent(parts):
         )
 
 
-def _final_step(estimator):
-    """Return the classifier at the end of pipelines and searches."""
+def _warn_one_class(name, groups):
+    if groups:
+        warnings.warn(
+            f"The groups {groups} have records of one class only, for which {name!r} is not "
+            "defined: their scores are NaN. Use fewer folds, or folds stratified by group and "
+            "class.",
+            UndefinedMetricWarning,
+            stacklevel=4,
+        )
+
+
+def at_final_step(estimator, X=None):
+    """Return the classifier at the end of pipelines and searches, and X as it gets it."""
     if hasattr(estimator, "best_estimator_"):
-        return _final_step(estimator.best_estimator_)
-    return _final_step(estimator.steps[-1][1]) if hasattr(estimator, "steps") else estimator
+        return at_final_step(estimator.best_estimator_, X)
+    if not hasattr(estimator, "steps"):
+        return estimator, X
+    if X is not None and len(estimator.steps) > 1:
+        X = estimator[:-1].transform(X)
+    return at_final_step(estimator.steps[-1][1], X)
 
 
 def _column_of(final):

@@ -1,8 +1,12 @@
 """Scores that are differences: against the twin, and against the training rows."""
 
-import numpy as np
+from dataclasses import dataclass
 
-from skdpfair.model_selection._scorers import ByGroupScorer, warn_absent
+import numpy as np
+import pandas as pd
+
+from skdpfair import _fitted_rows, _labels, _table
+from skdpfair.model_selection._scorers import ByGroupScorer, at_final_step, warn_absent
 
 
 class _Differences(ByGroupScorer):
@@ -36,23 +40,75 @@ class _PrivacyCostScorer(_Differences):
         return float(lost.mean()), _means(lost, parts)
 
 
+@dataclass(repr=False)  # a repr would print the rows
+class _Rows:
+    X: object
+    y: object
+    sensitive_features: object = None
+
+
 class _DGGapScorer(_Differences):
     name = "dg_gap"
 
-    def __init__(self, train, *, group_col=None, groups=None, only=None):
-        self.train = train
+    def __init__(self, table, *, group_col=None, groups=None, only=None):
+        self.table = table
         self.group_col = group_col
         self.groups = groups
         self.only = only
 
     def _difference(self, estimator, X, y, parts):
-        X_train, y_train, sensitive = self.train
-        parts_train = self._parts(estimator, X_train, y_train, sensitive)
+        X_all, y_all = self.table.X, np.asarray(self.table.y)
+        parts_all = self._parts(estimator, X_all, y_all, self.table.sensitive_features)
+        fitted = _fitted_among(estimator, (X_all, y_all, parts_all), (X, y, parts))
         right = (np.asarray(estimator.predict(X)) == y).astype(float)
-        right_train = (np.asarray(estimator.predict(X_train)) == np.asarray(y_train)).astype(float)
+        right_all = (np.asarray(estimator.predict(X_all)) == y_all).astype(float)
         held_out = _means(right, parts)
-        by_group = {g: v - held_out[g] for g, v in _means(right_train, parts_train).items()}
-        return float(right_train.mean() - right.mean()), by_group
+        seen = _means(right_all, {g: rows & fitted for g, rows in parts_all.items()})
+        by_group = {g: value - held_out[g] for g, value in seen.items()}
+        return float(right_all[fitted].mean() - right.mean()), by_group
+
+
+def _fitted_among(estimator, table, scored):
+    """Return which rows of a table the model was fitted to, where that is certain."""
+    final, _ = at_final_step(estimator)
+    seen = _fitted_rows.of(getattr(final, "net_", None))
+    if seen is None:
+        raise ValueError(
+            f"dg_gap_scorer needs the rows that the model was fitted to, and {type(final).__name__}"
+            " does not tell which these were: only a DPFairClassifier does, in the process that "
+            "fitted it, and once (no copy, pickle or release, warm_start=False). In a search set "
+            "scoring=GroupScorer(...), return_train_score=True and use dg_gap_table(search); for "
+            "one model use skdpfair.metrics.dg_gap_by_group."
+        )
+    marks, groups = _marked(estimator, *table)
+    there = pd.MultiIndex.from_arrays([marks, groups, _occurrence(marks, groups)])
+    marks_out, groups_out = _marked(estimator, *scored)
+    out = [marks_out, groups_out, _occurrence(marks_out, groups_out)]
+    others = ~there.isin(pd.MultiIndex.from_arrays(out))
+    for rows in (np.full(len(marks), True), others):
+        found = rows & np.isin(marks, seen)
+        if np.array_equal(np.sort(marks[found]), np.sort(seen)):
+            return found
+    raise ValueError(
+        "X_train and y_train of dg_gap_scorer do not tell which rows the model was fitted to: "
+        "these must be among them, and rows that equal them must not, unless they are scored. In "
+        "a search, hand in the X and y of its fit; for one model, those of its fit. Where steps "
+        "of a pipeline make other numbers of training rows in fit than in transform, use "
+        "GroupScorer(...), return_train_score=True and dg_gap_table(search)."
+    )
+
+
+def _marked(estimator, X, y, parts):
+    """Return a mark of each row and its label, as the final step gets them, and its group."""
+    final, X = at_final_step(estimator, X)
+    codes = pd.Index(final.classes_).get_indexer(_labels.read(y))
+    marks = _fitted_rows.marks(_table.read_for_prediction(final, X), codes)
+    return marks, np.argmax(list(parts.values()), axis=0)
+
+
+def _occurrence(marks, groups):
+    """Return how many rows before each one equal it."""
+    return pd.DataFrame({"mark": marks, "group": groups}).groupby(["mark", "group"]).cumcount()
 
 
 def privacy_cost_scorer(*, group_col=None, groups=None, only=None):
@@ -85,17 +141,17 @@ def privacy_cost_scorer(*, group_col=None, groups=None, only=None):
 def dg_gap_scorer(
     X_train, y_train, *, sensitive_features=None, group_col=None, groups=None, only=None
 ):
-    """Make a scorer of one fitted model: accuracy on the rows it was fitted to minus that on X.
+    """Make a scorer of the distributional-generalisation gap, for searches and fitted models.
 
-    A scorer never sees training rows, and a fitted model does not keep them: they are handed in
-    here. In a search every fold has others, so there set ``return_train_score=True`` and use
-    `dg_gap_table`.
+    The gap is the accuracy on the rows that the model was fitted to, minus that on the rows that
+    are scored. In a search these are the two parts of each fold.
 
     Parameters
     ----------
-    X_train, y_train : array-like of n_train rows
-        What the model was fitted to, before any pipeline.
-    sensitive_features : array-like of n_train rows or None, default=None
+    X_train, y_train : array-like of n_rows rows
+        A table with the rows that the model was fitted to, before any pipeline: X and y of the
+        search's fit, or those of the model's.
+    sensitive_features : array-like of n_rows rows or None, default=None
         Their groups, if not a column of X.
     group_col, groups, only
         As in `GroupScorer`.
@@ -105,15 +161,33 @@ def dg_gap_scorer(
     callable
         ``scorer(estimator, X, y, sensitive_features=None)``, which returns a dict: ``dg_gap`` and
         ``dg_gap[GROUP]`` in [-1, 1], positive if training rows do better, and ``dg_gap_gap``, how
-        far the groups' gaps are apart. Not itself private.
+        far the groups' gaps are apart; the first and last negated, ``neg_...``, for ``refit=``.
+        Not itself private. It raises ValueError where it cannot tell for certain which rows the
+        model was fitted to.
+
+    Notes
+    -----
+    A fit leaves fingerprints of its rows in the memory of its process, as long as the model is
+    there, and never in the model: no copy, pickle or release holds them. The scorer compares them
+    with the table, as the final step of the pipeline gets it, so the final step has to be a
+    `DPFairClassifier`. `dg_gap_table` compares any models by ``return_train_score=True``.
 
     Examples
     --------
+    >>> from sklearn.model_selection import GridSearchCV
+    >>> from skdpfair import DPFairClassifier
+    >>> from skdpfair.datasets import make_two_groups
     >>> from skdpfair.model_selection import dg_gap_scorer
-    >>> scorer = dg_gap_scorer([[0], [1]], [0, 1], sensitive_features=["F", "M"])
+    >>> data = make_two_groups(4000, random_state=0)
+    >>> X, y = data.data.assign(group=data.sensitive_features), data.target
+    >>> clf = DPFairClassifier("dpsgd", group_col="group", max_steps=5)
+    >>> scorer = dg_gap_scorer(X, y)
+    >>> search = GridSearchCV(clf, {"epsilon": [2, 4]}, scoring=scorer, refit="neg_dg_gap", cv=2)
+    >>> "mean_test_dg_gap[b]" in search.fit(X, y).cv_results_
+    True
     """
-    train = (X_train, y_train, sensitive_features)
-    return _DGGapScorer(train, group_col=group_col, groups=groups, only=only)
+    table = _Rows(X_train, y_train, sensitive_features)
+    return _DGGapScorer(table, group_col=group_col, groups=groups, only=only)
 
 
 def _means(values, parts):
@@ -121,15 +195,11 @@ def _means(values, parts):
 
 
 def _twin_predictions(estimator, X):
-    if hasattr(estimator, "best_estimator_"):
-        return _twin_predictions(estimator.best_estimator_, X)
-    if hasattr(estimator, "steps"):
-        X = estimator[:-1].transform(X) if len(estimator.steps) > 1 else X
-        return _twin_predictions(estimator.steps[-1][1], X)
-    if not hasattr(estimator, "reference_"):
+    final, X = at_final_step(estimator, X)
+    if not hasattr(final, "reference_"):
         raise ValueError(
-            f"privacy_cost_scorer needs the twin, reference_, which this {type(estimator).__name__}"
+            f"privacy_cost_scorer needs the twin, reference_, which this {type(final).__name__}"
             " does not have. Fit with keep_reference=True and score in the same process, or put "
             "epsilon=None into the grid and use privacy_cost_table(search)."
         )
-    return estimator.reference_.predict(X)
+    return final.reference_.predict(X)

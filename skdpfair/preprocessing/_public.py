@@ -1,15 +1,110 @@
 """Whole tables by public bounds and categories."""
 
+import re
+from collections import Counter
 from collections.abc import Mapping
+from numbers import Number
 
 import numpy as np
 import pandas as pd
-from sklearn.compose import ColumnTransformer
-from sklearn.preprocessing import OneHotEncoder
+from sklearn import compose
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import validate_data
 
-from skdpfair._validate import about, one_of, shown
+from skdpfair._validate import about, in_pandas, one_of, shown
 from skdpfair._validate import listed as as_list
 from skdpfair.preprocessing._scaler import BoundedScaler, pair_of
+
+# texts that are written numbers; codes such as 01 are none
+_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?")
+_FLAGS = {"True": True, "False": False}
+
+
+class ColumnTransformer(compose.ColumnTransformer):
+    """scikit-learn's, which takes tables of polars and pyarrow in all of its versions."""
+
+    def fit_transform(self, X, y=None, **params):
+        """Fit all steps, and return what they make of X."""
+        return super().fit_transform(in_pandas(X), y, **params)
+
+    def transform(self, X, **params):
+        """Return what all steps make of X."""
+        return super().transform(in_pandas(X), **params)
+
+
+class PublicEncoder(TransformerMixin, BaseEstimator):
+    """Make a column of 0 and 1 of each public category; nothing is learned from the rows.
+
+    Parameters
+    ----------
+    categories : dict of str to list
+        The categories of each column, in the order of the columns.
+
+    Examples
+    --------
+    >>> rows = pd.DataFrame({"ward": [1.0, 2.0, None]})
+    >>> PublicEncoder({"ward": ["1", "2"]}).set_output(transform="pandas").fit_transform(rows)
+       ward_1  ward_2
+    0     1.0     0.0
+    1     0.0     1.0
+    2     0.0     0.0
+    """
+
+    def __init__(self, categories):
+        self.categories = categories
+
+    def fit(self, X, y=None):
+        """Record the number and names of the columns."""
+        validate_data(self, X, skip_check_array=True)
+        return self
+
+    def transform(self, X):
+        """Return an array of float32, of 0 and 1, a row of zeros where no category is met."""
+        parts = [
+            codes_in(listed, X.iloc[:, i])[:, None] == np.arange(len(listed))
+            for i, listed in enumerate(self.categories.values())
+        ]
+        return np.hstack(parts).astype(np.float32)
+
+    def get_feature_names_out(self, input_features=None):
+        """Return ``column_category`` for each category."""
+        names = [f"{column}_{c}" for column, listed in self.categories.items() for c in listed]
+        return np.asarray(names, dtype=object)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.requires_fit = False
+        tags.input_tags.categorical = tags.input_tags.string = tags.input_tags.allow_nan = True
+        return tags
+
+
+def codes_in(listed, column) -> np.ndarray:
+    """Return the position of each value of a column in a list, -1 where it is missing or outside.
+
+    A text and a number agree where the text is the number written out, and so do two such texts,
+    unless several of the list are the same number.
+
+    Examples
+    --------
+    >>> codes_in(["1", "2", "01"], pd.Series(["1.0", 2, "01", None, 3.0])).tolist()
+    [0, 1, 2, -1, -1]
+    """
+    numbers = [_number(value) for value in listed]
+    counts = Counter(numbers)
+    exact = {value: i for i, value in enumerate(listed)}
+    by_number = {n: i for i, n in enumerate(numbers) if n is not None and counts[n] == 1}
+    each, distinct = pd.factorize(column)
+    places = [exact.get(v, by_number.get(_number(v), -1)) for v in distinct.tolist()]
+    return np.array([*places, -1], dtype=np.int64)[each]
+
+
+def _number(value):
+    """Return the number or flag that a value is, or whose text it is, or None."""
+    if not isinstance(value, str):
+        return value if isinstance(value, (Number, np.bool_)) else None
+    if value in _FLAGS or not _NUMBER.fullmatch(value):
+        return _FLAGS.get(value)
+    return float(value) if "." in value else int(value)
 
 
 def public_preprocessor(bounds, categories=None, *, passthrough=(), missing="middle"):
@@ -23,7 +118,8 @@ def public_preprocessor(bounds, categories=None, *, passthrough=(), missing="mid
     bounds : dict of str to (low, high)
         Public bounds of the numeric columns, in their units; see `BoundedScaler`.
     categories : dict of str to sequence, optional
-        Public list of the categories of each categorical column, spelt as in the table.
+        Public list of the categories of each categorical column, spelt as in the table; "1", 1 and
+        1.0 are the same, and so are "True" and True.
     passthrough : sequence of str, default=()
         Columns to hand on unchanged. A column of ``categories`` may be named here too: it is then
         both encoded and handed on.
@@ -67,12 +163,7 @@ def public_preprocessor(bounds, categories=None, *, passthrough=(), missing="mid
     passthrough = as_list("passthrough", passthrough, "column names")
     _check_disjoint(bounds, "categories", categories)
     _check_disjoint(bounds, "passthrough", passthrough)
-    encoder = OneHotEncoder(
-        categories=[_category_list(column, listed) for column, listed in categories.items()],
-        handle_unknown="ignore",
-        sparse_output=False,
-        dtype=np.float32,
-    )
+    encoder = PublicEncoder({c: _category_list(c, listed) for c, listed in categories.items()})
     parts = [
         ("numeric", BoundedScaler(dict(bounds), missing=missing), list(bounds)),
         ("categorical", encoder, list(categories)),
@@ -89,7 +180,7 @@ def outside_public(table, bounds, categories=None):
 
     Parameters
     ----------
-    table : DataFrame
+    table : DataFrame, of pandas, polars or pyarrow
         The rows, or better a public sample of them.
     bounds, categories : dict
         As in `public_preprocessor`.
@@ -111,6 +202,7 @@ def outside_public(table, bounds, categories=None):
     """
     categories = {} if categories is None else categories
     _check_dicts(bounds, categories)
+    table = in_pandas(table)
     if not isinstance(table, pd.DataFrame):
         raise TypeError(f"table must be a DataFrame, got {type(table).__name__}.")
     unknown = [column for column in (*bounds, *categories) if column not in table]
@@ -125,10 +217,10 @@ def outside_public(table, bounds, categories=None):
             low, high = pair_of("bounds", pair, column)
         rows[column] = table[column], ~table[column].between(low, high)
     for column, listed in categories.items():
-        rows[column] = table[column], ~table[column].isin(_category_list(column, listed))
+        rows[column] = table[column], codes_in(_category_list(column, listed), table[column]) < 0
     out = []
     for values, beyond in rows.values():
-        beyond &= values.notna()
+        beyond = beyond & values.notna()
         example = values[beyond].iloc[0] if beyond.any() else None
         out.append((values.isna().mean(), beyond.mean(), example))
     index = pd.Index(list(rows), name="column")
@@ -154,7 +246,7 @@ def _category_list(column, listed):
     """Return a column's categories as a list without NaN, else raise."""
     with about("categories"):
         kept = [] if isinstance(listed, str) else [c for c in listed if not pd.isna(c)]
-        n_distinct = len(set(kept))
+        n_distinct = min(len(set(kept)), len(set(map(str, kept))))
     if not kept or n_distinct < len(kept):
         raise ValueError(
             f"categories[{shown(column)}] must list at least one category, each once, "

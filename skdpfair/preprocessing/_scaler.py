@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from skdpfair._validate import (
     about,
     flag,
+    in_pandas,
     one_of,
     refuse_masked,
     refuse_sparse_columns,
@@ -177,6 +178,7 @@ class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
 def numbers_of(estimator, X, reset):
     """Return X as an array of floats, or raise without a word of what is in its cells."""
+    X = in_pandas(X)
     refuse_masked("X", X)
     refuse_sparse_columns("X", X)
     text = [c for c in getattr(X, "columns", ()) if not _holds_numbers(X, c)]

@@ -9,10 +9,11 @@ from dataclasses import asdict, dataclass, field
 from itertools import product
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
-from skdpfair._validate import about, is_integer, listed, shown
-from skdpfair.preprocessing._public import public_preprocessor
+from skdpfair._validate import about, in_pandas, is_integer, listed, shown
+from skdpfair.preprocessing._public import codes_in, public_preprocessor
 
 _SEPARATORS = ",;\t|"
 _COMPRESSED = (".gz", ".bz2", ".zip", ".xz", ".zst", ".tar")
@@ -35,7 +36,7 @@ class TableSchema:
     bounds : dict of str to (low, high), default={}
         Columns of numbers that are features, with their least and largest possible values.
     categories : dict of str to list of str, default={}
-        Columns of texts that are features, with all their values.
+        Columns of texts that are features, with all their values; in these lists "1" is also 1.0.
 
     Raises
     ------
@@ -224,7 +225,7 @@ class TableSchema:
 
         Parameters
         ----------
-        table : DataFrame
+        table : DataFrame, of pandas, polars or pyarrow
             With all columns that the schema names.
 
         Returns
@@ -240,15 +241,15 @@ class TableSchema:
         ValueError
             If a label or a group is missing or not listed; the error shows none.
         """
+        table = in_pandas(table)
         groups = table[list(self.groups)].astype(object) if self.groups else None
-        if groups is not None:
-            groups = groups.fillna("")
-        _check_listed("classes", table[self.target], self.classes, "Take these rows out.")
+        y = _spelt("classes", table[self.target], self.classes, "Take these rows out.")
         for column, levels in self.groups.items():
             remedy = 'Add "" to the list, as a group of its own, or fill them in.'
-            _check_listed(f"groups[{column!r}]", groups[column], levels, remedy)
+            values = groups[column].fillna("")
+            groups[column] = _spelt(f"groups[{column!r}]", values, levels, remedy).astype(object)
         X = self.preprocessor().fit_transform(table)
-        return X, table[self.target].to_numpy(dtype=str), groups
+        return X, y, groups
 
 
 def columns_of(path):
@@ -303,11 +304,13 @@ def _check_rows(path, names, separator):
             raise ValueError(f"{Path(path).name} {_unreadable(error)}") from None
 
 
-def _check_listed(what, values, known, remedy):
-    known_ones = values.isin(known)
-    if known_ones.all():
-        return
-    if (values[~known_ones].isna() | (values[~known_ones] == "")).all():
+def _spelt(what, values, known, remedy):
+    """Return values as they are spelt in a list, or raise, without showing one."""
+    codes = codes_in(known, values)
+    outside = values[codes < 0]
+    if outside.empty:
+        return np.array(known)[codes]
+    if (outside.isna() | (outside == "")).all():
         raise ValueError(f"Column {values.name!r} has missing values, not in {what}. {remedy}")
     raise ValueError(
         f"Column {values.name!r} holds values that {what} does not list: it lists "

@@ -345,7 +345,28 @@ def test_what_a_schema_misses_is_counted(folder, table):
     found = {row["column"]: row for row in json.loads(done.output)}
     assert found["Kanton"]["outside"] == pytest.approx((table["Kanton"] == "GE").mean())
     assert found["Kanton"]["missing"] == pytest.approx((table["Kanton"] == "").mean())
-    assert "NOT private" in usable(invoke("schema", "loans.csv", "--check", "schema.toml")).output
+    said = usable(invoke("schema", "loans.csv", "--check", "schema.toml")).output
+    assert "NOT private" in said and "No row has" not in said
+
+
+def test_numbers_written_in_another_way_are_the_same_categories(folder, table):
+    """A column with gaps becomes one of floats in pandas, and its codes get a point and a zero."""
+    ward = pd.Series(np.arange(len(table)) % 3 + 1).astype(float).mask(table.index < 5)
+    table.assign(Kanton=ward).to_csv("loans.csv", sep=";", index=False)
+    text = SCHEMA.to_toml().replace('["ZH", "BE"]', '["1", "2", "3"]')
+    (folder / "schema.toml").write_text(text, encoding="utf-8")
+    schema = TableSchema.from_toml("schema.toml")
+    rows = schema.read_csv("loans.csv")
+    assert rows["Kanton"].iloc[5] == "3.0"
+    X, _, _ = schema.split(rows)
+    for code in (1, 2, 3):
+        assert (X[f"Kanton_{code}"] == (ward == code)).all()
+    assert (
+        "No row has" not in usable(invoke("schema", "loans.csv", "--check", "schema.toml")).output
+    )
+    (folder / "schema.toml").write_text(text.replace('"1", "2", "3"', '"one"'), encoding="utf-8")
+    said = usable(invoke("schema", "loans.csv", "--check", "schema.toml")).output
+    assert "No row has a listed value in Kanton" in said
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import sklearn
+from sklearn.base import BaseEstimator, ClassifierMixin
 
 from skdpfair import DPFairClassifier
 
@@ -31,10 +32,13 @@ def classifier(quick):
     return make
 
 
-class FromFirstColumn:
+class FromFirstColumn(ClassifierMixin, BaseEstimator):
     """Predicts whether the first column is positive: no randomness, no fit."""
 
+    classes_ = np.array([0, 1])
+
     def __init__(self, groups=None, reference=None):
+        self.groups, self.reference = groups, reference
         if groups is not None:
             self.groups_ = np.array(groups, dtype=object)
         if reference is not None:

@@ -1,17 +1,33 @@
 import pickle
+import warnings
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
 from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401  (lets the next import find the halving search)
-from sklearn.metrics import accuracy_score, balanced_accuracy_score
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import (
+    accuracy_score,
+    average_precision_score,
+    balanced_accuracy_score,
+    brier_score_loss,
+    f1_score,
+    hamming_loss,
+    hinge_loss,
+    log_loss,
+    make_scorer,
+    roc_auc_score,
+)
 from sklearn.model_selection import (
     GridSearchCV,
     HalvingGridSearchCV,
     RandomizedSearchCV,
+    StratifiedKFold,
     cross_validate,
 )
 from sklearn.pipeline import make_pipeline
@@ -19,7 +35,6 @@ from sklearn.pipeline import make_pipeline
 from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
 from skdpfair.model_selection import (
     GroupScorer,
-    dg_gap_scorer,
     privacy_cost_scorer,
     privacy_cost_table,
     select_by,
@@ -86,10 +101,192 @@ def test_refusals_name_the_remedy(scorer, sensitive, match, from_first_column):
         scorer(from_first_column(), [[1], [1]], [1, 0], sensitive)
 
 
-@pytest.mark.parametrize("metrics", ["accuracy", {"acc": "accuracy"}, {}, accuracy_score])
-def test_names_of_scorers_are_refused_at_once(metrics):
-    with pytest.raises(TypeError, match=r"metrics must be a dict .* not a scorer or its name"):
+@pytest.fixture(scope="module")
+def scored():
+    """A model with probabilities, and rows of two groups, of which one is rarely of class 1."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(400, 2)), columns=["x", "z"])
+    group = np.where(rng.random(400) < 0.3, "b", "a")
+    y = (X["x"] + np.where(group == "b", -1, 0.5) + rng.normal(size=400) > 0).astype(int)
+    return LogisticRegression().fit(X, y), X, y.to_numpy(), group
+
+
+def by_hand(metric, y, answer, group, sign=1):
+    """Return what a scorer should say of two groups."""
+    each = {g: sign * metric(y[group == g], answer[group == g]) for g in ("a", "b")}
+    (low, high), whole = sorted(each.values()), sign * metric(y, answer)
+    return {"": whole, "_worst_group": low, "_gap": high - low, "[a]": each["a"], "[b]": each["b"]}
+
+
+def found_of(scores, name):
+    return {key[len(name) :]: value for key, value in scores.items() if key.startswith(name)}
+
+
+LIKELY, LABELS, VALUES = "predict_proba", "predict", "decision_function"
+NEG_HAMMING = make_scorer(hamming_loss, greater_is_better=False)
+# as given, by which function, of what, with which sign
+METRICS = {
+    "log_loss": (log_loss, log_loss, LIKELY, -1),
+    "neg_log_loss": ("neg_log_loss", log_loss, LIKELY, -1),
+    "brier": (brier_score_loss, brier_score_loss, LIKELY, -1),
+    "auc": (roc_auc_score, roc_auc_score, VALUES, 1),
+    "precision": ("average_precision", average_precision_score, VALUES, 1),
+    "macro": (partial(f1_score, average="macro"), partial(f1_score, average="macro"), LABELS, 1),
+    "hamming": (NEG_HAMMING, hamming_loss, LABELS, -1),
+}
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_each_metric_gets_what_it_needs(scored, name):
+    model, X, y, group = scored
+    given, metric, method, sign = METRICS[name]
+    answer = getattr(model, method)(X)
+    answer = answer[:, 1] if method == LIKELY else answer
+    scores = GroupScorer({"m": given}, groups=["a", "b"])(model, X, y, group)
+    assert found_of(scores, "m") == pytest.approx(by_hand(metric, y, answer, group, sign))
+
+
+def test_a_function_of_ones_own_says_what_it_takes_and_what_is_better(scored):
+    model, X, y, group = scored
+
+    def mean_cost(y_true, likely):
+        return np.mean(abs(y_true - likely))
+
+    given = {"response_method": LIKELY, "greater_is_better": False}
+    scores = GroupScorer({"m": mean_cost, "acc": "accuracy"}, groups=["a", "b"], **given)
+    expected = by_hand(mean_cost, y, model.predict_proba(X)[:, 1], group, -1)
+    scores = scores(model, X, y, group)
+    assert found_of(scores, "m") == pytest.approx(expected)
+    assert scores["acc"] == accuracy_score(y, model.predict(X))
+
+
+@pytest.mark.parametrize("method", [LIKELY, [VALUES, LIKELY], VALUES])
+def test_methods_that_scikit_learn_accepts_may_be_chosen(scored, method):
+    model, X, y, group = scored
+    scorer = GroupScorer({"auc": roc_auc_score}, response_method=method, groups=["a", "b"])
+    assert scorer(model, X, y, group)["auc"] == pytest.approx(
+        roc_auc_score(y, model.predict_proba(X)[:, 1])
+    )
+
+
+def test_three_classes_and_a_group_that_lacks_one(scored):
+    _, X, y, group = scored
+    y = np.array(["no", "yes"])[y]
+    y[(group == "a") & (X["z"] > 1)] = "maybe"
+    model = LogisticRegression().fit(X, y)
+    likely, rows = model.predict_proba(X), group == "b"
+    metrics = {"loss": log_loss, "recall": "recall_macro", "auc": "roc_auc_ovr"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # scikit-learn's: a class without records
+        scores = GroupScorer(metrics, groups=["a", "b"])(model, X, y, group)
+    assert scores["loss[b]"] == pytest.approx(
+        -log_loss(y[rows], likely[rows], labels=model.classes_)
+    )
+    assert scores["auc"] == pytest.approx(roc_auc_score(y, likely, multi_class="ovr"))
+    assert np.isnan(scores["auc[b]"]) and scores["auc_worst_group"] == scores["auc[a]"]
+
+
+def test_the_positive_class_and_the_column_of_the_groups(scored):
+    _, X, y, group = scored
+    y, X = np.array(["hired", "no"])[y], X.assign(group=group)
+    model = make_pipeline(
+        ColumnTransformer([("x", "passthrough", ["x", "z"])]), LogisticRegression()
+    )
+    model.fit(X, y)
+    hired = make_scorer(average_precision_score, response_method=LIKELY, pos_label="hired")
+    metrics = {"ap": hired, "f1": make_scorer(f1_score, pos_label="hired")}
+    scores = GroupScorer(metrics, group_col="group", groups=["a", "b"])(model, X, y)
+    likely = model.predict_proba(X)[:, 0]
+    of_hired = partial(average_precision_score, pos_label="hired")
+    assert found_of(scores, "ap") == pytest.approx(by_hand(of_hired, y, likely, group))
+    of_hired = partial(f1_score, pos_label="hired")
+    assert found_of(scores, "f1") == pytest.approx(by_hand(of_hired, y, model.predict(X), group))
+
+
+def test_a_group_of_one_class_has_no_auc_but_a_loss(scored):
+    model, X, y, group = scored
+    kept = (group == "a") | (y == 0)
+    X, y, group = X[kept], y[kept], group[kept]
+    metrics = {"auc": "roc_auc", "ap": "average_precision", "loss": "neg_log_loss", "f1": "f1"}
+    with pytest.warns(UndefinedMetricWarning) as said:
+        scores = GroupScorer(metrics, groups=["a", "b"])(model, X, y, group)
+    assert [str(w.message)[:52] for w in said] == [
+        "The groups ['b'] have records of one class only, for"
+    ] * 2
+    assert np.isnan(scores["auc[b]"]) and np.isnan(scores["ap[b]"]) and scores["auc_gap"] == 0
+    rows = group == "b"
+    expected = -log_loss(y[rows], model.predict_proba(X)[rows], labels=[0, 1])
+    assert scores["loss[b]"] == pytest.approx(expected)
+    assert scores["f1[b]"] == 0  # scikit-learn's value where predictions are the reason
+
+
+@pytest.mark.parametrize(
+    ("metric", "given", "match"),
+    [
+        (hamming_loss, {}, r"metrics\['m'\] is a function of which scikit-learn has no scorer"),
+        (hinge_loss, {"greater_is_better": False}, "make_scorer"),
+        (lambda y, p: 0.0, {"response_method": "predict"}, "whether larger is better"),
+        (log_loss, {"response_method": "predict"}, "contradicts scikit-learn's own scorers"),
+        (log_loss, {"greater_is_better": True}, "contradicts"),
+        (accuracy_score, {"greater_is_better": False}, "contradicts"),
+        ("accurac", {}, r"metrics\['m'\] must be one of .* Did you mean 'accuracy'"),
+        ("accuracy", {"response_method": "proba"}, "response_method must be one of"),
+    ],
+)
+def test_what_would_be_scored_wrong_is_refused_at_once(metric, given, match):
+    with pytest.raises(ValueError, match=match):
+        GroupScorer({"m": metric}, **given)
+
+
+@pytest.mark.parametrize("metrics", ["accuracy", {}, accuracy_score, {"m": 1}, ["accuracy"]])
+def test_metrics_are_a_dict_of_scorers(metrics):
+    with pytest.raises(TypeError, match=r"metrics(\['m'\])? must be a"):
         GroupScorer(metrics)
+
+
+def test_weights_reach_every_metric_and_group(routed, scored):
+    model, X, y, group = scored
+    weight = np.random.default_rng(1).random(len(y))
+    scorer = GroupScorer({"acc": "accuracy", "loss": log_loss}, groups=["a", "b"])
+    found = cross_validate(
+        clone(model).set_fit_request(sample_weight=False),
+        X,
+        y,
+        scoring=scorer.set_score_request(sample_weight=True),
+        cv=[(np.arange(400), np.arange(400))],
+        params={"sensitive_features": group, "sample_weight": weight},
+    )
+    rows, likely = group == "b", model.predict_proba(X)
+    assert found["test_acc[b]"][0] == pytest.approx(
+        accuracy_score(y[rows], model.predict(X)[rows], sample_weight=weight[rows])
+    )
+    expected = -log_loss(y[rows], likely[rows], sample_weight=weight[rows])
+    assert found["test_loss[b]"][0] == pytest.approx(expected)
+    asking = make_scorer(accuracy_score).set_score_request(sample_weight=True)
+    with pytest.raises(TypeError, match=r"set_score_request\(sample_weight=True\)"):
+        GroupScorer({"acc": asking})
+
+
+def test_a_search_takes_the_model_whose_worst_group_loses_least(scored):
+    _, X, y, group = scored
+    X = X.assign(group=group)
+    model = make_pipeline(
+        ColumnTransformer([("x", "passthrough", ["x", "z"])]), LogisticRegression()
+    )
+    scorer = GroupScorer({"loss": "neg_log_loss"}, group_col="group", groups=["a", "b"])
+    search = GridSearchCV(
+        model,
+        {"logisticregression__C": [1e-4, 1.0]},
+        scoring=scorer,
+        refit="loss_worst_group",
+        cv=3,
+    ).fit(X, y)
+    assert search.best_params_ == {"logisticregression__C": 1.0}
+    train, test = next(iter(StratifiedKFold(3).split(X, y)))
+    fold = clone(model).set_params(logisticregression__C=1.0).fit(X.iloc[train], y[train])
+    likely, y, group = fold.predict_proba(X.iloc[test]), y[test], group[test]
+    expected = min(-log_loss(y[group == g], likely[group == g]) for g in "ab")
+    assert search.cv_results_["split0_test_loss_worst_group"][1] == pytest.approx(expected)
 
 
 def test_a_text_is_no_list_of_groups(from_first_column):
@@ -122,11 +319,12 @@ def test_a_group_that_the_training_part_lacked_must_be_declared(from_first_colum
 def test_scorer_is_picklable_clonable_and_its_request_can_be_changed(routed):
     scorer = GroupScorer(groups=["a", "b"], only="accuracy")
     assert repr(pickle.loads(pickle.dumps(scorer))) == repr(scorer) == repr(clone(scorer))
-    assert scorer.get_metadata_routing().score.requests == {"sensitive_features": True}
+    requests = {"sensitive_features": True, "sample_weight": None}
+    assert scorer.get_metadata_routing().score.requests == requests
     aliased = scorer.set_score_request(sensitive_features="race")
-    assert aliased.get_metadata_routing().score.requests == {"sensitive_features": "race"}
+    assert aliased.get_metadata_routing().score.requests["sensitive_features"] == "race"
     by_column = GroupScorer(group_col="sex")
-    assert by_column.get_metadata_routing().score.requests == {"sensitive_features": False}
+    assert by_column.get_metadata_routing().score.requests["sensitive_features"] is False
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
@@ -241,19 +439,6 @@ def test_privacy_cost_of_one_model_uses_the_twin_it_carries(frame, classifier):
     assert scores["neg_privacy_cost_gap"] == pytest.approx(-abs(each["a"] - each["b"]))
     found = cross_validate(model, X, y, cv=2, scoring=privacy_cost_scorer(), n_jobs=2)
     assert np.isfinite(found["test_privacy_cost_gap"]).all()
-
-
-def test_dg_gap_of_one_model_compares_with_its_training_rows(from_first_column):
-    scorer = dg_gap_scorer(
-        [[1], [-1], [1], [1]],
-        [1, 0, 1, 1],
-        sensitive_features=["a", "a", "b", "b"],
-        groups=["a", "b"],
-    )
-    scores = scorer(from_first_column(), [[1], [1], [1]], [1, 0, 1], ["a", "a", "b"])
-    assert scores["dg_gap[a]"] == 0.5 and scores["dg_gap[b]"] == 0
-    assert scores["dg_gap"] == pytest.approx(1 / 3)
-    assert scores["dg_gap_gap"] == 0.5
 
 
 def test_it_scores_any_classifier(routed):

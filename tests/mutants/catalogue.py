@@ -599,4 +599,13 @@ MUTANTS = (
         '    "OneVsOneClassifier": FREE or Row(\n',
         "tests/preprocessing/test_linter.py::test_a_wrapper_whose_fits_tell_how_many_rows_a_class_has_is_found[OneVsOneClassifier]",
     ),
+    Mutant(
+        "marks that outlive the model",
+        "what a fit leaves for dg_gap_scorer stays in memory when the model is gone",
+        "_fitted_rows.py",
+        "_SEEN = WeakKeyDictionary()",
+        "_SEEN = {}",
+        "tests/model_selection/test_dg_scorer.py::"
+        "test_marks_of_rows_stay_out_of_models_and_go_with_them",
+    ),
 )

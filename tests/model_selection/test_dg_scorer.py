@@ -1,0 +1,185 @@
+"""The scorer of the DG gap finds the rows that a model was fitted to, or refuses."""
+
+import copy
+import gc
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.dummy import DummyClassifier
+from sklearn.model_selection import (
+    GridSearchCV,
+    KFold,
+    ShuffleSplit,
+    StratifiedKFold,
+    TimeSeriesSplit,
+    cross_validate,
+)
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skdpfair import _fitted_rows
+from skdpfair.metrics import dg_gap, dg_gap_by_group
+from skdpfair.model_selection import dg_gap_scorer
+from skdpfair.preprocessing import public_preprocessor
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::skdpfair.exceptions.InsecureSeedWarning",
+    "ignore::skdpfair.exceptions.LowSignalWarning",
+)
+
+
+@pytest.fixture(scope="module")
+def counts():
+    """Rows of small numbers, most of which occur several times, in two groupings."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.integers(0, 4, size=(600, 3)), columns=["x0", "x1", "x2"]).astype(float)
+    X = X.assign(group=rng.choice(["a", "b"], 600), race=rng.choice(["u", "v", "w"], 600))
+    return X, (X["x0"] + rng.normal(scale=2, size=600) > 1.5).astype(int)
+
+
+@pytest.fixture
+def pipeline(classifier):
+    prepare = public_preprocessor({f"x{j}": (0, 3) for j in range(3)}, passthrough=["group"])
+    return make_pipeline(prepare, classifier(epsilon=8.0, group_col="group"))
+
+
+def gap_by_hand(model, X, y, train, test, column):
+    """Return overall gap and gap by group of a model that is fitted here."""
+    model = clone(model).fit(X.iloc[train], y.iloc[train])
+    both = np.concatenate([train, test])
+    table = dg_gap_by_group(
+        y.iloc[both],
+        model.predict(X.iloc[both]),
+        is_train=np.isin(np.arange(len(both)), np.arange(len(train))),
+        sensitive_features=X[column].iloc[both],
+    )
+    return table["gap"].drop("worst_group")
+
+
+@pytest.mark.parametrize(
+    ("cv", "n_jobs"),
+    [
+        (KFold(3), 1),
+        (KFold(3), 2),
+        (StratifiedKFold(3, shuffle=True, random_state=0), 1),
+    ],
+)
+@pytest.mark.parametrize(("column", "groups"), [("group", None), ("race", ["u", "v", "w"])])
+def test_each_fold_of_a_search_has_the_gap_of_its_own_parts(
+    counts, pipeline, cv, n_jobs, column, groups
+):
+    X, y = counts
+    scorer = dg_gap_scorer(X, y, group_col=column, groups=groups)
+    grid = {"dpfairclassifier__max_steps": [2, 12]}
+    search = GridSearchCV(pipeline, grid, scoring=scorer, refit="neg_dg_gap", cv=cv, n_jobs=n_jobs)
+    found = search.fit(X, y).cv_results_
+    for row, params in enumerate(found["params"]):
+        model = clone(pipeline).set_params(**params)
+        for fold, parts in enumerate(cv.split(X, y)):
+            expected = gap_by_hand(model, X, y, *parts, column)
+            for name, gap in expected.items():
+                key = "dg_gap" if name == "overall" else f"dg_gap{name}"
+                assert found[f"split{fold}_test_{key}"][row] == pytest.approx(gap)
+    assert scorer(search, X, y)["dg_gap"] == 0  # the refitted model has seen what is scored
+
+
+@pytest.mark.parametrize(
+    "cv",
+    [TimeSeriesSplit(3), ShuffleSplit(2, train_size=0.5, test_size=0.2, random_state=0)],
+)
+def test_folds_that_leave_rows_out(frame, classifier, cv):
+    X, y = frame
+    model = make_pipeline(
+        public_preprocessor({f"x{j}": (-1, 1) for j in range(6)}, passthrough=["group"]),
+        classifier(group_col="group", epsilon=8.0),
+    )
+    found = cross_validate(model, X, y, cv=cv, scoring=dg_gap_scorer(X, y), error_score="raise")
+    for fold, parts in enumerate(cv.split(X, y)):
+        gaps = gap_by_hand(model, X, y, *parts, "group")
+        assert found["test_dg_gap"][fold] == pytest.approx(gaps["overall"])
+
+
+def test_routed_groups_and_a_scaler_that_each_fold_learns(routed, two_groups, classifier):
+    X, y, group = two_groups.data, two_groups.target, two_groups.sensitive_features
+    model = make_pipeline(StandardScaler(), classifier("global", epsilon=8.0))
+    found = cross_validate(
+        model,
+        X,
+        y,
+        scoring=dg_gap_scorer(X, y, sensitive_features=group),
+        cv=KFold(2),
+        params={"sensitive_features": group},
+        return_train_score=True,
+        error_score="raise",
+    )
+    for fold, (train, _) in enumerate(KFold(2).split(X)):
+        fitted = clone(model).fit(X.iloc[train], y[train], sensitive_features=group[train])
+        is_train = np.isin(np.arange(len(y)), train)
+        gap = dg_gap(y, fitted.predict(X), is_train=is_train)
+        assert found["test_dg_gap"][fold] == pytest.approx(gap)
+    assert (found["train_dg_gap"] == 0).all()
+
+
+def test_one_model_and_rows_it_has_not_seen(frame, classifier):
+    X, y = frame
+    seen, new = X.drop(columns="group")[:400], X.drop(columns="group")[400:]
+    model = classifier().fit(seen, y[:400])
+    rows = {"sensitive_features": X["group"][:400], "groups": ["a", "b"]}
+    scores = dg_gap_scorer(seen, y[:400], **rows)(model, new, y[400:], X["group"][400:])
+    right = model.predict(X.drop(columns="group")) == y
+    assert scores["dg_gap"] == pytest.approx(right[:400].mean() - right[400:].mean())
+    b = X["group"] == "b"
+    gap = right[:400][b[:400]].mean() - right[400:][b[400:]].mean()
+    assert scores["dg_gap[b]"] == pytest.approx(gap)
+
+
+def test_rows_that_the_fit_did_not_see_are_refused(frame, classifier):
+    X, y = frame
+    model = classifier(group_col="group").fit(X[:300], y[:300])
+    others = [(X[300:], y[300:]), (X[:299], y[:299]), (X[:300], 1 - y[:300])]
+    for table in others:
+        with pytest.raises(ValueError, match="do not tell which rows the model was fitted to"):
+            dg_gap_scorer(*table)(model, X[300:400], y[300:400])
+    doubled = pd.concat([X, X[:300]]), np.concatenate([y, y[:300]])
+    with pytest.raises(ValueError, match="rows that equal them must not, unless they are scored"):
+        dg_gap_scorer(*doubled)(model, X[300:400], y[300:400])
+    assert "0.1" not in repr(dg_gap_scorer(X, y))  # numbers of people
+
+
+def test_models_that_know_no_rows_are_refused(frame, classifier):
+    X, y = frame
+    model = classifier(group_col="group").fit(X, y)
+    again = classifier(group_col="group", warm_start=True).fit(X, y).fit(X, y)
+    copies = [copy.deepcopy(model), pickle.loads(pickle.dumps(model)), model.release(), again]
+    other = DummyClassifier().fit(X, y)
+    for unknown in (*copies, other):
+        with pytest.raises(ValueError, match=r"does not tell which these were.*dg_gap_table"):
+            dg_gap_scorer(X, y, group_col="group", groups=["a", "b"])(unknown, X, y)
+
+
+def test_marks_of_rows_stay_out_of_models_and_go_with_them(frame, classifier):
+    X, y = frame
+    gc.collect()
+    before = len(_fitted_rows._SEEN)
+    model = classifier(group_col="group").fit(X, y)
+    marks = _fitted_rows.of(model.net_)
+    assert len(marks) == len(y) and len(_fitted_rows._SEEN) == before + 1
+    held = pickle.dumps(model), pickle.dumps(model.release())
+    for part in (marks.tobytes(), _fitted_rows._KEY, b"_fitted_rows"):
+        assert not any(part in content for content in held)
+    assert marks[0].tobytes() not in held[0]
+    del model, marks
+    gc.collect()
+    assert len(_fitted_rows._SEEN) == before
+
+
+def test_marks_tell_rows_and_labels_apart():
+    values = np.array([0.0, 1.0, 2.0, -1.0, 0.5, 1.5], dtype=np.float32)
+    x = np.stack(np.meshgrid(*[values] * 5), axis=-1).reshape(-1, 5)
+    marks = np.concatenate([_fitted_rows.marks(x, np.full(len(x), code)) for code in range(3)])
+    assert len(np.unique(marks)) == len(marks) == 3 * 6**5
+    several = np.repeat(x, 40, axis=0)  # more than are marked at once
+    assert (_fitted_rows.marks(several, np.zeros(len(several), int))[::40] == marks[: len(x)]).all()
