@@ -251,6 +251,7 @@ class DPFairClassifier(_tasks.CallbackSupportMixin, ClassifierMixin, BaseEstimat
         run = _planning.plan(params, method, len(table.y), table.groups.n_groups, goes_on=goes_on)
         task = _tasks.begin(self, X, y, _training.n_epochs(run.settings))
         net, privacy = _training.train(params, run, table, task, before)
+        privacy = task.noted(privacy)
         n_fits = 1 if before is None else before.n_fits + 1
         self._keep(fitted, table, run, net, privacy, n_fits, _table.group_positions(self, X))
         if self.keep_reference and net.steps_ == run.settings.n_steps:

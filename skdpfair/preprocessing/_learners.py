@@ -22,6 +22,7 @@ _RESAMPLE = "class_weight={class: public number} of DPFairClassifier"
 _MODEL = "a model trained under differential privacy, as DPFairClassifier"
 _FREEZE = "leave it out, or fit it on public rows and wrap it in FrozenEstimator"
 _DECLARE = "a listed step; if fit reads no rows here, let the tags say requires_fit=False"
+TWIN = "its weights, or those of a twin, without noise"
 _THRESHOLD = "FixedThresholdClassifier with a threshold chosen beforehand or on public rows"
 
 
@@ -111,7 +112,7 @@ _NOTHING = (
     "Pipeline ColumnTransformer FeatureUnion Normalizer Binarizer PolynomialFeatures "
     "HashingVectorizer FeatureHasher PatchExtractor AdditiveChi2Sampler SkewedChi2Sampler "
     "PolynomialCountSketch GaussianRandomProjection SparseRandomProjection SparseCoder "
-    "OneVsRestClassifier OneVsOneClassifier OutputCodeClassifier MultiOutputClassifier "
+    "OneVsRestClassifier OutputCodeClassifier MultiOutputClassifier "
     "MultiOutputRegressor ClassifierChain RegressorChain VotingClassifier VotingRegressor "
     "FixedThresholdClassifier"
 )
@@ -182,6 +183,11 @@ _SKLEARN = {
     ),
     "RFE": Row("which columns a model finds important", _SELECT, like="estimator"),
     "RFECV": Row("which columns raise a score on the rows", _SELECT),
+    "OneVsOneClassifier": Row(
+        "how many rows each class has, which the numbers of records of its fits tell",
+        "DPFairClassifier itself, or OneVsRestClassifier, whose fits have all rows",
+        goes_in=True,
+    ),
     "CalibratedClassifierCV": Row(
         "how to correct probabilities, from labels of the rows",
         "the probabilities as they are, or calibration on public rows",
@@ -232,7 +238,7 @@ ROWS = {
     "skdpfair.BoundedScaler": FREE,
     "skdpfair.DPQuantileScaler": Row(spends=True),
     "skdpfair.DPFairClassifier": Row(
-        "its weights, or those of a twin, without noise",
+        TWIN,
         "a finite epsilon, a private method, and keep_reference=False",
         _without_noise,
     ),

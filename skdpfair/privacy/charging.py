@@ -9,10 +9,11 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 from skdpfair.privacy import _door
+from skdpfair.privacy._around import current_call
 from skdpfair.privacy._books import stored
 from skdpfair.privacy.budget import PrivacyLedger
 from skdpfair.privacy.ledger import Ledger, LedgerEntry
-from skdpfair.privacy.spending import SCORES, TWIN
+from skdpfair.privacy.spending import TWIN
 
 _SUSPENDED = ContextVar("skdpfair_ledger_suspended", default=False)
 
@@ -80,15 +81,17 @@ def charged(
     BudgetExceeded
         Before the block, if the plan exceeds the budget.
     """
+    place = place if books is not None and place else {}
     books = current_ledger() if books is None or _SUSPENDED.get() else books
     if books is None:
         yield
         return
     name, before = uuid.uuid4().hex, _counted(ledger.entries)
     fit = {"fit": name, "state": "planned", "data": books.data, "private": bool(private)}
-    why = [TWIN] * (not private) + [*reasons] + [SCORES] * is_scored()
+    why = [TWIN] * (not private) + [*reasons]
     fit |= {"curve": stored(curve), "what": what, "reasons": list(dict.fromkeys(why))}
-    fit["place"] = place if place and "search" in place else None
+    fit["place"] = place if "search" in place else None
+    fit["around"] = current_call() or place.get("path", "").split("/")[0] or None
     books.begin(fit | {"entries": [_plain(e, e.steps) for e in planned]})
     try:
         yield

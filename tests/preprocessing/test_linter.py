@@ -38,7 +38,7 @@ from sklearn.model_selection import (
     RandomizedSearchCV,
     TunedThresholdClassifierCV,
 )
-from sklearn.multiclass import OneVsRestClassifier
+from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import (
     FunctionTransformer,
@@ -386,6 +386,7 @@ WRAPPED = [
         ["CalibratedClassifierCV", "estimator.standardscaler: StandardScaler"],
     ),
     (OneVsRestClassifier(private()), []),
+    (OneVsOneClassifier(private()), ["OneVsOneClassifier"]),
     (OneVsRestClassifier(LogisticRegression()), ["estimator: LogisticRegression"]),
     (BaggingClassifier(private(), bootstrap=False), []),
     (BaggingClassifier(private()), ["BaggingClassifier"]),
