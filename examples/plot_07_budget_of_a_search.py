@@ -32,12 +32,12 @@ print(plan(search, n_samples=len(y), accountant="rdp"))
 # As a whole the epsilon is infinite, because the fold scores are computed on private records
 # without noise, and so is the choice that they make. Who sees the model sees that choice.
 #
-# The ledger is a file: every fit is entered there before it reads a record. As a callback of the
-# search (from scikit-learn 1.9 on) it knows the folds, and charges what the plan has said.
+# The ledger is a file: every fit is entered there before it reads a record. It looks at what it is
+# to fit; of a search (from scikit-learn 1.9 on) it knows the folds, and charges what the plan said.
 
 path = Path(tempfile.mkdtemp()) / "budget.jsonl"
 ledger = PrivacyLedger(path, epsilon=3.0, delta=1e-5, accountant="rdp")
-search.set_callbacks(ledger).fit(X, y)
+ledger.fit(search, X, y)
 print(ledger.report())
 
 # %%
@@ -45,8 +45,7 @@ print(ledger.report())
 
 before = ledger.epsilon()
 try:
-    with ledger:
-        clf.fit(X, y)
+    ledger.fit(clf, X, y)
 except BudgetExceeded as error:
     print(error)
 print("spent since:", ledger.epsilon() - before)

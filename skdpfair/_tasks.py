@@ -2,12 +2,12 @@
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from skdpfair.exceptions import UnaccountedWarning
 from skdpfair.privacy import _door
 from skdpfair.privacy.budget import PrivacyLedger
-from skdpfair.privacy.folds import lineage, place_of
+from skdpfair.privacy.folds import lineage, place_of, steps_before
 
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -65,12 +65,23 @@ class FitTask:
         See :func:`skdpfair.privacy.folds.place_of`.
     epoch, end : callable or None
         Tell the callbacks; None if there are none.
+    steps : tuple of str
+        Names of the steps that a Pipeline fitted before, as far as tasks tell.
     """
 
     ledger: PrivacyLedger | None = None
     place: dict | None = None
     epoch: Callable[[], None] | None = None
     end: Callable[[], None] | None = None
+    steps: tuple[str, ...] = ()
+
+    def noted(self, report):
+        """Return the report of the fit with the steps before it, which it does not account for."""
+        if not self.steps:
+            return report
+        names = ", ".join(map(repr, self.steps))
+        note = f"what the steps before it learned, if anything ({names}): see check_pipeline"
+        return replace(report, not_accounted=(note, *report.not_accounted))
 
 
 def begin(estimator, X, y, n_epochs) -> FitTask:
@@ -84,7 +95,7 @@ def begin(estimator, X, y, n_epochs) -> FitTask:
     ledger = next((c for c in above if isinstance(c, PrivacyLedger)), None)
     _remember(estimator, ledger)
     if not getattr(estimator, "_skl_callbacks", ()):
-        return FitTask(ledger, place_of(context))
+        return FitTask(ledger, place_of(context), steps=steps_before(context))
     context.call_on_fit_task_begin(estimator=estimator, X=X, y=y)
 
     def epoch():
@@ -95,7 +106,7 @@ def begin(estimator, X, y, n_epochs) -> FitTask:
     def end():
         context.call_on_fit_task_end(estimator=estimator, X=X, y=y)
 
-    return FitTask(ledger, place_of(context), epoch, end)
+    return FitTask(ledger, place_of(context), epoch, end, steps_before(context))
 
 
 def _remember(estimator, ledger):

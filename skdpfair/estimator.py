@@ -263,6 +263,7 @@ class DPFairClassifier(_tasks.Counted, ClassifierMixin, BaseEstimator):
         task = _tasks.begin(self, X, y, _training.n_epochs(run.settings))
         start = vars(self).pop("_start", None)
         net, privacy, start = _training.train(params, run, table, task, before, start)
+        privacy = task.noted(privacy)
         if before is None and not is_streamed(table.x):
             _fitted_rows.remember(net, table.x, table.y)
         n_fits = 1 if before is None else before.n_fits + 1

@@ -4,6 +4,7 @@ import difflib
 import json
 import sys
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 import click
@@ -174,7 +175,8 @@ def fit(
         with in_options({"epsilon": "--ledger-epsilon", "delta": "--ledger-delta"}):
             books = PrivacyLedger(ledger, epsilon=ledger_epsilon, delta=ledger_delta)
     with in_options(_WORDS), told() as said, books:
-        clf.fit(X, y, sensitive_features=sensitive)
+        fitted = clf.fit if ledger is None else partial(books.fit, clf)
+        fitted(X, y, sensitive_features=sensitive)
         cut = any("fit was interrupted" in text for text in said())
         if cut and output.exists():  # a finished model is not replaced by half of one
             output = output.with_name(f"{output.stem}.part{output.suffix}")
@@ -192,6 +194,9 @@ def fit(
         )
     if ledger is not None and books.budget is not None:
         spent = f"{rounded_up(books.epsilon())} of {books.budget:g}, at delta {books.delta:g}"
+        if (found := books.report()).reasons:
+            whole = "infinite" if found.known else "unknown"
+            spent += f", by the fits alone; as a whole {whole}: {'; '.join(found.reasons)}"
         click.echo(wrapped(f"Spent in {ledger}: epsilon {spent}."))
     for text in notes:
         click.echo(wrapped(f"Note: {text}"), err=True)

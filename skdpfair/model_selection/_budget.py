@@ -11,15 +11,16 @@ from skdpfair.model_selection._candidates import (
     candidates_of,
     classifier_of,
     fold_sizes,
-    leaks_of,
     planned_runs,
     planned_steps,
 )
+from skdpfair.preprocessing import check_pipeline
+from skdpfair.preprocessing._linter import reasons_of
 from skdpfair.privacy import ACCOUNTANTS, SampledGaussian
 from skdpfair.privacy import epsilon as epsilon_of
 from skdpfair.privacy.delta import delta_for
 from skdpfair.privacy.folds import takes_as_public
-from skdpfair.privacy.spending import DIAGNOSTICS, LEAKS, SCORES, TWIN, described
+from skdpfair.privacy.spending import DIAGNOSTICS, SCORES, TWIN, described
 
 
 @dataclass(frozen=True)
@@ -201,11 +202,10 @@ def plan(search, n_samples, *, n_groups=1, cv=None, delta="auto", accountant="pl
 
 def _with_leaks(planned, search):
     """Add the steps of pipelines that let out what no epsilon covers."""
-    leaks = leaks_of(search)
+    leaks = reasons_of(check_pipeline(search))
     if not leaks:
         return planned
-    reason = LEAKS.format(", ".join(leaks), "s" * (len(leaks) == 1))
-    return replace(planned, whole=math.inf, reasons=(*planned.reasons, reason))
+    return replace(planned, whole=math.inf, reasons=(*planned.reasons, *leaks))
 
 
 class _Planner:

@@ -50,12 +50,6 @@ def planned_steps(estimator, n_samples):
     ]
 
 
-def leaks_of(search) -> tuple[str, ...]:
-    """Return the steps that learn from the rows and that nobody pays for; twins are no steps."""
-    found = check_pipeline(search).findings
-    return tuple(dict.fromkeys(f.step for f in found if f.name != DPFairClassifier.__name__))
-
-
 def classifier_of(estimator) -> DPFairClassifier:
     """Return the classifier at the end of a pipeline."""
     while isinstance(estimator, Pipeline):

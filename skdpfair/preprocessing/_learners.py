@@ -22,6 +22,7 @@ _RESAMPLE = "class_weight={class: public number} of DPFairClassifier"
 _MODEL = "a model trained under differential privacy, as DPFairClassifier"
 _FREEZE = "leave it out, or fit it on public rows and wrap it in FrozenEstimator"
 _DECLARE = "a listed step; if fit reads no rows here, let the tags say requires_fit=False"
+TWIN = "its weights, or those of a twin, without noise"
 _THRESHOLD = "FixedThresholdClassifier with a threshold chosen beforehand or on public rows"
 
 
@@ -237,7 +238,7 @@ ROWS = {
     "skdpfair.BoundedScaler": FREE,
     "skdpfair.DPQuantileScaler": Row(spends=True),
     "skdpfair.DPFairClassifier": Row(
-        "its weights, or those of a twin, without noise",
+        TWIN,
         "a finite epsilon, a private method, and keep_reference=False",
         _without_noise,
     ),

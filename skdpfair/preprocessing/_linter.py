@@ -17,8 +17,11 @@ from skdpfair.preprocessing._candidates import (
     parts_of,
 )
 from skdpfair.preprocessing._functions import plain_function
-from skdpfair.preprocessing._learners import MODEL, Row
+from skdpfair.preprocessing._learners import MODEL, TWIN, Row
+from skdpfair.preprocessing._quantiles import DPQuantileScaler
 from skdpfair.preprocessing._verdict import kind_of, verdict
+from skdpfair.privacy._around import linter
+from skdpfair.privacy.spending import ELSEWHERE, LEAKS, SCORES
 
 _WIDTH = 96
 
@@ -78,6 +81,8 @@ class PipelineReport:
         What cannot be seen from the parameters, or is paid for elsewhere.
     spending : list of estimator
         Steps other than a DPFairClassifier that pay by a budget of their own, as DPQuantileScaler.
+    searches : list of str
+        Steps that choose by scores on the rows, which are not private.
 
     Examples
     --------
@@ -92,6 +97,7 @@ class PipelineReport:
     findings: list[Finding] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     spending: list = field(default_factory=list)
+    searches: list[str] = field(default_factory=list)
 
     def warn(self, stacklevel=2) -> None:
         """Emit one PrivacyLeakWarning that names all findings; none if there are none."""
@@ -177,15 +183,55 @@ def check_pipeline(pipe) -> PipelineReport:
         )
     walk = _Walk()
     walk.into(pipe, ())
-    findings, notes = (list(dict.fromkeys(held)) for held in (walk.findings, walk.notes))
-    return PipelineReport(findings, notes, walk.spending)
+    found = (list(dict.fromkeys(held)) for held in (walk.findings, walk.notes, walk.searches))
+    findings, notes, searches = found
+    return PipelineReport(findings, notes, walk.spending, searches)
+
+
+@linter
+def around(estimator) -> tuple[list[str], list[str]]:
+    """Return why a fit reveals more than the private fits in it, and what is taken on trust.
+
+    Examples
+    --------
+    >>> from skdpfair import DPFairClassifier
+    >>> around(DPFairClassifier())
+    ([], [])
+    """
+    report = check_pipeline(estimator)
+    PipelineReport(_leaks(report)).warn(stacklevel=6)
+    return [*reasons_of(report), *[SCORES] * bool(report.searches)], report.notes
+
+
+def reasons_of(report: PipelineReport) -> list[str]:
+    """Return why steps reveal more than the private fits, which name their own twins.
+
+    Examples
+    --------
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> reasons_of(check_pipeline(StandardScaler()))
+    ['StandardScaler learns from private records outside the budget: see check_pipeline']
+    """
+    others = [s for s in report.spending if not isinstance(s, DPQuantileScaler)]
+    named = {LEAKS: [f.step for f in _leaks(report)]}
+    named |= {ELSEWHERE: [type(s).__name__ for s in others]}
+    return [
+        reason.format(", ".join(dict.fromkeys(steps)), "s" * (len(set(steps)) == 1))
+        for reason, steps in named.items()
+        if steps
+    ]
+
+
+def _leaks(report):
+    return [f for f in report.findings if f.learns != TWIN]
 
 
 class _Walk:
     """Goes through an estimator and collects what it finds."""
 
     def __init__(self, search_pays=True):
-        self.findings, self.notes, self.spending, self.pays = [], [], [], search_pays
+        self.findings, self.notes, self.spending, self.searches = [], [], [], []
+        self.pays = search_pays
 
     def into(self, estimator, path):
         params = params_of(estimator)
@@ -228,7 +274,9 @@ class _Walk:
         ]
         self.notes += [note for walk in every for note in walk.notes]
         self.spending += [step for walk in every for step in walk.spending]
+        self.searches += [step for walk in every for step in walk.searches]
         if not private:
+            self.searches.append(_step(search, path))
             self.notes.append(
                 f"{_step(search, path)} chooses by scores on private records, which are not "
                 "private: see skdpfair.model_selection.plan and DPRandomizedSearch"

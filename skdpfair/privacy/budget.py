@@ -3,18 +3,20 @@
 import math
 import uuid
 from collections import defaultdict
+from contextlib import contextmanager
 
 import pandas as pd
 
 from skdpfair._validate import number, one_of, shown
 from skdpfair.exceptions import BudgetExceeded
 from skdpfair.privacy import _door
-from skdpfair.privacy._books import cost, read_books, runs_of
+from skdpfair.privacy._around import call_of, is_called, looked_at
+from skdpfair.privacy._books import cost, frame_of, read_books, spending
 from skdpfair.privacy._journal import Journal
 from skdpfair.privacy._progress import FitsBar
 from skdpfair.privacy.accounting import ACCOUNTANTS
-from skdpfair.privacy.folds import folds_of, place_of, takes_as_public, views
-from skdpfair.privacy.spending import SCORES, TORN, TWIN, Spending
+from skdpfair.privacy.folds import folds_of, place_of, takes_as_public
+from skdpfair.privacy.spending import TWIN, Spending
 from skdpfair.privacy.statement import rounded_up
 
 
@@ -47,7 +49,11 @@ class PrivacyLedger:
     -----
     Clones and workers are other objects in other processes: an accountant held by the estimator
     is copied with it and its books are lost with the copy.  So the books are a file, and there
-    are two ways to it, which may be combined.
+    are three ways to it, which may be combined.
+
+    ``ledger.fit(model, X, y)`` looks at the model before it fits it, and uses the other two.
+    Only of such fits it is known what stood around them (see :meth:`report`): a fit cannot tell
+    whether an ensemble, a calibration or a pipeline called it.
 
     ``with ledger:`` names the file in the environment variable ``SKDPFAIR_LEDGER``, which
     reaches joblib's processes; loky's, which outlive a search, are restarted at both ends of
@@ -146,9 +152,65 @@ class PrivacyLedger:
     def _address(self):
         return _door.address(self.path, self.data, self._id)
 
+    def fit(self, estimator, X, y=None, **params):
+        """Look at an estimator, and fit it with its private fits charged here.
+
+        Only of such fits the ledger knows that nothing stood around them which it has not seen.
+
+        Parameters
+        ----------
+        estimator : estimator
+            A DPFairClassifier, or whatever holds one: a Pipeline, a search, an ensemble.
+        X, y : array-like
+            As in its ``fit``.  What was done to them before is not known here.
+        **params : dict
+            Passed on to its ``fit``.
+
+        Returns
+        -------
+        estimator
+
+        Raises
+        ------
+        BudgetExceeded
+            If a private fit would exceed the budget.
+
+        Warns
+        -----
+        PrivacyLeakWarning
+            If a step learns from the records outside the budget, which no budget limits.
+        """
+        data = (X,) if y is None else (X, y)
+        with call_of(estimator) as name, self, self._set_on(estimator):
+            self._look(name, estimator)
+            estimator.fit(*data, **params)
+        return estimator
+
+    @contextmanager
+    def _set_on(self, estimator):
+        """Follow the folds of an estimator that takes callbacks."""
+        held = getattr(estimator, "_skl_callbacks", [])
+        if not hasattr(estimator, "set_callbacks") or self in held:
+            yield
+            return
+        estimator.set_callbacks(*held, self)
+        try:
+            yield
+        finally:
+            estimator.set_callbacks(*held)
+
+    def _look(self, name, estimator):
+        """Enter what an estimator learns outside these books, and whether it is outermost."""
+        line = {"around": name, "data": self.data, "outermost": is_called(estimator)}
+        line |= looked_at(estimator)
+        if line["outermost"] or line["reasons"]:
+            with self._journal.locked():
+                self._journal.append(line)
+
     def setup(self, estimator, context) -> None:
         """Open the books for a fit on which this is set as a callback of scikit-learn."""
         self._enter(context)
+        self._look(str(context.root_uuid), estimator)
         self._refused[context.root_uuid] = len(self._refusals(context))
         if self.progress:
             FitsBar.begin(context.root_uuid, self)
@@ -201,49 +263,30 @@ class PrivacyLedger:
         return [line["refused"] for line in refused if line.get("root", root) == root]
 
     def epsilon(self, delta=None, data=None) -> float:
-        """Return what all fits on the data set ``data`` (default: this ledger's) cost."""
+        """Return what all fits on the data set ``data`` (default: this ledger's) cost.
+
+        Of the fits alone: for what stood around them see :meth:`report`.
+        """
         if data is not None and not isinstance(data, str):
             raise TypeError(f"data must be the name of a data set, a string, got {shown(data)}.")
         return cost(*self._books(data or self.data), self._delta(delta), self.accountant)
 
     def report(self, delta=None, data=None) -> Spending:
-        """Return what the private fits cost, and what everything costs, with reasons."""
+        """Return what the private fits cost, and what everything costs, with reasons.
+
+        The latter is infinite where something learns that no epsilon covers, and where some fit
+        belongs to no call of :meth:`fit`; ``known`` of the report tells the two apart.
+        """
         delta, data = self._delta(delta), data or self.data
-        lines = self._journal.read()
-        fits, searches = read_books(lines, data)
-        private = [fit for fit in fits if fit["private"]]
-        own = [search for search in searches.values() if search["data"] == data]
-        reasons = dict.fromkeys(why for fit in fits for why in fit["reasons"])
-        if any("torn" in line for line in lines):
-            reasons[TORN] = None
-        if reasons.pop(SCORES, False) is None or own:
-            reasons[SCORES] = None  # comes last
-        spent = cost(private, searches, delta, self.accountant)
-        seen = max(map(len, views(fits, searches)))
-        kind = "rdp" if any(fit["curve"] for fit in private) else self.accountant
-        public = tuple(dict.fromkeys(s["public"] for s in own if s["public"]))
-        whole = math.inf if reasons else spent
-        return Spending(spent, whole, delta, kind, tuple(reasons), len(fits), seen, public)
+        return spending(self._journal.read(), data, delta, self.accountant)
 
     def frame(self) -> pd.DataFrame:
-        """Return one row per fit; ``state`` is "planned" for one that runs or was killed."""
-        columns = ["data", "what", "state", "steps", "sample_rate", "noise_multiplier", "epsilon"]
-        rows = []
-        for fit in self._books(None)[0]:
-            runs = runs_of(fit)
-            what = "; ".join(dict.fromkeys([e[0] for e in fit["entries"]])) or fit["what"]
-            rows.append(
-                (
-                    fit["data"],
-                    what if fit["private"] else "not private",
-                    fit["state"],
-                    sum(e[3] for e in fit["entries"] if e[0] != "group counts"),
-                    max((run.sample_rate for run in runs), default=math.nan),
-                    min((run.noise_multiplier for run in runs), default=math.nan),
-                    cost([fit], {}, self.delta, self.accountant) if self.delta else math.nan,
-                )
-            )
-        return pd.DataFrame(rows, columns=columns)
+        """Return one row per fit.
+
+        ``state`` is "planned" for one that runs or was killed, ``epsilon`` that of the fit alone,
+        and ``around`` says what else learned where it was called: "nothing", what, or "unknown".
+        """
+        return frame_of(self._journal.read(), self.delta, self.accountant)
 
     def _delta(self, delta):
         if delta is None and self.delta is None:

@@ -10,11 +10,12 @@ from contextvars import ContextVar
 
 from skdpfair.exceptions import PrivacyAccountingError
 from skdpfair.privacy import _door
+from skdpfair.privacy._around import current_call
 from skdpfair.privacy._books import stored
 from skdpfair.privacy.budget import PrivacyLedger
 from skdpfair.privacy.ledger import Ledger, LedgerEntry
 from skdpfair.privacy.renyi import rdp_curve
-from skdpfair.privacy.spending import SCORES, TWIN
+from skdpfair.privacy.spending import TWIN
 
 _SUSPENDED = ContextVar("skdpfair_ledger_suspended", default=None)
 
@@ -95,15 +96,17 @@ def charged(
         paid.take(planned, private and curve is None)
         yield
         return
+    place = place if books is not None and place else {}
     books = current_ledger() if books is None else books
     if books is None:
         yield
         return
     name, before = uuid.uuid4().hex, _counted(ledger.entries)
     fit = {"fit": name, "state": "planned", "data": books.data, "private": bool(private)}
-    why = [TWIN] * (not private) + [*reasons] + [SCORES] * is_scored()
+    why = [TWIN] * (not private) + [*reasons]
     fit |= {"curve": stored(curve), "what": what, "reasons": list(dict.fromkeys(why))}
-    fit["place"] = place if place and "search" in place else None
+    fit["place"] = place if "search" in place else None
+    fit["around"] = current_call() or place.get("path", "").split("/")[0] or None
     books.begin(fit | {"entries": [_plain(e, e.steps) for e in planned]})
     try:
         yield

@@ -60,6 +60,16 @@ def place_of(context) -> dict:
     return place
 
 
+def steps_before(context) -> tuple[str, ...]:
+    """Return the names of the steps that pipelines around a task have fitted before it."""
+    prefix, names = "fit-transform-", []
+    for task in lineage(context):
+        if (task.source_task_name or "").startswith("fit-"):  # a step of a Pipeline
+            siblings = [t for t in task.parent if t.parent is task.parent and t is not task]
+            names[:0] = [t.source_task_name or t.task_name for t in siblings]
+    return tuple(name.removeprefix(prefix) for name in names if name.startswith(prefix))
+
+
 def folds_of(cv, n_splits: int) -> int | None:
     """Return how many splits in a row have test folds that hold each record exactly once.
 

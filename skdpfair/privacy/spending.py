@@ -4,10 +4,13 @@ from dataclasses import dataclass
 
 from skdpfair.privacy.statement import rounded_up
 
+UNKNOWN = "what stood around the fits was not looked at: fit by ledger.fit(model, X, y)"
+
 SCORES = "scores on private records are not private: select with DPRandomizedSearch instead"
 DIAGNOSTICS = "a fitted object holds diagnostics, which are not private (diagnostics=True)"
 LEAKS = "{} learn{} from private records outside the budget: see check_pipeline"
 TORN = "a line of the ledger's file was cut off: a fit may be missing"
+ELSEWHERE = "{} spend{} a budget besides, which is not counted here"
 TWIN = "a non-private twin is trained on the same records (epsilon=None, or keep_reference=True)"
 
 
@@ -18,9 +21,11 @@ class Spending:
     Parameters
     ----------
     epsilon : float
-        Of all private fits together, as the worst-off record sees them.
+        Of all private fits together, as the worst-off record sees them; each is taken to have
+        read every record at most once.
     whole : float
-        Of everything, scores and twins included.
+        Of everything: scores, twins, and what else learned around the fits.  Infinite where no
+        bound is known.
     delta : float
         The one delta of both.
     accountant : str
@@ -31,6 +36,8 @@ class Spending:
         How many fits there were, and how many of them read the worst-off record.
     assumptions : tuple of str
         What must be public for the numbers to hold.
+    notes : tuple of str
+        What ``whole`` takes on trust around the fits.
     """
 
     epsilon: float
@@ -41,18 +48,26 @@ class Spending:
     fits: int
     seen: int
     assumptions: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def known(self) -> bool:
+        """Whether it is known what stood around the fits, or that no epsilon covers it."""
+        return UNKNOWN not in self.reasons
 
     def __repr__(self):
-        return described("Spending", self, self.fits, self.seen)
+        text = described("Spending", self, self.fits, self.seen)
+        return text + "".join(f"\n  note: {note}" for note in self.notes)
 
 
 def described(title, spent, fits, seen) -> str:
     """Return in words what was spent, or will be."""
+    unknown = UNKNOWN in spent.reasons
     lines = [
         f"{title}: {fits} fit{'s' * (fits != 1)}, of which {seen} read the worst-off record",
         f"  private fits   epsilon={rounded_up(spent.epsilon)} at delta={spent.delta:g} "
         f"({spent.accountant})",
-        f"  as a whole     epsilon={rounded_up(spent.whole)}",
+        f"  as a whole     {'unknown' if unknown else f'epsilon={rounded_up(spent.whole)}'}",
         *(f"    - {reason}" for reason in spent.reasons),
         *(f"  taken as public: {what}" for what in spent.assumptions),
     ]

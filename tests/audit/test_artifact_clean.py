@@ -239,8 +239,7 @@ def test_the_file_of_a_ledger_is_clean_unless_something_is_added(tmp_path):
             fitted(method)
         search()
     grid = GridSearchCV(classifier(), {"lr": [0.1, 0.2]}, cv=2)
-    if hasattr(grid, "set_callbacks"):  # scikit-learn 1.9 and later
-        grid.set_callbacks(ledger).fit(X, y)
+    ledger.fit(grid, X, y)
     report = audit_artifact(path)
     assert report.is_clean, report
     path.write_text(path.read_text() + json.dumps({"fit": "a", "losses": [0.7, 0.6]}) + "\n")

@@ -234,7 +234,8 @@ def test_the_books_are_kept(folder):
 
     with PrivacyLedger("books.jsonl", epsilon=3.0, delta=1e-5):
         pass
-    fitted("--ledger", "books.jsonl")
+    said = " ".join(fitted("--ledger", "books.jsonl").output.split())
+    assert "Spent in books.jsonl: epsilon" in said and "at delta 1e-05." in said
     before = (folder / "model.safetensors").read_bytes()
     said = refused(
         *["fit", "loans.csv", "--schema", "schema.toml", "--epsilon", "3"],
@@ -243,6 +244,19 @@ def test_the_books_are_kept(folder):
     )
     assert "budget" in said
     assert (folder / "model.safetensors").read_bytes() == before
+
+
+def test_what_the_books_do_not_know_is_said(folder):
+    from skdpfair.privacy import Ledger, PrivacyLedger
+    from skdpfair.privacy.charging import charged, planned_entries
+
+    with (
+        PrivacyLedger("books.jsonl", epsilon=9.0, delta=1e-5),
+        charged(planned_entries(0.01, (9.0,), 1), Ledger()),
+    ):
+        pass
+    said = " ".join(fitted("--ledger", "books.jsonl").output.split())
+    assert "by the fits alone; as a whole unknown: what stood around the fits was not" in said
 
 
 def test_a_sweep_is_resumed_and_reported(folder):

@@ -515,3 +515,84 @@ def test_the_module_itself_is_never_called_on_a_batch():
         module.forward = module[0].forward = pytest.fail
         strategy.records(torch.ones(2, 6), torch.zeros(2, dtype=torch.int64))
         strategy.forward(torch.ones(2, 6))
+
+
+class Positions(nn.Module):
+    """The positions of a record are added up, each times a factor that the record gives."""
+
+    def __init__(self, layer, width):
+        super().__init__()
+        self.layer, self.out = layer, nn.Linear(width, 3)
+        self.out.requires_grad_(False)
+
+    def forward(self, x):
+        factor, x = x[..., :1], x[..., 1:]
+        x = x[..., 0].long() if isinstance(self.layer, nn.Embedding) else x
+        return self.out((self.layer(x) * factor).sum(1))
+
+
+def opposite(n, length, size):
+    """Return factors (n, length, 1) of a size that add up to about 0.1, in pairs."""
+    one = size * (1 + torch.rand(n, length // 2, 1))
+    rest = 0.1 * torch.randn(n, length // 2, 1)
+    return torch.cat([one, rest - one], dim=1)[:, torch.randperm(length)]
+
+
+def longest_part(module, x, y, bound=1e-2):
+    """Return by which factor the longest clipped record exceeds the bound, in float64."""
+    with choose(module, x, 3) as strategy:
+        assert strategy.name == "bookkeeping"
+        records, found = strategy.records(x, y), []
+        weight = (bound / records.norm).clamp(max=1.0)
+        assert bool((weight > 0).all()) and bool((weight < 1).any())
+        for i in range(len(x)):
+            records.weighted_sum(weight * (torch.arange(len(x)) == i), total := strategy.flat())
+            found.append(float(total.double().norm()))
+    return max(found) / bound
+
+
+@pytest.mark.parametrize("size", [1.0, 1e2, 1e4, 1e6])
+@pytest.mark.parametrize("length", [2, 8, 40])
+def test_norms_of_embeddings_stay_above_slopes_that_cancel(length, size):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        module = Positions(nn.Embedding(5, 16), 16)
+        words = torch.randint(0, 5, (40, 1, 1)).repeat(1, length, 1).float()  # one, all along
+        words[::2, : length // 2] = torch.randint(0, 5, (20, length // 2, 1)).float()
+        x = torch.cat([opposite(40, length, size), words], dim=2)
+        y = torch.randint(0, 3, (40,))
+    assert longest_part(module, x, y) <= 1 + 1e-5
+
+
+# a Linear along a sequence takes Gram matrices where 2 length^2 <= width^2
+@pytest.mark.parametrize("size", [0.5, 1e2, 1e4, 1e6])
+@pytest.mark.parametrize(
+    "length, width", [(40, 64), (42, 60), (100, 144), (42, 58), (40, 12), (64, 6), (100, 40)]
+)
+def test_norms_of_long_sequences_stay_above_slopes_that_cancel(length, width, size):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        module = Positions(nn.Linear(width, width), width)
+        rows = torch.randn(12, 1, width) + 0.01 * torch.randn(12, length, width)
+        x = torch.cat([opposite(12, length, size), rows], dim=2)
+        y = torch.randint(0, 3, (12,))
+    assert longest_part(module, x, y) <= 1 + 1e-5
+
+
+@pytest.mark.parametrize("length", [39, 40, 41, 64, 100])
+@pytest.mark.parametrize("layer", ["words", "short rows", "long rows"])
+def test_norms_of_long_records_equal_a_loop(layer, length):
+    width = {"words": 16, "short rows": 6, "long rows": 144}[layer]
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        inner = nn.Embedding(9, 16) if layer == "words" else nn.Linear(width, width)
+        module = Positions(inner, width)
+        rows, words = torch.randn(7, length, width), torch.randint(0, 9, (7, length, 1)).float()
+        factor = torch.randn(7, length, 1) / length**0.5
+        x = torch.cat([factor, words if layer == "words" else rows], dim=2)
+        y = torch.randint(0, 3, (7,))
+    with choose(module, x, 3) as strategy:
+        assert strategy.name == "bookkeeping"
+        found = strategy.records(x, y).norm.double()
+    exact = loop(module.double(), x.double(), y, None).norm(dim=1)
+    assert bool((found >= exact * (1 - 1e-5)).all() and (found <= exact * 1.01).all())

@@ -11,6 +11,7 @@ CONTRACT = "tests/contracts/test_methods.py::"
 AUDIT = "tests/audit/test_step.py::test_no_attack_beats_the_claim"
 NOISE = FIT + "test_every_step_carries_fresh_noise_of_the_claimed_scale"
 POISSON = FIT + "test_batches_are_poisson_samples[dpsgd]"
+AROUND = "tests/privacy/test_around.py::"
 BOUND = FIT + "test_no_record_moves_the_weights_beyond_its_bound"
 
 
@@ -607,5 +608,67 @@ MUTANTS = (
         "_SEEN = {}",
         "tests/model_selection/test_dg_scorer.py::"
         "test_marks_of_rows_stay_out_of_models_and_go_with_them",
+    ),
+    Mutant(
+    # books
+    Mutant(
+        "books that trust every call",
+        "the ledger's whole is finite for fits that nobody looked around",
+        "privacy/_books.py",
+        'return around.get(fit.get("around"), {}).get("outermost", False)',
+        "return True",
+        AROUND + "test_where_nobody_looked_the_whole_is_unknown[bootstrap]",
+    ),
+    Mutant(
+        "callbacks that vouch for clones",
+        "a ledger that an ensemble cloned along with the classifier takes it for the outermost",
+        "privacy/budget.py",
+        '"outermost": is_called(estimator)}',
+        '"outermost": True}',
+        AROUND + "test_clones_carry_callbacks_so_these_do_not_tell_who_is_outermost[bootstrap]",
+    ),
+    Mutant(
+        "a call that spans threads",
+        "fits of other threads count as those of the call that was looked at",
+        "privacy/_around.py",
+        "    token = _CALL.set((name, estimator))\n"
+        "    try:\n"
+        "        yield name\n"
+        "    finally:\n"
+        "        _CALL.reset(token)\n"
+        "\n"
+        "\n"
+        "def current_call() -> str | None:\n"
+        '    """Return the name of the call that this thread is in."""\n'
+        "    return _CALL.get()[0]",
+        "    token = _CALL.set((name, estimator))\n"
+        "    _LINTERS.append(name)\n"
+        "    try:\n"
+        "        yield name\n"
+        "    finally:\n"
+        "        _LINTERS.pop()\n"
+        "        _CALL.reset(token)\n"
+        "\n"
+        "\n"
+        "def current_call() -> str | None:\n"
+        "    return _LINTERS[1] if _LINTERS[1:] else None",
+        AROUND + "test_a_fit_of_another_thread_is_not_of_the_call",
+    ),
+    Mutant(
+        "scores that cost nothing",
+        "a search that is looked at has a finite whole",
+        "preprocessing/_linter.py",
+        "*[SCORES] * bool(report.searches)",
+        "*[SCORES] * False",
+        AROUND + "test_where_there_are_no_folds_scores_are_seen_all_the_same",
+    ),
+    # batches
+    Mutant(
+        "the same batches each fit",
+        "every fit draws its batches from one fixed seed, which voids amplification",
+        "engine/noise.py",
+        "Generator(np.random.PCG64DXSM(self._sequence(0)))",
+        "Generator(np.random.PCG64DXSM(7))",
+        FIT + "test_unseeded_fits_share_no_batches",
     ),
 )

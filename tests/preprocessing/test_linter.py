@@ -387,6 +387,7 @@ WRAPPED = [
         ["CalibratedClassifierCV", "estimator.standardscaler: StandardScaler"],
     ),
     (OneVsRestClassifier(private()), []),
+    (OneVsOneClassifier(private()), ["OneVsOneClassifier"]),
     (OneVsRestClassifier(LogisticRegression()), ["estimator: LogisticRegression"]),
     (OneVsOneClassifier(private()), ["OneVsOneClassifier"]),
     (

@@ -2,12 +2,14 @@
 
 _KINDS = (
     {"budget", "id"},
-    {"fit", "state", "data", "private", "curve", "what", "reasons", "place", "entries"},
+    {"fit", "state", "data", "private", "curve", "what", "reasons", "place", "entries", "around"},
+    {"around", "data", "outermost", "reasons", "notes"},
     {"search", "splits", "data", "folds", "public"},
     {"refused", "root"},
     {"torn"},
 )
-_NESTED = ("entries", "curve", "reasons", "place", "budget")
+_NESTED = ("entries", "curve", "reasons", "notes", "place", "budget")
+_TEXTS = ("reasons", "notes")
 _MOST_ORDERS, _MOST_NOISES = 400, 8
 
 
@@ -18,7 +20,7 @@ def words_of(lines) -> list[str] | None:
     if not all(map(_is_line, lines)):
         return None
     texts = {v for line in lines for v in line.values() if isinstance(v, str)}
-    texts |= {why for line in lines for why in line.get("reasons") or ()}
+    texts |= {why for line in lines for name in _TEXTS for why in line.get(name) or ()}
     texts |= {entry[0] for line in lines for entry in line.get("entries") or ()}
     return sorted(text for text in texts if not _is_name(text))
 
@@ -26,15 +28,15 @@ def words_of(lines) -> list[str] | None:
 def _is_line(line):
     known = any(set(line) <= kind for kind in _KINDS)
     entries, curve = line.get("entries") or [], line.get("curve")
-    reasons, place = line.get("reasons") or [], line.get("place") or {}
+    place, said = line.get("place") or {}, [line.get(name) or [] for name in _TEXTS]
     budget = line.get("budget") or {}
     return (
         known
         and isinstance(entries, list)
         and all(map(_is_entry, entries))
         and (curve is None or _is_curve(curve))
-        and isinstance(reasons, list)
-        and all(isinstance(why, str) for why in reasons)
+        and all(isinstance(texts, list) for texts in said)
+        and all(isinstance(text, str) for texts in said for text in texts)
         and all(isinstance(part, dict) and _are_plain(part) for part in (place, budget))
         and _are_plain({k: v for k, v in line.items() if k not in _NESTED})
     )

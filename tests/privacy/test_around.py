@@ -1,0 +1,382 @@
+"""The books know what stood around a fit where it was looked at, and nowhere else."""
+
+import json
+import math
+import pickle
+import threading
+
+import numpy as np
+import pytest
+from fairlearn.postprocessing import ThresholdOptimizer
+from fairlearn.reductions import DemographicParity, ExponentiatedGradient
+from fairlearn.reductions import GridSearch as FairGridSearch
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import (
+    AdaBoostClassifier,
+    BaggingClassifier,
+    StackingClassifier,
+    VotingClassifier,
+)
+from sklearn.feature_selection import RFE, RFECV, SelectKBest, SequentialFeatureSelector
+from sklearn.model_selection import (
+    FixedThresholdClassifier,
+    GridSearchCV,
+    RandomizedSearchCV,
+    TunedThresholdClassifierCV,
+    cross_validate,
+)
+from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier, OutputCodeClassifier
+from sklearn.multioutput import ClassifierChain, MultiOutputClassifier
+from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
+from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
+from sklearn.semi_supervised import SelfTrainingClassifier
+from skorch.callbacks import Callback
+
+from skdpfair import DPFairClassifier
+from skdpfair.exceptions import PrivacyLeakWarning
+from skdpfair.model_selection import DPRandomizedSearch, plan
+from skdpfair.preprocessing import BoundedScaler, DPQuantileScaler, check_pipeline
+from skdpfair.privacy import NOT_ACCOUNTED, PrivacyLedger
+from skdpfair.privacy.spending import SCORES, UNKNOWN
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning"),
+    pytest.mark.filterwarnings("ignore::skdpfair.exceptions.PrivacyLeakWarning"),
+    pytest.mark.filterwarnings("ignore::skdpfair.exceptions.InsecureSeedWarning"),  # of ensembles
+]
+callbacks = pytest.mark.skipif(
+    not hasattr(Pipeline, "set_callbacks"), reason="scikit-learn < 1.9 has no callbacks"
+)
+
+
+def quick(**params):
+    params = {"noise_multiplier": 3.0, "max_steps": 2, "batch_size": 50} | params
+    return DPFairClassifier("dpsgd", epsilon=None, accountant="rdp", **params)
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 3))
+    return X, (X[:, 0] > 0).astype(int)
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    return PrivacyLedger(tmp_path / "books", delta=1e-4, accountant="rdp", progress=False)
+
+
+class OverSampler(BaseEstimator):
+    """As in imbalanced-learn: repeats every record."""
+
+    def fit_resample(self, X, y):
+        return np.repeat(X, 3, axis=0), np.repeat(y, 3)
+
+
+class ResamplingPipeline(Pipeline):
+    """As in imbalanced-learn: its samplers resample."""
+
+    def fit(self, X, y=None, **params):
+        for _, step in self.steps[:-1]:
+            X, y = step.fit_resample(X, y)
+        self.steps[-1][1].fit(X, y)
+        return self
+
+    def __sklearn_tags__(self):
+        return BaseEstimator.__sklearn_tags__(self)
+
+
+class Twice(BaseEstimator):
+    """A meta-estimator of somebody's own, which shows the classifier each record twice."""
+
+    def __init__(self, estimator):
+        self.estimator = estimator
+
+    def fit(self, X, y):
+        self.estimator.fit(np.concatenate([X, X]), np.concatenate([y, y]))
+        return self
+
+
+class Centred(TransformerMixin, BaseEstimator):
+    """A transformer of somebody's own."""
+
+    def fit(self, X, y=None):
+        self.mean_ = X.mean(axis=0)
+        return self
+
+    def transform(self, X):
+        return X - self.mean_
+
+
+class Meanwhile(Callback):
+    """Does something while a classifier is trained."""
+
+    def __init__(self, does):
+        self.does = does
+
+    def on_train_begin(self, net, **kwargs):
+        self.does(net)
+
+
+FREE = {
+    "alone": quick,
+    "passthrough": lambda: make_pipeline("passthrough", quick()),
+    "normalizer": lambda: make_pipeline(Normalizer(), quick()),
+    "bounds": lambda: make_pipeline(BoundedScaler((-5, 5)), make_pipeline(quick())),
+    "quantiles": lambda: make_pipeline(DPQuantileScaler((-5, 5)), quick()),
+    "union": lambda: make_pipeline(FeatureUnion([("same", FunctionTransformer())]), quick()),
+    "subsets": lambda: BaggingClassifier(quick(), 2, max_samples=0.5, bootstrap=False),
+    "voting": lambda: VotingClassifier([("a", quick()), ("b", quick())]),
+    "one-rest": lambda: OneVsRestClassifier(quick()),
+    "output code": lambda: OutputCodeClassifier(quick(), random_state=0),
+    "fixed threshold": lambda: FixedThresholdClassifier(quick(), threshold=0.4),
+    "stacking": lambda: StackingClassifier([("a", quick())], quick(), cv=2),
+    "private search": lambda: DPRandomizedSearch(quick(), {"lr": [0.1]}, mean_trials=1.0),
+}
+LEAKING = {
+    "scaler": lambda: make_pipeline(StandardScaler(), quick()),
+    "selector": lambda: make_pipeline(SelectKBest(k=2), quick()),
+    "scaler in a union": lambda: make_pipeline(FeatureUnion([("s", StandardScaler())]), quick()),
+    "own step": lambda: make_pipeline(Centred(), quick()),
+    "function": lambda: make_pipeline(FunctionTransformer(lambda X: X - X.mean(axis=0)), quick()),
+    "bootstrap": lambda: BaggingClassifier(quick(), 2),
+    "bootstrap in a pipeline": lambda: make_pipeline(Normalizer(), BaggingClassifier(quick(), 2)),
+    "scaler in subsets": lambda: BaggingClassifier(
+        make_pipeline(StandardScaler(), quick()), 2, bootstrap=False
+    ),
+    "isotonic": lambda: CalibratedClassifierCV(quick(), method="isotonic", cv=2),
+    "sigmoid": lambda: CalibratedClassifierCV(quick(), ensemble=False, cv=2),
+    "tuned threshold": lambda: TunedThresholdClassifierCV(quick(), cv=2),
+    "logistic on top": lambda: StackingClassifier([("a", quick())], cv=2),
+    "one-one": lambda: OneVsOneClassifier(quick()),
+    "self-training": lambda: SelfTrainingClassifier(quick(), max_iter=1),
+    "over-sampler": lambda: ResamplingPipeline([("over", OverSampler()), ("clf", quick())]),
+    "own meta-estimator": lambda: Twice(quick()),
+    "sequential": lambda: SequentialFeatureSelector(quick(), n_features_to_select=2, cv=2),
+    "threshold optimizer": lambda: ThresholdOptimizer(estimator=quick(), predict_method="predict"),
+    "grid search": lambda: GridSearchCV(quick(), {"lr": [0.1]}, cv=2),
+    "random search": lambda: RandomizedSearchCV(quick(), {"lr": [0.1, 0.2]}, n_iter=1, cv=2),
+    "search in a pipeline": lambda: make_pipeline(
+        Normalizer(), GridSearchCV(quick(), {"lr": [0.1]}, cv=2)
+    ),
+    "twin": lambda: quick(keep_reference=True),
+    "diagnostics": lambda: quick(diagnostics=True),
+}
+REFUSING = {  # they pass weights, or ask for what a network does not have
+    "boosting": lambda: AdaBoostClassifier(quick()),
+    "elimination": lambda: RFE(quick(), n_features_to_select=2),
+    "elimination by scores": lambda: RFECV(quick(), cv=2),
+    "reduction": lambda: ExponentiatedGradient(quick(), DemographicParity(), max_iter=2),
+    "grid of multipliers": lambda: FairGridSearch(quick(), DemographicParity(), grid_size=2),
+}
+OUTPUTS = {
+    "outputs": lambda: MultiOutputClassifier(quick()),
+    "chain": lambda: ClassifierChain(quick()),
+}
+
+
+def targets(name, y):
+    """Two columns for what needs two, and groups for what takes them."""
+    several = name in OUTPUTS
+    grouped = name in ("threshold optimizer", "reduction", "grid of multipliers")
+    groups = {"sensitive_features": np.arange(len(y)) % 2} if grouped else {}
+    y = np.where(np.arange(len(y)) < 3, -1, y) if name == "self-training" else y
+    return np.stack([y, 1 - y], axis=1) if several else y, groups
+
+
+@pytest.mark.parametrize("name", FREE | OUTPUTS)
+def test_a_call_around_which_nothing_learns_is_known_as_a_whole(name, ledger, data):
+    model = (FREE | OUTPUTS)[name]()
+    y, groups = targets(name, data[1])
+    assert check_pipeline(model).findings == []
+    assert ledger.fit(model, data[0], y, **groups) is model
+    found = ledger.report()
+    assert found.fits >= 1 and found.reasons == () and found.known
+    assert found.whole == found.epsilon == ledger.epsilon() < math.inf
+    assert set(ledger.frame().around) == {"nothing"}
+    assert "unknown" not in repr(found)
+
+
+@pytest.mark.parametrize("name", LEAKING)
+def test_a_call_around_which_something_learns_is_infinite_as_a_whole(name, ledger, data):
+    y, groups = targets(name, data[1])
+    ledger.fit(LEAKING[name](), data[0], y, **groups)
+    found = ledger.report()
+    assert found.fits >= 1 and found.whole == math.inf and found.reasons and found.known
+    assert "as a whole     epsilon=inf" in repr(found)
+
+
+@pytest.mark.filterwarnings("ignore:Setting a")  # of fairlearn
+@pytest.mark.parametrize("name", REFUSING)
+def test_what_classifiers_refuse_leaves_no_finite_whole(name, ledger, data):
+    y, groups = targets(name, data[1])
+    with pytest.raises((TypeError, ValueError, AttributeError)):
+        ledger.fit(model := REFUSING[name](), data[0], y, **groups)
+    learns = bool(check_pipeline(model).findings)
+    assert learns == (name != "elimination") == (ledger.report().whole == math.inf)
+
+
+@pytest.mark.parametrize("name", FREE | LEAKING | OUTPUTS)
+def test_where_nobody_looked_the_whole_is_unknown(name, ledger, data):
+    y, groups = targets(name, data[1])
+    with ledger:
+        (FREE | LEAKING | OUTPUTS)[name]().fit(data[0], y, **groups)
+    found = ledger.report()
+    assert found.fits >= 1 and found.whole == math.inf
+    if name not in ("twin", "diagnostics"):
+        assert found.reasons == (UNKNOWN,) and not found.known
+        assert set(ledger.frame().around) == {"unknown"}
+        assert "as a whole     unknown" in repr(found) and "inf" not in repr(found)
+        assert found.epsilon == ledger.epsilon() < math.inf
+
+
+INNER = [
+    "bootstrap",
+    "isotonic",
+    "tuned threshold",
+    "one-one",
+    "over-sampler",
+    "own meta-estimator",
+]
+
+
+@callbacks
+@pytest.mark.parametrize("name", INNER)
+def test_clones_carry_callbacks_so_these_do_not_tell_who_is_outermost(name, ledger, data):
+    model = LEAKING[name]()
+    inner = [part for part in model.get_params().values() if isinstance(part, DPFairClassifier)]
+    inner[0].set_callbacks(ledger)
+    model.fit(*data)
+    found = ledger.report()
+    assert found.fits >= 1 and found.whole == math.inf and not found.known
+
+
+@callbacks
+@pytest.mark.parametrize("name", ["scaler", "selector", "scaler in a union", "own step"])
+def test_a_pipeline_that_the_ledger_is_set_on_is_looked_at(name, ledger, data):
+    model = LEAKING[name]()
+    with pytest.warns(PrivacyLeakWarning, match="These steps learn"):
+        model.set_callbacks(ledger).fit(*data)
+    assert ledger.report().whole == math.inf and ledger.report().known
+    assert "learns from private records" in ledger.frame().around[0]
+
+
+def test_a_leak_is_told_before_the_fit(ledger, data):
+    with pytest.warns(PrivacyLeakWarning, match="StandardScaler learns the mean") as caught:
+        ledger.fit(LEAKING["scaler"](), *data)
+    assert caught[0].filename == __file__
+
+
+def test_a_step_that_learned_counts_even_if_no_private_fit_followed(ledger, data):
+    with pytest.raises(ValueError, match="y"):
+        ledger.fit(LEAKING["scaler"](), data[0], np.full(120, np.nan))
+    assert ledger.report().fits == 0 and ledger.report().whole == math.inf
+
+
+def test_one_fit_that_nobody_looked_at_makes_the_whole_unknown(ledger, data):
+    ledger.fit(quick(), *data)
+    known = ledger.report().whole
+    with ledger:
+        quick().fit(*data)
+    assert known < ledger.report().whole == math.inf and not ledger.report().known
+    assert ledger.frame().around.tolist() == ["nothing", "unknown"]
+
+
+def test_a_fit_of_another_thread_is_not_of_the_call(ledger, data):
+    def meanwhile(net):
+        other = threading.Thread(target=BaggingClassifier(quick(), 2).fit, args=data)
+        other.start()
+        other.join()
+
+    ledger.fit(quick(callbacks=[Meanwhile(meanwhile)]), *data)
+    assert ledger.frame().around.tolist() == ["nothing"] + 2 * ["unknown"]
+
+
+def test_a_call_ends_with_its_fit(ledger, data):
+    model = make_pipeline(Normalizer(), quick())
+    ledger.fit(model, *data)
+    with ledger:
+        model.fit(*data)
+    assert ledger.frame().around.tolist() == ["nothing", "unknown"]
+    assert not hasattr(model, "_skl_callbacks")
+    assert str(ledger.path).encode() not in pickle.dumps(model)
+
+
+@callbacks
+def test_callbacks_that_were_set_before_a_call_stay(ledger, data):
+    model = quick().set_callbacks(ledger)
+    ledger.fit(model, *data)
+    assert model._skl_callbacks == [ledger] and ledger.report().whole < math.inf
+    assert ledger.report().fits == 1
+
+
+@callbacks
+def test_a_search_that_is_called_is_followed_through_its_folds(ledger, data):
+    search = GridSearchCV(quick(), {"lr": [0.1, 0.2]}, cv=3, error_score="raise")
+    ledger.fit(search, *data)
+    found, foreseen = ledger.report(), plan(search, 120, delta=1e-4, accountant="rdp")
+    assert (found.fits, found.seen, found.reasons) == (7, 5, (SCORES,))
+    assert repr(found).splitlines()[1:] == repr(foreseen).splitlines()[1:]
+
+
+def test_where_there_are_no_folds_scores_are_seen_all_the_same(ledger, data, monkeypatch):
+    """As before scikit-learn 1.9, and in searches of other libraries."""
+    for kind in GridSearchCV.__mro__:
+        if "set_callbacks" in vars(kind):
+            monkeypatch.delattr(kind, "set_callbacks")
+    ledger.fit(GridSearchCV(quick(), {"lr": [0.1]}, cv=2), *data)
+    assert ledger.report().reasons == (SCORES,) and ledger.report().whole == math.inf
+
+
+def test_scores_that_somebody_reads_are_not_known(ledger, data):
+    with ledger:
+        cross_validate(quick(), *data, cv=2)
+    assert ledger.report().reasons == (UNKNOWN,)
+
+
+def test_books_written_before_there_was_a_word_of_it_are_unknown(ledger, data):
+    ledger.fit(quick(), *data)
+    lines = [json.loads(line) for line in ledger.path.read_text().splitlines()]
+    kept = [line for line in lines if "outermost" not in line]
+    assert len(kept) < len(lines)
+    for line in kept:
+        line.pop("around", None)
+    ledger.path.write_text("".join(json.dumps(line) + "\n" for line in kept))
+    assert ledger.report().reasons == (UNKNOWN,)
+
+
+def test_another_budget_is_named_and_not_counted(ledger, data):
+    class Elsewhere(TransformerMixin, BaseEstimator):
+        def __init__(self, epsilon=1.0, delta=1e-5):
+            self.epsilon, self.delta = epsilon, delta
+
+        def fit(self, X, y=None):
+            return self
+
+        def transform(self, X):
+            return X
+
+    model = make_pipeline(Elsewhere(), quick())
+    ledger.fit(model, *data)
+    for found in (ledger.report(), plan(model, 120, delta=1e-4, accountant="rdp")):
+        assert found.whole == math.inf
+        assert found.reasons == ("Elsewhere spends a budget besides, which is not counted here",)
+
+
+def test_what_is_taken_on_trust_is_noted(ledger, data):
+    ledger.fit(make_pipeline(FunctionTransformer(np.sign), quick()), *data)
+    assert ledger.report().notes == ()
+    ledger.fit(make_pipeline(FunctionTransformer(lambda X: X + 1), quick()), *data)
+    assert "row by row" in ledger.report().notes[0] and "\n  note: " in repr(ledger.report())
+    assert ledger.report().whole < math.inf
+
+
+@callbacks
+def test_a_fit_in_a_pipeline_names_the_steps_before_it(data):
+    inner = make_pipeline("passthrough", quick())
+    make_pipeline(StandardScaler(), SelectKBest(k=2), inner).fit(*data)
+    first, *others = inner[-1].privacy_.not_accounted
+    assert "('standardscaler', 'selectkbest', 'passthrough'): see check_pipeline" in first
+    assert tuple(others) == NOT_ACCOUNTED
+    assert quick().fit(*data).privacy_.not_accounted == NOT_ACCOUNTED
