@@ -609,7 +609,6 @@ MUTANTS = (
         "tests/model_selection/test_dg_scorer.py::"
         "test_marks_of_rows_stay_out_of_models_and_go_with_them",
     ),
-    Mutant(
     # books
     Mutant(
         "books that trust every call",

@@ -24,6 +24,7 @@ from skdpfair.exceptions import UnsupportedModuleError
 N_PROBE = 4
 _TOLERANCE = 1e-3
 _SCALES = (1.0, 100.0)  # of made-up records that others are exchanged for
+_SIZES = (1, 2, 3, 7, 8, 9, 16, 17, 32, 33, 64, 65, 128, 129, 256, 257)  # of batches
 
 
 class ConstantDraws(TorchDispatchMode):
@@ -34,7 +35,8 @@ class ConstantDraws(TorchDispatchMode):
             x, p, _ = args
             return x * (0.5 / (1 - p)), torch.ones_like(x, dtype=torch.bool)
         out = func(*args, **(kwargs or {}))
-        if torch.Tag.nondeterministic_seeded in func.tags:
+        fused = any(a.name == "dropout_p" for a in func._schema.arguments)  # attention is no draw
+        if torch.Tag.nondeterministic_seeded in func.tags and not fused:
             tree_map_only(torch.Tensor, lambda t: t.fill_(0.5 if t.is_floating_point() else 0), out)
         return out
 
@@ -67,17 +69,37 @@ def recorded(module, probe) -> Graph | str:
         graph = record(called, probe)
         if first.names != graph.names or state_of(called) != state:
             raise _remembers()
-        for m in called.modules():
-            m.training = not m.training
+        _switch_mode(called)
         _other_mode(called, probe)
     except Coupling as error:
         raise _mixes(error) from None
     except NotRecorded as error:
+        _refuse_decision_by_size(module, probe)
         return str(error)
     for before, after in zip(_tensors(module), _tensors(called), strict=True):
         if not torch.equal(before, after):
             raise _remembers()
     return graph.on(module, called)
+
+
+def _refuse_decision_by_size(module, probe):
+    """Add records to a batch; the outputs of those that were there must stay."""
+    for other_mode in (False, True):
+        called = _perturbed(module)
+        if other_mode:
+            _switch_mode(called)
+        with torch.no_grad(), ConstantDraws():
+            alone = _forward(called, probe[:1])
+            for size in _SIZES:
+                others = (1.0 - probe[1:2]).expand(size - 1, *probe.shape[1:])
+                found = _forward(called, torch.cat([probe[:1], others.to(probe.dtype)]))
+                if not torch.allclose(found[:1], alone, rtol=1e-3, atol=1e-5):
+                    raise _mixes(f"a batch of {size} gives a record another output than one of 1")
+
+
+def _switch_mode(module):
+    for m in module.modules():
+        m.training = not m.training
 
 
 def _other_mode(module, probe):
@@ -253,11 +275,10 @@ def _refuse_batch_statistics(module):
 
 def _refuse_coupling(module, probe):
     """Change all records but one, in training and in prediction; that one's output must stay."""
-    for mode in (module.training, not module.training):
+    for other_mode in (False, True):
         called = _perturbed(module)
-        if mode != module.training:
-            for m in called.modules():
-                m.training = not m.training
+        if other_mode:
+            _switch_mode(called)
         with torch.no_grad():
             logits = _forward(called, probe)
             for i in range(N_PROBE):

@@ -99,7 +99,11 @@ class Recorded:
     def _coupled(self, *args, **kwargs):
         raise self.tape.refused(Coupling("it decides by values, or takes records one from another"))
 
-    __bool__ = __len__ = __iter__ = __int__ = __float__ = __index__ = __contains__ = _coupled
+    def __len__(self):
+        # an int would leave no trace of what the code does with it
+        raise self.tape.refused(NotRecorded("it asks for the number of records by len()"))
+
+    __bool__ = __iter__ = __int__ = __float__ = __index__ = __contains__ = _coupled
     item = tolist = numpy = __array__ = __setitem__ = _coupled
     __hash__ = object.__hash__
 

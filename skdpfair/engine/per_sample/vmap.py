@@ -9,6 +9,7 @@ import torch
 from torch._decomp import get_decompositions
 from torch.func import functional_call, functionalize, grad, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import cross_entropy
 from torch.utils._pytree import tree_leaves, tree_map_only
 
@@ -74,7 +75,7 @@ class MicroVmap(Strategy):
             ):
                 w = at_most(w, then, _norm(gradients))
                 for name, p in self._named(True).items():
-                    rows = torch.where((w != 0)[:, None], gradients[name].flatten(1), 0.0)
+                    rows = torch.where((w != 0)[:, None], _rows(gradients[name]), 0.0)
                     views[p].view(-1).addmv_(rows.t(), w)
 
         ahead = partial(self._records, x, y, slope)
@@ -159,7 +160,8 @@ def operations_of(function, given):
         warnings.simplefilter("ignore")  # of operations that vmap takes one by one
         draws = shared_draws()
         try:
-            with torch.backends.mkldnn.flags(enabled=False):  # its recurrences know no vmap
+            # vmap knows neither mkldnn's recurrences nor fused attention
+            with torch.backends.mkldnn.flags(enabled=False), sdpa_kernel(SDPBackend.MATH):
                 found = make_fx(functionalize(lambda *args: function(*args)), _DROPOUT)(*copies)
         except Exception as error:
             raise with_place(error, error) from None
@@ -192,7 +194,11 @@ def _half(column):
 
 def _norm(gradients):
     """Return the norm of each record's gradient, from those of all parameters."""
-    return sum(g.flatten(1).square().sum(1) for g in gradients.values()).sqrt()
+    return sum(_rows(g).square().sum(1) for g in gradients.values()).sqrt()
+
+
+def _rows(gradient):
+    return gradient.reshape(len(gradient), -1)
 
 
 def _filled(column):
