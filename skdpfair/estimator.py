@@ -7,7 +7,17 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted
 
-from skdpfair import _labels, _params, _planning, _reporting, _table, _tasks, _training, release
+from skdpfair import (
+    _labels,
+    _params,
+    _planning,
+    _reporting,
+    _table,
+    _tasks,
+    _training,
+    _validate,
+    release,
+)
 from skdpfair.methods import get_method
 
 
@@ -280,7 +290,8 @@ class DPFairClassifier(_tasks.CallbackSupportMixin, ClassifierMixin, BaseEstimat
         predicted, y = self.predict(X), _labels.read(y)
         if len(y) != len(predicted):
             raise ValueError(f"y has {len(y)} labels for X with {len(predicted)} rows.")
-        return accuracy_score(y, predicted, sample_weight=sample_weight)
+        with _validate.reading("y", "cannot be compared with the classes of the fit"):
+            return accuracy_score(y, predicted, sample_weight=sample_weight)
 
     def decision_function(self, X):
         """Return logits (n_samples, n_classes); for two classes their difference (n_samples,)."""

@@ -91,10 +91,7 @@ def schema(data, target, groups, output, template, check, as_json):
 
 def ask(data, target, groups) -> TableSchema:
     """Ask a person about each column of a file, and return what they say."""
-    names, _ = columns_of(data)
-    for name in (target, *groups):
-        if name not in names:
-            raise ValueError(f"{Path(data).name} has no column {name!r}. It has {names}.")
+    names, _ = columns_of(data, [target, *groups])
     click.echo(wrapped(WHY) + "\n\nAnswer b to go back to the question before.", err=True)
     others = [name for name in names if name != target and name not in groups]
     if len(others) > _MANY:
@@ -235,10 +232,7 @@ def _heading(data):
 
 def _template(data, target, groups):
     """Return a file with a line for each column, to be filled in."""
-    names, _ = columns_of(data)
-    for name in (target, *groups):
-        if name not in names:
-            raise ValueError(f"{Path(data).name} has no column {name!r}. It has {names}.")
+    names, _ = columns_of(data, [target, *groups])
     others = [name for name in names if name != target and name not in groups]
     kept = [name for name in groups if name != target]
     lines = [

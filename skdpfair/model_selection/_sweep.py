@@ -22,7 +22,7 @@ from skdpfair.model_selection._bar import SpendingBar
 from skdpfair.model_selection._cells import TWIN, cells_of, key_of_cell, run_cell, splits
 from skdpfair.model_selection._results import TradeoffResults
 from skdpfair.model_selection._store import Store, digest_of
-from skdpfair.model_selection._text import empty_runs, in_words
+from skdpfair.model_selection._text import empty_runs
 from skdpfair.privacy.delta import delta_for
 
 _TAKEN = {
@@ -177,11 +177,11 @@ def sweep(
     _warn_once(done.values())
     finished = [done[cell.key] for cell in cells if cell.key in done]
     results = TradeoffResults.from_cells(finished, levels, classes, asked)
-    if empty := empty_runs(results.frame):
+    if empty_runs(results.frame):
         warnings.warn(
-            f"Groups without test records: {in_words(empty)}. Their scores are NaN there, and gaps "
-            "are those of the other groups. Give cv=5, which tests every record, or merge rare "
-            "groups.",
+            "Some groups have no test records in some runs, as print(results) tells: their scores "
+            "are NaN there, and gaps are those of the other groups. Give cv=5, which tests every "
+            "record, or merge rare groups.",
             UndefinedMetricWarning,
             stacklevel=2,
         )

@@ -510,4 +510,30 @@ MUTANTS = (
         "    batch = attacked(model, batch, attack, chunk_size)\n",
         "tests/test_what_fits_keep.py::test_no_message_depends_on_the_batches",
     ),
+    # messages
+    Mutant(
+        "labels in errors",
+        "a fit that meets a label outside the declared classes prints it",
+        "_labels.py",
+        '"y has labels outside classes=, which must list them all.',
+        'f"y has labels outside classes=: {found[at < 0].tolist()}."\n            "',
+        "tests/robustness/test_messages.py::"
+        "test_no_message_holds_a_cell[labels as numbers beyond classes]",
+    ),
+    Mutant(
+        "cells in others' errors",
+        "what numpy or pandas says of a cell that they cannot read is passed on",
+        "_validate.py",
+        'raise kind(f"{name} {what} ({type(error).__name__}).") from None',
+        'raise kind(f"{name} {what}: {error}") from error',
+        "tests/robustness/test_messages.py::test_no_message_holds_a_cell[weights of text]",
+    ),
+    Mutant(
+        "arrays in errors",
+        "an array that is given for a parameter is printed",
+        "_validate.py",
+        "return outline(value) if is_data else repr(value)",
+        "return repr(value)",
+        "tests/robustness/test_messages.py::test_no_message_holds_a_cell[labels as a parameter]",
+    ),
 )
