@@ -10,20 +10,22 @@ from pathlib import Path
 import click
 import pandas as pd
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
 from skdpfair.cli._input import (
     AS_JSON,
     AnyPath,
+    Screen,
     Unusable,
     check_outputs,
+    echo,
     in_options,
-    printable,
+    prompt,
     wrapped,
 )
 from skdpfair.cli._study import STUDY_PARTS
 from skdpfair.preprocessing import TableSchema, columns_of, outside_public
+from skdpfair.release._file import replace_file
 
 WHY = (
     "Limits of numbers and lists of values must come from what everybody may know: a form, a code "
@@ -80,23 +82,23 @@ def schema(data, target, groups, output, template, check, as_json):
         text = _template(data, target, groups) if template else _heading(data)
         if not template:
             text += ask(data, target, groups).to_toml() + _SWEEP.format(stem=Path(data).stem)
-        output.write_text(text, encoding="utf-8")
+        replace_file(output, text.encode())
     if as_json:
-        return click.echo(json.dumps({"written": str(output)}))
-    click.echo(wrapped(f"Written to {output}. Read it over, and mend it with any editor."))
+        return echo(json.dumps({"written": str(output)}))
+    echo(wrapped(f"Written to {output}. Read it over, and mend it with any editor."))
     if not template:
-        click.echo(f"Next:  skdpfair fit {data} --schema {output} --epsilon 1")
-        click.echo(f"or     skdpfair sweep {output}")
+        echo(f"Next:  skdpfair fit {data} --schema {output} --epsilon 1")
+        echo(f"or     skdpfair sweep {output}")
 
 
 def ask(data, target, groups) -> TableSchema:
     """Ask a person about each column of a file, and return what they say."""
     names, _ = columns_of(data, [target, *groups])
-    click.echo(wrapped(WHY) + "\n\nAnswer b to go back to the question before.", err=True)
+    echo(wrapped(WHY) + "\n\nAnswer b to go back to the question before.", err=True)
     others = [name for name in names if name != target and name not in groups]
     if len(others) > _MANY:
         said = f"{len(others)} columns: --template writes a file to fill in with an editor instead."
-        click.echo(wrapped(said), err=True)
+        echo(wrapped(said), err=True)
     questions = [(_classes, target), *((_group, name) for name in groups)]
     questions += [(_column, name) for name in others]
     answers = _answers(questions)
@@ -125,12 +127,12 @@ def _answers(questions):
             answers[question, name] = question(name)
         except _Back:
             if at == 0:
-                click.echo("  This is the first question.", err=True)
+                echo("  This is the first question.", err=True)
             at = max(at - 1, 0)
             continue
         at += 1
         if at == len(questions) and not _predicts(answers.values()):
-            click.echo("  Nothing is left to predict from. Once more:", err=True)
+            echo("  Nothing is left to predict from. Once more:", err=True)
             at = next((i for i, (kind, _) in enumerate(questions) if kind is _column), at - 1)
     return answers
 
@@ -177,11 +179,11 @@ def _number(question, above):
         if math.isfinite(number) and number > above:
             return number
         limit = f" above {above:g}" if math.isfinite(above) else ""
-        click.echo(f"  {text!r} is not a finite number{limit}.", err=True)
+        echo(f"  {text!r} is not a finite number{limit}.", err=True)
 
 
 def _asked(question, **settings):
-    answer = click.prompt(question, err=True, **settings)
+    answer = prompt(question, **settings)
     if str(answer).strip() == "b":
         raise _Back
     return answer
@@ -196,9 +198,9 @@ def _values(question, least):
         if least <= len(values) <= _MOST:
             shown = ", ".join(v or "(missing)" for v in values[:_SHOWN])
             more = ", ..." * (len(values) > _SHOWN)
-            click.echo(f"  {len(values)} value{'s' * (len(values) > 1)}: {shown}{more}", err=True)
+            echo(f"  {len(values)} value{'s' * (len(values) > 1)}: {shown}{more}", err=True)
             return values
-        click.echo(f"  At least {least}, and at most {_MOST}, please.", err=True)
+        echo(f"  At least {least}, and at most {_MOST}, please.", err=True)
 
 
 def _expanded(part):
@@ -265,19 +267,19 @@ def _check(data, path, as_json):
         lists = known.categories | known.groups | {known.target: known.classes}
         found = outside_public(table, known.bounds, lists)
     if as_json:
-        return click.echo(found.reset_index().to_json(orient="records"))
+        return echo(found.reset_index().to_json(orient="records"))
     shown = Table(box=SIMPLE_HEAD, title="Shares of the rows; NOT private", title_justify="left")
     for head in ("column", "missing", "outside", "for example"):
         shown.add_column(head, justify="right" if head in ("missing", "outside") else "left")
     for column, row in found.iterrows():
-        example = "" if pd.isna(row["example"]) else printable(row["example"])
+        example = "" if pd.isna(row["example"]) else str(row["example"])
         shown.add_row(column, f"{row['missing']:.2%}", f"{row['outside']:.2%}", example)
-    Console().print(shown)
+    Screen().print(shown)
     listed = known.groups | {known.target: known.classes}
     bad = found[found[["missing", "outside"]].any(axis=1)].index.intersection(list(listed))
     gaps = [name for name in bad if found["outside"][name] or "" not in listed[name]]
     if gaps:
-        click.echo(
+        echo(
             wrapped(
                 f"Rows that are missing or outside in {', '.join(gaps)} are refused by fit and "
                 'sweep: list the values there, "" for a missing one, or leave these rows out.'

@@ -51,7 +51,7 @@ class FitsBar(Thread):
             return
         self._size = size
         done, cost = self.ledger.so_far()
-        if cost is not None:
+        if cost:  # a fit without privacy has no epsilon
             self.bar.set_postfix_str(f"epsilon <= {cost:.3g}", refresh=False)
         self.bar.update(done - self.before - self.bar.n)
         self.bar.refresh()

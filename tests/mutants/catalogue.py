@@ -536,4 +536,20 @@ MUTANTS = (
         "return repr(value)",
         "tests/robustness/test_messages.py::test_no_message_holds_a_cell[labels as a parameter]",
     ),
+    Mutant(
+        "sweeps beside the ledger",
+        "the command line's sweep does not open the ledger that it is given",
+        "cli/_sweep.py",
+        "_ledger.opened(ledger, ledger_epsilon, ledger_delta)",
+        "_ledger.opened(None, None, None)",
+        "tests/cli/test_ledger.py::test_the_path_of_the_readme_with_a_ledger",
+    ),
+    Mutant(
+        "sweeps that break off",
+        "a sweep beyond its budget makes fits until one of them is refused",
+        "model_selection/_sweep.py",
+        "books.check(",
+        "list(",
+        "tests/cli/test_ledger.py::test_a_sweep_beyond_its_budget_is_refused_before_any_fit",
+    ),
 )
