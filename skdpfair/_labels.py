@@ -30,7 +30,7 @@ def read(y) -> np.ndarray:
     if missing or infinite:
         what = "NaN" if missing else "infinity"
         raise ValueError(f"Input y contains {what}. Drop or label the rows without a class.")
-    if y.dtype == object:
+    if y.dtype.kind in "OS":
         _refuse_mixed("y", y)
     with reading("y", _NOT_LABELS):
         kind = type_of_target(y)
@@ -92,11 +92,13 @@ def _declared(declared):
 
 
 def _refuse_mixed(name, values):
-    """Raise ValueError if some labels are missing, or some are texts and others are not."""
+    """Raise ValueError if labels are missing or bytes, or some are texts and others are not."""
     with reading(name, _NOT_LABELS):
         values = np.asarray(values, dtype=object).ravel()
         missing = pd.isna(values)
     if missing.any():
         raise ValueError(f"Input {name} contains NaN. Drop or label the rows without a class.")
+    if any(isinstance(value, bytes) for value in values):
+        raise ValueError(f"{name} holds bytes. Decode them to texts.")
     if len({isinstance(value, str) for value in values}) > 1:
         raise ValueError(f"{name} mixes texts and other labels. Spell all labels alike.")

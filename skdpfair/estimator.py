@@ -19,6 +19,7 @@ from skdpfair import (
     release,
 )
 from skdpfair.methods import get_method
+from skdpfair.metrics._values import check_kind
 
 
 class DPFairClassifier(_tasks.CallbackSupportMixin, ClassifierMixin, BaseEstimator):
@@ -290,6 +291,7 @@ class DPFairClassifier(_tasks.CallbackSupportMixin, ClassifierMixin, BaseEstimat
         predicted, y = self.predict(X), _labels.read(y)
         if len(y) != len(predicted):
             raise ValueError(f"y has {len(y)} labels for X with {len(predicted)} rows.")
+        check_kind("y", y, predicted, like="the fit")
         with _validate.reading("y", "cannot be compared with the classes of the fit"):
             return accuracy_score(y, predicted, sample_weight=sample_weight)
 

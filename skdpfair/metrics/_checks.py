@@ -10,6 +10,7 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import column_or_1d
 
 from skdpfair._validate import outline, reading, refuse_masked, shown
+from skdpfair.metrics._values import check_kind
 
 _ONE_EACH = "must hold one number or text for each record"
 _ONE_GROUP = "must hold one group for each record"
@@ -66,8 +67,8 @@ def as_vector(name, values, like):
         raise ValueError("y_true must have at least one record, got none.")
     with reading(name, _ONE_EACH):
         values = column_or_1d(values)
-    if values.dtype.kind in "cV":
-        raise ValueError(f"{name} {_ONE_EACH}: complex numbers and records are none.")
+    if values.dtype.kind in "cSV":
+        raise ValueError(f"{name} {_ONE_EACH}: complex numbers, bytes and records are none.")
     return values
 
 
@@ -107,6 +108,7 @@ def accuracy(y_true, y_pred, sample_weight=None):
     >>> accuracy([1, 0], [1, 1])
     0.5
     """
+    check_kind("y_pred", y_pred, y_true)
     with reading("y_pred", "cannot be compared with y_true"):
         return accuracy_score(y_true, y_pred, sample_weight=sample_weight)
 

@@ -39,15 +39,20 @@ def check_given(name, values):
 
 def check_labels(name, values, y_true):
     """Refuse predictions that can equal no label: text beside numbers, or probabilities."""
-    if _is_text(values) != _is_text(y_true):
-        raise ValueError(
-            f"{name} must hold labels such as those of y_true, but one holds texts and the other "
-            "does not. Pass what predict(X) returns."
-        )
+    check_kind(name, values, y_true)
     if values.dtype.kind == "f" and (values != np.round(values)).any():
         raise ValueError(
             f"{name} must hold predicted labels, got fractions. Pass what predict(X) returns, not "
             "probabilities."
+        )
+
+
+def check_kind(name, values, y_true, like="y_true"):
+    """Refuse texts where other labels are none, and others where they are texts."""
+    if _is_text(values) != _is_text(y_true):
+        raise ValueError(
+            f"{name} must hold labels such as those of {like}, but one holds texts and the other "
+            "does not. Spell all labels alike."
         )
 
 

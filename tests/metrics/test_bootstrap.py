@@ -49,7 +49,11 @@ def test_one_group_is_scipys_interval(method):
     x = np.random.default_rng(0).gamma(2, size=40)
     key = "rng" if "rng" in inspect.signature(stats.bootstrap).parameters else "random_state"
     expected = stats.bootstrap(
-        (x,), np.mean, method={"bca": "BCa"}.get(method, method), n_resamples=199, **{key: 3}
+        (x,),
+        np.mean,
+        method={"bca": "BCa"}.get(method, method),
+        n_resamples=199,
+        **{key: np.random.default_rng(3)},
     ).confidence_interval
     options = {"metric": mean_prediction, "method": method, "n_resamples": 199}
     (row,) = bootstrap_interval(x, x, random_state=3, **options).to_dict("records")
