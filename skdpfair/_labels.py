@@ -2,32 +2,43 @@
 
 import numpy as np
 import pandas as pd
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import column_or_1d
 
-from skdpfair._validate import about, refuse_masked, shown
+from skdpfair._validate import about, reading, refuse_masked, shown
 
 _NOT_LABELS = "cannot be read as class labels"
+_KINDS = ("binary", "multiclass")
 
 
 def read(y) -> np.ndarray:
     """Return labels as an array of shape (n_samples,), none of them missing."""
-    with about("y", _NOT_LABELS):
-        refuse_masked("y", y)
-        shape = y.shape if hasattr(y, "dtype") else np.asarray(y, dtype=object).shape
-        if len(shape) > 2 or (len(shape) == 2 and shape[1] != 1):
-            raise ValueError(f"y should be a 1d array, got an array of shape {tuple(shape)}")
-        if not hasattr(y, "dtype"):
-            _refuse_mixed("y", y)  # which numpy would turn into text
+    refuse_masked("y", y)
+    with reading("y", _NOT_LABELS):
+        given = y if hasattr(y, "dtype") else np.asarray(y, dtype=object)
+        shape = tuple(given.shape)
+    if len(shape) > 2 or (len(shape) == 2 and shape[1] != 1):
+        raise ValueError(f"y should be a 1d array, got an array of shape {shape}")
+    if getattr(given.dtype, "kind", None) == "c":
+        raise ValueError("Complex data not supported: y must hold one label for each row.")
+    if given is not y:
+        _refuse_mixed("y", y)  # which numpy would turn into text
+    with reading("y", _NOT_LABELS):
         y = column_or_1d(_without_extension(y), warn=True)
-        if pd.isna(y).any():
-            raise ValueError("Input y contains NaN. Drop or label the rows without a class.")
-        if y.dtype.kind == "f" and np.isinf(y).any():
-            raise ValueError("Input y contains infinity. Drop or label these rows.")
-        check_classification_targets(y)
-        if y.dtype == object:
-            _refuse_mixed("y", y)
-            np.unique(y)  # raises where labels cannot be sorted
+        missing = pd.isna(y).any()
+        infinite = y.dtype.kind == "f" and np.isinf(y).any()
+    if missing or infinite:
+        what = "NaN" if missing else "infinity"
+        raise ValueError(f"Input y contains {what}. Drop or label the rows without a class.")
+    if y.dtype.kind in "OS":
+        _refuse_mixed("y", y)
+    with reading("y", _NOT_LABELS):
+        kind = type_of_target(y)
+        np.unique(y)  # raises where labels cannot be sorted
+    if kind not in _KINDS:
+        raise ValueError(
+            f"Unknown label type: {kind}. y must hold one of a few classes for each row."
+        )
     return y
 
 
@@ -47,9 +58,7 @@ def classes_of(y, declared):
         raise ValueError("X and y have 0 samples, and a classifier needs two classes or more.")
     if declared is None:
         if len(found) < 2:
-            raise ValueError(
-                f"y has one class only, {shown(found[0])}, and a classifier needs two or more."
-            )
+            raise ValueError("y has one class only, and a classifier needs two or more.")
         return found, codes.astype(np.int64)
     classes = _declared(declared)
     return classes, codes_in(classes, y)
@@ -62,8 +71,8 @@ def codes_in(classes, y) -> np.ndarray:
     at = np.array([position.get(label, -1) for label in found.tolist()], dtype=np.int64)
     if (at < 0).any():
         raise ValueError(
-            f"y has labels outside classes={shown(classes.tolist())}: "
-            f"{shown(found[at < 0].tolist())}. Declare every class, spelt as in y."
+            "y has labels outside classes=, which must list them all. Declare every class, spelt "
+            "as in y."
         )
     return at[codes]
 
@@ -73,20 +82,23 @@ def _declared(declared):
         _refuse_mixed("classes", declared)
         classes = np.asarray(declared)
         if classes.ndim != 1 or pd.isna(classes).any():
-            raise ValueError(f"each one label, none missing, got {shown(declared)}")
+            raise ValueError("each one label, none missing")
         sorted_classes = np.unique(classes)
     if len(sorted_classes) < len(classes):
-        raise ValueError(f"classes names a class twice: {shown(declared)}. Name each once.")
+        raise ValueError("classes names a class twice. Name each once.")
     if len(classes) < 2:
         raise ValueError(f"classes must name two classes or more, got {shown(declared)}.")
     return sorted_classes
 
 
 def _refuse_mixed(name, values):
-    """Raise ValueError if some labels are missing, or some are texts and others are not."""
-    values = np.asarray(values, dtype=object).ravel()
-    missing = pd.isna(values)
+    """Raise ValueError if labels are missing or bytes, or some are texts and others are not."""
+    with reading(name, _NOT_LABELS):
+        values = np.asarray(values, dtype=object).ravel()
+        missing = pd.isna(values)
     if missing.any():
         raise ValueError(f"Input {name} contains NaN. Drop or label the rows without a class.")
+    if any(isinstance(value, bytes) for value in values):
+        raise ValueError(f"{name} holds bytes. Decode them to texts.")
     if len({isinstance(value, str) for value in values}) > 1:
         raise ValueError(f"{name} mixes texts and other labels. Spell all labels alike.")

@@ -6,7 +6,7 @@ import numpy as np
 
 from skdpfair import _building, _validate
 from skdpfair._building import LARGE
-from skdpfair._validate import shown
+from skdpfair._validate import outline, shown
 from skdpfair.networks import ACTIVATIONS
 from skdpfair.privacy import ACCOUNTANTS
 from skdpfair.privacy.delta import LEAST_DELTA
@@ -129,8 +129,8 @@ def class_weights(class_weight, classes) -> list[float] | None:
     unknown = [label for label in class_weight if label not in set(classes)]
     if unknown:
         raise ValueError(
-            f"class_weight names {shown(unknown)}, which are not among the classes "
-            f"{shown(list(classes))}."
+            f"class_weight names {shown(unknown)}, which are not among the classes of y. Spell "
+            "them as in y."
         )
     return [float(class_weight.get(label, 1.0)) for label in classes]
 
@@ -141,7 +141,7 @@ def _check_lists(params):
             params[name] = _validate.listed(name, params[name], "values or None")
     pair = params["validation_data"]
     if pair is not None and not (isinstance(pair, (tuple, list)) and len(pair) == 2):
-        raise TypeError(f"validation_data must be a pair (X, y) or None, got {shown(pair)}.")
+        raise TypeError(f"validation_data must be a pair (X, y) or None, got {outline(pair)}.")
 
 
 def _check_random_state(params):
@@ -158,13 +158,12 @@ def check_binary(method, classes, groups) -> None:
     if len(classes) != 2:
         raise ValueError(
             "Only binary classification is supported. The type of the target is multiclass: "
-            f"method={method.name!r} is defined for two classes, got {len(classes)}."
+            f"method={method.name!r} is defined for two classes."
         )
     if len(groups) != 2:
         raise ValueError(
-            f"method={method.name!r} is defined for two groups, got {len(groups)}: "
-            f"{shown(list(groups))}. Merge groups, or use a method for any number of them, such as "
-            "'dpsgd_f' or 'dp_is_sgd'."
+            f"method={method.name!r} is defined for two groups, and there are more. Merge groups, "
+            "or use a method for any number of them, such as 'dpsgd_f' or 'dp_is_sgd'."
         )
 
 

@@ -146,8 +146,8 @@ def before(estimator, fitted, table) -> Before | None:
     for what, (old, new) in same.items():
         if not np.array_equal(np.asarray(old), np.asarray(new)):
             raise ValueError(
-                f"warm_start=True goes on with a fitted model, but the {what} changed from "
-                f"{old!r} to {new!r}. Use warm_start=False, or data of the same form."
+                f"warm_start=True goes on with a fitted model, but the {what} changed. Use "
+                "warm_start=False, or data of the same form."
             )
     same_method = type(get_method(estimator.method)) is type(estimator.method_)
     lr = estimator.lr_ if same_method and estimator._settled else None

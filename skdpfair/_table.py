@@ -11,7 +11,14 @@ from sklearn.utils.validation import _get_feature_names, check_array, validate_d
 
 from skdpfair import _labels
 from skdpfair import groups as _groups
-from skdpfair._validate import about, in_pandas, refuse_sparse_columns, shown
+from skdpfair._validate import (
+    about,
+    in_pandas,
+    reading,
+    refuse_masked,
+    refuse_sparse_columns,
+    shown,
+)
 from skdpfair.streaming import as_rows, is_sparse, is_streamed, kind_of
 
 _NUMERIC_OBJECTS = {"integer", "floating", "boolean", "mixed-integer-float", "decimal", "empty"}
@@ -42,7 +49,7 @@ def read(estimator, X, y, sensitive_features) -> Table:
     """Check and take apart what ``fit`` was given; sets the names and width of X."""
     X = _container(X)
     if isinstance(y, str):  # which scikit-learn compares with texts of its own
-        raise ValueError(f"y should be a 1d array, one label for each row, got {shown(y)}.")
+        raise ValueError("y should be a 1d array, one label for each row, got a text.")
     validate_data(estimator, X, y, skip_check_array=True)
     y = _labels.read(y)
     if len(X) != len(y):
@@ -126,12 +133,13 @@ def _container(X):
             "array. Convert it by X.toarray() or X.to_dense()."
         )
     refuse_sparse_columns("X", X)
-    with about("X", "cannot be read as a table"):
+    refuse_masked("X", X)
+    with reading("X", "cannot be read as a table"):
         if not is_streamed(X):
             X = _in_memory(X)
-        if isinstance(X, pd.DataFrame) and not X.columns.is_unique:
-            twice = X.columns[X.columns.duplicated()].unique()
-            raise ValueError(f"columns of one name: {shown(list(twice))}. Rename them")
+    if isinstance(X, pd.DataFrame) and not X.columns.is_unique:
+        twice = X.columns[X.columns.duplicated()].unique()
+        raise ValueError(f"X has columns of one name: {shown(list(twice))}. Rename them.")
     if X.ndim < 2:
         kind = "1D" if X.ndim else "scalar"
         raise ValueError(
@@ -146,8 +154,6 @@ def _in_memory(X):
     X = in_pandas(X)
     if hasattr(X, "iloc") and not isinstance(X, type):
         return X.to_frame() if isinstance(X, pd.Series) else X
-    if np.ma.is_masked(X):
-        raise ValueError("masked values are missing values; fill them by public constants")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return np.asarray(X)
@@ -195,8 +201,8 @@ def _as_float32(X):
             x = check_array(X, dtype=np.float32, order="C", allow_nd=True, ensure_all_finite=False)
     except (ValueError, OverflowError):  # whose messages would print a cell of the data
         raise ValueError(_NOT_NUMBERS) from None
-    except Exception as error:  # of an object's own making
-        raise TypeError(f"{_NOT_NUMBERS} (argument must be a string or a number)") from error
+    except Exception:  # of an object's own making
+        raise TypeError(f"{_NOT_NUMBERS} (argument must be a string or a number)") from None
     return np.require(x, requirements=["C", "W"])
 
 

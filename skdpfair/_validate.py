@@ -2,8 +2,10 @@
 
 import difflib
 import math
+import unicodedata
 from collections.abc import Iterable, Mapping, Set
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import islice
 from numbers import Integral, Real
 
 import numpy as np
@@ -11,6 +13,9 @@ import pandas as pd
 
 _SHOWN = 200  # characters of a value in a message
 _LARGEST = 2**63 - 1  # what numpy and torch count with
+_BRACKETS = {list: "[]", tuple: "()", set: "{}", frozenset: ("frozenset({", "})")}
+_OF_DATA = ("__array__", "__arrow_c_stream__", "toarray")  # arrays, tables, sparse matrices
+_TURNS = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
 
 
 def number(name, value, *, low=-math.inf, high=math.inf, low_open=False, high_open=False):
@@ -132,12 +137,19 @@ def one_of(name, value, options: Iterable[str]):
     text = str.__str__(value) if isinstance(value, str) else None
     if text in options:
         return text
+    options = tuple(map(_without_group, options))
     # a text as long as a book resembles nothing, and would be compared for minutes
     like = shown(value).lower() if text is None else text[:_SHOWN].lower()
     near = difflib.get_close_matches(like, options, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
-    listed = ", ".join(repr(o) for o in options)
+    listed = ", ".join(dict.fromkeys(map(repr, options)))
     raise ValueError(f"{name} must be one of {listed}, got {shown(value)}.{hint}")
+
+
+def _without_group(option):
+    """Return a column such as accuracy[F], whose group may be a cell of the data, as its kind."""
+    kind, bracket, _ = option.partition("[")
+    return f"{kind}[GROUP]" if bracket else option
 
 
 def flag(name, value) -> bool:
@@ -183,23 +195,77 @@ def is_auto(value) -> bool:
 
 
 def shown(value) -> str:
-    """Return a value as a message shows it: never too long, and whatever its ``repr`` does.
+    """Return the value of a parameter as a message shows it: never too long, never data.
+
+    Arrays, tables and tensors may be data, wherever they lie in the value: see `outline`.
 
     Examples
     --------
-    >>> shown("a"), len(shown("a" * 10_000))
-    ("'a'", 203)
+    >>> shown("a"), len(shown("a" * 10_000)), shown([np.float64(0.5), {"y": np.ones(3)}])
+    ("'a'", 203, "[0.5, {'y': ndarray of shape (3,)}]")
     """
     try:
-        text = repr(value)
+        text = _spelt(value)
     except Exception:  # of the value's own making
         return f"<{type(value).__name__} that cannot be shown>"
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
 
 
+def _spelt(value):
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, Mapping):
+        some = islice(value.items(), _SHOWN)
+        return "{" + ", ".join(f"{_spelt(k)}: {_spelt(v)}" for k, v in some) + "}"
+    if type(value) in _BRACKETS and value:
+        left, right = _BRACKETS[type(value)]
+        comma = "," * (type(value) is tuple and len(value) == 1)
+        return left + ", ".join(map(_spelt, islice(value, _SHOWN))) + comma + right
+    is_data = any(hasattr(type(value), name) for name in _OF_DATA)
+    return outline(value) if is_data else repr(value)
+
+
+def outline(value) -> str:
+    """Return what a message may say of data, labels or groups: type and shape, but no cell.
+
+    Examples
+    --------
+    >>> outline(pd.DataFrame({"a": [1, 2]})), outline({"g": ["u"]}), outline(None)
+    ('DataFrame of shape (2, 1)', 'dict', 'None')
+    """
+    name = "None" if value is None else type(value).__name__
+    with suppress(Exception):  # of the value's own making
+        shape = tuple(value.shape)
+        return f"{name} of shape {shape}" if shape and all(map(is_integer, shape)) else name
+    return name
+
+
+def visible(text) -> str:
+    r"""Return a text in which nothing moves a cursor, or turns the order of what is around it.
+
+    Control characters, overrides of the direction of writing, and what is no Unicode are escaped
+    as in JSON; line breaks and tabs stay.
+
+    Examples
+    --------
+    >>> print(visible(chr(27) + "[2Jred"), visible("a" + chr(0x202E) + "b"))
+    \u001b[2Jred a\u202eb
+    """
+    return "".join(rf"\u{ord(c):04x}" if _is_hidden(c) else c for c in str(text))
+
+
+def _is_hidden(character):
+    if character.isprintable() or character in "\n\t":
+        return False
+    turns = unicodedata.bidirectional(character) in _TURNS or character in "\u200e\u200f\u061c"
+    return turns or unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp")
+
+
 @contextmanager
 def about(name, what="cannot be used"):
     """Raise what goes wrong inside as a ValueError or TypeError that names the parameter.
+
+    The message quotes what went wrong: for data, labels and groups use `reading`.
 
     Examples
     --------
@@ -219,6 +285,27 @@ def about(name, what="cannot be used"):
         kind = TypeError if isinstance(error, TypeError) else ValueError
         said = str(error) if isinstance(error, (ValueError, TypeError)) else shown(error)
         raise kind(f"{name} {what}: {said[: 5 * _SHOWN]}") from error
+
+
+@contextmanager
+def reading(name, what):
+    """Raise what others' code makes of data as an error that does not quote them.
+
+    Examples
+    --------
+    >>> with reading("X", "must hold numbers"):
+    ...     np.asarray(["a name"], dtype=float)
+    Traceback (most recent call last):
+    ...
+    ValueError: X must hold numbers (ValueError).
+    """
+    try:
+        yield
+    except Warning:  # made an error by the user's filters
+        raise
+    except Exception as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"{name} {what} ({type(error).__name__}).") from None
 
 
 def _interval(low, high, low_open, high_open):

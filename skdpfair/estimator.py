@@ -16,9 +16,11 @@ from skdpfair import (
     _table,
     _tasks,
     _training,
+    _validate,
     release,
 )
 from skdpfair.methods import get_method
+from skdpfair.metrics._values import check_kind
 from skdpfair.streaming import is_streamed
 
 
@@ -295,7 +297,9 @@ class DPFairClassifier(_tasks.Counted, ClassifierMixin, BaseEstimator):
         predicted, y = self.predict(X), _labels.read(y)
         if len(y) != len(predicted):
             raise ValueError(f"y has {len(y)} labels for X with {len(predicted)} rows.")
-        return accuracy_score(y, predicted, sample_weight=sample_weight)
+        check_kind("y", y, predicted, like="the fit")
+        with _validate.reading("y", "cannot be compared with the classes of the fit"):
+            return accuracy_score(y, predicted, sample_weight=sample_weight)
 
     def decision_function(self, X):
         """Return logits (n_samples, n_classes); for two classes their difference (n_samples,)."""

@@ -7,7 +7,16 @@ from math import prod
 import numpy as np
 import pandas as pd
 
-from skdpfair._validate import about, in_pandas, is_integer, listed, refuse_masked, shown
+from skdpfair._validate import (
+    about,
+    in_pandas,
+    is_integer,
+    listed,
+    outline,
+    reading,
+    refuse_masked,
+    shown,
+)
 
 TARGET = "target"
 _MOST_GROUPS = 10_000  # found in the data; a column of numbers makes as many as there are rows
@@ -152,14 +161,15 @@ def _frame(values) -> pd.DataFrame:
         frame = values
     else:
         refuse_masked("sensitive_features", values)
-        with about("sensitive_features", "must hold one group for each row"):
+        with reading("sensitive_features", "must hold one group for each row"):
             # numpy would turn NaN and None beside texts to texts
             apart = not hasattr(values, "dtype") and isinstance(values, (list, tuple))
             values = np.asarray(values, dtype=object if apart else None)
         if values.ndim == 0:
             raise ValueError(
-                f"sensitive_features must hold one group for each row, got {shown(values.item())}. "
-                f"To name a column of X, set group_col={shown(values.item())}."
+                "sensitive_features must hold one group for each row, got a single "
+                f"{outline(values.item())}. Give the column itself, or a DataFrame of several; to "
+                "name a column of X, set group_col=."
             )
         if values.ndim > 2:
             raise ValueError(
@@ -187,21 +197,18 @@ def _coded(table, groups, source):
                 f"{source} has missing values. Give them a level of their own, for instance "
                 "fillna('unknown'), or declare one: groups=[..., None]."
             )
-        with about(source, "has values that cannot name groups"):
-            levels = _discovered(values)
+        with reading(source, "has values that cannot name groups"):
+            found = [_sorted_unique(v) for v in values]
+        levels = _crossed(found, source)
     else:
         levels = _declared(groups, len(values))
-    with about(source, "has values that cannot name groups"):
+    with reading(source, "has values that cannot name groups"):
         code = _codes_of(rows, levels)
     if (code < 0).any():
-        n_unknown = len(dict.fromkeys(rows[code < 0]))
         remedy = "Declare every group, spelt as in the data."
         if missing[code < 0].all():
             remedy = "Missing values need a level too: add None to groups, or fill them."
-        raise ValueError(
-            f"{source} has values outside groups={_shorten(list(levels))}: {n_unknown} distinct "
-            f"in {np.sum(code < 0)} rows. {remedy}"
-        )
+        raise ValueError(f"{source} has values outside groups=, which must list them all. {remedy}")
     if len(levels) < 2 or (groups is None and len(np.unique(code)) < 2):
         raise ValueError(
             f"{source} puts all rows in one group, so there is nothing to compare. Choose a "
@@ -217,12 +224,11 @@ def _codes_of(rows, levels):
     return np.array([position.get(_key(v), -1) for v in distinct], dtype=np.int64)[each]
 
 
-def _discovered(values):
-    levels = [_sorted_unique(v) for v in values]
-    if (n_groups := prod(map(len, levels))) > _MOST_GROUPS:
+def _crossed(levels, source):
+    if prod(map(len, levels)) > _MOST_GROUPS:
         raise ValueError(
-            f"they make {n_groups} groups, more than {_MOST_GROUPS}. Choose columns of few values, "
-            "cut numbers into ranges, or declare the intersections by groups="
+            f"{source} makes more than {_MOST_GROUPS} groups. Choose columns of few values, cut "
+            "numbers into ranges, or declare the intersections by groups=."
         )
     return levels[0] if len(levels) == 1 else _tuples(product(*levels))
 
@@ -248,7 +254,7 @@ def _declared(groups, n_columns):
     with about("groups", "has values that cannot name groups"):
         distinct = {_key(v) for v in levels}
     if len(distinct) != len(levels):
-        raise ValueError(f"groups names a level twice: {_shorten(levels)}.")
+        raise ValueError("groups names a level twice. Name each once.")
     return _objects(levels)
 
 

@@ -460,7 +460,7 @@ def test_errors_never_print_a_cell(table):
         fast().fit(values, y)
     assert "Zero" not in str(caught.value)
     groups = np.where(np.arange(len(y)) == 7, "patient Zero", "a")
-    with pytest.raises(ValueError, match=r"outside groups.*1 distinct in 1 rows") as caught:
+    with pytest.raises(ValueError, match="outside groups=") as caught:
         fast(groups=["a"]).fit(X.drop(columns="group"), y, sensitive_features=groups)
     assert "Zero" not in str(caught.value)
 
@@ -585,12 +585,12 @@ def test_values_that_are_not_finite_are_placed(table):
 
 def test_labels_and_groups_that_were_not_declared_are_named(table):
     X, y = table
-    with pytest.raises(ValueError, match=r"outside groups=.*: 1 distinct in 420 rows") as caught:
+    with pytest.raises(ValueError, match="outside groups=, which") as caught:
         fast(group_col="group", groups=["a", "b"]).fit(X.replace({"group": {"a": "c"}}), y)
     assert "'c'" not in str(caught.value)  # a cell of the data
     with pytest.raises(ValueError, match="add None to groups"):
         fast(group_col="group", groups=["a", "b"]).fit(X.replace({"group": {"a": None}}), y)
-    with pytest.raises(ValueError, match="set group_col='group'"):
+    with pytest.raises(ValueError, match=r"single str.*set group_col="):
         fast().fit(X, y, sensitive_features="group")
     with pytest.raises(ValueError, match="outside classes"):
         fast(classes=[5, 6], group_col="group").fit(X, y)

@@ -239,7 +239,7 @@ def test_wrong_predictions_of_a_trade_off_are_named(predictions, error, match):
 
 def test_an_unknown_group_is_answered_by_those_there_are():
     call = {"sensitive_features": [1, 2], "measure": "accuracy[Male]"}
-    with pytest.raises(ValueError, match=r"names no group: the groups are 1, 2\. Write"):
+    with pytest.raises(ValueError, match=r"names no group of the table. Write"):
         TradeoffDisplay.from_predictions([1, 0], {("dpsgd", 1): [1, 0]}, **call)
 
 

@@ -81,7 +81,7 @@ def codes(x, y, classes):
     unknown = np.setdiff1d(y, classes)
     if len(unknown):
         raise ValueError(
-            f"y has labels outside the model's classes {list(classes)!r}: "
-            f"{unknown[:8].tolist()!r}. Leave out these rows, or fit with classes= that has them."
+            "y has labels outside the model's classes. Leave out these rows, or fit with classes= "
+            "that has them."
         )
     return np.searchsorted(classes, y)

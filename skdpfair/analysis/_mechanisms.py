@@ -121,8 +121,8 @@ def mechanism_of(model, mechanism, lr, state, found):
         )
     if mechanism.task.n_groups != found.n_groups:
         raise ValueError(
-            f"mechanism is for {mechanism.task.n_groups} groups, but there are {found.n_groups}: "
-            f"{found.levels!r}. Give sensitive_features that match its task."
+            f"mechanism is for {mechanism.task.n_groups} groups, but sensitive_features has "
+            "another number of them. Give sensitive_features that match its task."
         )
     if mechanism.task.n_samples != len(found.batch):
         raise ValueError(

@@ -11,7 +11,7 @@ import pandas as pd
 
 import skdpfair
 from skdpfair.audit import audit_artifact, audit_fit, audit_step
-from skdpfair.cli._input import AS_JSON, AnyPath, Unusable, in_options, printable, wrapped
+from skdpfair.cli._input import AS_JSON, AnyPath, Unusable, echo, in_options, wrapped
 from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
 from skdpfair.methods import METHODS
 from skdpfair.preprocessing import columns_of, public_preprocessor
@@ -126,9 +126,9 @@ def artifact(path, rows, as_json):
         report = audit_artifact(path, rows=None if rows is None else _numbers(rows))
     if as_json:
         facts = {"source": report.source, "findings": [asdict(f) for f in report.findings]}
-        click.echo(json.dumps(facts))
+        echo(json.dumps(facts))
     else:
-        click.echo(printable(report))
+        echo(report)
     sys.exit(bool(report.findings))
 
 
@@ -156,5 +156,5 @@ def _numbers(path):
 
 def _report(found, as_json):
     facts = asdict(found) | {"passed": found.passed}
-    click.echo(json.dumps(facts) if as_json else wrapped(str(found)))
+    echo(json.dumps(facts) if as_json else wrapped(str(found)))
     sys.exit(not found.passed)

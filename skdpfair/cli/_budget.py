@@ -5,10 +5,9 @@ import math
 
 import click
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
-from skdpfair.cli._input import WORDS, Positive, Unusable, in_options, wrapped
+from skdpfair.cli._input import WORDS, Positive, Screen, Unusable, echo, in_options, wrapped
 from skdpfair.privacy import ACCOUNTANTS, PrivacyPlan, gdp_parameter
 from skdpfair.privacy.delta import delta_for
 from skdpfair.privacy.statement import ADJACENCY_IN_WORDS, rounded_up
@@ -141,7 +140,7 @@ def _search(plan, records, delta, accountant, candidates, folds):
 
 def _print(found, as_json):
     if as_json:
-        return click.echo(json.dumps(found))
+        return echo(json.dumps(found))
     table = Table(box=SIMPLE_HEAD, show_header=False)
     rows = {
         "epsilon": rounded_up(found["epsilon"]),
@@ -155,11 +154,11 @@ def _print(found, as_json):
     }
     for row in rows.items():
         table.add_row(*row)
-    Console().print(table)
-    click.echo(wrapped(f"Where {ADJACENCY_IN_WORDS[found['adjacency']]}."))
+    Screen().print(table)
+    echo(wrapped(f"Where {ADJACENCY_IN_WORDS[found['adjacency']]}."))
     if "search" in found:
         search = found["search"]
-        click.echo(
+        echo(
             wrapped(
                 f"A grid search over {search['candidates']} such settings in {search['folds']} "
                 f"folds makes {search['fits']} fits, of which {search['fits_that_read_a_record']} "

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import click
 
-from skdpfair.cli._input import AnyPath, in_options, wrapped
+from skdpfair.cli._input import AnyPath, echo, in_options, wrapped
 
 _OPTIONS = {
     "port": "--port",
@@ -32,7 +32,7 @@ def dashboard(results, port, seed, fold):
     with in_options(_OPTIONS):
         found = TradeoffResults.from_store(results)
         served = launch_fairness_dashboard(found, port, seed=seed, fold=fold)
-    click.echo(f"The dashboard is at {served.url}")
-    click.echo(wrapped("It shows private records' labels and groups. Ctrl-C ends it."))
+    echo(f"The dashboard is at {served.url}")
+    echo(wrapped("It shows private records' labels and groups. Ctrl-C ends it."))
     with suppress(KeyboardInterrupt):
         threading.Event().wait()

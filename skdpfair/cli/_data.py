@@ -6,7 +6,7 @@ from functools import partial
 
 import click
 
-from skdpfair.cli._input import AnyPath, printable, wrapped
+from skdpfair.cli._input import AnyPath, echo, wrapped
 from skdpfair.datasets import fetch_cifar10, fetch_dutch, fetch_faces, fetch_mnist, load_adult
 from skdpfair.exceptions import DataIntegrityError
 
@@ -57,12 +57,12 @@ def verify(names, folder, as_json):
 def _report(names, folder, as_json, *, download):
     found = {name: _look(name, folder, download) for name in names or _SETS}
     if as_json:
-        click.echo(json.dumps(found))
+        echo(json.dumps(found))
     else:
         for name, fact in found.items():
             said = "as recorded" if fact["problem"] is None else fact["problem"]
             size = "" if fact["records"] is None else f", {fact['records']:,} records"
-            click.echo(wrapped(f"{name}: {printable(said)}{size}"))
+            echo(wrapped(f"{name}: {said}{size}"))
     sys.exit(any(fact["problem"] is not None for fact in found.values()))
 
 

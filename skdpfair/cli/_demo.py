@@ -7,12 +7,11 @@ from pathlib import Path
 import click
 import numpy as np
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
 import skdpfair
 from skdpfair._validate import number
-from skdpfair.cli._input import AS_JSON, AnyPath
+from skdpfair.cli._input import AS_JSON, AnyPath, Screen, echo
 from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
 from skdpfair.metrics import group_table
 from skdpfair.preprocessing import check_pipeline, public_preprocessor
@@ -38,7 +37,7 @@ DEMO_METHODS = ("dpsgd", "global_adapt")
 @AS_JSON
 def demo(epsilon, seed, output, as_json):
     """Train on Adult with and without privacy, and compare the sexes."""
-    console, made = Console(quiet=as_json), not output.exists()
+    console, made = Screen(quiet=as_json), not output.exists()
     try:
         number("epsilon", epsilon, low=0, low_open=True)
         output.mkdir(parents=True, exist_ok=True)
@@ -63,7 +62,7 @@ def demo(epsilon, seed, output, as_json):
     _print(console, table, models)
     _write(table, models, output, figures)
     if as_json:
-        click.echo(table.rename_axis("method").reset_index().to_json(orient="records"))
+        echo(table.rename_axis("method").reset_index().to_json(orient="records"))
     console.print(f"\nDone. Table, two figures and the privacy statement are in {output}/")
 
 

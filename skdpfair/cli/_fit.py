@@ -2,8 +2,9 @@
 
 import difflib
 import json
+import os
 import sys
-from contextlib import nullcontext
+import tempfile
 from functools import partial
 from pathlib import Path
 
@@ -11,22 +12,21 @@ import click
 import pandas as pd
 
 from skdpfair import _planning
+from skdpfair.cli import _ledger
 from skdpfair.cli._input import (
     AS_JSON,
     AnyPath,
-    Positive,
     Unusable,
     check_outputs,
+    echo,
     in_options,
     in_words,
-    printable,
     told,
     wrapped,
 )
 from skdpfair.cli._schema import DATA, GROUP, TARGET, WHY, ask
 from skdpfair.cli._study import Study
 from skdpfair.methods import METHODS
-from skdpfair.privacy.statement import rounded_up
 from skdpfair.release import load_release, schema_of
 from skdpfair.release._file import replace_file, require_safetensors
 
@@ -45,6 +45,7 @@ _WORDS = {
     "Use delta='auto'": "Leave --delta out",
     "delta": "--delta",
     "the estimator's epsilon": "--epsilon",
+    **_ledger.WORDS,
 }
 _LARGE = 10  # an epsilon that promises little
 _PRIVATE = sorted(name for name, method in METHODS.items() if method.private)
@@ -82,13 +83,7 @@ _PRIVATE = sorted(name for name, method in METHODS.items() if method.private)
     metavar="NAME=VALUE",
     help="Another parameter of DPFairClassifier, such as max_epochs=20; may be given again.",
 )
-@click.option(
-    "--ledger",
-    type=AnyPath(dir_okay=False),
-    help="File of the books of this data set: the fit is entered, or refused if over their budget.",
-)
-@click.option("--ledger-epsilon", type=Positive(), help="Budget of books that are new.")
-@click.option("--ledger-delta", type=Positive(), help="At which it holds.")
+@_ledger.options
 @click.option("--seed", type=click.IntRange(min=0), help="Make noise reproducible: research only.")
 @click.option(
     "--output",
@@ -129,31 +124,16 @@ def fit(
     check_outputs(output, inputs=(data, path, ledger))
     if output.exists() and not (force and output.is_file()):
         raise Unusable(
-            f"{output} is there already, and a model costs budget. Give another --output, or "
-            "--force."
+            f"{output} is there already, and training again would cost budget. Give another "
+            "--output, or --force."
         )
-    if ledger is None and (ledger_epsilon, ledger_delta) != (None, None):
-        raise Unusable(
-            "--ledger-epsilon and --ledger-delta are those of books: name their file by --ledger, "
-            "or leave them out."
-        )
-    if (ledger_epsilon is None) != (ledger_delta is None):
-        raise Unusable(
-            "--ledger-epsilon and --ledger-delta go together: give both, or neither for books that "
-            "are there."
-        )
-    if ledger is not None and not ledger.exists() and None in (ledger_epsilon, ledger_delta):
-        raise Unusable(
-            f"--ledger {ledger} is not there. To begin new books, say what may be spent in all: "
-            "--ledger-epsilon and --ledger-delta."
-        )
+    _ledger.check(ledger, ledger_epsilon, ledger_delta)
     schema, given = _schema(data, path, target, groups, output)
     if METHODS[method].needs_groups and not schema.groups:
         raise Unusable(
             f"--method {method} needs groups: name their column under [groups] of the schema."
         )
     from skdpfair import DPFairClassifier  # late: it needs most of the package
-    from skdpfair.privacy import PrivacyLedger
 
     with in_options({}):
         require_safetensors()  # before anything is spent
@@ -168,45 +148,65 @@ def fit(
             "verbose": 0 if as_json else 1,
         }
         clf = DPFairClassifier(**params).set_params(**_parsed(settings))
-    books = nullcontext()
     if ledger is not None:
-        with in_options(_WORDS):  # before there are books
+        with in_options(_WORDS):  # before there is one
             _planning.check(clf, len(y), len(schema.group_levels or [None]))
-        with in_options({"epsilon": "--ledger-epsilon", "delta": "--ledger-delta"}):
-            books = PrivacyLedger(ledger, epsilon=ledger_epsilon, delta=ledger_delta)
-    with in_options(_WORDS), told() as said, books:
+    books = _ledger.opened(ledger, ledger_epsilon, ledger_delta)
+    with in_options(_WORDS), told() as said, books as books:
         fitted = clf.fit if ledger is None else partial(books.fit, clf)
         fitted(X, y, sensitive_features=sensitive)
         cut = any("fit was interrupted" in text for text in said())
         if cut and output.exists():  # a finished model is not replaced by half of one
             output = output.with_name(f"{output.stem}.part{output.suffix}")
-        clf.save_release(output, schema=schema)
-    notes = [in_words(text, _WORDS) for text in said()]
+        written, problem = _saved(clf, output, schema)
+    notes = [in_words(text, _WORDS) for text in said()] + [problem] * (problem is not None)
+    status = 130 if cut else 0 if problem is None else 1
     if as_json:
-        facts = clf.privacy_statement() | {"written": str(output), "warnings": notes}
-        click.echo(json.dumps(facts | {"interrupted": cut}))
-        sys.exit(130 * cut)
-    click.echo(wrapped(clf.privacy_.statement))
+        facts = clf.privacy_statement() | {"written": str(written), "warnings": notes}
+        echo(json.dumps(facts | {"interrupted": cut}))
+        sys.exit(status)
+    echo(wrapped(clf.privacy_.statement))
     if clf.privacy_.epsilon > _LARGE:
         notes.append(
             f"An epsilon above {_LARGE} promises little: the odds of guessing that a record took "
             "part may be multiplied by e to the epsilon."
         )
-    if ledger is not None and books.budget is not None:
-        spent = f"{rounded_up(books.epsilon())} of {books.budget:g}, at delta {books.delta:g}"
-        if (found := books.report()).reasons:
-            whole = "infinite" if found.known else "unknown"
-            spent += f", by the fits alone; as a whole {whole}: {'; '.join(found.reasons)}"
-        click.echo(wrapped(f"Spent in {ledger}: epsilon {spent}."))
+    _ledger.tell(books)
     for text in notes:
-        click.echo(wrapped(f"Note: {text}"), err=True)
+        echo(wrapped(f"Note: {text}"), err=True)
     if given:
-        click.echo(f"What is public is in {given}, for the next time.")
+        echo(f"What is public is in {given}, for the next time.")
     if cut:
-        click.echo(wrapped(f"NOT finished: {output} holds the model as far as it was trained."))
-        sys.exit(130)
-    click.echo(f"Written to {output}.")
-    click.echo(f"Next:  skdpfair predict {output} DATA   or   skdpfair report {output} --data TEST")
+        echo(wrapped(f"NOT finished: {written} holds the model as far as it was trained."))
+    else:
+        echo(f"Written to {written}.")
+        echo(f"Next:  skdpfair predict {written} DATA   or   skdpfair report {written} --data TEST")
+    sys.exit(status)
+
+
+def _saved(clf, output, schema):
+    """Write a model, elsewhere if it must be, since it has cost budget.
+
+    Returns
+    -------
+    written : Path
+    problem : str or None
+        Why it lies elsewhere.
+    """
+    other = f"{output.stem}-{os.urandom(4).hex()}{output.suffix}"  # replaces nothing
+    problem = None
+    for path in (output, Path.cwd() / other, Path(tempfile.gettempdir()) / other):
+        try:
+            clf.save_release(path, schema=schema)
+        except OSError as error:
+            if problem is None:
+                problem = f"{output} cannot be written: {error.strerror or error}."
+            continue
+        said = (
+            None if problem is None else f"{problem} The model, which has cost budget, is {path}."
+        )
+        return path, said
+    raise OSError(f"{problem} Nor can the current folder and that for temporary files.")
 
 
 def _schema(data, path, target, groups, output):
@@ -233,7 +233,7 @@ def _schema(data, path, target, groups, output):
         schema = ask(data, target, groups)
         if kept.exists():
             raise ValueError(f"{kept} is there already: pass it as --schema, or remove it.")
-        kept.write_text(schema.to_toml() + "\n", encoding="utf-8")
+        replace_file(kept, f"{schema.to_toml()}\n".encode())
     return schema, kept
 
 
@@ -258,7 +258,7 @@ def _parsed(settings):
             )
         try:
             out[name] = json.loads(value)
-        except json.JSONDecodeError:
+        except (json.JSONDecodeError, RecursionError):
             out[name] = value
     return out
 
@@ -295,5 +295,5 @@ def predict(model, data, output, as_json):
         out.insert(0, schema.target, clf.classes_[chances.argmax(axis=1)])
         replace_file(output, out.to_csv(index=False, float_format="%.6g").encode())
     if as_json:
-        return click.echo(json.dumps({"written": str(output), "rows": len(out)}))
-    click.echo(f"Written to {printable(Path(output))}: {len(out):,} rows.")
+        return echo(json.dumps({"written": str(output), "rows": len(out)}))
+    echo(f"Written to {Path(output)}: {len(out):,} rows.")

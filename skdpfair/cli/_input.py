@@ -1,4 +1,4 @@
-"""What commands share: paths that cannot exist, and errors in the words of the command line."""
+"""What commands share: paths that cannot exist, errors in their words, and all that is printed."""
 
 import math
 import re
@@ -9,8 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import click
+from rich.console import Console
 
+from skdpfair._validate import visible
 from skdpfair.exceptions import BudgetExceeded
+from skdpfair.release._file import check_writable
 
 WORDS = {
     "n_draws": "--draws",
@@ -50,6 +53,31 @@ class Unusable(click.ClickException):
 
     exit_code = 2
 
+    def format_message(self):
+        """Return the message as it is printed."""
+        return visible(self.message)
+
+
+def echo(text="", *, err=False):
+    """Print a text; nothing in it, wherever it comes from, steers the terminal."""
+    click.echo(visible(text), err=err)
+
+
+def prompt(question, **settings):
+    """Ask on the terminal, which nothing in the question steers."""
+    return click.prompt(visible(question), err=True, **settings)
+
+
+class Screen(Console):
+    """Prints tables; nothing in their cells steers the terminal, or is taken for markup."""
+
+    def __init__(self, **settings):
+        super().__init__(markup=False, emoji=False, **settings)
+
+    def render_str(self, text, **settings):
+        """Return the text as it is printed."""
+        return super().render_str(visible(text), **settings)
+
 
 class Positive(click.FloatRange):
     """A finite number above zero."""
@@ -75,6 +103,10 @@ def check_outputs(*outputs, inputs=()):
             raise Unusable(f"{output} cannot be written: there is no folder {output.parent}.")
         if output.resolve() in taken:
             raise Unusable(f"{output} would replace {taken[output.resolve()]}. Name another file.")
+        try:
+            check_writable(output)
+        except OSError as error:
+            raise Unusable(f"{output} cannot be written: {error.strerror or error}.") from None
         taken[output.resolve()] = output
 
 
@@ -83,8 +115,10 @@ def in_options(names=WORDS):
     """Raise errors of the library with status 2, and ``names`` of options for its parameters."""
     try:
         yield
+    except RecursionError:
+        raise Unusable("What was given is nested too deeply.") from None
     except (ValueError, TypeError, OSError, ImportError, BudgetExceeded) as error:
-        raise Unusable(printable(in_words(str(error), names))) from None
+        raise Unusable(in_words(str(error), names)) from None
 
 
 def in_words(text, names) -> str:
@@ -114,11 +148,6 @@ def wrapped(text) -> str:
     """Return a sentence in lines no longer than the terminal's, nor than 100 characters."""
     width = min(_WIDEST, shutil.get_terminal_size().columns)
     return textwrap.fill(str(text), max(20, width), break_on_hyphens=False, break_long_words=False)
-
-
-def printable(text) -> str:
-    """Return a text with what is no Unicode, as in some names of files, escaped."""
-    return str(text).encode("utf-8", "backslashreplace").decode()
 
 
 class told:

@@ -2,10 +2,9 @@
 
 import click
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
-from skdpfair.cli._input import AS_JSON
+from skdpfair.cli._input import AS_JSON, Screen, echo
 from skdpfair.methods import methods_table
 
 
@@ -16,15 +15,15 @@ def methods(markdown, as_json):
     """List the methods: paper, privacy, groups, what they release."""
     found = methods_table().reset_index()
     if as_json:
-        return click.echo(found.to_json(orient="records"))
+        return echo(found.to_json(orient="records"))
     if markdown:
-        return click.echo(_markdown(found))
+        return echo(_markdown(found))
     table = Table(title="Methods", box=SIMPLE_HEAD)
     for column in found.columns:
         table.add_column(column, no_wrap=column == "name")
     for row in found.itertuples(index=False):
         table.add_row(*row)
-    Console().print(table)
+    Screen().print(table)
 
 
 def _markdown(table):

@@ -10,6 +10,7 @@ from skdpfair.cli._input import (
     AnyPath,
     Unusable,
     check_outputs,
+    echo,
     in_options,
     in_words,
     told,
@@ -53,12 +54,12 @@ def report(results, output, title, data, card, as_json):
         else:
             private = _of_model(results, output, title, data, card)
     for text in said():
-        click.echo(wrapped(f"Note: {in_words(text, _WORDS)}"), err=True)
+        echo(wrapped(f"Note: {in_words(text, _WORDS)}"), err=True)
     written = [str(path) for path in (output, card) if path is not None]
     if as_json:
-        return click.echo(json.dumps({"written": written, "private": private}))
+        return echo(json.dumps({"written": written, "private": private}))
     holds = "no figures that are not" if private else "figures that are NOT"
-    click.echo(wrapped(f"Written to {' and '.join(written)}. It contains {holds} private."))
+    echo(wrapped(f"Written to {' and '.join(written)}. It contains {holds} private."))
 
 
 def _of_sweep(results, output, title):

@@ -5,10 +5,9 @@ import warnings
 
 import click
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
-from skdpfair.cli._input import AS_JSON, AnyPath, in_options, wrapped
+from skdpfair.cli._input import AS_JSON, AnyPath, Screen, echo, in_options, wrapped
 
 _STYLES = {"same": "green", "holds": "green", "near": "yellow", "undecided": "yellow"}
 
@@ -56,8 +55,8 @@ def reproduce(name, listed, sound, output, seeds, epochs, rows, device, jobs, as
     if as_json:
         tables = {"cells": found.cells, "claims": found.claims}
         facts = {k: json.loads(table.to_json(orient="records")) for k, table in tables.items()}
-        return click.echo(json.dumps(facts | {"written": str(found.folder)}))
-    console = Console()
+        return echo(json.dumps(facts | {"written": str(found.folder)}))
+    console = Screen()
     _print(console, found)
     if found.shortness is not None:
         console.print(wrapped(found.shortness), style="bold")
@@ -67,20 +66,20 @@ def reproduce(name, listed, sound, output, seeds, epochs, rows, device, jobs, as
         console.print(f"{claim.verdict}: {claim.claim}", style=style, highlight=False)
     for warning in said:
         if warning.category is UserWarning:
-            click.echo(wrapped(warning.message), err=True)
+            echo(wrapped(warning.message), err=True)
     console.print(f"Written to {found.folder}/")
 
 
 def _list(studies, as_json):
     if as_json:
         facts = [{"name": s.name, "what": s.title, "source": s.source} for s in studies.values()]
-        return click.echo(json.dumps(facts))
+        return echo(json.dumps(facts))
     table = Table(title="Reproductions", box=SIMPLE_HEAD, title_justify="left")
     for column in ("name", "what", "source"):
         table.add_column(column, no_wrap=column == "name")
     for study in studies.values():
         table.add_row(study.name, study.title, study.source)
-    Console().print(table)
+    Screen().print(table)
 
 
 def _print(console, found):

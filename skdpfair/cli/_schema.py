@@ -10,20 +10,22 @@ from pathlib import Path
 import click
 import pandas as pd
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
 from skdpfair.cli._input import (
     AS_JSON,
     AnyPath,
+    Screen,
     Unusable,
     check_outputs,
+    echo,
     in_options,
-    printable,
+    prompt,
     wrapped,
 )
 from skdpfair.cli._study import STUDY_PARTS
 from skdpfair.preprocessing import TableSchema, columns_of, outside_public
+from skdpfair.release._file import replace_file
 
 WHY = (
     "Limits of numbers and lists of values must come from what everybody may know: a form, a code "
@@ -80,27 +82,24 @@ def schema(data, target, groups, output, template, check, as_json):
         text = _template(data, target, groups) if template else _heading(data)
         if not template:
             text += ask(data, target, groups).to_toml() + _SWEEP.format(stem=Path(data).stem)
-        output.write_text(text, encoding="utf-8")
+        replace_file(output, text.encode())
     if as_json:
-        return click.echo(json.dumps({"written": str(output)}))
-    click.echo(wrapped(f"Written to {output}. Read it over, and mend it with any editor."))
+        return echo(json.dumps({"written": str(output)}))
+    echo(wrapped(f"Written to {output}. Read it over, and mend it with any editor."))
     if not template:
-        click.echo(f"Next:  skdpfair fit {data} --schema {output} --epsilon 1")
-        click.echo(f"or     skdpfair sweep {output}")
-        click.echo(f"Typing errors, where you may look:  skdpfair schema {data} --check {output}")
+        echo(f"Next:  skdpfair fit {data} --schema {output} --epsilon 1")
+        echo(f"or     skdpfair sweep {output}")
+        echo(f"Typing errors, where you may look:  skdpfair schema {data} --check {output}")
 
 
 def ask(data, target, groups) -> TableSchema:
     """Ask a person about each column of a file, and return what they say."""
-    names, _ = columns_of(data)
-    for name in (target, *groups):
-        if name not in names:
-            raise ValueError(f"{Path(data).name} has no column {name!r}. It has {names}.")
-    click.echo(wrapped(WHY) + "\n\nAnswer b to go back to the question before.", err=True)
+    names, _ = columns_of(data, [target, *groups])
+    echo(wrapped(WHY) + "\n\nAnswer b to go back to the question before.", err=True)
     others = [name for name in names if name != target and name not in groups]
     if len(others) > _MANY:
         said = f"{len(others)} columns: --template writes a file to fill in with an editor instead."
-        click.echo(wrapped(said), err=True)
+        echo(wrapped(said), err=True)
     questions = [(_classes, target), *((_group, name) for name in groups)]
     questions += [(_column, name) for name in others]
     answers = _answers(questions)
@@ -129,12 +128,12 @@ def _answers(questions):
             answers[question, name] = question(name)
         except _Back:
             if at == 0:
-                click.echo("  This is the first question.", err=True)
+                echo("  This is the first question.", err=True)
             at = max(at - 1, 0)
             continue
         at += 1
         if at == len(questions) and not _predicts(answers.values()):
-            click.echo("  Nothing is left to predict from. Once more:", err=True)
+            echo("  Nothing is left to predict from. Once more:", err=True)
             at = next((i for i, (kind, _) in enumerate(questions) if kind is _column), at - 1)
     return answers
 
@@ -181,11 +180,11 @@ def _number(question, above):
         if math.isfinite(number) and number > above:
             return number
         limit = f" above {above:g}" if math.isfinite(above) else ""
-        click.echo(f"  {text!r} is not a finite number{limit}.", err=True)
+        echo(f"  {text!r} is not a finite number{limit}.", err=True)
 
 
 def _asked(question, **settings):
-    answer = click.prompt(question, err=True, **settings)
+    answer = prompt(question, **settings)
     if str(answer).strip() == "b":
         raise _Back
     return answer
@@ -200,9 +199,9 @@ def _values(question, least):
         if least <= len(values) <= _MOST:
             shown = ", ".join(v or "(missing)" for v in values[:_SHOWN])
             more = ", ..." * (len(values) > _SHOWN)
-            click.echo(f"  {len(values)} value{'s' * (len(values) > 1)}: {shown}{more}", err=True)
+            echo(f"  {len(values)} value{'s' * (len(values) > 1)}: {shown}{more}", err=True)
             return values
-        click.echo(f"  At least {least}, and at most {_MOST}, please.", err=True)
+        echo(f"  At least {least}, and at most {_MOST}, please.", err=True)
 
 
 def _expanded(part):
@@ -236,10 +235,7 @@ def _heading(data):
 
 def _template(data, target, groups):
     """Return a file with a line for each column, to be filled in."""
-    names, _ = columns_of(data)
-    for name in (target, *groups):
-        if name not in names:
-            raise ValueError(f"{Path(data).name} has no column {name!r}. It has {names}.")
+    names, _ = columns_of(data, [target, *groups])
     others = [name for name in names if name != target and name not in groups]
     kept = [name for name in groups if name != target]
     lines = [
@@ -272,17 +268,17 @@ def _check(data, path, as_json):
         lists = known.categories | known.groups | {known.target: known.classes}
         found = outside_public(table, known.bounds, lists)
     if as_json:
-        return click.echo(found.reset_index().to_json(orient="records"))
+        return echo(found.reset_index().to_json(orient="records"))
     shown = Table(box=SIMPLE_HEAD, title="Shares of the rows; NOT private", title_justify="left")
     for head in ("column", "missing", "outside", "for example"):
         shown.add_column(head, justify="right" if head in ("missing", "outside") else "left")
     for column, row in found.iterrows():
-        example = "" if pd.isna(row["example"]) else printable(row["example"])
+        example = "" if pd.isna(row["example"]) else str(row["example"])
         shown.add_row(column, f"{row['missing']:.2%}", f"{row['outside']:.2%}", example)
-    Console().print(shown)
+    Screen().print(shown)
     strange = [name for name in known.categories if _is_strange(found.loc[name])]
     if strange:
-        click.echo(
+        echo(
             wrapped(
                 f"No row has a listed value in {', '.join(strange)}: the model would learn nothing "
                 "from there. Spell the values as in the file (1 and 1.0 are the same)."
@@ -292,7 +288,7 @@ def _check(data, path, as_json):
     bad = found[found[["missing", "outside"]].any(axis=1)].index.intersection(list(listed))
     gaps = [name for name in bad if found["outside"][name] or "" not in listed[name]]
     if gaps:
-        click.echo(
+        echo(
             wrapped(
                 f"Rows that are missing or outside in {', '.join(gaps)} are refused by fit and "
                 'sweep: list the values there, "" for a missing one, or leave these rows out.'

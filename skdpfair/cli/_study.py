@@ -5,6 +5,7 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
+from skdpfair._validate import about, shown
 from skdpfair.preprocessing import TableSchema
 
 STUDY_PARTS = ("data", "sweep")
@@ -31,15 +32,13 @@ class Study:
     @classmethod
     def read(cls, path):
         """Return the study in a file of TOML."""
-        try:
+        with about(str(path), "is not TOML"):
             facts = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ValueError(f"{path} is not TOML: {error}") from None
         data, sweep = facts.pop("data", None), facts.pop("sweep", {})
         if data is not None and not isinstance(data, str):
-            raise ValueError(f"{path}: data must name a file, got {data!r}.")
+            raise ValueError(f"{path}: data must name a file, got {shown(data)}.")
         if not isinstance(sweep, dict):
-            raise ValueError(f"{path}: sweep must be a table, [sweep], got {sweep!r}.")
+            raise ValueError(f"{path}: sweep must be a table, [sweep], got {shown(sweep)}.")
         if unknown := sorted(sweep.keys() - set(_SWEEP_PARTS)):
             raise ValueError(
                 f"{path}: [sweep] has no entry {unknown[0]!r}. It has {', '.join(_SWEEP_PARTS)}; "

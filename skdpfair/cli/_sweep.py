@@ -1,12 +1,14 @@
 """``skdpfair sweep``: methods and budgets compared on a CSV file, as a study file asks."""
 
 import sys
+from pathlib import Path
 
 import click
-from rich.console import Console
 
-from skdpfair.cli._input import AS_JSON, AnyPath, in_options, told, wrapped
+from skdpfair.cli import _ledger
+from skdpfair.cli._input import AS_JSON, AnyPath, Screen, echo, in_options, told, wrapped
 from skdpfair.cli._study import Study
+from skdpfair.release._file import replace_file
 
 _WORDS = {
     "store": "folder",
@@ -14,6 +16,8 @@ _WORDS = {
     "data X": "features (data or schema)",
     "data y": "target (data)",
     "data groups": "groups (data)",
+    "the estimator's epsilon": "epsilons under [sweep]",
+    **_ledger.WORDS,
 }
 SCHEMA_FILE = "schema.toml"  # beside the finished fits, for the report
 
@@ -29,16 +33,21 @@ SCHEMA_FILE = "schema.toml"  # beside the finished fits, for the report
     type=AnyPath(file_okay=False),
     help="Folder for finished fits; by default the study's. The same call goes on where it was.",
 )
+@_ledger.options
 @click.option("--jobs", type=int, default=-1, show_default=True, help="Processes; -1: all cores.")
 @AS_JSON
-def sweep(study, data, output, jobs, as_json):
+def sweep(study, data, output, ledger, ledger_epsilon, ledger_delta, jobs, as_json):
     """Compare methods and budgets as STUDY, a TOML file, asks.
 
     STUDY holds what is public about the columns, as `skdpfair schema` writes it, and [sweep] with
     methods, epsilons, seeds, and maybe cv, store and params. The figures are NOT private.
+
+    A ledger with a budget refuses a sweep, whose references have no privacy: --ledger-delta without
+    --ledger-epsilon begins one that records what was spent.
     """
     from skdpfair.model_selection import sweep as run  # late: it needs most of the package
 
+    _ledger.check(ledger, ledger_epsilon, ledger_delta)
     with in_options({}):
         asked = Study.read(study)
         data = data or asked.data
@@ -52,8 +61,9 @@ def sweep(study, data, output, jobs, as_json):
             raise ValueError(f"{study} names no groups: a sweep compares them. Add [groups].")
         params = options.pop("params", {})
         X, y, groups = asked.schema.split(asked.schema.read_csv(data))
+    books = _ledger.opened(ledger, ledger_epsilon, ledger_delta)
     with in_options(_WORDS):
-        with told() as said:
+        with told() as said, books as books:
             results = run(
                 options.pop("methods"),
                 options.pop("epsilons"),
@@ -69,24 +79,24 @@ def sweep(study, data, output, jobs, as_json):
                 **options,
                 **params,
             )
-        with open(f"{folder}/{SCHEMA_FILE}", "w", encoding="utf-8") as file:
-            file.write(asked.schema.to_toml() + "\n")
+        replace_file(Path(folder) / SCHEMA_FILE, f"{asked.schema.to_toml()}\n".encode())
     cut = any("was interrupted" in text for text in said())
     table = results.table()
     if as_json:
         table.columns = [f"{measure} {stat}" for measure, stat in table.columns]
-        click.echo(table.reset_index().to_json(orient="records"))
+        echo(table.reset_index().to_json(orient="records"))
         for text in said() * cut:
-            click.echo(wrapped(f"Note: {text}"), err=True)
+            echo(wrapped(f"Note: {text}"), err=True)
         sys.exit(130 * cut)
-    Console().print(str(results), highlight=False, markup=False)
+    Screen().print(str(results), highlight=False)
+    _ledger.tell(books)
     for text in said():
-        click.echo(wrapped(f"Note: {text}"), err=True)
+        echo(wrapped(f"Note: {text}"), err=True)
     if cut:
-        click.echo(wrapped(f"Not finished: call it again, and it goes on from {folder}."), err=True)
+        echo(wrapped(f"Not finished: call it again, and it goes on from {folder}."), err=True)
         sys.exit(130)
-    click.echo(wrapped(f"Finished fits are in {folder}. These figures are NOT private."))
-    click.echo(f"Next:  skdpfair report {folder} -o report.html")
+    echo(wrapped(f"Finished fits are in {folder}. These figures are NOT private."))
+    echo(f"Next:  skdpfair report {folder} -o report.html")
 
 
 def schema_beside(folder):

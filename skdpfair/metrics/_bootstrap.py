@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from skdpfair._validate import about, generator, integer, number, one_of, shown
+from skdpfair._validate import about, generator, integer, number, one_of, outline, shown
 from skdpfair.metrics._checks import accuracy, as_vector
 from skdpfair.metrics._levels import encode, label, warn_undefined
 from skdpfair.metrics._values import metric_of
@@ -96,7 +96,7 @@ def bootstrap_interval(
     if sample_params is not None and not isinstance(sample_params, Mapping):
         raise TypeError(
             "sample_params must be a dict of the metric's arguments, one entry for each record, "
-            f"or None, got {shown(sample_params)}."
+            f"or None, got {outline(sample_params)}."
         )
     with about("sample_params", "must hold one entry for each record"):
         extra = {k: as_vector(k, v, y_true) for k, v in (sample_params or {}).items()}
@@ -123,7 +123,7 @@ def bootstrap_interval(
         strata, names = [everyone[codes == i] for i in range(len(levels))], map(label, levels)
     parts = {"overall": strata} | {g: [rows] for g, rows in zip(names, strata, strict=False)}
     rows = [
-        (group, sum(map(len, part)), *_interval(group, part, value, is_vectorised, options))
+        (group, sum(map(len, part)), *_interval(part, value, is_vectorised, options))
         for group, part in parts.items()
     ]
     return pd.DataFrame(rows, columns=["group", "n_samples", "estimate", "low", "high"])
@@ -133,13 +133,12 @@ def _accuracy(y_true, y_pred, axis=-1):
     return np.mean(y_true == y_pred, axis=axis)
 
 
-def _interval(group, strata, value, is_vectorised, options):
+def _interval(strata, value, is_vectorised, options):
     """Return the estimate and the ends of its interval, drawing each stratum by itself."""
     records = np.concatenate(strata)
     drawn = [rows for rows in strata if len(rows) > 1]
     if not drawn:
-        what = f"The interval of {group}"
-        warn_undefined(what, f"it takes two records or more, there are {len(records)}.")
+        warn_undefined("An interval", "it takes two records or more.")
         return (float(value(records)) if len(records) else np.nan), np.nan, np.nan
     fixed = np.concatenate([records[:0], *(rows for rows in strata if len(rows) == 1)])
 
@@ -161,7 +160,7 @@ def _interval(group, strata, value, is_vectorised, options):
         ).confidence_interval
     if np.isnan(low) or np.isnan(high):
         why = "the measure is constant or undefined in the resamples. Try method='percentile'."
-        warn_undefined(f"The interval of {group}", why)
+        warn_undefined("An interval", why)
     return float(value(records)), float(low), float(high)
 
 

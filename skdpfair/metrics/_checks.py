@@ -9,8 +9,11 @@ from fairlearn.metrics import MetricFrame, count
 from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import column_or_1d
 
-from skdpfair._validate import about, refuse_masked, shown
+from skdpfair._validate import outline, reading, refuse_masked, shown
+from skdpfair.metrics._values import check_kind
 
+_ONE_EACH = "must hold one number or text for each record"
+_ONE_GROUP = "must hold one group for each record"
 _MOST_GROUPS = 10_000  # that the values of several columns may make together
 
 
@@ -50,8 +53,8 @@ def as_vector(name, values, like):
         )
     refuse_masked(name, values)
     if isinstance(values, (str, bytes, dict, set, frozenset)):
-        raise TypeError(f"{name} must be of shape (n_samples,), got {shown(values)}.")
-    with about(name, "must be of shape (n_samples,)"):
+        raise TypeError(f"{name} must be of shape (n_samples,), got {outline(values)}.")
+    with reading(name, "must be of shape (n_samples,)"):
         shape = np.shape(values)
     if len(shape) not in (1, 2) or (len(shape) == 2 and shape[1] != 1):
         raise ValueError(f"{name} must be of shape (n_samples,), got shape {shape}.")
@@ -62,15 +65,15 @@ def as_vector(name, values, like):
         )
     if shape[0] == 0:
         raise ValueError("y_true must have at least one record, got none.")
-    with about(name, "must hold one number or text for each record"):
+    with reading(name, _ONE_EACH):
         values = column_or_1d(values)
-        if values.dtype.kind in "cV":
-            raise ValueError(f"complex numbers and records are none, got dtype {values.dtype}")
+    if values.dtype.kind in "cSV":
+        raise ValueError(f"{name} {_ONE_EACH}: complex numbers, bytes and records are none.")
     return values
 
 
 def _length(name, values):
-    with about(name, "must have one entry for each record"):
+    with reading(name, "must have one entry for each record"):
         return len(values)
 
 
@@ -84,21 +87,17 @@ def as_weights(values, like):
     """
     if values is None:
         return None
-    with about("sample_weight", "must hold one number >= 0 for each record"):
-        weights = as_vector("sample_weight", values, like)
-        if weights.dtype.kind not in "biufO":
-            raise TypeError(f"got dtype {weights.dtype}")
-        weights = _floats(weights)
-        if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
-            raise ValueError("weights are finite, none is negative and not all are zero")
+    weights = as_vector("sample_weight", values, like)
+    wanted = "must hold one number >= 0 for each record"
+    if weights.dtype.kind not in "biufO":
+        raise TypeError(f"sample_weight {wanted}, got values that are not numbers.")
+    with reading("sample_weight", f"{wanted}, got values that are not numbers"):
+        weights = weights.astype(float)
+    if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
+        raise ValueError(
+            f"sample_weight {wanted}: weights are finite, none is negative and not all are zero."
+        )
     return weights
-
-
-def _floats(values):
-    try:
-        return values.astype(float)
-    except (TypeError, ValueError, OverflowError):  # whose messages print an entry
-        raise TypeError("got values that are not numbers") from None
 
 
 def accuracy(y_true, y_pred, sample_weight=None):
@@ -109,7 +108,8 @@ def accuracy(y_true, y_pred, sample_weight=None):
     >>> accuracy([1, 0], [1, 1])
     0.5
     """
-    with about("y_pred", "cannot be compared with y_true"):
+    check_kind("y_pred", y_pred, y_true)
+    with reading("y_pred", "cannot be compared with y_true"):
         return accuracy_score(y_true, y_pred, sample_weight=sample_weight)
 
 
@@ -158,25 +158,33 @@ def as_pandas(groups, like):
     """Return the groups as pandas: fairlearn squeezes arrays, which fails for a single record."""
     n_records = _length("y_true", like)
     refuse_masked("sensitive_features", groups)
-    with about("sensitive_features", "must hold one group for each record"):
+    with reading("sensitive_features", _ONE_GROUP):
         is_one = np.ndim(groups) == 0 and not isinstance(groups, dict)
     if groups is None or is_one:
         raise ValueError(
             "sensitive_features must hold one group for each record of y_true, got "
-            f"{shown(groups)}. Pass the column itself, such as X['sex']."
+            f"{outline(groups)}. Pass the column itself, such as X['sex']."
         )
     columns = groups.values() if isinstance(groups, dict) else [groups]
     for column in columns:
         refuse_masked("sensitive_features", column)
-    with about("sensitive_features", "must hold one group for each record"):
+    with reading("sensitive_features", _ONE_GROUP):
         sizes = [len(column) for column in columns]
     if not sizes or any(size != n_records for size in sizes):
         raise ValueError(
             f"sensitive_features must have one entry for each of the {n_records} records of "
             f"y_true, got {sizes[0] if len(sizes) == 1 else sizes}."
         )
-    with about("sensitive_features", "must hold one group for each record"):
+    with reading("sensitive_features", _ONE_GROUP):
         groups = _as_frame(groups)
+    if groups.shape[1] == 0:
+        raise ValueError(f"sensitive_features {_ONE_GROUP}, but has no columns.")
+    if not groups.columns.is_unique:
+        twice = groups.columns[groups.columns.duplicated()].unique()
+        raise ValueError(
+            f"sensitive_features has columns of one name: {shown(list(twice))}. Rename them."
+        )
+    with reading("sensitive_features", _ONE_GROUP):
         is_missing = groups.isna().to_numpy().any()
         n_groups = math.prod(groups.nunique())
         for i in range(groups.shape[1]):  # fairlearn's own table cannot hold half characters
@@ -189,8 +197,8 @@ def as_pandas(groups, like):
         )
     if n_groups > _MOST_GROUPS:
         raise ValueError(
-            f"sensitive_features makes {n_groups} groups, more than {_MOST_GROUPS}. Choose "
-            "columns of few values, or cut numbers into ranges."
+            f"sensitive_features makes more than {_MOST_GROUPS} groups. Choose columns of few "
+            "values, or cut numbers into ranges."
         )
     return groups.iloc[:, 0] if groups.shape[1] == 1 else groups
 
@@ -203,16 +211,9 @@ def _as_frame(groups):
         groups = pd.DataFrame({name: pd.Series(_column(v)) for name, v in groups.items()})
     elif not isinstance(groups, pd.DataFrame):
         values = np.asarray(groups, dtype=object)
-        if values.ndim > 2:
-            raise ValueError(f"they must have one or two dimensions, got shape {values.shape}")
         many = values.ndim == 2
         names = [f"group_{j}" for j in range(values.shape[1])] if many else ["group"]
-        groups = pd.DataFrame(values, columns=names, dtype=object)
-    if groups.shape[1] == 0:
-        raise ValueError("there are no columns")
-    if not groups.columns.is_unique:
-        twice = groups.columns[groups.columns.duplicated()].unique()
-        raise ValueError(f"columns of one name: {shown(list(twice))}. Rename them")
+        groups = pd.DataFrame(values, columns=names, dtype=object)  # raises beyond two dimensions
     return groups
 
 

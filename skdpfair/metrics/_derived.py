@@ -58,8 +58,7 @@ def _ratio(name, values):
     if not (least >= 0 and largest > 0):  # also where one is NaN
         warn_undefined(
             name,
-            "a ratio needs every group's value >= 0 and one > 0, got "
-            f"{values.round(4).to_dict()}. Use the gap instead.",
+            "a ratio needs every group's value >= 0 and one > 0. Use the gap instead.",
         )
         return float("nan")
     return float(least / largest)

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from skdpfair._validate import flag, shown
+from skdpfair._validate import flag
 from skdpfair.metrics._checks import accuracy, as_vector, as_weights, weighted
 from skdpfair.metrics._levels import encode, label, warn_undefined
 from skdpfair.metrics._values import metric_of
@@ -131,10 +131,8 @@ def dg_gap_by_group(
     codes, levels = encode(sensitive_features, y_true, groups)
     rows = {label(g): _train_and_test(data, metric, codes == i) for i, g in enumerate(levels)}
     table = pd.DataFrame(rows, index=["train", "test"]).T
-    for group, values in table.iterrows():
-        if group_parts := [part for part in table if np.isnan(values[part])]:
-            why = f"the score on {' and '.join(group_parts)} is undefined, or of no record."
-            warn_undefined(f"The gap of {group}", why)
+    if table.isna().any(axis=None):
+        warn_undefined("The gap of a group", "a score is undefined, or of no record.")
     worst = table.min(skipna=False) if greater_is_better else table.max(skipna=False)
     overall = pd.Series(_train_and_test(data, metric, codes >= 0), index=["train", "test"])
     table = pd.concat([pd.DataFrame({"overall": overall, "worst_group": worst}).T, table])
@@ -207,8 +205,8 @@ def _checked(y_true, y_pred, is_train, sample_weight):
     is_train = as_vector("is_train", is_train, y_true)
     if not np.isin(is_train, [True, False]).all():
         raise ValueError(
-            "is_train must hold True for training records and False for test records, got "
-            f"{shown(is_train.tolist()[:5])}. Pass a boolean array."
+            "is_train must hold True for training records and False for test records, and "
+            "nothing else. Pass a boolean array."
         )
     columns["is_train"] = is_train.astype(bool)
     if sample_weight is not None:

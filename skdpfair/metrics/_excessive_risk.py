@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skdpfair._validate import about, listed, shown
+from skdpfair._validate import listed, reading
 from skdpfair.metrics._checks import as_vector, as_weights
 from skdpfair.metrics._values import check_given, check_probabilities
 
@@ -144,10 +144,10 @@ def as_own_class(name, values, y_true, classes=None):
 
 def _own_class(name, values, y_true, classes):
     y_true = as_vector("y_true", y_true, y_true)
-    with about(name, "must hold probabilities"):
+    with reading(name, "must hold probabilities"):
         values = np.asarray(values)
     if classes is None:
-        with about("y_true", "has labels that cannot be sorted"):
+        with reading("y_true", "has labels that cannot be sorted"):
             classes = np.unique(y_true)
     classes = np.asarray(listed("classes", classes, "the labels"))
     if values.shape != (len(y_true), len(classes)):
@@ -159,8 +159,7 @@ def _own_class(name, values, y_true, classes):
     columns = [{c: j for j, c in enumerate(classes.tolist())}.get(c) for c in y_true.tolist()]
     if None in columns:
         raise ValueError(
-            f"classes must hold every label of y_true, got {shown(classes.tolist())} and the "
-            f"label {shown(y_true.tolist()[columns.index(None)])}. Pass classes=model.classes_."
+            "classes must hold every label of y_true, and lacks some. Pass classes=model.classes_."
         )
     return values[np.arange(len(y_true)), columns]
 
@@ -174,8 +173,8 @@ def _check_distributions(name, values):
     wrong = np.flatnonzero(np.abs(sums - 1) > 1e-3)
     if wrong.size:
         raise ValueError(
-            f"{name} must hold probabilities that sum to 1 in every row, but row {wrong[0]} sums "
-            f"to {sums[wrong[0]]:.4g}. {remedy}"
+            f"{name} must hold probabilities that sum to 1 in every row, but some rows do not. "
+            f"{remedy}"
         )
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from sklearn.exceptions import UndefinedMetricWarning
 
-from skdpfair._validate import about, listed, shown
+from skdpfair._validate import about, listed, reading, shown
 from skdpfair.metrics._checks import as_pandas
 
 
@@ -41,7 +41,7 @@ def encode(sensitive_features, like, groups=None):
     """
     rows = _as_rows(sensitive_features, like)
     if groups is None:
-        with about("sensitive_features", "has values that cannot name groups"):
+        with reading("sensitive_features", "has values that cannot name groups"):
             levels = list(dict.fromkeys(rows))
         try:
             levels.sort()
@@ -50,14 +50,12 @@ def encode(sensitive_features, like, groups=None):
     else:
         levels = _as_levels(groups)
     position = {level: i for i, level in enumerate(levels)}
-    with about("sensitive_features", "has values that cannot name groups"):
+    with reading("sensitive_features", "has values that cannot name groups"):
         codes = [position.get(row, -1) for row in rows]
     if -1 in codes:
-        unknown = list(dict.fromkeys(r for r, c in zip(rows, codes, strict=True) if c == -1))
-        some = ", ".join(map(shown, unknown[:8])) + (", ..." if len(unknown) > 8 else "")
         raise ValueError(
             f"groups must hold every value of sensitive_features, got {shown(levels)}, but the "
-            f"data hold {some}, too. Declare every group, spelt as in the data."
+            "data hold others, too. Declare every group, spelt as in the data."
         )
     return np.array(codes, dtype=np.intp), levels
 

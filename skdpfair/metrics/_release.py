@@ -79,7 +79,7 @@ def release_group_table(
     ------
     TypeError, ValueError
         If an array has not one entry per label, epsilon or delta is out of range, or a record is
-        in none of ``groups``. The error shows the value: it is for the data's holder.
+        in none of ``groups``.
 
     Warns
     -----

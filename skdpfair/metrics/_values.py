@@ -39,35 +39,33 @@ def check_given(name, values):
 
 def check_labels(name, values, y_true):
     """Refuse predictions that can equal no label: text beside numbers, or probabilities."""
+    check_kind(name, values, y_true)
+    if values.dtype.kind == "f" and (values != np.round(values)).any():
+        raise ValueError(
+            f"{name} must hold predicted labels, got fractions. Pass what predict(X) returns, not "
+            "probabilities."
+        )
+
+
+def check_kind(name, values, y_true, like="y_true"):
+    """Refuse texts where other labels are none, and others where they are texts."""
     if _is_text(values) != _is_text(y_true):
         raise ValueError(
-            f"{name} must hold labels such as those of y_true, {shown(_some(y_true))}, "
-            f"got {shown(_some(values))}. Pass what predict(X) returns."
-        )
-    numbers = values.dtype.kind == "f"
-    if numbers and (fractions := values[values != np.round(values)]).size:
-        raise ValueError(
-            f"{name} must hold predicted labels, got {fractions[0]!r}. Pass what predict(X) "
-            "returns, not probabilities."
+            f"{name} must hold labels such as those of {like}, but one holds texts and the other "
+            "does not. Spell all labels alike."
         )
 
 
 def check_probabilities(name, values, remedy):
-    """Refuse numbers outside [0, 1], and NaN, by the first of them."""
-    if values.dtype.kind not in "biuf":
-        raise ValueError(
-            f"{name} must hold probabilities in [0, 1], got {shown(_some(values))}. {remedy}"
-        )
-    wrong = values[~((values >= 0) & (values <= 1))]
+    """Refuse what is no number, numbers outside [0, 1], and NaN."""
+    numbers = values.dtype.kind in "biuf"
+    wrong = values[~((values >= 0) & (values <= 1))] if numbers else values
     if wrong.size:
-        kind = "NaN, which a model that diverged gives" if np.isnan(wrong).all() else wrong.flat[0]
-        many = f" and {wrong.size - 1} more" if wrong.size > 1 else ""
-        raise ValueError(f"{name} must hold probabilities in [0, 1], got {kind}{many}. {remedy}")
+        kind = "what is no number" if not numbers else "others"
+        if numbers and np.isnan(wrong).all():
+            kind = "NaN, which a model that diverged gives"
+        raise ValueError(f"{name} must hold probabilities in [0, 1], got {kind}. {remedy}")
 
 
 def _is_text(values):
     return pd.api.types.infer_dtype(np.asarray(values, dtype=object), skipna=True) == "string"
-
-
-def _some(values):
-    return list(dict.fromkeys(np.asarray(values).tolist()))[:3]

@@ -52,5 +52,7 @@ class SpendingBar:
             self._bar.initial = len(cells)
             self._bar.n = len(cells)
         elif not self._bar.disable:
-            self._bar.set_postfix_str(f"epsilon <= {self.epsilon:.3g}", refresh=False)
+            if self.epsilon > 0:  # a fit without privacy has none
+                told = f"private fits: epsilon <= {self.epsilon:.3g}"
+                self._bar.set_postfix_str(told, refresh=False)
             self._bar.update(len(cells))

@@ -25,6 +25,12 @@ from skdpfair.privacy.folds import folds_of
 
 def planned_runs(classifier, n_samples, n_groups=1):
     """Return whether a fit of a classifier is private, and the runs it will release."""
+    private, entries = planned_fit(classifier, n_samples, n_groups)
+    return private, tuple(entry.run for entry in entries)
+
+
+def planned_fit(classifier, n_samples, n_groups=1):
+    """Return whether a fit of a classifier is private, and the ledger entries it will make."""
     params = classifier.get_params(deep=False)
     method = get_method(classifier.method)
     _params.check(params, method)
@@ -36,8 +42,7 @@ def planned_runs(classifier, n_samples, n_groups=1):
         run = _planning.plan(params, method, n_samples, n_groups)
     noise = run.mechanism.noise_multipliers if run.accounted else (0.0,)
     entries = planned_entries(run.mechanism.sample_rate, noise, run.settings.n_steps, run.once)
-    runs = tuple(entry.run for entry in entries)
-    return all(r.noise_multiplier > 0 for r in runs if r.steps), runs
+    return all(e.run.noise_multiplier > 0 for e in entries if e.steps), entries
 
 
 def planned_steps(estimator, n_samples):

@@ -21,6 +21,10 @@ from skdpfair.model_selection._store import key_of
 from skdpfair.privacy.delta import delta_for
 
 TWIN = "twin"
+KEPT = (  # entries of a finished cell
+    *("method", "epsilon", "seed", "fold", "twin", "n", "right", "n_train", "right_train"),
+    *("epsilon_spent", "runs", "fit_seconds", "low_signal"),
+)
 _ALONE = threading.Lock()  # warning filters and torch's number of threads belong to a process
 
 

@@ -6,14 +6,17 @@ from fairlearn.metrics import MetricFrame, plot_model_comparison
 from sklearn.metrics import accuracy_score
 
 from skdpfair._validate import one_of, shown
+from skdpfair.model_selection._cells import KEPT
 from skdpfair.model_selection._frames import OVERALL, frame_of, predictions_of, releases_of
 from skdpfair.model_selection._store import Store
-from skdpfair.model_selection._text import as_blocks, empty_runs, in_words, text_table
+from skdpfair.model_selection._text import as_blocks, text_table
 from skdpfair.release._file import path_of, replace_file
 from skdpfair.report import results_page, to_fairness_dashboard
 
 _MODEL = ["method", "epsilon"]
 _RUN = ["seed", "fold"]
+_ASKED = {"methods", "classes", "group names", "epsilons", "seeds", "cv", "params", "n_samples"}
+_ASKED |= {"delta", "skdpfair", "torch"}
 _MEASURES = ("accuracy", "privacy_cost", "dg_gap")
 
 
@@ -82,8 +85,8 @@ class TradeoffResults:
         TypeError, ValueError
             If the folder holds no sweep, or none of its cells is finished.
         """
-        found, asked = Store.existing(store)
-        if not {"methods", "classes"} <= asked.keys():
+        found, asked = Store.existing(store, needs=KEPT)
+        if not asked.keys() >= _ASKED:
             raise ValueError(
                 f"store={str(store)!r} holds something else than a sweep, or one of an older "
                 "version, which kept no training scores. Name another, or run the sweep anew."
@@ -195,11 +198,9 @@ class TradeoffResults:
             one_of(name, column, table.columns)
         table = table[table[[x, y]].notna().all(axis=1)]
         if table.empty:
-            empty = in_words(empty_runs(self.frame))
             raise ValueError(
-                f"No private model has both x={shown(x)} and y={shown(y)}: costs "
-                "need the twin's runs, and a "
-                f"group needs test records{f', which lack {empty}' if empty else ''}."
+                f"No private model has both x={shown(x)} and y={shown(y)}: costs need the twin's "
+                "runs, and a group needs test records."
             )
         loss = table[[x, y]] * [_sign(x), _sign(y)]
         kept = [

@@ -71,7 +71,7 @@ class ByGroupScorer(BaseEstimator):
             raise ValueError(
                 f"{error} The groups are those seen in the training part of this fold: declare "
                 f"all, by groups=[...] of the classifier or by {own}(groups=[...])."
-            ) from error
+            ) from None
         return {group_name(level): found.code == i for i, level in enumerate(found.levels)}
 
     def _fitted_levels(self, final):
@@ -302,11 +302,10 @@ def _as_tuple(methods):
 
 
 def warn_absent(parts):
-    absent = [group for group, rows in parts.items() if not rows.any()]
-    if absent:
+    if not all(rows.any() for rows in parts.values()):
         warnings.warn(
-            f"The groups {absent} have no records among those scored: their scores are NaN. Use "
-            "fewer folds, or folds stratified by group.",
+            "Some groups have no records among those scored: their scores are NaN. Use fewer "
+            "folds, or folds stratified by group.",
             UndefinedMetricWarning,
             stacklevel=4,
         )

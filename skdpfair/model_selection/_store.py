@@ -2,7 +2,6 @@
 
 import json
 import os
-import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,8 +10,10 @@ import pandas as pd
 
 from skdpfair._describe import digest
 from skdpfair._validate import shown
+from skdpfair.release._file import check_writable, replace_file
 
 MANIFEST = "manifest.json"
+_REMEDY = "{}, and run again."
 
 
 @dataclass(frozen=True)
@@ -20,13 +21,15 @@ class Store:
     """Where cells are kept.
 
     A cell's file appears whole or not at all: it is written under another name, then renamed. So
-    any number of processes may write, and any of them may be killed.
+    any number of processes may write, and any of them may be killed. ``needs`` names the entries
+    without which a cell is damaged.
     """
 
     folder: Path
+    needs: frozenset = frozenset()
 
     @classmethod
-    def open(cls, folder, configuration, *, of="sweep"):
+    def open(cls, folder, configuration, *, of="sweep", needs=()):
         """Return the store in ``folder``, which is made, or must hold the same configuration.
 
         A folder without a finished cell takes any: the call that made it may have failed at once.
@@ -37,7 +40,7 @@ class Store:
                 f"store must be the path of a folder or None, got {folder!r}. Name a folder, such "
                 'as store="my-sweep".'
             )
-        store = cls(Path(folder).expanduser())
+        store = cls(Path(folder).expanduser(), frozenset(needs))
         configuration = json.loads(json.dumps(configuration))  # as it will be read
         try:
             store.folder.mkdir(parents=True, exist_ok=True)
@@ -53,7 +56,8 @@ class Store:
                 )
         if not any(store.folder.glob("[0-9a-f]*.json")):
             store._write(path, configuration)
-        found = json.loads(path.read_text())
+        check_writable(path)
+        found = _read(path, _REMEDY.format("Delete the folder"))
         if found != configuration:
             raise ValueError(
                 f"store={str(folder)!r} was written by another {of}:\n"
@@ -63,18 +67,17 @@ class Store:
         return store
 
     @classmethod
-    def existing(cls, folder, *, of="sweep"):
+    def existing(cls, folder, *, of="sweep", needs=()):
         """Return the store in a folder that holds one, and its configuration."""
         if not isinstance(folder, (str, os.PathLike)):
             raise TypeError(f"store must be the path of a folder, got {shown(folder)}.")
-        store = cls(Path(folder).expanduser())
-        try:
-            found = json.loads((store.folder / MANIFEST).read_text())
-        except (FileNotFoundError, NotADirectoryError):
+        store = cls(Path(folder).expanduser(), frozenset(needs))
+        found = _read(store.folder / MANIFEST, _REMEDY.format("Delete the folder"))
+        if found is None:
             raise ValueError(
                 f"store={str(folder)!r} holds no {of}: there is no {MANIFEST} in it. Name the "
                 f"folder that a {of} has written."
-            ) from None
+            )
         return store, found
 
     def cells(self):
@@ -84,29 +87,15 @@ class Store:
 
     def load(self, key):
         """Return a finished cell, or None."""
-        try:
-            text = (self.folder / f"{key}.json").read_text()
-        except FileNotFoundError:
-            return None
-        try:
-            return json.loads(text)
-        except json.JSONDecodeError as error:
-            raise ValueError(
-                f"{self.folder / key}.json is damaged ({error}). Delete it, and run again."
-            ) from None
+        return _read(self.folder / f"{key}.json", _REMEDY.format("Delete it"), self.needs)
 
     def save(self, key, cell):
         """Keep a finished cell."""
         self._write(self.folder / f"{key}.json", cell)
 
     def _write(self, path, content):
-        part = path.with_name(f".{path.stem}.{uuid.uuid4().hex}.part")
-        with part.open("w") as file:
-            json.dump(content, file)
-            file.flush()
-            os.fsync(file.fileno())  # or a power cut could leave an empty file under the name
         try:
-            os.replace(part, path)
+            replace_file(path, json.dumps(content).encode())
         except FileNotFoundError:  # swept away by a run that found this cell finished
             if not path.exists():
                 raise
@@ -115,6 +104,21 @@ class Store:
         """Delete what killed runs left of cells that are all finished now."""
         for part in self.folder.glob(".*.part"):
             part.unlink(missing_ok=True)
+
+
+def _read(path, remedy, needs=frozenset()):
+    """Return what a file holds, a dict, or None if there is no file."""
+    try:
+        found = json.loads(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError, RecursionError) as error:
+        why = f"{type(error).__name__}: {error}"
+    else:
+        if isinstance(found, dict) and found and needs <= found.keys():
+            return found
+        why = "it does not hold what was written there"
+    raise ValueError(f"{path} is damaged ({why}). {remedy}")
 
 
 def key_of(*parts) -> str:

@@ -19,10 +19,12 @@ from skdpfair.exceptions import LowSignalWarning
 from skdpfair.groups import group_name
 from skdpfair.methods import get_method
 from skdpfair.model_selection._bar import SpendingBar
-from skdpfair.model_selection._cells import TWIN, cells_of, key_of_cell, run_cell, splits
+from skdpfair.model_selection._candidates import planned_fit
+from skdpfair.model_selection._cells import KEPT, TWIN, cells_of, key_of_cell, run_cell, splits
 from skdpfair.model_selection._results import TradeoffResults
 from skdpfair.model_selection._store import Store, digest_of
-from skdpfair.model_selection._text import empty_runs, in_words
+from skdpfair.model_selection._text import empty_runs
+from skdpfair.privacy.charging import as_entered, current_ledger
 from skdpfair.privacy.delta import delta_for
 
 _TAKEN = {
@@ -101,6 +103,9 @@ def sweep(
     ------
     TypeError, ValueError
         If a parameter cannot be used, or ``store`` holds another sweep.
+    BudgetExceeded
+        If a `PrivacyLedger` is open whose budget the fits that are left would exceed together;
+        twins, which have no privacy, are within no budget. Nothing has been fitted then.
 
     Warns
     -----
@@ -169,7 +174,9 @@ def sweep(
     }
     _check_models(cells, len(levels))  # before a folder is made
     if store is not None:
-        store = Store.open(store, asked | {f"data {name}": d for name, d in data.items()})
+        store = Store.open(
+            store, asked | {f"data {name}": d for name, d in data.items()}, needs=KEPT
+        )
     bar = SpendingBar(len(cells), delta, shown=progress)
     done = _run(cells, X, y, found.code, levels, store, n_jobs, bar, keep_predictions)
     if store is not None and len(done) == len(cells):
@@ -177,11 +184,11 @@ def sweep(
     _warn_once(done.values())
     finished = [done[cell.key] for cell in cells if cell.key in done]
     results = TradeoffResults.from_cells(finished, levels, classes, asked)
-    if empty := empty_runs(results.frame):
+    if empty_runs(results.frame):
         warnings.warn(
-            f"Groups without test records: {in_words(empty)}. Their scores are NaN there, and gaps "
-            "are those of the other groups. Give cv=5, which tests every record, or merge rare "
-            "groups.",
+            "Some groups have no test records in some runs, as print(results) tells: their scores "
+            "are NaN there, and gaps are those of the other groups. Give cv=5, which tests every "
+            "record, or merge rare groups.",
             UndefinedMetricWarning,
             stacklevel=2,
         )
@@ -193,6 +200,9 @@ def _run(cells, X, y, code, levels, store, n_jobs, bar, keep_predictions):
     stored = {} if store is None else {cell.key: store.load(cell.key) for cell in cells}
     done = {key: result for key, result in stored.items() if result is not None}
     todo = [cell for cell in cells if cell.key not in done]
+    if (books := current_ledger()) is not None:  # all or none
+        planned = (planned_fit(c.estimator, len(c.train), len(levels)) for c in todo)
+        books.check(as_entered(entries, private=private) for private, entries in planned)
     tasks = (
         joblib.delayed(run_cell)(cell, X, y, code, levels, store, keep_predictions) for cell in todo
     )

@@ -58,11 +58,6 @@ def empty_runs(frame):
     return {group: sorted(part["seed"].unique()) for group, part in rows.groupby("group")}
 
 
-def in_words(empty):
-    """Return groups and seeds, such as "rare (seeds 0, 1)"."""
-    return "; ".join(f"{group}{_where(seeds)}" for group, seeds in empty.items())
-
-
 def _where(seeds):
     if not seeds:
         return ""

@@ -4,7 +4,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from skdpfair._validate import about, listed, shown
+from skdpfair._validate import listed, reading, shown
 
 __all__ = ["DistributionMap"]
 
@@ -59,7 +59,7 @@ class BasePopulation:
         for name, column in (("y", y), ("sensitive_features", sensitive_features)):
             if column is None:
                 continue
-            with about(name, "must have one entry per row of X"):
+            with reading(name, "must have one entry per row of X"):
                 is_like = len(column) == len(X)
             if not is_like:
                 raise ValueError(

@@ -75,7 +75,7 @@ class StrategicResponse(BasePopulation):
             )
         self.budget = np.broadcast_to(np.asarray(budget, dtype=float), len(X))
         if not (self.budget >= 0).all():
-            raise ValueError(f"budget must be >= 0 for every record, got {self.budget.min()}.")
+            raise ValueError("budget must be >= 0 for every record.")
 
     def moved(self, model):
         """Return X after the denied have reacted to ``model``."""

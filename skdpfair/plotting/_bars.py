@@ -229,8 +229,8 @@ def _group_columns(table, measure):
     columns = {c: g + empty * bool(table[c].isna().all()) for c, g in columns.items()}
     if not columns:
         raise ValueError(
-            f"table must have columns {measure}[GROUP], got {list(table.columns)}. Pass the result "
-            "of skdpfair.metrics.group_table."
+            f"table must have columns {measure}[GROUP]. Pass the result of "
+            "skdpfair.metrics.group_table."
         )
     return columns
 
@@ -238,13 +238,13 @@ def _group_columns(table, measure):
 def _check_table(table, names):
     missing = [column for column in names if column not in table.columns]
     if missing:
-        raise ValueError(f"table lacks the columns {missing}, got {list(table.columns)}.")
+        raise ValueError(f"table lacks the columns {missing}.")
     if table.empty or not names:
         raise ValueError("table must have at least one row and columns one column to draw.")
     if table[list(names)].isna().all(axis=None):
         raise ValueError(
-            f"table holds no number to draw: all of {list(names)} are NaN, as without a twin, or "
-            "without test records."
+            "table holds no number to draw: all are NaN, as without a twin, or without test "
+            "records."
         )
 
 

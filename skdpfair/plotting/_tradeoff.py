@@ -267,8 +267,8 @@ def _known(measure, known):
     groups = [k[len(kind) + 1 : -1] for k in known if k.startswith(f"{kind}[")]
     if group and groups and measure not in known:
         raise ValueError(
-            f"measure={measure!r} names no group: the groups are {', '.join(groups)}. Write for "
-            f"instance '{kind}[{groups[0]}]'."
+            f"measure={measure!r} names no group of the table. Write {kind}[GROUP], with a group "
+            "spelt as in the table's columns."
         )
     return one_of("measure", measure, known)
 

@@ -1,6 +1,7 @@
 """What is public about a table: which columns, between which limits, with which values."""
 
 import csv
+import difflib
 import json
 import re
 import tomllib
@@ -15,6 +16,7 @@ import pandas as pd
 from skdpfair._validate import about, in_pandas, is_integer, listed, shown
 from skdpfair.preprocessing._public import codes_in, public_preprocessor
 
+_MOST_COMPARED = 1000  # names of columns, with one that is not among them
 _SEPARATORS = ",;\t|"
 _COMPRESSED = (".gz", ".bz2", ".zip", ".xz", ".zst", ".tar")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
@@ -187,13 +189,8 @@ class TableSchema:
         """
         named = (*self.categories, *((*self.groups, self.target) if labelled else ()))
         texts = list(dict.fromkeys(named))
-        names, separator = columns_of(path)
+        names, separator = columns_of(path, [*self.bounds, *texts])
         _check_rows(path, names, separator)
-        if missing := [c for c in (*self.bounds, *texts) if c not in names]:
-            raise ValueError(
-                f"{Path(path).name} has no column {missing[0]!r}, which the schema names. It has "
-                f"{shown(names)}."
-            )
         usual = ["", "NA", "N/A", "nan", "NaN", "null", "?", "-"]
         try:
             table = pd.read_csv(
@@ -252,13 +249,15 @@ class TableSchema:
         return X, y, groups
 
 
-def columns_of(path):
+def columns_of(path, wanted=()):
     """Return the names of the columns of a CSV file, and what separates them.
 
     Raises
     ------
     ValueError
-        If there is no such file, or no line in it.
+        If there is no such file, no line in it, a name twice, or none of a column that is
+        ``wanted``.  The error shows names that resemble the wanted one only: without a header the
+        first line is a record.
 
     Examples
     --------
@@ -277,11 +276,19 @@ def columns_of(path):
         raise ValueError(f"There is no file {str(path)!r}.") from None
     except Exception as error:
         raise ValueError(f"{Path(path).name} {_unreadable(error)}") from None
-    names = [str(name) for name in names]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
+    names, place = [str(name) for name in names], {}
+    for at, name in enumerate(names, start=1):
+        if place.setdefault(name, at) != at:
+            raise ValueError(
+                f"{Path(path).name} has no header, or one in which columns {place[name]} and {at} "
+                "have the same name. Give each column its own name in the first line."
+            )
+    if absent := next((name for name in wanted if name not in place), None):
+        near = difflib.get_close_matches(absent, names[:_MOST_COMPARED], n=1)
+        hint = f"Did you mean {near[0]!r}? " if near else ""
         raise ValueError(
-            f"{Path(path).name} has {twice[0]!r} twice in its header. Give each column its own "
-            "name."
+            f"{Path(path).name} has no column {absent!r}. {hint}Its first line must hold the names "
+            "of the columns."
         )
     return names, separator
 

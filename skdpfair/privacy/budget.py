@@ -299,12 +299,30 @@ class PrivacyLedger:
     def _books(self, data):
         return read_books(self._journal.read(), data)
 
+    def check(self, fits) -> None:
+        """Raise BudgetExceeded if fits would exceed the budget together; none is entered.
+
+        Parameters
+        ----------
+        fits : iterable of dict
+            As `begin` takes them.
+        """
+        if self.budget is None:
+            return
+        planned = []
+        for fit in fits:
+            planned.append(fit)
+            if TWIN in fit["reasons"]:  # which decides
+                break
+        if planned:
+            self._check(*self._books(self.data), planned)
+
     def begin(self, fit: dict) -> None:
         """Enter a fit as planned, or raise BudgetExceeded."""
         with self._journal.locked() as lines:
             if self.budget is not None:
                 try:
-                    self._check(*read_books(lines, self.data), fit)
+                    self._check(*read_books(lines, self.data), [fit])
                 except BudgetExceeded as error:
                     search = (fit["place"] or {}).get("search")
                     root = {"root": search.split("/")[0]} if search else {}
@@ -312,11 +330,11 @@ class PrivacyLedger:
                     raise
             self._journal.append(fit)
 
-    def _check(self, before, searches, fit):
-        twin = TWIN in fit["reasons"]  # of this fit or, with keep_reference=True, after it
-        after = math.inf if twin else cost([*before, fit], searches, self.delta, "rdp")
+    def _check(self, before, searches, fits):
+        twin = any(TWIN in f["reasons"] for f in fits)  # with keep_reference=True, after the fit
+        after = math.inf if twin else cost([*before, *fits], searches, self.delta, "rdp")
         if self.budget < after < math.inf:  # the fast bound may be loose
-            after = min(after, cost([*before, fit], searches, self.delta, self.accountant))
+            after = min(after, cost([*before, *fits], searches, self.delta, self.accountant))
         if after > self.budget:
             now = cost(before, searches, self.delta, self.accountant)
             remedy = (
@@ -326,10 +344,12 @@ class PrivacyLedger:
             if twin:
                 remedy = (
                     "It, or its twin, has no privacy, which no budget allows: leave out "
-                    "epsilon=None and keep_reference=True, or train the twin on public records."
+                    "epsilon=None, keep_reference=True and sweeps, or record them in a ledger "
+                    "without a budget."
                 )
+            what = "This fit" if len(fits) == 1 else f"These {len(fits)} fits together"
             raise BudgetExceeded(
-                f"This fit would bring epsilon on data={self.data!r} from {rounded_up(now)} to "
+                f"{what} would bring epsilon on data={self.data!r} from {rounded_up(now)} to "
                 f"{rounded_up(after)} at delta={self.delta:g}, above the budget "
                 f"epsilon={self.budget:g} of {str(self.path)!r}. Nothing was fitted. {remedy}"
             )

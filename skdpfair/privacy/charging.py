@@ -51,6 +51,14 @@ def planned_entries(sample_rate, noise_multipliers, steps, once=()) -> tuple[Led
     return *counts, LedgerEntry("steps", sample_rate, tuple(noise_multipliers), steps)
 
 
+def as_entered(planned, *, private=True, reasons=(), curve=None, what="steps") -> dict:
+    """Return what a ledger keeps of a planned fit; see `charged`."""
+    why = list(dict.fromkeys([TWIN] * (not private) + [*reasons]))
+    entries = [_plain(e, e.steps) for e in planned]
+    fit = {"private": bool(private), "curve": stored(curve), "what": what, "reasons": why}
+    return fit | {"entries": entries, "place": None}
+
+
 @contextmanager
 def charged(
     planned,
@@ -102,12 +110,11 @@ def charged(
         yield
         return
     name, before = uuid.uuid4().hex, _counted(ledger.entries)
-    fit = {"fit": name, "state": "planned", "data": books.data, "private": bool(private)}
-    why = [TWIN] * (not private) + [*reasons]
-    fit |= {"curve": stored(curve), "what": what, "reasons": list(dict.fromkeys(why))}
+    fit = {"fit": name, "state": "planned", "data": books.data}
+    fit |= as_entered(planned, private=private, reasons=reasons, curve=curve, what=what)
     fit["place"] = place if "search" in place else None
     fit["around"] = current_call() or place.get("path", "").split("/")[0] or None
-    books.begin(fit | {"entries": [_plain(e, e.steps) for e in planned]})
+    books.begin(fit)
     try:
         yield
     finally:

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +12,7 @@ from skdpfair._validate import about, shown
 
 FORMAT_VERSION = 1
 _KEY = "skdpfair"  # one entry of metadata: with several, their order would vary
+_TRIED = 2**20  # bytes that a folder must have room for
 _ADVICE = "Get the file again, from whoever released it."
 
 
@@ -91,17 +92,35 @@ def _canonical(value):
 
 
 def replace_file(path, content: bytes) -> None:
-    """Write a file beside the old one, then put it in its place."""
+    """Write a file beside the old one, then put it in its place: on the disk, or not at all."""
     path = path_of(path)
-    part = path.with_name(f".{path.name}.{os.urandom(4).hex()}.part")
+    with _written_beside(path, content) as part:
+        os.replace(part, path)
+    if hasattr(os, "O_DIRECTORY"):  # Windows syncs no folders
+        folder = os.open(path.parent, os.O_DIRECTORY)
+        try:
+            os.fsync(folder)  # or a power cut could undo the renaming
+        finally:
+            os.close(folder)
+
+
+def check_writable(path) -> None:
+    """Raise OSError, before anything is spent, if no file can be written beside ``path``."""
+    with _written_beside(path_of(path), bytes(_TRIED)):
+        pass
+
+
+@contextmanager
+def _written_beside(path, content):
+    part = path.with_name(f".{path.name[:100]}.{os.urandom(8).hex()}.part")
     try:
         with part.open("wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(part, path)
+        yield part
     finally:
-        with suppress(FileNotFoundError):
+        with suppress(OSError):
             part.unlink()
 
 

@@ -13,7 +13,7 @@ from skdpfair.release import release
 from skdpfair.release._file import path_of, replace_file
 from skdpfair.report._groups import group_rows
 from skdpfair.report._page import render
-from skdpfair.report._parts import findings, points, readable
+from skdpfair.report._parts import findings, isolated, points, readable
 
 _FLAG = (
     "NOT private: computed on real people without noise. For those who may see the data; no ε "
@@ -206,7 +206,7 @@ def _add_groups(card, table, released):
 
 def _plain(cell):
     """Return a text that Markdown takes as it is."""
-    return escape(cell).replace("|", "&#124;") if isinstance(cell, str) else cell
+    return escape(isolated(cell)).replace("|", "&#124;") if isinstance(cell, str) else cell
 
 
 def _tested(classifier, X, y, sensitive_features):

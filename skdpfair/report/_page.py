@@ -2,9 +2,11 @@
 
 from importlib.resources import files
 
+from skdpfair.report._parts import isolated
+
 
 def render(template, context) -> str:
-    """Fill a template; all text of the context is escaped.
+    """Fill a template; all text of the context is escaped, and turns nothing around it.
 
     Parameters
     ----------
@@ -19,6 +21,7 @@ def render(template, context) -> str:
         raise ImportError('reports need jinja2: pip install "skdpfair[report]".') from error
     environment = jinja2.Environment(
         autoescape=True,
+        finalize=lambda value: isolated(value) if type(value) is str else value,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

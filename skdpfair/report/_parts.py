@@ -1,8 +1,14 @@
 """What the pages share: numbers as text, and what the linter found."""
 
+import re
+import unicodedata
+
 import numpy as np
 
+from skdpfair._validate import visible
 from skdpfair.preprocessing import PipelineReport, check_pipeline
+
+_PART = re.compile(r"[^\s,;:()](?:[^,;:()\n]*[^\s,;:()])?")
 
 
 def points(share) -> str:
@@ -30,6 +36,25 @@ def readable(group) -> str:
 def budget(epsilon) -> str:
     """Return a budget in few digits, or "none"."""
     return f"{epsilon:g}" if np.isfinite(epsilon) else "none"
+
+
+def isolated(text):
+    r"""Return a text whose parts, such as names in a list, are each written in their own direction.
+
+    What would turn the text after it is made visible; parts that run from right to left stand
+    between characters that isolate them, which, unlike elements, titles and pictures take, too.
+
+    Examples
+    --------
+    >>> print(ascii(isolated("\u05d0\u05d1, F, \u202eM")))
+    '\u2068\u05d0\u05d1\u2069, F, \\u202eM'
+    """
+    return _PART.sub(lambda part: _in_its_direction(part[0]), visible(text))
+
+
+def _in_its_direction(part):
+    turns = any(unicodedata.bidirectional(c) in ("R", "AL", "AN") for c in part)
+    return f"\u2068{part}\u2069" if turns else part
 
 
 def findings(pipeline):

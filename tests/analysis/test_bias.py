@@ -161,7 +161,7 @@ def test_what_is_refused(case, two_groups):
         gradient_bias(module, x, y, "dpsgd", reference="x")
     with pytest.raises(ValueError, match="chunk_size must be an integer >= 1, got 0"):
         gradient_bias(module, x, y, "dpsgd", chunk_size=0)
-    with pytest.raises(ValueError, match=r"labels outside the model's classes.*3"):
+    with pytest.raises(ValueError, match="labels outside the model's classes"):
         gradient_bias(module, x, y + 1, "dpsgd")
     with pytest.raises(ValueError, match="inconsistent"):
         gradient_bias(module, x, y[:-1], "dpsgd")

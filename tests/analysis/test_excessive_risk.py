@@ -305,7 +305,7 @@ def test_what_is_missing_is_named():
     module, x, y, groups = case()
     with pytest.raises(ValueError, match="mechanism and lr must be given"):
         excessive_risk_terms(module, x, y, sensitive_features=groups)
-    with pytest.raises(ValueError, match="for 3 groups, but there are 2"):
+    with pytest.raises(ValueError, match="for 3 groups, but sensitive_features has another"):
         excessive_risk_terms(
             module, x, y, mechanism("dpsgd", n_groups=3), sensitive_features=groups, lr=0.1
         )
@@ -472,11 +472,11 @@ def test_a_group_that_is_absent_is_nan(two_groups):
     model = DPFairClassifier(
         "dpsgd", epsilon=4.0, max_steps=5, groups=["a", "b", "c"], lr=0.5, random_state=0
     ).fit(X, y, sensitive_features=sex)
-    with pytest.warns(UndefinedMetricWarning, match="'c'"):
+    with pytest.warns(UndefinedMetricWarning, match="no record of some"):
         found = group_gradients(model, X, y, sensitive_features=sex)
     assert found.groups.loc["c", ["loss", "group_gradient_norm"]].isna().all()
     assert found.groups.loc[["a", "b"]].notna().all(axis=None)
-    with pytest.warns(UndefinedMetricWarning, match="'c'"):
+    with pytest.warns(UndefinedMetricWarning, match="no record of some"):
         curvature = GroupCurvature(model, X, y, sensitive_features=sex)
     assert curvature.largest_eigenvalues().isna().tolist() == [False, False, True]
     assert curvature.trace(4, random_state=0)["trace"].isna().tolist() == [False, False, True]

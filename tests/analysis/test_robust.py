@@ -94,7 +94,7 @@ def test_what_is_refused(fitted):
         robust_accuracy(nn.Linear(5, 2), X, y, PGD(0.1))
     with pytest.raises(NotFittedError):
         robust_accuracy(DPFairClassifier(), X, y, PGD(0.1))
-    with pytest.raises(ValueError, match=r"labels outside the model's classes.*'maybe'"):
+    with pytest.raises(ValueError, match="labels outside the model's classes"):
         robust_accuracy(model, X, np.where(y == "yes", "maybe", y), PGD(0.1))
     with pytest.raises(ValueError, match="inconsistent"):
         robust_accuracy(model, X, y[:-1], PGD(0.1))

@@ -6,6 +6,7 @@ import io
 import pickle
 import random
 import types
+import warnings
 import zipfile
 
 import joblib
@@ -14,7 +15,9 @@ import pandas as pd
 import pytest
 import skorch
 import torch
-from sklearn.model_selection import GridSearchCV
+from fairlearn.postprocessing import ThresholdOptimizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, TunedThresholdClassifierCV
 from torch import nn
 
 from skdpfair import DPFairClassifier
@@ -337,3 +340,26 @@ def test_open_files_are_read(tmp_path):
     (tmp_path / "rows.pkl").write_bytes(pickle.dumps(X))
     with open(tmp_path / "rows.pkl", "rb") as file:
         assert audit_artifact(file).findings
+
+
+def test_thresholds_learnt_from_labels_are_statistics():
+    """They are chosen on private labels; an optimizer in the class's name is none of torch's."""
+    rng = np.random.default_rng(0)
+    X, y, sex = rng.normal(size=(200, 2)), rng.integers(0, 2, 200), rng.integers(0, 2, 200)
+    model = LogisticRegression()
+    tuned = TunedThresholdClassifierCV(model, cv=2).fit(X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fair = ThresholdOptimizer(estimator=model, predict_method="predict_proba")
+        fair.fit(X, y, sensitive_features=sex)
+    for fitted in (tuned, fair):
+        kinds = {f.kind for f in audit_artifact(pickle.dumps(fitted)).findings}
+        assert "statistics of the data" in kinds and "optimizer state" not in kinds
+
+
+def test_a_number_of_seeds_is_no_seed(tmp_path):
+    path = tmp_path / "study.toml"
+    path.write_text('target = "paid"\n[sweep]\nmethods = ["dpsgd"]\nseeds = 3\n')
+    assert not audit_artifact(path).findings
+    path.write_text("fitted with seed = 3\n")
+    assert [f.kind for f in audit_artifact(path).findings] == ["seed"]

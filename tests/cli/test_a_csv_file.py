@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from click.testing import CliRunner
 
 from skdpfair.cli import main
 from skdpfair.net import PrivateNet
-from skdpfair.preprocessing import TableSchema
+from skdpfair.preprocessing import TableSchema, columns_of
 from skdpfair.release import load_release, schema_of
 
 SCHEMA = TableSchema(
@@ -126,9 +127,9 @@ def test_the_model_does_not_depend_on_other_columns_nor_separators(folder, table
 
 def test_a_budget_without_books_is_refused(folder):
     fit = ["fit", "loans.csv", "--schema", "schema.toml", "-o", "none.safetensors"]
-    assert "name their file by --ledger" in refused(*fit, "--ledger-epsilon", 1.5)
+    assert "name its file by --ledger" in refused(*fit, "--ledger-epsilon", 1.5)
     books = ["--ledger", "new.jsonl", "--ledger-epsilon", 1.5]
-    assert "--ledger-epsilon and --ledger-delta go together" in refused(*fit, *books)
+    assert "--ledger-epsilon holds at a --ledger-delta" in refused(*fit, *books)
     assert not (folder / "new.jsonl").exists() and not (folder / "none.safetensors").exists()
 
 
@@ -195,7 +196,7 @@ def test_an_interrupted_sweep_says_so_in_json_too(folder, monkeypatch):
 def test_names_of_files_and_columns_stay_as_they_are(folder, table):
     table.rename(columns={"Anrede": "store"}).to_csv("delta.csv", index=False)
     said = refused("fit", "delta.csv", "--schema", "schema.toml", "-o", "x.safetensors")
-    assert "delta.csv" in said and "--delta" not in said and "'store'" in said
+    assert "delta.csv" in said and "--delta" not in said and "'Anrede'" in said
     write_study()
     text = (folder / "study.toml").read_text(encoding="utf-8") + "\n[sweep.param]\n"
     (folder / "typo.toml").write_text(text, encoding="utf-8")
@@ -519,7 +520,9 @@ def test_nothing_is_replaced_unasked(folder, arguments, named):
     [
         ("a;b\n1;2\n1,5;2;3\n", "line 3 has 3 fields, and the header 2"),
         ("a;b\n1\n", "line 2 has 1 fields"),
-        ("a;a\n1;2\n", "'a' twice in its header"),
+        ("c;a;a\n1;2;3\n", "columns 2 and 3 have the same name"),
+        ("c;bb\n1;2\n", "no column 'a'. Its first line"),
+        ("a;bb\n1;2\n", "no column 'b'. Did you mean 'bb'? Its first line"),
         ("", "is empty"),
         ("a;b\n", "no rows below its header"),
     ],
@@ -565,3 +568,15 @@ def test_values_with_commas_are_quoted(folder):
     assert json.loads(done.stdout) == {"written": "q.toml"}
     found = TableSchema.from_toml("q.toml", besides=["data", "sweep"])
     assert found.categories == {"Kanton": ["Rente, Pension", "ZH"]}
+
+
+def test_a_wide_header_is_read_in_linear_time(tmp_path):
+    seconds = []
+    for width in (2_000, 20_000):
+        path = tmp_path / f"{width}.csv"
+        path.write_text(",".join(f"c{i}" for i in range(width)) + "\n")
+        start = time.process_time()
+        names, _ = columns_of(path)
+        seconds.append(time.process_time() - start)
+        assert len(names) == width
+    assert seconds[1] < 2 + 20 * seconds[0]

@@ -49,7 +49,11 @@ def test_one_group_is_scipys_interval(method):
     x = np.random.default_rng(0).gamma(2, size=40)
     key = "rng" if "rng" in inspect.signature(stats.bootstrap).parameters else "random_state"
     expected = stats.bootstrap(
-        (x,), np.mean, method={"bca": "BCa"}.get(method, method), n_resamples=199, **{key: 3}
+        (x,),
+        np.mean,
+        method={"bca": "BCa"}.get(method, method),
+        n_resamples=199,
+        **{key: np.random.default_rng(3)},
     ).confidence_interval
     options = {"metric": mean_prediction, "method": method, "n_resamples": 199}
     (row,) = bootstrap_interval(x, x, random_state=3, **options).to_dict("records")
@@ -96,10 +100,7 @@ def test_small_and_constant_groups_are_nan_and_warned_of():
         table = bootstrap_interval(
             y, pred, sensitive_features=groups, groups=["a", "b", "c"], n_resamples=50
         ).set_index("group")
-    assert [str(w.message).split(" is NaN")[0] for w in warned] == [
-        "The interval of [b]",
-        "The interval of [c]",
-    ]
+    assert [str(w.message).split(":")[0] for w in warned] == ["An interval is NaN"] * 2
     assert not table.loc[["overall", "[a]"]].isna().any(axis=None)
     assert table.loc["[b]", "estimate"] == 1
     assert table.loc[["[b]", "[c]"], ["low", "high"]].isna().all(axis=None)

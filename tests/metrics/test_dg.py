@@ -71,12 +71,12 @@ def test_another_metric_weights_and_losses():
 def test_a_group_without_records_is_nan_and_warned_of():
     y = [1, 0, 1]
     extra = {"is_train": [True, False, True], "sensitive_features": ["a", "a", "b"]}
-    with pytest.warns(UndefinedMetricWarning, match=r"The gap of \[b\] is NaN.*on test"):
+    with pytest.warns(UndefinedMetricWarning, match="The gap of a group is NaN"):
         table = dg_gap_by_group(y, y, **extra)
     assert table.loc["[b]", "train"] == 1
     assert table.loc[["[b]", "worst_group"], "test"].isna().all()
     assert table.loc["[a]", "gap"] == 0
-    with pytest.warns(UndefinedMetricWarning, match=r"\[c\]"):
+    with pytest.warns(UndefinedMetricWarning, match="of no record"):
         table = dg_gap_by_group(
             y[:2], y[:2], is_train=[True, False], sensitive_features=["a", "a"], groups=["a", "c"]
         )
@@ -98,7 +98,7 @@ def test_bad_input_is_named():
             dg_gap_by_group([1, 0], [1, 0], **(good | {"sensitive_features": wrong}))
     with pytest.raises(ValueError, match="missing values"):
         dg_gap_by_group([1, 0], [1, 0], **(good | {"sensitive_features": ["a", None]}))
-    with pytest.raises(ValueError, match=r"groups must hold every value .* hold 'a'.*, too"):
+    with pytest.raises(ValueError, match=r"groups must hold every value .* hold others, too"):
         dg_gap_by_group([1, 0], [1, 0], groups=["b"], **good)
     with pytest.raises(TypeError, match="groups must be a list of all groups, got 'ab'"):
         dg_gap_by_group([1, 0], [1, 0], groups="ab", **good)
@@ -158,11 +158,11 @@ def test_weights_are_repetitions():
         ({"tau": 0.3}, ValueError, r"tau must divide 1, got 0.3. Use tau=1/3"),
         ({"tau": 0}, ValueError, "tau must be a number > 0"),
         ({"tau": "wide"}, TypeError, "tau must be a number"),
-        ({"y_true": [1, 2]}, ValueError, r"y_true must hold labels 0 and 1, got \[1, 2\]"),
-        ({"y_prob": [0.5, 1.2]}, ValueError, r"y_prob must hold probabilities in .* got 1.2\."),
-        ({"y_prob": [-1, 1.2]}, ValueError, r"in \[0, 1\], got -1.0 and 1 more"),
+        ({"y_true": [1, 2]}, ValueError, r"y_true must hold labels 0 and 1, got others"),
+        ({"y_prob": [0.5, 1.2]}, ValueError, r"y_prob must hold probabilities in .* got others"),
+        ({"y_prob": [-1, 1.2]}, ValueError, r"in \[0, 1\], got others"),
         ({"y_prob": [0.5, np.nan]}, ValueError, r"in \[0, 1\], got NaN.*diverged"),
-        ({"y_prob": ["a", "b"]}, ValueError, r"in \[0, 1\], got \['a', 'b'\]"),
+        ({"y_prob": ["a", "b"]}, ValueError, r"in \[0, 1\], got what is no number"),
         ({"y_prob": [0.5]}, ValueError, "y_prob must have one entry for each of the 2"),
     ],
 )

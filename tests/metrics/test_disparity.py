@@ -79,7 +79,7 @@ def test_groups_that_are_no_groups_are_refused_by_name(groups):
 
 def test_columns_of_numbers_do_not_make_millions_of_groups():
     numbers = np.random.default_rng(0).normal(size=(120, 3))
-    with pytest.raises(ValueError, match=r"sensitive_features makes 1728000 groups, more than"):
+    with pytest.raises(ValueError, match=r"sensitive_features makes more than 10000 groups"):
         accuracy_disparity([0, 1] * 60, [0, 1] * 60, sensitive_features=numbers)
 
 

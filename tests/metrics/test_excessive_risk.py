@@ -57,7 +57,7 @@ def test_what_predict_proba_returns_is_taken_as_it_is():
         for part in (slice(15), slice(15, 30))
     ]
     assert gap == pytest.approx(abs(each[0] - each[1]))
-    with pytest.raises(ValueError, match=r"row 1 sums to 1\.5"):
+    with pytest.raises(ValueError, match="some rows do not"):
         excessive_risk([0, 1], [[0.5, 0.5], [0.5, 1.0]], y_prob_ref=[0.5, 0.5])
     with pytest.raises(TypeError, match="y_prob_ref is missing"):
         excessive_risk([0, 1], [0.5, 0.5])
@@ -142,7 +142,7 @@ def test_own_class_probability_by_hand():
         ([0, 0], [[0.5, 0.5]] * 2, None, "classes=model.classes_"),
         ([0, 1], [0.5, 0.5], None, "shape"),
         ([0, 1], [[0.5, 0.5]], None, "shape"),
-        ([0, 2], [[0.5, 0.5]] * 2, [0, 1], "the label 2"),
+        ([0, 2], [[0.5, 0.5]] * 2, [0, 1], "lacks some"),
         ([0, 1], [[0.5, 0.6]] * 2, None, "sum to 1"),
         ([0, 1], [[-0.5, 1.5]] * 2, None, "probabilities"),
         ([0, 1], [[np.nan, 0.5]] * 2, None, "probabilities"),

@@ -51,7 +51,7 @@ def test_intersections_that_occur(case):
 def test_an_unknown_reference_and_a_short_prediction_are_named():
     with pytest.raises(ValueError, match=r"reference must name one of .*'dpsgd'.*got 'sgd'"):
         group_table([1], {"dpsgd": [1]}, reference="sgd", sensitive_features=["a"])
-    with pytest.raises(ValueError, match=r"reference must name one of .* got array"):
+    with pytest.raises(ValueError, match=r"reference must name one of .* got ndarray"):
         group_table([1], {"dpsgd": [1]}, reference=np.array([1]), sensitive_features=["a"])
     with pytest.raises(TypeError, match=r"predictions must be a dict .* got list.*'twin'"):
         group_table([1], [1], reference="sgd", sensitive_features=["a"])

@@ -137,7 +137,7 @@ def test_labels_that_cannot_be_used_are_refused_whatever_the_number_of_trials(da
         searching().fit(X, np.ones(200))
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         searching().fit(X, np.append(y, 1))
-    with pytest.raises(ValueError, match=r"validation_data must be.*outside classes=\[0, 1\]"):
+    with pytest.raises(ValueError, match=r"validation_data must be.*outside classes="):
         searching(validation_data=(X, y.astype(str))).fit(X, y)
 
 

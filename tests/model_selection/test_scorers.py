@@ -69,7 +69,7 @@ def test_scores_are_those_of_a_loop_over_groups(two_groups, from_first_column):
 
 def test_a_group_without_records_is_nan_and_said(from_first_column):
     scorer = GroupScorer()
-    with pytest.warns(UndefinedMetricWarning, match=r"\['c'\] have no records"):
+    with pytest.warns(UndefinedMetricWarning, match="have no records"):
         scores = scorer(
             from_first_column(["a", "b", "c"]), [[1], [-1], [1]], [1, 0, 0], ["a", "a", "b"]
         )
@@ -307,11 +307,11 @@ def test_groups_of_another_column_must_be_named(from_first_column):
 def test_a_group_that_the_training_part_lacked_must_be_declared(from_first_column):
     model, data = from_first_column(["a", "b"]), ([[1], [1]], [1, 0], ["a", "rare"])
     with pytest.raises(
-        ValueError, match=r"1 distinct in 1 rows.*training part of this fold: declare all"
+        ValueError, match=r"outside groups=.*training part of this fold: declare all"
     ) as caught:
         GroupScorer()(model, *data)
     assert "rare" not in str(caught.value)  # a cell of the data
-    with pytest.warns(UndefinedMetricWarning, match=r"\['b'\] have no records"):
+    with pytest.warns(UndefinedMetricWarning, match="have no records"):
         scores = GroupScorer(groups=["a", "b", "rare"])(model, *data)
     assert scores["accuracy[rare]"] == 0
 

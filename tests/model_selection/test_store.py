@@ -1,7 +1,9 @@
+import errno
 import importlib.util
 import json
 import multiprocessing
 import os
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -10,9 +12,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skdpfair.model_selection import _cells, _sweep
+from skdpfair.model_selection import TradeoffResults, _cells, _sweep
 from skdpfair.model_selection._store import Store, digest_of
 from skdpfair.net import PrivateNet
+from skdpfair.release import _file
 
 SCRIPT = Path(__file__).with_name("killed.py")
 pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
@@ -178,3 +181,51 @@ def test_digests_tell_tables_apart():
     others = [frame[["b", "a"]], frame[::-1], frame.astype({"a": "float32"}), frame["b"]]
     arrays = [np.array([1, 2]), np.array([[1, 2]]), np.array(["1", "2"], object)]
     assert len({digest_of(v) for v in [frame, *others, *arrays]}) == 8
+
+
+DAMAGED = {
+    "wrong bytes": lambda path: path.write_bytes(b"\xff\xfe\x00cell"),
+    "a list": lambda path: path.write_text("[]"),
+    "no entries": lambda path: path.write_text("{}"),
+    "too few entries": lambda path: path.write_text('{"seed": 0}'),
+    "nothing": lambda path: path.write_text(""),
+    "too deep": lambda path: path.write_text("[" * 100_000),
+    "a folder": lambda path: (path.unlink(), path.mkdir()),
+}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("finished") / "store"
+    run_small(folder)
+    return folder
+
+
+@pytest.mark.parametrize("file", ["cell", "manifest"])
+@pytest.mark.parametrize("damage", DAMAGED)
+def test_a_damaged_file_is_named(finished, tmp_path, damage, file):
+    folder = tmp_path / "store"
+    shutil.copytree(finished, folder)
+    cell = sorted(p for p in folder.glob("*.json") if p.name != "manifest.json")[0]
+    path = cell if file == "cell" else folder / "manifest.json"
+    DAMAGED[damage](path)
+    for read in (run_small, TradeoffResults.from_store):
+        with pytest.raises(ValueError) as caught:
+            read(folder)
+        said = str(caught.value)
+        assert path.name in said or (damage, file) == ("too few entries", "manifest"), said
+        assert str(folder) in said
+
+
+def test_a_full_disk_leaves_no_part_of_a_cell(tmp_path, monkeypatch):
+    store = Store.open(tmp_path / "store", {"a": 1})
+
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(_file.os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        store.save("ab", {"a": 1})
+    assert [p.name for p in store.folder.iterdir()] == ["manifest.json"]
+    with pytest.raises(OSError, match="No space left"):  # before a fit is charged
+        Store.open(tmp_path / "store", {"a": 1})

@@ -670,4 +670,46 @@ MUTANTS = (
         "Generator(np.random.PCG64DXSM(7))",
         FIT + "test_unseeded_fits_share_no_batches",
     ),
+    # messages
+    Mutant(
+        "labels in errors",
+        "a fit that meets a label outside the declared classes prints it",
+        "_labels.py",
+        '"y has labels outside classes=, which must list them all.',
+        'f"y has labels outside classes=: {found[at < 0].tolist()}."\n            "',
+        "tests/robustness/test_messages.py::"
+        "test_no_message_holds_a_cell[labels as numbers beyond classes]",
+    ),
+    Mutant(
+        "cells in others' errors",
+        "what numpy or pandas says of a cell that they cannot read is passed on",
+        "_validate.py",
+        'raise kind(f"{name} {what} ({type(error).__name__}).") from None',
+        'raise kind(f"{name} {what}: {error}") from error',
+        "tests/robustness/test_messages.py::test_no_message_holds_a_cell[weights of text]",
+    ),
+    Mutant(
+        "arrays in errors",
+        "an array that is given for a parameter is printed",
+        "_validate.py",
+        "return outline(value) if is_data else repr(value)",
+        "return repr(value)",
+        "tests/robustness/test_messages.py::test_no_message_holds_a_cell[labels as a parameter]",
+    ),
+    Mutant(
+        "sweeps beside the ledger",
+        "the command line's sweep does not open the ledger that it is given",
+        "cli/_sweep.py",
+        "_ledger.opened(ledger, ledger_epsilon, ledger_delta)",
+        "_ledger.opened(None, None, None)",
+        "tests/cli/test_ledger.py::test_the_path_of_the_readme_with_a_ledger",
+    ),
+    Mutant(
+        "sweeps that break off",
+        "a sweep beyond its budget makes fits until one of them is refused",
+        "model_selection/_sweep.py",
+        "books.check(",
+        "list(",
+        "tests/cli/test_ledger.py::test_a_sweep_beyond_its_budget_is_refused_before_any_fit",
+    ),
 )

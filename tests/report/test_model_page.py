@@ -1,6 +1,7 @@
 """The page and the card of one classifier."""
 
 import re
+import warnings
 from html import escape
 
 import numpy as np
@@ -131,3 +132,21 @@ def test_inputs_that_cannot_be_used_are_named(fitted):
         model_page(clf, title=3)
     with pytest.raises(ValueError, match="sensitive_features"):
         model_page(clf, data.data, data.target, sensitive_features=groups[:5])
+
+
+def test_names_from_right_to_left_turn_nothing_around_them():
+    """Names are isolated where a page or a card takes them; what turns text around is shown."""
+    X, y = np.random.default_rng(0).normal(size=(600, 2)), np.tile([0, 1], 300)
+    hebrew, evil = "\u05d0\u05d1", "\u202eM\x1b[2J"
+    groups = np.repeat([hebrew, evil, "F"], 200)
+    clf = DPFairClassifier("dpsgd", epsilon=None, noise_multiplier=1.0, max_steps=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        clf.fit(X, y, sensitive_features=groups)
+    page = model_page(clf, X, y, sensitive_features=groups, title=f"{hebrew}: {evil}")
+    card = model_card(clf, X, y, sensitive_features=groups).render()
+    for text in (page, card):
+        assert f"\u2068{hebrew}\u2069" in text and text.count(hebrew) == text.count("\u2068")
+        assert r"\u202eM\u001b[2J" in text
+        assert not set(text) & set("\u202e\x1b")
+    assert f'<th scope="row">\u2068{hebrew}\u2069</th>' in page and "<title>\u2068" in page

@@ -63,6 +63,7 @@ _CLASSES = [
         DATASET,
         r"torch\.utils\.data\.(dataset\.)?\w+|skorch\.dataset\.\w+|.*\.\w*Dataset|.*\.Subset",
     ),
+    (STATISTICS, r"fairlearn\.postprocessing\..*|.*\.TunedThresholdClassifierCV"),
     (OPTIMIZER, r"torch\.optim\.(?!lr_scheduler).*|opacus\.optimizers\..*|.*\.\w*Optimizer"),
     (OPTIMIZER, r"skdpfair\.(steps|net)\.\w+|skorch\.(net|classifier|regressor)\.\w+"),
     (LOSSES, r"skorch\.history\.\w+"),

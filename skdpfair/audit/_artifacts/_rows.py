@@ -23,10 +23,8 @@ def rows_of(rows):
     """
     try:
         table = np.asarray(rows, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            "rows must hold numbers: encode its text columns, or drop them."
-        ) from error
+    except (TypeError, ValueError):
+        raise ValueError("rows must hold numbers: encode its text columns, or drop them.") from None
     if table.ndim > 2:
         table = table.reshape(len(table), -1)
     if table.ndim != 2 or table.shape[1] < 2 or not len(table):

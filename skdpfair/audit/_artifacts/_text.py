@@ -13,7 +13,7 @@ _PATH = re.compile(
     r"(?:[A-Za-z]:[\\/]|(?:file:)?/{1,3}|~/|\.\.?/|\\\\|(?:s3|gs|gcs|abfss?|hdfs|ftp)://)[^\s/\\<>|*?\"]+(?:[\\/][^\s/\\<>|*?\"]+)+"
 )
 _SEED = re.compile(
-    r"(?<![A-Za-z])(?:\w*seed|random_?state)\w*[\"']?\s*[:=]\s*[\"']?\d", re.IGNORECASE
+    r"(?<![A-Za-z])(?:\w*seed(?!s\b)|random_?state)\w*[\"']?\s*[:=]\s*[\"']?\d", re.IGNORECASE
 )
 _NOT_PRIVATE = re.compile(  # as pages and cards mark it
     r"<strong>This page contains non-private figures|\*\*NOT private: computed on real people"

@@ -1,0 +1,70 @@
+"""The ledger of a data set, as commands that train open it."""
+
+import math
+from contextlib import nullcontext
+
+import click
+
+from skdpfair.cli._input import AnyPath, Positive, Unusable, echo, in_options, wrapped
+from skdpfair.privacy.statement import rounded_up
+
+WORDS = {"a ledger without a budget": "a ledger begun by --ledger-delta alone"}
+_OPTIONS = (
+    click.option(
+        "--ledger",
+        type=AnyPath(dir_okay=False),
+        help="Privacy ledger of this data set. Every fit is recorded, or refused if it would "
+        "exceed the ledger's budget.",
+    ),
+    click.option("--ledger-epsilon", type=Positive(), help="Budget of a new ledger."),
+    click.option(
+        "--ledger-delta", type=Positive(), help="At which it holds; alone, for one without budget."
+    ),
+)
+
+
+def options(command):
+    """Give a command the options --ledger, --ledger-epsilon and --ledger-delta."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def check(ledger, epsilon, delta):
+    """Raise if the options do not go together."""
+    if ledger is None and (epsilon, delta) != (None, None):
+        raise Unusable(
+            "--ledger-epsilon and --ledger-delta are those of a ledger: name its file by --ledger, "
+            "or leave them out."
+        )
+    if epsilon is not None and delta is None:
+        raise Unusable("--ledger-epsilon holds at a --ledger-delta: give both.")
+    if ledger is not None and not ledger.exists() and delta is None:
+        raise Unusable(
+            f"--ledger {ledger} is not there. To begin a new one, say what may be spent in all: "
+            "--ledger-epsilon and --ledger-delta. --ledger-delta alone begins one without a budget."
+        )
+
+
+def opened(ledger, epsilon, delta):
+    """Return the ledger, to be entered; without one, a context that gives None."""
+    from skdpfair.privacy import PrivacyLedger  # late: it needs most of the package
+
+    if ledger is None:
+        return nullcontext()
+    with in_options({"epsilon": "--ledger-epsilon", "delta": "--ledger-delta"}):
+        return PrivacyLedger(ledger, epsilon=epsilon, delta=delta)
+
+
+def tell(books):
+    """Print what all fits of a ledger cost, if there is one."""
+    if books is None or books.delta is None:
+        return
+    spent, at = books.report(), f"at delta {books.delta:g}"
+    if books.budget is not None:
+        budget = f"{rounded_up(books.epsilon())} of {books.budget:g}"
+        return echo(wrapped(f"Spent in {books.path.name}: epsilon {budget}, {at}."))
+    said = f"Spent in {books.path.name}: epsilon {rounded_up(spent.epsilon)} by the private fits"
+    if math.isinf(spent.whole):
+        said += f"; as a whole there is no bound, since {'; and '.join(spent.reasons)}"
+    echo(wrapped(f"{said}, {at}."))

@@ -1,0 +1,158 @@
+"""The path of the README, with a ledger; and folders that cannot be written."""
+
+import errno
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from skdpfair.cli import main
+from skdpfair.model_selection import PrivacyLedger
+from skdpfair.release import _file, load_release
+
+STUDY = """
+data = "loans.csv"
+target = "paid"
+classes = ["no", "yes"]
+[groups]
+sex = ["f", "m"]
+[bounds]
+income = [0, 100]
+[sweep]
+methods = ["dpsgd"]
+epsilons = [2.0]
+seeds = 2
+store = "results"
+[sweep.params]
+max_steps = 3
+module = "logistic"
+batch_size = 100
+"""
+FIT = ["fit", "loans.csv", "--schema", "study.toml", "--method", "dpsgd", "--set", "max_steps=3"]
+LEDGER = ["--ledger", "books.jsonl"]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng, n = np.random.default_rng(0), 1000
+    income = rng.uniform(0, 100, n)
+    paid = np.where(income > 50, "yes", "no")
+    table = pd.DataFrame({"income": income, "sex": rng.choice(["f", "m"], n), "paid": paid})
+    table.to_csv("loans.csv", index=False)
+    Path("study.toml").write_text(STUDY)
+    return tmp_path
+
+
+def invoke(*arguments):
+    done = CliRunner().invoke(main, [str(a) for a in arguments])
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.output
+    return done.exit_code, " ".join(done.output.split())
+
+
+def states(path="books.jsonl"):
+    return PrivacyLedger(path).frame()["what"].tolist()
+
+
+def test_the_path_of_the_readme_with_a_ledger(folder):
+    code, said = invoke("sweep", "study.toml", *LEDGER, "--ledger-delta", 1e-5, "--jobs", 1)
+    assert code == 0 and "as a whole there is no bound" in said, said
+    assert sorted(states()) == ["gradient sum"] * 2 + ["not private"] * 2
+    code, said = invoke("sweep", "study.toml", *LEDGER, "--jobs", 1)  # all is there
+    assert code == 0 and len(states()) == 4
+    next(Path("results").glob("[0-9a-f]*.json")).unlink()
+    assert invoke("sweep", "study.toml", *LEDGER, "--jobs", 1)[0] == 0
+    assert len(states()) == 5  # the one that was left
+    code, said = invoke(*FIT, *LEDGER)
+    assert code == 0 and "Spent in books.jsonl" in said and len(states()) == 6
+    assert invoke("report", "results")[0] == 0
+
+
+def test_workers_charge_their_fits(folder):
+    assert invoke("sweep", "study.toml", *LEDGER, "--ledger-delta", 1e-5, "--jobs", 2)[0] == 0
+    assert len(states()) == 4
+
+
+def test_a_sweep_beyond_its_budget_is_refused_before_any_fit(folder):
+    budget = ["--ledger-epsilon", 3, "--ledger-delta", 1e-5]
+    code, said = invoke("sweep", "study.toml", *LEDGER, *budget, "--jobs", 1)
+    assert code == 2 and "no privacy, which no budget allows" in said
+    assert "--ledger-delta alone" in said and not states()
+    assert not list(Path("results").glob("[0-9a-f]*.json"))
+    # where the references were trained before, private fits together count
+    assert invoke("sweep", "study.toml", "--jobs", 1)[0] == 0
+    for path in Path("results").glob("[0-9a-f]*.json"):
+        if json.loads(path.read_text())["epsilon"]:
+            path.unlink()
+    code, said = invoke("sweep", "study.toml", *LEDGER, "--jobs", 1)
+    assert code == 2 and "These 2 fits together would bring epsilon" in said and not states()
+    wide = ["--ledger", "wide.jsonl", "--ledger-epsilon", 5, "--ledger-delta", 1e-5]
+    assert invoke("sweep", "study.toml", *wide, "--jobs", 1)[0] == 0
+    assert states("wide.jsonl") == ["gradient sum"] * 2
+
+
+@pytest.mark.parametrize("command", ["fit", "sweep"])
+def test_a_ledger_needs_its_options(folder, command):
+    begin = FIT if command == "fit" else ["sweep", "study.toml"]
+    for options in (["--ledger-delta", 1e-5], LEDGER, [*LEDGER, "--ledger-epsilon", 1]):
+        assert invoke(*begin, *options)[0] == 2
+    assert not Path("books.jsonl").exists() and not Path("results").exists()
+
+
+def full(monkeypatch, folder):
+    """Let no file be written in a folder any more."""
+    sync = os.fsync
+
+    def fsync(descriptor):
+        if Path(os.readlink(f"/proc/self/fd/{descriptor}")).parent == folder:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        sync(descriptor)
+
+    monkeypatch.setattr(_file.os, "fsync", fsync)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="names of open files")
+def test_nothing_is_spent_where_no_model_can_be_written(folder, monkeypatch):
+    there = folder / "full"
+    there.mkdir()
+    full(monkeypatch, there)
+    budget = ["--ledger-epsilon", 3, "--ledger-delta", 1e-5]
+    code, said = invoke(*FIT, *LEDGER, *budget, "-o", there / "model.safetensors")
+    assert code == 2 and "cannot be written: No space left" in said
+    assert not Path("books.jsonl").exists() and not list(there.iterdir())
+    code, said = invoke(*FIT, "-o", "/proc/model.safetensors")
+    assert code == 2 and "/proc/model.safetensors cannot be written" in said
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="names of open files")
+def test_a_model_that_was_paid_for_is_written_elsewhere(folder, monkeypatch):
+    from skdpfair import DPFairClassifier
+
+    there, fit = folder / "full", DPFairClassifier.fit
+    there.mkdir()
+
+    def fills(self, *args, **kwargs):
+        full(monkeypatch, there)
+        return fit(self, *args, **kwargs)
+
+    monkeypatch.setattr(DPFairClassifier, "fit", fills)
+    code, said = invoke(*FIT, "-o", there / "model.safetensors")
+    assert code == 1 and "No space left on device. The model, which has cost budget" in said
+    (kept,) = Path().glob("model-*.safetensors")
+    assert load_release(kept).privacy_.ledger.steps == 3 and not list(there.iterdir())
+
+
+def test_a_file_that_is_replaced_is_on_the_disk_with_its_folder(folder, monkeypatch):
+    synced, sync = [], os.fsync
+
+    def fsync(descriptor):
+        synced.append(Path(f"/proc/self/fd/{descriptor}").resolve())
+        sync(descriptor)
+
+    monkeypatch.setattr(_file.os, "fsync", fsync)
+    _file.replace_file(folder / "a", b"a")
+    assert synced[-1] == folder.resolve() if hasattr(os, "O_DIRECTORY") else len(synced) == 1

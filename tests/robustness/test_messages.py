@@ -1,0 +1,323 @@
+"""No message holds a cell, a label or a group that was not declared public."""
+
+import copy
+import io
+import logging
+import re
+import traceback
+import warnings
+from contextlib import redirect_stderr, redirect_stdout
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.model_selection import GridSearchCV
+
+from skdpfair import DPFairClassifier, metrics, plotting
+from skdpfair.analysis import excessive_risk_terms, gradient_bias, robust_accuracy
+from skdpfair.attacks import PGD
+from skdpfair.audit import audit_artifact, audit_fit
+from skdpfair.model_selection import DPRandomizedSearch, GroupScorer, sweep
+from skdpfair.preprocessing import BoundedScaler, DPQuantileScaler, TableSchema
+from skdpfair.report import model_card, model_page
+
+SECRET, NUMBER = "PatientZero", 73194682
+N = 60
+LABELS = np.arange(N) % 2
+TEXTS = np.array(["no", "yes"])[LABELS]
+GROUPS = np.where(np.arange(N) % 3 == 0, "u", "v").astype(object)
+X = pd.DataFrame(np.random.default_rng(0).normal(size=(N, 3)), columns=list("abc"))
+FAST = {
+    "method": "dpsgd",
+    "epsilon": None,
+    "noise_multiplier": 1.0,
+    "module": "logistic",
+    "max_steps": 1,
+    "lr": 0.1,
+}
+
+
+def planted(values, secret=SECRET):
+    """Return the values with the secret among them."""
+    out = np.array(values, dtype=object)
+    out[7] = secret
+    return out
+
+
+def cells(secret):
+    """Return the features with the secret in a cell."""
+    return X.astype(object).assign(b=planted(X["b"], secret))
+
+
+def fit(params=None, X=X, y=LABELS, groups=None):
+    DPFairClassifier(**FAST | (params or {})).fit(X, y, sensitive_features=groups)
+
+
+def grouped(params=None, groups=GROUPS, method="dpsgd_f", y=LABELS):
+    fit({"method": method} | (params or {}), y=y, groups=groups)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        clf = DPFairClassifier(**FAST, warm_start=True)
+        return clf.fit(X, TEXTS, sensitive_features=GROUPS)
+
+
+def again(fitted, y=TEXTS, groups=GROUPS):
+    copy.deepcopy(fitted).fit(X, y, sensitive_features=groups)
+
+
+def measured(name, **given):
+    good = {"y_true": TEXTS, "y_pred": TEXTS, "sensitive_features": GROUPS} | OTHERS[name]
+    getattr(metrics, name)(**(good | given))
+
+
+OTHERS = {
+    "accuracy_disparity": {},
+    "privacy_cost_gap": {"y_ref": TEXTS},
+    "release_group_table": {"epsilon": 1.0},
+    "bootstrap_interval": {"n_resamples": 20},
+}
+
+
+def table_file(folder, **columns):
+    path = folder / "table.csv"
+    frame = pd.DataFrame({"age": np.arange(N), "sex": GROUPS, "paid": TEXTS}).assign(**columns)
+    frame.to_csv(path, index=False)
+    return path
+
+
+SCHEMA = TableSchema(
+    target="paid", classes=["no", "yes"], groups={"sex": ["u", "v"]}, bounds={"age": (0, 100)}
+)
+
+
+def read(path, schema=SCHEMA):
+    return schema.split(schema.read_csv(path))
+
+
+def without_header(folder):
+    path = folder / "bare.csv"
+    path.write_text(f"{NUMBER},{SECRET},{SECRET}\n41,u,no\n")
+    return path
+
+
+ODD = np.arange(N) * 1.0
+ODD[7] = NUMBER + 0.5
+CASES = {
+    # labels
+    "one label": lambda f, t: fit(y=[SECRET] * N),
+    "labels beyond classes": lambda f, t: fit({"classes": ["no", "yes"]}, y=planted(TEXTS)),
+    "labels as numbers beyond classes": lambda f, t: fit(
+        {"classes": [0, 1]}, y=planted(LABELS, NUMBER).astype(int)
+    ),
+    "mixed labels": lambda f, t: fit(y=planted(LABELS)),
+    "a list of mixed labels": lambda f, t: fit(y=planted(LABELS).tolist()),
+    "labels in a dict": lambda f, t: fit(y={"y": planted(TEXTS)}),
+    "labels in a text": lambda f, t: fit(y=SECRET),
+    "labels of many columns": lambda f, t: fit(y=np.tile(planted(TEXTS), (2, 1)).T),
+    "continuous labels": lambda f, t: fit(y=ODD),
+    "labels that are objects": lambda f, t: fit(y=planted(LABELS, (SECRET,))),
+    "labels that are ragged": lambda f, t: fit(y=[[SECRET]] + [[0, 1]] * (N - 1)),
+    "labels with NaN": lambda f, t: fit(y=pd.Series(planted(TEXTS)).where(LABELS == 1)),
+    "labels as classes": lambda f, t: fit({"classes": planted(TEXTS)}),
+    "labels as class weights": lambda f, t: fit({"class_weight": planted(TEXTS)}),
+    "class weights of other labels": lambda f, t: fit({"class_weight": {"a": 1}}, y=planted(TEXTS)),
+    "labels as a parameter": lambda f, t: fit({"epsilon": planted(TEXTS)}),
+    "three labels for two": lambda f, t: grouped(
+        {"classes": None}, method="fairlens_dp", y=planted(TEXTS)
+    ),
+    # groups
+    "groups in a dict": lambda f, t: fit(groups={"g": planted(GROUPS)}),
+    "groups in a series in a dict": lambda f, t: fit(groups={"g": pd.Series(planted(GROUPS))}),
+    "a group alone": lambda f, t: fit(groups=SECRET),
+    "one group": lambda f, t: grouped(groups=[SECRET] * N),
+    "groups beyond those declared": lambda f, t: grouped({"groups": ["u", "v"]}, planted(GROUPS)),
+    "groups in a column, beyond": lambda f, t: fit(
+        {"group_col": "g", "groups": ["u", "v"]}, X=X.assign(g=planted(GROUPS))
+    ),
+    "groups that are lists": lambda f, t: grouped(groups=planted(GROUPS, [SECRET])),
+    "groups as declared ones": lambda f, t: grouped({"groups": planted(GROUPS)}),
+    "groups of pairs": lambda f, t: grouped({"groups": [("u", 1)]}, planted(GROUPS)),
+    "groups that are too many": lambda f, t: grouped(
+        groups=[[f"{SECRET}{i}", i, i, i] for i in range(N)]
+    ),
+    "three groups for two": lambda f, t: grouped(groups=planted(GROUPS), method="fairlens_dp"),
+    "groups that are missing": lambda f, t: grouped(
+        groups=pd.Series(planted(GROUPS)).mask(LABELS == 1)
+    ),
+    "groups as the name of a column": lambda f, t: fit({"group_col": planted(GROUPS)}),
+    "groups as several names": lambda f, t: fit({"group_col": pd.Series(planted(GROUPS))}),
+    # features
+    "a text among numbers": lambda f, t: fit(X=cells(SECRET)),
+    "a text in an array": lambda f, t: fit(X=cells(SECRET).to_numpy()),
+    "a number too large": lambda f, t: fit(X=cells(NUMBER * 10.0**40).astype(float)),
+    "an object": lambda f, t: fit(X=cells((SECRET,)).to_numpy()),
+    "a list": lambda f, t: fit(X=[SECRET]),
+    "ragged rows": lambda f, t: fit(X=[[SECRET], [1, 2]]),
+    "a dict": lambda f, t: fit(X={"a": planted(TEXTS)}),
+    "a text column as features": lambda f, t: f.predict(cells(SECRET)),
+    "other columns": lambda f, t: f.predict(cells(SECRET)[["a", "b"]]),
+    "scores of other labels": lambda f, t: f.score(X, planted(LABELS, NUMBER).astype(int)),
+    "features beyond an attack's range": lambda f, t: fit(
+        {"attack": PGD(0.1, 0.1, 1, input_range=(0, 1))}, X=cells(NUMBER).astype(float)
+    ),
+    # public tables and second fits
+    "validation labels": lambda f, t: fit(
+        {"validation_data": (X, planted(LABELS, NUMBER).astype(int))}
+    ),
+    "validation cells": lambda f, t: fit({"validation_data": (cells(SECRET), LABELS)}),
+    "validation of three": lambda f, t: fit({"validation_data": (X, planted(TEXTS), 1)}),
+    "validation in a dict": lambda f, t: fit({"validation_data": {"y": planted(TEXTS)}}),
+    "warm start with other labels": lambda f, t: again(f, y=planted(TEXTS)),
+    "warm start with other groups": lambda f, t: again(f, groups=planted(GROUPS)),
+    "warm start with one label": lambda f, t: again(f, y=[SECRET] * N),
+    # searches and sweeps
+    "search of other labels": lambda f, t: DPRandomizedSearch(
+        DPFairClassifier(**FAST, classes=["no", "yes"]), {"lr": [0.1]}
+    ).fit(X, planted(TEXTS)),
+    "search with other validation labels": lambda f, t: DPRandomizedSearch(
+        DPFairClassifier(**FAST), {"lr": [0.1]}, validation_data=(X, planted(TEXTS))
+    ).fit(X, TEXTS),
+    "a scored fold with an unknown group": lambda f, t: GroupScorer()(
+        f, X, TEXTS, sensitive_features=planted(GROUPS)
+    ),
+    "a scored fold without a group": lambda f, t: GroupScorer(groups=None)(
+        f, X[:1], TEXTS[:1], sensitive_features=["u"]
+    ),
+    "a score by an unknown name": lambda f, t: GroupScorer(groups=[SECRET, "v"], only="f1")(
+        f, X, TEXTS, sensitive_features=np.where(GROUPS == "u", SECRET, "v")
+    ),
+    "grid search of cells": lambda f, t: GridSearchCV(
+        DPFairClassifier(**FAST), {"lr": [0.1]}, cv=2, error_score="raise"
+    ).fit(cells(SECRET), LABELS),
+    "sweep of a rare group": lambda f, t: sweep(
+        ["dpsgd"], [8.0], 1, X, LABELS, planted(GROUPS), module="logistic", max_steps=1
+    ),
+    "sweep of cells": lambda f, t: sweep(["dpsgd"], [8.0], 1, cells(SECRET), LABELS, GROUPS),
+    "sweep without groups": lambda f, t: sweep(
+        ["dpsgd"], [8.0], 1, X, planted(TEXTS), {"g": GROUPS}
+    ),
+    "audit of texts": lambda f, t: audit_fit(
+        DPFairClassifier("dpsgd", epsilon=8.0), cells(SECRET), LABELS, 10
+    ),
+    # measures
+    **{
+        f"{name}, {what}": lambda f, t, n=name, g=given: measured(n, **g)
+        for name in OTHERS
+        for what, given in {
+            "groups in a text": {"sensitive_features": SECRET},
+            "groups with gaps": {"sensitive_features": [*planted(GROUPS)[:-1], None]},
+            "groups that are lists": {"sensitive_features": [[[SECRET]]] * N},
+            "one prediction": {"y_pred": [SECRET]},
+            "predictions in a set": {"y_pred": {SECRET}},
+            "predictions of complex numbers": {"y_pred": ODD + 1j},
+        }.items()
+    },
+    "weights of text": lambda f, t: metrics.calibration_gap(
+        LABELS, LABELS / 2, tau=0.5, sample_weight=planted(LABELS)
+    ),
+    "negative weights": lambda f, t: metrics.calibration_gap(
+        LABELS, LABELS / 2, tau=0.5, sample_weight=-ODD
+    ),
+    "parameters of a measure": lambda f, t: metrics.bootstrap_interval(
+        TEXTS, TEXTS, sample_params=planted(TEXTS)
+    ),
+    "table of an unknown group": lambda f, t: metrics.release_group_table(
+        TEXTS, TEXTS, sensitive_features=planted(GROUPS), groups=["u", "v"], epsilon=1.0
+    ),
+    "reference in texts": lambda f, t: metrics.privacy_cost_gap(
+        LABELS, LABELS, y_ref=planted(TEXTS), sensitive_features=GROUPS
+    ),
+    "reference in fractions": lambda f, t: metrics.privacy_cost_gap(
+        LABELS, LABELS, y_ref=ODD, sensitive_features=GROUPS
+    ),
+    "calibration of labels": lambda f, t: metrics.calibration_gap(
+        planted(LABELS, NUMBER), ODD, tau=0.1
+    ),
+    "calibration of no chances": lambda f, t: metrics.calibration_gap(LABELS, ODD, tau=0.1),
+    "calibration of texts": lambda f, t: metrics.calibration_gap(LABELS, planted(TEXTS), tau=0.1),
+    "training rows by text": lambda f, t: metrics.dg_gap(LABELS, LABELS, is_train=planted(TEXTS)),
+    "risk of unknown labels": lambda f, t: metrics.excessive_risk(
+        planted(TEXTS), np.full((N, 2), 0.5), y_prob_ref=np.full((N, 2), 0.5), classes=["no", "yes"]
+    ),
+    "risk of rows that do not sum to 1": lambda f, t: metrics.excessive_risk(
+        TEXTS, np.full((N, 2), 0.7), y_prob_ref=np.full((N, 2), 0.5), classes=["no", "yes"]
+    ),
+    "interval of a small group": lambda f, t: metrics.bootstrap_interval(
+        LABELS, LABELS, sensitive_features=planted(GROUPS), n_resamples=20
+    ),
+    "gap of a group without training rows": lambda f, t: metrics.dg_gap_by_group(
+        LABELS, LABELS, is_train=np.arange(N) > 7, sensitive_features=planted(GROUPS)
+    ),
+    # analysis, pictures and pages
+    "attack on other labels": lambda f, t: robust_accuracy(f, X, planted(TEXTS), PGD(0.1, 0.1, 1)),
+    "bias on other labels": lambda f, t: gradient_bias(f, X, planted(TEXTS)),
+    "risk terms of other groups": lambda f, t: excessive_risk_terms(
+        f, X, TEXTS, sensitive_features=planted(GROUPS)
+    ),
+    "page of other groups": lambda f, t: model_page(
+        f, X, TEXTS, sensitive_features=planted(GROUPS)
+    ),
+    "card of other groups": lambda f, t: model_card(
+        f, X, TEXTS, sensitive_features=planted(GROUPS)
+    ),
+    "table that nobody paid for": lambda f, t: model_card(f, released_table=cells(SECRET)),
+    "picture of a group": lambda f, t: plotting.plot_group_accuracy(
+        pd.DataFrame({f"cost[{SECRET}]": [1.0]})
+    ),
+    "trade-off of a group": lambda f, t: plotting.TradeoffDisplay.from_predictions(
+        TEXTS,
+        {("twin", None): TEXTS, ("dpsgd", 1.0): TEXTS},
+        sensitive_features=planted(GROUPS),
+        measure="privacy_cost[w]",
+    ),
+    # preparation
+    "scaled texts": lambda f, t: BoundedScaler((0, 1)).fit_transform(cells(SECRET)),
+    "scaled texts in an array": lambda f, t: BoundedScaler((0, 1)).fit_transform(
+        cells(SECRET).to_numpy()
+    ),
+    "scaled infinity": lambda f, t: BoundedScaler((0, 1)).fit_transform(
+        cells(np.inf).astype(float)
+    ),
+    "quantiles of texts": lambda f, t: DPQuantileScaler((0, 1)).fit(cells(SECRET)),
+    "rows as bounds": lambda f, t: BoundedScaler(cells(SECRET).to_numpy()).fit(X),
+    "file of a label": lambda f, t: read(table_file(t, paid=planted(TEXTS))),
+    "file of a group": lambda f, t: read(table_file(t, sex=planted(GROUPS))),
+    "file of a text for a number": lambda f, t: read(table_file(t, age=planted(ODD))),
+    "file without a header": lambda f, t: read(without_header(t)),
+    "rows to look for": lambda f, t: audit_artifact([1, 2], rows=cells(SECRET)),
+}
+
+
+def heard(run):
+    """Return all that a call says: its error with causes and notes, warnings, logs, prints."""
+    said, log = io.StringIO(), io.StringIO()
+    handler = logging.StreamHandler(log)
+    logging.getLogger().addHandler(handler)
+    with (
+        warnings.catch_warnings(record=True) as warned,
+        redirect_stdout(said),
+        redirect_stderr(said),
+    ):
+        warnings.simplefilter("always")
+        try:
+            run()
+        except Exception as error:
+            lines = traceback.format_exception(error)
+            says = re.sub(r"(?m)^  File .*\n(    .*\n)*", "", "".join(lines))  # lines of source
+        else:
+            says = ""
+        finally:
+            logging.getLogger().removeHandler(handler)
+    texts = [says, said.getvalue(), log.getvalue(), *(str(w.message) for w in warned)]
+    return "\n".join(texts)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_no_message_holds_a_cell(case, fitted, tmp_path):
+    says = heard(lambda: CASES[case](fitted, tmp_path))
+    assert says.strip(), "nothing was said"
+    assert SECRET not in says and str(NUMBER) not in says
