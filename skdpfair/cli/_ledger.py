@@ -1,6 +1,5 @@
 """The ledger of a data set, as commands that train open it."""
 
-import math
 from contextlib import nullcontext
 
 import click
@@ -60,11 +59,11 @@ def tell(books):
     """Print what all fits of a ledger cost, if there is one."""
     if books is None or books.delta is None:
         return
-    spent, at = books.report(), f"at delta {books.delta:g}"
+    spent, paid = books.report(), rounded_up(books.epsilon())
     if books.budget is not None:
-        budget = f"{rounded_up(books.epsilon())} of {books.budget:g}"
-        return echo(wrapped(f"Spent in {books.path.name}: epsilon {budget}, {at}."))
-    said = f"Spent in {books.path.name}: epsilon {rounded_up(spent.epsilon)} by the private fits"
-    if math.isinf(spent.whole):
-        said += f"; as a whole there is no bound, since {'; and '.join(spent.reasons)}"
-    echo(wrapped(f"{said}, {at}."))
+        paid += f" of {books.budget:g}"
+    said = f"Spent in {books.path.name}: epsilon {paid}, at delta {books.delta:g}"
+    if spent.reasons:
+        whole = "there is no bound" if spent.known else "it is unknown"
+        said += f", by the fits alone; as a whole {whole}: {'; '.join(spent.reasons)}"
+    echo(wrapped(f"{said}."))

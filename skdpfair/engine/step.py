@@ -133,7 +133,7 @@ def private_step(
     >>> from skdpfair.testing import task
     >>> batch = Batch(torch.eye(3), y=torch.tensor([0, 1, 1]), group=torch.tensor([0, 0, 1]))
     >>> mechanism = Mechanism(get_method("dpsgd"), task(), noise_multiplier=1.0)
-    >>> with choose(nn.Linear(3, 2), batch.x, n_classes=2) as model:
+    >>> with choose(torch.nn.Linear(3, 2), batch.x, n_classes=2) as model:
     ...     step = private_step(model, batch, mechanism, None, Streams.fresh().noise())
     >>> step.gradient.shape, step.sound
     (torch.Size([8]), True)

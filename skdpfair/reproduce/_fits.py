@@ -66,6 +66,7 @@ def fit(method, split, seed, *, sigma, epochs, batch_size=256, delta=1e-6, **par
         max_epochs=epochs,
         random_state=seed,
         callbacks=[losses],
+        diagnostics=True,  # which hands it the batches
         **params,
     )
     with warnings.catch_warnings():

@@ -203,15 +203,15 @@ MUTANTS = (
         "clipping by layers",
         "norms are those of the longest layer (the engine notices, and takes a slower way)",
         "engine/per_sample/closed_form.py",
-        "return torch.linalg.vector_norm(torch.stack(factors).mul_(torch.stack(rows)), dim=0)",
-        "return torch.stack(factors).mul_(torch.stack(rows)).amax(0)",
+        "return torch.linalg.vector_norm(torch.stack(factors).mul_(rows), dim=0)",
+        "return torch.stack(factors).mul_(rows).amax(0)",
         "tests/engine/test_per_sample.py::test_norms_and_sums_equal_a_loop",
     ),
     Mutant(
         "bias left out of the norm",
         "norms leave out the bias (the engine notices, and takes a slower way)",
         "engine/per_sample/closed_form.py",
-        "return length.hypot_(self._one) if book.bias_trains else length",
+        "return length.hypot_(self._one) if book.bias_trains else length.add_(self._least)",
         "return length",
         "tests/engine/test_per_sample.py::test_norms_and_sums_equal_a_loop",
     ),
@@ -504,11 +504,11 @@ MUTANTS = (
         "batch sizes logged",
         "the log tells how many records each batch drew",
         "engine/step.py",
-        "    batch = attacked(model, batch, attack, chunk_size)\n",
-        "    import logging\n"
+        "        batch = attacked(model, batch, attack, chunk_size)\n",
+        "        import logging\n"
         "\n"
-        "    logging.getLogger('skdpfair').info('a batch of %d', len(batch))\n"
-        "    batch = attacked(model, batch, attack, chunk_size)\n",
+        "        logging.getLogger('skdpfair').info('a batch of %d', len(batch))\n"
+        "        batch = attacked(model, batch, attack, chunk_size)\n",
         "tests/test_what_fits_keep.py::test_no_message_depends_on_the_batches",
     ),
     Mutant(

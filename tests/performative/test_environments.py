@@ -42,7 +42,7 @@ def test_the_response_to_a_linear_model_is_its_best_response(coef, intercept, bu
     before, w = model.decision_function(X), np.array(coef)[changeable]
     distance = np.linalg.norm(moved - X, axis=1)
     assert (moved[:, 1] == X[:, 1]).all()
-    assert (distance <= budget * (1 + 1e-9)).all()
+    assert (distance <= budget * (1 + 1e-9) + 1e-14).all()  # the distance of numbers near 1
     assert (moved[before > 0] == X[before > 0]).all()
     if np.linalg.norm(w) > 1e-3:
         needed = np.minimum(-before / np.linalg.norm(w), budget)

@@ -9,6 +9,7 @@ from skdpfair.engine.per_sample.checks import check_module, disagreement, record
 from skdpfair.engine.per_sample.closed_form import ClosedForm, chain_of, chain_refusal
 from skdpfair.engine.per_sample.records import Records, Strategy
 from skdpfair.engine.per_sample.vmap import MicroVmap
+from skdpfair.engine.precision import full_precision
 from skdpfair.exceptions import UnsupportedModuleError
 
 __all__ = ["BookKeeping", "ClosedForm", "MicroVmap", "Records", "Strategy", "choose"]
@@ -44,7 +45,8 @@ def choose(module, example, n_classes, class_weight=None) -> Strategy:
     closed_form torch.Size([3])
     """
     # checks draw random numbers, too
-    with torch.random.fork_rng([example.device] if example.is_cuda else []):
+    devices = [example.device] if example.is_cuda else []
+    with torch.random.fork_rng(devices), full_precision(example.device):
         return _chosen(module, example, n_classes, class_weight)
 
 

@@ -23,7 +23,7 @@ from skdpfair.exceptions import UnsupportedModuleError
 
 N_PROBE = 4
 _TOLERANCE = 1e-3
-_SCALES = (1.0, 100.0)  # of made-up records that others are exchanged for
+_SCALES = (1.0, -1.0, 10.0, -10.0, 100.0, -100.0)  # of made-up records
 _SIZES = (1, 2, 3, 7, 8, 9, 16, 17, 32, 33, 64, 65, 128, 129, 256, 257)  # of batches
 
 
@@ -54,7 +54,6 @@ def check_module(module, example, n_classes):
             f"module must return logits of shape (batch, {n_classes}), one column per class, "
             f"got {got} for a batch of {N_PROBE}. Give its last layer {n_classes} outputs."
         )
-    _refuse_coupling(module, probe)
     return probe
 
 
@@ -69,47 +68,66 @@ def recorded(module, probe) -> Graph | str:
         graph = record(called, probe)
         if first.names != graph.names or state_of(called) != state:
             raise _remembers()
-        _switch_mode(called)
-        _other_mode(called, probe)
     except Coupling as error:
         raise _mixes(error) from None
     except NotRecorded as error:
-        _refuse_decision_by_size(module, probe)
+        _refuse_mixing(module, probe)
         return str(error)
-    for before, after in zip(_tensors(module), _tensors(called), strict=True):
-        if not torch.equal(before, after):
-            raise _remembers()
+    if not all(map(torch.equal, _tensors(module), _tensors(called))):
+        raise _remembers()
+    try:  # prediction, or training, is the other mode
+        record(_switched(called), probe)
+    except Coupling as error:
+        raise _mixes(error) from None
+    except NotRecorded:
+        _refuse_mixing(module, probe)
     return graph.on(module, called)
 
 
-def _refuse_decision_by_size(module, probe):
-    """Add records to a batch; the outputs of those that were there must stay."""
-    for other_mode in (False, True):
-        called = _perturbed(module)
-        if other_mode:
-            _switch_mode(called)
+def _refuse_mixing(module, probe):
+    """Refuse a module that cannot be recorded, if made-up records are seen to act on each other.
+
+    Under vmap they cannot; but what is trained there would not be the module as it is written.
+    """
+    for called in (_perturbed(module), _switched(_perturbed(module))):
         with torch.no_grad(), ConstantDraws():
-            alone = _forward(called, probe[:1])
-            for size in _SIZES:
-                others = (1.0 - probe[1:2]).expand(size - 1, *probe.shape[1:])
-                found = _forward(called, torch.cat([probe[:1], others.to(probe.dtype)]))
-                if not torch.allclose(found[:1], alone, rtol=1e-3, atol=1e-5):
-                    raise _mixes(f"a batch of {size} gives a record another output than one of 1")
+            for scale in _SCALES:
+                try:
+                    _compare_with_others(called, scale * probe, scale * (1.0 - probe))
+                except UnsupportedModuleError as error:
+                    if scale == 1.0 or error.__cause__ is None:
+                        raise  # else an embedding has no such index
+            _compare_sizes(called, probe)
 
 
-def _switch_mode(module):
+def _compare_with_others(module, rows, others):
+    """Exchange all records but one; that one's output must stay."""
+    logits = _forward(module, rows)
+    for i in range(N_PROBE):
+        batch = others.to(rows.dtype).clone()
+        batch[i] = rows[i]
+        if _differ(_forward(module, batch)[i], logits[i]):
+            raise _mixes("the output of one record changes with the others")
+
+
+def _compare_sizes(module, probe):
+    """Add records to a batch; the output of that which was there must stay."""
+    alone = _forward(module, probe[:1])
+    for size in _SIZES:
+        others = (1.0 - probe[1:2]).to(probe.dtype).expand(size - 1, *probe.shape[1:])
+        if _differ(_forward(module, torch.cat([probe[:1], others]))[:1], alone):
+            raise _mixes(f"a batch of {size} gives a record another output than one of 1")
+
+
+def _differ(a, b):
+    return not torch.allclose(a, b, rtol=1e-3, atol=1e-5, equal_nan=True)
+
+
+def _switched(module):
+    """Return the module in its other mode."""
     for m in module.modules():
         m.training = not m.training
-
-
-def _other_mode(module, probe):
-    """Refuse what mixes records where training does not look, in prediction."""
-    try:
-        record(module, probe)
-    except Coupling:
-        raise
-    except NotRecorded:
-        return
+    return module
 
 
 def _remembers():
@@ -271,23 +289,3 @@ def _refuse_batch_statistics(module):
                 "its weights in the forward pass, by the records it sees and without noise. "
                 "Leave max_norm out."
             )
-
-
-def _refuse_coupling(module, probe):
-    """Change all records but one, in training and in prediction; that one's output must stay."""
-    for other_mode in (False, True):
-        called = _perturbed(module)
-        if other_mode:
-            _switch_mode(called)
-        with torch.no_grad():
-            logits = _forward(called, probe)
-            for i in range(N_PROBE):
-                for scale in _SCALES:
-                    others = 1.0 - scale * probe
-                    others[i] = probe[i]
-                    try:
-                        found = _forward(called, others)[i]
-                    except UnsupportedModuleError:  # an embedding has no such index
-                        continue
-                    if not torch.allclose(found, logits[i], rtol=1e-3, atol=1e-5):
-                        raise _mixes("the output of one record changes with the others")

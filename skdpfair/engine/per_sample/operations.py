@@ -382,15 +382,20 @@ def summed_by_letters(call):
         operands = operands[0]
     left, arrow, right = equation.replace(" ", "").partition("->")
     terms = left.split(",")
-    if not arrow or "." in equation or len(terms) != len(operands):
-        raise NotRecorded("einsum without '->', or with '...'")
-    own = [t for t, o in zip(terms, operands, strict=True) if isinstance(o, Recorded)]
-    others = [t for t, o in zip(terms, operands, strict=True) if not isinstance(o, Recorded)]
-    letter = own[0][:1]
+    if not arrow or len(terms) != len(operands):
+        raise NotRecorded("einsum without '->'")
+    terms = [t.replace("...", ".") for t in (*terms, right)]  # whatever axes, as one letter
+    pairs = list(zip(terms, operands, strict=False))
+    own = [t for t, o in pairs if isinstance(o, Recorded)]
+    others = [t for t, o in pairs if not isinstance(o, Recorded)]
+    letter, right = own[0][:1], terms[-1]
     if not right.startswith(letter) or any(not t.startswith(letter) for t in own):
         raise Coupling("einsum sums over the records, or moves their axis")
     if any(t.count(letter) > 1 for t in (*own, right)) or any(letter in t for t in others):
         raise Coupling("einsum uses the letter of the records twice")
+    hidden = {o.dim() - len(t) for t, o in pairs if isinstance(o, Recorded) and "." in t}
+    if len(hidden) > 1 or any("." in t for t in others):
+        raise NotRecorded("einsum with '...' of several lengths")
 
 
 def layer(n_axes=None, *, least=None):

@@ -55,7 +55,7 @@ class Strategy(abc.ABC):
         return self
 
     def __exit__(self, *exc):
-        self._views = None, {}
+        self._views, self.generator, self.matrices = (None, {}), None, None
 
     def __repr__(self):
         return f"{type(self).__name__}({self.reason})"

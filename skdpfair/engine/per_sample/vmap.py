@@ -47,6 +47,10 @@ class MicroVmap(Strategy):
         }
         self._called, self._traced = copy.deepcopy(module), {}
 
+    def __exit__(self, *exc):
+        super().__exit__(*exc)
+        self._traced = {}  # which draw from the generator
+
     def forward(self, x):
         """Return the logits of a batch."""
         return torch.cat(list(self._each(self._logits, x)))

@@ -1,0 +1,376 @@
+"""Threads, precision, callbacks, stops, copies and attacks break neither bound nor claim."""
+
+import copy
+import pickle
+import threading
+import types
+import warnings
+
+import cloudpickle
+import numpy as np
+import pytest
+import torch
+from skorch.callbacks import Callback, EarlyStopping, EpochScoring
+from torch import nn
+
+from skdpfair import DPFairClassifier, get_method
+from skdpfair._callbacks import WITHHELD
+from skdpfair.engine import Batch, Streams, choose, private_step
+from skdpfair.engine.per_sample import ClosedForm, chain_of, layers
+from skdpfair.engine.per_sample.records import at_most
+from skdpfair.engine.precision import full_precision
+from skdpfair.mechanism import Mechanism, Task
+from skdpfair.privacy import PrivacyLedger
+
+RNG = np.random.default_rng(0)
+X, Y = RNG.random((300, 4)).astype(np.float32), RNG.integers(0, 2, 300)
+C = 0.01
+
+
+def quick(**params):
+    given = {"epsilon": None, "noise_multiplier": 1.0, "max_steps": 6, "batch_size": 60, "lr": 0.1}
+    return DPFairClassifier(get_method("dpsgd", max_grad_norm=1.0), **(given | params))
+
+
+def weighed(module, x, *, chunk_size=None, before=None):
+    """Return the sum of one record's clipped gradient, taken beside others of weight zero."""
+    mechanism = Mechanism(get_method("dpsgd", max_grad_norm=C), Task(1, 1, 1.0), 0.0)
+    batch = Batch(x, torch.zeros(len(x), dtype=torch.int64), torch.zeros(len(x), dtype=torch.int64))
+    with choose(module, x, 3) as strategy:
+        if before is not None:
+            before(strategy)
+        step = private_step(
+            strategy, batch, mechanism, None, Streams.fresh().noise(), chunk_size=chunk_size
+        )
+    return step.gradient
+
+
+def drawing(last):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Linear(6, 50), nn.Dropout(0.5), nn.Linear(50, 3), last())
+
+
+LAST = {"book-keeping": nn.Identity, "vmap": lambda: nn.PReLU()}
+
+
+@pytest.mark.parametrize("name", LAST)
+def test_a_second_pass_with_other_masks_moves_no_sum_beyond_the_bound(name):
+    def forgetful(strategy):
+        strategy.replay = lambda chance: None  # the second pass draws other masks
+
+    for _ in range(10):
+        longest = weighed(drawing(LAST[name]), 9 * torch.rand(1, 6), chunk_size=1, before=forgetful)
+        two = weighed(drawing(LAST[name]), 9 * torch.rand(2, 6), chunk_size=1, before=forgetful)
+        assert longest.norm() <= C * (1 + 1e-6) and two.norm() <= 2 * C * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("name", LAST)
+def test_chunks_draw_the_masks_again_whoever_else_draws(name):
+    module, x, y = drawing(LAST[name]), torch.rand(8, 6), torch.zeros(8, dtype=torch.int64)
+    mechanism = Mechanism(get_method("dpsgd", max_grad_norm=1e9), Task(1, 1, 1.0), 0.0)
+    batch, busy = Batch(x, y, y), threading.Event()
+
+    def draw():
+        while not busy.is_set():
+            torch.rand(64)
+
+    with choose(module, x, 3) as strategy:
+        state, others = strategy.generator.get_state(), threading.Thread(target=draw)
+        others.start()
+        try:
+            sums = []
+            for size in (None, 3):
+                strategy.generator.set_state(state)
+                step = private_step(
+                    strategy, batch, mechanism, None, Streams.fresh().noise(), chunk_size=size
+                )
+                sums.append(step)
+        finally:
+            busy.set()
+            others.join()
+    if name == "book-keeping":  # where vmap draws the masks of 32 records at a time
+        return
+    assert all(step.sound for step in sums)
+
+
+def test_weights_only_shrink():
+    weight, then = torch.tensor([0.5, 0.5, 0.5, 0.5, 0.5]), torch.tensor([2.0, 2.0, 2.0, 0.0, 2.0])
+    now = torch.tensor([1.0, 2.0, 8.0, 1.0, torch.inf])
+    assert at_most(weight, then, now).tolist() == [0.5, 0.5, 0.125, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("size", [2.0**k for k in (10, 20, 34, 40, 50, 60)])
+def test_values_that_cancel_neither_break_the_bound_nor_erase_noise(size):
+    class Along(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.out = nn.Linear(6, 8), nn.Linear(8, 3)
+
+        def forward(self, x):
+            return self.out(self.a(x).mean(1))
+
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        module, part, rest = Along(), torch.randn(1, 20, 6), torch.randn(1, 40, 6)
+    x = torch.cat([size * part, -size * part], dim=1) + rest
+    assert weighed(module, x).norm() <= C * (1 + 1e-6)
+    with choose(module, x, 3) as strategy:
+        records = strategy.records(x, torch.zeros(1, dtype=torch.int64))
+        weight = (1 / records.norm).clamp(max=1.0).nan_to_num(0.0)
+        noise = torch.randn(strategy.n_parameters, generator=torch.Generator().manual_seed(0))
+        records.weighted_sum(weight, with_noise := noise.clone())
+        records.weighted_sum(weight, alone := strategy.flat())
+    assert ((with_noise - alone) - noise).norm() < 1e-4
+
+
+def test_squares_that_underflow_hide_no_gradient():
+    layer = nn.Linear(6, 3, bias=False)
+    for a, b in ((1e-23, 1e18), (1e18, 1e-23), (1e-21, 1e15), (1.0, 1e-22)):
+        book = layers.find(layer)(layer, torch.full((1, 6), a), torch.full((1, 3), b))
+        book.add(torch.ones(1), {layer.weight: (total := torch.zeros(3, 6))})
+        assert float(book.norm2()[0]) ** 0.5 >= float(total.double().norm()) * (1 - 1e-5)
+        chain = nn.Sequential(layer)
+        closed = ClosedForm(chain, 3, None, chain_of(chain, torch.zeros(1, 6)))
+        assert float(closed._norm([book])[0]) >= float(total.double().norm()) * (1 - 1e-5)
+
+
+def test_steps_run_in_full_precision_whatever_the_process_prefers():
+    module, x = nn.Sequential(nn.Linear(6, 200), nn.GELU(), nn.Linear(200, 3)), torch.rand(9, 6)
+    seen, exact = [], weighed(module, x)
+
+    def look(strategy):
+        records = strategy.records
+
+        def noted(*args):
+            seen.append(torch.backends.mkldnn.matmul.fp32_precision)
+            seen.append(torch.is_autocast_enabled("cpu"))
+            return records(*args)
+
+        strategy.records = noted
+
+    torch.set_float32_matmul_precision("medium")
+    try:
+        with torch.autocast("cpu"):
+            found = weighed(module, x, before=look)
+            assert torch.backends.mkldnn.matmul.fp32_precision == "bf16"  # as it was before
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    assert seen == ["ieee", False]
+    torch.testing.assert_close(found, exact, rtol=1e-6, atol=1e-9)
+    with full_precision("cpu"):
+        assert not torch.is_autocast_enabled("cpu")
+
+
+# ---- callbacks and stops ------------------------------------------------------------------------
+
+
+class Curious(Callback):
+    """Keeps all that skorch tells it."""
+
+    def __init__(self):
+        self.told = []
+
+    def keep(self, net, **seen):
+        self.told.append(dict(seen))
+
+    on_train_begin = on_train_end = on_epoch_begin = on_epoch_end = keep
+    on_batch_begin = on_batch_end = keep
+
+
+def held(value):
+    """Yield the arrays in what a callback was told."""
+    if value is WITHHELD:
+        return
+    if isinstance(value, (list, tuple)):
+        for part in value:
+            yield from held(part)
+    elif isinstance(value, dict):
+        yield from held(list(value.values()))
+    elif isinstance(value, (np.ndarray, torch.Tensor)):
+        yield value
+    elif hasattr(type(value), "__dict__") and hasattr(value, "X"):
+        yield from held([value.X, value.y])
+
+
+def test_callbacks_of_a_private_fit_get_no_rows():
+    curious = Curious()
+    quick(callbacks=[curious]).fit(X, Y)
+    assert len(curious.told) > 6
+    with pytest.raises(ValueError, match="training rows"):
+        [len(seen["dataset_train"]) for seen in curious.told if "dataset_train" in seen]
+    assert not [array for seen in curious.told for array in held({**seen, "dataset_train": None})]
+    curious = Curious()
+    quick(callbacks=[curious], diagnostics=True).fit(X, Y)
+    assert [array for seen in curious.told for array in held(seen)]
+
+
+@pytest.mark.parametrize("watched", [False, True])
+def test_scores_of_training_rows_are_refused(watched):
+    scores = EpochScoring("accuracy", on_train=True, use_caching=False, name="own")
+    public = RNG.random((20, 4)), RNG.integers(0, 2, 20)
+    callbacks = [scores, EarlyStopping("own")] if watched else [scores]
+    with pytest.raises(ValueError, match="training rows"):
+        quick(callbacks=callbacks, validation_data=public).fit(X, Y)
+
+
+class Stops(Callback):
+    """Stops after a number of epochs."""
+
+    def on_epoch_end(self, net, **kwargs):
+        if len(net.history) == 2:
+            raise KeyboardInterrupt
+
+
+def stopped(**params):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return quick(max_steps=40, **params).fit(X, Y)
+
+
+def test_a_stop_that_may_depend_on_values_costs_the_plan(tmp_path):
+    whole = quick(max_steps=40).fit(X, Y).privacy_
+    with PrivacyLedger(tmp_path / "ledger", delta=1e-5) as ledger:
+        model = stopped(callbacks=[Stops()])
+    assert model.n_steps_ < 40 and model.privacy_.epsilon == whole.epsilon
+    assert list(ledger.frame().steps) == [40]
+    assert "all planned steps" in model.privacy_.stop and "after all" in whole.stop
+    public = RNG.random((20, 4)), RNG.integers(0, 2, 20)
+    scored = stopped(validation_data=public, callbacks=[EarlyStopping(patience=2, threshold=9.0)])
+    assert scored.n_steps_ < 40 and scored.privacy_.epsilon == whole.epsilon
+
+
+def test_an_error_of_a_callback_costs_the_plan(tmp_path):
+    class Fails(Callback):
+        def on_epoch_end(self, net, **kwargs):
+            raise RuntimeError("of a callback")
+
+    with (
+        PrivacyLedger(tmp_path / "ledger", delta=1e-5) as ledger,
+        pytest.raises(RuntimeError, match="of a callback"),
+    ):
+        quick(max_steps=40, callbacks=[Fails()]).fit(X, Y)
+    assert list(ledger.frame().steps) == [40]
+
+
+# ---- copies, memory, attacks --------------------------------------------------------------------
+
+
+class Copies(Callback):
+    """Copies the net in the middle of a fit."""
+
+    def on_epoch_end(self, net, **kwargs):
+        self.entropy = net.streams.entropy
+        self.copies = [copy.deepcopy(net), copy.deepcopy(net.streams)]
+        self.bytes = cloudpickle.dumps(net) + pickle.dumps(net.streams)
+
+
+def test_copies_of_a_running_net_hold_neither_seeds_nor_rows():
+    copies = Copies()
+    quick(callbacks=[copies]).fit(X, Y)
+    (number,) = copies.entropy
+    assert number.bit_length() > 200
+    net, streams = copies.copies
+    assert streams.entropy != copies.entropy and not hasattr(net, "streams")
+    assert number.to_bytes(32, "little") not in copies.bytes
+    assert str(number).encode() not in copies.bytes
+    assert net.predict_proba(X[:2]).shape == (2, 2)
+    assert X[7].tobytes() not in copies.bytes
+
+
+SINK = types.ModuleType("sink")
+
+
+class Watching(nn.Module):
+    """Keeps what it sees, where no look at the module finds it."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.last = nn.Linear(4, 2), None
+        self.register_buffer("mean", torch.zeros(4))
+
+    def forward(self, x):
+        if isinstance(x, torch.Tensor):
+            SINK.seen = [*getattr(SINK, "seen", []), x.detach().clone()]
+            if bool((x > 50).any()):
+                self.last = x
+                self.mean += x.mean(0)
+        return self.layer(x)
+
+
+def test_no_line_of_a_module_sees_a_training_row_and_no_prediction_stays():
+    SINK.seen = []
+    model = quick(module=Watching).fit(X + 100, Y)
+    assert SINK.seen and not any(bool((x > 50).any()) for x in SINK.seen)
+    assert model.privacy_.proof == "per-record by traced graph"
+    model.predict(X + 100)
+    assert any(bool((x > 50).any()) for x in SINK.seen)
+    assert model.net_.module_.last is None and not model.net_.module_.mean.any()
+    assert not pickle.loads(pickle.dumps(model)).net_.weights["mean"].any()
+
+
+def sometimes(module, x, y):
+    return x.flip(0) if SINK.calls(len(x)) > 20 else x
+
+
+def remembered(module, x, y):
+    past, SINK.past = getattr(SINK, "past", x), x.detach().clone()
+    return (x + past.mean()) / 2
+
+
+def longer(module, x, y):
+    return x - x.mean(0) if len(x) > 2 else x
+
+
+@pytest.mark.parametrize("attack", [sometimes, remembered, longer])
+def test_attacks_that_bring_records_together_do_not(attack):
+    counted = []
+    SINK.calls = lambda n: counted.append(n) or len(counted)
+    SINK.__dict__.pop("past", None)
+    kept = []
+
+    class Keeps(Callback):
+        def on_epoch_end(self, net, **kwargs):
+            kept.append((net._run.attack, net.engine_.generator))
+
+    try:
+        quick(attack=attack, callbacks=[Keeps()]).fit(X, Y)
+    except ValueError:
+        return  # it was seen to bring them together
+    run, generator = kept[0]
+    run.model.generator = generator
+    for n in (3, 9, 40):
+        x = torch.rand(n, 4, generator=torch.Generator().manual_seed(n))
+        y = torch.zeros(n, dtype=torch.int64)
+        found = run(None, x, y)
+        others = torch.cat([x[:1], 1 - x[1:]])
+        assert torch.equal(run(None, others, y)[0], found[0])
+
+
+def test_an_attack_that_decides_by_values_is_refused():
+    def attack(module, x, y):
+        return x / x.max() if x.max() > 1 else x
+
+    with pytest.raises(ValueError, match=r"one record at a time: .*line \d+"):
+        quick(attack=attack).fit(X, Y)
+
+
+def test_reports_name_adjacency_stop_and_proof():
+    report = quick().fit(X, Y).privacy_
+    assert "zero_out adjacency" in report.statement
+    assert "Training stopped after all 6 planned steps." in report.statement
+    assert "Gradients are per-record by traced graph." in report.statement
+    assert {"stop", "proof", "adjacency"} <= set(report.to_dict())
+    scaled = quick(module=Own).fit(X, Y).privacy_
+    assert scaled.proof == "per-record by vmap"
+
+
+class Own(nn.Module):
+    """A layer with a scale of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.scale = nn.Linear(4, 2), nn.Parameter(torch.ones(2))
+
+    def forward(self, x):
+        return self.layer(x) * self.scale
