@@ -4,8 +4,6 @@ from contextlib import ExitStack, contextmanager, nullcontext
 
 import torch
 
-_EXACT = ("none", "ieee")
-
 
 def full_precision(device):
     """Return a context in which float32 products are float32's, whatever the process prefers.
@@ -21,30 +19,38 @@ def full_precision(device):
     'ieee'
     >>> torch.set_float32_matmul_precision("highest")
     """
-    kind = torch.device(device).type
-    if all(_is_exact(place) for place in _places(kind)) and not torch.is_autocast_enabled(kind):
-        return nullcontext()
-    return _set(kind)
+    device = torch.device(device)
+    return nullcontext() if is_exact(device) else _set(device.type)
 
 
-def _places(kind):
-    """Return where torch keeps its settings for products on a kind of device."""
-    if kind == "cuda":
-        return torch.backends.cuda.matmul, torch.backends.cudnn.conv
-    return (torch.backends.mkldnn.matmul,)
+def is_exact(device: torch.device) -> bool:
+    """Tell whether float32 products on a device are float32's; every step asks, so it is fast.
+
+    Examples
+    --------
+    >>> is_exact(torch.device("cpu"))
+    True
+    """
+    kind = device.type
+    if torch.is_autocast_enabled(kind):
+        return False
+    if _setting is None:  # before torch 2.9
+        return torch.get_float32_matmul_precision() == "highest"
+    return {_setting(*place) for place in _PLACES[kind == "cuda"]} <= _EXACT
 
 
-def _is_exact(place):
-    if hasattr(place, "fp32_precision"):
-        return place.fp32_precision in _EXACT
-    return torch.get_float32_matmul_precision() == "highest"  # before torch 2.9
+# where torch keeps its settings for products, on a CPU and on a GPU
+_PLACES = (("mkldnn", "matmul"),), (("cuda", "matmul"), ("cudnn", "conv"))
+_EXACT = {"none", "ieee"}
+_setting = getattr(torch._C, "_get_fp32_precision_getter", None)
 
 
 @contextmanager
 def _set(kind):
     with ExitStack() as stack:
         stack.enter_context(torch.autocast(kind, enabled=False))
-        for place in _places(kind):
+        for backend, name in _PLACES[kind == "cuda"]:
+            place = getattr(getattr(torch.backends, backend), name, None)
             if hasattr(place, "fp32_precision"):
                 stack.callback(setattr, place, "fp32_precision", place.fp32_precision)
                 place.fp32_precision = "ieee"

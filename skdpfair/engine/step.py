@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +14,7 @@ from skdpfair.engine.noise import Noise
 from skdpfair.engine.per_sample import Strategy
 from skdpfair.engine.per_sample.materialised import Gradients
 from skdpfair.engine.per_sample.records import at_most
-from skdpfair.engine.precision import full_precision
+from skdpfair.engine.precision import full_precision, is_exact
 from skdpfair.mechanism import Clip, Mechanism, PerSample, Query
 
 BOUND_TOLERANCE = 1e-5
@@ -138,11 +137,19 @@ def private_step(
     >>> step.gradient.shape, step.sound
     (torch.Size([8]), True)
     """
-    with full_precision(batch.x.device):
+    if not is_exact(batch.x.device):
+        with full_precision(batch.x.device):
+            return private_step(
+                model, batch, mechanism, state, generator,
+                chunk_size=chunk_size, attack=attack, out=out,
+            )  # fmt: skip
+    if attack is not None:
         batch = attacked(model, batch, attack, chunk_size)
-        shift = mechanism.method.shift(state)
-        with nullcontext() if shift is None else model.moved(shift):
-            return _step(model, batch, mechanism, state, generator, chunk_size, out)
+    shift = mechanism.method.shift(state)
+    if shift is None:
+        return _step(model, batch, mechanism, state, generator, chunk_size, out)
+    with model.moved(shift):
+        return _step(model, batch, mechanism, state, generator, chunk_size, out)
 
 
 def attacked(model: Strategy, batch: Batch, attack, chunk_size=None) -> Batch:

@@ -7,6 +7,7 @@ of the data is seen.
 """
 
 import copy
+from contextlib import nullcontext
 
 import torch
 from torch import nn
@@ -157,8 +158,9 @@ def disagreement(make, module, graph, probe, n_classes):
     y = torch.arange(N_PROBE, device=probe.device) % n_classes
     called = _copied(module)
     parameters = [p for p in called.parameters() if p.requires_grad]
+    random = isinstance(graph, str) or graph.draws
     try:
-        with ConstantDraws(), make(module, graph) as strategy:
+        with ConstantDraws() if random else nullcontext(), make(module, graph) as strategy:
             records = strategy.records(probe, y)
             if strategy.remembers():
                 raise _remembers()
