@@ -130,9 +130,22 @@ def test_squares_that_underflow_hide_no_gradient():
         book = layers.find(layer)(layer, torch.full((1, 6), a), torch.full((1, 3), b))
         book.add(torch.ones(1), {layer.weight: (total := torch.zeros(3, 6))})
         assert float(book.norm2()[0]) ** 0.5 >= float(total.double().norm()) * (1 - 1e-5)
-        chain = nn.Sequential(layer)
+        chain = nn.Sequential(layer, nn.ReLU())
         closed = ClosedForm(chain, 3, None, chain_of(chain, torch.zeros(1, 6)))
         assert float(closed._norm([book])[0]) >= float(total.double().norm()) * (1 - 1e-5)
+
+
+@pytest.mark.parametrize("size", [1e10, 1e18])
+def test_a_sure_prediction_of_a_large_record_is_measured(size):
+    module = nn.Linear(2, 3, bias=False)
+    nn.init.zeros_(module.weight)
+    module.weight.data[0, 1] = 1.0
+    x, y = torch.tensor([[size, 46.0], [size, 90.0]]), torch.tensor([0, 0])
+    with choose(module, x, 3) as strategy:
+        records = strategy.records(x, y)
+        for i in range(2):
+            records.weighted_sum(torch.eye(2)[i], total := strategy.flat())
+            assert float(records.norm[i]) >= float(total.double().norm()) * (1 - 1e-5)
 
 
 def test_steps_run_in_full_precision_whatever_the_process_prefers():

@@ -104,8 +104,8 @@ class ClosedForm(Strategy):
         """Return the root of the sum of (|a|^2 + 1) |b|^2 over the layers, for frozen ones less."""
         rows = [torch.linalg.vector_norm(book.b, dim=1) for book in books]
         factors = [self._factor(book) for book in books]
-        if len(books) == 1:
-            return factors[0].mul_(rows[0].add_(self._least))
+        if len(books) == 1 and self._chain[-1][1] is None:
+            return factors[0].mul_(rows[0])  # see LEAST_SLOPE
         rows = torch.stack(rows).add_(self._least)
         return torch.linalg.vector_norm(torch.stack(factors).mul_(rows), dim=0)
 

@@ -11,6 +11,8 @@ from torch.nn.functional import log_softmax, nll_loss
 
 from skdpfair.engine.flat import split
 
+LEAST_SLOPE = 1e-18
+
 
 @dataclass(frozen=True)
 class Records:
@@ -120,7 +122,9 @@ class Strategy(abc.ABC):
 
     def _one_hot(self, like):
         if self._identity is None or self._identity.dtype != like.dtype:
-            self._identity = torch.eye(self.n_classes, dtype=like.dtype, device=like.device)
+            # no slope is so small that its square underflows, and a norm with it
+            least = torch.full((self.n_classes,) * 2, -LEAST_SLOPE)
+            self._identity = least.fill_diagonal_(1.0).to(like.device, like.dtype)
         return self._identity
 
     def loss_terms(self, logits: Tensor, y: Tensor, extra=None) -> tuple[Tensor, Tensor, Tensor]:
