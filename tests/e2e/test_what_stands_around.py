@@ -387,3 +387,20 @@ class Own(nn.Module):
 
     def forward(self, x):
         return self.layer(x) * self.scale
+
+
+@pytest.mark.parametrize("n", [8, 1024, 4096])
+def test_many_equal_records_do_not_add_up_their_rounding(n):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        module, x = nn.Linear(60, 2), 10 * torch.randn(1, 60).repeat(n, 1)
+    codes = torch.zeros(n, dtype=torch.int64)
+    mechanism = Mechanism(get_method("dpsgd", max_grad_norm=1.0), Task(n, 1, 1.0), 0.0)
+    with choose(module, x, 2) as strategy:
+        sums = [
+            private_step(
+                strategy, Batch(x[i:], codes[i:], codes[i:]), mechanism, None, None
+            ).gradient
+            for i in (0, 1)
+        ]
+    assert n * float((sums[0].double() - sums[1].double()).norm()) <= 1 + 1e-6

@@ -45,7 +45,12 @@ class MicroVmap(Strategy):
             for prefix, layer in module.named_modules()
             for local, p in layer.named_parameters(recurse=False, remove_duplicate=False)
         }
-        self._called, self._traced = copy.deepcopy(module), {}
+        self._called, self._traced, self._drawing = copy.deepcopy(module), {}, []
+
+    @property
+    def draws(self):
+        """Whether a pass may draw random numbers: so it may before it was traced."""
+        return not self._drawing or any(self._drawing)
 
     def __exit__(self, *exc):
         super().__exit__(*exc)
@@ -107,7 +112,7 @@ class MicroVmap(Strategy):
         each = vmap(one, (None, None, *[0] * len(columns)), randomness="different")
         several = [row.expand(MICRO_BATCH, *row.shape) for row in made_up]
         found = operations_of(each, (*self._values(), *several))
-        self.draws |= draw_from(found, self.generator)
+        self._drawing.append(draw_from(found, self.generator))
         return found
 
     def remembers(self) -> bool:
