@@ -145,7 +145,7 @@ def clean(rng):
 
 COUPLINGS = {
     "centre": lambda x: x - x.mean(0),
-    "centre by all": lambda x: x - x.mean(),
+    "centre by all": lambda x: x - x.square().mean(),
     "scale": lambda x: x / (1 + x.std(0)),
     "largest": lambda x: x / (1 + x.abs().max()),
     "shift": lambda x: 0.5 * (x + x.roll(1, 0)),
@@ -236,8 +236,17 @@ CONDITIONS = {
     "calls": counts,
     "calls in a list": counts_in_a_list,
     "calls in a buffer": counts_in_a_buffer,
-    "where": lambda m, x: torch.where(x > m.level, m.couple(x), x),
+    "where": lambda m, x: torch.where((37 * x).sin() > 0.95, m.couple(x), x),
 }
+
+
+def uneven(couple):
+    """Return a coupling that no later layer can undo by centring or scaling."""
+
+    def change(x):
+        return x + (couple(x) - x) * torch.linspace(0.5, 1.5, x.shape[-1]).cos()
+
+    return change
 
 
 def planted(rng):
@@ -245,7 +254,7 @@ def planted(rng):
     layers, shape = clean(rng)
     coupling, condition = rng.choice(list(COUPLINGS)), rng.choice(list(CONDITIONS))
     place = rng.randint(0, len(layers) - 1)
-    layers.insert(place, Planted(COUPLINGS[coupling], CONDITIONS[condition], rng))
+    layers.insert(place, Planted(uneven(COUPLINGS[coupling]), CONDITIONS[condition], rng))
     return nn.Sequential(*layers), shape, f"{coupling}, {condition}, at {place}"
 
 

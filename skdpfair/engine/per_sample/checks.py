@@ -116,7 +116,9 @@ def _compare_sizes(module, probe):
     alone = _forward(module, probe[:1])
     for size in _SIZES:
         others = (1.0 - probe[1:2]).to(probe.dtype).expand(size - 1, *probe.shape[1:])
-        if _differ(_forward(module, torch.cat([probe[:1], others]))[:1], alone):
+        first = _forward(module, torch.cat([probe[:1], others]))[:1]
+        last = _forward(module, torch.cat([others, probe[:1]]))[-1:]
+        if _differ(first, alone) or _differ(last, alone):
             raise _mixes(f"a batch of {size} gives a record another output than one of 1")
 
 

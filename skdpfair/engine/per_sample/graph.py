@@ -93,8 +93,10 @@ class Tape:
         recorded, constants = call.tensors()
         if any(r.tape is not self for r in recorded):
             raise NotRecorded("it uses a tensor of an earlier call")
-        if any(c.requires_grad for c in constants):
-            raise NotRecorded("a parameter is used outside of a layer that book-keeping covers")
+        if any(c.requires_grad for c in constants):  # the rest may still bring records together
+            self.refused(
+                NotRecorded("a parameter is used outside of a layer that book-keeping covers")
+            )
         if not torch.is_grad_enabled() or call.kwargs.get("out") is not None:
             raise NotRecorded("it turns autograd off, or writes into a given tensor")
         if operation.rule not in SIZED and any(
