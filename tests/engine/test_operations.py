@@ -299,6 +299,7 @@ COUPLED = {
     ),
     "attention over the batch": lambda x: F.scaled_dot_product_attention(x, x, x),
     "set item": lambda x: assigned(x),
+    "list of places": lambda x: torch.where(x[:, 0] > -1)[0],
     "in a condition of tensors": lambda x: torch.where(x > 7, x.mean(0), x),
 }
 
@@ -340,6 +341,11 @@ UNKNOWN = {
     "count": lambda x: x * x.shape[0],
     "not listed": lambda x: torch.cdist(x, x),
     "constant": lambda x: torch.ones(5, 6),
+    "rows of a table": lambda x: torch.embedding(x, torch.tensor([1, 0, 2, 3, 4])),
+    "statistics that are kept": lambda x: torch.instance_norm(
+        x[:, None], None, None, torch.zeros(1), torch.ones(1), True, 0.1, 1e-5, False
+    )[:, 0],
+    "windows of records": lambda x: x[:, None, None].unfold(0, 1, 1),
     "hidden in an object": lambda x: Run(lambda y: y.data)(x),
 }
 

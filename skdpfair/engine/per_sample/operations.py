@@ -228,6 +228,13 @@ def varargs_dims(call):
         call.axis(dim)
 
 
+def chosen(call):
+    """`where`: of two tensors or numbers; of a condition alone it counts the batch."""
+    if len(call.args) + len(call.kwargs) < 3:
+        raise Coupling("where of a condition alone lists the records for which it holds")
+    elementwise(call)
+
+
 def extremum(call):
     """`max` and `min`: of two tensors, or along an axis."""
     other = call.get(1, "other", "dim", "axis")
@@ -515,6 +522,8 @@ def _bernoulli(x, *, generator):
 
 
 _NAMESPACES = (torch, torch.Tensor, F, torch.special, torch.linalg)
+# by these names torch and its tensors have other functions than torch.nn.functional
+_LAYERS = {"embedding", "instance_norm", "batch_norm", "fold", "unfold", "normalize", "pad"}
 _UNARY = """abs absolute neg negative positive exp exp2 expm1 log log1p log2 log10 sqrt rsqrt square
 sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh sinc sigmoid expit logit relu relu6
 leaky_relu elu selu celu gelu silu mish softplus softsign hardtanh hardsigmoid hardswish logsigmoid
@@ -531,6 +540,7 @@ RULES: dict[str, Callable[[Call], None]] = {
     **dict.fromkeys(_UNARY.split(), one_tensor),
     **dict.fromkeys(_SEVERAL.split(), elementwise),
     **dict.fromkeys(("clamp", "clip", "clamp_min", "clamp_max"), elementwise),
+    "where": chosen,
     **dict.fromkeys(
         ("sum", "mean", "std", "var", "amax", "amin", "logsumexp"), along(1, many=True)
     ),
@@ -610,7 +620,7 @@ def _table():
     table, elementwise_rules = {}, (one_tensor, elementwise)
 
     def enter(spelling, name, in_place=False):
-        for space in _NAMESPACES:
+        for space in (F,) if name in _LAYERS else _NAMESPACES:
             function = vars(space).get(spelling, getattr(space, spelling, None))
             if callable(function):
                 drawn = _DRAWN.get(name)
