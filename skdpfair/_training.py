@@ -53,7 +53,7 @@ def train(params, run: Plan, table, task: FitTask, before: Before | None = None,
     books["reasons"] = [why for name, why in shown.items() if params[name]]
     with charged(_planned(run), ledger, private=run.accounted, **books):
         # values that were released before the end may be why it ends: callbacks see the weights
-        by_values = bool(params["callbacks"]) or table.validation is not None
+        by_values = _may_stop_by_values(params, run, table, task)
         try:
             net, run = _trained(params, run, table, streams, ledger, task, before)
         finally:
@@ -76,6 +76,14 @@ def train(params, run: Plan, table, task: FitTask, before: Before | None = None,
     report = report_of(params, run, net, ledger, seeded, table.groups, stop)
     report = report if before is None else composed(report, before)
     return net, report, streams.init_entropy
+
+
+def _may_stop_by_values(params, run, table, task):
+    """Tell whether code that is not this package's sees what is released before the end."""
+    given = (type(run.mechanism.method), _building.resolve_optimizer(params["optimizer"]))
+    foreign = [cls for cls in given if not cls.__module__.startswith(("skdpfair.", "torch.optim."))]
+    shown = params["callbacks"] or table.validation is not None or task.epoch is not None
+    return bool(foreign or shown)
 
 
 def _account_for_the_plan(ledger, n_steps, before):

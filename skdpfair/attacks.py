@@ -144,6 +144,16 @@ class PGD(BaseEstimator):
         self.n_steps = n_steps
         self.input_range = input_range
 
+    def plain(self) -> "PGD":
+        """Return the same attack, of Python's own numbers: nothing in it has code of its own."""
+        limits = self.input_range
+        return PGD(
+            float(self.radius),
+            None if self.step_size is None else float(self.step_size),
+            int(self.n_steps),
+            input_range=None if limits is None else (float(limits[0]), float(limits[1])),
+        )
+
     def check(self) -> None:
         """Raise ValueError or TypeError on the first parameter that cannot be used."""
         positive = {"low": 0, "low_open": True, "high": math.inf, "high_open": True}

@@ -171,7 +171,9 @@ class PrivateNet(NeuralNetClassifier):
         attack = self.attack
         if attack is not None:
             check_attack(attack, self.module_, example, self.n_classes)
-            if type(attack) is not PGD:
+            if type(attack) is PGD:
+                attack = attack.plain()
+            else:
                 attack = RecordByRecord(attack, self.engine_, example)
         auto = self.chunk_size == "auto"
         self._run = Steps(

@@ -50,7 +50,7 @@ class Steps:
         self.schedule: Schedule = schedule
         self.noise, self.chunk, self.lr = noise, chunk, lr
         self.on_step, self.attack = on_step, attack
-        self.taken, self.method = 0, mechanism.method
+        self.taken, self.method, self._held = 0, mechanism.method, _places(engine.module)
         self.device = flat.device
         self.scale = torch.ones((), device=self.device)
         self._longest = torch.zeros((), device=self.device)
@@ -227,7 +227,7 @@ class Steps:
 
     def rejoin(self) -> None:
         """Take over what callbacks did to the weights; refuse what they did to the module."""
-        if list(map(id, trainable(self.engine.module))) == list(map(id, self.engine.parameters)):
+        if _places(self.engine.module) == self._held:
             rejoin_(self.flat, self.engine.parameters)
         else:
             raise UnsupportedModuleError(
@@ -260,6 +260,12 @@ class Steps:
     def _account(self, what):
         if self.on_step is not None:
             self.on_step(what)
+
+
+def _places(module):
+    """Return which parameter that is not frozen lies under which name."""
+    named = module.named_parameters(remove_duplicate=False)
+    return [(name, id(p)) for name, p in named if p.requires_grad]
 
 
 def trainable(module: torch.nn.Module) -> list[torch.nn.Parameter]:

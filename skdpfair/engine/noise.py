@@ -48,6 +48,9 @@ class Streams:
         """Return streams that an equal seed and digest reproduce."""
         return cls((seed, int.from_bytes(digest[:32], "little")), (seed,))
 
+    def __repr__(self):
+        return "Streams(...)"  # logs must not hold the entropy
+
     def __reduce__(self):
         return Streams.fresh, ()  # a copy must not draw what the original draws
 

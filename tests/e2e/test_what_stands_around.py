@@ -15,10 +15,12 @@ from torch import nn
 
 from skdpfair import DPFairClassifier, get_method
 from skdpfair._callbacks import WITHHELD
+from skdpfair.attacks import PGD
 from skdpfair.engine import Batch, Streams, choose, private_step
 from skdpfair.engine.per_sample import ClosedForm, chain_of, layers
 from skdpfair.engine.per_sample.records import at_most
 from skdpfair.engine.precision import full_precision
+from skdpfair.exceptions import UnsupportedModuleError
 from skdpfair.mechanism import Mechanism, Task
 from skdpfair.privacy import PrivacyLedger
 
@@ -404,3 +406,87 @@ def test_many_equal_records_do_not_add_up_their_rounding(n):
             for i in (0, 1)
         ]
     assert n * float((sums[0].double() - sums[1].double()).norm()) <= 1 + 1e-6
+
+
+@pytest.mark.parametrize("width", [4096, 49152, 2**18])
+def test_norms_of_wide_rows_do_not_add_up_their_rounding(width):
+    module = nn.Linear(width, 2)
+    nn.init.zeros_(module.weight)
+    nn.init.zeros_(module.bias)
+    for k in range(6, 18, 2):  # squares whose running sums are always rounded down
+        x = torch.full((1, width), (1 + 2.0**-k - 2.0**-22) ** 0.5)
+        assert weighed_of(module, x, 2).double().norm() <= C * (1 + 1e-6)
+
+
+def weighed_of(module, x, n_classes):
+    codes = torch.zeros(len(x), dtype=torch.int64)
+    mechanism = Mechanism(get_method("dpsgd", max_grad_norm=C), Task(1, 1, 1.0), 0.0)
+    with choose(module, x, n_classes) as strategy:
+        return private_step(strategy, Batch(x, codes, codes), mechanism, None, None).gradient
+
+
+@pytest.mark.parametrize("gate", [-40.0, -42.0, -44.0, -46.0])
+def test_slopes_that_underflow_along_a_sequence_hide_nothing(gate):
+    layer = nn.Linear(128, 64)
+    a, b = torch.full((1, 20, 128), 1.2e18), torch.full((1, 20, 64), 1e-6 * float(np.exp(gate)))
+    book = layers.find(layer)(layer, a, b)
+    totals = {layer.weight: torch.zeros(64, 128), layer.bias: torch.zeros(64)}
+    book.add(torch.ones(1), totals)
+    true = sum(float(t.double().square().sum()) for t in totals.values()) ** 0.5
+    assert float(book.norm2()[0]) ** 0.5 >= true * (1 - 1e-5)
+
+
+class StopsByValue(torch.optim.SGD):
+    """An optimizer that ends the fit by what it sees released."""
+
+    seen = 0
+
+    def step(self, closure=None):
+        StopsByValue.seen += 1
+        if StopsByValue.seen == 9:
+            raise KeyboardInterrupt
+        return super().step(closure)
+
+
+def test_an_optimizer_that_stops_costs_the_plan():
+    StopsByValue.seen = 0
+    model = stopped(optimizer=StopsByValue)
+    assert model.n_steps_ < 40
+    assert model.privacy_.epsilon == quick(max_steps=40).fit(X, Y).privacy_.epsilon
+
+
+class Number(float):
+    """A number that looks at what it is multiplied by."""
+
+    def __rmul__(self, other):
+        SINK.seen.append(other)
+        return float(self) * other
+
+    __mul__ = __rmul__
+
+
+def test_numbers_of_an_attack_see_no_row():
+    attack, SINK.seen = PGD(Number(0.1), Number(0.1), n_steps=2, input_range=None), []
+    attack.check = lambda: SINK.seen.append("called")
+    quick(attack=attack).fit(X, Y)
+    before = len(SINK.seen)
+    quick(attack=attack, max_steps=30).fit(X, Y)
+    assert len(SINK.seen) == 2 * before  # as many looks, before the first step, as in a short fit
+
+
+class Swaps(Callback):
+    """Lets one layer's name lead to another's parameter."""
+
+    def on_epoch_end(self, net, **kwargs):
+        a, b = net.module_[0], net.module_[2]
+        a._parameters["weight"], b._parameters["weight"] = b.weight, a.weight
+
+
+def test_parameters_that_change_places_are_refused():
+    def twice():
+        return nn.Sequential(
+            nn.Linear(4, 4, bias=False), nn.GELU(), nn.Linear(4, 4), nn.Linear(4, 2)
+        )
+
+    with pytest.raises(UnsupportedModuleError, match="replaced"):
+        quick(module=twice, callbacks=[Swaps()], max_steps=20).fit(X, Y)

@@ -174,7 +174,6 @@ SPECIAL = {
         for name in ("new_zeros", "new_ones")
     },
     "new_full": (lambda x: x + x.new_full((x.shape[0], 6), 2.0), ROW),
-    "new_empty": (lambda x: x + torch.zeros_like(x.new_empty((x.shape[0], 6))), ROW),
     "to": (lambda x: x.to(torch.float64), ROW),
     "type": (lambda x: x.type(torch.float64), ROW),
     "type_as": (lambda x: x.double().type_as(x), ROW),
@@ -304,6 +303,13 @@ COUPLED = {
 }
 
 
+class Lying(int):
+    """An axis that says that it is another."""
+
+    def __mod__(self, other):
+        return 1
+
+
 def caught(x):
     try:
         return x - x.mean(0) if x.max() > 1 else x
@@ -325,6 +331,10 @@ def test_what_brings_records_together_is_refused(name):
 
 UNKNOWN = {
     "axes moved": lambda x: x.t() @ x,
+    "an axis by its name": lambda x: x.transpose(1, dim1=0).cumsum(1).transpose(1, dim1=0),
+    "dots for no axis": lambda x: torch.einsum("...i,...j->...ij", x[:, 0], x[:, 0]),
+    "an axis that lies": lambda x: x.cumsum(Lying(0)),
+    "memory that nobody wrote": lambda x: x + x.new_empty((x.shape[0], 6)),
     "another axis first": lambda x: x.unsqueeze(0).mean(1),
     "flat": lambda x: x.reshape(-1),
     "batch length": lambda x: x * 2 if len(x) > 8 else x,

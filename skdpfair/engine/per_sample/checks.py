@@ -82,7 +82,10 @@ def recorded(module, probe) -> Graph | str:
         raise _mixes(error) from None
     except NotRecorded:
         _refuse_mixing(module, probe)
-    return graph.on(module, called)
+    graph = graph.on(module, called)
+    with torch.no_grad(), ConstantDraws() if graph.draws else nullcontext():
+        _compare_with_others(graph, probe, 1.0 - probe)  # a second net, should a rule be wrong
+    return graph
 
 
 def _refuse_mixing(module, probe):

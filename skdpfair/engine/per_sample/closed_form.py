@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from skdpfair.engine.autograd import without_grad
+from skdpfair.engine.per_sample.layers.book import lengths
 from skdpfair.engine.per_sample.layers.linear import LinearBook
 from skdpfair.engine.per_sample.records import Records, Strategy
 
@@ -102,7 +103,7 @@ class ClosedForm(Strategy):
 
     def _norm(self, books):
         """Return the root of the sum of (|a|^2 + 1) |b|^2 over the layers, for frozen ones less."""
-        rows = [torch.linalg.vector_norm(book.b, dim=1) for book in books]
+        rows = [lengths(book.b) for book in books]
         factors = [self._factor(book) for book in books]
         if len(books) == 1 and self._chain[-1][1] is None:
             return factors[0].mul_(rows[0])  # see LEAST_SLOPE
@@ -112,7 +113,7 @@ class ClosedForm(Strategy):
     def _factor(self, book):
         if not book.weight_trains:
             return book.a.new_full((len(book.a),), float(book.bias_trains))
-        length = torch.linalg.vector_norm(book.a, dim=1)
+        length = lengths(book.a)
         return length.hypot_(self._one) if book.bias_trains else length.add_(self._least)
 
     @without_grad

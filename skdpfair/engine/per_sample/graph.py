@@ -24,6 +24,7 @@ from skdpfair.engine.per_sample.operations import (
     Coupling,
     NotRecorded,
     Recorded,
+    is_plain,
     leaves,
 )
 
@@ -90,6 +91,8 @@ class Tape:
         return self._enter(run, args, kwargs, value, is_drawn=operation.drawn is not None)
 
     def _check(self, operation, call):
+        if not is_plain(call.args) or not is_plain(call.kwargs):
+            raise NotRecorded(f"{call.name} takes an argument of a type of its own")
         recorded, constants = call.tensors()
         if any(r.tape is not self for r in recorded):
             raise NotRecorded("it uses a tensor of an earlier call")

@@ -24,7 +24,7 @@ class Gradients:
     @property
     def norm(self) -> Tensor:
         """L2 norm of each row, (batch,)."""
-        return torch.linalg.vector_norm(self.rows, dim=1)
+        return torch.linalg.vecdot(self.rows, self.rows).sqrt()
 
     @without_grad
     def weighted_sum(self, weight: Tensor, out: Tensor, finite: Tensor | None = None) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import prod
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 
@@ -126,6 +126,21 @@ def leaves(nested):
         yield from (nested.start, nested.stop, nested.step)
     else:
         yield nested
+
+
+_PLAIN = {int, float, bool, complex, str, type(None), type(Ellipsis), Tensor, nn.Parameter}
+_PLAIN |= {Recorded, BatchSize, torch.dtype, torch.device, torch.memory_format, torch.layout}
+
+
+def is_plain(nested) -> bool:
+    """Tell whether arguments are of types that have no operations of their own."""
+    if type(nested) in (tuple, list, torch.Size):
+        return all(map(is_plain, nested))
+    if type(nested) is dict:
+        return all(map(is_plain, nested.values()))
+    if type(nested) is slice:
+        return all(map(is_plain, (nested.start, nested.stop, nested.step)))
+    return type(nested) in _PLAIN or type(nested) is getattr(nn, "Buffer", None)
 
 
 @dataclass(frozen=True)
@@ -313,8 +328,8 @@ def squeezed(call):
 def permuted(call):
     """`permute`, `transpose`, `swapaxes`: the records stay first."""
     x = call.first()
-    dims = tuple(leaves(call.args[1:] or tuple(call.kwargs.values())))
-    if not all(isinstance(dim, int) for dim in dims):
+    dims = tuple(leaves((*call.args[1:], *call.kwargs.values())))
+    if not all(isinstance(dim, int) for dim in dims) or len(dims) < 2:
         raise NotRecorded(f"the axes of {call.name} are no whole numbers")
     dims = [dim % x.dim() for dim in dims]
     if (dims[0] != 0) if call.name == "permute" else 0 in dims:
@@ -400,9 +415,9 @@ def summed_by_letters(call):
         raise Coupling("einsum sums over the records, or moves their axis")
     if any(t.count(letter) > 1 for t in (*own, right)) or any(letter in t for t in others):
         raise Coupling("einsum uses the letter of the records twice")
-    hidden = {o.dim() - len(t) for t, o in pairs if isinstance(o, Recorded) and "." in t}
-    if len(hidden) > 1 or any("." in t for t in others):
-        raise NotRecorded("einsum with '...' of several lengths")
+    hidden = {1 + o.dim() - len(t) for t, o in pairs if isinstance(o, Recorded) and "." in t}
+    if len(hidden) > 1 or hidden & {0} or any("." in t for t in others):
+        raise NotRecorded("einsum with '...' of several lengths, or of none")
 
 
 def layer(n_axes=None, *, least=None):
@@ -585,7 +600,7 @@ RULES: dict[str, Callable[[Call], None]] = {
     "scaled_dot_product_attention": attended,
     "embedding": embedded,
     "one_hot": in_classes,
-    **dict.fromkeys(("new_zeros", "new_ones", "new_full", "new_empty"), made_new),
+    **dict.fromkeys(("new_zeros", "new_ones", "new_full"), made_new),
     **dict.fromkeys(("to", "type_as", "type"), converted),
     **dict.fromkeys(("dropout", "dropout1d", "dropout2d", "dropout3d"), one_tensor),
     **dict.fromkeys(("rand_like", "randn_like", "bernoulli"), one_tensor),

@@ -193,6 +193,9 @@ def draw_from(operations, generator) -> bool:
     ]
     for node in drawn:
         node.target = _drawing(node.target, generator)
+    for node in operations.graph.nodes:
+        if "empty" in getattr(getattr(node.target, "overloadpacket", None), "__name__", ""):
+            node.target = _zeroed(node.target)  # memory that nobody wrote may hold anything
     operations.recompile()
     return bool(drawn)
 
@@ -226,6 +229,13 @@ def _drawing(operation, generator):
         if "generator" in takes and takes[: len(_names(operation))] == _names(operation):
             return _bound(overload, generator)
     raise NotRecorded(f"it draws random numbers by {operation}, which takes no generator")
+
+
+def _zeroed(operation):
+    def zeros(*args, **kwargs):
+        return operation(*args, **kwargs).zero_()
+
+    return zeros
 
 
 def _bound(operation, generator):

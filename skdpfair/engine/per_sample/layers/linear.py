@@ -73,9 +73,12 @@ class SequenceBook(LinearBook):
             norm2 = norm2 + torch.bmm(b.transpose(1, 2), a).square().sum((1, 2))
         # `add` sums positions and records in one go, where large positions that cancel leave an
         # error: the norm stays above gradient and error, so that no weighted part grows large
-        lengths = torch.linalg.vector_norm(a, dim=2) * torch.linalg.vector_norm(b, dim=2)
+        long_a, long_b = torch.linalg.vector_norm(a, dim=2), torch.linalg.vector_norm(b, dim=2)
         terms = max(*a.shape[1:], b.shape[2])
-        return norm2 + rounding(terms, b) * lengths.sum(1).square()
+        norm2 = norm2 + rounding(terms, b) * (long_a * long_b).sum(1).square()
+        # nor may squares that underflow on one side hide what is large on the other
+        norm2 = norm2 + underflow(b) * long_a.sum(1).square()
+        return norm2 + underflow(a) * long_b.sum(1).square()
 
     def add(self, weight, views):
         """Weigh b, then sum over records and positions at once."""
