@@ -331,7 +331,7 @@ def test_what_brings_records_together_is_refused(name):
 
 UNKNOWN = {
     "axes moved": lambda x: x.t() @ x,
-    "an axis by its name": lambda x: x.transpose(1, dim1=0).cumsum(1).transpose(1, dim1=0),
+    "an axis by its name": lambda x: x[:, :5].transpose(1, dim1=0).cumsum(1).transpose(1, dim1=0),
     "dots for no axis": lambda x: torch.einsum("...i,...j->...ij", x[:, 0], x[:, 0]),
     "an axis that lies": lambda x: x.cumsum(Lying(0)),
     "memory that nobody wrote": lambda x: x + x.new_empty((x.shape[0], 6)),
