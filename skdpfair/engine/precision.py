@@ -36,6 +36,8 @@ def is_exact(device: torch.device) -> bool:
         return False
     if _setting is None:  # before torch 2.9
         return torch.get_float32_matmul_precision() == "highest"
+    if kind == "cpu":
+        return _setting("mkldnn", "matmul") in _EXACT
     return {_setting(*place) for place in _PLACES[kind == "cuda"]} <= _EXACT
 
 

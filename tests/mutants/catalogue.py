@@ -880,7 +880,7 @@ MUTANTS = (
         "wide rows added up one by one",
         "norms of wide rows round down as often as they have numbers",
         "engine/per_sample/layers/book.py",
-        "    if rows.shape[1] <= 4096:\n",
+        "    if width <= 4096:\n",
         "    if True:\n",
         STANDS + "test_norms_of_wide_rows_do_not_add_up_their_rounding",
     ),

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from skdpfair.engine.autograd import without_grad
-from skdpfair.engine.per_sample.layers.book import lengths
+from skdpfair.engine.per_sample.layers.book import lengths_of
 from skdpfair.engine.per_sample.layers.linear import LinearBook
 from skdpfair.engine.per_sample.records import Records, Strategy
 
@@ -52,6 +52,7 @@ class ClosedForm(Strategy):
         # more than squares too small for the type can take from a length
         widest = max(max(layer.weight.shape) for layer, _ in chain)
         self._least = self._one * (widest * torch.finfo(self._one.dtype).tiny) ** 0.5
+        self._lengths = lengths_of(widest)
 
     def forward(self, x):
         """Return the logits of a batch."""
@@ -103,7 +104,7 @@ class ClosedForm(Strategy):
 
     def _norm(self, books):
         """Return the root of the sum of (|a|^2 + 1) |b|^2 over the layers, for frozen ones less."""
-        rows = [lengths(book.b) for book in books]
+        rows = [self._lengths(book.b) for book in books]
         factors = [self._factor(book) for book in books]
         if len(books) == 1 and self._chain[-1][1] is None:
             return factors[0].mul_(rows[0])  # see LEAST_SLOPE
@@ -113,7 +114,7 @@ class ClosedForm(Strategy):
     def _factor(self, book):
         if not book.weight_trains:
             return book.a.new_full((len(book.a),), float(book.bias_trains))
-        length = lengths(book.a)
+        length = self._lengths(book.a)
         return length.hypot_(self._one) if book.bias_trains else length.add_(self._least)
 
     @without_grad

@@ -13,6 +13,7 @@ scales are small.  A parameter that is frozen, or absent, takes no part.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -68,15 +69,15 @@ def rounding(size: int, like: Tensor) -> float:
     return (8.0 + 2.0 * size**0.5) * torch.finfo(like.dtype).eps
 
 
-def lengths(rows: Tensor) -> Tensor:
-    """Return the L2 norm of each row.
+def lengths_of(width: int) -> Callable[[Tensor], Tensor]:
+    """Return what takes the L2 norm of each row, of at most so many numbers.
 
     `vector_norm` is fast, and adds a row up one number after another: on wide ones it rounds by
     more than the shrink of a step allows for.
     """
-    if rows.shape[1] <= 4096:
-        return torch.linalg.vector_norm(rows, dim=1)
-    return torch.linalg.vecdot(rows, rows).sqrt_()
+    if width <= 4096:
+        return partial(torch.linalg.vector_norm, dim=1)
+    return lambda rows: torch.linalg.vecdot(rows, rows).sqrt_()
 
 
 def underflow(like: Tensor) -> float:
@@ -105,7 +106,7 @@ class RowsBook(Book):
     def norm2(self):
         """Return the sum of the squares of the rows."""
         parts = [r for r in (self.rows, self.bias_rows) if r is not None]
-        return sum(lengths(r).square_() for r in parts)
+        return sum(lengths_of(r.shape[1])(r).square_() for r in parts)
 
     def add(self, weight, views):
         """Add weight^T rows."""
