@@ -347,7 +347,7 @@ def test_dropout_masks_are_the_same_for_norms_and_sums(last):
         assert strategy.name == ("vmap" if last is nn.PReLU else "bookkeeping")
         records = strategy.records(x, y)
         torch.rand(64)  # somebody else draws: it changes nothing
-        for i in range(3):  # the sum of one record has that record's norm
+        for i in range(20):  # other masks give half of them a shorter sum
             alone = strategy.flat()
             records.weighted_sum(torch.eye(40)[i], alone)
             torch.testing.assert_close(alone.norm(), records.norm[i])
