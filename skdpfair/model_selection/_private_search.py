@@ -82,13 +82,13 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
     classes alike, as the theorem wants.
 
     How long the search takes tells about K: keep it to yourself.  While trials run, the process
-    prints, logs and warns of nothing, and joblib starts no threads or processes.  A ledger is
-    set on the search, or on what holds it, by ``set_callbacks``, and charged once.
+    prints, logs and warns of nothing, joblib starts no threads or processes, and other threads
+    cannot fit private models.  A ledger is set on the search, or on what holds it, by
+    ``set_callbacks``, and charged once.
 
     Pipelines' other steps are fitted on private records and not accounted: use public bounds and
-    categories.  A step that fits a model of this package is refused; it must not start threads or
-    processes, in which that would not be seen.  Steps must treat each row by itself, also to
-    predict: the score counts on it.
+    categories.  A step that fits a model of this package is refused, in a thread or process of its
+    own, too.  Steps must treat each row by itself, also to predict: the score counts on it.
 
     References
     ----------

@@ -29,7 +29,7 @@ from skdpfair._describe import describe, digest
 from skdpfair.exceptions import PrivacyAccountingError
 from skdpfair.model_selection._candidates import classifier_of, configured, planned_runs
 from skdpfair.privacy import accounting, calibration, renyi
-from skdpfair.privacy.charging import suspended
+from skdpfair.privacy.charging import paid_for, suspended
 from skdpfair.privacy.renyi import rdp_curve
 from skdpfair.privacy.selection import stop_parameter
 
@@ -136,7 +136,7 @@ def _unnoticed():
         with (
             _MUTE,
             warnings.catch_warnings(),
-            # threads and processes would not know that the ledger is suspended, nor be silent
+            # threads and processes of a step would not be silent
             parallel_config("sequential"),
             torch.random.fork_rng(devices=[]),
         ):
@@ -204,7 +204,7 @@ def trainer(estimator, data, sensitive_features, curve, rng, seeded, public):
         sets = {name: v for name, v in public.items() if getattr(classifier, name) is None}
         classifier.set_params(random_state=seed, **sets)
         _, planned = planned_runs(classifier, _num_samples(data[0]))
-        with suspended(curve):
+        with paid_for(curve):
             model.fit(*data, **_routed(model, sensitive_features))
         classifier = classifier_of(model)
         if classifier.n_steps_ < planned[-1].steps:

@@ -1,7 +1,7 @@
 """How a fit finds the ledger that it is charged to: a variable of the process's environment.
 
 Whoever opens a ledger counts as one user of the variable, so that the first to leave does not
-close it on the others.
+close it on the others.  Another variable tells that trials of a private search run.
 """
 
 import json
@@ -9,11 +9,14 @@ import os
 import threading
 import warnings
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from multiprocessing import forkserver
 
 from skdpfair.exceptions import UnaccountedWarning
 
 VARIABLE = "SKDPFAIR_LEDGER"
+SEARCH = "SKDPFAIR_PRIVATE_SEARCH"
 _LOCK, _USERS = threading.RLock(), Counter()
 
 
@@ -61,8 +64,31 @@ def leave(where: str) -> None:
             _restart_workers()
 
 
+def is_searching() -> bool:
+    """Tell whether this process, or one that started it, runs trials of a private search."""
+    return SEARCH in os.environ
+
+
+@contextmanager
+def searching() -> Iterator[None]:
+    """Let all threads, and the processes that they start, know that trials run."""
+    with _LOCK:
+        _USERS[SEARCH] += 1
+        if _USERS[SEARCH] == 1:
+            os.environ[SEARCH] = str(os.getpid())
+            _restart_workers()
+    try:
+        yield
+    finally:
+        with _LOCK:
+            _USERS[SEARCH] -= 1
+            if not _USERS[SEARCH]:
+                os.environ.pop(SEARCH, None)
+                _restart_workers()
+
+
 def _restart_workers():
-    """Let no worker process keep the environment of another block."""
+    """Let no worker process keep an environment that has changed since."""
     from joblib.externals.loky import reusable_executor
 
     if getattr(reusable_executor, "_executor", True) is not None:
@@ -71,8 +97,8 @@ def _restart_workers():
     if getattr(server, "_forkserver_pid", None) is not None:
         warnings.warn(
             "A fork server runs already: processes that it starts inside the block do not know "
-            "of the ledger, and their fits are not charged. Open the ledger before the first of "
-            "them starts, or use joblib.",
+            "of it, and their fits are not charged. Enter the block before the first of them "
+            "starts, or use joblib.",
             UnaccountedWarning,
             stacklevel=4,
         )

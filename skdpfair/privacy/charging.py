@@ -17,13 +17,13 @@ from skdpfair.privacy.ledger import Ledger, LedgerEntry
 from skdpfair.privacy.renyi import rdp_curve
 from skdpfair.privacy.spending import TWIN
 
-_SUSPENDED = ContextVar("skdpfair_ledger_suspended", default=None)
+_PAID = ContextVar("skdpfair_paid_for_by_a_search", default=None)
 
 
 def current_ledger() -> PrivacyLedger | None:
     """Return the ledger whose block this process, or the one that started it, is in."""
     where = _door.opened()
-    if where is None or _SUSPENDED.get() is not None:
+    if where is None or _door.is_searching():
         return None
     if not os.path.exists(where["path"]) or not os.path.getsize(where["path"]):
         raise FileNotFoundError(
@@ -97,11 +97,11 @@ def charged(
     BudgetExceeded
         Before the block, if the plan exceeds the budget.
     PrivacyAccountingError
-        Before the block, inside a private search that has not paid for this fit.
+        Before the block, inside a private search that has not paid for this fit, or in another
+        thread or process while one runs.
     """
-    paid = _SUSPENDED.get()
-    if paid is not None:
-        paid.take(planned, private and curve is None)
+    if _door.is_searching():
+        _take_what_was_paid(planned, private and curve is None)
         yield
         return
     place = place if books is not None and place else {}
@@ -124,38 +124,47 @@ def charged(
 
 
 @contextmanager
-def suspended(curve=None) -> Iterator[None]:
+def suspended() -> Iterator[None]:
     """Keep fits out of the ledger, whose cost has been charged as a whole, and let none happen.
+
+    Inside the block no other thread of the process, and no process that it starts, can fit: it
+    might be a step of a trial that does.
+    """
+    with _door.searching(), paid_for(None):
+        yield
+
+
+@contextmanager
+def paid_for(curve) -> Iterator[None]:
+    """Let this thread do one private fit, of at most this Renyi curve, in a block of `suspended`.
 
     Parameters
     ----------
-    curve : ndarray or None, default=None
-        Lets one private fit happen, of at most this Renyi curve.
+    curve : ndarray of shape (n_orders,) or None
+        At ``selection.ORDERS``; None for no fit.
     """
-    token = _SUSPENDED.set(_Paid(curve))
+    token = _PAID.set([os.getpid(), curve])
     try:
         yield
     finally:
-        _SUSPENDED.reset(token)
+        _PAID.reset(token)
 
 
-class _Paid:
-    """What a private search has paid for: at most one fit at a time."""
-
-    def __init__(self, curve):
-        self.curve = curve
-
-    def take(self, planned, is_plain):
-        """Use up what was paid, or raise where it is not enough."""
-        curve, self.curve = self.curve, None
-        runs = [entry.run for entry in planned]
-        if curve is None or not is_plain or (rdp_curve(runs) > curve * (1 + 1e-9)).any():
-            raise PrivacyAccountingError(
-                "A trial of DPRandomizedSearch would fit more than the one model that its cost "
-                "counts: a step fits a model of its own. Fit that step once before, in a "
-                "PrivacyLedger that adds up the costs, and put "
-                "sklearn.frozen.FrozenEstimator(fitted) in its place."
-            )
+def _take_what_was_paid(planned, is_plain):
+    """Use up what was paid for, or raise where it is not enough."""
+    where, curve = paid = _PAID.get() or [None, None]
+    paid[1] = None
+    runs = [entry.run for entry in planned]
+    if where == os.getpid() and curve is not None and is_plain:
+        if (rdp_curve(runs) <= curve * (1 + 1e-9)).all():
+            return
+    raise PrivacyAccountingError(
+        "Trials of DPRandomizedSearch are running, and their cost counts one model each: a step "
+        "that fits a model of its own would be free, in another thread or process, too. Fit that "
+        "step once before, in a PrivacyLedger that adds up the costs, and put "
+        "sklearn.frozen.FrozenEstimator(fitted) in its place. A fit that has nothing to do with "
+        "the search must wait for its end, or run in a process that was started elsewhere."
+    )
 
 
 def is_scored() -> bool:

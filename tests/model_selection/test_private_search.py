@@ -1,13 +1,17 @@
 """The search that releases its winner only, and says what that costs."""
 
 import math
+import os
 import pickle
 import struct
 import traceback
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
+from multiprocessing import get_context
 
 import numpy as np
 import pytest
+from joblib import Parallel, delayed
 from scipy.stats import loguniform
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.dummy import DummyClassifier
@@ -25,6 +29,8 @@ from skdpfair.model_selection import (
 )
 from skdpfair.preprocessing import DPQuantileScaler
 from skdpfair.privacy import SampledGaussian
+from skdpfair.privacy._door import SEARCH
+from skdpfair.privacy.charging import suspended
 from skdpfair.privacy.renyi import curve_epsilon, rdp_curve
 from skdpfair.privacy.selection import selection_epsilon
 
@@ -268,10 +274,10 @@ def test_records_without_labels_are_no_validation_data(data):
 def test_a_trial_that_released_more_than_planned_ends_the_search(data, monkeypatch):
     rng, low = np.random.default_rng(0), rdp_curve([SampledGaussian(0.1, 100.0, 1)])
     train = _trials.trainer(base(), data, None, low, rng, False, {})
-    with pytest.raises(PrivacyAccountingError, match="more than the one model"):
+    with suspended(), pytest.raises(PrivacyAccountingError, match="counts one model each"):
         train({})
     monkeypatch.setattr(_training, "_planned", lambda run: ())  # told less than it released
-    with pytest.raises(PrivacyAccountingError, match="released more than was planned"):
+    with suspended(), pytest.raises(PrivacyAccountingError, match="released more than was planned"):
         train({})
 
 
@@ -329,9 +335,43 @@ def test_a_step_that_fits_a_model_of_its_own_is_refused(data, trials, kind, wher
         winner = search.fit(*data).best_estimator_
         assert not hasattr(winner[0], "model_")  # nothing was fitted
         return
-    with pytest.raises(RuntimeError, match="a step fits a model of its own"):
+    with pytest.raises(RuntimeError, match="a step that fits a model of its own"):
         search.fit(*data)
     assert not hasattr(search, "best_estimator_")
+
+
+def fitted_in(place, model, X, y):
+    if place == "thread":
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(model.fit, X, y).result()
+    if place == "loky":
+        return Parallel(2, backend="loky")([delayed(model.fit)(X, y)])[0]
+    with get_context(place).Pool(1) as pool:
+        return pool.apply(model.fit, (X, y))
+
+
+class FitsElsewhere(FunctionTransformer):
+    """A step that fits a private model in a thread or process of its own."""
+
+    def __init__(self, place="thread"):
+        super().__init__()
+        self.place = place
+
+    def fit(self, X, y=None):
+        self.model_ = fitted_in(self.place, base(noise_multiplier=0.1), X, y)
+        return super().fit(X)
+
+
+@pytest.mark.parametrize("place", ["thread", "fork", "spawn", "loky"])
+def test_a_step_that_fits_in_a_thread_or_process_is_refused(data, trials, place):
+    if place == "loky":  # a pool that lived before knows of no search
+        Parallel(2, backend="loky")([delayed(len)("") for _ in range(2)])
+    trials(1)
+    search = searching(make_pipeline(FitsElsewhere(place), base()), PIPED)
+    with pytest.raises(RuntimeError, match="in another thread or process"):
+        search.fit(*data)
+    assert SEARCH not in os.environ
+    assert fitted_in(place, base(), *data).privacy_.epsilon < np.inf  # the search is over
 
 
 def test_a_search_lets_one_fit_in_each_trial_happen(data, trials):

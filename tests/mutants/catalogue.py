@@ -589,9 +589,17 @@ MUTANTS = (
         "a model of a step's own for nothing",
         "a step trains a private model inside a private search, and nobody pays",
         "privacy/charging.py",
-        "        paid.take(planned, private and curve is None)\n",
+        "        _take_what_was_paid(planned, private and curve is None)\n",
         "",
         "tests/model_selection/test_private_search.py::test_a_step_that_fits_a_model_of_its_own_is_refused[private-fit-False]",
+    ),
+    Mutant(
+        "a search that its threads do not know of",
+        "a step trains a private model in a thread inside a private search, and nobody pays",
+        "privacy/charging.py",
+        "    if _door.is_searching():\n        _take",
+        "    if _PAID.get():\n        _take",
+        "tests/model_selection/test_private_search.py::test_a_step_that_fits_in_a_thread_or_process_is_refused[thread]",
     ),
     Mutant(
         "one against one let through",
