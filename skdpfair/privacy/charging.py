@@ -155,9 +155,9 @@ def _take_what_was_paid(planned, is_plain):
     where, curve = paid = _PAID.get() or [None, None]
     paid[1] = None
     runs = [entry.run for entry in planned]
-    if where == os.getpid() and curve is not None and is_plain:
-        if (rdp_curve(runs) <= curve * (1 + 1e-9)).all():
-            return
+    enough = where == os.getpid() and curve is not None and is_plain
+    if enough and (rdp_curve(runs) <= curve * (1 + 1e-9)).all():
+        return
     raise PrivacyAccountingError(
         "Trials of DPRandomizedSearch are running, and their cost counts one model each: a step "
         "that fits a model of its own would be free, in another thread or process, too. Fit that "
