@@ -20,9 +20,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skdpfair import DPFairClassifier
+from skdpfair.budget import PrivacyLedger
 from skdpfair.datasets import load_adult
 from skdpfair.preprocessing import BoundedScaler, DPQuantileScaler, check_pipeline
-from skdpfair.privacy import PrivacyLedger
 
 adult = load_adult(subset="train").frame.head(8000)
 X, y = adult[["age", "hours_per_week"]], adult["income"]

@@ -7,21 +7,18 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted
 
-from skdpfair import (
-    _fitted_rows,
-    _labels,
-    _params,
-    _planning,
-    _reporting,
-    _table,
-    _tasks,
-    _training,
-    _validate,
-    release,
-)
+from skdpfair import _validate, release
+from skdpfair.inputs import fitted_rows as _fitted_rows
+from skdpfair.inputs import labels as _labels
+from skdpfair.inputs import table as _table
+from skdpfair.inputs.streaming import is_streamed
 from skdpfair.methods import get_method
 from skdpfair.metrics._values import check_kind
-from skdpfair.streaming import is_streamed
+from skdpfair.training import fit as _training
+from skdpfair.training import parameters as _params
+from skdpfair.training import plan as _planning
+from skdpfair.training import report as _reporting
+from skdpfair.training import sklearn_callbacks as _tasks
 
 
 class DPFairClassifier(_tasks.Counted, ClassifierMixin, BaseEstimator):

@@ -21,7 +21,7 @@ class BudgetExceeded(RuntimeError):
     --------
     >>> import tempfile
     >>> from skdpfair import DPFairClassifier
-    >>> from skdpfair.privacy import PrivacyLedger
+    >>> from skdpfair.budget import PrivacyLedger
     >>> path, X, y = tempfile.mkdtemp() + "/books.jsonl", [[0.0], [1.0]] * 1500, [0, 1] * 1500
     >>> with PrivacyLedger(path, epsilon=2.0, delta=1e-5):
     ...     DPFairClassifier("dpsgd", epsilon=3.0, module="logistic").fit(X, y)
@@ -139,7 +139,7 @@ class UnaccountedWarning(UserWarning):
     --------
     >>> import tempfile, warnings
     >>> from skdpfair import DPFairClassifier
-    >>> from skdpfair.privacy import PrivacyLedger
+    >>> from skdpfair.budget import PrivacyLedger
     >>> clf = DPFairClassifier("dpsgd", epsilon=3.0, module="logistic", max_steps=5)
     >>> with PrivacyLedger(tempfile.mkdtemp() + "/books.jsonl"):
     ...     clf = clf.fit([[0.0], [1.0]] * 1500, [0, 1] * 1500)

@@ -6,9 +6,10 @@ import math
 import numpy as np
 import pytest
 
-from skdpfair import DPFairClassifier, defaults
-from skdpfair.defaults import resolve
+from skdpfair import DPFairClassifier
 from skdpfair.privacy.delta import auto_delta
+from skdpfair.training import defaults
+from skdpfair.training.defaults import resolve
 
 
 @pytest.mark.parametrize(

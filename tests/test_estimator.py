@@ -19,7 +19,7 @@ from sklearn.model_selection import GridSearchCV
 from skorch.callbacks import Callback, Checkpoint, EarlyStopping, Freezer, LRScheduler
 from torch import nn
 
-from skdpfair import METHODS, DPFairClassifier, _training, get_method
+from skdpfair import METHODS, DPFairClassifier, get_method
 from skdpfair.exceptions import (
     InfeasibleBudgetError,
     InsecureSeedWarning,
@@ -29,6 +29,7 @@ from skdpfair.exceptions import (
 )
 from skdpfair.mechanism import Clip, Method
 from skdpfair.privacy import SampledGaussian, epsilon
+from skdpfair.training import fit as _training
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::skdpfair.exceptions.InsecureSeedWarning",

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skdpfair.groups import as_columns, encode
+from skdpfair.inputs.groups import as_columns, encode
 
 
 def coded(column, **params):

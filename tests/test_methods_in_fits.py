@@ -9,11 +9,12 @@ import pytest
 from click.testing import CliRunner
 from torch import nn
 
-from skdpfair import METHODS, DPFairClassifier, _training, get_method
+from skdpfair import METHODS, DPFairClassifier, get_method
 from skdpfair.cli import main
 from skdpfair.datasets import make_two_groups
 from skdpfair.privacy import SampledGaussian
 from skdpfair.privacy import epsilon as epsilon_of
+from skdpfair.training import fit as _training
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 CHEAP = {"epsilon": None, "noise_multiplier": 3.0, "accountant": "rdp", "max_steps": 3}
@@ -374,7 +375,7 @@ def test_parameters_that_differ_anywhere_have_other_descriptions():
 
 
 def test_many_groups_pay_no_less_than_at_their_own_rates(monkeypatch):
-    from skdpfair import _reporting
+    from skdpfair.training import report as _reporting
 
     group = np.repeat(np.arange(30), np.arange(1, 31))
     X, y = np.ones((len(group), 2)), np.arange(len(group)) % 2

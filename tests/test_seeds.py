@@ -8,10 +8,10 @@ import pytest
 from torch import nn
 
 from skdpfair import DPFairClassifier, get_method
-from skdpfair._seeds import streams_of
-from skdpfair._table import Table
-from skdpfair.groups import Groups
+from skdpfair.inputs.groups import Groups
+from skdpfair.inputs.table import Table
 from skdpfair.privacy import Ledger
+from skdpfair.training.randomness import streams_of
 
 NO_MATTER = {"verbose", "device", "random_state", "keep_reference", "diagnostics"}
 PARAMS = DPFairClassifier(random_state=0).get_params(deep=False)

@@ -10,7 +10,7 @@ from skdpfair.analysis._mechanisms import noiseless, weighed
 from skdpfair.analysis._problem import Problem
 from skdpfair.analysis._terms import cosine
 from skdpfair.engine import PoissonSampler, Streams
-from skdpfair.schedule import record_rates
+from skdpfair.training.schedule import record_rates
 
 
 class Batches:

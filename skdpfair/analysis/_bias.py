@@ -22,9 +22,9 @@ from skdpfair.analysis._inputs import (
 from skdpfair.analysis._mechanisms import as_numbers_of, kept_state, mean_gradient
 from skdpfair.engine import Batch, PoissonSampler, Streams, choose, private_step
 from skdpfair.engine.memory import affordable_batch
+from skdpfair.inputs.streaming import as_rows
 from skdpfair.mechanism import Mechanism, Task
 from skdpfair.methods import get_method
-from skdpfair.streaming import as_rows
 
 _SIZES = (32, 128, 512, 2048)
 

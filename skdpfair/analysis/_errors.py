@@ -14,7 +14,7 @@ from skdpfair.engine import PoissonSampler, Streams
 from skdpfair.engine.flat import split
 from skdpfair.mechanism import Mechanism, Task
 from skdpfair.methods import get_method
-from skdpfair.schedule import record_rates
+from skdpfair.training.schedule import record_rates
 
 ERRORS = ("none", "magnitude", "direction", "both")
 

@@ -4,7 +4,8 @@ import numpy as np
 import torch
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
-from skdpfair import _params, _table
+from skdpfair.inputs import table as _table
+from skdpfair.training import parameters as _params
 
 
 def of_estimator(estimator, X, y):

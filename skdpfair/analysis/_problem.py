@@ -10,7 +10,7 @@ import torch
 from sklearn.exceptions import UndefinedMetricWarning
 from torch import Tensor, nn
 
-from skdpfair import _validate, groups
+from skdpfair import _validate
 from skdpfair.analysis._inputs import (
     codes,
     first_parameter,
@@ -22,7 +22,8 @@ from skdpfair.analysis._inputs import (
 from skdpfair.engine import Batch, choose
 from skdpfair.engine.flat import split
 from skdpfair.engine.memory import ACTIVATION_BUDGET, affordable_batch
-from skdpfair.streaming import as_rows
+from skdpfair.inputs import groups
+from skdpfair.inputs.streaming import as_rows
 
 _FEWEST = 8  # records of a chunk, unless memory holds fewer
 _CACHED = 12_000_000  # floats of a chunk that a processor keeps at hand: a third faster on images

@@ -14,7 +14,7 @@ from skdpfair.analysis._gradients import group_gradients_of
 from skdpfair.analysis._mechanisms import as_numbers_of
 from skdpfair.analysis._problem import of_tensors
 from skdpfair.engine import Batch
-from skdpfair.streaming import as_rows
+from skdpfair.inputs.streaming import as_rows
 
 
 class GroupRecorder(Callback):
@@ -64,6 +64,7 @@ class GroupRecorder(Callback):
     """
 
     discloses = True  # a fit has to be marked
+    leaves_fits_unchanged = True  # as to a seed, which mixes in what may change a fit
 
     def __init__(
         self,

@@ -7,7 +7,7 @@ import torch
 from skdpfair import _validate
 from skdpfair.analysis._inputs import of_estimator
 from skdpfair.attacks import check_attack
-from skdpfair.streaming import as_rows
+from skdpfair.inputs.streaming import as_rows
 
 
 def robust_accuracy(estimator, X, y, attack, *, batch_size=1024):

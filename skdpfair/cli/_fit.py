@@ -11,7 +11,6 @@ from pathlib import Path
 import click
 import pandas as pd
 
-from skdpfair import _planning
 from skdpfair.cli import _ledger
 from skdpfair.cli._input import (
     AS_JSON,
@@ -29,6 +28,7 @@ from skdpfair.cli._study import Study
 from skdpfair.methods import METHODS
 from skdpfair.release import load_release, schema_of
 from skdpfair.release._file import replace_file, require_safetensors
+from skdpfair.training import plan as _planning
 
 _OWN = {
     **{name: f"--{name}" for name in ("epsilon", "delta", "method")},

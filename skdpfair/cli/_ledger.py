@@ -47,7 +47,7 @@ def check(ledger, epsilon, delta):
 
 def opened(ledger, epsilon, delta):
     """Return the ledger, to be entered; without one, a context that gives None."""
-    from skdpfair.privacy import PrivacyLedger  # late: it needs most of the package
+    from skdpfair.budget import PrivacyLedger
 
     if ledger is None:
         return nullcontext()

@@ -7,6 +7,8 @@ import pandas as pd
 from sklearn.model_selection import GroupKFold, StratifiedGroupKFold
 
 from skdpfair._validate import integer, one_of
+from skdpfair.budget.folds import takes_as_public
+from skdpfair.budget.spending import DIAGNOSTICS, SCORES, TWIN, described
 from skdpfair.model_selection._candidates import (
     candidates_of,
     classifier_of,
@@ -19,8 +21,6 @@ from skdpfair.preprocessing._linter import reasons_of
 from skdpfair.privacy import ACCOUNTANTS, SampledGaussian
 from skdpfair.privacy import epsilon as epsilon_of
 from skdpfair.privacy.delta import delta_for
-from skdpfair.privacy.folds import takes_as_public
-from skdpfair.privacy.spending import DIAGNOSTICS, SCORES, TWIN, described
 
 
 @dataclass(frozen=True)

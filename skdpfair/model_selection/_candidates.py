@@ -15,12 +15,13 @@ from sklearn.model_selection import (
 )
 from sklearn.pipeline import Pipeline
 
-from skdpfair import _params, _planning
+from skdpfair.budget.charging import planned_entries
+from skdpfair.budget.folds import folds_of
 from skdpfair.estimator import DPFairClassifier
 from skdpfair.methods import get_method
 from skdpfair.preprocessing import DPQuantileScaler, check_pipeline
-from skdpfair.privacy.charging import planned_entries
-from skdpfair.privacy.folds import folds_of
+from skdpfair.training import parameters as _params
+from skdpfair.training import plan as _planning
 
 
 def planned_runs(classifier, n_samples, n_groups=1):

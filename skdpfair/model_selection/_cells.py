@@ -12,13 +12,14 @@ from sklearn.base import clone
 from sklearn.model_selection import StratifiedKFold, check_cv, train_test_split
 
 import skdpfair
-from skdpfair import _validate, defaults, networks
+from skdpfair import _validate, networks
 from skdpfair._describe import describe
 from skdpfair.estimator import DPFairClassifier
 from skdpfair.exceptions import InsecureSeedWarning, LowSignalWarning
 from skdpfair.methods import get_method
 from skdpfair.model_selection._store import key_of
 from skdpfair.privacy.delta import delta_for
+from skdpfair.training import defaults
 
 TWIN = "twin"
 KEPT = (  # entries of a finished cell

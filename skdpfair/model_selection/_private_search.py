@@ -14,18 +14,19 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from skdpfair import _labels, _tasks
 from skdpfair._validate import about, integer, is_auto, number, shown
+from skdpfair.budget.charging import charged
 from skdpfair.exceptions import InsecureSeedWarning
+from skdpfair.inputs import labels as _labels
 from skdpfair.model_selection import _trials
 from skdpfair.model_selection._budget import SearchPlan
 from skdpfair.model_selection._candidates import classifier_of
 from skdpfair.model_selection._pool import n_held, pool_of, report_of, trial_of
 from skdpfair.privacy import Ledger
-from skdpfair.privacy.charging import charged
 from skdpfair.privacy.delta import delta_for
 from skdpfair.privacy.renyi import curve_epsilon
 from skdpfair.privacy.selection import check_law, selection_curve
+from skdpfair.training import sklearn_callbacks as _tasks
 
 
 class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):

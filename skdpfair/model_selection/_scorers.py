@@ -13,9 +13,9 @@ from sklearn.metrics._scorer import _BaseScorer
 from sklearn.utils import metadata_routing
 from sklearn.utils._response import _get_response_values
 
-from skdpfair import groups as _groups
 from skdpfair._validate import flag, listed, one_of, shown
-from skdpfair.groups import group_name
+from skdpfair.inputs import groups as _groups
+from skdpfair.inputs.groups import group_name
 
 _PREDICT = "predict"
 _METHODS = (_PREDICT, "predict_proba", "predict_log_proba", "decision_function")

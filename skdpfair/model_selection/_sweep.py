@@ -11,12 +11,14 @@ import torch
 from sklearn.exceptions import UndefinedMetricWarning
 
 import skdpfair
-from skdpfair import _params, _planning, _validate, groups
+from skdpfair import _validate
 from skdpfair._describe import describe
 from skdpfair._validate import shown
+from skdpfair.budget.charging import as_entered, current_ledger
 from skdpfair.estimator import DPFairClassifier
 from skdpfair.exceptions import LowSignalWarning
-from skdpfair.groups import group_name
+from skdpfair.inputs import groups
+from skdpfair.inputs.groups import group_name
 from skdpfair.methods import get_method
 from skdpfair.model_selection._bar import SpendingBar
 from skdpfair.model_selection._candidates import planned_fit
@@ -24,8 +26,9 @@ from skdpfair.model_selection._cells import KEPT, TWIN, cells_of, key_of_cell, r
 from skdpfair.model_selection._results import TradeoffResults
 from skdpfair.model_selection._store import Store, digest_of
 from skdpfair.model_selection._text import empty_runs
-from skdpfair.privacy.charging import as_entered, current_ledger
 from skdpfair.privacy.delta import delta_for
+from skdpfair.training import parameters as _params
+from skdpfair.training import plan as _planning
 
 _TAKEN = {
     "method": "methods=",

@@ -23,13 +23,13 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _num_samples
 
-from skdpfair import _labels
-from skdpfair import groups as _groups
 from skdpfair._describe import describe, digest
+from skdpfair.budget.charging import paid_for, suspended
 from skdpfair.exceptions import PrivacyAccountingError
+from skdpfair.inputs import groups as _groups
+from skdpfair.inputs import labels as _labels
 from skdpfair.model_selection._candidates import classifier_of, configured, planned_runs
 from skdpfair.privacy import accounting, calibration, renyi
-from skdpfair.privacy.charging import paid_for, suspended
 from skdpfair.privacy.renyi import rdp_curve
 from skdpfair.privacy.selection import stop_parameter
 

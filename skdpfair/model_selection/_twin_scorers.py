@@ -5,7 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from skdpfair import _fitted_rows, _labels, _table
+from skdpfair.inputs import fitted_rows as _fitted_rows
+from skdpfair.inputs import labels as _labels
+from skdpfair.inputs import table as _table
 from skdpfair.model_selection._scorers import ByGroupScorer, at_final_step, warn_absent
 
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pandas as pd
 
+from skdpfair.budget.around import linter
+from skdpfair.budget.spending import ELSEWHERE, LEAKS, SCORES
 from skdpfair.exceptions import PrivacyLeakWarning
 from skdpfair.preprocessing._candidates import (
     configured,
@@ -20,8 +22,6 @@ from skdpfair.preprocessing._functions import plain_function
 from skdpfair.preprocessing._learners import MODEL, TWIN, Row
 from skdpfair.preprocessing._quantiles import DPQuantileScaler
 from skdpfair.preprocessing._verdict import kind_of, verdict
-from skdpfair.privacy._around import linter
-from skdpfair.privacy.spending import ELSEWHERE, LEAKS, SCORES
 
 _WIDTH = 96
 

@@ -7,6 +7,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdpfair._validate import integer, number, one_of, shown
+from skdpfair.budget.charging import charged
 from skdpfair.preprocessing._scaler import BoundedScaler, numbers_of
 from skdpfair.preprocessing._tree import (
     consistent_leaves,
@@ -15,7 +16,6 @@ from skdpfair.preprocessing._tree import (
     tree_sensitivity,
 )
 from skdpfair.privacy import NOT_ACCOUNTED, Ledger, LedgerEntry, PrivacyReport, calibrate
-from skdpfair.privacy.charging import charged
 from skdpfair.privacy.delta import delta_for
 from skdpfair.privacy.noise import generator_of, noisy
 
@@ -27,7 +27,7 @@ class DPQuantileScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     For columns whose public bounds are known but far from where most values lie. ``fit`` makes one
     noisy release for all columns and spends an epsilon of its own, besides the classifier's; a
-    :class:`~skdpfair.privacy.PrivacyLedger` adds the two up.
+    :class:`~skdpfair.budget.PrivacyLedger` adds the two up.
 
     Parameters
     ----------

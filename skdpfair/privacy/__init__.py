@@ -2,7 +2,6 @@
 
 from skdpfair.privacy.accounting import ACCOUNTANTS, SampledGaussian, epsilon
 from skdpfair.privacy.bounds import total_variation
-from skdpfair.privacy.budget import PrivacyLedger
 from skdpfair.privacy.calibration import MAX_NOISE_MULTIPLIER, calibrate
 from skdpfair.privacy.gdp import gdp_epsilon, gdp_parameter
 from skdpfair.privacy.ledger import Ledger, LedgerEntry
@@ -16,7 +15,6 @@ __all__ = [
     "NOT_ACCOUNTED",
     "Ledger",
     "LedgerEntry",
-    "PrivacyLedger",
     "PrivacyPlan",
     "PrivacyReport",
     "SampledGaussian",

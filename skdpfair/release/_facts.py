@@ -8,10 +8,10 @@ import numpy as np
 import torch
 
 from skdpfair.exceptions import InsecureSeedWarning, PrivacyLeakWarning
-from skdpfair.inference import InferenceNet, weights_of
 from skdpfair.mechanism import Method
 from skdpfair.networks import Factory
 from skdpfair.release._encode import NETWORKS, NotPlain, decode, encode
+from skdpfair.training.inference import InferenceNet, weights_of
 
 # what no copy of a fitted classifier keeps, and what no release keeps besides
 SCRUBBED = {"random_state": None, "callbacks": None, "validation_data": None}

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import binomtest
 
-from skdpfair import groups as _groups
+from skdpfair.inputs import groups as _groups
 
 LEVEL = 0.95
 

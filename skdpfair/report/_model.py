@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from skdpfair._validate import shown
-from skdpfair.groups import group_name
+from skdpfair.inputs.groups import group_name
 from skdpfair.privacy.statement import ADJACENCY_IN_WORDS, rounded_up
 from skdpfair.release import release
 from skdpfair.release._file import path_of, replace_file

@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 from skdpfair.cli import main
-from skdpfair.net import PrivateNet
 from skdpfair.preprocessing import TableSchema, columns_of
 from skdpfair.release import load_release, schema_of
+from skdpfair.training.net import PrivateNet
 
 SCHEMA = TableSchema(
     target="kredit ok?",
@@ -231,7 +231,7 @@ def test_a_card_that_cannot_be_made_leaves_no_page(folder, monkeypatch):
 
 
 def test_the_books_are_kept(folder):
-    from skdpfair.privacy import PrivacyLedger
+    from skdpfair.budget import PrivacyLedger
 
     with PrivacyLedger("books.jsonl", epsilon=3.0, delta=1e-5):
         pass
@@ -248,8 +248,9 @@ def test_the_books_are_kept(folder):
 
 
 def test_what_the_books_do_not_know_is_said(folder):
-    from skdpfair.privacy import Ledger, PrivacyLedger
-    from skdpfair.privacy.charging import charged, planned_entries
+    from skdpfair.budget import PrivacyLedger
+    from skdpfair.budget.charging import charged, planned_entries
+    from skdpfair.privacy import Ledger
 
     with (
         PrivacyLedger("books.jsonl", epsilon=9.0, delta=1e-5),

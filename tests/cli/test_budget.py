@@ -79,7 +79,7 @@ def test_it_reads_well():
 
 
 def test_the_signal_is_that_of_the_defaults():
-    from skdpfair import defaults
+    from skdpfair.training import defaults
 
     found = facts("--epochs", "10", "--epsilon", "1")
     known = defaults.resolve(n_samples=10_000, epsilon=found["epsilon"], delta=1e-5)

@@ -14,15 +14,15 @@ from skorch.callbacks import Callback, EarlyStopping, EpochScoring
 from torch import nn
 
 from skdpfair import DPFairClassifier, get_method
-from skdpfair._callbacks import WITHHELD
 from skdpfair.attacks import PGD
+from skdpfair.budget import PrivacyLedger
 from skdpfair.engine import Batch, Streams, choose, private_step
 from skdpfair.engine.per_sample import ClosedForm, chain_of, layers
 from skdpfair.engine.per_sample.records import at_most
 from skdpfair.engine.precision import full_precision
 from skdpfair.exceptions import UnsupportedModuleError
 from skdpfair.mechanism import Mechanism, Task
-from skdpfair.privacy import PrivacyLedger
+from skdpfair.training.callbacks import WITHHELD
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.random((300, 4)).astype(np.float32), RNG.integers(0, 2, 300)

@@ -11,7 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from skdpfair import METHODS, DPFairClassifier, get_method, steps
+from skdpfair import METHODS, DPFairClassifier, get_method
 from skdpfair.datasets import make_two_groups
 from skdpfair.engine import Batch, Streams, choose, private_step
 from skdpfair.engine.flat import FlatSGD
@@ -19,6 +19,7 @@ from skdpfair.engine.per_sample import BookKeeping, ClosedForm, chain_of
 from skdpfair.engine.per_sample.graph import record
 from skdpfair.engine.replay import Replay, padded, write_over
 from skdpfair.mechanism import Mechanism, Task
+from skdpfair.training import steps
 
 gpu = pytest.mark.gpu
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")

@@ -25,15 +25,15 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from skdpfair import DPFairClassifier
+from skdpfair.budget.active_ledger import VARIABLE
+from skdpfair.budget.charging import charged, current_ledger, planned_entries, suspended
+from skdpfair.budget.spending import DIAGNOSTICS, SCORES, TORN
 from skdpfair.exceptions import UnaccountedWarning
 from skdpfair.model_selection import BudgetExceeded, PrivacyLedger, plan
 from skdpfair.preprocessing import DPQuantileScaler
 from skdpfair.privacy import Ledger, PrivacyPlan
 from skdpfair.privacy import epsilon as epsilon_of
-from skdpfair.privacy._door import VARIABLE
-from skdpfair.privacy.charging import charged, current_ledger, planned_entries, suspended
 from skdpfair.privacy.renyi import curve_epsilon, rdp_curve
-from skdpfair.privacy.spending import DIAGNOSTICS, SCORES, TORN
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
 RUN = {"sample_rate": 0.01, "noise_multipliers": (1.0,), "steps": 100}

@@ -20,7 +20,7 @@ from sklearn.model_selection import (
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skdpfair import _fitted_rows
+from skdpfair.inputs import fitted_rows as _fitted_rows
 from skdpfair.metrics import dg_gap, dg_gap_by_group
 from skdpfair.model_selection import dg_gap_scorer
 from skdpfair.preprocessing import public_preprocessor

@@ -27,11 +27,11 @@ from sklearn.preprocessing import FunctionTransformer
 from tqdm import tqdm
 
 from skdpfair import DPFairClassifier
+from skdpfair.budget import progress as _progress
+from skdpfair.budget.active_ledger import VARIABLE
+from skdpfair.budget.spending import UNKNOWN
 from skdpfair.exceptions import InsecureSeedWarning, UnaccountedWarning
 from skdpfair.model_selection import BudgetExceeded, DPRandomizedSearch, PrivacyLedger, plan
-from skdpfair.privacy import _progress
-from skdpfair.privacy._door import VARIABLE
-from skdpfair.privacy.spending import UNKNOWN
 
 callback = pytest.importorskip("sklearn.callback", reason="scikit-learn < 1.9 has no callbacks")
 pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")

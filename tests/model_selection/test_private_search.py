@@ -18,7 +18,9 @@ from sklearn.dummy import DummyClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from skdpfair import DPFairClassifier, _training
+from skdpfair import DPFairClassifier
+from skdpfair.budget.active_ledger import SEARCH
+from skdpfair.budget.charging import suspended
 from skdpfair.exceptions import InsecureSeedWarning, PrivacyAccountingError
 from skdpfair.model_selection import (
     BudgetExceeded,
@@ -29,10 +31,9 @@ from skdpfair.model_selection import (
 )
 from skdpfair.preprocessing import DPQuantileScaler
 from skdpfair.privacy import SampledGaussian
-from skdpfair.privacy._door import SEARCH
-from skdpfair.privacy.charging import suspended
 from skdpfair.privacy.renyi import curve_epsilon, rdp_curve
 from skdpfair.privacy.selection import selection_epsilon
+from skdpfair.training import fit as _training
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
 SECRET = 98765432.125  # a score

@@ -381,7 +381,7 @@ class Interrupts(TransformerMixin, BaseEstimator):
 
 
 def interrupting_loop(monkeypatch, how):
-    from skdpfair.steps import Steps
+    from skdpfair.training.steps import Steps
 
     take, taken = Steps.take, []
 

@@ -14,8 +14,8 @@ import pytest
 
 from skdpfair.model_selection import TradeoffResults, _cells, _sweep
 from skdpfair.model_selection._store import Store, digest_of
-from skdpfair.net import PrivateNet
 from skdpfair.release import _file
+from skdpfair.training.net import PrivateNet
 
 SCRIPT = Path(__file__).with_name("killed.py")
 pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")

@@ -168,7 +168,7 @@ MUTANTS = (
     Mutant(
         "exact group counts",
         "the sizes of the groups are used as they are, and booked as noisy",
-        "_training.py",
+        "training/fit.py",
         "noise = run.once[0] if run.once else 0.0",
         "noise = 0.0",
         "tests/test_methods_in_fits.py::TestGroupRates::"
@@ -317,7 +317,7 @@ MUTANTS = (
     Mutant(
         "one sample for all epochs",
         "the batches of the first epoch are used again",
-        "schedule.py",
+        "training/schedule.py",
         "        indices = self.sampler.draw(self.steps_left())\n",
         "        if not hasattr(self, 'first'):\n"
         "            self.first = self.sampler.draw(self.steps_left())\n"
@@ -327,7 +327,7 @@ MUTANTS = (
     Mutant(
         "empty batches skipped",
         "a step without records is not taken, so its absence tells that nobody was drawn",
-        "schedule.py",
+        "training/schedule.py",
         "        if isinstance(self.data, StreamedRows) or not indices:\n",
         "        indices = [i for i in indices if len(i)]\n"
         "        if isinstance(self.data, StreamedRows) or not indices:\n",
@@ -336,7 +336,7 @@ MUTANTS = (
     Mutant(
         "a larger rate",
         "records are drawn twice as often as is accounted",
-        "net.py",
+        "training/net.py",
         "sampler = PoissonSampler(rates, len(rows[0])",
         "sampler = PoissonSampler(2 * rates, len(rows[0])",
         POISSON,
@@ -374,7 +374,7 @@ MUTANTS = (
     Mutant(
         "warm-up not charged",
         "the steps that look for the scale of the gradients are not in the ledger",
-        "steps.py",
+        "training/steps.py",
         '        self._account("gradient scale (warm-up)")\n',
         "",
         "tests/test_methods_in_fits.py::TestWarmStart::"
@@ -383,7 +383,7 @@ MUTANTS = (
     Mutant(
         "group counts not charged",
         "the sizes of the groups are released once and not in the ledger",
-        "_training.py",
+        "training/fit.py",
         "    if run.once:\n        ledger.record(",
         "    if run.once:\n        Ledger().record(",
         "tests/test_methods_in_fits.py::TestGroupRates::"
@@ -400,7 +400,7 @@ MUTANTS = (
     Mutant(
         "steps booked late",
         "a step is booked once it is over, so that an interrupt leaves it out",
-        "steps.py",
+        "training/steps.py",
         "            self._train_step(index)\n",
         "            on_step, self.on_step = self.on_step, None\n"
         "            self._train_step(index)\n"
@@ -411,7 +411,7 @@ MUTANTS = (
     Mutant(
         "a release repeated",
         "memory that runs out in the update makes a second release, booked as one",
-        "steps.py",
+        "training/steps.py",
         "            self._go(self._in_memory(len(index), lambda: self._release(index)))",
         "            self._in_memory(len(index), lambda: self._fixed_step(index))",
         "tests/robustness/test_endurance.py::"
@@ -420,7 +420,7 @@ MUTANTS = (
     Mutant(
         "fits before forgotten",
         "warm_start reports the last fit alone",
-        "_training.py",
+        "training/fit.py",
         "    ledger = Ledger(() if before is None else before.privacy.ledger.entries)",
         "    ledger = Ledger(())",
         "tests/test_methods_in_fits.py::TestWarmStart::test_goes_on_from_the_weights_and_composes",
@@ -428,7 +428,7 @@ MUTANTS = (
     Mutant(
         "one fold for all",
         "the ledger charges one of k fold fits, not k - 1",
-        "privacy/folds.py",
+        "budget/folds.py",
         "    return [_joined(folds[:i] + folds[i + 1 :]) for i in sorted(kinds.values())]",
         "    return [folds[i] for i in sorted(kinds.values())]",
         "tests/model_selection/test_ledger_callback.py::"
@@ -445,7 +445,7 @@ MUTANTS = (
     Mutant(
         "a selection drops the fits",
         "a ledger with a private search forgets the fits beside it",
-        "privacy/_books.py",
+        "budget/books.py",
         "return curve_epsilon(sum(curves) + rdp_curve(runs), delta)",
         "return curve_epsilon(sum(curves), delta)",
         "tests/model_selection/test_budget.py::test_a_private_selection_is_charged_beside_the_fits",
@@ -470,7 +470,7 @@ MUTANTS = (
     Mutant(
         "seeds that ignore the data",
         "two seeded fits on neighbouring data share their noise, which cancels",
-        "_seeds.py",
+        "training/randomness.py",
         "    return Streams.seeded(int(state), digest=mixed), True",
         "    return Streams.seeded(int(state), digest=bytes(32)), True",
         FIT + "test_equal_seeds_share_no_noise_on_neighbouring_data",
@@ -487,7 +487,7 @@ MUTANTS = (
     Mutant(
         "seeds that ignore the labels",
         "the noise of a seeded fit does not depend on the labels, and cancels",
-        "_seeds.py",
+        "training/randomness.py",
         "digest(x, table.y, table.groups.code",
         "digest(x, table.groups.code",
         "tests/test_seeds.py::test_fits_on_records_that_differ_share_no_noise",
@@ -547,7 +547,7 @@ MUTANTS = (
     Mutant(
         "books without a lock",
         "two processes check the budget side by side, and both find room",
-        "privacy/_journal.py",
+        "budget/journal.py",
         "            _lock(handle)\n            handle.seek(0)\n",
         "            handle.seek(0)\n",
         "tests/model_selection/test_budget.py::test_the_file_is_locked_from_the_check_to_the_entry",
@@ -555,7 +555,7 @@ MUTANTS = (
     Mutant(
         "the first view of a search",
         "of the possible records the first is charged, not the worst-off one",
-        "privacy/_books.py",
+        "budget/books.py",
         "return max(_composed(view, delta, accountant) for view in views(fits, searches))",
         "return _composed(views(fits, searches)[0], delta, accountant)",
         "tests/privacy/test_folds.py::test_the_costliest_view_is_charged_wherever_it_comes",
@@ -563,7 +563,7 @@ MUTANTS = (
     Mutant(
         "a last line forgotten",
         "a fit whose line in the ledger has no end is not counted",
-        "privacy/_journal.py",
+        "budget/journal.py",
         '            if torn:\n                self._write(b"\\n")\n',
         "            self._handle.truncate(end)\n            self._whole = self._whole[:end]\n",
         "tests/model_selection/test_budget.py::test_a_whole_last_line_without_its_end_counts",
@@ -571,7 +571,7 @@ MUTANTS = (
     Mutant(
         "an emptied ledger",
         "a ledger goes on in a file that was emptied, as if nothing had been spent",
-        "privacy/_journal.py",
+        "budget/journal.py",
         "if len(self._whole) < size or _digest(self._whole[:size]) != seen:",
         "if False:",
         "tests/model_selection/test_budget.py::test_a_file_that_lost_its_lines_takes_no_more",
@@ -579,7 +579,7 @@ MUTANTS = (
     Mutant(
         "a ledger lost in copies",
         "a ledger set on a fitted estimator is dropped from its copies, and nobody is told",
-        "_tasks.py",
+        "training/sklearn_callbacks.py",
         "if any(isinstance(callback, PrivacyLedger) for callback in callbacks):",
         "if False:",
         "tests/model_selection/test_ledger_callback.py::"
@@ -588,7 +588,7 @@ MUTANTS = (
     Mutant(
         "a model of a step's own for nothing",
         "a step trains a private model inside a private search, and nobody pays",
-        "privacy/charging.py",
+        "budget/charging.py",
         "        _take_what_was_paid(planned, private and curve is None)\n",
         "",
         "tests/model_selection/test_private_search.py::test_a_step_that_fits_a_model_of_its_own_is_refused[private-fit-False]",
@@ -596,7 +596,7 @@ MUTANTS = (
     Mutant(
         "a search that its threads do not know of",
         "a step trains a private model in a thread inside a private search, and nobody pays",
-        "privacy/charging.py",
+        "budget/charging.py",
         "    if _door.is_searching():\n        _take",
         "    if _PAID.get():\n        _take",
         "tests/model_selection/test_private_search.py::test_a_step_that_fits_in_a_thread_or_process_is_refused[thread]",
@@ -612,7 +612,7 @@ MUTANTS = (
     Mutant(
         "marks that outlive the model",
         "what a fit leaves for dg_gap_scorer stays in memory when the model is gone",
-        "_fitted_rows.py",
+        "inputs/fitted_rows.py",
         "_SEEN = WeakKeyDictionary()",
         "_SEEN = {}",
         "tests/model_selection/test_dg_scorer.py::"
@@ -622,7 +622,7 @@ MUTANTS = (
     Mutant(
         "books that trust every call",
         "the ledger's whole is finite for fits that nobody looked around",
-        "privacy/_books.py",
+        "budget/books.py",
         'return around.get(fit.get("around"), {}).get("outermost", False)',
         "return True",
         AROUND + "test_where_nobody_looked_the_whole_is_unknown[bootstrap]",
@@ -630,7 +630,7 @@ MUTANTS = (
     Mutant(
         "callbacks that vouch for clones",
         "a ledger that an ensemble cloned along with the classifier takes it for the outermost",
-        "privacy/budget.py",
+        "budget/privacy_ledger.py",
         '"outermost": is_called(estimator)}',
         '"outermost": True}',
         AROUND + "test_clones_carry_callbacks_so_these_do_not_tell_who_is_outermost[bootstrap]",
@@ -638,7 +638,7 @@ MUTANTS = (
     Mutant(
         "a call that spans threads",
         "fits of other threads count as those of the call that was looked at",
-        "privacy/_around.py",
+        "budget/around.py",
         "    token = _CALL.set((name, estimator))\n"
         "    try:\n"
         "        yield name\n"
@@ -683,7 +683,7 @@ MUTANTS = (
     Mutant(
         "labels in errors",
         "a fit that meets a label outside the declared classes prints it",
-        "_labels.py",
+        "inputs/labels.py",
         '"y has labels outside classes=, which must list them all.',
         'f"y has labels outside classes=: {found[at < 0].tolist()}."\n            "',
         "tests/robustness/test_messages.py::"
@@ -831,7 +831,7 @@ MUTANTS = (
     Mutant(
         "stops for nothing",
         "a fit that a callback ends is charged for the steps taken",
-        "_training.py",
+        "training/fit.py",
         "            if by_values:\n                _account",
         "            if False:\n                _account",
         STANDS + "test_a_stop_that_may_depend_on_values_costs_the_plan",
@@ -839,7 +839,7 @@ MUTANTS = (
     Mutant(
         "rows for callbacks",
         "callbacks of a private fit get the training rows",
-        "net.py",
+        "training/net.py",
         "        if not self.discloses:\n            seen",
         "        if False:\n            seen",
         STANDS + "test_callbacks_of_a_private_fit_get_no_rows",
@@ -855,7 +855,7 @@ MUTANTS = (
     Mutant(
         "copies of a running net",
         "a copy of a running net holds all that the net holds",
-        "net.py",
+        "training/net.py",
         "return InferenceNet, (self.module, weights_of(self))",
         "return super().__reduce_ex__(protocol)",
         STANDS + "test_copies_of_a_running_net_hold_neither_seeds_nor_rows",
@@ -863,7 +863,7 @@ MUTANTS = (
     Mutant(
         "attacks on whole batches",
         "an attack of a user's own gets all records of the batch",
-        "net.py",
+        "training/net.py",
         "attack = RecordByRecord(attack, self.engine_, example)",
         "pass",
         STANDS + "test_attacks_that_bring_records_together_do_not[longer]",
@@ -871,7 +871,7 @@ MUTANTS = (
     Mutant(
         "memory of predictions",
         "what a module keeps of the rows that it predicts stays in it",
-        "inference.py",
+        "training/inference.py",
         "module = copy.deepcopy(module, {id(p): p for p in module.parameters()}).eval()",
         "module = module.eval()",
         STANDS + "test_no_line_of_a_module_sees_a_training_row_and_no_prediction_stays",
@@ -895,7 +895,7 @@ MUTANTS = (
     Mutant(
         "optimizers that stop for nothing",
         "a fit that a user's optimizer ends is charged for the steps taken",
-        "_training.py",
+        "training/fit.py",
         "return bool(foreign or shown)",
         "return bool(shown)",
         STANDS + "test_an_optimizer_that_stops_costs_the_plan",
@@ -903,7 +903,7 @@ MUTANTS = (
     Mutant(
         "numbers with code of their own",
         "the numbers of an attack are used as they are given",
-        "net.py",
+        "training/net.py",
         "attack = attack.plain()",
         "pass",
         STANDS + "test_numbers_of_an_attack_see_no_row",
@@ -911,7 +911,7 @@ MUTANTS = (
     Mutant(
         "parameters that change places",
         "parameters are told apart by their order alone",
-        "steps.py",
+        "training/steps.py",
         "return [(name, id(p)) for name, p in named if p.requires_grad]",
         "return sorted({id(p) for name, p in named if p.requires_grad})",
         STANDS + "test_parameters_that_change_places_are_refused",

@@ -16,6 +16,7 @@ from scipy.optimize import brentq
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
+from skdpfair.budget import PrivacyLedger
 from skdpfair.exceptions import BudgetExceeded, InsecureSeedWarning
 from skdpfair.preprocessing import BoundedScaler, DPQuantileScaler
 from skdpfair.preprocessing._tree import (
@@ -24,7 +25,6 @@ from skdpfair.preprocessing._tree import (
     tree_counts,
     tree_sensitivity,
 )
-from skdpfair.privacy import PrivacyLedger
 from skdpfair.privacy.noise import generator_of, noisy
 
 CASES = [

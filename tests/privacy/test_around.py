@@ -34,11 +34,12 @@ from sklearn.semi_supervised import SelfTrainingClassifier
 from skorch.callbacks import Callback
 
 from skdpfair import DPFairClassifier
+from skdpfair.budget import PrivacyLedger
+from skdpfair.budget.spending import SCORES, UNKNOWN
 from skdpfair.exceptions import PrivacyLeakWarning
 from skdpfair.model_selection import DPRandomizedSearch, plan
 from skdpfair.preprocessing import BoundedScaler, DPQuantileScaler, check_pipeline
-from skdpfair.privacy import NOT_ACCOUNTED, PrivacyLedger
-from skdpfair.privacy.spending import SCORES, UNKNOWN
+from skdpfair.privacy import NOT_ACCOUNTED
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning"),

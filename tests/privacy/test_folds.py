@@ -14,9 +14,9 @@ from sklearn.model_selection import (
     TimeSeriesSplit,
 )
 
+from skdpfair.budget.books import cost as cost_of
+from skdpfair.budget.folds import folds_of, views
 from skdpfair.privacy import SampledGaussian, epsilon
-from skdpfair.privacy._books import cost as cost_of
-from skdpfair.privacy.folds import folds_of, views
 
 
 class Odd(KFold):

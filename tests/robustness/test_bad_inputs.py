@@ -11,7 +11,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from sklearn.exceptions import NotFittedError
 
-import skdpfair.steps
+import skdpfair.training.steps
 from skdpfair import METHODS, DPFairClassifier, get_method
 from skdpfair._validate import shown
 from skdpfair.exceptions import LowSignalWarning
@@ -33,7 +33,7 @@ def nothing_is_trained_or_written(monkeypatch, tmp_path):
     def trained(*args, **kwargs):
         raise AssertionError("a step was taken before the input was refused")
 
-    monkeypatch.setattr(skdpfair.steps, "private_step", trained)
+    monkeypatch.setattr(skdpfair.training.steps, "private_step", trained)
     monkeypatch.chdir(tmp_path)
     torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)  # the first takes seconds
     yield

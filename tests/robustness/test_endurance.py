@@ -16,7 +16,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 from skorch.callbacks import Callback
 
-import skdpfair.steps as steps
+import skdpfair.training.steps as steps
 from skdpfair import DPFairClassifier, get_method
 from skdpfair.engine import ScaleSearch
 from skdpfair.model_selection import PrivacyLedger
@@ -80,7 +80,7 @@ def test_ctrl_c_before_the_first_step_leaves_nothing(monkeypatch):
         raise KeyboardInterrupt
 
     model = quick()
-    monkeypatch.setattr("skdpfair._training._net", interrupted)
+    monkeypatch.setattr("skdpfair.training.fit._net", interrupted)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, Y)
     assert not [name for name in vars(model) if name.endswith("_")]
@@ -95,7 +95,7 @@ def test_ctrl_c_while_a_fit_is_set_up_leaves_the_fit_before(monkeypatch, place):
     def interrupted(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(f"skdpfair.net.{place}", interrupted)
+    monkeypatch.setattr(f"skdpfair.training.net.{place}", interrupted)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, Y)
     assert vars(model) == before and model.predict(X).shape == Y.shape

@@ -6,7 +6,7 @@ import torch
 
 from skdpfair.engine import Batch, PoissonSampler, ScaleSearch
 from skdpfair.engine.replay import padded
-from skdpfair.streaming import as_rows, is_streamed
+from skdpfair.inputs.streaming import as_rows, is_streamed
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,10 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from skdpfair.budget import active_ledger as _door
+from skdpfair.budget.folds import lineage, place_of, steps_before
+from skdpfair.budget.privacy_ledger import PrivacyLedger
 from skdpfair.exceptions import UnaccountedWarning
-from skdpfair.privacy import _door
-from skdpfair.privacy.budget import PrivacyLedger
-from skdpfair.privacy.folds import lineage, place_of, steps_before
 
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -62,7 +62,7 @@ class FitTask:
     ledger : PrivacyLedger or None
         That was set as a callback, here or above.
     place : dict or None
-        See :func:`skdpfair.privacy.folds.place_of`.
+        See :func:`skdpfair.budget.folds.place_of`.
     epoch, end : callable or None
         Tell the callbacks; None if there are none.
     steps : tuple of str

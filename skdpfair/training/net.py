@@ -6,18 +6,18 @@ import torch
 from skorch import NeuralNetClassifier
 from skorch.callbacks import EpochScoring, EpochTimer, PassthroughScoring, PrintLog
 
-from skdpfair._callbacks import WITHHELD, hear_batches
 from skdpfair.attacks import PGD, RecordByRecord, check_attack
 from skdpfair.engine import PoissonSampler, Streams, choose
 from skdpfair.engine.flat import acts_elementwise, flat_optimizer, flatten_
 from skdpfair.engine.memory import affordable_batch
 from skdpfair.engine.per_sample.materialised import materialised
 from skdpfair.engine.precision import full_precision
-from skdpfair.inference import InferenceNet, logits, weights_of
+from skdpfair.inputs.streaming import as_rows
 from skdpfair.mechanism import Mechanism, Method
-from skdpfair.schedule import PoissonBatches, Schedule, record_rates, rows_on
-from skdpfair.steps import Steps, trainable
-from skdpfair.streaming import as_rows
+from skdpfair.training.callbacks import WITHHELD, hear_batches
+from skdpfair.training.inference import InferenceNet, logits, weights_of
+from skdpfair.training.schedule import PoissonBatches, Schedule, record_rates, rows_on
+from skdpfair.training.steps import Steps, trainable
 
 
 class PrivateNet(NeuralNetClassifier):

@@ -9,8 +9,6 @@ import pandas as pd
 from scipy.sparse import issparse
 from sklearn.utils.validation import _get_feature_names, check_array, validate_data
 
-from skdpfair import _labels
-from skdpfair import groups as _groups
 from skdpfair._validate import (
     about,
     in_pandas,
@@ -19,7 +17,9 @@ from skdpfair._validate import (
     refuse_sparse_columns,
     shown,
 )
-from skdpfair.streaming import as_rows, is_sparse, is_streamed, kind_of
+from skdpfair.inputs import groups as _groups
+from skdpfair.inputs import labels as _labels
+from skdpfair.inputs.streaming import as_rows, is_sparse, is_streamed, kind_of
 
 _NUMERIC_OBJECTS = {"integer", "floating", "boolean", "mixed-integer-float", "decimal", "empty"}
 _NOT_NUMBERS = (

@@ -6,7 +6,6 @@ import numpy as np
 import torch
 
 from skdpfair._describe import describe, digest
-from skdpfair.analysis import GroupRecorder
 from skdpfair.engine import Streams
 
 # what cannot change the weights of a fit, or has no stable description
@@ -40,11 +39,12 @@ def _own_streams(params, table, before):
 
 def _acting(callbacks):
     """Return the callbacks that may change a fit: all but recorders; None if none is left."""
-    return [c for c in callbacks or () if not _is_recorder(c)] or None
+    return [c for c in callbacks or () if not _leaves_fits_unchanged(c)] or None
 
 
-def _is_recorder(callback):
-    return type(callback[-1] if isinstance(callback, tuple) else callback) is GroupRecorder
+def _leaves_fits_unchanged(callback):
+    kind = type(callback[-1] if isinstance(callback, tuple) else callback)
+    return vars(kind).get("leaves_fits_unchanged", False)
 
 
 def _past(before):

@@ -5,11 +5,11 @@ import math
 import numpy as np
 import pandas as pd
 
+from skdpfair.budget.folds import views
+from skdpfair.budget.spending import SCORES, TORN, UNKNOWN, Spending
 from skdpfair.privacy.accounting import epsilon as epsilon_of
-from skdpfair.privacy.folds import views
 from skdpfair.privacy.ledger import LedgerEntry
 from skdpfair.privacy.renyi import ORDERS, curve_epsilon, rdp_curve
-from skdpfair.privacy.spending import SCORES, TORN, UNKNOWN, Spending
 
 _COLUMNS = [
     "data",

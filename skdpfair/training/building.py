@@ -12,8 +12,8 @@ from skorch.callbacks import Callback, Checkpoint, EarlyStopping, LRScheduler
 from torch import nn
 
 from skdpfair import _validate
-from skdpfair._callbacks import recorders
 from skdpfair._validate import shown
+from skdpfair.training.callbacks import recorders
 
 # float32 holds the squares of the numbers between them
 LARGE, SMALL = 1e15, 1e-15

@@ -8,15 +8,15 @@ from contextlib import contextmanager
 import pandas as pd
 
 from skdpfair._validate import number, one_of, shown
+from skdpfair.budget import active_ledger as _door
+from skdpfair.budget.around import call_of, is_called, looked_at
+from skdpfair.budget.books import cost, frame_of, read_books, spending
+from skdpfair.budget.folds import folds_of, place_of, takes_as_public
+from skdpfair.budget.journal import Journal
+from skdpfair.budget.progress import FitsBar
+from skdpfair.budget.spending import TWIN, Spending
 from skdpfair.exceptions import BudgetExceeded
-from skdpfair.privacy import _door
-from skdpfair.privacy._around import call_of, is_called, looked_at
-from skdpfair.privacy._books import cost, frame_of, read_books, spending
-from skdpfair.privacy._journal import Journal
-from skdpfair.privacy._progress import FitsBar
 from skdpfair.privacy.accounting import ACCOUNTANTS
-from skdpfair.privacy.folds import folds_of, place_of, takes_as_public
-from skdpfair.privacy.spending import TWIN, Spending
 from skdpfair.privacy.statement import rounded_up
 
 
@@ -77,7 +77,7 @@ class PrivacyLedger:
     --------
     >>> import tempfile
     >>> from skdpfair.privacy import Ledger
-    >>> from skdpfair.privacy.charging import charged, planned_entries
+    >>> from skdpfair.budget.charging import charged, planned_entries
     >>> release = {"sample_rate": 0.01, "noise_multipliers": (1.0,), "steps": 100}
     >>> path, spent = tempfile.mkdtemp() + "/budget.jsonl", Ledger()
     >>> with PrivacyLedger(path, epsilon=1.0, delta=1e-5) as ledger:

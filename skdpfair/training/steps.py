@@ -12,7 +12,7 @@ from skdpfair.engine.replay import Replay, recorder
 from skdpfair.engine.step import BOUND_TOLERANCE, measure
 from skdpfair.exceptions import PrivacyAccountingError, UnsupportedModuleError
 from skdpfair.mechanism import Mechanism, Method
-from skdpfair.schedule import Average, PoissonBatches, Schedule
+from skdpfair.training.schedule import Average, PoissonBatches, Schedule
 
 
 class Steps:

@@ -6,13 +6,15 @@ from math import ceil
 
 from sklearn.base import clone
 
-from skdpfair import _params, defaults, networks
+from skdpfair import networks
 from skdpfair.exceptions import InfeasibleBudgetError, LowSignalWarning
 from skdpfair.mechanism import Mechanism, Method, Task
 from skdpfair.methods import get_method
 from skdpfair.methods._fractions import declared
 from skdpfair.privacy import PrivacyPlan
 from skdpfair.privacy.delta import delta_for
+from skdpfair.training import defaults
+from skdpfair.training import parameters as _params
 
 GROUP_COUNT_NOISE = 5.0  # over 1/mu of the budget: takes 1/25 of mu squared
 

@@ -11,22 +11,24 @@ import torch
 from skorch.dataset import Dataset
 from skorch.helper import predefined_split
 
-from skdpfair import _building, _params, networks
-from skdpfair._callbacks import Epochs, Progress, recorders
-from skdpfair._planning import Plan
-from skdpfair._reporting import Before, composed, report_of
-from skdpfair._seeds import streams_of
-from skdpfair._tasks import FitTask
+from skdpfair import networks
 from skdpfair.attacks import check_inputs
-from skdpfair.defaults import SHARE
+from skdpfair.budget.charging import charged, is_scored, planned_entries
+from skdpfair.budget.spending import DIAGNOSTICS, TWIN
 from skdpfair.engine import ScaleSearch
 from skdpfair.exceptions import InsecureSeedWarning
-from skdpfair.net import PrivateNet
 from skdpfair.privacy import Ledger
-from skdpfair.privacy.charging import charged, is_scored, planned_entries
 from skdpfair.privacy.noise import noisy_counts
-from skdpfair.privacy.spending import DIAGNOSTICS, TWIN
-from skdpfair.schedule import Schedule
+from skdpfair.training import building as _building
+from skdpfair.training import parameters as _params
+from skdpfair.training.callbacks import Epochs, Progress, recorders
+from skdpfair.training.defaults import SHARE
+from skdpfair.training.net import PrivateNet
+from skdpfair.training.plan import Plan
+from skdpfair.training.randomness import streams_of
+from skdpfair.training.report import Before, composed, report_of
+from skdpfair.training.schedule import Schedule
+from skdpfair.training.sklearn_callbacks import FitTask
 
 _INIT_LOCK = threading.Lock()  # initial weights pass through torch's global generator
 _PLAIN_STEP = 8.0  # largest stable unit of a step without momentum

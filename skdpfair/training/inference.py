@@ -5,7 +5,7 @@ import copy
 import torch
 from torch.nn.functional import softmax
 
-from skdpfair.streaming import as_rows
+from skdpfair.inputs.streaming import as_rows
 
 
 def logits(module, x, device="cpu", batch_size=4096):

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from skdpfair.budget import active_ledger as _door
+from skdpfair.budget.around import current_call
+from skdpfair.budget.books import stored
+from skdpfair.budget.privacy_ledger import PrivacyLedger
+from skdpfair.budget.spending import TWIN
 from skdpfair.exceptions import PrivacyAccountingError
-from skdpfair.privacy import _door
-from skdpfair.privacy._around import current_call
-from skdpfair.privacy._books import stored
-from skdpfair.privacy.budget import PrivacyLedger
 from skdpfair.privacy.ledger import Ledger, LedgerEntry
 from skdpfair.privacy.renyi import rdp_curve
-from skdpfair.privacy.spending import TWIN
 
 _PAID = ContextVar("skdpfair_paid_for_by_a_search", default=None)
 
@@ -82,7 +82,7 @@ def charged(
     private : bool, default=True
         False for a fit whose epsilon is infinite.
     reasons : tuple of str, default=()
-        Why more than the releases is seen, see :mod:`skdpfair.privacy.spending`.
+        Why more than the releases is seen, see :mod:`skdpfair.budget.spending`.
     curve : ndarray or None, default=None
         Renyi curve of a release that is no run of sampled Gaussians, at ``selection.ORDERS``.
     what : str
@@ -90,7 +90,7 @@ def charged(
     books : PrivacyLedger or None, default=None
         The ledger that the fit was given as a callback.
     place : dict or None, default=None
-        Where in a search the fit lies, see :func:`skdpfair.privacy.folds.place_of`.
+        Where in a search the fit lies, see :func:`skdpfair.budget.folds.place_of`.
 
     Raises
     ------

@@ -1,0 +1,1 @@
+"""Tables, labels and groups in any container, as arrays."""

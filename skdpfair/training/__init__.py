@@ -1,0 +1,1 @@
+"""One fit, from parameters to a report."""
