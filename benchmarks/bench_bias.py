@@ -16,7 +16,7 @@ from pages import put
 from skdpfair import get_method
 from skdpfair.analysis import gradient_bias
 from skdpfair.datasets import fetch_cifar10
-from skdpfair.engine import Batch, PoissonSampler, Streams, choose, private_step
+from skdpfair.engine import Batch, PoissonSampler, Streams, private_step, select_strategy
 from skdpfair.mechanism import Mechanism, Task
 from skdpfair.networks import small_cnn
 from skdpfair.privacy import SampledGaussian, epsilon
@@ -53,7 +53,7 @@ def train(name, seed, n_steps, every, x, y, probe):
     batches = PoissonSampler(BATCH / n, n, streams.sampling()).draw(n_steps)
     data, noise = Batch(x, y, torch.zeros_like(y)), streams.noise()
     module, state = network(seed), None
-    with choose(module, x[:1], 10) as strategy, torch.no_grad():
+    with select_strategy(module, x[:1], 10) as strategy, torch.no_grad():
         for t, index in enumerate([*batches, None]):
             if t % every == 0:
                 copy = network(seed)

@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils._pytree import tree_map_only
 
 from skdpfair import get_method
-from skdpfair.engine import Batch, Streams, choose, private_step
+from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.engine.flat import FlatSGD, flatten_
 from skdpfair.engine.replay import Replay, recorder
 from skdpfair.mechanism import Mechanism, Task
@@ -42,7 +42,7 @@ def ours(name, **params):
         optimizer = FlatSGD([flat], lr=LR)
         task = Task(work.n, work.n_groups, work.batch / work.n)
         mechanism = Mechanism(get_method(name, **params), task, 1.0)
-        strategy, noise = choose(module, every.x[:1], work.n_classes), Streams.fresh()
+        strategy, noise = select_strategy(module, every.x[:1], work.n_classes), Streams.fresh()
         noise = noise.noise(work.device)
         strategy.__enter__()
         start = tree_map_only(Tensor, lambda t: t.to(work.device), mechanism.method.start(task))

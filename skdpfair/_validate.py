@@ -32,8 +32,10 @@ def number(name, value, *, low=-math.inf, high=math.inf, low_open=False, high_op
     """
     wanted = _interval(low, high, low_open, high_open)
     if not isinstance(value, Real) or isinstance(value, (bool, np.timedelta64)):
-        raise TypeError(f"{name} must be {wanted}, got {shown(value)} ({type(value).__name__}).")
-    with about(name):
+        raise TypeError(
+            f"{name} must be {wanted}, got {safe_repr(value)} ({type(value).__name__})."
+        )
+    with error_context(name):
         value = float(value)
     too_low = value <= low if low_open else value < low
     too_high = value >= high if high_open else value > high
@@ -46,12 +48,12 @@ def integer(name, value, *, low=1, high=_LARGEST):
     """Return ``value`` as an int from ``low`` to ``high``, else raise."""
     if not is_integer(value):
         raise TypeError(
-            f"{name} must be an integer >= {low}, got {shown(value)} ({type(value).__name__})."
+            f"{name} must be an integer >= {low}, got {safe_repr(value)} ({type(value).__name__})."
         )
     if value < low:
-        raise ValueError(f"{name} must be an integer >= {low}, got {shown(value)}.")
+        raise ValueError(f"{name} must be an integer >= {low}, got {safe_repr(value)}.")
     if value > high:
-        raise ValueError(f"{name} must be an integer <= {high}, got {shown(value)}.")
+        raise ValueError(f"{name} must be an integer <= {high}, got {safe_repr(value)}.")
     return int(value)
 
 
@@ -78,7 +80,7 @@ def generator(name, value) -> np.random.Generator:
         return np.random.default_rng(value)
     if isinstance(value, np.random.RandomState):
         return np.random.default_rng(value.randint(2**31))
-    wanted = f"{name} must be None, an integer >= 0 or a numpy Generator, got {shown(value)}."
+    wanted = f"{name} must be None, an integer >= 0 or a numpy Generator, got {safe_repr(value)}."
     if not is_integer(value):
         raise TypeError(wanted)
     if value < 0:
@@ -119,7 +121,7 @@ def refuse_sparse_columns(name, frame) -> None:
     if sparse:
         raise TypeError(
             f"Sparse data was passed for {name}, but dense data is required: the columns "
-            f"{shown(sparse)} are sparse. Convert them by {name}.sparse.to_dense()."
+            f"{safe_repr(sparse)} are sparse. Convert them by {name}.sparse.to_dense()."
         )
 
 
@@ -139,11 +141,11 @@ def one_of(name, value, options: Iterable[str]):
         return text
     options = tuple(map(_without_group, options))
     # a text as long as a book resembles nothing, and would be compared for minutes
-    like = shown(value).lower() if text is None else text[:_SHOWN].lower()
+    like = safe_repr(value).lower() if text is None else text[:_SHOWN].lower()
     near = difflib.get_close_matches(like, options, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     listed = ", ".join(dict.fromkeys(map(repr, options)))
-    raise ValueError(f"{name} must be one of {listed}, got {shown(value)}.{hint}")
+    raise ValueError(f"{name} must be one of {listed}, got {safe_repr(value)}.{hint}")
 
 
 def _without_group(option):
@@ -163,7 +165,7 @@ def flag(name, value) -> bool:
     TypeError: diagnostics must be True or False, got 'yes'.
     """
     if not isinstance(value, (bool, np.bool_)):
-        raise TypeError(f"{name} must be True or False, got {shown(value)}.")
+        raise TypeError(f"{name} must be True or False, got {safe_repr(value)}.")
     return bool(value)
 
 
@@ -182,11 +184,11 @@ def listed(name, value, of) -> list:
     TypeError: groups must be a list of the groups, got 'ab'.
     """
     apart = isinstance(value, (str, bytes, Mapping, Set))
-    with about(name):
+    with error_context(name):
         sized = hasattr(value, "__len__") and hasattr(value, "__iter__")
         if not apart and sized and getattr(value, "ndim", 1) == 1:
             return list(value)
-    raise TypeError(f"{name} must be a list of {of}, got {shown(value)}.")
+    raise TypeError(f"{name} must be a list of {of}, got {safe_repr(value)}.")
 
 
 def is_auto(value) -> bool:
@@ -194,15 +196,17 @@ def is_auto(value) -> bool:
     return isinstance(value, str) and str.__str__(value) == "auto"
 
 
-def shown(value) -> str:
+def safe_repr(value) -> str:
     """Return the value of a parameter as a message shows it: never too long, never data.
 
     Arrays, tables and tensors may be data, wherever they lie in the value: see `outline`.
 
     Examples
     --------
-    >>> shown("a"), len(shown("a" * 10_000)), shown([np.float64(0.5), {"y": np.ones(3)}])
-    ("'a'", 203, "[0.5, {'y': ndarray of shape (3,)}]")
+    >>> safe_repr("a"), len(safe_repr("a" * 10_000))
+    ("'a'", 203)
+    >>> safe_repr([np.float64(0.5), {"y": np.ones(3)}])
+    "[0.5, {'y': ndarray of shape (3,)}]"
     """
     try:
         text = _spelt(value)
@@ -262,14 +266,15 @@ def _is_hidden(character):
 
 
 @contextmanager
-def about(name, what="cannot be used"):
+def error_context(name, what="cannot be used"):
     """Raise what goes wrong inside as a ValueError or TypeError that names the parameter.
 
-    The message quotes what went wrong: for data, labels and groups use `reading`.
+    The message quotes what went wrong.  For data, labels and groups, use
+    `error_context_without_data`.
 
     Examples
     --------
-    >>> with about("lr"):
+    >>> with error_context("lr"):
     ...     float("fast")
     Traceback (most recent call last):
     ...
@@ -283,17 +288,17 @@ def about(name, what="cannot be used"):
         if isinstance(error, (ValueError, TypeError)) and str(error).startswith(name):
             raise
         kind = TypeError if isinstance(error, TypeError) else ValueError
-        said = str(error) if isinstance(error, (ValueError, TypeError)) else shown(error)
+        said = str(error) if isinstance(error, (ValueError, TypeError)) else safe_repr(error)
         raise kind(f"{name} {what}: {said[: 5 * _SHOWN]}") from error
 
 
 @contextmanager
-def reading(name, what):
+def error_context_without_data(name, what):
     """Raise what others' code makes of data as an error that does not quote them.
 
     Examples
     --------
-    >>> with reading("X", "must hold numbers"):
+    >>> with error_context_without_data("X", "must hold numbers"):
     ...     np.asarray(["a name"], dtype=float)
     Traceback (most recent call last):
     ...

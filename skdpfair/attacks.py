@@ -33,7 +33,7 @@ class RecordByRecord:
     attack : callable
         See :func:`check_attack`.
     model : Strategy
-        The module that is attacked, see :func:`skdpfair.engine.choose`.
+        The module that is attacked, see :func:`skdpfair.engine.select_strategy`.
     example : Tensor of shape (1, ...)
         Only its shape, dtype and device are used.
 
@@ -44,9 +44,9 @@ class RecordByRecord:
 
     Examples
     --------
-    >>> from skdpfair.engine import choose
+    >>> from skdpfair.engine import select_strategy
     >>> example = torch.zeros(1, 3)
-    >>> with choose(nn.Linear(3, 2), example, n_classes=2) as model:
+    >>> with select_strategy(nn.Linear(3, 2), example, n_classes=2) as model:
     ...     attack = RecordByRecord(lambda module, x, y: x / len(x), model, example)
     ...     attack(None, torch.ones(2, 3), torch.tensor([0, 1]))
     tensor([[1., 1., 1.],

@@ -82,8 +82,8 @@ class DPFairClassifier(_tasks.Counted, ClassifierMixin, BaseEstimator):
         Each fit spends ``epsilon`` again, and ``privacy_`` composes them all.
     accountant : {"pld", "prv", "rdp"}, default="pld"
         How epsilon is computed.
-    noise : {"standard", "secure"}, default="standard"
-        "secure" sums four float64 Gaussians per number against floating-point attacks.
+    noise : {"standard", "gaussian_sum"}, default="standard"
+        "gaussian_sum" sums four float64 Gaussians per number against floating-point attacks.
     keep_reference : bool, default=False
         Also train the non-private twin and keep it in ``reference_``.
     diagnostics : bool, default=False
@@ -295,7 +295,9 @@ class DPFairClassifier(_tasks.Counted, ClassifierMixin, BaseEstimator):
         if len(y) != len(predicted):
             raise ValueError(f"y has {len(y)} labels for X with {len(predicted)} rows.")
         check_kind("y", y, predicted, like="the fit")
-        with _validate.reading("y", "cannot be compared with the classes of the fit"):
+        with _validate.error_context_without_data(
+            "y", "cannot be compared with the classes of the fit"
+        ):
             return accuracy_score(y, predicted, sample_weight=sample_weight)
 
     def decision_function(self, X):

@@ -148,9 +148,9 @@ class Extra:
 
     Parameters
     ----------
-    slope : Tensor of shape (batch, n_classes)
+    logit_gradient : Tensor of shape (batch, n_classes)
         Gradient in the logits of a loss that is added to the record's.
-    curve : Tensor of shape (batch, n_parameters) or None
+    hvp_vectors : Tensor of shape (batch, n_parameters) or None
         Vectors that the Hessian of the record's own loss is applied to.
     averaged : bool
         Whether each record gets the mean over the batch; no method that does is private.
@@ -158,12 +158,12 @@ class Extra:
     Examples
     --------
     >>> probability = torch.tensor([[0.75, 0.25]])
-    >>> Extra(slope=probability - 0.5).slope  # a step then leads towards even predictions
+    >>> Extra(logit_gradient=probability - 0.5).logit_gradient
     tensor([[ 0.2500, -0.2500]])
     """
 
-    slope: Tensor
-    curve: Tensor | None = None
+    logit_gradient: Tensor
+    hvp_vectors: Tensor | None = None
     averaged: bool = False
 
 
@@ -220,11 +220,11 @@ class Method(Registered, abc.ABC):
         """Return the statistics to release each step besides the gradient."""
         return ()
 
-    def shift(self, state: State) -> Tensor | None:
+    def parameter_perturbation(self, state: State) -> Tensor | None:
         """Return by what flat vector to move the parameters while gradients are taken."""
         return None
 
-    def look_ahead(self) -> float:
+    def per_sample_perturbation_radius(self) -> float:
         """Return how far along its own gradient each record's gradient is taken; 0 for here."""
         return 0.0
 
@@ -328,8 +328,8 @@ class Mechanism:
         return self.method.queries(self.task, self.noise_multiplier)
 
     @property
-    def sample_rate(self) -> float:
-        """Largest sampling rate of any record: the one to account for."""
+    def max_sample_rate(self) -> float:
+        """Largest sampling rate of any record, in (0, 1]: the one to account for."""
         return float(self.rates.max())
 
     @cached_property

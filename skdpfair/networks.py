@@ -8,7 +8,7 @@ from itertools import pairwise
 import torch
 from torch import nn
 
-from skdpfair._validate import about, shown
+from skdpfair._validate import error_context, safe_repr
 
 AUTO_HIDDEN = 32  # width of the hidden layer of module="auto"
 _MOST_WEIGHTS = 2**28  # of a built-in network: one GiB, and a fit holds several of that size
@@ -41,8 +41,8 @@ class Factory:
 
     def __call__(self) -> nn.Module:
         """Return a module, with its initial weights drawn from torch's global generator."""
-        name = shown(getattr(self.make, "__name__", self.make))
-        with about("module", f"{name} cannot be made with module_params"):
+        name = safe_repr(getattr(self.make, "__name__", self.make))
+        with error_context("module", f"{name} cannot be made with module_params"):
             made = self.make(**self.params)
         if not isinstance(made, nn.Module):
             raise TypeError(
@@ -134,7 +134,7 @@ def mlp(
     widths = [math.prod(in_shape), *hidden_layer_sizes, n_classes]
     if sum(a * b for a, b in pairwise(widths)) > _MOST_WEIGHTS:
         raise ValueError(
-            f"hidden_layer_sizes={shown(hidden_layer_sizes)} makes more than {_MOST_WEIGHTS} "
+            f"hidden_layer_sizes={safe_repr(hidden_layer_sizes)} makes more than {_MOST_WEIGHTS} "
             "weights, which no fit can hold. Give smaller ones."
         )
     width, layers = widths[0], []

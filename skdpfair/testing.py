@@ -7,7 +7,7 @@ from dataclasses import fields
 import torch
 from torch.nn.functional import cross_entropy
 
-from skdpfair.engine import choose
+from skdpfair.engine import select_strategy
 from skdpfair.engine.step import noisy_sums
 from skdpfair.mechanism import Method, PerSample, PerSampleGradients, Task
 
@@ -151,7 +151,7 @@ def check_engine(module, example, n_classes, *, n_records=8, seed=0) -> str:
     x = torch.rand(shape, generator=generator, dtype=torch.float64)
     y = torch.randint(0, n_classes, (n_records,), generator=generator)
     weight = torch.rand(n_records, generator=generator, dtype=torch.float64)
-    with choose(module, x, n_classes) as strategy:
+    with select_strategy(module, x, n_classes) as strategy:
         records, total = strategy.records(x, y), strategy.flat()
         records.weighted_sum(weight, total)
     rows = []
@@ -217,7 +217,10 @@ def _check_extra(method, sample, state, release):
     assert not whole.averaged, "a mean over the batch mixes the records"
     for i in range(min(len(sample.norm), 5)):
         alone = method.extra(_only(sample, i), state, release)
-        for part, every in ((alone.slope, whole.slope), (alone.curve, whole.curve)):
+        for part, every in (
+            (alone.logit_gradient, whole.logit_gradient),
+            (alone.hvp_vectors, whole.hvp_vectors),
+        ):
             if every is not None:
                 torch.testing.assert_close(part[0], every[i], rtol=1e-5, atol=1e-6)
 

@@ -121,7 +121,7 @@ class Wide(nn.Module):
         {"module": lambda: nn.Sequential(nn.Linear(6, 4), nn.LayerNorm(4), nn.Linear(4, 2))},
         {"optimizer": "adam"},
         {"optimizer": torch.optim.Adam, "lr": 0.01, "optimizer_params": {"betas": (0.8, 0.9)}},
-        {"noise": "secure"},
+        {"noise": "gaussian_sum"},
         {"max_physical_batch_size": 7},
         {"class_weight": {0: 1.0, 1: 3.0}},
         {"accountant": "rdp"},

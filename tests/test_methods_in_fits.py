@@ -107,7 +107,7 @@ class TestGroupRates:
         assert 1.9 < report.epsilon <= 2.0
         assert all(0 < e <= report.epsilon for e in report.group_epsilons.values())
 
-    @pytest.mark.parametrize("kind", ["standard", "secure"])
+    @pytest.mark.parametrize("kind", ["standard", "gaussian_sum"])
     def test_the_counts_carry_the_noise_that_is_booked(self, data, kind, monkeypatch):
         made, count = [], _training.noisy_counts
 

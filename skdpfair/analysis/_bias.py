@@ -20,7 +20,7 @@ from skdpfair.analysis._inputs import (
     tensor_of,
 )
 from skdpfair.analysis._mechanisms import as_numbers_of, kept_state, mean_gradient
-from skdpfair.engine import Batch, PoissonSampler, Streams, choose, private_step
+from skdpfair.engine import Batch, PoissonSampler, Streams, private_step, select_strategy
 from skdpfair.engine.memory import affordable_batch
 from skdpfair.inputs.streaming import as_rows
 from skdpfair.mechanism import Mechanism, Task
@@ -147,7 +147,7 @@ def gradient_bias(
     method = _method(model, method)
     module, batch, n_classes, weight = _batch(model, X, y)
     chunk = _chunk(module, batch, chunk_size)
-    with choose(module, batch.x[:1], n_classes, weight) as strategy:
+    with select_strategy(module, batch.x[:1], n_classes, weight) as strategy:
         return _measured(strategy, batch, method, state, reference, chunk)
 
 
@@ -220,7 +220,7 @@ def bias_by_batch_size(
     ]
     chunk, rows = _chunk(module, whole, chunk_size), []
     n_batches = _validate.integer("n_batches", n_batches)
-    with choose(module, whole.x[:1], n_classes, weight) as strategy:
+    with select_strategy(module, whole.x[:1], n_classes, weight) as strategy:
         for size in sizes:
             for index in PoissonSampler(size / len(whole), len(whole), rng).draw(n_batches):
                 if len(index):
@@ -249,9 +249,9 @@ def _measured(strategy, batch, method, state, reference, chunk):
         Streams.seeded(0, digest=bytes(32)).noise(batch.x.device),
         chunk_size=chunk,
     )
-    shift = method.shift(state) if reference == "unclipped" else None
-    ahead = method.look_ahead() if reference == "unclipped" else 0.0
-    with nullcontext() if shift is None else strategy.moved(shift):
+    move = method.parameter_perturbation(state) if reference == "unclipped" else None
+    ahead = method.per_sample_perturbation_radius() if reference == "unclipped" else 0.0
+    with nullcontext() if move is None else strategy.moved(move):
         plain = mean_gradient(strategy, batch, chunk, ahead=ahead)
     return _bias(private.gradient.double(), plain.double())
 

@@ -49,13 +49,23 @@ class WeighedStep:
 def weighed(strategy, batch, mechanism, state, noise, chunk) -> WeighedStep:
     """Let a method weigh a batch as in training, and add up."""
     method = mechanism.method
-    shift, is_here = method.shift(state), False  # whether gradients are those of the loss itself
-    with torch.no_grad(), nullcontext() if shift is None else strategy.moved(shift):
+    move, is_here = (
+        method.parameter_perturbation(state),
+        False,
+    )  # whether gradients are those of the loss itself
+    with (
+        torch.no_grad(),
+        nullcontext() if move is None else strategy.moved(move),
+    ):
         found = weigh(strategy, batch, mechanism, state, noise, chunk)
         size = mechanism.expected_batch_size
         gradient, plain = strategy.flat(), strategy.flat()
         found.add_weighted(found.weight / size, gradient)
-        if shift is None and not method.look_ahead() and not changes_gradients(method):
+        if (
+            move is None
+            and not method.per_sample_perturbation_radius()
+            and not changes_gradients(method)
+        ):
             found.add_weighted(torch.full_like(found.weight, 1 / size), plain)
             is_here = True
     if not is_here:
@@ -116,8 +126,8 @@ def mechanism_of(model, mechanism, lr, state, found):
         state = kept_state(model) if state is None else state
     if not isinstance(mechanism, Mechanism):
         raise TypeError(
-            f"mechanism must be a Mechanism, got {_validate.shown(mechanism)}. A method alone does "
-            "not tell how many records take part, and at what noise."
+            f"mechanism must be a Mechanism, got {_validate.safe_repr(mechanism)}. A method alone "
+            "does not tell how many records take part, and at what noise."
         )
     if mechanism.task.n_groups != found.n_groups:
         raise ValueError(

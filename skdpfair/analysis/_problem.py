@@ -19,7 +19,7 @@ from skdpfair.analysis._inputs import (
     of_estimator,
     tensor_of,
 )
-from skdpfair.engine import Batch, choose
+from skdpfair.engine import Batch, select_strategy
 from skdpfair.engine.flat import split
 from skdpfair.engine.memory import ACTIVATION_BUDGET, affordable_batch
 from skdpfair.inputs import groups
@@ -84,7 +84,7 @@ class Problem:
 
     def strategy(self):
         """Return the context in which per-record gradients are taken."""
-        return choose(self.module, self.batch.x[:1], self.n_classes, self.class_weight)
+        return select_strategy(self.module, self.batch.x[:1], self.n_classes, self.class_weight)
 
     def chunks(self) -> list[Batch]:
         """Return the records in parts that fit in memory."""

@@ -96,7 +96,9 @@ class GroupRecorder(Callback):
 
     def _check_path(self):
         if not isinstance(self.path, (str, os.PathLike)):
-            raise TypeError(f"path must name a file or be None, got {_validate.shown(self.path)}.")
+            raise TypeError(
+                f"path must name a file or be None, got {_validate.safe_repr(self.path)}."
+            )
         path = Path(self.path)
         if not path.parent.is_dir() or path.is_dir():
             raise ValueError(f"path={str(path)!r} must name a file in a folder that exists.")

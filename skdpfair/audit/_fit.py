@@ -10,7 +10,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
-from skdpfair._validate import integer, number, one_of, shown
+from skdpfair._validate import integer, number, one_of, safe_repr
 from skdpfair.audit._words import said
 from skdpfair.estimator import DPFairClassifier
 from skdpfair.privacy.auditing import one_run_epsilon
@@ -223,7 +223,7 @@ def _numbers(features):
     except (TypeError, ValueError):
         named = [str(c) for c in features if not pd.api.types.is_numeric_dtype(features[c])]
     raise ValueError(
-        f"X must hold numbers for kind='feature', got others in {shown(named)}. Encode these "
+        f"X must hold numbers for kind='feature', got others in {safe_repr(named)}. Encode these "
         "columns before, as by public_preprocessor in a Pipeline, or use kind='mislabelled'."
     )
 

@@ -6,15 +6,15 @@ import numpy as np
 import torch
 from torch import nn
 
-from skdpfair._validate import integer, number, one_of, shown
+from skdpfair._validate import integer, number, one_of, safe_repr
 from skdpfair.audit._attack import best_mu, mu_of
 from skdpfair.audit._transcripts import Transcripts
 from skdpfair.audit._words import said
-from skdpfair.engine import Batch, Streams, choose
+from skdpfair.engine import Batch, Streams, select_strategy
 from skdpfair.mechanism import Mechanism, Task
 from skdpfair.methods import get_method
 from skdpfair.privacy import gdp
-from skdpfair.privacy.plan import joint
+from skdpfair.privacy.plan import compose_noise_multipliers
 from skdpfair.testing import per_sample, released
 
 _NORMS = np.geomspace(1e-2, 1e4, 61)
@@ -118,7 +118,7 @@ def audit_step(
         A private method, with its hyper-parameters.
     noise_multiplier : float in [0.001, 1e6], default=1.0
         Of the gradient.
-    noise : {"standard", "secure"}, default="standard"
+    noise : {"standard", "gaussian_sum"}, default="standard"
         As in `DPFairClassifier`.
     n_draws : int >= 100, default=20_000
         Steps taken with the record and without, on each of three batches.
@@ -169,7 +169,7 @@ def audit_step(
     method = get_method(method)
     if not method.private:
         raise ValueError(f"method={method.name!r} claims no finite epsilon: nothing to audit.")
-    one_of("noise", noise, ("standard", "secure"))
+    one_of("noise", noise, ("standard", "gaussian_sum"))
     inner = {"low": 0, "low_open": True, "high_open": True}
     number("noise_multiplier", noise_multiplier, low=1e-3, high=1e6)
     number("delta", delta, high=1, **inner)
@@ -177,7 +177,7 @@ def audit_step(
     integer("n_draws", n_draws, low=100)
     integer("n_features", n_features, low=250)
     if callback is not None and not callable(callback):
-        raise TypeError(f"callback must be callable or None, got {shown(callback)}.")
+        raise TypeError(f"callback must be callable or None, got {safe_repr(callback)}.")
     task = Task(1000, 2 if method.binary else integer("n_groups", n_groups), 0.1)
     mechanism = Mechanism(method, task, float(noise_multiplier))
     batches, bounds = scenarios(task.n_groups), {}
@@ -186,7 +186,7 @@ def audit_step(
         outputs = _outputs(mechanism, scenario, n_features, n_draws, source, callback)
         bounds[scenario.name] = mu_of(*outputs, (1 - confidence) / len(batches))
     worst = max(bounds, key=bounds.get)
-    mus = 1 / joint(mechanism.noise_multipliers), bounds[worst]
+    mus = 1 / compose_noise_multipliers(mechanism.noise_multipliers), bounds[worst]
     epsilons = [gdp.gdp_epsilon(mu, delta) if mu > 0 else 0.0 for mu in mus]
     return StepAudit(method.name, worst, *mus, *epsilons, delta, confidence, n_draws)
 
@@ -204,7 +204,7 @@ def _outputs(mechanism, scenario, n_features, n_draws, noise, callback):
     nn.init.zeros_(module.weight)
     with_record = _batch(scenario, n_features, _telling_norm(mechanism, scenario))
     without = with_record.take(torch.arange(len(scenario.norms)))
-    with choose(module, with_record.x, 2) as engine:
+    with select_strategy(module, with_record.x, 2) as engine:
         attack = Transcripts(engine, mechanism, with_record, noise)
         return [attack.draws(batch, n_draws, callback) for batch in (without, with_record)]
 

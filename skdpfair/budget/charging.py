@@ -39,15 +39,17 @@ def current_ledger() -> PrivacyLedger | None:
     return ledger
 
 
-def planned_entries(sample_rate, noise_multipliers, steps, once=()) -> tuple[LedgerEntry, ...]:
+def planned_entries(sample_rate, noise_multipliers, steps, one_time=()) -> tuple[LedgerEntry, ...]:
     """Return the ledger entries that a run will have made when it ends.
 
     Examples
     --------
-    >>> [entry.steps for entry in planned_entries(0.01, (1.0, 5.0), 100, once=(20.0,))]
+    >>> [entry.steps for entry in planned_entries(0.01, (1.0, 5.0), 100, one_time=(20.0,))]
     [1, 100]
     """
-    counts = tuple(LedgerEntry("group counts", 1.0, (noise,), is_once=True) for noise in once)
+    counts = tuple(
+        LedgerEntry("group counts", 1.0, (noise,), is_one_time=True) for noise in one_time
+    )
     return *counts, LedgerEntry("steps", sample_rate, tuple(noise_multipliers), steps)
 
 
@@ -180,10 +182,10 @@ def is_scored() -> bool:
 def _counted(entries):
     total = Counter()
     for e in entries:
-        total[LedgerEntry(e.what, e.sample_rate, e.noise_multipliers, 1, e.is_once)] += e.steps
+        total[LedgerEntry(e.what, e.sample_rate, e.noise_multipliers, 1, e.is_one_time)] += e.steps
     return total
 
 
 def _plain(entry, steps):
     noise = [float(s) for s in entry.noise_multipliers]
-    return [entry.what, float(entry.sample_rate), noise, int(steps), entry.is_once]
+    return [entry.what, float(entry.sample_rate), noise, int(steps), entry.is_one_time]

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pandas as pd
 
-from skdpfair._validate import number, one_of, shown
+from skdpfair._validate import number, one_of, safe_repr
 from skdpfair.budget import active_ledger as _door
 from skdpfair.budget.around import call_of, is_called, looked_at
 from skdpfair.budget.books import cost, frame_of, read_books, spending
@@ -268,7 +268,9 @@ class PrivacyLedger:
         Of the fits alone: for what stood around them see :meth:`report`.
         """
         if data is not None and not isinstance(data, str):
-            raise TypeError(f"data must be the name of a data set, a string, got {shown(data)}.")
+            raise TypeError(
+                f"data must be the name of a data set, a string, got {safe_repr(data)}."
+            )
         return cost(*self._books(data or self.data), self._delta(delta), self.accountant)
 
     def report(self, delta=None, data=None) -> Spending:

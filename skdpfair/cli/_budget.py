@@ -88,7 +88,7 @@ def budget(
         if missing == ["--noise-multiplier"]:
             plan = plan.calibrated(epsilon, delta, accountant)
         elif missing == ["--steps"]:
-            plan = plan.longest(epsilon, delta, accountant)
+            plan = plan.max_steps_within(epsilon, delta, accountant)
         found = _facts(plan, records, delta, accountant)
         if candidates is not None:
             found["search"] = _search(plan, records, delta, accountant, candidates, folds)

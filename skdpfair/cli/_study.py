@@ -5,7 +5,7 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-from skdpfair._validate import about, shown
+from skdpfair._validate import error_context, safe_repr
 from skdpfair.preprocessing import TableSchema
 
 STUDY_PARTS = ("data", "sweep")
@@ -32,13 +32,13 @@ class Study:
     @classmethod
     def read(cls, path):
         """Return the study in a file of TOML."""
-        with about(str(path), "is not TOML"):
+        with error_context(str(path), "is not TOML"):
             facts = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         data, sweep = facts.pop("data", None), facts.pop("sweep", {})
         if data is not None and not isinstance(data, str):
-            raise ValueError(f"{path}: data must name a file, got {shown(data)}.")
+            raise ValueError(f"{path}: data must name a file, got {safe_repr(data)}.")
         if not isinstance(sweep, dict):
-            raise ValueError(f"{path}: sweep must be a table, [sweep], got {shown(sweep)}.")
+            raise ValueError(f"{path}: sweep must be a table, [sweep], got {safe_repr(sweep)}.")
         if unknown := sorted(sweep.keys() - set(_SWEEP_PARTS)):
             raise ValueError(
                 f"{path}: [sweep] has no entry {unknown[0]!r}. It has {', '.join(_SWEEP_PARTS)}; "

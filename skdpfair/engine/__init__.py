@@ -1,7 +1,7 @@
 """Tensors only: per-record gradients, noise, sampling, and the step that joins them."""
 
 from skdpfair.engine.noise import Noise, Streams
-from skdpfair.engine.per_sample import choose
+from skdpfair.engine.per_sample import select_strategy
 from skdpfair.engine.sampling import PoissonSampler
 from skdpfair.engine.step import Batch, Step, private_step
 from skdpfair.engine.warmup import ScaleSearch
@@ -13,6 +13,6 @@ __all__ = [
     "ScaleSearch",
     "Step",
     "Streams",
-    "choose",
     "private_step",
+    "select_strategy",
 ]

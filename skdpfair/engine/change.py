@@ -38,13 +38,13 @@ def early_sample(model, batch, mechanism: Mechanism, chunk_size):
 def changed_gradients(model, batch, mechanism, sample: PerSample, finite, extra: Extra):
     """Return the changed gradients, or the slopes alone where these make the change."""
     if not isinstance(sample, PerSampleGradients):
-        return extra.slope
+        return extra.logit_gradient
     if extra.averaged and mechanism.method.private:
         raise PrivacyAccountingError(
             f"{mechanism.method!r} adds a mean over the batch to every record's gradient, so one "
             "record moves all others; it cannot be private."
         )
-    found = materialised(model).gradients(batch.x, batch.y, extra.slope, extra.curve)
+    found = materialised(model).gradients(batch.x, batch.y, extra.logit_gradient, extra.hvp_vectors)
     if extra.averaged:
         change = torch.where(finite[:, None], found.rows - sample.gradient, 0.0)
         found.rows = sample.gradient + change.sum(0) / finite.sum().clamp(min=1)

@@ -84,8 +84,8 @@ class Noise:
         What the stream is derived from, all of its entropy.
     device : str or torch.device, default="cpu"
         Where noise is made: by :class:`Lanes` on CPU, by torch's generator elsewhere.
-    kind : {"standard", "secure"}, default="standard"
-        "secure" draws each number as half the sum of four float64 Gaussians, which hides the
+    kind : {"standard", "gaussian_sum"}, default="standard"
+        "gaussian_sum" draws each number as half the sum of four float64 Gaussians, which hides the
         gaps that a single floating-point Gaussian leaves (Holohan and Braghin 2021).
 
     Examples

@@ -101,7 +101,7 @@ def private_step(
     Parameters
     ----------
     model : Strategy
-        Per-record gradients of the module, see :func:`skdpfair.engine.per_sample.choose`.
+        Per-record gradients of the module, see :func:`skdpfair.engine.per_sample.select_strategy`.
     batch : Batch
         A Poisson sample; may be empty, for its noise is still released.
     mechanism : Mechanism
@@ -128,11 +128,11 @@ def private_step(
     Examples
     --------
     >>> from skdpfair import get_method
-    >>> from skdpfair.engine import Streams, choose
+    >>> from skdpfair.engine import Streams, select_strategy
     >>> from skdpfair.testing import task
     >>> batch = Batch(torch.eye(3), y=torch.tensor([0, 1, 1]), group=torch.tensor([0, 0, 1]))
     >>> mechanism = Mechanism(get_method("dpsgd"), task(), noise_multiplier=1.0)
-    >>> with choose(torch.nn.Linear(3, 2), batch.x, n_classes=2) as model:
+    >>> with select_strategy(torch.nn.Linear(3, 2), batch.x, n_classes=2) as model:
     ...     step = private_step(model, batch, mechanism, None, Streams.fresh().noise())
     >>> step.gradient.shape, step.sound
     (torch.Size([8]), True)
@@ -145,10 +145,10 @@ def private_step(
             )  # fmt: skip
     if attack is not None:
         batch = attacked(model, batch, attack, chunk_size)
-    shift = mechanism.method.shift(state)
-    if shift is None:
+    move = mechanism.method.parameter_perturbation(state)
+    if move is None:
         return _step(model, batch, mechanism, state, generator, chunk_size, out)
-    with model.moved(shift):
+    with model.moved(move):
         return _step(model, batch, mechanism, state, generator, chunk_size, out)
 
 
@@ -189,7 +189,7 @@ def weigh(
         if len(batch):
             extra = method.extra(early, state, release)
             changed = changed_gradients(model, batch, mechanism, early, counted, extra)
-    measured = _measure(model, batch, chunk_size, method.look_ahead(), changed)
+    measured = _measure(model, batch, chunk_size, method.per_sample_perturbation_radius(), changed)
     sample, finite, add_weighted = measured
     release |= noisy_sums(mechanism.queries, sample, finite, state, generator, early=False)
     clip = method.clip(sample, state, release)
@@ -273,9 +273,9 @@ def _nothing(model, batch):
     return PerSample(empty, empty, batch.group, empty.new_zeros((0, model.n_classes)))
 
 
-def _measure_in_chunks(model, batch, chunk_size, radius, slope):
+def _measure_in_chunks(model, batch, chunk_size, radius, logit_gradient):
     chunks, columns, chances = batch.split(chunk_size), [], []
-    slopes = [None] * len(chunks) if slope is None else slope.split(chunk_size)
+    slopes = [None] * len(chunks) if logit_gradient is None else logit_gradient.split(chunk_size)
     for chunk, extra in zip(chunks, slopes, strict=True):
         chances.append(model.chance())
         records = _records(model, chunk, radius, extra)
@@ -297,10 +297,10 @@ def _measure_in_chunks(model, batch, chunk_size, radius, slope):
     return sample, finite, add_weighted
 
 
-def _records(model, batch, radius, slope):
+def _records(model, batch, radius, logit_gradient):
     """Return the records' gradients, each ``radius`` ahead along itself."""
     if not radius:
-        return model.records(batch.x, batch.y, slope)
+        return model.records(batch.x, batch.y, logit_gradient)
     chance = model.chance()
     here = model.records(batch.x, batch.y)
     model.replay(chance)  # the same dropout masks

@@ -8,14 +8,14 @@ import numpy as np
 import pandas as pd
 
 from skdpfair._validate import (
-    about,
+    error_context,
+    error_context_without_data,
     in_pandas,
     is_integer,
     listed,
     outline,
-    reading,
     refuse_masked,
-    shown,
+    safe_repr,
 )
 
 TARGET = "target"
@@ -58,13 +58,13 @@ def as_columns(group_col) -> list:
     columns = list(group_col) if isinstance(group_col, (list, tuple)) else [group_col]
     wanted = "group_col must be a column name, a column index, 'target' or a list of these"
     if not columns:
-        raise ValueError(f"{wanted}, got {shown(group_col)}. Use None for no groups.")
+        raise ValueError(f"{wanted}, got {safe_repr(group_col)}. Use None for no groups.")
     for column in columns:
         if not isinstance(column, str) and not is_integer(column):
-            raise TypeError(f"{wanted}, got {shown(group_col)}.")
+            raise TypeError(f"{wanted}, got {safe_repr(group_col)}.")
     columns = [str.__str__(c) if isinstance(c, str) else int(c) for c in columns]
     if len(set(columns)) != len(columns):
-        raise ValueError(f"group_col names a column twice: {shown(group_col)}. Name each once.")
+        raise ValueError(f"group_col names a column twice: {safe_repr(group_col)}. Name each once.")
     return columns
 
 
@@ -79,7 +79,7 @@ def positions(X, group_col) -> list[int]:
         )
     found = [_position(X, names, column) for column in columns]
     if len(set(found)) != len(found):
-        raise ValueError(f"group_col names a column twice: {shown(group_col)}. Name each once.")
+        raise ValueError(f"group_col names a column twice: {safe_repr(group_col)}. Name each once.")
     return found
 
 
@@ -88,7 +88,7 @@ def _position(X, names, column):
     if isinstance(column, str):
         if not hasattr(X, "columns"):
             raise ValueError(
-                f"group_col={shown(column)} names a column, but X is not a DataFrame (maybe a "
+                f"group_col={safe_repr(column)} names a column, but X is not a DataFrame (maybe a "
                 "transformer returned an array). Either make the pipeline keep names: "
                 "ColumnTransformer(..., verbose_feature_names_out=False)"
                 '.set_output(transform="pandas") with the group column under "passthrough"; or '
@@ -96,22 +96,22 @@ def _position(X, names, column):
             )
         if column not in names:
             raise ValueError(
-                f"group_col={shown(column)} is not a column of X, which has {_shorten(names)}. "
+                f"group_col={safe_repr(column)} is not a column of X, which has {_shorten(names)}. "
                 "Inside a ColumnTransformer pass the column through under its own name: "
                 'set_output(transform="pandas"), verbose_feature_names_out=False, and '
-                f'("groups", "passthrough", [{shown(column)}]), which '
-                f"public_preprocessor(..., passthrough=[{shown(column)}]) does; or give the "
+                f'("groups", "passthrough", [{safe_repr(column)}]), which '
+                f"public_preprocessor(..., passthrough=[{safe_repr(column)}]) does; or give the "
                 "groups as fit(..., sensitive_features=...)."
             )
         if names.count(column) > 1:
             raise ValueError(
-                f"group_col={shown(column)} is the name of {names.count(column)} columns of X. "
+                f"group_col={safe_repr(column)} is the name of {names.count(column)} columns of X. "
                 "Name each column once, or give the groups as fit(..., sensitive_features=...)."
             )
         return names.index(column)
     if not -n_columns <= column < n_columns:
         raise ValueError(
-            f"group_col={shown(column)} is out of range for X with {n_columns} columns."
+            f"group_col={safe_repr(column)} is out of range for X with {n_columns} columns."
         )
     return column % n_columns
 
@@ -161,7 +161,7 @@ def _frame(values) -> pd.DataFrame:
         frame = values
     else:
         refuse_masked("sensitive_features", values)
-        with reading("sensitive_features", "must hold one group for each row"):
+        with error_context_without_data("sensitive_features", "must hold one group for each row"):
             # numpy would turn NaN and None beside texts to texts
             apart = not hasattr(values, "dtype") and isinstance(values, (list, tuple))
             values = np.asarray(values, dtype=object if apart else None)
@@ -197,12 +197,12 @@ def _coded(table, groups, source):
                 f"{source} has missing values. Give them a level of their own, for instance "
                 "fillna('unknown'), or declare one: groups=[..., None]."
             )
-        with reading(source, "has values that cannot name groups"):
+        with error_context_without_data(source, "has values that cannot name groups"):
             found = [_sorted_unique(v) for v in values]
         levels = _crossed(found, source)
     else:
         levels = _declared(groups, len(values))
-    with reading(source, "has values that cannot name groups"):
+    with error_context_without_data(source, "has values that cannot name groups"):
         code = _codes_of(rows, levels)
     if (code < 0).any():
         remedy = "Declare every group, spelt as in the data."
@@ -251,7 +251,7 @@ def _declared(groups, n_columns):
                 f"got {_shorten(levels)}."
             )
         levels = [tuple(v) for v in levels]
-    with about("groups", "has values that cannot name groups"):
+    with error_context("groups", "has values that cannot name groups"):
         distinct = {_key(v) for v in levels}
     if len(distinct) != len(levels):
         raise ValueError("groups names a level twice. Name each once.")
@@ -277,5 +277,5 @@ def _objects(values):
 
 
 def _shorten(values, limit=12):
-    some = ", ".join(shown(v) for v in values[:limit])
+    some = ", ".join(safe_repr(v) for v in values[:limit])
     return f"[{some}{', ...' if len(values) > limit else ''}]"

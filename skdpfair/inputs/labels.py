@@ -5,7 +5,7 @@ import pandas as pd
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import column_or_1d
 
-from skdpfair._validate import about, reading, refuse_masked, shown
+from skdpfair._validate import error_context, error_context_without_data, refuse_masked, safe_repr
 
 _NOT_LABELS = "cannot be read as class labels"
 _KINDS = ("binary", "multiclass")
@@ -14,7 +14,7 @@ _KINDS = ("binary", "multiclass")
 def read(y) -> np.ndarray:
     """Return labels as an array of shape (n_samples,), none of them missing."""
     refuse_masked("y", y)
-    with reading("y", _NOT_LABELS):
+    with error_context_without_data("y", _NOT_LABELS):
         given = y if hasattr(y, "dtype") else np.asarray(y, dtype=object)
         shape = tuple(given.shape)
     if len(shape) > 2 or (len(shape) == 2 and shape[1] != 1):
@@ -23,7 +23,7 @@ def read(y) -> np.ndarray:
         raise ValueError("Complex data not supported: y must hold one label for each row.")
     if given is not y:
         _refuse_mixed("y", y)  # which numpy would turn into text
-    with reading("y", _NOT_LABELS):
+    with error_context_without_data("y", _NOT_LABELS):
         y = column_or_1d(_without_extension(y), warn=True)
         missing = pd.isna(y).any()
         infinite = y.dtype.kind == "f" and np.isinf(y).any()
@@ -32,7 +32,7 @@ def read(y) -> np.ndarray:
         raise ValueError(f"Input y contains {what}. Drop or label the rows without a class.")
     if y.dtype.kind in "OS":
         _refuse_mixed("y", y)
-    with reading("y", _NOT_LABELS):
+    with error_context_without_data("y", _NOT_LABELS):
         kind = type_of_target(y)
         np.unique(y)  # raises where labels cannot be sorted
     if kind not in _KINDS:
@@ -78,7 +78,7 @@ def codes_in(classes, y) -> np.ndarray:
 
 
 def _declared(declared):
-    with about("classes", "must list the classes"):
+    with error_context("classes", "must list the classes"):
         _refuse_mixed("classes", declared)
         classes = np.asarray(declared)
         if classes.ndim != 1 or pd.isna(classes).any():
@@ -87,13 +87,13 @@ def _declared(declared):
     if len(sorted_classes) < len(classes):
         raise ValueError("classes names a class twice. Name each once.")
     if len(classes) < 2:
-        raise ValueError(f"classes must name two classes or more, got {shown(declared)}.")
+        raise ValueError(f"classes must name two classes or more, got {safe_repr(declared)}.")
     return sorted_classes
 
 
 def _refuse_mixed(name, values):
     """Raise ValueError if labels are missing or bytes, or some are texts and others are not."""
-    with reading(name, _NOT_LABELS):
+    with error_context_without_data(name, _NOT_LABELS):
         values = np.asarray(values, dtype=object).ravel()
         missing = pd.isna(values)
     if missing.any():

@@ -10,12 +10,12 @@ from scipy.sparse import issparse
 from sklearn.utils.validation import _get_feature_names, check_array, validate_data
 
 from skdpfair._validate import (
-    about,
+    error_context,
+    error_context_without_data,
     in_pandas,
-    reading,
     refuse_masked,
     refuse_sparse_columns,
-    shown,
+    safe_repr,
 )
 from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import labels as _labels
@@ -100,7 +100,7 @@ def _like_fitted(estimator, X, hidden, shape):
 
 def _validation(estimator, hidden, shape, classes):
     X, y = estimator.validation_data
-    with about("validation_data", "must be (X, y) like the records of the fit"):
+    with error_context("validation_data", "must be (X, y) like the records of the fit"):
         x, y = as_rows(_like_fitted(estimator, X, hidden, shape), slice(None)), _labels.read(y)
         if len(x) != len(y):
             raise ValueError(f"X has {len(x)} rows and y has {len(y)} labels.")
@@ -134,12 +134,12 @@ def _container(X):
         )
     refuse_sparse_columns("X", X)
     refuse_masked("X", X)
-    with reading("X", "cannot be read as a table"):
+    with error_context_without_data("X", "cannot be read as a table"):
         if not is_streamed(X):
             X = _in_memory(X)
     if isinstance(X, pd.DataFrame) and not X.columns.is_unique:
         twice = X.columns[X.columns.duplicated()].unique()
-        raise ValueError(f"X has columns of one name: {shown(list(twice))}. Rename them.")
+        raise ValueError(f"X has columns of one name: {safe_repr(list(twice))}. Rename them.")
     if X.ndim < 2:
         kind = "1D" if X.ndim else "scalar"
         raise ValueError(
@@ -215,7 +215,7 @@ def _refuse_text(X):
     text = [c for c, values in zip(X.columns, columns, strict=True) if not _is_numeric(values)]
     if text:
         raise ValueError(
-            f"X has text or category columns {shown([str(c) for c in text])}. "
+            f"X has text or category columns {safe_repr([str(c) for c in text])}. "
             "Encode them with public categories, for instance "
             "OneHotEncoder(categories=[...]) in a ColumnTransformer, or see "
             "skdpfair.preprocessing.public_preprocessor."
@@ -234,8 +234,8 @@ def _refuse_not_finite(X, x):
     if len(spoilt):
         names = [X.columns[i] if hasattr(X, "columns") else int(i) for i in spoilt]
         raise ValueError(
-            f"X contains NaN or infinity (inf) in columns {shown(names)}, as float32 counts from "
-            "3.4e38 on. Fill them by public constants: "
+            f"X contains NaN or infinity (inf) in columns {safe_repr(names)}, as float32 counts "
+            "from 3.4e38 on. Fill them by public constants: "
             "X.fillna({column: value}), or skdpfair.preprocessing.public_preprocessor(bounds), "
             "which puts missing numbers in the middle of their bounds. An imputer fitted on the "
             "rows would spend privacy that nobody counts."

@@ -7,7 +7,7 @@ from pkgutil import iter_modules
 
 import pandas as pd
 
-from skdpfair._validate import about, one_of, shown
+from skdpfair._validate import error_context, one_of, safe_repr
 from skdpfair.mechanism import METHODS, Method
 
 for _module in iter_modules(__path__):
@@ -54,7 +54,8 @@ def get_method(method, **params):
     if isinstance(method, Method):
         return type(method)(**_copied(method)).set_params(**params)
     raise TypeError(
-        f"method must be a name among {sorted(METHODS)} or a Method object, got {shown(method)}."
+        f"method must be a name among {sorted(METHODS)} or a Method object, got "
+        f"{safe_repr(method)}."
     )
 
 
@@ -62,7 +63,7 @@ def _copied(method):
     """Return copies of a method's parameters; what has none is refused by name."""
     copies = {}
     for name, value in method.get_params(deep=False).items():
-        with about(name, f"of method {method.name!r} cannot be copied"):
+        with error_context(name, f"of method {method.name!r} cannot be copied"):
             copies[name] = deepcopy(value)
     return copies
 

@@ -40,9 +40,9 @@ def second(sample, groups, batch_size):
     mean = (score / size.clamp(min=1.0)).clamp(0.0, 1.0)
     factor = batch_size * (1.0 - 2.0 * mean) / (2.0 * size.clamp(min=1.0))
     p = sample.probability
-    slope = -p[:, 1:2] * p  # of the second class's probability in all logits
-    slope[:, 1] += p[:, 1]
-    return factor.index_select(0, sample.group)[:, None] * slope
+    logit_gradient = -p[:, 1:2] * p  # of the second class's probability in all logits
+    logit_gradient[:, 1] += p[:, 1]
+    return factor.index_select(0, sample.group)[:, None] * logit_gradient
 
 
 def first(sample, groups, gradients, clipped, bound, batch_size):
@@ -78,9 +78,9 @@ def statistics(sample, n_groups, c, r):
 
 def extra_of(method, sample, groups, gradients, clipped, batch_size):
     """Return what both regularisers, weighted, add to each record's gradient."""
-    slope = method.gamma2 * second(sample, groups, batch_size)
+    logit_gradient = method.gamma2 * second(sample, groups, batch_size)
     if gradients is None:
-        return Extra(slope)
+        return Extra(logit_gradient)
     bound = sample.norm.new_full((), method.number("max_grad_norm", 1.0))
-    curve = first(sample, groups, gradients, clipped, bound, batch_size)
-    return Extra(slope, method.gamma1 * curve)
+    hvp_vectors = first(sample, groups, gradients, clipped, bound, batch_size)
+    return Extra(logit_gradient, method.gamma1 * hvp_vectors)

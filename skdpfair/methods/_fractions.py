@@ -2,7 +2,7 @@
 
 import torch
 
-from skdpfair._validate import listed, number, shown
+from skdpfair._validate import listed, number, safe_repr
 
 SUM_TOLERANCE = 1e-6
 
@@ -20,15 +20,15 @@ def declared(probabilities, n_groups):
     values = listed("group_probabilities", probabilities, "one share for each group")
     if len(values) != n_groups:
         raise ValueError(
-            f"group_probabilities={shown(probabilities)} has {len(values)} values for {n_groups} "
-            "groups. Give one for each group, in the order of groups_ (sorted, or as declared "
-            "by groups=)."
+            f"group_probabilities={safe_repr(probabilities)} has {len(values)} values for "
+            f"{n_groups} groups. Give one for each group, in the order of groups_ (sorted, or as "
+            "declared by groups=)."
         )
     values = [number("group_probabilities", v, low=0, high=1, low_open=True) for v in values]
     if abs(sum(values) - 1.0) > SUM_TOLERANCE:
         raise ValueError(
-            f"group_probabilities={shown(probabilities)} sum to {sum(values):.6g}; they are shares "
-            "of the population and must sum to 1."
+            f"group_probabilities={safe_repr(probabilities)} sum to {sum(values):.6g}; they are "
+            "shares of the population and must sum to 1."
         )
     return torch.tensor(values, dtype=torch.float64)
 

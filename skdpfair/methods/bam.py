@@ -42,7 +42,7 @@ class BAM(Method, name="bam", reference="knolle2023bias"):
 
     ranges = {"perturbation_radius": NOT_NEGATIVE}
 
-    def look_ahead(self):
+    def per_sample_perturbation_radius(self):
         """Return lambda."""
         return self.perturbation_radius
 

@@ -34,7 +34,7 @@ class DPSAT(Method, name="dp_sat", reference="park2023differentially"):
     >>> import torch
     >>> method = DPSAT(perturbation_radius=0.5)
     >>> state = method.update(None, {"gradient": torch.tensor([3.0, 4.0])})
-    >>> method.shift(None), method.shift(state)
+    >>> method.parameter_perturbation(None), method.parameter_perturbation(state)
     (None, tensor([0.3000, 0.4000]))
     """
 
@@ -43,7 +43,7 @@ class DPSAT(Method, name="dp_sat", reference="park2023differentially"):
 
     ranges = {"perturbation_radius": NOT_NEGATIVE}
 
-    def shift(self, state):
+    def parameter_perturbation(self, state):
         """Return rho times the direction of the last released gradient."""
         return None if state is None else self.perturbation_radius * state
 

@@ -72,7 +72,12 @@ class FairLens(Method, name="fairlens", reference="tran2021fairness", **FACTS, *
         gradients = release["gradients"].view(len(size), -1)
         extra = extra_of(self, sample, groups, gradients, clipped, size.sum().clamp(min=1.0))
         there = size.min().clamp(max=1.0)  # 0 if a group is absent: then neither is defined
-        return replace(extra, slope=extra.slope * there, curve=extra.curve * there, averaged=True)
+        return replace(
+            extra,
+            logit_gradient=extra.logit_gradient * there,
+            hvp_vectors=extra.hvp_vectors * there,
+            averaged=True,
+        )
 
     def clip(self, sample, state, release):
         return Clip(clip_to(self._bound(sample), sample.norm), self._bound(sample))

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from skdpfair._validate import about, generator, integer, number, one_of, outline, shown
+from skdpfair._validate import error_context, generator, integer, number, one_of, outline, safe_repr
 from skdpfair.metrics._checks import accuracy, as_vector
 from skdpfair.metrics._levels import encode, label, warn_undefined
 from skdpfair.metrics._values import metric_of
@@ -98,7 +98,7 @@ def bootstrap_interval(
             "sample_params must be a dict of the metric's arguments, one entry for each record, "
             f"or None, got {outline(sample_params)}."
         )
-    with about("sample_params", "must hold one entry for each record"):
+    with error_context("sample_params", "must hold one entry for each record"):
         extra = {k: as_vector(k, v, y_true) for k, v in (sample_params or {}).items()}
     options = {
         "method": _METHODS[one_of("method", method, _METHODS)],
@@ -221,14 +221,15 @@ def paired_wilcoxon(results, baseline, *, alternative="two-sided"):
         or results.empty
     ):
         raise ValueError(
-            f"results must have one row a seed and a column for baseline={shown(baseline)} and "
-            f"for one method more, got {len(results)} rows and the columns {shown(list(results))}."
+            f"results must have one row a seed and a column for baseline={safe_repr(baseline)} and "
+            f"for one method more, got {len(results)} rows and the columns "
+            f"{safe_repr(list(results))}."
         )
     text = [m for m in results if not pd.api.types.is_numeric_dtype(results[m])]
     if text:
         raise TypeError(
-            f"results must hold numbers, but the columns {shown(text)} do not. Pivot the scores, "
-            "and leave out names and texts."
+            f"results must hold numbers, but the columns {safe_repr(text)} do not. Pivot the "
+            "scores, and leave out names and texts."
         )
     if results.index.has_duplicates or not np.isfinite(results.to_numpy(dtype=float)).all():
         raise ValueError(

@@ -9,7 +9,7 @@ from fairlearn.metrics import MetricFrame, count
 from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import column_or_1d
 
-from skdpfair._validate import outline, reading, refuse_masked, shown
+from skdpfair._validate import error_context_without_data, outline, refuse_masked, safe_repr
 from skdpfair.metrics._values import check_kind
 
 _ONE_EACH = "must hold one number or text for each record"
@@ -54,7 +54,7 @@ def as_vector(name, values, like):
     refuse_masked(name, values)
     if isinstance(values, (str, bytes, dict, set, frozenset)):
         raise TypeError(f"{name} must be of shape (n_samples,), got {outline(values)}.")
-    with reading(name, "must be of shape (n_samples,)"):
+    with error_context_without_data(name, "must be of shape (n_samples,)"):
         shape = np.shape(values)
     if len(shape) not in (1, 2) or (len(shape) == 2 and shape[1] != 1):
         raise ValueError(f"{name} must be of shape (n_samples,), got shape {shape}.")
@@ -65,7 +65,7 @@ def as_vector(name, values, like):
         )
     if shape[0] == 0:
         raise ValueError("y_true must have at least one record, got none.")
-    with reading(name, _ONE_EACH):
+    with error_context_without_data(name, _ONE_EACH):
         values = column_or_1d(values)
     if values.dtype.kind in "cSV":
         raise ValueError(f"{name} {_ONE_EACH}: complex numbers, bytes and records are none.")
@@ -73,7 +73,7 @@ def as_vector(name, values, like):
 
 
 def _length(name, values):
-    with reading(name, "must have one entry for each record"):
+    with error_context_without_data(name, "must have one entry for each record"):
         return len(values)
 
 
@@ -91,7 +91,7 @@ def as_weights(values, like):
     wanted = "must hold one number >= 0 for each record"
     if weights.dtype.kind not in "biufO":
         raise TypeError(f"sample_weight {wanted}, got values that are not numbers.")
-    with reading("sample_weight", f"{wanted}, got values that are not numbers"):
+    with error_context_without_data("sample_weight", f"{wanted}, got values that are not numbers"):
         weights = weights.astype(float)
     if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
         raise ValueError(
@@ -109,7 +109,7 @@ def accuracy(y_true, y_pred, sample_weight=None):
     0.5
     """
     check_kind("y_pred", y_pred, y_true)
-    with reading("y_pred", "cannot be compared with y_true"):
+    with error_context_without_data("y_pred", "cannot be compared with y_true"):
         return accuracy_score(y_true, y_pred, sample_weight=sample_weight)
 
 
@@ -158,7 +158,7 @@ def as_pandas(groups, like):
     """Return the groups as pandas: fairlearn squeezes arrays, which fails for a single record."""
     n_records = _length("y_true", like)
     refuse_masked("sensitive_features", groups)
-    with reading("sensitive_features", _ONE_GROUP):
+    with error_context_without_data("sensitive_features", _ONE_GROUP):
         is_one = np.ndim(groups) == 0 and not isinstance(groups, dict)
     if groups is None or is_one:
         raise ValueError(
@@ -168,23 +168,23 @@ def as_pandas(groups, like):
     columns = groups.values() if isinstance(groups, dict) else [groups]
     for column in columns:
         refuse_masked("sensitive_features", column)
-    with reading("sensitive_features", _ONE_GROUP):
+    with error_context_without_data("sensitive_features", _ONE_GROUP):
         sizes = [len(column) for column in columns]
     if not sizes or any(size != n_records for size in sizes):
         raise ValueError(
             f"sensitive_features must have one entry for each of the {n_records} records of "
             f"y_true, got {sizes[0] if len(sizes) == 1 else sizes}."
         )
-    with reading("sensitive_features", _ONE_GROUP):
+    with error_context_without_data("sensitive_features", _ONE_GROUP):
         groups = _as_frame(groups)
     if groups.shape[1] == 0:
         raise ValueError(f"sensitive_features {_ONE_GROUP}, but has no columns.")
     if not groups.columns.is_unique:
         twice = groups.columns[groups.columns.duplicated()].unique()
         raise ValueError(
-            f"sensitive_features has columns of one name: {shown(list(twice))}. Rename them."
+            f"sensitive_features has columns of one name: {safe_repr(list(twice))}. Rename them."
         )
-    with reading("sensitive_features", _ONE_GROUP):
+    with error_context_without_data("sensitive_features", _ONE_GROUP):
         is_missing = groups.isna().to_numpy().any()
         n_groups = math.prod(groups.nunique())
         for i in range(groups.shape[1]):  # fairlearn's own table cannot hold half characters

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skdpfair._validate import listed, reading
+from skdpfair._validate import error_context_without_data, listed
 from skdpfair.metrics._checks import as_vector, as_weights
 from skdpfair.metrics._values import check_given, check_probabilities
 
@@ -144,10 +144,10 @@ def as_own_class(name, values, y_true, classes=None):
 
 def _own_class(name, values, y_true, classes):
     y_true = as_vector("y_true", y_true, y_true)
-    with reading(name, "must hold probabilities"):
+    with error_context_without_data(name, "must hold probabilities"):
         values = np.asarray(values)
     if classes is None:
-        with reading("y_true", "has labels that cannot be sorted"):
+        with error_context_without_data("y_true", "has labels that cannot be sorted"):
             classes = np.unique(y_true)
     classes = np.asarray(listed("classes", classes, "the labels"))
     if values.shape != (len(y_true), len(classes)):

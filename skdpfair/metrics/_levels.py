@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from sklearn.exceptions import UndefinedMetricWarning
 
-from skdpfair._validate import about, listed, reading, shown
+from skdpfair._validate import error_context, error_context_without_data, listed, safe_repr
 from skdpfair.metrics._checks import as_pandas
 
 
@@ -41,7 +41,7 @@ def encode(sensitive_features, like, groups=None):
     """
     rows = _as_rows(sensitive_features, like)
     if groups is None:
-        with reading("sensitive_features", "has values that cannot name groups"):
+        with error_context_without_data("sensitive_features", "has values that cannot name groups"):
             levels = list(dict.fromkeys(rows))
         try:
             levels.sort()
@@ -50,11 +50,11 @@ def encode(sensitive_features, like, groups=None):
     else:
         levels = _as_levels(groups)
     position = {level: i for i, level in enumerate(levels)}
-    with reading("sensitive_features", "has values that cannot name groups"):
+    with error_context_without_data("sensitive_features", "has values that cannot name groups"):
         codes = [position.get(row, -1) for row in rows]
     if -1 in codes:
         raise ValueError(
-            f"groups must hold every value of sensitive_features, got {shown(levels)}, but the "
+            f"groups must hold every value of sensitive_features, got {safe_repr(levels)}, but the "
             "data hold others, too. Declare every group, spelt as in the data."
         )
     return np.array(codes, dtype=np.intp), levels
@@ -63,11 +63,11 @@ def encode(sensitive_features, like, groups=None):
 def _as_levels(groups):
     given = listed("groups", groups, "all groups")
     levels = [tuple(g) if isinstance(g, list) else g for g in given]
-    with about("groups", "has values that cannot name groups"):
+    with error_context("groups", "has values that cannot name groups"):
         n_distinct = len(set(levels))
     if not levels or n_distinct != len(levels):
         raise ValueError(
-            f"groups must name each group once, and at least one, got {shown(levels)}."
+            f"groups must name each group once, and at least one, got {safe_repr(levels)}."
         )
     return levels
 

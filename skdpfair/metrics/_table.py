@@ -5,7 +5,7 @@ from collections.abc import Hashable, Mapping
 import pandas as pd
 from sklearn.metrics import balanced_accuracy_score
 
-from skdpfair._validate import shown
+from skdpfair._validate import safe_repr
 from skdpfair.metrics._checks import accuracy, as_vector, by_group
 from skdpfair.metrics._privacy_cost import privacy_cost
 
@@ -73,12 +73,12 @@ def group_table(y_true, predictions, *, reference, sensitive_features):
         )
     if not isinstance(reference, Hashable) or reference not in predictions:
         raise ValueError(
-            f"reference must name one of predictions, {shown(list(predictions))}, got "
-            f"{shown(reference)}. Add the predictions of the model without clipping and noise."
+            f"reference must name one of predictions, {safe_repr(list(predictions))}, got "
+            f"{safe_repr(reference)}. Add the predictions of the model without clipping and noise."
         )
     y_true = as_vector("y_true", y_true, y_true)
     checked = {
-        name: as_vector(f"predictions[{shown(name)}]", y_pred, y_true)
+        name: as_vector(f"predictions[{safe_repr(name)}]", y_pred, y_true)
         for name, y_pred in predictions.items()
     }
     rows = [

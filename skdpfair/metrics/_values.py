@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from skdpfair._validate import shown
+from skdpfair._validate import safe_repr
 
 
 def metric_of(metric, default):
@@ -21,8 +21,9 @@ def metric_of(metric, default):
         return default
     if not callable(metric):
         raise TypeError(
-            f"metric must be a function metric(y_true, y_pred) or None, got {shown(metric)}. Pass "
-            "the function itself, such as sklearn.metrics.accuracy_score: names belong to scorers."
+            f"metric must be a function metric(y_true, y_pred) or None, got {safe_repr(metric)}. "
+            "Pass the function itself, such as sklearn.metrics.accuracy_score: names belong to "
+            "scorers."
         )
     return metric
 

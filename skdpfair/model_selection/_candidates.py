@@ -42,7 +42,9 @@ def planned_fit(classifier, n_samples, n_groups=1):
         warnings.simplefilter("ignore")  # the fit will warn
         run = _planning.plan(params, method, n_samples, n_groups)
     noise = run.mechanism.noise_multipliers if run.accounted else (0.0,)
-    entries = planned_entries(run.mechanism.sample_rate, noise, run.settings.n_steps, run.once)
+    entries = planned_entries(
+        run.mechanism.max_sample_rate, noise, run.settings.n_steps, run.one_time_noise_multipliers
+    )
     return all(e.run.noise_multiplier > 0 for e in entries if e.steps), entries
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 
-from skdpfair._validate import is_auto, shown
+from skdpfair._validate import is_auto, safe_repr
 from skdpfair.model_selection._budget import PlannedFit
 from skdpfair.model_selection._candidates import (
     classifier_of,
@@ -39,8 +39,8 @@ def pool_of(search):
         for name, only in _ONLY.items():
             if getattr(classifier, name) not in (only, None):
                 raise ValueError(
-                    f"{name}={shown(getattr(classifier, name))} would show trials that must stay "
-                    f"secret. Set {name}={only!r} in the estimator and in "
+                    f"{name}={safe_repr(getattr(classifier, name))} would show trials that must "
+                    f"stay secret. Set {name}={only!r} in the estimator and in "
                     "param_distributions."
                 )
         for part in parts_within(candidate):
@@ -60,8 +60,8 @@ def _refuse_witnesses(part):
         )
     if getattr(part, "memory", None) is not None:
         raise ValueError(
-            f"memory={shown(part.memory)} of the {name} in estimator would keep records, and files "
-            "of trials that must stay secret. Set memory=None."
+            f"memory={safe_repr(part.memory)} of the {name} in estimator would keep records, and "
+            "files of trials that must stay secret. Set memory=None."
         )
 
 
@@ -74,8 +74,8 @@ def trial_of(search, pool, n_samples, n_groups=1):
         private, runs = planned_runs(classifier, n_train, n_groups)
         if not private:
             raise ValueError(
-                f"{shown(params)} trains without privacy, so that the search would have none. Take "
-                "epsilon=None, noise_multiplier=0 and methods without noise out of "
+                f"{safe_repr(params)} trains without privacy, so that the search would have none. "
+                "Take epsilon=None, noise_multiplier=0 and methods without noise out of "
                 "param_distributions and the estimator."
             )
         if runs not in curves:

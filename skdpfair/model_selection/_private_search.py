@@ -14,7 +14,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from skdpfair._validate import about, integer, is_auto, number, shown
+from skdpfair._validate import error_context, integer, is_auto, number, safe_repr
 from skdpfair.budget.charging import charged
 from skdpfair.exceptions import InsecureSeedWarning
 from skdpfair.inputs import labels as _labels
@@ -215,14 +215,14 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         if not hasattr(self.estimator, "get_params") or isinstance(self.estimator, type):
             raise TypeError(
                 "estimator must be a DPFairClassifier or a Pipeline that ends in one, got "
-                f"{shown(self.estimator)}."
+                f"{safe_repr(self.estimator)}."
             )
         spaces = self.param_distributions
         listed = spaces if isinstance(spaces, list) else [spaces]
         if not listed or not all(isinstance(s, Mapping) and len(s) for s in listed):
             raise TypeError(
                 "param_distributions must be a dict or a list of dicts, got "
-                f"{shown(self.param_distributions)}."
+                f"{safe_repr(self.param_distributions)}."
             )
         check_law(self.mean_trials, self.shape)
         integer("n_candidates", self.n_candidates)
@@ -264,7 +264,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         if not self.validation_data:
             return None
         rows, labels = self.validation_data
-        with about("validation_data", "must be (X, y) like the records of the fit"):
+        with error_context("validation_data", "must be (X, y) like the records of the fit"):
             labels = _labels.read(labels)
             check_consistent_length(rows, labels)
             _labels.codes_in(classes, labels)  # raises on others

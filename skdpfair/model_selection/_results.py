@@ -5,7 +5,7 @@ import pandas as pd
 from fairlearn.metrics import MetricFrame, plot_model_comparison
 from sklearn.metrics import accuracy_score
 
-from skdpfair._validate import one_of, shown
+from skdpfair._validate import one_of, safe_repr
 from skdpfair.model_selection._cells import KEPT
 from skdpfair.model_selection._frames import OVERALL, frame_of, predictions_of, releases_of
 from skdpfair.model_selection._store import Store
@@ -56,7 +56,7 @@ class TradeoffResults:
 
     def __init__(self, frame, predictions=None, asked=None, releases=None):
         if not isinstance(frame, pd.DataFrame):
-            raise TypeError(f"frame must be a DataFrame of runs, got {shown(frame)}.")
+            raise TypeError(f"frame must be a DataFrame of runs, got {safe_repr(frame)}.")
         self.frame, self.predictions = frame, predictions
         self.asked, self.releases = asked, releases
 
@@ -199,8 +199,8 @@ class TradeoffResults:
         table = table[table[[x, y]].notna().all(axis=1)]
         if table.empty:
             raise ValueError(
-                f"No private model has both x={shown(x)} and y={shown(y)}: costs need the twin's "
-                "runs, and a group needs test records."
+                f"No private model has both x={safe_repr(x)} and y={safe_repr(y)}: costs need the "
+                "twin's runs, and a group needs test records."
             )
         loss = table[[x, y]] * [_sign(x), _sign(y)]
         kept = [
@@ -322,8 +322,8 @@ class TradeoffResults:
         parts = {_name(key): part for key, part in kept.items() if key[2:] == (seed, fold)}
         if not parts:
             raise ValueError(
-                f"seed={shown(seed)}, fold={shown(fold)} was not run. Choose among (seed, fold) = "
-                f"{sorted({key[2:] for key in kept})}."
+                f"seed={safe_repr(seed)}, fold={safe_repr(fold)} was not run. Choose among (seed, "
+                f"fold) = {sorted({key[2:] for key in kept})}."
             )
         return parts
 

@@ -13,7 +13,7 @@ from sklearn.metrics._scorer import _BaseScorer
 from sklearn.utils import metadata_routing
 from sklearn.utils._response import _get_response_values
 
-from skdpfair._validate import flag, listed, one_of, shown
+from skdpfair._validate import flag, listed, one_of, safe_repr
 from skdpfair.inputs import groups as _groups
 from skdpfair.inputs.groups import group_name
 
@@ -223,7 +223,7 @@ def _scorers(metrics, response_method, greater_is_better):
     metrics = {"accuracy": "accuracy"} if metrics is None else metrics
     if not isinstance(metrics, Mapping) or not metrics:
         raise TypeError(
-            f"metrics must be a dict from names to scorers or functions, got {shown(metrics)}: "
+            f"metrics must be a dict from names to scorers or functions, got {safe_repr(metrics)}: "
             'GroupScorer({"auc": "roc_auc", "balanced": "balanced_accuracy"}).'
         )
     methods = [response_method] if isinstance(response_method, str) else response_method or ()
@@ -239,18 +239,19 @@ def _scorers(metrics, response_method, greater_is_better):
 
 def _scorer_of(name, metric, methods, greater_is_better):
     if isinstance(metric, str):
-        one_of(f"metrics[{shown(name)}]", metric, get_scorer_names())
+        one_of(f"metrics[{safe_repr(name)}]", metric, get_scorer_names())
         return get_scorer(metric)
     if isinstance(metric, _BaseScorer):
         if hasattr(metric, "_metadata_request"):
             raise TypeError(
-                f"metrics[{shown(name)}] asks for metadata of its own. Ask for all metrics: "
+                f"metrics[{safe_repr(name)}] asks for metadata of its own. Ask for all metrics: "
                 "GroupScorer(...).set_score_request(sample_weight=True)."
             )
         return metric
     if not callable(metric):
         raise TypeError(
-            f"metrics[{shown(name)}] must be a scorer, its name or a function, got {shown(metric)}."
+            f"metrics[{safe_repr(name)}] must be a scorer, its name or a function, got "
+            f"{safe_repr(metric)}."
         )
     own = _own_scorers_of(metric)
     known = {(_as_tuple(scorer._response_method), scorer._sign > 0) for scorer in own}
@@ -262,7 +263,7 @@ def _scorer_of(name, metric, methods, greater_is_better):
     if known and not fits:
         raise ValueError(
             "response_method or greater_is_better contradicts scikit-learn's own scorers of "
-            f"metrics[{shown(name)}], {own}. Leave them None, or pass one of these scorers."
+            f"metrics[{safe_repr(name)}], {own}. Leave them None, or pass one of these scorers."
         )
     if not methods and len({accepted for accepted, _ in fits}) == 1:
         ((methods, _), *_) = fits
@@ -270,8 +271,8 @@ def _scorer_of(name, metric, methods, greater_is_better):
         ((_, greater_is_better), *_) = fits
     if not methods or greater_is_better is None:
         raise ValueError(
-            f"metrics[{shown(name)}] is a function of which scikit-learn has no scorer, so that "
-            "what it takes and whether larger is better are unknown. Pass make_scorer(metric, "
+            f"metrics[{safe_repr(name)}] is a function of which scikit-learn has no scorer, so "
+            "that what it takes and whether larger is better are unknown. Pass make_scorer(metric, "
             'response_method="predict", greater_is_better=False), say, or both to GroupScorer.'
         )
     methods = methods[0] if len(methods) == 1 else methods

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from skdpfair._describe import digest
-from skdpfair._validate import shown
+from skdpfair._validate import safe_repr
 from skdpfair.release._file import check_writable, replace_file
 
 MANIFEST = "manifest.json"
@@ -70,7 +70,7 @@ class Store:
     def existing(cls, folder, *, of="sweep", needs=()):
         """Return the store in a folder that holds one, and its configuration."""
         if not isinstance(folder, (str, os.PathLike)):
-            raise TypeError(f"store must be the path of a folder, got {shown(folder)}.")
+            raise TypeError(f"store must be the path of a folder, got {safe_repr(folder)}.")
         store = cls(Path(folder).expanduser(), frozenset(needs))
         found = _read(store.folder / MANIFEST, _REMEDY.format("Delete the folder"))
         if found is None:

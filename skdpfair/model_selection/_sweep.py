@@ -13,7 +13,7 @@ from sklearn.exceptions import UndefinedMetricWarning
 import skdpfair
 from skdpfair import _validate
 from skdpfair._describe import describe
-from skdpfair._validate import shown
+from skdpfair._validate import safe_repr
 from skdpfair.budget.charging import as_entered, current_ledger
 from skdpfair.estimator import DPFairClassifier
 from skdpfair.exceptions import LowSignalWarning
@@ -180,7 +180,7 @@ def sweep(
         store = Store.open(
             store, asked | {f"data {name}": d for name, d in data.items()}, needs=KEPT
         )
-    bar = SpendingBar(len(cells), delta, shown=progress)
+    bar = SpendingBar(len(cells), delta, safe_repr=progress)
     done = _run(cells, X, y, found.code, levels, store, n_jobs, bar, keep_predictions)
     if store is not None and len(done) == len(cells):
         store.sweep_away()
@@ -234,7 +234,9 @@ def _named(methods):
     """Return the methods by name."""
     if isinstance(methods, str) or not hasattr(methods, "__iter__"):
         methods = [methods]
-    with _validate.about("methods", "must be names of methods or methods, or a dict of these"):
+    with _validate.error_context(
+        "methods", "must be names of methods or methods, or a dict of these"
+    ):
         methods = methods if hasattr(methods, "items") else list(methods)
     if not hasattr(methods, "items"):
         names = [m if isinstance(m, str) else str(m) for m in methods]
@@ -253,7 +255,7 @@ def _named(methods):
 def _check(params, n_jobs):
     for name in sorted(params.keys() & _TAKEN.keys()):
         raise ValueError(
-            f"sweep does not take {name}={shown(params[name])}. Use {_TAKEN[name]} instead."
+            f"sweep does not take {name}={safe_repr(params[name])}. Use {_TAKEN[name]} instead."
         )
     known = DPFairClassifier().get_params(deep=False)
     for name in sorted(params.keys() - known.keys()):
@@ -265,7 +267,8 @@ def _check(params, n_jobs):
         )
     if n_jobs is not None and (not isinstance(n_jobs, Integral) or n_jobs == 0):
         raise TypeError(
-            f"n_jobs must be a number of processes, -1 for all cores, or None, got {shown(n_jobs)}."
+            "n_jobs must be a number of processes, -1 for all cores, or None, got "
+            f"{safe_repr(n_jobs)}."
         )
 
 
@@ -285,7 +288,7 @@ def _budgets(epsilons):
     if None in epsilons:
         raise ValueError("epsilons holds None, but the twin is trained anyway. Leave None out.")
     if not epsilons or len(set(epsilons)) < len(epsilons):
-        raise ValueError(f"epsilons must be numbers > 0, each once, got {shown(epsilons)}.")
+        raise ValueError(f"epsilons must be numbers > 0, each once, got {safe_repr(epsilons)}.")
     limits = {"low": 0, "low_open": True, "high": 1e10}
     return [_validate.number("epsilons", e, **limits) for e in epsilons]
 
@@ -295,7 +298,7 @@ def _seeds(seeds):
         return list(range(_validate.integer("seeds", seeds)))
     seeds = [_validate.integer("seeds", seed, low=0) for seed in seeds]
     if not seeds or len(set(seeds)) < len(seeds):
-        raise ValueError(f"seeds must be integers >= 0, each once, got {shown(seeds)}.")
+        raise ValueError(f"seeds must be integers >= 0, each once, got {safe_repr(seeds)}.")
     return seeds
 
 

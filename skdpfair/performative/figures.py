@@ -1,6 +1,6 @@
 """Pictures of the scalar simulation: tables of `experiments` in, matplotlib axes out."""
 
-from skdpfair._validate import shown
+from skdpfair._validate import safe_repr
 from skdpfair.plotting._axes import PALETTE, new_axes
 
 __all__ = ["plot_bias_by_beta", "plot_bias_by_epsilon", "plot_bias_over_iterations"]
@@ -148,10 +148,12 @@ def _curve(table):
 
 def _check(table, columns):
     if not hasattr(table, "columns"):
-        raise TypeError(f"table must be a DataFrame, got {shown(table)}.")
+        raise TypeError(f"table must be a DataFrame, got {safe_repr(table)}.")
     missing = [column for column in columns if column not in table.columns]
     if missing:
-        raise ValueError(f"table lacks the columns {missing}, got {shown(list(table.columns))}.")
+        raise ValueError(
+            f"table lacks the columns {missing}, got {safe_repr(list(table.columns))}."
+        )
 
 
 def _explain(ax, styles):

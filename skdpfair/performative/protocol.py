@@ -4,7 +4,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from skdpfair._validate import listed, reading, shown
+from skdpfair._validate import error_context_without_data, listed, safe_repr
 
 __all__ = ["DistributionMap"]
 
@@ -59,7 +59,7 @@ class BasePopulation:
         for name, column in (("y", y), ("sensitive_features", sensitive_features)):
             if column is None:
                 continue
-            with reading(name, "must have one entry per row of X"):
+            with error_context_without_data(name, "must have one entry per row of X"):
                 is_like = len(column) == len(X)
             if not is_like:
                 raise ValueError(
@@ -92,7 +92,7 @@ def columns_of(X, changeable):
     if unknown or not wanted:
         raise ValueError(
             f"changeable must name at least one column of X, and columns of X only: got "
-            f"{shown(wanted)}, X has {shown(names)}."
+            f"{safe_repr(wanted)}, X has {safe_repr(names)}."
         )
     return np.array([names.index(c) for c in wanted])
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skdpfair._validate import integer, listed, number, shown
+from skdpfair._validate import integer, listed, number, safe_repr
 from skdpfair.performative.location import shifted
 
 __all__ = ["ScalarProblem"]
@@ -88,7 +88,7 @@ class ScalarProblem:
             )
         schedule = listed("schedule", self.schedule, "two numbers > 0")
         if len(schedule) != 2:
-            raise ValueError(f"schedule must be two numbers > 0, got {shown(self.schedule)}.")
+            raise ValueError(f"schedule must be two numbers > 0, got {safe_repr(self.schedule)}.")
         for value in schedule:
             number("schedule", value, low=0, low_open=True, high=math.inf, high_open=True)
         number("start", self.start, low=-1e300, high=math.inf, high_open=True)

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from skdpfair._validate import generator, integer, listed, number, shown
+from skdpfair._validate import generator, integer, listed, number, safe_repr
 from skdpfair.performative.scalar import ScalarProblem
 
 __all__ = ["expected_path", "simulate"]
@@ -89,7 +89,7 @@ def simulate(
         checkpoints = [integer("checkpoints", step, low=0) for step in given]
     wanted = sorted({n_steps} if checkpoints is None else set(checkpoints))
     if not wanted or wanted[0] < 0 or wanted[-1] > n_steps:
-        raise ValueError(f"checkpoints must lie in 0..n_steps={n_steps}, got {shown(wanted)}.")
+        raise ValueError(f"checkpoints must lie in 0..n_steps={n_steps}, got {safe_repr(wanted)}.")
     rng = generator("random_state", random_state)
     c, radius = problem.max_grad_norm, problem.radius
     theta = np.full(integer("n_repetitions", n_repetitions), float(problem.start))
@@ -107,7 +107,7 @@ def simulate(
 def problem_of(problem):
     """Refuse what is no ScalarProblem."""
     if not isinstance(problem, ScalarProblem):
-        raise TypeError(f"problem must be a ScalarProblem, got {shown(problem)}.")
+        raise TypeError(f"problem must be a ScalarProblem, got {safe_repr(problem)}.")
 
 
 def _draws(problem, n_steps, n_repetitions, rng):

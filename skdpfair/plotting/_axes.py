@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from skdpfair._validate import shown
+from skdpfair._validate import safe_repr
 
 # Okabe and Ito's colours for the colour-blind, without black, and yellow last: it is faint
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
@@ -27,7 +27,7 @@ def new_axes(width=8.0, height=4.8, n_columns=1):
 def check_axes(ax):
     """Refuse what nothing can be drawn on; None makes new axes."""
     if ax is not None and not hasattr(ax, "get_legend_handles_labels"):
-        raise TypeError(f"ax must be matplotlib's Axes or None, got {shown(ax)}.")
+        raise TypeError(f"ax must be matplotlib's Axes or None, got {safe_repr(ax)}.")
 
 
 def dress(ax, title, *, pad=12, grid="y"):

@@ -11,7 +11,7 @@ from sklearn import compose
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import validate_data
 
-from skdpfair._validate import about, in_pandas, one_of, shown
+from skdpfair._validate import error_context, in_pandas, one_of, safe_repr
 from skdpfair._validate import listed as as_list
 from skdpfair.preprocessing._scaler import BoundedScaler, pair_of
 
@@ -156,7 +156,7 @@ def public_preprocessor(bounds, categories=None, *, passthrough=(), missing="mid
     _check_dicts(bounds, categories)
     one_of("missing", missing, ("middle", "keep"))
     for column, pair in bounds.items():
-        with about("bounds"):
+        with error_context("bounds"):
             pair_of("bounds", pair, column)
     if isinstance(passthrough, str):
         passthrough = [passthrough]
@@ -208,12 +208,12 @@ def outside_public(table, bounds, categories=None):
     unknown = [column for column in (*bounds, *categories) if column not in table]
     if unknown:
         raise ValueError(
-            f"bounds and categories must name columns of table, got {shown(unknown)}, which it "
+            f"bounds and categories must name columns of table, got {safe_repr(unknown)}, which it "
             "lacks. Leave these out, or spell them as in the table."
         )
     rows = {}
     for column, pair in bounds.items():
-        with about("bounds"):
+        with error_context("bounds"):
             low, high = pair_of("bounds", pair, column)
         rows[column] = table[column], ~table[column].between(low, high)
     for column, listed in categories.items():
@@ -230,26 +230,26 @@ def outside_public(table, bounds, categories=None):
 def _check_dicts(bounds, categories):
     for name, value in (("bounds", bounds), ("categories", categories)):
         if not isinstance(value, Mapping):
-            raise TypeError(f"{name} must be a dict by column name, got {shown(value)}.")
+            raise TypeError(f"{name} must be a dict by column name, got {safe_repr(value)}.")
 
 
 def _check_disjoint(bounds, name, columns):
     both = [column for column in columns if column in bounds]
     if both:
         raise ValueError(
-            f"{name} and bounds both name {shown(both)}: a column is either scaled or kept; take "
-            "it out of one of the two."
+            f"{name} and bounds both name {safe_repr(both)}: a column is either scaled or kept; "
+            "take it out of one of the two."
         )
 
 
 def _category_list(column, listed):
     """Return a column's categories as a list without NaN, else raise."""
-    with about("categories"):
+    with error_context("categories"):
         kept = [] if isinstance(listed, str) else [c for c in listed if not pd.isna(c)]
         n_distinct = min(len(set(kept)), len(set(map(str, kept))))
     if not kept or n_distinct < len(kept):
         raise ValueError(
-            f"categories[{shown(column)}] must list at least one category, each once, "
-            f"got {shown(listed)}: take the list from the data description."
+            f"categories[{safe_repr(column)}] must list at least one category, each once, "
+            f"got {safe_repr(listed)}: take the list from the data description."
         )
     return kept

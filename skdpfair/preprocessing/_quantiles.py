@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skdpfair._validate import integer, number, one_of, shown
+from skdpfair._validate import integer, number, one_of, safe_repr
 from skdpfair.budget.charging import charged
 from skdpfair.preprocessing._scaler import BoundedScaler, numbers_of
 from skdpfair.preprocessing._tree import (
@@ -51,8 +51,8 @@ class DPQuantileScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         NaN stays NaN, or becomes the middle of ``feature_range``. It is counted nowhere.
     levels : int, default=10
         Depth of the tree of counts, from 1 to 16.
-    noise : {"standard", "secure"}, default="standard"
-        "secure" makes each number of the noise from four Gaussians.
+    noise : {"standard", "gaussian_sum"}, default="standard"
+        "gaussian_sum" makes each number of the noise from four Gaussians.
     random_state : int or None, default=None
         None draws the noise from the operating system's entropy. An int makes it reproducible,
         and warns: whoever knows it can remove the noise.
@@ -177,7 +177,10 @@ class DPQuantileScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 self.noise,
             )
             ledger.record(
-                entry.what, sample_rate=1.0, noise_multipliers=entry.noise_multipliers, is_once=True
+                entry.what,
+                sample_rate=1.0,
+                noise_multipliers=entry.noise_multipliers,
+                is_one_time=True,
             )
         low, high = public._resolved_bounds().T[:, :, None]
         shares = quantiles_of(consistent_leaves(counts), self.quantiles)
@@ -229,7 +232,7 @@ class DPQuantileScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if noise is None:
             noise = calibrate(1.0, 1, self.epsilon, delta_for(self.delta, n_samples), _ACCOUNTANT)
         what = f"quantiles of {n_features} column{'s' * (n_features != 1)}"
-        return LedgerEntry(what, 1.0, (float(noise),), is_once=True)
+        return LedgerEntry(what, 1.0, (float(noise),), is_one_time=True)
 
     def _check(self):
         least = {"epsilon": {"low": 0, "low_open": True}, "noise_multiplier": {"low": 1e-3}}
@@ -238,19 +241,22 @@ class DPQuantileScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if len(given) != 1:
             raise ValueError(
                 "epsilon and noise_multiplier say the same thing, and exactly one must be given, "
-                f"got {shown(given) if given else 'neither'}. Set epsilon=None to choose the noise."
+                f"got {safe_repr(given) if given else 'neither'}. Set epsilon=None to choose the "
+                "noise."
             )
         for name, value in given.items():
             number(name, value, **least[name], high=1e6)
         if integer("levels", self.levels) > 16:
-            raise ValueError(f"levels must be an integer from 1 to 16, got {shown(self.levels)}.")
-        one_of("noise", self.noise, ("standard", "secure"))
+            raise ValueError(
+                f"levels must be an integer from 1 to 16, got {safe_repr(self.levels)}."
+            )
+        one_of("noise", self.noise, ("standard", "gaussian_sum"))
         shares = list(self.quantiles) if np.ndim(self.quantiles) == 1 else []
         shares = [share for share in shares if isinstance(share, Real)]
         if len(shares) != 2 or not 0 < shares[0] < shares[1] < 1:
             raise ValueError(
                 "quantiles must be a pair of numbers 0 < low < high < 1, got "
-                f"{shown(self.quantiles)}. Take (0.01, 0.99), for instance."
+                f"{safe_repr(self.quantiles)}. Take (0.01, 0.99), for instance."
             )
         self._scaler((0, 1)).fit([[0.0]])
 

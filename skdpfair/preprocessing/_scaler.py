@@ -9,13 +9,13 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdpfair._validate import (
-    about,
+    error_context,
     flag,
     in_pandas,
     one_of,
     refuse_masked,
     refuse_sparse_columns,
-    shown,
+    safe_repr,
 )
 
 _FLOATS = (np.float64, np.float32)
@@ -108,9 +108,9 @@ class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self._numbers(X, reset=True)
         one_of("missing", self.missing, ("keep", "middle"))
         flag("clip", self.clip)
-        with about("bounds"):
+        with error_context("bounds"):
             self._resolved_bounds()
-        with about("feature_range"):
+        with error_context("feature_range"):
             pair_of("feature_range", self.feature_range)
         return self
 
@@ -162,7 +162,7 @@ class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if len(pairs) != len(names):
             raise ValueError(
                 f"bounds must be one pair (low, high), a dict of pairs by column name, or one "
-                f"pair for each of the {len(names)} columns, got {shown(self.bounds)}."
+                f"pair for each of the {len(names)} columns, got {safe_repr(self.bounds)}."
             )
         return np.array([pair_of("bounds", p, n) for p, n in zip(pairs, names, strict=True)])
 
@@ -184,8 +184,8 @@ def numbers_of(estimator, X, reset):
     text = [c for c in getattr(X, "columns", ()) if not _holds_numbers(X, c)]
     if text:
         raise ValueError(
-            f"bounds names columns that hold text: {shown(text)}. Scale numbers only; give text "
-            "its public categories: public_preprocessor(bounds, categories={column: [...]})."
+            f"bounds names columns that hold text: {safe_repr(text)}. Scale numbers only; give "
+            "text its public categories: public_preprocessor(bounds, categories={column: [...]})."
         )
     try:
         return validate_data(
@@ -230,8 +230,8 @@ def _ordered(bounds, names, named):
     unknown = [name for name in bounds if name not in names]
     if missing or unknown:
         raise ValueError(
-            f"bounds must have one pair for each column of X, got none for {shown(missing)} and "
-            f"some for {shown(unknown)}, which X lacks. Add what the data description "
+            f"bounds must have one pair for each column of X, got none for {safe_repr(missing)} "
+            f"and some for {safe_repr(unknown)}, which X lacks. Add what the data description "
             "says, drop the rest."
         )
     return [bounds[name] for name in names]
@@ -243,12 +243,12 @@ def _is_finite(value):
 
 def pair_of(name, pair, column=None):
     """Return ``pair`` as two finite floats low < high, else raise and name the column."""
-    place = "" if column is None else f" for column {shown(column)}"
+    place = "" if column is None else f" for column {safe_repr(column)}"
     every = " for every column" if name == "bounds" else ""
     values = list(pair) if np.ndim(pair) == 1 else []
     if len(values) != 2 or not all(_is_finite(v) for v in values) or not values[0] < values[1]:
         raise ValueError(
-            f"{name} must be a pair of finite numbers low < high{every}, got {shown(pair)}{place}. "
-            "Take them from the data description, not from the rows."
+            f"{name} must be a pair of finite numbers low < high{every}, got "
+            f"{safe_repr(pair)}{place}. Take them from the data description, not from the rows."
         )
     return float(values[0]), float(values[1])

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from skdpfair._validate import about, in_pandas, is_integer, listed, shown
+from skdpfair._validate import error_context, in_pandas, is_integer, listed, safe_repr
 from skdpfair.preprocessing._public import codes_in, public_preprocessor
 
 _MOST_COMPARED = 1000  # names of columns, with one that is not among them
@@ -77,12 +77,14 @@ class TableSchema:
 
     def __post_init__(self):
         if not isinstance(self.target, str) or not self.target:
-            raise TypeError(f"target must be the name of a column, got {shown(self.target)}.")
+            raise TypeError(f"target must be the name of a column, got {safe_repr(self.target)}.")
         object.__setattr__(self, "classes", _texts("classes", self.classes, least=2))
         for name in ("groups", "bounds", "categories"):
             part = getattr(self, name)
             if not isinstance(part, Mapping) or not all(isinstance(c, str) for c in part):
-                raise TypeError(f"{name} must be a table by names of columns, got {shown(part)}.")
+                raise TypeError(
+                    f"{name} must be a table by names of columns, got {safe_repr(part)}."
+                )
             if self.target in part and name != "groups":
                 raise ValueError(
                     f"{name} names {self.target!r}, which is the target: the model would be told "
@@ -99,8 +101,8 @@ class TableSchema:
             )
         if both := sorted(self.bounds.keys() & self.groups.keys()):
             raise ValueError(
-                f"bounds and groups both name {shown(both)}: groups are texts. Take the column out "
-                "of one of the two."
+                f"bounds and groups both name {safe_repr(both)}: groups are texts. Take the column "
+                "out of one of the two."
             )
         self.preprocessor()  # raises
 
@@ -108,7 +110,7 @@ class TableSchema:
     def from_dict(cls, facts):
         """Return the schema that a dict, such as that of `to_dict`, describes."""
         if not isinstance(facts, Mapping):
-            raise TypeError(f"facts must be a dict of parts of a schema, got {shown(facts)}.")
+            raise TypeError(f"facts must be a dict of parts of a schema, got {safe_repr(facts)}.")
         known = cls.__dataclass_fields__
         if unknown := sorted(set(map(str, facts)) - set(known)):
             raise ValueError(
@@ -129,7 +131,7 @@ class TableSchema:
         besides : sequence of str, default=()
             Entries that the file may hold for others.
         """
-        with about(str(path), "must be a file of TOML"):
+        with error_context(str(path), "must be a file of TOML"):
             facts = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         return cls.from_dict({k: v for k, v in facts.items() if k not in besides})
 
@@ -321,7 +323,7 @@ def _spelt(what, values, known, remedy):
         raise ValueError(f"Column {values.name!r} has missing values, not in {what}. {remedy}")
     raise ValueError(
         f"Column {values.name!r} holds values that {what} does not list: it lists "
-        f"{shown(list(known))}. Add what is missing, spelt as in the file."
+        f"{safe_repr(list(known))}. Add what is missing, spelt as in the file."
     )
 
 
@@ -341,12 +343,12 @@ def _texts(name, values, least):
     ):
         raise TypeError(
             f"{name} must list texts, spelt as in the file and within quotation marks, got "
-            f"{shown(values)}."
+            f"{safe_repr(values)}."
         )
     texts = [str(v) for v in values]
     if len(set(texts)) < len(texts) or len(texts) < least:
         raise ValueError(
-            f"{name} must list at least {least} values, each once, got {shown(values)}."
+            f"{name} must list at least {least} values, each once, got {safe_repr(values)}."
         )
     return texts
 
@@ -354,7 +356,7 @@ def _texts(name, values, least):
 def _pair(column, pair):
     pair = listed(f"bounds[{column!r}]", pair, "two numbers")
     if len(pair) != 2:
-        raise ValueError(f"bounds[{column!r}] must be [lowest, highest], got {shown(pair)}.")
+        raise ValueError(f"bounds[{column!r}] must be [lowest, highest], got {safe_repr(pair)}.")
     return pair
 
 

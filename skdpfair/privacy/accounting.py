@@ -11,7 +11,7 @@ import dp_accounting as dpa
 import numpy as np
 from dp_accounting.pld import privacy_loss_distribution as pld
 
-from skdpfair._validate import about, integer, number, one_of, shown
+from skdpfair._validate import error_context, integer, number, one_of, safe_repr
 from skdpfair.privacy.delta import LEAST_DELTA
 from skdpfair.privacy.gdp import clt_parameter, gdp_epsilon
 from skdpfair.privacy.renyi import curve_epsilon, rdp_curve
@@ -157,11 +157,11 @@ def merged(runs: Iterable[SampledGaussian]) -> tuple[SampledGaussian, ...]:
 
 def _triples(runs):
     wanted = "must be a list of SampledGaussian(sample_rate, noise_multiplier, steps)"
-    with about("runs", wanted):
+    with error_context("runs", wanted):
         runs = list(runs)
     for run in runs:
         if not isinstance(run, (tuple, list)) or len(run) != 3:
-            raise TypeError(f"runs {wanted}, got {shown(run)} among them.")
+            raise TypeError(f"runs {wanted}, got {safe_repr(run)} among them.")
     return runs
 
 

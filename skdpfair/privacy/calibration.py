@@ -35,7 +35,7 @@ def calibrate(
     epsilon: float,
     delta: float,
     accountant: str = "pld",
-    once: tuple[float, ...] = (),
+    one_time_noise_multipliers: tuple[float, ...] = (),
 ) -> float:
     """Return the least noise multiplier at which a run costs at most ``epsilon``.
 
@@ -51,7 +51,7 @@ def calibrate(
         In (0, 1).
     accountant : {"pld", "prv", "rdp"}
         See :func:`skdpfair.privacy.epsilon`.
-    once : tuple of float
+    one_time_noise_multipliers : tuple of float
         Noise multipliers of releases on all records, each made once besides the run.
 
     Returns
@@ -92,8 +92,10 @@ def calibrate(
         number("delta", delta, low=0, high=1, low_open=True, high_open=True),
         one_of("accountant", accountant, ACCOUNTANTS),
         tuple(
-            number("once", s, low=0, low_open=True)
-            for s in listed("once", once, "noise multipliers")
+            number("one_time_noise_multipliers", s, low=0, low_open=True)
+            for s in listed(
+                "one_time_noise_multipliers", one_time_noise_multipliers, "noise multipliers"
+            )
         ),
     )
 
@@ -150,7 +152,13 @@ class _Search:
     """A secant for one run and target, in the logs of noise and of the cost's ``mu``."""
 
     def __init__(self, q, steps, target, delta, once):
-        self.q, self.steps, self.target, self.delta, self.once = q, steps, target, delta, once
+        self.q, self.steps, self.target, self.delta, self.once = (
+            q,
+            steps,
+            target,
+            delta,
+            once,
+        )
         left = gdp_parameter(target, delta) ** 2 - math.fsum(s**-2 for s in once)
         self.mu = math.sqrt(max(left, 0.0))  # what is left for the run
         if self.mu == 0:

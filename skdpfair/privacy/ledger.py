@@ -4,10 +4,10 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from skdpfair._validate import about, flag, integer, listed, number, shown
+from skdpfair._validate import error_context, flag, integer, listed, number, safe_repr
 from skdpfair.privacy.accounting import SampledGaussian
 from skdpfair.privacy.accounting import epsilon as epsilon_of
-from skdpfair.privacy.plan import PrivacyPlan, joint
+from skdpfair.privacy.plan import PrivacyPlan, compose_noise_multipliers
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class LedgerEntry:
         Of the releases that read one sample.
     steps : int
         How often.
-    is_once : bool
+    is_one_time : bool
         Whether it was made before the steps, on all records.
     group_rates : tuple of float or None
         Sampling rate of each group, at most ``sample_rate``, where they differ.
@@ -40,7 +40,7 @@ class LedgerEntry:
     sample_rate: float
     noise_multipliers: tuple[float, ...]
     steps: int = 1
-    is_once: bool = False
+    is_one_time: bool = False
     group_rates: tuple[float, ...] | None = None
 
     def __post_init__(self):
@@ -50,8 +50,10 @@ class LedgerEntry:
             noise_multipliers=self.noise_multipliers,
         )
         if not isinstance(self.what, str):
-            raise TypeError(f"what must name what was released, a text, got {shown(self.what)}.")
-        flag("is_once", self.is_once)
+            raise TypeError(
+                f"what must name what was released, a text, got {safe_repr(self.what)}."
+            )
+        flag("is_one_time", self.is_one_time)
         if self.group_rates is not None:
             for rate in listed("group_rates", self.group_rates, "the groups' sampling rates"):
                 number("group_rates", rate, low=0, high=1)
@@ -59,7 +61,9 @@ class LedgerEntry:
     @property
     def run(self) -> SampledGaussian:
         """The entry as the accountants read it."""
-        return SampledGaussian(self.sample_rate, joint(self.noise_multipliers), self.steps)
+        return SampledGaussian(
+            self.sample_rate, compose_noise_multipliers(self.noise_multipliers), self.steps
+        )
 
     def run_of(self, group: int) -> SampledGaussian:
         """Return the entry as it touches the records of one group."""
@@ -83,11 +87,13 @@ class Ledger:
     """
 
     def __init__(self, entries: tuple[LedgerEntry, ...] = ()):
-        with about("entries", "must be a list of LedgerEntry"):
+        with error_context("entries", "must be a list of LedgerEntry"):
             entries = list(entries)
         for entry in entries:
             if not isinstance(entry, LedgerEntry):
-                raise TypeError(f"entries must be a list of LedgerEntry, got {shown(entry)} in it.")
+                raise TypeError(
+                    f"entries must be a list of LedgerEntry, got {safe_repr(entry)} in it."
+                )
         self._entries, self._last, self._more = entries, None, 0
 
     @property
@@ -99,7 +105,7 @@ class Ledger:
     @property
     def steps(self) -> int:
         """Steps in all, the noise of an empty batch among them; releases made once are none."""
-        return sum(entry.steps for entry in self.entries if not entry.is_once)
+        return sum(entry.steps for entry in self.entries if not entry.is_one_time)
 
     def record(
         self,
@@ -108,11 +114,11 @@ class Ledger:
         sample_rate,
         noise_multipliers,
         steps=1,
-        is_once=False,
+        is_one_time=False,
         group_rates=None,
     ) -> None:
         """Enter ``steps`` releases that were made; see :class:`LedgerEntry`."""
-        with about("noise_multipliers", "must be a tuple of numbers"):
+        with error_context("noise_multipliers", "must be a tuple of numbers"):
             noise_multipliers = tuple(noise_multipliers)
         if not isinstance(sample_rate, float):
             sample_rate = number("sample_rate", sample_rate, low=0, high=1, low_open=True)
@@ -121,7 +127,7 @@ class Ledger:
         if steps == 1 and key == self._last:  # every step of a fit passes here
             self._more += 1
             return
-        entry = LedgerEntry(*key[:3], steps, is_once, group_rates)
+        entry = LedgerEntry(*key[:3], steps, is_one_time, group_rates)
         self._settle()
         last = self._entries[-1] if self._entries else None
         if last is not None and replace(last, steps=steps) == entry:

@@ -66,8 +66,8 @@ def noisy_counts(
         Standard deviation of the noise.
     generator : numpy.random.Generator
         The stream of the noise.
-    kind : {"standard", "secure"}, default="standard"
-        "secure" takes half the sum of four Gaussians for each number.
+    kind : {"standard", "gaussian_sum"}, default="standard"
+        "gaussian_sum" takes half the sum of four Gaussians for each number.
 
     Returns
     -------
@@ -97,8 +97,8 @@ def noisy(
         Standard deviation of the noise over ``sensitivity``.
     generator : numpy.random.Generator
         The stream of the noise.
-    kind : {"standard", "secure"}, default="standard"
-        "secure" takes half the sum of four Gaussians for each number.
+    kind : {"standard", "gaussian_sum"}, default="standard"
+        "gaussian_sum" takes half the sum of four Gaussians for each number.
 
     Returns
     -------
@@ -109,7 +109,7 @@ def noisy(
     >>> noisy(np.array([[1.0, 2.0]]), 3.0, 0.0, np.random.default_rng(0))
     array([[1., 2.]])
     """
-    if kind == "secure":
+    if kind == "gaussian_sum":
         noise = generator.standard_normal((4, *values.shape)).sum(0) / 2
     else:
         noise = generator.standard_normal(values.shape)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import dp_accounting as dpa
 
-from skdpfair._validate import about, integer, number, shown
+from skdpfair._validate import error_context, integer, number, safe_repr
 from skdpfair.exceptions import InfeasibleBudgetError
 from skdpfair.privacy.accounting import SampledGaussian
 from skdpfair.privacy.accounting import epsilon as epsilon_of
@@ -14,7 +14,7 @@ from skdpfair.privacy.calibration import calibrate
 _MOST_STEPS = 10_000_000
 
 
-def joint(noise_multipliers: tuple[float, ...]) -> float:
+def compose_noise_multipliers(noise_multipliers: tuple[float, ...]) -> float:
     """Return the noise multiplier of Gaussian releases that read one and the same sample.
 
     Seen on the sample they are 1/s-GDP each, and compose to ``sqrt(sum s**-2)``-GDP; sampling
@@ -22,7 +22,7 @@ def joint(noise_multipliers: tuple[float, ...]) -> float:
 
     Examples
     --------
-    >>> round(joint((1.0, 10.0)), 4), joint((0.0, 5.0))
+    >>> round(compose_noise_multipliers((1.0, 10.0)), 4), compose_noise_multipliers((0.0, 5.0))
     (0.995, 0.0)
     """
     least = min(noise_multipliers)
@@ -46,7 +46,7 @@ class PrivacyPlan:
     noise_multipliers : tuple of float
         Noise standard deviation over sensitivity, of the gradient and then of each query.  All
         read the SAME sample, so a step is ONE sampled Gaussian with the joint multiplier.
-    once : tuple of float
+    one_time_noise_multipliers : tuple of float
         Noise multipliers of releases on all records, each made once, before the steps.
     assumptions : tuple of str
         What must be public for the numbers to hold.
@@ -63,29 +63,29 @@ class PrivacyPlan:
     steps: int
     sample_rate: float
     noise_multipliers: tuple[float, ...]
-    once: tuple[float, ...] = ()
+    one_time_noise_multipliers: tuple[float, ...] = ()
     assumptions: tuple[str, ...] = ()
 
     def __post_init__(self):
         integer("steps", self.steps, low=0)
         number("sample_rate", self.sample_rate, low=0, high=1, low_open=True)
-        for name in ("noise_multipliers", "once"):
+        for name in ("noise_multipliers", "one_time_noise_multipliers"):
             if not isinstance(getattr(self, name), (tuple, list)):
                 raise TypeError(
-                    f"{name} must be a tuple of numbers, got {shown(getattr(self, name))}. Write "
-                    f"{name}=(1.0,) for a single one."
+                    f"{name} must be a tuple of numbers, got {safe_repr(getattr(self, name))}. "
+                    f"Write {name}=(1.0,) for a single one."
                 )
         if not self.noise_multipliers:
             raise ValueError("noise_multipliers must hold at least the gradient's, got ().")
         for noise in self.noise_multipliers:
             number("noise_multipliers", noise, low=0)
-        for noise in self.once:
-            number("once", noise, low=0)
+        for noise in self.one_time_noise_multipliers:
+            number("one_time_noise_multipliers", noise, low=0)
 
     @property
     def joint_noise_multiplier(self) -> float:
         """Noise multiplier of the joint release of a step."""
-        return joint(self.noise_multipliers)
+        return compose_noise_multipliers(self.noise_multipliers)
 
     @property
     def run(self) -> SampledGaussian:
@@ -95,12 +95,17 @@ class PrivacyPlan:
     @property
     def runs(self) -> list[SampledGaussian]:
         """The run of the steps, and the releases made once."""
-        return [self.run, *(SampledGaussian(1.0, noise, 1) for noise in self.once)]
+        once = (SampledGaussian(1.0, noise, 1) for noise in self.one_time_noise_multipliers)
+        return [self.run, *once]
 
     @property
     def event(self) -> dpa.DpEvent:
         """The run as a ``dp_accounting`` event."""
-        return dpa.ComposedDpEvent([r.event for r in self.runs]) if self.once else self.run.event
+        return (
+            dpa.ComposedDpEvent([r.event for r in self.runs])
+            if self.one_time_noise_multipliers
+            else self.run.event
+        )
 
     def epsilon(self, delta: float, accountant: str = "pld") -> float:
         """Return what the run costs at ``delta``."""
@@ -135,11 +140,18 @@ class PrivacyPlan:
         (['1.44', '7.22'], True)
         """
         self._check_scalable(fixed)
-        target = calibrate(self.sample_rate, self.steps, epsilon, delta, accountant, self.once)
+        target = calibrate(
+            self.sample_rate,
+            self.steps,
+            epsilon,
+            delta,
+            accountant,
+            self.one_time_noise_multipliers,
+        )
         held = math.fsum(self.noise_multipliers[i] ** -2 for i in fixed)
         rest = target**-2 - held
         if rest <= 0:
-            counts = joint(tuple(self.noise_multipliers[i] for i in fixed))
+            counts = compose_noise_multipliers(tuple(self.noise_multipliers[i] for i in fixed))
             raise InfeasibleBudgetError(
                 f"The fixed count_noise_multiplier={counts:g} "
                 f"alone spends epsilon={epsilon:g} or more at delta={delta:g}: it must exceed the "
@@ -154,7 +166,9 @@ class PrivacyPlan:
         )
         return replace(self, noise_multipliers=scaled)
 
-    def longest(self, epsilon: float, delta: float, accountant: str = "pld") -> "PrivacyPlan":
+    def max_steps_within(
+        self, epsilon: float, delta: float, accountant: str = "pld"
+    ) -> "PrivacyPlan":
         """Return the plan with the most steps that keeps (epsilon, delta), at the same noise.
 
         Parameters
@@ -174,7 +188,7 @@ class PrivacyPlan:
         Examples
         --------
         >>> plan = PrivacyPlan(steps=1, sample_rate=0.01, noise_multipliers=(1.0,))
-        >>> longest = plan.longest(1.0, 1e-5)
+        >>> longest = plan.max_steps_within(1.0, 1e-5)
         >>> longest.steps, longest.epsilon(1e-5) <= 1.0, replace(
         ...     longest, steps=longest.steps + 1).epsilon(1e-5) <= 1.0
         (..., True, False)
@@ -205,12 +219,12 @@ class PrivacyPlan:
 
     def _check_scalable(self, fixed):
         places = range(len(self.noise_multipliers))
-        with about("fixed", "must be a tuple of positions in noise_multipliers"):
+        with error_context("fixed", "must be a tuple of positions in noise_multipliers"):
             held = set(fixed)
         if not held < set(places):
             raise ValueError(
                 f"fixed must leave out at least one of the positions {list(places)} of "
-                f"noise_multipliers, and name no other, got {shown(fixed)}."
+                f"noise_multipliers, and name no other, got {safe_repr(fixed)}."
             )
         for noise in self.noise_multipliers:
             number("noise_multipliers", noise, low=0, low_open=True, high=math.inf, high_open=True)

@@ -6,7 +6,7 @@ from importlib import import_module
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from skdpfair._validate import about, shown
+from skdpfair._validate import error_context, safe_repr
 from skdpfair.preprocessing import TableSchema
 from skdpfair.release import _file, _onnx
 from skdpfair.release._facts import (
@@ -160,7 +160,7 @@ def schema_of(path):
     facts, _ = _file.read(path)
     if facts.get("schema") is None:
         return None
-    with about(str(path), "holds a schema that cannot be used"):
+    with error_context(str(path), "holds a schema that cannot be used"):
         return TableSchema.from_dict(tomllib.loads(facts["schema"]))
 
 
@@ -269,12 +269,12 @@ def _check_schema(estimator, schema):
     if schema is None:
         return
     if not isinstance(schema, TableSchema):
-        raise TypeError(f"schema must be a TableSchema or None, got {shown(schema)}.")
+        raise TypeError(f"schema must be a TableSchema or None, got {safe_repr(schema)}.")
     made = schema.feature_names
     fitted = list(getattr(estimator, "feature_names_in_", made))
     if fitted != made or estimator.n_features_in_ != len(made):
         raise ValueError(
-            f"schema makes the features {shown(made)}, but the classifier was fitted on "
+            f"schema makes the features {safe_repr(made)}, but the classifier was fitted on "
             f"{estimator.n_features_in_} others: fit on schema.split(table)[0]."
         )
 

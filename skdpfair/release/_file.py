@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from skdpfair._validate import about, shown
+from skdpfair._validate import error_context, safe_repr
 
 FORMAT_VERSION = 1
 _KEY = "skdpfair"  # one entry of metadata: with several, their order would vary
@@ -19,8 +19,10 @@ _ADVICE = "Get the file again, from whoever released it."
 def path_of(path) -> Path:
     """Return what names a file as a Path, else raise."""
     if not isinstance(path, (str, os.PathLike)):
-        raise TypeError(f"path must name a file, got {shown(path)}: a string or a pathlib.Path.")
-    with about("path", "cannot name a file"):
+        raise TypeError(
+            f"path must name a file, got {safe_repr(path)}: a string or a pathlib.Path."
+        )
+    with error_context("path", "cannot name a file"):
         return Path(path)
 
 

@@ -6,7 +6,7 @@ from importlib.metadata import version
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from skdpfair._validate import shown
+from skdpfair._validate import safe_repr
 from skdpfair.inputs.groups import group_name
 from skdpfair.privacy.statement import ADJACENCY_IN_WORDS, rounded_up
 from skdpfair.release import release
@@ -72,7 +72,7 @@ def model_page(classifier, X=None, y=None, *, sensitive_features=None, title=Non
     """
     check_is_fitted(classifier, "net_")
     if title is not None and not isinstance(title, str):
-        raise TypeError(f"title must be a text or None, got {shown(title)}.")
+        raise TypeError(f"title must be a text or None, got {safe_repr(title)}.")
     table = _tested(classifier, X, y, sensitive_features)
     privacy = classifier.privacy_
     context = {
@@ -153,8 +153,8 @@ def model_card(
     if released_table is not None and "privacy" not in getattr(released_table, "attrs", {}):
         raise ValueError(
             "released_table must come from skdpfair.metrics.release_group_table, which keeps in "
-            f"attrs what it cost, got {shown(released_table)}. Pass X and y for a table that is "
-            "flagged as not private."
+            f"attrs what it cost, got {safe_repr(released_table)}. Pass X and y for a table that "
+            "is flagged as not private."
         )
     if X is not None and released_table is not None:
         raise ValueError(

@@ -6,7 +6,7 @@ from importlib.metadata import version
 import numpy as np
 from scipy.stats import binomtest, t
 
-from skdpfair._validate import shown
+from skdpfair._validate import safe_repr
 from skdpfair.privacy.statement import ADJACENCY_IN_WORDS, NOT_ACCOUNTED, rounded_up
 from skdpfair.report import _asked
 from skdpfair.report import _charts as charts
@@ -46,7 +46,7 @@ def results_page(results, *, title=None, pipeline=None) -> str:
     True
     """
     if title is not None and not isinstance(title, str):
-        raise TypeError(f"title must be a text or None, got {shown(title)}.")
+        raise TypeError(f"title must be a text or None, got {safe_repr(title)}.")
     results = _readable(results)
     table = results.table()
     groups = [g for g in results.frame["group"].unique() if g != _OVERALL]

@@ -5,7 +5,7 @@ import torch
 
 from skdpfair.analysis import gradient_bias
 from skdpfair.datasets import fetch_cifar10
-from skdpfair.engine import Batch, PoissonSampler, Streams, choose, private_step
+from skdpfair.engine import Batch, PoissonSampler, Streams, private_step, select_strategy
 from skdpfair.mechanism import Mechanism, Task
 from skdpfair.methods import get_method
 from skdpfair.networks import small_cnn
@@ -51,7 +51,7 @@ def measure(run, device):
         module = _network(device)
     data, noise = Batch(x, y, torch.zeros_like(y)), streams.noise(x.device)
     state, found = method.start(mechanism.task), {}
-    with choose(module, x[:1], 10) as strategy, torch.no_grad():
+    with select_strategy(module, x[:1], 10) as strategy, torch.no_grad():
         for t, index in enumerate([*batches, None]):
             if t and t % EVERY == 0:
                 found |= _look(module, probe, method, state, t)
@@ -71,7 +71,7 @@ def _network(device):
 def _look(module, probe, method, state, t):
     live = _network(next(module.parameters()).device)  # a copy would hold the hooks of training
     live.load_state_dict(module.state_dict())
-    kept = state if method.shift(state) is not None else None
+    kept = state if method.parameter_perturbation(state) is not None else None
     with torch.enable_grad():
         return {f"bias[{t}]": gradient_bias(live, *probe, method, state=kept).norm}
 

@@ -12,7 +12,7 @@ from skorch.callbacks import Callback, Checkpoint, EarlyStopping, LRScheduler
 from torch import nn
 
 from skdpfair import _validate
-from skdpfair._validate import shown
+from skdpfair._validate import safe_repr
 from skdpfair.training.callbacks import recorders
 
 # float32 holds the squares of the numbers between them
@@ -43,7 +43,7 @@ def _check_module(params):
     elif not callable(module):
         raise TypeError(
             f"module must be one of {MODULES}, a torch.nn.Module class or a factory, "
-            f"got {shown(module)}."
+            f"got {safe_repr(module)}."
         )
     for name in ("module_params", "optimizer_params"):
         params[name] = _keywords(name, params[name])
@@ -58,11 +58,11 @@ def _keywords(name, value):
     if value is None:
         return None
     if isinstance(value, Mapping):
-        with _validate.about(name):
+        with _validate.error_context(name):
             value = dict(value)
         if all(isinstance(key, str) for key in value):
             return value
-    raise TypeError(f"{name} must be a dict of keyword arguments, got {shown(value)}.")
+    raise TypeError(f"{name} must be a dict of keyword arguments, got {safe_repr(value)}.")
 
 
 def _check_optimizer(params):
@@ -71,14 +71,14 @@ def _check_optimizer(params):
     cls = resolve_optimizer(params["optimizer"])
     if cls in (torch.optim.LBFGS, torch.optim.SparseAdam):
         raise ValueError(
-            f"optimizer={shown(params['optimizer'])} needs more than one noisy gradient per step. "
-            "Use SGD, Adam or another first-order optimizer."
+            f"optimizer={safe_repr(params['optimizer'])} needs more than one noisy gradient per "
+            "step. Use SGD, Adam or another first-order optimizer."
         )
     given, lr = params["optimizer_params"] or {}, params["lr"]
     if lr != "auto" and "lr" in given:
         raise ValueError(
-            f"lr={lr!r} and optimizer_params['lr']={shown(given['lr'])} are both given. Leave one "
-            "of them out."
+            f"lr={lr!r} and optimizer_params['lr']={safe_repr(given['lr'])} are both given. Leave "
+            "one of them out."
         )
     scheduled = any(
         isinstance(c[-1] if isinstance(c, tuple) else c, LRScheduler)
@@ -95,16 +95,16 @@ def _check_optimizer(params):
 
 def _try_optimizer(cls, given):
     """Make an optimizer of one number, to learn before the fit what it cannot take."""
-    with _validate.about("optimizer", f"{shown(cls)} cannot take optimizer_params"):
+    with _validate.error_context("optimizer", f"{safe_repr(cls)} cannot take optimizer_params"):
         lr = signature(cls).parameters.get("lr") if "lr" not in given else None
         made = cls([nn.Parameter(torch.zeros(1))], **given)
     if not isinstance(made, torch.optim.Optimizer):
         raise TypeError(
-            f"optimizer must make a torch.optim.Optimizer, but {shown(cls)} made "
+            f"optimizer must make a torch.optim.Optimizer, but {safe_repr(cls)} made "
             f"{type(made).__name__}."
         )
     if "lr" not in given and (lr is None or not isinstance(lr.default, Real)):
-        raise ValueError(f"optimizer={shown(cls)} has no learning rate of its own. Give lr=.")
+        raise ValueError(f"optimizer={safe_repr(cls)} has no learning rate of its own. Give lr=.")
 
 
 def resolve_optimizer(optimizer):
@@ -116,7 +116,8 @@ def resolve_optimizer(optimizer):
         return known[_validate.one_of("optimizer", optimizer.lower(), sorted(known))]
     if isinstance(optimizer, (torch.optim.Optimizer, nn.Module)) or not callable(optimizer):
         raise TypeError(
-            f"optimizer must be a torch.optim class, its name or a factory, got {shown(optimizer)}."
+            "optimizer must be a torch.optim class, its name or a factory, got "
+            f"{safe_repr(optimizer)}."
         )
     return optimizer
 
@@ -142,7 +143,7 @@ def _callbacks(callbacks, public):
         return None
     if not isinstance(callbacks, (list, tuple)):
         raise TypeError(
-            f"callbacks must be a list of skorch callbacks or None, got {shown(callbacks)}."
+            f"callbacks must be a list of skorch callbacks or None, got {safe_repr(callbacks)}."
         )
     names = set()
     for entry in callbacks:
@@ -152,10 +153,10 @@ def _callbacks(callbacks, public):
         if not issubclass(kind, Callback):
             raise TypeError(
                 "callbacks must hold skorch callbacks or pairs (name, callback), got "
-                f"{shown(entry)}."
+                f"{safe_repr(entry)}."
             )
         if named and entry[0] in names:
-            raise ValueError(f"callbacks names two {shown(entry[0])}. Name each once.")
+            raise ValueError(f"callbacks names two {safe_repr(entry[0])}. Name each once.")
         _refuse_unseen(entry[1] if isinstance(entry, tuple) else entry, public)
         names |= {entry[0]} if named else set()
     return list(callbacks)
@@ -178,7 +179,7 @@ def _check_attack(attack):
         return
     if isinstance(attack, (type, nn.Module)) or not callable(attack):
         kind = ValueError if isinstance(attack, str) else TypeError
-        raise kind(f"{wanted} (module, x, y) -> x, got {shown(attack)}.")
+        raise kind(f"{wanted} (module, x, y) -> x, got {safe_repr(attack)}.")
     try:
         takes = signature(attack)
     except (TypeError, ValueError):  # some functions written in C do not tell
@@ -186,7 +187,9 @@ def _check_attack(attack):
     try:
         takes.bind(None, None, None)
     except TypeError as error:
-        raise TypeError(f"{wanted} (module, x, y) -> x, got {shown(attack)}: {error}.") from None
+        raise TypeError(
+            f"{wanted} (module, x, y) -> x, got {safe_repr(attack)}: {error}."
+        ) from None
 
 
 def _check_device(params):
@@ -195,8 +198,10 @@ def _check_device(params):
         params["device"] = "auto"
         return
     if not isinstance(device, (str, torch.device)):
-        raise TypeError(f'device must be "auto" or a torch device, got {shown(device)}.')
-    with _validate.about("device", f"{shown(device)} is not a torch device that can be used here"):
+        raise TypeError(f'device must be "auto" or a torch device, got {safe_repr(device)}.')
+    with _validate.error_context(
+        "device", f"{safe_repr(device)} is not a torch device that can be used here"
+    ):
         if torch.device(device).type == "meta":
             raise ValueError("it holds no numbers")
         with warnings.catch_warnings():
@@ -211,12 +216,12 @@ def _check_fields(method) -> None:
         if not any(_satisfies(value, constraint, ranges) for constraint in allowed):
             raise InvalidParameterError(
                 f"{name} of method {method.name!r} must be {' or '.join(map(str, allowed))}, got "
-                f"{shown(value)}."
+                f"{safe_repr(value)}."
             )
         if isinstance(value, Real) and value != 0 and not SMALL <= abs(value) <= LARGE:
             raise InvalidParameterError(
                 f"{name} of method {method.name!r} must lie between {SMALL:g} and {LARGE:g}, got "
-                f"{shown(value)}: the squares of other numbers do not fit float32."
+                f"{safe_repr(value)}: the squares of other numbers do not fit float32."
             )
     method._validate_params()
 

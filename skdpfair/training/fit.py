@@ -110,12 +110,12 @@ def _planned(run):
     """Return what the fit will have released when it ends, for an open ledger."""
     if not run.accounted:
         return ()
-    rate, noise = run.mechanism.sample_rate, run.mechanism.noise_multipliers
-    return planned_entries(rate, noise, run.settings.n_steps, run.once)
+    rate, noise = run.mechanism.max_sample_rate, run.mechanism.noise_multipliers
+    return planned_entries(rate, noise, run.settings.n_steps, run.one_time_noise_multipliers)
 
 
 def _trained(params, run, table, streams, ledger, task, before):
-    planned_rate = run.mechanism.sample_rate
+    planned_rate = run.mechanism.max_sample_rate
     run = _with_group_fractions(run, table.groups, streams, ledger, params["noise"])
     listener = _listener(run, ledger, planned_rate)
     callbacks = _callbacks(params, run, ledger, task)
@@ -142,9 +142,10 @@ def _with_group_fractions(run, groups, streams, ledger, kind):
     method, task = run.mechanism.method, run.mechanism.task
     if not method.needs_group_fractions or task.group_fractions is not None:
         return run
-    noise = run.once[0] if run.once else 0.0
-    if run.once:
-        ledger.record("group counts", sample_rate=1.0, noise_multipliers=run.once, is_once=True)
+    once = run.one_time_noise_multipliers
+    noise = once[0] if once else 0.0
+    if once:
+        ledger.record("group counts", sample_rate=1.0, noise_multipliers=once, is_one_time=True)
     counts = noisy_counts(groups.code, task.n_groups, noise, streams.releases(), kind)
     counts = np.maximum(counts, 1.0)  # what noise took below one record still has a share
     task = replace(task, group_fractions=torch.from_numpy(counts / counts.sum()))

@@ -7,7 +7,7 @@ from skorch import NeuralNetClassifier
 from skorch.callbacks import EpochScoring, EpochTimer, PassthroughScoring, PrintLog
 
 from skdpfair.attacks import PGD, RecordByRecord, check_attack
-from skdpfair.engine import PoissonSampler, Streams, choose
+from skdpfair.engine import PoissonSampler, Streams, select_strategy
 from skdpfair.engine.flat import acts_elementwise, flat_optimizer, flatten_
 from skdpfair.engine.memory import affordable_batch
 from skdpfair.engine.per_sample.materialised import materialised
@@ -39,7 +39,7 @@ class PrivateNet(NeuralNetClassifier):
         Public factors of the loss, one per class.
     chunk_size : int or "auto", default="auto"
         Records held in memory at once.
-    noise : {"standard", "secure"}, default="standard"
+    noise : {"standard", "gaussian_sum"}, default="standard"
         See :class:`skdpfair.engine.noise.Noise`.
     attack : callable, optional
         ``attack(module, x, y)`` returns the inputs to train on, each made from its own record.
@@ -160,7 +160,7 @@ class PrivateNet(NeuralNetClassifier):
         weight = None
         if self.class_weight is not None:
             weight = torch.tensor(self.class_weight, dtype=example.dtype, device=self.device)
-        self.engine_ = choose(self.module_, example, self.n_classes, weight)
+        self.engine_ = select_strategy(self.module_, example, self.n_classes, weight)
         self.engine_.generator.manual_seed(self.streams.init_seed() + 1)
         method = self.mechanism.method
         reason = method.refusal(self.mechanism.task, self.engine_.n_parameters)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from skdpfair import _validate
-from skdpfair._validate import outline, shown
+from skdpfair._validate import outline, safe_repr
 from skdpfair.networks import ACTIVATIONS
 from skdpfair.privacy import ACCOUNTANTS
 from skdpfair.privacy.delta import LEAST_DELTA
@@ -14,7 +14,7 @@ from skdpfair.training.building import LARGE
 
 _CHOICES = {
     "accountant": ACCOUNTANTS,
-    "noise": ("standard", "secure"),
+    "noise": ("standard", "gaussian_sum"),
     "activation": ACTIVATIONS,
 }
 _FLAGS = ("group_as_feature", "warm_start", "keep_reference", "diagnostics")
@@ -55,8 +55,8 @@ def _check_budget(params, method):
     _resolve(params, "delta", _validate.number, low=LEAST_DELTA, high=1, high_open=True)
     if epsilon is not None and noise is not None:
         raise ValueError(
-            f"epsilon={shown(epsilon)} and noise_multiplier={shown(noise)} are both given, and "
-            "each decides the other. To choose the noise, set epsilon=None; to choose epsilon, "
+            f"epsilon={safe_repr(epsilon)} and noise_multiplier={safe_repr(noise)} are both given, "
+            "and each decides the other. To choose the noise, set epsilon=None; to choose epsilon, "
             "set noise_multiplier=None."
         )
     if epsilon is not None:
@@ -65,8 +65,8 @@ def _check_budget(params, method):
         params["noise_multiplier"] = _validate.number("noise_multiplier", noise, low=0, high=LARGE)
         if 0 < params["noise_multiplier"] < _LEAST_NOISE:
             raise ValueError(
-                f"noise_multiplier={shown(noise)} is so small that its epsilon exceeds what can be "
-                f"computed. Give at least {_LEAST_NOISE:g}, or 0 for clipping without noise."
+                f"noise_multiplier={safe_repr(noise)} is so small that its epsilon exceeds what "
+                f"can be computed. Give at least {_LEAST_NOISE:g}, or 0 for clipping without noise."
             )
     if not method.private and epsilon is not None:
         raise ValueError(
@@ -106,16 +106,16 @@ def _class_weight(class_weight):
         return None
     if isinstance(class_weight, str):
         raise ValueError(
-            f"class_weight={shown(class_weight)} is refused: weights computed from class counts "
-            "reveal them outside the privacy budget. Give a dict of fixed public numbers, "
+            f"class_weight={safe_repr(class_weight)} is refused: weights computed from class "
+            "counts reveal them outside the privacy budget. Give a dict of fixed public numbers, "
             "for instance class_weight={0: 1.0, 1: 2.0}."
         )
     if not isinstance(class_weight, Mapping):
         raise TypeError(
             "class_weight must be a dict from class to a finite number >= 0, got "
-            f"{shown(class_weight)}."
+            f"{safe_repr(class_weight)}."
         )
-    with _validate.about("class_weight"):
+    with _validate.error_context("class_weight"):
         class_weight = dict(class_weight)
     return {
         label: _validate.number("class_weight", weight, low=0, high=LARGE)
@@ -130,7 +130,7 @@ def class_weights(class_weight, classes) -> list[float] | None:
     unknown = [label for label in class_weight if label not in set(classes)]
     if unknown:
         raise ValueError(
-            f"class_weight names {shown(unknown)}, which are not among the classes of y. Spell "
+            f"class_weight names {safe_repr(unknown)}, which are not among the classes of y. Spell "
             "them as in y."
         )
     return [float(class_weight.get(label, 1.0)) for label in classes]

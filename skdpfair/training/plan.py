@@ -65,7 +65,12 @@ def plan(params, method: Method, n_samples: int, n_groups: int, *, goes_on: bool
     if epsilon is not None:
         try:
             mechanism = _calibrated(
-                mechanism, settings.n_steps, epsilon, delta, params["accountant"], once
+                mechanism,
+                settings.n_steps,
+                epsilon,
+                delta,
+                params["accountant"],
+                once,
             )
         except InfeasibleBudgetError as error:
             raise InfeasibleBudgetError(
@@ -106,7 +111,10 @@ def _calibrated(mechanism, steps, epsilon, delta, accountant, once):
     unit, double = (replace(mechanism, noise_multiplier=s).noise_multipliers for s in (1.0, 2.0))
     fixed = tuple(i for i, (a, b) in enumerate(zip(unit, double, strict=True)) if a == b)
     whole = PrivacyPlan(
-        steps=steps, sample_rate=mechanism.sample_rate, noise_multipliers=unit, once=once
+        steps=steps,
+        sample_rate=mechanism.max_sample_rate,
+        noise_multipliers=unit,
+        once=once,
     )
     noise = whole.calibrated(epsilon, delta, accountant, fixed=fixed).noise_multipliers[0]
     # rounding in the other multipliers must not push epsilon above its target

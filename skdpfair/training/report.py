@@ -55,14 +55,14 @@ def report_of(params, run, net, ledger, seeded, groups, stop):
     mechanism, method = run.mechanism, net.method_
     epsilon = ledger.epsilon(run.delta, run.accountant) if run.accounted else inf
     bound = getattr(method, "max_grad_norm", None)
-    steps = [e for e in ledger.entries if not e.is_once]
+    steps = [e for e in ledger.entries if not e.is_one_time]
     return PrivacyReport(
         method=method.name,
         epsilon=epsilon,
         delta=run.delta,
         accountant=run.accountant,
         noise_multiplier=mechanism.noise_multiplier,
-        sample_rate=max((e.sample_rate for e in steps), default=mechanism.sample_rate),
+        sample_rate=max((e.sample_rate for e in steps), default=mechanism.max_sample_rate),
         steps=ledger.steps if run.accounted else net.steps_,
         expected_batch_size=mechanism.expected_batch_size,
         max_grad_norm=None if isinstance(bound, str) else bound,
@@ -73,7 +73,7 @@ def report_of(params, run, net, ledger, seeded, groups, stop):
         holds=tuple(word for name, word in _HELD.items() if params[name]),
         stop=stop,
         proof=net.engine_.proof if run.accounted else None,
-        assumptions=_assumptions(params, method, bool(run.once)),
+        assumptions=_assumptions(params, method, bool(run.one_time_noise_multipliers)),
         ledger=ledger,
     )
 

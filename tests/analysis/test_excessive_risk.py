@@ -27,7 +27,7 @@ from skdpfair.analysis import (
 )
 from skdpfair.analysis._excessive_risk import _error
 from skdpfair.analysis._gaps import gaps
-from skdpfair.engine import Batch, Streams, choose, private_step
+from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.mechanism import Mechanism, Task
 
 N = 60
@@ -81,7 +81,7 @@ def gradients(module, x, y, mechanism, groups):
     codes = torch.from_numpy((groups == "b").astype(np.int64))
     batch = Batch(torch.from_numpy(x), torch.from_numpy(y), codes)
     noise = Streams.seeded(0, digest=bytes(32)).noise()
-    with choose(module, batch.x[:1], 2) as strategy:
+    with select_strategy(module, batch.x[:1], 2) as strategy:
         state = mechanism.method.start(mechanism.task)
         step = private_step(strategy, batch, mechanism, state, noise)
     return plain, step.gradient

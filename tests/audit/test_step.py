@@ -45,7 +45,7 @@ def test_groups_hyper_parameters_and_noise():
         (get_method("dpsgd", max_grad_norm=7.0), {"noise_multiplier": 4.0}),
         (get_method("global", strict_max_grad_norm=50.0), {"n_groups": 1}),
         (get_method("naive", largest_factor=2.0), {"n_features": 300}),
-        (get_method("dpsgd"), {"noise": "secure"}),
+        (get_method("dpsgd"), {"noise": "gaussian_sum"}),
     ):
         audit = audit_step(method, n_draws=300, confidence=0.9, random_state=1, **settings)
         assert audit.passed and (audit.mu_lower > 0) == (audit.mu_claimed > 0.5)

@@ -15,7 +15,7 @@ from sklearn.base import clone
 from torch import nn
 
 from skdpfair import METHODS, get_method
-from skdpfair.engine import Batch, Streams, choose, private_step
+from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.mechanism import Clip, Mechanism, Method
 from skdpfair.testing import check_method, per_sample, released, task
 
@@ -87,7 +87,7 @@ def noise_of(name, module, batch, noise_multiplier, seed):
     method, bounds = mechanism.method, []
     original = method.clip
     object.__setattr__(method, "clip", lambda *a: bounds.append(original(*a)) or bounds[-1])
-    strategy = choose(module, batch.x, 20)
+    strategy = select_strategy(module, batch.x, 20)
     state = method.start(mechanism.task)
     with strategy:
         streams = Streams.seeded(seed, digest=b"")
@@ -143,7 +143,7 @@ def test_count_noise_has_the_claimed_scale(name):
 @pytest.mark.parametrize("name", PRIVATE)
 def test_two_steps_draw_fresh_noise(name, wide):
     mechanism = Mechanism(METHODS[name](), task(n_groups=2), 1.0)
-    strategy, source = choose(wide, torch.zeros(1, 500), 20), Streams.fresh().noise()
+    strategy, source = select_strategy(wide, torch.zeros(1, 500), 20), Streams.fresh().noise()
     state, empty = mechanism.method.start(mechanism.task), batch_of(0, [0])
     with strategy:
         a, b = (private_step(strategy, empty, mechanism, state, source) for _ in range(2))
@@ -160,7 +160,7 @@ def test_a_record_without_a_finite_gradient_contributes_nothing(name, value, wid
     kept = torch.tensor([0, 1, 3, 4])
     mechanism = Mechanism(METHODS[name](), task(n_groups=2), 0.0)
     state = mechanism.method.start(mechanism.task)
-    with choose(wide, good.x, 20) as strategy:
+    with select_strategy(wide, good.x, 20) as strategy:
         with_bad = private_step(strategy, bad, mechanism, state, None)
         without = private_step(strategy, good.take(kept), mechanism, state, None)
     torch.testing.assert_close(with_bad.gradient, without.gradient, rtol=1e-5, atol=1e-9)
@@ -174,7 +174,7 @@ def test_chunks_change_nothing(name, wide):
     batch = batch_of(23, [0, 1])
     mechanism = Mechanism(METHODS[name](), task(n_groups=2), 0.0)
     state = mechanism.method.start(mechanism.task)
-    with choose(wide, batch.x, 20) as strategy:
+    with select_strategy(wide, batch.x, 20) as strategy:
         whole = private_step(strategy, batch, mechanism, state, None)
         parts = private_step(strategy, batch, mechanism, state, None, chunk_size=7)
     largest = float(whole.gradient.abs().max())
@@ -192,7 +192,7 @@ def test_a_broken_bound_is_noticed(name, wide):
 
     batch, state = batch_of(9, [0, 1]), method.start(mechanism.task)
     batch = replace(batch, x=batch.x * 1e-4)  # short enough for every method to keep
-    with choose(wide, batch.x, 20) as strategy:
+    with select_strategy(wide, batch.x, 20) as strategy:
         assert bool(private_step(strategy, batch, mechanism, state, None).sound)
         object.__setattr__(method, "clip", too_heavy)
         assert not bool(private_step(strategy, batch, mechanism, state, None).sound)

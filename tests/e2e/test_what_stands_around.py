@@ -16,7 +16,7 @@ from torch import nn
 from skdpfair import DPFairClassifier, get_method
 from skdpfair.attacks import PGD
 from skdpfair.budget import PrivacyLedger
-from skdpfair.engine import Batch, Streams, choose, private_step
+from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.engine.per_sample import ClosedForm, chain_of, layers
 from skdpfair.engine.per_sample.records import at_most
 from skdpfair.engine.precision import full_precision
@@ -38,7 +38,7 @@ def weighed(module, x, *, chunk_size=None, before=None):
     """Return the sum of one record's clipped gradient, taken beside others of weight zero."""
     mechanism = Mechanism(get_method("dpsgd", max_grad_norm=C), Task(1, 1, 1.0), 0.0)
     batch = Batch(x, torch.zeros(len(x), dtype=torch.int64), torch.zeros(len(x), dtype=torch.int64))
-    with choose(module, x, 3) as strategy:
+    with select_strategy(module, x, 3) as strategy:
         if before is not None:
             before(strategy)
         step = private_step(
@@ -79,7 +79,7 @@ def test_both_passes_draw_the_same_masks_whoever_else_draws(name, chunk_size):
             torch.rand(64)
 
     other = threading.Thread(target=draw)
-    with choose(drawing(LAST[name]), x, 3) as strategy:
+    with select_strategy(drawing(LAST[name]), x, 3) as strategy:
         other.start()
         try:
             for _ in range(5):
@@ -117,7 +117,7 @@ def test_values_that_cancel_neither_break_the_bound_nor_erase_noise(size):
         module, part, rest = Along(), torch.randn(1, 20, 6), torch.randn(1, 40, 6)
     x = torch.cat([size * part, -size * part], dim=1) + rest
     assert weighed(module, x).norm() <= C * (1 + 1e-6)
-    with choose(module, x, 3) as strategy:
+    with select_strategy(module, x, 3) as strategy:
         records = strategy.records(x, torch.zeros(1, dtype=torch.int64))
         weight = (1 / records.norm).clamp(max=1.0).nan_to_num(0.0)
         noise = torch.randn(strategy.n_parameters, generator=torch.Generator().manual_seed(0))
@@ -143,7 +143,7 @@ def test_a_sure_prediction_of_a_large_record_is_measured(size):
     nn.init.zeros_(module.weight)
     module.weight.data[0, 1] = 1.0
     x, y = torch.tensor([[size, 46.0], [size, 90.0]]), torch.tensor([0, 0])
-    with choose(module, x, 3) as strategy:
+    with select_strategy(module, x, 3) as strategy:
         records = strategy.records(x, y)
         for i in range(2):
             records.weighted_sum(torch.eye(2)[i], total := strategy.flat())
@@ -398,7 +398,7 @@ def test_many_equal_records_do_not_add_up_their_rounding(n):
         module, x = nn.Linear(60, 2), 10 * torch.randn(1, 60).repeat(n, 1)
     codes = torch.zeros(n, dtype=torch.int64)
     mechanism = Mechanism(get_method("dpsgd", max_grad_norm=1.0), Task(n, 1, 1.0), 0.0)
-    with choose(module, x, 2) as strategy:
+    with select_strategy(module, x, 2) as strategy:
         sums = [
             private_step(
                 strategy, Batch(x[i:], codes[i:], codes[i:]), mechanism, None, None
@@ -421,7 +421,7 @@ def test_norms_of_wide_rows_do_not_add_up_their_rounding(width):
 def weighed_of(module, x, n_classes):
     codes = torch.zeros(len(x), dtype=torch.int64)
     mechanism = Mechanism(get_method("dpsgd", max_grad_norm=C), Task(1, 1, 1.0), 0.0)
-    with choose(module, x, n_classes) as strategy:
+    with select_strategy(module, x, n_classes) as strategy:
         return private_step(strategy, Batch(x, codes, codes), mechanism, None, None).gradient
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from skdpfair.engine import choose
+from skdpfair.engine import select_strategy
 from skdpfair.exceptions import UnsupportedModuleError
 
 ROW, SEQUENCE, IMAGE = (6,), (5, 8), (2, 8, 8)
@@ -271,7 +271,7 @@ def each(seeds):
 
 def refusal(module, shape):
     try:
-        choose(module, torch.zeros(1, *shape), 3)
+        select_strategy(module, torch.zeros(1, *shape), 3)
     except UnsupportedModuleError as error:
         return str(error)
 

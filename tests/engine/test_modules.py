@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from skdpfair import DPFairClassifier
-from skdpfair.engine import choose
+from skdpfair.engine import select_strategy
 from skdpfair.exceptions import UnsupportedModuleError
 from skdpfair.networks import mlp, small_cnn
 from skdpfair.testing import check_engine
@@ -407,7 +407,7 @@ def test_common_modules_get_their_strategy(name):
     with torch.random.fork_rng():
         torch.manual_seed(0)
         module = make()
-    with choose(module, torch.zeros(1, *shape), 3) as strategy:
+    with select_strategy(module, torch.zeros(1, *shape), 3) as strategy:
         assert strategy.name == expected, strategy.reason
     assert "vmap" in strategy.proof if expected == VMAP else "traced graph" in strategy.proof
     if not drawn(module):
@@ -530,7 +530,7 @@ def shrunk(m, h):
 @pytest.mark.parametrize("name", HOSTILE)
 def test_modules_that_bring_records_together_are_refused(name):
     with pytest.raises(UnsupportedModuleError):
-        choose(Hidden(HOSTILE[name]), torch.zeros(1, 6), 3)
+        select_strategy(Hidden(HOSTILE[name]), torch.zeros(1, 6), 3)
 
 
 class WithExtraState(Hidden):
@@ -546,11 +546,11 @@ class OwnTensor(torch.Tensor):
 
 def test_state_beyond_plain_tensors_is_refused():
     with pytest.raises(UnsupportedModuleError, match="extra state"):
-        choose(WithExtraState(lambda m, h: h), torch.zeros(1, 6), 3)
+        select_strategy(WithExtraState(lambda m, h: h), torch.zeros(1, 6), 3)
     module = nn.Linear(6, 3)
     module.weight = nn.Parameter(torch.ones(3, 6).as_subclass(OwnTensor))
     with pytest.raises(UnsupportedModuleError, match="operations are its own"):
-        choose(module, torch.zeros(1, 6), 3)
+        select_strategy(module, torch.zeros(1, 6), 3)
 
 
 class Watching(nn.Module):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from skdpfair.engine import choose
+from skdpfair.engine import select_strategy
 from skdpfair.exceptions import UnsupportedModuleError
 
 
@@ -178,8 +178,8 @@ MODULES = {
         (6,),
         "vmap",
     ),
-    "books of layers in between": (between, (6,), "bookkeeping"),
-    "books of one layer frozen": (lambda: between("2.weight"), (6,), "bookkeeping"),
+    "grad samplers of layers in between": (between, (6,), "bookkeeping"),
+    "grad samplers of one layer frozen": (lambda: between("2.weight"), (6,), "bookkeeping"),
     "nested chain with other activations": (nested, (2, 3), "closed_form"),
     "hooked chain": (hooked, (6,), "bookkeeping"),
     "activation twice": (
@@ -236,7 +236,7 @@ def test_norms_and_sums_equal_a_loop(case, weighted, dtype, tolerance):
         x, y = torch.randn(37, *shape, dtype=dtype), torch.randint(0, 3, (37,))
         weight = torch.rand(37, dtype=dtype)
     class_weight = torch.tensor([1.0, 0.3, 2.0], dtype=dtype) if weighted else None
-    strategy = choose(module, x, 3, class_weight)
+    strategy = select_strategy(module, x, 3, class_weight)
     assert strategy.name == expected and strategy.reason
     rows = loop(module, x, y, class_weight)
     with strategy:
@@ -260,7 +260,7 @@ def test_gradients_ahead_equal_a_loop(case):
         scale, weight = torch.rand(37).double(), torch.rand(37).double()
     class_weight = torch.tensor([1.0, 0.3, 2.0]).double()
     rows = loop(module, x, y, class_weight, scale)
-    with choose(module, x, 3, class_weight) as strategy:
+    with select_strategy(module, x, 3, class_weight) as strategy:
         records, total = strategy.records(x, y).ahead(scale), strategy.flat()
         records.weighted_sum(weight, total)
     torch.testing.assert_close(records.norm, rows.norm(dim=1), rtol=1e-9, atol=1e-9)
@@ -284,7 +284,7 @@ def test_random_architectures(widths, n, seed):
         module = nn.Sequential(*layers, nn.Linear(sizes[-1], 3)).double()
         x, y, w = torch.randn(n, 5).double(), torch.randint(0, 3, (n,)), torch.rand(n).double()
     rows = loop(module, x, y, None)
-    with choose(module, x, 3) as strategy:
+    with select_strategy(module, x, 3) as strategy:
         records, total = strategy.records(x, y), strategy.flat()
         records.weighted_sum(w, total)
     torch.testing.assert_close(records.norm, rows.norm(dim=1), rtol=1e-10, atol=1e-12)
@@ -325,7 +325,7 @@ def test_random_convolutions(net, n):
             nn.init.normal_(p)
         x, y, w = torch.randn(n, *shape).double(), torch.randint(0, 3, (n,)), torch.rand(n).double()
     rows = loop(module, x, y, None)
-    with choose(module, x, 3) as strategy:
+    with select_strategy(module, x, 3) as strategy:
         assert strategy.name == "bookkeeping"
         records, total = strategy.records(x, y), strategy.flat()
         records.weighted_sum(w, total)
@@ -335,15 +335,15 @@ def test_random_convolutions(net, n):
 
 def test_the_choice_is_logged(caplog):
     with caplog.at_level("INFO", logger="skdpfair"):
-        strategy = choose(nn.Linear(6, 3), torch.zeros(4, 6), 3)
+        strategy = select_strategy(nn.Linear(6, 3), torch.zeros(4, 6), 3)
     assert strategy.name in caplog.text and strategy.reason in caplog.text
 
 
-@pytest.mark.parametrize("last", [nn.Identity, nn.PReLU], ids=["books", "vmap"])
+@pytest.mark.parametrize("last", [nn.Identity, nn.PReLU], ids=["bookkeeping", "vmap"])
 def test_dropout_masks_are_the_same_for_norms_and_sums(last):
     module = nn.Sequential(nn.Linear(6, 50), nn.Dropout(0.5), nn.Linear(50, 3), last())
     x, y = torch.ones(40, 6), torch.zeros(40, dtype=torch.int64)
-    with choose(module, x, 3) as strategy:
+    with select_strategy(module, x, 3) as strategy:
         assert strategy.name == ("vmap" if last is nn.PReLU else "bookkeeping")
         records = strategy.records(x, y)
         torch.rand(64)  # somebody else draws: it changes nothing
@@ -371,7 +371,7 @@ def test_dropout_masks_are_the_same_for_norms_and_sums(last):
 )
 def test_what_cannot_be_private_is_refused(make, match):
     with pytest.raises(UnsupportedModuleError, match=match):
-        choose(make(), torch.zeros(4, 6), 3)
+        select_strategy(make(), torch.zeros(4, 6), 3)
 
 
 def test_an_input_changed_after_use_is_noticed():
@@ -385,7 +385,7 @@ def test_an_input_changed_after_use_is_noticed():
     module = Layers(forward)
     module.scale.requires_grad_(False)
     with pytest.raises(UnsupportedModuleError, match="modified by an inplace operation"):
-        choose(module, torch.zeros(4, 6), 3)
+        select_strategy(module, torch.zeros(4, 6), 3)
 
 
 class TimeDistributed(Layers):
@@ -435,7 +435,7 @@ def test_what_the_structure_hides_is_found_by_comparison(case):
         torch.manual_seed(0)
         module, x = make().double(), torch.randn(7, *shape).double()
     y, weight = torch.arange(7) % 3, torch.linspace(0.1, 1.0, 7).double()
-    with choose(module, x, 3) as strategy:
+    with select_strategy(module, x, 3) as strategy:
         records, total = strategy.records(x, y), strategy.flat()
         records.weighted_sum(weight, total)
     rows = loop(module, x, y, None)
@@ -454,7 +454,7 @@ def test_what_the_structure_hides_is_found_by_comparison(case):
 )
 def test_coupling_is_found_wherever_it_hides(make):
     with pytest.raises(UnsupportedModuleError, match="mixes the records"):
-        choose(make(), torch.zeros(4, 6), 3)
+        select_strategy(make(), torch.zeros(4, 6), 3)
 
 
 @pytest.mark.parametrize("size", [1e2, 1e4, 1e6])
@@ -466,7 +466,7 @@ def test_norms_stay_above_the_gradients_where_a_sequence_cancels(size):
         direction, rest = torch.randn(2, 20, 1, 6)
     x = torch.cat([size * direction + 0.1 * rest, -size * direction], dim=1)
     y = torch.zeros(20, dtype=torch.int64)
-    with choose(module, x, 3) as strategy:
+    with select_strategy(module, x, 3) as strategy:
         assert strategy.name == "bookkeeping"
         records = strategy.records(x, y)
         for i in range(20):
@@ -500,13 +500,13 @@ def wide_cnn():
     ids=["deep chain", "deep", "wide chain", "wide convolutions"],
 )
 def test_large_modules_keep_the_fast_path(make, shape, name):
-    assert choose(make(), torch.zeros(1, *shape), 3).name == name
+    assert select_strategy(make(), torch.zeros(1, *shape), 3).name == name
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_is_refused(dtype):
     with pytest.raises(UnsupportedModuleError, match="float32"):
-        choose(nn.Linear(6, 3).to(dtype), torch.zeros(4, 6, dtype=dtype), 3)
+        select_strategy(nn.Linear(6, 3).to(dtype), torch.zeros(4, 6, dtype=dtype), 3)
 
 
 def test_the_module_itself_is_never_called_on_a_batch():
@@ -514,7 +514,7 @@ def test_the_module_itself_is_never_called_on_a_batch():
         pytest.fail("a batch passes through the module's own code")
 
     module = nn.Sequential(nn.Linear(6, 3), nn.GELU())
-    with choose(module, torch.zeros(4, 6), 3) as strategy:
+    with select_strategy(module, torch.zeros(4, 6), 3) as strategy:
         assert strategy.name == "bookkeeping"
         module.forward = module[0].forward = called
         strategy.records(torch.ones(2, 6), torch.zeros(2, dtype=torch.int64))
@@ -544,7 +544,7 @@ def opposite(n, length, size):
 
 def longest_part(module, x, y, bound=1e-2):
     """Return by which factor the longest clipped record exceeds the bound, in float64."""
-    with choose(module, x, 3) as strategy:
+    with select_strategy(module, x, 3) as strategy:
         assert strategy.name == "bookkeeping"
         records, found = strategy.records(x, y), []
         weight = (bound / records.norm).clamp(max=1.0)
@@ -595,7 +595,7 @@ def test_norms_of_long_records_equal_a_loop(layer, length):
         factor = torch.randn(7, length, 1) / length**0.5
         x = torch.cat([factor, words if layer == "words" else rows], dim=2)
         y = torch.randint(0, 3, (7,))
-    with choose(module, x, 3) as strategy:
+    with select_strategy(module, x, 3) as strategy:
         assert strategy.name == "bookkeeping"
         found = strategy.records(x, y).norm.double()
     exact = loop(module.double(), x.double(), y, None).norm(dim=1)

@@ -71,7 +71,7 @@ def test_rate_one_takes_everybody_and_tiny_rates_give_empty_batches():
     assert [len(b) for b in batches] == [0] * 5
 
 
-@pytest.mark.parametrize("kind", ["standard", "secure"])
+@pytest.mark.parametrize("kind", ["standard", "gaussian_sum"])
 def test_noise_is_gaussian(kind):
     noise = Streams.seeded(0, digest=b"").noise(kind=kind).fill_(torch.empty(20_000), 2.5)
     noise = noise.double().numpy()

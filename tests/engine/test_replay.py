@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_leaves
 
 from skdpfair import METHODS, DPFairClassifier, get_method
 from skdpfair.datasets import make_two_groups
-from skdpfair.engine import Batch, Streams, choose, private_step
+from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.engine.flat import FlatSGD
 from skdpfair.engine.per_sample import BookKeeping, ClosedForm, chain_of
 from skdpfair.engine.per_sample.graph import record
@@ -71,7 +71,7 @@ def check_padding(name, strategy, size, first):
     filled = torch.cat([index, torch.full((9 - size,), -1)])
     mechanism = Mechanism(get_method(name), Task(30, 2, 0.3), 0.0)
     mechanism = replace(mechanism, noise_multiplier=0.0 if name == "sgd" else 1.0)
-    with choose(module, every.x[1:2], 3) as engine:
+    with select_strategy(module, every.x[1:2], 3) as engine:
         steps = [
             private_step(engine, batch, mechanism, mechanism.method.start(mechanism.task), noise)
             for batch, noise in (

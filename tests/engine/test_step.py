@@ -7,10 +7,10 @@ import torch
 from torch import nn
 
 from skdpfair import get_method
-from skdpfair.engine import Batch, Streams, choose, private_step
+from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.exceptions import PrivacyAccountingError
 from skdpfair.mechanism import METHODS, Clip, Extra, Mechanism, Method, Query, Task
-from skdpfair.privacy.plan import joint
+from skdpfair.privacy.plan import compose_noise_multipliers
 
 N = 24
 
@@ -26,10 +26,10 @@ def ahead():
         radius: float = 0.0
         by: float = 0.0
 
-        def shift(self, state):
+        def parameter_perturbation(self, state):
             return None if self.by == 0 else torch.full((43,), self.by, dtype=torch.float64)
 
-        def look_ahead(self):
+        def per_sample_perturbation_radius(self):
             return self.radius
 
         def clip(self, sample, state, release):
@@ -87,7 +87,9 @@ def test_no_private_method_adds_the_mean_of_the_batch(averaged):
 def test_all_that_a_step_releases_is_accounted_for(asking):
     mechanism = Mechanism(asking(), Task(N, 1, 1.0), 2.0)
     assert mechanism.noise_multipliers == (2.0, 8.0, 4.0)
-    assert joint(mechanism.noise_multipliers) == pytest.approx((1 / 4 + 1 / 64 + 1 / 16) ** -0.5)
+    assert compose_noise_multipliers(mechanism.noise_multipliers) == pytest.approx(
+        (1 / 4 + 1 / 64 + 1 / 16) ** -0.5
+    )
 
 
 MODULES = {
@@ -109,7 +111,7 @@ def problem(name):
 
 def total(module, batch, method, **options):
     mechanism = Mechanism(method, Task(N, 1, 1.0), 0.0)
-    with choose(module, batch.x, 3) as strategy:
+    with select_strategy(module, batch.x, 3) as strategy:
         step = private_step(strategy, batch, mechanism, None, Streams.fresh().noise(), **options)
         return step.gradient
 
@@ -187,7 +189,7 @@ def test_chunks_change_nothing(name, method, chunk_size):
     batch = replace(batch, group=torch.arange(N) % 2)
     facts, method = Task(N, 2, 1.0), get_method(method)
     mechanism = replace(Mechanism(method, facts, 1.0), noise_multiplier=1.0)
-    with choose(module, batch.x, 3) as strategy:
+    with select_strategy(module, batch.x, 3) as strategy:
         steps = [
             private_step(
                 strategy,

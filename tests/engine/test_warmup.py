@@ -7,9 +7,9 @@ from scipy import stats
 from torch import nn
 
 from skdpfair import get_method
-from skdpfair.engine import Batch, ScaleSearch, Streams, choose
+from skdpfair.engine import Batch, ScaleSearch, Streams, select_strategy
 from skdpfair.mechanism import Mechanism
-from skdpfair.privacy.plan import joint
+from skdpfair.privacy.plan import compose_noise_multipliers
 from skdpfair.testing import task
 
 ALPHA, SIZE, STEPS = 1e-6, 1000.0, 1500  # the chance that correct code fails one of the tests
@@ -27,7 +27,7 @@ def counts(search, n_rows):
     module = nn.Linear(5, 3)
     for p in module.parameters():
         nn.init.zeros_(p)  # no row is predicted well
-    with choose(module, torch.zeros(1, 5), 3) as model:
+    with select_strategy(module, torch.zeros(1, 5), 3) as model:
         found = [search.step(model, batch, z, SIZE, noise) for _ in range(STEPS)]
     found = torch.stack(found).double()
     return ((found.log() / search.gain + search.share) * SIZE).numpy()
@@ -36,7 +36,9 @@ def counts(search, n_rows):
 @pytest.mark.parametrize("name", ["dpsgd", "global_adapt"])
 def test_its_noise_is_no_less_than_that_of_the_step_it_is_charged_as(name):
     mechanism = Mechanism(get_method(name), task(), 1.5)
-    assert search_beside(name).noise_multiplier >= joint(mechanism.noise_multipliers)
+    assert search_beside(name).noise_multiplier >= compose_noise_multipliers(
+        mechanism.noise_multipliers
+    )
 
 
 @pytest.mark.parametrize("n_rows", [0, 1, 9])

@@ -9,7 +9,7 @@ from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
 from skdpfair import METHODS, get_method
-from skdpfair.engine import Batch, Streams, choose, private_step
+from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.engine.flat import split
 from skdpfair.mechanism import Mechanism, Task
 
@@ -351,7 +351,7 @@ def trajectory(problem, method, noise_multiplier):
     mechanism = Mechanism(method, task, noise_multiplier)
     noise, state, theta = Streams.seeded(0, digest=b"").noise(), method.start(task), problem.theta
     every, out = Batch(problem.x, problem.y, problem.group), []
-    with choose(problem.module, problem.x[:1], problem.n_classes) as engine:
+    with select_strategy(problem.module, problem.x[:1], problem.n_classes) as engine:
         for t, index in enumerate(problem.batches):
             problem.set_theta(theta)
             step = private_step(engine, every.take(index), mechanism, state, noise)
@@ -391,7 +391,7 @@ def test_without_noise_fairlens_dp_follows_the_gradient_of_the_published_regular
     p.set_theta(p.theta)
     every = Batch(p.x, p.y, p.group).take(batch)
     totals = []
-    with choose(p.module, p.x[:1], 2) as engine:
+    with select_strategy(p.module, p.x[:1], 2) as engine:
         for m in (method, get_method("sgd")):
             mechanism, unclipped = Mechanism(m, task, 0.0), m
             if m is method:

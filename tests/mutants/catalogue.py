@@ -119,7 +119,7 @@ MUTANTS = (
         "noise_multiplier / 2).sum(0))",
         "noise_multiplier / 4).sum(0))",
         NOISE + "[dpsgd-secure]",
-        ("step", "dpsgd", {"noise": "secure"}),
+        ("step", "dpsgd", {"noise": "gaussian_sum"}),
     ),
     Mutant(
         "variance for standard deviation",
@@ -169,7 +169,7 @@ MUTANTS = (
         "exact group counts",
         "the sizes of the groups are used as they are, and booked as noisy",
         "training/fit.py",
-        "noise = run.once[0] if run.once else 0.0",
+        "noise = once[0] if once else 0.0",
         "noise = 0.0",
         "tests/test_methods_in_fits.py::TestGroupRates::"
         "test_the_counts_carry_the_noise_that_is_booked[standard]",
@@ -212,7 +212,7 @@ MUTANTS = (
         "bias left out of the norm",
         "norms leave out the bias (the engine notices, and takes a slower way)",
         "engine/per_sample/closed_form.py",
-        "return length.hypot_(self._one) if book.bias_trains else length.add_(self._least)",
+        "return length.hypot_(self._one) if grad_sampler.bias_trains else length.add_(self._least)",
         "return length",
         "tests/engine/test_per_sample.py::test_norms_and_sums_equal_a_loop",
     ),
@@ -346,10 +346,10 @@ MUTANTS = (
         "count composed apart",
         "count and gradient are accounted as if each had its own sample",
         "privacy/plan.py",
-        "        return [self.run, *(SampledGaussian(1.0, noise, 1) for noise in self.once)]",
+        "        return [self.run, *once]",
         "        each = [SampledGaussian(self.sample_rate, s, self.steps) for s in "
         "self.noise_multipliers]\n"
-        "        return [*each, *(SampledGaussian(1.0, noise, 1) for noise in self.once)]",
+        "        return [*each, *once]",
         "tests/golden/test_golden_privacy.py::test_epsilon",
         ("run", "global_adapt"),
     ),
@@ -384,8 +384,8 @@ MUTANTS = (
         "group counts not charged",
         "the sizes of the groups are released once and not in the ledger",
         "training/fit.py",
-        "    if run.once:\n        ledger.record(",
-        "    if run.once:\n        Ledger().record(",
+        "    if once:\n        ledger.record(",
+        "    if once:\n        Ledger().record(",
         "tests/test_methods_in_fits.py::TestGroupRates::"
         "test_shares_counted_with_noise_are_in_the_ledger_and_in_epsilon",
     ),
@@ -505,11 +505,11 @@ MUTANTS = (
         "batch sizes logged",
         "the log tells how many records each batch drew",
         "engine/step.py",
-        "    shift = mechanism.method.shift(state)\n",
+        "    move = mechanism.method.parameter_perturbation(state)\n",
         "    import logging\n"
         "\n"
         "    logging.getLogger('skdpfair').info('a batch of %d', len(batch))\n"
-        "    shift = mechanism.method.shift(state)\n",
+        "    move = mechanism.method.parameter_perturbation(state)\n",
         "tests/test_what_fits_keep.py::test_no_message_depends_on_the_batches",
     ),
     Mutant(
@@ -887,7 +887,7 @@ MUTANTS = (
     Mutant(
         "wide rows added up one by one",
         "norms of wide rows round down as often as they have numbers",
-        "engine/per_sample/layers/book.py",
+        "engine/per_sample/layers/grad_sampler.py",
         "    if width <= 4096:\n",
         "    if True:\n",
         STANDS + "test_norms_of_wide_rows_do_not_add_up_their_rounding",

@@ -36,7 +36,7 @@ def _run(method):
     mechanism = Mechanism(get_method(method, **params[method]), task, 1.0)
     plan = PrivacyPlan(
         steps=1840,
-        sample_rate=mechanism.sample_rate,
+        sample_rate=mechanism.max_sample_rate,
         noise_multipliers=mechanism.noise_multipliers,
     )
     rate = max(mechanism.rates.tolist())

@@ -99,7 +99,7 @@ def test_a_value_beyond_the_bounds_counts_at_the_bound(value):
 ERROR_RATE = 1e-6  # of each test below, were the noise exact; the seeds are fixed
 
 
-@pytest.mark.parametrize("kind", ["standard", "secure"])
+@pytest.mark.parametrize("kind", ["standard", "gaussian_sum"])
 def test_the_noise_has_the_declared_deviation_and_shape(kind):
     """A chi-square test of the variance that rejects one of 1.02 sigma, and bins of the law."""
     zeros, noise = np.zeros((200, 200)), 1.7 * tree_sensitivity(6, 10)
@@ -122,11 +122,11 @@ def test_fit_adds_that_noise_to_every_count(monkeypatch):
 
     monkeypatch.setattr("skdpfair.preprocessing._quantiles.noisy", record)
     rows = np.random.default_rng(0).uniform(-1, 1, (50, 3))
-    scaler = DPQuantileScaler(noise_multiplier=2.0, epsilon=None, levels=4, noise="secure")
+    scaler = DPQuantileScaler(noise_multiplier=2.0, epsilon=None, levels=4, noise="gaussian_sum")
     scaler.fit(rows)
     ((values, sensitivity, noise_multiplier, kind),) = seen  # one release
     assert values.shape == (3, 2**5 - 2)
-    assert (sensitivity, noise_multiplier, kind) == (math.sqrt(3 * 4), 2.0, "secure")
+    assert (sensitivity, noise_multiplier, kind) == (math.sqrt(3 * 4), 2.0, "gaussian_sum")
 
 
 def test_no_two_fits_share_noise_unless_seeded_alike():

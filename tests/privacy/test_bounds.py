@@ -66,7 +66,7 @@ def test_unlike_steps_compose_as_by_quadrature(adjacency):
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 def test_a_ledger_of_several_entries_agrees_with_the_librarys_accountant(adjacency):
     ledger = Ledger()
-    ledger.record("counts", sample_rate=1.0, noise_multipliers=(20.0,), is_once=True)
+    ledger.record("counts", sample_rate=1.0, noise_multipliers=(20.0,), is_one_time=True)
     ledger.record("gradient", sample_rate=0.02, noise_multipliers=(1.2, 10.0), steps=200)
     ledger.record("gradient", sample_rate=0.05, noise_multipliers=(2.0,), steps=100)
     runs = [entry.run for entry in ledger.entries]

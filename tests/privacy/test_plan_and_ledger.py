@@ -196,7 +196,7 @@ def test_a_ledger_holds_entries_only(wrong):
     "wrong",
     [
         {"what": math.nan},
-        {"is_once": "x"},
+        {"is_one_time": "x"},
         {"group_rates": math.nan},
         {"group_rates": (0.1, 2.0)},
         {"steps": -1},
@@ -226,10 +226,14 @@ def test_a_record_in_the_ledger_is_named_when_wrong(wrong):
 
 
 def test_releases_made_once_are_checked():
-    with pytest.raises(ValueError, match=r"^once must be a number >= 0, got -1\.0"):
-        PrivacyPlan(steps=1, sample_rate=0.1, noise_multipliers=(1.0,), once=[-1.0])
-    with pytest.raises(TypeError, match=r"^once must be a list"):
-        calibrate(0.1, 10, 1.0, 1e-5, once=1.0)
+    with pytest.raises(
+        ValueError, match=r"^one_time_noise_multipliers must be a number >= 0, got -1\.0"
+    ):
+        PrivacyPlan(
+            steps=1, sample_rate=0.1, noise_multipliers=(1.0,), one_time_noise_multipliers=[-1.0]
+        )
+    with pytest.raises(TypeError, match=r"^one_time_noise_multipliers must be a list"):
+        calibrate(0.1, 10, 1.0, 1e-5, one_time_noise_multipliers=1.0)
 
 
 @pytest.mark.parametrize("noise", [(1e-200,), (1e200,), (math.inf,), (math.inf, 1e-200)])
@@ -243,7 +247,7 @@ class Shy:
         raise RuntimeError("private")
 
 
-@pytest.mark.parametrize("name", ["noise_multipliers", "once"])
+@pytest.mark.parametrize("name", ["noise_multipliers", "one_time_noise_multipliers"])
 def test_a_plan_survives_objects_that_cannot_be_shown(name):
     good = {"steps": 1, "sample_rate": 0.1, "noise_multipliers": (1.0,)}
     with pytest.raises(TypeError, match="that cannot be shown"):
@@ -253,14 +257,16 @@ def test_a_plan_survives_objects_that_cannot_be_shown(name):
 @pytest.mark.parametrize(("rate", "noise", "budget"), [(0.01, 1.0, 1.0), (1.0, 30.0, 0.5)])
 def test_the_longest_plan_is_the_last_within_the_budget(rate, noise, budget):
     plan = PrivacyPlan(steps=5, sample_rate=rate, noise_multipliers=(noise,))
-    longest = plan.longest(budget, 1e-5, "rdp")
-    assert longest.epsilon(1e-5, "rdp") <= budget
-    assert replace(longest, steps=longest.steps + 1).epsilon(1e-5, "rdp") > budget
-    assert longest.noise_multipliers == plan.noise_multipliers
+    max_steps_within = plan.max_steps_within(budget, 1e-5, "rdp")
+    assert max_steps_within.epsilon(1e-5, "rdp") <= budget
+    assert replace(max_steps_within, steps=max_steps_within.steps + 1).epsilon(1e-5, "rdp") > budget
+    assert max_steps_within.noise_multipliers == plan.noise_multipliers
 
 
 def test_a_budget_below_one_step_or_beyond_all_is_refused():
     with pytest.raises(InfeasibleBudgetError, match="One step costs more"):
-        PrivacyPlan(steps=1, sample_rate=1.0, noise_multipliers=(1.0,)).longest(0.1, 1e-5)
+        PrivacyPlan(steps=1, sample_rate=1.0, noise_multipliers=(1.0,)).max_steps_within(0.1, 1e-5)
     with pytest.raises(ValueError, match="more than 10,000,000 steps"):
-        PrivacyPlan(steps=1, sample_rate=1e-6, noise_multipliers=(50.0,)).longest(9.0, 1e-5, "rdp")
+        PrivacyPlan(steps=1, sample_rate=1e-6, noise_multipliers=(50.0,)).max_steps_within(
+            9.0, 1e-5, "rdp"
+        )

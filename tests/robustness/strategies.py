@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from skdpfair import METHODS
-from skdpfair._validate import shown
+from skdpfair._validate import safe_repr
 
 
 class Boxed:
@@ -21,7 +21,7 @@ class Boxed:
         self.value = value
 
     def __repr__(self):
-        return shown(self.value)
+        return safe_repr(self.value)
 
 
 class HostileRepr:
@@ -203,7 +203,7 @@ TABLE = [
     ("validation_data", {}, among(PAIRS)),
     ("warm_start", {}, NOT_A_FLAG),
     ("accountant", {}, not_among("pld", "prv", "rdp") | st.none()),
-    ("noise", {}, not_among("standard", "secure") | st.none()),
+    ("noise", {}, not_among("standard", "gaussian_sum") | st.none()),
     ("keep_reference", {}, NOT_A_FLAG),
     ("diagnostics", {}, NOT_A_FLAG),
     ("callbacks", {}, among([[1], [None], ["a"], {"a": 1}, [("a", 1)], (1, 2)], ODD, hostile())),

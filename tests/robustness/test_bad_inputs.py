@@ -13,7 +13,7 @@ from sklearn.exceptions import NotFittedError
 
 import skdpfair.training.steps
 from skdpfair import METHODS, DPFairClassifier, get_method
-from skdpfair._validate import shown
+from skdpfair._validate import safe_repr
 from skdpfair.exceptions import LowSignalWarning
 from skdpfair.metrics import privacy_cost_gap
 
@@ -69,11 +69,11 @@ def test_two_hundred_bad_parameters_are_refused_by_name(capsys):
         @given(strategy.map(Boxed))
         def each(boxed):
             value = boxed.value
-            cases.add((name, type(value).__name__, shown(value)))
+            cases.add((name, type(value).__name__, safe_repr(value)))
             try:
                 refused(name.split(".")[-1], make(value))
             except BaseException as error:
-                error.add_note(f"{name}={shown(value)}")
+                error.add_note(f"{name}={safe_repr(value)}")
                 raise
 
         each()

@@ -12,12 +12,12 @@ from skdpfair.engine.per_sample.vmap import MicroVmap
 from skdpfair.engine.precision import full_precision
 from skdpfair.exceptions import UnsupportedModuleError
 
-__all__ = ["BookKeeping", "ClosedForm", "MicroVmap", "Records", "Strategy", "choose"]
+__all__ = ["BookKeeping", "ClosedForm", "MicroVmap", "Records", "Strategy", "select_strategy"]
 
 log = logging.getLogger("skdpfair")
 
 
-def choose(module, example, n_classes, class_weight=None) -> Strategy:
+def select_strategy(module, example, n_classes, class_weight=None) -> Strategy:
     """Return the cheapest strategy that is exact for ``module``, or refuse with the reason.
 
     Parameters
@@ -40,7 +40,7 @@ def choose(module, example, n_classes, class_weight=None) -> Strategy:
     --------
     >>> import torch
     >>> x, y = torch.eye(3), torch.tensor([0, 1, 1])
-    >>> with choose(torch.nn.Linear(3, 2), x, n_classes=2) as model:
+    >>> with select_strategy(torch.nn.Linear(3, 2), x, n_classes=2) as model:
     ...     print(model.name, model.records(x, y).norm.shape)
     closed_form torch.Size([3])
     """

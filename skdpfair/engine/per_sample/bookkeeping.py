@@ -47,17 +47,17 @@ class BookKeeping(Strategy):
         """Return the logits of a batch."""
         return self.graph(x, self.generator)
 
-    def records(self, x, y, slope=None):
+    def records(self, x, y, logit_gradient=None):
         """Return the gradients of a batch that is not empty."""
-        return self._records(x, y, slope, {})
+        return self._records(x, y, logit_gradient, {})
 
-    def _records(self, x, y, slope, shifts):
+    def _records(self, x, y, logit_gradient, shifts):
         calls: list[_Call] = []
 
         def called(module, a, out):
             if shifts:
-                book, scale = shifts[module]
-                out = out + book.shift(scale, a)
+                grad_sampler, scale = shifts[module]
+                out = out + grad_sampler.shift(scale, a)
             a = a.detach()
             # the edge, not the tensor: an activation may overwrite the output in place
             calls.append(_Call(module, a, a._version, get_gradient_edge(out)))
@@ -65,17 +65,22 @@ class BookKeeping(Strategy):
 
         with torch.enable_grad():
             logits = self.graph(x, self.generator, called)
-        loss, probability, total = self.loss_terms(logits, y, slope)
+        loss, probability, total = self.loss_terms(logits, y, logit_gradient)
         grads = torch.autograd.grad(logits, [call.edge for call in calls], total)
         with torch.no_grad():
-            books = [self._book(call, b) for call, b in zip(calls, grads, strict=True)]
-            norm2 = sum(book.norm2() for book in books)
+            samplers = [self._book(call, b) for call, b in zip(calls, grads, strict=True)]
+            norm2 = sum(grad_sampler.norm2() for grad_sampler in samplers)
         return Records(
             norm2.sqrt(),
             loss,
             probability,
-            partial(self._weighted_sum, books),
-            lambda s: self._records(x, y, slope, {book.module: (book, s) for book in books}),
+            partial(self._weighted_sum, samplers),
+            lambda s: self._records(
+                x,
+                y,
+                logit_gradient,
+                {g.module: (g, s) for g in samplers},
+            ),
         )
 
     def _book(self, call, b):
@@ -87,10 +92,10 @@ class BookKeeping(Strategy):
         return layers.find(call.module)(call.module, call.a, b)
 
     @without_grad
-    def _weighted_sum(self, books, weight, out, finite=None):
+    def _weighted_sum(self, samplers, weight, out, finite=None):
         views = self.views(out)
-        for book in books:
-            (book if finite is None else book.masked(finite)).add(weight, views)
+        for grad_sampler in samplers:
+            (grad_sampler if finite is None else grad_sampler.masked(finite)).add(weight, views)
 
 
 def uncovered(graph: Graph, module: nn.Module) -> str | None:

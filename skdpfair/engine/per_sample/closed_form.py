@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from skdpfair.engine.autograd import without_grad
-from skdpfair.engine.per_sample.layers.book import lengths_of
+from skdpfair.engine.per_sample.layers.grad_sampler import lengths_of
 from skdpfair.engine.per_sample.layers.linear import LinearBook
 from skdpfair.engine.per_sample.records import Records, Strategy
 
@@ -58,22 +58,22 @@ class ClosedForm(Strategy):
         """Return the logits of a batch."""
         return self._forward(x.flatten(1), None, None)[1]
 
-    def records(self, x, y, slope=None):
+    def records(self, x, y, logit_gradient=None):
         """Return the gradients of a batch that is not empty."""
-        return self._records(x, y, slope)
+        return self._records(x, y, logit_gradient)
 
     @without_grad
-    def _records(self, x, y, slope=None, earlier=None, scale=None):
-        """Return gradients; with ``earlier`` books, at parameters moved by ``scale`` times them."""
+    def _records(self, x, y, logit_gradient=None, earlier=None, scale=None):
+        """Return gradients; with ``earlier``, at parameters moved by ``scale`` times these."""
         inputs, logits = self._forward(x.flatten(1), earlier, scale)
-        loss, probability, b = self.loss_terms(logits, y, slope)
-        books = self._backward(inputs, logits, b, earlier, scale)
+        loss, probability, b = self.loss_terms(logits, y, logit_gradient)
+        grad_samplers = self._backward(inputs, logits, b, earlier, scale)
         return Records(
-            self._norm(books),
+            self._norm(grad_samplers),
             loss,
             probability,
-            partial(self._weighted_sum, books),
-            lambda scale: self._records(x, y, slope, books, scale),
+            partial(self._weighted_sum, grad_samplers),
+            lambda scale: self._records(x, y, logit_gradient, grad_samplers, scale),
         )
 
     def _forward(self, a, earlier, scale):
@@ -87,41 +87,41 @@ class ClosedForm(Strategy):
         return inputs, a
 
     def _backward(self, inputs, out, b, earlier, scale):
-        """Return the books from the first layer that trains to the last."""
-        books = []
+        """Return the grad samplers from the first layer that trains to the last."""
+        grad_samplers = []
         for i in range(len(self._chain) - 1, self._first - 1, -1):
             layer, activation = self._chain[i]
             if activation is not None:
                 b = activation.backward(b, out)
             out = inputs[i]
-            books.append(LinearBook(layer, out, b))
+            grad_samplers.append(LinearBook(layer, out, b))
             if i > self._first:
                 moved = None if earlier is None else earlier[i - self._first].shift_back(scale, b)
                 b = b @ layer.weight
                 if moved is not None:
                     b += moved
-        return books[::-1]
+        return grad_samplers[::-1]
 
-    def _norm(self, books):
+    def _norm(self, grad_samplers):
         """Return the root of the sum of (|a|^2 + 1) |b|^2 over the layers, for frozen ones less."""
-        rows = [self._lengths(book.b) for book in books]
-        factors = [self._factor(book) for book in books]
-        if len(books) == 1 and self._chain[-1][1] is None:
+        rows = [self._lengths(grad_sampler.b) for grad_sampler in grad_samplers]
+        factors = [self._factor(grad_sampler) for grad_sampler in grad_samplers]
+        if len(grad_samplers) == 1 and self._chain[-1][1] is None:
             return factors[0].mul_(rows[0])  # see LEAST_SLOPE
         rows = torch.stack(rows).add_(self._least)
         return torch.linalg.vector_norm(torch.stack(factors).mul_(rows), dim=0)
 
-    def _factor(self, book):
-        if not book.weight_trains:
-            return book.a.new_full((len(book.a),), float(book.bias_trains))
-        length = self._lengths(book.a)
-        return length.hypot_(self._one) if book.bias_trains else length.add_(self._least)
+    def _factor(self, grad_sampler):
+        if not grad_sampler.weight_trains:
+            return grad_sampler.a.new_full((len(grad_sampler.a),), float(grad_sampler.bias_trains))
+        length = self._lengths(grad_sampler.a)
+        return length.hypot_(self._one) if grad_sampler.bias_trains else length.add_(self._least)
 
     @without_grad
-    def _weighted_sum(self, books, weight, out, finite=None):
+    def _weighted_sum(self, grad_samplers, weight, out, finite=None):
         views = self.views(out)
-        for book in books:
-            (book if finite is None else book.masked(finite)).add(weight, views)
+        for grad_sampler in grad_samplers:
+            (grad_sampler if finite is None else grad_sampler.masked(finite)).add(weight, views)
 
 
 def chain_of(module: nn.Module, x: Tensor) -> list | str:

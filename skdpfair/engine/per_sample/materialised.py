@@ -66,13 +66,15 @@ class Materialised(MicroVmap):
                 "method that does not look (fairlens_dp with gamma1=0)."
             )
 
-    def gradients(self, x, y, slope=None, curve=None) -> Gradients:
-        """Return the gradients, changed by ``slope`` and ``curve`` as in ``mechanism.Extra``."""
-        slope = x.new_zeros((len(x), self.n_classes)) if slope is None else slope
-        found = list(self._each(self._gradient, x, y, slope))
+    def gradients(self, x, y, logit_gradient=None, hvp_vectors=None) -> Gradients:
+        """Return the gradients of each record, changed as `mechanism.Extra` says."""
+        logit_gradient = (
+            x.new_zeros((len(x), self.n_classes)) if logit_gradient is None else logit_gradient
+        )
+        found = list(self._each(self._gradient, x, y, logit_gradient))
         rows = self._rows(gradients for gradients, _ in found)
-        if curve is not None:
-            rows = rows + self._rows(self._each(self._hessian_product, x, y, curve))
+        if hvp_vectors is not None:
+            rows = rows + self._rows(self._each(self._hessian_product, x, y, hvp_vectors))
         loss, probability, _ = self.loss_terms(torch.cat([logits for _, logits in found]), y)
         return Gradients(rows, loss, probability)
 

@@ -63,10 +63,10 @@ class Strategy(abc.ABC):
         return f"{type(self).__name__}({self.reason})"
 
     @abc.abstractmethod
-    def records(self, x: Tensor, y: Tensor, slope: Tensor | None = None) -> Records:
+    def records(self, x: Tensor, y: Tensor, logit_gradient: Tensor | None = None) -> Records:
         """Return the gradients of a batch that is not empty.
 
-        ``slope`` (batch, n_classes) is added to the gradients in the logits.
+        ``logit_gradient`` (batch, n_classes) is added to the gradients in the logits.
         """
 
     @abc.abstractmethod
@@ -132,11 +132,11 @@ class Strategy(abc.ABC):
         log_p = log_softmax(logits.detach(), dim=1)
         probability = log_p.exp()
         loss = nll_loss(log_p, y, reduction="none")
-        slope = probability - self._one_hot(log_p).index_select(0, y)
+        logit_gradient = probability - self._one_hot(log_p).index_select(0, y)
         if self.class_weight is not None:
             factor = self.class_weight[y]
-            loss, slope = loss * factor, slope * factor[:, None]
-        return loss, probability, slope if extra is None else slope + extra
+            loss, logit_gradient = loss * factor, logit_gradient * factor[:, None]
+        return loss, probability, logit_gradient if extra is None else logit_gradient + extra
 
 
 def at_most(weight: Tensor, then: Tensor, now: Tensor) -> Tensor:

@@ -60,13 +60,15 @@ class MicroVmap(Strategy):
         """Return the logits of a batch."""
         return torch.cat(list(self._each(self._logits, x)))
 
-    def records(self, x, y, slope=None):
+    def records(self, x, y, logit_gradient=None):
         """Return the gradients of a batch that is not empty."""
-        return self._records(x, y, slope, None)
+        return self._records(x, y, logit_gradient, None)
 
-    def _records(self, x, y, slope, scale):
-        slope = x.new_zeros((len(x), self.n_classes)) if slope is None else slope
-        columns = (x, y, slope) if scale is None else (x, y, slope, scale)
+    def _records(self, x, y, logit_gradient, scale):
+        logit_gradient = (
+            x.new_zeros((len(x), self.n_classes)) if logit_gradient is None else logit_gradient
+        )
+        columns = (x, y, logit_gradient) if scale is None else (x, y, logit_gradient, scale)
         function = self._gradient if scale is None else self._gradient_ahead
         self._trace(function, columns)
         chance, logits, norms = self.chance(), [], []
@@ -87,7 +89,7 @@ class MicroVmap(Strategy):
                     rows = torch.where((w != 0)[:, None], _rows(gradients[name]), 0.0)
                     views[p].view(-1).addmv_(rows.t(), w)
 
-        ahead = partial(self._records, x, y, slope)
+        ahead = partial(self._records, x, y, logit_gradient)
         return Records(torch.cat(norms), loss, probability, weighted_sum, ahead)
 
     def _each(self, function, *columns):
@@ -126,13 +128,13 @@ class MicroVmap(Strategy):
     def _logits(self, trained, frozen, x):
         return self._forward({**trained, **frozen}, x)
 
-    def _gradient(self, trained, frozen, x, y, slope):
-        return grad(self._loss, has_aux=True)(trained, frozen, x, y, slope)
+    def _gradient(self, trained, frozen, x, y, logit_gradient):
+        return grad(self._loss, has_aux=True)(trained, frozen, x, y, logit_gradient)
 
-    def _gradient_ahead(self, trained, frozen, x, y, slope, scale):
-        own, _ = self._gradient(trained, frozen, x, y, slope)
+    def _gradient_ahead(self, trained, frozen, x, y, logit_gradient, scale):
+        own, _ = self._gradient(trained, frozen, x, y, logit_gradient)
         moved = {name: value + scale * own[name] for name, value in trained.items()}
-        return self._gradient(moved, frozen, x, y, slope)
+        return self._gradient(moved, frozen, x, y, logit_gradient)
 
     def _values(self):
         return tuple({k: p.detach() for k, p in self._named(t).items()} for t in (True, False))
@@ -144,12 +146,12 @@ class MicroVmap(Strategy):
         values = {place: values[name] for place, name in self._places.items()}
         return functional_call(self._called, values, (x[None],), tie_weights=False)[0]
 
-    def _loss(self, trained, frozen, x, y, slope):
+    def _loss(self, trained, frozen, x, y, logit_gradient):
         logits = self._forward({**trained, **frozen}, x)
         loss = cross_entropy(logits[None], y[None], reduction="sum")
         if self.class_weight is not None:
             loss = loss * self.class_weight.gather(0, y[None])[0]
-        return loss + (slope * logits).sum(), logits.detach()
+        return loss + (logit_gradient * logits).sum(), logits.detach()
 
 
 def operations_of(function, given):

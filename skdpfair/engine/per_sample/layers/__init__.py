@@ -1,15 +1,20 @@
-"""The layer types that book-keeping covers, one file a kind; see :mod:`.book`."""
+"""The layer types that book-keeping covers, one file a kind; see :mod:`.grad_sampler`."""
 
 from skdpfair.engine.per_sample.layers import convolution, embedding, linear, normalisation
-from skdpfair.engine.per_sample.layers.book import Book, find, register, takes_rows
+from skdpfair.engine.per_sample.layers.grad_sampler import (
+    GradSampler,
+    find,
+    register_grad_sampler,
+    takes_rows,
+)
 
 __all__ = [
-    "Book",
+    "GradSampler",
     "convolution",
     "embedding",
     "find",
     "linear",
     "normalisation",
-    "register",
+    "register_grad_sampler",
     "takes_rows",
 ]

@@ -4,7 +4,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.grad import conv1d_weight, conv2d_weight, conv3d_weight
 
-from skdpfair.engine.per_sample.layers.book import RowsBook, register
+from skdpfair.engine.per_sample.layers.grad_sampler import RowsGradSampler, register_grad_sampler
 
 _CONVOLUTIONS = {
     nn.Conv1d: (conv1d_weight, F.conv1d),
@@ -13,8 +13,8 @@ _CONVOLUTIONS = {
 }
 
 
-@register(*_CONVOLUTIONS, takes=lambda module, n_axes: n_axes == module.weight.dim())
-class ConvBook(RowsBook):
+@register_grad_sampler(*_CONVOLUTIONS, takes=lambda module, n_axes: n_axes == module.weight.dim())
+class ConvBook(RowsGradSampler):
     """A convolution: all records' gradients by one convolution with a group for each record."""
 
     def __init__(self, module, a, b):

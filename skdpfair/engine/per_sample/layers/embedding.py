@@ -3,15 +3,21 @@
 import torch
 from torch import nn
 
-from skdpfair.engine.per_sample.layers.book import Book, register, rounding
+from skdpfair.engine.per_sample.layers.grad_sampler import (
+    GradSampler,
+    register_grad_sampler,
+    rounding,
+)
 
 
 def _plain_embedding(module):
     return module.max_norm is None and not module.scale_grad_by_freq
 
 
-@register(nn.Embedding, fits=_plain_embedding, takes=lambda module, n_axes: n_axes >= 1)
-class EmbeddingBook(Book):
+@register_grad_sampler(
+    nn.Embedding, fits=_plain_embedding, takes=lambda module, n_axes: n_axes >= 1
+)
+class EmbeddingBook(GradSampler):
     """An Embedding: ``a`` holds indices; equal ones within a record share a row of the table."""
 
     def __init__(self, module, a, b):

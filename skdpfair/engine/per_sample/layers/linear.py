@@ -3,16 +3,21 @@
 import torch
 from torch import nn
 
-from skdpfair.engine.per_sample.layers.book import Book, register, rounding, underflow
+from skdpfair.engine.per_sample.layers.grad_sampler import (
+    GradSampler,
+    register_grad_sampler,
+    rounding,
+    underflow,
+)
 
 
-@register(nn.Linear, takes=lambda module, n_axes: n_axes >= 2)
+@register_grad_sampler(nn.Linear, takes=lambda module, n_axes: n_axes >= 2)
 def linear_book(module, a, b):
-    """Return the book of a Linear on vectors or on sequences."""
+    """Return the grad sampler of a Linear on vectors or on sequences."""
     return (LinearBook if a.dim() == 2 else SequenceBook)(module, a, b)
 
 
-class LinearBook(Book):
+class LinearBook(GradSampler):
     """A Linear on vectors: the gradient of record i is ``b_i a_i^T``, of rank one."""
 
     def norm2(self):

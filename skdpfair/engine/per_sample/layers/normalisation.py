@@ -3,10 +3,10 @@
 from torch import nn
 from torch.nn import functional as F
 
-from skdpfair.engine.per_sample.layers.book import RowsBook, register
+from skdpfair.engine.per_sample.layers.grad_sampler import RowsGradSampler, register_grad_sampler
 
 
-class ScaleBook(RowsBook):
+class ScaleBook(RowsGradSampler):
     """A layer that normalises each record, then scales and shifts it by its parameters."""
 
     def __init__(self, module, a, b):
@@ -30,7 +30,7 @@ def _behind_the_batch(module, n_axes):
     return n_axes > len(module.normalized_shape)
 
 
-@register(nn.LayerNorm, fits=lambda m: m.elementwise_affine, takes=_behind_the_batch)
+@register_grad_sampler(nn.LayerNorm, fits=lambda m: m.elementwise_affine, takes=_behind_the_batch)
 class LayerNormBook(ScaleBook):
     """A LayerNorm: one parameter for each number of the last axes."""
 
@@ -47,7 +47,9 @@ class LayerNormBook(ScaleBook):
         return rows.view(len(rows), *between, *shape)
 
 
-@register(nn.GroupNorm, fits=lambda m: m.affine, takes=lambda module, n_axes: n_axes >= 2)
+@register_grad_sampler(
+    nn.GroupNorm, fits=lambda m: m.affine, takes=lambda module, n_axes: n_axes >= 2
+)
 class GroupNormBook(ScaleBook):
     """A GroupNorm: one parameter for each channel."""
 
@@ -68,7 +70,7 @@ def _instance_norm_fits(module):
 _INSTANCE_NORMS = {nn.InstanceNorm1d: 3, nn.InstanceNorm2d: 4, nn.InstanceNorm3d: 5}
 
 
-@register(
+@register_grad_sampler(
     *_INSTANCE_NORMS,
     fits=_instance_norm_fits,
     takes=lambda module, n_axes: n_axes == _INSTANCE_NORMS[type(module)],

@@ -1,7 +1,7 @@
 """What is known of each layer type: norms, weighted sums and shifts by its records' gradients.
 
-A book is made from a layer's input ``a`` and the gradient ``b`` of the summed loss in the layer's
-output, both with the batch first.  It answers three questions:
+A grad sampler is made from a layer's input ``a`` and the gradient ``b`` of the summed loss in the
+layer's output, both with the batch first.  It answers three questions:
 
 * ``norm2()``: squared gradient norm of every record, (batch,);
 * ``add(weight, views)``: add the weighted sum of the gradients to views of the flat gradient;
@@ -20,28 +20,28 @@ from torch import Tensor, nn
 
 Views = dict[Tensor, Tensor]
 
-# layer type -> (what makes a book of (module, a, b), whether it covers a module, on which inputs)
+# layer type -> (grad sampler of (module, a, b), whether it covers a module, on which inputs)
 LAYERS: dict[type[nn.Module], tuple[Callable, Callable, Callable]] = {}
 
 
-def register(*layer_types, takes, fits=lambda module: True):
-    """Register the decorated book for layer types.
+def register_grad_sampler(*layer_types, takes, fits=lambda module: True):
+    """Register the decorated grad sampler for layer types.
 
     ``fits(module)`` tells whether it covers a module; ``takes(module, n_axes)`` whether the layer
     takes the first of so many axes of its input for the batch.
     """
 
-    def decorate(book):
-        LAYERS.update(dict.fromkeys(layer_types, (book, fits, takes)))
-        return book
+    def decorate(grad_sampler):
+        LAYERS.update(dict.fromkeys(layer_types, (grad_sampler, fits, takes)))
+        return grad_sampler
 
     return decorate
 
 
 def find(module: nn.Module) -> Callable | None:
-    """Return what makes books of exactly this layer type, if it covers the configuration."""
-    book, fits, _ = LAYERS.get(type(module), (None, None, None))
-    return book if book is not None and fits(module) else None
+    """Return the grad sampler of exactly this layer type, if it covers the configuration."""
+    grad_sampler, fits, _ = LAYERS.get(type(module), (None, None, None))
+    return grad_sampler if grad_sampler is not None and fits(module) else None
 
 
 def takes_rows(module: nn.Module, a: Tensor) -> bool:
@@ -85,19 +85,19 @@ def underflow(like: Tensor) -> float:
     return like.shape[-1] * torch.finfo(like.dtype).tiny
 
 
-class Book:
+class GradSampler:
     """The input ``a`` of a layer and the gradient ``b`` of the loss in its output."""
 
     def __init__(self, module: nn.Module, a: Tensor, b: Tensor):
         self.module, self.a, self.b = module, a, b
         self.weight_trains, self.bias_trains = trains(module.weight), trains(module.bias)
 
-    def masked(self, finite: Tensor) -> "Book":
-        """Return the book in which records that are not finite have no gradient."""
+    def masked(self, finite: Tensor) -> "GradSampler":
+        """Return the grad sampler in which records that are not finite have no gradient."""
         return type(self)(self.module, masked(self.a, finite), masked(self.b, finite))
 
 
-class RowsBook(Book):
+class RowsGradSampler(GradSampler):
     """A layer whose per-record gradients, ``rows`` and ``bias_rows``, are small enough to make."""
 
     rows: Tensor | None = None
