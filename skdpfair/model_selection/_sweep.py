@@ -180,7 +180,7 @@ def sweep(
         store = Store.open(
             store, asked | {f"data {name}": d for name, d in data.items()}, needs=KEPT
         )
-    bar = SpendingBar(len(cells), delta, safe_repr=progress)
+    bar = SpendingBar(len(cells), delta, shown=progress)
     done = _run(cells, X, y, found.code, levels, store, n_jobs, bar, keep_predictions)
     if store is not None and len(done) == len(cells):
         store.sweep_away()

@@ -28,7 +28,7 @@ class Plan:
     delta: float
     epsilon: float | None  # as asked for
     accountant: str
-    once: tuple[float, ...] = ()  # noise of the group counts, if these are released
+    one_time_noise_multipliers: tuple[float, ...] = ()  # noise of the group counts, if these are released
 
     @property
     def accounted(self) -> bool:
@@ -114,7 +114,7 @@ def _calibrated(mechanism, steps, epsilon, delta, accountant, once):
         steps=steps,
         sample_rate=mechanism.max_sample_rate,
         noise_multipliers=unit,
-        once=once,
+        one_time_noise_multipliers=once,
     )
     noise = whole.calibrated(epsilon, delta, accountant, fixed=fixed).noise_multipliers[0]
     # rounding in the other multipliers must not push epsilon above its target
