@@ -61,7 +61,7 @@ def train(name, seed, n_steps, every, x, y, probe):
                 rows += biases(copy, last, seed, t, name, probe)
             if index is None:
                 return copy, rows
-            step = private_step(strategy, data.take(index), mechanism, state, noise)
+            step = private_step(strategy, data.select(index), mechanism, state, noise)
             state = step.state
             # the ascent direction that dp_sat would have at these parameters
             last = METHODS["dp_sat"].update(None, {"gradient": step.gradient})

@@ -51,7 +51,7 @@ def ours(name, **params):
         graphs = recorder(noise, work.device)
         turn, take = (
             work.turn(graphs is not None),
-            every.take if graphs is None else every.take_padded,
+            every.select if graphs is None else every.select_padded,
         )
 
         @torch.no_grad()

@@ -1,4 +1,4 @@
-"""The public face: table -> mechanism -> plan -> net -> fitted attributes."""
+"""The classifier: parameters -> table -> plan -> net -> report -> fitted attributes."""
 
 from contextlib import suppress
 
@@ -8,20 +8,20 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted
 
 from skdpfair import _validate, release
-from skdpfair.inputs import fitted_rows as _fitted_rows
-from skdpfair.inputs import labels as _labels
-from skdpfair.inputs import table as _table
+from skdpfair.inputs import fitted_rows, labels, table
 from skdpfair.inputs.streaming import is_streamed
 from skdpfair.methods import get_method
 from skdpfair.metrics._values import check_kind
-from skdpfair.training import fit as _training
-from skdpfair.training import parameters as _params
-from skdpfair.training import plan as _planning
-from skdpfair.training import report as _reporting
-from skdpfair.training import sklearn_callbacks as _tasks
+from skdpfair.training import parameters, sklearn_callbacks
+from skdpfair.training.callbacks import diagnostics_frame
+from skdpfair.training.fit import train
+from skdpfair.training.plan import plan as make_plan
+from skdpfair.training.plan import reference_estimator
+from skdpfair.training.report import account
+from skdpfair.training.warm_start import previous_fit
 
 
-class DPFairClassifier(_tasks.Counted, ClassifierMixin, BaseEstimator):
+class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator):
     """Classifier trained by a differentially private, group-aware gradient method.
 
     Parameters
@@ -30,7 +30,7 @@ class DPFairClassifier(_tasks.Counted, ClassifierMixin, BaseEstimator):
         Algorithm, by name (see :data:`skdpfair.METHODS`) or as an object with hyper-parameters.
     epsilon : float > 0 or None, default=1.0
         Privacy budget of one fit.  None without ``noise_multiplier`` trains the non-private
-        twin: plain SGD on the same module.
+        reference model: plain SGD on the same module.
     delta : float in (0, 1/n) or "auto", default="auto"
         Probability mass of the privacy loss beyond epsilon.  "auto": the largest power of ten
         that is at most 1/(10 n).
@@ -85,7 +85,7 @@ class DPFairClassifier(_tasks.Counted, ClassifierMixin, BaseEstimator):
     noise : {"standard", "gaussian_sum"}, default="standard"
         "gaussian_sum" sums four float64 Gaussians per number against floating-point attacks.
     keep_reference : bool, default=False
-        Also train the non-private twin and keep it in ``reference_``.
+        Also train the non-private reference model and keep it in ``reference_``.
     diagnostics : bool, default=False
         Record mean loss and gradient norm of each group over training, in ``diagnostics_``; with a
         :class:`skdpfair.analysis.GroupRecorder` among ``callbacks``, what that keeps.
@@ -110,12 +110,12 @@ class DPFairClassifier(_tasks.Counted, ClassifierMixin, BaseEstimator):
         The trained skorch net; after unpickling, a net that can only predict.
     method_ : Method
         The method with its numbers resolved.
-    lr_, batch_size_, n_steps_, n_iter_, signal_
+    lr_, batch_size_, n_steps_, n_iter_, signal_to_noise_
         Learning rate, expected batch size, steps on the data, epochs, and n times mu.
     diagnostics_ : DataFrame with columns step, group, n_samples, loss, gradient_norm, ...
         If ``diagnostics``; never pickled.
     reference_ : DPFairClassifier
-        The twin, if ``keep_reference``; never pickled.
+        The non-private reference model, if ``keep_reference``; never pickled.
 
     References
     ----------
@@ -203,7 +203,7 @@ class DPFairClassifier(_tasks.Counted, ClassifierMixin, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    @_tasks.with_callbacks
+    @sklearn_callbacks.with_callbacks
     def fit(self, X, y, *, sensitive_features=None):
         """Fit to a table and its groups.
 
@@ -243,34 +243,28 @@ class DPFairClassifier(_tasks.Counted, ClassifierMixin, BaseEstimator):
         UnaccountedWarning
             If a ledger counts the fits of this estimator or of its original, but not this one.
         """
-        params = self.get_params(deep=False)
-        method = get_method(self.method)
-        _params.check(params, method)
-        if method.needs_groups and self.group_col is None and sensitive_features is None:
-            raise ValueError(
-                f"method={method.name!r} needs groups. Name their column by group_col=, pass "
-                'fit(..., sensitive_features=...), or set group_col="target".'
-            )
+        # check
+        params, method = self.get_params(deep=False), get_method(self.method)
+        has_groups = sensitive_features is not None
+        parameters.check(params, method, has_sensitive_features=has_groups)
+        # read
         fitted = type(self)(**params)  # a failed fit leaves this one as it was
-        table = _table.read(fitted, X, y, sensitive_features)
-        _params.check_binary(method, table.classes, table.groups.levels)
-        before = _reporting.before(self, fitted, table) if self.warm_start else None
-        goes_on = before is not None and before.lr is not None
-        if goes_on:
-            method = method.filled(**before.method.get_params())
-        run = _planning.plan(params, method, len(table.y), table.groups.n_groups, goes_on=goes_on)
-        task = _tasks.begin(self, X, y, _training.n_epochs(run.settings))
-        start = vars(self).pop("_start", None)
-        net, privacy, start = _training.train(params, run, table, task, before, start)
-        privacy = task.noted(privacy)
-        if before is None and not is_streamed(table.x):
-            _fitted_rows.remember(net, table.x, table.y)
-        n_fits = 1 if before is None else before.n_fits + 1
-        self._keep(fitted, table, run, net, privacy, n_fits, _table.group_positions(self, X))
-        if self.keep_reference and net.steps_ == run.settings.n_steps:
-            twin = _planning.twin(self, run, privacy.expected_batch_size)
-            twin._start = start
-            self.reference_ = twin.fit(X, y, sensitive_features=sensitive_features)
+        data = table.read(fitted, X, y, sensitive_features)
+        parameters.check_binary(method, data.classes, data.groups.levels)
+        previous = previous_fit(self, fitted, data) if self.warm_start else None
+        # plan
+        plan = make_plan(params, method, len(data.y), data.groups.n_groups, previous)
+        # train
+        task = sklearn_callbacks.begin(self, X, y, plan.n_epochs)
+        trained = train(params, plan, data, task, previous, vars(self).pop("_init_entropy", None))
+        # account
+        report = account(params, trained, data.groups, task, previous)
+        # keep
+        self._keep(fitted, data, trained, report, previous, table.group_positions(self, X))
+        if self.keep_reference and trained.net.steps_ == plan.settings.n_steps:
+            reference = reference_estimator(self, plan, report.expected_batch_size)
+            reference._init_entropy = trained.init_entropy
+            self.reference_ = reference.fit(X, y, sensitive_features=sensitive_features)
         if task.end is not None:
             task.end()
         return self
@@ -291,7 +285,7 @@ class DPFairClassifier(_tasks.Counted, ClassifierMixin, BaseEstimator):
 
     def score(self, X, y, sample_weight=None):
         """Return the accuracy on X and its labels y; ``sample_weight`` as in scikit-learn."""
-        predicted, y = self.predict(X), _labels.read(y)
+        predicted, y = self.predict(X), labels.read(y)
         if len(y) != len(predicted):
             raise ValueError(f"y has {len(y)} labels for X with {len(predicted)} rows.")
         check_kind("y", y, predicted, like="the fit")
@@ -331,20 +325,31 @@ class DPFairClassifier(_tasks.Counted, ClassifierMixin, BaseEstimator):
 
     def _logits(self, X):
         check_is_fitted(self, "net_")
-        return self.net_.logits(_table.read_for_prediction(self, X))
+        return self.net_.logits(table.read_for_prediction(self, X))
 
-    def _keep(self, fitted, table, run, net, privacy, n_fits, positions):
+    def _keep(self, fitted, data, trained, report, previous, positions):
+        net, settings = trained.net, trained.plan.settings
         names = ("n_features_in_", "feature_names_in_")
         kept = {name: getattr(fitted, name) for name in names if hasattr(fitted, name)}
-        kept |= {"classes_": table.classes, "groups_": table.groups.levels}
-        kept |= {"net_": net, "method_": net.method_, "privacy_": privacy}
-        kept |= {"lr_": net.lr, "n_steps_": net.steps_, "n_iter_": max(1, len(net.history))}
-        kept |= {"signal_": run.settings.signal, "batch_size_": round(privacy.expected_batch_size)}
-        kept |= {"_settled": net.settled_, "_n_fits": n_fits, "_group_positions": positions}
+        kept |= {
+            "classes_": data.classes,
+            "groups_": data.groups.levels,
+            "net_": net,
+            "method_": net.method_,
+            "privacy_": report,
+            "lr_": net.lr,
+            "batch_size_": round(report.expected_batch_size),
+            "n_steps_": net.steps_,
+            "n_iter_": max(1, len(net.history)),
+            "signal_to_noise_": settings.signal_to_noise,
+            "_settled": net.settled_,
+            "_n_fits": 1 if previous is None else previous.n_fits + 1,
+            "_group_positions": positions,
+        }
         if self.diagnostics:
-            kept["diagnostics_"] = _reporting.diagnostics_frame(
-                net, table.groups.levels, self.callbacks
-            )
+            kept["diagnostics_"] = diagnostics_frame(net, data.groups.levels, self.callbacks)
+        if previous is None and not is_streamed(data.x):
+            fitted_rows.remember(net, data.x, data.y)
         for name in ("feature_names_in_", "reference_", "diagnostics_"):
             vars(self).pop(name, None)
         vars(self).update(kept)  # at once: an interrupt may come between any two lines

@@ -10,7 +10,6 @@ from torch import nn
 
 from skdpfair._validate import error_context, safe_repr
 
-AUTO_HIDDEN = 32  # width of the hidden layer of module="auto"
 _MOST_WEIGHTS = 2**28  # of a built-in network: one GiB, and a fit holds several of that size
 ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU, "sigmoid": nn.Sigmoid, "gelu": nn.GELU}
 
@@ -51,20 +50,34 @@ class Factory:
         return made.float()  # as the records are, whatever torch's default is
 
 
-def factory(
-    module, in_shape, n_classes, *, hidden_layer_sizes, activation, auto, initial_logits, params
-):
+def factory(module, in_shape, n_classes, *, hidden_layer_sizes, activation, initial_logits, params):
     """Return the factory of the module that the estimator's parameters name.
 
-    ``auto`` says that ``module`` was chosen by the default rule, which then also sets the
-    hidden layer and the initial weights; ``initial_logits`` are where output layers that start
-    at zero start instead; ``params`` are keyword arguments that win over all.
+    Parameters
+    ----------
+    module : {"logistic", "mlp", "cnn"} or callable
+        The network, or what makes it.
+    in_shape : tuple of int
+        Shape of one record.
+    n_classes : int
+        Number of outputs.
+    hidden_layer_sizes : tuple of int
+        Of "mlp".
+    activation : {"tanh", "relu", "sigmoid", "gelu"}
+        Of "mlp" and "cnn".
+    initial_logits : tuple of float or None
+        Logits with which an output layer starts whose weights start at zero.
+    params : dict
+        Keyword arguments that win over all these.
+
+    Returns
+    -------
+    Factory
 
     Examples
     --------
-    >>> options = {"hidden_layer_sizes": (8,), "activation": "relu", "auto": False}
-    >>> options |= {"initial_logits": None, "params": {"activation": "tanh"}}
-    >>> made = factory("mlp", in_shape=(4,), n_classes=2, **options)
+    >>> options = {"hidden_layer_sizes": (8,), "activation": "relu", "initial_logits": None}
+    >>> made = factory("mlp", (4,), 2, **options, params={"activation": "tanh"})
     >>> made.params["hidden_layer_sizes"], made.params["activation"]
     ((8,), 'tanh')
     """
@@ -76,8 +89,6 @@ def factory(
     if module == "mlp":
         given |= {"initial_logits": initial_logits}
         given |= {"hidden_layer_sizes": tuple(hidden_layer_sizes), "activation": activation}
-        if auto:
-            given |= {"hidden_layer_sizes": (AUTO_HIDDEN,), "zero_output": True}
     if module == "cnn":
         given |= {"activation": activation}
     return Factory(_BUILTIN[module], given | params, tuple(in_shape))

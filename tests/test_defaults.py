@@ -28,7 +28,7 @@ def test_worked_values(n, epsilon, module, batch, unit):
     assert settings.module == module
     assert n / settings.steps_per_epoch == pytest.approx(batch, abs=1)
     if unit is not None:
-        assert settings.unit == pytest.approx(unit, abs=0.1)
+        assert settings.lr_scale == pytest.approx(unit, abs=0.1)
 
 
 def test_the_rule_takes_no_data():
@@ -37,7 +37,7 @@ def test_the_rule_takes_no_data():
 
 
 def settings_of(model):
-    names = ("lr_", "batch_size_", "n_steps_", "n_iter_", "signal_")
+    names = ("lr_", "batch_size_", "n_steps_", "n_iter_", "signal_to_noise_")
     return [getattr(model, n) for n in names if n != "lr_"] + [
         model.privacy_.noise_multiplier,
         model.net_.schedule,

@@ -324,7 +324,7 @@ def test_nothing_private_is_left_on_the_live_net(table):
     assert all(p.grad is None for p in net.module_.parameters())
     assert net.streams is None and net.on_step is None
     assert all(p.grad is None for group in net.optimizer_.param_groups for p in group["params"])
-    assert net._run is None  # which held the longest gradient, the noise and the batches
+    assert net._loop is None  # which held the longest gradient, the noise and the batches
     held = [v for v in vars(net.engine_).values() if torch.is_tensor(v) and v.numel() > 4]
     assert not held and not getattr(net.engine_, "_calls", []) and not net.module_.training
     assert all(not m._forward_hooks for m in net.module_.modules())

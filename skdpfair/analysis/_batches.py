@@ -49,7 +49,7 @@ class Batches:
         streams = Streams.seeded(int(rng.integers(2**63)), digest=bytes(32))
         noise, quiet = streams.noise(found.batch.x.device), noiseless(mechanism)
         at = found.batch.y.device
-        batches = [found.batch.take(one.to(at)) for one in index]
+        batches = [found.batch.select(one.to(at)) for one in index]
         steps = [weighed(strategy, b, quiet, state, noise, found.chunk) for b in batches]
         self.plain = torch.stack([step.plain for step in steps])
         self.clipped = torch.stack([step.gradient for step in steps])

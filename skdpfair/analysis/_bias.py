@@ -224,7 +224,7 @@ def bias_by_batch_size(
         for size in sizes:
             for index in PoissonSampler(size / len(whole), len(whole), rng).draw(n_batches):
                 if len(index):
-                    batch = whole.take(index.to(whole.y.device))
+                    batch = whole.select(index.to(whole.y.device))
                     found = _measured(strategy, batch, method, state, reference, chunk)
                     rows.append({"batch_size": size, "size": len(batch)} | asdict(found))
     return pd.DataFrame(rows)

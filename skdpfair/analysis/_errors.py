@@ -137,7 +137,7 @@ def train_with_error(
     with found.strategy() as strategy, torch.no_grad():
         for epoch in range(n_epochs):
             for index in sampler.draw(per_epoch):
-                batch = found.batch.take(index.to(found.batch.y.device))
+                batch = found.batch.select(index.to(found.batch.y.device))
                 if epoch == n_epochs - 1:
                     _note(found, batch, losses)
                 step, released = _step(strategy, batch, mechanism, state, noise, found.chunk, error)

@@ -5,7 +5,7 @@ import torch
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
 from skdpfair.inputs import table as _table
-from skdpfair.training import parameters as _params
+from skdpfair.training import defaults
 
 
 def of_estimator(estimator, X, y):
@@ -28,7 +28,7 @@ def loss_weights_of(estimator):
     entries = estimator.privacy_.ledger.entries
     searched = any(entry.what.startswith("gradient scale") for entry in entries)
     given = estimator.class_weight
-    return _params.loss_weights(given, estimator.classes_, rescaled=searched)[0]
+    return defaults.loss_weights(given, estimator.classes_, rescaled=searched)[0]
 
 
 def tensor_of(X, like):

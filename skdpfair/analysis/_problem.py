@@ -93,7 +93,7 @@ class Problem:
     @cached_property
     def sorted(self) -> Batch:
         """The records, group by group."""
-        return self.batch.take(torch.argsort(self.batch.group, stable=True))
+        return self.batch.select(torch.argsort(self.batch.group, stable=True))
 
     def ranges(self, part: Batch) -> list[tuple[int, slice, float]]:
         """Return where the groups of a sorted part lie, and one over each group's size."""
@@ -133,7 +133,7 @@ class Problem:
         parts = [np.flatnonzero(code == k) for k in range(self.n_groups)]
         drawn = [rng.choice(part, min(n, len(part)), replace=False) for part in parts]
         index = torch.from_numpy(np.sort(np.concatenate(drawn))).to(self.batch.y.device)
-        return replace(self, batch=self.batch.take(index))
+        return replace(self, batch=self.batch.select(index))
 
 
 def problem(model, X, y, *, sensitive_features=None, chunk_size="auto", dtype="float64") -> Problem:

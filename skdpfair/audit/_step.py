@@ -203,7 +203,7 @@ def _outputs(mechanism, scenario, n_features, n_draws, noise, callback):
     module = nn.Linear(n_features, 2, bias=False)
     nn.init.zeros_(module.weight)
     with_record = _batch(scenario, n_features, _telling_norm(mechanism, scenario))
-    without = with_record.take(torch.arange(len(scenario.norms)))
+    without = with_record.select(torch.arange(len(scenario.norms)))
     with select_strategy(module, with_record.x, 2) as engine:
         attack = Transcripts(engine, mechanism, with_record, noise)
         return [attack.draws(batch, n_draws, callback) for batch in (without, with_record)]

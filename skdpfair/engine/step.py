@@ -30,7 +30,7 @@ class Batch:
     Examples
     --------
     >>> batch = Batch(torch.eye(3), y=torch.tensor([0, 1, 1]), group=torch.tensor([0, 0, 1]))
-    >>> batch.take(torch.tensor([2])).group, [len(part) for part in batch.split(2)]
+    >>> batch.select(torch.tensor([2])).group, [len(part) for part in batch.split(2)]
     (tensor([1]), [2, 1])
     """
 
@@ -42,7 +42,7 @@ class Batch:
     def __len__(self):
         return len(self.y)
 
-    def take(self, index: Tensor) -> "Batch":
+    def select(self, index: Tensor) -> "Batch":
         """Return the records at ``index``."""
         return Batch(
             self.x.index_select(0, index),
@@ -50,9 +50,9 @@ class Batch:
             self.group.index_select(0, index),
         )
 
-    def take_padded(self, index: Tensor) -> "Batch":
+    def select_padded(self, index: Tensor) -> "Batch":
         """Return the records at ``index``, of which negative ones are no records."""
-        return replace(self.take(index.clamp(min=0)), real=index >= 0)
+        return replace(self.select(index.clamp(min=0)), real=index >= 0)
 
     def split(self, size: int) -> list["Batch"]:
         """Return the batch in chunks of at most ``size`` records."""

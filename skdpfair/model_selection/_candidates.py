@@ -41,7 +41,7 @@ def planned_fit(classifier, n_samples, n_groups=1):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the fit will warn
         run = _planning.plan(params, method, n_samples, n_groups)
-    noise = run.mechanism.noise_multipliers if run.accounted else (0.0,)
+    noise = run.mechanism.noise_multipliers if run.is_accounted else (0.0,)
     entries = planned_entries(
         run.mechanism.max_sample_rate, noise, run.settings.n_steps, run.one_time_noise_multipliers
     )

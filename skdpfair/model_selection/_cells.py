@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.model_selection import StratifiedKFold, check_cv, train_test_split
 
 import skdpfair
-from skdpfair import _validate, networks
+from skdpfair import _validate
 from skdpfair._describe import describe
 from skdpfair.estimator import DPFairClassifier
 from skdpfair.exceptions import InsecureSeedWarning, LowSignalWarning
@@ -146,12 +146,9 @@ def _network(base, n_train, epsilon):
 
 def _twin(base, network):
     twin = clone(base).set_params(method="sgd", epsilon=None)
-    if network != "as given":
-        twin.set_params(module=network)
-    if network == "mlp":
-        params = {"zero_output": True} | (base.module_params or {})
-        twin.set_params(hidden_layer_sizes=(networks.AUTO_HIDDEN,), module_params=params)
-    return twin
+    if network == "as given":
+        return twin
+    return twin.set_params(**defaults.network(base.get_params(deep=False), network))
 
 
 def splits(cv, seed, y, code):

@@ -19,7 +19,7 @@ DROPPED = SCRUBBED | {"keep_reference": False, "diagnostics": False}
 _NEVER_KEPT = ("reference_", "diagnostics_", "_skl_callbacks")
 _FITTED = (
     *("classes_", "groups_", "n_features_in_", "feature_names_in_", "method_", "privacy_"),
-    *("lr_", "batch_size_", "n_steps_", "n_iter_", "signal_"),
+    *("lr_", "batch_size_", "n_steps_", "n_iter_", "signal_to_noise_"),
     *("_settled", "_n_fits", "_group_positions", "_charged"),
 )
 _NEEDED = [name for name in _FITTED if name not in ("feature_names_in_", "_charged")]

@@ -56,7 +56,9 @@ def measure(run, device):
             if t and t % EVERY == 0:
                 found |= _look(module, probe, method, state, t)
             if index is not None:
-                step = private_step(strategy, data.take(index.to(device)), mechanism, state, noise)
+                step = private_step(
+                    strategy, data.select(index.to(device)), mechanism, state, noise
+                )
                 state = step.state
                 for p, part in strategy.views(step.gradient).items():
                     p.sub_(LR * part)

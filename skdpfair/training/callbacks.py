@@ -1,9 +1,10 @@
 """skorch callbacks: which of them listen to batches, and the progress bar."""
 
+import pandas as pd
 from skorch.callbacks import Callback, EpochScoring, EpochTimer, PassthroughScoring, PrintLog
 from tqdm.auto import tqdm
 
-_DEAF = (PassthroughScoring, EpochScoring, PrintLog, EpochTimer)
+_WITHOUT_BATCH_EVENTS = (PassthroughScoring, EpochScoring, PrintLog, EpochTimer)
 _LOOKS = 20  # how often a fit's bar asks for epsilon, which takes up to .1 s
 
 
@@ -29,7 +30,7 @@ class _Withheld:
 WITHHELD = _Withheld()
 
 
-def hear_batches(net) -> bool:
+def has_batch_callbacks(net) -> bool:
     """Tell whether any callback does something at the begin or end of the next epoch's batches.
 
     One that has ``listens(net)`` is asked; it saves the time of telling it of batches.
@@ -39,7 +40,7 @@ def hear_batches(net) -> bool:
         for event in ("on_batch_begin", "on_batch_end")
         for default in [getattr(Callback, event)]
         for _, callback in net.callbacks_
-        if not isinstance(callback, _DEAF)
+        if not isinstance(callback, _WITHOUT_BATCH_EVENTS)
         if getattr(callback, "listens", _always)(net)
     )
 
@@ -52,6 +53,21 @@ def recorders(callbacks) -> list[Callback]:
     """Return those that keep what is not private: they say so by ``discloses = True``."""
     given = [c[-1] if isinstance(c, tuple) else c for c in callbacks or ()]
     return [callback for callback in given if getattr(callback, "discloses", False)]
+
+
+def diagnostics_frame(net, levels, callbacks):
+    """Return what a recorder among the callbacks kept, or one row per epoch and group."""
+    for recorder in recorders(callbacks):
+        return recorder.frame_
+    names = ["all"] if levels is None else list(levels)
+    rows = [
+        (step, group, int(n), loss / n, norm / n)
+        for step, sums in net.measured_
+        for group, (n, loss, norm) in zip(names, sums.T, strict=True)
+        if n > 0
+    ]
+    columns = ["step", "group", "n_samples", "loss", "gradient_norm"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 class Epochs(Callback):

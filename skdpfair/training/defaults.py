@@ -1,20 +1,38 @@
-"""What "auto" means: public facts in, settings out.  It never sees a record.
+"""The values of all parameters left at "auto", from public facts; no record is read.
 
-The rule was chosen on about 7,000 fits and is explained in ``docs/defaults.md``.
+The rules were chosen on about 7,000 fits; ``docs/defaults.md`` explains them.
 """
 
 import math
 from dataclasses import dataclass
+from inspect import signature
 
+import numpy as np
+import torch
+
+from skdpfair._validate import is_auto, safe_repr
 from skdpfair.privacy import gdp_parameter
 
-LOGISTIC_BELOW = 1e4  # signal under which a hidden layer does not pay
+# module and length, by the signal-to-noise ratio n * mu
+HIDDEN_LAYER_FROM = 1e4  # below it a hidden layer does not pay
+HIDDEN_LAYER_SIZE = 32
 ENOUGH_MU = 8.0  # a budget so large, or none, that noise no longer matters
-BRISK_FROM = 4000.0  # signal from which a logistic model takes larger steps
-LOW_SIGNAL = 500.0  # signal under which accuracy suffers by several points
-SHARE = 0.1  # of the gradients shall be longer than the threshold
-NO_SIGNAL = 50.0  # signal under which a model learns next to nothing
-MAX_RATE = 0.7  # sampling rates above it are rounded to 1
+LARGER_STEPS_FROM = 4000.0  # above it a logistic model takes larger steps
+LOW_SIGNAL_TO_NOISE = 500.0  # below it accuracy suffers by several points
+NO_SIGNAL_TO_NOISE = 50.0  # below it a model learns next to nothing
+MIN_STEPS, MAX_STEPS = 100, 600
+MIN_BATCH_SIZE, MAX_BATCH_SIZE = 512, 4096
+MAX_SAMPLE_RATE = 0.7  # rates above it are rounded to 1
+# optimizer
+MOMENTUM = {"momentum": 0.9, "dampening": 0.9}
+PLAIN_LR_SCALE = 8.0  # largest stable learning rate of a step without momentum
+ITERATE_AVERAGE = 0.5  # share of the last steps whose weights are averaged, while lr is "auto"
+# clipping bounds and what is released about groups
+TARGET_QUANTILE = 0.1  # share of the gradients that are longer than the clipping threshold
+LR_Z_GAIN = 0.15  # rate of Global-Adapt's threshold, in units of the target quantile
+GROUP_COUNT_NOISE = 5.0  # over 1/mu of the budget: takes 1/25 of mu squared
+# class weights
+MIN_ODDS = 1e-7  # a class of weight 0 starts at these odds
 
 
 @dataclass(frozen=True)
@@ -23,7 +41,7 @@ class Settings:
 
     Parameters
     ----------
-    signal : float
+    signal_to_noise : float
         n times mu: how many records outweigh the whole privacy noise.
     module : str
         "logistic" or "mlp" where the user left "auto".
@@ -33,19 +51,19 @@ class Settings:
         Steps on the data, warm-up included.
     warm_up : int
         First steps that release the gradient scale only.
-    unit : float
+    lr_scale : float
         Learning rate in units where a stable plain step is about 8.
-    headroom : float
+    norm_growth : float
         Growth of gradient norms to expect from the initial weights.
     """
 
-    signal: float
+    signal_to_noise: float
     module: object
     steps_per_epoch: int
     n_steps: int
     warm_up: int
-    unit: float
-    headroom: float
+    lr_scale: float
+    norm_growth: float
 
     @property
     def sample_rate(self) -> float:
@@ -83,18 +101,18 @@ def resolve(
     Examples
     --------
     >>> s = resolve(n_samples=32561, epsilon=1.0, delta=1e-6)
-    >>> round(s.signal), s.module, s.steps_per_epoch, s.n_steps - s.warm_up, s.warm_up
+    >>> round(s.signal_to_noise), s.module, s.steps_per_epoch, s.n_steps - s.warm_up, s.warm_up
     (7707, 'logistic', 18, 433, 22)
     """
     mu = _privacy_parameter(n_samples, epsilon, delta, noise_multiplier, batch_size)
     # without noise it is the number of records that limits what can be learnt
-    reach = n_samples * min(mu, ENOUGH_MU)
+    learnable = n_samples * min(mu, ENOUGH_MU)
     if module == "auto":
-        module = "logistic" if reach < LOGISTIC_BELOW else "mlp"
-    learning = (0.9 if module == "logistic" else 1.4) * reach
-    steps = math.floor(_clip(learning / 16, 100, 600))
+        module = "logistic" if learnable < HIDDEN_LAYER_FROM else "mlp"
+    progress = (0.9 if module == "logistic" else 1.4) * learnable
+    steps = math.floor(_clip(progress / 16, MIN_STEPS, MAX_STEPS))
     # with many records a logistic model gains from larger steps, with few the noise does
-    brisk = 1.5 if module == "logistic" and reach >= BRISK_FROM else 1.0
+    larger = 1.5 if module == "logistic" and learnable >= LARGER_STEPS_FROM else 1.0
     per_epoch = _steps_per_epoch(n_samples, mu, steps, batch_size)
     warm_up = max(10, round(steps / 20)) if searches_scale else 0
     total = steps + warm_up
@@ -103,13 +121,13 @@ def resolve(
         total = max_steps if max_steps is not None else max_epochs * per_epoch
         warm_up = min(max(10, round(total / 20)), total // 4) if searches_scale else 0
     return Settings(
-        signal=n_samples * mu,
+        signal_to_noise=n_samples * mu,
         module=module,
         steps_per_epoch=per_epoch,
         n_steps=total,
         warm_up=warm_up,
-        unit=min(brisk * learning / max(total - warm_up, 1), 64.0),
-        headroom=1.0 if module == "logistic" else 4.0,
+        lr_scale=min(larger * progress / max(total - warm_up, 1), 64.0),
+        norm_growth=1.0 if module == "logistic" else 4.0,
     )
 
 
@@ -117,8 +135,8 @@ def _steps_per_epoch(n_samples, mu, steps, batch_size):
     if batch_size != "auto":
         return math.ceil(n_samples / batch_size)
     # a noise multiplier of 5 or more wastes least of the budget
-    batch = _clip(5 * mu * n_samples / math.sqrt(steps), 512, 4096)
-    return 1 if batch / n_samples > MAX_RATE else math.ceil(n_samples / batch)
+    batch = _clip(5 * mu * n_samples / math.sqrt(steps), MIN_BATCH_SIZE, MAX_BATCH_SIZE)
+    return 1 if batch / n_samples > MAX_SAMPLE_RATE else math.ceil(n_samples / batch)
 
 
 def _privacy_parameter(n_samples, epsilon, delta, noise_multiplier, batch_size):
@@ -129,7 +147,7 @@ def _privacy_parameter(n_samples, epsilon, delta, noise_multiplier, batch_size):
         return math.inf
     mu = 1.0
     for _ in range(50):  # noise fixes mu through q and T, which depend on mu
-        steps = _clip(0.7 * mu * n_samples / 16, 100, 600)
+        steps = _clip(0.7 * mu * n_samples / 16, MIN_STEPS, MAX_STEPS)
         rate = 1.0 / _steps_per_epoch(n_samples, mu, steps, batch_size)
         mu = rate * math.sqrt(steps) / noise_multiplier
     return mu
@@ -137,3 +155,117 @@ def _privacy_parameter(n_samples, epsilon, delta, noise_multiplier, batch_size):
 
 def _clip(value, low, high):
     return min(max(value, low), high)
+
+
+def network(params: dict, module) -> dict:
+    """Return the parameters of the estimator that name the network which "auto" stands for.
+
+    Parameters
+    ----------
+    params : dict
+        Of the estimator.
+    module : str or callable
+        ``Settings.module``.
+
+    Examples
+    --------
+    >>> network({"module": "auto", "module_params": None}, "mlp")
+    {'module': 'mlp', 'hidden_layer_sizes': (32,), 'module_params': {'zero_output': True}}
+    """
+    if not is_auto(params["module"]) or module != "mlp":
+        return {"module": module}
+    given = {"zero_output": True} | (params["module_params"] or {})
+    return {"module": module, "hidden_layer_sizes": (HIDDEN_LAYER_SIZE,), "module_params": given}
+
+
+def iterate_average(given, lr) -> float:
+    """Return the share of the last steps whose weights are averaged."""
+    if given != "auto":
+        return given
+    return ITERATE_AVERAGE if lr == "auto" else 0.0
+
+
+def device(given) -> str:
+    """Return where to train: as given, or "cuda" if there is one, else "cpu"."""
+    if given != "auto":
+        return given
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def optimizer(name, cls, params, lr, settings):
+    """Return the optimizer's arguments and learning rate, and whether the method scales it.
+
+    Parameters
+    ----------
+    name : str, type or callable
+        ``optimizer`` as given.
+    cls : type or callable
+        What it stands for.
+    params : dict
+        ``optimizer_params`` as given.
+    lr : float or "auto"
+        As given.
+    settings : Settings
+        Of the fit.
+
+    Returns
+    -------
+    params : dict
+        Keyword arguments besides the learning rate.
+    lr : float
+        Learning rate before it is scaled.
+    lr_scale : float or None
+        Learning rate in units of the method's own scale, see `Method.at_scale`; None where ``lr``
+        holds.
+    """
+    if lr != "auto":
+        return params, lr, None
+    if name == "auto":
+        params, lr_scale = MOMENTUM | params, settings.lr_scale
+    elif cls is torch.optim.SGD:
+        lr_scale = min(settings.lr_scale, PLAIN_LR_SCALE)
+    else:
+        params, lr_scale = {"lr": signature(cls).parameters["lr"].default} | params, None
+    rest = {key: value for key, value in params.items() if key != "lr"}
+    return rest, params.get("lr", 1.0), lr_scale
+
+
+def _class_weights(class_weight, classes) -> list[float] | None:
+    """Return the weight of each class in order; classes left out weigh 1."""
+    if class_weight is None:
+        return None
+    unknown = [label for label in class_weight if label not in set(classes)]
+    if unknown:
+        raise ValueError(
+            f"class_weight names {safe_repr(unknown)}, which are not among the classes of y. Spell "
+            "them as in y."
+        )
+    return [float(class_weight.get(label, 1.0)) for label in classes]
+
+
+def loss_weights(class_weight, classes, *, rescaled):
+    """Return the factors of the loss, and the logits at which a zero output layer starts.
+
+    Started at the odds that the weights state, all classes pull alike on the first step; left
+    at even odds, the heaviest class would take up the whole clipping bound.  ``rescaled``, they
+    have a common factor, which is free where the scale of the gradients is searched for, and
+    gives these the size they have without weights.  All from public numbers.
+    """
+    weights = _class_weights(class_weight, classes)
+    if weights is None or max(weights) == 0:
+        return weights, None
+    logits = np.log(np.maximum(np.array(weights) / max(weights), MIN_ODDS))
+    if rescaled:
+        weights = list(
+            np.array(weights)
+            * _pull(0 * logits, np.ones(len(classes)))
+            / _pull(logits, np.array(weights))
+        )
+    return weights, tuple(logits.tolist())
+
+
+def _pull(logits, weights):
+    """Return the mean length, over the classes, of the loss's gradient in the logits."""
+    odds = np.exp(logits - logits.max())
+    slopes = odds / odds.sum() - np.eye(len(logits))
+    return float(np.mean(weights * np.linalg.norm(slopes, axis=1)))

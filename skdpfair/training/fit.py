@@ -1,10 +1,10 @@
-"""One fit, from its plan to what it leaves: build the net, train, account."""
+"""Training of one fit: the net is built, charged for, and trained as planned."""
+
+from __future__ import annotations
 
 import threading
 import warnings
-from dataclasses import replace
-from inspect import signature
-from math import ceil
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -19,29 +19,81 @@ from skdpfair.engine import ScaleSearch
 from skdpfair.exceptions import InsecureSeedWarning
 from skdpfair.privacy import Ledger
 from skdpfair.privacy.noise import noisy_counts
-from skdpfair.training import building as _building
-from skdpfair.training import parameters as _params
+from skdpfair.training import defaults
 from skdpfair.training.callbacks import Epochs, Progress, recorders
-from skdpfair.training.defaults import SHARE
 from skdpfair.training.net import PrivateNet
 from skdpfair.training.plan import Plan
 from skdpfair.training.randomness import streams_of
-from skdpfair.training.report import Before, composed, report_of
 from skdpfair.training.schedule import Schedule
 from skdpfair.training.sklearn_callbacks import FitTask
+from skdpfair.training.warm_start import PreviousFit
 
 _INIT_LOCK = threading.Lock()  # initial weights pass through torch's global generator
-_PLAIN_STEP = 8.0  # largest stable unit of a step without momentum
 
 
-def train(params, run: Plan, table, task: FitTask, before: Before | None = None, start=None):
-    """Return the trained net, what the fit spent with all ``before``, and its ``start``.
+@dataclass(frozen=True)
+class Trained:
+    """A trained net, and what the accounting needs to know of its training.
 
-    That is the entropy of the initial weights, which a twin is given by the private fit.
+    Parameters
+    ----------
+    net : PrivateNet
+        With its trained module.
+    plan : Plan
+        As carried out: the group fractions are set.
+    ledger : Ledger
+        All that was released, by the fits before this one, too.
+    stop : str
+        When the fit stopped, and which steps the ledger counts.
+    is_seeded : bool
+        Whether the noise follows from a seed.
+    init_entropy : tuple of int
+        Of the initial weights; the reference model gets the same.
+    """
+
+    net: PrivateNet
+    plan: Plan
+    ledger: Ledger
+    stop: str
+    is_seeded: bool
+    init_entropy: tuple
+
+
+def train(
+    params: dict,
+    plan: Plan,
+    table,
+    task: FitTask,
+    previous: PreviousFit | None = None,
+    init_entropy=None,
+) -> Trained:
+    """Train a net as planned, and charge the ledger for it.
+
+    Parameters
+    ----------
+    params : dict
+        Of the estimator.
+    plan : Plan
+        What to do.
+    table : Table
+        The records.
+    task : FitTask
+        Where the fit stands among others.
+    previous : PreviousFit, optional
+        The fit that this one continues.
+    init_entropy : tuple of int, optional
+        Of the initial weights, where they are to be those of another fit.
+
+    Raises
+    ------
+    BudgetExceeded
+        Before the first step, if an open `PrivacyLedger` has no room for the fit.
+    KeyboardInterrupt
+        If the fit was interrupted before its first step, or inside a search.
     """
     check_inputs(params["attack"], table.x)
-    streams, seeded = streams_of(params, table, before, start)
-    if seeded and run.mechanism.noise_multiplier > 0:
+    streams, is_seeded = streams_of(params, table, previous, init_entropy)
+    if is_seeded and plan.mechanism.noise_multiplier > 0:
         warnings.warn(
             f"random_state={params['random_state']!r} makes the noise reproducible: whoever "
             "knows the seed can remove it. Use random_state=None for a model that leaves your "
@@ -49,52 +101,52 @@ def train(params, run: Plan, table, task: FitTask, before: Before | None = None,
             InsecureSeedWarning,
             stacklevel=4,
         )
-    ledger = Ledger(() if before is None else before.privacy.ledger.entries)
-    shown = {"diagnostics": DIAGNOSTICS, "keep_reference": TWIN}
-    books = {"books": task.ledger, "place": task.place}
-    books["reasons"] = [why for name, why in shown.items() if params[name]]
-    with charged(_planned(run), ledger, private=run.accounted, **books):
+    ledger = Ledger(() if previous is None else previous.privacy.ledger.entries)
+    reasons = {"diagnostics": DIAGNOSTICS, "keep_reference": TWIN}
+    charge = {"books": task.ledger, "place": task.place}
+    charge["reasons"] = [why for name, why in reasons.items() if params[name]]
+    with charged(_planned(plan), ledger, private=plan.is_accounted, **charge):
         # values that were released before the end may be why it ends: callbacks see the weights
-        by_values = _may_stop_by_values(params, run, table, task)
+        by_values = _may_stop_by_values(params, plan, table, task)
         try:
-            net, run = _trained(params, run, table, streams, ledger, task, before)
+            net, plan = _trained(params, plan, table, streams, ledger, task, previous)
         finally:
             if by_values:
-                _account_for_the_plan(ledger, run.settings.n_steps, before)
-    taken, planned = net.steps_, run.settings.n_steps
-    stop = f"after all {planned} planned steps"
-    if taken < planned:
-        what = f"The fit was interrupted after {taken} of {planned} steps"
-        if taken == 0 or is_scored():  # nothing to keep, or a search that has to stop, too
-            raise KeyboardInterrupt(what)
-        counted = "all planned steps, as a stop may depend on released values"
-        if not by_values:
-            counted = "the steps taken, as nobody had seen a released value"
-        stop = f"after {taken} of {planned} steps, and the accounting counts {counted}"
-        warnings.warn(f"{what}; privacy_ counts {counted}.", UserWarning, stacklevel=4)
+                _account_for_the_plan(ledger, plan.settings.n_steps, previous)
+    stop = _stop(net.steps_, plan.settings.n_steps, by_values)
     net.on_step = net.streams = None  # whoever gets the net must not get the seeds
-    if before is not None:  # a smaller data set must not buy a larger delta for a larger one
-        run = replace(run, delta=min(run.delta, before.privacy.delta))
-    report = report_of(params, run, net, ledger, seeded, table.groups, stop)
-    report = report if before is None else composed(report, before)
-    return net, report, streams.init_entropy
+    return Trained(net, plan, ledger, stop, is_seeded, streams.init_entropy)
 
 
-def _may_stop_by_values(params, run, table, task):
+def _stop(taken, planned, by_values):
+    """Say when a fit stopped; raise where there is nothing to keep."""
+    if taken == planned:
+        return f"after all {planned} planned steps"
+    what = f"The fit was interrupted after {taken} of {planned} steps"
+    if taken == 0 or is_scored():  # nothing to keep, or a search that has to stop, too
+        raise KeyboardInterrupt(what)
+    counted = "all planned steps, as a stop may depend on released values"
+    if not by_values:
+        counted = "the steps taken, as nobody had seen a released value"
+    warnings.warn(f"{what}; privacy_ counts {counted}.", UserWarning, stacklevel=5)
+    return f"after {taken} of {planned} steps, and the accounting counts {counted}"
+
+
+def _may_stop_by_values(params, plan, table, task):
     """Tell whether code that is not this package's sees what is released before the end."""
-    given = (type(run.mechanism.method), _building.resolve_optimizer(params["optimizer"]))
+    given = (type(plan.mechanism.method), plan.optimizer)
     foreign = [cls for cls in given if not cls.__module__.startswith(("skdpfair.", "torch.optim."))]
     shown = params["callbacks"] or table.validation is not None or task.epoch is not None
     return bool(foreign or shown)
 
 
-def _account_for_the_plan(ledger, n_steps, before):
+def _account_for_the_plan(ledger, n_steps, previous):
     """Enter the steps that a fit planned and did not take, if it took any.
 
     A rule that stops by released values is a privacy filter: the sum may stay below what was
     planned beforehand, which is what the guarantee is stated for.
     """
-    taken = ledger.steps - (0 if before is None else before.privacy.ledger.steps)
+    taken = ledger.steps - (0 if previous is None else previous.privacy.ledger.steps)
     if 0 < taken < n_steps:
         last = ledger.entries[-1]
         ledger.record(
@@ -106,30 +158,33 @@ def _account_for_the_plan(ledger, n_steps, before):
         )
 
 
-def _planned(run):
+def _planned(plan):
     """Return what the fit will have released when it ends, for an open ledger."""
-    if not run.accounted:
+    if not plan.is_accounted:
         return ()
-    rate, noise = run.mechanism.max_sample_rate, run.mechanism.noise_multipliers
-    return planned_entries(rate, noise, run.settings.n_steps, run.one_time_noise_multipliers)
+    rate, noise = plan.mechanism.max_sample_rate, plan.mechanism.noise_multipliers
+    return planned_entries(rate, noise, plan.settings.n_steps, plan.one_time_noise_multipliers)
 
 
-def _trained(params, run, table, streams, ledger, task, before):
-    planned_rate = run.mechanism.max_sample_rate
-    run = _with_group_fractions(run, table.groups, streams, ledger, params["noise"])
-    listener = _listener(run, ledger, planned_rate)
-    callbacks = _callbacks(params, run, ledger, task)
-    net = _net(params, run, table, streams, listener, callbacks, before)
-    if before is not None:
-        _go_on(net, before)
-    X = {"x": table.x, "group": table.groups.code}
-    net.partial_fit(X, table.y)
-    return net, run
+def _trained(params, plan, table, streams, ledger, task, previous):
+    planned_rate = plan.mechanism.max_sample_rate
+    plan = _with_group_fractions(plan, table.groups, streams, ledger, params["noise"])
+    net = _net(params, plan, table, streams)
+    net.on_step = _listener(plan, ledger, planned_rate)
+    net.callbacks = _callbacks(params, plan, ledger, task)
+    _initialize(net, streams)
+    net.group_levels_ = table.groups.levels
+    net.steps_before_ = 0
+    if previous is not None:
+        net.steps_before_ = previous.n_steps
+        _load_weights(net, previous)
+    net.partial_fit({"x": table.x, "group": table.groups.code}, table.y)
+    return net, plan
 
 
-def _go_on(net, before):
+def _load_weights(net, previous):
     try:
-        net.module_.load_state_dict(before.module.state_dict())
+        net.module_.load_state_dict(previous.module.state_dict())
     except RuntimeError as error:
         raise ValueError(
             "warm_start=True goes on with the weights of the fit before, which do not fit this "
@@ -137,25 +192,25 @@ def _go_on(net, before):
         ) from None
 
 
-def _with_group_fractions(run, groups, streams, ledger, kind):
+def _with_group_fractions(plan, groups, streams, ledger, kind):
     """Count the groups where the method needs their shares and nobody declared them."""
-    method, task = run.mechanism.method, run.mechanism.task
+    method, task = plan.mechanism.method, plan.mechanism.task
     if not method.needs_group_fractions or task.group_fractions is not None:
-        return run
-    once = run.one_time_noise_multipliers
+        return plan
+    once = plan.one_time_noise_multipliers
     noise = once[0] if once else 0.0
     if once:
         ledger.record("group counts", sample_rate=1.0, noise_multipliers=once, is_one_time=True)
     counts = noisy_counts(groups.code, task.n_groups, noise, streams.releases(), kind)
     counts = np.maximum(counts, 1.0)  # what noise took below one record still has a share
     task = replace(task, group_fractions=torch.from_numpy(counts / counts.sum()))
-    return replace(run, mechanism=replace(run.mechanism, task=task))
+    return replace(plan, mechanism=replace(plan.mechanism, task=task))
 
 
-def _listener(run, ledger, rate):
-    if not run.accounted:
+def _listener(plan, ledger, rate):
+    if not plan.is_accounted:
         return None
-    rates, noise = run.mechanism.rates, run.mechanism.noise_multipliers
+    rates, noise = plan.mechanism.rates, plan.mechanism.noise_multipliers
     by_group = None if bool((rates == rates[0]).all()) else tuple(rates.tolist())
     # a warm-up step releases less than this, and is charged as a full step
     return lambda what: ledger.record(
@@ -163,103 +218,75 @@ def _listener(run, ledger, rate):
     )
 
 
-def n_epochs(settings) -> int:
-    """Return how many epochs hold the steps of a fit."""
-    return ceil(settings.n_steps / settings.steps_per_epoch)
-
-
-def _callbacks(params, run, ledger, task):
+def _callbacks(params, plan, ledger, task):
     """Return the user's callbacks, the progress bar's and scikit-learn's, or None."""
     callbacks = list(params["callbacks"] or [])
     if params["verbose"]:
 
         def spent():
-            return ledger.epsilon(run.delta, run.accountant) if run.accounted else None
+            return ledger.epsilon(plan.delta, plan.accountant) if plan.is_accounted else None
 
-        progress = Progress(run.settings.n_steps, run.mechanism.method.name, spent)
+        progress = Progress(plan.settings.n_steps, plan.mechanism.method.name, spent)
         callbacks.append(("progress", progress))
     if task.epoch is not None:
         callbacks.append(("tasks", Epochs(task.epoch)))
     return callbacks or None
 
 
-def _net(params, run, table, streams, on_step, callbacks, before):
-    settings = run.settings
-    optimizer, optimizer_params, unit = _optimizer(params, settings)
-    lr = params["lr"] if params["lr"] != "auto" else optimizer_params.pop("lr", 1.0)
-    if before is not None and before.lr is not None and params["lr"] == "auto":
-        lr, unit = before.lr, None
-    search = None
-    if settings.warm_up:
-        search = ScaleSearch.beside(run.mechanism, SHARE)
-    average = params["iterate_average"]
-    if average == "auto":
-        average = 0.5 if params["lr"] == "auto" else 0.0
-    class_weight, initial_logits = _params.loss_weights(
+def _net(params, plan, table, streams):
+    """Return the net of a plan, not yet initialized."""
+    settings, n_classes = plan.settings, len(table.classes)
+    class_weight, initial_logits = defaults.loss_weights(
         params["class_weight"], table.classes, rescaled=bool(settings.warm_up)
     )
+    network = params | defaults.network(params, settings.module)
     module = networks.factory(
-        settings.module,
+        network["module"],
         table.x.shape[1:],
-        len(table.classes),
-        hidden_layer_sizes=params["hidden_layer_sizes"],
+        n_classes,
+        hidden_layer_sizes=network["hidden_layer_sizes"],
         activation=params["activation"],
-        auto=params["module"] == "auto",
         initial_logits=initial_logits,
-        params=params["module_params"] or {},
+        params=network["module_params"] or {},
     )
-    device = params["device"]
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    net = PrivateNet(
+    search = None
+    if settings.warm_up:
+        search = ScaleSearch.beside(plan.mechanism, defaults.TARGET_QUANTILE)
+    schedule = Schedule(
+        n_steps=settings.n_steps,
+        steps_per_epoch=settings.steps_per_epoch,
+        search=search,
+        warm_up=settings.warm_up,
+        lr_scale=plan.lr_scale,
+        norm_growth=settings.norm_growth,
+        averaged=plan.averaged,
+    )
+    return PrivateNet(
         module,
-        mechanism=run.mechanism,
-        schedule=Schedule(
-            n_steps=settings.n_steps,
-            steps_per_epoch=settings.steps_per_epoch,
-            search=search,
-            warm_up=settings.warm_up,
-            unit=unit,
-            headroom=settings.headroom,
-            averaged=average,
-        ),
+        mechanism=plan.mechanism,
+        schedule=schedule,
         streams=streams,
-        n_classes=len(table.classes),
+        n_classes=n_classes,
         class_weight=class_weight,
         chunk_size=params["max_physical_batch_size"],
         noise=params["noise"],
         attack=params["attack"],
         diagnostics=params["diagnostics"] and not recorders(params["callbacks"]),
-        discloses=params["diagnostics"] or not run.accounted,
-        on_step=on_step,
-        lr=lr,
-        optimizer=optimizer,
-        max_epochs=n_epochs(settings),
+        discloses=params["diagnostics"] or not plan.is_accounted,
+        lr=plan.lr,
+        optimizer=plan.optimizer,
+        max_epochs=plan.n_epochs,
         train_split=_validation(table),
-        callbacks=callbacks,
-        device=device,
+        device=defaults.device(params["device"]),
         verbose=0,
-        **{f"optimizer__{k}": v for k, v in optimizer_params.items()},
+        **{f"optimizer__{key}": value for key, value in plan.optimizer_params.items()},
     )
+
+
+def _initialize(net, streams):
     with _INIT_LOCK, torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(streams.init_seed())
         net.initialize()
-    net.group_levels_ = table.groups.levels
-    net.steps_before_ = 0 if before is None else before.n_steps
-    return net
-
-
-def _optimizer(params, settings):
-    """Return the optimizer's class, its arguments, and the unit of its steps if lr is "auto"."""
-    given = dict(params["optimizer_params"] or {})
-    cls = _building.resolve_optimizer(params["optimizer"])
-    if params["lr"] != "auto":
-        return cls, given, None
-    if params["optimizer"] == "auto":
-        return cls, {"momentum": 0.9, "dampening": 0.9} | given, settings.unit
-    if cls is torch.optim.SGD:
-        return cls, given, min(settings.unit, _PLAIN_STEP)
-    return cls, {"lr": signature(cls).parameters["lr"].default} | given, None
 
 
 def _validation(table):

@@ -14,10 +14,10 @@ from skdpfair.engine.per_sample.materialised import materialised
 from skdpfair.engine.precision import full_precision
 from skdpfair.inputs.streaming import as_rows
 from skdpfair.mechanism import Mechanism, Method
-from skdpfair.training.callbacks import WITHHELD, hear_batches
+from skdpfair.training.callbacks import WITHHELD, has_batch_callbacks
 from skdpfair.training.inference import InferenceNet, logits, weights_of
 from skdpfair.training.schedule import PoissonBatches, Schedule, record_rates, rows_on
-from skdpfair.training.steps import Steps, trainable
+from skdpfair.training.steps import TrainingLoop, trainable
 
 
 class PrivateNet(NeuralNetClassifier):
@@ -96,7 +96,7 @@ class PrivateNet(NeuralNetClassifier):
     def initialize(self):
         """Set up module and optimizer."""
         super().initialize()
-        self.steps_, self.method_, self._run = 0, self.mechanism.method, None
+        self.steps_, self.method_, self._loop = 0, self.mechanism.method, None
         self.measured_, self.settled_ = [], False
         self.group_levels_, self.steps_before_, self.records_ = None, 0, None
         return self
@@ -104,20 +104,20 @@ class PrivateNet(NeuralNetClassifier):
     @property
     def taken_(self) -> int:
         """How many steps are taken, those of a warm-up among them."""
-        return self.steps_ if self._run is None else self._run.taken
+        return self.steps_ if self._loop is None else self._loop.taken
 
     @property
     def current_lr(self) -> float:
         """Learning rate of the next step."""
-        run, t = self._run, self.taken_ - self.schedule.warm_up
+        loop, t = self._loop, self.taken_ - self.schedule.warm_up
         if type(self.method_).step_size is not Method.step_size:
-            return (self.lr if run is None else run.lr) * self.method_.step_size(max(t, 0))
+            return (self.lr if loop is None else loop.lr) * self.method_.step_size(max(t, 0))
         return float(self.optimizer_.param_groups[0]["lr"])
 
     def next_release(self):
         """Return mechanism, bounds set, and state of the next step."""
-        if self._run is not None:
-            return self._run.settled, self._run.state
+        if self._loop is not None:
+            return self._loop.settled, self._loop.state
         return replace(self.mechanism, method=self.method_), self.state_
 
     def initialize_optimizer(self, triggered_directly=None):
@@ -140,8 +140,10 @@ class PrivateNet(NeuralNetClassifier):
         rows = dataset.X["x"], dataset.y, dataset.X["group"]
         data, rates = rows_on(self.device, *rows), record_rates(self.mechanism, rows[2])
         sampler = PoissonSampler(rates, len(rows[0]), self.streams.sampling())
-        run = self._run
-        return PoissonBatches(data, sampler, lambda: run.left_this_epoch, run.recorder is not None)
+        loop = self._loop
+        return PoissonBatches(
+            data, sampler, lambda: loop.left_this_epoch, loop.recorder is not None
+        )
 
     def fit_loop(self, X, y=None, epochs=None, **fit_params):
         """Run skorch's loop inside the context that computes per-record gradients."""
@@ -176,7 +178,7 @@ class PrivateNet(NeuralNetClassifier):
             else:
                 attack = RecordByRecord(attack, self.engine_, example)
         auto = self.chunk_size == "auto"
-        self._run = Steps(
+        self._loop = TrainingLoop(
             engine=self.engine_,
             optimizer=self.optimizer_,
             flat=self.flat_,
@@ -191,13 +193,13 @@ class PrivateNet(NeuralNetClassifier):
 
     def _end(self):
         """Keep weights and released values, drop whatever a step held."""
-        run, self._run, self.flat_, self.records_ = self._run, None, None, None
-        self.steps_, self.method_, self.lr = run.taken, run.method, run.lr
-        self.state_ = run.state  # made of released values
-        self.settled_ = run.taken > 0 and not run.is_warming_up
-        run.finish()
+        loop, self._loop, self.flat_, self.records_ = self._loop, None, None, None
+        self.steps_, self.method_, self.lr = loop.taken, loop.method, loop.lr
+        self.state_ = loop.state  # made of released values
+        self.settled_ = loop.taken > 0 and not loop.is_warming_up
+        loop.finish()
         self._set_training(False)
-        run.check_bound()  # once more, for an epoch that was interrupted
+        loop.check_bound()  # once more, for an epoch that was interrupted
 
     def notify(self, method_name, **seen):
         """Call the callbacks; what they see of the training rows is nothing, unless it is told."""
@@ -209,7 +211,7 @@ class PrivateNet(NeuralNetClassifier):
 
     def __getstate__(self):
         """Leave out what a running fit holds: records, seeds."""
-        held = {"_run": None, "records_": None, "measured_": [], "streams": None}
+        held = {"_loop": None, "records_": None, "measured_": [], "streams": None}
         return super().__getstate__() | held
 
     def __reduce_ex__(self, protocol):
@@ -223,31 +225,31 @@ class PrivateNet(NeuralNetClassifier):
         if not training or iterator is None:
             return super().run_single_epoch(iterator, training, prefix, step_fn, **fit_params)
         self._set_training(True)
-        heard = hear_batches(self)
-        self._run.begin_epoch(iterator, heard=heard)
-        step = self._step_that_is_heard if heard else self._run.take
+        with_callbacks = has_batch_callbacks(self)
+        self._loop.begin_epoch(iterator, with_callbacks=with_callbacks)
+        step = self._step_with_callbacks if with_callbacks else self._loop.step
         for position, index in enumerate(iterator):
             if self.diagnostics and position == 0:
-                self.measured_.append(self._run.measured(index))
+                self.measured_.append(self._loop.measured(index))
             step(index)
-        self.steps_ = self._run.taken
-        self._run.check_bound()
+        self.steps_ = self._loop.taken
+        self._loop.check_bound()
 
-    def _step_that_is_heard(self, index):
-        if self._run.is_warming_up:  # there is nothing to hear
-            return self._run.take(index)
+    def _step_with_callbacks(self, index):
+        if self._loop.is_warming_up:  # there is nothing to hear
+            return self._loop.step(index)
         self.history.new_batch()
         seen = {"batch": None, "group": None, "training": True}
         if self.discloses:
-            batch = self._run.batch(index)
+            batch = self._loop.batch(index)
             seen |= {"batch": (batch.x, batch.y), "group": batch.group}
         self.notify("on_batch_begin", **seen)
-        self._run.rejoin()
-        self._run.take(index)
-        self.steps_ = self._run.taken
+        self._loop.rejoin()
+        self._loop.step(index)
+        self.steps_ = self._loop.taken
         # nobody gets predictions on the records, but skorch's own scoring wants the argument
         self.notify("on_batch_end", **seen, y_pred=None)
-        self._run.rejoin()
+        self._loop.rejoin()
 
     def infer(self, x, **kwargs):
         """Predict from ``x`` alone: groups are for training."""

@@ -1,17 +1,35 @@
-"""What the estimator accepts: each refusal names the parameter, the value and the remedy."""
+"""Checks of the estimator's parameters; errors name parameter, value and remedy."""
 
+import warnings
 from collections.abc import Mapping
+from inspect import signature
+from numbers import Real
 
 import numpy as np
+import torch
+from sklearn.utils._param_validation import InvalidParameterError, make_constraint
+from skorch.callbacks import Callback, Checkpoint, EarlyStopping, LRScheduler
+from torch import nn
 
-from skdpfair import _validate
-from skdpfair._validate import outline, safe_repr
+from skdpfair._validate import (
+    error_context,
+    flag,
+    integer,
+    is_auto,
+    listed,
+    number,
+    one_of,
+    outline,
+    safe_repr,
+)
 from skdpfair.networks import ACTIVATIONS
 from skdpfair.privacy import ACCOUNTANTS
 from skdpfair.privacy.delta import LEAST_DELTA
-from skdpfair.training import building as _building
-from skdpfair.training.building import LARGE
+from skdpfair.training.callbacks import recorders
 
+# float32 holds the squares of the numbers between them
+LARGE, SMALL = 1e15, 1e-15
+MODULES = ("auto", "logistic", "mlp", "cnn")
 _CHOICES = {
     "accountant": ACCOUNTANTS,
     "noise": ("standard", "gaussian_sum"),
@@ -29,10 +47,9 @@ _INSTEAD = {
     "iw_sgd": "the private method 'dp_is_sgd'",
     "gdro": "a private group method such as 'dp_is_sgd' or 'dpsgd_f'",
 }
-_LEAST_ODDS = 1e-7  # a class of weight 0 starts at these odds
 
 
-def check(params: dict, method) -> None:
+def check(params: dict, method, *, has_sensitive_features: bool = True) -> None:
     """Raise ValueError or TypeError on the first parameter that cannot be used.
 
     Numbers, flags and texts among ``params`` become Python's own, in place: what comes later
@@ -40,19 +57,30 @@ def check(params: dict, method) -> None:
     """
     _check_budget(params, method)
     for name, options in _CHOICES.items():
-        params[name] = _validate.one_of(name, params[name], options)
+        params[name] = one_of(name, params[name], options)
     for name in _FLAGS:
-        params[name] = _validate.flag(name, params[name])
+        params[name] = flag(name, params[name])
     _check_sizes(params)
     params["class_weight"] = _class_weight(params["class_weight"])
     _check_lists(params)
     _check_random_state(params)
-    _building.check(params, method)
+    _check_module(params)
+    params["callbacks"] = _callbacks(params["callbacks"], params["validation_data"] is not None)
+    _check_recorders(params)
+    _check_attack(params["attack"])
+    _check_device(params)
+    _check_fields(method)
+    _check_optimizer(params)
+    if method.needs_groups and params["group_col"] is None and not has_sensitive_features:
+        raise ValueError(
+            f"method={method.name!r} needs groups. Name their column by group_col=, pass "
+            'fit(..., sensitive_features=...), or set group_col="target".'
+        )
 
 
 def _check_budget(params, method):
     epsilon, noise = params["epsilon"], params["noise_multiplier"]
-    _resolve(params, "delta", _validate.number, low=LEAST_DELTA, high=1, high_open=True)
+    _resolve(params, "delta", number, low=LEAST_DELTA, high=1, high_open=True)
     if epsilon is not None and noise is not None:
         raise ValueError(
             f"epsilon={safe_repr(epsilon)} and noise_multiplier={safe_repr(noise)} are both given, "
@@ -60,9 +88,9 @@ def _check_budget(params, method):
             "set noise_multiplier=None."
         )
     if epsilon is not None:
-        params["epsilon"] = _validate.number("epsilon", epsilon, low=0, low_open=True, high=LARGE)
+        params["epsilon"] = number("epsilon", epsilon, low=0, low_open=True, high=LARGE)
     if noise is not None:
-        params["noise_multiplier"] = _validate.number("noise_multiplier", noise, low=0, high=LARGE)
+        params["noise_multiplier"] = number("noise_multiplier", noise, low=0, high=LARGE)
         if 0 < params["noise_multiplier"] < _LEAST_NOISE:
             raise ValueError(
                 f"noise_multiplier={safe_repr(noise)} is so small that its epsilon exceeds what "
@@ -86,19 +114,19 @@ def _resolve(params, name, validator, absent="auto", **limits):
     """Validate a parameter unless it is left at ``absent``, "auto" or None."""
     if absent is None and params[name] is None:
         return
-    auto = absent == "auto" and _validate.is_auto(params[name])
+    auto = absent == "auto" and is_auto(params[name])
     params[name] = "auto" if auto else validator(name, params[name], **limits)
 
 
 def _check_sizes(params):
     for name in ("batch_size", "max_physical_batch_size"):
-        _resolve(params, name, _validate.integer)
-    _resolve(params, "max_epochs", _validate.integer, high=_MOST_STEPS)
-    _resolve(params, "max_steps", _validate.integer, absent=None, high=_MOST_STEPS)
-    _resolve(params, "lr", _validate.number, low=0, low_open=True, high=LARGE)
-    _resolve(params, "iterate_average", _validate.number, low=0, high=1)
+        _resolve(params, name, integer)
+    _resolve(params, "max_epochs", integer, high=_MOST_STEPS)
+    _resolve(params, "max_steps", integer, absent=None, high=_MOST_STEPS)
+    _resolve(params, "lr", number, low=0, low_open=True, high=LARGE)
+    _resolve(params, "iterate_average", number, low=0, high=1)
     if not isinstance(params["verbose"], bool):
-        params["verbose"] = _validate.integer("verbose", params["verbose"], low=0)
+        params["verbose"] = integer("verbose", params["verbose"], low=0)
 
 
 def _class_weight(class_weight):
@@ -115,31 +143,18 @@ def _class_weight(class_weight):
             "class_weight must be a dict from class to a finite number >= 0, got "
             f"{safe_repr(class_weight)}."
         )
-    with _validate.error_context("class_weight"):
+    with error_context("class_weight"):
         class_weight = dict(class_weight)
     return {
-        label: _validate.number("class_weight", weight, low=0, high=LARGE)
+        label: number("class_weight", weight, low=0, high=LARGE)
         for label, weight in class_weight.items()
     }
-
-
-def class_weights(class_weight, classes) -> list[float] | None:
-    """Return the weight of each class in order; classes left out weigh 1."""
-    if class_weight is None:
-        return None
-    unknown = [label for label in class_weight if label not in set(classes)]
-    if unknown:
-        raise ValueError(
-            f"class_weight names {safe_repr(unknown)}, which are not among the classes of y. Spell "
-            "them as in y."
-        )
-    return [float(class_weight.get(label, 1.0)) for label in classes]
 
 
 def _check_lists(params):
     for name in ("groups", "classes"):
         if params[name] is not None:
-            params[name] = _validate.listed(name, params[name], "values or None")
+            params[name] = listed(name, params[name], "values or None")
     pair = params["validation_data"]
     if pair is not None and not (isinstance(pair, (tuple, list)) and len(pair) == 2):
         raise TypeError(f"validation_data must be a pair (X, y) or None, got {outline(pair)}.")
@@ -149,11 +164,11 @@ def _check_random_state(params):
     state = params["random_state"]
     if state is None or isinstance(state, (np.random.RandomState, np.random.Generator)):
         return
-    params["random_state"] = _validate.integer("random_state", state, low=0, high=2**128)
+    params["random_state"] = integer("random_state", state, low=0, high=2**128)
 
 
 def check_binary(method, classes, groups) -> None:
-    """Refuse more than two classes, or other than two groups, where a method has no formula."""
+    """Raise ValueError for other than two classes and groups, where a method has no formula."""
     if not method.binary:
         return
     if len(classes) != 2:
@@ -168,29 +183,203 @@ def check_binary(method, classes, groups) -> None:
         )
 
 
-def loss_weights(class_weight, classes, *, rescaled):
-    """Return the factors of the loss, and the logits at which a zero output layer starts.
-
-    Started at the odds that the weights state, all classes pull alike on the first step; left
-    at even odds, the heaviest class would take up the whole clipping bound.  ``rescaled``, they
-    have a common factor, which is free where the scale of the gradients is searched for, and
-    gives these the size they have without weights.  All from public numbers.
-    """
-    weights = class_weights(class_weight, classes)
-    if weights is None or max(weights) == 0:
-        return weights, None
-    logits = np.log(np.maximum(np.array(weights) / max(weights), _LEAST_ODDS))
-    if rescaled:
-        weights = list(
-            np.array(weights)
-            * _pull(0 * logits, np.ones(len(classes)))
-            / _pull(logits, np.array(weights))
+def _check_module(params):
+    module = params["module"]
+    if isinstance(module, nn.Module):
+        raise TypeError(
+            f"module must be a class or a factory, got an instance of {type(module).__name__}. "
+            "Pass the class, with its arguments in module_params, so that clones start afresh."
         )
-    return weights, tuple(logits.tolist())
+    if isinstance(module, str):
+        params["module"] = one_of("module", module, MODULES)
+    elif not callable(module):
+        raise TypeError(
+            f"module must be one of {MODULES}, a torch.nn.Module class or a factory, "
+            f"got {safe_repr(module)}."
+        )
+    for name in ("module_params", "optimizer_params"):
+        params[name] = _keywords(name, params[name])
+    sizes = listed("hidden_layer_sizes", params["hidden_layer_sizes"], "integers")
+    params["hidden_layer_sizes"] = tuple(integer("hidden_layer_sizes", size) for size in sizes)
 
 
-def _pull(logits, weights):
-    """Return the mean length, over the classes, of the loss's gradient in the logits."""
-    odds = np.exp(logits - logits.max())
-    slopes = odds / odds.sum() - np.eye(len(logits))
-    return float(np.mean(weights * np.linalg.norm(slopes, axis=1)))
+def _keywords(name, value):
+    """Return a dict of keyword arguments as a plain one; None stays None."""
+    if value is None:
+        return None
+    if isinstance(value, Mapping):
+        with error_context(name):
+            value = dict(value)
+        if all(isinstance(key, str) for key in value):
+            return value
+    raise TypeError(f"{name} must be a dict of keyword arguments, got {safe_repr(value)}.")
+
+
+def _check_optimizer(params):
+    if isinstance(params["optimizer"], str):
+        params["optimizer"] = str.__str__(params["optimizer"])
+    cls = resolve_optimizer(params["optimizer"])
+    if cls in (torch.optim.LBFGS, torch.optim.SparseAdam):
+        raise ValueError(
+            f"optimizer={safe_repr(params['optimizer'])} needs more than one noisy gradient per "
+            "step. Use SGD, Adam or another first-order optimizer."
+        )
+    given, lr = params["optimizer_params"] or {}, params["lr"]
+    if lr != "auto" and "lr" in given:
+        raise ValueError(
+            f"lr={lr!r} and optimizer_params['lr']={safe_repr(given['lr'])} are both given. Leave "
+            "one of them out."
+        )
+    scheduled = any(
+        isinstance(c[-1] if isinstance(c, tuple) else c, LRScheduler)
+        for c in params["callbacks"] or ()
+    )
+    if lr == "auto" and (scheduled or "param_groups" in given):
+        raise ValueError(
+            'lr="auto" sets one constant learning rate in the course of the fit, which a '
+            "learning-rate scheduler or param_groups would undo. Give lr= a number."
+        )
+    if "param_groups" not in given and (given or not isinstance(params["optimizer"], str)):
+        _try_optimizer(cls, given if lr == "auto" else {"lr": lr} | given)
+
+
+def _try_optimizer(cls, given):
+    """Make an optimizer of one number, to learn before the fit what it cannot take."""
+    with error_context("optimizer", f"{safe_repr(cls)} cannot take optimizer_params"):
+        lr = signature(cls).parameters.get("lr") if "lr" not in given else None
+        made = cls([nn.Parameter(torch.zeros(1))], **given)
+    if not isinstance(made, torch.optim.Optimizer):
+        raise TypeError(
+            f"optimizer must make a torch.optim.Optimizer, but {safe_repr(cls)} made "
+            f"{type(made).__name__}."
+        )
+    if "lr" not in given and (lr is None or not isinstance(lr.default, Real)):
+        raise ValueError(f"optimizer={safe_repr(cls)} has no learning rate of its own. Give lr=.")
+
+
+def resolve_optimizer(optimizer):
+    """Return the optimizer class: a class or factory as given, or one of torch.optim by name."""
+    if isinstance(optimizer, str):
+        known = {k.lower(): v for k, v in vars(torch.optim).items() if isinstance(v, type)}
+        known.pop("optimizer", None)
+        known["auto"] = torch.optim.SGD
+        return known[one_of("optimizer", optimizer.lower(), sorted(known))]
+    if isinstance(optimizer, (torch.optim.Optimizer, nn.Module)) or not callable(optimizer):
+        raise TypeError(
+            "optimizer must be a torch.optim class, its name or a factory, got "
+            f"{safe_repr(optimizer)}."
+        )
+    return optimizer
+
+
+def _refuse_unseen(callback, public):
+    """Refuse a callback that waits for a score which no private fit has, before a step is spent."""
+    waits = isinstance(callback, (EarlyStopping, Checkpoint)) or (
+        isinstance(callback, LRScheduler) and "Plateau" in str(callback.policy)
+    )
+    watched = getattr(callback, "monitor", None)
+    if not waits or not isinstance(watched, str) or (public and not watched.startswith("train_")):
+        return
+    raise ValueError(
+        f"callbacks holds {type(callback).__name__}, which watches {watched!r}, but that is not "
+        "there: scores of private records are not computed. Pass public validation_data= and watch "
+        '"valid_loss", or fix the number of steps.'
+    )
+
+
+def _callbacks(callbacks, public):
+    """Return skorch callbacks, or pairs of a name and one, as a list."""
+    if callbacks is None:
+        return None
+    if not isinstance(callbacks, (list, tuple)):
+        raise TypeError(
+            f"callbacks must be a list of skorch callbacks or None, got {safe_repr(callbacks)}."
+        )
+    names = set()
+    for entry in callbacks:
+        named = isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[0], str)
+        callback = entry[1] if named else entry
+        kind = callback if isinstance(callback, type) else type(callback)
+        if not issubclass(kind, Callback):
+            raise TypeError(
+                "callbacks must hold skorch callbacks or pairs (name, callback), got "
+                f"{safe_repr(entry)}."
+            )
+        if named and entry[0] in names:
+            raise ValueError(f"callbacks names two {safe_repr(entry[0])}. Name each once.")
+        _refuse_unseen(entry[1] if isinstance(entry, tuple) else entry, public)
+        names |= {entry[0]} if named else set()
+    return list(callbacks)
+
+
+def _check_recorders(params):
+    found = recorders(params["callbacks"])
+    if found and not params["diagnostics"]:
+        raise ValueError(
+            f"callbacks holds {type(found[0]).__name__}, which keeps what is not private. Set "
+            "diagnostics=True, which marks the fitted object as one that must not be released."
+        )
+    if len(found) > 1:
+        raise ValueError("callbacks holds two recorders. Give one: diagnostics_ is its table.")
+
+
+def _check_attack(attack):
+    wanted = "attack must be None, PGD(radius, step_size, n_steps) or a callable"
+    if attack is None:
+        return
+    if isinstance(attack, (type, nn.Module)) or not callable(attack):
+        kind = ValueError if isinstance(attack, str) else TypeError
+        raise kind(f"{wanted} (module, x, y) -> x, got {safe_repr(attack)}.")
+    try:
+        takes = signature(attack)
+    except (TypeError, ValueError):  # some functions written in C do not tell
+        return
+    try:
+        takes.bind(None, None, None)
+    except TypeError as error:
+        raise TypeError(
+            f"{wanted} (module, x, y) -> x, got {safe_repr(attack)}: {error}."
+        ) from None
+
+
+def _check_device(params):
+    device = params["device"]
+    if is_auto(device):
+        params["device"] = "auto"
+        return
+    if not isinstance(device, (str, torch.device)):
+        raise TypeError(f'device must be "auto" or a torch device, got {safe_repr(device)}.')
+    with error_context(
+        "device", f"{safe_repr(device)} is not a torch device that can be used here"
+    ):
+        if torch.device(device).type == "meta":
+            raise ValueError("it holds no numbers")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            torch.zeros(1, device=device).add_(1)
+
+
+def _check_fields(method) -> None:
+    """Check a method's parameters against the ranges that it declares."""
+    for name, ranges in method._parameter_constraints.items():
+        value, allowed = getattr(method, name), [make_constraint(r) for r in ranges]
+        if not any(_satisfies(value, constraint, ranges) for constraint in allowed):
+            raise InvalidParameterError(
+                f"{name} of method {method.name!r} must be {' or '.join(map(str, allowed))}, got "
+                f"{safe_repr(value)}."
+            )
+        if isinstance(value, Real) and value != 0 and not SMALL <= abs(value) <= LARGE:
+            raise InvalidParameterError(
+                f"{name} of method {method.name!r} must lie between {SMALL:g} and {LARGE:g}, got "
+                f"{safe_repr(value)}: the squares of other numbers do not fit float32."
+            )
+    method._validate_params()
+
+
+def _satisfies(value, constraint, ranges):
+    if isinstance(value, (bool, np.bool_)) and "boolean" not in ranges:
+        return False
+    try:
+        return bool(constraint.is_satisfied_by(value))
+    except Exception:  # of the value's own making
+        return False

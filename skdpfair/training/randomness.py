@@ -12,16 +12,18 @@ from skdpfair.engine import Streams
 _NOT_IN_DIGEST = {"verbose", "device", "random_state", "keep_reference", "diagnostics"}
 
 
-def streams_of(params, table, before, start=None):
+def streams_of(params, table, previous, init_entropy=None):
     """Return the streams of a fit, and whether they are seeded.
 
-    ``start`` is the entropy of the initial weights of the fit whose twin this one is.
+    ``init_entropy`` is that of the initial weights, where they are to be those of another fit.
     """
-    streams, seeded = _own_streams(params, table, before)
-    return streams if start is None else replace(streams, init_entropy=start), seeded
+    streams, seeded = _own_streams(params, table, previous)
+    if init_entropy is not None:
+        streams = replace(streams, init_entropy=init_entropy)
+    return streams, seeded
 
 
-def _own_streams(params, table, before):
+def _own_streams(params, table, previous):
     state = params["random_state"]
     if state is None:
         return Streams.fresh(), False
@@ -29,10 +31,10 @@ def _own_streams(params, table, before):
         state = state.randint(2**31 - 1)
     elif isinstance(state, np.random.Generator):
         state = state.integers(2**63 - 1)
-    told = params | {"callbacks": _acting(params["callbacks"])}
-    described = sorted((k, describe(v)) for k, v in told.items() if k not in _NOT_IN_DIGEST)
+    described = params | {"callbacks": _acting(params["callbacks"])}
+    described = sorted((k, describe(v)) for k, v in described.items() if k not in _NOT_IN_DIGEST)
     x = table.x.numpy(force=True) if torch.is_tensor(table.x) else np.asarray(table.x)
-    past = () if before is None else _past(before)  # no two fits in a row share their noise
+    past = () if previous is None else _past(previous)  # no two fits in a row share their noise
     mixed = digest(x, table.y, table.groups.code, described, *past)
     return Streams.seeded(int(state), digest=mixed), True
 
@@ -47,6 +49,6 @@ def _leaves_fits_unchanged(callback):
     return vars(kind).get("leaves_fits_unchanged", False)
 
 
-def _past(before):
-    weights = [w.numpy(force=True) for w in before.module.state_dict().values()]
-    return (*weights, before.n_fits, repr(before.privacy.ledger), describe(before.method))
+def _past(previous):
+    weights = [w.numpy(force=True) for w in previous.module.state_dict().values()]
+    return (*weights, previous.n_fits, repr(previous.privacy.ledger), describe(previous.method))

@@ -23,9 +23,9 @@ class Schedule:
         The warm-up, if the gradient scale is to be found.
     warm_up : int
         Its number of steps.
-    unit : float or None
+    lr_scale : float or None
         Learning rate in units of the method's own; None to take the optimizer's as given.
-    headroom : float
+    norm_growth : float
         See :meth:`skdpfair.mechanism.Method.at_scale`.
     averaged : float
         Share, in [0, 1], of the last steps whose parameters are averaged.
@@ -35,8 +35,8 @@ class Schedule:
     steps_per_epoch: int
     search: ScaleSearch | None = None
     warm_up: int = 0
-    unit: float | None = None
-    headroom: float = 1.0
+    lr_scale: float | None = None
+    norm_growth: float = 1.0
     averaged: float = 0.0
 
     @property
@@ -51,7 +51,7 @@ class StreamedRows:
     def __init__(self, x, y, group, device):
         self.x, self.y, self.group, self.device = x, y, group, device
 
-    def take(self, index) -> Batch:
+    def select(self, index) -> Batch:
         """Return the records at ``index`` on the device."""
         if isinstance(self.x, torch.Tensor):
             x = self.x.index_select(0, index.to(self.x.device)).to(self.device, torch.float32)
@@ -64,7 +64,7 @@ class StreamedRows:
 class PoissonBatches:
     """The data and its sampler; iterating draws the batches of one epoch, afresh each time.
 
-    What it yields is for :meth:`take`.  ``filled`` fills batches up to a few sizes, as steps
+    What it yields is for :meth:`select`.  ``filled`` fills batches up to a few sizes, as steps
     that are recorded need; the indices of an epoch go to the device at once.
     """
 
@@ -81,9 +81,9 @@ class PoissonBatches:
         sizes = [len(index) for index in indices]
         return iter(torch.cat(indices).to(self.data.x.device).split(sizes))
 
-    def take(self, index) -> Batch:
+    def select(self, index) -> Batch:
         """Return a batch on the device."""
-        return self.data.take_padded(index) if self.filled else self.data.take(index)
+        return self.data.select_padded(index) if self.filled else self.data.select(index)
 
 
 class Average:

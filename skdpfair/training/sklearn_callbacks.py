@@ -2,9 +2,9 @@
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from skdpfair.budget import active_ledger as _door
+from skdpfair.budget import active_ledger
 from skdpfair.budget.folds import lineage, place_of, steps_before
 from skdpfair.budget.privacy_ledger import PrivacyLedger
 from skdpfair.exceptions import UnaccountedWarning
@@ -75,14 +75,6 @@ class FitTask:
     end: Callable[[], None] | None = None
     steps: tuple[str, ...] = ()
 
-    def noted(self, report):
-        """Return the report of the fit with the steps before it, which it does not account for."""
-        if not self.steps:
-            return report
-        names = ", ".join(map(repr, self.steps))
-        note = f"what the steps before it learned, if anything ({names}): see check_pipeline"
-        return replace(report, not_accounted=(note, *report.not_accounted))
-
 
 def begin(estimator, X, y, n_epochs) -> FitTask:
     """Tell scikit-learn's callbacks that a fit begins."""
@@ -111,7 +103,7 @@ def begin(estimator, X, y, n_epochs) -> FitTask:
 
 def _remember(estimator, ledger):
     """Warn of an estimator whose fits a ledger counts, or those of its original, but not here."""
-    if ledger is not None or _door.opened() is not None:
+    if ledger is not None or active_ledger.opened() is not None:
         estimator._charged = True
     elif getattr(estimator, "_charged", False):
         warnings.warn(

@@ -15,7 +15,7 @@ from skdpfair.mechanism import Mechanism, Method
 from skdpfair.training.schedule import Average, PoissonBatches, Schedule
 
 
-class Steps:
+class TrainingLoop:
     """What a fit keeps between its steps: weights, released values, counters.
 
     Parameters
@@ -92,22 +92,22 @@ class Steps:
         """What each step releases, its bounds set."""
         return self._mechanism
 
-    def begin_epoch(self, batches: PoissonBatches, *, heard: bool) -> None:
-        """Take over what callbacks did; ``heard`` if they act between the steps, too."""
+    def begin_epoch(self, batches: PoissonBatches, *, with_callbacks: bool) -> None:
+        """Take over what callbacks did; ``with_callbacks`` if they act between the steps, too."""
         self._batches = batches
         self.rejoin()
         options, self._options = self._options, other_options(self.optimizer)
-        if heard or not batches.filled:
+        if with_callbacks or not batches.filled:
             self._replay = None
         elif self._replay is not None and options != self._options:
             self._replay.forget()
 
     def batch(self, index) -> Batch:
         """Return the records at ``index``, as the epoch's batches yield them."""
-        return self._batches.take(index)
+        return self._batches.select(index)
 
     @torch.no_grad()
-    def take(self, index) -> None:
+    def step(self, index) -> None:
         """Take the next step on the records at ``index``."""
         if self.is_warming_up:
             self._warm_up_step(self.batch(index))
@@ -184,13 +184,13 @@ class Steps:
 
     def _settle(self):
         """Fix what waited for the gradient scale, a released number: bounds, learning rate."""
-        if not self.schedule.warm_up and self.schedule.unit is None:
+        if not self.schedule.warm_up and self.schedule.lr_scale is None:
             return
         scale = float(self.scale)
-        method, unit_lr = self.mechanism.method.at_scale(scale, self.schedule.headroom)
+        method, unit_lr = self.mechanism.method.at_scale(scale, self.schedule.norm_growth)
         self._restart_method(method)
-        if self.schedule.unit is not None:
-            self.lr = self.schedule.unit * unit_lr
+        if self.schedule.lr_scale is not None:
+            self.lr = self.schedule.lr_scale * unit_lr
             set_lr(self.optimizer, self.lr)
 
     def _restart_method(self, method):

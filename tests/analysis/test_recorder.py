@@ -197,7 +197,7 @@ def test_no_record_stays_when_a_fit_fails(two_groups):
     with pytest.raises(RuntimeError, match="of a user's callback"):
         fitted(two_groups, recorder, callbacks=[recorder, Holds(kept), Fails()])
     assert kept[0].records_ is None
-    assert kept[1]["records_"] is None and kept[1]["_run"] is None
+    assert kept[1]["records_"] is None and kept[1]["_loop"] is None
     assert not any(np.size(value) >= len(two_groups.data) for value in vars(recorder).values())
 
 

@@ -162,7 +162,7 @@ def test_a_record_without_a_finite_gradient_contributes_nothing(name, value, wid
     state = mechanism.method.start(mechanism.task)
     with select_strategy(wide, good.x, 20) as strategy:
         with_bad = private_step(strategy, bad, mechanism, state, None)
-        without = private_step(strategy, good.take(kept), mechanism, state, None)
+        without = private_step(strategy, good.select(kept), mechanism, state, None)
     torch.testing.assert_close(with_bad.gradient, without.gradient, rtol=1e-5, atol=1e-9)
     as_tuple = (s if isinstance(s, tuple) else (s,) for s in (with_bad.state, without.state))
     for a, b in zip(*as_tuple, strict=True):

@@ -346,7 +346,7 @@ def test_attacks_that_bring_records_together_do_not(attack):
 
     class Keeps(Callback):
         def on_epoch_end(self, net, **kwargs):
-            kept.append((net._run.attack, net.engine_.generator))
+            kept.append((net._loop.attack, net.engine_.generator))
 
     try:
         quick(attack=attack, callbacks=[Keeps()]).fit(X, Y)

@@ -75,8 +75,8 @@ def check_padding(name, strategy, size, first):
         steps = [
             private_step(engine, batch, mechanism, mechanism.method.start(mechanism.task), noise)
             for batch, noise in (
-                (every.take(index), Streams.seeded(0, digest=b"").noise()),
-                (every.take_padded(filled), Streams.seeded(0, digest=b"").noise()),
+                (every.select(index), Streams.seeded(0, digest=b"").noise()),
+                (every.select_padded(filled), Streams.seeded(0, digest=b"").noise()),
             )
         ]
     torch.testing.assert_close(steps[0].gradient, steps[1].gradient, rtol=1e-10, atol=1e-12)
@@ -186,7 +186,7 @@ def test_a_step_neither_waits_for_the_device_nor_copies_to_it(name, strategy):
         out = engine.flat()
 
         def step(state):
-            batch = every.take_padded(index)
+            batch = every.select_padded(index)
             return private_step(engine, batch, mechanism, state, FakeNoise(), out=out).state
 
         with engine:

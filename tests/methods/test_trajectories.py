@@ -354,7 +354,7 @@ def trajectory(problem, method, noise_multiplier):
     with select_strategy(problem.module, problem.x[:1], problem.n_classes) as engine:
         for t, index in enumerate(problem.batches):
             problem.set_theta(theta)
-            step = private_step(engine, every.take(index), mechanism, state, noise)
+            step = private_step(engine, every.select(index), mechanism, state, noise)
             state = step.state
             theta = theta - LR * method.step_size(t) * step.gradient
             theta = method.project({"theta": theta}, state)["theta"]
@@ -389,7 +389,7 @@ def test_without_noise_fairlens_dp_follows_the_gradient_of_the_published_regular
     batch = p.batches[0]
     task = Task(len(batch), 2, 1.0)  # B is the size of the batch
     p.set_theta(p.theta)
-    every = Batch(p.x, p.y, p.group).take(batch)
+    every = Batch(p.x, p.y, p.group).select(batch)
     totals = []
     with select_strategy(p.module, p.x[:1], 2) as engine:
         for m in (method, get_method("sgd")):

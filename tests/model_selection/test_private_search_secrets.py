@@ -381,9 +381,9 @@ class Interrupts(TransformerMixin, BaseEstimator):
 
 
 def interrupting_loop(monkeypatch, how):
-    from skdpfair.training.steps import Steps
+    from skdpfair.training.steps import TrainingLoop
 
-    take, taken = Steps.take, []
+    take, taken = TrainingLoop.step, []
 
     def breaks(self, index):
         taken.append(1)
@@ -391,7 +391,7 @@ def interrupting_loop(monkeypatch, how):
             how()
         return take(self, index)
 
-    monkeypatch.setattr(Steps, "take", breaks)
+    monkeypatch.setattr(TrainingLoop, "step", breaks)
     return taken
 
 

@@ -421,7 +421,7 @@ MUTANTS = (
         "fits before forgotten",
         "warm_start reports the last fit alone",
         "training/fit.py",
-        "    ledger = Ledger(() if before is None else before.privacy.ledger.entries)",
+        "    ledger = Ledger(() if previous is None else previous.privacy.ledger.entries)",
         "    ledger = Ledger(())",
         "tests/test_methods_in_fits.py::TestWarmStart::test_goes_on_from_the_weights_and_composes",
     ),

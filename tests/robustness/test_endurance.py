@@ -86,7 +86,7 @@ def test_ctrl_c_before_the_first_step_leaves_nothing(monkeypatch):
     assert not [name for name in vars(model) if name.endswith("_")]
 
 
-@pytest.mark.parametrize("place", ["select_strategy", "Steps"])
+@pytest.mark.parametrize("place", ["select_strategy", "TrainingLoop"])
 def test_ctrl_c_while_a_fit_is_set_up_leaves_the_fit_before(monkeypatch, place):
     model = quick(warm_start=True)
     model.fit(X, Y)

@@ -1,0 +1,92 @@
+"""What a fit before this one left, for ``warm_start=True``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from torch import nn
+
+from skdpfair.mechanism import Method
+from skdpfair.methods import get_method
+from skdpfair.privacy import PrivacyReport
+
+
+@dataclass(frozen=True)
+class PreviousFit:
+    """Module, method and report of the fit before this one.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        With its trained weights.
+    method : Method
+        With the bounds that were found.
+    lr : float or None
+        Learning rate; None if it was never settled, or belongs to another method.
+    privacy : PrivacyReport
+        What was spent so far.
+    n_fits, n_steps : int
+        How many fits and steps there were.
+    """
+
+    module: nn.Module
+    method: Method
+    lr: float | None
+    privacy: PrivacyReport
+    n_fits: int
+    n_steps: int
+
+
+def previous_fit(estimator, fitted, table) -> PreviousFit | None:
+    """Return the fit that ``estimator`` holds, or None if it was never fitted.
+
+    Parameters
+    ----------
+    estimator : DPFairClassifier
+        Whose ``fit`` was called again.
+    fitted : DPFairClassifier
+        Its copy that has read the new table.
+    table : Table
+        The new records.
+
+    Raises
+    ------
+    ValueError
+        If classes, groups or features changed, or the model keeps no releases to compose with.
+    """
+    if not hasattr(estimator, "net_"):
+        return None
+    report = estimator.privacy_
+    if report.is_private and not report.ledger.entries:
+        raise ValueError(
+            "warm_start=True composes with the releases before, but this model comes from a "
+            f"{report.method}, which keeps none to compose with. Fit a clone of it."
+        )
+    _check_same_form(estimator, fitted, table)
+    is_same_method = type(get_method(estimator.method)) is type(estimator.method_)
+    n_steps = getattr(estimator.net_, "steps_before_", 0) + estimator.n_steps_
+    return PreviousFit(
+        module=estimator.net_.module_,
+        method=estimator.method_,
+        lr=estimator.lr_ if is_same_method and estimator._settled else None,
+        privacy=report,
+        n_fits=estimator._n_fits,
+        n_steps=report.steps if report.ledger.entries else n_steps,
+    )
+
+
+def _check_same_form(estimator, fitted, table):
+    same = {
+        "classes": (estimator.classes_, table.classes),
+        "groups": (estimator.groups_, table.groups.levels),
+        "number of features": (estimator.n_features_in_, fitted.n_features_in_),
+    }
+    if hasattr(estimator, "feature_names_in_") and hasattr(fitted, "feature_names_in_"):
+        same["names of the features"] = estimator.feature_names_in_, fitted.feature_names_in_
+    for what, (old, new) in same.items():
+        if not np.array_equal(np.asarray(old), np.asarray(new)):
+            raise ValueError(
+                f"warm_start=True goes on with a fitted model, but the {what} changed. Use "
+                "warm_start=False, or data of the same form."
+            )
