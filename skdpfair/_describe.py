@@ -1,4 +1,4 @@
-"""Descriptions of objects that are the same in every process, and change when the objects do."""
+"""Descriptions and digests of objects: the same in every process, other for other objects."""
 
 import hashlib
 from functools import partial

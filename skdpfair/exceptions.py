@@ -1,4 +1,4 @@
-"""One class per reason to stop or to warn."""
+"""Exceptions and warnings."""
 
 
 class InfeasibleBudgetError(ValueError):

@@ -1,4 +1,4 @@
-"""Where autograd is off: a step computes its gradients by itself."""
+"""Decorators that switch autograd off: a step computes its gradients by itself."""
 
 from functools import wraps
 

@@ -1,4 +1,4 @@
-"""What some methods add to each record's gradient, from statistics released before."""
+"""Terms that some methods add to each record's gradient, from statistics released before."""
 
 import torch
 

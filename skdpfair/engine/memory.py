@@ -1,4 +1,4 @@
-"""How many records fit in memory at once, and what it looks like when they do not."""
+"""Batch size that fits in memory, and detection of out-of-memory errors."""
 
 import torch
 

@@ -1,11 +1,12 @@
-"""The noise of a step and the streams it is drawn from; never torch's or numpy's global state."""
+"""Gaussian noise and the random streams of a fit; never torch's or numpy's global state."""
 
-import hashlib
 import secrets
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+
+from skdpfair.engine.sfc64 import SFC64
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ class Noise:
     sequence : numpy.random.SeedSequence
         What the stream is derived from, all of its entropy.
     device : str or torch.device, default="cpu"
-        Where noise is made: by :class:`Lanes` on CPU, by torch's generator elsewhere.
+        Where noise is made: by :class:`Gaussians` on CPU, by torch's generator elsewhere.
     kind : {"standard", "gaussian_sum"}, default="standard"
         "gaussian_sum" draws each number as half the sum of four float64 Gaussians, which hides the
         gaps that a single floating-point Gaussian leaves (Holohan and Braghin 2021).
@@ -98,11 +99,11 @@ class Noise:
 
     def __init__(self, sequence: np.random.SeedSequence, device="cpu", kind: str = "standard"):
         self.kind = kind
-        self.generator = self._lanes = None
+        self.generator = self._gaussians = None
         if torch.device(device).type == "cpu":
             # numbers drawn and not yet handed out, by type, and the memory they lie in
             seed = sequence.generate_state(8, np.uint64).tobytes()
-            self._lanes, self._left, self._pools = Lanes(seed), {}, {}
+            self._gaussians, self._left, self._pools = Gaussians(seed), {}, {}
         else:
             self._sequence, self._device = sequence, device
             self.renew()
@@ -124,7 +125,7 @@ class Noise:
         return out.copy_(self._fill(four, sensitivity, noise_multiplier / 2).sum(0))
 
     def _fill(self, out, sensitivity, noise_multiplier):
-        if self._lanes is None:
+        if self._gaussians is None:
             return out.normal_(generator=self.generator).mul_(sensitivity * noise_multiplier)
         if out.dtype not in _NUMPY:
             wide = torch.empty_like(out, dtype=torch.float32)
@@ -135,84 +136,48 @@ class Noise:
         return out
 
     def _fill_array(self, flat, scale):
-        dtype, block, done = flat.dtype, self._lanes.block(flat.dtype), 0
+        dtype, block, done = flat.dtype, self._gaussians.block(flat.dtype), 0
         while done < len(flat):
             left, rest = self._left.get(dtype, ()), flat[done:]
             if len(left) == 0 and len(rest) >= block:
-                self._lanes.gaussians_(rest[:block], scale)
+                self._gaussians.fill_(rest[:block], scale)
                 done += block
                 continue
             if len(left) == 0:
                 if dtype not in self._pools:
                     self._pools[dtype] = np.empty(block, dtype)
-                left = self._lanes.gaussians_(self._pools[dtype], dtype.type(1.0))
+                left = self._gaussians.fill_(self._pools[dtype], dtype.type(1.0))
             part = left[: len(rest)]
             np.multiply(part, scale, out=rest[: len(part)])
             self._left[dtype], done = left[len(part) :], done + len(part)
 
 
-class Lanes:
-    """Many SFC64 generators, advanced together by vector operations.
-
-    Lane by lane the words are those of ``numpy.random.SFC64`` with the same state; they cost a
-    fraction of a scalar generator's time.  The lanes share the counter, and nothing else.
+class Gaussians:
+    """Blocks of Gaussian numbers, by Box and Muller from :class:`SFC64`.
 
     Parameters
     ----------
     seed : bytes
-        Expanded by SHAKE-256 into the 192 bits of each lane.
+        All that the numbers are derived from.
     """
 
-    N_LANES = 2**15
+    N_GENERATORS = 2**15
 
     def __init__(self, seed: bytes):
-        words = np.frombuffer(hashlib.shake_256(seed).digest(24 * self.N_LANES), np.uint64)
-        self.state, self.counter = words.reshape(3, self.N_LANES).copy(), 1
-        self._words, self._spare = np.empty((2, self.N_LANES), np.uint64)
-        for _ in range(12):
-            self.words()
-
-    def words(self) -> np.ndarray:
-        """Return the next word of each lane, uint64, in an array that the next call overwrites."""
-        (a, b, c), out, spare = self.state, self._words, self._spare
-        np.add(a, b, out=out)
-        np.add(out, np.uint64(self.counter), out=out)
-        self.counter = (self.counter + 1) % 2**64
-        np.right_shift(b, _11, out=a)
-        np.bitwise_xor(a, b, out=a)
-        np.left_shift(c, _3, out=b)
-        np.add(b, c, out=b)
-        np.left_shift(c, _24, out=spare)
-        np.right_shift(c, _40, out=c)
-        np.bitwise_or(c, spare, out=c)
-        np.add(c, out, out=c)
-        return out
-
-    def _refine(self, radius):
-        """Make whole numbers from 0 continuous: the smallest, which become tails, by new bits."""
-        if radius.min() >= _COARSE:
-            radius += radius.dtype.type(0.5)
-            return
-        small = np.flatnonzero(radius < _COARSE)
-        kept = self._spare.copy()  # radius lives there, and words() needs the room
-        fine = (self.words()[small] >> _11).astype(np.float64)
-        self._spare[:] = kept
-        refined = radius[small] + (fine + 0.5) * 2.0**-53
-        radius += radius.dtype.type(0.5)
-        radius[small] = refined
+        self.source = SFC64.from_bytes(seed, self.N_GENERATORS)
 
     def block(self, dtype) -> int:
-        """Return how many numbers of a floating type come from one word of each lane."""
-        return self.N_LANES * 8 // np.dtype(dtype).itemsize
+        """Return how many numbers of a floating type come from one word of each generator."""
+        return self.N_GENERATORS * 8 // np.dtype(dtype).itemsize
 
-    def gaussians_(self, out: np.ndarray, scale) -> np.ndarray:
-        """Overwrite a block with numbers of standard deviation ``scale``, by Box and Muller.
+    def fill_(self, out: np.ndarray, scale) -> np.ndarray:
+        """Overwrite a block with numbers of standard deviation ``scale``.
 
         Each float32 takes 32 random bits, and more beyond radius 5; each float64 takes 64.
         """
         dtype, bits = out.dtype.type, 8 * out.dtype.itemsize
-        integers = self.words().view(f"i{bits // 8}").reshape(2, -1)
-        work = self._spare.view(dtype).reshape(2, -1)  # little memory is fast memory
+        integers = self.source.words().view(f"i{bits // 8}").reshape(2, -1)
+        work = self.source.spare.view(dtype).reshape(2, -1)  # little memory is fast memory
         np.copyto(work, integers, casting="unsafe")
         (radius, angle), top = work, 2.0 ** (bits - 1)
         np.abs(radius, out=radius)
@@ -228,7 +193,19 @@ class Lanes:
         pairs *= radius
         return out
 
+    def _refine(self, radius):
+        """Make whole numbers from 0 continuous: the smallest, which become tails, by new bits."""
+        if radius.min() >= _COARSE:
+            radius += radius.dtype.type(0.5)
+            return
+        small = np.flatnonzero(radius < _COARSE)
+        kept = self.source.spare.copy()  # radius lives there, and words() needs the room
+        fine = (self.source.words()[small] >> np.uint64(11)).astype(np.float64)
+        self.source.spare[:] = kept
+        refined = radius[small] + (fine + 0.5) * 2.0**-53
+        radius += radius.dtype.type(0.5)
+        radius[small] = refined
+
 
 _COARSE = 2.0**12  # integers below it lie too far apart, relatively
 _NUMPY = {torch.float32: np.float32, torch.float64: np.float64}
-_3, _11, _24, _40 = map(np.uint64, (3, 11, 24, 40))

@@ -1,4 +1,4 @@
-"""Steps in full precision: what is measured, and then bounded, must be what is added."""
+"""Full matrix-multiplication precision during a step, so that measured norms hold for sums."""
 
 from contextlib import ExitStack, contextmanager, nullcontext
 

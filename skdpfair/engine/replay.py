@@ -1,4 +1,4 @@
-"""Steps recorded once per batch size and replayed: one launch in place of hundreds."""
+"""CUDA graphs: steps recorded once per batch size and replayed in one launch."""
 
 import logging
 from collections.abc import Callable

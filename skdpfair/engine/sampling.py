@@ -1,4 +1,4 @@
-"""Exact Poisson sampling at the cost of the batch, whole epochs drawn at once."""
+"""Exact Poisson sampling of batches, whole epochs at once, at a cost linear in the batch."""
 
 import numpy as np
 import torch

@@ -1,4 +1,4 @@
-"""One step: norms -> noisy queries -> weights -> noisy sum -> next state."""
+"""The private step: norms, noisy queries, weights, noisy sum, next state."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A private search for the scale of the gradients, before the first weight moves."""
+"""Private search for the scale of the gradients, before the first weight moves."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Which rows the fits of this process saw, for scores that compare: marks of rows, never rows.
+"""Marks of the rows that the fits of this process saw, for scores that compare; never rows.
 
 Marks are kept beside a net, as long as it lives, and never in it: what copies, pickles or releases
 a model knows nothing of them.  Their key is made anew in each process.

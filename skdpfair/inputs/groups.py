@@ -1,4 +1,4 @@
-"""Table -> (features, group codes, levels): where the groups of a fit come from."""
+"""Group codes and levels of a table's rows, from columns, from y or from an array."""
 
 from dataclasses import dataclass
 from itertools import product

@@ -1,4 +1,4 @@
-"""What a user hands in as labels -> classes and codes."""
+"""Class labels, checked and encoded."""
 
 import numpy as np
 import pandas as pd

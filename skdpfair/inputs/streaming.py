@@ -1,4 +1,4 @@
-"""Rows that are fetched batch by batch: on disk, or in another memory than the device's."""
+"""Rows fetched batch by batch: memory maps, and tensors in another memory than the device's."""
 
 import numpy as np
 import torch

@@ -1,4 +1,4 @@
-"""What a user hands in -> arrays: features, class codes, group codes; and back at predict."""
+"""Features, class codes and group codes of the tables given to fit and predict."""
 
 import math
 import warnings

@@ -1,1 +1,1 @@
-"""One fit, from parameters to a report."""
+"""One fit, from parameters to a privacy report."""

@@ -1,4 +1,4 @@
-"""skorch callbacks: which of them listen to batches, and the progress bar."""
+"""skorch callbacks: batch events, recorders, progress bar."""
 
 import pandas as pd
 from skorch.callbacks import Callback, EpochScoring, EpochTimer, PassthroughScoring, PrintLog

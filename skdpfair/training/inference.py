@@ -1,4 +1,4 @@
-"""What predicts: logits of a module, and what is left of a net in a pickle."""
+"""Prediction with a trained module, and the net that pickles and releases hold."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""The skorch net: skorch's fit loop, epochs and callbacks; our batches and our step."""
+"""The skorch net of a fit: skorch's loop over epochs and callbacks, with private steps."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Where the randomness of a fit comes from: the operating system, or a seed and a digest."""
+"""Random streams of a fit: from the operating system, or from a seed and a digest of the data."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""How long to train and in which steps, and the batches of an epoch."""
+"""Schedule of the steps, batches of an epoch, and iterate averaging."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""A fit as scikit-learn's callbacks see it: a task in a tree of tasks, with a ledger above it."""
+"""scikit-learn's callbacks: tasks of a fit, and the ledger that is set above it."""
 
 import warnings
 from collections.abc import Callable

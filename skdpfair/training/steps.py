@@ -1,4 +1,4 @@
-"""The steps of one fit: warm-up, private steps, updates; nothing of skorch."""
+"""The training loop: warm-up, private steps, updates of the weights."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What a fit before this one left, for ``warm_start=True``."""
+"""State of the previous fit, for ``warm_start=True``."""
 
 from __future__ import annotations
 

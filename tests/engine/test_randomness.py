@@ -10,7 +10,8 @@ from scipy import stats
 
 from skdpfair._describe import digest
 from skdpfair.engine import PoissonSampler, Streams
-from skdpfair.engine.noise import Lanes
+from skdpfair.engine.noise import Gaussians
+from skdpfair.engine.sfc64 import SFC64
 
 ALPHA = 1e-6 / 8  # Bonferroni over the statistics of one sampler
 N, STEPS, RATE = 300, 4000, 0.04
@@ -108,21 +109,29 @@ def test_every_byte_of_the_digest_counts():
     assert len({Streams.seeded(0, digest=d).entropy for d in digests}) == 33
 
 
-def test_lanes_are_those_of_numpy():
-    lanes = Lanes(b"seed")
-    for lane in (0, 1, Lanes.N_LANES - 1):
+def test_words_are_those_that_numpy_publishes():
+    """numpy/random/tests/data/sfc64-testset-1.csv."""
+    state = np.random.SFC64(0xDEADBEAF).state["state"]["state"]
+    ours = SFC64(state[:3, None].copy(), int(state[3]))
+    words = [int(ours.words()[0]) for _ in range(3)]
+    assert words == [0xA475F55FBB6BC638, 0xB2D594B6C29D971C, 0x275BC4ECE4484FB1]
+
+
+def test_every_generator_is_numpys():
+    many = SFC64.from_bytes(b"seed", 1000)
+    for i in (0, 1, 999):
         one = np.random.SFC64()
-        state = [*lanes.state[:, lane].tolist(), lanes.counter]
+        state = [*many.state[:, i].tolist(), many.counter]
         one.state = one.state | {"state": {"state": np.array(state, dtype=np.uint64)}}
-        ours = copy.deepcopy(lanes)
-        assert one.random_raw(5).tolist() == [int(ours.words()[lane]) for _ in range(5)]
+        ours = copy.deepcopy(many)
+        assert one.random_raw(5).tolist() == [int(ours.words()[i]) for _ in range(5)]
 
 
-def test_lanes_share_nothing():
-    lanes = Lanes(b"seed")
-    draws = np.stack([lanes.words().copy() for _ in range(8)])
+def test_generators_share_nothing():
+    many = SFC64.from_bytes(b"seed", 2**15)
+    draws = np.stack([many.words().copy() for _ in range(8)])
     assert len(np.unique(draws)) == draws.size  # equal words: 2e-9 by chance
-    assert not np.isin(draws, Lanes(b"sees").words()).any()
+    assert not np.isin(draws, SFC64.from_bytes(b"sees", 2**15).words()).any()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
@@ -137,19 +146,19 @@ def test_noise_fills_any_shape_and_type_and_never_repeats(dtype):
 
 
 def test_the_smallest_integers_give_continuous_tails():
-    lanes = Lanes(b"seed")
-    words = lanes.words
+    gaussians = Gaussians(b"seed")
+    words = gaussians.source.words
     calls = []
 
     def small_first():
         out = words()
         if not calls:
-            out.view(np.int32)[: 2 * lanes.N_LANES // 2] %= 4  # every radius an extreme one
+            out.view(np.int32)[: len(out)] %= 4  # every radius an extreme one
         calls.append(0)
         return out
 
-    lanes.words = small_first
-    pairs = lanes.gaussians_(np.empty(lanes.block(np.float32), np.float32), np.float32(1.0))
+    gaussians.source.words = small_first
+    pairs = gaussians.fill_(np.empty(gaussians.block(np.float32), np.float32), np.float32(1.0))
     radii = np.hypot(*pairs.reshape(2, -1))
     assert len(np.unique(radii)) > 0.9 * len(radii) and radii.min() > 6.2
 

@@ -99,8 +99,8 @@ MUTANTS = (
         "the generator of the noise is seeded anew for each step",
         "engine/noise.py",
         '        if self.kind == "standard":\n            return',
-        "        if self._lanes is not None:\n"
-        "            self._lanes, self._left = Lanes(bytes(8)), {}\n"
+        "        if self._gaussians is not None:\n"
+        "            self._gaussians, self._left = Gaussians(bytes(8)), {}\n"
         '        if self.kind == "standard":\n            return',
         CONTRACT + "test_two_steps_draw_fresh_noise[dpsgd]",
     ),

@@ -1,4 +1,4 @@
-"""All per-record gradients of a batch at once, for methods that look at them."""
+"""All per-record gradients of a batch as a matrix, for methods that look at them."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The layer types that book-keeping covers, one file a kind; see :mod:`.grad_sampler`."""
+"""Grad samplers: per-record norms and weighted sums of the layers that book-keeping covers."""
 
 from skdpfair.engine.per_sample.layers import convolution, embedding, linear, normalisation
 from skdpfair.engine.per_sample.layers.grad_sampler import (

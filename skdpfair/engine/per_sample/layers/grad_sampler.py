@@ -1,4 +1,4 @@
-"""What is known of each layer type: norms, weighted sums and shifts by its records' gradients.
+"""Interface and registry of grad samplers: norms, weighted sums and shifts, by layer type.
 
 A grad sampler is made from a layer's input ``a`` and the gradient ``b`` of the summed loss in the
 layer's output, both with the batch first.  It answers three questions:
