@@ -1,6 +1,6 @@
 """What the defaults reach, nothing tuned: Adult, Dutch (needs SKDPFAIR_DATA), small Adult.
 
-python benchmarks/bench_defaults.py [--seeds 4]
+python -m benchmarks.bench_defaults [--seeds 4]
 """
 
 import argparse

@@ -28,7 +28,9 @@ class Plan:
     delta: float
     epsilon: float | None  # as asked for
     accountant: str
-    one_time_noise_multipliers: tuple[float, ...] = ()  # noise of the group counts, if these are released
+    one_time_noise_multipliers: tuple[
+        float, ...
+    ] = ()  # noise of the group counts, if these are released
 
     @property
     def accounted(self) -> bool:
