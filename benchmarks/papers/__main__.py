@@ -38,6 +38,9 @@ def main(arguments=None) -> int:
             )
         except (ValueError, TypeError, DataIntegrityError) as error:
             parser.error(str(error))
+        except KeyboardInterrupt as error:
+            print(error, file=sys.stderr)
+            return 130
     print(pages.page(found))
     print(f"Written to {asked.output or folder_of(found.study, found.options)}/")
     return 0

@@ -146,8 +146,8 @@ class GroupTable(Study):
         table = printed("esipova2023").query("dataset == @self.data_set").set_index("method")
         groups = dict(zip("ab", self.known["groups"], strict=True))
         reference = rows.get(_REFERENCE)  # an interrupted study may have none
-        for row in filter(rows.__contains__, self.rows):
-            for column, values, rule in _columns(rows[row], row, reference, groups):
+        for row, own in rows.items():
+            for column, values, rule in _columns(own, row, reference, groups):
                 paper = error = np.nan
                 if row in table.index:
                     paper, error = table.loc[row, column], table.loc[row, f"{column}_se"]
@@ -305,9 +305,9 @@ class StepSize(Study):
 
     def cells(self, rows):
         """Yield accuracies; nothing of it is in print."""
-        for row in filter(rows.__contains__, self.rows):
+        for row, own in rows.items():
             for group in ("male", "female"):
-                yield cell(row, f"accuracy {group}", rows[row][f"accuracy[{group}]"], POINTS)
+                yield cell(row, f"accuracy {group}", own[f"accuracy[{group}]"], POINTS)
 
     def claims(self, rows):
         """Judge what makes DPSGD disparate on Adult: costs against plain SGD at the better rate."""
@@ -383,10 +383,10 @@ class Table1(Study):
     def cells(self, rows):
         """Yield accuracies and losses, beside the table's."""
         measures = {"accuracy_2": POINTS, "accuracy_8": POINTS, "loss_2": LOSS, "loss_8": LOSS}
-        for row in filter(rows.__contains__, self.rows):
+        for row, own in rows.items():
             paper = self.in_print.get(row, (np.nan,) * len(measures))
             for (measure, rule), value in zip(measures.items(), paper, strict=True):
-                yield cell(row, measure, rows[row][measure], rule, value)
+                yield cell(row, measure, own[measure], rule, value)
 
     def claims(self, rows):
         """Judge what Table 1 is printed for, at one rate and at rates that suit each error."""

@@ -90,8 +90,7 @@ class Comparison(Study):
 
     def cells(self, rows):
         """Yield accuracies, costs and gaps; nothing of it is in print."""
-        for row in filter(rows.__contains__, self.rows):
-            own = rows[row]
+        for row, own in rows.items():
             for column in ("accuracy", "accuracy[female]", "accuracy[male]", *_COSTS):
                 yield cell(row, column, own[column], POINTS)
             gap = own["cost[female]"] - own["cost[male]"]

@@ -66,8 +66,8 @@ class Figure2(Study):
 
     def cells(self, rows):
         """Yield the biases; the figure has no numbers to compare with."""
-        for row in filter(rows.__contains__, self.rows):
-            yield cell(row, "bias", rows[row]["bias"], OTHER | {"unit": "norm"})
+        for row, own in rows.items():
+            yield cell(row, "bias", own["bias"], OTHER | {"unit": "norm"})
 
     def claims(self, rows):
         """Judge what the figure shows."""

@@ -92,10 +92,10 @@ class Table9(Study):
     def cells(self, rows):
         """Yield disparity and accuracy, beside the table's."""
         table = printed("kulynych2022_table9_adult").set_index("method")
-        for row in filter(rows.__contains__, self.rows):
+        for row, own in rows.items():
             for measure in ("accuracy_disparity", "overall_accuracy"):
                 paper, error = table.loc[row, measure], table.loc[row, f"{measure}_se"]
-                yield cell(row, measure, rows[row][measure], SHARE, paper, error)
+                yield cell(row, measure, own[measure], SHARE, paper, error)
 
     def claims(self, rows):
         """Judge the orderings of the table."""
@@ -116,7 +116,7 @@ class Table9(Study):
         claimed = ", ".join(f"{row.method} {row.epsilon:g}" for row in table.itertuples())
         rarest = rarest_rate()
         if options.epochs is not None:
-            length = f"These runs take {options.epochs} epochs."
+            length = f"These runs take {options.epochs} epoch{'s' * (options.epochs > 1)}."
         elif options.sound:
             length = f"These runs take {EPOCHS} epochs, as the text says."
         else:

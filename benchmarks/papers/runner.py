@@ -144,6 +144,7 @@ def compare(study, options, frame) -> Reproduction:
     [['accuracy_disparity', 'same'], ['overall_accuracy', 'differs']]
     """
     rows = rows_of(frame)
+    rows = {row: rows[row] for row in study.rows if row in rows}
     cells = pd.DataFrame(list(study.cells(rows)), columns=_CELL)
     claims = pd.DataFrame(study.claims(rows), columns=_CLAIM)
     if options.epochs not in (None, study.epochs):

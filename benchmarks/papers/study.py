@@ -108,7 +108,10 @@ class Study:
         raise NotImplementedError
 
     def cells(self, rows):
-        """Yield the cells of a table, see :func:`cell`, from the finished runs of each row."""
+        """Yield the cells of a table, see :func:`cell`.
+
+        ``rows`` holds the finished runs of each row, in the order of the table, indexed by seed.
+        """
         raise NotImplementedError
 
     def claims(self, rows) -> list[dict]:

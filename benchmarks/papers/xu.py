@@ -125,11 +125,11 @@ class Table1(Study):
         """Yield the reference's accuracies, and the others' differences from it."""
         table = printed("xu2021_table1_accuracy").set_index(["dataset", "method", "group"])
         table = 100 * table["accuracy_or_difference_to_sgd"]
-        for row in filter(rows.__contains__, self.rows):
+        for row, own in rows.items():
             name, method = row.split("/")
             reference = rows.get(self.reference_of(row))  # an interrupted study may have none
             for group in ("all", *_SETS[name]["groups"]):
-                values = rows[row][f"accuracy[{group}]"]
+                values = own[f"accuracy[{group}]"]
                 if method != _REFERENCE:
                     if reference is None:
                         continue

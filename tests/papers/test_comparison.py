@@ -135,6 +135,10 @@ def test_an_interrupt_before_anything_is_finished(study):
     ):
         reproduce("toy", study / "out", seeds=2)
     assert not (study / "out" / "cells.csv").exists()
+    (study / "stop-one-0").write_text("")
+    with pytest.warns(UserWarning, match="after 0 of 2"):
+        arguments = ["toy", "--seeds", "1", "--jobs", "1", "-o", str(study / "out")]
+        assert __main__.main(arguments) == 130
 
 
 def test_a_short_run_says_so(study):
