@@ -45,7 +45,7 @@ docs: $(VENV)/.docs
 
 bench: $(VENV)/.test
 	@echo "== Measuring; ratios in one run, one thread"
-	@$(ONE_THREAD) $(BIN)/python benchmarks/bench_training.py
+	@$(ONE_THREAD) $(BIN)/python -m benchmarks.bench_training
 
 $(VENV)/bin/python:
 	@echo "== Creating a virtual environment in $(VENV)"

@@ -1,6 +1,6 @@
 """Robust overfitting of adversarial training, and what gradient noise does to it, on digits.
 
-python benchmarks/bench_adversarial.py [--seeds 5]
+python -m benchmarks.bench_adversarial [--seeds 5]
 """
 
 import argparse
@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from pages import put
 from sklearn.datasets import load_digits
 
+from benchmarks.pages import put
 from skdpfair import DPFairClassifier, get_method
 from skdpfair.analysis import robust_accuracy
 from skdpfair.attacks import PGD

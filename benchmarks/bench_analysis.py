@@ -1,6 +1,6 @@
 """What analysis costs, and whether its bounds hold where their conditions do not.
 
-python benchmarks/bench_analysis.py
+python -m benchmarks.bench_analysis
 """
 
 import argparse
@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from pages import put
 from torch.nn.functional import cross_entropy
-from workloads import WORKLOADS, Workload
 
+from benchmarks.pages import put
+from benchmarks.papers import data
+from benchmarks.workloads import WORKLOADS, Workload
 from skdpfair import DPFairClassifier, get_method
 from skdpfair.analysis import GroupCurvature, GroupRecorder
-from skdpfair.reproduce import _data
 
 warnings.simplefilter("ignore")
 
@@ -58,7 +58,7 @@ def products(repeats):
 
 def along_training(lr, seed, every=100):
     """Return the pairs' gaps and bounds along DPSGD's training of the Adult MLP."""
-    split = _data.adult(seed)
+    split = data.adult(seed)
     recorder = GroupRecorder(every=every, n_batches=4, n_vectors=0, random_state=seed)
     DPFairClassifier(
         get_method("dpsgd", max_grad_norm=0.5),

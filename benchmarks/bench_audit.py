@@ -1,6 +1,6 @@
 """How close the audits come to the claims: single steps, and whole fits on Adult with canaries.
 
-Run ``python benchmarks/bench_audit.py`` (about 20 minutes); it writes the table of docs/audits.md,
+Run ``python -m benchmarks.bench_audit`` (about 20 minutes); it writes the table of docs/audits.md,
 benchmarks/results/audit.csv and docs/images/audit.png.  ``--quick`` takes fewer draws and writes
 nothing.
 """
@@ -11,9 +11,9 @@ from pathlib import Path
 
 import matplotlib
 import numpy as np
-import pages
 import pandas as pd
 
+from benchmarks.pages import put
 from skdpfair import METHODS, DPFairClassifier
 from skdpfair.audit import audit_fit, audit_step
 from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
@@ -104,7 +104,7 @@ def main():
     assert np.isfinite(table["claimed"]).all()
     if not quick:
         table.round(4).to_csv(ROOT / "benchmarks" / "results" / "audit.csv", index=False)
-        pages.put("audits.md", "audit", lines)
+        put("audits.md", "audit", lines)
         draw(table, ROOT / "docs" / "images" / "audit.png")
 
 

@@ -1,6 +1,6 @@
 """What balancing the groups buys and costs: Adult, four groups (sex by label), one epsilon.
 
-python benchmarks/bench_balance.py [--epsilon 1] [--seeds 5] [--output benchmarks/results]
+python -m benchmarks.bench_balance [--epsilon 1] [--seeds 5] [--output benchmarks/results]
 """
 
 import argparse
@@ -10,11 +10,11 @@ from pathlib import Path
 import pandas as pd
 from sklearn.metrics import balanced_accuracy_score
 
+from benchmarks.pages import put
 from skdpfair import DPFairClassifier, get_method
 from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
 from skdpfair.preprocessing import public_preprocessor
 
-BEGIN, END = "<!-- balance -->", "<!-- end of balance -->"
 GROUPS = [(sex, label) for sex in ("Female", "Male") for label in ("<=50K", ">50K")]
 # public, as a census office would print them: two digits
 SHARES = (0.29, 0.04, 0.46, 0.21)
@@ -22,7 +22,7 @@ METHODS = {
     "dpsgd": ("dpsgd", {}),
     "dp_is_sgd, public shares": ("dp_is_sgd", {"group_probabilities": SHARES}),
     "dp_is_sgd, counted with noise": ("dp_is_sgd", {"max_sample_rate": 0.5}),
-    "twin, not private": ("sgd", {}),
+    "reference, not private": ("sgd", {}),
     "is_sgd, not private": ("is_sgd", {}),
     "iw_sgd, not private": ("iw_sgd", {}),
     "gdro, not private": ("gdro", {}),
@@ -104,10 +104,7 @@ def main():
     table = markdown(rows, options.epsilon, options.seeds)
     options.output.mkdir(parents=True, exist_ok=True)
     (options.output / "balance.md").write_text(table)
-    page = Path(__file__).parents[1] / "docs" / "methods.md"
-    before, _, rest = page.read_text().partition(BEGIN)
-    after = rest.partition(END)[2]
-    page.write_text(f"{before}{BEGIN}\n{table}{END}{after}")
+    put("methods.md", "balance", table.splitlines())
     by_seed = rows.pivot(index="seed", columns="method", values="disparity")
     less = by_seed["dpsgd"] - by_seed["dp_is_sgd, public shares"]
     print(table)

@@ -1,6 +1,6 @@
 """Bias of the private gradient along training, BAM against DP-SGD and DP-SAT, on CIFAR-10's part.
 
-python benchmarks/bench_bias.py [--seeds 3]     (needs SKDPFAIR_DATA)
+python -m benchmarks.bench_bias [--seeds 3]     (needs SKDPFAIR_DATA)
 """
 
 import argparse
@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from pages import put
 
+from benchmarks.pages import put
 from skdpfair import get_method
 from skdpfair.analysis import gradient_bias
 from skdpfair.datasets import fetch_cifar10

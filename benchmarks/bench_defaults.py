@@ -1,6 +1,6 @@
 """What the defaults reach, nothing tuned: Adult, Dutch (needs SKDPFAIR_DATA), small Adult.
 
-python benchmarks/bench_defaults.py [--seeds 4]
+python -m benchmarks.bench_defaults [--seeds 4]
 """
 
 import argparse
@@ -82,14 +82,14 @@ def main():
         "| --- | --- | ---: | ---: | ---: | --- | --- | ---: |",
     ]
     for name, splits, epsilons in cases(options.seeds):
-        twins = [measure(splits, None, "sgd", module) for module in ("logistic", "auto")]
-        twin = max(twins, key=lambda t: t["accuracy"])
-        groups = [c for c in twin.index if c not in ("accuracy", "balanced", "s")]
+        references = [measure(splits, None, "sgd", module) for module in ("logistic", "auto")]
+        reference = max(references, key=lambda t: t["accuracy"])
+        groups = [c for c in reference.index if c not in ("accuracy", "balanced", "s")]
         for epsilon in epsilons:
-            for method in ("global_adapt", "dpsgd") if epsilon else ("better twin",):
-                row = measure(splits, epsilon, method, "auto") if epsilon else twin
+            for method in ("global_adapt", "dpsgd") if epsilon else ("better reference",):
+                row = measure(splits, epsilon, method, "auto") if epsilon else reference
                 by_group = ", ".join(f"{g} {row[g]:.1f}" for g in groups)
-                cost = ", ".join(f"{g} {twin[g] - row[g]:+.2f}" for g in groups)
+                cost = ", ".join(f"{g} {reference[g] - row[g]:+.2f}" for g in groups)
                 figures = f"{row['accuracy']:.2f} | {row['balanced']:.2f} | {by_group}"
                 end = f"{cost if epsilon else ''} | {row['s']:.1f}"
                 lines.append(f"| {name} | {method} | {epsilon or 'none'} | {figures} | {end} |")

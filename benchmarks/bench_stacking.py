@@ -4,14 +4,15 @@ The arithmetic of a private step alone (gather, logits, residuals, lengths, clip
 sum, noise), for logistic models on the Dutch census at the batch sizes of the default settings:
 K Poisson samples, padded to one size, in batched products, against the same in a loop.
 
-SKDPFAIR_DATA=folder python benchmarks/bench_stacking.py
+SKDPFAIR_DATA=folder python -m benchmarks.bench_stacking
 """
 
 import statistics
 import time
 
 import torch
-from bench_sweep import load
+
+from benchmarks.bench_sweep import load
 
 MODELS, REPEATS, BOUND = (1, 2, 5, 20), 30, 1.0
 

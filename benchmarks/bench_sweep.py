@@ -1,6 +1,6 @@
 """Minutes of a sweep on the Dutch census: 5 methods, 4 budgets, 5 seeds, logistic models.
 
-SKDPFAIR_DATA=folder python benchmarks/bench_sweep.py [--n-jobs 2] [--seeds 5]
+SKDPFAIR_DATA=folder python -m benchmarks.bench_sweep [--n-jobs 2] [--seeds 5]
 """
 
 import argparse

@@ -3,7 +3,7 @@
 Ratios are medians over interleaved rounds on one thread, of CPU time; milliseconds depend on the
 machine.  On a machine with a GPU the steps are measured there, too.
 
-    python benchmarks/bench_training.py [--rounds 7] [--output benchmarks/results]
+    python -m benchmarks.bench_training [--rounds 7] [--output benchmarks/results]
 """
 
 import argparse
@@ -17,15 +17,16 @@ import warnings
 from pathlib import Path
 
 import torch
-from engines import BASELINES, METHODS
 from skorch import NeuralNetClassifier
 from torch import nn
-from workloads import WORKLOADS, Workload, mlp
 
+from benchmarks.engines import BASELINES, METHODS
+from benchmarks.pages import put
+from benchmarks.workloads import WORKLOADS, Workload, mlp
 from skdpfair import DPFairClassifier, get_method
 
 ADULT, DUTCH = "Adult MLP", "Dutch logistic"
-BEGIN, END = "<!-- results -->", "<!-- end of results -->"
+ROOT = Path(__file__).resolve().parents[1]
 MEMORY_OF = {ADULT: 100, "MNIST CNN": 4}
 
 
@@ -130,8 +131,10 @@ def memory():
     for name in MEMORY_OF:
         out[name] = {}
         for engine in BASELINES:
-            command = [sys.executable, __file__, "--peak", name, engine]
-            added = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+            command = [sys.executable, "-m", "benchmarks.bench_training", "--peak", name, engine]
+            added = subprocess.run(
+                command, capture_output=True, text=True, check=True, cwd=ROOT
+            ).stdout
             out[name][engine] = {"added_mib": float(added)}
         base = out[name]["tight torch, not private"]["added_mib"]
         for row in out[name].values():
@@ -215,10 +218,7 @@ def main():
     options.output.mkdir(parents=True, exist_ok=True)
     (options.output / "training.json").write_text(json.dumps(results, indent=2) + "\n")
     (options.output / "training.md").write_text(markdown(results))
-    page = Path(__file__).parents[1] / "docs" / "performance.md"
-    before, _, rest = page.read_text().partition(BEGIN)
-    after = rest.partition(END)[2]
-    page.write_text(f"{before}{BEGIN}\n{markdown(results)}{END}{after}")
+    put("performance.md", "results", markdown(results).splitlines())
     print(markdown(results))
 
 

@@ -1,6 +1,6 @@
-"""What the papers do not state, and how much it matters: coding, splits, scales.
+"""The effect of choices that the papers do not state: coding, splits, scales.
 
-python benchmarks/bench_unstated.py
+python -m benchmarks.bench_unstated
 """
 
 import argparse
@@ -11,44 +11,36 @@ import joblib
 import numpy as np
 import pandas as pd
 import torch
-from pages import put
 
-from skdpfair.methods import get_method
-from skdpfair.reproduce import _data, _fits, esipova, kulynych
+from benchmarks.pages import put
+from benchmarks.papers import STUDIES, Options, Run, data, esipova, kulynych
 
 
-def esipova_row(data, row, split, seed):
+def esipova_row(name, row, split, seed):
     """Return accuracy and running loss of men, for a row of Table 4 or 5 on another split."""
-    known = esipova.SETTINGS[data]
-    lr, params = known["rows"][row]
-    sigma = None if row == "sgd" else known["sigma"]
-    if sigma is not None:
-        params = params | {"max_grad_norm": known["C"]}
-    method = get_method(row, **params)
-    model, losses = _fits.fit(
-        method, split, seed, sigma=sigma, epochs=known["epochs"], lr=lr, **known["fit"]
-    )
-    return 100 * _fits.group_accuracies(model, split)["male"], losses["male"]
+    run = Run(row, seed, STUDIES[name].settings(row, Options()))
+    found = esipova.trained(run, "cpu", split)
+    return found["accuracy[male]"], found["loss[male]"]
 
 
 def coding(seed, *, reversed_):
     """Return the men's running loss of DPSGD on Adult."""
-    split = _data.adult(seed)
+    split = data.adult(seed)
     if reversed_:  # the last two columns are race and sex
         x, x_test = split.x.copy(), split.x_test.copy()
         x[:, -2:], x_test[:, -2:] = 1 - x[:, -2:], 1 - x_test[:, -2:]
         split = replace(split, x=x, x_test=x_test)
-    return esipova_row("adult", "dpsgd", split, seed)[1]
+    return esipova_row("esipova-table4", "dpsgd", split, seed)[1]
 
 
 def splitting(seed, *, permuted):
     """Return the men's accuracy of plain SGD on the Dutch census."""
     if not permuted:
-        return esipova_row("dutch", "sgd", _data.dutch(seed), seed)[0]
-    x, y, man = _data._dutch()
+        return esipova_row("esipova-table5", "sgd", data.dutch(seed), seed)[0]
+    x, y, man = data.dutch_table()
     rows = np.random.default_rng(seed).permutation(len(y))
     group = np.where(man, "male", "female")
-    return esipova_row("dutch", "sgd", _data.halves(x, y, group, rows), seed)[0]
+    return esipova_row("esipova-table5", "sgd", data.four_fifths(x, y, group, rows), seed)[0]
 
 
 def scaling(seed, *, row, unit):
@@ -114,7 +106,7 @@ def main():
         mean, error = values.mean(), values.std(ddof=1) / len(values) ** 0.5
         lines.append(f"| {what} | {how} | {mean:.{digits}f} ± {error:.{digits}f} |")
     print("\n".join(lines))
-    put("what_holds.md", "unstated", ["", *lines, ""])
+    put("reproducibility.md", "unstated", ["", *lines, ""])
 
 
 if __name__ == "__main__":

@@ -7,8 +7,13 @@ DOCS = Path(__file__).parents[1] / "docs"
 
 def put(page, name, lines):
     """Write ``lines`` between the markers called ``name`` of a page."""
-    begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
     path = DOCS / page
-    before, _, rest = path.read_text().partition(begin)
+    path.write_text(filled(path.read_text(encoding="utf-8"), name, lines), encoding="utf-8")
+
+
+def filled(text, name, lines):
+    """Return a page's text with ``lines`` between the markers called ``name``."""
+    begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
+    before, _, rest = text.partition(begin)
     after = rest.partition(end)[2]
-    path.write_text("\n".join([f"{before}{begin}", *lines, f"{end}{after}"]))
+    return "\n".join([f"{before}{begin}", *lines, f"{end}{after}"])

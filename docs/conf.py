@@ -93,7 +93,6 @@ ROOMS = {
     "skdpfair.attacks": "Adversarial inputs",
     "skdpfair.performative": "Decision-dependent data",
     "skdpfair.audit": "Audits",
-    "skdpfair.reproduce": "Reproduction",
     "skdpfair.datasets": "Data sets",
     "skdpfair.networks": "Networks",
     "skdpfair.mechanism": "For authors of methods",

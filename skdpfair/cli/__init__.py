@@ -17,7 +17,6 @@ from skdpfair.cli._demo import demo
 from skdpfair.cli._fit import fit, predict
 from skdpfair.cli._methods import methods
 from skdpfair.cli._report import report
-from skdpfair.cli._reproduce import reproduce
 from skdpfair.cli._schema import schema
 from skdpfair.cli._sweep import sweep
 
@@ -45,6 +44,6 @@ def main():
 
 for command in (
     *(schema, fit, predict, sweep, report, dashboard),
-    *(budget, methods, audit, data, reproduce, demo),
+    *(budget, methods, audit, data, demo),
 ):
     main.add_command(command)

@@ -1,7 +1,6 @@
 """Data sets: Adult (bundled), the Dutch census and images (from a local folder), made-up groups."""
 
-from skdpfair.datasets._adult import load_adult
-from skdpfair.datasets._adult_facts import ADULT_BOUNDS, ADULT_CATEGORIES
+from skdpfair.datasets._adult import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
 from skdpfair.datasets._dutch import DUTCH_CATEGORIES, fetch_dutch
 from skdpfair.datasets._images import fetch_cifar10, fetch_faces, fetch_mnist
 from skdpfair.datasets._two_groups import make_two_groups

@@ -1,24 +1,100 @@
 """Adult, the census income data set, bundled with the package."""
 
-import gzip
 import io
-import zlib
 from pathlib import Path
 
 import pandas as pd
-from sklearn.utils import Bunch
 
 from skdpfair._validate import one_of
-from skdpfair.datasets._adult_facts import ADULT_CATEGORIES, ADULT_COLUMNS, DESCRIPTION
-from skdpfair.datasets._files import check_digest
-from skdpfair.exceptions import DataIntegrityError
+from skdpfair.datasets._files import read_checked, table_bunch
 
 _FOLDER = Path(__file__).parent / "data"
 _MD5 = {
     "train": ("adult.data.gz", "5d7c39d7b8804f071cdd1f2a7c460872"),
     "test": ("adult.test.gz", "35238206dfdf7f1fe215bbb874adecdc"),
 }
-_TARGETS = ["<=50K", ">50K"]
+
+# what is publicly known of the columns; nothing here was computed from the rows
+
+#: The 15 fields of a row, in the order of the files; the last one is the target.
+_COLUMNS = (
+    "age",
+    "workclass",
+    "fnlwgt",
+    "education",
+    "education_num",
+    "marital_status",
+    "occupation",
+    "relationship",
+    "race",
+    "sex",
+    "capital_gain",
+    "capital_loss",
+    "hours_per_week",
+    "native_country",
+    "income",
+)
+
+#: Public bounds of the numeric columns, from the census form and its coding: ages above 16,
+#: top-coded at 90; 16 levels of education; gains top-coded in five digits; hours in two digits.
+#: ``fnlwgt`` is a survey weight, not a feature, and has no entry.
+ADULT_BOUNDS = {
+    "age": (17.0, 90.0),
+    "education_num": (1.0, 16.0),
+    "capital_gain": (0.0, 99999.0),
+    "capital_loss": (0.0, 5000.0),
+    "hours_per_week": (1.0, 99.0),
+}
+
+_CATEGORIES = {
+    "workclass": (
+        "Federal-gov Local-gov Never-worked Private Self-emp-inc Self-emp-not-inc State-gov "
+        "Without-pay"
+    ),
+    "education": (
+        "10th 11th 12th 1st-4th 5th-6th 7th-8th 9th Assoc-acdm Assoc-voc Bachelors Doctorate "
+        "HS-grad Masters Preschool Prof-school Some-college"
+    ),
+    "marital_status": (
+        "Divorced Married-AF-spouse Married-civ-spouse Married-spouse-absent Never-married "
+        "Separated Widowed"
+    ),
+    "occupation": (
+        "Adm-clerical Armed-Forces Craft-repair Exec-managerial Farming-fishing "
+        "Handlers-cleaners Machine-op-inspct Other-service Priv-house-serv Prof-specialty "
+        "Protective-serv Sales Tech-support Transport-moving"
+    ),
+    "relationship": "Husband Not-in-family Other-relative Own-child Unmarried Wife",
+    "race": "Amer-Indian-Eskimo Asian-Pac-Islander Black Other White",
+    "sex": "Female Male",
+    "native_country": (
+        "Cambodia Canada China Columbia Cuba Dominican-Republic Ecuador El-Salvador England "
+        "France Germany Greece Guatemala Haiti Holand-Netherlands Honduras Hong Hungary India "
+        "Iran Ireland Italy Jamaica Japan Laos Mexico Nicaragua Outlying-US(Guam-USVI-etc) "
+        "Peru Philippines Poland Portugal Puerto-Rico Scotland South Taiwan Thailand "
+        "Trinadad&Tobago United-States Vietnam Yugoslavia"
+    ),
+}
+
+#: Every category that the data description (``adult.names``) lists, sorted.
+ADULT_CATEGORIES = {column: tuple(names.split()) for column, names in _CATEGORIES.items()}
+
+_DESCRIPTION = """\
+Adult (census income)
+=====================
+
+48842 persons of the 1994 US census: 32561 in adult.data ("train"), 16281 in adult.test ("test").
+14 features; the target is whether the yearly income exceeds 50,000 dollars (11687 do).
+Sensitive features: sex (32650 Male, 16192 Female) and race (5 categories).
+Missing values (NaN): workclass 2799, occupation 2809, native_country 857; 45222 rows have none.
+education and education_num say the same thing; fnlwgt is a survey weight, not a property of the
+person. 52 rows repeat an earlier one.
+
+The target mirrors who earned how much in 1994, with that time's inequalities; it measures no merit.
+
+Source: Becker, B. and Kohavi, R. (1996). Adult. UCI Machine Learning Repository.
+https://doi.org/10.24432/C5XW20. Licence: CC BY 4.0; only compressed, otherwise unchanged.
+"""
 
 
 def load_adult(*, subset="all", dropna=False, as_frame=True, return_X_y=False):
@@ -80,32 +156,19 @@ def load_adult(*, subset="all", dropna=False, as_frame=True, return_X_y=False):
     frame = pd.concat([_read(part) for part in parts], ignore_index=True)
     if dropna:
         frame = frame.dropna().reset_index(drop=True)
-    data, target = frame.drop(columns="income"), frame["income"]
-    sensitive = data[["sex", "race"]]
-    if not as_frame:
-        frame = None
-        data, target, sensitive = (part.to_numpy(object) for part in (data, target, sensitive))
-    if return_X_y:
-        return data, target
-    return Bunch(
-        data=data,
-        target=target,
-        frame=frame,
-        sensitive_features=sensitive,
-        feature_names=list(ADULT_COLUMNS[:-1]),
-        target_names=list(_TARGETS),
-        DESCR=DESCRIPTION,
+    return table_bunch(
+        frame, "income", ["sex", "race"], ["<=50K", ">50K"], _DESCRIPTION, as_frame, return_X_y
     )
 
 
 def _read(part):
     """Return the rows of one file as a frame of 15 columns."""
     name, md5 = _MD5[part]
-    text = _bundled_bytes(_FOLDER / name, md5)
+    content = read_checked(_FOLDER / name, md5, "md5", "Install skdpfair again.")
     frame = pd.read_csv(
-        io.BytesIO(text),
+        io.BytesIO(content),
         header=None,
-        names=list(ADULT_COLUMNS),
+        names=list(_COLUMNS),
         skipinitialspace=True,
         na_values="?",
         comment="|",  # adult.test opens with "|1x3 Cross validator"
@@ -114,20 +177,3 @@ def _read(part):
     for column, categories in ADULT_CATEGORIES.items():
         frame[column] = pd.Categorical(frame[column], categories=categories)
     return frame
-
-
-def _bundled_bytes(path, md5):
-    """Return the uncompressed bytes of a bundled file, once their digest is checked."""
-    try:
-        content = gzip.decompress(path.read_bytes())
-    except FileNotFoundError:
-        raise DataIntegrityError(
-            f"{path} is missing, expected a file with md5 {md5}: install skdpfair again."
-        ) from None
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataIntegrityError(
-            f"{path} is not a readable gzip file ({error}), expected one whose uncompressed "
-            f"bytes have md5 {md5}: install skdpfair again."
-        ) from None
-    check_digest(path, content, md5, "md5")
-    return content

@@ -1,20 +1,15 @@
-"""The Dutch census of 2001: found in a local folder, checked, never bundled or made up."""
-
-import gzip
+"""The Dutch census of 2001, from a local folder; never bundled or made up."""
 
 import pandas as pd
-from sklearn.utils import Bunch
 
-from skdpfair._validate import integer, number
-from skdpfair.datasets._files import check_digest, data_folder
-from skdpfair.exceptions import DataIntegrityError
+from skdpfair.datasets._files import fetch, table_bunch
 
-# the file as it is usually stored, and the arff file of the publication itself
-_SHA256 = {
-    "dutch_census_2001.arff.gz": "30a7652b30bc0a564224ccf6d626b45d9015624104a64ba5223a09fa2d22800c",
-    "dutch_census_2001.arff": "0e7e3f32668919c239db820f625815e1ea834c71402cdea595e03ef08c8616ef",
-}
-_TARGETS = ("5_4_9", "2_1")
+_NAME = "dutch_census_2001.arff"
+_SHA256 = {_NAME: "0e7e3f32668919c239db820f625815e1ea834c71402cdea595e03ef08c8616ef"}
+_SOURCE = (
+    " Obtain it from the authors of Le Quy et al. 2022, 'A survey on datasets for fairness-aware "
+    "machine learning' (GitHub repository tailequy/fairness_dataset)."
+)
 _CATEGORIES = {
     "sex": "1 2",
     "age": "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17",
@@ -112,50 +107,10 @@ def fetch_dutch(
     ...
     skdpfair.exceptions.DataIntegrityError: dutch_census_2001.arff is not in no-such-folder...
     """
-    integer("n_retries", n_retries)
-    number("delay", delay, low=0)
-    frame = _parse(_checked_text(data_folder(data_home), download_if_missing))
-    data, target = frame.drop(columns="occupation"), frame["occupation"]
-    sensitive = data[["sex"]]
-    if not as_frame:
-        frame = None
-        data, target, sensitive = (part.to_numpy(object) for part in (data, target, sensitive))
-    if return_X_y:
-        return data, target
-    return Bunch(
-        data=data,
-        target=target,
-        frame=frame,
-        sensitive_features=sensitive,
-        feature_names=list(DUTCH_CATEGORIES),
-        target_names=list(_TARGETS),
-        DESCR=_DESCRIPTION,
-    )
-
-
-def _checked_text(folder, download_if_missing):
-    """Return the text of the first recorded file found in ``folder``."""
-    for place in (folder / "dutch", folder):
-        for name, sha256 in _SHA256.items():
-            path = place / name
-            if path.is_file():
-                content = path.read_bytes()
-                check_digest(path, content, sha256, "sha256")
-                return (gzip.decompress(content) if path.suffix == ".gz" else content).decode()
-    raise DataIntegrityError(_missing(folder, download_if_missing))
-
-
-def _missing(folder, download_if_missing):
-    """Return the message for a file that is nowhere."""
-    plain, packed = _SHA256["dutch_census_2001.arff"], _SHA256["dutch_census_2001.arff.gz"]
-    why = " No address to download it from is known." if download_if_missing else ""
-    return (
-        f"dutch_census_2001.arff is not in {folder} (nor in its subfolder dutch); expected that "
-        f"file with sha256 {plain}, or dutch_census_2001.arff.gz with sha256 {packed}.{why} Obtain "
-        "it from the authors of Le Quy et al. 2022, 'A survey on datasets for fairness-aware "
-        "machine learning' (GitHub repository tailequy/fairness_dataset), and name its folder by "
-        "data_home= or by the environment variable SKDPFAIR_DATA."
-    )
+    where = data_home, download_if_missing, n_retries, delay
+    content = fetch(_SHA256, "dutch", *where, source=_SOURCE)[_NAME]
+    frame, targets = _parse(content.decode()), ("5_4_9", "2_1")
+    return table_bunch(frame, "occupation", ["sex"], targets, _DESCRIPTION, as_frame, return_X_y)
 
 
 def _parse(text):

@@ -1,30 +1,62 @@
-"""Find data files, and refuse those whose digest is not the recorded one."""
+"""Local data files, checked against their recorded digests, and the Bunch of a table."""
 
+import gzip
 import hashlib
 import os
+import zlib
 from pathlib import Path
 
+from sklearn.utils import Bunch
+
+from skdpfair._validate import integer, number
 from skdpfair.exceptions import DataIntegrityError
 
 
+def fetch(digests, subfolder, data_home, download_if_missing, n_retries, delay, source=""):
+    """Return the checked contents of local files, by name.
+
+    ``digests`` are the sha256 of the contents: except for .npz, a file may be on disk with ``.gz``,
+    too, compressed in any way. ``source`` says where they can be obtained; the rest is as in
+    `fetch_dutch`.
+    """
+    integer("n_retries", n_retries)
+    number("delay", delay, low=0)
+    folder = data_folder(data_home)
+    places = (folder / subfolder, folder)
+    found = {}
+    for name, sha256 in digests.items():
+        spellings = (name,) if name.endswith(".npz") else (name, f"{name}.gz")
+        paths = [place / spelling for place in places for spelling in spellings]
+        path = next((path for path in paths if path.is_file()), None)
+        if path is None:
+            either = ", plain or compressed as .gz" if len(spellings) > 1 else ""
+            why = " No address to download it from is known." if download_if_missing else ""
+            raise DataIntegrityError(
+                f"{name} is not in {folder} (nor in its subfolder {subfolder}); expected that file"
+                f"{either}, of sha256 {sha256}.{why}{source} Name its folder by data_home= or by "
+                "the environment variable SKDPFAIR_DATA."
+            )
+        found[name] = read_checked(path, sha256, "sha256")
+    return found
+
+
+def read_checked(path, expected, algorithm, remedy="Replace it by the original."):
+    """Return the content of a file, unpacked if its name ends with ``.gz``, once it is checked."""
+    wanted = f"expected content of {algorithm} {expected}. {remedy}"
+    try:
+        content = path.read_bytes()
+        if path.suffix == ".gz":
+            content = gzip.decompress(content)
+    except FileNotFoundError:
+        raise DataIntegrityError(f"{path} is missing, {wanted}") from None
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise DataIntegrityError(f"{path} is not a whole gzip file ({error}), {wanted}") from None
+    check_digest(path, content, expected, algorithm)
+    return content
+
+
 def check_digest(path, content, expected, algorithm):
-    """Raise DataIntegrityError unless the digest of ``content`` is ``expected``.
-
-    Parameters
-    ----------
-    path : path-like
-        Where the bytes come from; named in the error.
-    content : bytes
-        The bytes to check.
-    expected : str
-        The recorded digest, in hexadecimal.
-    algorithm : {"md5", "sha256"}
-        The digest's algorithm.
-
-    Raises
-    ------
-    DataIntegrityError
-        If the digests differ; the message names both, and the path.
+    """Raise DataIntegrityError, naming both digests, unless that of ``content`` is ``expected``.
 
     Examples
     --------
@@ -46,15 +78,7 @@ def check_digest(path, content, expected, algorithm):
 def data_folder(data_home=None):
     """Return the folder to look in: ``data_home``, else ``SKDPFAIR_DATA``, else the cache.
 
-    Parameters
-    ----------
-    data_home : path-like or None, default=None
-        A folder chosen by the caller; ``~`` is expanded.
-
-    Returns
-    -------
-    pathlib.Path
-        The folder. It need not exist and is not created.
+    It need not exist and is not created.
 
     Examples
     --------
@@ -67,3 +91,21 @@ def data_folder(data_home=None):
     # not sklearn's get_data_home(): it creates the folder, and looking must leave no trace
     cache = os.environ.get("SCIKIT_LEARN_DATA") or "~/scikit_learn_data"
     return Path(cache).expanduser() / "skdpfair"
+
+
+def table_bunch(frame, target, sensitive, target_names, description, as_frame, return_X_y):
+    """Return a table as `load_adult` does; the columns ``sensitive`` stay among the features."""
+    data = frame.drop(columns=target)
+    parts = data, frame[target], data[sensitive]
+    X, y, groups = parts if as_frame else (part.to_numpy(object) for part in parts)
+    if return_X_y:
+        return X, y
+    return Bunch(
+        data=X,
+        target=y,
+        frame=frame if as_frame else None,
+        sensitive_features=groups,
+        feature_names=list(data.columns),
+        target_names=list(target_names),
+        DESCR=description,
+    )

@@ -1,19 +1,14 @@
-"""MNIST, faces and CIFAR-10: found in a local folder, checked, never bundled or made up."""
+"""MNIST, faces and CIFAR-10, from a local folder; never bundled or made up."""
 
-import gzip
 import io
-import zlib
 
 import numpy as np
 import pandas as pd
 from sklearn.utils import Bunch
 
-from skdpfair._validate import integer, number, one_of
-from skdpfair.datasets._files import check_digest, data_folder
-from skdpfair.datasets._image_facts import ABOUT_CIFAR10, ABOUT_FACES, ABOUT_MNIST
-from skdpfair.exceptions import DataIntegrityError
+from skdpfair._validate import one_of
+from skdpfair.datasets._files import fetch
 
-# of MNIST the digests of what the files hold, for they exist compressed in several ways
 _SHA256 = {
     "train-images-idx3-ubyte": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
     "train-labels-idx1-ubyte": "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
@@ -22,11 +17,48 @@ _SHA256 = {
     "utkface_32_rgb.npz": "60806218eb17ed5ae5d4bc8343fb010883b78683b81bee9b829f242d25a39886",
     "cifar10_32_rgb_subset.npz": "8d0fef2cd0385441d49d838738140f2eabb776ec9ab0ad04b789fa2b4cb5f5c0",
 }
+_SUBSETS = ("all", "train", "test")
 _DIGITS = [str(digit) for digit in range(10)]
 _GENDERS = ["male", "female"]
 _RACES = ["White", "Black", "Asian", "Indian", "Others"]
 _OBJECTS = ["airplane", "automobile", "bird", "cat", "deer"]
 _OBJECTS += ["dog", "frog", "horse", "ship", "truck"]
+
+_ABOUT_MNIST = """\
+MNIST
+=====
+
+70000 handwritten digits of 28 x 28 grey values, the first 60000 to train on. Sensitive feature: the
+digit itself, as the papers on disparate impact do with a digit made rare.
+
+Source: LeCun, Cortes and Burges, made from NIST special databases 1 and 3. Licence as commonly
+given: CC BY-SA 3.0; not bundled.
+"""
+_ABOUT_FACES = """\
+UTKFace, a part, 32 x 32
+========================
+
+13000 faces, the first 10400 to train on; the target is the gender (male 6782, female 6218).
+Sensitive feature: race (White 5621, Black 2501, Asian 1844, Indian 2148, Others 886). Labels are
+partly estimated by a model and checked by people: expect wrong ones. No two pictures are equal, but
+a person can occur more than once, so privacy per picture is not privacy per person.
+
+Source: UTKFace, aligned and cropped (Zhang, Song and Qi, "Age Progression/Regression by Conditional
+Adversarial Autoencoder", 2017), a random part of the pictures whose labels do not contradict each
+other, scaled to 32 x 32. For non-commercial research; the rights in each picture stay with its
+owner; not bundled.
+"""
+_ABOUT_CIFAR10 = """\
+CIFAR-10, a part
+================
+
+12000 colour pictures of 32 x 32 of ten kinds of objects, the first 10000 (1000 a class) to train
+on, 2000 (200 a class) to test on. They went through JPEG compression and are a fifth of the set: do
+not hold accuracies against published ones. Sensitive feature: the class, for lack of any other.
+
+Source: CIFAR-10 (Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009). No
+formal licence is known; not bundled.
+"""
 
 
 def fetch_mnist(
@@ -91,16 +123,17 @@ def fetch_mnist(
     ...
     skdpfair.exceptions.DataIntegrityError: train-images-idx3-ubyte is not in no-such-folder...
     """
-    _check(subset, n_retries, delay)
-    folder = data_folder(data_home)
+    one_of("subset", subset, _SUBSETS)
     starts = {"all": ("train", "t10k"), "train": ("train",), "test": ("t10k",)}[subset]
-    where = folder, "mnist", download_if_missing
-    images = [_idx(f"{start}-images-idx3-ubyte", 16, *where) for start in starts]
-    labels = np.concatenate([_idx(f"{start}-labels-idx1-ubyte", 8, *where) for start in starts])
-    data = _unit(np.concatenate(images).reshape(-1, 28, 28))
+    digests = {name: sha256 for name, sha256 in _SHA256.items() if name.startswith(starts)}
+    files = fetch(digests, "mnist", data_home, download_if_missing, n_retries, delay)
+    # the headers of idx files are 16 and 8 bytes
+    images = [np.frombuffer(files[f"{s}-images-idx3-ubyte"], np.uint8, offset=16) for s in starts]
+    labels = [np.frombuffer(files[f"{s}-labels-idx1-ubyte"], np.uint8, offset=8) for s in starts]
+    data, labels = _unit(np.concatenate(images).reshape(-1, 28, 28)), np.concatenate(labels)
     target = pd.Series(labels.astype(np.int64), name="digit")
     sensitive = pd.DataFrame({"digit": _named(labels, _DIGITS)})
-    return _bunch(data, target, sensitive, _DIGITS, ABOUT_MNIST, as_frame, return_X_y)
+    return _bunch(data, target, sensitive, _DIGITS, _ABOUT_MNIST, as_frame, return_X_y)
 
 
 def fetch_faces(
@@ -162,14 +195,13 @@ def fetch_faces(
     ...
     skdpfair.exceptions.DataIntegrityError: utkface_32_rgb.npz is not in no-such-folder...
     """
-    _check(subset, n_retries, delay)
-    folder = data_folder(data_home)
-    parts = _npz("utkface_32_rgb.npz", folder, "faces", download_if_missing, subset)
+    where = data_home, download_if_missing, n_retries, delay
+    parts = _npz("utkface_32_rgb.npz", "faces", subset, *where)
     gender, race = _named(parts["gender"], _GENDERS), _named(parts["race"], _RACES)
     attributes = pd.DataFrame({"age": parts["age"].astype(np.int64), "gender": gender})
     attributes["race"] = race
     target = pd.Series(parts["gender"].astype(np.int64), name="gender")
-    about = _GENDERS, ABOUT_FACES, as_frame, return_X_y
+    about = _GENDERS, _ABOUT_FACES, as_frame, return_X_y
     found = _bunch(_channels_first(parts["images"]), target, attributes[["race"]], *about)
     if not return_X_y:
         found.attributes = attributes if as_frame else attributes.to_numpy(object)
@@ -233,61 +265,22 @@ def fetch_cifar10(
     ...
     skdpfair.exceptions.DataIntegrityError: cifar10_32_rgb_subset.npz is not in no-such-folder...
     """
-    _check(subset, n_retries, delay)
-    folder = data_folder(data_home)
-    parts = _npz("cifar10_32_rgb_subset.npz", folder, "cifar10", download_if_missing, subset)
+    where = data_home, download_if_missing, n_retries, delay
+    parts = _npz("cifar10_32_rgb_subset.npz", "cifar10", subset, *where)
     target = pd.Series(parts["label"].astype(np.int64), name="label")
     sensitive = pd.DataFrame({"label": _named(parts["label"], _OBJECTS)})
-    about = _OBJECTS, ABOUT_CIFAR10, as_frame, return_X_y
+    about = _OBJECTS, _ABOUT_CIFAR10, as_frame, return_X_y
     return _bunch(_channels_first(parts["images"]), target, sensitive, *about)
 
 
-def _check(subset, n_retries, delay):
-    one_of("subset", subset, ("all", "train", "test"))
-    integer("n_retries", n_retries)
-    number("delay", delay, low=0)
-
-
-def _idx(name, offset, *where):
-    """Return the bytes after the header of an idx file."""
-    return np.frombuffer(_content(name, *where, packed=True), np.uint8, offset=offset)
-
-
-def _npz(name, folder, subfolder, download_if_missing, subset):
+def _npz(name, subfolder, subset, *where):
     """Return the arrays of an npz file, of one subset."""
-    content = _content(name, folder, subfolder, download_if_missing)
+    one_of("subset", subset, _SUBSETS)
+    content = fetch({name: _SHA256[name]}, subfolder, *where)[name]
     with np.load(io.BytesIO(content), allow_pickle=False) as file:
         split = file["split"]
         rows = slice(None) if subset == "all" else split == ("train", "test").index(subset)
         return {key: file[key][rows] for key in file.files}
-
-
-def _content(name, folder, subfolder, download_if_missing, packed=False):
-    """Return the checked bytes of a file, unpacked if it may be ``packed``."""
-    for place in (folder / subfolder, folder):
-        for path in (place / name, place / f"{name}.gz") if packed else (place / name,):
-            if path.is_file():
-                content = path.read_bytes()
-                if path.suffix == ".gz":
-                    content = _unpacked(path, content)
-                check_digest(path, content, _SHA256[name], "sha256")
-                return content
-    why = " No address to download it from is recorded." if download_if_missing else ""
-    either = ", plain or compressed as .gz" if packed else ""
-    raise DataIntegrityError(
-        f"{name} is not in {folder} (nor in its subfolder {subfolder}); expected that file"
-        f"{either}, of sha256 {_SHA256[name]}.{why} Name its folder by data_home= or by the "
-        "environment variable SKDPFAIR_DATA."
-    )
-
-
-def _unpacked(path, content):
-    try:
-        return gzip.decompress(content)
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataIntegrityError(
-            f"{path} is no whole gzip file: {error}. Replace it by the original."
-        ) from error
 
 
 def _unit(images):

@@ -1,4 +1,4 @@
-"""Train, deploy, let the population react, train again."""
+"""Repeated deployment: training in rounds on data that react to the deployed model."""
 
 import math
 
@@ -10,8 +10,6 @@ from sklearn.utils.validation import has_fit_parameter
 from skdpfair._validate import generator, integer, one_of
 from skdpfair.privacy import Ledger
 
-__all__ = ["repeated_deployment"]
-
 
 def repeated_deployment(estimator, environment, n_rounds=10, *, mode="repeated", random_state=None):
     """Deploy a model round after round to a population that reacts to it.
@@ -21,7 +19,7 @@ def repeated_deployment(estimator, environment, n_rounds=10, *, mode="repeated",
     estimator : classifier
         Not changed.  ``sensitive_features`` is handed to its ``fit`` if that takes it by name.
     environment : DistributionMap
-        What data a deployed model induces.
+        The map from a deployed model to the data that it induces.
     n_rounds : int, default=10
         Number of fits, at least 1.
     mode : {"repeated", "greedy"}, default="repeated"
@@ -171,7 +169,7 @@ def _learner(estimator, mode):
 
 
 def _composed(entries, model, mode):
-    """Return what was released so far, or None if anything was not private."""
+    """Return the releases so far, or None if anything was not private."""
     privacy = getattr(model, "privacy_", None)
     if privacy is None or entries is None or not math.isfinite(privacy.epsilon):
         return None

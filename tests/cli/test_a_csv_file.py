@@ -468,28 +468,6 @@ def test_audits_as_json(folder):
     assert done.exit_code == 1 and json.loads(done.stdout)["findings"][0]["shape"] == [50, 4]
 
 
-def test_reproductions_as_json():
-    found = json.loads(usable(invoke("reproduce", "--list", "--json")).stdout)
-    assert "esipova-table4" in {row["name"] for row in found}
-
-
-def test_what_a_reproduction_warns_of_is_told(folder, monkeypatch):
-    import warnings
-
-    from skdpfair import reproduce as room
-
-    def short(name, output, **options):
-        runs = pd.DataFrame(
-            {"row": "sgd", "seed": [0], "accuracy_disparity": 0.66, "overall_accuracy": 0.8}
-        )
-        warnings.warn("The twin was not run.", UserWarning, stacklevel=2)
-        asked = room.Options(seeds=(0,), rows=("sgd",))
-        return room.compared(room.STUDIES[name], asked, runs, folder)
-
-    monkeypatch.setattr(room, "reproduce", short)
-    assert "The twin was not run." in usable(invoke("reproduce", "kulynych-table9")).output
-
-
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [

@@ -60,11 +60,18 @@ def test_the_publications_own_file_is_accepted(outside_data, tmp_path):
 def test_a_wrong_file_is_refused_with_both_digests(name, folder, tmp_path):
     path = tmp_path / folder / name
     path.parent.mkdir(exist_ok=True)
-    path.write_bytes(b"something else")
+    content = b"something else"
+    path.write_bytes(gzip.compress(content) if name == PACKED else content)
     with pytest.raises(DataIntegrityError) as caught:
         fetch_dutch(data_home=tmp_path)
-    found = hashlib.sha256(b"something else").hexdigest()
-    assert all(part in str(caught.value) for part in (found, _dutch._SHA256[name], str(path)))
+    found = hashlib.sha256(content).hexdigest()
+    assert all(part in str(caught.value) for part in (found, _dutch._SHA256[PLAIN], str(path)))
+
+
+def test_what_cannot_be_unpacked_is_refused(tmp_path):
+    (tmp_path / PACKED).write_bytes(b"something else")
+    with pytest.raises(DataIntegrityError, match=f"{PACKED} is not a whole gzip file.*sha256"):
+        fetch_dutch(data_home=tmp_path)
 
 
 @pytest.mark.parametrize("download_if_missing", [True, False])

@@ -101,7 +101,7 @@ def test_a_wrong_file_is_refused_with_both_digests(fetch, in_subfolder, tmp_path
 def test_a_cut_off_gzip_file_is_refused(outside_data, tmp_path):
     name = "train-images-idx3-ubyte.gz"
     (tmp_path / name).write_bytes((outside_data / "mnist" / name).read_bytes()[:1000])
-    with pytest.raises(DataIntegrityError, match=f"{name} is no whole gzip file"):
+    with pytest.raises(DataIntegrityError, match=f"{name} is not a whole gzip file"):
         fetch_mnist(data_home=tmp_path)
 
 

@@ -1,17 +1,14 @@
 """The verdicts, and the runs behind them: kept, resumed, interrupted."""
 
 import json
-from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 
-from skdpfair.cli import main
-from skdpfair.reproduce import STUDIES, reproduce
-from skdpfair.reproduce import _reproduce as room
-from skdpfair.reproduce._study import LOSS, POINTS, Run, Study, cell, cells_of, claim, less_apart
+from benchmarks.papers import STUDIES, Options, Study, __main__, compare, data, documentation, pages
+from benchmarks.papers import reproduce as train
+from benchmarks.papers.study import LOSS, POINTS, cell, claim, less_apart
 
 
 @pytest.mark.parametrize(
@@ -33,7 +30,7 @@ from skdpfair.reproduce._study import LOSS, POINTS, Run, Study, cell, cells_of, 
     ],
 )
 def test_verdicts(values, paper, paper_se, rule, verdict):
-    found = cell("row", "measure", values, paper, paper_se, rule)
+    found = cell("row", "measure", values, rule, paper, paper_se)
     assert found["verdict"] == verdict
     assert found["ours"] == np.mean(values) and found["n_seeds"] == len(values)
     if len(values) > 1:
@@ -41,7 +38,7 @@ def test_verdicts(values, paper, paper_se, rule, verdict):
 
 
 def test_gaps_are_absolute_values_of_means():
-    assert cell("row", "gap", [-2.0, 1.0], 0.5, 0.0, POINTS, absolute=True)["ours"] == 0.5
+    assert cell("row", "gap", [-2.0, 1.0], POINTS, 0.5, 0.0, absolute=True)["ours"] == 0.5
 
 
 @pytest.mark.parametrize(
@@ -60,39 +57,42 @@ def test_claims(values, verdict):
     assert below["verdict"] == verdict and below["measured"] == -np.mean(values)
 
 
-def _runs(options):
-    return [Run(row, seed, {"x": 1}) for row in ("one", "two") for seed in options.seeds]
+class Toy(Study):
+    """Counts the calls in files; fails as the folder says."""
 
+    name = "toy"
+    title = "A toy"
+    source = "Nobody"
+    rows = ("one", "two")
+    epochs = 20
 
-def _cells(frame, options):
-    rows = [(row, part["value"]) for row, part in frame.groupby("row", sort=False)]
-    return cells_of(cell(row, "value", values, 1.0, 0.1, POINTS) for row, values in rows)
+    def __init__(self, folder):
+        self.folder = folder
 
+    def settings(self, row, options):
+        return {"x": 1}
 
-def _measure(folder, run, device):
-    """Count the calls in files; fail as a folder says."""
-    (folder / f"called-{run.row}-{run.seed}").write_text("")
-    stops = folder / f"stop-{run.row}-{run.seed}"
-    if stops.exists():
-        stops.unlink()
-        raise KeyboardInterrupt
-    return {"value": 1.0 + run.seed, "epsilon": 2.0}
+    def measure(self, run, device):
+        (self.folder / f"called-{run.row}-{run.seed}").write_text("")
+        stops = self.folder / f"stop-{run.row}-{run.seed}"
+        if stops.exists():
+            stops.unlink()
+            raise KeyboardInterrupt
+        return {"value": 1.0 + run.seed, "epsilon": 2.0}
+
+    def cells(self, rows):
+        for row, own in rows.items():
+            yield cell(row, "value", own["value"], POINTS, 1.0, 0.1)
 
 
 @pytest.fixture
 def study(tmp_path, monkeypatch):
-    made = Study(
-        name="toy",
-        title="A toy",
-        source="Nobody",
-        runs=_runs,
-        measure=partial(_measure, tmp_path),
-        cells=_cells,
-        rows=("one", "two"),
-        epochs=20,
-    )
-    monkeypatch.setitem(room.STUDIES, "toy", made)
+    monkeypatch.setitem(STUDIES, "toy", Toy(tmp_path))
     return tmp_path
+
+
+def reproduce(name, output, **options):
+    return train(name, output, **{"n_jobs": 1, "progress": False} | options)
 
 
 def called(folder):
@@ -104,9 +104,9 @@ def called(folder):
 
 def test_finished_runs_are_not_run_again(study):
     out = study / "out"
-    first = reproduce("toy", out, seeds=2, n_jobs=1)
+    first = reproduce("toy", out, seeds=2)
     assert called(study) == {"one-0", "one-1", "two-0", "two-1"}
-    again = reproduce("toy", out, seeds=3, n_jobs=1)
+    again = reproduce("toy", out, seeds=3)
     assert called(study) == {"one-2", "two-2"}
     assert len(first.runs) == 4 and len(again.runs) == 6
     pd.testing.assert_frame_equal(pd.read_csv(out / "cells.csv"), again.cells, check_dtype=False)
@@ -121,9 +121,9 @@ def test_finished_runs_are_not_run_again(study):
 def test_an_interrupt_keeps_what_is_finished(study):
     (study / "stop-two-0").write_text("")
     with pytest.warns(UserWarning, match="toy was interrupted after 2 of 4 runs"):
-        found = reproduce("toy", study / "out", seeds=2, n_jobs=1)
+        found = reproduce("toy", study / "out", seeds=2)
     assert set(found.runs["row"]) == {"one"} and called(study) == {"one-0", "one-1", "two-0"}
-    whole = reproduce("toy", study / "out", seeds=2, n_jobs=1)
+    whole = reproduce("toy", study / "out", seeds=2)
     assert called(study) == {"two-0", "two-1"} and len(whole.runs) == 4
 
 
@@ -133,24 +133,27 @@ def test_an_interrupt_before_anything_is_finished(study):
         pytest.warns(UserWarning, match="after 0 of 4"),
         pytest.raises(KeyboardInterrupt, match="before its first run"),
     ):
-        reproduce("toy", study / "out", seeds=2, n_jobs=1)
+        reproduce("toy", study / "out", seeds=2)
     assert not (study / "out" / "cells.csv").exists()
+    (study / "stop-one-0").write_text("")
+    with pytest.warns(UserWarning, match="after 0 of 2"):
+        arguments = ["toy", "--seeds", "1", "--jobs", "1", "-o", str(study / "out")]
+        assert __main__.main(arguments) == 130
 
 
 def test_a_short_run_says_so(study):
-    found = reproduce("toy", study / "out", seeds=1, epochs=3, n_jobs=1)
-    assert (
-        "**3 epochs where the paper took 20: compared with nothing in print.**"
-        in found.to_markdown()
+    found = reproduce("toy", study / "out", seeds=1, epochs=3)
+    assert "**3 epochs where the paper took 20: compared with nothing in print.**" in pages.page(
+        found
     )
 
 
 def test_a_folder_holds_one_study(study):
-    reproduce("toy", study / "out", seeds=1, n_jobs=1)
+    reproduce("toy", study / "out", seeds=1)
     path = study / "out" / "runs" / "manifest.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"study": "other"}))
     with pytest.raises(ValueError, match="written by another reproduction"):
-        reproduce("toy", study / "out", seeds=1, n_jobs=1)
+        reproduce("toy", study / "out", seeds=1)
 
 
 @pytest.mark.parametrize(
@@ -167,28 +170,58 @@ def test_a_folder_holds_one_study(study):
 )
 def test_what_cannot_be_used_is_named(tmp_path, change, words):
     with pytest.raises((ValueError, TypeError), match=words):
-        reproduce(**{"name": "esipova-table4", "output": tmp_path / "x"} | change)
+        train(**{"name": "esipova-table4", "output": tmp_path / "x"} | change)
     assert not (tmp_path / "x").exists()
 
 
-def test_the_command(study):
-    listed = CliRunner().invoke(main, ["reproduce", "--list"])
-    assert listed.exit_code == 0 and all(name in listed.output for name in STUDIES)
-    arguments = ["reproduce", "toy", "--seeds", "2", "--jobs", "1", "-o", str(study / "out")]
-    found = CliRunner().invoke(main, arguments)
-    assert found.exit_code == 0, found.output
-    assert "2 of 2 cells are as printed (100 %)." in found.output
-    wrong = CliRunner().invoke(main, ["reproduce", "toyy"])
-    assert wrong.exit_code == 2 and "Did you mean 'toy'" in wrong.output
-    assert "Traceback" not in wrong.output
+def test_the_command(study, capsys):
+    assert __main__.main(["--list"]) == 0
+    listed = capsys.readouterr().out
+    assert all(name in listed for name in STUDIES)
+    out = study / "out"
+    arguments = ["toy", "--seeds", "2", "--jobs", "1", "-o", str(out), "--rows", "one, two"]
+    assert __main__.main(arguments) == 0
+    said = capsys.readouterr().out
+    assert "2 of 2 cells are as printed (100 %)." in said and str(out) in said
+    with pytest.raises(SystemExit) as caught:
+        __main__.main(["toyy"])
+    assert caught.value.code == 2 and "Did you mean 'toy'" in capsys.readouterr().err
 
 
-def test_missing_data_are_told(tmp_path, monkeypatch):
+def test_an_interrupted_command_says_so(study, capsys):
+    (study / "stop-two-0").write_text("")
+    with pytest.warns(UserWarning, match="toy was interrupted after 1 of 2 runs"):
+        assert __main__.main(["toy", "--seeds", "1", "--jobs", "1", "-o", str(study / "out")]) == 0
+    assert "1 of 1 cells are as printed" in capsys.readouterr().out
+
+
+def test_missing_data_are_named(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("SKDPFAIR_DATA", str(tmp_path))
-    arguments = ["reproduce", "esipova-table5", "--seeds", "1", "--jobs", "1"]
-    found = CliRunner().invoke(main, [*arguments, "-o", str(tmp_path / "out")])
-    assert found.exit_code == 2 and "dutch_census_2001.arff" in found.output
-    assert "Traceback" not in found.output
+    data.dutch_table.cache_clear()  # other tests may have read it
+    arguments = ["esipova-table5", "--seeds", "1", "--jobs", "1", "-o", str(tmp_path / "out")]
+    with pytest.raises(SystemExit) as caught:
+        __main__.main(arguments)
+    assert caught.value.code == 2 and "dutch_census_2001.arff" in capsys.readouterr().err
+
+
+def test_the_documentation_holds_what_the_kept_runs_say(monkeypatch, tmp_path, capsys):
+    assert __main__.main(["--verify"]) == 0
+    page = tmp_path / "page.md"
+    page.write_text(documentation.PAGE.read_text().replace("is near", "are near"))
+    monkeypatch.setattr(documentation, "PAGE", page)
+    assert __main__.main(["--verify"]) == 1
+    assert str(page) in capsys.readouterr().out
+
+
+def test_an_incomplete_table_is_drawn():
+    """A cell that was not measured has no place on the figure, and does no harm."""
+    runs = {"row": "sgd", "seed": [0, 1], "accuracy_disparity": [np.nan, 0.6]}
+    frame = pd.DataFrame(runs | {"overall_accuracy": 0.8})
+    options = Options(seeds=(0, 1), rows=("sgd",))
+    found = compare(STUDIES["kulynych-table9"], options, frame)
+    assert found.cells["verdict"].tolist() == ["not measured", "differs"]
+    drawn = pages.figure(found)
+    drawn.clear()
 
 
 def test_gaps_shrink_by_the_absolute_values_of_their_means():
@@ -197,4 +230,4 @@ def test_gaps_shrink_by_the_absolute_values_of_their_means():
 
 
 def test_what_was_not_measured_is_not_judged():
-    assert cell("row", "m", [np.nan, 1.0], 1.0, 0.1, POINTS)["verdict"] == "not measured"
+    assert cell("row", "m", [np.nan, 1.0], POINTS, 1.0, 0.1)["verdict"] == "not measured"

@@ -1,6 +1,7 @@
-"""One fit of a reproduction, and what the tables ask of it."""
+"""One fit of a reproduction, its losses and accuracies by group, and DPSGD-F as printed."""
 
 import warnings
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -9,12 +10,15 @@ from torch.nn.functional import cross_entropy
 
 from skdpfair.estimator import DPFairClassifier
 from skdpfair.exceptions import InsecureSeedWarning, LowSignalWarning
+from skdpfair.mechanism import Clip
+from skdpfair.methods._clipping import clip_to
+from skdpfair.methods.dpsgd_f import DPSGDF
 
 
 class RunningLoss(Callback):
     """Each group's mean training loss before each step from step ``first`` on; NOT private.
 
-    What several papers print as "loss": the mean over the last epoch's batches of the group's mean
+    Several papers print this as "loss": the mean over the last epoch's batches of the group's mean
     in the batch, at the parameters before the step.
     """
 
@@ -38,22 +42,8 @@ class RunningLoss(Callback):
 def fit(method, split, seed, *, sigma, epochs, batch_size=256, delta=1e-6, **params):
     """Train on a split as the papers do; return the classifier and the running losses by group.
 
-    Parameters
-    ----------
-    method : str or Method
-        What to train; its noise is ``sigma``, None for what is not private.
-    split : Split
-        The data.
-    seed : int
-        Of the fit.
-    sigma : float or None
-        Noise multiplier.
-    epochs, batch_size : int
-        The steps per epoch are ceil(n / batch_size).
-    delta : float, default=1e-6
-        At which epsilon is told.
-    **params
-        Of `DPFairClassifier`.
+    ``sigma`` is the noise multiplier, None for a method that is not private; an epoch has
+    ceil(n / batch_size) steps; ``params`` are those of `DPFairClassifier`.
     """
     n_steps = epochs * -(-len(split.y) // batch_size)
     losses = RunningLoss(n_steps - n_steps // epochs)
@@ -69,16 +59,46 @@ def fit(method, split, seed, *, sigma, epochs, batch_size=256, delta=1e-6, **par
         diagnostics=True,  # which hands it the batches
         **params,
     )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", InsecureSeedWarning)  # a reproduction has seeds
-        warnings.simplefilter("ignore", LowSignalWarning)  # and the papers' settings
-        model.fit(split.x, split.y, sensitive_features=split.group)
+    fit_in_silence(model, split)
     running = {model.groups_[k]: float(np.mean(v)) for k, v in losses.sums_.items()}
     return model, running
 
 
+def fit_in_silence(model, split):
+    """Fit, without the warnings of seeds and of little signal, which the papers' settings have."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", InsecureSeedWarning)
+        warnings.simplefilter("ignore", LowSignalWarning)
+        return model.fit(split.x, split.y, sensitive_features=split.group)
+
+
 def group_accuracies(model, split) -> dict[str, float]:
-    """Return the share of right answers on the test records of each group, and on all."""
+    """Return the share of right answers on all test records, and on those of each group."""
     right = model.predict(split.x_test) == split.y_test
     groups = {str(g): float(right[split.group_test == g].mean()) for g in model.groups_}
     return {"all": float(right.mean())} | groups
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class PrintedDPSGDF(DPSGDF):
+    """DPSGD-F with noise for C although a record may weigh C_k: Esipova et al., Algorithm 3.
+
+    Counts are rounded down and clamped at 0.  It is in no registry, and no fit with it reports a
+    finite epsilon: a reproduction works out what its noise is worth.
+
+    Examples
+    --------
+    >>> from skdpfair.testing import per_sample
+    >>> counts = torch.tensor([3.0, 1.0, 1.0, 3.0])
+    >>> PrintedDPSGDF(max_grad_norm=1.0).clip(
+    ...     per_sample(norm=[4.0, 4.0], group=[0, 1]), None, {"counts": counts})
+    Clip(weight=tensor([0.6250, 0.3750]), bound=tensor(1.))
+    """
+
+    private = False
+
+    def clip(self, sample, state, release):
+        """Clip to the bound of the record's group; the noise is for the base bound."""
+        bounds = self.group_bounds(release["counts"].floor().to(sample.norm.dtype))
+        weight = clip_to(bounds.index_select(0, sample.group), sample.norm)
+        return Clip(weight, sample.norm.new_full((), self.number("max_grad_norm", 1.0)))

@@ -1,7 +1,5 @@
 """Each study's data, settings and numbers, against the papers; short runs on real data."""
 
-from pathlib import Path
-
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -9,22 +7,23 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from skdpfair import METHODS, DPFairClassifier
-from skdpfair.reproduce import (
+from benchmarks.papers import (
     STUDIES,
-    _data,
-    _fits,
-    compared,
+    Options,
+    Run,
+    compare,
+    data,
     esipova,
+    fitting,
     knolle,
     kulynych,
     li,
     reproduce,
     xu,
 )
-from skdpfair.reproduce._printed import PrintedDPSGDF
-from skdpfair.reproduce._study import Options, Run
-from skdpfair.reproduce._tables import printed
+from benchmarks.papers.fitting import PrintedDPSGDF
+from benchmarks.papers.study import printed, rows_of
+from skdpfair import METHODS, DPFairClassifier
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::skdpfair.exceptions.InsecureSeedWarning",
@@ -89,7 +88,7 @@ def test_as_published_takes_the_texts_rates_and_noise():
 
 
 def test_adult_is_the_papers():
-    split = _data.adult(0)
+    split = data.adult(0)
     x = np.concatenate([split.x, split.x_test])
     assert x.shape[1] == 98 and abs(len(x) - 29_355) < 3 * 90  # binomial, sd 87
     assert len(split.y) == int(0.8 * len(x))
@@ -102,7 +101,7 @@ def test_adult_is_the_papers():
 
 def test_dutch_is_the_papers(outside_data, monkeypatch):
     monkeypatch.setenv("SKDPFAIR_DATA", str(outside_data))
-    split = _data.dutch(0)
+    split = data.dutch(0)
     assert split.x.shape == (48_336, 59) and split.x_test.shape == (12_084, 59)
     assert (split.x[:, :-2].sum(1) == 9).all()
     assert -(-len(split.y) // 256) * 20 == 3780
@@ -110,7 +109,7 @@ def test_dutch_is_the_papers(outside_data, monkeypatch):
 
 def test_mnist_is_the_papers(outside_data, monkeypatch):
     monkeypatch.setenv("SKDPFAIR_DATA", str(outside_data))
-    split = _data.mnist(0)
+    split = data.mnist(0)
     eights = (split.y == 8).sum()
     assert abs(eights - 0.09 * 5851) < 4 * 22 and (split.y == 2).sum() == 5958
     assert len(split.y_test) == 10_000 and split.x.max() == 1.0
@@ -118,7 +117,7 @@ def test_mnist_is_the_papers(outside_data, monkeypatch):
 
 def test_faces_stand_in(outside_data, monkeypatch):
     monkeypatch.setenv("SKDPFAIR_DATA", str(outside_data))
-    split = _data.faces(0)
+    split = data.faces(0)
     assert split.x.shape == (10_400, 3, 32, 32) and len(split.y_test) == 2_600
     assert 0.1 < np.mean(split.group == "under 16") < 0.3
     runs = STUDIES["esipova-table3"].runs(Options(seeds=(0,)))
@@ -129,20 +128,20 @@ def test_faces_stand_in(outside_data, monkeypatch):
 
 def test_other_sets_have_the_printed_sizes(outside_data, monkeypatch):
     monkeypatch.setenv("SKDPFAIR_DATA", str(outside_data))
-    for data, width in (("adult", 40), ("dutch", 35)):
-        split = xu.split_of(data, 0)
+    for name, width in (("adult", 40), ("dutch", 35)):
+        split = xu.split_of(name, 0)
         assert split.x.shape[1] == width and split.x.min() >= 0 and split.x.max() == 1
     split = kulynych.split_of(0)
     assert (len(split.y), len(split.y_test)) == (40_000, 5_842)
     sizes = pd.Series(np.concatenate([split.group, split.group_test])).value_counts()
-    for group, n in kulynych._SIZES.items():  # of 40,000 out of 48,842, at random
+    for group, n in kulynych.SIZES.items():  # of 40,000 out of 48,842, at random
         assert abs(sizes[group] / 45_842 - n / 40_000) < 0.005
 
 
 def test_running_losses_are_means_over_the_last_epochs_batches():
     """With next to no learning, each batch's group mean is an unbiased estimate of the group's."""
-    split = _data.adult(0)
-    model, losses = _fits.fit("sgd", split, 0, sigma=None, epochs=2, module="logistic", lr=1e-6)
+    split = data.adult(0)
+    model, losses = fitting.fit("sgd", split, 0, sigma=None, epochs=2, module="logistic", lr=1e-6)
     with torch.no_grad():
         loss = cross_entropy(
             model.net_.module_(torch.tensor(split.x)), torch.tensor(split.y), reduction="none"
@@ -170,13 +169,13 @@ def test_what_printed_noise_is_worth():
         for r in STUDIES["esipova-table4"].runs(Options(seeds=(0,), sound=False, epochs=1))
         if r.row == "dpsgd_f"
     )
-    found = esipova.measure(run, "cpu")
+    found = esipova.trained(run, "cpu")
     sound = next(
         r
         for r in STUDIES["esipova-table4"].runs(Options(seeds=(0,), epochs=1))
         if r.row == "dpsgd_f"
     )
-    assert found["epsilon"] > 8 * esipova.measure(sound, "cpu")["epsilon"]
+    assert found["epsilon"] > 8 * esipova.trained(sound, "cpu")["epsilon"]
     assert found["n_parameters"] == 91_650
 
 
@@ -184,7 +183,7 @@ def test_a_short_table_on_real_data(tmp_path):
     found = reproduce(
         "esipova-table4", tmp_path, seeds=2, epochs=1, rows=["dpsgd"], n_jobs=1, progress=False
     )
-    assert list(found.runs["row"]) == ["sgd", "sgd", "dpsgd", "dpsgd"]  # the twin comes along
+    assert list(found.runs["row"]) == ["sgd", "sgd", "dpsgd", "dpsgd"]  # the reference comes along
     own = found.runs.set_index(["row", "seed"])
     cost = own.loc["sgd", "accuracy[male]"] - own.loc["dpsgd", "accuracy[male]"]
     cells = found.cells.set_index(["row", "measure"])
@@ -195,7 +194,7 @@ def test_a_short_table_on_real_data(tmp_path):
     risk = own.loc["dpsgd", "loss[male]"] - own.loc["sgd", "loss[male]"]
     assert cells.loc[("dpsgd", "excessive risk male"), "ours"] == pytest.approx(risk.mean())
     assert (found.cells["verdict"] == "not in print").all()  # one epoch, of twenty
-    whole = compared(STUDIES["esipova-table4"], Options(rows=("dpsgd",)), found.runs, tmp_path)
+    whole = compare(STUDIES["esipova-table4"], Options(rows=("dpsgd",)), found.runs)
     table = whole.cells.set_index(["row", "measure"])
     assert table.loc[("dpsgd", "loss male"), "paper"] == 0.78
     assert "a leak" in (tmp_path / "comparison.md").read_text()
@@ -203,12 +202,12 @@ def test_a_short_table_on_real_data(tmp_path):
 
 def test_kulynychs_epsilons_by_an_accountant():
     """Golden: PLD .764 and .715 after 800 steps; more for the 4,000 steps of the text."""
-    assert 0.759 <= kulynych._cost(800, 1.0) <= 0.784
-    assert 0.710 <= kulynych._cost(800, 5.0, rate=kulynych._rarest()) <= 0.735
-    assert kulynych._rarest() == pytest.approx(0.0346, abs=1e-4)
-    assert kulynych._cost(4000, 1.0) > 2 * kulynych._cost(800, 1.0)
+    assert 0.759 <= kulynych.cost(800, 1.0) <= 0.784
+    assert 0.710 <= kulynych.cost(800, 5.0, rate=kulynych.rarest_rate()) <= 0.735
+    assert kulynych.rarest_rate() == pytest.approx(0.0346, abs=1e-4)
+    assert kulynych.cost(4000, 1.0) > 2 * kulynych.cost(800, 1.0)
     claimed = printed("kulynych2022_table9_adult").set_index("method")["epsilon"]
-    assert claimed["dpsgd"] < kulynych._cost(800, 1.0)
+    assert claimed["dpsgd"] < kulynych.cost(800, 1.0)
 
 
 def test_lis_fixed_points():
@@ -221,7 +220,7 @@ def test_lis_fixed_points():
             "simulated[0.05,100000]": [3.1, 3.2],
         }
     )
-    cells = li.cells(frame, Options())
+    cells = pd.DataFrame(STUDIES["li-figures"].cells(rows_of(frame)))
     np.testing.assert_allclose(cells["paper"], [0.9755, 3.1605], atol=1e-4)
     assert (cells["verdict"] == "same").all()
 
@@ -236,22 +235,22 @@ def test_nine_cells_of_ten_are_as_printed(name, tmp_path, outside_data, monkeypa
     assert (verdicts == "same").mean() >= 0.9 and (verdicts != "differs").all()
 
 
-def test_an_interrupted_table_without_its_twin_is_compared():
+def test_an_interrupted_table_without_its_reference_is_compared():
     for name, row in (("esipova-table4", "dpsgd"), ("xu-table1", "adult/dpsgd")):
         groups = ("male", "female") if name == "esipova-table4" else ("all", "M", "F")
         numbers = {f"accuracy[{g}]": [70.0, 71.0] for g in groups}
         losses = {f"loss[{g}]": [0.5, 0.6] for g in groups}
         frame = pd.DataFrame({"row": [row] * 2, "seed": [0, 1]} | numbers | losses)
-        found = compared(STUDIES[name], Options(seeds=(0, 1)), frame, Path("nowhere"))
+        found = compare(STUDIES[name], Options(seeds=(0, 1)), frame)
         assert not found.cells["measure"].str.contains("cost|change").any()
         assert found.claims.empty
 
 
 def test_lis_budgets_are_those_of_each_figure():
     """Corollary 1's noise costs 259 at delta 1/m; shorter runs cost less."""
-    assert li._epsilon(li._noise(False), 100_000) == pytest.approx(259.0, abs=0.5)
-    assert li._epsilon(li._noise(True), 100_000) == pytest.approx(0.1, abs=1e-3)
-    assert li._epsilon(li._noise(True), 20_000) < 0.06
+    assert li.epsilon_of(li.noise_multiplier(sound=False), 100_000) == pytest.approx(259.0, abs=0.5)
+    assert li.epsilon_of(li.noise_multiplier(sound=True), 100_000) == pytest.approx(0.1, abs=1e-3)
+    assert li.epsilon_of(li.noise_multiplier(sound=True), 20_000) < 0.06
     kinds = [run.settings.get("noise") for run in STUDIES["li-figures"].runs(Options(sound=False))]
     assert set(kinds) == {"Corollary 1", None}
 
@@ -259,7 +258,7 @@ def test_lis_budgets_are_those_of_each_figure():
 def test_a_network_that_is_trained_can_be_looked_at(outside_data, monkeypatch):
     monkeypatch.setenv("SKDPFAIR_DATA", str(outside_data))
     monkeypatch.setattr(knolle, "EVERY", 2)
-    found = knolle.measure(Run("dp_sat", 0, {"steps": 2}), "cpu")
+    found = STUDIES["knolle-figure2"].measure(Run("dp_sat", 0, {"steps": 2}), "cpu")
     assert found["bias[2]"] > 0 and 0 <= found["accuracy"] <= 100
 
 
@@ -280,10 +279,10 @@ def test_every_run_of_table_one_is_drawn_and_paired_by_seed():
         for seed, value in enumerate(values)
     )
     study = STUDIES["esipova-table1"]
-    found = compared(study, Options(seeds=(0, 1, 2), epochs=10), frame, Path("nowhere"))
+    found = compare(study, Options(seeds=(0, 1, 2), epochs=10), frame)
     assert list(found.claims["verdict"]) == ["holds", "holds"]
     assert found.claims["measured"].iloc[0] == pytest.approx(4.0)
-    figure = study.draw(frame, found.cells)
+    figure = study.draw(found)
     for ax in figure.axes:
         assert sum(len(line.get_xdata()) for line in ax.lines) == 2 * len(frame)
     low, high = figure.axes[1].get_xlim()

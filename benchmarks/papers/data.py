@@ -1,4 +1,4 @@
-"""The data as the papers prepared them, leaks and all: for reproductions only."""
+"""The data sets as the papers prepared them, leaks included."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 from sklearn.model_selection import train_test_split
 
-from skdpfair._validate import integer, one_of
 from skdpfair.datasets import ADULT_BOUNDS, fetch_dutch, fetch_faces, fetch_mnist, load_adult
 
 _WOMEN, _MEN = 14_695, 30_527
@@ -15,15 +14,7 @@ _WOMEN, _MEN = 14_695, 30_527
 
 @dataclass(frozen=True)
 class Split:
-    """Features, class codes and group names, to train on and to test on.
-
-    Examples
-    --------
-    >>> from skdpfair.reproduce import prepared
-    >>> split = prepared("adult", seed=0)
-    >>> split.x.shape[1] == split.x_test.shape[1], set(split.group.tolist()) == {"female", "male"}
-    (True, True)
-    """
+    """Features, class codes and group names, to train on and to test on."""
 
     x: np.ndarray
     y: np.ndarray
@@ -33,32 +24,6 @@ class Split:
     group_test: np.ndarray
 
 
-def prepared(name, *, seed) -> Split:
-    """Return a data set as Esipova et al. prepared it.
-
-    Parameters
-    ----------
-    name : {"adult", "dutch", "mnist"}
-        Adult with as many men as women, 98 columns; the Dutch census, 59 columns; MNIST with 9 %
-        of the eights.  The last two come from the folder that ``SKDPFAIR_DATA`` names.
-    seed : int
-        Of the split, and of who is left out.
-
-    Returns
-    -------
-    Split
-        ``x``, ``y``, ``group`` to train on, and ``x_test``, ``y_test``, ``group_test``.
-
-    Examples
-    --------
-    >>> from skdpfair.reproduce import prepared
-    >>> prepared("adult", seed=0).x.shape[1]
-    98
-    """
-    makers = {"adult": adult, "dutch": dutch, "mnist": mnist}
-    return makers[one_of("name", name, makers)](integer("seed", seed, low=0))
-
-
 def adult(seed) -> Split:
     """Return Adult as Esipova et al. prepared it: 98 columns, as many men as women, 80/20.
 
@@ -66,14 +31,15 @@ def adult(seed) -> Split:
     and race are 1 for women and for people who are not white: no word in print says so, but with
     1 for men and whites the men's loss under DPSGD is .89, with these .81, and in print .78.
     """
-    x, y, man = _adult()
+    x, y, man = adult_table()
     rng = np.random.default_rng(seed)
     rows = np.flatnonzero(~man | (rng.random(len(y)) < _WOMEN / _MEN))
     return _by_sex(x, y, man, rows, seed)
 
 
 @cache
-def _adult():
+def adult_table():
+    """Return features, labels, and who is a man."""
     table = load_adult(dropna=True).frame.drop(columns="fnlwgt")
     y = (table.pop("income") == ">50K").to_numpy().astype(int)
     man = (table.pop("sex") == "Male").to_numpy()
@@ -87,12 +53,13 @@ def _adult():
 
 def dutch(seed) -> Split:
     """Return the Dutch census as Esipova et al. prepared it: 59 columns, 80/20."""
-    x, y, man = _dutch()
+    x, y, man = dutch_table()
     return _by_sex(x, y, man, np.arange(len(y)), seed)
 
 
 @cache
-def _dutch():
+def dutch_table():
+    """Return features, labels, and who is a man."""
     data = fetch_dutch()
     table = data.data.astype(str)
     man = (table.pop("sex") == "1").to_numpy()
@@ -121,8 +88,8 @@ def faces(seed) -> Split:
     return Split(*parts)
 
 
-def halves(x, y, group, rows) -> Split:
-    """Return four fifths of the rows to train on, and the rest."""
+def four_fifths(x, y, group, rows) -> Split:
+    """Return the first four fifths of ``rows`` to train on, and the rest to test on."""
     train, test = np.split(rows, [int(0.8 * len(rows))])
     return Split(x[train], y[train], group[train], x[test], y[test], group[test])
 

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skdpfair.performative import (
+from benchmarks.papers.li import bias_by_beta
+from benchmarks.papers.scalar import (
     ScalarProblem,
-    bias_by_beta,
     corollary_noise_multiplier,
     expected_path,
     privacy_plan,
@@ -177,10 +177,3 @@ def test_what_is_no_seed_is_refused_by_name(seed):
 def test_a_problem_names_what_is_wrong(wrong):
     with pytest.raises((ValueError, TypeError), match=f"^{next(iter(wrong))} must be"):
         ScalarProblem(**wrong)
-
-
-@pytest.mark.parametrize("wrong", [{"problem": None}, {"checkpoints": 1}, {"checkpoints": [0.5]}])
-def test_a_simulation_names_what_is_wrong(wrong):
-    given = {"problem": ScalarProblem(), "n_steps": 1, "noise_multiplier": 1.0}
-    with pytest.raises((ValueError, TypeError), match=f"^{next(iter(wrong))} must be"):
-        simulate(**given | wrong)

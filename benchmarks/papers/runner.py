@@ -1,24 +1,28 @@
-"""One call per table or figure: train what is missing, compare, write."""
+"""The runs of a study, in parallel, each kept once it is finished, and their comparison."""
 
-from dataclasses import dataclass, replace
+import warnings
+from dataclasses import dataclass
 from pathlib import Path
 
+import joblib
 import numpy as np
 import pandas as pd
+import torch
+from tqdm.auto import tqdm
 
+import skdpfair
+from benchmarks.papers import esipova, fair, knolle, kulynych, li, pages, xu
+from benchmarks.papers.study import POINTS, Options, Study, cell, claim, rows_of
 from skdpfair import _validate
-from skdpfair.reproduce import _written, errors, esipova, fair, knolle, kulynych, li, step_size, xu
-from skdpfair.reproduce._runs import frame_of
-from skdpfair.reproduce._study import Options, Study
+from skdpfair.model_selection._store import Store, key_of
 
 STUDIES: dict[str, Study] = {
     study.name: study
-    for room in (esipova, errors, kulynych, xu, knolle, li, step_size, fair)
-    for study in room.STUDIES
+    for paper in (esipova, kulynych, xu, knolle, li, fair)
+    for study in paper.STUDIES
 }
-
-
-_CLAIM = ["claim", "measured", "se", "unit", "verdict"]
+_CELL = list(cell("", "", [0.0], POINTS))
+_CLAIM = list(claim("", [0.0]))
 
 
 @dataclass(frozen=True)
@@ -34,20 +38,9 @@ class Reproduction:
     runs : pandas.DataFrame
         One row per run: ``row``, ``seed``, and what was measured.
     cells : pandas.DataFrame
-        One row per cell: ``row``, ``measure``, ``ours``, ``paper``, their standard errors,
-        ``difference``, what is ``allowed``, and the ``verdict``.
+        One row per cell, see :func:`~benchmarks.papers.study.cell`.
     claims : pandas.DataFrame
-        One row per claim made in words: ``claim``, ``measured``, ``se``, ``unit``, ``verdict``.
-    folder : pathlib.Path
-        Where it is written.
-
-    Examples
-    --------
-    >>> runs = {"row": "sgd", "seed": [0, 1], "accuracy_disparity": 0.66, "overall_accuracy": 0.8}
-    >>> options = Options(seeds=(0, 1), rows=("sgd",))
-    >>> found = compared(STUDIES["kulynych-table9"], options, pd.DataFrame(runs), "nowhere")
-    >>> found.cells[["measure", "verdict"]].values.tolist()
-    [['accuracy_disparity', 'same'], ['overall_accuracy', 'differs']]
+        One row per claim made in words, see :func:`~benchmarks.papers.study.claim`.
     """
 
     study: Study
@@ -55,7 +48,6 @@ class Reproduction:
     runs: pd.DataFrame
     cells: pd.DataFrame
     claims: pd.DataFrame
-    folder: Path
 
     @property
     def shortness(self) -> str | None:
@@ -65,23 +57,6 @@ class Reproduction:
             return None
         s = "s" if epochs > 1 else ""
         return f"{epochs} epoch{s} where the paper took {printed}: compared with nothing in print."
-
-    @property
-    def summary(self) -> str:
-        """How many cells are as printed, in a sentence."""
-        return _written.summary(self)
-
-    def lines(self, cells=None) -> list[list[str]]:
-        """Return cells, or all, as text: row, measure, ours, paper, difference, verdict."""
-        return _written.lines(self.cells if cells is None else cells)
-
-    def to_markdown(self) -> str:
-        """Return the comparison as a page of Markdown."""
-        return _written.page(self)
-
-    def plot(self):
-        """Draw the comparison; return matplotlib's figure."""
-        return _written.figure(self)
 
 
 def reproduce(
@@ -113,7 +88,7 @@ def reproduce(
     epochs : int or None, default=None
         Fewer epochs than the paper's, to look sooner; the comparison says so.
     rows : list of str or None, default=None
-        Rows of the table to train; None for all.
+        Rows of the table to train; None for the usual ones.
     device : str, default="cpu"
         Of torch.
     n_jobs : int, default=-1
@@ -137,12 +112,6 @@ def reproduce(
     -----
     UserWarning
         If it was interrupted; the same call goes on.
-
-    Examples
-    --------
-    >>> from skdpfair.reproduce import reproduce
-    >>> found = reproduce("esipova-table4", "reproductions/table4")  # doctest: +SKIP
-    >>> print(found.summary)  # doctest: +SKIP
     """
     study = STUDIES[_validate.one_of("name", name, sorted(STUDIES))]
     options = Options(
@@ -154,35 +123,38 @@ def reproduce(
     )
     if epochs is not None and study.epochs is None:
         raise ValueError(f"epochs={epochs!r}: {name} counts no epochs. Leave it out.")
-    folder = Path(output) if output is not None else _folder(study, options)
-    frame = frame_of(study, options, folder / "runs", n_jobs=n_jobs, progress=progress)
+    folder = folder_of(study, options) if output is None else Path(output)
+    frame = _finished(study, options, folder / "runs", n_jobs, progress)
     if frame.empty:
         raise KeyboardInterrupt(f"{name} was interrupted before its first run was finished.")
-    found = compared(study, options, frame, folder)
-    _written.write(found, folder)
+    found = compare(study, options, frame)
+    pages.write(found, folder)
     return found
 
 
-def compared(study, options, frame, folder) -> Reproduction:
+def compare(study, options, frame) -> Reproduction:
     """Compare runs that are finished, one row each, with print.
 
     Examples
     --------
-    >>> runs = {"row": "sgd", "seed": [0], "accuracy_disparity": 0.3, "overall_accuracy": 0.8}
-    >>> options = Options(seeds=(0,), rows=("sgd",), epochs=2)
-    >>> found = compared(STUDIES["kulynych-table9"], options, pd.DataFrame(runs), "nowhere")
-    >>> print(found.shortness)
-    2 epochs where the paper took 20: compared with nothing in print.
+    >>> runs = {"row": "sgd", "seed": [0, 1], "accuracy_disparity": 0.66, "overall_accuracy": 0.8}
+    >>> options = Options(seeds=(0, 1), rows=("sgd",))
+    >>> found = compare(STUDIES["kulynych-table9"], options, pd.DataFrame(runs))
+    >>> found.cells[["measure", "verdict"]].values.tolist()
+    [['accuracy_disparity', 'same'], ['overall_accuracy', 'differs']]
     """
-    claims = pd.DataFrame(study.claims(frame, options), columns=_CLAIM)
-    found = Reproduction(study, options, frame, study.cells(frame, options), claims, Path(folder))
-    if found.shortness is not None:
+    rows = rows_of(frame)
+    rows = {row: rows[row] for row in study.rows if row in rows}
+    cells = pd.DataFrame(list(study.cells(rows)), columns=_CELL)
+    claims = pd.DataFrame(study.claims(rows), columns=_CLAIM)
+    if options.epochs not in (None, study.epochs):
         nothing = {"paper": np.nan, "paper_se": np.nan, "difference": np.nan}
-        found = replace(found, cells=found.cells.assign(**nothing, verdict="not in print"))
-    return found
+        cells = cells.assign(**nothing, verdict="not in print")
+    return Reproduction(study, options, frame, cells, claims)
 
 
-def _folder(study, options):
+def folder_of(study, options) -> Path:
+    """Return the folder that a study is written to by default."""
     return Path("reproductions") / (study.name + ("" if options.sound else "-as-published"))
 
 
@@ -202,3 +174,55 @@ def _rows(rows, study):
     if not rows:
         raise ValueError(f"rows=[] trains nothing. Name rows of {study.name}: {list(study.rows)}.")
     return tuple(_validate.one_of("rows", row, study.rows) for row in rows)
+
+
+def _finished(study, options, folder, n_jobs, progress) -> pd.DataFrame:
+    """Return one row per run, those in ``folder`` read and the others trained.
+
+    On Ctrl-C the finished ones are returned, with a UserWarning; the same call goes on.
+    """
+    manifest = {"study": study.name, "skdpfair": skdpfair.__version__}
+    store = Store.open(folder, manifest, of="reproduction")
+    runs = {_key(study, run): run for run in study.runs(options)}
+    n_done = sum(store.load(key) is not None for key in runs)
+    tasks = (
+        joblib.delayed(_train)(study, key, run, options.device, store)
+        for key, run in runs.items()
+        if store.load(key) is None
+    )
+    bar = tqdm(
+        total=len(runs),
+        initial=n_done,
+        desc=study.name,
+        unit="run",
+        disable=None if progress else True,
+    )
+    try:
+        with bar:
+            parallel = joblib.Parallel(n_jobs=n_jobs, return_as="generator_unordered")
+            for _ in parallel(tasks):
+                bar.update()
+    except KeyboardInterrupt:
+        n_done = sum(store.load(key) is not None for key in runs)
+        warnings.warn(
+            f"{study.name} was interrupted after {n_done} of {len(runs)} runs; the comparison "
+            f"holds these. The same call goes on from {str(folder)!r}.",
+            UserWarning,
+            stacklevel=3,
+        )
+    kept = [(run, found) for key, run in runs.items() if (found := store.load(key)) is not None]
+    return pd.DataFrame([{"row": run.row, "seed": run.seed} | found for run, found in kept])
+
+
+def _key(study, run):
+    return key_of(study.name, run.row, run.seed, repr(sorted(run.settings.items())))
+
+
+def _train(study, key, run, device, store):
+    """Train one run, and keep it."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)  # runs are parallel, and small ones gain nothing from threads
+    try:
+        store.save(key, study.measure(run, device))
+    finally:
+        torch.set_num_threads(before)

@@ -1,7 +1,7 @@
-"""What a reproduction is: its runs, what each measures, and the cells that come of them."""
+"""The parts of a reproduction: its options, runs, cells and claims."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,7 @@ RULES = {rule["unit"]: (rule["within"], rule["near"]) for rule in (POINTS, LOSS,
 
 @dataclass(frozen=True)
 class Options:
-    """What the user chose.
+    """The user's choices.
 
     Parameters
     ----------
@@ -27,16 +27,9 @@ class Options:
     epochs : int or None
         Instead of the paper's; the comparison is then labelled as short.
     rows : tuple of str or None
-        The rows to run, None for all.
+        The rows to run, None for the usual ones.
     device : str
         Of torch.
-
-    Examples
-    --------
-    >>> from skdpfair.reproduce import STUDIES
-    >>> options = Options(seeds=(0, 1), rows=("dpsgd",))
-    >>> [(run.row, run.seed) for run in STUDIES["kulynych-table9"].runs(options)]
-    [('dpsgd', 0), ('dpsgd', 1)]
     """
 
     sound: bool = True
@@ -55,50 +48,86 @@ class Run:
     settings: dict = field(hash=False)
 
 
-@dataclass(frozen=True)
 class Study:
-    """One table or figure of a paper.
+    """One table or figure; subclasses describe it.
 
-    Parameters
+    Attributes
     ----------
     name, title, source : str
         On the command line, in the report, and where it was printed.
-    runs : callable ``(Options) -> list of Run``
-        What to train.
-    measure : callable ``(Run, device) -> dict of str to float``
-        Train it, and measure; a function of a module, since it runs in other processes.
-    cells : callable ``(DataFrame, Options) -> DataFrame``
-        Compare: one row per run in, one row per cell out, see :func:`cell`.
     rows : tuple of str
-        The names that ``Options.rows`` may hold.
+        All rows of the table, in its order; ``Options.rows`` chooses among them.
+    usual : tuple of str or None
+        The rows that are trained unless others are named; None for all.
     epochs : int, str or None
         How many the paper took, in words where rows differ; None where nothing is counted in
         epochs.
-    reference : str
+    compared_with : str
         What the cells are compared with, after "as".
-    notes : callable ``(Options) -> list of str``
-        What a reader must know.
-    claims : callable ``(DataFrame, Options) -> list of dict``
-        What the paper says in words, and whether the runs bear it out, see :func:`claim`.
-    draw : callable ``(DataFrame, DataFrame) -> Figure`` or None
-        Runs and cells in, a figure out; None draws the cells.
+    differs_as_published : bool
+        Whether ``Options.sound=False`` changes anything.
+
+    Examples
+    --------
+    >>> from benchmarks.papers import STUDIES
+    >>> runs = STUDIES["kulynych-table9"].runs(Options(seeds=(0, 1), rows=("dpsgd",)))
+    >>> [(run.row, run.seed) for run in runs]
+    [('dpsgd', 0), ('dpsgd', 1)]
     """
 
     name: str
     title: str
     source: str
-    runs: Callable
-    measure: Callable
-    cells: Callable
     rows: tuple[str, ...]
+    usual: tuple[str, ...] | None = None
     epochs: int | str | None = None
-    reference: str = "printed"
-    notes: Callable = lambda options: []
-    claims: Callable = lambda frame, options: []
-    draw: Callable | None = None
+    compared_with = "printed"
+    differs_as_published = False
+
+    def runs(self, options) -> list[Run]:
+        """Return the runs to train, by row and seed; reference rows come along."""
+        named = options.rows or self.usual or self.rows
+        wanted = {*named, *(self.reference_of(row) for row in named)}
+        return [
+            Run(row, seed, self.settings(row, options))
+            for row in self.rows
+            if row in wanted
+            for seed in options.seeds
+        ]
+
+    def reference_of(self, row) -> str:
+        """Return the row that this one is compared with; by default there is none but itself."""
+        return row
+
+    def settings(self, row, options) -> dict:
+        """Return all that decides a run of the row, apart from its seed."""
+        raise NotImplementedError
+
+    def measure(self, run, device) -> dict[str, float]:
+        """Train one run, in any process, and measure."""
+        raise NotImplementedError
+
+    def cells(self, rows):
+        """Yield the cells of a table, see :func:`cell`.
+
+        ``rows`` holds the finished runs of each row, in the order of the table, indexed by seed.
+        """
+        raise NotImplementedError
+
+    def claims(self, rows) -> list[dict]:
+        """Judge what the paper says in words, see :func:`claim`."""
+        return []
+
+    def notes(self, options) -> list[str]:
+        """Return what a reader must know."""
+        return []
+
+    def draw(self, found):
+        """Draw a Reproduction; None leaves it to the common figure, which shows all cells."""
+        return None
 
 
-def cell(row, measure, values, paper, paper_se, rule, *, absolute=False) -> dict:
+def cell(row, measure, values, rule, paper=np.nan, paper_se=np.nan, *, absolute=False) -> dict:
     """Compare the mean over the seeds with the number in print.
 
     Parameters
@@ -107,11 +136,11 @@ def cell(row, measure, values, paper, paper_se, rule, *, absolute=False) -> dict
         Place in the table.
     values : array of shape (n_seeds,)
         One per seed.
-    paper, paper_se : float
-        As printed; NaN where nothing is.
     rule : dict
         ``within`` and ``near``, in the unit of the values: at most that far, or 2 (4) combined
         standard errors if these are more.
+    paper, paper_se : float
+        As printed; NaN where nothing is.
     absolute : bool, default=False
         Whether the paper prints the absolute value of the mean.
 
@@ -123,16 +152,14 @@ def cell(row, measure, values, paper, paper_se, rule, *, absolute=False) -> dict
 
     Examples
     --------
-    >>> cell("dpsgd", "accuracy", [70.0, 70.4], 69.9, 0.4, POINTS)["verdict"]
+    >>> cell("dpsgd", "accuracy", [70.0, 70.4], POINTS, 69.9, 0.4)["verdict"]
     'same'
     """
-    values = np.asarray(values, dtype=float)
-    mean, n = values.mean(), len(values)
+    mean, ours_se, n_seeds = _mean(values)
     ours = abs(mean) if absolute else mean
-    ours_se = values.std(ddof=1) / n**0.5 if n > 1 else np.nan
     combined = np.hypot(np.nan_to_num(ours_se), np.nan_to_num(paper_se))
+    within, near = max(2 * combined, rule["within"]), max(4 * combined, rule["near"])
     difference = ours - paper
-    within, near = (max(k * combined, rule[limit]) for k, limit in ((2, "within"), (4, "near")))
     if np.isnan(mean):
         verdict = "not measured"
     elif np.isnan(paper):
@@ -146,18 +173,13 @@ def cell(row, measure, values, paper, paper_se, rule, *, absolute=False) -> dict
         "unit": rule["unit"],
         "ours": ours,
         "ours_se": ours_se,
-        "n_seeds": n,
+        "n_seeds": n_seeds,
         "paper": paper,
         "paper_se": paper_se,
         "difference": difference,
         "allowed": within,
         "verdict": verdict,
     }
-
-
-def same_in_print(options) -> list[str]:
-    """Return the note of a study in which nothing differs as published."""
-    return [] if options.sound else ["As published: nothing differs here."]
 
 
 def claim(said, values, *, unit="points", above=0.0, below=None) -> dict:
@@ -185,23 +207,25 @@ def claim(said, values, *, unit="points", above=0.0, below=None) -> dict:
     >>> claim("b is larger than a", [1.0, 1.2, 0.9])["verdict"]
     'holds'
     """
-    values = np.asarray(values, dtype=float)
-    mean, n = values.mean(), len(values)
-    error = values.std(ddof=1) / n**0.5 if n > 1 else np.nan
+    mean, error, n_seeds = _mean(values)
     lead = mean - above if below is None else below - mean
     verdict = "undecided"
-    if n > 1 and abs(lead) > t.ppf(0.975, n - 1) * error:
+    if n_seeds > 1 and abs(lead) > t.ppf(0.975, n_seeds - 1) * error:
         verdict = "holds" if lead > 0 else "fails"
     return {"claim": said, "measured": mean, "se": error, "unit": unit, "verdict": verdict}
+
+
+def _mean(values):
+    """Return the mean over the seeds, its standard error, and how many there are."""
+    values = np.asarray(values, dtype=float)
+    n_seeds = len(values)
+    return values.mean(), values.std(ddof=1) / n_seeds**0.5 if n_seeds > 1 else np.nan, n_seeds
 
 
 def less_apart(plain, other):
     r"""Return by how much smaller the gap \|mean over seeds\| of one row is, one value per seed.
 
-    Parameters
-    ----------
-    plain, other : pandas.Series
-        Signed differences of two groups, by seed.
+    ``plain`` and ``other`` are Series of signed differences of two groups, by seed.
     """
     return np.sign(plain.mean()) * plain - np.sign(other.mean()) * other
 
@@ -212,6 +236,13 @@ def rows_of(frame) -> dict[str, pd.DataFrame]:
     return {row: part.drop(columns="row").set_index("seed").sort_index() for row, part in parts}
 
 
-def cells_of(rows) -> pd.DataFrame:
-    """Return cells as a table, in the order given; one without rows has the columns, too."""
-    return pd.DataFrame(list(rows), columns=list(cell("", "", [0.0], np.nan, np.nan, POINTS)))
+def printed(name) -> pd.DataFrame:
+    """Return a table in print, of a CSV file in ``tables/``.
+
+    Examples
+    --------
+    >>> table = printed("esipova2023").set_index(["dataset", "method"])
+    >>> float(table.loc[("adult", "dpsgd"), "accuracy_a"])
+    69.9
+    """
+    return pd.read_csv(Path(__file__).parent / "tables" / f"{name}.csv")

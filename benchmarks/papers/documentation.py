@@ -1,0 +1,106 @@
+"""Tables of the documentation, from the runs kept in benchmarks/results/reproductions."""
+
+import shutil
+from pathlib import Path
+
+import pandas as pd
+
+from benchmarks.pages import DOCS, filled
+from benchmarks.papers import pages
+from benchmarks.papers.runner import STUDIES, compare
+
+RESULTS = Path(__file__).parents[1] / "results" / "reproductions"
+PAGE, CHOOSING = DOCS / "reproducibility.md", DOCS / "choosing.md"
+PIVOTED = ("fair-comparison", "step-size", "knolle-figure2")  # nothing of these is in print
+PICTURES = {
+    "fair-comparison": "fair_comparison.png",
+    "esipova-table1": "errors.png",
+    "li-figures": "reaction.png",
+}
+
+
+def kept(folder):
+    """Return the comparison of the runs that a folder holds."""
+    study = STUDIES[folder.name.removesuffix("-as-published")]
+    return compare(study, pages.options_of(folder), pd.read_csv(folder / "runs.csv"))
+
+
+def texts() -> dict[Path, str]:
+    """Return what the kept runs say each page of the documentation and of the results holds."""
+    page, found = PAGE.read_text(encoding="utf-8"), {}
+    for folder in sorted(RESULTS.iterdir()):
+        comparison = kept(folder)
+        found[folder / "comparison.md"] = pages.page(comparison)
+        if f"<!-- {folder.name} -->" in page:
+            page = filled(page, folder.name, ["", *_section(comparison), ""])
+        if folder.name == "fair-comparison":
+            lines = ["", *_methods(comparison.cells), ""]
+            found[CHOOSING] = filled(CHOOSING.read_text(encoding="utf-8"), "choosing", lines)
+    return found | {PAGE: page}
+
+
+def write() -> None:
+    """Write the pages, and draw the figures that they show."""
+    for path, text in texts().items():
+        path.write_text(text, encoding="utf-8")
+    for name, picture in PICTURES.items():
+        path = DOCS / "images" / picture
+        pages.figure(kept(RESULTS / name)).savefig(path, dpi=110)
+        shutil.copy(path, RESULTS / name / "comparison.png")
+
+
+def outdated() -> list[Path]:
+    """Return the pages that do not hold what the kept runs say."""
+    return [path for path, text in texts().items() if path.read_text(encoding="utf-8") != text]
+
+
+def _section(found):
+    """Return a study's results: cells that are not as printed, or all; epsilons; claims."""
+    if found.study.name in PIVOTED:
+        lines = _pivoted(found)
+    else:
+        lines = [pages.summary(found), ""]
+        cells = found.cells[~found.cells["verdict"].isin(["same", "not in print"])]
+        if len(cells):
+            lines += [*pages.table(cells), ""]
+    return [*lines, *_spent(found), *pages.claims_table(found.claims)[1:]]
+
+
+def _methods(cells):
+    """Return one line per method of the fair comparison: accuracy, costs of the groups, gap."""
+    lines = [
+        "| method | Adult: accuracy | women pay | men pay | gap "
+        "| Dutch: accuracy | women pay | men pay | gap |",
+        "| --- |" + " ---: |" * 8,
+    ]
+    cells = cells.assign(method=cells["row"].str.split("/").str[1])
+    for method, own in cells.groupby("method", sort=False):
+        own = own.set_index(["row", "measure"])
+        found = [
+            own.loc[f"{name}/{method}", measure]
+            for name in ("adult", "dutch")
+            for measure in ("accuracy", "cost[female]", "cost[male]", "cost gap")
+        ]
+        values = [pages.number(cell["ours"], cell["ours_se"], "points") for cell in found]
+        name = "untuned defaults" if method == "default" else f"`{method}`"
+        lines.append(f"| {name} | {' | '.join(values)} |")
+    return lines
+
+
+def _pivoted(found):
+    """Return one line per row of the study, one column per measure."""
+    table = {}
+    for row, measure, ours, *_ in pages.lines_of(found.cells):
+        table.setdefault(row, {})[measure] = ours
+    measures = list(next(iter(table.values())))
+    lines = [f"| | {' | '.join(measures)} |", "| --- |" + " ---: |" * len(measures)]
+    return [*lines, *(f"| {row} | {' | '.join(own.values())} |" for row, own in table.items()), ""]
+
+
+def _spent(found):
+    """Return what the private rows spend, in a sentence."""
+    if "epsilon" not in found.runs or found.study.name in ("fair-comparison", "li-figures"):
+        return []
+    private = {row: value for row, value in pages.spent(found).items() if value < float("inf")}
+    spent = "; ".join(f"{row}: {value:.3f}" for row, value in private.items())
+    return [f"Epsilon of these runs, by row: {spent}.", ""] if spent else []

@@ -1,0 +1,425 @@
+"""Populations that react to the deployed model."""
+
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from skdpfair._validate import error_context_without_data, listed, number, safe_repr
+
+_HALVINGS = 20
+_LEAST_PROBABILITY = 1e-12
+
+
+@runtime_checkable
+class DistributionMap(Protocol):
+    """The map from a deployed model to the data that it induces.
+
+    An environment may also have a method ``distance(model) -> float``: how far the model is from
+    the performatively stable one.
+
+    References
+    ----------
+    .. [perdomo2020] J. Perdomo et al., "Performative Prediction", ICML 2020.
+
+    Examples
+    --------
+    >>> from skdpfair.performative import DistributionMap
+    >>> class NobodyReacts:
+    ...     def sample(self, model, rng):
+    ...         return rng.normal(size=(4, 2)), [0, 1, 0, 1], ["F", "F", "M", "M"]
+    >>> isinstance(NobodyReacts(), DistributionMap)
+    True
+    """
+
+    def sample(self, model, rng):
+        """Return the data of one round.
+
+        Parameters
+        ----------
+        model : fitted classifier or None
+            The deployed model; None before the first deployment.  It must not be kept: a greedy
+            learner changes it.
+        rng : numpy.random.Generator
+            Where the environment's draws come from.
+
+        Returns
+        -------
+        X : DataFrame or array of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        sensitive_features : array-like of n_samples rows, or None
+            The groups.
+        """
+        ...
+
+
+class BasePopulation:
+    """Base data that an environment moves: the same people in every round."""
+
+    def __init__(self, X, y, sensitive_features, changeable, step):
+        self.X = X
+        self.y = y
+        self.sensitive_features = sensitive_features
+        for name, column in (("y", y), ("sensitive_features", sensitive_features)):
+            if column is None:
+                continue
+            with error_context_without_data(name, "must have one entry per row of X"):
+                is_like = len(column) == len(X)
+            if not is_like:
+                raise ValueError(
+                    f"{name} must have one entry per row of X ({len(X)}), got {len(column)}."
+                )
+        self.columns = columns_of(X, changeable)
+        self.step = number("step", step, low=0, low_open=True)
+
+    def sample(self, model, rng):
+        """Return the base data, moved by the deployed model.
+
+        Parameters
+        ----------
+        model : fitted classifier or None
+            The deployed model; None leaves the data where they are.
+        rng : numpy.random.Generator
+            Not used: the reaction is not random.
+
+        Returns
+        -------
+        X : DataFrame or array of shape (n_samples, n_features)
+            As the model's deployment leaves it.
+        y : array-like of shape (n_samples,)
+            The base labels.
+        sensitive_features : array-like of n_samples rows, or None
+            The groups.
+        """
+        X = self.X if model is None else self.moved(model)
+        return X, self.y, self.sensitive_features
+
+    def moved(self, model):
+        """Return X as the model's deployment leaves it.
+
+        Parameters
+        ----------
+        model : fitted classifier
+            The deployed model.
+
+        Returns
+        -------
+        DataFrame or array of shape (n_samples, n_features)
+            A copy of the base data, with the changeable columns moved.
+        """
+        raise NotImplementedError  # each reaction is a subclass with its own
+
+
+class StrategicResponse(BasePopulation):
+    r"""Records that the model denies move towards the favourable decision, within a budget.
+
+    Every round starts from the base data: what was changed for the last model is undone.  Labels
+    stay, so to gain the favourable decision is not to deserve it.
+
+    Parameters
+    ----------
+    X : DataFrame or array of shape (n_samples, n_features)
+        The base data: features before anybody reacts.
+    y : array-like of shape (n_samples,)
+        Labels of two classes; the larger one is the favourable decision.
+    sensitive_features : array-like of n_samples rows or None, default=None
+        The groups.
+    budget : float >= 0, or array-like of shape (n_samples,)
+        Largest L2 distance that a record moves; by record where means differ.
+    changeable : list of column names or positions, or None, default=None
+        The columns that people can change, numeric; None is all.
+    step : float > 0, default=0.01
+        Half-width of the central differences, in the unit of X.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range, a column is unknown, lengths differ; in ``sample`` if the
+        deployed model has more than two classes, or no score.
+
+    Notes
+    -----
+    With s the model's score (``decision_function``, else log-odds), g its gradient in the
+    changeable columns at the record's base features and B its budget, a record with
+    :math:`s(x) \le 0` moves to :math:`x + t g / \lVert g \rVert` for the least t in [0, B] with
+    s > 0, found by bisection; t = B if that does not suffice.  That is the best response to a
+    linear model, and one gradient step for any other.  Where g = 0, as in trees, nobody moves.
+
+    References
+    ----------
+    .. [hardt2016] M. Hardt et al., "Strategic Classification", ITCS 2016.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from skdpfair.performative import StrategicResponse
+    >>> X, y = np.array([[0.0], [2.0], [4.0], [6.0]]), [0, 0, 1, 1]
+    >>> model = LogisticRegression().fit(X, y)  # denies below 3
+    >>> moved, _, _ = StrategicResponse(X, y, budget=1.5).sample(model, np.random.default_rng(0))
+    >>> moved.round(3).ravel().tolist()
+    [1.5, 3.0, 4.0, 6.0]
+    """
+
+    def __init__(self, X, y, sensitive_features=None, *, budget, changeable=None, step=0.01):
+        super().__init__(X, y, sensitive_features, changeable, step)
+        if np.ndim(budget) == 0:
+            budget = number("budget", budget, low=0)
+        elif np.shape(budget) != (len(X),):
+            raise ValueError(
+                "budget must be a number >= 0 or one per row of X, shape "
+                f"({len(X)},), got shape {np.shape(budget)}."
+            )
+        self.budget = np.broadcast_to(np.asarray(budget, dtype=float), len(X))
+        if not (self.budget >= 0).all():
+            raise ValueError("budget must be >= 0 for every record.")
+
+    def moved(self, model):
+        """Return X after the denied have reacted.
+
+        Parameters
+        ----------
+        model : fitted classifier of two classes
+            The deployed model.
+
+        Returns
+        -------
+        DataFrame or array of shape (n_samples, n_features)
+            A copy of the base data, with the changeable columns of the denied moved.
+        """
+        denied = np.flatnonzero(score(model, self.X) <= 0)
+        values = values_of(self.X, self.columns)
+        if len(denied):
+            rows = self.X.iloc[denied] if hasattr(self.X, "iloc") else np.asarray(self.X)[denied]
+            values[denied] = self._responses(model, rows, values[denied], self.budget[denied])
+        return replaced(self.X, self.columns, values)
+
+    def _responses(self, model, rows, base, budget):
+        slope = score_gradient(model, rows, self.columns, self.step)
+        length = np.linalg.norm(slope, axis=1, keepdims=True)
+        direction = np.divide(slope, length, out=np.zeros_like(slope), where=length > 0)
+
+        def at(distance):
+            return base + distance[:, None] * direction
+
+        # high: granted, or all that can be afforded; low: denied
+        low, high = np.zeros(len(base)), budget
+        enough = score(model, replaced(rows, self.columns, at(high))) > 0
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            granted = score(model, replaced(rows, self.columns, at(middle))) > 0
+            low = np.where(enough & ~granted, middle, low)
+            high = np.where(enough & granted, middle, high)
+        return at(high)
+
+
+class LocationShift(BasePopulation):
+    r"""Every record moves by :math:`-\beta \theta`, with the model's coefficients as theta.
+
+    Parameters
+    ----------
+    X : DataFrame or array of shape (n_samples, n_features)
+        The base data.
+    y : array-like of shape (n_samples,)
+        Labels of two classes.
+    sensitive_features : array-like of n_samples rows or None, default=None
+        The groups.
+    beta : float >= 0
+        Sensitivity of the distribution: it moves by at most beta times as far (in Wasserstein-1
+        distance) as the coefficients.
+    changeable : list of column names or positions, or None, default=None
+        The columns that shift, numeric; None is all.
+    stable_coef : array-like of shape (n_changeable,) or None, default=None
+        Coefficients of the performatively stable model, if they are known.
+    step : float > 0, default=0.01
+        Half-width of the central differences for models without ``coef_``, in the unit of X.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range, a column is unknown, or lengths differ.
+
+    Notes
+    -----
+    A model without ``coef_`` counts with the slope of its score, averaged over the base data,
+    which for a linear model is the same.
+
+    References
+    ----------
+    .. [li2024] Q. Li, M. Yemini and H.-T. Wai, "Privacy-Efficacy Tradeoff of Clipped SGD with
+       Decision-dependent Data", ICML Workshop on Humans, Algorithmic Decision-Making and Society,
+       2024.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from skdpfair.performative import LocationShift
+    >>> X, y = np.array([[0.0], [2.0], [4.0], [6.0]]), [0, 0, 1, 1]
+    >>> model = LogisticRegression().fit(X, y)
+    >>> moved, _, _ = LocationShift(X, y, beta=0.5).sample(model, np.random.default_rng(0))
+    >>> bool(np.allclose(moved, X - 0.5 * model.coef_))
+    True
+    """
+
+    def __init__(
+        self,
+        X,
+        y,
+        sensitive_features=None,
+        *,
+        beta,
+        changeable=None,
+        stable_coef=None,
+        step=0.01,
+    ):
+        super().__init__(X, y, sensitive_features, changeable, step)
+        self.beta = number("beta", beta, low=0)
+        self.stable_coef = None if stable_coef is None else np.asarray(stable_coef, dtype=float)
+        if self.stable_coef is not None and self.stable_coef.shape != self.columns.shape:
+            raise ValueError(
+                f"stable_coef must have shape {self.columns.shape}, one per changeable column, "
+                f"got {self.stable_coef.shape}."
+            )
+
+    def moved(self, model):
+        """Return X, shifted against the coefficients of the model.
+
+        Parameters
+        ----------
+        model : fitted classifier of two classes
+            The deployed model.
+
+        Returns
+        -------
+        DataFrame or array of shape (n_samples, n_features)
+            A copy of the base data, with the changeable columns shifted.
+        """
+        theta = coefficients(model, self.X, self.columns, self.step)
+        values = values_of(self.X, self.columns) - self.beta * theta
+        return replaced(self.X, self.columns, values)
+
+    def distance(self, model):
+        """Return the L2 distance of the model's coefficients to those of the stable model.
+
+        Parameters
+        ----------
+        model : fitted classifier of two classes
+            The deployed model.
+
+        Returns
+        -------
+        float
+            At least 0; NaN if ``stable_coef`` is None.
+        """
+        if self.stable_coef is None:
+            return np.nan
+        theta = coefficients(model, self.X, self.columns, self.step)
+        return float(np.linalg.norm(theta - self.stable_coef))
+
+
+def columns_of(X, changeable):
+    """Return the positions of the changeable columns; None is all of them.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> columns_of(pd.DataFrame({"age": [30], "savings": [5.0]}), ["savings"])
+    array([1])
+    """
+    names = list(X.columns) if hasattr(X, "columns") else list(range(np.shape(X)[1]))
+    given = names if changeable is None else changeable
+    wanted = listed("changeable", given, "columns of X")
+    unknown = [c for c in wanted if c not in names]
+    if unknown or not wanted:
+        raise ValueError(
+            f"changeable must name at least one column of X, and columns of X only: got "
+            f"{safe_repr(wanted)}, X has {safe_repr(names)}."
+        )
+    return np.array([names.index(c) for c in wanted])
+
+
+def values_of(X, columns):
+    """Return a copy of those columns as floats, shape (n_samples, n_columns).
+
+    Examples
+    --------
+    >>> values_of(np.array([[1, 2], [3, 4]]), [1])
+    array([[2.],
+           [4.]])
+    """
+    part = X.iloc[:, columns] if hasattr(X, "iloc") else np.asarray(X)[:, columns]
+    return np.array(part, dtype=float)
+
+
+def replaced(X, columns, values):
+    """Return a copy of X with those columns replaced; a DataFrame stays one.
+
+    Examples
+    --------
+    >>> replaced(np.array([[1, 2], [3, 4]]), [1], np.array([[2.5], [4.5]]))
+    array([[1. , 2.5],
+           [3. , 4.5]])
+    """
+    if hasattr(X, "iloc"):
+        names = X.columns[columns]
+        return X.assign(**dict(zip(names, np.transpose(values), strict=True)))
+    moved = np.array(X, dtype=float) if np.asarray(X).dtype.kind in "iub" else np.array(X)
+    moved[:, columns] = values
+    return moved
+
+
+def score(model, X):
+    """Return the score of each row; where it is above 0 the model predicts ``classes_[1]``.
+
+    The decision function if the model has one, else the log-odds of ``predict_proba``.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> model = LogisticRegression().fit([[0.0], [1.0]], ["denied", "granted"])
+    >>> (score(model, [[0.0], [1.0]]) > 0).tolist()
+    [False, True]
+    """
+    if not hasattr(model, "decision_function") and not hasattr(model, "predict_proba"):
+        raise ValueError(
+            f"model must have decision_function or predict_proba, got {type(model).__name__}."
+        )
+    if len(model.classes_) != 2:
+        raise ValueError(
+            f"model must have two classes, the second one favourable, got {len(model.classes_)}."
+        )
+    if hasattr(model, "decision_function"):
+        return np.asarray(model.decision_function(X), dtype=float)
+    chance = np.clip(model.predict_proba(X)[:, 1], _LEAST_PROBABILITY, 1 - _LEAST_PROBABILITY)
+    return np.log(chance) - np.log1p(-chance)
+
+
+def score_gradient(model, X, columns, step):
+    """Return the score's slope in each of the columns, shape (n_samples, n_columns).
+
+    Central differences of half-width ``step``: two evaluations per column, any model.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> model = LogisticRegression().fit([[0.0, 3.0], [1.0, 3.0]], [0, 1])
+    >>> slope = score_gradient(model, np.array([[5.0, 5.0]]), [0, 1], step=0.01)
+    >>> bool(np.allclose(slope, model.coef_))
+    True
+    """
+    slopes = []
+    for column in columns:
+        here = values_of(X, [column])
+        above, below = (score(model, replaced(X, [column], here + h)) for h in (step, -step))
+        slopes.append((above - below) / (2 * step))
+    return np.stack(slopes, axis=1)
+
+
+def coefficients(model, X, columns, step):
+    """Return the model's coefficient of each column, shape (n_columns,).
+
+    ``coef_`` of a linear model; of any other model the score's slope, averaged over the rows of X.
+    """
+    if hasattr(model, "coef_") and np.shape(model.coef_)[0] == 1:
+        return np.asarray(model.coef_, dtype=float)[0, columns]
+    return score_gradient(model, X, columns, step).mean(axis=0)
