@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from skdpfair.mechanism import Method
-from skdpfair.methods._clipping import clip_at
-from skdpfair.methods._facts import NOT_NEGATIVE
+from skdpfair.methods._clipping import NOT_NEGATIVE, clip_at
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -31,7 +30,7 @@ class BAM(Method, name="bam", reference="knolle2023bias"):
     --------
     >>> from skdpfair.testing import per_sample
     >>> method = BAM(max_grad_norm=1.0, perturbation_radius=0.05)
-    >>> method.look_ahead()
+    >>> method.per_sample_perturbation_radius()
     0.05
     >>> method.clip(per_sample(norm=[4.0, 0.5]), None, {})  # norms are those of g'
     Clip(weight=tensor([0.2500, 1.0000]), bound=tensor(1.))
@@ -40,7 +39,7 @@ class BAM(Method, name="bam", reference="knolle2023bias"):
     max_grad_norm: float | str = "auto"
     perturbation_radius: float = 0.02
 
-    ranges = {"perturbation_radius": NOT_NEGATIVE}
+    _parameter_constraints = {"perturbation_radius": NOT_NEGATIVE}
 
     def per_sample_perturbation_radius(self):
         """Return lambda."""

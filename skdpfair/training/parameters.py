@@ -5,12 +5,11 @@ from collections.abc import Mapping
 import numpy as np
 
 from skdpfair import _validate
-from skdpfair._validate import outline, safe_repr
+from skdpfair._validate import LARGE, outline, safe_repr
 from skdpfair.networks import ACTIVATIONS
 from skdpfair.privacy import ACCOUNTANTS
 from skdpfair.privacy.delta import LEAST_DELTA
 from skdpfair.training import building as _building
-from skdpfair.training.building import LARGE
 
 _CHOICES = {
     "accountant": ACCOUNTANTS,

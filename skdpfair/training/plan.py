@@ -28,7 +28,9 @@ class Plan:
     delta: float
     epsilon: float | None  # as asked for
     accountant: str
-    one_time_noise_multipliers: tuple[float, ...] = ()  # noise of the group counts, if these are released
+    one_time_noise_multipliers: tuple[
+        float, ...
+    ] = ()  # noise of the group counts, if these are released
 
     @property
     def accounted(self) -> bool:
@@ -46,6 +48,7 @@ def plan(params, method: Method, n_samples: int, n_groups: int, *, goes_on: bool
     if epsilon is None and noise is None and method.private:
         method = get_method("sgd")  # the non-private twin
     waits = any(method.is_auto(field) for field in method.scale_fields)
+    for_lr = params["lr"] == "auto" and not goes_on
     settings = defaults.resolve(
         n_samples=n_samples,
         epsilon=epsilon,
@@ -55,7 +58,7 @@ def plan(params, method: Method, n_samples: int, n_groups: int, *, goes_on: bool
         batch_size=params["batch_size"],
         max_epochs=params["max_epochs"],
         max_steps=params["max_steps"],
-        searches_scale=waits or (not method.private and params["lr"] == "auto" and not goes_on),
+        searches_scale=waits or (for_lr and (method.needs_gradient_scale or not method.private)),
     )
     method = _filled(method, settings)
     shares = declared(getattr(method, "group_probabilities", None), n_groups)

@@ -1,7 +1,7 @@
 """What a fit spent, put into its report."""
 
 from dataclasses import dataclass, replace
-from math import inf
+from math import inf, isinf
 
 import numpy as np
 import pandas as pd
@@ -9,6 +9,7 @@ import torch
 
 from skdpfair.mechanism import Method
 from skdpfair.methods import get_method
+from skdpfair.methods._catalogue import GRADIENT, sensitivities
 from skdpfair.privacy import PrivacyReport
 from skdpfair.privacy import epsilon as epsilon_of
 from skdpfair.privacy.statement import DIAGNOSTICS_HELD, TWIN_HELD
@@ -54,7 +55,7 @@ def report_of(params, run, net, ledger, seeded, groups, stop):
     """Return the report of a fit that stopped as ``stop`` says."""
     mechanism, method = run.mechanism, net.method_
     epsilon = ledger.epsilon(run.delta, run.accountant) if run.accounted else inf
-    bound = getattr(method, "max_grad_norm", None)
+    bound = sensitivities(method, mechanism.task, net.n_classes)[GRADIENT]
     steps = [e for e in ledger.entries if not e.is_one_time]
     return PrivacyReport(
         method=method.name,
@@ -65,7 +66,7 @@ def report_of(params, run, net, ledger, seeded, groups, stop):
         sample_rate=max((e.sample_rate for e in steps), default=mechanism.max_sample_rate),
         steps=ledger.steps if run.accounted else net.steps_,
         expected_batch_size=mechanism.expected_batch_size,
-        max_grad_norm=None if isinstance(bound, str) else bound,
+        max_grad_norm=None if bound is None or isinf(bound) else bound,
         is_private=epsilon < inf,
         seeded=seeded,
         group_epsilons=_group_epsilons(run, ledger, groups.levels),
