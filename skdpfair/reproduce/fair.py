@@ -36,7 +36,7 @@ from skdpfair.reproduce._study import (
 EPSILON, STEPS, BATCH = 1.0, 300, 2048
 BOUNDS, STEP_SIZES = (0.25, 1.0, 4.0), (0.5, 2.0, 8.0, 32.0)
 _SETS = ("adult", "dutch")
-# which parameter the bounds are, what else a method needs, and what a step is long in units of it
+# which parameter the bounds are, if any, and what else a method needs
 _METHODS = {
     "dpsgd": ("max_grad_norm", {}),
     "global": ("strict_max_grad_norm", {"max_grad_norm": 1.0}),
@@ -48,6 +48,9 @@ _METHODS = {
     "dp_sat": ("max_grad_norm", {}),
     "pcsgd": ("max_grad_norm", {"radius": 20.0}),
     "fairlens_dp": ("max_grad_norm", {}),
+    "auto_s": (None, {}),  # as if gradients were clipped to 1: the bound is a factor of lr
+    "soft_adaclip": ("max_grad_norm", {}),
+    "bounded_adapt": ("max_grad_norm", {}),
 }
 _ROWS = tuple(f"{data}/{name}" for data in _SETS for name in ("default", *_METHODS))
 
@@ -109,7 +112,7 @@ def _fit(name, split, run, device, bound=None, step=None):
         method, own = "global_adapt", {}
     else:
         field, params = _METHODS[name]
-        method = get_method(name, **params | {field: bound})
+        method = get_method(name, **params | ({} if field is None else {field: bound}))
         # a gradient that is as long as its bound moves the weights by step times that bound
         own = {"lr": step if field == "max_grad_norm" else step * bound}
         own |= {"optimizer": "sgd", "module": "logistic"}
@@ -216,9 +219,10 @@ def notes(options):
     return [
         f"All methods train softmax regression at epsilon {EPSILON:g} (PLD, delta 1e-6), {STEPS} "
         f"steps of {BATCH} expected records, plain SGD, the last half of the iterates averaged.",
-        f"Each is tuned over the same twelve settings: its clipping bound (Z at the start for the "
-        f"global methods) in {BOUNDS}, its effective learning rate (lr, or lr C/Z) in "
-        f"{STEP_SIZES}, by accuracy on a fifth of the training rows, which no epsilon counts; "
+        f"Each is tuned over the same twelve settings: its clipping bound (at the start, where it "
+        f"moves; Z for the global methods) in {BOUNDS}, its effective learning rate (lr, or lr "
+        f"C/Z) in {STEP_SIZES}, by accuracy on a fifth of the training rows, which no epsilon "
+        "counts; 'auto_s' has no bound, and its lr takes the twelve products; "
         "'default' is global_adapt, untuned, with its own model, batches and steps.",
         "Costs are against the better of scikit-learn's logistic regression and a network of 32 "
         "hidden units, chosen likewise and trained to convergence on the same rows.",
