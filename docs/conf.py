@@ -13,6 +13,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 matplotlib.use("Agg")
 
 import skdpfair
+from skdpfair.methods import methods_table
+from skdpfair.methods._catalogue import references
 
 project = "skdpfair"
 copyright = "the skdpfair developers"
@@ -130,6 +132,26 @@ def write_reference(app, config):
     (folder / "index.rst").write_text("\n".join(lines))
 
 
+def method_tables():
+    """Return what the pages say of methods, by the comment that it takes the place of."""
+    table = methods_table().reset_index()
+    rows = [table.columns, ["---"] * table.shape[1], *table.itertuples(index=False)]
+    papers = {name: references(method) for name, method in sorted(skdpfair.METHODS.items())}
+    named = [name for name in papers if not skdpfair.METHODS[name].reference]
+    return {
+        "methods": [f"| {' | '.join(row)} |" for row in rows],
+        "references of methods": [f"- `{name}`: {papers[name]}" for name in named],
+    }
+
+
+def fill_in(app, page, source):
+    """Put tables made from the package in the place of comments."""
+    for name, lines in method_tables().items():
+        comment = f"<!-- {name}: filled in when the pages are built -->"
+        source[0] = source[0].replace(comment, "\n".join(lines))
+
+
 def setup(app):
-    """Make the reference before the pages are looked for."""
+    """Make the reference before the pages are looked for, and tables as they are read."""
     app.connect("config-inited", write_reference)
+    app.connect("source-read", fill_in)

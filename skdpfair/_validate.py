@@ -7,14 +7,25 @@ from collections.abc import Iterable, Mapping, Set
 from contextlib import contextmanager, suppress
 from itertools import islice
 from numbers import Integral, Real
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils._param_validation import (
+    Interval,
+    InvalidParameterError,
+    StrOptions,
+    make_constraint,
+)
 
 _SHOWN = 200  # characters of a value in a message
 _LARGEST = 2**63 - 1  # what numpy and torch count with
 _BRACKETS = {list: "[]", tuple: "()", set: "{}", frozenset: ("frozenset({", "})")}
 _OF_DATA = ("__array__", "__arrow_c_stream__", "toarray")  # arrays, tables, sparse matrices
+_POSITIVE_OR_AUTO = [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})]
+# float32 holds the squares of the numbers between them
+LARGE, SMALL = 1e15, 1e-15
 _TURNS = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
 
 
@@ -320,3 +331,103 @@ def _interval(low, high, low_open, high_open):
     if high < math.inf:
         parts.append(f"{'<' if high_open else '<='} {high:g}")
     return "a number" + (" " + " and ".join(parts) if parts else "")
+
+
+def check_parameter(name, value, constraints, of="") -> None:
+    """Raise unless a parameter satisfies one of its constraints, written as scikit-learn's.
+
+    A flag is no number here, and a number other than 0 must have a square in float32.
+
+    Examples
+    --------
+    >>> check_parameter("radius", -1.0, [Interval(Real, 0, None, closed="neither")])
+    Traceback (most recent call last):
+    ...
+    sklearn.utils._param_validation.InvalidParameterError: radius must be a float in the range
+    (0.0, inf), got -1.0.
+    """
+    allowed = [make_constraint(constraint) for constraint in constraints]
+    is_flag = isinstance(value, (bool, np.bool_)) and "boolean" not in constraints
+    if is_flag or not any(_satisfies(value, constraint) for constraint in allowed):
+        raise InvalidParameterError(
+            f"{name}{of} must be {' or '.join(map(str, allowed))}, got {safe_repr(value)}."
+        )
+    if isinstance(value, Real) and value != 0 and not SMALL <= abs(value) <= LARGE:
+        raise InvalidParameterError(
+            f"{name}{of} must lie between {SMALL:g} and {LARGE:g}, got {safe_repr(value)}: the "
+            "squares of other numbers do not fit float32."
+        )
+
+
+def _satisfies(value, constraint):
+    try:
+        return bool(constraint.is_satisfied_by(value))
+    except Exception:  # of the value's own making
+        return False
+
+
+class AutoParameters(BaseEstimator):
+    """An object with scikit-learn parameters that may be ``"auto"``.
+
+    ``_parameter_constraints`` holds, as scikit-learn writes them, the constraints of those
+    parameters that are not a number > 0 or ``"auto"``.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list]] = {}
+
+    def filled(self, **values: Any) -> Self:
+        """Return a copy in which parameters left at ``"auto"`` are set.
+
+        Parameters
+        ----------
+        **values
+            Numbers by parameter; parameters that the method does not have are left out.
+
+        Returns
+        -------
+        method : Method
+            The copy.
+        """
+        own = self.get_params(deep=False)
+        return clone(self).set_params(
+            **{k: v for k, v in values.items() if k in own and self.is_auto(k)}
+        )
+
+    def is_auto(self, field: str) -> bool:
+        """Tell whether a parameter is still ``"auto"``.
+
+        Parameters
+        ----------
+        field : str
+            Name of the parameter.
+
+        Returns
+        -------
+        bool
+            False, too, if the method has no such parameter.
+        """
+        return is_auto(getattr(self, field, None))
+
+    def number(self, field: str, default: float) -> float:
+        """Return a parameter, or a number in place of ``"auto"``.
+
+        Parameters
+        ----------
+        field : str
+            Name of the parameter.
+        default : float
+            The number in place of "auto".
+
+        Returns
+        -------
+        float
+            The one or the other.
+        """
+        return default if self.is_auto(field) else getattr(self, field)
+
+    def _validate_params(self) -> None:
+        """Refuse parameters out of range; those without a constraint are > 0 or "auto"."""
+        values, owner = self.get_params(deep=False), getattr(self, "name", type(self).__name__)
+        for name, value in values.items():
+            allowed = self._parameter_constraints.get(name, _POSITIVE_OR_AUTO)
+            check_parameter(name, value, allowed, of=f" of method {owner!r}")

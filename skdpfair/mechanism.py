@@ -21,29 +21,30 @@ import abc
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import torch
 from torch import Tensor
 
-from skdpfair._registry import METHODS as METHODS
-from skdpfair._registry import Registered
+from skdpfair._validate import AutoParameters
 
 State: TypeAlias = Any
 Release: TypeAlias = Mapping[str, Tensor]
 Params: TypeAlias = Mapping[str, Tensor]
 
+METHODS: dict[str, type[Method]] = {}
+
 
 @dataclass(frozen=True)
 class Task:
-    """What is public about a training run before its first step.
+    """What is public about a fit before its first step.
 
     Parameters
     ----------
     n_samples : int
         Number of records.
     n_groups : int
-        Number of groups, 1 if the run has none.
+        Number of groups, 1 if the fit has none.
     sample_rate : float
         Probability, in (0, 1], with which a record enters a batch.
     group_fractions : Tensor of shape (n_groups,) or None
@@ -51,8 +52,8 @@ class Task:
 
     Examples
     --------
-    >>> facts = Task(n_samples=1000, n_groups=2, sample_rate=0.1)
-    >>> facts.n_samples * facts.sample_rate  # records in a batch, in the mean
+    >>> task = Task(n_samples=1000, n_groups=2, sample_rate=0.1)
+    >>> task.n_samples * task.sample_rate  # records in a batch, on average
     100.0
     """
 
@@ -189,14 +190,41 @@ class Clip:
     bound: Tensor
 
 
-class Method(Registered, abc.ABC):
-    """How one algorithm departs from DP-SGD.  Only :meth:`clip` is compulsory.
+class Method(AutoParameters, abc.ABC):
+    """One algorithm, as it departs from DP-SGD.  Only :meth:`clip` is compulsory.
 
-    A concrete method is a keyword-only dataclass whose fields are its hyper-parameters,
-    hence scikit-learn parameters; it is final: vary it by a new file, not by a subclass.
-    The hooks are listed in the order in which a step calls them.  A field may be
-    ``"auto"``: the estimator fills it from public facts or from released values, and a
-    method on its own takes the number that its docstring states.
+    A concrete method is a keyword-only dataclass whose fields are its hyper-parameters, hence
+    scikit-learn parameters; it is final: vary it by a new file, not by a subclass.  What holds for
+    all its objects is written in the class body, as ``private = False``.  The hooks are listed in
+    the order in which a step calls them.
+
+    A parameter may be ``"auto"``: the estimator sets it from public facts or from released
+    values, and a method on its own takes the number that its docstring states.
+
+    Parameters
+    ----------
+    name : str or None, default=None
+        Keyword of the class statement: key in :data:`METHODS`.  A class without it is in no
+        registry, and is called by the name of its class.
+    reference : str, default=""
+        Keyword of the class statement: key of the bibliography.  Without it, the paper is the
+        first entry of the docstring's References.
+
+    Attributes
+    ----------
+    private, takes_noise : bool
+        Whether a fit has a finite epsilon, and whether it takes a ``noise_multiplier``; True, and
+        where only ``private`` is written, both are that.
+    needs_groups, needs_group_fractions, binary : bool
+        Whether records must have groups, whether ``Task.group_fractions`` must be known, and
+        whether it is for two classes and two groups only; False.
+    scale_fields : tuple of str
+        Parameters that :meth:`at_scale` sets, ``("max_grad_norm",)``; while one is "auto", a fit
+        begins with a warm-up that releases the gradient scale.
+    needs_gradient_scale : bool
+        Whether ``lr="auto"`` needs that warm-up, whatever the parameters are; False.
+    gradient_noise : float
+        Standard deviation of noise on the mean gradient, of methods that take no other; 0.
 
     Examples
     --------
@@ -208,64 +236,224 @@ class Method(Registered, abc.ABC):
     Clip(weight=tensor([0.2000, 0.5000]), bound=tensor(1.))
     """
 
+    name: ClassVar[str]
+    reference: ClassVar[str] = ""
+    private: ClassVar[bool] = True
+    takes_noise: ClassVar[bool] = True
+    needs_groups: ClassVar[bool] = False
+    needs_group_fractions: ClassVar[bool] = False
+    binary: ClassVar[bool] = False
+    scale_fields: ClassVar[tuple[str, ...]] = ("max_grad_norm",)
+    needs_gradient_scale: ClassVar[bool] = False
+    gradient_noise: float = 0.0
+
+    def __init_subclass__(cls, *, name: str | None = None, reference: str = "") -> None:
+        super().__init_subclass__()
+        if "private" in vars(cls) and "takes_noise" not in vars(cls):
+            cls.takes_noise = cls.private
+        if name is None and (hasattr(cls, "name") or abc.ABC in cls.__bases__):
+            return  # a variant of a method, or a base of several
+        cls.name, cls.reference = name or cls.__name__, reference
+        if name is None:
+            return
+        if name in METHODS and METHODS[name].__qualname__ != cls.__qualname__:
+            raise ValueError(f"Method name {name!r} is already taken by {METHODS[name]}.")
+        METHODS[name] = cls
+
     def start(self, task: Task) -> State:
-        """Return the state before the first step."""
+        """Return the state before the first step.
+
+        Parameters
+        ----------
+        task : Task
+            What is public about the fit.
+
+        Returns
+        -------
+        state : Tensor, tuple of Tensor or None
+            Passed to the other hooks; tensors are moved to the device of the fit.
+        """
         return None
 
     def rates(self, task: Task) -> Tensor:
-        """Return the Poisson sampling rate of each group, shape (n_groups,), float64."""
+        """Return the Poisson sampling rate of each group.
+
+        Parameters
+        ----------
+        task : Task
+            What is public about the fit.
+
+        Returns
+        -------
+        rates : Tensor of shape (n_groups,), float64
+            Probabilities in (0, 1]; the largest is the one that is accounted for.
+        """
         return torch.full((task.n_groups,), task.sample_rate, dtype=torch.float64)
 
     def queries(self, task: Task, noise_multiplier: float) -> tuple[Query, ...]:
-        """Return the statistics to release each step besides the gradient."""
+        """Return the statistics to release each step besides the gradient.
+
+        Parameters
+        ----------
+        task : Task
+            What is public about the fit.
+        noise_multiplier : float
+            Noise multiplier of the gradient sum; 0 for none.
+
+        Returns
+        -------
+        queries : tuple of Query
+            Each with a noise multiplier of its own; all are accounted for.
+        """
         return ()
 
     def parameter_perturbation(self, state: State) -> Tensor | None:
-        """Return by what flat vector to move the parameters while gradients are taken."""
+        """Return the vector by which parameters are moved while gradients are taken.
+
+        Parameters
+        ----------
+        state : State
+            As :meth:`update` left it.
+
+        Returns
+        -------
+        perturbation : Tensor of shape (n_parameters,) or None
+            None leaves the parameters where they are.
+        """
         return None
 
     def per_sample_perturbation_radius(self) -> float:
-        """Return how far along its own gradient each record's gradient is taken; 0 for here."""
+        """Return the distance along its own gradient at which each record's gradient is taken.
+
+        Returns
+        -------
+        radius : float >= 0
+            In the norm of the parameters; 0 takes gradients where the parameters are.
+        """
         return 0.0
 
     def sees_gradients(self) -> bool:
-        """Tell whether early queries need :class:`PerSampleGradients`, which take memory."""
+        """Tell whether early queries need :class:`PerSampleGradients`, which take memory.
+
+        Returns
+        -------
+        bool
+            Whether the samples of early queries and of :meth:`extra` have a ``gradient``.
+        """
         return False
 
     def extra(self, sample: PerSample, state: State, release: Release) -> Extra | None:
-        """Return what to add to each record's gradient, from ITS data and early releases."""
+        """Return what to add to each record's gradient, from ITS data and early releases.
+
+        Parameters
+        ----------
+        sample, state, release
+            As in :meth:`clip`; of the noisy sums those of the early queries.
+
+        Returns
+        -------
+        extra : Extra or None
+            None adds nothing.
+        """
         return None
 
     def refusal(self, task: Task, n_parameters: int) -> str | None:
-        """Return why the method cannot train so many parameters on such a task, or None."""
+        """Return the reason for which the method cannot train a model on a task.
+
+        Parameters
+        ----------
+        task : Task
+            What is public about the fit.
+        n_parameters : int
+            Number of trainable parameters.
+
+        Returns
+        -------
+        reason : str or None
+            Ends a sentence; None if there is none.
+        """
         if self.binary and task.n_groups != 2:
             return f"it is defined for two groups, and there are {task.n_groups}"
         return None
 
     @abc.abstractmethod
     def clip(self, sample: PerSample, state: State, release: Release) -> Clip:
-        """Weigh each record by its OWN norm, loss, group, and by what is released."""
+        """Weigh each record by its OWN norm, loss, group, and by what is released.
+
+        Parameters
+        ----------
+        sample : PerSample
+            The records of the batch; private, and possibly none.
+        state : State
+            As :meth:`update` left it.
+        release : dict of str to Tensor
+            The noisy sums of all queries.
+
+        Returns
+        -------
+        clip : Clip
+            Weights, and the bound that scales the noise; it follows from ``state`` and
+            ``release`` alone.
+        """
 
     def update(self, state: State, release: Release) -> State:
-        """Return the next state, from released values; "gradient" lies in memory used again."""
+        """Return the next state, from released values.
+
+        Parameters
+        ----------
+        state : State
+            That of the step.
+        release : dict of str to Tensor
+            The noisy sums of all queries, and the noisy mean ``"gradient"`` of shape
+            (n_parameters,), which lies in memory that is used again.
+
+        Returns
+        -------
+        state : State
+            That of the next step.
+        """
         return state
 
     def project(self, params: Params, state: State) -> Params:
-        """Map the parameters back to the feasible set after the optimizer step."""
+        """Map the parameters back to the feasible set after the optimizer step.
+
+        Parameters
+        ----------
+        params : dict of str to Tensor
+            The trainable parameters by name.
+        state : State
+            As :meth:`update` left it.
+
+        Returns
+        -------
+        dict of str to Tensor
+            The same names and shapes.
+        """
         return params
 
     def step_size(self, t: int) -> float:
-        """Return the factor of the learning rate at step ``t``, counted from 0."""
+        """Return the factor of the learning rate at a step.
+
+        Parameters
+        ----------
+        t : int
+            Number of the step, from 0; the warm-up does not count.
+
+        Returns
+        -------
+        factor : float
+            1 for a constant learning rate.
+        """
         return 1.0
 
-    def at_scale(self, scale: float, headroom: float) -> tuple[Method, float]:
+    def at_scale(self, scale: float, norm_growth: float) -> tuple[Method, float]:
         """Return the method with its clipping bounds set, and its unit learning rate.
 
         Parameters
         ----------
         scale : float
-            Released estimate of a high quantile of the gradient norms.
-        headroom : float
+            Released estimate of a high quantile of the gradient norms; 1 without a warm-up.
+        norm_growth : float
             Factor by which norms are expected to grow from the initial weights.
 
         Returns
@@ -275,8 +463,9 @@ class Method(Registered, abc.ABC):
         unit_lr : float
             Learning rate that moves a logit of a typical record by about 1 a step.
         """
-        method = self.filled(max_grad_norm=headroom * scale)
-        return method, method.max_grad_norm**-2
+        expected = norm_growth * scale
+        method = self.filled(max_grad_norm=expected)
+        return method, getattr(method, "max_grad_norm", expected) ** -2
 
 
 def count_noise(value: float | str, noise_multiplier: float) -> float:
@@ -301,7 +490,7 @@ class Mechanism:
     method : Method
         The algorithm.
     task : Task
-        The public facts.
+        What is public about the fit.
     noise_multiplier : float
         Noise standard deviation of the gradient sum divided by its sensitivity; 0 for none.
 

@@ -17,6 +17,18 @@ __all__ = ["check_engine", "check_method", "per_sample", "released", "task"]
 def task(n_samples=1000, n_groups=2, sample_rate=0.1) -> Task:
     """Return a small task for examples and tests.
 
+    Parameters
+    ----------
+    n_samples, n_groups : int, default=1000 and 2
+        Number of records and of groups.
+    sample_rate : float in (0, 1], default=0.1
+        Probability with which a record enters a batch.
+
+    Returns
+    -------
+    Task
+        Without shares of the groups.
+
     Examples
     --------
     >>> task(sample_rate=0.5)
@@ -27,6 +39,24 @@ def task(n_samples=1000, n_groups=2, sample_rate=0.1) -> Task:
 
 def per_sample(norm, loss=None, group=None, probability=None, dtype=torch.float32) -> PerSample:
     """Return a :class:`~skdpfair.mechanism.PerSample` from lists.
+
+    Parameters
+    ----------
+    norm : sequence of float, length n
+        Norm of each record's gradient.
+    loss : sequence of float or None, default=None
+        None is 0 for all.
+    group : sequence of int or None, default=None
+        Codes of the groups; None is 0 for all.
+    probability : sequence of shape (n, n_classes) or None, default=None
+        None is 0.5 for both of two classes.
+    dtype : torch.dtype, default=torch.float32
+        Of all but the groups.
+
+    Returns
+    -------
+    PerSample
+        The records.
 
     Examples
     --------
@@ -43,7 +73,23 @@ def per_sample(norm, loss=None, group=None, probability=None, dtype=torch.float3
 
 
 def released(method: Method, sample: PerSample, task: Task, state=None) -> dict:
-    """Return what the method's queries release on this batch when their noise is off.
+    """Return what the method's queries release on a batch when their noise is off.
+
+    Parameters
+    ----------
+    method : Method
+        Its queries are asked.
+    sample : PerSample
+        The batch; gradients are made up if the method needs them and there are none.
+    task : Task
+        What is public about the fit.
+    state : object or None, default=None
+        None is the state before the first step.
+
+    Returns
+    -------
+    dict of str to Tensor
+        The sum of the rows of each query, by its name.
 
     Examples
     --------
@@ -59,11 +105,24 @@ def released(method: Method, sample: PerSample, task: Task, state=None) -> dict:
 
 
 def with_gradients(sample: PerSample, n_parameters=3) -> PerSampleGradients:
-    """Return the sample with gradients of its norms, in directions that depend on the norms."""
+    """Return the sample with gradients of its norms, in directions that depend on the norms.
+
+    Parameters
+    ----------
+    sample : PerSample
+        The batch.
+    n_parameters : int, default=3
+        Length of a gradient.
+
+    Returns
+    -------
+    PerSampleGradients
+        The same records.
+    """
     angle = sample.norm[:, None] + torch.arange(n_parameters, dtype=sample.norm.dtype)
     direction = torch.nn.functional.normalize(torch.cos(angle), dim=1)
-    facts = sample.norm, sample.loss, sample.group, sample.probability
-    return PerSampleGradients(*facts, sample.norm[:, None] * direction)
+    columns = sample.norm, sample.loss, sample.group, sample.probability
+    return PerSampleGradients(*columns, sample.norm[:, None] * direction)
 
 
 def check_method(method: Method, *, n_groups=3, n_batches=20, seed=0) -> None:
@@ -79,6 +138,11 @@ def check_method(method: Method, *, n_groups=3, n_batches=20, seed=0) -> None:
         Random batches, beside the adversarial ones.
     seed : int, default=0
         Of the batches.
+
+    Raises
+    ------
+    AssertionError
+        If a contract is broken, or the method is not private.
 
     Notes
     -----
@@ -98,13 +162,13 @@ def check_method(method: Method, *, n_groups=3, n_batches=20, seed=0) -> None:
     """
     assert method.private, f"{method.name} is not private, so it has no bound to keep"
     generator = torch.Generator().manual_seed(seed)
-    facts = task(n_groups=2 if method.binary else n_groups)
-    n_groups = facts.n_groups
+    small = task(n_groups=2 if method.binary else n_groups)
+    n_groups = small.n_groups
     for sample in _batches(n_groups, n_batches, generator):
         if method.sees_gradients():
             sample = with_gradients(sample)
-        for state in _states(method, sample, facts):
-            _check_batch(method, sample, facts, state)
+        for state in _states(method, sample, small):
+            _check_batch(method, sample, small, state)
 
 
 def check_engine(module, example, n_classes, *, n_records=8, seed=0) -> str:
@@ -133,6 +197,8 @@ def check_engine(module, example, n_classes, *, n_records=8, seed=0) -> str:
     ------
     UnsupportedModuleError
         If no strategy takes the module.
+    AssertionError
+        If a gradient differs.
 
     Notes
     -----
@@ -181,17 +247,17 @@ def _batches(n_groups, n_batches, generator):
         yield per_sample(norm, torch.rand(n, generator=generator), group, probability)
 
 
-def _states(method, sample, facts):
+def _states(method, sample, task):
     """Yield the first state and one that a few updates led to."""
-    state = method.start(facts)
+    state = method.start(task)
     yield state
     for _ in range(3):
-        state = method.update(state, _release(method, sample, facts, state))
+        state = method.update(state, _release(method, sample, task, state))
     yield state
 
 
-def _check_batch(method, sample, facts, state):
-    for query in method.queries(facts, 1.0):
+def _check_batch(method, sample, task, state):
+    for query in method.queries(task, 1.0):
         rows = query.rows(sample, state)
         assert rows.shape[0] == len(sample.norm), f"{query.name}: one row per record"
         longest = rows.norm(dim=1).max() if len(rows) else 0.0
@@ -199,15 +265,15 @@ def _check_batch(method, sample, facts, state):
         for i in range(min(len(rows), 5)):
             alone = query.rows(_only(sample, i), state)[0]
             assert torch.equal(alone, rows[i]), f"{query.name}: a row depends on other records"
-    exact = _release(method, sample, facts, state)
+    exact = _release(method, sample, task, state)
     shifted = {k: v + torch.linspace(-9.0, 9.0, len(v)) for k, v in exact.items()}
     for release in (exact, shifted):
         _check_extra(method, sample, state, release)
         _check_clip(method, sample, state, release)
 
 
-def _release(method, sample, facts, state):
-    return released(method, sample, facts, state) | {"gradient": torch.tensor([3.0, 0.0, -4.0])}
+def _release(method, sample, task, state):
+    return released(method, sample, task, state) | {"gradient": torch.tensor([3.0, 0.0, -4.0])}
 
 
 def _check_extra(method, sample, state, release):

@@ -38,6 +38,9 @@ _METHODS = {
     "dp_sat": ("max_grad_norm", {}),
     "pcsgd": ("max_grad_norm", {"radius": 20.0}),
     "fairlens_dp": ("max_grad_norm", {}),
+    "auto_s": (None, {}),  # as if gradients were clipped to 1: the bound is a factor of lr
+    "soft_adaclip": ("max_grad_norm", {}),
+    "bounded_adapt": ("max_grad_norm", {}),
 }
 _NAMES = ("default", *_METHODS)
 
@@ -116,9 +119,10 @@ class Comparison(Study):
             f"All methods train softmax regression at epsilon {EPSILON:g} (PLD, delta 1e-6), "
             f"{STEPS} steps of {BATCH} expected records, plain SGD, the last half of the iterates "
             "averaged.",
-            f"Each is tuned over the same twelve settings: its clipping bound (Z at the start for "
-            f"the global methods) in {BOUNDS}, its effective learning rate (lr, or lr C/Z) in "
-            f"{STEP_SIZES}, by accuracy on a fifth of the training rows, which no epsilon counts; "
+            f"Each is tuned over the same twelve settings: its clipping bound (at the start, where "
+            f"it moves; Z for the global methods) in {BOUNDS}, its effective learning rate (lr, or "
+            f"lr C/Z) in {STEP_SIZES}, by accuracy on a fifth of the training rows, which no "
+            "epsilon counts; 'auto_s' has no bound, and its lr takes the twelve products; "
             "'default' is global_adapt, untuned, with its own model, batches and steps.",
             "Costs are against the better of scikit-learn's logistic regression and a network of "
             "32 hidden units, chosen likewise and trained to convergence on the same rows.",
@@ -171,7 +175,7 @@ def _fit(name, split, run, device, bound=None, step=None):
     method, own = "global_adapt", {}
     if name != "default":
         field, params = _METHODS[name]
-        method = get_method(name, **params | {field: bound})
+        method = get_method(name, **params | ({} if field is None else {field: bound}))
         own = {
             # a gradient that is as long as its bound moves the weights by step times that bound
             "lr": step if field == "max_grad_norm" else step * bound,

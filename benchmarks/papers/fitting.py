@@ -96,6 +96,7 @@ class PrintedDPSGDF(DPSGDF):
     """
 
     private = False
+    takes_noise = True
 
     def clip(self, sample, state, release):
         """Clip to the bound of the record's group; the noise is for the base bound."""

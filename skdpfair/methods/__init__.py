@@ -1,14 +1,12 @@
 """The algorithms, one per file; a new file here is found, tested and documented unasked."""
 
-import re
 from copy import deepcopy
 from importlib import import_module
 from pkgutil import iter_modules
 
-import pandas as pd
-
 from skdpfair._validate import error_context, one_of, safe_repr
 from skdpfair.mechanism import METHODS, Method
+from skdpfair.methods._catalogue import methods_table
 
 for _module in iter_modules(__path__):
     import_module(f"{__name__}.{_module.name}")
@@ -66,30 +64,3 @@ def _copied(method):
         with error_context(name, f"of method {method.name!r} cannot be copied"):
             copies[name] = deepcopy(value)
     return copies
-
-
-def methods_table() -> pd.DataFrame:
-    """Return what each method is, one row per method.
-
-    Examples
-    --------
-    >>> methods_table().loc["dpsgd_f", ["paper", "private", "releases per step"]].to_list()
-    ['Xu 2021', 'yes', 'gradient sum; 2K counts']
-    """
-    rows = {
-        name: {
-            "paper": _cited(method.reference),
-            "private": "yes" if method.private else "no",
-            "needs groups": "yes" if method.needs_groups else "no",
-            "releases per step": method.releases,
-            "sensitivity": method.sensitivity,
-        }
-        for name, method in sorted(METHODS.items())
-    }
-    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("name")
-
-
-def _cited(key):
-    """Return a bibliography key as first author and year, or as it is."""
-    found = re.match(r"([a-z]+)(\d{4})", key)
-    return f"{found[1].title()} {found[2]}" if found else key

@@ -1,8 +1,14 @@
-"""What several methods share: the clipping rule and group counts."""
+"""Clipping rule, thresholds that follow the norms, and group counts, for several methods."""
+
+from numbers import Real
+from typing import NamedTuple
 
 import torch
+from sklearn.utils._param_validation import Interval
 
-from skdpfair.mechanism import Clip
+from skdpfair.mechanism import Clip, Query
+
+NOT_NEGATIVE = [Interval(Real, 0, None, closed="left")]
 
 
 def clip_to(bound, norm):
@@ -26,3 +32,42 @@ def clip_at(bound: float, sample) -> Clip:
     """Return the weights of DP-SGD with clipping bound ``bound``."""
     bound = sample.norm.new_full((), bound)
     return Clip(clip_to(bound, sample.norm), bound)
+
+
+class Threshold(NamedTuple):
+    """A threshold that follows a quantile of the norms: released; the other two are public."""
+
+    z: torch.Tensor
+    gain: torch.Tensor
+    decay: torch.Tensor
+
+
+def first_threshold(first, task, gain, share) -> Threshold:
+    """Return the threshold before the first step; it settles where ``share`` of norms exceed it."""
+    size = task.n_samples * task.sample_rate
+    return Threshold(*torch.tensor([first, gain / size, -gain * share]))
+
+
+def count_above(noise_multiplier, factor=1.0) -> Query:
+    """Return the count of norms above ``factor`` times the threshold, of sensitivity 1."""
+
+    def rows(sample, state):
+        above = sample.norm > (state.z if factor == 1.0 else state.z * factor)
+        return above.to(sample.norm.dtype).unsqueeze(1)
+
+    return Query("above_z", rows, 1.0, noise_multiplier)
+
+
+def moved(state, release, lowest=0.0) -> Threshold:
+    """Return the next threshold, z exp(gain count - decay), from the noisy count.
+
+    Examples
+    --------
+    >>> from skdpfair.testing import task
+    >>> state = first_threshold(1.0, task(n_samples=100, sample_rate=0.5), gain=0.2, share=0.1)
+    >>> moved(state, {"above_z": torch.tensor([5.0])}).z  # a tenth: as it shall be
+    tensor(1.)
+    """
+    exponent = torch.addcmul(state.decay, release["above_z"][0], state.gain)
+    z = state.z * exponent.clamp(-1.0, 1.0).exp()
+    return state._replace(z=z.clamp(max(1e-4, lowest), 1e4))

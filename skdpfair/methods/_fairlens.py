@@ -4,10 +4,8 @@ import torch
 from torch.nn.functional import one_hot
 
 from skdpfair.mechanism import Extra
-from skdpfair.methods._clipping import clip_to
-from skdpfair.methods._facts import NOT_NEGATIVE
+from skdpfair.methods._clipping import NOT_NEGATIVE, clip_to
 
-TWO_GROUPS = {"needs_groups": True, "binary": True}
 WEIGHTS = dict.fromkeys(("gamma1", "gamma2"), NOT_NEGATIVE)
 
 

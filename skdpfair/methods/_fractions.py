@@ -4,6 +4,7 @@ import torch
 
 from skdpfair._validate import listed, number, safe_repr
 
+SHARES = ["array-like", tuple, None]  # constraints of group_probabilities
 SUM_TOLERANCE = 1e-6
 
 

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from skdpfair.mechanism import Method
-from skdpfair.methods._clipping import clip_at
-from skdpfair.methods._facts import NOT_NEGATIVE
+from skdpfair.methods._clipping import NOT_NEGATIVE, clip_at
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -40,7 +39,7 @@ class BAM(Method, name="bam", reference="knolle2023bias"):
     max_grad_norm: float | str = "auto"
     perturbation_radius: float = 0.02
 
-    ranges = {"perturbation_radius": NOT_NEGATIVE}
+    _parameter_constraints = {"perturbation_radius": NOT_NEGATIVE}
 
     def per_sample_perturbation_radius(self):
         """Return lambda."""

@@ -8,15 +8,13 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from skdpfair.mechanism import Method
 from skdpfair.methods._clipping import clip_at
-from skdpfair.methods._facts import BY_SHARE, SHARES
-from skdpfair.methods._fractions import balancing_rates, declared
+from skdpfair.methods._fractions import SHARES, balancing_rates, declared
 
-FACTS = {"releases": "gradient sum; once K counts", "sensitivity": "C; 1"} | BY_SHARE
 CAP_FACTOR = 3.0
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class DPISSGD(Method, name="dp_is_sgd", reference="kulynych2022what", **FACTS):
+class DPISSGD(Method, name="dp_is_sgd", reference="kulynych2022what"):
     r"""Draw a record of group k with probability :math:`p_k = \min(p^*, q / (K q_k))`, clip to C.
 
     q is the sample rate and :math:`q_k` the share of group k, public or counted with noise once,
@@ -55,7 +53,9 @@ class DPISSGD(Method, name="dp_is_sgd", reference="kulynych2022what", **FACTS):
     group_count_noise_multiplier: float | str = "auto"
     max_sample_rate: float | str = "auto"
 
-    ranges = {
+    needs_groups = True
+    needs_group_fractions = True
+    _parameter_constraints = {
         "group_probabilities": SHARES,
         "max_sample_rate": [Interval(Real, 0, 1, closed="right"), StrOptions({"auto"})],
     }

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from torch.linalg import vector_norm
 
 from skdpfair.mechanism import Method
-from skdpfair.methods._clipping import clip_at
-from skdpfair.methods._facts import NOT_NEGATIVE
+from skdpfair.methods._clipping import NOT_NEGATIVE, clip_at
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -41,7 +40,7 @@ class DPSAT(Method, name="dp_sat", reference="park2023differentially"):
     max_grad_norm: float | str = "auto"
     perturbation_radius: float = 0.05
 
-    ranges = {"perturbation_radius": NOT_NEGATIVE}
+    _parameter_constraints = {"perturbation_radius": NOT_NEGATIVE}
 
     def parameter_perturbation(self, state):
         """Return rho times the direction of the last released gradient."""

@@ -8,11 +8,9 @@ from sklearn.utils._param_validation import StrOptions
 from skdpfair.mechanism import Clip, Method, Query, count_noise
 from skdpfair.methods._clipping import clip_to, one_hot
 
-FACTS = {"releases": "gradient sum; 2K counts", "sensitivity": "max C_k; 1"}
-
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class DPSGDF(Method, name="dpsgd_f", reference="xu2021removing", needs_groups=True, **FACTS):
+class DPSGDF(Method, name="dpsgd_f", reference="xu2021removing"):
     r"""Clip group k to :math:`C_k = C (1 + (m_k / b_k) / (m / b))`.
 
     :math:`m_k` of the :math:`b_k` records of group k in the batch have norms above C; both are
@@ -48,7 +46,8 @@ class DPSGDF(Method, name="dpsgd_f", reference="xu2021removing", needs_groups=Tr
     count_noise_multiplier: float | str = "auto"
     ratio: str = "batch"
 
-    ranges = {"ratio": [StrOptions({"batch", "group_mean"})]}
+    needs_groups = True
+    _parameter_constraints = {"ratio": [StrOptions({"batch", "group_mean"})]}
 
     def queries(self, task, noise_multiplier):
         def rows(sample, state):
@@ -74,7 +73,7 @@ class DPSGDF(Method, name="dpsgd_f", reference="xu2021removing", needs_groups=Tr
         ratio = (torch.where(size.bool(), share, whole) / whole).nan_to_num_()
         return ratio.clamp_(max=float(len(size))).add_(1.0).mul_(self.number("max_grad_norm", 1.0))
 
-    def at_scale(self, scale, headroom):
+    def at_scale(self, scale, norm_growth):
         """Set C to half of the scale, since a typical C_k is 2 C."""
-        method = self.filled(max_grad_norm=0.5 * headroom * scale)
+        method = self.filled(max_grad_norm=0.5 * norm_growth * scale)
         return method, (2.0 * method.max_grad_norm) ** -2

@@ -6,7 +6,6 @@ from math import inf
 from skdpfair.mechanism import Clip, Method, Query
 from skdpfair.methods._clipping import clip_to
 from skdpfair.methods._fairlens import (
-    TWO_GROUPS,
     WEIGHTS,
     clipped_to,
     extra_of,
@@ -14,11 +13,9 @@ from skdpfair.methods._fairlens import (
     in_groups,
 )
 
-FACTS = {"private": False, "takes_noise": True, "sensitivity": "unbounded"}
-
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class FairLens(Method, name="fairlens", reference="tran2021fairness", **FACTS, **TWO_GROUPS):
+class FairLens(Method, name="fairlens", reference="tran2021fairness"):
     r"""Clip gradients of :math:`\ell_i + \gamma_1 R_1 + \gamma_2 R_2` to C, for two groups a, b.
 
     :math:`R_1 = |\langle g_a - g_b, \bar g - g \rangle|`, with the mean gradients of groups and
@@ -50,7 +47,11 @@ class FairLens(Method, name="fairlens", reference="tran2021fairness", **FACTS, *
     gamma1: float = 1.0
     gamma2: float = 1.0
 
-    ranges = WEIGHTS
+    private = False
+    takes_noise = True  # as published, though it buys no epsilon
+    needs_groups = True
+    binary = True
+    _parameter_constraints = WEIGHTS
 
     def sees_gradients(self):
         return True

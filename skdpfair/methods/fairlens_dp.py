@@ -6,15 +6,14 @@ from math import sqrt
 
 from skdpfair.mechanism import Method, Query, count_noise
 from skdpfair.methods._clipping import clip_at
-from skdpfair.methods._fairlens import TWO_GROUPS, WEIGHTS, extra_of, group_rows, statistics
+from skdpfair.methods._fairlens import WEIGHTS, extra_of, group_rows, statistics
 
-FACTS = {"releases": "gradient sum; group statistics", "sensitivity": "C; root 2, with R1 2"}
 MOST_PARAMETERS = 1000
-Facts = namedtuple("Facts", "batch_size n_groups")  # B and K, public
+Sizes = namedtuple("Sizes", "batch_size n_groups")  # B and K, public
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class FairLensDP(Method, name="fairlens_dp", reference="tran2021fairness", **FACTS, **TWO_GROUPS):
+class FairLensDP(Method, name="fairlens_dp", reference="tran2021fairness"):
     r"""Clip the gradient of :math:`\ell_i + \gamma_1 r_{1i} + \gamma_2 r_{2i}` to C.
 
     The r are each record's share of FairLens' :math:`R_1` and :math:`R_2` (see "fairlens"), for
@@ -53,10 +52,12 @@ class FairLensDP(Method, name="fairlens_dp", reference="tran2021fairness", **FAC
     gamma2: float = 1.0
     count_noise_multiplier: float | str = "auto"
 
-    ranges = WEIGHTS
+    needs_groups = True
+    binary = True
+    _parameter_constraints = WEIGHTS
 
     def start(self, task):
-        return Facts(task.n_samples * task.sample_rate, task.n_groups)
+        return Sizes(task.n_samples * task.sample_rate, task.n_groups)
 
     def sees_gradients(self):
         return self.gamma1 > 0

@@ -6,14 +6,11 @@ from math import inf
 import torch
 
 from skdpfair.mechanism import Clip, Method, Query
-from skdpfair.methods._clipping import one_hot
-from skdpfair.methods._facts import NOT_NEGATIVE, UNBOUNDED
+from skdpfair.methods._clipping import NOT_NEGATIVE, one_hot
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class GDRO(
-    Method, name="gdro", reference="sagawa2020distributionally", needs_groups=True, **UNBOUNDED
-):
+class GDRO(Method, name="gdro", reference="sagawa2020distributionally"):
     r"""Minimise :math:`\sum_k u_k L_k`, where :math:`u_k \leftarrow u_k e^{\eta L_k}` first.
 
     :math:`L_k` is the mean loss of group k in the batch and u sums to 1: record i of group k
@@ -45,8 +42,9 @@ class GDRO(
     group_lr: float = 0.01
     gradient_noise: float = 0.0
 
-    scale_fields = ()
-    ranges = {
+    private = False
+    needs_groups = True
+    _parameter_constraints = {
         "group_lr": NOT_NEGATIVE,
         "gradient_noise": NOT_NEGATIVE,
     }
@@ -74,6 +72,3 @@ class GDRO(
 
     def update(self, state, release):
         return self._raised(state, release)[0], state[1]
-
-    def at_scale(self, scale, headroom):
-        return self, (headroom * scale) ** -2

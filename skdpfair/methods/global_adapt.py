@@ -1,18 +1,15 @@
 """DPSGD-Global-Adapt: scale what is short, clip what is long, learn the threshold."""
 
-from collections import namedtuple
 from dataclasses import dataclass
 
 import torch
 
-from skdpfair.mechanism import Clip, Method, Query, count_noise
-
-FACTS = {"releases": "gradient sum; count above Z", "sensitivity": "C; 1"}
-Threshold = namedtuple("Threshold", "z gain decay")  # released; public; public
+from skdpfair.mechanism import Clip, Method, count_noise
+from skdpfair.methods._clipping import NOT_NEGATIVE, count_above, first_threshold, moved
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class GlobalAdapt(Method, name="global_adapt", reference="esipova2023disparate", **FACTS):
+class GlobalAdapt(Method, name="global_adapt", reference="esipova2023disparate"):
     r"""Weigh record i by :math:`w_i = C / \max(Z, \lVert g_i \rVert)`, and learn Z.
 
     Released: the gradient sum, of sensitivity C, and the count b of norms above :math:`\tau Z`,
@@ -24,6 +21,8 @@ class GlobalAdapt(Method, name="global_adapt", reference="esipova2023disparate",
         Clipping bound C.  ``"auto"``: :math:`1 / \max(Z, Z_0/2)`, for steps free of scale.
     strict_max_grad_norm : float > 0 or "auto", default="auto"
         First threshold :math:`Z_0`.  ``"auto"``: found in a private warm-up; 1 elsewhere.
+    min_strict_max_grad_norm : float >= 0, default=0.0
+        Floor of Z, so that it does not follow a majority that is learnt well ("bounded_adapt").
     threshold : float > 0, default=1.0
         :math:`\tau`.
     lr_z : float > 0 or "auto", default="auto"
@@ -47,24 +46,23 @@ class GlobalAdapt(Method, name="global_adapt", reference="esipova2023disparate",
 
     max_grad_norm: float | str = "auto"
     strict_max_grad_norm: float | str = "auto"
+    min_strict_max_grad_norm: float = 0.0
     threshold: float = 1.0
     lr_z: float | str = "auto"
     z_gain: float | str = "auto"
     count_noise_multiplier: float | str = "auto"
+
     scale_fields = ("strict_max_grad_norm",)
+    _parameter_constraints = {"min_strict_max_grad_norm": NOT_NEGATIVE}
 
     def start(self, task):
-        gain = self.number("z_gain", 1.0) / (task.n_samples * task.sample_rate)
-        z, decay = self.number("strict_max_grad_norm", 1.0), self.number("lr_z", 0.1)
-        return Threshold(*torch.tensor([z, gain, -decay]))
+        z = max(self.number("strict_max_grad_norm", 1.0), self.min_strict_max_grad_norm)
+        gain = self.number("z_gain", 1.0)
+        return first_threshold(z, task, gain, share=self.number("lr_z", 0.1) / gain)
 
     def queries(self, task, noise_multiplier):
         noise = count_noise(self.count_noise_multiplier, noise_multiplier)
-        return (Query("above_z", self._above, 1.0, noise),)
-
-    def _above(self, sample, state):
-        above = sample.norm > (state.z if self.threshold == 1.0 else state.z * self.threshold)
-        return above.to(sample.norm.dtype).unsqueeze(1)
+        return (count_above(noise, self.threshold),)
 
     def clip(self, sample, state, release):
         z, c = state.z.to(sample.norm.dtype), self.max_grad_norm
@@ -73,9 +71,8 @@ class GlobalAdapt(Method, name="global_adapt", reference="esipova2023disparate",
         return Clip(bound / torch.maximum(sample.norm, z), bound)
 
     def update(self, state, release):
-        exponent = torch.addcmul(state.decay, release["above_z"][0], state.gain).clamp(-1.0, 1.0)
-        return state._replace(z=(state.z * exponent.exp()).clamp(1e-4, 1e4))
+        return moved(state, release, self.min_strict_max_grad_norm)
 
-    def at_scale(self, scale, headroom):
+    def at_scale(self, scale, norm_growth):
         method, c = self.filled(strict_max_grad_norm=scale), self.max_grad_norm
         return method, 1.0 if c == "auto" else 1.0 / (c * method.strict_max_grad_norm)

@@ -6,12 +6,12 @@ from math import inf
 import torch
 
 from skdpfair.mechanism import Clip, Method
-from skdpfair.methods._facts import BY_SHARE, NOT_NEGATIVE, SHARES, UNBOUNDED
-from skdpfair.methods._fractions import balancing_rates, declared
+from skdpfair.methods._clipping import NOT_NEGATIVE
+from skdpfair.methods._fractions import SHARES, balancing_rates, declared
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class ISSGD(Method, name="is_sgd", reference="kulynych2022what", **UNBOUNDED, **BY_SHARE):
+class ISSGD(Method, name="is_sgd", reference="kulynych2022what"):
     r"""Draw a record of group k with probability :math:`q / (K q_k)`, at most 1; weigh it by 1.
 
     q is the sample rate and :math:`q_k` the share of group k, counted if not given.  Not private:
@@ -40,8 +40,10 @@ class ISSGD(Method, name="is_sgd", reference="kulynych2022what", **UNBOUNDED, **
     group_probabilities: object = None
     gradient_noise: float = 0.0
 
-    scale_fields = ()
-    ranges = {
+    private = False
+    needs_groups = True
+    needs_group_fractions = True
+    _parameter_constraints = {
         "group_probabilities": SHARES,
         "gradient_noise": NOT_NEGATIVE,
     }
@@ -53,6 +55,3 @@ class ISSGD(Method, name="is_sgd", reference="kulynych2022what", **UNBOUNDED, **
 
     def clip(self, sample, state, release):
         return Clip(torch.ones_like(sample.norm), sample.norm.new_full((), inf))
-
-    def at_scale(self, scale, headroom):
-        return self, (headroom * scale) ** -2

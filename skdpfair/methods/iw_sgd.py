@@ -6,12 +6,12 @@ from math import inf
 import torch
 
 from skdpfair.mechanism import Clip, Method
-from skdpfair.methods._facts import BY_SHARE, NOT_NEGATIVE, SHARES, UNBOUNDED
-from skdpfair.methods._fractions import declared
+from skdpfair.methods._clipping import NOT_NEGATIVE
+from skdpfair.methods._fractions import SHARES, declared
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class IWSGD(Method, name="iw_sgd", reference="kulynych2022what", **UNBOUNDED, **BY_SHARE):
+class IWSGD(Method, name="iw_sgd", reference="kulynych2022what"):
     r"""Weigh a record of group k by :math:`1 / (K q_k)`, with :math:`q_k` the group's share.
 
     Not private: one record moves the sum without bound.
@@ -39,8 +39,10 @@ class IWSGD(Method, name="iw_sgd", reference="kulynych2022what", **UNBOUNDED, **
     group_probabilities: object = None
     gradient_noise: float = 0.0
 
-    scale_fields = ()
-    ranges = {
+    private = False
+    needs_groups = True
+    needs_group_fractions = True
+    _parameter_constraints = {
         "group_probabilities": SHARES,
         "gradient_noise": NOT_NEGATIVE,
     }
@@ -56,6 +58,3 @@ class IWSGD(Method, name="iw_sgd", reference="kulynych2022what", **UNBOUNDED, **
     def clip(self, sample, state, release):
         weight = state.to(sample.norm.dtype).index_select(0, sample.group)
         return Clip(weight, sample.norm.new_full((), inf))
-
-    def at_scale(self, scale, headroom):
-        return self, (headroom * scale) ** -2

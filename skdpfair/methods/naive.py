@@ -5,11 +5,9 @@ from dataclasses import dataclass
 from skdpfair.mechanism import Clip, Method, Query, count_noise
 from skdpfair.methods._clipping import clip_to, one_hot
 
-FACTS = {"releases": "gradient sum; K counts", "sensitivity": "C max theta_k; 1"}
-
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class Naive(Method, name="naive", reference="xu2021removing", needs_groups=True, **FACTS):
+class Naive(Method, name="naive", reference="xu2021removing"):
     r"""Weigh record i of group k by :math:`\theta_k \min(1, C/\lVert g_i \rVert)`.
 
     :math:`\theta_k = (B/K)/b_k`, at most B/K, where :math:`b_k` is the noisy number of records of
@@ -47,6 +45,8 @@ class Naive(Method, name="naive", reference="xu2021removing", needs_groups=True,
     count_noise_multiplier: float | str = "auto"
     largest_factor: float | str = "auto"
 
+    needs_groups = True
+
     def start(self, task):
         """Return B/K, the size each group would have in a balanced batch; public."""
         return task.n_samples * task.sample_rate / task.n_groups
@@ -69,7 +69,7 @@ class Naive(Method, name="naive", reference="xu2021removing", needs_groups=True,
         weight = factor.index_select(0, sample.group) * clip_to(bound, sample.norm)
         return Clip(weight, bound * factor.max())
 
-    def at_scale(self, scale, headroom):
+    def at_scale(self, scale, norm_growth):
         """Set C to the scale, and the largest factor to 1 so that all steps are alike."""
         steady = self.filled(largest_factor=1.0) if self.is_auto("max_grad_norm") else self
-        return super(Naive, steady).at_scale(scale, headroom)
+        return super(Naive, steady).at_scale(scale, norm_growth)

@@ -53,7 +53,7 @@ class PCSGD(Method, name="pcsgd", reference="li2024pcsgd"):
     feasible_set: str = "ball"
     schedule: tuple[float, float] | None = None
 
-    ranges = {
+    _parameter_constraints = {
         "radius": [Interval(Real, 0, None, closed="neither")],
         "feasible_set": [StrOptions({"ball", "box"})],
         "schedule": [tuple, None],

@@ -1,4 +1,4 @@
-"""SGD: no clipping, no noise; the non-private twin that privacy cost is measured against."""
+"""SGD: no clipping, no noise; the non-private reference for the cost of privacy."""
 
 from dataclasses import dataclass
 from math import inf
@@ -6,11 +6,11 @@ from math import inf
 import torch
 
 from skdpfair.mechanism import Clip, Method
-from skdpfair.methods._facts import NOT_NEGATIVE, UNBOUNDED
+from skdpfair.methods._clipping import NOT_NEGATIVE
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class SGD(Method, name="sgd", reference="robbins1951stochastic", **UNBOUNDED):
+class SGD(Method, name="sgd", reference="robbins1951stochastic"):
     r"""Sum the gradients of the batch as they are, :math:`w_i = 1`.
 
     Not private: one record moves the sum without bound, so epsilon is infinite.
@@ -34,13 +34,9 @@ class SGD(Method, name="sgd", reference="robbins1951stochastic", **UNBOUNDED):
 
     gradient_noise: float = 0.0
 
-    scale_fields = ()
-    ranges = {"gradient_noise": NOT_NEGATIVE}
+    private = False
+    _parameter_constraints = {"gradient_noise": NOT_NEGATIVE}
 
     def clip(self, sample, state, release):
         """Weigh every record by one."""
         return Clip(torch.ones_like(sample.norm), sample.norm.new_full((), inf))
-
-    def at_scale(self, scale, headroom):
-        """Return itself; a unit step is the inverse square of the gradient scale."""
-        return self, (headroom * scale) ** -2

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from skdpfair._registry import METHODS
+from skdpfair.mechanism import METHODS
 from skdpfair.preprocessing._functions import reads_all_rows
 
 _SCALE = "BoundedScaler with public bounds, or DPQuantileScaler, which pays for its quantiles"

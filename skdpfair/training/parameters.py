@@ -7,11 +7,11 @@ from numbers import Real
 
 import numpy as np
 import torch
-from sklearn.utils._param_validation import InvalidParameterError, make_constraint
 from skorch.callbacks import Callback, Checkpoint, EarlyStopping, LRScheduler
 from torch import nn
 
 from skdpfair._validate import (
+    LARGE,
     error_context,
     flag,
     integer,
@@ -27,8 +27,6 @@ from skdpfair.privacy import ACCOUNTANTS
 from skdpfair.privacy.delta import LEAST_DELTA
 from skdpfair.training.callbacks import recorders
 
-# float32 holds the squares of the numbers between them
-LARGE, SMALL = 1e15, 1e-15
 MODULES = ("auto", "logistic", "mlp", "cnn")
 _CHOICES = {
     "accountant": ACCOUNTANTS,
@@ -69,7 +67,7 @@ def check(params: dict, method, *, has_sensitive_features: bool = True) -> None:
     _check_recorders(params)
     _check_attack(params["attack"])
     _check_device(params)
-    _check_fields(method)
+    method._validate_params()
     _check_optimizer(params)
     if method.needs_groups and params["group_col"] is None and not has_sensitive_features:
         raise ValueError(
@@ -357,29 +355,3 @@ def _check_device(params):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             torch.zeros(1, device=device).add_(1)
-
-
-def _check_fields(method) -> None:
-    """Check a method's parameters against the ranges that it declares."""
-    for name, ranges in method._parameter_constraints.items():
-        value, allowed = getattr(method, name), [make_constraint(r) for r in ranges]
-        if not any(_satisfies(value, constraint, ranges) for constraint in allowed):
-            raise InvalidParameterError(
-                f"{name} of method {method.name!r} must be {' or '.join(map(str, allowed))}, got "
-                f"{safe_repr(value)}."
-            )
-        if isinstance(value, Real) and value != 0 and not SMALL <= abs(value) <= LARGE:
-            raise InvalidParameterError(
-                f"{name} of method {method.name!r} must lie between {SMALL:g} and {LARGE:g}, got "
-                f"{safe_repr(value)}: the squares of other numbers do not fit float32."
-            )
-    method._validate_params()
-
-
-def _satisfies(value, constraint, ranges):
-    if isinstance(value, (bool, np.bool_)) and "boolean" not in ranges:
-        return False
-    try:
-        return bool(constraint.is_satisfied_by(value))
-    except Exception:  # of the value's own making
-        return False

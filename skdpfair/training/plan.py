@@ -144,7 +144,8 @@ def check(estimator, n_samples: int, n_groups: int) -> None:
 
 def _settings(params, method, n_samples, delta, is_settled):
     waits = any(method.is_auto(name) for name in method.scale_fields)
-    is_unscaled = not method.private and params["lr"] == "auto" and not is_settled
+    is_scaled = method.needs_gradient_scale or not method.private
+    waits_for_lr = params["lr"] == "auto" and not is_settled and is_scaled
     return defaults.resolve(
         n_samples=n_samples,
         epsilon=params["epsilon"],
@@ -154,7 +155,7 @@ def _settings(params, method, n_samples, delta, is_settled):
         batch_size=params["batch_size"],
         max_epochs=params["max_epochs"],
         max_steps=params["max_steps"],
-        searches_scale=waits or is_unscaled,
+        searches_scale=waits or waits_for_lr,
     )
 
 

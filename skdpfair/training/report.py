@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import inf
+from math import inf, isinf
 
 import numpy as np
 
+from skdpfair.methods._catalogue import GRADIENT, sensitivities
 from skdpfair.privacy import PrivacyReport
 from skdpfair.privacy import epsilon as epsilon_of
 from skdpfair.privacy.statement import DIAGNOSTICS_HELD, TWIN_HELD
@@ -49,7 +50,8 @@ def account(
         if not previous.privacy.is_private:
             epsilon = inf
             group_epsilons = group_epsilons and dict.fromkeys(group_epsilons, inf)
-    mechanism, bound = plan.mechanism, getattr(net.method_, "max_grad_norm", None)
+    mechanism = plan.mechanism
+    bound = sensitivities(net.method_, mechanism.task, net.n_classes)[GRADIENT]
     steps = [e for e in ledger.entries if not e.is_one_time]
     report = PrivacyReport(
         method=net.method_.name,
@@ -60,7 +62,7 @@ def account(
         sample_rate=max((e.sample_rate for e in steps), default=mechanism.max_sample_rate),
         steps=ledger.steps if plan.is_accounted else net.steps_,
         expected_batch_size=mechanism.expected_batch_size,
-        max_grad_norm=None if isinstance(bound, str) else bound,
+        max_grad_norm=None if bound is None or isinf(bound) else bound,
         is_private=epsilon < inf,
         seeded=seeded,
         group_epsilons=group_epsilons,

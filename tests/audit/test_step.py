@@ -79,7 +79,7 @@ def louder_for_the_loud(clip, sample):
 def test_faults_of_other_peoples_methods_are_found(name, fault):
     base = METHODS[name]
 
-    class Faulty(base, name="faulty for a test", reference="-", needs_groups=base.needs_groups):
+    class Faulty(base, name="faulty for a test", reference="-"):
         def clip(self, sample, state, release):
             return fault(super().clip(sample, state, release), sample)
 

@@ -2,8 +2,10 @@
 
 import copy
 import pickle
+import re
 from dataclasses import replace
 from math import inf
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,9 +18,11 @@ from torch import nn
 
 from skdpfair import METHODS, get_method
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
-from skdpfair.mechanism import Clip, Mechanism, Method
+from skdpfair.mechanism import Mechanism
+from skdpfair.methods._catalogue import paper, references
 from skdpfair.testing import check_method, per_sample, released, task
 
+BIBLIOGRAPHY = Path(__file__).parents[2] / "docs" / "references.bib"
 PRIVATE = sorted(name for name, method in METHODS.items() if method.private)
 # the chance that correct noise fails one of the tests below
 ALPHA = 1e-6
@@ -202,8 +206,8 @@ def test_a_broken_bound_is_noticed(name, wide):
 def test_hyper_parameters_are_scikit_learn_parameters(name):
     method = METHODS[name]()
     params = method.get_params()
-    for twin in (clone(method), pickle.loads(pickle.dumps(method)), copy.deepcopy(method)):
-        assert twin.get_params() == params and twin is not method
+    for other in (clone(method), pickle.loads(pickle.dumps(method)), copy.deepcopy(method)):
+        assert other.get_params() == params and other is not method
     for field, value in params.items():
         other = value + 1.0 if isinstance(value, float) else value
         assert METHODS[name]().set_params(**{field: other}).get_params()[field] == other
@@ -215,8 +219,17 @@ def test_hyper_parameters_are_scikit_learn_parameters(name):
 def test_documentation_is_complete(name):
     method = METHODS[name]
     text = method.__doc__
-    assert method.reference and "References" in text and "Examples" in text and ">>>" in text
+    assert "References" in text and "Examples" in text and ">>>" in text
     assert all(field in text for field in METHODS[name]().get_params())
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_the_paper_is_named(name):
+    method = METHODS[name]
+    keys = re.findall(r"^@\w+\{(\w+),", BIBLIOGRAPHY.read_text(), flags=re.MULTILINE)
+    assert method.reference in {"", *keys}
+    author, year = paper(method).split()
+    assert author.isalpha() and 1950 < int(year) < 2100 and author in references(method)
 
 
 @pytest.mark.parametrize("name", sorted(METHODS))
@@ -227,18 +240,3 @@ def test_only_methods_that_take_noise_have_a_bound(name):
     clip = method.clip(sample, state, released(method, sample, facts, state))
     assert (float(clip.bound) < inf) == method.takes_noise
     assert method.takes_noise or not method.private
-
-
-def test_a_method_without_a_name_is_complete_and_in_no_registry():
-    class Mine(Method):
-        def clip(self, sample, state, release):
-            bound = sample.norm.new_full((), 1.0)
-            return Clip(1.0 / sample.norm.clamp(min=1.0), bound)
-
-    assert Mine.name == "Mine" and Mine.private and "Mine" not in METHODS
-    check_method(Mine())
-
-    class Raw(Method, private=False):
-        clip = Mine.clip
-
-    assert not Raw.private and not Raw.takes_noise and "Raw" not in METHODS

@@ -1,0 +1,167 @@
+"""Table of the methods: papers, and releases with their sensitivities as steps use them."""
+
+import inspect
+import math
+import re
+
+import pandas as pd
+import torch
+
+from skdpfair.mechanism import METHODS, PerSampleGradients, Task
+
+GRADIENT = "gradient sum"
+
+
+def sensitivities(method, task, n_classes=2) -> dict[str, float | None]:
+    """Return the L2 sensitivity of each release of a step, by name; the gradient sum is first.
+
+    It is the number by which the step scales the noise: the bound of ``clip`` and that of each
+    query.  None stands for a bound that moves with what was released.
+
+    Examples
+    --------
+    >>> from skdpfair import get_method
+    >>> task = Task(n_samples=1000, n_groups=2, sample_rate=0.1)
+    >>> sensitivities(get_method("global_adapt", max_grad_norm=0.5), task)
+    {'gradient sum': 0.5, 'above_z': 1.0}
+    """
+    bounds = set(_bounds(method, task, n_classes))
+    found = {GRADIENT: bounds.pop() if len(bounds) == 1 else None}
+    return found | {query.name: query.sensitivity for query in method.queries(task, 1.0)}
+
+
+def methods_table() -> pd.DataFrame:
+    """Return a description of each method, one row per method.
+
+    Returns
+    -------
+    DataFrame
+        Index: name.  Columns, all of text: paper, private, needs groups; releases per step, with
+        the length of each, where K is the number of groups and d that of the parameters;
+        sensitivity, in the same order, where C is ``max_grad_norm``.
+
+    Notes
+    -----
+    Releases and sensitivities are those of steps that are taken on made-up records.
+
+    Examples
+    --------
+    >>> table = methods_table()
+    >>> table.loc["dpsgd_f", ["paper", "private", "releases per step"]].to_list()
+    ['Xu 2021', 'yes', 'gradient sum; counts (2K)']
+    >>> table.loc["dpsgd_f", "sensitivity"]
+    'C times released factors; 1'
+    """
+    rows = {name: _row(method) for name, method in sorted(METHODS.items())}
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("name")
+
+
+def references(cls) -> str:
+    """Return the References section of a class's docstring on one line, "" if it has none."""
+    _, _, text = inspect.cleandoc(cls.__doc__ or "").partition("References\n----------\n")
+    return " ".join(text.partition("\n\n")[0].split())
+
+
+def paper(cls) -> str:
+    """Return first author and year of the bibliography's key, or of the docstring's References.
+
+    Examples
+    --------
+    >>> paper(METHODS["dpsgd"])
+    'Abadi 2016'
+    """
+    found = re.match(r"([a-z]+)(\d{4})", cls.reference)
+    if found:
+        return f"{found[1].title()} {found[2]}"
+    entry = references(cls).partition(";")[0]
+    years = re.findall(r"\b(?:19|20)\d\d\b(?!\.\d)", entry)  # and no number of arXiv
+    return f"{re.findall(r'[^ ,]+', entry)[0]} {years[-1]}" if years else entry
+
+
+def _row(method):
+    releases = _releases(method)
+    return {
+        "paper": paper(method),
+        "private": "yes" if method.private else "no",
+        "needs groups": "yes" if method.needs_groups else "no",
+        "releases per step": "; ".join(releases),
+        "sensitivity": "; ".join(releases.values()),
+    }
+
+
+def _releases(cls):
+    """Return the sensitivity of each release in words, by the release in words."""
+    by_bound = [cls()] * 2
+    if "max_grad_norm" in cls().get_params():
+        by_bound = [cls(max_grad_norm=c) for c in (1.0, 2.0)]
+    found = [sensitivities(method, _task(2)) for method in by_bound]
+    words = {name: _in_words(*(f[name] for f in found)) for name in found[0]}
+    if found[0][GRADIENT] is None:
+        pairs = zip(*(_bounds(method, _task(2)) for method in by_bound), strict=True)
+        scales = by_bound[0] is not by_bound[1] and all(math.isclose(b, 2 * a) for a, b in pairs)
+        words[GRADIENT] = "C times released factors" if scales else "released"
+    for name, length in _lengths(cls).items():
+        words[f"{name} ({length})"] = words.pop(name)
+    if cls.private and cls.needs_group_fractions:
+        words["once: group counts (K)"] = "1"
+    return words
+
+
+def _lengths(cls):
+    """Return the length of each query's rows in words, by the query's name."""
+    n_groups = 2 if cls.binary else 3
+    cases = zip(*(_widths(cls(), k, d) for k, d in ((2, 3), (n_groups, 3), (2, 4))), strict=True)
+    lengths = {}
+    for query, (length, by_groups, by_parameters) in zip(_queries(cls(), 2), cases, strict=True):
+        lengths[query.name] = str(length)
+        for symbol, unit, other in (("K", 2, by_groups), ("d", 3, by_parameters)):
+            if other != length:
+                lengths[query.name] = f"{length // unit}{symbol}".removeprefix("1")
+    return lengths
+
+
+def _in_words(at_one, at_two):
+    """Return a sensitivity in words, from its values where C is 1 and 2."""
+    if at_one is None or math.isinf(at_one):
+        return "unbounded"
+    if at_two == 2 * at_one:
+        return "C" if at_one == 1 else f"{at_one:.4g} C"
+    return f"{at_one:.4g}"
+
+
+def _task(n_groups):
+    fractions = torch.full((n_groups,), 1 / n_groups, dtype=torch.float64)
+    return Task(1000, n_groups, 0.1, fractions)
+
+
+def _made_up(n_groups, n_parameters=3, n_classes=2):
+    """Return four records of several norms, in the groups by turns."""
+    norm = torch.tensor([0.5, 1.0, 2.0, 5.0])
+    group = torch.arange(len(norm)) % n_groups
+    probability = torch.full((len(norm), n_classes), 1 / n_classes)
+    direction = torch.full((1, n_parameters), n_parameters**-0.5)
+    return PerSampleGradients(norm, norm, group, probability, norm[:, None] * direction)
+
+
+def _queries(method, n_groups):
+    return method.queries(_task(n_groups), 1.0)
+
+
+def _widths(method, n_groups, n_parameters=3):
+    sample, state = _made_up(n_groups, n_parameters), method.start(_task(n_groups))
+    return [query.rows(sample, state).shape[1] for query in _queries(method, n_groups)]
+
+
+def _bounds(method, task, n_classes=2):
+    """Return the bound that ``clip`` declares, at three made-up releases and the states between."""
+    sample = _made_up(task.n_groups, n_classes=n_classes)
+    state, queries = method.start(task), method.queries(task, 1.0)
+    bounds = []
+    for low, high in ((1.0, 9.0), (5.0, 2.0), (30.0, 300.0)):
+        release = {
+            query.name: torch.linspace(low, high, query.rows(sample, state).shape[1])
+            for query in queries
+        }
+        bounds.append(float(method.clip(sample, state, release).bound))
+        state = method.update(state, release | {"gradient": torch.ones(3)})
+    return bounds

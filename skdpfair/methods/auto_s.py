@@ -1,0 +1,43 @@
+"""AUTO-S: scale every gradient to a length just below 1, so that no bound is chosen."""
+
+from dataclasses import dataclass
+
+from skdpfair.mechanism import Clip, Method
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class AutoS(Method, name="auto_s"):
+    r"""Weigh record i by :math:`w_i = 1 / (\lVert g_i \rVert + \gamma)`.
+
+    There is no clipping bound: it would be a factor of the learning rate.  Directions of long
+    gradients count alike, whatever their length; short ones, below :math:`\gamma`, keep theirs.
+    Released each step: the gradient sum, of sensitivity 1, since
+    :math:`w_i \lVert g_i \rVert < 1`, with noise ``noise_multiplier``.
+
+    Parameters
+    ----------
+    gamma : float > 0, default=0.01
+        :math:`\gamma`.
+
+    References
+    ----------
+    Bu, Wang, Zha and Karypis, "Automatic Clipping: Differentially Private Deep Learning Made
+    Easier and Stronger", NeurIPS 2023, AUTO-S.
+
+    Examples
+    --------
+    >>> from skdpfair.testing import per_sample
+    >>> AutoS(gamma=0.5).clip(per_sample(norm=[4.5, 0.5]), None, {})
+    Clip(weight=tensor([0.2000, 1.0000]), bound=tensor(1.))
+    """
+
+    gamma: float = 0.01
+
+    needs_gradient_scale = True
+
+    def clip(self, sample, state, release):
+        return Clip(1.0 / (sample.norm + self.gamma), sample.norm.new_ones(()))
+
+    def at_scale(self, scale, norm_growth):
+        """Return itself; a unit step is the inverse of the gradient scale, as sums have none."""
+        return self, 1.0 / (norm_growth * scale)

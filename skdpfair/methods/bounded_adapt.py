@@ -1,0 +1,58 @@
+"""Bounded adaptive clipping: the bound follows a quantile of the norms, down to a floor."""
+
+from dataclasses import dataclass
+
+from skdpfair.mechanism import Clip, Method, count_noise
+from skdpfair.methods._clipping import clip_to, count_above, first_threshold, moved
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class BoundedAdapt(Method, name="bounded_adapt"):
+    r"""Weigh record i by :math:`\min(1, C / \lVert g_i \rVert)`, and learn C.
+
+    Released: the count b of norms above C, of sensitivity 1, and the gradient sum, of sensitivity
+    C; then :math:`C \leftarrow \max(C_{\min}, C \exp(0.2 (\tilde b / B - q)))`.
+
+    Parameters
+    ----------
+    max_grad_norm : float > 0 or "auto", default="auto"
+        First C.  ``"auto"``: the estimator finds it in a private warm-up; 1 elsewhere.
+    min_grad_norm : float > 0 or "auto", default="auto"
+        :math:`C_{\min}`; ``"auto"`` is half of the first C (the paper tunes it).
+    target_share : float > 0, default=0.1
+        q, the share of norms above C.
+    count_noise_multiplier : float > 0 or "auto", default="auto"
+        Noise of the count; ``"auto"`` is 5 times the noise multiplier.
+
+    References
+    ----------
+    Zhao et al., "Mitigating Disparate Impact of Differentially Private Learning through Bounded
+    Adaptive Clipping", 2025, arXiv:2506.01396.
+
+    Examples
+    --------
+    >>> from skdpfair.testing import per_sample, task
+    >>> method = BoundedAdapt(max_grad_norm=1.0)
+    >>> method.clip(per_sample(norm=[4.0, 0.5]), method.start(task()), {})
+    Clip(weight=tensor([0.2500, 1.0000]), bound=tensor(1.))
+    """
+
+    max_grad_norm: float | str = "auto"
+    min_grad_norm: float | str = "auto"
+    target_share: float = 0.1
+    count_noise_multiplier: float | str = "auto"
+
+    def start(self, task):
+        first = self.number("max_grad_norm", 1.0)
+        return first_threshold(first, task, gain=0.2, share=self.target_share)
+
+    def queries(self, task, noise_multiplier):
+        return (count_above(count_noise(self.count_noise_multiplier, noise_multiplier)),)
+
+    def clip(self, sample, state, release):
+        bound = state.z.to(sample.norm.dtype)
+        return Clip(clip_to(bound, sample.norm), bound)
+
+    def update(self, state, release):
+        floor = self.number("min_grad_norm", self.number("max_grad_norm", 1.0) / 2)
+        return moved(state, release, floor)

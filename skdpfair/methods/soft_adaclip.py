@@ -1,0 +1,58 @@
+"""SoftAdaClip: clip smoothly, by a hyperbolic tangent, to a bound that follows the norms."""
+
+from dataclasses import dataclass
+
+import torch
+
+from skdpfair.mechanism import Clip, Method, count_noise
+from skdpfair.methods._clipping import count_above, first_threshold, moved
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class SoftAdaClip(Method, name="soft_adaclip"):
+    r"""Weigh record i by :math:`C \tanh(\lVert g_i \rVert / C) / \lVert g_i \rVert`, and learn C.
+
+    Longer gradients stay longer, but below C.  Released: the count b of norms above C, of
+    sensitivity 1, and the gradient sum, of sensitivity C; then
+    :math:`C \leftarrow C \exp(0.2 (\tilde b / B - q))`, the rule of Andrew et al. (2021).
+
+    Parameters
+    ----------
+    max_grad_norm : float > 0 or "auto", default="auto"
+        First C.  ``"auto"``: the estimator finds it in a private warm-up; 1 elsewhere.
+    target_share : float > 0, default=0.1
+        q, the share of norms above C; 0.5 is Andrew's median.
+    count_noise_multiplier : float > 0 or "auto", default="auto"
+        Noise of the count; ``"auto"`` is 5 times the noise multiplier.
+
+    References
+    ----------
+    Soleymani et al., "SoftAdaClip: A Smooth Clipping Strategy for Fair and Private Model
+    Training", 2025, arXiv:2510.01447.
+
+    Examples
+    --------
+    >>> from skdpfair.testing import per_sample, task
+    >>> method = SoftAdaClip(max_grad_norm=1.0)
+    >>> method.clip(per_sample(norm=[4.0, 0.5]), method.start(task()), {})
+    Clip(weight=tensor([0.2498, 0.9242]), bound=tensor(1.))
+    """
+
+    max_grad_norm: float | str = "auto"
+    target_share: float = 0.1
+    count_noise_multiplier: float | str = "auto"
+
+    def start(self, task):
+        first = self.number("max_grad_norm", 1.0)
+        return first_threshold(first, task, gain=0.2, share=self.target_share)
+
+    def queries(self, task, noise_multiplier):
+        return (count_above(count_noise(self.count_noise_multiplier, noise_multiplier)),)
+
+    def clip(self, sample, state, release):
+        bound = state.z.to(sample.norm.dtype)
+        ratio = (sample.norm / bound).clamp(min=1e-6)
+        return Clip(torch.tanh(ratio) / ratio, bound)
+
+    def update(self, state, release):
+        return moved(state, release)

@@ -1,0 +1,146 @@
+"""A class that has only `clip` is a method: it is fitted, found, priced, listed and checked."""
+
+import math
+
+import pytest
+import torch
+from click.testing import CliRunner
+from torch import nn
+
+from skdpfair import METHODS, DPFairClassifier, get_method
+from skdpfair.cli import main
+from skdpfair.datasets import make_two_groups
+from skdpfair.engine import Batch, private_step, select_strategy
+from skdpfair.mechanism import Clip, Mechanism, Method
+from skdpfair.methods import methods_table
+from skdpfair.methods._catalogue import sensitivities
+from skdpfair.testing import check_method, task
+
+NAME = "normalised"
+
+
+def only_clip(**keywords):
+    """Return a new class, in the registry if ``name`` is among the keywords."""
+
+    class Normalised(Method, **keywords):
+        """Weigh record i by 1 / (norm + 1), so that no gradient is as long as 1.
+
+        References
+        ----------
+        Somebody and others, "A Rule for 1999 Records", 2024, arXiv:2001.01234; Later, 2030.
+        """
+
+        def clip(self, sample, state, release):
+            return Clip(1.0 / (sample.norm + 1.0), sample.norm.new_ones(()))
+
+    return Normalised
+
+
+@pytest.fixture
+def registered():
+    yield only_clip(name=NAME)
+    del METHODS[NAME]
+
+
+@pytest.fixture(scope="module")
+def data():
+    found = make_two_groups(n_samples=2000, random_state=0)
+    return found.data, found.target
+
+
+def assert_fitted_and_priced(model, data):
+    X, y = data
+    assert model.fit(X, y).score(X, y) > 0.6
+    report = model.privacy_
+    assert 0.9 < report.epsilon <= 1.0 and report.is_private and report.steps == model.n_steps_
+    assert report.max_grad_norm == 1.0  # what the step uses, without a parameter of that name
+    assert "differentially private" in report.statement
+
+
+@pytest.mark.parametrize("needs_gradient_scale", [False, True])
+def test_an_object_is_fitted_and_priced(data, needs_gradient_scale):
+    cls = only_clip()
+    cls.needs_gradient_scale = needs_gradient_scale
+    model = DPFairClassifier(cls(), epsilon=1.0)
+    assert_fitted_and_priced(model, data)
+    steps = [entry.what for entry in model.privacy_.ledger.entries]
+    assert ("gradient scale (warm-up)" in steps) == needs_gradient_scale
+    assert cls.name == "Normalised" and NAME not in METHODS
+
+
+def test_a_name_is_fitted_and_priced(data, registered):
+    assert_fitted_and_priced(DPFairClassifier(NAME, epsilon=1.0), data)
+    assert isinstance(get_method(NAME), registered)
+
+
+def test_it_is_listed_with_what_its_step_uses(registered):
+    row = methods_table().loc[NAME]
+    assert row.to_list() == ["Somebody 2024", "yes", "no", "gradient sum", "1"]
+    assert NAME in CliRunner().invoke(main, ["methods"]).output
+
+
+def test_it_is_checked(registered):
+    check_method(registered())
+    assert Mechanism(registered(), task(), 2.0).noise_multipliers == (2.0,)
+
+
+def test_what_holds_for_all_objects_is_written_in_the_body():
+    class Raw(Method):
+        private = False
+        clip = only_clip().clip
+
+    assert not Raw.private and not Raw.takes_noise and "Raw" not in METHODS
+
+    class Noisy(Method):
+        private, takes_noise = False, True
+        clip = Raw.clip
+
+    assert Noisy.takes_noise and only_clip().takes_noise
+    with pytest.raises(TypeError, match="privat"):
+        only_clip(privat=False)
+
+
+def test_a_name_is_taken_once(registered):
+    with pytest.raises(ValueError, match="'normalised' is already taken"):
+
+        class Other(Method, name=NAME):
+            clip = registered.clip
+
+
+def test_a_variant_of_a_method_keeps_its_name_and_stays_out_of_the_registry(registered):
+    class Variant(registered):
+        pass
+
+    assert Variant.name == NAME and METHODS[NAME] is registered
+
+
+class Recorded:
+    """A source of noise that keeps the sensitivities by which it is scaled, and adds none."""
+
+    def __init__(self):
+        self.sensitivities = []
+
+    def fill_(self, out, sensitivity, noise_multiplier=1.0):
+        self.sensitivities.append(float(sensitivity))
+        return out.zero_()
+
+
+@pytest.mark.parametrize("name", sorted(n for n, m in METHODS.items() if m.private))
+@pytest.mark.parametrize("n_groups", [2, 3])
+def test_listed_sensitivities_are_those_that_scale_the_noise(name, n_groups):
+    method, noise = get_method(name), Recorded()
+    small = task(n_groups=2 if method.binary else n_groups)
+    group = torch.arange(6) % small.n_groups
+    batch = Batch(torch.rand(6, 5), torch.zeros(6, dtype=torch.int64), group)
+    with select_strategy(nn.Linear(5, 2), batch.x, 2) as engine:
+        private_step(engine, batch, Mechanism(method, small, 1.0), method.start(small), noise)
+    gradient, *queries = sensitivities(method, small).values()
+    assert noise.sensitivities[:-1] == queries
+    assert gradient is None or noise.sensitivities[-1] == gradient
+    assert "unbounded" not in methods_table().loc[name, "sensitivity"]
+
+
+def test_a_bound_that_moves_with_what_was_released_is_no_number():
+    assert sensitivities(get_method("dpsgd_f"), task())["gradient sum"] is None
+    assert methods_table().loc["dpsgd_f", "sensitivity"] == "C times released factors; 1"
+    assert math.isinf(sensitivities(get_method("sgd"), task())["gradient sum"])
