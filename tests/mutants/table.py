@@ -17,13 +17,14 @@ HEAD = """\
 # Mutation tests of the privacy guarantees
 
 Each fault in the table is put into the source, one at a time, on every run of the tests
-(`tests/mutants/`), and the test beside it must fail. This shows that the tests detect such faults. Most of
-the faults have occurred in a paper, in published code or in another library.
+(`tests/mutants/`), and the test beside it must fail. This shows that the tests detect such faults.
+Most of the faults have occurred in a paper, in published code or in another library.
 
-The columns *claimed* and *spent* are epsilon at delta 1e-5, measured with the fault in place. *Claimed* is
-the epsilon that the code reports. *Spent* is the epsilon that the code spends: for faults in a step, the
-lower bound of `audit_step` (confidence 1 - 1e-6); for faults in accounting, the result of dp-accounting
-alone. A dash means that the fault has no effect on single steps of a record, or does not concern numbers.
+The columns *claimed* and *spent* are epsilon at delta 1e-5, measured with the fault in place.
+*Claimed* is the epsilon that the code reports. *Spent* is the epsilon that the code spends: for
+faults in a step, the lower bound of `audit_step` (confidence 1 - 1e-6); for faults in accounting,
+the result of dp-accounting alone. A dash means that the fault has no effect on single steps of a
+record, or does not concern numbers.
 
 `python tests/mutants/table.py` makes this page.
 
