@@ -2,9 +2,9 @@
 
 python docs/blocks.py [PAGE ...]
 
-The blocks of a page run in order, in one process and an empty folder; a block of ``text`` after one
-of ``python`` is its output; of one that says ``# unseeded``, up to its numbers. Blocks that lean on
-names of the reader's own are told by ``# your``.
+The ``python`` blocks of a page run in order, in one process and in an empty folder. A ``text``
+block after a ``python`` block is its output. If the ``python`` block contains ``# unseeded``,
+numbers are not compared. Blocks that contain ``# your`` use names of the reader, and do not run.
 """
 
 import json
@@ -22,10 +22,10 @@ import contextlib, io, json, os, sys
 os.environ["MPLBACKEND"] = "Agg"
 names, out = {"__name__": "__main__"}, []
 for code in json.load(sys.stdin):
-    told = io.StringIO()
-    with contextlib.redirect_stdout(told):
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
         exec(compile(code, "block", "exec"), names)
-    out.append(told.getvalue())
+    out.append(printed.getvalue())
 json.dump(out, sys.stdout)
 """
 
@@ -42,7 +42,7 @@ def blocks_of(page):
 
 
 def faults(page):
-    """Return what a page prints that its blocks do not."""
+    """Return the differences between the output that a page shows and that of its blocks."""
     blocks = blocks_of(page)
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(
@@ -56,19 +56,19 @@ def faults(page):
         return [done.stderr.strip()[-1500:]]
     printed = json.loads(done.stdout)
     return [
-        f"shown:\n{shown}printed:\n{told}"
-        for (code, shown), told in zip(blocks, printed, strict=True)
-        if shown is not None and words(told, code) != words(shown, code)
+        f"shown:\n{shown}printed:\n{output}"
+        for (code, shown), output in zip(blocks, printed, strict=True)
+        if shown is not None and words(output, code) != words(shown, code)
     ]
 
 
 def words(text, code):
-    """Return what is to be the same in what a block prints and in what the page shows."""
+    """Return the words of an output that must be equal on the page and in a run."""
     return (NUMBER.sub("0", text) if "# unseeded" in code else text).split()
 
 
 def main(names):
-    """Run the pages named, or all; the status tells whether all are as they say."""
+    """Run the named pages, or all pages; the status is 1 if an output differs."""
     pages = [Path(name) for name in names] or sorted(
         page for page in DOCS.rglob("*.md") if "_build" not in page.parts
     )
@@ -76,7 +76,7 @@ def main(names):
     for page in pages:
         wrong = faults(page) if blocks_of(page) else []
         failed |= bool(wrong)
-        sys.stdout.write(f"{page.name}: {'as it says' if not wrong else 'DIFFERS'}\n")
+        sys.stdout.write(f"{page.name}: {'ok' if not wrong else 'DIFFERS'}\n")
         sys.stdout.write("\n".join(wrong) + "\n" if wrong else "")
     return failed
 

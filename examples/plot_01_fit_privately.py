@@ -1,12 +1,13 @@
 """
-Fit a private classifier and see what each group pays
-=====================================================
+Fit a private classifier and measure its cost for each group
+============================================================
 
-A classifier of income on the Adult census data, with epsilon 1, beside its non-private twin.
+This example trains a classifier of income on the Adult census data with epsilon 1, and compares it
+with a non-private reference model.
 """
 
 # %%
-# Features are scaled and encoded by public bounds and categories, so that nothing is learnt from
+# Features are scaled and encoded by public bounds and categories, so that nothing is learned from
 # the rows outside the privacy budget.
 
 from skdpfair import DPFairClassifier
@@ -21,20 +22,22 @@ X, X_test = preprocessor.fit_transform(train.data), preprocessor.transform(test.
 sex, sex_test = train.sensitive_features["sex"], test.sensitive_features["sex"]
 
 # %%
-# ``keep_reference=True`` also trains the twin: the same model, without clipping and noise.
+# ``keep_reference=True`` also trains the reference model: the same model without clipping and
+# noise.
 
 clf = DPFairClassifier("global_adapt", epsilon=1.0, keep_reference=True)
 clf.fit(X, train.target, sensitive_features=sex)
 print(clf.privacy_)
 
 # %%
-# The table and the figure are computed on real people: they are not private.
+# The table and the figure are computed from records of real people: they are not private.
 
-predictions = {"twin": clf.reference_.predict(X_test), "global_adapt": clf.predict(X_test)}
-table = group_table(test.target, predictions, reference="twin", sensitive_features=sex_test)
+predictions = {"reference": clf.reference_.predict(X_test), "global_adapt": clf.predict(X_test)}
+table = group_table(test.target, predictions, reference="reference", sensitive_features=sex_test)
 print(table.T.round(3))
 
 # %%
-# The figure shows the accuracy that each sex lost, in percentage points: well below one.
+# The figure shows the accuracy that each sex loses to privacy. It is well below one percentage
+# point.
 
 plot_privacy_cost(table)

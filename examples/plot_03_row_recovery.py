@@ -1,9 +1,10 @@
 """
-Recover training rows from a pickle, and find them before it leaves
-===================================================================
+Recover training rows from a pickle, and detect them before a release
+=====================================================================
 
-Opacus leaves the last batch's per-record gradients on the parameters. A linear layer's gradient
-holds the record itself: a pickle of the trained module gives away rows, whatever its epsilon.
+Opacus stores the per-record gradients of the last batch on the parameters. The gradient of a linear
+layer contains the record itself. A pickle of the trained module therefore reveals rows, whatever
+its epsilon.
 """
 
 # %%
@@ -41,8 +42,9 @@ for _, (inputs, targets) in zip(range(2), batches, strict=False):
 content = pickle.dumps(model._module)
 
 # %%
-# Who gets the pickle divides. The gradient of one record x is the outer product of a vector r with
-# x in the weight, and r itself in the bias. Any class k gives x = (weight gradient)_k / r_k.
+# The gradient of one record x is the outer product of a vector r with x for the weight, and r
+# itself for the bias. Whoever has the pickle computes x = (weight gradient)_k / r_k for any class
+# k.
 
 stolen = pickle.loads(content)
 outer, r = stolen.weight.grad_sample, stolen.bias.grad_sample
@@ -53,13 +55,13 @@ error = (recovered - inputs).abs().max().item()
 print(f"{len(recovered)} rows recovered, largest error {error:.1e}")
 
 # %%
-# The audit reads the pickle without loading it, and names what it holds.
+# The audit reads the pickle without loading it, and names the data that it contains.
 
 print(audit_artifact(content))
 
 # %%
-# A classifier of this package keeps weights and public facts only, in memory what it likes, in a
-# pickle nothing else.
+# A pickle of a classifier of this package contains weights and public facts only, whatever the
+# classifier holds in memory.
 
 clf = DPFairClassifier("dpsgd", epsilon=1.0, accountant="rdp")
 clf.fit(data.data, data.target)

@@ -1,13 +1,15 @@
 """
-Direction or magnitude: which error of clipping hurts?
-======================================================
+Direction error and magnitude error of clipping
+===============================================
 
-Clipping makes a batch's gradient shorter, and turns it. Here a softmax regression is trained
-without noise by steps that have only one of the two errors. None of it is private.
+Clipping shortens the gradient of a batch and changes its direction. In this example, a softmax
+regression is trained without noise by steps that have only one of these two errors. The results are
+not private.
 """
 
 # %%
-# Two groups whose labels follow different boundaries; the smaller one has longer gradients.
+# The labels of the two groups follow different boundaries, and the smaller group has longer
+# gradients.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -24,7 +26,7 @@ X, y = X.astype(np.float32), (data.target == data.target.max()).to_numpy().astyp
 method = get_method("dpsgd", max_grad_norm=0.3)
 
 # %%
-# The same initial weights, batches and learning rate for each; five seeds.
+# All runs of a seed have the same initial weights, batches and learning rate. There are five seeds.
 
 rows = []
 for seed in range(5):
@@ -48,7 +50,7 @@ means = table.pivot_table(index="error", columns="group", values="loss", sort=Fa
 print(means.round(3))
 
 # %%
-# Loss of each group by the error that its training had.
+# The figure shows the loss of each group by the error of the training steps.
 
 errors = table.groupby(["error", "group"], sort=False)["loss"].sem().unstack()
 ax = means.plot.bar(yerr=2 * errors, rot=0, figsize=(7, 4), color=["#0072B2", "#E69F00"])

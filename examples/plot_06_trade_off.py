@@ -2,8 +2,8 @@
 Accuracy against epsilon: a sweep of methods, budgets and seeds
 ===============================================================
 
-Which method, and at which budget? A sweep trains all of them beside a non-private twin, and shows
-what each group pays. It reads the records without noise: it is for public data, or for research.
+A sweep trains several methods at several budgets and a non-private reference model, and measures
+the cost for each group. It reads the records without noise: use it on public data or for research.
 """
 
 # %%
@@ -24,9 +24,10 @@ preprocessor = public_preprocessor(ADULT_BOUNDS, ADULT_CATEGORIES)
 X = preprocessor.fit_transform(adult)
 
 # %%
-# Three methods at three budgets. A seed decides the split, the weights, the batches and the noise,
-# so that every method meets the same test records; such seeds are for research only, as whoever
-# knows them can remove the noise. Two keep this page short: take five or more for a result.
+# The sweep trains three methods at three budgets. A seed determines the split, the weights, the
+# batches and the noise, so that all methods are tested on the same records. Use such seeds for
+# research only, because whoever knows a seed can remove the noise. Two seeds keep this example
+# short; use five or more for reliable results.
 
 results = sweep(
     ["dpsgd", "global_adapt", "dpsgd_f"],
@@ -43,8 +44,8 @@ results = sweep(
 print(results)
 
 # %%
-# Accuracy, and how far apart women and men are in what privacy costs them. Where bands overlap, the
-# sweep does not tell which method is better.
+# The figures show the accuracy, and the difference between women and men in the cost of privacy.
+# Where bands overlap, the sweep does not show which method is better.
 
 figure, axes = plt.subplots(2, 1, figsize=(8, 8.5), layout="constrained")
 figure.get_layout_engine().set(w_pad=0.1, h_pad=0.1)
@@ -59,8 +60,8 @@ front = results.pareto_front("accuracy", "privacy_cost_gap")
 print((100 * front).round(1).set_axis(["accuracy (%)", "privacy cost gap (points)"], axis=1))
 
 # %%
-# The whole comparison as one page of HTML, for whoever may see figures that are not private. With
-# the pipeline given, the page also tells what the linter finds in it.
+# ``to_html`` writes the comparison as one page of HTML. Show it only to those who may see results
+# that are not private. With ``pipeline=``, the page also contains the findings of the linter.
 
 page = Path(tempfile.mkdtemp()) / "report.html"
 results.to_html(page, title="Adult, by sex", pipeline=preprocessor)

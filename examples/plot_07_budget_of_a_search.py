@@ -1,15 +1,16 @@
 """
-What a search costs, and how to keep a budget
-=============================================
+Compute the cost of a search, and keep a budget
+===============================================
 
-A grid search is many fits on the same records, and the epsilons of all of them count. Here the
-price is asked for before anything runs, a ledger holds the search to a budget, and a private search
-chooses for less.
+A grid search makes many fits on the same records, and the epsilons of all fits add up. This example
+computes the cost before the search runs, limits the search by a ledger, and uses a private search,
+which costs less.
 """
 
 # %%
-# Three learning rates in three folds: nine fits and the refit, each at epsilon 1. ``plan`` fits
-# nothing. A record is left out of one of three folds, so it meets seven of the ten fits.
+# Three learning rates in three folds are nine fits and the refit, each at epsilon 1. ``plan``
+# does not fit. Each record is left out in one of the three folds, so seven of the ten fits read
+# it.
 
 import tempfile
 from pathlib import Path
@@ -29,11 +30,12 @@ search = GridSearchCV(clf, {"lr": [0.5, 1.0, 2.0]}, cv=3)
 print(plan(search, n_samples=len(y), accountant="rdp"))
 
 # %%
-# As a whole the epsilon is infinite, because the fold scores are computed on private records
-# without noise, and so is the choice that they make. Who sees the model sees that choice.
+# The epsilon of the whole search is infinite. The scores of the folds are computed on private
+# records without noise, they determine the choice, and the selected model reveals the choice.
 #
-# The ledger is a file: every fit is entered there before it reads a record. It looks at what it is
-# to fit; of a search (from scikit-learn 1.9 on) it knows the folds, and charges what the plan said.
+# The ledger is a file. Every fit is recorded there before it reads a record. With scikit-learn
+# 1.9 or later, the ledger knows the folds of a search, and charges the cost that ``plan``
+# computed.
 
 path = Path(tempfile.mkdtemp()) / "budget.jsonl"
 ledger = PrivacyLedger(path, epsilon=3.0, delta=1e-5, accountant="rdp")
@@ -41,7 +43,7 @@ ledger.fit(search, X, y)
 print(ledger.report())
 
 # %%
-# One more fit would exceed the budget. It is refused, and nothing is spent.
+# One more fit would exceed the budget. The ledger refuses it, and nothing is spent.
 
 before = ledger.epsilon()
 try:
@@ -51,17 +53,19 @@ except BudgetExceeded as error:
 print("spent since:", ledger.epsilon() - before)
 
 # %%
-# A private search draws a secret number of trials, three in the mean, scores each by a noisy count,
-# and keeps the best model, but neither the scores nor their number. Its epsilon covers the choice.
-# ``shape=1.0`` is a law of that number which costs little, and often draws fewer.
+# A private search draws a secret number of trials, three on average. It scores each trial by a
+# noisy count, and keeps the best model, but neither the scores nor their number. Its epsilon
+# covers the choice. ``shape=1.0`` is a distribution of the number of trials that costs little
+# privacy and often draws fewer trials.
 
 private = DPRandomizedSearch(clf, {"lr": [0.5, 1.0, 2.0]}, mean_trials=3, shape=1.0)
 private.fit(X, y)
 print(private.best_params_, private.privacy_.epsilon)
 
 # %%
-# The more candidates, the wider apart. The bars of the grid search count the fits only: its scores
-# have no epsilon. Those of the private search, with as many trials in the mean, count all.
+# The difference grows with the number of candidates. The bars of the grid search count the fits
+# only: its scores have no epsilon. The bars of the private search, with as many trials on
+# average, count its whole cost.
 
 rows = {}
 for n in (3, 10, 30):

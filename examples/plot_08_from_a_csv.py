@@ -1,13 +1,13 @@
 """
-From a CSV file to a model that can be handed on
-================================================
+From a CSV file to a model that can be released
+===============================================
 
-What is public about a table is written down first, in a schema. The model that is trained on the
-table then goes into one file, weights and public facts only, that predicts from another CSV file.
+This example first declares the public facts of a table in a schema. It then trains a model on the
+table, and saves weights and public facts in one file, which predicts from another CSV file.
 """
 
 # %%
-# Two CSV files, as somebody may have them: 8,000 rows of Adult to train on, and others to predict.
+# The example uses two CSV files: 8,000 rows of Adult for training, and other rows for prediction.
 
 import tempfile
 from pathlib import Path
@@ -26,9 +26,10 @@ load_adult(subset="train").frame.head(8000).to_csv(folder / "train.csv", index=F
 load_adult(subset="test").frame.to_csv(folder / "test.csv", index=False)
 
 # %%
-# Limits and categories come from the census form and its code book. Read off the rows, they would
-# tell of the people in them. Columns that nobody names are left out. The groups are for comparison;
-# the model sees them only if ``categories`` names them, too.
+# Limits and categories come from the census form and its code book. If they were computed from
+# the rows, they would reveal information about the people in them. Columns that are not named are
+# dropped. The groups are used for comparison only; the model sees them only if ``categories``
+# names them, too.
 
 columns = ["workclass", "marital_status", "occupation"]
 schema = TableSchema(
@@ -41,16 +42,17 @@ schema = TableSchema(
 print(schema.to_toml())
 
 # %%
-# The schema reads the file, and makes the features by public facts alone. Where you may look at the
-# rows, count once what it misses: here, missing values of two columns. The counts are not private.
+# The schema reads the file, and computes the features from public facts alone. If you may look at
+# the rows, count the values that it cannot represent: here, missing values of two columns. The
+# counts are not private.
 
 table = schema.read_csv(folder / "train.csv")
 print(outside_public(table, schema.bounds, schema.categories).drop(columns="example").round(3))
 X, y, sex = schema.split(table)
 
 # %%
-# Classes and groups that are declared need not be read off the rows. The twin, the same model
-# without privacy, is for the comparison below.
+# Classes and groups are declared, so they are not taken from the rows. The reference model, which
+# is the same model without privacy, is used in the comparison below.
 
 clf = DPFairClassifier(
     epsilon=1.0, classes=schema.classes, groups=schema.group_levels, keep_reference=True
@@ -60,18 +62,19 @@ clf.save_release(folder / "model.safetensors", schema=schema)
 
 # %%
 # Whoever gets the file needs nothing else: it holds the schema and the privacy statement, and
-# neither rows nor the twin. Nothing that it names is executed.
+# neither rows nor the reference model. Loading it executes no code.
 
 loaded, known = load_release(folder / "model.safetensors"), schema_of(folder / "model.safetensors")
 print(loaded.privacy_.statement)
-print("a twin:", hasattr(loaded, "reference_"))
+print("reference model:", hasattr(loaded, "reference_"))
 new = known.read_csv(folder / "test.csv", labelled=False)
 predicted = loaded.predict(known.preprocessor().fit_transform(new))
 print(pd.Series(predicted, name="predicted").value_counts())
 
 # %%
-# The same at the command line. ``schema`` asks about each column, ``--template`` writes a file to
-# fill in instead; ``report`` writes a page about the model, with figures of the test records.
+# The same steps on the command line. ``schema`` asks about each column; with ``--template`` it
+# writes a file to fill in instead. ``report`` writes a page about the model, with figures of the
+# test records.
 #
 # .. code-block:: bash
 #
@@ -81,11 +84,12 @@ print(pd.Series(predicted, name="predicted").value_counts())
 #    skdpfair report model.safetensors --data test.csv -o report.html
 
 # %%
-# How good is it, for women and for men? The test records are real people: this is not private.
+# The accuracy for women and for men. The test records are those of real people: the table and the
+# figure are not private.
 
 X_test, y_test, sex_test = schema.split(schema.read_csv(folder / "test.csv"))
-twin = clf.reference_.predict(X_test)
-predictions = {"without privacy": twin, "from the file, epsilon 1": predicted}
+reference = clf.reference_.predict(X_test)
+predictions = {"without privacy": reference, "from the file, epsilon 1": predicted}
 accuracy = group_table(
     y_test, predictions, reference="without privacy", sensitive_features=sex_test["sex"]
 )

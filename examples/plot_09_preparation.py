@@ -1,14 +1,14 @@
 """
-Prepare a table without leaving the budget
-==========================================
+Prepare a table within the privacy budget
+=========================================
 
-A scaler takes the mean of private rows, and no epsilon of the classifier covers that. A linter
-finds such steps. Instead, scale by public bounds, or pay for noisy quantiles.
+A ``StandardScaler`` computes the mean of private rows, and the epsilon of the classifier does not
+cover this. A linter finds such steps. Use public bounds or noisy quantiles instead.
 """
 
 # %%
-# Two columns of 8,000 rows of Adult, scaled as in most pipelines. ``check_pipeline`` fits nothing:
-# it looks at the steps.
+# The pipeline scales two columns of 8,000 rows of Adult in the usual way. ``check_pipeline``
+# inspects the steps and does not fit them.
 
 import tempfile
 from pathlib import Path
@@ -30,19 +30,19 @@ clf = DPFairClassifier("dpsgd", epsilon=1.0)
 print(check_pipeline(make_pipeline(StandardScaler(), clf)))
 
 # %%
-# Bounds that hold whoever is in the table cost nothing: hardly anybody is older than 120, and no
-# week has more than 168 hours. Values beyond them would be moved to the nearer one. (Bounds that
-# were read off the rows are not public, and no tool can see that.)
+# Public bounds cost no privacy: almost nobody is older than 120, and no week has more than 168
+# hours. Values beyond a bound are moved to it. Bounds that were computed from the rows are not
+# public, and no tool can detect them.
 
 bounds = {"age": (0, 120), "hours_per_week": (0, 168)}
 by_bounds = BoundedScaler(bounds).fit(X)
 print(check_pipeline(make_pipeline(by_bounds, clf)))
 
 # %%
-# Such bounds may lie far from most values, which then fill a small part of the scale.
-# ``DPQuantileScaler`` estimates two quantiles of each column from noisy counts of the rows between
-# the bounds, and scales by these. Its epsilon comes on top of the classifier's: an open ledger adds
-# the two up.
+# Such bounds may lie far from most values, which then occupy a small part of the scale.
+# ``DPQuantileScaler`` estimates two quantiles of each column from noisy counts of the rows
+# between the bounds, and scales by these quantiles. Its epsilon adds to that of the classifier:
+# an open ledger composes the two.
 
 pipeline = make_pipeline(DPQuantileScaler(bounds, epsilon=0.5, quantiles=(0.05, 0.95)), clf)
 print(check_pipeline(pipeline))
@@ -54,8 +54,9 @@ print(f"scaler {by_quantiles.privacy_.epsilon:.3f}, classifier {fitted.privacy_.
 print(f"both, composed: {ledger.epsilon():.3f}")
 
 # %%
-# The noisy quantiles beside the exact ones, which are not private, in years and in hours. The noise
-# is in the ranks: where few rows lie, a small error of rank is a large one in years or hours.
+# The table compares the noisy quantiles with the exact ones, which are not private, in years and
+# in hours. The noise affects the ranks: where rows are sparse, a small error in rank is a large
+# error in years or hours.
 
 exact = X.quantile([0.05, 0.95]).T.to_numpy()
 columns = pd.MultiIndex.from_product([["exact", "noisy"], ["5 %", "95 %"]])
@@ -63,8 +64,9 @@ found = pd.DataFrame(np.hstack([exact, by_quantiles.quantiles_]), X.columns, col
 print(found.round(1))
 
 # %%
-# Each column between its public bounds, and the part of it that the noisy quantiles spread over the
-# whole scale. Records beyond are moved to its ends. The histograms are not private.
+# The figure shows each column between its public bounds, and the part that the noisy quantiles
+# map to the whole scale. Records beyond this part are moved to its ends. The histograms are not
+# private.
 
 figure, axes = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
 units = {"age": "age (years)", "hours_per_week": "work (hours a week)"}

@@ -1,14 +1,15 @@
 """
-Intersections of groups, and a table that may be published
+Intersections of groups, and a table that can be published
 ==========================================================
 
-A model may serve women well, and black people, and black women badly: look at intersections. They
-are small, so that exact accuracies tell of few people. A noisy table may be published instead.
+A model may be accurate for women and for Black people, but not for Black women. Intersections of
+groups show such differences. They contain few people, so exact accuracies reveal information about
+individuals. A table with noise can be published instead.
 """
 
 # %%
-# Sex and race make ten groups. All are public, with or without records: declared groups are not
-# read off the rows. The features hold neither column.
+# Sex and race give ten groups. All groups are declared, with or without records, so they are not
+# taken from the rows. The features contain neither column.
 
 from itertools import product
 
@@ -39,17 +40,20 @@ clf = DPFairClassifier(
 clf.fit(X, train["income"])
 
 # %%
-# What each intersection pays, on the test records. This table is computed on real people, some
-# groups are of a few dozen: it is not private.
+# The cost for each intersection on the test records. The table is computed from records of real
+# people, and some groups have only a few dozen: it is not private.
 
-predictions = {"twin": clf.reference_.predict(X_test), "global_adapt": clf.predict(X_test)}
-exact = group_table(test["income"], predictions, reference="twin", sensitive_features=test[columns])
+predictions = {"reference": clf.reference_.predict(X_test), "global_adapt": clf.predict(X_test)}
+exact = group_table(
+    test["income"], predictions, reference="reference", sensitive_features=test[columns]
+)
 print(exact.T.round(3))
 
 # %%
-# The same accuracies for publication: every group's right and wrong predictions are counted, with
-# noise. A test record is in one count only, so that epsilon 0.2 covers the whole table. The test
-# records did not train the model; the table's epsilon is theirs, the model's that of the others.
+# To publish these accuracies, the correct and incorrect predictions of every group are counted
+# with noise. Each test record is in one count only, so epsilon 0.2 covers the whole table. The
+# model was not trained on the test records: the epsilon of the table applies to the test records,
+# and the epsilon of the model to the training records.
 
 released = release_group_table(
     test["income"],
@@ -62,9 +66,9 @@ print(released.round(2))
 print(released.attrs["privacy"]["statement"])
 
 # %%
-# The intervals, at 95 %, count the choice of the records and the noise, and are computed from the
-# noisy counts alone. Large groups hardly feel the noise; of the smallest, little can be said. One
-# of ten such intervals may well miss.
+# The 95 % intervals cover both the sampling of the records and the noise, and are computed from
+# the noisy counts alone. The noise hardly affects large groups. For the smallest groups, the
+# intervals are too wide for conclusions. With ten intervals, one may well miss the exact value.
 
 table = released.iloc[np.argsort(released["correct"] + released["incorrect"])]
 places = np.arange(len(table))

@@ -1,14 +1,16 @@
 """
-Adversarial training: whom does it protect?
-===========================================
+Adversarial training by group
+=============================
 
-A model that is trained on attacked records resists attacks better. So it does with privacy, at the
-same epsilon, but not for everybody: here the majority gains, and the minority loses.
+Adversarial training makes a model more robust to attacks. This also holds for private models, at
+the same epsilon, but not for all groups: in this example, the majority gains and the minority
+loses.
 """
 
 # %%
-# Two groups whose labels follow different boundaries; three records in ten are of the minority b.
-# Features lie between -1 and 1, which is public, and the attack stays within.
+# The labels of the two groups follow different boundaries. Three records in ten belong to the
+# minority b. The features lie between -1 and 1, which is public, and the attack stays in this
+# range.
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -24,9 +26,10 @@ X, y, _ = (part[:4000] for part in parts)
 X_test, y_test, group = (part[4000:] for part in parts)
 
 # %%
-# ``PGD`` moves each record uphill on its own loss, by at most 0.1 in each feature, before its
-# gradient is taken. It sees that record alone, so that a private step bounds the gradient as ever,
-# and epsilon is the same. Three fits of each kind, as the noise of one may mislead.
+# ``PGD`` changes each record by at most 0.1 in each feature to increase its loss, before the
+# gradient is computed. It uses that record alone, so a private step bounds the gradient as usual,
+# and epsilon is the same. Each setting is fitted three times, because the noise of a single fit
+# can be misleading.
 
 attack = PGD(0.1, n_steps=3, input_range=(-1, 1))
 radii = (0.1, 0.2)
@@ -55,10 +58,11 @@ for privacy, epsilon in (("no privacy", None), ("epsilon 1", 1.0)):
         print(f"{privacy}, {training} training: epsilon {clf.privacy_.epsilon:.3f}")
 
 # %%
-# Accuracy in per cent on test records that are attacked within the same 0.1, as means. With
-# privacy, the attack in training helps a and costs b: it makes relying on any feature costly, and
-# the one that only the minority's labels follow is given up first. Without privacy the network
-# learns the minority's boundary too, with the attack or without. Nothing in the table is private.
+# The table shows the mean accuracy in per cent on test records that are attacked with the same
+# radius 0.1. With privacy, adversarial training helps group a and harms group b: it makes every
+# feature less useful, and the model first stops using the feature that only the labels of the
+# minority depend on. Without privacy, the network also learns the boundary of the minority, with
+# and without the attack. The table is not private.
 
 columns = ["privacy", "training", "group", "radius", "accuracy"]
 table = pd.DataFrame(rows, columns=columns)
@@ -66,7 +70,7 @@ means = table.groupby(columns[:-1], sort=False)["accuracy"].mean()
 print(means.xs(0.1, level="radius").unstack("group").round(1))
 
 # %%
-# Against the radius of the attack. At 0, nobody attacks.
+# The figure shows the accuracy against the radius of the attack. Radius 0 means no attack.
 
 figure, axes = plt.subplots(1, 2, figsize=(9, 4.4), sharey=True, layout="constrained")
 colours = {"no privacy": "#0072B2", "epsilon 1": "#E69F00"}

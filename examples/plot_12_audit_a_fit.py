@@ -1,15 +1,16 @@
 """
-Attack a fit, and compare with its claim
-========================================
+Audit steps and fits
+====================
 
-An epsilon is a claim about code, and code may be wrong. An audit attacks it, and turns success into
-a lower bound: one above the claim proves a mistake, one below it proves nothing.
+An audit attacks code that claims an epsilon, and computes a lower bound on epsilon from the success
+of the attack. A lower bound above the claim proves a mistake. A lower bound below the claim proves
+nothing.
 """
 
 # %%
-# First single steps of dpsgd. The attacker knows all but whether one record took part, and sees 600
-# steps with it and 600 without, on each of three batches. Correct code passes with probability
-# 0.999 at least.
+# The first audits attack single steps of dpsgd. The attacker knows everything except whether one
+# record took part, and sees 600 steps with it and 600 without it, on each of three batches.
+# Correct code passes with a probability of at least 0.999.
 
 import pandas as pd
 
@@ -27,15 +28,16 @@ for noise in (0.5, 1.0):
     print(audit)
 
 # %%
-# What if the step with less noise were sold as epsilon 1, by a mistake in the accounting? Even so
-# few draws refute that.
+# Suppose that, by a mistake in the accounting, epsilon 1 is claimed for the step with less noise.
+# Even this small number of draws refutes the claim.
 
 lower = found["step,\nnoise 0.5"].epsilon_lower
 print(f"the claim of epsilon 1 is {'refuted' if lower > 1 else 'not refuted'}: {lower:.2f} or more")
 
 # %%
-# Then whole fits, once each. A coin decides about each of 400 canaries, records with a feature of
-# their own, whether the fit sees it. The attacker has the model only, and guesses which it saw.
+# The next audits attack whole fits, with one run each. There are 400 canaries, which are records
+# with a feature of their own. Each canary is included in the fit with probability 1/2. The
+# attacker has the model only, and guesses which canaries were included.
 
 data = make_two_groups(3000, random_state=0)
 for epsilon in (4.0, 16.0):
@@ -53,9 +55,10 @@ for epsilon in (4.0, 16.0):
     print(audit)
 
 # %%
-# Of a step with little noise, the attack finds a good part of the claim. Of a fit, one run finds
-# little, even of a large claim: it is there to catch gross mistakes, such as missing noise. A bound
-# of 0 shows nothing, neither for nor against the claim. More draws or canaries show more.
+# For a step with little noise, the lower bound is a large part of the claim. For a fit, one run
+# gives a small lower bound, even for a large claim: such audits detect gross mistakes, such as
+# missing noise. A bound of 0 is evidence neither for nor against the claim. More draws or
+# canaries give larger bounds.
 
 table = pd.DataFrame({name: vars(audit) for name, audit in found.items()}).T
 names = {"epsilon_claimed": "claimed", "epsilon_lower": "found: a lower bound"}

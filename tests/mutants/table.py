@@ -14,18 +14,19 @@ from catalogue import MUTANTS  # noqa: E402
 
 PAGE = HERE.parents[1] / "docs" / "mutants.md"
 HEAD = """\
-# Mutants: ways to lose privacy, and what finds them
+# Mutation tests of the privacy guarantees
 
-A test that cannot fail proves nothing. So each of these faults is put into the source, one at a
-time, on every run of the tests (`tests/mutants/`), and the test named beside it must fail. Most
-were made by somebody: in a paper, in published code, in another library.
+Each fault in the table is put into the source, one at a time, on every run of the tests
+(`tests/mutants/`), and the test beside it must fail. This shows that the tests detect such faults.
+Most of the faults have occurred in a paper, in published code or in another library.
 
-*Claimed* and *spent* are epsilon at delta 1e-5, with the fault in place: what the code reports, and
-what it spends: for steps at least, by `audit_step` (confidence 1 - 1e-6), for
-accounting by dp-accounting alone. A dash: the fault does not show in single steps of a record, or
-is none of numbers.
+The columns *claimed* and *spent* are epsilon at delta 1e-5, measured with the fault in place.
+*Claimed* is the epsilon that the code reports. *Spent* is the epsilon that the code spends: for
+faults in a step, the lower bound of `audit_step` (confidence 1 - 1e-6); for faults in accounting,
+the result of dp-accounting alone. A dash means that the fault has no effect on single steps of a
+record, or does not concern numbers.
 
-Made by `python tests/mutants/table.py`.
+`python tests/mutants/table.py` makes this page.
 
 | mutant | what is wrong | claimed | spent | killed by |
 | --- | --- | ---: | ---: | --- |

@@ -1,14 +1,16 @@
 """
-Why one group pays more: excessive risk along training
-======================================================
+Excessive risk of each group during training
+============================================
 
-A recorder writes down what clipping adds to each group's loss, step by step, and splits it into an
-error of magnitude and one of direction. None of it is private: it is for whoever may see the data.
+A recorder measures how much clipping adds to the loss of each group, step by step, and splits it
+into a magnitude error and a direction error. The results are not private: show them only to those
+who may see the data.
 """
 
 # %%
-# Adult, prepared as in Esipova et al. (2023), men and women in equal numbers, and DPSGD at the
-# paper's settings: clipping bound .5, learning rate .01. A look every 200 of the 1,840 steps.
+# The data are Adult, prepared as in Esipova et al. (2023), with equal numbers of men and women. The
+# method is DPSGD with the settings of the paper: clipping bound .5, learning rate .01. The recorder
+# measures every 200 of the 1,840 steps.
 
 import sys
 import warnings
@@ -33,7 +35,7 @@ table = load_adult(dropna=True).frame.drop(columns="fnlwgt")
 y = (table.pop("income") == ">50K").to_numpy().astype(int)
 women = (table.pop("sex") == "Female").to_numpy()
 numbers = table[list(ADULT_BOUNDS)]
-# z-scored with the statistics of all rows, as in the paper: a leak that no epsilon counts
+# z-scored by the statistics of all rows, as in the paper: no epsilon covers this leak
 numbers = (numbers - numbers.mean()) / numbers.std(ddof=0)
 not_white = (table.pop("race") != "White").to_numpy()
 one_hot = pd.get_dummies(table.drop(columns=list(ADULT_BOUNDS)).astype(str))
@@ -57,19 +59,20 @@ clf = DPFairClassifier(
     random_state=0,
 )
 clf.fit(x[train], y[train], sensitive_features=sex[train])
-print(clf.privacy_.releasable)  # False: it holds what is not private
+print(clf.privacy_.releasable)  # False: the estimator holds results that are not private
 
 # %%
-# The loss of both groups falls, rises while the network saturates, and falls again; that of the men
-# ends higher than it began, that of the women lower.
+# The loss of both groups falls, rises while the network saturates, and falls again. At the end, the
+# loss of the men is higher than at the start, and the loss of the women is lower.
 
 loss = GroupLossDisplay.from_estimator(clf).plot()
 
 # %%
-# Clipping hurts the men more at all looks but the first, where it is the women; noise adds next to
-# nothing in one step. How much of it is magnitude (which a longer step would make up for) and how
-# much direction depends on which error is counted first: the terms with a star turn the step before
-# they shorten it, and tell another story than those without.
+# Clipping increases the loss of the men more at all measurements except the first, where it
+# increases the loss of the women more. Noise adds almost nothing in one step. The split into
+# magnitude, which a longer step could compensate, and direction depends on which error is counted
+# first. The terms with a star turn the step before they shorten it, and give a different result
+# than the terms without a star.
 
 terms = RiskTermsDisplay(clf.diagnostics_).plot()
 columns = ["clip", "magnitude", "direction", "magnitude_star", "direction_star"]
@@ -77,12 +80,12 @@ men = clf.diagnostics_.query("group == 'male'").set_index("step")[columns]
 print((1000 * men).round(2))  # in thousandths of a nat
 
 # %%
-# How much more the men are hurt, with the lower bounds of Tran et al. and of Proposition 3.
+# The difference between men and women, with the lower bounds of Tran et al. and of Proposition 3.
 
 bounds = RiskBoundDisplay(recorder.pairs_, "male", "female").plot()
 
 # %%
-# The learning rate is far below the limit up to which the bounds are theorems, for convex losses.
+# The learning rate is far below the limit up to which the bounds are proved for convex losses.
 
 curvature = CurvatureDisplay(clf.diagnostics_).plot()
 
