@@ -1,4 +1,4 @@
-"""Robust overfitting of adversarial training, and what gradient noise does to it, on digits.
+"""Robust overfitting of adversarial training, and the effect of gradient noise on it, on digits.
 
 python -m benchmarks.bench_adversarial [--seeds 5]
 """

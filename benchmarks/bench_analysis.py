@@ -1,4 +1,4 @@
-"""What analysis costs, and whether its bounds hold where their conditions do not.
+"""Cost of the analysis, and validity of its bounds where their conditions do not hold.
 
 python -m benchmarks.bench_analysis
 """

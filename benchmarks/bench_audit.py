@@ -1,4 +1,4 @@
-"""How close the audits come to the claims: single steps, and whole fits on Adult with canaries.
+"""Lower bounds of the audits beside the claims: single steps, and fits on Adult with canaries.
 
 Run ``python -m benchmarks.bench_audit`` (about 20 minutes); it writes the table of docs/audits.md,
 benchmarks/results/audit.csv and docs/images/audit.png.  ``--quick`` takes fewer draws and writes

@@ -1,4 +1,4 @@
-"""What balancing the groups buys and costs: Adult, four groups (sex by label), one epsilon.
+"""Benefit and cost of balancing the groups: Adult, four groups (sex by label), one epsilon.
 
 python -m benchmarks.bench_balance [--epsilon 1] [--seeds 5] [--output benchmarks/results]
 """

@@ -1,4 +1,4 @@
-"""What the defaults reach, nothing tuned: Adult, Dutch (needs SKDPFAIR_DATA), small Adult.
+"""Accuracy of the untuned defaults: Adult, Dutch (needs SKDPFAIR_DATA), small Adult.
 
 python -m benchmarks.bench_defaults [--seeds 4]
 """

@@ -1,4 +1,4 @@
-"""Whether one process that trains K models as one stack beats K models one after another.
+"""Speed of training K models as one stack in one process, against one after another.
 
 The arithmetic of a private step alone (gather, logits, residuals, lengths, clipping, weighted
 sum, noise), for logistic models on the Dutch census at the batch sizes of the default settings:

@@ -1,4 +1,4 @@
-"""What private training costs: steps, whole fits and memory, against torch, skorch and Opacus.
+"""Cost of private training: steps, whole fits and memory, against torch, skorch and Opacus.
 
 Ratios are medians over interleaved rounds on one thread, of CPU time; milliseconds depend on the
 machine.  On a machine with a GPU the steps are measured there, too.
@@ -126,7 +126,7 @@ def scaling(rounds):
 
 
 def memory():
-    """Return what the steps of an engine add to the peak memory of a fresh process, in MiB."""
+    """Return the peak memory that the steps of an engine add to a fresh process, in MiB."""
     out = {}
     for name in MEMORY_OF:
         out[name] = {}

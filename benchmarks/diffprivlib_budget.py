@@ -1,4 +1,4 @@
-"""What the accountant of diffprivlib reports after a grid search.
+"""The epsilon that the accountant of diffprivlib reports after a grid search.
 
 It needs an environment of its own, since diffprivlib 0.6.6 does not import on scikit-learn 1.9:
 pip install diffprivlib==0.6.6 "scikit-learn<1.7"; python -m benchmarks.diffprivlib_budget

@@ -1,4 +1,4 @@
-"""What the benchmarks train: four models of the papers, on random data of the right shape."""
+"""Workloads of the benchmarks: four models of the papers, on random data of the right shape."""
 
 import numpy as np
 import torch

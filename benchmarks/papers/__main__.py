@@ -4,7 +4,7 @@ import argparse
 import sys
 import warnings
 
-from benchmarks.papers import documentation, pages
+from benchmarks.papers import documentation, rendering
 from benchmarks.papers.runner import STUDIES, folder_of, reproduce
 from skdpfair.exceptions import DataIntegrityError
 
@@ -41,7 +41,7 @@ def main(arguments=None) -> int:
         except KeyboardInterrupt as error:
             print(error, file=sys.stderr)
             return 130
-    print(pages.page(found))
+    print(rendering.page(found))
     print(f"Written to {asked.output or folder_of(found.study, found.options)}/")
     return 0
 
@@ -76,7 +76,7 @@ def _parser():
 def _verify():
     wrong = documentation.outdated()
     for path in wrong:
-        print(f"{path} is not what the kept runs say: run python -m benchmarks.papers --write")
+        print(f"{path} differs from the kept runs: run python -m benchmarks.papers --write")
     return int(bool(wrong))
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 
 from benchmarks.pages import DOCS, filled
-from benchmarks.papers import pages
+from benchmarks.papers import rendering
 from benchmarks.papers.runner import STUDIES, compare
 
 RESULTS = Path(__file__).parents[1] / "results" / "reproductions"
@@ -22,15 +22,15 @@ PICTURES = {
 def kept(folder):
     """Return the comparison of the runs that a folder holds."""
     study = STUDIES[folder.name.removesuffix("-as-published")]
-    return compare(study, pages.options_of(folder), pd.read_csv(folder / "runs.csv"))
+    return compare(study, rendering.options_of(folder), pd.read_csv(folder / "runs.csv"))
 
 
 def texts() -> dict[Path, str]:
-    """Return what the kept runs say each page of the documentation and of the results holds."""
+    """Return the text of each page of the documentation and of the results, by the kept runs."""
     page, found = PAGE.read_text(encoding="utf-8"), {}
     for folder in sorted(RESULTS.iterdir()):
         comparison = kept(folder)
-        found[folder / "comparison.md"] = pages.page(comparison)
+        found[folder / "comparison.md"] = rendering.page(comparison)
         if f"<!-- {folder.name} -->" in page:
             page = filled(page, folder.name, ["", *_section(comparison), ""])
         if folder.name == "fair-comparison":
@@ -45,12 +45,12 @@ def write() -> None:
         path.write_text(text, encoding="utf-8")
     for name, picture in PICTURES.items():
         path = DOCS / "images" / picture
-        pages.figure(kept(RESULTS / name)).savefig(path, dpi=110)
+        rendering.figure(kept(RESULTS / name)).savefig(path, dpi=110)
         shutil.copy(path, RESULTS / name / "comparison.png")
 
 
 def outdated() -> list[Path]:
-    """Return the pages that do not hold what the kept runs say."""
+    """Return the pages whose text is not that of the kept runs."""
     return [path for path, text in texts().items() if path.read_text(encoding="utf-8") != text]
 
 
@@ -59,11 +59,11 @@ def _section(found):
     if found.study.name in PIVOTED:
         lines = _pivoted(found)
     else:
-        lines = [pages.summary(found), ""]
+        lines = [rendering.summary(found), ""]
         cells = found.cells[~found.cells["verdict"].isin(["same", "not in print"])]
         if len(cells):
-            lines += [*pages.table(cells), ""]
-    return [*lines, *_spent(found), *pages.claims_table(found.claims)[1:]]
+            lines += [*rendering.table(cells), ""]
+    return [*lines, *_spent(found), *rendering.claims_table(found.claims)[1:]]
 
 
 def _methods(cells):
@@ -81,7 +81,7 @@ def _methods(cells):
             for name in ("adult", "dutch")
             for measure in ("accuracy", "cost[female]", "cost[male]", "cost gap")
         ]
-        values = [pages.number(cell["ours"], cell["ours_se"], "points") for cell in found]
+        values = [rendering.number(cell["ours"], cell["ours_se"], "points") for cell in found]
         name = "untuned defaults" if method == "default" else f"`{method}`"
         lines.append(f"| {name} | {' | '.join(values)} |")
     return lines
@@ -90,7 +90,7 @@ def _methods(cells):
 def _pivoted(found):
     """Return one line per row of the study, one column per measure."""
     table = {}
-    for row, measure, ours, *_ in pages.lines_of(found.cells):
+    for row, measure, ours, *_ in rendering.lines_of(found.cells):
         table.setdefault(row, {})[measure] = ours
     measures = list(next(iter(table.values())))
     lines = [f"| | {' | '.join(measures)} |", "| --- |" + " ---: |" * len(measures)]
@@ -98,9 +98,9 @@ def _pivoted(found):
 
 
 def _spent(found):
-    """Return what the private rows spend, in a sentence."""
+    """Return the epsilons of the private rows, in a sentence."""
     if "epsilon" not in found.runs or found.study.name in ("fair-comparison", "li-figures"):
         return []
-    private = {row: value for row, value in pages.spent(found).items() if value < float("inf")}
+    private = {row: value for row, value in rendering.spent(found).items() if value < float("inf")}
     spent = "; ".join(f"{row}: {value:.3f}" for row, value in private.items())
     return [f"Epsilon of these runs, by row: {spent}.", ""] if spent else []

@@ -156,7 +156,7 @@ class GroupTable(Study):
                 yield cell(row, measure, values, rule, paper, error, absolute=of == "gap")
 
     def claims(self, rows):
-        """Judge what the tables are printed for: order of accuracies, and gaps in cost."""
+        """Judge the claims of the tables: order of accuracies, and gaps in cost."""
         first, second = (f"accuracy[{group}]" for group in self.known["groups"])
         found = []
         if self.data_set == "mnist":
@@ -174,7 +174,7 @@ class GroupTable(Study):
         return found
 
     def notes(self, options):
-        """Return what the numbers are, and what the paper leaves open."""
+        """Return the definitions of the numbers, and the choices that the paper leaves open."""
         notes = [
             "Losses are running train losses of the last epoch, as in the paper, not test losses. "
             "Costs and risks are paired by seed; gaps are |mean over seeds of the difference|.",
@@ -310,7 +310,7 @@ class StepSize(Study):
                 yield cell(row, f"accuracy {group}", own[f"accuracy[{group}]"], POINTS)
 
     def claims(self, rows):
-        """Judge what makes DPSGD disparate on Adult: costs against plain SGD at the better rate."""
+        """Judge the causes of the disparity, by costs against plain SGD at the better rate."""
         if set(rows) != set(self.rows):
             return []
         male, female = "accuracy[male]", "accuracy[female]"
@@ -389,7 +389,7 @@ class Table1(Study):
                 yield cell(row, measure, own[measure], rule, value)
 
     def claims(self, rows):
-        """Judge what Table 1 is printed for, at one rate and at rates that suit each error."""
+        """Judge the claim of Table 1, at one rate and at rates that suit each error."""
         pairs = {
             "at learning rate .01": ("magnitude lr .01", "direction lr .01"),
             "each at a rate that suits it": ("magnitude lr 3", "direction lr .05"),

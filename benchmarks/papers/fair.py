@@ -7,7 +7,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 
 from benchmarks.papers import data, fitting
-from benchmarks.papers.pages import headline
+from benchmarks.papers.rendering import headline
 from benchmarks.papers.study import POINTS, Study, cell, claim, less_apart
 from skdpfair.datasets import (
     ADULT_BOUNDS,
@@ -131,7 +131,7 @@ class Comparison(Study):
         ]
 
     def draw(self, found):
-        """Draw what each method costs each group, one panel per data set."""
+        """Draw the cost of each method to each group, one panel per data set."""
         import matplotlib.pyplot as plt
 
         names = _NAMES[::-1]
@@ -198,7 +198,7 @@ def _fit(name, split, run, device, bound=None, step=None):
 
 
 def _right_without_privacy(split, seed):
-    """Return where the better of two well-trained models without privacy is right."""
+    """Return the test records on which the better of two non-private models is right."""
     inner = data.four_fifths(split.x, split.y, split.group, np.arange(len(split.y)))
     models = (
         LogisticRegression(C=10, max_iter=1000),

@@ -70,7 +70,7 @@ class Figure2(Study):
             yield cell(row, "bias", own["bias"], OTHER | {"unit": "norm"})
 
     def claims(self, rows):
-        """Judge what the figure shows."""
+        """Judge the order that the figure shows."""
         said = {
             "bam": "bam has less bias along its training than dpsgd",
             "dp_sat": "dp_sat has less bias than dpsgd (the paper: the same)",

@@ -111,7 +111,7 @@ class Table9(Study):
         ]
 
     def notes(self, options):
-        """Return what the printed epsilons are worth, and what the paper leaves open."""
+        """Return the true epsilons, and the choices that the paper leaves open."""
         table = printed("kulynych2022_table9_adult").dropna(subset="epsilon")
         claimed = ", ".join(f"{row.method} {row.epsilon:g}" for row in table.itertuples())
         rarest = rarest_rate()

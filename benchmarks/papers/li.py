@@ -170,7 +170,7 @@ class Figures(Study):
     differs_as_published = True
 
     def settings(self, row, options):
-        """Return where the noise comes from: calibrated, or the slides' formula."""
+        """Return the source of the noise: calibration, or the slides' formula."""
         if row == "epsilon":  # the noise of each budget is calibrated; nothing differs as published
             return {"repetitions": 200}
         noise = "calibrated" if options.sound else "Corollary 1"
@@ -205,7 +205,7 @@ class Figures(Study):
             yield cell("iterations", f"squared_bias_beta_{beta:g}", ends, rule, limit)
 
     def claims(self, rows):
-        """Judge what the slides say of their figures."""
+        """Judge the slides' claims on their figures."""
         found, unit = [], {"unit": "squared distance"}
         if "iterations" in rows:
             ends = [rows["iterations"][f"simulated[{b:g},{_STEPS:g}]"] for b in _BETAS]
@@ -220,7 +220,7 @@ class Figures(Study):
         return found
 
     def notes(self, options):
-        """Return what is compared, and what the slides' noise is worth."""
+        """Return notes on the comparison, and the epsilon of the slides' noise."""
         sound, stated = noise_multiplier(sound=True), noise_multiplier(sound=False)
         return [
             "The slides print curves without numbers: 'paper' is the closed form of the fixed "

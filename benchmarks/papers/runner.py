@@ -11,7 +11,7 @@ import torch
 from tqdm.auto import tqdm
 
 import skdpfair
-from benchmarks.papers import esipova, fair, knolle, kulynych, li, pages, xu
+from benchmarks.papers import esipova, fair, knolle, kulynych, li, rendering, xu
 from benchmarks.papers.study import POINTS, Options, Study, cell, claim, rows_of
 from skdpfair import _validate
 from skdpfair.model_selection._store import Store, key_of
@@ -27,7 +27,7 @@ _CLAIM = list(claim("", [0.0]))
 
 @dataclass(frozen=True)
 class Reproduction:
-    """What was trained again, and how it compares with print; NOT private.
+    """The finished runs of a study, and their comparison with print; NOT private.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class Reproduction:
 
     @property
     def shortness(self) -> str | None:
-        """What runs of another length than the paper's have to say of themselves, or None."""
+        """A warning for runs of another length than the paper's, or None."""
         epochs, printed = self.options.epochs, self.study.epochs
         if epochs in (None, printed):
             return None
@@ -128,7 +128,7 @@ def reproduce(
     if frame.empty:
         raise KeyboardInterrupt(f"{name} was interrupted before its first run was finished.")
     found = compare(study, options, frame)
-    pages.write(found, folder)
+    rendering.write(found, folder)
     return found
 
 

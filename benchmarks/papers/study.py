@@ -115,11 +115,11 @@ class Study:
         raise NotImplementedError
 
     def claims(self, rows) -> list[dict]:
-        """Judge what the paper says in words, see :func:`claim`."""
+        """Judge the claims that the paper makes in words, see :func:`claim`."""
         return []
 
     def notes(self, options) -> list[str]:
-        """Return what a reader must know."""
+        """Return notes for the reader of the comparison."""
         return []
 
     def draw(self, found):

@@ -139,7 +139,7 @@ class Table1(Study):
                 yield cell(row, f"{kind}_{group}", values, POINTS, paper)
 
     def claims(self, rows):
-        """Judge that DPSGD-F evens out what DP-SGD takes from the groups."""
+        """Judge that DPSGD-F evens out the cost of DP-SGD to the groups."""
         found = []
         for name, known in _SETS.items():
             needed = [f"{name}/{method}" for method in (_REFERENCE, "dpsgd", "dpsgd_f")]
@@ -157,7 +157,7 @@ class Table1(Study):
         return found
 
     def notes(self, options):
-        """Return what the paper leaves open, and where it errs."""
+        """Return the choices that the paper leaves open, and its errors."""
         notes = [
             "The paper has 40 and 35 features, does not say which, and prints no standard errors. "
             "Here Adult has 5 numbers in [0, 1], race, and work class, marital status, occupation "

@@ -1,4 +1,4 @@
-"""Data sets: Adult (bundled), the Dutch census and images (from a local folder), made-up groups."""
+"""Data sets: Adult (bundled), the Dutch census and images (local files), synthetic groups."""
 
 from skdpfair.datasets._adult import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
 from skdpfair.datasets._dutch import DUTCH_CATEGORIES, fetch_dutch

@@ -1,4 +1,4 @@
-"""A made-up data set of a majority and a minority that want different boundaries."""
+"""A synthetic data set of a majority and a minority with different decision boundaries."""
 
 import numpy as np
 import pandas as pd
@@ -120,7 +120,7 @@ def _generator(random_state):
 
 
 def _draw_groups(rng, n_samples, minority):
-    """Return which rows are in group b: a fixed number of them, in random places."""
+    """Return a mask of the rows in group b: a fixed number of them, in random places."""
     n_b = min(max(round(minority * n_samples), 1), n_samples - 1)
     return rng.permutation(n_samples) < n_b
 

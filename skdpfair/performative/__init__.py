@@ -1,7 +1,7 @@
-"""Decision-dependent data: people react to the deployed model, and the next one learns from that.
+"""Performative prediction: training on populations that react to the deployed model.
 
-`repeated_deployment` trains and deploys against a population such as `StrategicResponse` or
-`LocationShift`.
+`repeated_deployment` trains and deploys in rounds against a population such as `StrategicResponse`
+or `LocationShift`.
 """
 
 from skdpfair.performative.deployment import repeated_deployment

@@ -53,7 +53,7 @@ class DistributionMap(Protocol):
 
 
 class BasePopulation:
-    """Base data that an environment moves: the same people in every round."""
+    """Base data, moved by an environment: the same people in every round."""
 
     def __init__(self, X, y, sensitive_features, changeable, step):
         self.X = X

@@ -164,7 +164,7 @@ def _epsilon(value):
 
 
 def figure(found):
-    """Draw what the study draws, or each cell's distance from print."""
+    """Draw the study's own figure, or each cell's distance from print."""
     drawn = found.study.draw(found)
     return _distances(found) if drawn is None else drawn
 
