@@ -75,8 +75,8 @@ def measured(name, **given):
 
 
 OTHERS = {
-    "accuracy_disparity": {},
-    "privacy_cost_gap": {"y_ref": TEXTS},
+    "accuracy_difference": {},
+    "privacy_cost_difference": {"y_ref": TEXTS},
     "release_group_table": {"epsilon": 1.0},
     "bootstrap_interval": {"n_resamples": 20},
 }
@@ -228,10 +228,10 @@ CASES = {
     "table of an unknown group": lambda f, t: metrics.release_group_table(
         TEXTS, TEXTS, sensitive_features=planted(GROUPS), groups=["u", "v"], epsilon=1.0
     ),
-    "reference in texts": lambda f, t: metrics.privacy_cost_gap(
+    "reference in texts": lambda f, t: metrics.privacy_cost_difference(
         LABELS, LABELS, y_ref=planted(TEXTS), sensitive_features=GROUPS
     ),
-    "reference in fractions": lambda f, t: metrics.privacy_cost_gap(
+    "reference in fractions": lambda f, t: metrics.privacy_cost_difference(
         LABELS, LABELS, y_ref=ODD, sensitive_features=GROUPS
     ),
     "calibration of labels": lambda f, t: metrics.calibration_gap(
