@@ -125,13 +125,13 @@ class RiskBoundDisplay(_RecordedDisplay):
     >>> display.figure_.clear()
     """
 
-    columns = ("step", "group_a", "group_b", "clip_gap", "direction_gap")
+    columns = ("step", "group_a", "group_b", "clip_difference", "direction_difference")
     columns += ("prop3_bound", "tran_bound")
 
     def __init__(self, frame, group_a=None, group_b=None):
         super().__init__(frame)
         if group_a is None or group_b is None:
-            means = frame.groupby(["group_a", "group_b"], sort=False)["direction_gap"].mean()
+            means = frame.groupby(["group_a", "group_b"], sort=False)["direction_difference"].mean()
             group_a, group_b = means.idxmax()
         self.pair = group_a, group_b
         self.frame = frame[(frame["group_a"] == group_a) & (frame["group_b"] == group_b)]
@@ -148,8 +148,8 @@ class RiskBoundDisplay(_RecordedDisplay):
         """
         axes = new_axes(10.0, 3.8, 2) if axes is None else axes
         panels = (
-            ("clip_gap", "tran_bound", "Clipping", "bound of Tran et al."),
-            ("direction_gap", "prop3_bound", "Direction", "Proposition 3"),
+            ("clip_difference", "tran_bound", "Clipping", "bound of Tran et al."),
+            ("direction_difference", "prop3_bound", "Direction", "Proposition 3"),
         )
         a, b = self.pair
         for ax, (gap, bound, title, name) in zip(axes, panels, strict=True):

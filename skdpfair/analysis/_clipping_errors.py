@@ -1,4 +1,4 @@
-"""Training with one error of clipping at a time: its direction, or its magnitude; NOT private."""
+"""Training with one error of clipping at a time, of direction or of magnitude."""
 
 import copy
 from dataclasses import dataclass
@@ -82,7 +82,7 @@ def train_with_error(
     batch_size : int, default=256
         Expected size of the Poisson batches.
     sensitive_features : array-like of shape (n_samples,), optional
-        Groups, whose losses are told.
+        Groups, whose losses are returned.
     chunk_size : int or "auto", default="auto"
         Records held in memory at once.
     random_state : int, numpy.random.Generator or None, default=None
@@ -145,8 +145,7 @@ def train_with_error(
                 for p, part in zip(found.parameters, split(step, found.parameters), strict=True):
                     p.sub_(part, alpha=lr)
     means = [float(np.mean(own)) if own else np.nan for own in losses]
-    index = pd.Index(found.levels, name="group", tupleize_cols=False)
-    return ErrorRun(found.module, pd.DataFrame({"loss": means}, index=index))
+    return ErrorRun(found.module, pd.DataFrame({"loss": means}, index=found.index))
 
 
 def _note(found, batch, losses):
