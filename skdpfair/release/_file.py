@@ -1,4 +1,4 @@
-"""One safetensors file that holds a release: weights, facts, and a digest of both."""
+"""The safetensors file of a release: weights, facts, and a digest of both."""
 
 import hashlib
 import json
