@@ -13,7 +13,7 @@ from skdpfair.inputs import labels as _labels
 from skdpfair.inputs import table as _table
 from skdpfair.inputs.streaming import is_streamed
 from skdpfair.methods import get_method
-from skdpfair.metrics._checks import check_kind
+from skdpfair.metrics._arguments import check_kind
 from skdpfair.training import fit as _training
 from skdpfair.training import parameters as _params
 from skdpfair.training import plan as _planning

@@ -71,13 +71,8 @@ def gradient_bias(
 
     Parameters
     ----------
-    model : DPFairClassifier or torch.nn.Module
-        Fitted, or a module that maps (batch, ...) to logits (batch, n_classes).  A copy in
-        evaluation mode is used, so that dropout is off and nothing is left behind.
-    X : array of shape (n_samples, ...)
-        The batch; as in ``predict`` for an estimator.
-    y : array of shape (n_samples,)
-        Labels of the estimator, or class codes 0..n_classes-1 for a module.
+    model, X, y, chunk_size
+        As in `group_gradients`; X and y are the batch.
     method : str, Method or None, default=None
         The method, one that needs no groups; None is the estimator's own.
     state : object, default=None
@@ -88,8 +83,6 @@ def gradient_bias(
         every method.  "unclipped": the mean of the method's own gradients before weights, taken
         where the method takes them ("bam", "dp_sat"): the part of clipping alone.  For methods
         that take them at the parameters, the two are the same.
-    chunk_size : int or "auto", default="auto"
-        Records held in memory at once.
 
     Returns
     -------

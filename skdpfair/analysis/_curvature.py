@@ -29,18 +29,8 @@ class GroupCurvature:
 
     Parameters
     ----------
-    model : DPFairClassifier or torch.nn.Module
-        Fitted, or a module that maps (batch, ...) to logits (batch, n_classes).  A copy in
-        evaluation mode is used.
-    X : array of shape (n_samples, ...)
-        As in ``predict`` for an estimator.
-    y : array of shape (n_samples,)
-        Labels of the estimator, or class codes for a module.
-    sensitive_features : array-like of shape (n_samples,), optional
-        The groups; for an estimator with ``group_col`` they are read off X.  Without groups, all
-        records are one.
-    chunk_size : int or "auto", default="auto"
-        Records held in memory at once.
+    model, X, y, sensitive_features, chunk_size
+        As in `group_gradients`.
     dtype : {"float32", "float64"} or None, default=None
         To compute in; None is the module's own.
 

@@ -83,17 +83,10 @@ def step_risk_terms(
 
     Parameters
     ----------
-    model : DPFairClassifier or torch.nn.Module
-        Fitted, or a module that maps (batch, ...) to logits (batch, n_classes).  A copy in
-        evaluation mode, in float64, is used.
-    X : array of shape (n_samples, ...)
-        The training data, as in ``predict`` for an estimator.
-    y : array of shape (n_samples,)
-        Labels of the estimator, or class codes for a module.
+    model, X, y, sensitive_features, chunk_size
+        As in `group_gradients`; X and y are the training data.
     mechanism : Mechanism or None, default=None
         Method, sampling rate and noise of the step; None is the estimator's own.
-    sensitive_features : array-like of shape (n_samples,), optional
-        The groups, if they are not columns of X.
     lr : float or None, default=None
         Learning rate; None is the estimator's own.
     state : object, default=None
@@ -106,8 +99,6 @@ def step_risk_terms(
     curvature_records : int or None, default=None
         Records of each group, drawn at random, that the Hessians are taken over; None for all.
         Gradients are always those of all records.
-    chunk_size : int or "auto", default="auto"
-        Records held in memory at once.
     random_state : int, numpy.random.Generator or None, default=None
         Of batches, noise of counts, and vectors; never of a fit.
 

@@ -12,27 +12,14 @@ from fairlearn.metrics import MetricFrame
 from sklearn.exceptions import UndefinedMetricWarning
 
 from skdpfair.inputs.groups import encode_features, group_name
-from skdpfair.metrics._checks import as_vector, as_weights
+from skdpfair.metrics._arguments import as_vector, as_weights
 
 
 def by_group(measure, y_true, y_pred, *, sensitive_features, **per_record):
-    """Return a measure of each group that occurs.
+    """Return a measure of each group that occurs, a Series in sorted order of the groups.
 
-    Parameters
-    ----------
-    measure : callable
-        ``measure(y_true, y_pred, **per_record)`` gives a number.
-    y_true, y_pred : array-like of shape (n_samples,)
-        Labels and predictions.
-    sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
-        The groups; several columns make intersections.
-    **per_record : array-like of shape (n_samples,) or None
-        More arguments of ``measure``, cut into groups as well; None is left out.
-
-    Returns
-    -------
-    pandas.Series
-        One number per group, in sorted order of the groups; tuples name intersections.
+    ``measure(y_true, y_pred, **per_record)`` gives a number; arguments that are None are left out,
+    and all others are cut into groups.
 
     Examples
     --------
@@ -62,17 +49,10 @@ def by_group(measure, y_true, y_pred, *, sensitive_features, **per_record):
 
 
 def group_min(values):
-    """Return the smallest of the groups' values, NaN left out.
+    """Return the smallest of the groups' values, NaN left out; NaN where no group has a value.
 
-    Parameters
-    ----------
-    values : pandas.Series, pandas.DataFrame, dict or array-like
-        One value for each group; a DataFrame has one column for each group.
-
-    Returns
-    -------
-    float or pandas.Series
-        One number, or one for each row of a DataFrame; NaN where no group has a value.
+    ``values`` has one value for each group: a Series, a dict or an array. A DataFrame has one
+    column for each group, and gives one number for each row.
     """
     return _reduced(values, "min")
 

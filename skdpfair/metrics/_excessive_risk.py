@@ -3,7 +3,7 @@
 import numpy as np
 
 from skdpfair._validate import error_context_without_data, listed
-from skdpfair.metrics._checks import as_vector, as_weights, check_given, check_probabilities
+from skdpfair.metrics._arguments import as_vector, as_weights, check_given, check_probabilities
 
 
 def excessive_risk(y_true, y_prob, *, y_prob_ref=None, classes=None, sample_weight=None):
@@ -107,19 +107,6 @@ def own_class_probability(y_true, y_prob, *, classes=None):
     >>> from skdpfair.metrics import own_class_probability
     >>> own_class_probability(["no", "yes"], [[0.9, 0.1], [0.3, 0.7]], classes=["no", "yes"])
     array([0.9, 0.7])
-
-    The excessive risk of each group, from there:
-
-    >>> from fairlearn.metrics import MetricFrame
-    >>> from skdpfair.metrics import excessive_risk
-    >>> y = ["no", "yes"]
-    >>> reference = own_class_probability(y, [[0.9, 0.1], [0.1, 0.9]])
-    >>> private = own_class_probability(y, [[0.9, 0.1], [0.4, 0.6]])
-    >>> MetricFrame(
-    ...     metrics=excessive_risk, y_true=y, y_pred=private, sensitive_features=["F", "M"],
-    ...     sample_params={"y_prob_ref": reference},
-    ... ).by_group.round(3).to_dict()
-    {'F': 0.0, 'M': 0.405}
     """
     return _own_class("y_prob", y_prob, y_true, classes)
 

@@ -5,8 +5,7 @@ import pandas as pd
 
 from skdpfair._validate import flag, number, one_of
 from skdpfair.inputs.groups import encode_features
-from skdpfair.metrics._by_group import group_max, group_min, label, warn_undefined
-from skdpfair.metrics._checks import (
+from skdpfair.metrics._arguments import (
     accuracy,
     as_vector,
     as_weights,
@@ -14,6 +13,7 @@ from skdpfair.metrics._checks import (
     metric_of,
     weighted,
 )
+from skdpfair.metrics._by_group import group_max, group_min, label, warn_undefined
 from skdpfair.privacy import Ledger, PrivacyPlan, PrivacyReport
 from skdpfair.privacy.bounds import RELATIONS, total_variation
 

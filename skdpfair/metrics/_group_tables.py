@@ -11,8 +11,8 @@ from sklearn.metrics import balanced_accuracy_score
 
 from skdpfair._validate import number, safe_repr
 from skdpfair.inputs.groups import encode_features
+from skdpfair.metrics._arguments import accuracy, as_vector
 from skdpfair.metrics._by_group import by_group, difference, label
-from skdpfair.metrics._checks import accuracy, as_vector
 from skdpfair.metrics._privacy_cost import privacy_cost
 from skdpfair.privacy import ADJACENCY_IN_WORDS
 from skdpfair.privacy.delta import delta_for
@@ -261,16 +261,9 @@ def release_group_table(
 def accuracy_interval(correct, incorrect, deviation, level, noise_quantile=0.0):
     """Return accuracies and the ends of their intervals, from noisy counts.
 
-    Parameters
-    ----------
-    correct, incorrect : ndarray
-        Counts with independent noise of standard deviation ``deviation`` each.
-    deviation : float
-        At least 0.
-    level : float
-        Confidence level.
-    noise_quantile : float, default=0.0
-        Two-sided quantile of the noise in deviations, where it is beyond the Gaussian one.
+    The counts have independent noise of standard deviation ``deviation``, whose two-sided quantile
+    in deviations is ``noise_quantile`` where that is beyond the Gaussian one. Without noise the
+    intervals are Wilson's. A group without records has NaN and the interval [0, 1].
 
     Examples
     --------

@@ -1,6 +1,6 @@
 """Privacy cost: the accuracy that private training costs."""
 
-from skdpfair.metrics._checks import (
+from skdpfair.metrics._arguments import (
     accuracy,
     as_vector,
     as_weights,

@@ -14,25 +14,7 @@ _ONE_EACH = "must hold one number or text for each record"
 
 
 def as_vector(name, values, like):
-    """Return ``values`` as a 1-D array, one per record of ``like``, else raise.
-
-    Parameters
-    ----------
-    name : str
-        The parameter's name, for the error.
-    values : array-like of shape (n_samples,)
-        Anything of one dimension; a single column counts as one.
-    like : sized
-        Has one entry per record.
-
-    Returns
-    -------
-    ndarray of shape (n_samples,)
-
-    Raises
-    ------
-    ValueError
-        If the lengths differ, or there is more than one column, or no record at all.
+    """Return ``values`` as an array of shape (n_samples,), one per record of ``like``, else raise.
 
     Examples
     --------
