@@ -106,8 +106,8 @@ def gradient_bias(
 
     Lemma 1 is about clipping, so for "bam" the paper's claim has two readings: the bias of its
     own step against the gradient of the batch, which holds the step ahead as well ("batch"), and
-    of its clipping ("unclipped").  Whether a method led to parameters where clipping biases less
-    is told by ``gradient_bias(model, X, y, "dpsgd")`` on the model that it trained.
+    of its clipping ("unclipped").  ``gradient_bias(model, X, y, "dpsgd")`` on the trained model
+    says whether a method led to parameters where clipping biases less.
 
     References
     ----------

@@ -319,7 +319,7 @@ class _ChainCurvature:
         return found
 
     def _add_rows(self, inputs, slopes, tangents, rs, part, rows, factor, views):
-        """Go back through the layers with the records ``rows``, and add what they come to."""
+        """Add the sums over the records ``rows``, going back through the layers."""
         rs = rs[rows]
         for i in range(len(self.chain) - 1, -1, -1):
             layer, activation = self.chain[i]

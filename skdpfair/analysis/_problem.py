@@ -48,7 +48,7 @@ class Problem:
 
     @cached_property
     def absent(self) -> np.ndarray:
-        """Which groups have no record, shape (n_groups,)."""
+        """Flags of groups without a record, shape (n_groups,)."""
         return (self.sizes == 0).cpu().numpy()
 
     @cached_property
@@ -58,7 +58,7 @@ class Problem:
 
     @property
     def n_parameters(self) -> int:
-        """How many numbers train."""
+        """Number of trained numbers."""
         return sum(p.numel() for p in self.parameters)
 
     def strategy(self):
@@ -234,7 +234,7 @@ def _tensor_of(X, like):
 
 
 def _n_outputs(module, x):
-    """Return how many logits a module gives; x holds a record."""
+    """Return the number of logits of a module; x holds a record."""
     if len(x) == 0:
         raise ValueError("X and y have 0 samples; at least one is needed.")
     try:

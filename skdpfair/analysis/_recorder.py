@@ -35,8 +35,8 @@ class GroupRecorder(Callback):
         As in `step_risk_terms`; by default 4, 10 and 1000, since there are many looks.
     path : path-like or None, default=None
         CSV file of ``frame_``, written anew after each look, so that a killed fit leaves what it
-        had; rows of other methods in it are kept, and a ``warm_start`` in another process goes on
-        from it.  It holds no ``pairs_``.
+        had; rows of other methods in it are kept, and a ``warm_start`` in another process
+        continues it.  It holds no ``pairs_``.
     random_state : int, numpy.random.Generator or None, default=None
         Of its own batches and vectors; the fit is the same with and without it.
 

@@ -7,7 +7,7 @@ import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from skdpfair._validate import number, one_of
-from skdpfair.metrics import group_table
+from skdpfair.metrics import group_table, privacy_cost
 from skdpfair.metrics._arguments import as_vector
 from skdpfair.metrics._by_group import difference
 from skdpfair.plotting._axes import (
@@ -279,14 +279,17 @@ class TradeoffDisplay:
                 "('reference', None)."
             )
         keys = list(models)
+        reference = references[0] if references else keys[0]
         table = group_table(
             y_true,
             {i: models[key] for i, key in enumerate(keys)},
-            reference=keys.index(references[0]) if references else 0,
+            reference=keys.index(reference),
             sensitive_features=sensitive_features,
         )
         table["accuracy_difference"] = difference(table.filter(like="accuracy["))
-        table["privacy_cost"] = table["accuracy"].iloc[table.attrs["reference"]] - table["accuracy"]
+        table["privacy_cost"] = [
+            privacy_cost(y_true, y_pred, y_ref=models[reference]) for y_pred in models.values()
+        ]
         known = [c for c in table if c != "balanced_accuracy"]
         rows = pd.DataFrame(keys, columns=["method", "epsilon"]).assign(
             mean=table[_known(measure, known)].to_numpy(), se=np.nan

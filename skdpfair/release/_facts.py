@@ -28,7 +28,7 @@ _NOTED = "{}, which whoever fitted could look at; not in this copy"
 
 
 def facts_of(estimator):
-    """Return what a release holds: facts, ready for JSON, and weights.
+    """Return the content of a release: facts, ready for JSON, and weights.
 
     Returns
     -------
@@ -170,11 +170,11 @@ def check_loaded(estimator, facts) -> None:
     missing = [name for name in _NEEDED if not hasattr(estimator, name)]
     if missing:
         raise ValueError(f"the facts lack {missing}")
-    told, held = facts["privacy_statement"], statement(estimator.privacy_)
+    stated, held = facts["privacy_statement"], statement(estimator.privacy_)
     for name in ("epsilon", "delta", "adjacency", "is_private", "seeded"):
-        if told.get(name) != held[name]:
+        if stated.get(name) != held[name]:
             raise ValueError(
-                f"its statement says {name}={told.get(name)!r}, its facts {held[name]!r}"
+                f"its statement says {name}={stated.get(name)!r}, its facts {held[name]!r}"
             )
     logits = estimator.net_.logits(np.zeros((1, *estimator.net_.module.in_shape), np.float32))
     if logits.shape != (1, len(estimator.classes_)):
