@@ -82,9 +82,11 @@ def bounds(lrs, seeds):
     rows = []
     for lr, part in found.groupby("lr"):
         held = part[part["condition"]]
-        failed = (held["prop3_bound"] > held["direction_gap"]).mean() if len(held) else np.nan
-        below = (held["tran_bound"] > held["clip_gap"]).mean() if len(held) else np.nan
-        positive = held[held["direction_gap"] > 0]
+        failed = (
+            (held["prop3_bound"] > held["direction_difference"]).mean() if len(held) else np.nan
+        )
+        below = (held["tran_bound"] > held["clip_difference"]).mean() if len(held) else np.nan
+        positive = held[held["direction_difference"] > 0]
         seen = (positive["prop3_bound"] > 0).mean() if len(positive) else np.nan
         told = (held["tran_bound"] > 0).mean() if len(held) else np.nan
         rows.append((lr, len(part), part["condition"].mean(), failed, seen, below, told))

@@ -10,7 +10,6 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import pandas as pd
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils._param_validation import (
     Interval,
@@ -97,43 +96,6 @@ def generator(name, value) -> np.random.Generator:
     if value < 0:
         raise ValueError(wanted)
     return np.random.default_rng(int(value))
-
-
-def in_pandas(X):
-    """Return a table of another library, as polars or pyarrow, as pandas'; all else as it is.
-
-    Examples
-    --------
-    >>> in_pandas([[1.0]])
-    [[1.0]]
-    """
-    if not hasattr(type(X), "to_pandas"):
-        return X
-    try:
-        return X.to_pandas()
-    except ImportError:  # polars goes through pyarrow
-        return pd.DataFrame({name: X[name].to_numpy() for name in X.columns})
-
-
-def refuse_masked(name, values) -> None:
-    """Raise ValueError if a masked array hides any of its values."""
-    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
-        raise ValueError(
-            f"{name} has masked values, which are missing values. Fill them by public constants, "
-            "or drop these rows."
-        )
-
-
-def refuse_sparse_columns(name, frame) -> None:
-    """Raise TypeError if a DataFrame has columns that pandas stores without their zeros."""
-    if not isinstance(frame, pd.DataFrame):
-        return
-    sparse = [c for c, d in frame.dtypes.items() if isinstance(d, pd.SparseDtype)]
-    if sparse:
-        raise TypeError(
-            f"Sparse data was passed for {name}, but dense data is required: the columns "
-            f"{safe_repr(sparse)} are sparse. Convert them by {name}.sparse.to_dense()."
-        )
 
 
 def one_of(name, value, options: Iterable[str]):
@@ -245,8 +207,8 @@ def outline(value) -> str:
 
     Examples
     --------
-    >>> outline(pd.DataFrame({"a": [1, 2]})), outline({"g": ["u"]}), outline(None)
-    ('DataFrame of shape (2, 1)', 'dict', 'None')
+    >>> outline(np.zeros((2, 1))), outline({"g": ["u"]}), outline(None)
+    ('ndarray of shape (2, 1)', 'dict', 'None')
     """
     name = "None" if value is None else type(value).__name__
     with suppress(Exception):  # of the value's own making

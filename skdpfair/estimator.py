@@ -11,7 +11,7 @@ from skdpfair import _validate, release
 from skdpfair.inputs import fitted_rows, labels, table
 from skdpfair.inputs.streaming import is_streamed
 from skdpfair.methods import get_method
-from skdpfair.metrics._values import check_kind
+from skdpfair.metrics._arguments import check_kind
 from skdpfair.training import parameters, sklearn_callbacks
 from skdpfair.training.callbacks import diagnostics_frame
 from skdpfair.training.fit import train

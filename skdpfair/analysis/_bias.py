@@ -1,28 +1,23 @@
-"""How far clipping moves the gradient: the bias of the private gradient, and its two parts."""
+"""Bias of the clipped gradient: its length, and its parts along and across the gradient."""
 
-import copy
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 
-import numpy as np
 import pandas as pd
 import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from skdpfair import _validate
-from skdpfair.analysis._inputs import (
-    codes,
-    first_parameter,
-    loss_weights_of,
-    n_outputs,
-    of_estimator,
-    tensor_of,
+from skdpfair.analysis._mechanisms import (
+    as_numbers_of,
+    kept_state,
+    mean_gradient,
+    noiseless,
+    weighed,
 )
-from skdpfair.analysis._mechanisms import as_numbers_of, kept_state, mean_gradient
-from skdpfair.engine import Batch, PoissonSampler, Streams, private_step, select_strategy
-from skdpfair.engine.memory import affordable_batch
-from skdpfair.inputs.streaming import as_rows
+from skdpfair.analysis._problem import problem
+from skdpfair.engine import PoissonSampler, Streams
 from skdpfair.mechanism import Mechanism, Task
 from skdpfair.methods import get_method
 
@@ -50,6 +45,7 @@ class GradientBias:
 
     Examples
     --------
+    >>> import numpy as np
     >>> x = np.random.default_rng(0).normal(size=(200, 3))
     >>> y, method = (x[:, 0] > 0).astype(int), get_method("dpsgd", max_grad_norm=0.1)
     >>> bias = gradient_bias(nn.Linear(3, 2), x, y, method)
@@ -75,13 +71,8 @@ def gradient_bias(
 
     Parameters
     ----------
-    model : DPFairClassifier or torch.nn.Module
-        Fitted, or a module that maps (batch, ...) to logits (batch, n_classes).  A copy in
-        evaluation mode is used, so that dropout is off and nothing is left behind.
-    X : array of shape (n_samples, ...)
-        The batch; as in ``predict`` for an estimator.
-    y : array of shape (n_samples,)
-        Labels of the estimator, or class codes 0..n_classes-1 for a module.
+    model, X, y, chunk_size
+        As in `group_gradients`; X and y are the batch.
     method : str, Method or None, default=None
         The method, one that needs no groups; None is the estimator's own.
     state : object, default=None
@@ -92,8 +83,6 @@ def gradient_bias(
         every method.  "unclipped": the mean of the method's own gradients before weights, taken
         where the method takes them ("bam", "dp_sat"): the part of clipping alone.  For methods
         that take them at the parameters, the two are the same.
-    chunk_size : int or "auto", default="auto"
-        Records held in memory at once.
 
     Returns
     -------
@@ -117,8 +106,8 @@ def gradient_bias(
 
     Lemma 1 is about clipping, so for "bam" the paper's claim has two readings: the bias of its
     own step against the gradient of the batch, which holds the step ahead as well ("batch"), and
-    of its clipping ("unclipped").  Whether a method led to parameters where clipping biases less
-    is told by ``gradient_bias(model, X, y, "dpsgd")`` on the model that it trained.
+    of its clipping ("unclipped").  ``gradient_bias(model, X, y, "dpsgd")`` on the trained model
+    says whether a method led to parameters where clipping biases less.
 
     References
     ----------
@@ -142,13 +131,9 @@ def gradient_bias(
     >>> gradient_bias(module, X, y, get_method("dpsgd", max_grad_norm=2.0)).norm < 1e-4
     True
     """
-    _validate.one_of("reference", reference, ("batch", "unclipped"))
-    state = kept_state(model) if state is None and method is None else state
-    method = _method(model, method)
-    module, batch, n_classes, weight = _batch(model, X, y)
-    chunk = _chunk(module, batch, chunk_size)
-    with select_strategy(module, batch.x[:1], n_classes, weight) as strategy:
-        return _measured(strategy, batch, method, state, reference, chunk)
+    found, method, state = _read(model, X, y, method, state, reference, chunk_size)
+    with found.strategy() as strategy:
+        return _measured(found, strategy, found.batch, method, state, reference)
 
 
 def bias_by_batch_size(
@@ -208,52 +193,62 @@ def bias_by_batch_size(
     >>> bool((means.loc[500, "norm"] < means.loc[10, "norm"]))
     True
     """
-    _validate.one_of("reference", reference, ("batch", "unclipped"))
-    state = kept_state(model) if state is None and method is None else state
-    method, rng = _method(model, method), _validate.generator("random_state", random_state)
-    module, whole, n_classes, weight = _batch(model, X, y)
+    rng = _validate.generator("random_state", random_state)
+    found, method, state = _read(model, X, y, method, state, reference, chunk_size)
+    n_samples = len(found.batch)
     if batch_sizes is None:
-        batch_sizes = [size for size in _SIZES if size < len(whole)] or [len(whole)]
+        batch_sizes = [size for size in _SIZES if size < n_samples] or [n_samples]
     sizes = [
-        _validate.integer("batch_sizes", size, high=len(whole))
+        _validate.integer("batch_sizes", size, high=n_samples)
         for size in _validate.listed("batch_sizes", batch_sizes, "integers")
     ]
-    chunk, rows = _chunk(module, whole, chunk_size), []
-    n_batches = _validate.integer("n_batches", n_batches)
-    with select_strategy(module, whole.x[:1], n_classes, weight) as strategy:
+    n_batches, rows = _validate.integer("n_batches", n_batches), []
+    with found.strategy() as strategy:
         for size in sizes:
-            for index in PoissonSampler(size / len(whole), len(whole), rng).draw(n_batches):
+            for index in PoissonSampler(size / n_samples, n_samples, rng).draw(n_batches):
                 if len(index):
-                    batch = whole.select(index.to(whole.y.device))
-                    found = _measured(strategy, batch, method, state, reference, chunk)
-                    rows.append({"batch_size": size, "size": len(batch)} | asdict(found))
+                    batch = found.batch.select(index.to(found.batch.y.device))
+                    bias = _measured(found, strategy, batch, method, state, reference)
+                    rows.append({"batch_size": size, "size": len(batch)} | asdict(bias))
     return pd.DataFrame(rows)
 
 
-def _chunk(module, batch, chunk_size):
-    if _validate.is_auto(chunk_size):
-        return affordable_batch(module, batch.x[:1])
-    return _validate.integer("chunk_size", chunk_size)
+def _read(model, X, y, method, state, reference, chunk_size):
+    """Return the records as one group, the method, and its state."""
+    _validate.one_of("reference", reference, ("batch", "unclipped"))
+    if method is None:
+        if isinstance(model, nn.Module):
+            raise ValueError(
+                'method=None takes the estimator\'s own, and model is a module. Name one: "dpsgd", '
+                '"bam", "dp_sat".'
+            )
+        check_is_fitted(model, "net_")
+        state = kept_state(model) if state is None else state
+        method = model.method_
+    method = get_method(method)
+    if method.needs_groups:
+        raise ValueError(
+            f"method={method.name!r} needs groups, which gradient_bias does not take. Measure "
+            'each group\'s rows with "dpsgd", or choose a method without groups.'
+        )
+    found = problem(model, X, y, with_groups=False, chunk_size=chunk_size, dtype=None)
+    return found, method, state
 
 
-def _measured(strategy, batch, method, state, reference, chunk):
+def _measured(found, strategy, batch, method, state, reference):
+    """Return the bias on one batch, whose size is the expected one."""
     task = Task(n_samples=len(batch), n_groups=1, sample_rate=1.0)
-    state = as_numbers_of(strategy.parameters[0], method.start(task) if state is None else state)
-    if method.gradient_noise > 0:
-        method = replace(method, gradient_noise=0.0)
-    private = private_step(
-        strategy,
-        batch,
-        Mechanism(method, task, noise_multiplier=0.0),
-        state,
-        Streams.seeded(0, digest=bytes(32)).noise(batch.x.device),
-        chunk_size=chunk,
-    )
-    move = method.parameter_perturbation(state) if reference == "unclipped" else None
-    ahead = method.per_sample_perturbation_radius() if reference == "unclipped" else 0.0
-    with nullcontext() if move is None else strategy.moved(move):
-        plain = mean_gradient(strategy, batch, chunk, ahead=ahead)
-    return _bias(private.gradient.double(), plain.double())
+    state = as_numbers_of(found.parameters[0], method.start(task) if state is None else state)
+    mechanism = noiseless(Mechanism(method, task, noise_multiplier=0.0))
+    noise = Streams.seeded(0, digest=bytes(32)).noise(batch.x.device)
+    step = weighed(strategy, batch, mechanism, state, noise, found.chunk)
+    plain = step.plain
+    if reference == "unclipped":
+        move = method.parameter_perturbation(state)
+        ahead = method.per_sample_perturbation_radius()
+        with nullcontext() if move is None else strategy.moved(move):
+            plain = mean_gradient(strategy, batch, found.chunk, ahead=ahead)
+    return _bias(step.gradient.double(), plain.double())
 
 
 def _bias(gradient, reference):
@@ -269,41 +264,3 @@ def _bias(gradient, reference):
         gradient_norm=float(norm),
         reference_norm=float(length),
     )
-
-
-def _method(model, method):
-    if method is None:
-        if isinstance(model, nn.Module):
-            raise ValueError(
-                'method=None takes the estimator\'s own, and model is a module. Name one: "dpsgd", '
-                '"bam", "dp_sat".'
-            )
-        check_is_fitted(model, "net_")
-        method = model.method_
-    method = get_method(method)
-    if method.needs_groups:
-        raise ValueError(
-            f"method={method.name!r} needs groups, which gradient_bias does not take. Measure "
-            'each group\'s rows with "dpsgd", or choose a method without groups.'
-        )
-    return method
-
-
-def _batch(model, X, y):
-    """Return a copy of the module, the records as a batch, number and weights of the classes."""
-    weight = None
-    if isinstance(model, nn.Module):
-        module = copy.deepcopy(model).eval()
-        like = first_parameter(module)
-        x = tensor_of(X, like)
-        n_classes = n_outputs(module, x)
-        y = codes(x, y, np.arange(n_classes))
-    else:
-        module, x, y = of_estimator(model, X, y)
-        module = copy.deepcopy(module).eval()
-        like, n_classes = next(module.parameters()), len(model.classes_)
-        weight = loss_weights_of(model)
-        weight = None if weight is None else torch.tensor(weight).to(like)
-        x = torch.from_numpy(as_rows(x, slice(None))).to(like.device, like.dtype)
-    y = torch.from_numpy(y.astype(np.int64)).to(like.device)
-    return module, Batch(x, y, torch.zeros_like(y)), n_classes, weight

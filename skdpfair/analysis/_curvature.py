@@ -1,4 +1,4 @@
-"""The Hessian of each group's loss, by its products with vectors, never as a matrix."""
+"""Products of each group's Hessian with vectors, its trace and largest eigenvalue."""
 
 import warnings
 
@@ -6,15 +6,22 @@ import numpy as np
 import pandas as pd
 import torch
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.functional import linear, softmax
 
 from skdpfair import _validate
-from skdpfair.analysis._chain import chain_curvature
 from skdpfair.analysis._problem import Problem, problem
 from skdpfair.engine.flat import split
+from skdpfair.engine.per_sample.closed_form import ACTIVATIONS, chain_of
 
 _BLOCK = 8  # vectors at once
 _DENSE = 64  # up to so many parameters the matrix is cheaper than Lanczos
+# f'' over f', from the activation's output
+_CURVE = {
+    ACTIVATIONS[nn.Tanh]: lambda out: -2.0 * out,
+    ACTIVATIONS[nn.Sigmoid]: lambda out: 1.0 - 2.0 * out,
+    ACTIVATIONS[nn.ReLU]: torch.zeros_like,
+}
 
 
 class GroupCurvature:
@@ -22,18 +29,8 @@ class GroupCurvature:
 
     Parameters
     ----------
-    model : DPFairClassifier or torch.nn.Module
-        Fitted, or a module that maps (batch, ...) to logits (batch, n_classes).  A copy in
-        evaluation mode is used.
-    X : array of shape (n_samples, ...)
-        As in ``predict`` for an estimator.
-    y : array of shape (n_samples,)
-        Labels of the estimator, or class codes for a module.
-    sensitive_features : array-like of shape (n_samples,), optional
-        The groups; for an estimator with ``group_col`` they are read off X.  Without groups, all
-        records are one.
-    chunk_size : int or "auto", default="auto"
-        Records held in memory at once.
+    model, X, y, sensitive_features, chunk_size
+        As in `group_gradients`.
     dtype : {"float32", "float64"} or None, default=None
         To compute in; None is the module's own.
 
@@ -91,6 +88,11 @@ class GroupCurvature:
         -------
         Tensor of shape (n_groups, n_vectors, n_parameters)
             In the dtype of the computation.
+
+        Raises
+        ------
+        ValueError
+            If the vectors have another length.
         """
         vectors = torch.as_tensor(vectors).detach()
         vectors = vectors[None] if vectors.dim() == 1 else vectors
@@ -116,13 +118,18 @@ class GroupCurvature:
         -------
         pandas.DataFrame
             Index group; columns ``trace`` (unbiased) and ``standard_error``.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If ``n_vectors`` is below 2, or ``random_state`` is no seed.
         """
         n_vectors = _validate.integer("n_vectors", n_vectors, low=2)
         rng = _validate.generator("random_state", random_state)
         found = traces(self._problem, n_vectors, rng)
         error = found.std(axis=1, ddof=1) / n_vectors**0.5
         return pd.DataFrame(
-            {"trace": found.mean(axis=1), "standard_error": error}, index=self._index
+            {"trace": found.mean(axis=1), "standard_error": error}, index=self._problem.index
         )
 
     def largest_eigenvalues(self, *, random_state=0) -> pd.Series:
@@ -137,13 +144,21 @@ class GroupCurvature:
         -------
         pandas.Series
             Index group.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If ``random_state`` is no seed.
+
+        Warns
+        -----
+        UserWarning
+            If the iteration has not converged.
         """
         rng = _validate.generator("random_state", random_state)
-        return pd.Series(largest_eigenvalues(self._problem, rng), self._index, name="lambda_max")
-
-    @property
-    def _index(self):
-        return pd.Index(self.levels, name="group", tupleize_cols=False)
+        return pd.Series(
+            largest_eigenvalues(self._problem, rng), self._problem.index, name="lambda_max"
+        )
 
 
 def products(found: Problem, vectors: Tensor) -> Tensor:
@@ -152,7 +167,7 @@ def products(found: Problem, vectors: Tensor) -> Tensor:
     vectors = vectors.to(like)
     total = like.new_zeros((found.n_groups, len(vectors), found.n_parameters))
     total[torch.from_numpy(found.absent)] = torch.nan
-    chain = chain_curvature(found)
+    chain = _chain_curvature(found)
     if chain is not None:
         for part in found.sorted.split(found.chunk):
             chain.add(part.x, part.y, found.ranges(part), vectors, total)
@@ -225,3 +240,114 @@ def _lanczos(found, rng):
     except ArpackNoConvergence as error:
         warnings.warn(f"lambda_max did not converge: {error}.", UserWarning, stacklevel=2)
         return float(error.eigenvalues[0]) if len(error.eigenvalues) else np.nan
+
+
+class _ChainCurvature:
+    """H_k v of a chain of Linear layers by formulas: Pearlmutter's R operator.
+
+    ``chain`` is that of `chain_of`, with softmax cross-entropy after it; ``curves`` are f'' over f'
+    of the activations, and ``parameters`` those that train, in the order of the flat vectors.
+    """
+
+    def __init__(self, chain, curves, parameters, n_classes, class_weight):
+        self.chain, self.curves, self.parameters = chain, curves, parameters
+        self.identity = torch.eye(n_classes, dtype=parameters[0].dtype, device=parameters[0].device)
+        self.class_weight = class_weight
+
+    @torch.no_grad()
+    def add(self, x: Tensor, y: Tensor, ranges, vectors: Tensor, total: Tensor) -> None:
+        """Add sums over ranges of records to ``total`` (n_groups, n_vectors, n_parameters).
+
+        ``ranges`` are (group, slice of records, factor of their sum).
+        """
+        inputs, logits = self._forward(x.flatten(1))
+        p, s = self._slope(logits, y)
+        slopes = self._backward(inputs, logits, s)
+        for j, vector in enumerate(vectors):
+            part = dict(zip(self.parameters, split(vector, self.parameters), strict=True))
+            tangents = self._tangents(inputs, part)
+            moved = p * tangents[-1][1]
+            moved -= p * moved.sum(1, keepdim=True)
+            if self.class_weight is not None:
+                moved *= self.class_weight[y][:, None]
+            for k, rows, factor in ranges:
+                views = dict(zip(self.parameters, split(total[k, j], self.parameters), strict=True))
+                self._add_rows(inputs, slopes, tangents, moved, part, rows, factor, views)
+
+    def _forward(self, a):
+        inputs = [a]
+        for layer, activation in self.chain:
+            z = linear(inputs[-1], layer.weight, layer.bias)
+            inputs.append(z if activation is None else activation.forward(z))
+        return inputs, inputs[-1]
+
+    def _slope(self, logits, y):
+        p = softmax(logits, dim=1)
+        s = p - self.identity.index_select(0, y)
+        return p, s if self.class_weight is None else s * self.class_weight[y][:, None]
+
+    def _backward(self, inputs, out, s):
+        """Return, for each layer, the gradient in its output and, after its activation, in z."""
+        found = []
+        for i in range(len(self.chain) - 1, -1, -1):
+            layer, activation = self.chain[i]
+            b = s if activation is None else activation.backward(s, inputs[i + 1])
+            found.append((s, b))
+            s = b @ layer.weight if i else None
+        return found[::-1]
+
+    def _tangents(self, inputs, part):
+        """Return, for each layer, how its z and its output move along the vector."""
+        found, moving = [], None
+        for i, (layer, activation) in enumerate(self.chain):
+            weight, bias = part.get(layer.weight), part.get(layer.bias)
+            rz = None
+            if weight is not None:
+                rz = linear(inputs[i], weight, bias)
+            elif bias is not None:
+                rz = bias.expand(len(inputs[i]), -1)
+            if moving is not None:
+                rz = (
+                    moving @ layer.weight.T
+                    if rz is None
+                    else torch.addmm(rz, moving, layer.weight.T)
+                )
+            if rz is None:
+                rz = torch.zeros_like(inputs[i + 1])
+            moving = rz if activation is None else activation.backward(rz, inputs[i + 1])
+            found.append((rz, moving))
+        return found
+
+    def _add_rows(self, inputs, slopes, tangents, rs, part, rows, factor, views):
+        """Add the sums over the records ``rows``, going back through the layers."""
+        rs = rs[rows]
+        for i in range(len(self.chain) - 1, -1, -1):
+            layer, activation = self.chain[i]
+            s, b = (value[rows] for value in slopes[i])
+            a = inputs[i][rows]
+            if activation is None:
+                rb = rs
+            else:
+                out = inputs[i + 1][rows]
+                rb = activation.backward(rs + self.curves[i](out) * tangents[i][0][rows] * s, out)
+            if layer.weight in views:
+                views[layer.weight].addmm_(rb.T, a, alpha=factor)
+                if i:
+                    views[layer.weight].addmm_(b.T, tangents[i - 1][1][rows], alpha=factor)
+            if layer.bias in views:
+                views[layer.bias].add_(rb.sum(0), alpha=factor)
+            if i:
+                rs = rb @ layer.weight
+                if layer.weight in part:
+                    rs = torch.addmm(rs, b, part[layer.weight])
+
+
+def _chain_curvature(problem) -> _ChainCurvature | None:
+    """Return the formulas for a problem's module, or None if it is no such chain."""
+    chain = chain_of(problem.module, problem.batch.x[:1])
+    if isinstance(chain, str):
+        return None
+    curves = [None if activation is None else _CURVE[activation] for _, activation in chain]
+    return _ChainCurvature(
+        chain, curves, problem.parameters, problem.n_classes, problem.class_weight
+    )

@@ -1,4 +1,4 @@
-"""The gradient of each group's loss, exact over the records; NOT private."""
+"""Exact gradients of each group's mean loss."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from skdpfair.analysis._problem import Problem, problem
-from skdpfair.analysis._terms import cosine
+from skdpfair.analysis._step_terms import cosine
 
 
 @dataclass(frozen=True)
@@ -88,10 +88,11 @@ def group_gradients(
     )
     with found.strategy() as strategy:
         gradients, facts = group_gradients_of(found, strategy)
-    index = pd.Index(found.levels, name="group", tupleize_cols=False)
     cosines = [[cosine(a, b) for b in gradients] for a in gradients]
     return GroupGradients(
-        gradients, pd.DataFrame(facts, index=index), pd.DataFrame(cosines, index, index)
+        gradients,
+        pd.DataFrame(facts, index=found.index),
+        pd.DataFrame(cosines, found.index, found.index),
     )
 
 

@@ -1,4 +1,4 @@
-"""A method's own weights on a batch, as in training, with no noise on the gradient."""
+"""Steps of a mechanism without noise on the gradient, and the mechanism of an estimator."""
 
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -37,7 +37,7 @@ def noiseless(mechanism: Mechanism) -> Mechanism:
 
 @dataclass(frozen=True)
 class WeighedStep:
-    """A batch's mean gradient, the weighted one, its sensitivity, and what each group came to."""
+    """A batch's mean gradient, the weighted one, its sensitivity, and clipping by group."""
 
     plain: Tensor
     gradient: Tensor
@@ -49,26 +49,21 @@ class WeighedStep:
 def weighed(strategy, batch, mechanism, state, noise, chunk) -> WeighedStep:
     """Let a method weigh a batch as in training, and add up."""
     method = mechanism.method
-    move, is_here = (
-        method.parameter_perturbation(state),
-        False,
-    )  # whether gradients are those of the loss itself
-    with (
-        torch.no_grad(),
-        nullcontext() if move is None else strategy.moved(move),
-    ):
+    move = method.parameter_perturbation(state)
+    # whether the method's gradients are those of the loss at the parameters
+    is_plain = (
+        move is None
+        and not method.per_sample_perturbation_radius()
+        and not changes_gradients(method)
+    )
+    with torch.no_grad(), nullcontext() if move is None else strategy.moved(move):
         found = weigh(strategy, batch, mechanism, state, noise, chunk)
         size = mechanism.expected_batch_size
         gradient, plain = strategy.flat(), strategy.flat()
         found.add_weighted(found.weight / size, gradient)
-        if (
-            move is None
-            and not method.per_sample_perturbation_radius()
-            and not changes_gradients(method)
-        ):
+        if is_plain:
             found.add_weighted(torch.full_like(found.weight, 1 / size), plain)
-            is_here = True
-    if not is_here:
+    if not is_plain:
         plain = mean_gradient(strategy, batch, chunk, size)
     bound = float(found.clip.bound)
     return WeighedStep(

@@ -1,4 +1,4 @@
-"""A module at its parameters, records and groups: what every analysis starts from."""
+"""Models, records and groups that an analysis is given, checked and as tensors."""
 
 import copy
 import warnings
@@ -6,24 +6,19 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+import pandas as pd
 import torch
 from sklearn.exceptions import UndefinedMetricWarning
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 from torch import Tensor, nn
 
 from skdpfair import _validate
-from skdpfair.analysis._inputs import (
-    codes,
-    first_parameter,
-    loss_weights_of,
-    n_outputs,
-    of_estimator,
-    tensor_of,
-)
 from skdpfair.engine import Batch, select_strategy
 from skdpfair.engine.flat import split
 from skdpfair.engine.memory import ACTIVATION_BUDGET, affordable_batch
-from skdpfair.inputs import groups
+from skdpfair.inputs import groups, table
 from skdpfair.inputs.streaming import as_rows
+from skdpfair.training import defaults
 
 _FEWEST = 8  # records of a chunk, unless memory holds fewer
 _CACHED = 12_000_000  # floats of a chunk that a processor keeps at hand: a third faster on images
@@ -32,30 +27,14 @@ _DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 @dataclass(frozen=True)
 class Problem:
-    """What an analysis looks at; private, and it keeps the records.
+    """A module, records and their groups; private, as it keeps the records."""
 
-    Parameters
-    ----------
-    module : torch.nn.Module
-        A copy in evaluation mode.
-    batch : Batch
-        All records.
-    levels : list
-        The groups, by code.
-    n_classes : int
-        Number of outputs.
-    class_weight : Tensor of shape (n_classes,) or None
-        Factors of the loss.
-    chunk : int
-        Records held in memory at once.
-    """
-
-    module: nn.Module
-    batch: Batch
-    levels: list
+    module: nn.Module  # a copy in evaluation mode
+    batch: Batch  # all records
+    levels: list  # the groups, by code
     n_classes: int
-    class_weight: Tensor | None
-    chunk: int
+    class_weight: Tensor | None  # factors of the loss, shape (n_classes,)
+    chunk: int  # records held in memory at once
 
     @property
     def n_groups(self) -> int:
@@ -69,7 +48,7 @@ class Problem:
 
     @cached_property
     def absent(self) -> np.ndarray:
-        """Which groups have no record, shape (n_groups,)."""
+        """Flags of groups without a record, shape (n_groups,)."""
         return (self.sizes == 0).cpu().numpy()
 
     @cached_property
@@ -79,7 +58,7 @@ class Problem:
 
     @property
     def n_parameters(self) -> int:
-        """How many numbers train."""
+        """Number of trained numbers."""
         return sum(p.numel() for p in self.parameters)
 
     def strategy(self):
@@ -107,6 +86,11 @@ class Problem:
     @cached_property
     def _sizes(self):
         return self.sizes.tolist()
+
+    @property
+    def index(self) -> pd.Index:
+        """The groups as the index of a table."""
+        return pd.Index(self.levels, name="group", tupleize_cols=False)
 
     def of_group(self, k: int) -> "Problem":
         """Return the problem of one group alone."""
@@ -136,31 +120,42 @@ class Problem:
         return replace(self, batch=self.batch.select(index))
 
 
-def problem(model, X, y, *, sensitive_features=None, chunk_size="auto", dtype="float64") -> Problem:
-    """Read what a user hands in: an estimator or a module, records, groups."""
+def problem(
+    model,
+    X,
+    y,
+    *,
+    sensitive_features=None,
+    with_groups=True,
+    chunk_size="auto",
+    dtype="float64",
+) -> Problem:
+    """Return the problem of an estimator or a module, records, and groups.
+
+    Without groups, ``with_groups=False``, all records are one group.
+    """
     kind = None if dtype is None else _DTYPES[_validate.one_of("dtype", dtype, _DTYPES)]
     if isinstance(model, nn.Module):
-        module, x, classes, weight = _of_module(model, X)
-        labels = codes(x, y, np.arange(classes))
-        found = groups.encode(
-            X, labels, group_col=None, groups=None, sensitive_features=sensitive_features
-        )
-        levels = found.levels
+        module, weight = copy.deepcopy(model).eval(), None
+        x = _tensor_of(X, _first_parameter(module))
+        n_classes = _n_outputs(module, x)
+        labels = _codes(x, y, np.arange(n_classes))
     else:
-        live, x, labels = of_estimator(model, X, y)
-        module, classes = copy.deepcopy(live).eval(), len(model.classes_)
-        like = next(module.parameters())
+        module, x, labels = of_estimator(model, X, y)
+        module, n_classes = copy.deepcopy(module).eval(), len(model.classes_)
+        like, weight = next(module.parameters()), _loss_weights_of(model)
         x = torch.from_numpy(as_rows(x, slice(None))).to(like.device, like.dtype)
-        weight = loss_weights_of(model)
-        found, levels = _groups_of(model, X, y, sensitive_features)
+    code, levels = np.zeros(len(labels), dtype=np.int64), None
+    if with_groups:
+        found = _groups_of(model, X, y, labels, sensitive_features)
+        code, levels = found.code, found.levels
     if kind is not None:
         module, x = module.to(kind), x.to(kind)
-    group = torch.from_numpy(found.code).to(x.device)
-    batch = Batch(x, torch.from_numpy(labels.astype(np.int64)).to(x.device), group)
-    made = of_tensors(module, batch, classes, weight, levels, chunk_size)
+    y, group = (torch.from_numpy(v.astype(np.int64)).to(x.device) for v in (labels, code))
+    made = of_tensors(module, Batch(x, y, group), n_classes, weight, levels, chunk_size)
     if made.absent.any():
         warnings.warn(
-            "X holds no record of some of the groups: all about them is NaN.",
+            "X holds no record of some of the groups: their values are NaN.",
             UndefinedMetricWarning,
             stacklevel=3,
         )
@@ -182,27 +177,99 @@ def of_tensors(module, batch, n_classes, class_weight, levels, chunk_size="auto"
     return Problem(module, batch, names, n_classes, class_weight, chunk)
 
 
-def _of_module(model, X):
-    module = copy.deepcopy(model).eval()
-    x = tensor_of(X, first_parameter(module))
-    return module, x, n_outputs(module, x), None
-
-
-def _groups_of(model, X, y, sensitive_features):
-    """Return the codes of the estimator's groups, or of those given where it has none."""
-    group_col = model.group_col if sensitive_features is None else None
-    declared = model.groups_ if group_col is not None or sensitive_features is not None else None
-    if declared is not None:
-        declared = list(declared)
+def _groups_of(model, X, y, labels, sensitive_features):
+    """Return the groups of a module's or an estimator's records."""
+    group_col = levels = None
+    if not isinstance(model, nn.Module):
+        labels = np.asarray(y)
+        group_col = model.group_col if sensitive_features is None else None
+        if model.groups_ is not None and (group_col is not None or sensitive_features is not None):
+            levels = list(model.groups_)
     found = groups.encode(
-        X,
-        np.asarray(y),
-        group_col=group_col,
-        groups=declared,
-        sensitive_features=sensitive_features,
+        X, labels, group_col=group_col, groups=levels, sensitive_features=sensitive_features
     )
-    if model.groups_ is not None and found.levels is None:
+    if getattr(model, "groups_", None) is not None and found.levels is None:
         raise ValueError(
             "The estimator was fitted with sensitive_features, which must be given here, too."
         )
-    return found, found.levels
+    return found
+
+
+def of_estimator(estimator, X, y):
+    """Return the module of a fitted classifier, the features of X, and the class codes of y."""
+    if not hasattr(estimator, "privacy_statement"):
+        raise TypeError(
+            "estimator must be a fitted DPFairClassifier, got an object of type "
+            f"{type(estimator).__name__}. Of a pipeline, give the last step, and X as the steps "
+            "before it transform it: pipeline[-1], pipeline[:-1].transform(X)."
+        )
+    check_is_fitted(estimator, "net_")
+    x = table.read_for_prediction(estimator, X)
+    return estimator.net_.module_, x, _codes(x, y, estimator.classes_)
+
+
+def _loss_weights_of(estimator):
+    """Return the factors of a fitted classifier's loss, also where it comes from a pickle."""
+    if hasattr(estimator.net_, "class_weight"):
+        return estimator.net_.class_weight
+    entries = estimator.privacy_.ledger.entries
+    searched = any(entry.what.startswith("gradient scale") for entry in entries)
+    given = estimator.class_weight
+    return defaults.loss_weights(given, estimator.classes_, rescaled=searched)[0]
+
+
+def _tensor_of(X, like):
+    """Return features that a user hands in beside a module, in its dtype and on its device."""
+    if not torch.is_tensor(X):
+        X = np.asarray(X)
+        if X.dtype.kind not in "fiub":
+            raise ValueError(
+                f"X must hold numbers, got dtype {X.dtype}. Give what the module takes."
+            )
+        X = torch.from_numpy(np.array(X, dtype=X.dtype.newbyteorder("="), order="C"))
+    x = X.detach().to(like.device, like.dtype)
+    if not bool(torch.isfinite(x).all()):
+        raise ValueError("X holds NaN or infinite numbers, which have no gradient. Leave them out.")
+    return x
+
+
+def _n_outputs(module, x):
+    """Return the number of logits of a module; x holds a record."""
+    if len(x) == 0:
+        raise ValueError("X and y have 0 samples; at least one is needed.")
+    try:
+        with torch.no_grad():
+            logits = module(x[:1])
+    except RuntimeError as error:
+        raise ValueError(
+            f"X has records of shape {tuple(x.shape[1:])}, which the module does not take: {error}."
+        ) from None
+    if logits.dim() != 2:
+        raise ValueError(
+            "The module must return logits of shape (batch, n_classes), got "
+            f"{tuple(logits.shape)}. For two classes, give it two outputs."
+        )
+    return logits.shape[1]
+
+
+def _first_parameter(module):
+    """Return a parameter that trains, which has the module's dtype and device."""
+    trains = [p for p in module.parameters() if p.requires_grad]
+    if not trains:
+        raise ValueError("The module has no parameter that trains: there is no gradient to take.")
+    return trains[0]
+
+
+def _codes(x, y, classes):
+    """Return the positions of the labels among the sorted ``classes``, one for each row of x."""
+    y = column_or_1d(y)
+    check_consistent_length(x, y)
+    if len(y) == 0:
+        raise ValueError("X and y have 0 samples; at least one is needed.")
+    unknown = np.setdiff1d(y, classes)
+    if len(unknown):
+        raise ValueError(
+            "y has labels outside the model's classes. Leave out these rows, or fit with classes= "
+            "that has them."
+        )
+    return np.searchsorted(classes, y)

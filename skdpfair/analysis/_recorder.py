@@ -1,4 +1,4 @@
-"""A skorch callback that writes down, along training, why groups fare differently; NOT private."""
+"""Callback that records losses, gradients and step risk of each group along a fit."""
 
 import os
 from pathlib import Path
@@ -9,34 +9,34 @@ import torch
 from skorch.callbacks import Callback
 
 from skdpfair import _validate
-from skdpfair.analysis._excessive_risk import measured
 from skdpfair.analysis._gradients import group_gradients_of
 from skdpfair.analysis._mechanisms import as_numbers_of
 from skdpfair.analysis._problem import of_tensors
+from skdpfair.analysis._step_risk import measured
 from skdpfair.engine import Batch
 from skdpfair.inputs.streaming import as_rows
 
 
 class GroupRecorder(Callback):
-    """Record losses, gradients and excessive risk of each group along a fit; NOT private.
+    """Record losses, gradients and step risk of each group along a fit; NOT private.
 
-    What it keeps is computed on the records, all of them in memory, without noise.  So the
-    estimator must have ``diagnostics=True``, which marks the fitted object as one that must not be
-    released; pickles and releases hold nothing of it.
+    The values are computed on the records, all of them in memory, without noise.  So the estimator
+    must have ``diagnostics=True``, which marks the fitted object as one that must not be released;
+    pickles and releases hold nothing of it.
 
     Parameters
     ----------
     every : int, default=50
         Steps between two looks; the first and the last step are always looked at.
     terms : bool, default=True
-        Whether to compute the terms of `excessive_risk_terms`; without them a look costs about a
+        Whether to compute the terms of `step_risk_terms`; without them a look costs about a
         pass over the data.
     n_batches, n_vectors, curvature_records : int
-        As in `excessive_risk_terms`; by default 4, 10 and 1000, since there are many looks.
+        As in `step_risk_terms`; by default 4, 10 and 1000, since there are many looks.
     path : path-like or None, default=None
         CSV file of ``frame_``, written anew after each look, so that a killed fit leaves what it
-        had; rows of other methods in it are kept, and a ``warm_start`` in another process goes on
-        from it.  It holds no ``pairs_``.
+        had; rows of other methods in it are kept, and a ``warm_start`` in another process
+        continues it.  It holds no ``pairs_``.
     random_state : int, numpy.random.Generator or None, default=None
         Of its own batches and vectors; the fit is the same with and without it.
 
@@ -44,10 +44,10 @@ class GroupRecorder(Callback):
     ----------
     frame_ : pandas.DataFrame
         One row per look and group: ``method``, ``step``, ``group``, ``lr``, and the columns of
-        `ExcessiveRisk.groups`.  The estimator's ``diagnostics_`` is this table.
+        `StepRisk.groups`.  The estimator's ``diagnostics_`` is this table.
     pairs_ : pandas.DataFrame
         One row per look and ordered pair of groups: ``method``, ``step``, and the columns of
-        `ExcessiveRisk.pairs`.
+        `StepRisk.pairs`.
 
     Examples
     --------
@@ -82,7 +82,18 @@ class GroupRecorder(Callback):
         self.path, self.random_state = path, random_state
 
     def initialize(self):
-        """Check the parameters, before a step is spent."""
+        """Check the parameters, before a step is spent.
+
+        Returns
+        -------
+        GroupRecorder
+            Itself.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If a parameter is out of range, or ``path`` is a file of something else.
+        """
         _validate.integer("every", self.every)
         _validate.flag("terms", self.terms)
         _validate.integer("n_batches", self.n_batches)
@@ -109,7 +120,20 @@ class GroupRecorder(Callback):
             )
 
     def on_train_begin(self, net, **kwargs):
-        """Begin anew, or go on after the steps of a warm start."""
+        """Begin anew, or continue after the steps of a warm start.
+
+        Parameters
+        ----------
+        net : skorch.NeuralNet
+            The net that trains.
+        **kwargs
+            Ignored.
+
+        Raises
+        ------
+        ValueError
+            If ``module`` returns the network that is trained instead of a new one.
+        """
         with torch.random.fork_rng():
             shared = net.module() is net.module_
         if shared:
@@ -133,12 +157,34 @@ class GroupRecorder(Callback):
         return kept if len(kept) else None
 
     def on_batch_begin(self, net, batch=None, training=False, **kwargs):
-        """Look, if it is time."""
+        """Record, if ``every`` steps have passed.
+
+        Parameters
+        ----------
+        net : skorch.NeuralNet
+            The net that trains.
+        batch : object, default=None
+            Ignored.
+        training : bool, default=False
+            Whether the batch is one of training.
+        **kwargs
+            Ignored.
+        """
         if training and (net.taken_ - net.schedule.warm_up) % self.every == 0:
             self._look(net, *net.records_)
 
     def on_train_end(self, net, X=None, y=None, **kwargs):
-        """Look once more."""
+        """Record the last step.
+
+        Parameters
+        ----------
+        net : skorch.NeuralNet
+            The net that trains.
+        X, y : dict and array, default=None
+            The records of the fit.
+        **kwargs
+            Ignored.
+        """
         if self.looked_ is not None and net.taken_ != self.looked_:
             self._look(net, X, y)
 

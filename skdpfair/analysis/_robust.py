@@ -1,11 +1,11 @@
-"""Accuracy under attack, and what of it the test data do not confirm."""
+"""Accuracy under attack, and its generalisation gap."""
 
 import copy
 
 import torch
 
 from skdpfair import _validate
-from skdpfair.analysis._inputs import of_estimator
+from skdpfair.analysis._problem import of_estimator
 from skdpfair.attacks import check_attack
 from skdpfair.inputs.streaming import as_rows
 

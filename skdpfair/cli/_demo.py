@@ -146,7 +146,7 @@ def _heading(column):
         "accuracy": "acc." if group else "acc.\nall",
         "balanced_accuracy": "acc.\nbalanced",
         "privacy_cost": "cost",
-        "privacy_cost_gap": "cost\ngap",
+        "privacy_cost_difference": "cost\ngap",
     }.get(measure, measure)
     return f"{short}\n{group.rstrip(']')}" if group else short
 

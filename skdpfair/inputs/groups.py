@@ -1,5 +1,6 @@
-"""Group codes and levels of a table's rows, from columns, from y or from an array."""
+"""Group codes and levels of records, from columns of a table or from sensitive features."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -10,13 +11,12 @@ import pandas as pd
 from skdpfair._validate import (
     error_context,
     error_context_without_data,
-    in_pandas,
     is_integer,
     listed,
     outline,
-    refuse_masked,
     safe_repr,
 )
+from skdpfair.inputs.columns import in_pandas, refuse_masked
 
 TARGET = "target"
 _MOST_GROUPS = 10_000  # found in the data; a column of numbers makes as many as there are rows
@@ -133,7 +133,68 @@ def encode(X, y, *, group_col, groups, sensitive_features) -> Groups:
         return Groups(np.zeros(len(y), dtype=np.int64), None, True)
     if len(table) != len(y):
         raise ValueError(f"sensitive_features has {len(table)} rows, but y has {len(y)}.")
-    return _coded(table, groups, "sensitive_features" if group_col is None else "group_col")
+    source = "sensitive_features" if group_col is None else "group_col"
+    found = _coded(table, groups, source)
+    n_groups = found.n_groups if found.declared else len(np.unique(found.code))
+    if n_groups < 2:
+        raise ValueError(
+            f"{source} puts all rows in one group, so there is nothing to compare. Choose a "
+            "column with two groups or more, or leave the groups out."
+        )
+    return found
+
+
+def encode_features(sensitive_features, n_samples, groups=None) -> Groups:
+    """Return the groups of records that are measured: those declared, or those that occur.
+
+    Unlike `encode`, one group is enough, and intersections without a record are left out unless
+    they are declared.
+
+    Parameters
+    ----------
+    sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns), or dict
+        The groups; several columns, or the arrays of a dict, make intersections.
+    n_samples : int
+        Number of records.
+    groups : list or None, default=None
+        All groups there may be; None means those that occur, in sorted order.
+
+    Returns
+    -------
+    Groups
+
+    Raises
+    ------
+    ValueError
+        If lengths differ, values are missing or undeclared, or there are more than 10,000 groups.
+
+    Examples
+    --------
+    >>> found = encode_features(["F", "M", "F"], 3, groups=["M", "F", "X"])
+    >>> found.code.tolist(), found.levels.tolist()
+    ([1, 0, 1], ['M', 'F', 'X'])
+    """
+    name = "sensitive_features"
+    if sensitive_features is None:
+        raise ValueError(
+            f"{name} must hold one group for each record, got None. Pass the column itself, such "
+            "as X['sex']."
+        )
+    if isinstance(sensitive_features, Mapping):
+        with error_context_without_data(name, "must hold one group for each record"):
+            columns = {k: _as_they_are(_array(v)) for k, v in sensitive_features.items()}
+            sensitive_features = pd.DataFrame(columns)
+    table = _frame(in_pandas(sensitive_features))
+    if len(table) != n_samples:
+        raise ValueError(
+            f"{name} must have one entry for each of the {n_samples} records of y_true, got "
+            f"{len(table)}."
+        )
+    found = _coded(table, groups, name)
+    if groups is not None:
+        return found
+    occurring, code = np.unique(found.code, return_inverse=True)
+    return Groups(code.astype(np.int64), found.levels[occurring], False)
 
 
 def _group_table(X, y, group_col, sensitive_features):
@@ -160,11 +221,7 @@ def _frame(values) -> pd.DataFrame:
     if isinstance(values, pd.DataFrame):
         frame = values
     else:
-        refuse_masked("sensitive_features", values)
-        with error_context_without_data("sensitive_features", "must hold one group for each row"):
-            # numpy would turn NaN and None beside texts to texts
-            apart = not hasattr(values, "dtype") and isinstance(values, (list, tuple))
-            values = np.asarray(values, dtype=object if apart else None)
+        values = _array(values)
         if values.ndim == 0:
             raise ValueError(
                 "sensitive_features must hold one group for each row, got a single "
@@ -180,6 +237,15 @@ def _frame(values) -> pd.DataFrame:
     if frame.shape[1] == 0:
         raise ValueError("sensitive_features has no columns. Leave it None for no groups.")
     return frame
+
+
+def _array(values):
+    """Return one or several columns as an array, in which missing values stay what they are."""
+    refuse_masked("sensitive_features", values)
+    with error_context_without_data("sensitive_features", "must hold one group for each row"):
+        # numpy would turn NaN and None beside texts to texts
+        apart = not hasattr(values, "dtype") and isinstance(values, (list, tuple))
+        return np.asarray(values, dtype=object if apart else None)
 
 
 def _as_they_are(values):
@@ -209,11 +275,6 @@ def _coded(table, groups, source):
         if missing[code < 0].all():
             remedy = "Missing values need a level too: add None to groups, or fill them."
         raise ValueError(f"{source} has values outside groups=, which must list them all. {remedy}")
-    if len(levels) < 2 or (groups is None and len(np.unique(code)) < 2):
-        raise ValueError(
-            f"{source} puts all rows in one group, so there is nothing to compare. Choose a "
-            "column with two groups or more, or leave the groups out."
-        )
     return Groups(code.astype(np.int64), levels, groups is not None)
 
 
@@ -253,6 +314,8 @@ def _declared(groups, n_columns):
         levels = [tuple(v) for v in levels]
     with error_context("groups", "has values that cannot name groups"):
         distinct = {_key(v) for v in levels}
+    if not levels:
+        raise ValueError("groups must name at least one group, got none.")
     if len(distinct) != len(levels):
         raise ValueError("groups names a level twice. Name each once.")
     return _objects(levels)

@@ -9,16 +9,10 @@ import pandas as pd
 from scipy.sparse import issparse
 from sklearn.utils.validation import _get_feature_names, check_array, validate_data
 
-from skdpfair._validate import (
-    error_context,
-    error_context_without_data,
-    in_pandas,
-    refuse_masked,
-    refuse_sparse_columns,
-    safe_repr,
-)
+from skdpfair._validate import error_context, error_context_without_data, safe_repr
 from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import labels as _labels
+from skdpfair.inputs.columns import in_pandas, refuse_masked, refuse_sparse_columns
 from skdpfair.inputs.streaming import as_rows, is_sparse, is_streamed, kind_of
 
 _NUMERIC_OBJECTS = {"integer", "floating", "boolean", "mixed-integer-float", "decimal", "empty"}

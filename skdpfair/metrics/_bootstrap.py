@@ -1,4 +1,4 @@
-"""Intervals and tests for measures that vary with the records and with the seed."""
+"""Bootstrap intervals over records, and signed-rank tests over seeds."""
 
 import inspect
 import warnings
@@ -9,9 +9,9 @@ import pandas as pd
 from scipy import stats
 
 from skdpfair._validate import error_context, generator, integer, number, one_of, outline, safe_repr
-from skdpfair.metrics._checks import accuracy, as_vector
-from skdpfair.metrics._levels import encode, label, warn_undefined
-from skdpfair.metrics._values import metric_of
+from skdpfair.inputs.groups import encode_features
+from skdpfair.metrics._arguments import accuracy, as_vector, metric_of
+from skdpfair.metrics._by_group import label, warn_undefined
 
 _METHODS = {"percentile": "percentile", "bca": "BCa"}
 _MOST_RESAMPLES = 10_000_000
@@ -33,7 +33,7 @@ def bootstrap_interval(
     n_resamples=999,
     random_state=None,
 ):
-    """Give a measure's bootstrap interval, overall and for each group.
+    """Compute a measure's bootstrap interval, overall and for each group.
 
     Parameters
     ----------
@@ -119,8 +119,9 @@ def bootstrap_interval(
     if sensitive_features is None:
         strata, names = [everyone], []
     else:
-        codes, levels = encode(sensitive_features, y_true, groups)
-        strata, names = [everyone[codes == i] for i in range(len(levels))], map(label, levels)
+        found = encode_features(sensitive_features, len(y_true), groups)
+        strata = [everyone[found.code == i] for i in range(found.n_groups)]
+        names = map(label, found.levels)
     parts = {"overall": strata} | {g: [rows] for g, rows in zip(names, strata, strict=False)}
     rows = [
         (group, sum(map(len, part)), *_interval(part, value, is_vectorised, options))
@@ -138,7 +139,7 @@ def _interval(strata, value, is_vectorised, options):
     records = np.concatenate(strata)
     drawn = [rows for rows in strata if len(rows) > 1]
     if not drawn:
-        warn_undefined("An interval", "it takes two records or more.")
+        warn_undefined("An interval is NaN: it takes two records or more.")
         return (float(value(records)) if len(records) else np.nan), np.nan, np.nan
     fixed = np.concatenate([records[:0], *(rows for rows in strata if len(rows) == 1)])
 
@@ -159,8 +160,10 @@ def _interval(strata, value, is_vectorised, options):
             **options,
         ).confidence_interval
     if np.isnan(low) or np.isnan(high):
-        why = "the measure is constant or undefined in the resamples. Try method='percentile'."
-        warn_undefined("An interval", why)
+        warn_undefined(
+            "An interval is NaN: the measure is constant or undefined in the resamples. Try "
+            "method='percentile'."
+        )
     return float(value(records)), float(low), float(high)
 
 
@@ -201,9 +204,9 @@ def paired_wilcoxon(results, baseline, *, alternative="two-sided"):
     >>> from skdpfair.metrics import paired_wilcoxon
     >>> runs = pd.DataFrame({
     ...     "seed": [0, 1, 2, 3, 4] * 2, "method": ["dpsgd"] * 5 + ["global_adapt"] * 5,
-    ...     "gap": [0.20, 0.22, 0.19, 0.25, 0.21, 0.11, 0.10, 0.08, 0.12, 0.13],
+    ...     "cost": [0.20, 0.22, 0.19, 0.25, 0.21, 0.11, 0.10, 0.08, 0.12, 0.13],
     ... })
-    >>> table = runs.pivot(index="seed", columns="method", values="gap")
+    >>> table = runs.pivot(index="seed", columns="method", values="cost")
     >>> paired_wilcoxon(table, "dpsgd", alternative="less")[["method", "n_seeds", "p_value"]]
              method  n_seeds  p_value
     0  global_adapt        5  0.03125

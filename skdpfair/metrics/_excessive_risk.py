@@ -1,14 +1,13 @@
-"""Excessive risk: the loss that private training adds, for all and for each group."""
+"""Excessive risk: the log loss that private training adds."""
 
 import numpy as np
 
 from skdpfair._validate import error_context_without_data, listed
-from skdpfair.metrics._checks import as_vector, as_weights
-from skdpfair.metrics._values import check_given, check_probabilities
+from skdpfair.metrics._arguments import as_vector, as_weights, check_given, check_probabilities
 
 
 def excessive_risk(y_true, y_prob, *, y_prob_ref=None, classes=None, sample_weight=None):
-    """Measure the log loss that private training adds: the private model's minus the twin's.
+    """Measure the log loss that private training adds to that of a reference model.
 
     Parameters
     ----------
@@ -20,7 +19,7 @@ def excessive_risk(y_true, y_prob, *, y_prob_ref=None, classes=None, sample_weig
         ``predict_proba(X)[:, 1]``, the probability of class 1: its risk would be a number of no
         meaning, and nothing could tell.
     y_prob_ref : array-like of shape (n_samples, n_classes) or (n_samples,)
-        The same of the twin; compulsory.
+        The same of the reference model; compulsory.
     classes : array-like of shape (n_classes,) or None, default=None
         The label of each column: ``model.classes_``. None means the sorted labels of ``y_true``.
     sample_weight : array-like of shape (n_samples,) or None, default=None
@@ -41,7 +40,7 @@ def excessive_risk(y_true, y_prob, *, y_prob_ref=None, classes=None, sample_weig
 
     Notes
     -----
-    R(D) = E[loss(private; D)] - loss(twin; D), equation 2 of [esipova2023]_, with the loss
+    R(D) = E[loss(private; D)] - loss(reference; D), equation 2 of [esipova2023]_, with the loss
     -log p(own class). Probabilities are clipped to at least the machine epsilon of their type, as
     in `sklearn.metrics.log_loss`.
 
@@ -55,19 +54,20 @@ def excessive_risk(y_true, y_prob, *, y_prob_ref=None, classes=None, sample_weig
     >>> import numpy as np
     >>> from skdpfair.metrics import excessive_risk, own_class_probability
     >>> y_true = [1, 0, 1, 0]
-    >>> twin = np.array([[0.2, 0.8], [0.8, 0.2], [0.2, 0.8], [0.8, 0.2]])  # predict_proba(X)
+    >>> reference = np.array([[0.2, 0.8], [0.8, 0.2], [0.2, 0.8], [0.8, 0.2]])  # predict_proba(X)
     >>> private = np.array([[0.6, 0.4], [0.8, 0.2], [0.6, 0.4], [0.8, 0.2]])
-    >>> round(excessive_risk(y_true, private, y_prob_ref=twin), 4)
+    >>> round(excessive_risk(y_true, private, y_prob_ref=reference), 4)
     0.3466
 
     For each group, with fairlearn, whose ``y_pred`` are then the probabilities of the own class:
 
     >>> from fairlearn.metrics import MetricFrame
-    >>> twin, private = own_class_probability(y_true, twin), own_class_probability(y_true, private)
+    >>> reference = own_class_probability(y_true, reference)
+    >>> private = own_class_probability(y_true, private)
     >>> frame = MetricFrame(
     ...     metrics={"excessive_risk": excessive_risk}, y_true=y_true, y_pred=private,
     ...     sensitive_features=["F", "M", "F", "M"],
-    ...     sample_params={"excessive_risk": {"y_prob_ref": twin}},
+    ...     sample_params={"excessive_risk": {"y_prob_ref": reference}},
     ... )
     >>> frame.by_group["excessive_risk"].round(4).to_dict()
     {'F': 0.6931, 'M': 0.0}
@@ -107,19 +107,6 @@ def own_class_probability(y_true, y_prob, *, classes=None):
     >>> from skdpfair.metrics import own_class_probability
     >>> own_class_probability(["no", "yes"], [[0.9, 0.1], [0.3, 0.7]], classes=["no", "yes"])
     array([0.9, 0.7])
-
-    The excessive risk of each group, from there:
-
-    >>> from fairlearn.metrics import MetricFrame
-    >>> from skdpfair.metrics import excessive_risk
-    >>> y = ["no", "yes"]
-    >>> twin = own_class_probability(y, [[0.9, 0.1], [0.1, 0.9]])
-    >>> private = own_class_probability(y, [[0.9, 0.1], [0.4, 0.6]])
-    >>> MetricFrame(
-    ...     metrics=excessive_risk, y_true=y, y_pred=private, sensitive_features=["F", "M"],
-    ...     sample_params={"y_prob_ref": twin},
-    ... ).by_group.round(3).to_dict()
-    {'F': 0.0, 'M': 0.405}
     """
     return _own_class("y_prob", y_prob, y_true, classes)
 

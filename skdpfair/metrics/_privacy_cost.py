@@ -1,14 +1,21 @@
-"""Privacy cost: the accuracy that private training takes, from all and from each group."""
+"""Privacy cost: the accuracy that private training costs."""
 
-from skdpfair.metrics._checks import accuracy, as_vector, as_weights, weighted
-from skdpfair.metrics._values import check_given, check_labels, metric_of
+from skdpfair.metrics._arguments import (
+    accuracy,
+    as_vector,
+    as_weights,
+    check_given,
+    check_labels,
+    metric_of,
+    weighted,
+)
 
 
 def privacy_cost(y_true, y_pred, *, y_ref=None, metric=None, sample_weight=None):
-    """Measure what private training costs: the twin's score minus the private model's.
+    """Measure what private training costs: the reference model's score minus its own.
 
-    The twin is trained without clipping and noise, all else equal: same architecture, data and
-    initial weights. On a random outcome of training, average the cost over several seeds.
+    The reference model is trained without clipping and noise, all else equal: same architecture,
+    data and initial weights. Training is random: average the cost over several seeds.
 
     Parameters
     ----------
@@ -17,7 +24,7 @@ def privacy_cost(y_true, y_pred, *, y_ref=None, metric=None, sample_weight=None)
     y_pred : array-like of shape (n_samples,)
         The private model's predicted labels.
     y_ref : array-like of shape (n_samples,)
-        The twin's predicted labels; compulsory.
+        The reference model's predicted labels; compulsory.
     metric : callable or None, default=None
         ``metric(y_true, y_pred)``, larger is better; None is accuracy.
     sample_weight : array-like of shape (n_samples,) or None, default=None
@@ -38,8 +45,8 @@ def privacy_cost(y_true, y_pred, *, y_ref=None, metric=None, sample_weight=None)
 
     Notes
     -----
-    pi(D) = acc(twin; D) - E[acc(private; D)], equation 1 of [esipova2023]_; for a group, D is its
-    records.
+    pi(D) = acc(reference; D) - E[acc(private; D)], equation 1 of [esipova2023]_; for a group, D
+    is its records.
 
     References
     ----------
@@ -49,8 +56,8 @@ def privacy_cost(y_true, y_pred, *, y_ref=None, metric=None, sample_weight=None)
     Examples
     --------
     >>> from skdpfair.metrics import privacy_cost
-    >>> y_true, twin, private = [1, 0, 1, 0], [1, 0, 1, 1], [1, 0, 0, 1]
-    >>> privacy_cost(y_true, private, y_ref=twin)
+    >>> y_true, reference, private = [1, 0, 1, 0], [1, 0, 1, 1], [1, 0, 0, 1]
+    >>> privacy_cost(y_true, private, y_ref=reference)
     0.25
 
     For each group, with fairlearn:
@@ -59,7 +66,7 @@ def privacy_cost(y_true, y_pred, *, y_ref=None, metric=None, sample_weight=None)
     >>> frame = MetricFrame(
     ...     metrics={"privacy_cost": privacy_cost}, y_true=y_true, y_pred=private,
     ...     sensitive_features=["F", "M", "F", "M"],
-    ...     sample_params={"privacy_cost": {"y_ref": twin}},
+    ...     sample_params={"privacy_cost": {"y_ref": reference}},
     ... )
     >>> frame.by_group["privacy_cost"].to_dict()
     {'F': 0.5, 'M': 0.0}

@@ -133,7 +133,7 @@ class TradeoffResults:
         for name, values in wide.items():
             parts[name] = values[OVERALL]
             parts |= {f"{name}[{group}]": values[group] for group in groups}
-            parts[f"{name}_gap"] = values[groups].max(axis=1) - values[groups].min(axis=1)
+            parts[f"{name}_difference"] = values[groups].max(axis=1) - values[groups].min(axis=1)
         table = pd.DataFrame(parts)
         order = self.frame[[*_MODEL, *_RUN]].drop_duplicates()
         return table.loc[pd.MultiIndex.from_frame(order)]
@@ -168,11 +168,11 @@ class TradeoffResults:
             by_group = runs[[c for c in columns if c.startswith(f"{name}[")]].to_numpy()
             gaps = [_gap_of_means(by_group[parts[model]]) for model in means.index]
             for stat, values in zip(("mean", "se"), zip(*gaps, strict=True), strict=True):
-                out[f"{name}_gap", stat] = pd.Series(values, means.index)
+                out[f"{name}_difference", stat] = pd.Series(values, means.index)
         table = pd.DataFrame(out)
         return table if form == "numbers" else text_table(table, self.frame)
 
-    def pareto_front(self, x="accuracy", y="privacy_cost_gap"):
+    def pareto_front(self, x="accuracy", y="privacy_cost_difference"):
         """Return the private models that no other beats in both quantities; never the twin.
 
         Parameters
@@ -355,4 +355,4 @@ def _gap_of_means(by_group):
 
 def _sign(column):
     """Return -1 if larger is better."""
-    return -1 if column.startswith("accuracy") and not column.endswith("_gap") else 1
+    return -1 if column.startswith("accuracy") and not column.endswith("_difference") else 1

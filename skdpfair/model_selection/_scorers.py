@@ -137,7 +137,7 @@ class GroupScorer(ByGroupScorer):
     >>> X, y, sex = [[0], [1], [2], [3]], [1, 1, 1, 0], ["F", "F", "M", "M"]
     >>> model = DummyClassifier(strategy="most_frequent").fit(X, y)
     >>> GroupScorer(groups=["F", "M"])(model, X, y, sensitive_features=sex)
-    {'accuracy': 0.75, 'accuracy_worst_group': 0.5, 'accuracy_gap': 0.5, ...}
+    {'accuracy': 0.75, 'accuracy_group_min': 0.5, 'accuracy_difference': 0.5, ...}
 
     Notes
     -----
@@ -185,7 +185,10 @@ class GroupScorer(ByGroupScorer):
             values = {g: value for g, (value, _) in found.items()}
             known = [value for value in values.values() if not np.isnan(value)] or [np.nan]
             scores[name], _ = score(everyone)
-            scores |= {f"{name}_worst_group": min(known), f"{name}_gap": max(known) - min(known)}
+            scores |= {
+                f"{name}_group_min": min(known),
+                f"{name}_difference": max(known) - min(known),
+            }
             scores |= {f"{name}[{g}]": value for g, value in values.items()}
         return scores
 

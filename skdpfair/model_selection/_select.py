@@ -14,10 +14,10 @@ class select_by:
 
     Parameters
     ----------
-    column : str, default="privacy_cost_gap"
+    column : str, default="privacy_cost_difference"
         A column of `privacy_cost_table` or `dg_gap_table` (the one nearest to 0 wins for
         ``dg_gap...``, the smallest for all others), or a key of the scorer (the largest wins; the
-        smallest for its ``..._gap``).
+        smallest for its ``..._difference``).
     at_least : dict of str to float or None, default=None
         Bounds on mean scores, such as ``{"accuracy": 0.8}``. Without one, a model that always
         answers the same may win a comparison of groups.
@@ -43,13 +43,13 @@ class select_by:
     ...     "split0_test_accuracy": [0.9, 0.6, 0.8], "mean_test_accuracy": [0.9, 0.6, 0.8],
     ...     "split0_test_accuracy[F]": [0.9, 0.6, 0.7], "split0_test_accuracy[M]": [0.9, 0.6, 0.9],
     ... }
-    >>> select_by("privacy_cost_gap")(results)
+    >>> select_by("privacy_cost_difference")(results)
     1
-    >>> select_by("privacy_cost_gap", at_least={"accuracy": 0.75})(results)
+    >>> select_by("privacy_cost_difference", at_least={"accuracy": 0.75})(results)
     2
     """
 
-    def __init__(self, column="privacy_cost_gap", *, at_least=None, metric="accuracy"):
+    def __init__(self, column="privacy_cost_difference", *, at_least=None, metric="accuracy"):
         _check_form(column, at_least)
         self.column, self.at_least, self.metric = column, at_least, metric
 
@@ -81,7 +81,7 @@ class select_by:
         if self.column.startswith("dg_gap"):
             return self._of(dg_gap_table(results, self.metric)).abs()[private_rows(results)]
         scores = pd.Series(_mean_score(results, self.column, "column"))
-        return (scores if self.column.endswith("_gap") else -scores)[private_rows(results)]
+        return (scores if self.column.endswith("_difference") else -scores)[private_rows(results)]
 
     def _of(self, table):
         if self.column not in table:
@@ -92,11 +92,13 @@ class select_by:
 
 def _check_form(column, at_least):
     if not isinstance(column, str):
-        raise TypeError(f"column must be a text such as 'privacy_cost_gap', got {column!r}.")
+        raise TypeError(f"column must be a text such as 'privacy_cost_difference', got {column!r}.")
     for table in ("privacy_cost", "dg_gap"):
-        if column.startswith(table) and not re.fullmatch(rf"{table}(_gap|\[.+\])?", column, re.S):
+        pattern = rf"{table}(_difference|\[.+\])?"
+        if column.startswith(table) and not re.fullmatch(pattern, column, re.S):
             raise ValueError(
-                f"column must be '{table}', '{table}_gap' or '{table}[GROUP]', got {column!r}."
+                f"column must be '{table}', '{table}_difference' or '{table}[GROUP]', got "
+                f"{column!r}."
             )
     if at_least is not None and not isinstance(at_least, Mapping):
         raise TypeError(
@@ -114,7 +116,8 @@ def _mean_score(results, key, name):
             ""
             if name == "at_least"
             else (
-                ", or of the tables, 'privacy_cost', 'dg_gap', and their '..._gap' and '...[GROUP]'"
+                ", or of the tables, 'privacy_cost', 'dg_gap', and their '..._difference' and "
+                "'...[GROUP]'"
             )
         )
         raise ValueError(f"{name} must name a score of the search, {known}{derived}, got {key!r}.")

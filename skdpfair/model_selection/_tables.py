@@ -24,8 +24,8 @@ def privacy_cost_table(search, metric="accuracy"):
     -------
     pandas.DataFrame
         One row a private candidate, indexed by its row in ``cv_results_``: its parameters, by
-        their last names, ``privacy_cost``, ``privacy_cost[GROUP]``, ``privacy_cost_gap`` >= 0, all
-        shares: 0.01 is one percentage point of accuracy. Costs are
+        their last names, ``privacy_cost``, ``privacy_cost[GROUP]``, ``privacy_cost_difference``
+        >= 0, all shares: 0.01 is one percentage point of accuracy. Costs are
         the twin's score minus the candidate's, fold by fold, then averaged over the folds in
         which a group occurs; the gap is that of the averages, among the groups that have one. Not
         itself private. ``to_string()`` prints it whole.
@@ -42,10 +42,10 @@ def privacy_cost_table(search, metric="accuracy"):
     ...     "split0_test_accuracy": [0.9, 0.8],
     ...     "split0_test_accuracy[F]": [0.9, 0.6], "split0_test_accuracy[M]": [0.9, 0.8],
     ... }
-    >>> privacy_cost_table(results).round(2)
-         epsilon  privacy_cost  privacy_cost[F]  privacy_cost[M]  privacy_cost_gap
+    >>> print(privacy_cost_table(results).round(2).to_string())
+         epsilon  privacy_cost  privacy_cost[F]  privacy_cost[M]  privacy_cost_difference
     row
-    1        1.0           0.1              0.3              0.1               0.2
+    1        1.0           0.1              0.3              0.1                      0.2
     """
     results = _results(search)
     scores = {key: _folds(results, "test", key) for key in _keys(results, metric)}
@@ -72,8 +72,8 @@ def dg_gap_table(search, metric="accuracy"):
     pandas.DataFrame
         One row a candidate, the twin included (its epsilon is inf, and its method "twin"), indexed
         by its row in ``cv_results_``: its parameters, by their last names, ``dg_gap`` and
-        ``dg_gap[GROUP]``, training minus held-out score averaged over folds, and ``dg_gap_gap`` >=
-        0, how far these are apart; all are shares. Not itself private.
+        ``dg_gap[GROUP]``, training minus held-out score averaged over folds, and
+        ``dg_gap_difference`` >= 0, how far these are apart; all are shares. Not itself private.
 
     Raises
     ------
@@ -89,9 +89,9 @@ def dg_gap_table(search, metric="accuracy"):
     ...     "split0_train_accuracy[M]": [0.9], "split0_test_accuracy[M]": [0.9],
     ... }
     >>> dg_gap_table(results).round(2)
-         epsilon  dg_gap  dg_gap[F]  dg_gap[M]  dg_gap_gap
+         epsilon  dg_gap  dg_gap[F]  dg_gap[M]  dg_gap_difference
     row
-    0        1.0     0.1        0.3        0.0         0.3
+    0        1.0     0.1        0.3        0.0                0.3
     """
     results = _results(search)
     if f"split0_train_{metric}" not in results:
@@ -158,7 +158,7 @@ def _table(results, rows, columns, name):
     params = _params_table(results, rows)
     table = pd.concat([params, pd.DataFrame(columns, index=params.index)], axis=1)
     by_group = table[[c for c in columns if c.startswith(f"{name}[")]]
-    table[f"{name}_gap"] = by_group.max(axis=1) - by_group.min(axis=1)
+    table[f"{name}_difference"] = by_group.max(axis=1) - by_group.min(axis=1)
     return table
 
 

@@ -24,7 +24,7 @@ def text_table(table, frame):
     cells = {}
     for measure, head in _HEADS.items():
         columns = {OVERALL: measure, **{g: f"{measure}[{g}]" for g in groups}}
-        for name, column in (columns | {"gap": f"{measure}_gap"}).items():
+        for name, column in (columns | {"gap": f"{measure}_difference"}).items():
             pairs = zip(table[column, "mean"], table[column, "se"], strict=True)
             cells[head, name] = [_written(mean, se) for mean, se in pairs]
     fewest = frame.groupby(["method", "epsilon", "group"])["n"].min().unstack("group")

@@ -21,7 +21,7 @@ class _Differences(ByGroupScorer):
         overall, by_group = self._difference(estimator, X, y, parts)
         found = [v for v in by_group.values() if not np.isnan(v)]
         gap = float(np.max(found) - np.min(found)) if found else np.nan
-        scores = {self.name: overall, f"{self.name}_gap": gap}
+        scores = {self.name: overall, f"{self.name}_difference": gap}
         # scikit-learn's refit="..." takes the largest
         scores |= {f"neg_{key}": -value for key, value in scores.items()}
         return scores | {f"{self.name}[{g}]": value for g, value in by_group.items()}
@@ -129,13 +129,13 @@ def privacy_cost_scorer(*, group_col=None, groups=None, only=None):
     -------
     callable
         ``scorer(estimator, X, y, sensitive_features=None)``, which returns a dict: ``privacy_cost``
-        and ``privacy_cost[GROUP]`` in [-1, 1], ``privacy_cost_gap`` >= 0, and the first and last
-        negated, ``neg_...``, for ``refit=``. Not itself private.
+        and ``privacy_cost[GROUP]`` in [-1, 1], ``privacy_cost_difference`` >= 0, and the first and
+        last negated, ``neg_...``, for ``refit=``. Not itself private.
 
     Examples
     --------
     >>> from skdpfair.model_selection import privacy_cost_scorer
-    >>> scorer = privacy_cost_scorer(group_col="sex", only="neg_privacy_cost_gap")
+    >>> scorer = privacy_cost_scorer(group_col="sex", only="neg_privacy_cost_difference")
     """
     return _PrivacyCostScorer(group_col=group_col, groups=groups, only=only)
 
@@ -162,10 +162,10 @@ def dg_gap_scorer(
     -------
     callable
         ``scorer(estimator, X, y, sensitive_features=None)``, which returns a dict: ``dg_gap`` and
-        ``dg_gap[GROUP]`` in [-1, 1], positive if training rows do better, and ``dg_gap_gap``, how
-        far the groups' gaps are apart; the first and last negated, ``neg_...``, for ``refit=``.
-        Not itself private. It raises ValueError where it cannot tell for certain which rows the
-        model was fitted to.
+        ``dg_gap[GROUP]`` in [-1, 1], positive if training rows do better, and
+        ``dg_gap_difference``, how far the groups' gaps are apart; the first and last negated,
+        ``neg_...``, for ``refit=``. Not itself private. It raises ValueError where it cannot tell
+        for certain which rows the model was fitted to.
 
     Notes
     -----

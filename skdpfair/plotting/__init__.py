@@ -1,11 +1,11 @@
-"""Pictures: DataFrames in, matplotlib axes out."""
+"""Plots of group tables, sweeps and recorded values, with matplotlib."""
 
 from skdpfair.plotting._bars import plot_group_accuracy, plot_group_bars, plot_privacy_cost
-from skdpfair.plotting._displays import GroupLossDisplay, PrivacyCostDisplay
-from skdpfair.plotting._tradeoff import TradeoffDisplay
+from skdpfair.plotting._comparison import PrivacyCostDisplay, TradeoffDisplay
 from skdpfair.plotting._training import (
     BatchSizeDisplay,
     CurvatureDisplay,
+    GroupLossDisplay,
     RiskBoundDisplay,
     RiskTermsDisplay,
 )

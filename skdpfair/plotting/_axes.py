@@ -1,4 +1,4 @@
-"""What all pictures share: colours, new axes, how wide a text is, names at the ends of curves."""
+"""Colours, axes, widths of texts and labels of curves, for all plots."""
 
 import math
 
@@ -9,6 +9,11 @@ from skdpfair._validate import safe_repr
 # Okabe and Ito's colours for the colour-blind, without black, and yellow last: it is faint
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
 _INK = {"#F0E442": "#857A00"}  # yellow letters are illegible
+
+
+def colour_of(i):
+    """Return the colour of the i-th curve or bar."""
+    return PALETTE[i % len(PALETTE)]
 
 
 def new_axes(width=8.0, height=4.8, n_columns=1):
@@ -25,13 +30,13 @@ def new_axes(width=8.0, height=4.8, n_columns=1):
 
 
 def check_axes(ax):
-    """Refuse what nothing can be drawn on; None makes new axes."""
+    """Raise TypeError for anything but axes, or None for new ones."""
     if ax is not None and not hasattr(ax, "get_legend_handles_labels"):
         raise TypeError(f"ax must be matplotlib's Axes or None, got {safe_repr(ax)}.")
 
 
 def dress(ax, title, *, pad=12, grid="y"):
-    """Write the title and take away what is not needed."""
+    """Write the title, draw a grid, and hide the spines that are not needed."""
     ax.set_title(title, loc="left", fontweight="bold", pad=pad)
     ax.grid(axis=grid, color="0.88")
     ax.set_axisbelow(True)
@@ -129,3 +134,20 @@ def _fraction(ax, x):
     """Return where on its axis x lies, from 0 to 1."""
     across = ax.transData + ax.transAxes.inverted()
     return across.transform((x, ax.get_ylim()[0]))[0]
+
+
+def spaced(budgets, room):
+    """Return the budgets whose names do not touch on a log axis of ``room`` points; the last is."""
+    if len(budgets) < 2:
+        return budgets
+    at = room * np.log(budgets) / np.log(budgets[-1] / budgets[0])
+    need = [text_width(f"{b:.3g}") / 2 + 2 for b in budgets]
+    kept = []
+    for i, budget in enumerate(budgets):
+        while kept and at[i] - at[kept[-1]] < need[i] + need[kept[-1]]:
+            if budget != budgets[-1] or len(kept) == 1:
+                break
+            kept.pop()
+        else:
+            kept.append(i)
+    return [budgets[i] for i in kept]

@@ -1,4 +1,4 @@
-"""Pictures of group tables: DataFrames in, matplotlib axes out."""
+"""Bar charts of group tables."""
 
 import math
 
@@ -6,6 +6,7 @@ from skdpfair.plotting._axes import (
     PALETTE,
     axes_width,
     check_axes,
+    colour_of,
     dress,
     drop_overlapping,
     legend_above,
@@ -13,8 +14,6 @@ from skdpfair.plotting._axes import (
     new_axes,
     text_width,
 )
-
-__all__ = ["plot_group_accuracy", "plot_group_bars", "plot_privacy_cost"]
 
 _CLUSTER = 0.8  # share of a cluster's room that its bars fill
 _MOST_UPRIGHT = 6  # bars of a cluster; more lie, so that names and values have room
@@ -91,7 +90,7 @@ def _draw(table, names, ax, label, title, value_format, baseline):
             width * 0.94,
             **{start: baseline},
             label=name,
-            color=PALETTE[j % len(PALETTE)],
+            color=colour_of(j),
             hatch=None if j < len(PALETTE) else "//",
         )
         texts = [_written(value_format, v) for v in values[:, j]]
@@ -243,8 +242,8 @@ def _check_table(table, names):
         raise ValueError("table must have at least one row and columns one column to draw.")
     if table[list(names)].isna().all(axis=None):
         raise ValueError(
-            "table holds no number to draw: all are NaN, as without a twin, or without test "
-            "records."
+            "table holds no number to draw: all are NaN, as without a reference model, or without "
+            "test records."
         )
 
 

@@ -1,36 +1,43 @@
-"""Displays of what a recorder kept: the papers' figures on disparate impact; NOT private."""
+"""Displays of values recorded along training, by group; NOT private."""
 
 import numpy as np
 
-from skdpfair.plotting._axes import PALETTE, dress, label_ends, new_axes
+from skdpfair.plotting._axes import PALETTE, colour_of, dress, label_ends, new_axes
 
 _NOT_PRIVATE = "(not private)"
 
 
 class _RecordedDisplay:
-    """What the displays of these tables share.
-
-    Parameters
-    ----------
-    frame : pandas.DataFrame
-        The table.
-
-    Attributes
-    ----------
-    axes_, figure_
-        Where :meth:`plot` drew.
-    """
+    """A display of a table that has the columns ``columns``."""
 
     columns: tuple[str, ...] = ()
+    _remedy = (
+        "It draws the table that its documentation names; a GroupRecorder needs terms=True for it."
+    )
 
     def __init__(self, frame):
         missing = [c for c in self.columns if c not in frame]
         if missing:
+            drawn_by = type(self).__name__
             raise ValueError(
-                f"frame lacks the columns {missing}. {type(self).__name__} draws the table that "
-                "its documentation names; a GroupRecorder needs terms=True for it."
+                f"frame lacks {missing}, columns that {drawn_by} draws. {self._remedy}"
             )
         self.frame = frame
+
+    def _draw_groups(self, ax, column):
+        """Draw a curve for each group, with a band of two standard errors if there are any."""
+        ends = []
+        for i, group in enumerate(dict.fromkeys(self.frame["group"])):
+            rows = self.frame[self.frame["group"] == group].dropna(subset=column)
+            ax.plot(rows["step"], rows[column], color=colour_of(i))
+            if f"{column}_se" in rows:
+                band = 2 * rows[f"{column}_se"]
+                low, high = rows[column] - band, rows[column] + band
+                ax.fill_between(rows["step"], low, high, color=colour_of(i), alpha=0.15, lw=0)
+            if len(rows):
+                last = rows.iloc[-1]
+                ends.append((last[column], str(group), colour_of(i), last["step"]))
+        return ends
 
     def _keep(self, axes):
         self.axes_ = np.atleast_1d(axes)
@@ -38,8 +45,103 @@ class _RecordedDisplay:
         return self
 
 
+class GroupLossDisplay(_RecordedDisplay):
+    """Loss and gradient norm of each group over training; NOT private.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        With columns ``step``, ``group``, ``loss`` and ``gradient_norm``.
+
+    Attributes
+    ----------
+    axes_, figure_
+        Where :meth:`plot` drew.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> rows = [(0, "a", 0.7, 1.0), (0, "b", 0.7, 1.2), (9, "a", 0.3, 0.6), (9, "b", 0.5, 1.1)]
+    >>> kept = pd.DataFrame(rows, columns=["step", "group", "loss", "gradient_norm"])
+    >>> display = GroupLossDisplay.from_results(kept).plot()  # from_estimator takes a fit
+    >>> [axes.get_ylabel() for axes in display.axes_]
+    ['mean loss', 'mean gradient norm']
+    >>> display.figure_.clear()
+    """
+
+    columns = ("step", "group", "loss", "gradient_norm")
+    _remedy = "Pass the diagnostics_ of an estimator fitted with diagnostics=True."
+
+    @classmethod
+    def from_estimator(cls, estimator):
+        """Return the display of an estimator fitted with ``diagnostics=True``.
+
+        Parameters
+        ----------
+        estimator : DPFairClassifier
+            Fitted.
+
+        Returns
+        -------
+        GroupLossDisplay
+
+        Raises
+        ------
+        ValueError
+            If the estimator has recorded nothing.
+        """
+        if not hasattr(estimator, "diagnostics_"):
+            raise ValueError(
+                "The estimator has recorded nothing. Fit it with diagnostics=True, which makes it "
+                "an object that must not be released."
+            )
+        return cls(estimator.diagnostics_)
+
+    @classmethod
+    def from_results(cls, frame):
+        """Return the display of recorded values, for instance read from a file.
+
+        Parameters
+        ----------
+        frame : pandas.DataFrame
+            An estimator's ``diagnostics_``.
+
+        Returns
+        -------
+        GroupLossDisplay
+
+        Raises
+        ------
+        ValueError
+            If the frame lacks a column.
+        """
+        return cls(frame)
+
+    def plot(self, ax=None):
+        """Draw loss and gradient norm.
+
+        Parameters
+        ----------
+        ax : sequence of two matplotlib.axes.Axes or None, default=None
+            For loss and gradient norm; None makes a new figure. The groups' names stand right of
+            the axes: only a figure with ``layout="constrained"`` makes room for them.
+
+        Returns
+        -------
+        GroupLossDisplay
+            Itself.
+        """
+        ax = new_axes(10.0, 4.0, 2) if ax is None else ax
+        titles = {"loss": "Loss", "gradient_norm": "Gradient norm"}
+        for axes, (column, title) in zip(ax, titles.items(), strict=True):
+            label_ends(axes, self._draw_groups(axes, column))
+            axes.set(xlabel="step", ylabel=f"mean {title.lower()}")
+            dress(axes, f"{title} {_NOT_PRIVATE}")
+        return self._keep(ax)
+
+
 class RiskTermsDisplay(_RecordedDisplay):
-    """Excessive risk of each group from direction and from magnitude, over training.
+    """Step risk of each group from direction, magnitude and noise, over training.
 
     Esipova et al., ICLR 2023, Figure 4.
 
@@ -68,47 +170,41 @@ class RiskTermsDisplay(_RecordedDisplay):
     _titles = {"direction": "Direction error", "magnitude": "Magnitude error", "noise": "Noise"}
 
     def plot(self, axes=None):
-        """Draw; return the display itself.
+        """Draw the table.
 
         Parameters
         ----------
         axes : sequence of three matplotlib.axes.Axes or None, default=None
             None makes a new figure.
+
+        Returns
+        -------
+        RiskTermsDisplay
+            Itself.
         """
         axes = new_axes(13.0, 3.8, 3) if axes is None else axes
-        groups = list(dict.fromkeys(self.frame["group"]))
         for ax, (column, title) in zip(axes, self._titles.items(), strict=True):
-            ends = []
-            for colour, group in zip(_colours(groups), groups, strict=True):
-                rows = self.frame[self.frame["group"] == group].dropna(subset=column)
-                ax.plot(rows["step"], rows[column], color=colour)
-                if f"{column}_se" in rows:
-                    band = 2 * rows[f"{column}_se"]
-                    low, high = rows[column] - band, rows[column] + band
-                    ax.fill_between(rows["step"], low, high, color=colour, alpha=0.15, lw=0)
-                if len(rows):
-                    last = rows.iloc[-1]
-                    ends.append((last[column], str(group), colour, last["step"]))
+            ends = self._draw_groups(ax, column)
             ax.axhline(0.0, color="0.6", linewidth=0.8)
             label_ends(ax, ends)
-            ax.set(xlabel="step", ylabel="excessive risk of one step, nats")
+            ax.set(xlabel="step", ylabel="risk of one step, nats")
             ax.ticklabel_format(axis="y", scilimits=(-2, 3))
             dress(ax, f"{title} {_NOT_PRIVATE}", pad=16)
         return self._keep(axes)
 
 
 class RiskBoundDisplay(_RecordedDisplay):
-    """How much more one group than another loses by clipping, and the lower bounds on it.
+    """Difference of step risk between two groups, and the lower bounds on it.
 
-    Esipova et al., ICLR 2023, Figure 5: left the bound of Tran et al. under the gap from clipping,
-    right that of Proposition 3 under the gap from direction.
+    Esipova et al., ICLR 2023, Figure 5: left the bound of Tran et al. under the difference from
+    clipping, right that of Proposition 3 under the difference from direction.
 
     Parameters
     ----------
     frame : pandas.DataFrame
         ``pairs_`` of a :class:`skdpfair.analysis.GroupRecorder`.
     group_a, group_b : object, optional
-        The pair; by default the one whose gap from direction is largest in the mean.
+        The pair; by default the one whose difference from direction is largest on average.
 
     Attributes
     ----------
@@ -120,18 +216,18 @@ class RiskBoundDisplay(_RecordedDisplay):
     >>> import pandas as pd
     >>> rows = [(0, "a", "b", -0.2, -0.2, -0.5, -0.9), (0, "b", "a", 0.2, 0.2, -0.1, -0.9)]
     >>> display = RiskBoundDisplay(pd.DataFrame(rows, columns=RiskBoundDisplay.columns)).plot()
-    >>> display.pair  # where the gap is largest
+    >>> display.pair  # where the difference is largest
     ('b', 'a')
     >>> display.figure_.clear()
     """
 
-    columns = ("step", "group_a", "group_b", "clip_gap", "direction_gap")
+    columns = ("step", "group_a", "group_b", "clip_difference", "direction_difference")
     columns += ("prop3_bound", "tran_bound")
 
     def __init__(self, frame, group_a=None, group_b=None):
         super().__init__(frame)
         if group_a is None or group_b is None:
-            means = frame.groupby(["group_a", "group_b"], sort=False)["direction_gap"].mean()
+            means = frame.groupby(["group_a", "group_b"], sort=False)["direction_difference"].mean()
             group_a, group_b = means.idxmax()
         self.pair = group_a, group_b
         self.frame = frame[(frame["group_a"] == group_a) & (frame["group_b"] == group_b)]
@@ -139,21 +235,26 @@ class RiskBoundDisplay(_RecordedDisplay):
             raise ValueError(f"frame has no row of group_a={group_a!r} and group_b={group_b!r}.")
 
     def plot(self, axes=None):
-        """Draw; return the display itself.
+        """Draw the table.
 
         Parameters
         ----------
         axes : sequence of two matplotlib.axes.Axes or None, default=None
             None makes a new figure.
+
+        Returns
+        -------
+        RiskBoundDisplay
+            Itself.
         """
         axes = new_axes(10.0, 3.8, 2) if axes is None else axes
         panels = (
-            ("clip_gap", "tran_bound", "Clipping", "bound of Tran et al."),
-            ("direction_gap", "prop3_bound", "Direction", "Proposition 3"),
+            ("clip_difference", "tran_bound", "Clipping", "bound of Tran et al."),
+            ("direction_difference", "prop3_bound", "Direction", "Proposition 3"),
         )
         a, b = self.pair
-        for ax, (gap, bound, title, name) in zip(axes, panels, strict=True):
-            ax.plot(self.frame["step"], self.frame[gap], color=PALETTE[0], label="measured")
+        for ax, (column, bound, title, name) in zip(axes, panels, strict=True):
+            ax.plot(self.frame["step"], self.frame[column], color=PALETTE[0], label="measured")
             ax.plot(self.frame["step"], self.frame[bound], "--", color=PALETTE[5], label=name)
             ax.axhline(0.0, color="0.6", linewidth=0.8)
             ax.set(xlabel="step", ylabel=f"risk of {a} less that of {b}, nats")
@@ -192,22 +293,20 @@ class CurvatureDisplay(_RecordedDisplay):
     columns = ("step", "group", "lambda_max", "lr")
 
     def plot(self, ax=None):
-        """Draw; return the display itself.
+        """Draw the table.
 
         Parameters
         ----------
         ax : matplotlib.axes.Axes or None, default=None
             None makes a new figure.
+
+        Returns
+        -------
+        CurvatureDisplay
+            Itself.
         """
         ax = new_axes(6.5, 4.0) if ax is None else ax
-        groups = list(dict.fromkeys(self.frame["group"]))
-        ends = []
-        for colour, group in zip(_colours(groups), groups, strict=True):
-            rows = self.frame[self.frame["group"] == group].dropna(subset="lambda_max")
-            ax.plot(rows["step"], rows["lambda_max"], color=colour)
-            if len(rows):
-                last = rows.iloc[-1]
-                ends.append((last["lambda_max"], str(group), colour, last["step"]))
+        ends = self._draw_groups(ax, "lambda_max")
         steps = self.frame.drop_duplicates("step")
         ax.plot(steps["step"], 1 / steps["lr"], "--", color="0.3", label="1 / learning rate")
         ax.set(xlabel="step", ylabel="largest eigenvalue", yscale="log")
@@ -245,12 +344,17 @@ class BatchSizeDisplay(_RecordedDisplay):
     columns = ("batch_size", "norm", "cosine")
 
     def plot(self, axes=None):
-        """Draw; return the display itself.
+        """Draw the table.
 
         Parameters
         ----------
         axes : sequence of two matplotlib.axes.Axes or None, default=None
             None makes a new figure.
+
+        Returns
+        -------
+        BatchSizeDisplay
+            Itself.
         """
         axes = new_axes(9.0, 3.6, 2) if axes is None else axes
         titles = {"norm": "Length of the bias", "cosine": "Cosine with the gradient"}
@@ -278,7 +382,3 @@ def _name_on_log_axis(ax, ends):
             va="center",
             annotation_clip=False,
         )
-
-
-def _colours(groups):
-    return [PALETTE[i % len(PALETTE)] for i in range(len(groups))]

@@ -11,8 +11,9 @@ from sklearn import compose
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import validate_data
 
-from skdpfair._validate import error_context, in_pandas, one_of, safe_repr
+from skdpfair._validate import error_context, one_of, safe_repr
 from skdpfair._validate import listed as as_list
+from skdpfair.inputs.columns import in_pandas
 from skdpfair.preprocessing._scaler import BoundedScaler, pair_of
 
 # texts that are written numbers; codes such as 01 are none

@@ -8,15 +8,8 @@ import pandas as pd
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skdpfair._validate import (
-    error_context,
-    flag,
-    in_pandas,
-    one_of,
-    refuse_masked,
-    refuse_sparse_columns,
-    safe_repr,
-)
+from skdpfair._validate import error_context, flag, one_of, safe_repr
+from skdpfair.inputs.columns import in_pandas, refuse_masked, refuse_sparse_columns
 
 _FLOATS = (np.float64, np.float32)
 _NOT_NUMBERS = (

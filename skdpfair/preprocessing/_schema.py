@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from skdpfair._validate import error_context, in_pandas, is_integer, listed, safe_repr
+from skdpfair._validate import error_context, is_integer, listed, safe_repr
+from skdpfair.inputs.columns import in_pandas
 from skdpfair.preprocessing._public import codes_in, public_preprocessor
 
 _MOST_COMPARED = 1000  # names of columns, with one that is not among them

@@ -1,4 +1,4 @@
-"""Values <-> JSON: a closed list of types, so that reading a file can run no code of its own."""
+"""Values as JSON and back, of a closed list of types, so that reading runs no code of a file."""
 
 import math
 from dataclasses import fields
@@ -55,12 +55,12 @@ def encode(value):
 
 
 def encode_parts(parts):
-    """Return what describes a tagged value: text as it is, all else encoded."""
+    """Return the parts of a tagged value: text as it is, all else encoded."""
     return parts if isinstance(parts, str) else [encode(part) for part in parts]
 
 
 def decode(value):
-    """Return what :func:`encode` was given; ValueError on a tag that it does not know."""
+    """Return the value that :func:`encode` was given; ValueError on an unknown tag."""
     if isinstance(value, list):
         return [decode(v) for v in value]
     if not isinstance(value, dict):

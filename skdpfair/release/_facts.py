@@ -1,4 +1,4 @@
-"""A fitted classifier <-> its weights and the public facts around them."""
+"""Weights and public facts of fitted classifiers, for releases and for pickles."""
 
 import json
 import warnings
@@ -28,7 +28,7 @@ _NOTED = "{}, which whoever fitted could look at; not in this copy"
 
 
 def facts_of(estimator):
-    """Return what a release holds: facts, ready for JSON, and weights.
+    """Return the content of a release: facts, ready for JSON, and weights.
 
     Returns
     -------
@@ -170,11 +170,11 @@ def check_loaded(estimator, facts) -> None:
     missing = [name for name in _NEEDED if not hasattr(estimator, name)]
     if missing:
         raise ValueError(f"the facts lack {missing}")
-    told, held = facts["privacy_statement"], statement(estimator.privacy_)
+    stated, held = facts["privacy_statement"], statement(estimator.privacy_)
     for name in ("epsilon", "delta", "adjacency", "is_private", "seeded"):
-        if told.get(name) != held[name]:
+        if stated.get(name) != held[name]:
             raise ValueError(
-                f"its statement says {name}={told.get(name)!r}, its facts {held[name]!r}"
+                f"its statement says {name}={stated.get(name)!r}, its facts {held[name]!r}"
             )
     logits = estimator.net_.logits(np.zeros((1, *estimator.net_.module.in_shape), np.float32))
     if logits.shape != (1, len(estimator.classes_)):
@@ -202,11 +202,21 @@ def _builtin(facts, weights):
 def statement(privacy):
     """Return a privacy report as a dict of plain JSON types.
 
+    Parameters
+    ----------
+    privacy : PrivacyReport
+        Of a fit, ``clf.privacy_``.
+
+    Returns
+    -------
+    dict
+        Its fields; infinity is the text "inf".
+
     Examples
     --------
     >>> from skdpfair import DPFairClassifier
-    >>> twin = DPFairClassifier(epsilon=None, module="logistic", max_steps=5)
-    >>> report = twin.fit([[0.0], [1.0]] * 1500, [0, 1] * 1500).privacy_
+    >>> clf = DPFairClassifier(epsilon=None, module="logistic", max_steps=5)
+    >>> report = clf.fit([[0.0], [1.0]] * 1500, [0, 1] * 1500).privacy_
     >>> report.epsilon, statement(report)["epsilon"]
     (inf, 'inf')
     """
@@ -216,8 +226,18 @@ def statement(privacy):
 def packed(state):
     """Return the state to pickle: the facts as JSON and the weights as arrays.
 
-    What is neither stays as it is, such as a class of the user's; with no such thing, the state
-    is made of strings and arrays alone, and a reader has one type to trust: the classifier's.
+    Values that are neither stay as they are, such as a class of the user's. Without them the state
+    holds strings and arrays only, and a reader has one type to trust: the classifier's.
+
+    Parameters
+    ----------
+    state : dict
+        The attributes of a classifier, fitted or not.
+
+    Returns
+    -------
+    dict
+        Without records, seeds, callbacks and diagnostics.
 
     Examples
     --------
@@ -248,7 +268,17 @@ def _is_foreign(method):
 
 
 def unpacked(state):
-    """Return what :func:`packed` was given, with a net that only predicts.
+    """Return the attributes of a classifier from a pickled state, with a net that only predicts.
+
+    Parameters
+    ----------
+    state : dict
+        As :func:`packed` returns it.
+
+    Returns
+    -------
+    dict
+        The attributes of a classifier.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""One safetensors file that holds a release: weights, facts, and a digest of both."""
+"""The safetensors file of a release: weights, facts, and a digest of both."""
 
 import hashlib
 import json
@@ -17,7 +17,7 @@ _ADVICE = "Get the file again, from whoever released it."
 
 
 def path_of(path) -> Path:
-    """Return what names a file as a Path, else raise."""
+    """Return the name of a file as a Path, else raise."""
     if not isinstance(path, (str, os.PathLike)):
         raise TypeError(
             f"path must name a file, got {safe_repr(path)}: a string or a pathlib.Path."

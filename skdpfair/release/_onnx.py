@@ -1,14 +1,42 @@
-"""A fitted classifier as an ONNX graph: the module, then softmax, arg max and labels."""
+"""ONNX graphs of fitted classifiers: the module, softmax, arg max and labels.
 
+Plain stacks of layers are written node by node: small, and the same with every version of torch.
+Other modules go through torch's exporter, without its notes on this machine.
+"""
+
+import io
 import json
+import math
+import warnings
+from dataclasses import dataclass
+from inspect import signature
 
 import numpy as np
 import torch
-
-from skdpfair.release._layers import Unknown, layers_of
-from skdpfair.release._trace import traced
+from torch import nn
 
 _IR = 8  # of graphs of plain layers; ONNX Runtime 1.12 and later read it
+_OPSET = 17
+_OPSET_TRACED = 18
+_NAMES = {"input_names": ["features"], "output_names": ["module_output"]}
+_NOTHING = (nn.Dropout, nn.Dropout2d, nn.Identity)  # in prediction
+_UNARY = {nn.Tanh: "Tanh", nn.ReLU: "Relu", nn.Sigmoid: "Sigmoid"}
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+
+
+class _Unknown(Exception):
+    """A layer that has no form here."""
+
+
+@dataclass
+class _Part:
+    """Nodes from the input ``features`` to ``output``, and the constants that they read."""
+
+    nodes: list
+    constants: list
+    output: str
+    opset: int = _OPSET
+    ir_version: int = 0
 
 
 def content(estimator, statement, version) -> bytes:
@@ -16,9 +44,9 @@ def content(estimator, statement, version) -> bytes:
     onnx = _onnx()
     example = torch.zeros(2, *estimator.net_.module.in_shape)
     try:
-        part = layers_of(onnx, estimator.net_.module_, example)
-    except Unknown:
-        part = traced(estimator.net_.module_, example)
+        part = _layers_of(onnx, estimator.net_.module_, example)
+    except _Unknown:
+        part = _traced(estimator.net_.module_, example)
     model = onnx.helper.make_model(
         _graph(onnx, part, estimator),
         opset_imports=[onnx.helper.make_opsetid("", part.opset)],
@@ -89,3 +117,165 @@ def _onnx():
     except ImportError:
         raise ImportError("ONNX files need: pip install 'skdpfair[onnx]'.") from None
     return onnx
+
+
+def _layers_of(onnx, module, example) -> _Part:
+    """Return the nodes of a module in eval mode.
+
+    Raises
+    ------
+    _Unknown
+        If a layer is not plain.
+    """
+    builder = _Builder(onnx)
+    builder.add(module, example)
+    return _Part(builder.nodes, builder.constants, builder.output)
+
+
+class _Builder:
+    def __init__(self, onnx):
+        self.onnx, self.nodes, self.constants, self.output = onnx, [], [], "features"
+
+    def add(self, module, x):
+        """Append a module that gets ``x``, and return what it makes of it."""
+        if any(getattr(module, hooks) for hooks in _HOOKS):
+            raise _Unknown
+        if type(module) is nn.Sequential:
+            for layer in module:
+                x = self.add(layer, x)
+            return x
+        make = _MAKERS.get(type(module))
+        if make is None:
+            raise _Unknown
+        y = module(x)
+        if len(y) != len(x):
+            raise _Unknown
+        make(self, module, y)
+        return y
+
+    def _node(self, op, *inputs, **attributes):
+        name = f"value_{len(self.nodes)}"
+        self.nodes.append(self.onnx.helper.make_node(op, inputs, [name], **attributes))
+        return name
+
+    def _constant(self, value):
+        name = f"constant_{len(self.constants)}"
+        self.constants.append(self.onnx.numpy_helper.from_array(np.asarray(value), name))
+        return name
+
+    def _nothing(self, layer, y):
+        pass
+
+    def _unary(self, layer, y):
+        self.output = self._node(_UNARY[type(layer)], self.output)
+
+    def _linear(self, layer, y):
+        weight = layer.weight.detach().numpy()
+        self.output = self._node("MatMul", self.output, self._constant(weight.T.copy()))
+        if layer.bias is not None:
+            bias = self._constant(layer.bias.detach().numpy())
+            self.output = self._node("Add", self.output, bias)
+
+    def _reshape(self, layer, y):
+        shape = np.array([0, *y.shape[1:]])  # 0 keeps the number of records
+        self.output = self._node("Reshape", self.output, self._constant(shape))
+
+    def _convolution(self, layer, y):
+        if layer.padding_mode != "zeros" or isinstance(layer.padding, str):
+            raise _Unknown
+        inputs = [self._constant(p.detach().numpy()) for p in layer.parameters()]
+        self.output = self._node(
+            "Conv",
+            self.output,
+            *inputs,
+            kernel_shape=layer.kernel_size,
+            strides=layer.stride,
+            pads=layer.padding * 2,
+            dilations=layer.dilation,
+            group=layer.groups,
+        )
+
+    def _gelu(self, layer, y):
+        if layer.approximate != "none":
+            raise _Unknown
+        scaled = self._node("Mul", self.output, self._constant(np.float32(math.sqrt(0.5))))
+        above = self._node("Add", self._node("Erf", scaled), self._constant(np.float32(1)))
+        half = self._node("Mul", self.output, self._constant(np.float32(0.5)))
+        self.output = self._node("Mul", half, above)
+
+
+_MAKERS = {
+    **dict.fromkeys(_NOTHING, _Builder._nothing),
+    **dict.fromkeys(_UNARY, _Builder._unary),
+    **dict.fromkeys((nn.Flatten, nn.Unflatten), _Builder._reshape),
+    nn.Linear: _Builder._linear,
+    nn.Conv2d: _Builder._convolution,
+    nn.GELU: _Builder._gelu,
+}
+
+
+def _traced(module, example) -> _Part:
+    """Return the nodes of a module in eval mode, for any number of records.
+
+    Raises
+    ------
+    ImportError
+        Without onnxscript, which torch's exporter needs.
+    ValueError
+        If the exporter cannot express the module.
+    """
+    from onnx import compose, inliner
+
+    label = type(module).__name__
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the exporter's own parts
+            model = _exported(module, example)
+        model = inliner.inline_local_functions(model)
+    except ImportError as error:
+        raise ImportError(f"{error}. To export {label}: pip install 'skdpfair[onnx]'.") from None
+    except Exception as error:
+        raise ValueError(
+            f"torch cannot export the module {label} to ONNX for batches of any size: "
+            f"{str(error)[:300]}"
+        ) from error
+    foreign = sorted({node.domain for node in model.graph.node} - {"", "ai.onnx"})
+    if foreign:
+        raise ValueError(f"The module {label} needs ONNX operators of {foreign}: not portable.")
+    # the module's own names must not meet those of the classifier's outputs
+    model = compose.add_prefix(model, "module/", rename_inputs=False, rename_outputs=False)
+    _scrub(model.graph)
+    opset = next(o.version for o in model.opset_import if o.domain in ("", "ai.onnx"))
+    nodes, constants = list(model.graph.node), list(model.graph.initializer)
+    return _Part(nodes, constants, model.graph.output[0].name, opset, model.ir_version)
+
+
+def _exported(module, example):
+    if "dynamic_shapes" in signature(torch.onnx.export).parameters:  # torch 2.5 and later
+        shapes = ({0: torch.export.Dim("batch")},)
+        options = {"dynamo": True, "dynamic_shapes": shapes, "opset_version": _OPSET_TRACED}
+        return torch.onnx.export(module, (example,), verbose=False, **options, **_NAMES).model_proto
+    from onnx import load_from_string
+
+    axes = {name: {0: "batch"} for names in _NAMES.values() for name in names}
+    torch.onnx.export(
+        module, (example,), file := io.BytesIO(), opset_version=_OPSET, dynamic_axes=axes, **_NAMES
+    )
+    return load_from_string(file.getvalue())
+
+
+def _scrub(graph):
+    """Drop what the exporter noted beside the numbers: source lines and paths."""
+    for node in graph.node:
+        node.ClearField("doc_string")
+        node.ClearField("metadata_props")
+        for attribute in node.attribute:
+            attribute.ClearField("doc_string")
+            inner = [attribute.g] if attribute.HasField("g") else attribute.graphs
+            for part in inner:
+                _scrub(part)
+    for tensor in graph.initializer:
+        tensor.ClearField("doc_string")
+        tensor.ClearField("metadata_props")
+    for field in ("doc_string", "metadata_props", "value_info"):
+        graph.ClearField(field)

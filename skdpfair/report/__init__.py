@@ -1,8 +1,8 @@
-"""Reports: frames -> dict -> template -> one self-contained page; model cards; the dashboard."""
+"""Pages of sweeps and models without scripts, model cards, and the Fairlearn dashboard."""
 
-from skdpfair.report._dashboard import launch_fairness_dashboard, to_fairness_dashboard
-from skdpfair.report._model import model_card, model_page
-from skdpfair.report._results import results_page
+from skdpfair.report._fairness_dashboard import launch_fairness_dashboard, to_fairness_dashboard
+from skdpfair.report._model_page import model_card, model_page
+from skdpfair.report._sweep_page import results_page
 
 __all__ = [
     "launch_fairness_dashboard",

@@ -11,7 +11,7 @@ from skorch.callbacks import Callback
 from torch.nn.functional import cross_entropy
 
 from skdpfair import DPFairClassifier, get_method
-from skdpfair.analysis import GroupRecorder, excessive_risk_terms
+from skdpfair.analysis import GroupRecorder, step_risk_terms
 from skdpfair.plotting import (
     CurvatureDisplay,
     GroupLossDisplay,
@@ -63,7 +63,7 @@ def test_the_last_look_is_at_the_trained_model(two_groups):
     model = fitted(two_groups, recorder, iterate_average=0.5)
     last = recorder.frame_[recorder.frame_["step"] == 12].set_index("group")
     data = two_groups.data, two_groups.target
-    now = excessive_risk_terms(
+    now = step_risk_terms(
         model, *data, sensitive_features=two_groups.sensitive_features, n_vectors=2
     ).groups
     for column in ("loss", "gradient_norm", "group_gradient_norm", "n_samples"):
@@ -226,11 +226,11 @@ def test_displays(two_groups):
             assert axes.get_xlabel() == "step" and axes.get_ylabel()
     truth, bound = shown[3].axes_[1].lines[:2]
     own = recorder.pairs_.query("group_a == 'b'")
-    np.testing.assert_allclose(truth.get_ydata(), own["direction_gap"])
+    np.testing.assert_allclose(truth.get_ydata(), own["direction_difference"])
     np.testing.assert_allclose(bound.get_ydata(), own["prop3_bound"])
     for display in shown:
         display.figure_.clear()
-    with pytest.raises(ValueError, match="lacks the columns"):
+    with pytest.raises(ValueError, match=r"lacks \['direction'\], columns"):
         RiskTermsDisplay(frame.drop(columns="direction"))
     with pytest.raises(ValueError, match="no row of group_a='x'"):
         RiskBoundDisplay(recorder.pairs_, "x", "a")
@@ -288,9 +288,13 @@ def test_a_declared_group_without_records_is_nan(two_groups, module):
     assert numbers.loc["c"].isna().all() and numbers.loc[["a", "b"]].notna().all(axis=None)
     pairs = recorder.pairs_
     with_c = (pairs["group_a"] == "c") | (pairs["group_b"] == "c")
-    assert pairs.loc[with_c, ["clip_gap", "direction_gap", "prop3_bound"]].isna().all(axis=None)
+    assert (
+        pairs.loc[with_c, ["clip_difference", "direction_difference", "prop3_bound"]]
+        .isna()
+        .all(axis=None)
+    )
     assert not pairs.loc[with_c, "condition"].any()
-    assert pairs.loc[~with_c, "direction_gap"].notna().all()
+    assert pairs.loc[~with_c, "direction_difference"].notna().all()
 
 
 def test_rates_of_projected_steps_are_those_to_come(two_groups):
@@ -299,7 +303,7 @@ def test_rates_of_projected_steps_are_those_to_come(two_groups):
     model = fitted(two_groups, recorder, method=method)
     rates = recorder.frame_.drop_duplicates("step").set_index("step")["lr"]
     assert rates.to_dict() == {t: 0.5 * method.step_size(t) for t in (0, 3, 6, 9, 12)}
-    found = excessive_risk_terms(
+    found = step_risk_terms(
         model,
         two_groups.data,
         two_groups.target,

@@ -13,16 +13,17 @@ from sklearn.exceptions import UndefinedMetricWarning
 import skdpfair.metrics
 from skdpfair.metrics import (
     excessive_risk,
+    excessive_risk_group_max,
     excessive_risk_ratio,
-    excessive_risk_worst_group,
     privacy_cost,
-    privacy_cost_gap,
+    privacy_cost_difference,
+    privacy_cost_group_max,
     privacy_cost_ratio,
-    privacy_cost_worst_group,
 )
+from skdpfair.metrics._by_group import difference, group_max, group_min, ratio
 
 MEASURES = ["privacy_cost", "excessive_risk"]
-FORMS = ["gap", "worst_group", "ratio"]
+FORMS = ["difference", "group_max", "ratio"]
 NAMES = [f"{measure}_{form}" for measure in MEASURES for form in FORMS]
 chance = st.floats(0.01, 1)
 tables = st.lists(st.tuples(chance, chance, st.sampled_from("abc")), min_size=1, max_size=20)
@@ -30,14 +31,14 @@ tables = st.lists(st.tuples(chance, chance, st.sampled_from("abc")), min_size=1,
 
 def test_values_by_hand(case):
     extra = {"y_ref": case.y_ref, "sensitive_features": case.groups}
-    assert privacy_cost_worst_group(case.y_true, case.y_pred, **extra) == pytest.approx(1 / 3)
+    assert privacy_cost_group_max(case.y_true, case.y_pred, **extra) == pytest.approx(1 / 3)
     y, groups = [1] * 6, ["F", "M", "F", "M", "M", "M"]
     pays = {"y_ref": [1] * 6, "sensitive_features": groups}
     assert privacy_cost_ratio(y, [0, 0, 1, 1, 1, 1], **pays) == pytest.approx((1 / 4) / (1 / 2))
     assert privacy_cost_ratio(y, [0, 1, 1, 1, 1, 1], **pays) == 0
-    twin, private = [1.0] * 4, [1.0, 0.5, 0.25, 0.25]
-    risks = {"y_prob_ref": twin, "sensitive_features": ["a", "a", "b", "b"]}
-    worst = excessive_risk_worst_group([1] * 4, private, **risks)
+    reference, private = [1.0] * 4, [1.0, 0.5, 0.25, 0.25]
+    risks = {"y_prob_ref": reference, "sensitive_features": ["a", "a", "b", "b"]}
+    worst = excessive_risk_group_max([1] * 4, private, **risks)
     assert worst == pytest.approx(2 * math.log(2))
     assert excessive_risk_ratio([1] * 4, private, **risks) == pytest.approx(1 / 4)
 
@@ -45,27 +46,27 @@ def test_values_by_hand(case):
 @settings(deadline=None, max_examples=20)
 @given(tables)
 def test_forms_agree_with_metric_frame(rows):
-    private, twin, groups = zip(*rows, strict=True)
+    private, reference, groups = zip(*rows, strict=True)
     y = [0] * len(rows)
     frame = MetricFrame(
         metrics=excessive_risk,
         y_true=y,
         y_pred=private,
         sensitive_features=pd.Series(groups),
-        sample_params={"y_prob_ref": twin},
+        sample_params={"y_prob_ref": reference},
     ).by_group
-    extra = {"y_prob_ref": twin, "sensitive_features": groups}
-    assert excessive_risk_worst_group(y, private, **extra) == frame.max()
-    overall = excessive_risk(y, private, y_prob_ref=twin)
-    assert excessive_risk_worst_group(y, private, **extra) >= overall - 1e-12
+    extra = {"y_prob_ref": reference, "sensitive_features": groups}
+    assert excessive_risk_group_max(y, private, **extra) == frame.max()
+    overall = excessive_risk(y, private, y_prob_ref=reference)
+    assert excessive_risk_group_max(y, private, **extra) >= overall - 1e-12
     if frame.min() >= 0 and frame.max() > 0:
         assert excessive_risk_ratio(y, private, **extra) == frame.min() / frame.max()
 
 
-@pytest.mark.parametrize("twin", [[1, 1], [0, 1]])
-def test_a_ratio_that_means_nothing_is_nan_and_says_so(twin):
-    with pytest.warns(UndefinedMetricWarning, match="privacy_cost_ratio is NaN.*Use the gap"):
-        ratio = privacy_cost_ratio([1, 1], [1, 1], y_ref=twin, sensitive_features=["a", "b"])
+@pytest.mark.parametrize("reference", [[1, 1], [0, 1]])
+def test_a_ratio_that_means_nothing_is_nan_and_says_so(reference):
+    with pytest.warns(UndefinedMetricWarning, match="cost_ratio is NaN.*Use the difference"):
+        ratio = privacy_cost_ratio([1, 1], [1, 1], y_ref=reference, sensitive_features=["a", "b"])
     assert np.isnan(ratio)
 
 
@@ -110,13 +111,35 @@ def test_bad_input_is_named(name):
             function(y, [0.5, 1.5], y_prob_ref=own, **groups)
 
 
-def test_an_undefined_group_is_not_hidden():
+def test_a_group_without_a_value_is_left_out_and_warned_of():
     def undefined_for_b(y_true, y_pred):
-        return np.nan if len(y_true) == 1 else 0.5
+        return np.nan if len(y_true) == 1 else np.mean(np.equal(y_true, y_pred))
 
-    extra = {"sensitive_features": ["a", "a", "b"], "metric": undefined_for_b}
-    ones = [1, 1, 1]
-    for function in (privacy_cost_gap, privacy_cost_worst_group):
-        assert np.isnan(function(ones, ones, y_ref=ones, **extra))
-    with pytest.warns(UndefinedMetricWarning, match="a ratio needs every group's value >= 0"):
-        assert np.isnan(privacy_cost_ratio(ones, ones, y_ref=ones, **extra))
+    extra = {"sensitive_features": ["a", "a", "b", "c", "c"], "metric": undefined_for_b}
+    y, pred = [1] * 5, [1, 0, 1, 0, 0]
+    expected = {
+        privacy_cost_difference: 0.5,
+        privacy_cost_group_max: 1.0,
+        privacy_cost_ratio: 0.5,
+    }
+    for function, value in expected.items():
+        with pytest.warns(UndefinedMetricWarning, match="leaves out 1 of 3 groups"):
+            assert function(y, pred, y_ref=y, **extra) == value
+    nobody = {"sensitive_features": list("abcde"), "metric": undefined_for_b}
+    with pytest.warns(UndefinedMetricWarning, match="leaves out 5 of 5 groups"):
+        assert np.isnan(privacy_cost_difference(y, pred, y_ref=y, **nobody))
+
+
+def test_the_rule_is_that_of_fairlearn():
+    frame = MetricFrame(
+        metrics=lambda y_true, y_pred: np.nan if min(y_true) == 0 else np.mean(y_pred),
+        y_true=[0, 1, 2, 2],
+        y_pred=[5.0, 1.0, 3.0, 4.0],
+        sensitive_features=pd.Series(["a", "b", "c", "c"]),
+    )
+    assert difference(frame.by_group) == frame.difference() == 2.5
+    assert group_min(frame.by_group) == frame.group_min() == 1.0
+    assert group_max(frame.by_group) == frame.group_max() == 3.5
+    assert ratio(frame.by_group) == frame.ratio() == 1 / 3.5
+    table = pd.DataFrame({"a": [1.0, np.nan], "b": [3.0, np.nan]})
+    np.testing.assert_array_equal(difference(table), [2.0, np.nan])

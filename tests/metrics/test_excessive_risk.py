@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import log_loss
 
-from skdpfair.metrics import excessive_risk, excessive_risk_gap, own_class_probability
+from skdpfair.metrics import excessive_risk, excessive_risk_difference, own_class_probability
 
 chance = st.floats(0, 1)
 tables = st.lists(st.tuples(chance, chance, st.sampled_from("abc")), min_size=1, max_size=20)
@@ -22,38 +22,38 @@ def test_values_by_hand():
     risk = excessive_risk(y, PROB, y_prob_ref=REF, sample_weight=weights)
     assert risk == pytest.approx((3 * math.log(2) - math.log(2)) / 5)
     extra = {"y_prob_ref": REF, "sensitive_features": ["a", "a", "b", "b"]}
-    assert excessive_risk_gap(y, PROB, **extra) == pytest.approx(math.log(2))
-    gap = excessive_risk_gap(y, PROB, sample_weight=weights, **extra)
+    assert excessive_risk_difference(y, PROB, **extra) == pytest.approx(math.log(2))
+    gap = excessive_risk_difference(y, PROB, sample_weight=weights, **extra)
     assert gap == pytest.approx(3 / 4 * math.log(2) + math.log(2))
 
 
 def test_it_is_the_difference_of_sklearns_log_loss():
     rng = np.random.default_rng(0)
     y = rng.integers(0, 3, 50)
-    private, twin = rng.dirichlet(np.ones(3), (2, 50))
+    private, reference = rng.dirichlet(np.ones(3), (2, 50))
     risk = excessive_risk(
-        y, own_class_probability(y, private), y_prob_ref=own_class_probability(y, twin)
+        y, own_class_probability(y, private), y_prob_ref=own_class_probability(y, reference)
     )
-    assert risk == pytest.approx(log_loss(y, private) - log_loss(y, twin))
+    assert risk == pytest.approx(log_loss(y, private) - log_loss(y, reference))
 
 
 def test_what_predict_proba_returns_is_taken_as_it_is():
     rng = np.random.default_rng(0)
     y, groups = np.array(["no", "yes", "so"] * 10), np.repeat(["a", "b"], 15)
-    private, twin = rng.dirichlet(np.ones(3), (2, 30))
+    private, reference = rng.dirichlet(np.ones(3), (2, 30))
     classes = ["yes", "so", "no"]
     own = {
         name: own_class_probability(y, values, classes=classes)
-        for name, values in {"private": private, "twin": twin}.items()
+        for name, values in {"private": private, "reference": reference}.items()
     }
-    risk = excessive_risk(y, private, y_prob_ref=twin, classes=classes)
-    assert risk == excessive_risk(y, own["private"], y_prob_ref=own["twin"])
+    risk = excessive_risk(y, private, y_prob_ref=reference, classes=classes)
+    assert risk == excessive_risk(y, own["private"], y_prob_ref=own["reference"])
     y[:15] = "no"  # a group that lacks two of the classes
-    gap = excessive_risk_gap(
-        y, private, y_prob_ref=twin, sensitive_features=groups, classes=classes
+    gap = excessive_risk_difference(
+        y, private, y_prob_ref=reference, sensitive_features=groups, classes=classes
     )
     each = [
-        excessive_risk(y[part], private[part], y_prob_ref=twin[part], classes=classes)
+        excessive_risk(y[part], private[part], y_prob_ref=reference[part], classes=classes)
         for part in (slice(15), slice(15, 30))
     ]
     assert gap == pytest.approx(abs(each[0] - each[1]))
@@ -84,7 +84,7 @@ def test_metric_frame_agrees_with_a_loop():
         cut = slice(start, None, 2)
         by_hand = excessive_risk(y[cut], PROB[cut], y_prob_ref=REF[cut])
         assert frame.by_group.loc[group, "excessive_risk"] == by_hand
-    gap = excessive_risk_gap(y, PROB, y_prob_ref=REF, sensitive_features=groups)
+    gap = excessive_risk_difference(y, PROB, y_prob_ref=REF, sensitive_features=groups)
     assert gap == frame.difference()["excessive_risk"]
 
 
@@ -94,7 +94,7 @@ def test_identical_probabilities_add_no_risk(rows):
     y_prob, _, groups = zip(*rows, strict=True)
     y = [0] * len(rows)
     assert excessive_risk(y, y_prob, y_prob_ref=y_prob) == 0
-    assert excessive_risk_gap(y, y_prob, y_prob_ref=y_prob, sensitive_features=groups) == 0
+    assert excessive_risk_difference(y, y_prob, y_prob_ref=y_prob, sensitive_features=groups) == 0
 
 
 @settings(deadline=None, max_examples=30)
@@ -103,7 +103,9 @@ def test_gaps_are_not_negative_and_names_of_groups_do_not_matter(rows, names):
     y_prob, y_prob_ref, groups = zip(*rows, strict=True)
     renamed = [dict(zip("abc", names, strict=True))[group] for group in groups]
     gap, again = (
-        excessive_risk_gap([0] * len(rows), y_prob, y_prob_ref=y_prob_ref, sensitive_features=g)
+        excessive_risk_difference(
+            [0] * len(rows), y_prob, y_prob_ref=y_prob_ref, sensitive_features=g
+        )
         for g in (groups, renamed)
     )
     assert gap >= 0
@@ -112,16 +114,16 @@ def test_gaps_are_not_negative_and_names_of_groups_do_not_matter(rows, names):
 
 @pytest.mark.parametrize("wrong", [[0.5, 1.1], [0.5, -0.1], [0.5, np.nan], [[[0.5, 0.5]]] * 2])
 @pytest.mark.parametrize("name", ["y_prob", "y_prob_ref"])
-@pytest.mark.parametrize("measure", [excessive_risk, excessive_risk_gap])
+@pytest.mark.parametrize("measure", [excessive_risk, excessive_risk_difference])
 def test_no_probabilities_are_refused_with_the_remedy(wrong, name, measure):
     arrays = {"y_prob": [0.5, 0.5], "y_prob_ref": [0.5, 0.5], name: wrong}
-    if measure is excessive_risk_gap:
+    if measure is excessive_risk_difference:
         arrays["sensitive_features"] = ["a", "b"]
     with pytest.raises(ValueError, match=rf"^{name} must .*own_class_probability"):
         measure([0, 1], **arrays)
 
 
-@pytest.mark.parametrize("measure", [excessive_risk, excessive_risk_gap])
+@pytest.mark.parametrize("measure", [excessive_risk, excessive_risk_difference])
 def test_lengths_are_checked_and_named(measure):
     groups = {} if measure is excessive_risk else {"sensitive_features": ["a", "b"]}
     with pytest.raises(ValueError, match="y_prob_ref must have one entry for each of the 2"):

@@ -188,10 +188,12 @@ def test_a_rare_group_is_said_and_does_not_spoil_the_gaps(data, settings, tmp_pa
     group.iloc[0] = "rare"
     with pytest.warns(UndefinedMetricWarning, match="no test records in some runs"):
         results = sweep(["dpsgd"], [2.0, 4.0], 3, X, y, group, **settings)
-    gaps = results.table()[["accuracy_gap", "privacy_cost_gap"]].xs("mean", axis=1, level=1)
+    gaps = results.table()[["accuracy_difference", "privacy_cost_difference"]].xs(
+        "mean", axis=1, level=1
+    )
     assert np.isfinite(gaps).all(axis=None)
-    assert len(results.pareto_front("accuracy", "privacy_cost_gap"))
-    results.plot("privacy_cost_gap").figure_.savefig(tmp_path / "gap.png")
+    assert len(results.pareto_front("accuracy", "privacy_cost_difference"))
+    results.plot("privacy_cost_difference").figure_.savefig(tmp_path / "gap.png")
 
 
 def test_a_budget_that_cannot_be_met_is_refused_before_any_fit(data, settings, tmp_path):

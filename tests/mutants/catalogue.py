@@ -526,7 +526,7 @@ MUTANTS = (
         "privacy/noise.py",
         "        while _exp_bernoulli(1, 1, below):\n",
         "        while whole < 36 and _exp_bernoulli(1, 1, below):\n",
-        "tests/metrics/test_release.py::test_no_tail_of_the_noise_is_out_of_reach[1]",
+        "tests/metrics/test_release_group_table.py::test_no_tail_of_the_noise_is_out_of_reach[1]",
     ),
     Mutant(
         "a table's noise from a known seed",
@@ -534,7 +534,7 @@ MUTANTS = (
         "privacy/noise.py",
         "        return secrets.randbelow\n",
         "        return random.Random(0).randrange\n",
-        "tests/metrics/test_release.py::test_the_noise_is_the_operating_systems_and_takes_few_draws",
+        "tests/metrics/test_release_group_table.py::test_the_noise_is_the_operating_systems_and_takes_few_draws",
     ),
     Mutant(
         "whole numbers priced as real ones",
@@ -542,7 +542,7 @@ MUTANTS = (
         "privacy/noise.py",
         "        sigma *= 1 + 1e-3\n",
         "        break\n",
-        "tests/metrics/test_release.py::test_the_integer_gaussian_keeps_its_budget[1.0-1e-05]",
+        "tests/metrics/test_release_group_table.py::test_the_integer_gaussian_keeps_its_budget[1.0-1e-05]",
     ),
     Mutant(
         "books without a lock",

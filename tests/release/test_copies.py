@@ -190,8 +190,8 @@ def test_diagnostics_are_refused_until_they_are_dropped(table, path, fitted):
 
 
 def test_what_is_not_private_says_so(table, path, fitted):
-    twin = fitted(table, noise_multiplier=None)
-    for leave in (twin.release, lambda: twin.save_release(path)):
+    model = fitted(table, noise_multiplier=None)
+    for leave in (model.release, lambda: model.save_release(path)):
         with pytest.warns(PrivacyLeakWarning, match="NOT differentially private"):
             leave()
     loaded = load_release(path)

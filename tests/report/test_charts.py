@@ -27,14 +27,14 @@ def test_ticks_are_round_within_and_few(low, width, most):
 
 def test_a_curve_is_where_its_axes_say():
     curves = {"a": [(0.1, 70.0, 1.0), (1.0, 80.0, math.nan), (10.0, 90.0, 2.0)]}
-    chart = charts.lines(curves, {"twin": 85.0}, title="t", label="l")
+    chart = charts.lines(curves, {"reference": 85.0}, title="t", label="l")
     (low, _, _), (middle, _, said), (high, _, _) = chart["series"][0]["marks"]
     assert middle == pytest.approx((low + high) / 2, abs=0.1)  # logarithmic
     assert said == "a, ε 1: 80.00"
     heights = [y for _, y, _ in chart["series"][0]["marks"]]
     assert heights[1] == pytest.approx((heights[0] + heights[2]) / 2, abs=0.1)
-    twin = chart["across"][0][0]
-    assert twin == pytest.approx((heights[1] + heights[2]) / 2, abs=0.1)
+    reference = chart["across"][0][0]
+    assert reference == pytest.approx((heights[1] + heights[2]) / 2, abs=0.1)
     y_of = {float(text): y for y, text in chart["y_marks"]}
     assert y_of[80.0] == pytest.approx(heights[1], abs=0.1)
     assert len(chart["series"][0]["band"]) == 4  # the point without error has none

@@ -45,8 +45,8 @@ def test_the_group_table_counts(fitted):
         )
         cell = f'{100 * right[rows].mean():.1f}<span class="i">{100 * low:.1f} to {100 * high:.1f}'
         assert f'<td class="n">{rows.sum():,}</td>\n<td class="n">{cell}' in page
-    gap = abs(right[groups == "b"].mean() - right[groups == HOSTILE].mean())
-    assert f"<strong>{100 * gap:.1f}</strong> points" in page
+    apart = abs(right[groups == "b"].mean() - right[groups == HOSTILE].mean())
+    assert f"<strong>{100 * apart:.1f}</strong> points" in page
 
 
 def test_the_scanner_hears_what_pages_say_of_themselves(fitted):

@@ -15,7 +15,7 @@ import skdpfair.training.steps
 from skdpfair import METHODS, DPFairClassifier, get_method
 from skdpfair._validate import safe_repr
 from skdpfair.exceptions import LowSignalWarning
-from skdpfair.metrics import privacy_cost_gap
+from skdpfair.metrics import privacy_cost_difference
 
 from .bad_data import BAD_GROUPS, BAD_X, BAD_Y, A, F, N, X, Y
 from .strategies import FIELDS, TABLE, Boxed, HostileAll, HostileLen, HostileRepr
@@ -211,4 +211,4 @@ def test_metrics_are_refused_by_name(value):
     good = {"y_true": Y, "y_pred": Y, "y_ref": Y, "sensitive_features": X["g"]}
     for name in good:
         with pytest.raises((ValueError, TypeError), match=rf"\b({name}|y_true)\b"):
-            privacy_cost_gap(**(good | {name: value}))
+            privacy_cost_difference(**(good | {name: value}))

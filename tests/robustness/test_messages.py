@@ -14,7 +14,7 @@ import pytest
 from sklearn.model_selection import GridSearchCV
 
 from skdpfair import DPFairClassifier, metrics, plotting
-from skdpfair.analysis import excessive_risk_terms, gradient_bias, robust_accuracy
+from skdpfair.analysis import gradient_bias, robust_accuracy, step_risk_terms
 from skdpfair.attacks import PGD
 from skdpfair.audit import audit_artifact, audit_fit
 from skdpfair.model_selection import DPRandomizedSearch, GroupScorer, sweep
@@ -75,8 +75,8 @@ def measured(name, **given):
 
 
 OTHERS = {
-    "accuracy_disparity": {},
-    "privacy_cost_gap": {"y_ref": TEXTS},
+    "accuracy_difference": {},
+    "privacy_cost_difference": {"y_ref": TEXTS},
     "release_group_table": {"epsilon": 1.0},
     "bootstrap_interval": {"n_resamples": 20},
 }
@@ -228,10 +228,10 @@ CASES = {
     "table of an unknown group": lambda f, t: metrics.release_group_table(
         TEXTS, TEXTS, sensitive_features=planted(GROUPS), groups=["u", "v"], epsilon=1.0
     ),
-    "reference in texts": lambda f, t: metrics.privacy_cost_gap(
+    "reference in texts": lambda f, t: metrics.privacy_cost_difference(
         LABELS, LABELS, y_ref=planted(TEXTS), sensitive_features=GROUPS
     ),
-    "reference in fractions": lambda f, t: metrics.privacy_cost_gap(
+    "reference in fractions": lambda f, t: metrics.privacy_cost_difference(
         LABELS, LABELS, y_ref=ODD, sensitive_features=GROUPS
     ),
     "calibration of labels": lambda f, t: metrics.calibration_gap(
@@ -255,7 +255,7 @@ CASES = {
     # analysis, pictures and pages
     "attack on other labels": lambda f, t: robust_accuracy(f, X, planted(TEXTS), PGD(0.1, 0.1, 1)),
     "bias on other labels": lambda f, t: gradient_bias(f, X, planted(TEXTS)),
-    "risk terms of other groups": lambda f, t: excessive_risk_terms(
+    "risk terms of other groups": lambda f, t: step_risk_terms(
         f, X, TEXTS, sensitive_features=planted(GROUPS)
     ),
     "page of other groups": lambda f, t: model_page(

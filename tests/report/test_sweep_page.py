@@ -73,8 +73,8 @@ def cells(groups=("F", "M"), methods=("poor", "even"), budgets=(1.0, 4.0), seeds
     """Finished cells: the k-th method costs the first group 10 k + 5 points at budget 1."""
     n = [100 * (i + 1) for i in range(len(groups))]
     for seed in range(seeds):
-        for k, method in enumerate(("twin", *methods)):
-            for budget in [None] if method == "twin" else budgets:
+        for k, method in enumerate(("reference", *methods)):
+            for budget in [None] if method == "reference" else budgets:
                 lost = 0 if budget is None else (10 * k + 5) / budget / 100
                 right = [round(m * (0.9 - lost / (i + 1))) for i, m in enumerate(n)]
                 yield {
@@ -82,7 +82,7 @@ def cells(groups=("F", "M"), methods=("poor", "even"), budgets=(1.0, 4.0), seeds
                     "epsilon": budget,
                     "seed": seed,
                     "fold": 0,
-                    "twin": None if method == "twin" else "twin",
+                    "twin": None if method == "reference" else "reference",
                     "n": [sum(n), *n],
                     "right": [sum(right), *right],
                     "n_train": [2 * sum(n), *(2 * m for m in n)],
@@ -154,7 +154,7 @@ def test_the_figures_are_those_of_the_results():
 
 def test_intervals_are_students_over_runs():
     rows = list(cells())
-    for cell, more in ((rows[0], 2), (rows[5], -2)):  # the twin's runs, of F
+    for cell, more in ((rows[0], 2), (rows[5], -2)):  # the runs of the reference, of F
         cell["right"][1] += more
     found = TradeoffResults.from_cells(rows, ["F", "M"], np.array([0, 1]), ASKED)
     # mean .90, runs .92 and .88, standard error .02, t of one degree 12.706; at most 100 %
@@ -176,12 +176,12 @@ def test_no_name_breaks_the_page(name):
     assert " ".join(name.split()) in page.text
 
 
-def test_a_sweep_without_twins_or_budgets():
-    alone = [c for c in cells() if c["method"] != "twin"]
+def test_a_sweep_without_references_or_budgets():
+    alone = [c for c in cells() if c["method"] != "reference"]
     text = Page(TradeoffResults.from_cells(alone, ["F", "M"], np.array([0, 1])).to_html()).text
-    assert "they need the twin's runs" in text and "was not kept" in text
-    twins = [c for c in cells() if c["method"] == "twin"]
-    Page(TradeoffResults.from_cells(twins, ["F", "M"], np.array([0, 1])).to_html())
+    assert "they need the runs of the reference model" in text and "was not kept" in text
+    alone = [c for c in cells() if c["method"] == "reference"]
+    Page(TradeoffResults.from_cells(alone, ["F", "M"], np.array([0, 1])).to_html())
 
 
 def test_a_bare_table_is_enough():
@@ -281,14 +281,14 @@ def test_no_digest_of_the_data_is_in_the_page(swept):
 def test_what_is_not_finished_and_small_groups_are_told(swept):
     found, _ = swept
     assert "not finished" not in found.to_html() and "Fewer than 30" not in found.to_html()
-    part = TradeoffResults(found.frame.query("seed == 0 or method == 'twin'"), asked=found.asked)
+    part = TradeoffResults(found.frame.query("seed == 0 or epsilon == inf"), asked=found.asked)
     assert "not finished" in part.to_html()
     few = TradeoffResults(found.frame.assign(n=12), asked=found.asked)
     assert "Fewer than 30 test records" in few.to_html()
 
 
 def test_many_groups_are_split_into_tables_that_fit_a_page(swept):
-    """26 groups, all and the gap: 28 columns, 7 to a table; missing cells have a name."""
+    """26 groups, all and the difference: 28 columns, 7 to a table; missing cells have a name."""
     frame = swept[0].frame.query("group != 'overall'").drop_duplicates(["method", "epsilon"])
     names = ["F, ", *(f"F, kanton {i}" for i in range(25))]
     many = [swept[0].frame.query("group == 'overall'")]
@@ -301,7 +301,7 @@ def test_many_groups_are_split_into_tables_that_fit_a_page(swept):
     ]
     heads = re.findall(r'<th scope="col" class="n">([^<]*)</th>', page.split('id="cost"')[0])
     own = [head for head in heads if head not in ("ε", "fewest", "most")]
-    assert own == ["all", "F, (missing)", *names[1:], "gap"]
+    assert own == ["all", "F, (missing)", *names[1:], "difference"]
 
 
 def test_names_that_become_equal_stay_as_they_are(swept):
@@ -315,12 +315,12 @@ def test_a_delta_of_numpys_is_told(swept):
     assert "<dt>δ of one fit</dt><dd>1e-05</dd>" in page
 
 
-def test_a_twin_that_is_worse_than_private_models_is_told(swept):
+def test_a_reference_that_is_worse_than_private_models_is_told(swept):
     good = swept[0].frame.assign(privacy_cost=0.02)
-    assert "twin is worse" not in TradeoffResults(good).to_html()
+    assert "reference is worse" not in TradeoffResults(good).to_html()
     bad = good.assign(privacy_cost=np.where(good["method"] == "global", -0.05, 0.02))
     page = TradeoffResults(bad).to_html()
-    assert "twin is worse than a private model" in page
+    assert "reference is worse than a private model" in page
     assert "global at ε 20 is 5.0 points more accurate" in page
     other = good.assign(privacy_cost=np.where(np.isinf(good["epsilon"]), -0.05, 0.02))
-    assert "twin is worse" not in TradeoffResults(other).to_html()
+    assert "reference is worse" not in TradeoffResults(other).to_html()

@@ -1,7 +1,8 @@
-"""What the pages share: numbers as text, and what the linter found."""
+"""Templates filled to pages without scripts or requests, and numbers as text."""
 
 import re
 import unicodedata
+from importlib.resources import files
 
 import numpy as np
 
@@ -9,6 +10,35 @@ from skdpfair._validate import visible
 from skdpfair.preprocessing import PipelineReport, check_pipeline
 
 _PART = re.compile(r"[^\s,;:()](?:[^,;:()\n]*[^\s,;:()])?")
+
+
+def render(template, context) -> str:
+    """Fill a template; all text of the context is escaped, and turns nothing around it.
+
+    Parameters
+    ----------
+    template : str
+        File in ``templates/``.
+    context : dict
+        Names that the template uses, all of them.
+    """
+    try:
+        import jinja2
+    except ImportError as error:
+        raise ImportError('reports need jinja2: pip install "skdpfair[report]".') from error
+    environment = jinja2.Environment(
+        autoescape=True,
+        finalize=lambda value: isolated(value) if type(value) is str else value,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        loader=jinja2.FunctionLoader(_text),
+    )
+    return environment.get_template(template).render(context)
+
+
+def _text(name):
+    return (files("skdpfair.report") / "templates" / name).read_text(encoding="utf-8")
 
 
 def points(share) -> str:
@@ -58,7 +88,7 @@ def _in_its_direction(part):
 
 
 def findings(pipeline):
-    """Return what the linter finds, or None if it has not been asked."""
+    """Return the findings of the linter on a pipeline, or None without one."""
     if pipeline is None:
         return None
     found = pipeline if isinstance(pipeline, PipelineReport) else check_pipeline(pipeline)

@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 from sklearn.metrics import accuracy_score, balanced_accuracy_score
 
-from skdpfair.metrics import group_table, privacy_cost, privacy_cost_gap
+from skdpfair.metrics import group_table, privacy_cost, privacy_cost_difference
 
 
 def test_the_cells_are_the_measures(case):
@@ -19,7 +19,7 @@ def test_the_cells_are_the_measures(case):
         "accuracy[M]",
         "privacy_cost[F]",
         "privacy_cost[M]",
-        "privacy_cost_gap",
+        "privacy_cost_difference",
     ]
     for name, y_pred in models.items():
         row = table.loc[name]
@@ -28,10 +28,10 @@ def test_the_cells_are_the_measures(case):
         assert row["accuracy[F]"] == accuracy_score(case.y_true[:3], y_pred[:3])
         cost = privacy_cost(case.y_true[3:], y_pred[3:], y_ref=case.y_ref[3:])
         assert row["privacy_cost[M]"] == cost
-        gap = privacy_cost_gap(
+        gap = privacy_cost_difference(
             case.y_true, y_pred, y_ref=case.y_ref, sensitive_features=case.groups
         )
-        assert row["privacy_cost_gap"] == gap
+        assert row["privacy_cost_difference"] == gap
     assert (table.loc["sgd", "privacy_cost[F]":] == 0).all()
 
 
@@ -53,7 +53,7 @@ def test_an_unknown_reference_and_a_short_prediction_are_named():
         group_table([1], {"dpsgd": [1]}, reference="sgd", sensitive_features=["a"])
     with pytest.raises(ValueError, match=r"reference must name one of .* got ndarray"):
         group_table([1], {"dpsgd": [1]}, reference=np.array([1]), sensitive_features=["a"])
-    with pytest.raises(TypeError, match=r"predictions must be a dict .* got list.*'twin'"):
+    with pytest.raises(TypeError, match=r"predictions must be a dict .* got list.*'reference'"):
         group_table([1], [1], reference="sgd", sensitive_features=["a"])
     with pytest.raises(ValueError, match=r"sensitive_features has missing values.*fillna"):
         group_table([1], {"a": [1]}, reference="a", sensitive_features=[None])

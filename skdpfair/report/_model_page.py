@@ -1,20 +1,22 @@
-"""One classifier -> a page, and a model card: what it spent, on whom, and what nobody covers."""
+"""Page and model card of one classifier: privacy, settings, groups, and what is not accounted."""
 
 from html import escape
 from importlib.metadata import version
 
 import numpy as np
+import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from skdpfair._validate import safe_repr
-from skdpfair.inputs.groups import group_name
+from skdpfair.inputs.groups import encode, group_name
+from skdpfair.metrics._by_group import difference
+from skdpfair.metrics._group_tables import accuracy_interval
 from skdpfair.privacy.statement import ADJACENCY_IN_WORDS, rounded_up
 from skdpfair.release import release
 from skdpfair.release._file import path_of, replace_file
-from skdpfair.report._groups import group_rows
-from skdpfair.report._page import render
-from skdpfair.report._parts import findings, isolated, points, readable
+from skdpfair.report._rendering import findings, isolated, points, readable, render
 
+_LEVEL = 0.95
 _FLAG = (
     "NOT private: computed on real people without noise. For those who may see the data; no ε "
     "covers publishing it."
@@ -51,6 +53,7 @@ def model_page(classifier, X=None, y=None, *, sensitive_features=None, title=Non
     Returns
     -------
     str
+        HTML.
 
     Raises
     ------
@@ -91,7 +94,9 @@ def model_page(classifier, X=None, y=None, *, sensitive_features=None, title=Non
         ],
         "groups": None if table is None else _cells(table),
         "classes": [str(c) for c in classifier.classes_],
-        "gap": None if table is None or len(table) < 3 else points(np.ptp(table["accuracy"][1:])),
+        "difference": None
+        if table is None or len(table) < 3
+        else points(difference(table["accuracy"][1:])),
         "findings": findings(pipeline),
         "version": version("skdpfair"),
     }
@@ -214,7 +219,36 @@ def _tested(classifier, X, y, sensitive_features):
         return None
     if y is None:
         raise ValueError("X comes without y: a group table needs the labels of the test records.")
-    return group_rows(classifier, X, y, sensitive_features)
+    return _group_rows(classifier, X, np.asarray(y), sensitive_features)
+
+
+def _group_rows(classifier, X, y, sensitive_features):
+    """Return one row for all records and for each group: NOT private.
+
+    The columns are ``n``, ``accuracy`` with Wilson's 95 % interval ``low`` and ``high``, and for
+    each class ``predicted[class]``, its share of the predictions.
+    """
+    predicted = classifier.predict(X)
+    parts = {"all": np.ones(len(y), dtype=bool)}
+    if sensitive_features is not None or classifier.group_col is not None:
+        found = encode(
+            X,
+            y,
+            group_col=classifier.group_col if sensitive_features is None else None,
+            groups=None if classifier.groups_ is None else list(classifier.groups_),
+            sensitive_features=sensitive_features,
+        )
+        parts |= {group_name(level): found.code == i for i, level in enumerate(found.levels)}
+    masks = pd.DataFrame(parts)
+    counts = masks.sum().rename("n")
+    right = masks[predicted == y].sum()
+    accuracy, low, high = accuracy_interval(right, counts - right, 0.0, _LEVEL)
+    shares = {
+        f"predicted[{label}]": masks[predicted == label].sum() / counts
+        for label in classifier.classes_
+    }
+    rows = {"n": counts, "accuracy": accuracy, "low": low, "high": high} | shares
+    return pd.DataFrame(rows, index=counts.index)
 
 
 def _facts(classifier):

@@ -1,4 +1,4 @@
-"""Excessive risk of one step, to second order: formulas on vectors, nothing of data."""
+"""Formulas of the step risk to second order, on vectors."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class StepTerms:
-    r"""What clipping adds to a group's loss in one step, to second order in the step.
+    r"""The loss that clipping adds to a group in one step, to second order in the step.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ class StepTerms:
 
 
 def step_terms(group_gradient, plain, clipped, plain_product, clipped_product, lr) -> StepTerms:
-    r"""Decompose the excessive risk of a clipped step for one group.
+    r"""Decompose the risk of a clipped step for one group.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def step_terms(group_gradient, plain, clipped, plain_product, clipped_product, l
 
 
 def noise_term(trace, lr, sensitivity, noise_multiplier, batch_size) -> float:
-    r"""Return what the noise of one step adds to a group's loss, to second order.
+    r"""Compute the loss that the noise of one step adds to a group, to second order.
 
     :math:`\frac{\eta^2}{2} \operatorname{Tr}(H_k) (\Delta \sigma / B)^2`, for a step whose sum has
     sensitivity :math:`\Delta` and is divided by B.  Esipova et al. and their code leave out the
@@ -109,7 +109,12 @@ def noise_term(trace, lr, sensitivity, noise_multiplier, batch_size) -> float:
     noise_multiplier : float
         Noise standard deviation over sensitivity.
     batch_size : float
-        What the sum is divided by.
+        The divisor of the sum.
+
+    Returns
+    -------
+    float
+        In nats, at least 0 for a convex loss.
 
     Examples
     --------

@@ -1,6 +1,5 @@
-"""Training with one error of clipping at a time: its direction, or its magnitude; NOT private."""
+"""Training with one error of clipping at a time, of direction or of magnitude."""
 
-import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -82,7 +81,7 @@ def train_with_error(
     batch_size : int, default=256
         Expected size of the Poisson batches.
     sensitive_features : array-like of shape (n_samples,), optional
-        Groups, whose losses are told.
+        Groups, whose losses are returned.
     chunk_size : int or "auto", default="auto"
         Records held in memory at once.
     random_state : int, numpy.random.Generator or None, default=None
@@ -118,12 +117,7 @@ def train_with_error(
     n_epochs = _validate.integer("n_epochs", n_epochs)
     rng = _validate.generator("random_state", random_state)
     found = problem(
-        copy.deepcopy(module),
-        X,
-        y,
-        sensitive_features=sensitive_features,
-        chunk_size=chunk_size,
-        dtype=None,
+        module, X, y, sensitive_features=sensitive_features, chunk_size=chunk_size, dtype=None
     )
     per_epoch = -(-len(found.batch) // _validate.integer("batch_size", batch_size))
     shares = found.sizes.double().cpu() / len(found.batch)
@@ -140,13 +134,13 @@ def train_with_error(
                 batch = found.batch.select(index.to(found.batch.y.device))
                 if epoch == n_epochs - 1:
                     _note(found, batch, losses)
-                step, released = _step(strategy, batch, mechanism, state, noise, found.chunk, error)
-                state = mechanism.method.update(state, released | {"gradient": step})
+                both = weighed(strategy, batch, mechanism, state, noise, found.chunk)
+                step = _with_error(both.plain, both.gradient, error)
+                state = mechanism.method.update(state, both.release | {"gradient": step})
                 for p, part in zip(found.parameters, split(step, found.parameters), strict=True):
                     p.sub_(part, alpha=lr)
     means = [float(np.mean(own)) if own else np.nan for own in losses]
-    index = pd.Index(found.levels, name="group", tupleize_cols=False)
-    return ErrorRun(found.module, pd.DataFrame({"loss": means}, index=index))
+    return ErrorRun(found.module, pd.DataFrame({"loss": means}, index=found.index))
 
 
 def _note(found, batch, losses):
@@ -156,13 +150,8 @@ def _note(found, batch, losses):
         losses[k].append(float(loss[batch.group == k].mean()))
 
 
-def _step(strategy, batch, mechanism, state, noise, chunk, error):
-    """Return the gradient that has the error, and what the method's queries release."""
-    found = weighed(strategy, batch, mechanism, state, noise, chunk)
-    return _with_error(found.plain, found.gradient, error), found.release
-
-
 def _with_error(plain, clipped, error):
+    """Return the step that has the error, from those without clipping and with it."""
     if error in ("none", "both"):
         return plain if error == "none" else clipped
     length, clipped_length = (torch.linalg.vector_norm(v) for v in (plain, clipped))

@@ -1,25 +1,28 @@
-"""The report of a sweep: what was asked, what it cost whom, what was spent, what is not covered."""
+"""Report of a sweep: its settings, accuracies, costs, ledger, and what is not accounted."""
 
 from copy import copy
 from importlib.metadata import version
 
 import numpy as np
-from scipy.stats import binomtest, t
+from scipy.stats import t
 
 from skdpfair._validate import safe_repr
+from skdpfair.metrics._group_tables import accuracy_interval
+from skdpfair.privacy import SampledGaussian
+from skdpfair.privacy import epsilon as epsilon_of
+from skdpfair.privacy.delta import delta_for
 from skdpfair.privacy.statement import ADJACENCY_IN_WORDS, NOT_ACCOUNTED, rounded_up
-from skdpfair.report import _asked
 from skdpfair.report import _charts as charts
-from skdpfair.report._page import render
-from skdpfair.report._parts import budget, findings, points, readable
+from skdpfair.report._rendering import budget, findings, points, readable, render
 
 _MODEL = ["method", "epsilon"]
 _OVERALL = "overall"
 _MOST_BARS = 3  # budgets for which costs are drawn as bars
 _LEVEL = 0.95
 _FEW = 30  # test records
-_WEAK = 0.01  # of accuracy, that a private model may have more than its twin
-_GAP = ("Gap in privacy cost between groups", "gap (percentage points)")
+_WEAK = 0.01  # of accuracy, that a private model may have more than its reference
+_SPLIT = "20 % held out per seed, stratified by class and group (cv=None)"
+_DIFFERENCE = ("Difference in privacy cost between groups", "percentage points")
 _GENERALISATION = ("Accuracy on training records minus test records", "percentage points")
 
 
@@ -33,7 +36,19 @@ def results_page(results, *, title=None, pipeline=None) -> str:
     title : str or None, default=None
         Of the page.
     pipeline : estimator, PipelineReport or None, default=None
-        What prepared the features.
+        What prepared the features: the page tells what `check_pipeline` finds in it.
+
+    Returns
+    -------
+    str
+        HTML.
+
+    Raises
+    ------
+    ImportError
+        If jinja2 is missing: ``pip install "skdpfair[report]"``.
+    TypeError
+        If ``title`` is no text.
 
     Examples
     --------
@@ -56,12 +71,12 @@ def results_page(results, *, title=None, pipeline=None) -> str:
         "n_models": len(table),
         "n_runs": len(runs),
         "groups": groups,
-        "unfinished": _asked.unfinished(results),
-        "n_twins": sum(m.startswith("twin") for m in results.frame["method"].unique()),
-        "weak_twin": _weak_twin(table),
+        "unfinished": _unfinished(results),
+        "n_references": results.frame.loc[np.isinf(results.frame["epsilon"]), "method"].nunique(),
+        "weak_reference": _weak_reference(table),
         "small": [g for g, least, _ in _sizes(results.frame, groups) if least < _FEW],
-        "asked": _asked.asked(results),
-        "total": _asked.total(results),
+        "asked": _asked(results),
+        "total": _total(results),
         "adjacency": ADJACENCY_IN_WORDS["zero_out"],
         "sizes": _sizes(results.frame, groups),
         "accuracy": _rows(results, table, groups, "accuracy"),
@@ -69,13 +84,13 @@ def results_page(results, *, title=None, pipeline=None) -> str:
         "generalisation": _rows(results, table, groups, "dg_gap"),
         "bars": _bars(results.frame),
         "accuracy_chart": _curve(table, "accuracy", "Accuracy", "accuracy (%)", zero=False),
-        "gap_chart": _curve(table, "privacy_cost_gap", *_GAP),
+        "difference_chart": _curve(table, "privacy_cost_difference", *_DIFFERENCE),
         "generalisation_chart": _curve(table, "dg_gap", *_GENERALISATION),
         "front": _front(results, table),
         "ledger": _ledger(results),
         "findings": findings(pipeline),
         "not_accounted": NOT_ACCOUNTED,
-        "reproduce": _asked.reproduce(results),
+        "reproduce": _versions(results),
         "version": version("skdpfair"),
     }
     return render("results.html", context)
@@ -93,8 +108,8 @@ def _readable(results):
     return again
 
 
-def _weak_twin(table):
-    """Return in words how far a private model is above its twin, or None."""
+def _weak_reference(table):
+    """Return in words how far a private model is above its reference, or None."""
     if ("privacy_cost", "mean") not in table:
         return None
     costs = table["privacy_cost", "mean"].dropna()
@@ -112,10 +127,10 @@ def _sizes(frame, groups):
 
 
 def _rows(results, table, groups, measure):
-    """Return one row per model: its name, and a cell with an interval for all, groups, and gap."""
+    """Return one row per model: name, and cells with intervals for all, groups and difference."""
     if (measure, "mean") not in table or table[measure, "mean"].isna().all():
         return []
-    columns = [measure, *(f"{measure}[{g}]" for g in groups), f"{measure}_gap"]
+    columns = [measure, *(f"{measure}[{g}]" for g in groups), f"{measure}_difference"]
     factor = _factors(results.frame)
     rows = []
     for (method, epsilon), row in table.iterrows():
@@ -153,9 +168,9 @@ def _single(row):
     n = int(row["n"])
     if n == 0:
         return "–", ""
-    right = round(row["accuracy"] * n)
-    low, high = binomtest(right, n).proportion_ci(_LEVEL, method="wilson")
-    return points(right / n), f"{points(low)} to {points(high)}"
+    right = np.array([round(row["accuracy"] * n)])
+    accuracy, low, high = (x[0] for x in accuracy_interval(right, n - right, 0.0, _LEVEL))
+    return points(accuracy), f"{points(low)} to {points(high)}"
 
 
 def _bars(frame):
@@ -192,8 +207,8 @@ def _curve(table, measure, title, label, *, zero=True):
     if not curves:
         return None
     order = {m: curves[m] for m in table.index.get_level_values("method").unique() if m in curves}
-    if measure == "privacy_cost_gap":
-        across = {}  # the twin's is zero by definition
+    if measure == "privacy_cost_difference":
+        across = {}  # that of a reference is zero by definition
     return charts.lines(order, across, title=title, label=label, zero=zero)
 
 
@@ -203,7 +218,7 @@ def _front(results, table):
         front = results.pareto_front()
     except ValueError:  # no private model has both
         return None
-    measures = ["accuracy", "privacy_cost_gap"]
+    measures = ["accuracy", "privacy_cost_difference"]
     rows = [
         (method, budget(epsilon), *(points(row[m]) for m in measures))
         for (method, epsilon), row in front.iterrows()
@@ -212,13 +227,13 @@ def _front(results, table):
     spots = {}
     for (method, epsilon), (x, y) in means.iterrows():
         if np.isfinite(epsilon):
-            says = f"{method}, ε {epsilon:g}: accuracy {x:.2f} %, gap {y:.2f} points"
+            says = f"{method}, ε {epsilon:g}: accuracy {x:.2f} %, difference {y:.2f} points"
             spots.setdefault(method, []).append((x, y, says))
     chart = charts.scatter(
         spots,
         (100 * front.sort_values("accuracy")).to_numpy().tolist(),
         title="Accuracy and evenness: lower right is better; the line is the Pareto front",
-        label="gap in privacy cost (points)",
+        label="difference in privacy cost (points)",
         x_label="accuracy (%)",
     )
     return {"rows": rows, "chart": chart}
@@ -236,7 +251,7 @@ def _ledger(results):
 
 
 def _released(releases):
-    """Return what the first fit of each model released, in words."""
+    """Return the releases of the first fit of each model, in words."""
     found = {}
     for r in () if releases is None else releases.itertuples():
         first, parts = found.setdefault((r.method, r.epsilon), ((r.seed, r.fold), []))
@@ -244,3 +259,72 @@ def _released(releases):
             what = f"{r.steps:,} × rate {r.sample_rate:.4g}, noise {r.noise_multiplier:.4g}"
             parts.append(what)
     return {model: "; ".join(parts) for model, (_, parts) in found.items()}
+
+
+def _asked(results):
+    """Return the settings of the sweep as pairs of name and text."""
+    frame = results.frame
+    private = frame[np.isfinite(frame["epsilon"])]
+    rows = [
+        ("methods", ", ".join(frame["method"].unique())),
+        ("budgets ε", ", ".join(f"{e:g}" for e in sorted(private["epsilon"].unique())) or "none"),
+        ("seeds", ", ".join(str(s) for s in frame["seed"].unique())),
+        ("folds per seed", str(frame["fold"].nunique())),
+    ]
+    if results.asked is not None:
+        rows.append(("records", f"{results.asked['n_samples']:,}"))
+        rows.append(("δ of all fits together", rounded_up(results.asked["delta"], 3)))
+        rows += _of_one_run(frame, results.asked)
+        classes = results.asked.get("classes")
+        rows += [("classes", ", ".join(map(str, classes)))] if classes else []
+        params = results.asked["params"].items()
+        rows += [(name, value) for name, value in params if name not in ("classes", "groups")]
+    return rows
+
+
+def _of_one_run(frame, asked):
+    """Return how many records a fit trains on, and its delta, unless a splitter decided."""
+    if asked["cv"] != "None" and not asked["cv"].isdigit():
+        return []
+    trained = asked["n_samples"] - frame.loc[frame["group"] == _OVERALL, "n"]
+    low, high = int(trained.min()), int(trained.max())
+    auto = asked["params"].get("delta", repr("auto")) == repr("auto")
+    delta = delta_for("auto", low) if auto else asked["delta"]
+    return [
+        ("records of one fit", f"{low:,}" if low == high else f"{low:,} to {high:,}"),
+        ("δ of one fit", rounded_up(delta, 3)),
+    ]
+
+
+def _unfinished(results):
+    """Return in words which fits the sweep has not finished, or None."""
+    if results.asked is None or not {"seeds", "methods", "epsilons"} <= results.asked.keys():
+        return None
+    frame = results.frame[results.frame["group"] == _OVERALL]
+    seeds = len(results.asked["seeds"]) * frame["fold"].nunique()
+    private = len(results.asked["methods"]) * len(results.asked["epsilons"])
+    per_model = frame.groupby(_MODEL, sort=False).size()
+    absent = sorted(set(results.asked["methods"]) - set(frame["method"]))
+    if absent:
+        return f"nothing yet of {', '.join(absent)}"
+    short = int((per_model < seeds).sum())
+    return f"{short} of {max(private, len(per_model))} models have fewer runs" if short else None
+
+
+def _total(results):
+    """Return epsilon and delta of all private fits together, or None where it is not known."""
+    if results.asked is None or results.releases is None or results.releases.empty:
+        return None
+    columns = ["sample_rate", "noise_multiplier", "steps"]
+    runs = [SampledGaussian(*row) for row in results.releases[columns].itertuples(index=False)]
+    runs = [run._replace(steps=int(run.steps)) for run in runs]
+    delta = results.asked["delta"]
+    return rounded_up(epsilon_of(runs, delta, "rdp")), rounded_up(delta, 3)
+
+
+def _versions(results):
+    """Return the versions and the split, or None where they were not kept."""
+    if results.asked is None:
+        return None
+    versions = {name: results.asked[name] for name in ("skdpfair", "torch")}
+    return versions | {"split": _SPLIT if results.asked["cv"] == "None" else results.asked["cv"]}

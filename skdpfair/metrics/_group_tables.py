@@ -1,15 +1,19 @@
-"""A differentially private table of the groups' accuracies, for publication."""
+"""Tables of the groups' accuracies and privacy costs: exact, or differentially private."""
 
 import math
+from collections.abc import Hashable, Mapping
 from fractions import Fraction
 
 import numpy as np
 import pandas as pd
 from scipy import stats
+from sklearn.metrics import balanced_accuracy_score
 
-from skdpfair._validate import number
-from skdpfair.metrics._checks import as_vector
-from skdpfair.metrics._levels import encode, label
+from skdpfair._validate import number, safe_repr
+from skdpfair.inputs.groups import encode_features
+from skdpfair.metrics._arguments import accuracy, as_vector
+from skdpfair.metrics._by_group import by_group, difference, label
+from skdpfair.metrics._privacy_cost import privacy_cost
 from skdpfair.privacy import ADJACENCY_IN_WORDS
 from skdpfair.privacy.delta import delta_for
 from skdpfair.privacy.noise import (
@@ -29,6 +33,99 @@ _NOT_ACCOUNTED = (
     "other tables and scores of the same records: their epsilons add up",
     "the number of records, and delta where it is derived from it, are public",
 )
+
+
+def group_table(y_true, predictions, *, reference, sensitive_features):
+    """Tabulate what several models score, and what privacy costs, for each group.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_samples,)
+        The labels.
+    predictions : dict of str to array-like of shape (n_samples,)
+        The predicted labels of each model, by the model's name.
+    reference : str
+        The name of the reference model, without clipping and noise; its own cost is 0.
+    sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
+        The groups; several columns make intersections.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a model, in the order of ``predictions``, with columns ``accuracy``,
+        ``balanced_accuracy``, ``accuracy[GROUP]`` in [0, 1] and ``privacy_cost[GROUP]`` in [-1, 1]
+        for each group that occurs, and ``privacy_cost_difference`` >= 0, the largest
+        minus the smallest of these. An intersection is called
+        ``[Female, White]``. ``attrs["reference"]`` is ``reference``. Not itself private.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If ``predictions`` is no dict, ``reference`` is not among the models, or an array has not
+        one entry per label.
+
+    Examples
+    --------
+    >>> from skdpfair.metrics import group_table
+    >>> table = group_table(
+    ...     [1, 0, 1, 0], {"sgd": [1, 0, 1, 1], "dpsgd": [1, 0, 0, 1]},
+    ...     reference="sgd", sensitive_features=["F", "M", "F", "M"],
+    ... )
+    >>> table.T
+    model                     sgd  dpsgd
+    accuracy                 0.75    0.5
+    balanced_accuracy        0.75    0.5
+    accuracy[F]              1.00    0.5
+    accuracy[M]              0.50    0.5
+    privacy_cost[F]          0.00    0.5
+    privacy_cost[M]          0.00    0.0
+    privacy_cost_difference  0.00    0.5
+
+    The columns of one model are those of fairlearn's frame:
+
+    >>> from fairlearn.metrics import MetricFrame
+    >>> from skdpfair.metrics import privacy_cost
+    >>> MetricFrame(
+    ...     metrics=privacy_cost, y_true=[1, 0, 1, 0], y_pred=[1, 0, 0, 1],
+    ...     sensitive_features=["F", "M", "F", "M"], sample_params={"y_ref": [1, 0, 1, 1]},
+    ... ).by_group.to_dict()
+    {'F': 0.5, 'M': 0.0}
+    """
+    if not isinstance(predictions, Mapping):
+        raise TypeError(
+            "predictions must be a dict from the model's name to its predicted labels, got "
+            f"{type(predictions).__name__}. Pass {{'reference': ..., 'dpsgd': ...}}, "
+            "and reference='reference'."
+        )
+    if not isinstance(reference, Hashable) or reference not in predictions:
+        raise ValueError(
+            f"reference must name one of predictions, {safe_repr(list(predictions))}, got "
+            f"{safe_repr(reference)}. Add the predictions of the model without clipping and noise."
+        )
+    y_true = as_vector("y_true", y_true, y_true)
+    checked = {
+        name: as_vector(f"predictions[{safe_repr(name)}]", y_pred, y_true)
+        for name, y_pred in predictions.items()
+    }
+    rows = [
+        _row(y_true, y_pred, checked[reference], sensitive_features) for y_pred in checked.values()
+    ]
+    table = pd.DataFrame(rows, index=pd.Index(list(checked), name="model"))
+    table.attrs["reference"] = reference
+    return table
+
+
+def _row(y_true, y_pred, y_ref, groups):
+    """Return the columns of one model as a dict, in their order."""
+    accuracies = by_group(accuracy, y_true, y_pred, sensitive_features=groups)
+    cost = by_group(privacy_cost, y_true, y_pred, sensitive_features=groups, y_ref=y_ref)
+    return {
+        "accuracy": accuracy(y_true, y_pred),
+        "balanced_accuracy": balanced_accuracy_score(y_true, y_pred),
+        **{f"accuracy{label(group)}": value for group, value in accuracies.items()},
+        **{f"privacy_cost{label(group)}": value for group, value in cost.items()},
+        "privacy_cost_difference": difference(cost),
+    }
 
 
 def release_group_table(
@@ -130,8 +227,9 @@ def release_group_table(
     level = number(
         "confidence_level", confidence_level, low=0, high=1, low_open=True, high_open=True
     )
-    codes, levels = encode(sensitive_features, y_true, groups)
-    codes = 2 * codes + (y_true != y_pred)
+    found = encode_features(sensitive_features, len(y_true), groups)
+    levels = list(found.levels)
+    codes = 2 * found.code + (y_true != y_pred)
     generator = generator_of(random_state, codes, (epsilon, delta, levels))
     below = below_of(None if random_state is None else generator)
     if delta == 0:
@@ -163,16 +261,9 @@ def release_group_table(
 def accuracy_interval(correct, incorrect, deviation, level, noise_quantile=0.0):
     """Return accuracies and the ends of their intervals, from noisy counts.
 
-    Parameters
-    ----------
-    correct, incorrect : ndarray
-        Counts with independent noise of standard deviation ``deviation`` each.
-    deviation : float
-        At least 0.
-    level : float
-        Confidence level.
-    noise_quantile : float, default=0.0
-        Two-sided quantile of the noise in deviations, where it is beyond the Gaussian one.
+    The counts have independent noise of standard deviation ``deviation``, whose two-sided quantile
+    in deviations is ``noise_quantile`` where that is beyond the Gaussian one. Without noise the
+    intervals are Wilson's. A group without records has NaN and the interval [0, 1].
 
     Examples
     --------

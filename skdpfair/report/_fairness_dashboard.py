@@ -1,16 +1,17 @@
-"""All models of a sweep -> the Fairlearn dashboard, which lives on as raiwidgets'."""
+"""The Fairlearn dashboard, now of raiwidgets, with all models of a sweep."""
 
 import sys
 import types
 from contextlib import nullcontext, redirect_stdout
+from functools import partial
 from importlib.util import find_spec
 from io import StringIO
 
 import numpy as np
 import sklearn.metrics as skm
-from scipy.stats import binomtest
 
 from skdpfair import _validate
+from skdpfair.metrics._group_tables import accuracy_interval
 
 _MISSING = (
     'The dashboard needs two things, see docs/dashboard.md: pip install "skdpfair[dashboard]" and '
@@ -58,8 +59,8 @@ def to_fairness_dashboard(results, *, seed=None, fold=0):
     ...     keep_predictions=True, module="logistic", batch_size=500, max_steps=5,
     ... )
     >>> given = to_fairness_dashboard(results)
-    >>> list(given["y_pred"]), len(given["y_true"])
-    (['twin', 'dpsgd, epsilon 4'], 600)
+    >>> len(given["y_pred"]), len(given["y_true"])
+    (2, 600)
     """
     parts = results.predictions_of(seed=seed, fold=fold)
     first = next(iter(parts.values()))
@@ -210,48 +211,46 @@ def _safe(name):
 
 def _metrics():
     """Return the metrics by raiwidgets' names; with intervals where they are shares of records."""
-
-    def share(of, among):
-        def function(y_true, y_pred):
-            rows = among(*map(np.asarray, (y_true, y_pred)))
-            return float(of(*map(np.asarray, (y_true, y_pred)))[rows].mean()) if rows.any() else 0.0
-
-        def error_function(y_true, y_pred):
-            y_true, y_pred = map(np.asarray, (y_true, y_pred))
-            rows = among(y_true, y_pred)
-            n, k = int(rows.sum()), int(of(y_true, y_pred)[rows].sum())
-            return (
-                tuple(map(float, binomtest(k, n).proportion_ci(method="wilson"))) if n else (0, 1)
-            )
-
-        return {"model_type": [], "function": function, "error_function": error_function}
-
-    def everybody(true, pred):
-        return np.ones(len(true), dtype=bool)
-
-    accuracy = share(lambda true, pred: true == pred, everybody)
-    wrong = share(lambda true, pred: true != pred, everybody)
-    metrics = {
-        "accuracy_score": accuracy | {"model_type": ["classification"]},
-        "balanced_accuracy_score": {
-            "model_type": ["classification"],
-            "function": lambda true, pred: float(
-                skm.recall_score(true, pred, average="macro", zero_division=0)
-            ),
-        },
-        "zero_one_loss": wrong,
-    }
+    everybody, correct = (lambda t, p: t == t), (lambda t, p: t == p)
     selected, refused = (lambda t, p: p == 1), (lambda t, p: p == 0)
     positive, negative = (lambda t, p: t == 1), (lambda t, p: t == 0)
-    return metrics | {
-        "precision_score": share(positive, selected) | {"model_type": ["classification"]},
-        "recall_score": share(selected, positive) | {"model_type": ["classification"]},
-        "f1_score": {
-            "model_type": ["classification"],
-            "function": lambda true, pred: float(skm.f1_score(true, pred, zero_division=0)),
-        },
-        "selection_rate": share(selected, everybody),
-        "miss_rate": share(refused, positive),
-        "fallout_rate": share(selected, negative),
-        "specificity_score": share(refused, negative),
+    shares = {
+        "accuracy_score": _share(correct, everybody),
+        "zero_one_loss": _share(lambda t, p: t != p, everybody),
+        "precision_score": _share(positive, selected),
+        "recall_score": _share(selected, positive),
+        "selection_rate": _share(selected, everybody),
+        "miss_rate": _share(refused, positive),
+        "fallout_rate": _share(selected, negative),
+        "specificity_score": _share(refused, negative),
     }
+    balanced = partial(skm.recall_score, average="macro", zero_division=0)
+    f1 = partial(skm.f1_score, zero_division=0)
+    metrics = shares | {
+        "balanced_accuracy_score": {"function": lambda t, p: float(balanced(t, p))},
+        "f1_score": {"function": lambda t, p: float(f1(t, p))},
+    }
+    classify = ("accuracy_score", "precision_score", "recall_score", *(metrics.keys() - shares))
+    return {
+        name: {"model_type": ["classification"] if name in classify else []} | metric
+        for name, metric in metrics.items()
+    }
+
+
+def _share(of, among):
+    """Return the share of one kind of records among another, and Wilson's interval."""
+
+    def counts(y_true, y_pred):
+        y_true, y_pred = np.asarray(y_true), np.asarray(y_pred)
+        hits = of(y_true, y_pred)[among(y_true, y_pred)]
+        return np.array(hits.sum()), np.array((~hits).sum())
+
+    def function(y_true, y_pred):
+        hits, misses = counts(y_true, y_pred)
+        return float(hits / (hits + misses)) if hits + misses else 0.0
+
+    def error_function(y_true, y_pred):
+        _, low, high = accuracy_interval(*counts(y_true, y_pred), 0.0, 0.95)
+        return float(low), float(high)
+
+    return {"function": function, "error_function": error_function}

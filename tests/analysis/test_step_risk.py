@@ -19,14 +19,13 @@ from torch.nn.functional import cross_entropy
 from skdpfair import METHODS, DPFairClassifier, get_method
 from skdpfair.analysis import (
     GroupCurvature,
-    excessive_risk_terms,
     gradient_bias,
     group_gradients,
     noise_term,
+    step_risk_terms,
     step_terms,
 )
-from skdpfair.analysis._excessive_risk import _error
-from skdpfair.analysis._gaps import gaps
+from skdpfair.analysis._step_risk import _standard_error, pair_differences
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.mechanism import Mechanism, Task
 
@@ -126,7 +125,7 @@ def test_the_terms_of_a_quadratic_are_its_differences(theta, plain, clipped, sca
 def test_the_terms_are_finite_differences_of_the_loss(name, hidden):
     module, x, y, groups = case(hidden=hidden)
     lr = 1e-3
-    risk = excessive_risk_terms(
+    risk = step_risk_terms(
         module,
         x,
         y,
@@ -163,7 +162,7 @@ def test_parts_add_up_for_every_method(name):
     if name in ("global", "global_adapt"):
         params["strict_max_grad_norm"] = 0.6
     task = Task(N, 2, 0.3, torch.tensor([0.5, 0.5]))
-    found = excessive_risk_terms(
+    found = step_risk_terms(
         module,
         x,
         y,
@@ -199,7 +198,7 @@ def test_noise_is_that_of_the_step_in_training():
     module, x, y, groups = case()
     found = {}
     for name, sigma, rate in (("dpsgd", 1.0, 0.5), ("dpsgd", 3.0, 0.5), ("dpsgd", 1.0, 0.25)):
-        found[sigma, rate] = excessive_risk_terms(
+        found[sigma, rate] = step_risk_terms(
             module,
             x,
             y,
@@ -224,7 +223,7 @@ def test_no_bound_is_above_its_gap_where_its_condition_holds(lr):
     for seed in range(60):
         module, x, y, groups = case(seed)
         name = ("dpsgd", "global", "dpsgd_f")[seed % 3]
-        pairs = excessive_risk_terms(
+        pairs = step_risk_terms(
             module,
             x,
             y,
@@ -237,19 +236,21 @@ def test_no_bound_is_above_its_gap_where_its_condition_holds(lr):
         ).pairs
         pairs = pairs[pairs["condition"]]
         held += len(pairs) > 0
-        assert (pairs["prop3_bound"] <= pairs["direction_gap"] + 1e-12).all()
-        assert (pairs["tran_bound"] <= pairs["clip_gap"] + 1e-12).all()
-        assert (pairs["direction_gap"] == -pairs["direction_gap"].iloc[::-1].to_numpy()).all()
+        assert (pairs["prop3_bound"] <= pairs["direction_difference"] + 1e-12).all()
+        assert (pairs["tran_bound"] <= pairs["clip_difference"] + 1e-12).all()
+        assert (
+            pairs["direction_difference"] == -pairs["direction_difference"].iloc[::-1].to_numpy()
+        ).all()
     assert held >= 50
 
 
 def test_the_condition_is_about_the_largest_eigenvalue():
     module, x, y, groups = case()
     data = {"sensitive_features": groups, "n_batches": 1, "n_vectors": 0, "random_state": 0}
-    first = excessive_risk_terms(module, x, y, mechanism("dpsgd"), lr=0.1, **data)
+    first = step_risk_terms(module, x, y, mechanism("dpsgd"), lr=0.1, **data)
     limit = 1 / first.groups["lambda_max"].max()
     for lr, holds in ((0.99 * limit, True), (1.01 * limit, False)):
-        found = excessive_risk_terms(module, x, y, mechanism("dpsgd"), lr=lr, **data)
+        found = step_risk_terms(module, x, y, mechanism("dpsgd"), lr=lr, **data)
         assert (found.pairs["condition"] == holds).all()
 
 
@@ -266,13 +267,13 @@ def test_thresholds_and_clipped_shares_are_the_methods():
             )
     expected = {"dpsgd": 0.3, "global": 1.5, "global_adapt": 0.6}
     for name, threshold in expected.items():
-        found = excessive_risk_terms(module, x, y, mechanism(name), **data).groups
+        found = step_risk_terms(module, x, y, mechanism(name), **data).groups
         np.testing.assert_allclose(found["threshold"], threshold, rtol=1e-6)
         for level in "ab":
             share = np.mean(np.array(norms[level]) > threshold)
             assert found.loc[level, "clipped_share"] == pytest.approx(share)
             assert found.loc[level, "gradient_norm"] == pytest.approx(np.mean(norms[level]))
-    found = excessive_risk_terms(module, x, y, mechanism("dpsgd_f"), **data).groups
+    found = step_risk_terms(module, x, y, mechanism("dpsgd_f"), **data).groups
     above = {k: np.mean(np.array(v) > 0.3) for k, v in norms.items()}
     whole = np.mean(np.concatenate(list(norms.values())) > 0.3)
     for level in "ab":
@@ -287,7 +288,7 @@ def test_an_estimators_own_step(two_groups):
     sex = two_groups.sensitive_features
     model = DPFairClassifier("global_adapt", epsilon=2.0, max_steps=40, random_state=0)
     model.fit(two_groups.data, two_groups.target, sensitive_features=sex)
-    found = excessive_risk_terms(
+    found = step_risk_terms(
         model, two_groups.data, two_groups.target, sensitive_features=sex, n_vectors=2
     )
     assert found.lr == model.lr_
@@ -298,21 +299,21 @@ def test_an_estimators_own_step(two_groups):
     np.testing.assert_allclose(found.groups["threshold"], z, rtol=1e-5)
     assert list(found.groups.index) == list(model.groups_)
     with pytest.raises(ValueError, match="sensitive_features"):
-        excessive_risk_terms(model, two_groups.data, two_groups.target)
+        step_risk_terms(model, two_groups.data, two_groups.target)
 
 
 def test_what_is_missing_is_named():
     module, x, y, groups = case()
     with pytest.raises(ValueError, match="mechanism and lr must be given"):
-        excessive_risk_terms(module, x, y, sensitive_features=groups)
+        step_risk_terms(module, x, y, sensitive_features=groups)
     with pytest.raises(ValueError, match="for 3 groups, but sensitive_features has another"):
-        excessive_risk_terms(
+        step_risk_terms(
             module, x, y, mechanism("dpsgd", n_groups=3), sensitive_features=groups, lr=0.1
         )
     with pytest.raises(TypeError, match="mechanism must be a Mechanism"):
-        excessive_risk_terms(module, x, y, "dpsgd", sensitive_features=groups, lr=0.1)
+        step_risk_terms(module, x, y, "dpsgd", sensitive_features=groups, lr=0.1)
     with pytest.raises(ValueError, match="lr"):
-        excessive_risk_terms(module, x, y, mechanism("dpsgd"), sensitive_features=groups, lr=0)
+        step_risk_terms(module, x, y, mechanism("dpsgd"), sensitive_features=groups, lr=0)
 
 
 def numbers_of_two_groups():
@@ -338,26 +339,30 @@ def numbers_of_two_groups():
 
 
 def test_both_bounds_by_hand():
-    """Prop. 3 and the bound in the notes of `excessive_risk_terms`, from the numbers above."""
-    table = gaps(*numbers_of_two_groups(), np.array([2.0, 4.0]), 0.1).set_index("group_a")
+    """Prop. 3 and the bound in the notes of `step_risk_terms`, from the numbers above."""
+    table = pair_differences(*numbers_of_two_groups(), np.array([2.0, 4.0]), 0.1).set_index(
+        "group_a"
+    )
     # a: 5 (1 * .4 + 3 * .2) / 2 = 2.5; b: 2 (1 * -.2 + 3 * -.2) / 2 = -.8; E|gbar|^2 = 5
-    assert table.loc["a", "linear_direction_gap"] == pytest.approx(0.1 * 3.3)
+    assert table.loc["a", "linear_direction_difference"] == pytest.approx(0.1 * 3.3)
     assert table.loc["a", "prop3_bound"] == pytest.approx(0.1 * (2.5 + 0.8 - 5.0))
     assert table.loc["b", "prop3_bound"] == pytest.approx(0.1 * (-0.8 - 2.5 - 5.0))
-    assert table.loc["a", "direction_gap"] == pytest.approx(1.5 - 0.375)
+    assert table.loc["a", "direction_difference"] == pytest.approx(1.5 - 0.375)
     # G = .75 * 5 + .25 * 2 = 4.25; C = .5 * 1.5 = .75; E|g_B|^2 = 10
     for a, b, p in ((5.0, 2.0, 0.75), (2.0, 5.0, 0.25)):
         first = a * (2 * p * a - 4.25) - b * 4.25 - 7.0 * 0.75
         expected = 0.1 * first - 0.05 * (10.0 + 0.75**2)
         assert table.loc["a" if a == 5.0 else "b", "tran_bound"] == pytest.approx(expected)
     assert table["condition"].all()
-    assert not gaps(*numbers_of_two_groups(), np.array([2.0, 11.0]), 0.1)["condition"].any()
+    assert not pair_differences(*numbers_of_two_groups(), np.array([2.0, 11.0]), 0.1)[
+        "condition"
+    ].any()
 
 
 def test_standard_errors_are_those_of_means():
     values = np.array([[1.0, 2.0, 3.0, 4.0]])
-    assert _error(values) == pytest.approx(np.std([1, 2, 3, 4], ddof=1) / 2)
-    assert np.isnan(_error(values[:, :1]))
+    assert _standard_error(values) == pytest.approx(np.std([1, 2, 3, 4], ddof=1) / 2)
+    assert np.isnan(_standard_error(values[:, :1]))
 
 
 def test_a_state_that_is_given_counts():
@@ -366,14 +371,14 @@ def test_a_state_that_is_given_counts():
     data = {"sensitive_features": groups, "lr": 0.1, "n_batches": 1, "n_vectors": 0}
     adapt = mechanism("global_adapt")
     start = adapt.method.start(adapt.task)
-    found = excessive_risk_terms(module, x, y, adapt, state=start._replace(z=2.5 * start.z), **data)
+    found = step_risk_terms(module, x, y, adapt, state=start._replace(z=2.5 * start.z), **data)
     np.testing.assert_allclose(found.groups["threshold"], 2.5 * float(start.z), rtol=1e-6)
 
     ahead = Mechanism(
         get_method("dp_sat", max_grad_norm=0.3, perturbation_radius=0.5), Task(len(x), 2, 1.0), 0.0
     )
     last = torch.arange(1.0, 1 + sum(p.numel() for p in module.parameters())).double()
-    risk = excessive_risk_terms(module, x, y, ahead, state=last / last.norm(), **data)
+    risk = step_risk_terms(module, x, y, ahead, state=last / last.norm(), **data)
     moved = copy.deepcopy(module)
     with torch.no_grad():
         step, at = 0.5 * last / last.norm(), 0
@@ -381,8 +386,8 @@ def test_a_state_that_is_given_counts():
             p += step[at : at + p.numel()].view_as(p)
             at += p.numel()
     dpsgd = Mechanism(get_method("dpsgd", max_grad_norm=0.3), Task(len(x), 2, 1.0), 0.0)
-    there = excessive_risk_terms(moved, x, y, dpsgd, **data)
-    here = excessive_risk_terms(module, x, y, dpsgd, **data)
+    there = step_risk_terms(moved, x, y, dpsgd, **data)
+    here = step_risk_terms(module, x, y, dpsgd, **data)
     norms = [r.batches.loc[0, "clipped_gradient_norm"] for r in (risk, there, here)]
     assert norms[0] == pytest.approx(norms[1], rel=1e-6) and norms[0] != pytest.approx(norms[2])
     # what it is compared with is the gradient at the parameters themselves
@@ -394,7 +399,7 @@ def test_both_means_are_over_the_expected_size():
     """At rate .5 the batch's sums are over n / 2, whoever was drawn."""
     module, x, y, groups = case()
     wide = Mechanism(get_method("dpsgd", max_grad_norm=1e6), Task(len(x), 2, 0.5), 0.0)
-    found = excessive_risk_terms(
+    found = step_risk_terms(
         module, x, y, wide, sensitive_features=groups, lr=0.1, n_vectors=0, n_batches=400,
         random_state=0,
     )  # fmt: skip
@@ -417,7 +422,7 @@ def test_rates_of_groups_are_those_of_the_training(two_groups):
     model = DPFairClassifier(
         method, epsilon=4.0, max_steps=5, batch_size=60, lr=0.5, module="logistic", random_state=0
     ).fit(two_groups.data, two_groups.target, sensitive_features=sex)
-    found = excessive_risk_terms(
+    found = step_risk_terms(
         model, two_groups.data, two_groups.target, sensitive_features=sex, n_batches=300,
         n_vectors=2, random_state=0,
     )  # fmt: skip
@@ -429,7 +434,7 @@ def test_rates_of_groups_are_those_of_the_training(two_groups):
     assert abs(found.batches["size"].mean() - expected) < 4 * deviation
     loaded = pickle.loads(pickle.dumps(model))
     with pytest.raises(ValueError, match="comes from a file"):
-        excessive_risk_terms(loaded, two_groups.data, two_groups.target, sensitive_features=sex)
+        step_risk_terms(loaded, two_groups.data, two_groups.target, sensitive_features=sex)
 
 
 @pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
@@ -442,7 +447,7 @@ def test_a_pickle_has_the_same_loss_and_step(two_groups, lr):
     ).fit(two_groups.data, two_groups.target, sensitive_features=sex)
     data = {"sensitive_features": sex, "n_batches": 2, "n_vectors": 2, "random_state": 0}
     live, loaded = (
-        excessive_risk_terms(m, two_groups.data, two_groups.target, **data)
+        step_risk_terms(m, two_groups.data, two_groups.target, **data)
         for m in (model, pickle.loads(pickle.dumps(model)))
     )
     pd.testing.assert_frame_equal(live.groups, loaded.groups, rtol=1e-6)
@@ -459,7 +464,7 @@ def loaded_of(model):
 def test_noise_of_the_baselines_is_told():
     module, x, y, groups = case()
     noisy = Mechanism(get_method("sgd", gradient_noise=0.2), Task(len(x), 2, 0.5), 0.0)
-    found = excessive_risk_terms(
+    found = step_risk_terms(
         module, x, y, noisy, sensitive_features=groups, lr=0.1, n_batches=1, n_vectors=4
     ).groups
     np.testing.assert_allclose(found["noise"], 0.1**2 / 2 * found["trace"] * 0.2**2)
@@ -513,7 +518,7 @@ def test_a_mechanism_of_another_size_is_refused():
     module, x, y, groups = case()
     other = Mechanism(get_method("dpsgd", max_grad_norm=0.3), Task(10 * len(x), 2, 0.1), 1.0)
     with pytest.raises(ValueError, match="for 600 records, but X has 60"):
-        excessive_risk_terms(module, x, y, other, sensitive_features=groups, lr=0.1)
+        step_risk_terms(module, x, y, other, sensitive_features=groups, lr=0.1)
 
 
 def test_a_pipeline_is_told_apart():

@@ -1,26 +1,27 @@
-"""What clipping and noise add to each group's loss in one step, and the bounds on it."""
+"""Risk that clipping and noise add to each group in one step, and lower bounds on it."""
 
 from dataclasses import asdict, dataclass
+from itertools import permutations
 
 import numpy as np
 import pandas as pd
 import torch
 
 from skdpfair import _validate
-from skdpfair.analysis._batches import Batches, mean_of
 from skdpfair.analysis._curvature import largest_eigenvalues, products, traces
-from skdpfair.analysis._gaps import gaps
 from skdpfair.analysis._gradients import group_gradients_of
-from skdpfair.analysis._mechanisms import mechanism_of
+from skdpfair.analysis._mechanisms import mechanism_of, noiseless, weighed
 from skdpfair.analysis._problem import Problem, problem
-from skdpfair.analysis._terms import cosine, noise_term, step_terms
+from skdpfair.analysis._step_terms import cosine, noise_term, step_terms
+from skdpfair.engine import PoissonSampler, Streams
+from skdpfair.training.schedule import record_rates
 
 _TERMS = ("clip", "magnitude", "direction", "magnitude_star", "direction_star")
 
 
 @dataclass(frozen=True)
-class ExcessiveRisk:
-    r"""The excessive risk of one step, group by group; NOT private.
+class StepRisk:
+    r"""The risk that clipping and noise add to each group in one step; NOT private.
 
     Parameters
     ----------
@@ -32,9 +33,10 @@ class ExcessiveRisk:
         ``lambda_max``, ``trace``, ``trace_se``; ``clipped_share`` and ``threshold``, the norm
         above which a record of the group is clipped (C, Z or C_k).
     pairs : pandas.DataFrame
-        One row per ordered pair ``group_a``, ``group_b``: the differences ``clip_gap``,
-        ``direction_gap`` and ``linear_direction_gap`` (first order alone); ``prop3_bound`` and
-        ``tran_bound``, below them where ``condition`` holds and the loss is convex.
+        One row per ordered pair ``group_a``, ``group_b``: ``clip_difference``,
+        ``direction_difference`` and ``linear_direction_difference`` (first order alone), a minus b;
+        ``prop3_bound`` and ``tran_bound``, below them where ``condition`` holds and the loss is
+        convex.
     batches : pandas.DataFrame
         One row per batch: ``size``, ``gradient_norm``, ``clipped_gradient_norm`` and their
         ``cosine``, ``sensitivity``.
@@ -48,8 +50,8 @@ class ExcessiveRisk:
     >>> from skdpfair.testing import task
     >>> mechanism = Mechanism(get_method("dpsgd"), task(200), noise_multiplier=1.0)
     >>> x = np.random.default_rng(0).normal(size=(200, 3))
-    >>> risk = excessive_risk_terms(torch.nn.Linear(3, 2), x, (x[:, 0] > 0).astype(int), mechanism,
-    ...                             sensitive_features=["a", "b"] * 100, lr=0.1, n_vectors=10)
+    >>> risk = step_risk_terms(torch.nn.Linear(3, 2), x, (x[:, 0] > 0).astype(int), mechanism,
+    ...                        sensitive_features=["a", "b"] * 100, lr=0.1, n_vectors=10)
     >>> bool((risk.groups["noise"] > 0).all()), risk.pairs["group_a"].tolist()
     (True, ['a', 'b'])
     """
@@ -62,7 +64,7 @@ class ExcessiveRisk:
     expected_batch_size: float
 
 
-def excessive_risk_terms(
+def step_risk_terms(
     model,
     X,
     y,
@@ -76,22 +78,15 @@ def excessive_risk_terms(
     curvature_records=None,
     chunk_size="auto",
     random_state=None,
-) -> ExcessiveRisk:
-    r"""Measure what clipping and noise would add to each group's loss in the next step.
+) -> StepRisk:
+    r"""Measure the loss that clipping and noise would add to each group in the next step.
 
     Parameters
     ----------
-    model : DPFairClassifier or torch.nn.Module
-        Fitted, or a module that maps (batch, ...) to logits (batch, n_classes).  A copy in
-        evaluation mode, in float64, is used.
-    X : array of shape (n_samples, ...)
-        The training data, as in ``predict`` for an estimator.
-    y : array of shape (n_samples,)
-        Labels of the estimator, or class codes for a module.
+    model, X, y, sensitive_features, chunk_size
+        As in `group_gradients`; X and y are the training data.
     mechanism : Mechanism or None, default=None
         Method, sampling rate and noise of the step; None is the estimator's own.
-    sensitive_features : array-like of shape (n_samples,), optional
-        The groups, if they are not columns of X.
     lr : float or None, default=None
         Learning rate; None is the estimator's own.
     state : object, default=None
@@ -104,14 +99,12 @@ def excessive_risk_terms(
     curvature_records : int or None, default=None
         Records of each group, drawn at random, that the Hessians are taken over; None for all.
         Gradients are always those of all records.
-    chunk_size : int or "auto", default="auto"
-        Records held in memory at once.
     random_state : int, numpy.random.Generator or None, default=None
         Of batches, noise of counts, and vectors; never of a fit.
 
     Returns
     -------
-    ExcessiveRisk
+    StepRisk
 
     Raises
     ------
@@ -147,8 +140,8 @@ def excessive_risk_terms(
     (E\|g_B\|^2 + C^2)` with :math:`G = \sum_k p_k \|g_k\|`, the groups' shares :math:`p_k` and
     the bound C; it holds under the same conditions, and is far below.
 
-    It is the risk of one plain gradient step of length ``lr``, whatever the optimizer: it tells
-    where clipping pulls, not what it comes to at the end of training.  An ``attack`` that the
+    It is the excessive risk of one plain gradient step of length ``lr``, whatever the optimizer:
+    the direction of the disparity, not its size at the end of training.  An ``attack`` that the
     estimator trains on is left out.
 
     References
@@ -160,13 +153,13 @@ def excessive_risk_terms(
     Examples
     --------
     >>> from skdpfair import DPFairClassifier
-    >>> from skdpfair.analysis import excessive_risk_terms
+    >>> from skdpfair.analysis import step_risk_terms
     >>> from skdpfair.datasets import make_two_groups
     >>> data = make_two_groups(2000, random_state=0)
     >>> clf = DPFairClassifier("dpsgd", epsilon=3.0)
     >>> clf = clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
-    >>> risk = excessive_risk_terms(clf, data.data, data.target,
-    ...                             sensitive_features=data.sensitive_features, n_vectors=10)
+    >>> risk = step_risk_terms(clf, data.data, data.target,
+    ...                        sensitive_features=data.sensitive_features, n_vectors=10)
     >>> terms = risk.groups
     >>> bool((abs(terms["clip"] - terms["magnitude"] - terms["direction"]) < 1e-9).all())
     True
@@ -195,30 +188,61 @@ def excessive_risk_terms(
 
 def measured(
     found: Problem, mechanism, state, lr, *, n_batches, n_vectors, curvature_records, rng
-) -> ExcessiveRisk:
-    """Measure the terms of a problem."""
+) -> StepRisk:
+    """Return the step risk of a problem."""
     with found.strategy() as strategy:
         gradients, facts = group_gradients_of(found, strategy)
-        batches = Batches(found, strategy, mechanism, state, n_batches, rng)
+        batches = _Batches(found, strategy, mechanism, state, n_batches, rng)
     curved = found.of_each_group(curvature_records, rng)
-    vectors = torch.cat([batches.plain, batches.clipped])
-    bent = products(curved, vectors)
+    bent = products(curved, torch.cat([batches.plain, batches.clipped]))
     rows = _terms_of(gradients, batches, bent, lr)
     eigenvalues = largest_eigenvalues(curved, rng)
     groups = facts | {name: rows[name].mean(1) for name in _TERMS}
-    groups |= {f"{name}_se": _error(rows[name]) for name in _TERMS}
-    groups |= {name: mean_of(rows[name].T) for name in ("cosine", "clipped_cosine")}
+    groups |= {f"{name}_se": _standard_error(rows[name]) for name in _TERMS}
+    groups |= {name: _known_mean(rows[name].T) for name in ("cosine", "clipped_cosine")}
     groups |= batches.by_group | {"lambda_max": eigenvalues}
     groups |= _noise(curved, mechanism, lr, batches, n_vectors, rng)
-    index = pd.Index(found.levels, name="group", tupleize_cols=False)
-    return ExcessiveRisk(
-        pd.DataFrame(groups, index=index),
-        gaps(found, gradients, batches, rows, eigenvalues, lr),
+    return StepRisk(
+        pd.DataFrame(groups, index=found.index),
+        pair_differences(found, gradients, batches, rows, eigenvalues, lr),
         batches.frame,
         lr,
         mechanism.noise_multiplier,
         mechanism.expected_batch_size,
     )
+
+
+class _Batches:
+    """Gradients of Poisson batches, with and without the weights of the method.
+
+    ``plain`` and ``clipped`` are tensors of shape (n_batches, n_parameters), over the expected
+    batch size; ``by_group`` has the share of clipped records and the threshold of each group.
+    """
+
+    def __init__(self, found: Problem, strategy, mechanism, state, n_batches, rng):
+        rates = record_rates(mechanism, found.batch.group.cpu())
+        index = PoissonSampler(rates, len(found.batch), rng).draw(n_batches)
+        device = found.batch.y.device
+        noise = Streams.seeded(int(rng.integers(2**63)), digest=bytes(32)).noise(device)
+        quiet = noiseless(mechanism)
+        batches = [found.batch.select(one.to(device)) for one in index]
+        steps = [weighed(strategy, b, quiet, state, noise, found.chunk) for b in batches]
+        self.plain = torch.stack([step.plain for step in steps])
+        self.clipped = torch.stack([step.gradient for step in steps])
+        self.lengths = torch.linalg.vector_norm(self.clipped, dim=1).cpu().numpy()
+        self.frame = pd.DataFrame(
+            {
+                "size": [len(batch) for batch in batches],
+                "gradient_norm": torch.linalg.vector_norm(self.plain, dim=1).cpu().numpy(),
+                "clipped_gradient_norm": self.lengths,
+                "cosine": [cosine(step.plain, step.gradient) for step in steps],
+                "sensitivity": [step.sensitivity for step in steps],
+            }
+        )
+        shares, thresholds = zip(*(step.by_group for step in steps), strict=True)
+        self.by_group = {"clipped_share": _known_mean(shares), "threshold": _known_mean(thresholds)}
+        # by how much the mean over the expected size can have been longer than the bound
+        self.fullest = max(1.0, self.frame["size"].max() / mechanism.expected_batch_size)
 
 
 def _terms_of(gradients, batches, bent, lr):
@@ -235,10 +259,13 @@ def _terms_of(gradients, batches, bent, lr):
     return found
 
 
-def _error(values):
-    if values.shape[1] < 2:
-        return np.full(len(values), np.nan)
-    return values.std(axis=1, ddof=1) / values.shape[1] ** 0.5
+def _standard_error(values):
+    return pd.DataFrame(values).sem(axis=1).to_numpy()
+
+
+def _known_mean(values):
+    """Return the means over the first axis of what is not NaN; NaN where all are."""
+    return pd.DataFrame(np.array(values)).mean().to_numpy()
 
 
 def _noise(curved, mechanism, lr, batches, n_vectors, rng):
@@ -247,10 +274,50 @@ def _noise(curved, mechanism, lr, batches, n_vectors, rng):
         nothing = np.full(curved.n_groups, np.nan)
         return dict.fromkeys(("trace", "trace_se", "noise", "noise_se"), nothing)
     values = traces(curved, n_vectors, rng)
-    mean, error = values.mean(axis=1), _error(values)
+    mean, error = values.mean(axis=1), _standard_error(values)
     sensitivity = (batches.frame["sensitivity"] ** 2).mean() ** 0.5
     sigma, size = mechanism.noise_multiplier, mechanism.expected_batch_size
     plain = mechanism.method.gradient_noise  # what the baselines without privacy add
     how = (plain, 1.0, 1.0) if plain > 0 else (sensitivity, sigma, size)
     noise, noise_se = ([noise_term(t, lr, *how) for t in of] for of in (mean, error))
     return {"trace": mean, "trace_se": error, "noise": noise, "noise_se": noise_se}
+
+
+_PAIR = ("group_a", "group_b", "clip_difference", "direction_difference")
+_PAIR += ("linear_direction_difference", "prop3_bound", "tran_bound", "condition")
+
+
+def pair_differences(found, gradients, batches, rows, eigenvalues, lr):
+    """Return the differences within each ordered pair of groups, and the bounds on them."""
+    own = torch.linalg.vector_norm(gradients, dim=1).cpu().numpy()
+    turned = rows["cosine"] - rows["clipped_cosine"]
+    # without a gradient there is no direction, and so no error of it
+    aligned = own * np.nan_to_num(batches.lengths * turned).mean(axis=1)  # NaN if absent
+    square = (batches.lengths**2).mean()
+    condition = lr * np.nanmax(eigenvalues) <= 1
+    shares = (found.sizes / found.sizes.sum()).cpu().numpy()
+    plain = (batches.frame["gradient_norm"] ** 2).mean()
+    bound = batches.frame["sensitivity"].max() * batches.fullest
+    table = []
+    for a, b in permutations(range(len(own)), 2):
+        linear = lr * (aligned[a] - aligned[b])
+        table.append(
+            (
+                found.levels[a],
+                found.levels[b],
+                (rows["clip"][a] - rows["clip"][b]).mean(),
+                (rows["direction"][a] - rows["direction"][b]).mean(),
+                linear,
+                linear - lr * square,
+                _tran(own, shares, a, b, bound, plain, lr),
+                bool(condition and not (found.absent[a] or found.absent[b])),
+            )
+        )
+    return pd.DataFrame(table, columns=_PAIR)
+
+
+def _tran(own, shares, a, b, bound, plain, lr):
+    everyone = float(np.nansum(shares * own))
+    first = own[a] * (2 * shares[a] * own[a] - everyone) - own[b] * everyone
+    first -= (own[a] + own[b]) * bound
+    return lr * first - lr / 2 * (plain + bound**2)

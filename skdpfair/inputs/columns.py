@@ -1,0 +1,43 @@
+"""Columns of numpy, pandas and of other libraries' tables: conversion and refusals."""
+
+import numpy as np
+import pandas as pd
+
+from skdpfair._validate import safe_repr
+
+
+def in_pandas(X):
+    """Return a table of another library, as polars or pyarrow, as pandas'; all else as it is.
+
+    Examples
+    --------
+    >>> in_pandas([[1.0]])
+    [[1.0]]
+    """
+    if not hasattr(type(X), "to_pandas"):
+        return X
+    try:
+        return X.to_pandas()
+    except ImportError:  # polars goes through pyarrow
+        return pd.DataFrame({name: X[name].to_numpy() for name in X.columns})
+
+
+def refuse_masked(name, values) -> None:
+    """Raise ValueError if a masked array hides any of its values."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise ValueError(
+            f"{name} has masked values, which are missing values. Fill them by public constants, "
+            "or drop these rows."
+        )
+
+
+def refuse_sparse_columns(name, frame) -> None:
+    """Raise TypeError if a DataFrame has columns that pandas stores without their zeros."""
+    if not isinstance(frame, pd.DataFrame):
+        return
+    sparse = [c for c, d in frame.dtypes.items() if isinstance(d, pd.SparseDtype)]
+    if sparse:
+        raise TypeError(
+            f"Sparse data was passed for {name}, but dense data is required: the columns "
+            f"{safe_repr(sparse)} are sparse. Convert them by {name}.sparse.to_dense()."
+        )

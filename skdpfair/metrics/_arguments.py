@@ -1,0 +1,167 @@
+"""Checks of labels, predictions, weights and metrics; their errors name the parameter."""
+
+import functools
+
+import numpy as np
+import pandas as pd
+from sklearn.metrics import accuracy_score
+from sklearn.utils.validation import column_or_1d
+
+from skdpfair._validate import error_context_without_data, outline, safe_repr
+from skdpfair.inputs.columns import refuse_masked
+
+_ONE_EACH = "must hold one number or text for each record"
+
+
+def as_vector(name, values, like):
+    """Return ``values`` as an array of shape (n_samples,), one per record of ``like``, else raise.
+
+    Examples
+    --------
+    >>> as_vector("y_ref", [0, 1], like=[1, 1, 0])
+    Traceback (most recent call last):
+    ...
+    ValueError: y_ref must have one entry for each of the 3 records of y_true, got 2.
+    """
+    with error_context_without_data("y_true", "must have one entry for each record"):
+        n_records = len(like)
+    if values is None:
+        raise ValueError(
+            f"{name} must have one entry for each of the {n_records} records of y_true, got None. "
+            f"Pass {name}=."
+        )
+    refuse_masked(name, values)
+    if isinstance(values, (str, bytes, dict, set, frozenset)):
+        raise TypeError(f"{name} must be of shape (n_samples,), got {outline(values)}.")
+    with error_context_without_data(name, "must be of shape (n_samples,)"):
+        shape = np.shape(values)
+    if len(shape) not in (1, 2) or (len(shape) == 2 and shape[1] != 1):
+        raise ValueError(f"{name} must be of shape (n_samples,), got shape {shape}.")
+    if shape[0] != n_records:
+        raise ValueError(
+            f"{name} must have one entry for each of the {n_records} records of y_true, "
+            f"got {shape[0]}."
+        )
+    if shape[0] == 0:
+        raise ValueError("y_true must have at least one record, got none.")
+    with error_context_without_data(name, _ONE_EACH):
+        values = column_or_1d(values)
+    if values.dtype.kind in "cSV":
+        raise ValueError(f"{name} {_ONE_EACH}: complex numbers, bytes and records are none.")
+    return values
+
+
+def as_weights(values, like):
+    """Return weights as an array of floats >= 0, not all zero; None stays None.
+
+    Examples
+    --------
+    >>> as_weights([1, 0], like=[0, 1])
+    array([1., 0.])
+    """
+    if values is None:
+        return None
+    weights = as_vector("sample_weight", values, like)
+    wanted = "must hold one number >= 0 for each record"
+    if weights.dtype.kind not in "biufO":
+        raise TypeError(f"sample_weight {wanted}, got values that are not numbers.")
+    with error_context_without_data("sample_weight", f"{wanted}, got values that are not numbers"):
+        weights = weights.astype(float)
+    if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
+        raise ValueError(
+            f"sample_weight {wanted}: weights are finite, none is negative and not all are zero."
+        )
+    return weights
+
+
+def accuracy(y_true, y_pred, sample_weight=None):
+    """Return scikit-learn's accuracy; its errors name the parameter.
+
+    Examples
+    --------
+    >>> accuracy([1, 0], [1, 1])
+    0.5
+    """
+    check_kind("y_pred", y_pred, y_true)
+    with error_context_without_data("y_pred", "cannot be compared with y_true"):
+        return accuracy_score(y_true, y_pred, sample_weight=sample_weight)
+
+
+def weighted(metric, sample_weight):
+    """Return ``metric`` with its weights filled in, if there are any.
+
+    Examples
+    --------
+    >>> from sklearn.metrics import accuracy_score
+    >>> weighted(accuracy_score, [3, 1])([1, 0], [1, 1])
+    0.75
+    """
+    if sample_weight is None:
+        return metric
+    return functools.partial(metric, sample_weight=np.asarray(sample_weight, dtype=float))
+
+
+def metric_of(metric, default):
+    """Return a metric of labels and predictions, ``default`` for None, else raise.
+
+    Examples
+    --------
+    >>> metric_of("accuracy", default=max)
+    Traceback (most recent call last):
+    ...
+    TypeError: metric must be a function metric(y_true, y_pred) or None, got 'accuracy'. Pass the
+    function itself, such as sklearn.metrics.accuracy_score: names belong to scorers.
+    """
+    if metric is None:
+        return default
+    if not callable(metric):
+        raise TypeError(
+            f"metric must be a function metric(y_true, y_pred) or None, got {safe_repr(metric)}. "
+            "Pass the function itself, such as sklearn.metrics.accuracy_score: names belong to "
+            "scorers."
+        )
+    return metric
+
+
+def check_given(name, values):
+    """Refuse to measure against a reference model without its predictions."""
+    if values is None:
+        raise TypeError(
+            f"{name} is missing: the predictions of the reference model, which has no clipping and "
+            f"no noise, for the same records. Pass {name}=...; to MetricFrame and "
+            f'bootstrap_interval pass sample_params={{"{name}": ...}}.'
+        )
+
+
+def check_labels(name, values, y_true):
+    """Refuse predictions that can equal no label: text beside numbers, or probabilities."""
+    check_kind(name, values, y_true)
+    if values.dtype.kind == "f" and (values != np.round(values)).any():
+        raise ValueError(
+            f"{name} must hold predicted labels, got fractions. Pass what predict(X) returns, not "
+            "probabilities."
+        )
+
+
+def check_kind(name, values, y_true, like="y_true"):
+    """Refuse texts where other labels are none, and others where they are texts."""
+    if _is_text(values) != _is_text(y_true):
+        raise ValueError(
+            f"{name} must hold labels such as those of {like}, but one holds texts and the other "
+            "does not. Spell all labels alike."
+        )
+
+
+def check_probabilities(name, values, remedy):
+    """Refuse what is no number, numbers outside [0, 1], and NaN."""
+    numbers = values.dtype.kind in "biuf"
+    wrong = values[~((values >= 0) & (values <= 1))] if numbers else values
+    if wrong.size:
+        kind = "what is no number" if not numbers else "others"
+        if numbers and np.isnan(wrong).all():
+            kind = "NaN, which a model that diverged gives"
+        raise ValueError(f"{name} must hold probabilities in [0, 1], got {kind}. {remedy}")
+
+
+def _is_text(values):
+    return pd.api.types.infer_dtype(np.asarray(values, dtype=object), skipna=True) == "string"

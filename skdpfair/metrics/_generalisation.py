@@ -1,0 +1,441 @@
+"""Distributional generalisation: train-test gaps, their bounds by privacy, calibration."""
+
+import numpy as np
+import pandas as pd
+
+from skdpfair._validate import flag, number, one_of
+from skdpfair.inputs.groups import encode_features
+from skdpfair.metrics._arguments import (
+    accuracy,
+    as_vector,
+    as_weights,
+    check_probabilities,
+    metric_of,
+    weighted,
+)
+from skdpfair.metrics._by_group import group_max, group_min, label, warn_undefined
+from skdpfair.privacy import Ledger, PrivacyPlan, PrivacyReport
+from skdpfair.privacy.bounds import RELATIONS, total_variation
+
+
+def dg_gap(y_true, y_pred, *, is_train, metric=None, sample_weight=None):
+    """Measure the distributional-generalisation gap: a score on train minus the same on test.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_samples,)
+        The labels of training and test records together.
+    y_pred : array-like of shape (n_samples,)
+        The predictions, whatever ``metric`` takes.
+    is_train : array-like of shape (n_samples,), bool
+        Which records the model was trained on.
+    metric : callable or None, default=None
+        ``metric(y_true, y_pred)`` in [0, 1], the mean of a test function of the records; None is
+        accuracy.
+    sample_weight : array-like of shape (n_samples,) or None, default=None
+        Handed to ``metric`` if given; numbers >= 0.
+
+    Returns
+    -------
+    float
+        In [-1, 1]; positive if the model does better on what it has seen. NaN, with an
+        ``UndefinedMetricWarning``, if there is no training or no test record. Not itself private.
+
+    Raises
+    ------
+    ValueError
+        If an array has not one entry per label, ``is_train`` is not boolean, or the metric leaves
+        [0, 1].
+    TypeError
+        If ``metric`` is no function.
+
+    Notes
+    -----
+    Definition of [kulynych2022]_, section 2. On average over training sets it is at most
+    `dg_bound` of the privacy, for every test function with values in [0, 1].
+
+    References
+    ----------
+    .. [kulynych2022] B. Kulynych et al., "What You See is What You Get: Principled Deep Learning
+       via Distributional Generalization", NeurIPS 2022.
+
+    Examples
+    --------
+    >>> from skdpfair.metrics import dg_gap
+    >>> y_true, y_pred = [1, 0, 1, 0, 1, 0, 1, 0], [1, 0, 1, 0, 0, 0, 1, 0]
+    >>> is_train = [True] * 4 + [False] * 4
+    >>> dg_gap(y_true, y_pred, is_train=is_train)
+    0.25
+
+    For each group, with fairlearn:
+
+    >>> from fairlearn.metrics import MetricFrame
+    >>> frame = MetricFrame(
+    ...     metrics=dg_gap, y_true=y_true, y_pred=y_pred, sensitive_features=["F", "M"] * 4,
+    ...     sample_params={"is_train": is_train},
+    ... )
+    >>> frame.by_group.to_dict()
+    {'F': 0.5, 'M': 0.0}
+    """
+    data = _checked(y_true, y_pred, is_train, sample_weight)
+    for part, rows in {"training": data["is_train"], "test": ~data["is_train"]}.items():
+        if not rows.any():
+            warn_undefined(f"dg_gap is NaN: there is no {part} record. Pass both in is_train.")
+            return float("nan")
+    train, test = _train_and_test(data, metric, np.full(len(data), True))
+    return train - test
+
+
+def dg_gap_by_group(
+    y_true,
+    y_pred,
+    *,
+    is_train,
+    sensitive_features,
+    metric=None,
+    sample_weight=None,
+    groups=None,
+    greater_is_better=True,
+):
+    """Tabulate a score on train, on test and the gap: overall, of each group, of the worst one.
+
+    Parameters
+    ----------
+    y_true, y_pred, is_train, metric, sample_weight
+        As in `dg_gap`.
+    sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
+        The groups; several columns make intersections.
+    groups : list or None, default=None
+        All groups there may be; None means those that occur.
+    greater_is_better : bool, default=True
+        False for a loss: the worst group is then that of the largest value.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Columns ``train``, ``test``, ``gap``; rows ``overall``, ``group_min`` (for a loss
+        ``group_max``) and ``[GROUP]``. The smallest score of a group in ``train`` and in ``test``
+        may be of different groups. NaN, with an ``UndefinedMetricWarning``, where a group has no
+        record: ``group_min`` is that of the others. Not itself private.
+
+    Raises
+    ------
+    ValueError
+        As `dg_gap`, or if a group is missing or not among ``groups``.
+
+    Examples
+    --------
+    >>> from skdpfair.metrics import dg_gap_by_group
+    >>> y_true, y_pred = [1, 0, 1, 0, 1, 0, 1, 0], [1, 0, 1, 0, 0, 0, 1, 0]
+    >>> dg_gap_by_group(
+    ...     y_true, y_pred, is_train=[True] * 4 + [False] * 4, sensitive_features=["F", "M"] * 4
+    ... )
+               train  test   gap
+    overall      1.0  0.75  0.25
+    group_min    1.0  0.50  0.50
+    [F]          1.0  0.50  0.50
+    [M]          1.0  1.00  0.00
+    """
+    flag("greater_is_better", greater_is_better)
+    data = _checked(y_true, y_pred, is_train, sample_weight)
+    found = encode_features(sensitive_features, len(data), groups)
+    rows = {
+        label(group): _train_and_test(data, metric, found.code == i)
+        for i, group in enumerate(found.levels)
+    }
+    table = pd.DataFrame(rows, index=["train", "test"]).T
+    if table.isna().any(axis=None):
+        warn_undefined("The gap of a group is NaN: a score is undefined, or of no record.")
+    worst = group_min(table.T) if greater_is_better else group_max(table.T)
+    overall = pd.Series(_train_and_test(data, metric, found.code >= 0), index=["train", "test"])
+    worst_name = "group_min" if greater_is_better else "group_max"
+    table = pd.concat([pd.DataFrame({"overall": overall, worst_name: worst}).T, table])
+    return table.assign(gap=table["train"] - table["test"])
+
+
+def dg_gap_worst_group(
+    y_true,
+    y_pred,
+    *,
+    is_train,
+    sensitive_features,
+    metric=None,
+    sample_weight=None,
+    greater_is_better=True,
+):
+    """Measure the worst group's gap: the worst score of a group on train minus that on test.
+
+    Parameters
+    ----------
+    y_true, y_pred, is_train, sensitive_features, metric, sample_weight, greater_is_better
+        As in `dg_gap_by_group`.
+
+    Returns
+    -------
+    float
+        In [-1, 1], over the groups that have records; an ``UndefinedMetricWarning`` says that a
+        group lacks training or test records. Not itself private.
+
+    Raises
+    ------
+    ValueError
+        As `dg_gap_by_group`.
+
+    Notes
+    -----
+    The proxy of [kulynych2022]_, section 5: the worst group may be another one in test than in
+    train. The largest gap of a single group is ``dg_gap_by_group(...)["gap"].iloc[2:].max()``.
+
+    References
+    ----------
+    .. [kulynych2022] B. Kulynych et al., "What You See is What You Get: Principled Deep Learning
+       via Distributional Generalization", NeurIPS 2022.
+
+    Examples
+    --------
+    >>> from skdpfair.metrics import dg_gap_worst_group
+    >>> y_true, y_pred = [1, 0, 1, 0, 1, 0, 1, 0], [1, 0, 1, 0, 0, 0, 1, 0]
+    >>> dg_gap_worst_group(
+    ...     y_true, y_pred, is_train=[True] * 4 + [False] * 4, sensitive_features=["F", "M"] * 4
+    ... )
+    0.5
+    """
+    table = dg_gap_by_group(
+        y_true,
+        y_pred,
+        is_train=is_train,
+        sensitive_features=sensitive_features,
+        metric=metric,
+        sample_weight=sample_weight,
+        greater_is_better=greater_is_better,
+    )
+    return float(table["gap"].iloc[1])
+
+
+def _checked(y_true, y_pred, is_train, sample_weight):
+    """Return one row per record, else raise."""
+    columns = {"y_true": as_vector("y_true", y_true, y_true)}
+    columns["y_pred"] = as_vector("y_pred", y_pred, y_true)
+    is_train = as_vector("is_train", is_train, y_true)
+    if not np.isin(is_train, [True, False]).all():
+        raise ValueError(
+            "is_train must hold True for training records and False for test records, and "
+            "nothing else. Pass a boolean array."
+        )
+    columns["is_train"] = is_train.astype(bool)
+    if sample_weight is not None:
+        columns["sample_weight"] = as_weights(sample_weight, y_true)
+    return pd.DataFrame({name: pd.Series(v, dtype=v.dtype) for name, v in columns.items()})
+
+
+def _train_and_test(data, metric, rows):
+    return tuple(_score(data[rows & (data["is_train"] == part)], metric) for part in (True, False))
+
+
+def _score(data, metric):
+    """Return the metric of some rows, NaN of none."""
+    if data.empty:
+        return float("nan")
+    score = weighted(metric_of(metric, accuracy), data.get("sample_weight"))
+    value = float(score(data["y_true"].to_numpy(), data["y_pred"].to_numpy()))
+    if not (np.isnan(value) or 0 <= value <= 1):
+        raise ValueError(
+            f"metric must lie in [0, 1], got {value!r}: a gap is bounded for bounded test "
+            "functions only. Clip the loss and divide it by its largest value."
+        )
+    return value
+
+
+def calibration_gap(y_true, y_prob, *, tau=0.1, sample_weight=None):
+    """Measure how far the labels are from the predicted probabilities, over bins of width tau.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_samples,)
+        The labels, 0 or 1.
+    y_prob : array-like of shape (n_samples,)
+        The predicted probability of class 1, in [0, 1].
+    tau : float, default=0.1
+        Width of the bins: 1/m for an integer m.
+    sample_weight : array-like of shape (n_samples,) or None, default=None
+        Weights of the mean, >= 0, not all zero.
+
+    Returns
+    -------
+    float
+        In [0, 1]. Not itself private.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an array has not one entry per label, labels are not 0 or 1, probabilities lie outside
+        [0, 1], or ``tau`` does not divide 1.
+
+    Notes
+    -----
+    The sum over p in {0, tau, ..., 1} of abs(mean(1{p <= y_prob < p + tau} (y_true - p))),
+    Definition C.7 of [kulynych2022]_, whose bins are open; here the lower end belongs to its bin,
+    so that none of the probabilities p is lost. As p is the LOWER end of a bin, perfectly
+    calibrated probabilities have a gap of up to tau: compare train with test, or models with one
+    tau. For the gap between train and test, use `dg_gap` with ``metric=calibration_gap``. By
+    Theorem C.8 the paper bounds its mean by delta / tau under delta-strong distributional
+    generalisation.
+
+    References
+    ----------
+    .. [kulynych2022] B. Kulynych et al., "What You See is What You Get: Principled Deep Learning
+       via Distributional Generalization", NeurIPS 2022.
+
+    Examples
+    --------
+    >>> from skdpfair.metrics import calibration_gap
+    >>> y_true, y_prob = [0, 1, 1, 1], [0.5, 0.5, 0.9, 0.9]
+    >>> round(calibration_gap(y_true, y_prob), 4)  # |1 - 2 * 0.5| / 4 + |2 - 2 * 0.9| / 4
+    0.05
+
+    For each group, with fairlearn:
+
+    >>> from fairlearn.metrics import MetricFrame
+    >>> frame = MetricFrame(
+    ...     metrics=calibration_gap, y_true=y_true, y_pred=y_prob,
+    ...     sensitive_features=["F", "F", "M", "M"],
+    ... )
+    >>> frame.by_group.round(4).to_dict()
+    {'F': 0.0, 'M': 0.1}
+    """
+    tau = number("tau", tau, low=0, low_open=True, high=1)
+    n_bins = round(1 / tau)
+    if abs(n_bins * tau - 1) > 1e-9:
+        raise ValueError(f"tau must divide 1, got {tau!r}. Use tau=1/{n_bins}.")
+    y_true = as_vector("y_true", y_true, y_true)
+    if not np.isin(y_true, [0, 1]).all():
+        raise ValueError(
+            "y_true must hold labels 0 and 1, got others. Pass y_true == the class whose "
+            "probability y_prob is."
+        )
+    y_prob = as_vector("y_prob", y_prob, y_true)
+    check_probabilities("y_prob", y_prob, "Pass predict_proba(X)[:, 1].")
+    y_prob = y_prob.astype(float)
+    sample_weight = as_weights(sample_weight, y_true)
+    lower = np.arange(n_bins + 1) / n_bins
+    bins = np.searchsorted(lower, y_prob, side="right") - 1
+    share = np.ones(len(y_true)) if sample_weight is None else sample_weight
+    residual = (y_true.astype(float) - lower[bins]) * share / share.sum()
+    return float(np.abs(np.bincount(bins, weights=residual)).sum())
+
+
+def tv_bound(privacy, *, adjacency="add_remove"):
+    """Bound the total variation between the models trained on neighbouring data sets.
+
+    Parameters
+    ----------
+    privacy : PrivacyReport, Ledger or PrivacyPlan
+        The releases: ``clf.privacy_``, its ``ledger`` unless that is empty, or a plan.
+    adjacency : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
+        Which data sets are neighbours: one record more or less; one record replaced by a null
+        record, as in the reports, which gives the same number; or one replaced by any other.
+
+    Returns
+    -------
+    float
+        In [0, 1]; 0 if nothing was released, 1 if a release had no noise.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If ``privacy`` is of another type or says less than it spent, or the adjacency is unknown.
+
+    Notes
+    -----
+    Delta at epsilon 0 of the composed privacy loss distribution, rounded up. It is the largest
+    total variation between the worst neighbours, far below what epsilon and delta alone give
+    (Proposition 2.6 of [kulynych2022]_, `skdpfair.privacy.bounds.tv_from_epsilon`).
+
+    References
+    ----------
+    .. [kulynych2022] B. Kulynych et al., "What You See is What You Get: Principled Deep Learning
+       via Distributional Generalization", NeurIPS 2022.
+
+    Examples
+    --------
+    >>> from skdpfair.metrics import tv_bound
+    >>> from skdpfair.privacy import PrivacyPlan
+    >>> adult = PrivacyPlan(steps=1840, sample_rate=1 / 92, noise_multipliers=(1.0,))
+    >>> print(f"{tv_bound(adult):.3f}, {tv_bound(adult, adjacency='replace_one'):.3f}")
+    0.235, 0.381
+    """
+    runs = _runs(privacy)
+    return 1.0 if runs is None else total_variation(runs, adjacency)
+
+
+def dg_bound(privacy, *, adjacency="replace_one"):
+    """Bound the expected gap between train and test of every test function in [0, 1].
+
+    Parameters
+    ----------
+    privacy : PrivacyReport, Ledger or PrivacyPlan
+        As in `tv_bound`.
+    adjacency : {"replace_one", "add_remove", "zero_out"}, default="replace_one"
+        How neighbours of the same size are bounded: directly, or by twice the value of one record
+        more or less (or zeroed), which is never the smaller.
+
+    Returns
+    -------
+    float
+        In [0, 1].
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `tv_bound`.
+
+    Notes
+    -----
+    Theorem 2.5 of [kulynych2022]_: a training algorithm whose output moves by at most this total
+    variation when one record is replaced has a distributional generalisation gap of at most this.
+    By its Proposition C.6 the same holds for the records of each group. Both speak of the mean
+    over training sets and runs, of test functions of one record and the model; a single
+    `dg_gap` varies about that mean.
+
+    References
+    ----------
+    .. [kulynych2022] B. Kulynych et al., "What You See is What You Get: Principled Deep Learning
+       via Distributional Generalization", NeurIPS 2022.
+
+    Examples
+    --------
+    >>> from skdpfair.metrics import dg_bound
+    >>> from skdpfair.privacy import PrivacyPlan
+    >>> adult = PrivacyPlan(steps=1840, sample_rate=1 / 92, noise_multipliers=(1.0,))
+    >>> print(f"{dg_bound(adult):.3f}, {dg_bound(adult, adjacency='add_remove'):.3f}")
+    0.381, 0.471
+    """
+    one_of("adjacency", adjacency, RELATIONS)
+    factor = 1 if adjacency == "replace_one" else 2
+    return min(1.0, factor * tv_bound(privacy, adjacency=adjacency))
+
+
+def _runs(privacy):
+    """Return the releases as the accountants read them; None if they are not private at all."""
+    if isinstance(privacy, PrivacyPlan):
+        return privacy.runs
+    if isinstance(privacy, Ledger) and not privacy.entries:
+        raise ValueError(
+            "privacy must be a ledger with entries, got an empty one, which a fit without privacy "
+            "leaves too. Pass its report, clf.privacy_."
+        )
+    if isinstance(privacy, PrivacyReport):
+        if not privacy.is_private:
+            return None
+        if privacy.steps > privacy.ledger.steps:
+            raise ValueError(
+                f"privacy.ledger must hold all of the {privacy.steps} steps of the report, got "
+                f"{privacy.ledger.steps}. Pass the report of a fit, clf.privacy_, as it is."
+            )
+        privacy = privacy.ledger
+    if isinstance(privacy, Ledger):
+        return [entry.run for entry in privacy.entries]
+    raise TypeError(
+        "privacy must be a PrivacyReport, a Ledger or a PrivacyPlan, got "
+        f"{type(privacy).__name__}. Pass clf.privacy_."
+    )

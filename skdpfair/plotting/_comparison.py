@@ -1,0 +1,497 @@
+"""Displays that compare models: privacy cost by group, and measures against the budget."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+from sklearn.utils.validation import check_is_fitted
+
+from skdpfair._validate import number, one_of
+from skdpfair.metrics import group_table, privacy_cost
+from skdpfair.metrics._arguments import as_vector
+from skdpfair.metrics._by_group import difference
+from skdpfair.plotting._axes import (
+    PALETTE,
+    axes_width,
+    check_axes,
+    colour_of,
+    dress,
+    label_ends,
+    new_axes,
+    spaced,
+)
+from skdpfair.plotting._bars import plot_privacy_cost
+
+_REFERENCE = "reference"
+_MARKERS = "osD^vPX"
+_LINES = ("-", "-.", ":")
+_TITLES = {
+    "accuracy": "Accuracy",
+    "accuracy_difference": "Accuracy difference between groups",
+    "privacy_cost": "Privacy cost",
+    "privacy_cost_difference": "Privacy cost difference between groups",
+    "dg_gap": "Accuracy on training records minus on test records",
+    "dg_gap_difference": "Difference of generalisation gaps between groups",
+}
+
+
+class PrivacyCostDisplay:
+    """Privacy cost of each group, as bars.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        From :func:`skdpfair.metrics.group_table`, one row per model.
+
+    Attributes
+    ----------
+    ax_, figure_
+        Where :meth:`plot` drew.
+
+    Examples
+    --------
+    >>> display = PrivacyCostDisplay.from_predictions(
+    ...     [0, 1, 1, 0], {"sgd": [0, 1, 1, 0], "dpsgd": [0, 1, 0, 0]},
+    ...     reference="sgd", sensitive_features=["F", "F", "M", "M"])
+    >>> float(display.table.loc["dpsgd", "privacy_cost[M]"])
+    0.5
+    >>> display.plot().figure_.clear()
+    """
+
+    def __init__(self, table):
+        self.table = table
+
+    @classmethod
+    def from_predictions(cls, y_true, y_pred, *, reference, sensitive_features):
+        """Return the display of models by name, against the one named ``reference``.
+
+        Parameters
+        ----------
+        y_true : array-like of shape (n_samples,)
+            True labels.
+        y_pred : dict of str to array-like of shape (n_samples,)
+            Each model's predicted labels.
+        reference : str
+            Key of the non-private reference model.
+        sensitive_features : array-like of shape (n_samples,)
+            Groups.
+
+        Returns
+        -------
+        PrivacyCostDisplay
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `skdpfair.metrics.group_table`.
+        """
+        return cls(
+            group_table(y_true, y_pred, reference=reference, sensitive_features=sensitive_features)
+        )
+
+    @classmethod
+    def from_estimator(cls, estimator, X, y, *, sensitive_features):
+        """Return the display of a fitted estimator, or pipeline, with a reference model.
+
+        Parameters
+        ----------
+        estimator : DPFairClassifier or Pipeline
+            Fitted with ``keep_reference=True``.
+        X : array-like of shape (n_samples, n_features)
+            Features.
+        y : array-like of shape (n_samples,)
+            True labels.
+        sensitive_features : array-like of shape (n_samples,)
+            Groups.
+
+        Returns
+        -------
+        PrivacyCostDisplay
+
+        Raises
+        ------
+        NotFittedError, TypeError, ValueError
+            If the estimator is not fitted, is another model, or has no ``reference_``.
+        """
+        model, rows = _final_step(estimator, X)
+        if not hasattr(model, "reference_"):
+            raise ValueError(
+                "estimator has no reference model, reference_, to compare with. Fit it with "
+                "keep_reference=True, and draw in the same process: pickles do not hold it."
+            )
+        predictions = {
+            _REFERENCE: model.reference_.predict(rows),
+            model.method_.name: model.predict(rows),
+        }
+        return cls.from_predictions(
+            y, predictions, reference=_REFERENCE, sensitive_features=sensitive_features
+        )
+
+    @classmethod
+    def from_results(cls, frame, *, epsilon=None):
+        """Return the display of a sweep's means over seeds, one row per method, in its order.
+
+        The reference models, whose cost is 0 by definition, are left out.
+
+        Parameters
+        ----------
+        frame : pandas.DataFrame or TradeoffResults
+            A sweep's results, or their frame, with columns ``method``, ``group`` and
+            ``privacy_cost``, and ``epsilon`` if that varies; rows of group "overall" are left out.
+        epsilon : float or None, default=None
+            Budget to show, named in the title; None is the only one there is.
+
+        Returns
+        -------
+        PrivacyCostDisplay
+
+        Raises
+        ------
+        TypeError, ValueError
+            If ``frame`` is nothing of the kind, there are several budgets, or not this one.
+        """
+        rows, reference = _rows_at(getattr(frame, "frame", frame), epsilon)
+        means = rows.groupby(["method", "group"], sort=False)["privacy_cost"].mean()
+        table = means.unstack("group").reindex(rows["method"].unique())[rows["group"].unique()]
+        table.columns = [f"privacy_cost[{group}]" for group in table]
+        table.attrs["reference"] = reference
+        if "epsilon" in rows:
+            table.attrs["epsilon"] = float(rows["epsilon"].iloc[0])
+        return cls(table)
+
+    def plot(self, ax=None):
+        """Draw the bars.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes or None, default=None
+            Where to draw; None makes a new figure.
+
+        Returns
+        -------
+        PrivacyCostDisplay
+            Itself.
+        """
+        self.ax_ = plot_privacy_cost(self.table, ax=ax)
+        self.figure_ = self.ax_.figure
+        return self
+
+
+def _rows_at(frame, epsilon):
+    """Return the private models' rows of a sweep's frame at one budget, and the reference."""
+    missing = [c for c in ("method", "group", "privacy_cost") if c not in frame]
+    if missing or not hasattr(frame, "groupby"):
+        raise TypeError(
+            "frame must be the TradeoffResults of a sweep, or its frame, got "
+            f"{type(frame).__name__} without the columns {missing}. Pass sweep(...).frame."
+        )
+    is_reference = frame["method"].str.startswith(_REFERENCE)
+    if "epsilon" in frame:
+        is_reference |= np.isinf(frame["epsilon"])
+    names = frame.loc[is_reference, "method"].unique()
+    rows = frame[(frame["group"] != "overall") & ~is_reference]
+    if "epsilon" in rows:
+        budgets = rows["epsilon"].unique().tolist()
+        if epsilon is None and len(budgets) > 1:
+            raise ValueError(
+                f"epsilon=None, but the sweep has several budgets: {budgets}. Show one, such as "
+                f"epsilon={budgets[0]!r}; results.plot('privacy_cost_difference') shows all."
+            )
+        if epsilon is not None and epsilon not in budgets:
+            raise ValueError(f"epsilon must be a budget of the sweep, {budgets}, got {epsilon!r}.")
+        rows = rows if epsilon is None else rows[rows["epsilon"] == epsilon]
+    if rows.empty:
+        raise ValueError("frame has no row of a group and a private model. Pass a whole sweep.")
+    return rows, names[0] if len(names) == 1 else _REFERENCE
+
+
+class TradeoffDisplay:
+    """One quantity against the privacy budget, with standard errors over seeds as bands.
+
+    Parameters
+    ----------
+    curves : dict of str to DataFrame
+        By method: columns epsilon (inf: no privacy, drawn as a dashed line), mean and se, in [-1,
+        1].
+    measure : str, default="accuracy"
+        The quantity.
+
+    Attributes
+    ----------
+    ax_, figure_
+        Set by `plot`.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skdpfair.plotting import TradeoffDisplay
+    >>> rows = pd.DataFrame({"epsilon": [0.5, 1.0], "mean": [0.7, 0.8], "se": [0.02, 0.01]})
+    >>> display = TradeoffDisplay({"dpsgd": rows}, "accuracy").plot()
+    >>> display.ax_.get_ylabel()
+    'accuracy (%)'
+    >>> display.figure_.clear()
+    """
+
+    def __init__(self, curves, measure="accuracy"):
+        self.curves, self.measure = curves, measure
+
+    @classmethod
+    def from_predictions(cls, y_true, y_pred, *, sensitive_features, measure="accuracy"):
+        """Make the display of models that were run once each.
+
+        Parameters
+        ----------
+        y_true : array-like of shape (n_samples,)
+            True labels.
+        y_pred : dict of (str, float or None) to array-like of shape (n_samples,)
+            Predicted labels by (method, epsilon); None or infinity is the reference model, of which
+            there must be one for costs.
+        sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
+            Groups.
+        measure : str, default="accuracy"
+            ``"accuracy"``, ``"privacy_cost"``, either of a group (``"accuracy[F]"``), or either's
+            difference between groups (``"accuracy_difference"``).
+
+        Returns
+        -------
+        TradeoffDisplay
+
+        Raises
+        ------
+        TypeError, ValueError
+            If ``y_pred`` is no such dict, a budget is not above 0, or the measure is unknown.
+
+        Examples
+        --------
+        >>> from skdpfair.plotting import TradeoffDisplay
+        >>> display = TradeoffDisplay.from_predictions(
+        ...     [0, 1, 1, 0], {("sgd", None): [0, 1, 1, 0], ("dpsgd", 1.0): [0, 1, 0, 0]},
+        ...     sensitive_features=["F", "F", "M", "M"], measure="privacy_cost[M]")
+        >>> display.curves["dpsgd"][["epsilon", "mean"]].values.tolist()
+        [[1.0, 0.5]]
+        """
+        models = _by_budget(y_pred, y_true)
+        references = [model for model in models if np.isinf(model[1])]
+        if len(references) != 1 and measure.startswith("privacy_cost"):
+            raise ValueError(
+                f"y_pred must hold one model with epsilon None for measure={measure!r}, got "
+                f"{len(references)}. Add the predictions of the reference model, by "
+                "('reference', None)."
+            )
+        keys = list(models)
+        reference = references[0] if references else keys[0]
+        table = group_table(
+            y_true,
+            {i: models[key] for i, key in enumerate(keys)},
+            reference=keys.index(reference),
+            sensitive_features=sensitive_features,
+        )
+        table["accuracy_difference"] = difference(table.filter(like="accuracy["))
+        table["privacy_cost"] = [
+            privacy_cost(y_true, y_pred, y_ref=models[reference]) for y_pred in models.values()
+        ]
+        known = [c for c in table if c != "balanced_accuracy"]
+        rows = pd.DataFrame(keys, columns=["method", "epsilon"]).assign(
+            mean=table[_known(measure, known)].to_numpy(), se=np.nan
+        )
+        return cls(_by_method(rows), measure)
+
+    @classmethod
+    def from_estimator(cls, estimator, X, y, *, sensitive_features, measure="accuracy"):
+        """Make the display of fitted models, one point each.
+
+        Parameters
+        ----------
+        estimator : DPFairClassifier or Pipeline, or list of these
+            The ``reference_`` of one that was fitted with ``keep_reference=True`` is shown, too.
+        X : array-like of shape (n_samples, n_features)
+            Features.
+        y : array-like of shape (n_samples,)
+            True labels.
+        sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
+            Groups.
+        measure : str, default="accuracy"
+            As in `from_predictions`.
+
+        Returns
+        -------
+        TradeoffDisplay
+
+        Raises
+        ------
+        TypeError
+            If ``estimator`` is nothing of the kind.
+        NotFittedError
+            If a model is not fitted.
+        """
+        predictions = {}
+        for model in estimator if isinstance(estimator, (list, tuple)) else [estimator]:
+            last, inner = _final_step(model, X)
+            private = last.privacy_.is_private
+            budget = last.privacy_.epsilon if last.epsilon is None else last.epsilon
+            name = (last.method_.name, budget) if private else (_REFERENCE, None)
+            predictions[name] = model.predict(X)
+            if hasattr(last, "reference_"):
+                predictions[_REFERENCE, None] = last.reference_.predict(inner)
+        return cls.from_predictions(
+            y, predictions, sensitive_features=sensitive_features, measure=measure
+        )
+
+    @classmethod
+    def from_results(cls, results, *, measure="accuracy"):
+        """Make the display of a sweep's results.
+
+        Parameters
+        ----------
+        results : TradeoffResults
+            From `skdpfair.model_selection.sweep`.
+        measure : str, default="accuracy"
+            A column of ``results.table()``, such as ``"privacy_cost[F]"``.
+
+        Returns
+        -------
+        TradeoffDisplay
+
+        Raises
+        ------
+        TypeError, ValueError
+            If ``results`` is nothing of the kind, or has no such measure.
+        """
+        if not callable(getattr(results, "table", None)):
+            raise TypeError(
+                "results must be the TradeoffResults that sweep returned, got "
+                f"{type(results).__name__}. Pass results itself; of a kept results.frame, "
+                "TradeoffResults(frame)."
+            )
+        table = results.table()
+        known = table.columns.get_level_values(0).unique()
+        return cls(_by_method(table[_known(measure, known)].reset_index()), measure)
+
+    def plot(self, ax=None):
+        """Draw a curve for each method.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes or None, default=None
+            Where to draw; None makes a new figure. The curves' names stand right of the axes:
+            only a figure with ``layout="constrained"`` makes room for them.
+
+        Returns
+        -------
+        TradeoffDisplay
+            Itself.
+
+        Raises
+        ------
+        ValueError
+            If no point is a number.
+        """
+        curves = {m: rows[np.isfinite(rows["mean"])] for m, rows in self.curves.items()}
+        curves = {method: rows for method, rows in curves.items() if len(rows)}
+        if not curves:
+            raise ValueError(
+                f"There is no {self.measure!r} to draw: all are NaN. Costs need the runs of the "
+                "reference model, and a group needs test records."
+            )
+        check_axes(ax)
+        ax = new_axes() if ax is None else ax
+        ends, budgets, drawn = [], set(), 0
+        for method, rows in curves.items():
+            mean, se = 100 * rows["mean"], 100 * rows["se"].fillna(0.0)
+            if np.isinf(rows["epsilon"]).all():
+                # costs are measured from the reference model: zero is drawn anyway
+                if not self.measure.startswith("privacy_cost"):
+                    ax.axhline(mean.iloc[0], color="0.35", linestyle="--", linewidth=1.2, zorder=1)
+                    ends.append((mean.iloc[0], method, "0.35", None))
+                continue
+            cycle, place = divmod(drawn, len(PALETTE))
+            colour = colour_of(drawn)
+            ax.fill_between(rows["epsilon"], mean - se, mean + se, color=colour, alpha=0.18, lw=0)
+            ax.plot(
+                rows["epsilon"],
+                mean,
+                color=colour,
+                linestyle=_LINES[cycle % len(_LINES)],
+                marker=_MARKERS[(place + cycle) % len(_MARKERS)],
+                ms=5,
+            )
+            ends.append((mean.iloc[-1], method, colour, rows["epsilon"].iloc[-1]))
+            budgets |= set(rows["epsilon"])
+            drawn += 1
+        self._dress(ax, sorted(budgets))
+        if ax.collections and any(rows["se"].notna().any() for rows in self.curves.values()):
+            ax.set_xlabel(ax.get_xlabel() + "; bands are ± 1 standard error")
+        label_ends(ax, ends)
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+    def _dress(self, ax, budgets):
+        measure, _, group = self.measure.partition("[")
+        of_group = f" of group {group.removesuffix(']')}" if group else ""
+        unit = "percentage points" if measure != "accuracy" else "%"
+        ax.set(xlabel="privacy budget ε, log scale", ylabel=f"{measure.replace('_', ' ')} ({unit})")
+        if budgets:
+            ax.set_xscale("log")
+            shown = spaced(budgets, 0.8 * axes_width(ax))  # the rest is for the curves' names
+            ax.set_xticks(shown, [f"{b:.3g}" for b in shown])
+            ax.minorticks_off()
+        if measure.startswith("privacy_cost"):
+            ax.axhline(0, color="black", linewidth=1, zorder=1)
+        dress(ax, _TITLES[measure] + of_group)
+
+
+def _by_method(rows):
+    return {m: part.sort_values("epsilon") for m, part in rows.groupby("method", sort=False)}
+
+
+def _known(measure, known):
+    """Return the measure if it is among those known."""
+    kind, _, group = str(measure).partition("[")
+    groups = [k[len(kind) + 1 : -1] for k in known if k.startswith(f"{kind}[")]
+    if group and groups and measure not in known:
+        raise ValueError(
+            f"measure={measure!r} names no group of the table. Write {kind}[GROUP], with a group "
+            "spelt as in the table's columns."
+        )
+    return one_of("measure", measure, known)
+
+
+def _final_step(estimator, X):
+    """Return the fitted classifier at the end of a pipeline, and the rows that it sees."""
+    if isinstance(estimator, (str, Mapping)) or not hasattr(estimator, "predict"):
+        raise TypeError(
+            "estimator must be a fitted DPFairClassifier, or a Pipeline that ends in one, got "
+            f"{type(estimator).__name__}. For several, pass a list to TradeoffDisplay."
+        )
+    check_is_fitted(estimator)
+    if hasattr(estimator, "steps"):
+        rows = estimator[:-1].transform(X) if len(estimator.steps) > 1 else X
+        return _final_step(estimator[-1], rows)
+    if not hasattr(estimator, "privacy_"):
+        raise TypeError(
+            f"estimator must be a DPFairClassifier, or a Pipeline that ends in one, got "
+            f"{type(estimator).__name__}. Use from_predictions for other models."
+        )
+    return estimator, X
+
+
+def _by_budget(y_pred, y_true):
+    """Return checked predictions by (method, epsilon), epsilon inf without privacy."""
+    if not isinstance(y_pred, Mapping):
+        raise TypeError(
+            "y_pred must be a dict from (method, epsilon) to predicted labels, got "
+            f"{type(y_pred).__name__}. Pass {{('reference', None): ..., ('dpsgd', 1.0): ...}}."
+        )
+    models = {}
+    for key, values in y_pred.items():
+        if not isinstance(key, tuple) or len(key) != 2:
+            raise TypeError(
+                f"y_pred must have keys (method, epsilon), got {key!r}. Write ('dpsgd', 1.0), and "
+                "('reference', None) for the model without privacy."
+            )
+        method, epsilon = key
+        if epsilon is not None:
+            epsilon = number(f"epsilon of y_pred[{key!r}]", epsilon, low=0, low_open=True)
+        budget = np.inf if epsilon is None else epsilon
+        models[str(method), budget] = as_vector(f"y_pred[{key!r}]", values, y_true)
+    return models

@@ -1,0 +1,285 @@
+"""Copies and files of fitted classifiers: weights and public facts only."""
+
+import tomllib
+from importlib import import_module
+
+from sklearn.utils.validation import check_is_fitted
+from torch import nn
+
+from skdpfair._validate import error_context, safe_repr
+from skdpfair.preprocessing import TableSchema
+from skdpfair.release import _file, _onnx
+from skdpfair.release._facts import check_loaded, factory_of, facts_of, rebuilt
+
+
+def release(estimator):
+    """Return a copy of a fitted classifier that holds weights and public facts only.
+
+    Parameters
+    ----------
+    estimator : DPFairClassifier
+        Fitted.
+
+    Returns
+    -------
+    DPFairClassifier
+        It predicts, and its parameters serve for another fit, but for those that hold records,
+        seeds or code: ``callbacks``, ``validation_data``, ``random_state``, ``keep_reference``,
+        ``diagnostics``, and any ``attack`` or ``optimizer`` of your own.
+
+    Raises
+    ------
+    ValueError
+        If the classifier still holds diagnostics.
+    TypeError
+        If a class or group is of a type that no file could hold.
+
+    Warns
+    -----
+    PrivacyLeakWarning
+        If the weights are not private.
+    InsecureSeedWarning
+        If their noise was seeded.
+
+    Examples
+    --------
+    >>> from skdpfair import DPFairClassifier
+    >>> from skdpfair.datasets import make_two_groups
+    >>> data = make_two_groups(2000, random_state=0)
+    >>> clf = DPFairClassifier("dpsgd", epsilon=3.0, max_steps=20, keep_reference=True)
+    >>> released = clf.fit(data.data, data.target).release()
+    >>> hasattr(clf, "reference_"), hasattr(released, "reference_")
+    (True, False)
+    """
+    check_is_fitted(estimator, "net_")
+    factory = estimator.net_.module
+    facts, weights = facts_of(estimator)
+    return rebuilt(type(estimator), facts, weights, _if_custom(facts, factory))
+
+
+def save_release(estimator, path, *, schema=None):
+    """Write a fitted classifier to one safetensors file, which `load_release` reads.
+
+    Parameters
+    ----------
+    estimator : DPFairClassifier
+        Fitted.
+    path : str or Path
+        The file; an old one is replaced once the new one is complete.
+    schema : TableSchema or None, default=None
+        The public facts that made the features from a table: `schema_of` reads them back, and with
+        them ``skdpfair predict`` takes tables as they are.
+
+    Raises
+    ------
+    ImportError
+        Without the extra ``release``.
+    ValueError, TypeError
+        As :func:`release`, or if ``schema`` makes other features than the classifier was fitted on.
+
+    Warns
+    -----
+    PrivacyLeakWarning, InsecureSeedWarning
+        As :func:`release`.
+
+    Notes
+    -----
+    Equal classifiers make equal bytes. The metadata's entry ``skdpfair`` is JSON: format version,
+    version of skdpfair, SHA-256 of the rest (against damage, not against forgery), the privacy
+    statement, and what :func:`load_release` needs. No pickle, and no code.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from skdpfair import DPFairClassifier
+    >>> from skdpfair.audit import audit_artifact
+    >>> clf = DPFairClassifier("dpsgd", epsilon=3.0, module="logistic", max_steps=5)
+    >>> path = tempfile.mkdtemp() + "/model.safetensors"
+    >>> save_release(clf.fit([[0.0], [1.0]] * 1500, [0, 1] * 1500), path)
+    >>> audit_artifact(path).is_clean
+    True
+    """
+    check_is_fitted(estimator, "net_")
+    _check_schema(estimator, schema)
+    facts, weights = facts_of(estimator)
+    extra = {"skdpfair_version": _package().__version__}
+    if schema is not None:
+        extra["schema"] = schema.to_toml()  # keeps the order, which is that of the features
+    _file.write(path, facts | extra, weights)
+
+
+def schema_of(path):
+    """Return the schema of a file written by ``save_release``, or None if it holds none.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+
+    Returns
+    -------
+    TableSchema or None
+
+    Raises
+    ------
+    ValueError
+        If the file is no release, is damaged or of a newer format.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from skdpfair import DPFairClassifier
+    >>> from skdpfair.preprocessing import TableSchema
+    >>> schema = TableSchema(target="paid", classes=["no", "yes"], bounds={"age": (18, 100)})
+    >>> X, y = [[-1.0], [0.0], [0.5], [1.0]] * 500, ["no", "no", "yes", "yes"] * 500
+    >>> clf = DPFairClassifier("dpsgd", epsilon=3.0, max_steps=5).fit(X, y)
+    >>> path = tempfile.mkdtemp() + "/model.safetensors"
+    >>> clf.save_release(path, schema=schema)
+    >>> schema_of(path).bounds
+    {'age': [18, 100]}
+    """
+    facts, _ = _file.read(path)
+    if facts.get("schema") is None:
+        return None
+    with error_context(str(path), "holds a schema that cannot be used"):
+        return TableSchema.from_dict(tomllib.loads(facts["schema"]))
+
+
+def load_release(path, *, module=None):
+    """Read a file written by ``save_release``.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.  Only data is read from it, and no code that it may name is imported.
+    module : torch.nn.Module class or factory, optional
+        The network, if it is one of your own; called with the ``module_params`` of the file.
+
+    Returns
+    -------
+    DPFairClassifier
+        Fitted; on one machine it predicts exactly what the saved one did.
+
+    Raises
+    ------
+    ValueError
+        If the file is no release, is damaged or of a newer format, or needs another ``module``.
+    TypeError
+        If ``module`` is an instance.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from skdpfair import DPFairClassifier, load_release
+    >>> from skdpfair.datasets import make_two_groups
+    >>> data = make_two_groups(2000, random_state=0)
+    >>> clf = DPFairClassifier("dpsgd", epsilon=3.0, max_steps=20).fit(data.data, data.target)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     clf.save_release(Path(folder) / "model.safetensors")
+    ...     loaded = load_release(Path(folder) / "model.safetensors")
+    >>> bool((loaded.predict_proba(data.data) == clf.predict_proba(data.data)).all())
+    True
+    >>> loaded.privacy_ == clf.privacy_
+    True
+    """
+    facts, weights = _file.read(path)
+    if isinstance(module, nn.Module):
+        raise TypeError(f"module must be a class or a factory, got {type(module).__name__}().")
+    _check_module(path, facts.get("module"), module)
+    try:
+        factory = None if module is None else factory_of(facts["module"], module)
+        loaded = rebuilt(_package().DPFairClassifier, facts, weights, factory)
+        check_loaded(loaded, facts)
+        return loaded
+    except Exception as error:  # facts may be anything, and so may a module
+        raise ValueError(
+            f"{path} cannot be loaded: {type(error).__name__}: {str(error)[:300]}"
+            + ("" if module is None else f" (is module={module!r} the network that was saved?)")
+        ) from error
+
+
+def export_onnx(estimator, path):
+    """Write a fitted classifier as one ONNX file: features in, labels and probabilities out.
+
+    Parameters
+    ----------
+    estimator : DPFairClassifier
+        Fitted.
+    path : str or Path
+        The file.
+
+    Raises
+    ------
+    ImportError
+        Without the extra ``onnx``.
+    ValueError, TypeError
+        As :func:`release`, or if a module of your own has no ONNX form.
+
+    Warns
+    -----
+    PrivacyLeakWarning, InsecureSeedWarning
+        As :func:`release`.
+
+    Notes
+    -----
+    Input: ``features``, float32 (batch, ...), the columns of X in the order of the fit without
+    the group columns.  Outputs: ``logits`` and ``probabilities`` (batch, n_classes), float32, and
+    ``label`` (batch,), strings or int64 (0 and 1 for False and True).  ``metadata_props`` holds
+    ``privacy_statement``, ``feature_names`` and ``classes`` as JSON.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from onnxruntime import InferenceSession
+    >>> from skdpfair import DPFairClassifier
+    >>> clf = DPFairClassifier("dpsgd", epsilon=3.0, module="logistic", max_steps=5)
+    >>> path = tempfile.mkdtemp() + "/model.onnx"
+    >>> export_onnx(clf.fit([[0.0], [1.0]] * 1500, ["no", "yes"] * 1500), path)
+    >>> [output.name for output in InferenceSession(path).get_outputs()]
+    ['logits', 'probabilities', 'label']
+    """
+    check_is_fitted(estimator, "net_")
+    facts, weights = facts_of(estimator)
+    copy = rebuilt(type(estimator), facts, weights, _if_custom(facts, estimator.net_.module))
+    content = _onnx.content(copy, facts["privacy_statement"], _package().__version__)
+    _file.replace_file(path, content)
+
+
+def _check_schema(estimator, schema):
+    if schema is None:
+        return
+    if not isinstance(schema, TableSchema):
+        raise TypeError(f"schema must be a TableSchema or None, got {safe_repr(schema)}.")
+    made = schema.feature_names
+    fitted = list(getattr(estimator, "feature_names_in_", made))
+    if fitted != made or estimator.n_features_in_ != len(made):
+        raise ValueError(
+            f"schema makes the features {safe_repr(made)}, but the classifier was fitted on "
+            f"{estimator.n_features_in_} others: fit on schema.split(table)[0]."
+        )
+
+
+def _if_custom(facts, factory):
+    return factory if facts["module"]["name"] is None else None
+
+
+def _check_module(path, needed, module):
+    if not isinstance(needed, dict):
+        raise ValueError(f"{path} does not say which module it holds: it is no release.")
+    if needed.get("name") is not None and module is not None:
+        raise ValueError(
+            f"module= is for networks of your own, and {path} holds the built-in module "
+            f"{needed['name']!r}. Leave module= out."
+        )
+    if needed.get("name") is None and module is None:
+        label, left_out = str(needed.get("custom"))[:80], needed.get("left_out")
+        bound = f", with {left_out} bound by functools.partial" if left_out else ""
+        raise ValueError(
+            f"{path} holds the weights of its author's own module {label!r}, but never code. "
+            f"Pass the class: load_release(path, module={label}){bound}."
+        )
+
+
+def _package():
+    return import_module("skdpfair")  # by name, since it imports this module
