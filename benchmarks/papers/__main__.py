@@ -22,7 +22,6 @@ def main(arguments=None) -> int:
         for study in STUDIES.values():
             print(f"{study.name:18}{study.title} ({study.source})")
         return 0
-    rows = None if asked.rows is None else [row.strip() for row in asked.rows.split(",")]
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
         try:
@@ -32,7 +31,7 @@ def main(arguments=None) -> int:
                 sound=not asked.as_published,
                 seeds=asked.seeds,
                 epochs=asked.epochs,
-                rows=rows,
+                rows=asked.rows,
                 device=asked.device,
                 n_jobs=asked.jobs,
             )
@@ -65,7 +64,7 @@ def _parser():
     add("--output", "-o", metavar="FOLDER", help="the same call goes on where it was")
     add("--seeds", type=int, default=5, help="runs of each row (5)")
     add("--epochs", type=int, help="fewer epochs than the paper's, to look sooner")
-    add("--rows", help="rows to train, separated by commas; the usual ones by default")
+    add("--rows", nargs="+", metavar="ROW", help="rows to train; the usual ones by default")
     add("--device", default="cpu", help="cpu or cuda (cpu)")
     add("--jobs", type=int, default=-1, help="processes; -1 for all cores (-1)")
     add("--write", action="store_true", help="write the documentation's tables from kept runs")

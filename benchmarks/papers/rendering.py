@@ -1,6 +1,7 @@
 """A comparison as CSV, Markdown and figure."""
 
 import json
+import shlex
 from dataclasses import asdict
 from math import isinf, isnan
 
@@ -55,9 +56,10 @@ def page(found) -> str:
     """Return the comparison as Markdown."""
     study, options = found.study, found.options
     variant = "sound" if options.sound else "as published"
-    seeds = sorted(set(found.runs.groupby("row")["seed"].nunique()))
-    seeds = " to ".join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))
-    lines = [f"# {study.title}", "", f"{study.source}; {variant}; {seeds} seeds per row."]
+    counts = found.runs.groupby("row")["seed"].nunique()
+    fewest, most = int(counts.min()), int(counts.max())
+    seeds = f"{most} seed{'s' * (most > 1)}" if fewest == most else f"{fewest} to {most} seeds"
+    lines = [f"# {study.title}", "", f"{study.source}; {variant}; {seeds} per row."]
     if found.shortness is not None:
         lines += ["", f"**{found.shortness}**"]
     lines += ["", summary(found), "", *table(found.cells), *claims_table(found.claims)]
@@ -87,7 +89,7 @@ def _command(study, options):
     if options.epochs is not None:
         parts.append(f"--epochs {options.epochs}")
     if options.rows is not None:
-        parts.append(f'--rows "{",".join(options.rows)}"')
+        parts.append(f"--rows {shlex.join(options.rows)}")
     return " ".join(parts)
 
 

@@ -190,10 +190,11 @@ def test_the_command(study, capsys):
     listed = capsys.readouterr().out
     assert all(name in listed for name in STUDIES)
     out = study / "out"
-    arguments = ["toy", "--seeds", "2", "--jobs", "1", "-o", str(out), "--rows", "one, two"]
+    arguments = ["toy", "--seeds", "2", "--jobs", "1", "-o", str(out), "--rows", "one", "two"]
     assert __main__.main(arguments) == 0
     said = capsys.readouterr().out
     assert "2 of 2 cells are as printed (100 %)." in said and str(out) in said
+    assert "Command: `python -m benchmarks.papers toy --seeds 2 --rows one two`" in said
     with pytest.raises(SystemExit) as caught:
         __main__.main(["toyy"])
     assert caught.value.code == 2 and "Did you mean 'toy'" in capsys.readouterr().err
