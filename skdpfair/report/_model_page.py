@@ -94,9 +94,7 @@ def model_page(classifier, X=None, y=None, *, sensitive_features=None, title=Non
         ],
         "groups": None if table is None else _cells(table),
         "classes": [str(c) for c in classifier.classes_],
-        "difference": None
-        if table is None or len(table) < 3
-        else points(difference(table["accuracy"][1:])),
+        "difference": _difference(table),
         "findings": findings(pipeline),
         "version": version("skdpfair"),
     }
@@ -249,6 +247,12 @@ def _group_rows(classifier, X, y, sensitive_features):
     }
     rows = {"n": counts, "accuracy": accuracy, "low": low, "high": high} | shares
     return pd.DataFrame(rows, index=counts.index)
+
+
+def _difference(table):
+    """Return the difference in accuracy as text, or None unless two groups have test records."""
+    accuracies = [] if table is None else table["accuracy"][1:].dropna()
+    return points(difference(accuracies)) if len(accuracies) > 1 else None
 
 
 def _facts(classifier):

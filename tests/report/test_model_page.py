@@ -49,6 +49,20 @@ def test_the_group_table_counts(fitted):
     assert f"<strong>{100 * apart:.1f}</strong> points" in page
 
 
+def test_groups_without_test_records_are_not_compared(fitted):
+    _, data, groups = fitted
+    clf = DPFairClassifier("dpsgd", epsilon=3.0, groups=[HOSTILE, "b", "c"], max_steps=10)
+    clf.fit(data.data, data.target, sensitive_features=groups)
+    page = model_page(clf, data.data, data.target, sensitive_features=groups)
+    right = clf.predict(data.data) == data.target
+    apart = abs(right[groups == "b"].mean() - right[groups == HOSTILE].mean())
+    assert '<th scope="row">c</th><td class="n">0</td>\n<td class="n">–</td>' in page
+    assert f"<strong>{100 * apart:.1f}</strong> points" in page
+    only = groups == "b"
+    page = model_page(clf, data.data[only], data.target[only], sensitive_features=groups[only])
+    assert "differ by" not in page
+
+
 def test_the_scanner_hears_what_pages_say_of_themselves(fitted):
     clf, data, groups = fitted
     records = data.data, data.target
