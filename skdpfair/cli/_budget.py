@@ -9,7 +9,7 @@ from rich.table import Table
 
 from skdpfair.cli._input import WORDS, Positive, Screen, Unusable, echo, in_options, wrapped
 from skdpfair.privacy import ACCOUNTANTS, PrivacyPlan, gdp_parameter
-from skdpfair.privacy.delta import delta_for
+from skdpfair.privacy.gdp import delta_for
 from skdpfair.privacy.statement import ADJACENCY_IN_WORDS, rounded_up
 
 _POSITIVE = Positive()

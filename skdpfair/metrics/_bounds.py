@@ -2,7 +2,7 @@
 
 from skdpfair._validate import one_of
 from skdpfair.privacy import Ledger, PrivacyPlan, PrivacyReport
-from skdpfair.privacy.bounds import RELATIONS, total_variation
+from skdpfair.privacy.accounting import RELATIONS, total_variation
 
 
 def tv_bound(privacy, *, adjacency="add_remove"):
@@ -30,7 +30,7 @@ def tv_bound(privacy, *, adjacency="add_remove"):
     -----
     Delta at epsilon 0 of the composed privacy loss distribution, rounded up. It is the largest
     total variation between the worst neighbours, far below what epsilon and delta alone give
-    (Proposition 2.6 of [kulynych2022]_, `skdpfair.privacy.bounds.tv_from_epsilon`).
+    (Proposition 2.6 of [kulynych2022]_, `skdpfair.privacy.accounting.tv_from_epsilon`).
 
     References
     ----------

@@ -11,7 +11,7 @@ from skdpfair._validate import number
 from skdpfair.metrics._checks import as_vector
 from skdpfair.metrics._levels import encode, label
 from skdpfair.privacy import ADJACENCY_IN_WORDS
-from skdpfair.privacy.delta import delta_for
+from skdpfair.privacy.gdp import delta_for
 from skdpfair.privacy.noise import (
     below_of,
     discrete_gaussian,

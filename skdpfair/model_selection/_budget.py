@@ -20,7 +20,7 @@ from skdpfair.preprocessing import check_pipeline
 from skdpfair.preprocessing._linter import reasons_of
 from skdpfair.privacy import ACCOUNTANTS, SampledGaussian
 from skdpfair.privacy import epsilon as epsilon_of
-from skdpfair.privacy.delta import delta_for
+from skdpfair.privacy.gdp import delta_for
 
 
 @dataclass(frozen=True)

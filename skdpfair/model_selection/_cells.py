@@ -18,7 +18,7 @@ from skdpfair.estimator import DPFairClassifier
 from skdpfair.exceptions import InsecureSeedWarning, LowSignalWarning
 from skdpfair.methods import get_method
 from skdpfair.model_selection._store import key_of
-from skdpfair.privacy.delta import delta_for
+from skdpfair.privacy.gdp import delta_for
 from skdpfair.training import defaults
 
 TWIN = "twin"

@@ -16,8 +16,7 @@ from skdpfair.model_selection._candidates import (
     refuse_other_fits,
 )
 from skdpfair.privacy import NOT_ACCOUNTED, PrivacyReport, SampledGaussian
-from skdpfair.privacy.renyi import curve_epsilon, rdp_curve
-from skdpfair.privacy.selection import free_score_noise
+from skdpfair.privacy.renyi import curve_epsilon, free_score_noise, rdp_curve
 
 _ONLY = {"keep_reference": False, "warm_start": False, "callbacks": None}
 _MIDDLE = 60  # position of an order near 7, by which curves are ranked for display

@@ -23,9 +23,8 @@ from skdpfair.model_selection._budget import SearchPlan
 from skdpfair.model_selection._candidates import classifier_of
 from skdpfair.model_selection._pool import n_held, pool_of, report_of, trial_of
 from skdpfair.privacy import Ledger
-from skdpfair.privacy.delta import delta_for
-from skdpfair.privacy.renyi import curve_epsilon
-from skdpfair.privacy.selection import check_law, selection_curve
+from skdpfair.privacy.gdp import delta_for
+from skdpfair.privacy.renyi import check_law, curve_epsilon, selection_curve
 from skdpfair.training import sklearn_callbacks as _tasks
 
 

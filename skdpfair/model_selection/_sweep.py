@@ -26,7 +26,7 @@ from skdpfair.model_selection._cells import KEPT, TWIN, cells_of, key_of_cell, r
 from skdpfair.model_selection._results import TradeoffResults
 from skdpfair.model_selection._store import Store, digest_of
 from skdpfair.model_selection._text import empty_runs
-from skdpfair.privacy.delta import delta_for
+from skdpfair.privacy.gdp import delta_for
 from skdpfair.training import parameters as _params
 from skdpfair.training import plan as _planning
 

@@ -30,8 +30,7 @@ from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import labels as _labels
 from skdpfair.model_selection._candidates import classifier_of, configured, planned_runs
 from skdpfair.privacy import accounting, calibration, renyi
-from skdpfair.privacy.renyi import rdp_curve
-from skdpfair.privacy.selection import stop_parameter
+from skdpfair.privacy.renyi import rdp_curve, stop_parameter
 
 _DRAWS = 1000
 

@@ -7,7 +7,7 @@ import pandas as pd
 from skdpfair._validate import error_context, flag, integer, listed, number, safe_repr
 from skdpfair.privacy.accounting import SampledGaussian
 from skdpfair.privacy.accounting import epsilon as epsilon_of
-from skdpfair.privacy.plan import PrivacyPlan, compose_noise_multipliers
+from skdpfair.privacy.calibration import PrivacyPlan, compose_noise_multipliers
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a fit spent, what it assumed, what nobody accounted for: in words and numbers."""
+"""The privacy report of a fit: what it spent, assumed and left out, in numbers and words."""
 
 import math
 from dataclasses import dataclass, field, fields
@@ -28,7 +28,7 @@ NOT_ACCOUNTED = (
 )
 
 DIAGNOSTICS_HELD = "diagnostics by group"
-TWIN_HELD = "the non-private twin"
+REFERENCE_HELD = "the non-private reference model"
 
 
 def rounded_up(value, digits=4) -> str:
@@ -76,7 +76,8 @@ class PrivacyReport:
     n_samples : int or None
         Number of records, taken as public.
     holds : tuple of str
-        What the fitted object holds besides, which is not private: diagnostics, the twin.
+        What the fitted object holds besides, which is not private: diagnostics, the reference
+        model.
     adjacency : str
         Which data sets are neighbours.
     stop : str or None

@@ -4,7 +4,7 @@ import numpy as np
 
 from skdpfair.privacy import SampledGaussian
 from skdpfair.privacy import epsilon as epsilon_of
-from skdpfair.privacy.delta import delta_for
+from skdpfair.privacy.gdp import delta_for
 from skdpfair.privacy.statement import rounded_up
 
 _MODEL = ["method", "epsilon"]

@@ -8,7 +8,7 @@ from skdpfair import _validate
 from skdpfair._validate import outline, safe_repr
 from skdpfair.networks import ACTIVATIONS
 from skdpfair.privacy import ACCOUNTANTS
-from skdpfair.privacy.delta import LEAST_DELTA
+from skdpfair.privacy.gdp import LEAST_DELTA
 from skdpfair.training import building as _building
 from skdpfair.training.building import LARGE
 

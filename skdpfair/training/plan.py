@@ -12,7 +12,7 @@ from skdpfair.mechanism import Mechanism, Method, Task
 from skdpfair.methods import get_method
 from skdpfair.methods._fractions import declared
 from skdpfair.privacy import PrivacyPlan
-from skdpfair.privacy.delta import delta_for
+from skdpfair.privacy.gdp import delta_for
 from skdpfair.training import defaults
 from skdpfair.training import parameters as _params
 
@@ -28,7 +28,9 @@ class Plan:
     delta: float
     epsilon: float | None  # as asked for
     accountant: str
-    one_time_noise_multipliers: tuple[float, ...] = ()  # noise of the group counts, if these are released
+    one_time_noise_multipliers: tuple[
+        float, ...
+    ] = ()  # noise of the group counts, if these are released
 
     @property
     def accounted(self) -> bool:

@@ -11,11 +11,11 @@ from skdpfair.mechanism import Method
 from skdpfair.methods import get_method
 from skdpfair.privacy import PrivacyReport
 from skdpfair.privacy import epsilon as epsilon_of
-from skdpfair.privacy.statement import DIAGNOSTICS_HELD, TWIN_HELD
+from skdpfair.privacy.statement import DIAGNOSTICS_HELD, REFERENCE_HELD
 from skdpfair.training.callbacks import recorders
 
 _MOST_PRICED = 8  # rates that are accounted for one by one
-_HELD = {"diagnostics": DIAGNOSTICS_HELD, "keep_reference": TWIN_HELD}
+_HELD = {"diagnostics": DIAGNOSTICS_HELD, "keep_reference": REFERENCE_HELD}
 
 
 @dataclass(frozen=True)

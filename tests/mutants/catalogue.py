@@ -345,7 +345,7 @@ MUTANTS = (
     Mutant(
         "count composed apart",
         "count and gradient are accounted as if each had its own sample",
-        "privacy/plan.py",
+        "privacy/calibration.py",
         "        return [self.run, *once]",
         "        each = [SampledGaussian(self.sample_rate, s, self.steps) for s in "
         "self.noise_multipliers]\n"
@@ -356,7 +356,7 @@ MUTANTS = (
     Mutant(
         "count left out",
         "the count is released and not accounted",
-        "privacy/plan.py",
+        "privacy/calibration.py",
         "    return math.fsum(s**-2 for s in noise_multipliers) ** -0.5",
         "    return noise_multipliers[0]",
         "tests/golden/test_golden_privacy.py::test_epsilon",
@@ -437,7 +437,7 @@ MUTANTS = (
     Mutant(
         "best of K as one fit",
         "a private search reports the cost of one trial",
-        "privacy/selection.py",
+        "privacy/renyi.py",
         "    return np.minimum.accumulate(whole[::-1])[::-1]",
         "    return curve",
         "tests/privacy/test_selection.py::test_golden",

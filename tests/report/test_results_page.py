@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 from skdpfair import DPFairClassifier
 from skdpfair.cli import main
 from skdpfair.model_selection import TradeoffResults, sweep
-from skdpfair.privacy.delta import auto_delta
+from skdpfair.privacy.gdp import auto_delta
 
 SECTIONS = (
     "asked",
