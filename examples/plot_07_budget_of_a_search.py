@@ -51,7 +51,7 @@ except BudgetExceeded as error:
 print("spent since:", ledger.epsilon() - before)
 
 # %%
-# A private search draws a secret number of trials, three in the mean, scores each by a noisy count,
+# A private search draws a secret number of trials, three on average, scores each by a noisy count,
 # and keeps the best model, but neither the scores nor their number. Its epsilon covers the choice.
 # ``shape=1.0`` is a law of that number which costs little, and often draws fewer.
 
@@ -61,14 +61,14 @@ print(private.best_params_, private.privacy_.epsilon)
 
 # %%
 # The more candidates, the wider apart. The bars of the grid search count the fits only: its scores
-# have no epsilon. Those of the private search, with as many trials in the mean, count all.
+# have no epsilon. Those of the private search, with as many trials on average, count all.
 
 rows = {}
 for n in (3, 10, 30):
     grid = {"lr": [0.1 * 1.2**i for i in range(n)]}
     every = plan(GridSearchCV(clf, grid, cv=3), n_samples=len(y), accountant="rdp")
     best = plan(DPRandomizedSearch(clf, grid, mean_trials=n, shape=1.0), n_samples=len(y))
-    rows[f"{n} candidates"] = [best.epsilon, every.epsilon, best.whole]
+    rows[f"{n} candidates"] = [best.epsilon, every.epsilon, best.epsilon_total]
 names = ["one fit", "grid search: all fits, without the scores", "private search: all it releases"]
 table = pd.DataFrame.from_dict(rows, orient="index", columns=names)
 ax = plot_group_bars(

@@ -199,8 +199,13 @@ def test_a_gap_of_accuracy_is_not_forced_to_zero():
 @pytest.fixture
 def sweep_frame():
     rows = [
-        (m, e, g, 0.0 if m == "twin" else cost)
-        for m, e, cost in [("twin", np.inf, 0), ("z", 1.0, 0.1), ("z", 4.0, 0.2), ("a", 1.0, 0.3)]
+        (m, e, g, 0.0 if m == "reference" else cost)
+        for m, e, cost in [
+            ("reference", np.inf, 0),
+            ("z", 1.0, 0.1),
+            ("z", 4.0, 0.2),
+            ("a", 1.0, 0.3),
+        ]
         for g in ("overall", "M", "F")
     ]
     return pd.DataFrame(rows, columns=["method", "epsilon", "group", "privacy_cost"])
@@ -211,7 +216,7 @@ def test_costs_of_a_sweep_are_shown_at_one_budget_in_its_order(sweep_frame):
     assert list(display.table.index) == ["z", "a"]
     assert list(display.table) == ["privacy_cost[M]", "privacy_cost[F]"]
     assert display.table.loc["z", "privacy_cost[F]"] == 0.1
-    assert "at ε = 1, against twin" in display.plot().ax_.get_title(loc="left")
+    assert "at ε = 1, against reference" in display.plot().ax_.get_title(loc="left")
     with pytest.raises(ValueError, match=r"several budgets: \[1.0, 4.0\]"):
         PrivacyCostDisplay.from_results(sweep_frame)
     with pytest.raises(ValueError, match=r"budget of the sweep, \[1.0, 4.0\], got 3.0"):

@@ -132,8 +132,8 @@ def _search(plan, records, delta, accountant, candidates, folds):
     return {
         "candidates": candidates,
         "folds": folds,
-        "fits": sum(f.fits for f in planned.fits),
-        "fits_that_read_a_record": sum(f.seen for f in planned.fits),
+        "fits": sum(f.n_fits for f in planned.fits),
+        "fits_that_read_a_record": sum(f.n_fits_per_record for f in planned.fits),
         "epsilon": planned.epsilon,
     }
 

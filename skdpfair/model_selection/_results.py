@@ -1,4 +1,4 @@
-"""What a sweep found: a tidy frame, the papers' table, the front, a picture, fairlearn's inputs."""
+"""Results of a sweep: a tidy frame, tables, the Pareto front, and inputs for fairlearn."""
 
 import numpy as np
 import pandas as pd
@@ -6,30 +6,35 @@ from fairlearn.metrics import MetricFrame, plot_model_comparison
 from sklearn.metrics import accuracy_score
 
 from skdpfair._validate import one_of, safe_repr
-from skdpfair.model_selection._cells import KEPT
-from skdpfair.model_selection._frames import OVERALL, frame_of, predictions_of, releases_of
 from skdpfair.model_selection._store import Store
-from skdpfair.model_selection._text import as_blocks, text_table
 from skdpfair.release._file import path_of, replace_file
 from skdpfair.report import results_page, to_fairness_dashboard
 
+CELL_ENTRIES = (  # of a finished cell, as a store keeps it
+    *("method", "epsilon", "seed", "fold", "reference", "n", "right", "n_train", "right_train"),
+    *("epsilon_spent", "runs", "fit_seconds", "low_signal"),
+)
+OVERALL = "overall"
 _MODEL = ["method", "epsilon"]
 _RUN = ["seed", "fold"]
 _ASKED = {"methods", "classes", "group names", "epsilons", "seeds", "cv", "params", "n_samples"}
 _ASKED |= {"delta", "skdpfair", "torch"}
 _MEASURES = ("accuracy", "privacy_cost", "dg_gap")
+_HEADS = {"accuracy": "accuracy (%)", "privacy_cost": "privacy cost (percentage points)"}
+_MOST_GROUPS = 7  # that a terminal has room for
+_FEWEST = "fewest test records"
 
 
 class TradeoffResults:
-    """The results of `sweep`. Not private: scores on private records, against twins without noise.
+    """The results of `sweep`. Not private: it holds scores on private records.
 
     Parameters
     ----------
     frame : pandas.DataFrame
         One row per cell and group, and one per cell with group ``"overall"``: method, epsilon (inf
         without privacy), seed, fold, group, n (test records), accuracy, privacy_cost (accuracy of
-        the twin of the same seed and fold minus this one; NaN if it was not run), dg_gap (accuracy
-        on the training records minus accuracy), epsilon_spent, fit_seconds.
+        the reference model of the same seed and fold minus this one; NaN if it was not run), dg_gap
+        (accuracy on the training records minus accuracy), epsilon_spent, fit_seconds.
     predictions : dict or None, default=None
         From (method, epsilon, seed, fold) to a frame of y_true, y_pred and group.
     asked : dict or None, default=None
@@ -51,7 +56,7 @@ class TradeoffResults:
     >>> given = data.data, data.target, data.sensitive_features
     >>> results = sweep(["dpsgd"], [3.0], 1, *given, module="logistic", max_steps=5)
     >>> results, results.table().index.tolist()
-    (TradeoffResults(2 models x 1 runs), [('twin', inf), ('dpsgd', 3.0)])
+    (TradeoffResults(2 models x 1 runs), [('reference', inf), ('dpsgd', 3.0)])
     """
 
     def __init__(self, frame, predictions=None, asked=None, releases=None):
@@ -85,14 +90,14 @@ class TradeoffResults:
         TypeError, ValueError
             If the folder holds no sweep, or none of its cells is finished.
         """
-        found, asked = Store.existing(store, needs=KEPT)
+        found, asked = Store.existing(store, needs=CELL_ENTRIES)
         if not asked.keys() >= _ASKED:
             raise ValueError(
                 f"store={str(store)!r} holds something else than a sweep, or one of an older "
                 "version, which kept no training scores. Name another, or run the sweep anew."
             )
         cells, methods = found.cells(), list(asked["methods"])
-        place = {name: i for i, name in enumerate(methods)}  # twins come first
+        place = {name: i for i, name in enumerate(methods)}  # reference models come first
 
         def order(cell):
             budget = cell["epsilon"]
@@ -173,7 +178,7 @@ class TradeoffResults:
         return table if form == "numbers" else text_table(table, self.frame)
 
     def pareto_front(self, x="accuracy", y="privacy_cost_gap"):
-        """Return the private models that no other beats in both quantities; never the twin.
+        """Return the private models that no other beats in both quantities.
 
         Parameters
         ----------
@@ -200,7 +205,7 @@ class TradeoffResults:
         if table.empty:
             raise ValueError(
                 f"No private model has both x={safe_repr(x)} and y={safe_repr(y)}: costs need the "
-                "twin's runs, and a group needs test records."
+                "reference model's runs, and a group needs test records."
             )
         loss = table[[x, y]] * [_sign(x), _sign(y)]
         kept = [
@@ -298,7 +303,7 @@ class TradeoffResults:
         )
 
     def predictions_of(self, *, seed=None, fold=0) -> dict:
-        """Return what all models predicted for one test set, by their names; NOT private.
+        """Return the predictions of all models for one test set, by their names; NOT private.
 
         Parameters
         ----------
@@ -340,7 +345,7 @@ def _name(key, with_run=False):
 
 
 def _gap_of_means(by_group):
-    """Return how far the groups are apart that differ most on average, with standard error."""
+    """Return the difference of the groups that differ most on average, with its standard error."""
     there = ~np.isnan(by_group)
     if not there.any():
         return np.nan, np.nan
@@ -356,3 +361,130 @@ def _gap_of_means(by_group):
 def _sign(column):
     """Return -1 if larger is better."""
     return -1 if column.startswith("accuracy") and not column.endswith("_gap") else 1
+
+
+def frame_of(cells, levels):
+    """Return one row per cell and group, with costs against the reference of the same split."""
+    frame = pd.DataFrame([row for cell in cells for row in _rows(cell, levels)])
+    if frame.empty:
+        raise ValueError("The sweep has no finished cell yet. Let it run for longer.")
+    at = ["seed", "fold", "reference", "group"]
+    is_reference = frame["reference"].isna()
+    frame["reference"] = frame["reference"].fillna(frame["method"])
+    reference = frame[is_reference].set_index(at)["accuracy"]
+    cost = reference.reindex(pd.MultiIndex.from_frame(frame[at])).to_numpy() - frame["accuracy"]
+    frame.insert(frame.columns.get_loc("accuracy") + 1, "privacy_cost", cost)
+    return frame.drop(columns="reference")
+
+
+def predictions_of(cells, levels, classes):
+    """Return the predictions of each cell that kept them, by method, epsilon, seed and fold."""
+    return {
+        _key(cell): _predictions(cell["predictions"], levels, classes)
+        for cell in cells
+        if "predictions" in cell
+    }
+
+
+def releases_of(cells):
+    """Return the releases of all cells, one row per cell and kind of release."""
+    rows = [
+        (*_key(cell), *run)
+        for cell in cells
+        for run in cell.get("runs", ())
+        if cell["epsilon"] is not None
+    ]
+    columns = ["method", "epsilon", "seed", "fold", "sample_rate", "noise_multiplier", "steps"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _rows(cell, levels):
+    """Return a cell's rows of the frame."""
+    method, epsilon, seed, fold = _key(cell)
+    columns = (cell[name] for name in ("n", "right", "n_train", "right_train"))
+    for group, n, right, n_train, seen in zip([OVERALL, *levels], *columns, strict=True):
+        accuracy = right / n if n else np.nan
+        yield {
+            "method": method,
+            "epsilon": epsilon,
+            "seed": seed,
+            "fold": fold,
+            "group": group,
+            "n": n,
+            "accuracy": accuracy,
+            "dg_gap": seen / n_train - accuracy if n_train else np.nan,
+            "epsilon_spent": cell["epsilon_spent"],
+            "fit_seconds": cell["fit_seconds"],
+            "reference": cell["reference"],
+        }
+
+
+def _key(cell):
+    epsilon = np.inf if cell["epsilon"] is None else cell["epsilon"]
+    return cell["method"], epsilon, cell["seed"], cell["fold"]
+
+
+def _predictions(kept, levels, classes):
+    true, predicted = (classes[np.asarray(kept[k])] for k in ("true", "predicted"))
+    group = np.asarray(levels, dtype=object)[kept["group"]]
+    return pd.DataFrame({"y_true": true, "y_pred": predicted, "group": group})
+
+
+def text_table(table, frame):
+    """Return means and standard errors as text, and the least n of each group.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        Numbers, of `TradeoffResults.table`.
+    frame : pandas.DataFrame
+        The frame of the results.
+    """
+    groups = [g for g in frame["group"].unique() if g != OVERALL]
+    cells = {}
+    for measure, head in _HEADS.items():
+        columns = {OVERALL: measure, **{g: f"{measure}[{g}]" for g in groups}}
+        for name, column in (columns | {"gap": f"{measure}_gap"}).items():
+            pairs = zip(table[column, "mean"], table[column, "se"], strict=True)
+            cells[head, name] = [_written(mean, se) for mean, se in pairs]
+    fewest = frame.groupby(["method", "epsilon", "group"])["n"].min().unstack("group")
+    for group in groups:
+        cells[_FEWEST, group] = fewest[group].reindex(table.index).tolist()
+    return pd.DataFrame(cells, index=table.index)
+
+
+def as_blocks(text, frame):
+    """Return the text table as one block a measure, and a line on the groups' sizes."""
+    n_runs = len(frame[["seed", "fold"]].drop_duplicates())
+    over = f"mean ± standard error of {n_runs} runs" if n_runs > 1 else "one run"
+    groups = list(text[_FEWEST].columns)
+    blocks, many = [], len(groups) > _MOST_GROUPS
+    for head in _HEADS.values():
+        block = (text[head].drop(columns=groups) if many else text[head]).reset_index()
+        block["epsilon"] = [f"{e:g}" if np.isfinite(e) else "-" for e in block["epsilon"]]
+        blocks.append(f"{head}, {over}\n{block.to_string(index=False)}")
+    least, empty = text[_FEWEST].min(), empty_runs(frame)
+    if many:
+        sizes = f"{int(least.min())} (of {least.idxmin()!r})"
+        each = f"{len(groups)} groups, which .table() and the report show one by one"
+        return "\n\n".join([*blocks, f"{each}; {_FEWEST} of a run: {sizes}"])
+    sizes = [f"{group} {n}{_where(empty.get(group))}" for group, n in least.items()]
+    return "\n\n".join([*blocks, f"{_FEWEST} of a run: {', '.join(sizes)}"])
+
+
+def empty_runs(frame):
+    """Return, by group, the seeds in which it had no test record."""
+    rows = frame[frame["n"] == 0]
+    return {group: sorted(part["seed"].unique()) for group, part in rows.groupby("group")}
+
+
+def _where(seeds):
+    if not seeds:
+        return ""
+    return f" (seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))})"
+
+
+def _written(mean, se):
+    if np.isnan(mean):
+        return "-"
+    return f"{round(100 * mean, 1) + 0.0:.1f}" + ("" if np.isnan(se) else f" ± {100 * se:.1f}")

@@ -1,4 +1,4 @@
-"""The trials of a private search: how many, and which is kept.
+"""Trials of a private search: their number, their fits and scores, and the choice of the best.
 
 What must stay secret, the number of trials and their scores, lives in the frames of this module
 only, and ends with them.
@@ -28,7 +28,7 @@ from skdpfair.budget.charging import paid_for, suspended
 from skdpfair.exceptions import PrivacyAccountingError
 from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import labels as _labels
-from skdpfair.model_selection._candidates import classifier_of, configured, planned_runs
+from skdpfair.model_selection._forecast import classifier_of, configured, planned_runs
 from skdpfair.privacy import accounting, calibration, renyi
 from skdpfair.privacy.renyi import rdp_curve, stop_parameter
 

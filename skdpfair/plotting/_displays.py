@@ -5,7 +5,7 @@ from skdpfair.plotting._axes import PALETTE, dress, label_ends, new_axes
 from skdpfair.plotting._bars import plot_privacy_cost
 from skdpfair.plotting._models import final_step
 
-_TWIN = "twin"  # sweeps call it so, or "twin (...)" where there are several
+_TWIN = "reference"  # sweeps call it so, or "reference (...)" where there are several
 
 
 class PrivacyCostDisplay:

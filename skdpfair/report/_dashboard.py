@@ -59,7 +59,7 @@ def to_fairness_dashboard(results, *, seed=None, fold=0):
     ... )
     >>> given = to_fairness_dashboard(results)
     >>> list(given["y_pred"]), len(given["y_true"])
-    (['twin', 'dpsgd, epsilon 4'], 600)
+    (['reference', 'dpsgd, epsilon 4'], 600)
     """
     parts = results.predictions_of(seed=seed, fold=fold)
     first = next(iter(parts.values()))

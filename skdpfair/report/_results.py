@@ -57,7 +57,7 @@ def results_page(results, *, title=None, pipeline=None) -> str:
         "n_runs": len(runs),
         "groups": groups,
         "unfinished": _asked.unfinished(results),
-        "n_twins": sum(m.startswith("twin") for m in results.frame["method"].unique()),
+        "n_twins": sum(m.startswith("reference") for m in results.frame["method"].unique()),
         "weak_twin": _weak_twin(table),
         "small": [g for g, least, _ in _sizes(results.frame, groups) if least < _FEW],
         "asked": _asked.asked(results),

@@ -13,10 +13,10 @@ from skorch.helper import predefined_split
 
 from skdpfair import networks
 from skdpfair.attacks import check_inputs
-from skdpfair.budget.charging import charged, is_scored, planned_entries
-from skdpfair.budget.spending import DIAGNOSTICS, TWIN
+from skdpfair.budget.charging import charged, planned_entries
+from skdpfair.budget.spending import DIAGNOSTICS, REFERENCE
 from skdpfair.engine import ScaleSearch
-from skdpfair.exceptions import InsecureSeedWarning
+from skdpfair.exceptions import InsecureSeedWarning, InterruptedWarning
 from skdpfair.privacy import Ledger
 from skdpfair.privacy.noise import noisy_counts
 from skdpfair.training import building as _building
@@ -50,10 +50,10 @@ def train(params, run: Plan, table, task: FitTask, before: Before | None = None,
             stacklevel=4,
         )
     ledger = Ledger(() if before is None else before.privacy.ledger.entries)
-    shown = {"diagnostics": DIAGNOSTICS, "keep_reference": TWIN}
-    books = {"books": task.ledger, "place": task.place}
-    books["reasons"] = [why for name, why in shown.items() if params[name]]
-    with charged(_planned(run), ledger, private=run.accounted, **books):
+    shown = {"diagnostics": DIAGNOSTICS, "keep_reference": REFERENCE}
+    charge = {"ledger": task.ledger, "place": task.place}
+    charge["reasons"] = [why for name, why in shown.items() if params[name]]
+    with charged(_planned(run), ledger, private=run.accounted, **charge):
         # values that were released before the end may be why it ends: callbacks see the weights
         by_values = _may_stop_by_values(params, run, table, task)
         try:
@@ -65,13 +65,13 @@ def train(params, run: Plan, table, task: FitTask, before: Before | None = None,
     stop = f"after all {planned} planned steps"
     if taken < planned:
         what = f"The fit was interrupted after {taken} of {planned} steps"
-        if taken == 0 or is_scored():  # nothing to keep, or a search that has to stop, too
+        if taken == 0 or task.is_searched:  # nothing to keep, or a search that has to stop, too
             raise KeyboardInterrupt(what)
         counted = "all planned steps, as a stop may depend on released values"
         if not by_values:
             counted = "the steps taken, as nobody had seen a released value"
         stop = f"after {taken} of {planned} steps, and the accounting counts {counted}"
-        warnings.warn(f"{what}; privacy_ counts {counted}.", UserWarning, stacklevel=4)
+        warnings.warn(f"{what}; privacy_ counts {counted}.", InterruptedWarning, stacklevel=4)
     net.on_step = net.streams = None  # whoever gets the net must not get the seeds
     if before is not None:  # a smaller data set must not buy a larger delta for a larger one
         run = replace(run, delta=min(run.delta, before.privacy.delta))

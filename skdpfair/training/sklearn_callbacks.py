@@ -4,8 +4,8 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from skdpfair.budget import active_ledger as _door
-from skdpfair.budget.folds import lineage, place_of, steps_before
+from skdpfair.budget import active_ledger
+from skdpfair.budget.folds import ancestors, is_in_search, search_position, steps_before
 from skdpfair.budget.privacy_ledger import PrivacyLedger
 from skdpfair.exceptions import UnaccountedWarning
 
@@ -62,11 +62,14 @@ class FitTask:
     ledger : PrivacyLedger or None
         That was set as a callback, here or above.
     place : dict or None
-        See :func:`skdpfair.budget.folds.place_of`.
+        See :func:`skdpfair.budget.folds.search_position`.
     epoch, end : callable or None
         Tell the callbacks; None if there are none.
     steps : tuple of str
         Names of the steps that a Pipeline fitted before, as far as tasks tell.
+    is_searched : bool
+        Whether a search of scikit-learn's called the fit, as far as tasks tell: not those of
+        `cross_validate` and its like, nor any before scikit-learn 1.9.
     """
 
     ledger: PrivacyLedger | None = None
@@ -74,6 +77,7 @@ class FitTask:
     epoch: Callable[[], None] | None = None
     end: Callable[[], None] | None = None
     steps: tuple[str, ...] = ()
+    is_searched: bool = False
 
     def noted(self, report):
         """Return the report of the fit with the steps before it, which it does not account for."""
@@ -91,11 +95,17 @@ def begin(estimator, X, y, n_epochs) -> FitTask:
         return FitTask()
     context = estimator._init_callback_context(max_subtasks=n_epochs)
     # a ledger is set on the outermost estimator only, and travels with the tasks
-    above = [c for task in lineage(context) for c in getattr(task, "_callbacks", ())]
+    above = [c for task in ancestors(context) for c in getattr(task, "_callbacks", ())]
     ledger = next((c for c in above if isinstance(c, PrivacyLedger)), None)
     _remember(estimator, ledger)
+    task = FitTask(
+        ledger,
+        search_position(context),
+        steps=steps_before(context),
+        is_searched=is_in_search(context),
+    )
     if not getattr(estimator, "_skl_callbacks", ()):
-        return FitTask(ledger, place_of(context), steps=steps_before(context))
+        return task
     context.call_on_fit_task_begin(estimator=estimator, X=X, y=y)
 
     def epoch():
@@ -106,12 +116,12 @@ def begin(estimator, X, y, n_epochs) -> FitTask:
     def end():
         context.call_on_fit_task_end(estimator=estimator, X=X, y=y)
 
-    return FitTask(ledger, place_of(context), epoch, end, steps_before(context))
+    return replace(task, epoch=epoch, end=end)
 
 
 def _remember(estimator, ledger):
     """Warn of an estimator whose fits a ledger counts, or those of its original, but not here."""
-    if ledger is not None or _door.opened() is not None:
+    if ledger is not None or active_ledger.current() is not None:
         estimator._charged = True
     elif getattr(estimator, "_charged", False):
         warnings.warn(

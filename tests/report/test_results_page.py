@@ -73,8 +73,8 @@ def cells(groups=("F", "M"), methods=("poor", "even"), budgets=(1.0, 4.0), seeds
     """Finished cells: the k-th method costs the first group 10 k + 5 points at budget 1."""
     n = [100 * (i + 1) for i in range(len(groups))]
     for seed in range(seeds):
-        for k, method in enumerate(("twin", *methods)):
-            for budget in [None] if method == "twin" else budgets:
+        for k, method in enumerate(("reference", *methods)):
+            for budget in [None] if method == "reference" else budgets:
                 lost = 0 if budget is None else (10 * k + 5) / budget / 100
                 right = [round(m * (0.9 - lost / (i + 1))) for i, m in enumerate(n)]
                 yield {
@@ -82,7 +82,7 @@ def cells(groups=("F", "M"), methods=("poor", "even"), budgets=(1.0, 4.0), seeds
                     "epsilon": budget,
                     "seed": seed,
                     "fold": 0,
-                    "twin": None if method == "twin" else "twin",
+                    "reference": None if method == "reference" else "reference",
                     "n": [sum(n), *n],
                     "right": [sum(right), *right],
                     "n_train": [2 * sum(n), *(2 * m for m in n)],
@@ -177,10 +177,10 @@ def test_no_name_breaks_the_page(name):
 
 
 def test_a_sweep_without_twins_or_budgets():
-    alone = [c for c in cells() if c["method"] != "twin"]
+    alone = [c for c in cells() if c["method"] != "reference"]
     text = Page(TradeoffResults.from_cells(alone, ["F", "M"], np.array([0, 1])).to_html()).text
     assert "they need the twin's runs" in text and "was not kept" in text
-    twins = [c for c in cells() if c["method"] == "twin"]
+    twins = [c for c in cells() if c["method"] == "reference"]
     Page(TradeoffResults.from_cells(twins, ["F", "M"], np.array([0, 1])).to_html())
 
 
@@ -281,7 +281,9 @@ def test_no_digest_of_the_data_is_in_the_page(swept):
 def test_what_is_not_finished_and_small_groups_are_told(swept):
     found, _ = swept
     assert "not finished" not in found.to_html() and "Fewer than 30" not in found.to_html()
-    part = TradeoffResults(found.frame.query("seed == 0 or method == 'twin'"), asked=found.asked)
+    part = TradeoffResults(
+        found.frame.query("seed == 0 or method == 'reference'"), asked=found.asked
+    )
     assert "not finished" in part.to_html()
     few = TradeoffResults(found.frame.assign(n=12), asked=found.asked)
     assert "Fewer than 30 test records" in few.to_html()
