@@ -47,28 +47,18 @@ def activate(where: str) -> None:
         If another ledger is active.
     """
     with _LOCK:
-        active = os.environ.get(VARIABLE)
-        if active and active != where:
+        active = os.environ.get(VARIABLE, where)
+        if active != where:
             raise RuntimeError(
                 f"A ledger is open already ({active}), and a fit is charged to one only. Leave "
                 "its block first."
             )
-        if not active:
-            os.environ[VARIABLE] = where
-            _restart_workers()
-        elif not _USERS[where]:
-            _USERS[where] = 1  # the process that started this one
-        _USERS[where] += 1
+        _add_user(VARIABLE, where)
 
 
-def deactivate(where: str) -> None:
-    """Be a user no more; the last one clears the variable."""
-    with _LOCK:
-        _USERS[where] -= 1
-        if _USERS[where] <= 0:
-            del _USERS[where]
-            os.environ.pop(VARIABLE, None)
-            _restart_workers()
+def deactivate() -> None:
+    """Be a user of the active ledger no more."""
+    _remove_user(VARIABLE)
 
 
 def is_searching() -> bool:
@@ -79,19 +69,33 @@ def is_searching() -> bool:
 @contextmanager
 def searching() -> Iterator[None]:
     """Let all threads, and the processes that they start, know that trials run."""
-    with _LOCK:
-        _USERS[SEARCH] += 1
-        if _USERS[SEARCH] == 1:
-            os.environ[SEARCH] = str(os.getpid())
-            _restart_workers()
+    _add_user(SEARCH, str(os.getpid()))
     try:
         yield
     finally:
-        with _LOCK:
-            _USERS[SEARCH] -= 1
-            if not _USERS[SEARCH]:
-                os.environ.pop(SEARCH, None)
+        _remove_user(SEARCH)
+
+
+def _add_user(variable, value):
+    """Count a user of a variable of the environment, which the first one sets."""
+    with _LOCK:
+        if not _USERS[variable]:
+            if variable in os.environ:
+                _USERS[variable] = 1  # the process that started this one
+            else:
+                os.environ[variable] = value
                 _restart_workers()
+        _USERS[variable] += 1
+
+
+def _remove_user(variable):
+    """Count one user less of a variable, which the last one clears."""
+    with _LOCK:
+        _USERS[variable] -= 1
+        if _USERS[variable] <= 0:
+            del _USERS[variable]
+            os.environ.pop(variable, None)
+            _restart_workers()
 
 
 def _restart_workers():
@@ -107,7 +111,7 @@ def _restart_workers():
             "of it, and their fits are not charged. Enter the block before the first of them "
             "starts, or use joblib.",
             UnaccountedWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
 
 

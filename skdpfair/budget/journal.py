@@ -7,11 +7,11 @@ import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+from skdpfair.budget.files import path_of
 from skdpfair.budget.folds import fits_seen_by_record
 from skdpfair.budget.spending import SCORES, TORN, UNKNOWN, Spending
 from skdpfair.exceptions import UnaccountedWarning
@@ -59,7 +59,7 @@ class Journal:
     Examples
     --------
     >>> import tempfile
-    >>> journal = Journal(Path(tempfile.mkdtemp()) / "lines.jsonl")
+    >>> journal = Journal(tempfile.mkdtemp() + "/lines.jsonl")
     >>> journal.begin({"first": 0})
     [{'first': 0}]
     >>> with journal.locked() as lines:
@@ -69,9 +69,7 @@ class Journal:
     """
 
     def __init__(self, path):
-        if not isinstance(path, (str, os.PathLike)):
-            raise TypeError(f"path must name a file, got {path!r}: a string or a pathlib.Path.")
-        self.path = Path(path).absolute()
+        self.path = path_of(path).absolute()
         self._handle = None
         self._content = b""
         self._known = 0, _digest(b"")

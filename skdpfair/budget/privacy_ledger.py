@@ -145,7 +145,7 @@ class PrivacyLedger:
         return self
 
     def __exit__(self, *exc):
-        active_ledger.deactivate(self._address)
+        active_ledger.deactivate()
 
     @property
     def _address(self):
@@ -252,7 +252,7 @@ class PrivacyLedger:
         tasks = self._open[root]
         for task in tasks & left:
             tasks.remove(task)
-            active_ledger.deactivate(self._address)
+            active_ledger.deactivate()
         if not tasks:
             del self._open[root]
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 import pandas as pd
 
+from skdpfair.budget.files import replace_file
 from skdpfair.cli import _ledger
 from skdpfair.cli._input import (
     AS_JSON,
@@ -28,7 +29,7 @@ from skdpfair.cli._study import Study
 from skdpfair.exceptions import InterruptedWarning
 from skdpfair.methods import METHODS
 from skdpfair.release import load_release, schema_of
-from skdpfair.release._file import replace_file, require_safetensors
+from skdpfair.release._file import require_safetensors
 from skdpfair.training import plan as _planning
 
 _OWN = {

@@ -12,8 +12,8 @@ import click
 from rich.console import Console
 
 from skdpfair._validate import visible
+from skdpfair.budget.files import check_writable
 from skdpfair.exceptions import BudgetExceeded
-from skdpfair.release._file import check_writable
 
 WORDS = {
     "n_draws": "--draws",

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import click
 
+from skdpfair.budget.files import replace_file
 from skdpfair.cli import _ledger
 from skdpfair.cli._input import AS_JSON, AnyPath, Screen, echo, in_options, told, wrapped
 from skdpfair.cli._study import Study
 from skdpfair.exceptions import InterruptedWarning
-from skdpfair.release._file import replace_file
 
 _WORDS = {
     "store": "folder",

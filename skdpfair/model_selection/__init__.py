@@ -1,4 +1,4 @@
-"""Scores by group, and sweeps over methods and budgets, for choosing and comparing."""
+"""Model selection: scores by group, sweeps over methods and budgets, private search."""
 
 from skdpfair.budget.privacy_ledger import PrivacyLedger
 from skdpfair.exceptions import BudgetExceeded

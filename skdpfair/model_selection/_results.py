@@ -6,8 +6,8 @@ from fairlearn.metrics import MetricFrame, plot_model_comparison
 from sklearn.metrics import accuracy_score
 
 from skdpfair._validate import one_of, safe_repr
+from skdpfair.budget.files import path_of, replace_file
 from skdpfair.model_selection._store import Store
-from skdpfair.release._file import path_of, replace_file
 from skdpfair.report import results_page, to_fairness_dashboard
 
 CELL_ENTRIES = (  # of a finished cell, as a store keeps it
@@ -67,7 +67,23 @@ class TradeoffResults:
 
     @classmethod
     def from_cells(cls, cells, levels, classes, asked=None):
-        """Return the results of finished cells, as a sweep stores them."""
+        """Return the results of finished cells.
+
+        Parameters
+        ----------
+        cells : iterable of dict
+            As a sweep stores them.
+        levels : list of str
+            Names of the groups.
+        classes : ndarray of shape (n_classes,)
+            Class labels.
+        asked : dict or None, default=None
+            Parameters of the sweep.
+
+        Returns
+        -------
+        TradeoffResults
+        """
         kept = predictions_of(cells, levels, classes) or None
         return cls(frame_of(cells, levels), kept, asked, releases_of(cells))
 
@@ -119,7 +135,7 @@ class TradeoffResults:
         return as_blocks(self.table("text"), self.frame)
 
     def by_run(self):
-        """Return one row per cell: accuracy, cost, DG gap, by group and their gaps, as shares.
+        """Return accuracy, cost and DG gap of each cell, by group and their gaps, as shares.
 
         A group without test records in a run is NaN there; the gap is then that of the others.
 
@@ -214,7 +230,19 @@ class TradeoffResults:
         return table.loc[kept, [x, y]].sort_values(x, ascending=_sign(x) > 0)
 
     def plot(self, measure="accuracy", ax=None):
-        """Draw one quantity against epsilon; see `TradeoffDisplay`."""
+        """Draw one quantity against epsilon.
+
+        Parameters
+        ----------
+        measure : str, default="accuracy"
+            A column of `by_run`.
+        ax : matplotlib.axes.Axes or None, default=None
+            Axes to draw into.
+
+        Returns
+        -------
+        skdpfair.plotting.TradeoffDisplay
+        """
         from skdpfair.plotting import TradeoffDisplay
 
         return TradeoffDisplay.from_results(self, measure=measure).plot(ax=ax)
@@ -272,7 +300,18 @@ class TradeoffResults:
         }
 
     def to_fairness_dashboard(self, seed=None, fold=0):
-        """Return `skdpfair.report.to_fairness_dashboard` of these results."""
+        """Return the arguments of raiwidgets' FairnessDashboard.
+
+        Parameters
+        ----------
+        seed, fold
+            As in `predictions_of`.
+
+        Returns
+        -------
+        dict
+            See `skdpfair.report.to_fairness_dashboard`.
+        """
         return to_fairness_dashboard(self, seed=seed, fold=fold)
 
     def plot_model_comparison(self, x_axis_metric, y_axis_metric, *, seed=None, fold=0, **options):

@@ -16,7 +16,7 @@ import torch
 
 from skdpfair._describe import digest
 from skdpfair._validate import safe_repr
-from skdpfair.release._file import check_writable, replace_file
+from skdpfair.budget.files import check_writable, replace_file
 
 MANIFEST = "manifest.json"
 _REMEDY = "{}, and run again."

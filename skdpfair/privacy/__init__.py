@@ -1,4 +1,4 @@
-"""Numbers only: what a run costs, how much noise a budget takes, and what was spent."""
+"""Privacy accounting by numbers only: epsilon of a run, calibration, ledgers and reports."""
 
 from skdpfair.privacy.accounting import ACCOUNTANTS, SampledGaussian, epsilon, total_variation
 from skdpfair.privacy.calibration import MAX_NOISE_MULTIPLIER, PrivacyPlan, calibrate

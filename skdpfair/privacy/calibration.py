@@ -341,7 +341,20 @@ class PrivacyPlan:
         )
 
     def epsilon(self, delta: float, accountant: str = "pld") -> float:
-        """Return what the run costs at ``delta``."""
+        """Return the epsilon of the run.
+
+        Parameters
+        ----------
+        delta : float
+            In (0, 1).
+        accountant : {"pld", "prv", "rdp"}, default="pld"
+            See :func:`skdpfair.privacy.epsilon`.
+
+        Returns
+        -------
+        float
+            >= 0.
+        """
         return epsilon_of(self.runs, delta, accountant)
 
     def calibrated(
@@ -357,6 +370,10 @@ class PrivacyPlan:
             How epsilon is computed.
         fixed : tuple of int
             Positions in ``noise_multipliers`` that stay; the others scale by one factor.
+
+        Returns
+        -------
+        PrivacyPlan
 
         Raises
         ------
@@ -410,6 +427,10 @@ class PrivacyPlan:
             The target, never exceeded.
         accountant : {"pld", "prv", "rdp"}
             How epsilon is computed.
+
+        Returns
+        -------
+        PrivacyPlan
 
         Raises
         ------

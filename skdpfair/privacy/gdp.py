@@ -48,7 +48,19 @@ def gdp_parameter(epsilon: float, delta: float) -> float:
 def gdp_epsilon(mu: float, delta: float) -> float:
     """Return the epsilon of the Gaussian mechanism of parameter ``mu`` at ``delta``.
 
-    The inverse of :func:`gdp_parameter` in its first argument; 0 where ``delta`` covers all.
+    The inverse of :func:`gdp_parameter` in its first argument.
+
+    Parameters
+    ----------
+    mu : float
+        Sensitivity over noise standard deviation, >= 0.
+    delta : float
+        In (0, 1).
+
+    Returns
+    -------
+    float
+        Epsilon >= 0; 0 where ``delta`` covers all.
 
     Examples
     --------
@@ -116,7 +128,20 @@ def auto_delta(n_samples: int) -> float:
 
 
 def delta_for(delta, n_samples, *, low=LEAST_DELTA) -> float:
-    """Return the delta meant for ``n_samples`` records, a number or "auto", else raise.
+    """Return the delta meant for ``n_samples`` records.
+
+    Parameters
+    ----------
+    delta : float or "auto"
+        As given.
+    n_samples : int
+        Number of records.
+    low : float, default=1e-100
+        The least delta that is taken.
+
+    Returns
+    -------
+    float
 
     Raises
     ------

@@ -58,7 +58,7 @@ class PrivacyReport:
     delta : float
         Mass of the privacy loss that may lie beyond epsilon.
     accountant : str
-        Who computed epsilon.
+        Name of the accountant that computed epsilon.
     noise_multiplier : float
         Noise of the gradient sum over its sensitivity; 0 for none.
     sample_rate : float
@@ -158,7 +158,13 @@ class PrivacyReport:
         )
 
     def to_dict(self) -> dict:
-        """Return all of it, ready for JSON; infinity is the string "inf"."""
+        """Return the report, ready for JSON.
+
+        Returns
+        -------
+        dict
+            With the statement, all fields, and the ledger; infinity is the string "inf".
+        """
         out = {"statement": self.statement}
         out |= {f.name: _plain(getattr(self, f.name)) for f in fields(self) if f.name != "ledger"}
         out["releasable"] = self.releasable
@@ -174,7 +180,13 @@ class PrivacyReport:
         return out
 
     def to_frame(self) -> pd.DataFrame:
-        """Return the numbers as a table with one row per quantity."""
+        """Return the numbers as a table.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row per quantity.
+        """
         names, values = zip(*self._numbers(), strict=True)
         return pd.DataFrame({"value": values}, index=pd.Index(names, name="quantity"))
 

@@ -7,10 +7,10 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from skdpfair._validate import safe_repr
+from skdpfair.budget.files import path_of, replace_file
 from skdpfair.inputs.groups import group_name
 from skdpfair.privacy.statement import ADJACENCY_IN_WORDS, rounded_up
 from skdpfair.release import release
-from skdpfair.release._file import path_of, replace_file
 from skdpfair.report._groups import group_rows
 from skdpfair.report._page import render
 from skdpfair.report._parts import findings, isolated, points, readable

@@ -8,6 +8,7 @@ import pickle
 import signal
 import time
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -186,6 +187,20 @@ def test_a_killed_fit_stays_charged_as_planned(path):
     report = ledger.report()
     assert (report.epsilon, report.epsilon_total, report.reasons) == (COST, math.inf, (TORN,))
     assert all(json.loads(line) for line in path.read_text().splitlines())
+
+
+def test_a_file_of_an_earlier_version_goes_on(path):
+    """A search over two folds, its refit, and a fit without privacy."""
+    path.write_bytes(Path(__file__).with_name("written_before.jsonl").read_bytes())
+    ledger = PrivacyLedger(path)
+    report = ledger.report()
+    assert (ledger.epsilon(), report.epsilon) == (math.inf, pytest.approx(0.46314, abs=1e-5))
+    assert (report.n_fits, report.n_fits_per_record) == (4, 3)
+    assert report.known and report.epsilon_total == math.inf and report.reasons[-1] == SCORES
+    assert list(ledger.frame().state) == ["done"] * 4
+    with ledger:
+        spend()
+    assert ledger.report().n_fits == 5 and ledger.report().epsilon > report.epsilon
 
 
 def test_a_whole_last_line_without_its_end_counts(path):

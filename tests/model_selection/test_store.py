@@ -14,7 +14,6 @@ import pytest
 
 from skdpfair.model_selection import TradeoffResults, _sweep
 from skdpfair.model_selection._store import Store, digest_of
-from skdpfair.release import _file
 from skdpfair.training.net import PrivateNet
 
 SCRIPT = Path(__file__).with_name("killed.py")
@@ -223,7 +222,7 @@ def test_a_full_disk_leaves_no_part_of_a_cell(tmp_path, monkeypatch):
     def full(descriptor):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(_file.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
         store.save("ab", {"a": 1})
     assert [p.name for p in store.folder.iterdir()] == ["manifest.json"]
