@@ -48,14 +48,14 @@ print(results)
 
 figure, axes = plt.subplots(2, 1, figsize=(8, 8.5), layout="constrained")
 figure.get_layout_engine().set(w_pad=0.1, h_pad=0.1)
-for ax, measure in zip(axes, ("accuracy", "privacy_cost_gap"), strict=True):
+for ax, measure in zip(axes, ("accuracy", "privacy_cost_difference"), strict=True):
     TradeoffDisplay.from_results(results, measure=measure).plot(ax=ax)
 
 # %%
 # On the Pareto front are the private models that no other one beats in both. It is made from the
 # means: models within a standard error of it may be as good.
 
-front = results.pareto_front("accuracy", "privacy_cost_gap")
+front = results.pareto_front("accuracy", "privacy_cost_difference")
 print((100 * front).round(1).set_axis(["accuracy (%)", "privacy cost gap (points)"], axis=1))
 
 # %%

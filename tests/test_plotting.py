@@ -38,7 +38,7 @@ def table():
             "accuracy[Male]": [0.81, 0.752, 0.80],
             "privacy_cost[Female]": [0.0, 0.009, 0.0],
             "privacy_cost[Male]": [0.0, 0.058, -0.01],
-            "privacy_cost_gap": [0.0, 0.049, 0.01],
+            "privacy_cost_difference": [0.0, 0.049, 0.01],
         },
         index=pd.Index(["sgd", "dpsgd", "global_adapt"], name="model"),
     )
@@ -161,11 +161,11 @@ def curve(epsilons, means):
 def test_what_is_not_a_number_is_not_drawn(tmp_path):
     nan = float("nan")
     curves = {"a": curve([1.0, 4.0], [nan, 0.2]), "b": curve([1.0, 4.0], [nan, nan])}
-    display = TradeoffDisplay(curves, "privacy_cost_gap").plot()
+    display = TradeoffDisplay(curves, "privacy_cost_difference").plot()
     display.figure_.savefig(tmp_path / "gap.png")
     assert [text.get_text() for text in display.ax_.texts] == ["a"]
-    with pytest.raises(ValueError, match="There is no 'privacy_cost_gap' to draw"):
-        TradeoffDisplay({"b": curves["b"]}, "privacy_cost_gap").plot()
+    with pytest.raises(ValueError, match="There is no 'privacy_cost_difference' to draw"):
+        TradeoffDisplay({"b": curves["b"]}, "privacy_cost_difference").plot()
 
 
 def test_many_methods_differ_and_the_ticks_do_not_touch():
@@ -190,7 +190,7 @@ def test_the_name_of_a_single_point_stands_beside_it():
 
 def test_a_gap_of_accuracy_is_not_forced_to_zero():
     shown = {"a": curve([1.0, 2.0], [0.5, 0.51])}
-    assert TradeoffDisplay(shown, "accuracy_gap").plot().ax_.get_ylim()[0] > 40
+    assert TradeoffDisplay(shown, "accuracy_difference").plot().ax_.get_ylim()[0] > 40
     costs = TradeoffDisplay(shown, "privacy_cost[2]").plot().ax_
     assert costs.get_ylim()[0] < 0
     assert costs.get_title(loc="left") == "Privacy cost of group 2"
@@ -274,7 +274,7 @@ def test_wrong_tables_are_named(table):
         plot_privacy_cost(table.loc[["sgd"]])
     for plot, measure in ((plot_group_accuracy, "accuracy"), (plot_privacy_cost, "privacy_cost")):
         with pytest.raises(ValueError, match=rf"columns {measure}\[GROUP\].*group_table"):
-            plot(table[["privacy_cost_gap"]])
+            plot(table[["privacy_cost_difference"]])
 
 
 def test_without_matplotlib_the_extra_is_named(table, monkeypatch):

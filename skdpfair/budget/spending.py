@@ -59,21 +59,16 @@ class Spending:
         return UNKNOWN not in self.reasons
 
     def __repr__(self):
-        text = described("Spending", self, self.n_fits, self.n_fits_per_record)
-        return text + "".join(f"\n  note: {note}" for note in self.notes)
-
-
-def described(title, spent, n_fits, n_fits_per_record) -> str:
-    """Return in words what was spent, or will be."""
-    unknown = UNKNOWN in spent.reasons
-    total = "unknown" if unknown else f"epsilon={rounded_up(spent.epsilon_total)}"
-    lines = [
-        f"{title}: {n_fits} fit{'s' * (n_fits != 1)}, of which {n_fits_per_record} read the "
-        "worst-off record",
-        f"  private fits   epsilon={rounded_up(spent.epsilon)} at delta={spent.delta:g} "
-        f"({spent.accountant})",
-        f"  as a whole     {total}",
-        *(f"    - {reason}" for reason in spent.reasons),
-        *(f"  taken as public: {what}" for what in spent.assumptions),
-    ]
-    return "\n".join(lines)
+        n_fits = self.n_fits
+        total = f"epsilon={rounded_up(self.epsilon_total)}" if self.known else "unknown"
+        lines = [
+            f"{type(self).__name__}: {n_fits} fit{'s' * (n_fits != 1)}, of which "
+            f"{self.n_fits_per_record} read the worst-off record",
+            f"  private fits   epsilon={rounded_up(self.epsilon)} at delta={self.delta:g} "
+            f"({self.accountant})",
+            f"  as a whole     {total}",
+            *(f"    - {reason}" for reason in self.reasons),
+            *(f"  taken as public: {what}" for what in self.assumptions),
+            *(f"  note: {note}" for note in self.notes),
+        ]
+        return "\n".join(lines)

@@ -3,10 +3,11 @@
 from skdpfair.budget.privacy_ledger import PrivacyLedger
 from skdpfair.exceptions import BudgetExceeded
 from skdpfair.model_selection._cv_tables import dg_gap_table, privacy_cost_table, select_by
+from skdpfair.model_selection._difference_scorers import dg_gap_scorer, privacy_cost_scorer
 from skdpfair.model_selection._forecast import SearchPlan, plan
 from skdpfair.model_selection._private_search import DPRandomizedSearch
 from skdpfair.model_selection._results import TradeoffResults
-from skdpfair.model_selection._scorers import GroupScorer, dg_gap_scorer, privacy_cost_scorer
+from skdpfair.model_selection._scorers import GroupScorer
 from skdpfair.model_selection._sweep import sweep
 
 __all__ = [

@@ -27,8 +27,8 @@ def privacy_cost_table(search, metric="accuracy"):
     -------
     pandas.DataFrame
         One row a private candidate, indexed by its row in ``cv_results_``: its parameters, by
-        their last names, ``privacy_cost``, ``privacy_cost[GROUP]``, ``privacy_cost_gap`` >= 0, all
-        shares: 0.01 is one percentage point of accuracy. Costs are
+        their last names, ``privacy_cost``, ``privacy_cost[GROUP]``, ``privacy_cost_difference``
+        >= 0, all shares: 0.01 is one percentage point of accuracy. Costs are
         the reference model's score minus the candidate's, fold by fold, then averaged over the
         folds in which a group occurs; the gap is that of the averages, among the groups that have
         one. Not itself private. ``to_string()`` prints it whole.
@@ -45,10 +45,10 @@ def privacy_cost_table(search, metric="accuracy"):
     ...     "split0_test_accuracy": [0.9, 0.8],
     ...     "split0_test_accuracy[F]": [0.9, 0.6], "split0_test_accuracy[M]": [0.9, 0.8],
     ... }
-    >>> privacy_cost_table(results).round(2)
-         epsilon  privacy_cost  privacy_cost[F]  privacy_cost[M]  privacy_cost_gap
+    >>> print(privacy_cost_table(results).round(2).to_string())
+         epsilon  privacy_cost  privacy_cost[F]  privacy_cost[M]  privacy_cost_difference
     row
-    1        1.0           0.1              0.3              0.1               0.2
+    1        1.0           0.1              0.3              0.1                      0.2
     """
     results = _results(search)
     scores = {key: _folds(results, "test", key) for key in _keys(results, metric)}
@@ -76,10 +76,9 @@ def dg_gap_table(search, metric="accuracy"):
     -------
     pandas.DataFrame
         One row a candidate, the reference model included (its epsilon is inf, and its method
-        "reference"), indexed
-        by its row in ``cv_results_``: its parameters, by their last names, ``dg_gap`` and
-        ``dg_gap[GROUP]``, training minus held-out score averaged over folds, and ``dg_gap_gap`` >=
-        0, how far these are apart; all are shares. Not itself private.
+        "reference"), indexed by its row in ``cv_results_``: its parameters, by their last names,
+        ``dg_gap`` and ``dg_gap[GROUP]``, training minus held-out score averaged over folds, and
+        ``dg_gap_difference`` >= 0, how far these are apart; all are shares. Not itself private.
 
     Raises
     ------
@@ -95,9 +94,9 @@ def dg_gap_table(search, metric="accuracy"):
     ...     "split0_train_accuracy[M]": [0.9], "split0_test_accuracy[M]": [0.9],
     ... }
     >>> dg_gap_table(results).round(2)
-         epsilon  dg_gap  dg_gap[F]  dg_gap[M]  dg_gap_gap
+         epsilon  dg_gap  dg_gap[F]  dg_gap[M]  dg_gap_difference
     row
-    0        1.0     0.1        0.3        0.0         0.3
+    0        1.0     0.1        0.3        0.0                0.3
     """
     results = _results(search)
     if f"split0_train_{metric}" not in results:
@@ -120,10 +119,10 @@ class select_by:
 
     Parameters
     ----------
-    column : str, default="privacy_cost_gap"
+    column : str, default="privacy_cost_difference"
         A column of `privacy_cost_table` or `dg_gap_table` (the one nearest to 0 wins for
         ``dg_gap...``, the smallest for all others), or a key of the scorer (the largest wins; the
-        smallest for its ``..._gap``).
+        smallest for its ``..._difference``).
     at_least : dict of str to float or None, default=None
         Bounds on mean scores, such as ``{"accuracy": 0.8}``. Without one, a model that always
         answers the same may win a comparison of groups.
@@ -149,13 +148,13 @@ class select_by:
     ...     "split0_test_accuracy": [0.9, 0.6, 0.8], "mean_test_accuracy": [0.9, 0.6, 0.8],
     ...     "split0_test_accuracy[F]": [0.9, 0.6, 0.7], "split0_test_accuracy[M]": [0.9, 0.6, 0.9],
     ... }
-    >>> select_by("privacy_cost_gap")(results)
+    >>> select_by("privacy_cost_difference")(results)
     1
-    >>> select_by("privacy_cost_gap", at_least={"accuracy": 0.75})(results)
+    >>> select_by("privacy_cost_difference", at_least={"accuracy": 0.75})(results)
     2
     """
 
-    def __init__(self, column="privacy_cost_gap", *, at_least=None, metric="accuracy"):
+    def __init__(self, column="privacy_cost_difference", *, at_least=None, metric="accuracy"):
         _check_form(column, at_least)
         self.column = column
         self.at_least = at_least
@@ -189,7 +188,7 @@ class select_by:
         if self.column.startswith("dg_gap"):
             return self._of(dg_gap_table(results, self.metric)).abs()[private_rows(results)]
         scores = pd.Series(_mean_score(results, self.column, "column"))
-        return (scores if self.column.endswith("_gap") else -scores)[private_rows(results)]
+        return (scores if self.column.endswith("_difference") else -scores)[private_rows(results)]
 
     def _of(self, table):
         if self.column not in table:
@@ -200,11 +199,13 @@ class select_by:
 
 def _check_form(column, at_least):
     if not isinstance(column, str):
-        raise TypeError(f"column must be a text such as 'privacy_cost_gap', got {column!r}.")
+        raise TypeError(f"column must be a text such as 'privacy_cost_difference', got {column!r}.")
     for table in ("privacy_cost", "dg_gap"):
-        if column.startswith(table) and not re.fullmatch(rf"{table}(_gap|\[.+\])?", column, re.S):
+        pattern = rf"{table}(_difference|\[.+\])?"
+        if column.startswith(table) and not re.fullmatch(pattern, column, re.S):
             raise ValueError(
-                f"column must be '{table}', '{table}_gap' or '{table}[GROUP]', got {column!r}."
+                f"column must be '{table}', '{table}_difference' or '{table}[GROUP]', got "
+                f"{column!r}."
             )
     if at_least is not None and not isinstance(at_least, Mapping):
         raise TypeError(
@@ -218,13 +219,8 @@ def _check_form(column, at_least):
 def _mean_score(results, key, name):
     if f"mean_test_{key}" not in results:
         known = [k[len("mean_test_") :] for k in results if k.startswith("mean_test_")]
-        derived = (
-            ""
-            if name == "at_least"
-            else (
-                ", or of the tables, 'privacy_cost', 'dg_gap', and their '..._gap' and '...[GROUP]'"
-            )
-        )
+        derived = ", or of the tables, 'privacy_cost', 'dg_gap', and their '..._difference' and "
+        derived = "" if name == "at_least" else f"{derived}'...[GROUP]'"
         raise ValueError(f"{name} must name a score of the search, {known}{derived}, got {key!r}.")
     return results[f"mean_test_{key}"]
 
@@ -278,7 +274,7 @@ def _table(results, rows, columns, name):
     params = _params_table(results, rows)
     table = pd.concat([params, pd.DataFrame(columns, index=params.index)], axis=1)
     by_group = table[[c for c in columns if c.startswith(f"{name}[")]]
-    table[f"{name}_gap"] = by_group.max(axis=1) - by_group.min(axis=1)
+    table[f"{name}_difference"] = by_group.max(axis=1) - by_group.min(axis=1)
     return table
 
 

@@ -23,7 +23,7 @@ from sklearn.pipeline import Pipeline
 from skdpfair._validate import integer, one_of
 from skdpfair.budget.charging import planned_entries
 from skdpfair.budget.folds import folds_of, takes_as_public
-from skdpfair.budget.spending import DIAGNOSTICS, REFERENCE, SCORES, described
+from skdpfair.budget.spending import DIAGNOSTICS, REFERENCE, SCORES, Spending
 from skdpfair.estimator import DPFairClassifier
 from skdpfair.methods import get_method
 from skdpfair.preprocessing import DPQuantileScaler, check_pipeline
@@ -74,25 +74,15 @@ class PlannedFit:
 
 
 @dataclass(frozen=True, repr=False)
-class SearchPlan:
+class SearchPlan(Spending):
     """The cost of a search, as :func:`plan` foresees it.
+
+    Parameters are those of :class:`~skdpfair.budget.spending.Spending`, and
 
     Parameters
     ----------
-    epsilon : float
-        Of all private fits together, as the worst-off record sees them.
-    epsilon_total : float
-        Of the search as a whole, its scores and reference models included.
-    delta : float
-        The one delta of both.
-    accountant : str
-        Name of the accountant that computed them.
-    reasons : tuple of str
-        Why ``epsilon_total`` exceeds ``epsilon``.
     fits : tuple of PlannedFit
         All fits.
-    assumptions : tuple of str
-        What must be public for the numbers to hold.
 
     Examples
     --------
@@ -105,13 +95,14 @@ class SearchPlan:
     True
     """
 
-    epsilon: float
-    epsilon_total: float
-    delta: float
-    accountant: str
-    reasons: tuple[str, ...]
-    fits: tuple[PlannedFit, ...]
-    assumptions: tuple[str, ...] = ()
+    fits: tuple[PlannedFit, ...] = ()
+
+    @classmethod
+    def of_fits(cls, fits, epsilon, epsilon_total, delta, accountant, reasons, assumptions=()):
+        """Return the plan of these fits."""
+        counts = (sum(getattr(f, name) for f in fits) for name in ("n_fits", "n_fits_per_record"))
+        cost = epsilon, epsilon_total, delta, accountant, tuple(reasons)
+        return cls(*cost, *counts, tuple(assumptions), fits=fits)
 
     @property
     def runs(self) -> list[SampledGaussian]:
@@ -137,10 +128,10 @@ class SearchPlan:
         return pd.DataFrame(rows, columns=columns)
 
     def __repr__(self):
-        n_fits = sum(f.n_fits for f in self.fits)
-        text = described("SearchPlan", self, n_fits, sum(f.n_fits_per_record for f in self.fits))
         paying = dict.fromkeys(step for f in self.fits for step in f.steps)
-        return text + "".join(f"\n  each fit pays for {step} as well" for step in paying)
+        return super().__repr__() + "".join(
+            f"\n  each fit pays for {step} as well" for step in paying
+        )
 
 
 def plan(search, n_samples, *, n_groups=1, cv=None, delta="auto", accountant="pld") -> SearchPlan:
@@ -220,7 +211,7 @@ def plan(search, n_samples, *, n_groups=1, cv=None, delta="auto", accountant="pl
         public.append("that its folds are of equal size")
     spent = epsilon_of(_runs(fits), delta, accountant)
     total = math.inf if reasons else spent
-    planned = SearchPlan(spent, total, delta, accountant, tuple(reasons), fits, tuple(public))
+    planned = SearchPlan.of_fits(fits, spent, total, delta, accountant, reasons, public)
     return _with_leaks(planned, search)
 
 

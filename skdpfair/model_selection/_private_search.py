@@ -169,7 +169,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         trial, curve, _ = trial_of(self, pool_of(self), n_samples, n_groups)
         one, total = (curve_epsilon(c, delta) for c in (curve, self._selection_curve(curve)))
         why = f"the best of {self.mean_trials:g} trials on average is released"
-        return SearchPlan(one, total, delta, "rdp", (why,), (trial,))
+        return SearchPlan.of_fits((trial,), one, total, delta, "rdp", (why,))
 
     @_tasks.with_callbacks
     def fit(self, X, y, *, sensitive_features=None):

@@ -7,14 +7,16 @@ from sklearn.metrics import accuracy_score
 
 from skdpfair._validate import one_of, safe_repr
 from skdpfair.budget.files import path_of, replace_file
+from skdpfair.model_selection._cells import (
+    CELL_ENTRIES,
+    OVERALL,
+    frame_of,
+    predictions_of,
+    releases_of,
+)
 from skdpfair.model_selection._store import Store
 from skdpfair.report import results_page, to_fairness_dashboard
 
-CELL_ENTRIES = (  # of a finished cell, as a store keeps it
-    *("method", "epsilon", "seed", "fold", "reference", "n", "right", "n_train", "right_train"),
-    *("epsilon_spent", "runs", "fit_seconds", "low_signal"),
-)
-OVERALL = "overall"
 _MODEL = ["method", "epsilon"]
 _RUN = ["seed", "fold"]
 _ASKED = {"methods", "classes", "group names", "epsilons", "seeds", "cv", "params", "n_samples"}
@@ -154,7 +156,7 @@ class TradeoffResults:
         for name, values in wide.items():
             parts[name] = values[OVERALL]
             parts |= {f"{name}[{group}]": values[group] for group in groups}
-            parts[f"{name}_gap"] = values[groups].max(axis=1) - values[groups].min(axis=1)
+            parts[f"{name}_difference"] = values[groups].max(axis=1) - values[groups].min(axis=1)
         table = pd.DataFrame(parts)
         order = self.frame[[*_MODEL, *_RUN]].drop_duplicates()
         return table.loc[pd.MultiIndex.from_frame(order)]
@@ -189,11 +191,11 @@ class TradeoffResults:
             by_group = runs[[c for c in columns if c.startswith(f"{name}[")]].to_numpy()
             gaps = [_gap_of_means(by_group[parts[model]]) for model in means.index]
             for stat, values in zip(("mean", "se"), zip(*gaps, strict=True), strict=True):
-                out[f"{name}_gap", stat] = pd.Series(values, means.index)
+                out[f"{name}_difference", stat] = pd.Series(values, means.index)
         table = pd.DataFrame(out)
         return table if form == "numbers" else text_table(table, self.frame)
 
-    def pareto_front(self, x="accuracy", y="privacy_cost_gap"):
+    def pareto_front(self, x="accuracy", y="privacy_cost_difference"):
         """Return the private models that no other beats in both quantities.
 
         Parameters
@@ -399,74 +401,7 @@ def _gap_of_means(by_group):
 
 def _sign(column):
     """Return -1 if larger is better."""
-    return -1 if column.startswith("accuracy") and not column.endswith("_gap") else 1
-
-
-def frame_of(cells, levels):
-    """Return one row per cell and group, with costs against the reference of the same split."""
-    frame = pd.DataFrame([row for cell in cells for row in _rows(cell, levels)])
-    if frame.empty:
-        raise ValueError("The sweep has no finished cell yet. Let it run for longer.")
-    at = ["seed", "fold", "reference", "group"]
-    is_reference = frame["reference"].isna()
-    frame["reference"] = frame["reference"].fillna(frame["method"])
-    reference = frame[is_reference].set_index(at)["accuracy"]
-    cost = reference.reindex(pd.MultiIndex.from_frame(frame[at])).to_numpy() - frame["accuracy"]
-    frame.insert(frame.columns.get_loc("accuracy") + 1, "privacy_cost", cost)
-    return frame.drop(columns="reference")
-
-
-def predictions_of(cells, levels, classes):
-    """Return the predictions of each cell that kept them, by method, epsilon, seed and fold."""
-    return {
-        _key(cell): _predictions(cell["predictions"], levels, classes)
-        for cell in cells
-        if "predictions" in cell
-    }
-
-
-def releases_of(cells):
-    """Return the releases of all cells, one row per cell and kind of release."""
-    rows = [
-        (*_key(cell), *run)
-        for cell in cells
-        for run in cell.get("runs", ())
-        if cell["epsilon"] is not None
-    ]
-    columns = ["method", "epsilon", "seed", "fold", "sample_rate", "noise_multiplier", "steps"]
-    return pd.DataFrame(rows, columns=columns)
-
-
-def _rows(cell, levels):
-    """Return a cell's rows of the frame."""
-    method, epsilon, seed, fold = _key(cell)
-    columns = (cell[name] for name in ("n", "right", "n_train", "right_train"))
-    for group, n, right, n_train, seen in zip([OVERALL, *levels], *columns, strict=True):
-        accuracy = right / n if n else np.nan
-        yield {
-            "method": method,
-            "epsilon": epsilon,
-            "seed": seed,
-            "fold": fold,
-            "group": group,
-            "n": n,
-            "accuracy": accuracy,
-            "dg_gap": seen / n_train - accuracy if n_train else np.nan,
-            "epsilon_spent": cell["epsilon_spent"],
-            "fit_seconds": cell["fit_seconds"],
-            "reference": cell["reference"],
-        }
-
-
-def _key(cell):
-    epsilon = np.inf if cell["epsilon"] is None else cell["epsilon"]
-    return cell["method"], epsilon, cell["seed"], cell["fold"]
-
-
-def _predictions(kept, levels, classes):
-    true, predicted = (classes[np.asarray(kept[k])] for k in ("true", "predicted"))
-    group = np.asarray(levels, dtype=object)[kept["group"]]
-    return pd.DataFrame({"y_true": true, "y_pred": predicted, "group": group})
+    return -1 if column.startswith("accuracy") and not column.endswith("_difference") else 1
 
 
 def text_table(table, frame):
@@ -483,7 +418,7 @@ def text_table(table, frame):
     cells = {}
     for measure, head in _HEADS.items():
         columns = {OVERALL: measure, **{g: f"{measure}[{g}]" for g in groups}}
-        for name, column in (columns | {"gap": f"{measure}_gap"}).items():
+        for name, column in (columns | {"gap": f"{measure}_difference"}).items():
             pairs = zip(table[column, "mean"], table[column, "se"], strict=True)
             cells[head, name] = [_written(mean, se) for mean, se in pairs]
     fewest = frame.groupby(["method", "epsilon", "group"])["n"].min().unstack("group")

@@ -1,39 +1,42 @@
 """Sweeps over methods, budgets and seeds: independent cells, in parallel, resumable."""
 
 import difflib
-import time
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from numbers import Integral
 
 import joblib
 import numpy as np
 import torch
-from sklearn.base import clone
 from sklearn.exceptions import UndefinedMetricWarning
-from sklearn.model_selection import StratifiedKFold, check_cv, train_test_split
 
 import skdpfair
-from skdpfair import _validate, networks
+from skdpfair import _validate
 from skdpfair._describe import describe
 from skdpfair._validate import safe_repr
 from skdpfair.budget.charging import current_ledger, entry_of
 from skdpfair.budget.progress import ProgressBar
 from skdpfair.estimator import DPFairClassifier
-from skdpfair.exceptions import InsecureSeedWarning, InterruptedWarning, LowSignalWarning
+from skdpfair.exceptions import InterruptedWarning, LowSignalWarning
 from skdpfair.inputs import groups
 from skdpfair.inputs.groups import group_name
 from skdpfair.methods import get_method
+from skdpfair.model_selection._cells import (
+    CELL_ENTRIES,
+    REFERENCE,
+    cells_of,
+    key_of_cell,
+    run_cell,
+    splits,
+)
 from skdpfair.model_selection._forecast import planned_fit
-from skdpfair.model_selection._results import CELL_ENTRIES, TradeoffResults, empty_runs
-from skdpfair.model_selection._store import Store, digest_of, key_of, run_missing
+from skdpfair.model_selection._results import TradeoffResults, empty_runs
+from skdpfair.model_selection._store import Store, digest_of, run_missing
 from skdpfair.privacy.gdp import delta_for
 from skdpfair.privacy.renyi import curve_epsilon, rdp_curve
-from skdpfair.training import defaults
 from skdpfair.training import parameters as _params
 from skdpfair.training import plan as _planning
 
-REFERENCE = "reference"  # the method of the models without privacy, in the results
 _TAKEN = {
     "method": "methods=",
     "epsilon": "epsilons=",
@@ -330,160 +333,3 @@ def _warn_once(results):
             LowSignalWarning,
             stacklevel=3,
         )
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One fit and its test, with the same result in whatever process it runs."""
-
-    method: str
-    epsilon: float | None
-    seed: int
-    fold: int
-    reference: str | None
-    estimator: DPFairClassifier
-    train: np.ndarray
-    test: np.ndarray
-    key: str = ""
-
-    @property
-    def name(self) -> str:
-        """The cell in words."""
-        budget = "" if self.epsilon is None else f", epsilon {self.epsilon:g}"
-        return f"{self.method}{budget}, seed {self.seed}, fold {self.fold}"
-
-
-def run_cell(cell, X, y, code, levels, keep_predictions):
-    """Fit and test one cell."""
-    try:
-        return _fit_and_test(cell, X, y, code, levels, keep_predictions)
-    except Exception as error:
-        error.add_note(f"In the cell: {cell.name}.")
-        raise
-
-
-def _fit_and_test(cell, X, y, code, levels, keep_predictions):
-    names = np.asarray(levels, dtype=object)
-    start = time.perf_counter()
-    with warnings.catch_warnings(record=True) as heard:
-        warnings.simplefilter("always")
-        warnings.simplefilter("ignore", InsecureSeedWarning)  # a sweep is for research
-        model = clone(cell.estimator).fit(
-            _rows(X, cell.train), y[cell.train], sensitive_features=names[code[cell.train]]
-        )
-    seconds = time.perf_counter() - start
-    cut = any(issubclass(w.category, InterruptedWarning) for w in heard)
-    if cut and cell.estimator.callbacks is None:  # a callback may stop a fit on purpose
-        raise KeyboardInterrupt
-    predicted, group = model.predict(_rows(X, cell.test)), code[cell.test]
-    seen = model.predict(_rows(X, cell.train)) == y[cell.train]
-    n, right = _counts(predicted == y[cell.test], group, levels)
-    n_train, right_train = _counts(seen, code[cell.train], levels)
-    result = {
-        "method": cell.method,
-        "epsilon": cell.epsilon,
-        "seed": cell.seed,
-        "fold": cell.fold,
-        "reference": cell.reference,
-        "n": n,
-        "right": right,
-        "n_train": n_train,
-        "right_train": right_train,
-        "epsilon_spent": float(model.privacy_.epsilon),
-        "runs": [[*map(float, e.run[:2]), e.run.steps] for e in model.privacy_.ledger.entries],
-        "fit_seconds": seconds,
-        "low_signal": [str(w.message) for w in heard if issubclass(w.category, LowSignalWarning)],
-    }
-    if keep_predictions:
-        result["predictions"] = {
-            "true": np.searchsorted(model.classes_, y[cell.test]).tolist(),
-            "predicted": np.searchsorted(model.classes_, predicted).tolist(),
-            "group": group.tolist(),
-        }
-    return result
-
-
-def _counts(right, group, levels):
-    """Return how many records there are and are right, in all and in each group."""
-    parts = [right, *(right[group == i] for i in range(len(levels)))]
-    return [len(part) for part in parts], [int(part.sum()) for part in parts]
-
-
-def cells_of(methods, epsilons, seed, fold, rows, base):
-    """Return the cells of one split: reference models first, then every method and budget."""
-    train, test = rows
-    state = np.random.SeedSequence(seed, spawn_key=(1, fold)).generate_state(1)
-    base = clone(base).set_params(random_state=int(state[0]))
-    private = []
-    for name, method in methods.items():
-        for epsilon in epsilons if get_method(method).private else [None]:
-            network = _network(base, len(train), epsilon)
-            estimator = clone(base).set_params(method=method, epsilon=epsilon)
-            private.append((network, Cell(name, epsilon, seed, fold, None, estimator, train, test)))
-    networks_used = list(dict.fromkeys(network for network, _ in private))
-    several = len(networks_used) > 1
-    labels = {n: f"{REFERENCE} ({n})" if several else REFERENCE for n in networks_used}
-    references = [
-        Cell(label, None, seed, fold, None, _reference(base, network), train, test)
-        for network, label in labels.items()
-    ]
-    return references + [replace(cell, reference=labels[network]) for network, cell in private]
-
-
-def _network(base, n_train, epsilon):
-    """Return the name of the network that "auto" means here, or "as given"."""
-    if base.module != "auto":
-        return "as given"
-    delta = delta_for(base.delta, n_train)
-    return defaults.resolve(
-        n_samples=n_train, epsilon=epsilon, delta=delta, batch_size=base.batch_size
-    ).module
-
-
-def _reference(base, network):
-    """Return the unfitted model without privacy that private ones of a network compare with."""
-    model = clone(base).set_params(method="sgd", epsilon=None)
-    if network != "as given":
-        model.set_params(module=network)
-    if network == "mlp":
-        params = {"zero_output": True} | (base.module_params or {})
-        model.set_params(hidden_layer_sizes=(networks.AUTO_HIDDEN,), module_params=params)
-    return model
-
-
-def splits(cv, seed, y, code):
-    """Return the (train, test) rows of each fold."""
-    state = int(np.random.SeedSequence(seed, spawn_key=(0,)).generate_state(1)[0])
-    if cv is None:
-        strata = np.unique(
-            np.stack([np.unique(y, return_inverse=True)[1], code]), axis=1, return_inverse=True
-        )[1].reshape(-1)
-        if np.bincount(strata).min() < 2:
-            strata = y
-        return [
-            train_test_split(np.arange(len(y)), test_size=0.2, stratify=strata, random_state=state)
-        ]
-    if isinstance(cv, Integral):
-        cv = _validate.integer("cv", cv, low=2)
-        cv = StratifiedKFold(cv, shuffle=True, random_state=state)
-    splitter = check_cv(cv, y, classifier=True)
-    folds, again = (list(splitter.split(np.zeros((len(y), 1)), y)) for _ in range(2))
-    if not all(np.array_equal(a[1], b[1]) for a, b in zip(folds, again, strict=True)):
-        raise ValueError(
-            f"cv={cv!r} splits differently each time, so that a sweep could not be resumed. Give "
-            "it a random_state, or pass the number of folds."
-        )
-    return folds
-
-
-def key_of_cell(cell, data, levels, keep_predictions):
-    """Return the name of a cell's file."""
-    described = describe(cell.estimator.get_params(deep=False))
-    facts = (cell.method, cell.epsilon, cell.seed, cell.fold, cell.reference, keep_predictions)
-    versions = (skdpfair.__version__, torch.__version__)
-    return key_of(cell.train, cell.test, sorted(data.items()), levels, described, facts, versions)
-
-
-def _rows(X, rows):
-    # joblib hands large arrays over as memmaps, which the estimator would stream from disk
-    return X.iloc[rows] if hasattr(X, "iloc") else np.asarray(X)[rows]

@@ -136,7 +136,7 @@ def _rows_at(frame, epsilon):
         if epsilon is None and len(budgets) > 1:
             raise ValueError(
                 f"epsilon=None, but the sweep has several budgets: {budgets}. Show one, such as "
-                f"epsilon={budgets[0]!r}; results.plot('privacy_cost_gap') shows all."
+                f"epsilon={budgets[0]!r}; results.plot('privacy_cost_difference') shows all."
             )
         if epsilon is not None and epsilon not in budgets:
             raise ValueError(f"epsilon must be a budget of the sweep, {budgets}, got {epsilon!r}.")

@@ -22,11 +22,11 @@ _MARKERS = "osD^vPX"
 _LINES = ("-", "-.", ":")
 _TITLES = {
     "accuracy": "Accuracy",
-    "accuracy_gap": "Accuracy gap between groups",
+    "accuracy_difference": "Accuracy gap between groups",
     "privacy_cost": "Privacy cost",
-    "privacy_cost_gap": "Privacy cost gap between groups",
+    "privacy_cost_difference": "Privacy cost gap between groups",
     "dg_gap": "Accuracy on training records minus on test records",
-    "dg_gap_gap": "Generalisation gap between groups",
+    "dg_gap_difference": "Generalisation gap between groups",
 }
 
 
@@ -75,7 +75,7 @@ class TradeoffDisplay:
             Groups.
         measure : str, default="accuracy"
             ``"accuracy"``, ``"privacy_cost"``, either of a group (``"accuracy[F]"``), or either's
-            gap (``"accuracy_gap"``).
+            gap (``"accuracy_difference"``).
 
         Returns
         -------
@@ -110,7 +110,7 @@ class TradeoffDisplay:
             sensitive_features=sensitive_features,
         )
         by_group = table.filter(like="accuracy[")
-        table["accuracy_gap"] = by_group.max(axis=1) - by_group.min(axis=1)
+        table["accuracy_difference"] = by_group.max(axis=1) - by_group.min(axis=1)
         table["privacy_cost"] = table["accuracy"].iloc[table.attrs["reference"]] - table["accuracy"]
         known = [c for c in table if c != "balanced_accuracy"]
         rows = pd.DataFrame(keys, columns=["method", "epsilon"]).assign(

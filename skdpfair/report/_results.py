@@ -69,7 +69,7 @@ def results_page(results, *, title=None, pipeline=None) -> str:
         "generalisation": _rows(results, table, groups, "dg_gap"),
         "bars": _bars(results.frame),
         "accuracy_chart": _curve(table, "accuracy", "Accuracy", "accuracy (%)", zero=False),
-        "gap_chart": _curve(table, "privacy_cost_gap", *_GAP),
+        "gap_chart": _curve(table, "privacy_cost_difference", *_GAP),
         "generalisation_chart": _curve(table, "dg_gap", *_GENERALISATION),
         "front": _front(results, table),
         "ledger": _ledger(results),
@@ -115,7 +115,7 @@ def _rows(results, table, groups, measure):
     """Return one row per model: its name, and a cell with an interval for all, groups, and gap."""
     if (measure, "mean") not in table or table[measure, "mean"].isna().all():
         return []
-    columns = [measure, *(f"{measure}[{g}]" for g in groups), f"{measure}_gap"]
+    columns = [measure, *(f"{measure}[{g}]" for g in groups), f"{measure}_difference"]
     factor = _factors(results.frame)
     rows = []
     for (method, epsilon), row in table.iterrows():
@@ -192,7 +192,7 @@ def _curve(table, measure, title, label, *, zero=True):
     if not curves:
         return None
     order = {m: curves[m] for m in table.index.get_level_values("method").unique() if m in curves}
-    if measure == "privacy_cost_gap":
+    if measure == "privacy_cost_difference":
         across = {}  # the twin's is zero by definition
     return charts.lines(order, across, title=title, label=label, zero=zero)
 
@@ -203,7 +203,7 @@ def _front(results, table):
         front = results.pareto_front()
     except ValueError:  # no private model has both
         return None
-    measures = ["accuracy", "privacy_cost_gap"]
+    measures = ["accuracy", "privacy_cost_difference"]
     rows = [
         (method, budget(epsilon), *(points(row[m]) for m in measures))
         for (method, epsilon), row in front.iterrows()

@@ -56,7 +56,7 @@ def search(n_jobs):
     )
     name = "dpfairclassifier__"
     space = [{name + "method": ["dpsgd", "global_adapt"]}, {name + "epsilon": [None]}]
-    refit = select_by("privacy_cost_gap", at_least={"accuracy": 0.5})
+    refit = select_by("privacy_cost_difference", at_least={"accuracy": 0.5})
     model = make_pipeline(prepare, clf)
     return GridSearchCV(model, space, scoring=GroupScorer(), refit=refit, cv=3, n_jobs=n_jobs)
 

@@ -45,7 +45,7 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore::skdpfair.exceptions.InsecureSeedWarning",
     "ignore::skdpfair.exceptions.LowSignalWarning",
 )
-KEYS = {"accuracy", "accuracy_worst_group", "accuracy_gap", "accuracy[a]", "accuracy[b]"}
+KEYS = {"accuracy", "accuracy_group_min", "accuracy_difference", "accuracy[a]", "accuracy[b]"}
 
 
 def assert_same_scores(one, other):
@@ -62,8 +62,8 @@ def test_scores_are_those_of_a_loop_over_groups(two_groups, from_first_column):
         each = {g: metric(y[group == g], pred[group == g]) for g in ("a", "b")}
         assert scores[name] == metric(y, pred)
         assert {g: scores[f"{name}[{g}]"] for g in each} == each
-        assert scores[f"{name}_worst_group"] == min(each.values())
-        assert scores[f"{name}_gap"] == max(each.values()) - min(each.values())
+        assert scores[f"{name}_group_min"] == min(each.values())
+        assert scores[f"{name}_difference"] == max(each.values()) - min(each.values())
     assert all(type(v) is float for v in scores.values())
 
 
@@ -74,8 +74,8 @@ def test_a_group_without_records_is_nan_and_said(from_first_column):
             from_first_column(["a", "b", "c"]), [[1], [-1], [1]], [1, 0, 0], ["a", "a", "b"]
         )
     assert np.isnan(scores.pop("accuracy[c]"))
-    assert scores["accuracy_worst_group"] == 0
-    assert scores["accuracy_gap"] == 1
+    assert scores["accuracy_group_min"] == 0
+    assert scores["accuracy_difference"] == 1
 
 
 def test_intersections_have_one_key_each(from_first_column):
@@ -115,7 +115,13 @@ def by_hand(metric, y, answer, group, sign=1):
     """Return what a scorer should say of two groups."""
     each = {g: sign * metric(y[group == g], answer[group == g]) for g in ("a", "b")}
     (low, high), whole = sorted(each.values()), sign * metric(y, answer)
-    return {"": whole, "_worst_group": low, "_gap": high - low, "[a]": each["a"], "[b]": each["b"]}
+    return {
+        "": whole,
+        "_group_min": low,
+        "_difference": high - low,
+        "[a]": each["a"],
+        "[b]": each["b"],
+    }
 
 
 def found_of(scores, name):
@@ -183,7 +189,7 @@ def test_three_classes_and_a_group_that_lacks_one(scored):
         -log_loss(y[rows], likely[rows], labels=model.classes_)
     )
     assert scores["auc"] == pytest.approx(roc_auc_score(y, likely, multi_class="ovr"))
-    assert np.isnan(scores["auc[b]"]) and scores["auc_worst_group"] == scores["auc[a]"]
+    assert np.isnan(scores["auc[b]"]) and scores["auc_group_min"] == scores["auc[a]"]
 
 
 def test_the_positive_class_and_the_column_of_the_groups(scored):
@@ -213,7 +219,9 @@ def test_a_group_of_one_class_has_no_auc_but_a_loss(scored):
     assert [str(w.message)[:52] for w in said] == [
         "The groups ['b'] have records of one class only, for"
     ] * 2
-    assert np.isnan(scores["auc[b]"]) and np.isnan(scores["ap[b]"]) and scores["auc_gap"] == 0
+    assert (
+        np.isnan(scores["auc[b]"]) and np.isnan(scores["ap[b]"]) and scores["auc_difference"] == 0
+    )
     rows = group == "b"
     expected = -log_loss(y[rows], model.predict_proba(X)[rows], labels=[0, 1])
     assert scores["loss[b]"] == pytest.approx(expected)
@@ -278,7 +286,7 @@ def test_a_search_takes_the_model_whose_worst_group_loses_least(scored):
         model,
         {"logisticregression__C": [1e-4, 1.0]},
         scoring=scorer,
-        refit="loss_worst_group",
+        refit="loss_group_min",
         cv=3,
     ).fit(X, y)
     assert search.best_params_ == {"logisticregression__C": 1.0}
@@ -286,7 +294,7 @@ def test_a_search_takes_the_model_whose_worst_group_loses_least(scored):
     fold = clone(model).set_params(logisticregression__C=1.0).fit(X.iloc[train], y[train])
     likely, y, group = fold.predict_proba(X.iloc[test]), y[test], group[test]
     expected = min(-log_loss(y[group == g], likely[group == g]) for g in "ab")
-    assert search.cv_results_["split0_test_loss_worst_group"][1] == pytest.approx(expected)
+    assert search.cv_results_["split0_test_loss_group_min"][1] == pytest.approx(expected)
 
 
 def test_a_text_is_no_list_of_groups(from_first_column):
@@ -348,9 +356,9 @@ def test_every_search_takes_it_with_the_column_that_the_classifier_names(frame, 
         classifier(group_col="group"),
     )
     grid = {"dpfairclassifier__epsilon": [1.0, 4.0]}
-    one = GroupScorer(only="accuracy_worst_group")
+    one = GroupScorer(only="accuracy_group_min")
     searches = [
-        GridSearchCV(model, grid, scoring=GroupScorer(), refit="accuracy_worst_group", cv=2),
+        GridSearchCV(model, grid, scoring=GroupScorer(), refit="accuracy_group_min", cv=2),
         RandomizedSearchCV(model, grid, n_iter=2, scoring=GroupScorer(), refit="accuracy", cv=2),
         HalvingGridSearchCV(
             model, grid, scoring=one, cv=2, factor=2, min_resources=200, random_state=0
@@ -399,7 +407,7 @@ def adult_search(quick, n_jobs):
         },
         {"dpfairclassifier__epsilon": [None]},
     ]
-    refit = select_by("privacy_cost_gap", at_least={"accuracy": 0.5})
+    refit = select_by("privacy_cost_difference", at_least={"accuracy": 0.5})
     return GridSearchCV(model, grid, scoring=GroupScorer(), refit=refit, cv=3, n_jobs=n_jobs)
 
 
@@ -420,7 +428,7 @@ def test_two_methods_by_three_budgets_and_a_reference_on_adult(small_adult, quic
             assert table.loc[row, f"privacy_cost[{group}]"] == pytest.approx(
                 np.mean([reference - private for reference, private in folds])
             )
-    assert one.best_index_ == table["privacy_cost_gap"].idxmin()
+    assert one.best_index_ == table["privacy_cost_difference"].idxmin()
     assert one.best_estimator_[-1].epsilon is not None
 
 
@@ -437,9 +445,9 @@ def test_privacy_cost_of_one_model_uses_the_reference_it_carries(frame, classifi
     each = {g: lost[X["group"] == g].mean() for g in ("a", "b")}
     assert scores["privacy_cost"] == pytest.approx(lost.mean())
     assert scores["privacy_cost[b]"] == pytest.approx(each["b"])
-    assert scores["neg_privacy_cost_gap"] == pytest.approx(-abs(each["a"] - each["b"]))
+    assert scores["neg_privacy_cost_difference"] == pytest.approx(-abs(each["a"] - each["b"]))
     found = cross_validate(model, X, y, cv=2, scoring=privacy_cost_scorer(), n_jobs=2)
-    assert np.isfinite(found["test_privacy_cost_gap"]).all()
+    assert np.isfinite(found["test_privacy_cost_difference"]).all()
 
 
 def test_it_scores_any_classifier(routed):
@@ -448,8 +456,8 @@ def test_it_scores_any_classifier(routed):
         DummyClassifier(strategy="most_frequent"),
         {"constant": [None]},
         scoring=GroupScorer(groups=["F", "M"]),
-        refit="accuracy_gap",
+        refit="accuracy_difference",
         cv=2,
     )
     model.fit(X, y, sensitive_features=np.repeat(["F", "M"], 10)[np.argsort(y)])
-    assert set(model.cv_results_) >= {"mean_test_accuracy[F]", "mean_test_accuracy_gap"}
+    assert set(model.cv_results_) >= {"mean_test_accuracy[F]", "mean_test_accuracy_difference"}

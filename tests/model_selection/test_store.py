@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skdpfair.model_selection import TradeoffResults, _sweep
+from skdpfair.model_selection import TradeoffResults, _cells, _sweep
 from skdpfair.model_selection._store import Store, digest_of
 from skdpfair.training.net import PrivateNet
 
@@ -90,13 +90,13 @@ def test_five_kills_at_random_moments_change_nothing(tmp_path):
 
 
 def test_no_finished_cell_is_run_again(tmp_path, monkeypatch):
-    ran, fit = [], _sweep._fit_and_test
+    ran, fit = [], _cells._fit_and_test
 
     def counting(cell, *args):
         ran.append(cell.key)
         return fit(cell, *args)
 
-    monkeypatch.setattr(_sweep, "_fit_and_test", counting)
+    monkeypatch.setattr(_cells, "_fit_and_test", counting)
     run_small(tmp_path)
     assert len(ran) == len(set(ran)) == 6
     (tmp_path / f"{ran[4]}.json").unlink()
@@ -143,7 +143,7 @@ def test_foreign_folders_and_files_are_refused(tmp_path):
 
 @pytest.mark.parametrize("stored", [True, False])
 def test_an_interrupt_returns_what_is_finished(tmp_path, monkeypatch, stored):
-    ran, fit = [], _sweep._fit_and_test
+    ran, fit = [], _cells._fit_and_test
 
     def interrupted(cell, *args):
         if len(ran) == 2:
@@ -151,7 +151,7 @@ def test_an_interrupt_returns_what_is_finished(tmp_path, monkeypatch, stored):
         ran.append(cell)
         return fit(cell, *args)
 
-    monkeypatch.setattr(_sweep, "_fit_and_test", interrupted)
+    monkeypatch.setattr(_cells, "_fit_and_test", interrupted)
     folder = tmp_path if stored else None
     with pytest.warns(UserWarning, match="interrupted after 2 of 6 cells") as said:
         results = run_small(folder)

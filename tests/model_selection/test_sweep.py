@@ -7,7 +7,7 @@ from sklearn.model_selection import KFold, ShuffleSplit
 
 from skdpfair import DPFairClassifier, get_method
 from skdpfair.exceptions import InfeasibleBudgetError, LowSignalWarning
-from skdpfair.model_selection import _sweep, sweep
+from skdpfair.model_selection import _cells, sweep
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
 
@@ -31,7 +31,7 @@ def test_a_cell_is_the_fit_that_one_would_write_by_hand(data, settings):
     X, y, group = data
     results = sweep(["dpsgd"], [2.0], [3], X, y, group, **settings)
     state = int(np.random.SeedSequence(3, spawn_key=(1, 0)).generate_state(1)[0])
-    (train, test) = _sweep.splits(None, 3, y.to_numpy(), (group == "b").astype(int).to_numpy())[0]
+    (train, test) = _cells.splits(None, 3, y.to_numpy(), (group == "b").astype(int).to_numpy())[0]
     scores = {}
     for name, epsilon in (("sgd", None), ("dpsgd", 2.0)):
         model = DPFairClassifier(
@@ -85,7 +85,7 @@ def test_folds_cover_every_record_once(data, settings, cv):
 def test_the_split_keeps_the_shares_of_classes_and_groups(data):
     _, y, group = data
     code = (group == "b").astype(int).to_numpy()
-    train, test = _sweep.splits(None, 0, y.to_numpy(), code)[0]
+    train, test = _cells.splits(None, 0, y.to_numpy(), code)[0]
     assert len(test) == 120 and not set(train) & set(test)
     assert abs((y[test] * code[test]).mean() - (y * code).mean()) < 0.01
 
@@ -94,7 +94,7 @@ def test_networks_that_auto_tells_apart_have_their_own_references():
     base = DPFairClassifier(groups=["a", "b"], classes=[0, 1])
     rows = (np.arange(9000), np.arange(9000, 9100))
     methods = {"dpsgd": get_method("dpsgd", max_grad_norm=0.5)}
-    cells = _sweep.cells_of(methods, [0.1, 10.0], 0, 0, rows, base)
+    cells = _cells.cells_of(methods, [0.1, 10.0], 0, 0, rows, base)
     assert [(c.method, c.reference) for c in cells] == [
         ("reference (logistic)", None),
         ("reference (mlp)", None),
@@ -188,10 +188,12 @@ def test_a_rare_group_is_said_and_does_not_spoil_the_gaps(data, settings, tmp_pa
     group.iloc[0] = "rare"
     with pytest.warns(UndefinedMetricWarning, match="no test records in some runs"):
         results = sweep(["dpsgd"], [2.0, 4.0], 3, X, y, group, **settings)
-    gaps = results.table()[["accuracy_gap", "privacy_cost_gap"]].xs("mean", axis=1, level=1)
+    gaps = results.table()[["accuracy_difference", "privacy_cost_difference"]].xs(
+        "mean", axis=1, level=1
+    )
     assert np.isfinite(gaps).all(axis=None)
-    assert len(results.pareto_front("accuracy", "privacy_cost_gap"))
-    results.plot("privacy_cost_gap").figure_.savefig(tmp_path / "gap.png")
+    assert len(results.pareto_front("accuracy", "privacy_cost_difference"))
+    results.plot("privacy_cost_difference").figure_.savefig(tmp_path / "gap.png")
 
 
 def test_a_budget_that_cannot_be_met_is_refused_before_any_fit(data, settings, tmp_path):

@@ -28,7 +28,7 @@ def results():
     ]
     scores = {
         ("test", "accuracy"): [[0.6, 0.7], [0.8, 0.8], [0.9, 0.8]],
-        ("test", "accuracy_gap"): [[0.0, 0.0], [0.2, 0.1], [0.1, 0.1]],
+        ("test", "accuracy_difference"): [[0.0, 0.0], [0.2, 0.1], [0.1, 0.1]],
         ("test", "accuracy[F]"): [[0.6, 0.7], [0.7, 0.7], [0.9, 0.7]],
         ("test", "accuracy[M]"): [[0.6, np.nan], [0.9, np.nan], [0.9, np.nan]],
         ("train", "accuracy"): [[0.7, 0.8], [0.8, 0.8], [1.0, 1.0]],
@@ -44,7 +44,7 @@ def test_costs_are_paired_by_fold_and_a_fold_without_the_group_is_left_out(resul
     assert table["privacy_cost"].tolist() == pytest.approx([0.2, 0.05])
     assert table["privacy_cost[F]"].tolist() == pytest.approx([0.15, 0.1])
     assert table["privacy_cost[M]"].tolist() == pytest.approx([0.3, 0.0])
-    assert table["privacy_cost_gap"].tolist() == pytest.approx([0.15, 0.1])
+    assert table["privacy_cost_difference"].tolist() == pytest.approx([0.15, 0.1])
 
 
 def test_dg_gaps_are_train_minus_test_of_every_candidate(results):
@@ -52,7 +52,7 @@ def test_dg_gaps_are_train_minus_test_of_every_candidate(results):
     assert table["dg_gap"].tolist() == pytest.approx([0.1, 0.0, 0.15])
     assert table["dg_gap[M]"].tolist() == pytest.approx([0.3, 0.0, 0.1])
     assert table.loc[0, "dg_gap[F]"] == pytest.approx(-0.1)
-    assert table.loc[0, "dg_gap_gap"] == pytest.approx(0.4)
+    assert table.loc[0, "dg_gap_difference"] == pytest.approx(0.4)
 
 
 def test_parameters_have_short_names_and_the_reference_is_named(results):
@@ -95,8 +95,8 @@ def test_a_halving_search_pairs_within_a_round_and_leaves_the_rest_nan():
         (select_by(), 1),
         (select_by("privacy_cost[M]"), 1),
         (select_by("accuracy"), 1),
-        (select_by("accuracy_gap"), 0),
-        (select_by("accuracy_gap", at_least={"accuracy": 0.7}), 1),
+        (select_by("accuracy_difference"), 0),
+        (select_by("accuracy_difference", at_least={"accuracy": 0.7}), 1),
         (select_by("dg_gap"), 1),
         (select_by("dg_gap[F]"), 1),
     ],
@@ -108,7 +108,7 @@ def test_choice_is_the_best_private_candidate(results, choice, row):
 @pytest.mark.parametrize(
     ("choice", "match"),
     [
-        (select_by("privacy_cost[X]"), "column must be one of .*privacy_cost_gap"),
+        (select_by("privacy_cost[X]"), "column must be one of .*privacy_cost_difference"),
         (select_by("f1"), "column must name a score of the search, .*'accuracy'.*'privacy_cost'"),
         (select_by(at_least={"recall": 1}), "at_least must name a score"),
         (select_by(at_least={"accuracy": 0.99}), r"best values are accuracy: 0\.8\. Lower the"),
@@ -124,7 +124,11 @@ def test_refusals_of_a_choice(results, choice, match):
 @pytest.mark.parametrize(
     ("wrong", "error", "match"),
     [
-        ({"column": "privacy_costs"}, ValueError, "column must be 'privacy_cost', .*_gap' or"),
+        (
+            {"column": "privacy_costs"},
+            ValueError,
+            "column must be 'privacy_cost', .*_difference' or",
+        ),
         ({"column": "dg_gap_F"}, ValueError, r"'dg_gap\[GROUP\]', got 'dg_gap_F'"),
         ({"column": None}, TypeError, "column must be a text"),
         ({"at_least": 0.8}, TypeError, "at_least must be a dict"),

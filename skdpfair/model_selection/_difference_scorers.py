@@ -1,0 +1,207 @@
+"""Scorers of differences by group: privacy cost and distributional-generalisation gap."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from skdpfair.inputs import fitted_rows as _fitted_rows
+from skdpfair.inputs import labels as _labels
+from skdpfair.inputs import table as _table
+from skdpfair.model_selection._scorers import ByGroupScorer, at_final_step, warn_absent
+
+
+class _Differences(ByGroupScorer):
+    """Scores that are differences of two accuracies, smaller is better."""
+
+    name = None
+
+    def _scores(self, estimator, X, y, parts):
+        warn_absent(parts)
+        overall, by_group = self._difference(estimator, X, y, parts)
+        found = [v for v in by_group.values() if not np.isnan(v)]
+        gap = float(np.max(found) - np.min(found)) if found else np.nan
+        scores = {self.name: overall, f"{self.name}_difference": gap}
+        # scikit-learn's refit="..." takes the largest
+        scores |= {f"neg_{key}": -value for key, value in scores.items()}
+        return scores | {f"{self.name}[{g}]": value for g, value in by_group.items()}
+
+
+class _PrivacyCostScorer(_Differences):
+    name = "privacy_cost"
+
+    def __init__(self, *, group_col=None, groups=None, only=None):
+        self.group_col = group_col
+        self.groups = groups
+        self.only = only
+
+    def _difference(self, estimator, X, y, parts):
+        reference = np.asarray(_reference_predictions(estimator, X)) == y
+        private = np.asarray(estimator.predict(X)) == y
+        lost = reference.astype(float) - private
+        return float(lost.mean()), _means(lost, parts)
+
+
+@dataclass(repr=False)  # a repr would print the rows
+class _Rows:
+    X: object
+    y: object
+    sensitive_features: object = None
+
+
+class _DGGapScorer(_Differences):
+    name = "dg_gap"
+
+    def __init__(self, table, *, group_col=None, groups=None, only=None):
+        self.table = table
+        self.group_col = group_col
+        self.groups = groups
+        self.only = only
+
+    def _difference(self, estimator, X, y, parts):
+        X_all, y_all = self.table.X, np.asarray(self.table.y)
+        parts_all = self._parts(estimator, X_all, y_all, self.table.sensitive_features)
+        fitted = _fitted_among(estimator, (X_all, y_all, parts_all), (X, y, parts))
+        right = (np.asarray(estimator.predict(X)) == y).astype(float)
+        right_all = (np.asarray(estimator.predict(X_all)) == y_all).astype(float)
+        held_out = _means(right, parts)
+        seen = _means(right_all, {g: rows & fitted for g, rows in parts_all.items()})
+        by_group = {g: value - held_out[g] for g, value in seen.items()}
+        return float(right_all[fitted].mean() - right.mean()), by_group
+
+
+def _fitted_among(estimator, table, scored):
+    """Return which rows of a table the model was fitted to, where that is certain."""
+    final, _ = at_final_step(estimator)
+    seen = _fitted_rows.of(getattr(final, "net_", None))
+    if seen is None:
+        raise ValueError(
+            f"dg_gap_scorer needs the rows that the model was fitted to, and {type(final).__name__}"
+            " does not tell which these were: only a DPFairClassifier does, in the process that "
+            "fitted it, and once (no copy, pickle or release, warm_start=False). In a search set "
+            "scoring=GroupScorer(...), return_train_score=True and use dg_gap_table(search); for "
+            "one model use skdpfair.metrics.dg_gap_by_group."
+        )
+    marks, groups = _marked(estimator, *table)
+    there = pd.MultiIndex.from_arrays([marks, groups, _occurrence(marks, groups)])
+    marks_out, groups_out = _marked(estimator, *scored)
+    out = [marks_out, groups_out, _occurrence(marks_out, groups_out)]
+    others = ~there.isin(pd.MultiIndex.from_arrays(out))
+    for rows in (np.full(len(marks), True), others):
+        found = rows & np.isin(marks, seen)
+        if np.array_equal(np.sort(marks[found]), np.sort(seen)):
+            return found
+    raise ValueError(
+        "X_train and y_train of dg_gap_scorer do not tell which rows the model was fitted to: "
+        "these must be among them, and rows that equal them must not, unless they are scored. In "
+        "a search, hand in the X and y of its fit; for one model, those of its fit. Where steps "
+        "of a pipeline make other numbers of training rows in fit than in transform, use "
+        "GroupScorer(...), return_train_score=True and dg_gap_table(search)."
+    )
+
+
+def _marked(estimator, X, y, parts):
+    """Return a mark of each row and its label, as the final step gets them, and its group."""
+    final, X = at_final_step(estimator, X)
+    codes = pd.Index(final.classes_).get_indexer(_labels.read(y))
+    marks = _fitted_rows.marks(_table.read_for_prediction(final, X), codes)
+    return marks, np.argmax(list(parts.values()), axis=0)
+
+
+def _occurrence(marks, groups):
+    """Return how many rows before each one equal it."""
+    return pd.DataFrame({"mark": marks, "group": groups}).groupby(["mark", "group"]).cumcount()
+
+
+def privacy_cost_scorer(*, group_col=None, groups=None, only=None):
+    """Make a scorer of the accuracy that privacy takes, for models with their reference model.
+
+    It needs a (final) step fitted with ``keep_reference=True``, in the process that fitted it: no
+    pickle holds a reference model. Inside a search the model is scored where it was fitted. To
+    compare many candidates, a reference model in the grid and `privacy_cost_table` train fewer.
+
+    Parameters
+    ----------
+    group_col, groups, only
+        As in `GroupScorer`.
+
+    Returns
+    -------
+    callable
+        ``scorer(estimator, X, y, sensitive_features=None)``, which returns a dict: ``privacy_cost``
+        and ``privacy_cost[GROUP]`` in [-1, 1], ``privacy_cost_difference`` >= 0, and the first and
+        last negated, ``neg_...``, for ``refit=``. Not itself private.
+
+    Examples
+    --------
+    >>> from skdpfair.model_selection import privacy_cost_scorer
+    >>> scorer = privacy_cost_scorer(group_col="sex", only="neg_privacy_cost_difference")
+    """
+    return _PrivacyCostScorer(group_col=group_col, groups=groups, only=only)
+
+
+def dg_gap_scorer(
+    X_train, y_train, *, sensitive_features=None, group_col=None, groups=None, only=None
+):
+    """Make a scorer of the distributional-generalisation gap, for searches and fitted models.
+
+    The gap is the accuracy on the rows that the model was fitted to, minus that on the rows that
+    are scored. In a search these are the two parts of each fold.
+
+    Parameters
+    ----------
+    X_train, y_train : array-like of n_rows rows
+        A table with the rows that the model was fitted to, before any pipeline: X and y of the
+        search's fit, or those of the model's.
+    sensitive_features : array-like of n_rows rows or None, default=None
+        Their groups, if not a column of X.
+    group_col, groups, only
+        As in `GroupScorer`.
+
+    Returns
+    -------
+    callable
+        ``scorer(estimator, X, y, sensitive_features=None)``, which returns a dict: ``dg_gap`` and
+        ``dg_gap[GROUP]`` in [-1, 1], positive if training rows do better, and
+        ``dg_gap_difference``, how far the groups' gaps are apart; the first and last negated,
+        ``neg_...``, for ``refit=``. Not itself private. It raises ValueError where it cannot tell
+        for certain which rows the model was fitted to.
+
+    Notes
+    -----
+    A fit leaves fingerprints of its rows in the memory of its process, as long as the model is
+    there, and never in the model: no copy, pickle or release holds them. The scorer compares them
+    with the table, as the final step of the pipeline gets it, so the final step has to be a
+    `DPFairClassifier`. `dg_gap_table` compares any models by ``return_train_score=True``.
+
+    Examples
+    --------
+    >>> from sklearn.model_selection import GridSearchCV
+    >>> from skdpfair import DPFairClassifier
+    >>> from skdpfair.datasets import make_two_groups
+    >>> from skdpfair.model_selection import dg_gap_scorer
+    >>> data = make_two_groups(4000, random_state=0)
+    >>> X, y = data.data.assign(group=data.sensitive_features), data.target
+    >>> clf = DPFairClassifier("dpsgd", group_col="group", max_steps=5)
+    >>> scorer = dg_gap_scorer(X, y)
+    >>> search = GridSearchCV(clf, {"epsilon": [2, 4]}, scoring=scorer, refit="neg_dg_gap", cv=2)
+    >>> "mean_test_dg_gap[b]" in search.fit(X, y).cv_results_
+    True
+    """
+    table = _Rows(X_train, y_train, sensitive_features)
+    return _DGGapScorer(table, group_col=group_col, groups=groups, only=only)
+
+
+def _means(values, parts):
+    return {g: float(values[rows].mean()) if rows.any() else np.nan for g, rows in parts.items()}
+
+
+def _reference_predictions(estimator, X):
+    final, X = at_final_step(estimator, X)
+    if not hasattr(final, "reference_"):
+        raise ValueError(
+            "privacy_cost_scorer needs the reference model, reference_, which this "
+            f"{type(final).__name__} does not have. Fit with keep_reference=True and score in the "
+            "same process, or put epsilon=None into the grid and use privacy_cost_table(search)."
+        )
+    return final.reference_.predict(X)
