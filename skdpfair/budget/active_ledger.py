@@ -126,7 +126,7 @@ def linter(function: Callable) -> Callable:
 
 
 def findings_of(estimator) -> dict:
-    """Return what the linter finds, as a line of the ledger's file holds it."""
+    """Return the findings of the linter, as a line of the ledger's file holds them."""
     reasons, notes = _LINTERS[0](estimator)
     return {"reasons": reasons, "notes": notes}
 

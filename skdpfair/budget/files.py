@@ -10,12 +10,12 @@ _TRIED = 2**20  # bytes that a folder must have room for
 
 
 def path_of(path) -> Path:
-    """Return what names a file as a Path.
+    """Return the Path of a file.
 
     Raises
     ------
     TypeError
-        If it is neither a string nor a path.
+        If ``path`` is neither a string nor a path.
     """
     if not isinstance(path, (str, os.PathLike)):
         raise TypeError(

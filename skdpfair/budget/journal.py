@@ -182,7 +182,7 @@ def read_entries(lines, data=None):
 
 
 def surroundings(lines, data=None) -> dict:
-    """Return what was looked at around fits on a data set, by the name of the call or task."""
+    """Return the lines on what stood around fits on a data set, by name of the call or task."""
     looks = (line for line in lines if "outermost" in line)
     return {line["around"]: line for line in looks if data is None or line["data"] == data}
 
@@ -193,7 +193,7 @@ def is_known(fit, around) -> bool:
 
 
 def spending(lines, data, delta, accountant) -> Spending:
-    """Return what the fits on a data set cost, and all that is known of what stood around them."""
+    """Return the cost of the fits on a data set, and of all that stood around them."""
     fits, searches = read_entries(lines, data)
     around = surroundings(lines, data)
     private = [fit for fit in fits if fit["private"]]

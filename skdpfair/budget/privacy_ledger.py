@@ -207,7 +207,15 @@ class PrivacyLedger:
                 self._journal.append(line)
 
     def setup(self, estimator, context) -> None:
-        """Activate this ledger for a fit on which it is set as a callback of scikit-learn."""
+        """Activate this ledger for a fit on which it is set as a callback of scikit-learn.
+
+        Parameters
+        ----------
+        estimator : estimator
+            The one that is fitted.
+        context : sklearn.callback.CallbackContext
+            Of its fit.
+        """
         self._enter(context)
         self._look(str(context.root_uuid), estimator)
         self._refused[context.root_uuid] = len(self._refusals(context))
@@ -215,7 +223,18 @@ class PrivacyLedger:
             LedgerFollower.begin(context.root_uuid, self)
 
     def teardown(self, estimator, context) -> None:
-        """Undo `setup`; raise BudgetExceeded if a search took it for a bad score."""
+        """Undo `setup`.
+
+        Parameters
+        ----------
+        estimator, context
+            As in `setup`.
+
+        Raises
+        ------
+        BudgetExceeded
+            If a fit was refused, which a search takes for a bad score.
+        """
         try:
             LedgerFollower.end(context.root_uuid)
         finally:
@@ -227,7 +246,13 @@ class PrivacyLedger:
             raise BudgetExceeded(f"{new[0]}{more}")
 
     def on_fit_task_begin(self, estimator, context) -> None:
-        """Activate this ledger where the task runs, and enter how a search splits the records."""
+        """Activate this ledger where a task runs, and enter how a search splits the records.
+
+        Parameters
+        ----------
+        estimator, context
+            As in `setup`, of the task.
+        """
         self._enter(context)
         if context.task_name == "search" and hasattr(estimator, "n_splits_"):
             splits, cv = estimator.n_splits_, estimator.cv
@@ -238,7 +263,13 @@ class PrivacyLedger:
                 self._journal.append(line | {"public": takes_as_public(cv) if known else None})
 
     def on_fit_task_end(self, estimator, context) -> None:
-        """Deactivate it there."""
+        """Deactivate this ledger where a task ran.
+
+        Parameters
+        ----------
+        estimator, context
+            As in `setup`, of the task.
+        """
         self._leave(context.root_uuid, {id(context)})
 
     def _enter(self, context):

@@ -101,7 +101,7 @@ def _fit_and_test(cell, X, y, code, levels, keep_predictions):
 
 
 def _counts(right, group, levels):
-    """Return how many records there are and are right, in all and in each group."""
+    """Return the numbers of records, and of right predictions, in all and in each group."""
     parts = [right, *(right[group == i] for i in range(len(levels)))]
     return [len(part) for part in parts], [int(part.sum()) for part in parts]
 

@@ -71,7 +71,7 @@ class _DGGapScorer(_Differences):
 
 
 def _fitted_among(estimator, table, scored):
-    """Return which rows of a table the model was fitted to, where that is certain."""
+    """Return a mask of the rows of a table that the model was fitted to, or raise."""
     final, _ = at_final_step(estimator)
     seen = _fitted_rows.of(getattr(final, "net_", None))
     if seen is None:
@@ -109,7 +109,7 @@ def _marked(estimator, X, y, parts):
 
 
 def _occurrence(marks, groups):
-    """Return how many rows before each one equal it."""
+    """Return the number of rows before each one that equal it."""
     return pd.DataFrame({"mark": marks, "group": groups}).groupby(["mark", "group"]).cumcount()
 
 

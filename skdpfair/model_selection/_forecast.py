@@ -77,10 +77,12 @@ class PlannedFit:
 class SearchPlan(Spending):
     """The cost of a search, as :func:`plan` foresees it.
 
-    Parameters are those of :class:`~skdpfair.budget.spending.Spending`, and
-
     Parameters
     ----------
+    epsilon, epsilon_total, delta, accountant, reasons
+        As in :class:`~skdpfair.budget.spending.Spending`.
+    n_fits, n_fits_per_record, assumptions, notes
+        Likewise.
     fits : tuple of PlannedFit
         All fits.
 
@@ -96,13 +98,6 @@ class SearchPlan(Spending):
     """
 
     fits: tuple[PlannedFit, ...] = ()
-
-    @classmethod
-    def of_fits(cls, fits, epsilon, epsilon_total, delta, accountant, reasons, assumptions=()):
-        """Return the plan of these fits."""
-        counts = (sum(getattr(f, name) for f in fits) for name in ("n_fits", "n_fits_per_record"))
-        cost = epsilon, epsilon_total, delta, accountant, tuple(reasons)
-        return cls(*cost, *counts, tuple(assumptions), fits=fits)
 
     @property
     def runs(self) -> list[SampledGaussian]:
@@ -132,6 +127,13 @@ class SearchPlan(Spending):
         return super().__repr__() + "".join(
             f"\n  each fit pays for {step} as well" for step in paying
         )
+
+
+def plan_of(fits, epsilon, epsilon_total, delta, accountant, reasons, assumptions=()):
+    """Return the plan of a search that makes these fits."""
+    counts = (sum(getattr(f, name) for f in fits) for name in ("n_fits", "n_fits_per_record"))
+    cost = epsilon, epsilon_total, delta, accountant, tuple(reasons)
+    return SearchPlan(*cost, *counts, tuple(assumptions), fits=fits)
 
 
 def plan(search, n_samples, *, n_groups=1, cv=None, delta="auto", accountant="pld") -> SearchPlan:
@@ -211,7 +213,7 @@ def plan(search, n_samples, *, n_groups=1, cv=None, delta="auto", accountant="pl
         public.append("that its folds are of equal size")
     spent = epsilon_of(_runs(fits), delta, accountant)
     total = math.inf if reasons else spent
-    planned = SearchPlan.of_fits(fits, spent, total, delta, accountant, reasons, public)
+    planned = plan_of(fits, spent, total, delta, accountant, reasons, public)
     return _with_leaks(planned, search)
 
 

@@ -26,6 +26,7 @@ from skdpfair.model_selection._forecast import (
     classifier_of,
     configured,
     parts_within,
+    plan_of,
     planned_runs,
     refuse_other_fits,
 )
@@ -84,7 +85,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
     best_params_ : dict
         Its configuration.
     privacy_ : PrivacyReport
-        What the whole search spent; the winner's own ``privacy_`` states the same.
+        Of the whole search; the winner's own ``privacy_`` states the same.
     classes_ : ndarray of shape (n_classes,)
     n_features_in_ : int
         Columns of X, and ``feature_names_in_`` their names where it has some.
@@ -169,7 +170,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         trial, curve, _ = trial_of(self, pool_of(self), n_samples, n_groups)
         one, total = (curve_epsilon(c, delta) for c in (curve, self._selection_curve(curve)))
         why = f"the best of {self.mean_trials:g} trials on average is released"
-        return SearchPlan.of_fits((trial,), one, total, delta, "rdp", (why,))
+        return plan_of((trial,), one, total, delta, "rdp", (why,))
 
     @_tasks.with_callbacks
     def fit(self, X, y, *, sensitive_features=None):
@@ -178,7 +179,9 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         Parameters
         ----------
         X : DataFrame or array of shape (n_samples, ...)
+            The records.
         y : array of shape (n_samples,)
+            Class labels.
         sensitive_features : array, Series or DataFrame of n_samples rows, optional
             Passed on to the classifier.
 
@@ -233,6 +236,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         Parameters
         ----------
         X : DataFrame or array of shape (n_samples, ...)
+            The records.
 
         Returns
         -------
@@ -246,6 +250,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         Parameters
         ----------
         X : DataFrame or array of shape (n_samples, ...)
+            The records.
 
         Returns
         -------
@@ -413,7 +418,7 @@ def trial_of(search, pool, n_samples, n_groups=1):
 
 
 def n_held(search, n_samples):
-    """Return how many records are held out to score the trials."""
+    """Return the number of records that are held out to score the trials."""
     return min(max(1, round(search.holdout * n_samples)), n_samples - 1)
 
 

@@ -30,13 +30,32 @@ class ByGroupScorer(BaseEstimator):
     __metadata_request__score = {"sensitive_features": True, "estimator": metadata_routing.UNUSED}
 
     def __call__(self, estimator, X, y, sensitive_features=None, **per_record):
-        """Return the scores by name, or one of them if ``only`` names it."""
+        """Return the scores.
+
+        Parameters
+        ----------
+        estimator : classifier
+            The fitted model.
+        X : array-like of n_samples rows
+            The records that are scored.
+        y : array-like of shape (n_samples,)
+            Their labels.
+        sensitive_features : array, Series or DataFrame of n_samples rows, or None, default=None
+            The groups, unless a column of X holds them.
+        **per_record : array-like of shape (n_samples,)
+            Such as ``sample_weight``.
+
+        Returns
+        -------
+        dict of str to float, or float
+            The scores by name, or the one that ``only`` names.
+        """
         parts = self._parts(estimator, X, y, sensitive_features)
         scores = self._scores(estimator, X, np.asarray(y), parts, **per_record)
         return scores if self.only is None else scores[one_of("only", self.only, scores)]
 
     def score(self, estimator, X, y, sensitive_features=None):
-        """Do the same as a call; scikit-learn derives the routing of metadata from it."""
+        """Return the scores; scikit-learn derives the routing of metadata from this signature."""
         return self(estimator, X, y, sensitive_features=sensitive_features)
 
     def get_metadata_routing(self):
@@ -170,7 +189,26 @@ class GroupScorer(ByGroupScorer):
         self.only = only
 
     def score(self, estimator, X, y, sensitive_features=None, sample_weight=None):
-        """Do the same as a call; scikit-learn derives the routing of metadata from it."""
+        """Return the scores; scikit-learn derives the routing of metadata from this signature.
+
+        Parameters
+        ----------
+        estimator : classifier
+            The fitted model.
+        X : array-like of n_samples rows
+            The records that are scored.
+        y : array-like of shape (n_samples,)
+            Their labels.
+        sensitive_features : array, Series or DataFrame of n_samples rows, or None, default=None
+            The groups, unless a column of X holds them.
+        sample_weight : array-like of shape (n_samples,) or None, default=None
+            For all metrics.
+
+        Returns
+        -------
+        dict of str to float, or float
+            The scores by name, or the one that ``only`` names.
+        """
         weights = {} if sample_weight is None else {"sample_weight": sample_weight}
         return self(estimator, X, y, sensitive_features=sensitive_features, **weights)
 
@@ -193,7 +231,7 @@ class GroupScorer(ByGroupScorer):
 
 
 def _answer(scorer, estimator, X, answers):
-    """Return what a scorer takes of an estimator, computed once for all scorers alike."""
+    """Return the predictions that a scorer takes, computed once for all scorers alike."""
     methods, pos_label = scorer._response_method, scorer._get_pos_label()
     key = _as_tuple(methods), pos_label
     if key not in answers:

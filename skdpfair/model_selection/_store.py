@@ -118,7 +118,7 @@ class Store:
 
 
 def _read(path, remedy, needs=frozenset()):
-    """Return what a file holds, a dict, or None if there is no file."""
+    """Return the dict that a file holds, or None if there is no file."""
     try:
         found = json.loads(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError):

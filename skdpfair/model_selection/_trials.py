@@ -170,6 +170,10 @@ class _Nowhere(TextIOBase):
 class _Mute:
     """Turns off what the process prints and logs while trials run in one or more threads."""
 
+    # A child process would be quieter. But one that is started anew takes seconds, and a pipeline
+    # that can be pickled; a forked one may hang after torch's threads, and cannot use CUDA; and of
+    # the winner it could hand back only what a pickle holds.
+
     def __init__(self):
         self._lock, self._entered = threading.Lock(), 0
 

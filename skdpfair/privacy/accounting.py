@@ -68,7 +68,7 @@ class SampledGaussian(NamedTuple):
 
 
 def epsilon(runs: Iterable[SampledGaussian], delta: float, accountant: str = "pld") -> float:
-    """Return an upper bound on what the composition of ``runs`` costs at ``delta``.
+    """Return an upper bound on the epsilon of the composition of ``runs``.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ def resolving(accountant: str, delta: float, runs: tuple[SampledGaussian, ...]) 
 
 
 def merged(runs: Iterable[SampledGaussian]) -> tuple[SampledGaussian, ...]:
-    """Return what was released, sorted and equal steps in one run, or raise.
+    """Return the runs in sorted order, equal steps in one run.
 
     Runs that release nothing (no steps, a rate of 0, infinite noise) are left out.
 
@@ -181,7 +181,7 @@ def _pld(runs, delta):
 
 
 def settled_level(runs: tuple[SampledGaussian, ...], delta: float) -> int:
-    """Return how often the first interval is divided by 3 until epsilon settles.
+    """Return the number of times that the first interval is divided by 3 until epsilon settles.
 
     Examples
     --------

@@ -85,6 +85,11 @@ class LedgerEntry:
 class Ledger:
     """The releases of a fit in order, equal neighbours counted together.
 
+    Parameters
+    ----------
+    entries : tuple of LedgerEntry, default=()
+        Earlier releases.
+
     Examples
     --------
     >>> ledger = Ledger()

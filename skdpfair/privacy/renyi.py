@@ -206,7 +206,7 @@ def selection_epsilon(
     *,
     score_noise_multiplier: float | None = None,
 ) -> float:
-    """Return what the release of the best of a random number of trials costs.
+    """Return the epsilon of releasing the best of a random number of trials.
 
     Parameters
     ----------
