@@ -65,7 +65,7 @@ def train(params, run: Plan, table, task: FitTask, before: Before | None = None,
     stop = f"after all {planned} planned steps"
     if taken < planned:
         what = f"The fit was interrupted after {taken} of {planned} steps"
-        if taken == 0 or task.is_searched:  # nothing to keep, or a search that has to stop, too
+        if taken == 0 or task.is_called:  # nothing to keep, or other code that has to stop, too
             raise KeyboardInterrupt(what)
         counted = "all planned steps, as a stop may depend on released values"
         if not by_values:

@@ -1,6 +1,7 @@
 """A fit as scikit-learn's callbacks see it: a task in a tree of tasks, with a ledger above it."""
 
 import warnings
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -19,6 +20,9 @@ except ImportError:  # before scikit-learn 1.9
     def with_callbacks(method):
         """Return the method as it is."""
         return method
+
+
+_CLONES = weakref.WeakSet()  # a mark on the estimators would go into pickles and releases
 
 
 class Counted(CallbackSupportMixin):
@@ -48,6 +52,7 @@ class Counted(CallbackSupportMixin):
     def __sklearn_clone__(self):
         """Return an unfitted copy with the mark."""
         copy = super().__sklearn_clone__()
+        _CLONES.add(copy)
         if getattr(self, "_charged", False):
             copy._charged = True
         return copy
@@ -67,9 +72,9 @@ class FitTask:
         Tell the callbacks; None if there are none.
     steps : tuple of str
         Names of the steps that a Pipeline fitted before, as far as tasks tell.
-    is_searched : bool
-        Whether a search of scikit-learn's called the fit, as far as tasks tell: not those of
-        `cross_validate` and its like, nor any before scikit-learn 1.9.
+    is_called : bool
+        Whether other code fits, a search or whoever cloned the estimator: Ctrl-C has to end that
+        code, too.  Callbacks of skorch end a fit on purpose; then only a search is known to call.
     """
 
     ledger: PrivacyLedger | None = None
@@ -77,7 +82,7 @@ class FitTask:
     epoch: Callable[[], None] | None = None
     end: Callable[[], None] | None = None
     steps: tuple[str, ...] = ()
-    is_searched: bool = False
+    is_called: bool = False
 
     def noted(self, report):
         """Return the report of the fit with the steps before it, which it does not account for."""
@@ -90,9 +95,10 @@ class FitTask:
 
 def begin(estimator, X, y, n_epochs) -> FitTask:
     """Tell scikit-learn's callbacks that a fit begins."""
+    is_called = estimator in _CLONES and not getattr(estimator, "callbacks", None)
     if not hasattr(estimator, "_init_callback_context"):
         _remember(estimator, None)
-        return FitTask()
+        return FitTask(is_called=is_called)
     context = estimator._init_callback_context(max_subtasks=n_epochs)
     # a ledger is set on the outermost estimator only, and travels with the tasks
     above = [c for task in ancestors(context) for c in getattr(task, "_callbacks", ())]
@@ -102,7 +108,7 @@ def begin(estimator, X, y, n_epochs) -> FitTask:
         ledger,
         search_position(context),
         steps=steps_before(context),
-        is_searched=is_in_search(context),
+        is_called=is_called or is_in_search(context),
     )
     if not getattr(estimator, "_skl_callbacks", ()):
         return task
