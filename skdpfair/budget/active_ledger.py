@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from importlib import import_module
 from multiprocessing import forkserver
 
 from skdpfair.exceptions import UnaccountedWarning
@@ -127,6 +128,8 @@ def linter(function: Callable) -> Callable:
 
 def findings_of(estimator) -> dict:
     """Return the findings of the linter, as a line of the ledger's file holds them."""
+    if not _LINTERS:  # no classifier was imported, which brings the linter with it
+        import_module("skdpfair.preprocessing")
     reasons, notes = _LINTERS[0](estimator)
     return {"reasons": reasons, "notes": notes}
 

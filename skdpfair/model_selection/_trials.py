@@ -30,6 +30,7 @@ from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import labels as _labels
 from skdpfair.model_selection._forecast import classifier_of, configured, planned_runs
 from skdpfair.privacy import accounting, calibration, renyi
+from skdpfair.privacy.noise import noisy
 from skdpfair.privacy.renyi import rdp_curve, stop_parameter
 
 _DRAWS = 1000
@@ -255,7 +256,7 @@ def scorer(X, y, noise, rng):
                 f"predict must return one label for each of {len(y)} rows, but the comparison "
                 f"with their labels has shape {right.shape}. Check the steps of the pipeline."
             )
-        return float(np.count_nonzero(right)) + noise * rng.standard_normal()
+        return float(noisy(np.array([np.count_nonzero(right)]), 1.0, noise, rng)[0])
 
     return score
 
