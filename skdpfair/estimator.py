@@ -231,8 +231,9 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
         UnsupportedModuleError, PrivacyAccountingError
             If the module mixes records, or the method breaks its own bound.
         KeyboardInterrupt
-            On Ctrl-C before the first step, or inside a search; later, the fit ends early, with
-            a UserWarning, and ``privacy_`` counts the steps taken.
+            On Ctrl-C before the first step, inside a search, or of a clone, since whoever made it
+            has to stop, too; else the fit ends early, with an InterruptedWarning, and
+            ``privacy_`` counts the steps taken.
 
         Warns
         -----

@@ -99,8 +99,30 @@ class InsecureSeedWarning(UserWarning):
     """
 
 
+class InterruptedWarning(UserWarning):
+    """Ctrl-C ended a fit or a sweep early, which keeps what was finished.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from skorch.callbacks import Callback
+    >>> from skdpfair import DPFairClassifier
+    >>> from skdpfair.exceptions import InterruptedWarning
+    >>> class Interrupt(Callback):  # stands for Ctrl-C
+    ...     def on_batch_end(self, net, **kwargs):
+    ...         raise KeyboardInterrupt
+    >>> clf = DPFairClassifier("dpsgd", epsilon=3.0, max_steps=5, callbacks=[Interrupt()])
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always", InterruptedWarning)
+    ...     clf.fit([[0.0], [1.0]] * 1500, [0, 1] * 1500).n_steps_ < 5
+    True
+    >>> caught[-1].category.__name__
+    'InterruptedWarning'
+    """
+
+
 class LowSignalWarning(UserWarning):
-    """Too few records for the budget: expect accuracy several points below the twin.
+    """Too few records for the budget: expect accuracy several points below the reference model.
 
     Examples
     --------

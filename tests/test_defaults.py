@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from skdpfair import DPFairClassifier
-from skdpfair.privacy.delta import auto_delta
+from skdpfair.privacy.gdp import auto_delta
 from skdpfair.training import defaults
 from skdpfair.training.defaults import resolve
 

@@ -190,9 +190,12 @@ def test_the_twin(table):
     assert model.reference_.n_steps_ == model.n_steps_
     again = pickle.loads(pickle.dumps(model))
     assert not hasattr(again, "reference_") and again.privacy_.releasable
-    assert not model.privacy_.releasable and "the non-private twin" in model.privacy_.statement
+    assert (
+        not model.privacy_.releasable
+        and "the non-private reference model" in model.privacy_.statement
+    )
     for copy in (again, model.release()):
-        assert any("twin" in line for line in copy.privacy_.not_accounted)
+        assert any("reference model" in line for line in copy.privacy_.not_accounted)
 
 
 @pytest.mark.parametrize("state", [None, 0, np.random.RandomState(0)])

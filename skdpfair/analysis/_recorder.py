@@ -13,6 +13,7 @@ from skdpfair.analysis._gradients import group_gradients_of
 from skdpfair.analysis._mechanisms import as_numbers_of
 from skdpfair.analysis._problem import of_tensors
 from skdpfair.analysis._step_risk import measured
+from skdpfair.budget.files import replace_file
 from skdpfair.engine import Batch
 from skdpfair.inputs.streaming import as_rows
 
@@ -238,9 +239,7 @@ class GroupRecorder(Callback):
         if path.exists():
             others = pd.read_csv(path).query("method != @self.method_")
             frame = pd.concat([others, frame], ignore_index=True) if len(others) else frame
-        part = path.with_name(f".{path.name}.part")
-        frame.to_csv(part, index=False)
-        part.replace(path)
+        replace_file(path, frame.to_csv(index=False).encode())
 
     def _from_file(self, levels):
         if self.path is None or not Path(self.path).exists():

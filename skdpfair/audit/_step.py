@@ -14,7 +14,7 @@ from skdpfair.engine import Batch, Streams, select_strategy
 from skdpfair.mechanism import Mechanism, Task
 from skdpfair.methods import get_method
 from skdpfair.privacy import gdp
-from skdpfair.privacy.plan import compose_noise_multipliers
+from skdpfair.privacy.calibration import compose_noise_multipliers
 from skdpfair.testing import per_sample, released
 
 _NORMS = np.geomspace(1e-2, 1e4, 61)

@@ -1,23 +1,31 @@
-"""How a fit finds the ledger that it is charged to: a variable of the process's environment.
+"""The active ledger of a process, and the call that the fits of a thread belong to.
 
-Whoever opens a ledger counts as one user of the variable, so that the first to leave does not
-close it on the others.  Another variable tells that trials of a private search run.
+A fit finds the ledger that it is charged to in a variable of the process's environment, which
+reaches the processes that it starts.  Whoever activates a ledger counts as one user of the
+variable, so that the first to deactivate it does not take it from the others.  Another variable
+says that the trials of a private search are running.
 """
 
 import json
 import os
 import threading
+import uuid
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from importlib import import_module
 from multiprocessing import forkserver
 
 from skdpfair.exceptions import UnaccountedWarning
 
 VARIABLE = "SKDPFAIR_LEDGER"
 SEARCH = "SKDPFAIR_PRIVATE_SEARCH"
-_LOCK, _USERS = threading.RLock(), Counter()
+_LOCK = threading.RLock()
+_USERS = Counter()
+_CALL = ContextVar("skdpfair_call_of_a_ledger", default=(None, None))
+_LINTERS = []
 
 
 def address(path, data, id=None) -> str:
@@ -25,66 +33,70 @@ def address(path, data, id=None) -> str:
     return json.dumps({"path": str(path), "data": data, "id": id})
 
 
-def opened() -> dict | None:
-    """Return path, data and id of the ledger that is open in this process, if one is."""
+def current() -> dict | None:
+    """Return path, data and id of the active ledger of this process, if there is one."""
     described = os.environ.get(VARIABLE)
     return json.loads(described) if described else None
 
 
-def enter(where: str) -> None:
+def activate(where: str) -> None:
     """Become a user of the ledger at an address.
 
     Raises
     ------
     RuntimeError
-        If another one is open.
+        If another ledger is active.
     """
     with _LOCK:
-        current = os.environ.get(VARIABLE)
-        if current and current != where:
+        active = os.environ.get(VARIABLE, where)
+        if active != where:
             raise RuntimeError(
-                f"A ledger is open already ({current}), and a fit is charged to one only. Leave "
+                f"A ledger is open already ({active}), and a fit is charged to one only. Leave "
                 "its block first."
             )
-        if not current:
-            os.environ[VARIABLE] = where
-            _restart_workers()
-        elif not _USERS[where]:
-            _USERS[where] = 1  # the process that started this one
-        _USERS[where] += 1
+        _add_user(VARIABLE, where)
 
 
-def leave(where: str) -> None:
-    """Be a user no more; the last one closes."""
-    with _LOCK:
-        _USERS[where] -= 1
-        if _USERS[where] <= 0:
-            del _USERS[where]
-            os.environ.pop(VARIABLE, None)
-            _restart_workers()
+def deactivate() -> None:
+    """Be a user of the active ledger no more."""
+    _remove_user(VARIABLE)
 
 
 def is_searching() -> bool:
-    """Tell whether this process, or one that started it, runs trials of a private search."""
+    """Return whether this process, or one that started it, runs trials of a private search."""
     return SEARCH in os.environ
 
 
 @contextmanager
 def searching() -> Iterator[None]:
     """Let all threads, and the processes that they start, know that trials run."""
-    with _LOCK:
-        _USERS[SEARCH] += 1
-        if _USERS[SEARCH] == 1:
-            os.environ[SEARCH] = str(os.getpid())
-            _restart_workers()
+    _add_user(SEARCH, str(os.getpid()))
     try:
         yield
     finally:
-        with _LOCK:
-            _USERS[SEARCH] -= 1
-            if not _USERS[SEARCH]:
-                os.environ.pop(SEARCH, None)
+        _remove_user(SEARCH)
+
+
+def _add_user(variable, value):
+    """Count a user of a variable of the environment, which the first one sets."""
+    with _LOCK:
+        if not _USERS[variable]:
+            if variable in os.environ:
+                _USERS[variable] = 1  # the process that started this one
+            else:
+                os.environ[variable] = value
                 _restart_workers()
+        _USERS[variable] += 1
+
+
+def _remove_user(variable):
+    """Count one user less of a variable, which the last one clears."""
+    with _LOCK:
+        _USERS[variable] -= 1
+        if _USERS[variable] <= 0:
+            del _USERS[variable]
+            os.environ.pop(variable, None)
+            _restart_workers()
 
 
 def _restart_workers():
@@ -100,5 +112,48 @@ def _restart_workers():
             "of it, and their fits are not charged. Enter the block before the first of them "
             "starts, or use joblib.",
             UnaccountedWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
+
+
+def linter(function: Callable) -> Callable:
+    """Register the function that finds what an estimator learns outside the ledger.
+
+    It takes an estimator and returns two lists of texts: why its fit reveals more than the
+    private fits in it do, and what was taken on trust.  A floor above sets it.
+    """
+    _LINTERS[:] = [function]
+    return function
+
+
+def findings_of(estimator) -> dict:
+    """Return the findings of the linter, as a line of the ledger's file holds them."""
+    if not _LINTERS:  # no classifier was imported, which brings the linter with it
+        import_module("skdpfair.preprocessing")
+    reasons, notes = _LINTERS[0](estimator)
+    return {"reasons": reasons, "notes": notes}
+
+
+@contextmanager
+def call_of(estimator) -> Iterator[str]:
+    """Mark the fits of this thread, inside the block, as those of a call of ``estimator.fit``.
+
+    A fit in another thread or process is not known to be of that call, unless the tasks of
+    scikit-learn's callbacks lead back to it.
+    """
+    name = uuid.uuid4().hex
+    token = _CALL.set((name, estimator))
+    try:
+        yield name
+    finally:
+        _CALL.reset(token)
+
+
+def current_call() -> str | None:
+    """Return the name of the call that this thread is in."""
+    return _CALL.get()[0]
+
+
+def is_called(estimator) -> bool:
+    """Return whether the call that this thread is in is that of this very object, no clone."""
+    return estimator is not None and _CALL.get()[1] is estimator

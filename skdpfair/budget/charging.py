@@ -1,18 +1,16 @@
-"""The hook that charges a fit to the ledger whose block it is in."""
+"""Charging a fit to the active ledger, or to one that was set as a callback."""
 
 import os
-import sys
 import uuid
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from skdpfair.budget import active_ledger as _door
-from skdpfair.budget.around import current_call
-from skdpfair.budget.books import stored
+from skdpfair.budget import active_ledger
+from skdpfair.budget.journal import stored
 from skdpfair.budget.privacy_ledger import PrivacyLedger
-from skdpfair.budget.spending import TWIN
+from skdpfair.budget.spending import REFERENCE
 from skdpfair.exceptions import PrivacyAccountingError
 from skdpfair.privacy.ledger import Ledger, LedgerEntry
 from skdpfair.privacy.renyi import rdp_curve
@@ -22,8 +20,8 @@ _PAID = ContextVar("skdpfair_paid_for_by_a_search", default=None)
 
 def current_ledger() -> PrivacyLedger | None:
     """Return the ledger whose block this process, or the one that started it, is in."""
-    where = _door.opened()
-    if where is None or _door.is_searching():
+    where = active_ledger.current()
+    if where is None or active_ledger.is_searching():
         return None
     if not os.path.exists(where["path"]) or not os.path.getsize(where["path"]):
         raise FileNotFoundError(
@@ -53,9 +51,9 @@ def planned_entries(sample_rate, noise_multipliers, steps, one_time=()) -> tuple
     return *counts, LedgerEntry("steps", sample_rate, tuple(noise_multipliers), steps)
 
 
-def as_entered(planned, *, private=True, reasons=(), curve=None, what="steps") -> dict:
-    """Return what a ledger keeps of a planned fit; see `charged`."""
-    why = list(dict.fromkeys([TWIN] * (not private) + [*reasons]))
+def entry_of(planned, *, private=True, reasons=(), curve=None, what="steps") -> dict:
+    """Return a planned fit as a ledger keeps it; see `charged` for the parameters."""
+    why = list(dict.fromkeys([REFERENCE] * (not private) + [*reasons]))
     entries = [_plain(e, e.steps) for e in planned]
     fit = {"private": bool(private), "curve": stored(curve), "what": what, "reasons": why}
     return fit | {"entries": entries, "place": None}
@@ -64,35 +62,35 @@ def as_entered(planned, *, private=True, reasons=(), curve=None, what="steps") -
 @contextmanager
 def charged(
     planned,
-    ledger: Ledger,
+    releases: Ledger,
     *,
     private=True,
     reasons=(),
     curve=None,
     what="steps",
-    books=None,
+    ledger=None,
     place=None,
 ) -> Iterator[None]:
-    """Charge a fit to ``books`` or else to the current ledger, if there is one.
+    """Charge a fit to ``ledger`` or else to the current one, if there is any.
 
     Parameters
     ----------
     planned : tuple of LedgerEntry
         What the fit will release.
-    ledger : Ledger
-        Where it will be recorded; what it holds already was charged before.
+    releases : Ledger
+        Where the fit records its releases; what it holds already was charged before.
     private : bool, default=True
         False for a fit whose epsilon is infinite.
     reasons : tuple of str, default=()
         Why more than the releases is seen, see :mod:`skdpfair.budget.spending`.
     curve : ndarray or None, default=None
-        Renyi curve of a release that is no run of sampled Gaussians, at ``selection.ORDERS``.
+        Renyi curve of a release that is no run of sampled Gaussians, at ``renyi.ORDERS``.
     what : str
         Name of a release without entries.
-    books : PrivacyLedger or None, default=None
-        The ledger that the fit was given as a callback.
+    ledger : PrivacyLedger or None, default=None
+        The one that the fit was given as a callback.
     place : dict or None, default=None
-        Where in a search the fit lies, see :func:`skdpfair.budget.folds.place_of`.
+        Position in a search, see :func:`skdpfair.budget.folds.search_position`.
 
     Raises
     ------
@@ -102,27 +100,28 @@ def charged(
         Before the block, inside a private search that has not paid for this fit, or in another
         thread or process while one runs.
     """
-    if _door.is_searching():
+    if active_ledger.is_searching():
         _take_what_was_paid(planned, private and curve is None)
         yield
         return
-    place = place if books is not None and place else {}
-    books = current_ledger() if books is None else books
-    if books is None:
+    place = place if ledger is not None and place else {}
+    ledger = current_ledger() if ledger is None else ledger
+    if ledger is None:
         yield
         return
-    name, before = uuid.uuid4().hex, _counted(ledger.entries)
-    fit = {"fit": name, "state": "planned", "data": books.data}
-    fit |= as_entered(planned, private=private, reasons=reasons, curve=curve, what=what)
+    name = uuid.uuid4().hex
+    before = _counted(releases.entries)
+    fit = {"fit": name, "state": "planned", "data": ledger.data}
+    fit |= entry_of(planned, private=private, reasons=reasons, curve=curve, what=what)
     fit["place"] = place if "search" in place else None
-    fit["around"] = current_call() or place.get("path", "").split("/")[0] or None
-    books.begin(fit)
+    fit["around"] = active_ledger.current_call() or place.get("path", "").split("/")[0] or None
+    ledger.begin(fit)
     try:
         yield
     finally:
-        made = _counted(ledger.entries)
+        made = _counted(releases.entries)
         made.subtract(before)
-        books.end(name, [_plain(e, steps) for e, steps in made.items() if steps > 0])
+        ledger.end(name, [_plain(e, steps) for e, steps in made.items() if steps > 0])
 
 
 @contextmanager
@@ -132,7 +131,7 @@ def suspended() -> Iterator[None]:
     Inside the block no other thread of the process, and no process that it starts, can fit: it
     might be a step of a trial that does.
     """
-    with _door.searching(), paid_for(None):
+    with active_ledger.searching(), paid_for(None):
         yield
 
 
@@ -143,7 +142,7 @@ def paid_for(curve) -> Iterator[None]:
     Parameters
     ----------
     curve : ndarray of shape (n_orders,) or None
-        At ``selection.ORDERS``; None for no fit.
+        At ``renyi.ORDERS``; None for no fit.
     """
     token = _PAID.set([os.getpid(), curve])
     try:
@@ -167,16 +166,6 @@ def _take_what_was_paid(planned, is_plain):
         "sklearn.frozen.FrozenEstimator(fitted) in its place. A fit that has nothing to do with "
         "the search must wait for its end, or run in a process that was started elsewhere."
     )
-
-
-def is_scored() -> bool:
-    """Tell whether scikit-learn's model selection called the fit, and so looks at its scores."""
-    frame = sys._getframe()
-    while frame is not None:
-        if frame.f_globals.get("__name__", "").startswith("sklearn.model_selection."):
-            return True
-        frame = frame.f_back
-    return False
 
 
 def _counted(entries):

@@ -1,4 +1,7 @@
-"""Where in a search a fit lies, and which fits a record can be in: not those of its own fold."""
+"""Positions of fits in a search, and the fits that one record can be part of.
+
+A record is in no fit of its own test fold.
+"""
 
 from collections.abc import Iterable
 from itertools import product
@@ -18,11 +21,13 @@ _PARTITIONS = (KFold, StratifiedKFold, GroupKFold, StratifiedGroupKFold, LeaveOn
 _REPEATED = (RepeatedKFold, RepeatedStratifiedKFold)
 _BY_LABELS = (StratifiedKFold, GroupKFold, StratifiedGroupKFold, RepeatedStratifiedKFold)
 _FOLD = "candidate-split-evaluation"  # scikit-learn's name of one fit and test of a search
+_SEARCH_TASKS = {_FOLD, "refit-with-best-params"}
 _METHODS = {"split", "_iter_test_indices", "_iter_test_masks"}  # of a splitter
-_MOST_FOLDS, _MOST_VIEWS = 50, 16
+_MOST_FOLDS = 50
+_MOST_VIEWS = 16
 
 
-def lineage(context) -> list:
+def ancestors(context) -> list:
     """Return a task of scikit-learn's, the task around it, and so on."""
     chain = [context]
     while chain[-1].parent is not None:
@@ -30,8 +35,8 @@ def lineage(context) -> list:
     return chain
 
 
-def place_of(context) -> dict:
-    """Return where a task of scikit-learn lies: its path, and the nearest search around it.
+def search_position(context) -> dict:
+    """Return the position of a task of scikit-learn: its path, and the nearest search around it.
 
     Parameters
     ----------
@@ -44,7 +49,7 @@ def place_of(context) -> dict:
         ``path`` names the estimator's task.  For a fit inside a search's fold also ``search``,
         the search's path; ``round``, where a search runs several; ``index``, the position.
     """
-    chain = lineage(context)
+    chain = ancestors(context)
     names = [f"{task.task_name}.{task.task_id}" for task in chain]
     root = str(context.root_uuid)
 
@@ -60,10 +65,18 @@ def place_of(context) -> dict:
     return place
 
 
+def is_in_search(context) -> bool:
+    """Return whether a search called the fit that a task belongs to, for a fold or its refit."""
+    return any(
+        not _SEARCH_TASKS.isdisjoint((task.task_name, task.source_task_name))
+        for task in ancestors(context)
+    )
+
+
 def steps_before(context) -> tuple[str, ...]:
     """Return the names of the steps that pipelines around a task have fitted before it."""
     prefix, names = "fit-transform-", []
-    for task in lineage(context):
+    for task in ancestors(context):
         if (task.source_task_name or "").startswith("fit-"):  # a step of a Pipeline
             siblings = [t for t in task.parent if t.parent is task.parent and t is not task]
             names[:0] = [t.source_task_name or t.task_name for t in siblings]
@@ -71,7 +84,7 @@ def steps_before(context) -> tuple[str, ...]:
 
 
 def folds_of(cv, n_splits: int) -> int | None:
-    """Return how many splits in a row have test folds that hold each record exactly once.
+    """Return the number of splits in a row whose test folds hold each record exactly once.
 
     None for a splitter of which that is not known; a subclass may split in its own way.
 
@@ -88,7 +101,7 @@ def folds_of(cv, n_splits: int) -> int | None:
 
 
 def takes_as_public(cv) -> str | None:
-    """Return what the folds of `folds_of` depend on beside the number of records, or None.
+    """Return the facts that folds depend on beside the number of records, or None.
 
     Examples
     --------
@@ -101,7 +114,7 @@ def takes_as_public(cv) -> str | None:
     return f"the labels or groups by which {kind.__name__} makes its folds"
 
 
-def views(fits: Iterable[dict], searches: dict[str, dict]) -> list[list[dict]]:
+def fits_seen_by_record(fits: Iterable[dict], searches: dict[str, dict]) -> list[list[dict]]:
     """Return, for each kind of record, the fits whose training records it can be among.
 
     Parameters
@@ -116,16 +129,17 @@ def views(fits: Iterable[dict], searches: dict[str, dict]) -> list[list[dict]]:
     -----
     A record lies in the test fold of one split in ``folds`` of a search, the same for all
     candidates, so it misses that split's fits and no other.  Until a fit of every split is in
-    the books, some record may have missed none.  Where there would be too many combinations,
+    the ledger, some record may have missed none.  Where there would be too many combinations,
     further searches count in full.
 
     Examples
     --------
     >>> place = {"search": "s", "round": 0}
     >>> fits = [{"name": i, "entries": [i], "place": place | {"index": i}} for i in range(3)]
-    >>> [[f["name"] for f in view] for view in views(fits, {"s": {"splits": 3, "folds": 3}})]
+    >>> searches = {"s": {"splits": 3, "folds": 3}}
+    >>> [[f["name"] for f in view] for view in fits_seen_by_record(fits, searches)]
     [[1, 2], [0, 2], [0, 1]]
-    >>> [[f["name"] for f in view] for view in views(fits[:2], {"s": {"splits": 3, "folds": 3}})]
+    >>> [[f["name"] for f in view] for view in fits_seen_by_record(fits[:2], searches)]
     [[0, 1]]
     """
     always, groups = [], {}

@@ -1,14 +1,23 @@
-"""An append-only file of JSON lines that many processes write, and that survives a kill."""
+"""The journal of a ledger: an append-only file of JSON lines, and the fits that these describe."""
 
 import hashlib
 import json
+import math
 import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
+import numpy as np
+import pandas as pd
+
+from skdpfair.budget.files import path_of
+from skdpfair.budget.folds import fits_seen_by_record
+from skdpfair.budget.spending import SCORES, TORN, UNKNOWN, Spending
 from skdpfair.exceptions import UnaccountedWarning
+from skdpfair.privacy.accounting import epsilon as epsilon_of
+from skdpfair.privacy.ledger import LedgerEntry
+from skdpfair.privacy.renyi import ORDERS, curve_epsilon, rdp_curve
 
 try:
     import fcntl
@@ -21,6 +30,18 @@ except ImportError:  # Windows
     def _lock(handle):
         handle.seek(2**40)  # a byte that is never written, so that readers are not kept out
         msvcrt.locking(handle.fileno(), msvcrt.LK_LOCK, 1)
+
+
+_COLUMNS = [
+    "data",
+    "what",
+    "state",
+    "steps",
+    "sample_rate",
+    "noise_multiplier",
+    "epsilon",
+    "around",
+]
 
 
 class Journal:
@@ -38,7 +59,7 @@ class Journal:
     Examples
     --------
     >>> import tempfile
-    >>> journal = Journal(Path(tempfile.mkdtemp()) / "lines.jsonl")
+    >>> journal = Journal(tempfile.mkdtemp() + "/lines.jsonl")
     >>> journal.begin({"first": 0})
     [{'first': 0}]
     >>> with journal.locked() as lines:
@@ -48,9 +69,9 @@ class Journal:
     """
 
     def __init__(self, path):
-        if not isinstance(path, (str, os.PathLike)):
-            raise TypeError(f"path must name a file, got {path!r}: a string or a pathlib.Path.")
-        self.path, self._handle, self._whole = Path(path).absolute(), None, b""
+        self.path = path_of(path).absolute()
+        self._handle = None
+        self._content = b""
         self._known = 0, _digest(b"")
 
     def begin(self, first: dict) -> list[dict]:
@@ -67,14 +88,16 @@ class Journal:
         with self._opened() as handle:
             _lock(handle)
             handle.seek(0)
-            self._handle, self._whole = handle, handle.read()
+            self._handle = handle
+            self._content = handle.read()
             self._compare()
             try:
                 self._mend()
                 yield self._parsed()
             finally:
-                self._known = len(self._whole), _digest(self._whole)
-                self._handle, self._whole = None, b""
+                self._known = len(self._content), _digest(self._content)
+                self._handle = None
+                self._content = b""
 
     def _opened(self):
         try:
@@ -87,7 +110,7 @@ class Journal:
 
     def _compare(self):
         size, seen = self._known
-        if len(self._whole) < size or _digest(self._whole[:size]) != seen:
+        if len(self._content) < size or _digest(self._content[:size]) != seen:
             raise ValueError(
                 f"The ledger {str(self.path)!r} does not begin with the lines any more that it "
                 "held: it was emptied, replaced or edited, and fits would be lost. Restore the "
@@ -96,15 +119,15 @@ class Journal:
 
     def _mend(self):
         """End a last line that has no end; put a line in the place of half a line."""
-        end = self._whole.rfind(b"\n") + 1
-        torn = self._whole[end:]
+        end = self._content.rfind(b"\n") + 1
+        torn = self._content[end:]
         try:
             json.loads(torn or b"0")
         except ValueError:
             if not end:
                 return  # no ledger: nothing of a file of other things is written over
             self._handle.truncate(end)
-            self._whole = self._whole[:end]
+            self._content = self._content[:end]
             self.append({"torn": len(torn)})
             warnings.warn(
                 f"The last line of the ledger {str(self.path)!r} was cut off, by a crash or in a "
@@ -124,7 +147,7 @@ class Journal:
     def _write(self, text):
         self._handle.seek(0, os.SEEK_END)
         self._handle.write(text)
-        self._whole += text
+        self._content += text
         self._handle.flush()
         os.fsync(self._handle.fileno())
 
@@ -135,7 +158,7 @@ class Journal:
 
     def _parsed(self):
         try:
-            return [json.loads(line) for line in self._whole.splitlines()]
+            return [json.loads(line) for line in self._content.splitlines()]
         except ValueError:
             raise ValueError(
                 f"path={str(self.path)!r} is not a ledger, or was edited: a line is not JSON. "
@@ -145,3 +168,113 @@ class Journal:
 
 def _digest(text):
     return hashlib.blake2b(text).digest()
+
+
+def read_entries(lines, data=None):
+    """Return the fits on a data set, each as it ended or else as planned, and the searches."""
+    fits, searches = {}, {}
+    for line in lines:
+        if "fit" in line:
+            fits[line["fit"]] = fits.get(line["fit"], {}) | line
+        elif "search" in line:
+            searches[line["search"]] = line
+    return [fit for fit in fits.values() if data is None or fit["data"] == data], searches
+
+
+def surroundings(lines, data=None) -> dict:
+    """Return the lines on what stood around fits on a data set, by name of the call or task."""
+    looks = (line for line in lines if "outermost" in line)
+    return {line["around"]: line for line in looks if data is None or line["data"] == data}
+
+
+def is_known(fit, around) -> bool:
+    """Return whether the ledger knows all that stood around a fit."""
+    return around.get(fit.get("around"), {}).get("outermost", False)
+
+
+def spending(lines, data, delta, accountant) -> Spending:
+    """Return the cost of the fits on a data set, and of all that stood around them."""
+    fits, searches = read_entries(lines, data)
+    around = surroundings(lines, data)
+    private = [fit for fit in fits if fit["private"]]
+    own = [search for search in searches.values() if search["data"] == data]
+    looks = around.values()
+    reasons = dict.fromkeys(why for line in (*fits, *looks) for why in line["reasons"])
+    if any("torn" in line for line in lines):
+        reasons[TORN] = None
+    if reasons.pop(SCORES, False) is None or own:
+        reasons[SCORES] = None  # comes last
+    if not reasons and not all(is_known(fit, around) for fit in fits):
+        reasons[UNKNOWN] = None
+    notes = () if reasons else dict.fromkeys(note for line in looks for note in line["notes"])
+    spent = cost(private, searches, delta, accountant)
+    return Spending(
+        epsilon=spent,
+        epsilon_total=math.inf if reasons else spent,
+        delta=delta,
+        accountant="rdp" if any(fit["curve"] for fit in private) else accountant,
+        reasons=tuple(reasons),
+        n_fits=len(fits),
+        n_fits_per_record=max(map(len, fits_seen_by_record(fits, searches))),
+        assumptions=tuple(dict.fromkeys(s["public"] for s in own if s["public"])),
+        notes=tuple(notes),
+    )
+
+
+def frame_of(lines, delta, accountant) -> pd.DataFrame:
+    """Return one row per fit, see :meth:`PrivacyLedger.frame`."""
+    rows = []
+    around = surroundings(lines)
+    for fit in read_entries(lines)[0]:
+        found = around.get(fit.get("around"), {"reasons": ()})
+        runs = runs_of(fit)
+        what = "; ".join(dict.fromkeys([e[0] for e in fit["entries"]])) or fit["what"]
+        rows.append(
+            (
+                fit["data"],
+                what if fit["private"] else "not private",
+                fit["state"],
+                sum(e[3] for e in fit["entries"] if e[0] != "group counts"),
+                max((run.sample_rate for run in runs), default=math.nan),
+                min((run.noise_multiplier for run in runs), default=math.nan),
+                cost([fit], {}, delta, accountant) if delta else math.nan,
+                "; ".join(found["reasons"]) or ("nothing" if is_known(fit, around) else "unknown"),
+            )
+        )
+    return pd.DataFrame(rows, columns=_COLUMNS)
+
+
+def cost(fits, searches, delta, accountant) -> float:
+    """Return the epsilon of fits as the worst-off record sees them."""
+    if not all(fit["private"] for fit in fits):
+        return math.inf
+    return max(_composed(view, delta, accountant) for view in fits_seen_by_record(fits, searches))
+
+
+def runs_of(fit) -> list:
+    """Return the runs that a fit released."""
+    return [LedgerEntry(w, q, tuple(s), t, once).run for w, q, s, t, once in fit["entries"]]
+
+
+def stored(curve) -> dict | None:
+    """Return a Renyi curve as a line holds it, with the orders that it is taken at."""
+    if curve is None:
+        return None
+    return {"orders": [float(a) for a in ORDERS], "rdp": [float(v) for v in curve]}
+
+
+def _composed(fits, delta, accountant):
+    runs = [run for fit in fits for run in runs_of(fit)]
+    curves = [_curve(fit["curve"]) for fit in fits if fit["curve"] is not None]
+    if curves:
+        return curve_epsilon(sum(curves) + rdp_curve(runs), delta)
+    return epsilon_of(runs, delta, accountant)
+
+
+def _curve(held):
+    if not np.array_equal(held["orders"], ORDERS):
+        raise ValueError(
+            "The ledger holds a private selection whose Renyi orders are not those of the "
+            "installed dp-accounting. Read it with the version that wrote it."
+        )
+    return np.array(held["rdp"])

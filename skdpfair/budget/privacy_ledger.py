@@ -1,4 +1,4 @@
-"""A budget over many fits: estimators, clones, searches, worker processes and data sets."""
+"""A budget over many fits: clones, searches, worker processes and data sets."""
 
 import math
 import uuid
@@ -8,13 +8,11 @@ from contextlib import contextmanager
 import pandas as pd
 
 from skdpfair._validate import number, one_of, safe_repr
-from skdpfair.budget import active_ledger as _door
-from skdpfair.budget.around import call_of, is_called, looked_at
-from skdpfair.budget.books import cost, frame_of, read_books, spending
-from skdpfair.budget.folds import folds_of, place_of, takes_as_public
-from skdpfair.budget.journal import Journal
-from skdpfair.budget.progress import FitsBar
-from skdpfair.budget.spending import TWIN, Spending
+from skdpfair.budget import active_ledger
+from skdpfair.budget.folds import folds_of, search_position, takes_as_public
+from skdpfair.budget.journal import Journal, cost, frame_of, read_entries, spending
+from skdpfair.budget.progress import LedgerFollower
+from skdpfair.budget.spending import REFERENCE, Spending
 from skdpfair.exceptions import BudgetExceeded
 from skdpfair.privacy.accounting import ACCOUNTANTS
 from skdpfair.privacy.statement import rounded_up
@@ -33,7 +31,7 @@ class PrivacyLedger:
         The file, one JSON line per event; made if missing.  It holds noise multipliers, rates
         and numbers of steps, never data.
     epsilon : float > 0 or None, default=None
-        The budget of each data set; None only keeps the books.
+        The budget of each data set; None sets no limit.
     delta : float in (0, 1) or None, default=None
         At which the budget is stated.  A file keeps the budget that it was made with.
     data : str, default="data"
@@ -48,7 +46,7 @@ class PrivacyLedger:
     Notes
     -----
     Clones and workers are other objects in other processes: an accountant held by the estimator
-    is copied with it and its books are lost with the copy.  So the books are a file, and there
+    is copied with it, and its entries are lost with the copy.  So the ledger is a file, and there
     are three ways to it, which may be combined.
 
     ``ledger.fit(model, X, y)`` looks at the model before it fits it, and uses the other two.
@@ -60,7 +58,7 @@ class PrivacyLedger:
     the block.  Workers of other back ends must be started inside the block.
 
     ``search.set_callbacks(ledger)`` (scikit-learn 1.9 or later) does that for each fit of the
-    search, a Pipeline or a classifier, in workers of every back end, and tells the books which
+    search, a Pipeline or a classifier, in workers of every back end, and tells the ledger which
     fold a fit belongs to.  k folds leave each record out of one fit in k of each candidate; so
     many are charged then.  Without the callback, for splitters whose test folds may overlap and
     for searches of other classes than scikit-learn's, every fit is charged as if it read all
@@ -106,8 +104,11 @@ class PrivacyLedger:
             raise TypeError(f"data must be the name of a data set, a string, got {data!r}.")
         if accountant is not None:
             one_of("accountant", accountant, ACCOUNTANTS)
-        self.data, self.progress = data, progress
-        self._journal, self._open, self._refused = Journal(path), defaultdict(set), {}
+        self.data = data
+        self.progress = progress
+        self._journal = Journal(path)
+        self._open = defaultdict(set)
+        self._refused = {}
         given = {"epsilon": epsilon, "delta": delta, "accountant": accountant}
         new = {"budget": given | {"accountant": accountant or "pld"}, "id": uuid.uuid4().hex}
         self._take(self._journal.begin(new), given)
@@ -123,11 +124,9 @@ class PrivacyLedger:
                     f"{str(self.path)!r} was made. Leave {name} out: a file keeps its budget."
                 )
         self._id = lines[0].get("id")
-        self.budget, self.delta, self.accountant = (
-            held["epsilon"],
-            held["delta"],
-            held["accountant"],
-        )
+        self.budget = held["epsilon"]
+        self.delta = held["delta"]
+        self.accountant = held["accountant"]
 
     @property
     def path(self):
@@ -142,15 +141,15 @@ class PrivacyLedger:
         return self.__dict__ | {"_open": defaultdict(set), "_refused": {}}  # of this process
 
     def __enter__(self):
-        _door.enter(self._address)
+        active_ledger.activate(self._address)
         return self
 
     def __exit__(self, *exc):
-        _door.leave(self._address)
+        active_ledger.deactivate()
 
     @property
     def _address(self):
-        return _door.address(self.path, self.data, self._id)
+        return active_ledger.address(self.path, self.data, self._id)
 
     def fit(self, estimator, X, y=None, **params):
         """Look at an estimator, and fit it with its private fits charged here.
@@ -181,7 +180,7 @@ class PrivacyLedger:
             If a step learns from the records outside the budget, which no budget limits.
         """
         data = (X,) if y is None else (X, y)
-        with call_of(estimator) as name, self, self._set_on(estimator):
+        with active_ledger.call_of(estimator) as name, self, self._set_on(estimator):
             self._look(name, estimator)
             estimator.fit(*data, **params)
         return estimator
@@ -200,25 +199,44 @@ class PrivacyLedger:
             estimator.set_callbacks(*held)
 
     def _look(self, name, estimator):
-        """Enter what an estimator learns outside these books, and whether it is outermost."""
-        line = {"around": name, "data": self.data, "outermost": is_called(estimator)}
-        line |= looked_at(estimator)
+        """Enter what an estimator learns outside this ledger, and whether it is outermost."""
+        line = {"around": name, "data": self.data, "outermost": active_ledger.is_called(estimator)}
+        line |= active_ledger.findings_of(estimator)
         if line["outermost"] or line["reasons"]:
             with self._journal.locked():
                 self._journal.append(line)
 
     def setup(self, estimator, context) -> None:
-        """Open the books for a fit on which this is set as a callback of scikit-learn."""
+        """Activate this ledger for a fit on which it is set as a callback of scikit-learn.
+
+        Parameters
+        ----------
+        estimator : estimator
+            The one that is fitted.
+        context : sklearn.callback.CallbackContext
+            Of its fit.
+        """
         self._enter(context)
         self._look(str(context.root_uuid), estimator)
         self._refused[context.root_uuid] = len(self._refusals(context))
         if self.progress:
-            FitsBar.begin(context.root_uuid, self)
+            LedgerFollower.begin(context.root_uuid, self)
 
     def teardown(self, estimator, context) -> None:
-        """Close what `setup` opened; raise BudgetExceeded if a search took it for a bad score."""
+        """Undo `setup`.
+
+        Parameters
+        ----------
+        estimator, context
+            As in `setup`.
+
+        Raises
+        ------
+        BudgetExceeded
+            If a fit was refused, which a search takes for a bad score.
+        """
         try:
-            FitsBar.end(context.root_uuid)
+            LedgerFollower.end(context.root_uuid)
         finally:
             self._leave(context.root_uuid, set(self._open[context.root_uuid]))
         before = self._refused.pop(context.root_uuid, None)
@@ -228,32 +246,44 @@ class PrivacyLedger:
             raise BudgetExceeded(f"{new[0]}{more}")
 
     def on_fit_task_begin(self, estimator, context) -> None:
-        """Open the books where the task runs, and enter how a search splits the records."""
+        """Activate this ledger where a task runs, and enter how a search splits the records.
+
+        Parameters
+        ----------
+        estimator, context
+            As in `setup`, of the task.
+        """
         self._enter(context)
         if context.task_name == "search" and hasattr(estimator, "n_splits_"):
             splits, cv = estimator.n_splits_, estimator.cv
-            line = {"search": place_of(context)["path"], "splits": splits, "data": self.data}
+            line = {"search": search_position(context)["path"], "splits": splits, "data": self.data}
             known = _is_of_scikit_learn(estimator)
             line |= {"folds": folds_of(cv, splits) if known else None}
             with self._journal.locked():
                 self._journal.append(line | {"public": takes_as_public(cv) if known else None})
 
     def on_fit_task_end(self, estimator, context) -> None:
-        """Close them."""
+        """Deactivate this ledger where a task ran.
+
+        Parameters
+        ----------
+        estimator, context
+            As in `setup`, of the task.
+        """
         self._leave(context.root_uuid, {id(context)})
 
     def _enter(self, context):
         tasks = self._open[context.root_uuid]
         if id(context) not in tasks:
-            _door.enter(self._address)
+            active_ledger.activate(self._address)
             tasks.add(id(context))
 
     def _leave(self, root, left):
-        """Leave the door once for each task that is ``left`` and had entered it."""
+        """Deactivate the ledger once for each task that is ``left`` and had activated it."""
         tasks = self._open[root]
         for task in tasks & left:
             tasks.remove(task)
-            _door.leave(self._address)
+            active_ledger.deactivate()
         if not tasks:
             del self._open[root]
 
@@ -263,30 +293,55 @@ class PrivacyLedger:
         return [line["refused"] for line in refused if line.get("root", root) == root]
 
     def epsilon(self, delta=None, data=None) -> float:
-        """Return what all fits on the data set ``data`` (default: this ledger's) cost.
+        """Return the epsilon of all private fits on a data set.
 
-        Of the fits alone: for what stood around them see :meth:`report`.
+        Parameters
+        ----------
+        delta : float in (0, 1) or None, default=None
+            None is the delta of the ledger.
+        data : str or None, default=None
+            Name of the data set; None is that of the ledger.
+
+        Returns
+        -------
+        float
+            >= 0, of the fits alone: for what stood around them see :meth:`report`.  Infinite if
+            one of them was not private.
         """
         if data is not None and not isinstance(data, str):
             raise TypeError(
                 f"data must be the name of a data set, a string, got {safe_repr(data)}."
             )
-        return cost(*self._books(data or self.data), self._delta(delta), self.accountant)
+        return cost(*self._entries(data or self.data), self._delta(delta), self.accountant)
 
     def report(self, delta=None, data=None) -> Spending:
-        """Return what the private fits cost, and what everything costs, with reasons.
+        """Return the cost of the private fits, and that of everything, with reasons.
 
-        The latter is infinite where something learns that no epsilon covers, and where some fit
-        belongs to no call of :meth:`fit`; ``known`` of the report tells the two apart.
+        Parameters
+        ----------
+        delta : float in (0, 1) or None, default=None
+            None is the delta of the ledger.
+        data : str or None, default=None
+            Name of the data set; None is that of the ledger.
+
+        Returns
+        -------
+        Spending
+            Its ``epsilon_total`` is infinite where something learns that no epsilon covers, and
+            where some fit belongs to no call of :meth:`fit`; ``known`` tells the two apart.
         """
         delta, data = self._delta(delta), data or self.data
         return spending(self._journal.read(), data, delta, self.accountant)
 
     def frame(self) -> pd.DataFrame:
-        """Return one row per fit.
+        """Return the fits on all data sets as a table.
 
-        ``state`` is "planned" for one that runs or was killed, ``epsilon`` that of the fit alone,
-        and ``around`` says what else learned where it was called: "nothing", what, or "unknown".
+        Returns
+        -------
+        pandas.DataFrame
+            One row per fit.  ``state`` is "planned" for one that runs or was killed, ``epsilon``
+            that of the fit alone, and ``around`` names what else learned where it was called:
+            "nothing", names, or "unknown".
         """
         return frame_of(self._journal.read(), self.delta, self.accountant)
 
@@ -298,8 +353,8 @@ class PrivacyLedger:
             )
         return delta if delta is not None else self.delta
 
-    def _books(self, data):
-        return read_books(self._journal.read(), data)
+    def _entries(self, data):
+        return read_entries(self._journal.read(), data)
 
     def check(self, fits) -> None:
         """Raise BudgetExceeded if fits would exceed the budget together; none is entered.
@@ -308,23 +363,39 @@ class PrivacyLedger:
         ----------
         fits : iterable of dict
             As `begin` takes them.
+
+        Raises
+        ------
+        BudgetExceeded
+            If their cost, added to that of the fits so far, exceeds the budget.
         """
         if self.budget is None:
             return
         planned = []
         for fit in fits:
             planned.append(fit)
-            if TWIN in fit["reasons"]:  # which decides
+            if REFERENCE in fit["reasons"]:  # which decides
                 break
         if planned:
-            self._check(*self._books(self.data), planned)
+            self._check(*self._entries(self.data), planned)
 
     def begin(self, fit: dict) -> None:
-        """Enter a fit as planned, or raise BudgetExceeded."""
+        """Enter a fit as planned.
+
+        Parameters
+        ----------
+        fit : dict
+            See :func:`skdpfair.budget.charging.entry_of`.
+
+        Raises
+        ------
+        BudgetExceeded
+            If it would exceed the budget; it is not entered then.
+        """
         with self._journal.locked() as lines:
             if self.budget is not None:
                 try:
-                    self._check(*read_books(lines, self.data), [fit])
+                    self._check(*read_entries(lines, self.data), [fit])
                 except BudgetExceeded as error:
                     search = (fit["place"] or {}).get("search")
                     root = {"root": search.split("/")[0]} if search else {}
@@ -333,8 +404,8 @@ class PrivacyLedger:
             self._journal.append(fit)
 
     def _check(self, before, searches, fits):
-        twin = any(TWIN in f["reasons"] for f in fits)  # with keep_reference=True, after the fit
-        after = math.inf if twin else cost([*before, *fits], searches, self.delta, "rdp")
+        no_privacy = any(REFERENCE in f["reasons"] for f in fits)  # of the fit or its reference
+        after = math.inf if no_privacy else cost([*before, *fits], searches, self.delta, "rdp")
         if self.budget < after < math.inf:  # the fast bound may be loose
             after = min(after, cost([*before, *fits], searches, self.delta, self.accountant))
         if after > self.budget:
@@ -343,9 +414,9 @@ class PrivacyLedger:
                 "Lower the estimator's epsilon, or fit less often. Another ledger would not undo "
                 "what was released."
             )
-            if twin:
+            if no_privacy:
                 remedy = (
-                    "It, or its twin, has no privacy, which no budget allows: leave out "
+                    "It, or its reference model, has no privacy, which no budget allows: leave out "
                     "epsilon=None, keep_reference=True and sweeps, or record them in a ledger "
                     "without a budget."
                 )
@@ -357,16 +428,28 @@ class PrivacyLedger:
             )
 
     def end(self, name: str, entries: list) -> None:
-        """Enter what a fit released."""
+        """Enter what a fit released.
+
+        Parameters
+        ----------
+        name : str
+            Under ``fit`` of the fit that `begin` entered.
+        entries : list
+            The releases that were made.
+        """
         with self._journal.locked():
             self._journal.append({"fit": name, "state": "done", "entries": entries})
 
     def so_far(self) -> tuple[int, float | None]:
-        """Return the number of fits that ended, and a fast upper bound of what all fits cost.
+        """Return the number of fits that ended, and a fast upper bound of the cost of all fits.
 
-        Infinite with a fit without privacy, None without a delta.
+        Returns
+        -------
+        n_fits : int
+        epsilon : float or None
+            Infinite with a fit without privacy, None without a delta.
         """
-        fits, searches = self._books(self.data)
+        fits, searches = self._entries(self.data)
         spent = None
         if self.delta or not all(fit["private"] for fit in fits):
             spent = cost(fits, searches, self.delta, "rdp")
@@ -374,5 +457,5 @@ class PrivacyLedger:
 
 
 def _is_of_scikit_learn(search):
-    """Tell whether a search is one whose folds are those of its ``cv``."""
+    """Return whether a search is one whose folds are those of its ``cv``."""
     return type(search).__module__.startswith("sklearn.model_selection.")

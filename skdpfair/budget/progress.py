@@ -1,15 +1,70 @@
-"""A bar over the fits in a ledger, for as long as a search runs."""
+"""Progress bars that show the epsilon spent so far."""
 
 import math
 from threading import Event, Thread
 
 from tqdm.auto import tqdm
 
-_EVERY = 0.5  # seconds between two looks at the file
+_EVERY = 0.5  # seconds between two looks at a ledger's file
 
 
-class FitsBar(Thread):
-    """Follows a ledger's file, to which fits in any process write.
+class ProgressBar:
+    """A bar over things that get done, on a terminal or in a notebook only.
+
+    Parameters
+    ----------
+    description, unit : str
+        What is done, and what is counted.
+    total : int or None, default=None
+        How many there will be, if that is known.
+    shown : bool, default=True
+        False hides the bar everywhere.
+    leave : bool, default=False
+        Whether the bar stays on the screen when it is closed.
+
+    Examples
+    --------
+    >>> with ProgressBar("sweep", "cell", total=2, shown=False) as bar:
+    ...     bar.move_to(1, epsilon=0.5)
+    """
+
+    def __init__(self, description, unit, *, total=None, shown=True, leave=False):
+        hidden = None if shown else True  # None asks for a terminal
+        self._bar = tqdm(total=total, desc=description, unit=unit, leave=leave, disable=hidden)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.close()
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether nobody sees the bar."""
+        return self._bar.disable
+
+    def start_at(self, done: int) -> None:
+        """Count what an earlier run did, which says nothing of the time left."""
+        self._bar.initial = self._bar.n = done
+
+    def move_to(self, done: int, epsilon: float | None = None) -> None:
+        """Show that so many are done, and an upper bound of what was spent, if it is known."""
+        if epsilon is not None:
+            spent = f"epsilon <= {epsilon:.3g}" if epsilon < math.inf else "a fit was not private"
+            self._bar.set_postfix_str(spent, refresh=False)
+        self._bar.update(done - self._bar.n)
+
+    def refresh(self) -> None:
+        """Draw the bar now."""
+        self._bar.refresh()
+
+    def close(self) -> None:
+        """Take the bar away, or leave it as it is."""
+        self._bar.close()
+
+
+class LedgerFollower(Thread):
+    """A bar over the fits in a ledger's file, to which any process may write.
 
     Parameters
     ----------
@@ -21,24 +76,26 @@ class FitsBar(Thread):
 
     def __init__(self, ledger):
         super().__init__(daemon=True)
-        self.ledger, self._over, self._size = ledger, Event(), -1
+        self.ledger = ledger
         self.before = ledger.so_far()[0]
-        self.bar = tqdm(desc="private fits", unit="fit", leave=False, disable=None)
+        self.bar = ProgressBar("private fits", "fit")
+        self._over = Event()
+        self._size = -1
 
     @classmethod
     def begin(cls, task, ledger):
         """Show a bar, unless nobody would see it."""
-        bar = cls(ledger)
-        if not bar.bar.disable:
-            cls._running[task] = bar
-            bar.start()
+        follower = cls(ledger)
+        if not follower.bar.is_hidden:
+            cls._running[task] = follower
+            follower.start()
 
     @classmethod
     def end(cls, task):
-        """Take the bar away."""
-        bar = cls._running.pop(task, None)
-        if bar is not None:
-            bar.finish()
+        """Take the bar of a task away."""
+        follower = cls._running.pop(task, None)
+        if follower is not None:
+            follower.finish()
 
     def run(self):
         """Look at the file until the end."""
@@ -48,15 +105,11 @@ class FitsBar(Thread):
     def look(self):
         """Move the bar if the file has grown."""
         size = self.ledger.path.stat().st_size
-        if size == self._size:
-            return
-        self._size = size
-        done, cost = self.ledger.so_far()
-        if cost is not None:
-            told = f"epsilon <= {cost:.3g}" if cost < math.inf else "a fit was not private"
-            self.bar.set_postfix_str(told, refresh=False)
-        self.bar.update(done - self.before - self.bar.n)
-        self.bar.refresh()
+        if size != self._size:
+            self._size = size
+            done, epsilon = self.ledger.so_far()
+            self.bar.move_to(done - self.before, epsilon)
+            self.bar.refresh()
 
     def finish(self):
         """Look a last time, and close the bar."""

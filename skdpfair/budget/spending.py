@@ -1,4 +1,4 @@
-"""What was spent on a data set, in numbers and in words."""
+"""The cost of all fits on a data set, in numbers and in words."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,10 @@ DIAGNOSTICS = "a fitted object holds diagnostics, which are not private (diagnos
 LEAKS = "{} learn{} from private records outside the budget: see check_pipeline"
 TORN = "a line of the ledger's file was cut off: a fit may be missing"
 ELSEWHERE = "{} spend{} a budget besides, which is not counted here"
-TWIN = "a non-private twin is trained on the same records (epsilon=None, or keep_reference=True)"
+REFERENCE = (
+    "a non-private reference model is trained on the same records (epsilon=None, or "
+    "keep_reference=True)"
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -23,30 +26,30 @@ class Spending:
     epsilon : float
         Of all private fits together, as the worst-off record sees them; each is taken to have
         read every record at most once.
-    whole : float
-        Of everything: scores, twins, and what else learned around the fits.  Infinite where no
-        bound is known.
+    epsilon_total : float
+        Of everything: scores, reference models, and what else learned around the fits.  Infinite
+        where no bound is known.
     delta : float
         The one delta of both.
     accountant : str
-        Who computed them.
+        Name of the accountant that computed them.
     reasons : tuple of str
-        Why ``whole`` exceeds ``epsilon``.
-    fits, seen : int
+        Why ``epsilon_total`` exceeds ``epsilon``.
+    n_fits, n_fits_per_record : int
         How many fits there were, and how many of them read the worst-off record.
     assumptions : tuple of str
         What must be public for the numbers to hold.
     notes : tuple of str
-        What ``whole`` takes on trust around the fits.
+        What ``epsilon_total`` takes on trust around the fits.
     """
 
     epsilon: float
-    whole: float
+    epsilon_total: float
     delta: float
     accountant: str
     reasons: tuple[str, ...]
-    fits: int
-    seen: int
+    n_fits: int
+    n_fits_per_record: int
     assumptions: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -56,19 +59,16 @@ class Spending:
         return UNKNOWN not in self.reasons
 
     def __repr__(self):
-        text = described("Spending", self, self.fits, self.seen)
-        return text + "".join(f"\n  note: {note}" for note in self.notes)
-
-
-def described(title, spent, fits, seen) -> str:
-    """Return in words what was spent, or will be."""
-    unknown = UNKNOWN in spent.reasons
-    lines = [
-        f"{title}: {fits} fit{'s' * (fits != 1)}, of which {seen} read the worst-off record",
-        f"  private fits   epsilon={rounded_up(spent.epsilon)} at delta={spent.delta:g} "
-        f"({spent.accountant})",
-        f"  as a whole     {'unknown' if unknown else f'epsilon={rounded_up(spent.whole)}'}",
-        *(f"    - {reason}" for reason in spent.reasons),
-        *(f"  taken as public: {what}" for what in spent.assumptions),
-    ]
-    return "\n".join(lines)
+        n_fits = self.n_fits
+        total = f"epsilon={rounded_up(self.epsilon_total)}" if self.known else "unknown"
+        lines = [
+            f"{type(self).__name__}: {n_fits} fit{'s' * (n_fits != 1)}, of which "
+            f"{self.n_fits_per_record} read the worst-off record",
+            f"  private fits   epsilon={rounded_up(self.epsilon)} at delta={self.delta:g} "
+            f"({self.accountant})",
+            f"  as a whole     {total}",
+            *(f"    - {reason}" for reason in self.reasons),
+            *(f"  taken as public: {what}" for what in self.assumptions),
+            *(f"  note: {note}" for note in self.notes),
+        ]
+        return "\n".join(lines)

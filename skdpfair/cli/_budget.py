@@ -9,7 +9,7 @@ from rich.table import Table
 
 from skdpfair.cli._input import WORDS, Positive, Screen, Unusable, echo, in_options, wrapped
 from skdpfair.privacy import ACCOUNTANTS, PrivacyPlan, gdp_parameter
-from skdpfair.privacy.delta import delta_for
+from skdpfair.privacy.gdp import delta_for
 from skdpfair.privacy.statement import ADJACENCY_IN_WORDS, rounded_up
 
 _POSITIVE = Positive()
@@ -132,8 +132,8 @@ def _search(plan, records, delta, accountant, candidates, folds):
     return {
         "candidates": candidates,
         "folds": folds,
-        "fits": sum(f.fits for f in planned.fits),
-        "fits_that_read_a_record": sum(f.seen for f in planned.fits),
+        "fits": sum(f.n_fits for f in planned.fits),
+        "fits_that_read_a_record": sum(f.n_fits_per_record for f in planned.fits),
         "epsilon": planned.epsilon,
     }
 

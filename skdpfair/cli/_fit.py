@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 import pandas as pd
 
+from skdpfair.budget.files import replace_file
 from skdpfair.cli import _ledger
 from skdpfair.cli._input import (
     AS_JSON,
@@ -25,9 +26,10 @@ from skdpfair.cli._input import (
 )
 from skdpfair.cli._schema import DATA, GROUP, TARGET, WHY, ask
 from skdpfair.cli._study import Study
+from skdpfair.exceptions import InterruptedWarning
 from skdpfair.methods import METHODS
 from skdpfair.release import load_release, schema_of
-from skdpfair.release._file import replace_file, require_safetensors
+from skdpfair.release._file import require_safetensors
 from skdpfair.training import plan as _planning
 
 _OWN = {
@@ -155,7 +157,7 @@ def fit(
     with in_options(_WORDS), told() as said, books as books:
         fitted = clf.fit if ledger is None else partial(books.fit, clf)
         fitted(X, y, sensitive_features=sensitive)
-        cut = any("fit was interrupted" in text for text in said())
+        cut = said.met(InterruptedWarning)
         if cut and output.exists():  # a finished model is not replaced by half of one
             output = output.with_name(f"{output.stem}.part{output.suffix}")
         written, problem = _saved(clf, output, schema)

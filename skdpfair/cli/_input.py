@@ -12,8 +12,8 @@ import click
 from rich.console import Console
 
 from skdpfair._validate import visible
+from skdpfair.budget.files import check_writable
 from skdpfair.exceptions import BudgetExceeded
-from skdpfair.release._file import check_writable
 
 WORDS = {
     "n_draws": "--draws",
@@ -151,13 +151,20 @@ def wrapped(text) -> str:
 
 
 class told:
-    """Collect what the library warns of; calling what it gives returns each text once."""
+    """Collect the library's warnings; calling it returns each text once."""
 
     def __enter__(self):
         self._catch = warnings.catch_warnings(record=True)
         self._said = self._catch.__enter__()
         warnings.simplefilter("always")
-        return lambda: list(dict.fromkeys(str(w.message) for w in self._said))
+        return self
+
+    def __call__(self):
+        return list(dict.fromkeys(str(w.message) for w in self._said))
+
+    def met(self, category) -> bool:
+        """Return whether there was a warning of a category."""
+        return any(issubclass(w.category, category) for w in self._said)
 
     def __exit__(self, *error):
         return self._catch.__exit__(*error)

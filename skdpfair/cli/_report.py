@@ -75,8 +75,8 @@ def _of_sweep(results, output, title):
 
 
 def _of_model(results, output, title, data, card):
+    from skdpfair.budget.files import replace_file
     from skdpfair.release import load_release, schema_of
-    from skdpfair.release._file import replace_file
     from skdpfair.report import model_card, model_page
 
     clf, schema = load_release(results), schema_of(results)

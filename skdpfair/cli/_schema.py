@@ -12,6 +12,7 @@ import pandas as pd
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from skdpfair.budget.files import replace_file
 from skdpfair.cli._input import (
     AS_JSON,
     AnyPath,
@@ -25,7 +26,6 @@ from skdpfair.cli._input import (
 )
 from skdpfair.cli._study import STUDY_PARTS
 from skdpfair.preprocessing import TableSchema, columns_of, outside_public
-from skdpfair.release._file import replace_file
 
 WHY = (
     "Limits of numbers and lists of values must come from what everybody may know: a form, a code "

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import click
 
+from skdpfair.budget.files import replace_file
 from skdpfair.cli import _ledger
 from skdpfair.cli._input import AS_JSON, AnyPath, Screen, echo, in_options, told, wrapped
 from skdpfair.cli._study import Study
-from skdpfair.release._file import replace_file
+from skdpfair.exceptions import InterruptedWarning
 
 _WORDS = {
     "store": "folder",
@@ -80,7 +81,7 @@ def sweep(study, data, output, ledger, ledger_epsilon, ledger_delta, jobs, as_js
                 **params,
             )
         replace_file(Path(folder) / SCHEMA_FILE, f"{asked.schema.to_toml()}\n".encode())
-    cut = any("was interrupted" in text for text in said())
+    cut = said.met(InterruptedWarning)
     table = results.table()
     if as_json:
         table.columns = [f"{measure} {stat}" for measure, stat in table.columns]

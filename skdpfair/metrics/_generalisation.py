@@ -15,7 +15,7 @@ from skdpfair.metrics._arguments import (
 )
 from skdpfair.metrics._by_group import group_max, group_min, label, warn_undefined
 from skdpfair.privacy import Ledger, PrivacyPlan, PrivacyReport
-from skdpfair.privacy.bounds import RELATIONS, total_variation
+from skdpfair.privacy.accounting import RELATIONS, total_variation
 
 
 def dg_gap(y_true, y_pred, *, is_train, metric=None, sample_weight=None):
@@ -349,7 +349,7 @@ def tv_bound(privacy, *, adjacency="add_remove"):
     -----
     Delta at epsilon 0 of the composed privacy loss distribution, rounded up. It is the largest
     total variation between the worst neighbours, far below what epsilon and delta alone give
-    (Proposition 2.6 of [kulynych2022]_, `skdpfair.privacy.bounds.tv_from_epsilon`).
+    (Proposition 2.6 of [kulynych2022]_, `skdpfair.privacy.accounting.tv_from_epsilon`).
 
     References
     ----------

@@ -15,7 +15,7 @@ from skdpfair.metrics._arguments import accuracy, as_vector
 from skdpfair.metrics._by_group import by_group, difference, label
 from skdpfair.metrics._privacy_cost import privacy_cost
 from skdpfair.privacy import ADJACENCY_IN_WORDS
-from skdpfair.privacy.delta import delta_for
+from skdpfair.privacy.gdp import delta_for
 from skdpfair.privacy.noise import (
     below_of,
     discrete_gaussian,

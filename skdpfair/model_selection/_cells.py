@@ -1,12 +1,12 @@
-"""One fit and its test, of a sweep: what it is, what decides it, how it runs."""
+"""Cells of a sweep: one fit and its test each, and the frames that finished ones make."""
 
-import threading
 import time
 import warnings
 from dataclasses import dataclass, replace
 from numbers import Integral
 
 import numpy as np
+import pandas as pd
 import torch
 from sklearn.base import clone
 from sklearn.model_selection import StratifiedKFold, check_cv, train_test_split
@@ -18,26 +18,26 @@ from skdpfair.estimator import DPFairClassifier
 from skdpfair.exceptions import InsecureSeedWarning, LowSignalWarning
 from skdpfair.methods import get_method
 from skdpfair.model_selection._store import key_of
-from skdpfair.privacy.delta import delta_for
+from skdpfair.privacy.gdp import delta_for
 from skdpfair.training import defaults
 
-TWIN = "twin"
-KEPT = (  # entries of a finished cell
-    *("method", "epsilon", "seed", "fold", "twin", "n", "right", "n_train", "right_train"),
+REFERENCE = "reference"  # the method of the models without privacy, in the results
+CELL_ENTRIES = (  # of a finished cell, as a store keeps it
+    *("method", "epsilon", "seed", "fold", "reference", "n", "right", "n_train", "right_train"),
     *("epsilon_spent", "runs", "fit_seconds", "low_signal"),
 )
-_ALONE = threading.Lock()  # warning filters and torch's number of threads belong to a process
+OVERALL = "overall"
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One fit and its test, which anybody can run anywhere with the same result."""
+    """One fit and its test, with the same result in whatever process it runs."""
 
     method: str
     epsilon: float | None
     seed: int
     fold: int
-    twin: str | None
+    reference: str | None
     estimator: DPFairClassifier
     train: np.ndarray
     test: np.ndarray
@@ -50,21 +50,13 @@ class Cell:
         return f"{self.method}{budget}, seed {self.seed}, fold {self.fold}"
 
 
-def run_cell(cell, X, y, code, levels, store, keep_predictions):
-    """Fit and test one cell, keep it in the store if there is one, and return it."""
-    with _ALONE:
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)
-        try:
-            result = _fit_and_test(cell, X, y, code, levels, keep_predictions)
-        except Exception as error:
-            error.add_note(f"In the cell: {cell.name}.")
-            raise
-        finally:
-            torch.set_num_threads(threads)
-    if store is not None:
-        store.save(cell.key, result)
-    return result
+def run_cell(cell, X, y, code, levels, keep_predictions):
+    """Fit and test one cell."""
+    try:
+        return _fit_and_test(cell, X, y, code, levels, keep_predictions)
+    except Exception as error:
+        error.add_note(f"In the cell: {cell.name}.")
+        raise
 
 
 def _fit_and_test(cell, X, y, code, levels, keep_predictions):
@@ -77,9 +69,6 @@ def _fit_and_test(cell, X, y, code, levels, keep_predictions):
             _rows(X, cell.train), y[cell.train], sensitive_features=names[code[cell.train]]
         )
     seconds = time.perf_counter() - start
-    said = [str(w.message) for w in heard]
-    if cell.estimator.callbacks is None and any("fit was interrupted" in text for text in said):
-        raise KeyboardInterrupt  # skorch ends a fit quietly, with half-trained weights
     predicted, group = model.predict(_rows(X, cell.test)), code[cell.test]
     seen = model.predict(_rows(X, cell.train)) == y[cell.train]
     n, right = _counts(predicted == y[cell.test], group, levels)
@@ -89,7 +78,7 @@ def _fit_and_test(cell, X, y, code, levels, keep_predictions):
         "epsilon": cell.epsilon,
         "seed": cell.seed,
         "fold": cell.fold,
-        "twin": cell.twin,
+        "reference": cell.reference,
         "n": n,
         "right": right,
         "n_train": n_train,
@@ -109,13 +98,13 @@ def _fit_and_test(cell, X, y, code, levels, keep_predictions):
 
 
 def _counts(right, group, levels):
-    """Return how many records there are and are right, in all and in each group."""
+    """Return the numbers of records, and of right predictions, in all and in each group."""
     parts = [right, *(right[group == i] for i in range(len(levels)))]
     return [len(part) for part in parts], [int(part.sum()) for part in parts]
 
 
 def cells_of(methods, epsilons, seed, fold, rows, base):
-    """Return the cells of one split: the twins first, then every method at every budget."""
+    """Return the cells of one split: reference models first, then every method and budget."""
     train, test = rows
     state = np.random.SeedSequence(seed, spawn_key=(1, fold)).generate_state(1)
     base = clone(base).set_params(random_state=int(state[0]))
@@ -126,16 +115,17 @@ def cells_of(methods, epsilons, seed, fold, rows, base):
             estimator = clone(base).set_params(method=method, epsilon=epsilon)
             private.append((network, Cell(name, epsilon, seed, fold, None, estimator, train, test)))
     networks_used = list(dict.fromkeys(network for network, _ in private))
-    labels = {n: TWIN if len(networks_used) == 1 else f"{TWIN} ({n})" for n in networks_used}
-    twins = [
-        Cell(label, None, seed, fold, None, _twin(base, network), train, test)
+    several = len(networks_used) > 1
+    labels = {n: f"{REFERENCE} ({n})" if several else REFERENCE for n in networks_used}
+    references = [
+        Cell(label, None, seed, fold, None, _reference(base, network), train, test)
         for network, label in labels.items()
     ]
-    return twins + [replace(cell, twin=labels[network]) for network, cell in private]
+    return references + [replace(cell, reference=labels[network]) for network, cell in private]
 
 
 def _network(base, n_train, epsilon):
-    """Return which network "auto" means here, or that the user named one."""
+    """Return the name of the network that "auto" means here, or "as given"."""
     if base.module != "auto":
         return "as given"
     delta = delta_for(base.delta, n_train)
@@ -144,11 +134,12 @@ def _network(base, n_train, epsilon):
     ).module
 
 
-def _twin(base, network):
-    twin = clone(base).set_params(method="sgd", epsilon=None)
+def _reference(base, network):
+    """Return the unfitted model without privacy that private ones of a network compare with."""
+    model = clone(base).set_params(method="sgd", epsilon=None)
     if network == "as given":
-        return twin
-    return twin.set_params(**defaults.network(base.get_params(deep=False), network))
+        return model
+    return model.set_params(**defaults.network(base.get_params(deep=False), network))
 
 
 def splits(cv, seed, y, code):
@@ -177,8 +168,9 @@ def splits(cv, seed, y, code):
 
 
 def key_of_cell(cell, data, levels, keep_predictions):
+    """Return the name of a cell's file."""
     described = describe(cell.estimator.get_params(deep=False))
-    facts = (cell.method, cell.epsilon, cell.seed, cell.fold, cell.twin, keep_predictions)
+    facts = (cell.method, cell.epsilon, cell.seed, cell.fold, cell.reference, keep_predictions)
     versions = (skdpfair.__version__, torch.__version__)
     return key_of(cell.train, cell.test, sorted(data.items()), levels, described, facts, versions)
 
@@ -186,3 +178,70 @@ def key_of_cell(cell, data, levels, keep_predictions):
 def _rows(X, rows):
     # joblib hands large arrays over as memmaps, which the estimator would stream from disk
     return X.iloc[rows] if hasattr(X, "iloc") else np.asarray(X)[rows]
+
+
+def frame_of(cells, levels):
+    """Return one row per cell and group, with costs against the reference of the same split."""
+    frame = pd.DataFrame([row for cell in cells for row in _frame_rows(cell, levels)])
+    if frame.empty:
+        raise ValueError("The sweep has no finished cell yet. Let it run for longer.")
+    at = ["seed", "fold", "reference", "group"]
+    is_reference = frame["reference"].isna()
+    frame["reference"] = frame["reference"].fillna(frame["method"])
+    reference = frame[is_reference].set_index(at)["accuracy"]
+    cost = reference.reindex(pd.MultiIndex.from_frame(frame[at])).to_numpy() - frame["accuracy"]
+    frame.insert(frame.columns.get_loc("accuracy") + 1, "privacy_cost", cost)
+    return frame.drop(columns="reference")
+
+
+def predictions_of(cells, levels, classes):
+    """Return the predictions of each cell that kept them, by method, epsilon, seed and fold."""
+    return {
+        _key(cell): _predictions(cell["predictions"], levels, classes)
+        for cell in cells
+        if "predictions" in cell
+    }
+
+
+def releases_of(cells):
+    """Return the releases of all cells, one row per cell and kind of release."""
+    rows = [
+        (*_key(cell), *run)
+        for cell in cells
+        for run in cell.get("runs", ())
+        if cell["epsilon"] is not None
+    ]
+    columns = ["method", "epsilon", "seed", "fold", "sample_rate", "noise_multiplier", "steps"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _frame_rows(cell, levels):
+    """Yield a cell's rows of the frame."""
+    method, epsilon, seed, fold = _key(cell)
+    columns = (cell[name] for name in ("n", "right", "n_train", "right_train"))
+    for group, n, right, n_train, seen in zip([OVERALL, *levels], *columns, strict=True):
+        accuracy = right / n if n else np.nan
+        yield {
+            "method": method,
+            "epsilon": epsilon,
+            "seed": seed,
+            "fold": fold,
+            "group": group,
+            "n": n,
+            "accuracy": accuracy,
+            "dg_gap": seen / n_train - accuracy if n_train else np.nan,
+            "epsilon_spent": cell["epsilon_spent"],
+            "fit_seconds": cell["fit_seconds"],
+            "reference": cell["reference"],
+        }
+
+
+def _key(cell):
+    epsilon = np.inf if cell["epsilon"] is None else cell["epsilon"]
+    return cell["method"], epsilon, cell["seed"], cell["fold"]
+
+
+def _predictions(kept, levels, classes):
+    true, predicted = (classes[np.asarray(kept[k])] for k in ("true", "predicted"))
+    group = np.asarray(levels, dtype=object)[kept["group"]]
+    return pd.DataFrame({"y_true": true, "y_pred": predicted, "group": group})

@@ -1,4 +1,4 @@
-"""A hyper-parameter search whose whole cost is known, and close to that of one fit."""
+"""Private random search: its whole cost is known, and close to that of one fit."""
 
 import math
 import warnings
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
+from sklearn.model_selection import ParameterGrid, ParameterSampler
 from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.validation import (
     _num_samples,
@@ -19,14 +20,29 @@ from skdpfair.budget.charging import charged
 from skdpfair.exceptions import InsecureSeedWarning
 from skdpfair.inputs import labels as _labels
 from skdpfair.model_selection import _trials
-from skdpfair.model_selection._budget import SearchPlan
-from skdpfair.model_selection._candidates import classifier_of
-from skdpfair.model_selection._pool import n_held, pool_of, report_of, trial_of
-from skdpfair.privacy import Ledger
-from skdpfair.privacy.delta import delta_for
-from skdpfair.privacy.renyi import curve_epsilon
-from skdpfair.privacy.selection import check_law, selection_curve
+from skdpfair.model_selection._forecast import (
+    PlannedFit,
+    SearchPlan,
+    classifier_of,
+    configured,
+    parts_within,
+    plan_of,
+    planned_runs,
+    refuse_other_fits,
+)
+from skdpfair.privacy import NOT_ACCOUNTED, Ledger, PrivacyReport, SampledGaussian
+from skdpfair.privacy.gdp import delta_for
+from skdpfair.privacy.renyi import (
+    check_law,
+    curve_epsilon,
+    free_score_noise,
+    rdp_curve,
+    selection_curve,
+)
 from skdpfair.training import sklearn_callbacks as _tasks
+
+_ONLY = {"keep_reference": False, "warm_start": False, "callbacks": None}
+_MIDDLE = 60  # position of an order near 7, by which curves are ranked for display
 
 
 class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
@@ -69,7 +85,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
     best_params_ : dict
         Its configuration.
     privacy_ : PrivacyReport
-        What the whole search spent; the winner's own ``privacy_`` states the same.
+        Of the whole search; the winner's own ``privacy_`` states the same.
     classes_ : ndarray of shape (n_classes,)
     n_features_in_ : int
         Columns of X, and ``feature_names_in_`` their names where it has some.
@@ -103,7 +119,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
     SearchPlan: 1 fit, of which 1 read the worst-off record
       private fits   epsilon=1.08... at delta=1e-06 (rdp)
       as a whole     epsilon=2.14...
-        - the best of 10 trials in the mean is released
+        - the best of 10 trials on average is released
     """
 
     __metadata_request__fit = {"sensitive_features": True}
@@ -134,13 +150,27 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         self.random_state = random_state
 
     def forecast(self, n_samples, *, n_groups=1, delta=None) -> SearchPlan:
-        """Return what a search over ``n_samples`` records will spend; nothing is fitted."""
+        """Forecast the cost of a search; nothing is fitted.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of records; public.
+        n_groups : int, default=1
+            Number of groups.
+        delta : float in (0, 1) or None, default=None
+            None is that of the search.
+
+        Returns
+        -------
+        SearchPlan
+        """
         self._check()
         delta = delta_for(self.delta, n_samples) if delta is None else delta
         trial, curve, _ = trial_of(self, pool_of(self), n_samples, n_groups)
-        one, whole = (curve_epsilon(c, delta) for c in (curve, self._whole(curve)))
-        why = f"the best of {self.mean_trials:g} trials in the mean is released"
-        return SearchPlan(one, whole, delta, "rdp", (why,), (trial,))
+        one, total = (curve_epsilon(c, delta) for c in (curve, self._selection_curve(curve)))
+        why = f"the best of {self.mean_trials:g} trials on average is released"
+        return plan_of((trial,), one, total, delta, "rdp", (why,))
 
     @_tasks.with_callbacks
     def fit(self, X, y, *, sensitive_features=None):
@@ -149,7 +179,9 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         Parameters
         ----------
         X : DataFrame or array of shape (n_samples, ...)
+            The records.
         y : array of shape (n_samples,)
+            Class labels.
         sensitive_features : array, Series or DataFrame of n_samples rows, optional
             Passed on to the classifier.
 
@@ -170,7 +202,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         n_samples, pool = _num_samples(X), pool_of(self)
         delta = delta_for(self.delta, n_samples)
         planned, curve, noise = trial_of(self, pool, n_samples)
-        whole = self._whole(curve)
+        whole = self._selection_curve(curve)
         seeded = self.random_state is not None
         if seeded:
             warnings.warn(
@@ -186,8 +218,8 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         public = _trials.public_sets(self.estimator, X, y, sensitive_features)
         scored = self._public_scored(public["classes"])
         task = _tasks.begin(self, X, y, 0)
-        books = {"books": task.ledger, "place": task.place}
-        with charged((), Ledger(), curve=whole, what="private selection", **books):
+        charge = {"ledger": task.ledger, "place": task.place, "what": "private selection"}
+        with charged((), Ledger(), curve=whole, **charge):
             records = X, y, sensitive_features
             found, error = self._best(records, scored, pool, curve, noise, public)
         if error is not None:  # the frame that held the generator is gone
@@ -199,11 +231,32 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         return self
 
     def predict(self, X):
-        """Return the most probable class of each row of X, shape (n_samples,)."""
+        """Predict the class of each record by the winner.
+
+        Parameters
+        ----------
+        X : DataFrame or array of shape (n_samples, ...)
+            The records.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
         return self._fitted.predict(X)
 
     def predict_proba(self, X):
-        """Return class probabilities, shape (n_samples, n_classes), columns as ``classes_``."""
+        """Predict the probabilities of the classes by the winner.
+
+        Parameters
+        ----------
+        X : DataFrame or array of shape (n_samples, ...)
+            The records.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Columns in the order of ``classes_``.
+        """
         return self._fitted.predict_proba(X)
 
     @property
@@ -239,11 +292,11 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         if self.random_state is not None:
             integer("random_state", self.random_state, low=0)
 
-    def _whole(self, curve):
+    def _selection_curve(self, curve):
         return selection_curve(curve, self.mean_trials, self.shape)
 
     def _best(self, records, scored, pool, curve, noise, public):
-        """Return what `_trials.run` does; nothing else keeps the generator of its secrets."""
+        """Return the result of `_trials.run`; nothing else keeps the generator of its secrets."""
         rng = _trials.generator_of(self, pool, records)
         if scored is None:
             held, inner = self._split(rng, _num_samples(records[0]))
@@ -293,3 +346,104 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         tags.classifier_tags.multi_class = get_tags(self.estimator).classifier_tags.multi_class
         tags.non_deterministic = self.random_state is None
         return tags
+
+
+def pool_of(search):
+    """Return the configurations, each of which must be private and silent."""
+    spaces = search.param_distributions
+    spaces = [spaces] if isinstance(spaces, Mapping) else list(spaces)
+    if any(hasattr(values, "rvs") for space in spaces for values in space.values()):
+        seed = 0 if search.random_state is None else search.random_state
+        pool = list(ParameterSampler(spaces, search.n_candidates, random_state=seed))
+    else:
+        pool = list(ParameterGrid(spaces))
+    for params in pool:
+        candidate = configured(search.estimator, params)
+        refuse_other_fits(candidate)
+        classifier = classifier_of(candidate)
+        for name, only in _ONLY.items():
+            if getattr(classifier, name) not in (only, None):
+                raise ValueError(
+                    f"{name}={safe_repr(getattr(classifier, name))} would show trials that must "
+                    f"stay secret. Set {name}={only!r} in the estimator and in "
+                    "param_distributions."
+                )
+        for part in parts_within(candidate):
+            _refuse_witnesses(part)
+    return pool
+
+
+def _refuse_witnesses(part):
+    """Refuse steps that hear of each fit, or keep something of it."""
+    name = type(part).__name__
+    heard = [type(callback).__name__ for callback in getattr(part, "_skl_callbacks", ())]
+    if heard:
+        raise ValueError(
+            f"The {name} in estimator has callbacks, {heard}, which would hear of trials that must "
+            "stay secret. Call set_callbacks on the DPRandomizedSearch, or on what holds it: a "
+            "PrivacyLedger is charged once, for the whole search."
+        )
+    if getattr(part, "memory", None) is not None:
+        raise ValueError(
+            f"memory={safe_repr(part.memory)} of the {name} in estimator would keep records, and "
+            "files of trials that must stay secret. Set memory=None."
+        )
+
+
+def trial_of(search, pool, n_samples, n_groups=1):
+    """Return the costliest trial, the largest curve of all with the score's, and its noise."""
+    n_train = n_samples - (0 if search.validation_data else n_held(search, n_samples))
+    curves = {}
+    for params in pool:
+        classifier = classifier_of(configured(search.estimator, params))
+        private, runs = planned_runs(classifier, n_train, n_groups)
+        if not private:
+            raise ValueError(
+                f"{safe_repr(params)} trains without privacy, so that the search would have none. "
+                "Take epsilon=None, noise_multiplier=0 and methods without noise out of "
+                "param_distributions and the estimator."
+            )
+        if runs not in curves:
+            curves[runs] = rdp_curve(runs)
+    curve = np.max(list(curves.values()), axis=0)
+    noise = search.score_noise_multiplier
+    if search.validation_data:
+        noise = 0.0
+    elif is_auto(noise):
+        noise = free_score_noise(curve)
+    else:
+        curve = np.maximum(curve, rdp_curve([SampledGaussian(1.0, float(noise), 1)]))
+    worst = max(curves, key=lambda runs: curves[runs][_MIDDLE])
+    return PlannedFit(0, "fit", n_train, 1, 1, True, worst), curve, noise
+
+
+def n_held(search, n_samples):
+    """Return the number of records that are held out to score the trials."""
+    return min(max(1, round(search.holdout * n_samples)), n_samples - 1)
+
+
+def report_of(search, trial, whole, delta, seeded):
+    """Return the report of the search: the same whichever trial won, or whether one did."""
+    run = trial.runs[-1]
+    epsilon = curve_epsilon(whole, delta)
+    scores = "validation_data holds public records only"
+    if not search.validation_data:
+        scores = "the number of held-out records is public"
+    return PrivacyReport(
+        method="private selection",
+        epsilon=epsilon,
+        delta=delta,
+        accountant="rdp",
+        noise_multiplier=run.noise_multiplier,
+        sample_rate=run.sample_rate,
+        steps=run.steps,
+        expected_batch_size=run.sample_rate * trial.n_samples,
+        is_private=epsilon < math.inf,
+        seeded=seeded,
+        assumptions=(
+            "the number of records n is public, and so are the sets of classes and of groups",
+            scores,
+            "the number of trials and their scores stay secret; the numbers above are of one",
+        ),
+        not_accounted=NOT_ACCOUNTED,
+    )

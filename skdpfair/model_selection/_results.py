@@ -1,4 +1,4 @@
-"""What a sweep found: a tidy frame, the papers' table, the front, a picture, fairlearn's inputs."""
+"""Results of a sweep: a tidy frame, tables, the Pareto front, and inputs for fairlearn."""
 
 import numpy as np
 import pandas as pd
@@ -6,11 +6,15 @@ from fairlearn.metrics import MetricFrame, plot_model_comparison
 from sklearn.metrics import accuracy_score
 
 from skdpfair._validate import one_of, safe_repr
-from skdpfair.model_selection._cells import KEPT
-from skdpfair.model_selection._frames import OVERALL, frame_of, predictions_of, releases_of
+from skdpfair.budget.files import path_of, replace_file
+from skdpfair.model_selection._cells import (
+    CELL_ENTRIES,
+    OVERALL,
+    frame_of,
+    predictions_of,
+    releases_of,
+)
 from skdpfair.model_selection._store import Store
-from skdpfair.model_selection._text import as_blocks, text_table
-from skdpfair.release._file import path_of, replace_file
 from skdpfair.report import results_page, to_fairness_dashboard
 
 _MODEL = ["method", "epsilon"]
@@ -18,18 +22,21 @@ _RUN = ["seed", "fold"]
 _ASKED = {"methods", "classes", "group names", "epsilons", "seeds", "cv", "params", "n_samples"}
 _ASKED |= {"delta", "skdpfair", "torch"}
 _MEASURES = ("accuracy", "privacy_cost", "dg_gap")
+_HEADS = {"accuracy": "accuracy (%)", "privacy_cost": "privacy cost (percentage points)"}
+_MOST_GROUPS = 7  # that a terminal has room for
+_FEWEST = "fewest test records"
 
 
 class TradeoffResults:
-    """The results of `sweep`. Not private: scores on private records, against twins without noise.
+    """The results of `sweep`. Not private: it holds scores on private records.
 
     Parameters
     ----------
     frame : pandas.DataFrame
         One row per cell and group, and one per cell with group ``"overall"``: method, epsilon (inf
         without privacy), seed, fold, group, n (test records), accuracy, privacy_cost (accuracy of
-        the twin of the same seed and fold minus this one; NaN if it was not run), dg_gap (accuracy
-        on the training records minus accuracy), epsilon_spent, fit_seconds.
+        the reference model of the same seed and fold minus this one; NaN if it was not run), dg_gap
+        (accuracy on the training records minus accuracy), epsilon_spent, fit_seconds.
     predictions : dict or None, default=None
         From (method, epsilon, seed, fold) to a frame of y_true, y_pred and group.
     asked : dict or None, default=None
@@ -51,7 +58,7 @@ class TradeoffResults:
     >>> given = data.data, data.target, data.sensitive_features
     >>> results = sweep(["dpsgd"], [3.0], 1, *given, module="logistic", max_steps=5)
     >>> results, results.table().index.tolist()
-    (TradeoffResults(2 models x 1 runs), [('twin', inf), ('dpsgd', 3.0)])
+    (TradeoffResults(2 models x 1 runs), [('reference', inf), ('dpsgd', 3.0)])
     """
 
     def __init__(self, frame, predictions=None, asked=None, releases=None):
@@ -62,7 +69,23 @@ class TradeoffResults:
 
     @classmethod
     def from_cells(cls, cells, levels, classes, asked=None):
-        """Return the results of finished cells, as a sweep stores them."""
+        """Return the results of finished cells.
+
+        Parameters
+        ----------
+        cells : iterable of dict
+            As a sweep stores them.
+        levels : list of str
+            Names of the groups.
+        classes : ndarray of shape (n_classes,)
+            Class labels.
+        asked : dict or None, default=None
+            Parameters of the sweep.
+
+        Returns
+        -------
+        TradeoffResults
+        """
         kept = predictions_of(cells, levels, classes) or None
         return cls(frame_of(cells, levels), kept, asked, releases_of(cells))
 
@@ -85,14 +108,14 @@ class TradeoffResults:
         TypeError, ValueError
             If the folder holds no sweep, or none of its cells is finished.
         """
-        found, asked = Store.existing(store, needs=KEPT)
+        found, asked = Store.existing(store, needs=CELL_ENTRIES)
         if not asked.keys() >= _ASKED:
             raise ValueError(
                 f"store={str(store)!r} holds something else than a sweep, or one of an older "
                 "version, which kept no training scores. Name another, or run the sweep anew."
             )
         cells, methods = found.cells(), list(asked["methods"])
-        place = {name: i for i, name in enumerate(methods)}  # twins come first
+        place = {name: i for i, name in enumerate(methods)}  # reference models come first
 
         def order(cell):
             budget = cell["epsilon"]
@@ -114,7 +137,7 @@ class TradeoffResults:
         return as_blocks(self.table("text"), self.frame)
 
     def by_run(self):
-        """Return one row per cell: accuracy, cost, DG gap, by group and their gaps, as shares.
+        """Return accuracy, cost and DG gap of each cell, by group and their gaps, as shares.
 
         A group without test records in a run is NaN there; the gap is then that of the others.
 
@@ -173,7 +196,7 @@ class TradeoffResults:
         return table if form == "numbers" else text_table(table, self.frame)
 
     def pareto_front(self, x="accuracy", y="privacy_cost_difference"):
-        """Return the private models that no other beats in both quantities; never the twin.
+        """Return the private models that no other beats in both quantities.
 
         Parameters
         ----------
@@ -200,7 +223,7 @@ class TradeoffResults:
         if table.empty:
             raise ValueError(
                 f"No private model has both x={safe_repr(x)} and y={safe_repr(y)}: costs need the "
-                "twin's runs, and a group needs test records."
+                "reference model's runs, and a group needs test records."
             )
         loss = table[[x, y]] * [_sign(x), _sign(y)]
         kept = [
@@ -209,7 +232,19 @@ class TradeoffResults:
         return table.loc[kept, [x, y]].sort_values(x, ascending=_sign(x) > 0)
 
     def plot(self, measure="accuracy", ax=None):
-        """Draw one quantity against epsilon; see `TradeoffDisplay`."""
+        """Draw one quantity against epsilon.
+
+        Parameters
+        ----------
+        measure : str, default="accuracy"
+            A column of `by_run`.
+        ax : matplotlib.axes.Axes or None, default=None
+            Axes to draw into.
+
+        Returns
+        -------
+        skdpfair.plotting.TradeoffDisplay
+        """
         from skdpfair.plotting import TradeoffDisplay
 
         return TradeoffDisplay.from_results(self, measure=measure).plot(ax=ax)
@@ -267,7 +302,18 @@ class TradeoffResults:
         }
 
     def to_fairness_dashboard(self, seed=None, fold=0):
-        """Return `skdpfair.report.to_fairness_dashboard` of these results."""
+        """Return the arguments of raiwidgets' FairnessDashboard.
+
+        Parameters
+        ----------
+        seed, fold
+            As in `predictions_of`.
+
+        Returns
+        -------
+        dict
+            See `skdpfair.report.to_fairness_dashboard`.
+        """
         return to_fairness_dashboard(self, seed=seed, fold=fold)
 
     def plot_model_comparison(self, x_axis_metric, y_axis_metric, *, seed=None, fold=0, **options):
@@ -298,7 +344,7 @@ class TradeoffResults:
         )
 
     def predictions_of(self, *, seed=None, fold=0) -> dict:
-        """Return what all models predicted for one test set, by their names; NOT private.
+        """Return the predictions of all models for one test set, by their names; NOT private.
 
         Parameters
         ----------
@@ -340,7 +386,7 @@ def _name(key, with_run=False):
 
 
 def _gap_of_means(by_group):
-    """Return how far the groups are apart that differ most on average, with standard error."""
+    """Return the difference of the groups that differ most on average, with its standard error."""
     there = ~np.isnan(by_group)
     if not there.any():
         return np.nan, np.nan
@@ -356,3 +402,63 @@ def _gap_of_means(by_group):
 def _sign(column):
     """Return -1 if larger is better."""
     return -1 if column.startswith("accuracy") and not column.endswith("_difference") else 1
+
+
+def text_table(table, frame):
+    """Return means and standard errors as text, and the least n of each group.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        Numbers, of `TradeoffResults.table`.
+    frame : pandas.DataFrame
+        The frame of the results.
+    """
+    groups = [g for g in frame["group"].unique() if g != OVERALL]
+    cells = {}
+    for measure, head in _HEADS.items():
+        columns = {OVERALL: measure, **{g: f"{measure}[{g}]" for g in groups}}
+        for name, column in (columns | {"gap": f"{measure}_difference"}).items():
+            pairs = zip(table[column, "mean"], table[column, "se"], strict=True)
+            cells[head, name] = [_written(mean, se) for mean, se in pairs]
+    fewest = frame.groupby(["method", "epsilon", "group"])["n"].min().unstack("group")
+    for group in groups:
+        cells[_FEWEST, group] = fewest[group].reindex(table.index).tolist()
+    return pd.DataFrame(cells, index=table.index)
+
+
+def as_blocks(text, frame):
+    """Return the text table as one block a measure, and a line on the groups' sizes."""
+    n_runs = len(frame[["seed", "fold"]].drop_duplicates())
+    over = f"mean ± standard error of {n_runs} runs" if n_runs > 1 else "one run"
+    groups = list(text[_FEWEST].columns)
+    blocks, many = [], len(groups) > _MOST_GROUPS
+    for head in _HEADS.values():
+        block = (text[head].drop(columns=groups) if many else text[head]).reset_index()
+        block["epsilon"] = [f"{e:g}" if np.isfinite(e) else "-" for e in block["epsilon"]]
+        blocks.append(f"{head}, {over}\n{block.to_string(index=False)}")
+    least, empty = text[_FEWEST].min(), empty_runs(frame)
+    if many:
+        sizes = f"{int(least.min())} (of {least.idxmin()!r})"
+        each = f"{len(groups)} groups, which .table() and the report show one by one"
+        return "\n\n".join([*blocks, f"{each}; {_FEWEST} of a run: {sizes}"])
+    sizes = [f"{group} {n}{_where(empty.get(group))}" for group, n in least.items()]
+    return "\n\n".join([*blocks, f"{_FEWEST} of a run: {', '.join(sizes)}"])
+
+
+def empty_runs(frame):
+    """Return, by group, the seeds in which it had no test record."""
+    rows = frame[frame["n"] == 0]
+    return {group: sorted(part["seed"].unique()) for group, part in rows.groupby("group")}
+
+
+def _where(seeds):
+    if not seeds:
+        return ""
+    return f" (seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))})"
+
+
+def _written(mean, se):
+    if np.isnan(mean):
+        return "-"
+    return f"{round(100 * mean, 1) + 0.0:.1f}" + ("" if np.isnan(se) else f" ± {100 * se:.1f}")

@@ -1,4 +1,4 @@
-"""Scores by group, for scikit-learn's searches."""
+"""Scorers of any metric by group, for scikit-learn's searches."""
 
 import warnings
 from collections.abc import Mapping
@@ -30,13 +30,32 @@ class ByGroupScorer(BaseEstimator):
     __metadata_request__score = {"sensitive_features": True, "estimator": metadata_routing.UNUSED}
 
     def __call__(self, estimator, X, y, sensitive_features=None, **per_record):
-        """Return the scores by name, or one of them if ``only`` names it."""
+        """Return the scores.
+
+        Parameters
+        ----------
+        estimator : classifier
+            The fitted model.
+        X : array-like of n_samples rows
+            The records that are scored.
+        y : array-like of shape (n_samples,)
+            Their labels.
+        sensitive_features : array, Series or DataFrame of n_samples rows, or None, default=None
+            The groups, unless a column of X holds them.
+        **per_record : array-like of shape (n_samples,)
+            Such as ``sample_weight``.
+
+        Returns
+        -------
+        dict of str to float, or float
+            The scores by name, or the one that ``only`` names.
+        """
         parts = self._parts(estimator, X, y, sensitive_features)
         scores = self._scores(estimator, X, np.asarray(y), parts, **per_record)
         return scores if self.only is None else scores[one_of("only", self.only, scores)]
 
     def score(self, estimator, X, y, sensitive_features=None):
-        """Do the same as a call; scikit-learn derives the routing of metadata from it."""
+        """Return the scores; scikit-learn derives the routing of metadata from this signature."""
         return self(estimator, X, y, sensitive_features=sensitive_features)
 
     def get_metadata_routing(self):
@@ -93,7 +112,7 @@ class ByGroupScorer(BaseEstimator):
 
 
 class GroupScorer(ByGroupScorer):
-    """Score a model for all records, for each group, for the worst group, and their gap.
+    """Score a model for all records and for each group, with the least score and the difference.
 
     For ``scoring=`` of GridSearchCV, RandomizedSearchCV and cross_validate; of a halving search,
     which takes single scores, with ``only``.
@@ -141,9 +160,10 @@ class GroupScorer(ByGroupScorer):
 
     Notes
     -----
-    Larger is better in all scores but gaps. A group without records in a fold scores NaN, with a
-    warning, and so does a group of one class where probabilities or decision values cannot be
-    scored without the other class (ROC AUC); worst group and gap are then those of the others.
+    Larger is better in all scores but differences. A group without records in a fold scores NaN,
+    with a warning, and so does a group of one class where probabilities or decision values cannot
+    be scored without the other class (ROC AUC); the least score and the difference are then those
+    of the others.
     Where predictions make a metric ill-defined, scikit-learn's value is kept (precision without
     predicted positives is 0). ``sample_weight`` reaches all metrics by metadata routing, after
     ``set_score_request(sample_weight=True)``. Scores on private records are not private.
@@ -169,7 +189,26 @@ class GroupScorer(ByGroupScorer):
         self.only = only
 
     def score(self, estimator, X, y, sensitive_features=None, sample_weight=None):
-        """Do the same as a call; scikit-learn derives the routing of metadata from it."""
+        """Return the scores; scikit-learn derives the routing of metadata from this signature.
+
+        Parameters
+        ----------
+        estimator : classifier
+            The fitted model.
+        X : array-like of n_samples rows
+            The records that are scored.
+        y : array-like of shape (n_samples,)
+            Their labels.
+        sensitive_features : array, Series or DataFrame of n_samples rows, or None, default=None
+            The groups, unless a column of X holds them.
+        sample_weight : array-like of shape (n_samples,) or None, default=None
+            For all metrics.
+
+        Returns
+        -------
+        dict of str to float, or float
+            The scores by name, or the one that ``only`` names.
+        """
         weights = {} if sample_weight is None else {"sample_weight": sample_weight}
         return self(estimator, X, y, sensitive_features=sensitive_features, **weights)
 
@@ -185,16 +224,14 @@ class GroupScorer(ByGroupScorer):
             values = {g: value for g, (value, _) in found.items()}
             known = [value for value in values.values() if not np.isnan(value)] or [np.nan]
             scores[name], _ = score(everyone)
-            scores |= {
-                f"{name}_group_min": min(known),
-                f"{name}_difference": max(known) - min(known),
-            }
+            scores[f"{name}_group_min"] = min(known)
+            scores[f"{name}_difference"] = max(known) - min(known)
             scores |= {f"{name}[{g}]": value for g, value in values.items()}
         return scores
 
 
 def _answer(scorer, estimator, X, answers):
-    """Return what a scorer takes of an estimator, computed once for all scorers alike."""
+    """Return the predictions that a scorer takes, computed once for all scorers alike."""
     methods, pos_label = scorer._response_method, scorer._get_pos_label()
     key = _as_tuple(methods), pos_label
     if key not in answers:
@@ -306,6 +343,7 @@ def _as_tuple(methods):
 
 
 def warn_absent(parts):
+    """Warn if some group has no records."""
     if not all(rows.any() for rows in parts.values()):
         warnings.warn(
             "Some groups have no records among those scored: their scores are NaN. Use fewer "

@@ -1,24 +1,31 @@
-"""A folder of finished cells: one JSON file each, named by a hash of all that determines it."""
+"""A resumable run: parallel tasks whose results are kept in a folder, one JSON file each.
+
+A file is named by a hash of all that determines its content.
+"""
 
 import json
 import os
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
+import joblib
 import numpy as np
 import pandas as pd
+import torch
 
 from skdpfair._describe import digest
 from skdpfair._validate import safe_repr
-from skdpfair.release._file import check_writable, replace_file
+from skdpfair.budget.files import check_writable, replace_file
 
 MANIFEST = "manifest.json"
 _REMEDY = "{}, and run again."
+_ALONE = threading.Lock()  # torch's number of threads and warning filters belong to a process
 
 
 @dataclass(frozen=True)
 class Store:
-    """Where cells are kept.
+    """A folder that keeps finished cells.
 
     A cell's file appears whole or not at all: it is written under another name, then renamed. So
     any number of processes may write, and any of them may be killed. ``needs`` names the entries
@@ -85,6 +92,10 @@ class Store:
         paths = sorted(self.folder.glob("[0-9a-f]*.json"))
         return [self.load(path.stem) for path in paths]
 
+    def finished(self, keys):
+        """Return the finished cells among ``keys``, by key."""
+        return {key: cell for key in keys if (cell := self.load(key)) is not None}
+
     def load(self, key):
         """Return a finished cell, or None."""
         return _read(self.folder / f"{key}.json", _REMEDY.format("Delete it"), self.needs)
@@ -107,7 +118,7 @@ class Store:
 
 
 def _read(path, remedy, needs=frozenset()):
-    """Return what a file holds, a dict, or None if there is no file."""
+    """Return the dict that a file holds, or None if there is no file."""
     try:
         found = json.loads(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
@@ -121,8 +132,57 @@ def _read(path, remedy, needs=frozenset()):
     raise ValueError(f"{path} is damaged ({why}). {remedy}")
 
 
+def run_missing(tasks, done, store=None, *, n_jobs=None, on_result=None) -> bool:
+    """Run tasks in parallel, each on one thread of torch, and add their results to ``done``.
+
+    Parameters
+    ----------
+    tasks : dict of str to tuple
+        Calls as `joblib.delayed` makes them, by key; those whose key is in ``done`` are left out.
+    done : dict of str to dict
+        Results by key.
+    store : Store or None, default=None
+        Keeps each result once it is there, in the process that made it.
+    n_jobs : int or None, default=None
+        Processes, by joblib.
+    on_result : callable or None, default=None
+        Called with each result.
+
+    Returns
+    -------
+    bool
+        False if Ctrl-C ended it; ``done`` then holds all that the store has of ``tasks``.
+    """
+    todo = [(key, task) for key, task in tasks.items() if key not in done]
+    parallel = joblib.Parallel(n_jobs=n_jobs, return_as="generator")
+    try:
+        for key, result in parallel(joblib.delayed(_run_and_keep)(*item, store) for item in todo):
+            done[key] = result
+            if on_result is not None:
+                on_result(result)
+    except KeyboardInterrupt:
+        if store is not None:  # processes may have finished more than was handed over
+            done |= store.finished(tasks)
+        return False
+    return True
+
+
+def _run_and_keep(key, task, store):
+    function, args, kwargs = task
+    with _ALONE:
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)  # tasks are parallel, and small ones gain nothing from threads
+        try:
+            result = function(*args, **kwargs)
+        finally:
+            torch.set_num_threads(threads)
+    if store is not None:
+        store.save(key, result)
+    return key, result
+
+
 def key_of(*parts) -> str:
-    """Return the name of what these parts determine: arrays, or values with a stable repr.
+    """Return a name for all that these parts determine: arrays, or values with a stable repr.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Methods x budgets x seeds, each cell on its own: in parallel, resumable, with twins."""
+"""Sweeps over methods, budgets and seeds: independent cells, in parallel, resumable."""
 
 import difflib
 import warnings
@@ -14,19 +14,26 @@ import skdpfair
 from skdpfair import _validate
 from skdpfair._describe import describe
 from skdpfair._validate import safe_repr
-from skdpfair.budget.charging import as_entered, current_ledger
+from skdpfair.budget.charging import current_ledger, entry_of
+from skdpfair.budget.progress import ProgressBar
 from skdpfair.estimator import DPFairClassifier
-from skdpfair.exceptions import LowSignalWarning
+from skdpfair.exceptions import InterruptedWarning, LowSignalWarning
 from skdpfair.inputs import groups
 from skdpfair.inputs.groups import group_name
 from skdpfair.methods import get_method
-from skdpfair.model_selection._bar import SpendingBar
-from skdpfair.model_selection._candidates import planned_fit
-from skdpfair.model_selection._cells import KEPT, TWIN, cells_of, key_of_cell, run_cell, splits
-from skdpfair.model_selection._results import TradeoffResults
-from skdpfair.model_selection._store import Store, digest_of
-from skdpfair.model_selection._text import empty_runs
-from skdpfair.privacy.delta import delta_for
+from skdpfair.model_selection._cells import (
+    CELL_ENTRIES,
+    REFERENCE,
+    cells_of,
+    key_of_cell,
+    run_cell,
+    splits,
+)
+from skdpfair.model_selection._forecast import planned_fit
+from skdpfair.model_selection._results import TradeoffResults, empty_runs
+from skdpfair.model_selection._store import Store, digest_of, run_missing
+from skdpfair.privacy.gdp import delta_for
+from skdpfair.privacy.renyi import curve_epsilon, rdp_curve
 from skdpfair.training import parameters as _params
 from skdpfair.training import plan as _planning
 
@@ -36,7 +43,7 @@ _TAKEN = {
     "random_state": "seeds=",
     "group_col": "sensitive_features=",
     "noise_multiplier": "epsilons=",
-    "keep_reference": "nothing: the twin is trained anyway",
+    "keep_reference": "nothing: reference models are trained anyway",
     "warm_start": "nothing: cells are independent",
 }
 _OTHERS_CALL_IT = {
@@ -64,7 +71,7 @@ def sweep(
     keep_predictions=False,
     **params,
 ):
-    """Train every method at every budget with every seed, and the twin beside them.
+    """Train every method at every budget with every seed, and the reference model beside them.
 
     Parameters
     ----------
@@ -108,7 +115,7 @@ def sweep(
         If a parameter cannot be used, or ``store`` holds another sweep.
     BudgetExceeded
         If a `PrivacyLedger` is open whose budget the fits that are left would exceed together;
-        twins, which have no privacy, are within no budget. Nothing has been fitted then.
+        reference models, which have no privacy, are within no budget. Nothing has been fitted then.
 
     Warns
     -----
@@ -117,9 +124,10 @@ def sweep(
 
     Notes
     -----
-    The twin has ``epsilon=None``, the same rows and, from the same seed, the same initial weights.
-    Where ``module="auto"`` gives different budgets different networks, there is a twin for each;
-    the other settings at "auto" are each model's own. Ctrl-C returns what is finished.
+    The non-private reference model has ``epsilon=None``, the same rows and, from the same seed, the
+    same initial weights. Where ``module="auto"`` gives different budgets different networks, there
+    is a reference model for each; the other settings at "auto" are each model's own. Ctrl-C
+    returns what is finished.
 
     Examples
     --------
@@ -131,13 +139,13 @@ def sweep(
     ...     module="logistic", lr=0.5, batch_size=500, max_steps=5,
     ... )
     >>> results.frame.query("seed == 0")[["method", "epsilon", "group", "n"]]
-      method  epsilon    group    n
-    0   twin      inf  overall  600
-    1   twin      inf        a  420
-    2   twin      inf        b  180
-    3  dpsgd      4.0  overall  600
-    4  dpsgd      4.0        a  420
-    5  dpsgd      4.0        b  180
+          method  epsilon    group    n
+    0  reference      inf  overall  600
+    1  reference      inf        a  420
+    2  reference      inf        b  180
+    3      dpsgd      4.0  overall  600
+    4      dpsgd      4.0        a  420
+    5      dpsgd      4.0        b  180
     """
     methods, epsilons, seeds = _named(methods), _budgets(epsilons), _seeds(seeds)
     _check(params, n_jobs)
@@ -177,11 +185,10 @@ def sweep(
     }
     _check_models(cells, len(levels))  # before a folder is made
     if store is not None:
-        store = Store.open(
-            store, asked | {f"data {name}": d for name, d in data.items()}, needs=KEPT
-        )
-    bar = SpendingBar(len(cells), delta, shown=progress)
-    done = _run(cells, X, y, found.code, levels, store, n_jobs, bar, keep_predictions)
+        digests = {f"data {name}": digest for name, digest in data.items()}
+        store = Store.open(store, asked | digests, needs=CELL_ENTRIES)
+    records = X, y, found.code, levels
+    done = _run(cells, records, store, n_jobs, progress, delta, keep_predictions)
     if store is not None and len(done) == len(cells):
         store.sweep_away()
     _warn_once(done.values())
@@ -198,36 +205,39 @@ def sweep(
     return results
 
 
-def _run(cells, X, y, code, levels, store, n_jobs, bar, keep_predictions):
+def _run(cells, records, store, n_jobs, progress, delta, keep_predictions):
     """Return the finished cells by key: those in the store, and those run now."""
-    stored = {} if store is None else {cell.key: store.load(cell.key) for cell in cells}
-    done = {key: result for key, result in stored.items() if result is not None}
-    todo = [cell for cell in cells if cell.key not in done]
-    if (books := current_ledger()) is not None:  # all or none
-        planned = (planned_fit(c.estimator, len(c.train), len(levels)) for c in todo)
-        books.check(as_entered(entries, private=private) for private, entries in planned)
-    tasks = (
-        joblib.delayed(run_cell)(cell, X, y, code, levels, store, keep_predictions) for cell in todo
-    )
-    try:
-        with bar:
-            bar.add(done.values(), timed=False)
-            parallel = joblib.Parallel(n_jobs=n_jobs, return_as="generator")
-            for cell, result in zip(todo, parallel(tasks), strict=True):
-                done[cell.key] = result
-                bar.add([result])
-    except KeyboardInterrupt:
-        if store is not None:  # processes may have finished more than was handed over
-            stored = {cell.key: store.load(cell.key) for cell in cells}
-            done |= {key: result for key, result in stored.items() if result is not None}
+    tasks = {cell.key: joblib.delayed(run_cell)(cell, *records, keep_predictions) for cell in cells}
+    done = {} if store is None else store.finished(tasks)
+    _check_budget([cell for cell in cells if cell.key not in done], len(records[-1]))
+    curve = rdp_curve(run for result in done.values() for run in result["runs"])
+
+    def show(result):
+        nonlocal curve
+        curve = curve + rdp_curve(result["runs"])
+        if not bar.is_hidden:  # models without privacy have no epsilon, and nothing to show
+            bar.move_to(len(done), curve_epsilon(curve, delta) or None)
+
+    with ProgressBar("sweep", "cell", total=len(cells), shown=progress, leave=True) as bar:
+        bar.start_at(len(done))
+        complete = run_missing(tasks, done, store, n_jobs=n_jobs, on_result=show)
+    if not complete:
         kept = "" if store is None else f" The same call goes on from {str(store.folder)!r}."
         warnings.warn(
             f"The sweep was interrupted after {len(done)} of {len(cells)} cells; the results hold "
             f"these.{kept}",
-            UserWarning,
+            InterruptedWarning,
             stacklevel=3,
         )
     return done
+
+
+def _check_budget(cells, n_groups):
+    """Raise BudgetExceeded if all cells together exceed the budget of an active ledger."""
+    ledger = current_ledger()
+    if ledger is not None:
+        planned = (planned_fit(c.estimator, len(c.train), n_groups) for c in cells)
+        ledger.check(entry_of(entries, private=private) for private, entries in planned)
 
 
 def _named(methods):
@@ -245,8 +255,11 @@ def _named(methods):
         methods = dict(zip(names, methods, strict=True))
     if not methods:
         raise ValueError("methods is empty. Name at least one, such as 'dpsgd'.")
-    if any(str(name).startswith(TWIN) for name in methods):
-        raise ValueError(f"methods: names that start with {TWIN!r} are the twin's. Rename yours.")
+    if any(str(name).startswith(REFERENCE) for name in methods):
+        raise ValueError(
+            f"methods: names that start with {REFERENCE!r} are those of the models without "
+            "privacy. Rename yours."
+        )
     for method in methods.values():
         get_method(method)  # raises
     return {str(name): method for name, method in methods.items()}
@@ -286,7 +299,9 @@ def _check_models(cells, n_groups):
 def _budgets(epsilons):
     epsilons = list(epsilons) if hasattr(epsilons, "__iter__") else [epsilons]
     if None in epsilons:
-        raise ValueError("epsilons holds None, but the twin is trained anyway. Leave None out.")
+        raise ValueError(
+            "epsilons holds None, but reference models are trained anyway. Leave None out."
+        )
     if not epsilons or len(set(epsilons)) < len(epsilons):
         raise ValueError(f"epsilons must be numbers > 0, each once, got {safe_repr(epsilons)}.")
     limits = {"low": 0, "low_open": True, "high": 1e10}
@@ -309,7 +324,7 @@ def _given(sensitive_features):
 
 
 def _warn_once(results):
-    """Pass on, once, what the fits said in other processes."""
+    """Warn once of all low signals, which the fits met in other processes."""
     cells = [(r["epsilon"], text) for r in results for text in r["low_signal"]]
     if cells:
         budgets = sorted({epsilon for epsilon, _ in cells})

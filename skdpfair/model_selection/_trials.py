@@ -1,4 +1,4 @@
-"""The trials of a private search: how many, and which is kept.
+"""Trials of a private search: their number, their fits and scores, and the choice of the best.
 
 What must stay secret, the number of trials and their scores, lives in the frames of this module
 only, and ends with them.
@@ -28,10 +28,10 @@ from skdpfair.budget.charging import paid_for, suspended
 from skdpfair.exceptions import PrivacyAccountingError
 from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import labels as _labels
-from skdpfair.model_selection._candidates import classifier_of, configured, planned_runs
+from skdpfair.model_selection._forecast import classifier_of, configured, planned_runs
 from skdpfair.privacy import accounting, calibration, renyi
-from skdpfair.privacy.renyi import rdp_curve
-from skdpfair.privacy.selection import stop_parameter
+from skdpfair.privacy.noise import noisy
+from skdpfair.privacy.renyi import rdp_curve, stop_parameter
 
 _DRAWS = 1000
 
@@ -171,6 +171,10 @@ class _Nowhere(TextIOBase):
 class _Mute:
     """Turns off what the process prints and logs while trials run in one or more threads."""
 
+    # A child process would be quieter. But one that is started anew takes seconds, and a pipeline
+    # that can be pickled; a forked one may hang after torch's threads, and cannot use CUDA; and of
+    # the winner it could hand back only what a pickle holds.
+
     def __init__(self):
         self._lock, self._entered = threading.Lock(), 0
 
@@ -252,7 +256,7 @@ def scorer(X, y, noise, rng):
                 f"predict must return one label for each of {len(y)} rows, but the comparison "
                 f"with their labels has shape {right.shape}. Check the steps of the pipeline."
             )
-        return float(np.count_nonzero(right)) + noise * rng.standard_normal()
+        return float(noisy(np.array([np.count_nonzero(right)]), 1.0, noise, rng)[0])
 
     return score
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pandas as pd
 
-from skdpfair.budget.around import linter
+from skdpfair.budget.active_ledger import linter
 from skdpfair.budget.spending import ELSEWHERE, LEAKS, SCORES
 from skdpfair.exceptions import PrivacyLeakWarning
 from skdpfair.preprocessing._candidates import (

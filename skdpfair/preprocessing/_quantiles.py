@@ -16,7 +16,7 @@ from skdpfair.preprocessing._tree import (
     tree_sensitivity,
 )
 from skdpfair.privacy import NOT_ACCOUNTED, Ledger, LedgerEntry, PrivacyReport, calibrate
-from skdpfair.privacy.delta import delta_for
+from skdpfair.privacy.gdp import delta_for
 from skdpfair.privacy.noise import generator_of, noisy
 
 _ACCOUNTANT = "pld"

@@ -1,11 +1,9 @@
-"""Numbers only: what a run costs, how much noise a budget takes, and what was spent."""
+"""Privacy accounting by numbers only: epsilon of a run, calibration, ledgers and reports."""
 
-from skdpfair.privacy.accounting import ACCOUNTANTS, SampledGaussian, epsilon
-from skdpfair.privacy.bounds import total_variation
-from skdpfair.privacy.calibration import MAX_NOISE_MULTIPLIER, calibrate
+from skdpfair.privacy.accounting import ACCOUNTANTS, SampledGaussian, epsilon, total_variation
+from skdpfair.privacy.calibration import MAX_NOISE_MULTIPLIER, PrivacyPlan, calibrate
 from skdpfair.privacy.gdp import gdp_epsilon, gdp_parameter
 from skdpfair.privacy.ledger import Ledger, LedgerEntry
-from skdpfair.privacy.plan import PrivacyPlan
 from skdpfair.privacy.statement import ADJACENCY_IN_WORDS, NOT_ACCOUNTED, PrivacyReport
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""What a run of sampled Gaussian steps costs: one signature, three accountants."""
+"""Accounting of sampled Gaussian steps: epsilon by three accountants, and total variation."""
 
 import math
 import warnings
@@ -12,19 +12,23 @@ import numpy as np
 from dp_accounting.pld import privacy_loss_distribution as pld
 
 from skdpfair._validate import error_context, integer, number, one_of, safe_repr
-from skdpfair.privacy.delta import LEAST_DELTA
-from skdpfair.privacy.gdp import clt_parameter, gdp_epsilon
+from skdpfair.privacy.gdp import LEAST_DELTA, clt_parameter, gdp_epsilon
 from skdpfair.privacy.renyi import curve_epsilon, rdp_curve
 
 PRV_ERROR = 0.01
+RELATIONS = {
+    "zero_out": dpa.NeighboringRelation.ADD_OR_REMOVE_ONE,  # the same dominating pair
+    "add_remove": dpa.NeighboringRelation.ADD_OR_REMOVE_ONE,
+    "replace_one": dpa.NeighboringRelation.REPLACE_ONE,
+}
 _FIRST_INTERVAL = 1e-3
 _FEWEST_POINTS, _FIRST_POINTS, _MOST_POINTS = 300, 5_000, 30_000
 _MANY_STEPS, _VERY_MANY_STEPS = 10_000, 100_000
 _SETTLED = 0.005
 _MOST_STEPS = 10**9
 # float64 and time end here: a larger rate or less noise costs more, so that bounds stay bounds
-_LEAST_RATE, _MOST_NOISE, LEAST_NOISE = 1e-9, 1e6, 1e-4
-MOST_MU = 1e4  # epsilon of about 5e7
+_LEAST_RATE, _MOST_NOISE, _LEAST_NOISE = 1e-9, 1e6, 1e-4
+_MOST_MU = 1e4  # epsilon of about 5e7
 _MOST_PRV, _MOST_PRV_STEPS = 500, 1_000_000  # from here opacus understates, fails or hangs
 # absolute error of delta in a Fourier transform's power: up to 1.7e-16 a step was measured
 _ROUNDING, _STEP_ROUNDING = 1e-14, 1e-15
@@ -64,7 +68,7 @@ class SampledGaussian(NamedTuple):
 
 
 def epsilon(runs: Iterable[SampledGaussian], delta: float, accountant: str = "pld") -> float:
-    """Return an upper bound on what the composition of ``runs`` costs at ``delta``.
+    """Return an upper bound on the epsilon of the composition of ``runs``.
 
     Parameters
     ----------
@@ -104,7 +108,7 @@ def epsilon(runs: Iterable[SampledGaussian], delta: float, accountant: str = "pl
     runs = merged(runs)
     if not runs:
         return 0.0
-    if delta < LEAST_DELTA or any(run.noise_multiplier < LEAST_NOISE for run in runs):
+    if delta < LEAST_DELTA or any(run.noise_multiplier < _LEAST_NOISE for run in runs):
         return math.inf
     return _cached(runs, delta, resolving(accountant, delta, runs))
 
@@ -133,7 +137,7 @@ def resolving(accountant: str, delta: float, runs: tuple[SampledGaussian, ...]) 
 
 
 def merged(runs: Iterable[SampledGaussian]) -> tuple[SampledGaussian, ...]:
-    """Return what was released, sorted and equal steps in one run, or raise.
+    """Return the runs in sorted order, equal steps in one run.
 
     Runs that release nothing (no steps, a rate of 0, infinite noise) are left out.
 
@@ -171,26 +175,31 @@ def _cached(runs, delta, accountant):
 
 
 def _pld(runs, delta):
-    if joint_mu(runs) > MOST_MU:
+    if joint_mu(runs) > _MOST_MU:
         return math.inf
-    return min(_settling(runs, delta))
+    return min(_epsilons_until_settled(runs, delta))
 
 
 def settled_level(runs: tuple[SampledGaussian, ...], delta: float) -> int:
-    """Return how often the first interval is divided by 3 until epsilon settles.
+    """Return the number of times that the first interval is divided by 3 until epsilon settles.
 
     Examples
     --------
     >>> settled_level((SampledGaussian(1.0, 10.0, 50),), 1e-5)
     1
     """
-    return len(_settling(runs, delta)) - 1
+    return len(_epsilons_until_settled(runs, delta)) - 1
 
 
-def _settling(runs, delta):
-    values = [pld_epsilon(runs, delta, level=0)]
+def _epsilons_until_settled(runs, delta):
+    return _until_settled(runs, lambda level: pld_epsilon(runs, delta, level))
+
+
+def _until_settled(runs, bound_at):
+    """Return the upper bounds at finer and finer intervals, until one moves by less than 0.5 %."""
+    values = [bound_at(0)]
     while interval(runs, len(values)) < 0.9 * interval(runs, len(values) - 1):
-        values.append(pld_epsilon(runs, delta, level=len(values)))
+        values.append(bound_at(len(values)))
         # written so that infinity minus infinity stops too
         if not values[-2] - values[-1] > _SETTLED * values[-1]:
             break
@@ -206,26 +215,37 @@ def pld_epsilon(runs: tuple[SampledGaussian, ...], delta: float, level: int) -> 
     >>> print(f"{pld_epsilon((SampledGaussian(1.0, 10.0, 50),), 1e-5, level=0):.2f}")
     2.94
     """
-    width = interval(runs, level)
     with np.errstate(all="ignore"):
-        whole = pld.identity(value_discretization_interval=width)
-        for run in runs:
-            whole = whole.compose(_distribution(run, width))
-        return float(whole.get_epsilon_for_delta(delta - rounding(runs)))
+        composed = _composed_distribution(runs, level)
+        return float(composed.get_epsilon_for_delta(delta - rounding(runs)))
 
 
-def _distribution(run, width):
+def _composed_distribution(runs, level, relation=RELATIONS["add_remove"]):
+    """Return the privacy-loss distribution of all runs together, on one interval."""
+    width = interval(runs, level)
+    composed = pld.identity(value_discretization_interval=width)
+    for run in runs:
+        composed = composed.compose(_distribution(run, width, relation))
+    return composed
+
+
+def _distribution(run, width, relation):
     q, sigma, steps = run
     if q == 1:  # plain Gaussians compose exactly, before anything is discretised
         sigma, steps = sigma / math.sqrt(steps), 1
-    step = pld.from_gaussian_mechanism(sigma, value_discretization_interval=width, sampling_prob=q)
+    step = pld.from_gaussian_mechanism(
+        sigma,
+        value_discretization_interval=width,
+        sampling_prob=q,
+        neighboring_relation=relation,
+    )
     if steps <= _MANY_STEPS:
         return step.self_compose(steps)
     # the library's truncation lets the grid grow with the steps: compose in two stages
     root = math.isqrt(steps)
-    whole = step.self_compose(root).self_compose(root)
+    composed = step.self_compose(root).self_compose(root)
     rest = steps - root**2
-    return whole.compose(step.self_compose(rest)) if rest else whole
+    return composed.compose(step.self_compose(rest)) if rest else composed
 
 
 def interval(runs: tuple[SampledGaussian, ...], level: int) -> float:
@@ -292,3 +312,81 @@ def _prv(runs, delta):
 
 
 ACCOUNTANTS = {"pld": _pld, "prv": _prv, "rdp": _rdp}
+
+
+def total_variation(runs: Iterable[SampledGaussian], adjacency: str = "add_remove") -> float:
+    """Return an upper bound on the total variation between releases on neighbouring data.
+
+    Parameters
+    ----------
+    runs : iterable of SampledGaussian
+        Everything that was released, in any order.
+    adjacency : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
+        Which data sets are neighbours: one record more or less; one record replaced by a null
+        record, which has the same dominating pair; one record replaced by any other.
+
+    Returns
+    -------
+    float
+        In [0, 1]: delta at epsilon 0 of the composed privacy loss distribution, which the pair of
+        largest privacy loss attains; 0 if nothing was released, 1 if a release had no noise.
+
+    Notes
+    -----
+    The discretisation is pessimistic and refined as in `skdpfair.privacy.epsilon`: divided by 3
+    until the value moves by less than 0.5 %, and the least value is returned.
+
+    Examples
+    --------
+    >>> adult = SampledGaussian(sample_rate=1 / 92, noise_multiplier=1.0, steps=1840)
+    >>> print(f"{total_variation([adult]):.3f}, {total_variation([adult], 'replace_one'):.3f}")
+    0.235, 0.381
+    """
+    one_of("adjacency", adjacency, RELATIONS)
+    runs = merged(runs)
+    if any(run.noise_multiplier < _LEAST_NOISE for run in runs) or joint_mu(runs) > _MOST_MU:
+        return 1.0
+    return _total_variation(runs, RELATIONS[adjacency]) if runs else 0.0
+
+
+def tv_from_epsilon(epsilon: float, delta: float) -> float:
+    """Return the bound on total variation that epsilon and delta alone give.
+
+    (e^epsilon - 1 + 2 delta) / (e^epsilon + 1), Proposition 2.6 of [kulynych2022]_, for the
+    adjacency of epsilon. `total_variation` is far tighter where the releases are known.
+
+    Parameters
+    ----------
+    epsilon : float
+        At least 0, may be infinite.
+    delta : float
+        In [0, 1].
+
+    Returns
+    -------
+    float
+        In [0, 1].
+
+    References
+    ----------
+    .. [kulynych2022] B. Kulynych et al., "What You See is What You Get: Principled Deep Learning
+       via Distributional Generalization", NeurIPS 2022.
+
+    Examples
+    --------
+    >>> print(f"{tv_from_epsilon(3.104, 1e-6):.3f}")
+    0.914
+    """
+    epsilon = number("epsilon", epsilon, low=0)
+    delta = number("delta", delta, low=0, high=1)
+    # tanh(e/2) = (e^e - 1) / (e^e + 1), without the overflow
+    return math.tanh(epsilon / 2) + 2 * delta * math.exp(-epsilon) / (1 + math.exp(-epsilon))
+
+
+@lru_cache(maxsize=1024)
+def _total_variation(runs, relation):
+    def delta_at_zero(level):
+        with np.errstate(all="ignore"):
+            return float(_composed_distribution(runs, level, relation).get_delta_for_epsilon(0.0))
+
+    return float(np.clip(min(_until_settled(runs, delta_at_zero)), 0.0, 1.0))

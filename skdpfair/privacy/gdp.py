@@ -1,4 +1,4 @@
-"""Gaussian differential privacy: the one-number scale on which noise and budget are compared."""
+"""Gaussian differential privacy: conversion of mu and epsilon, and the delta of a guarantee."""
 
 import math
 
@@ -6,8 +6,9 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
-from skdpfair._validate import number
+from skdpfair._validate import is_auto, number
 
+LEAST_DELTA = 1e-100
 _LARGE = 1e6  # from here the upper end of the search is the answer, 0.01 % too high
 
 
@@ -47,7 +48,19 @@ def gdp_parameter(epsilon: float, delta: float) -> float:
 def gdp_epsilon(mu: float, delta: float) -> float:
     """Return the epsilon of the Gaussian mechanism of parameter ``mu`` at ``delta``.
 
-    The inverse of :func:`gdp_parameter` in its first argument; 0 where ``delta`` covers all.
+    The inverse of :func:`gdp_parameter` in its first argument.
+
+    Parameters
+    ----------
+    mu : float
+        Sensitivity over noise standard deviation, >= 0.
+    delta : float
+        In (0, 1).
+
+    Returns
+    -------
+    float
+        Epsilon >= 0; 0 where ``delta`` covers all.
 
     Examples
     --------
@@ -101,3 +114,57 @@ def _excess(mu, epsilon, delta):
     # cancellation far in the tail, where the sign alone matters, may leave a gap of 0 or more
     rest = np.log(-np.expm1(gap)) if gap < 0 else -1e3
     return max(float(upper + rest), -1e6) - math.log(delta)
+
+
+def auto_delta(n_samples: int) -> float:
+    """Return the largest power of ten that is at most 1 / (10 n).
+
+    Examples
+    --------
+    >>> auto_delta(1000), auto_delta(32561)
+    (0.0001, 1e-06)
+    """
+    return 10.0 ** -math.ceil(math.log10(10 * n_samples) - 1e-12)
+
+
+def delta_for(delta, n_samples, *, low=LEAST_DELTA) -> float:
+    """Return the delta meant for ``n_samples`` records.
+
+    Parameters
+    ----------
+    delta : float or "auto"
+        As given.
+    n_samples : int
+        Number of records.
+    low : float, default=1e-100
+        The least delta that is taken.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    TypeError, ValueError
+        If delta is no number of at least ``low``, or lies at 1/n or above, where releasing one
+        random record in full would pass.
+
+    Examples
+    --------
+    >>> delta_for("auto", 1000), delta_for(1e-7, 1000)
+    (0.0001, 1e-07)
+    """
+    if is_auto(delta):
+        return auto_delta(n_samples)
+    if isinstance(delta, str):
+        raise ValueError(
+            f"delta must be a number or 'auto', got the text {delta!r}. Give a number, such as "
+            "delta=1e-5 without quotes, or 'auto'."
+        )
+    delta = number("delta", delta, low=low)
+    if delta >= 1 / n_samples:
+        raise ValueError(
+            f"delta must lie below 1/n_samples = {1 / n_samples:.3g}, got {delta!r}; at or above "
+            "it, publishing a random record would count as private. Use delta='auto'."
+        )
+    return delta

@@ -1,4 +1,4 @@
-"""What was spent, step by step: public numbers only."""
+"""The ledger of a fit: its releases in order, as public numbers."""
 
 from dataclasses import dataclass, replace
 
@@ -7,7 +7,7 @@ import pandas as pd
 from skdpfair._validate import error_context, flag, integer, listed, number, safe_repr
 from skdpfair.privacy.accounting import SampledGaussian
 from skdpfair.privacy.accounting import epsilon as epsilon_of
-from skdpfair.privacy.plan import PrivacyPlan, compose_noise_multipliers
+from skdpfair.privacy.calibration import PrivacyPlan, compose_noise_multipliers
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,17 @@ class LedgerEntry:
         )
 
     def run_of(self, group: int) -> SampledGaussian:
-        """Return the entry as it touches the records of one group."""
+        """Return the entry as it touches the records of one group.
+
+        Parameters
+        ----------
+        group : int
+            Position in ``group_rates``.
+
+        Returns
+        -------
+        SampledGaussian
+        """
         if self.group_rates is None:
             return self.run
         return self.run._replace(sample_rate=self.group_rates[group])
@@ -74,6 +84,11 @@ class LedgerEntry:
 
 class Ledger:
     """The releases of a fit in order, equal neighbours counted together.
+
+    Parameters
+    ----------
+    entries : tuple of LedgerEntry, default=()
+        Earlier releases.
 
     Examples
     --------
@@ -94,7 +109,9 @@ class Ledger:
                 raise TypeError(
                     f"entries must be a list of LedgerEntry, got {safe_repr(entry)} in it."
                 )
-        self._entries, self._last, self._more = entries, None, 0
+        self._entries = entries
+        self._last = None
+        self._more = 0  # releases like the last entry that are not counted in it yet
 
     @property
     def entries(self) -> tuple[LedgerEntry, ...]:
@@ -117,7 +134,13 @@ class Ledger:
         is_one_time=False,
         group_rates=None,
     ) -> None:
-        """Enter ``steps`` releases that were made; see :class:`LedgerEntry`."""
+        """Enter ``steps`` equal releases that were made.
+
+        Parameters
+        ----------
+        what, sample_rate, noise_multipliers, steps, is_one_time, group_rates
+            As in :class:`LedgerEntry`.
+        """
         with error_context("noise_multipliers", "must be a tuple of numbers"):
             noise_multipliers = tuple(noise_multipliers)
         if not isinstance(sample_rate, float):
@@ -142,11 +165,30 @@ class Ledger:
             self._entries[-1], self._more = replace(last, steps=last.steps + self._more), 0
 
     def epsilon(self, delta: float, accountant: str = "pld") -> float:
-        """Return the composition of all entries at ``delta``."""
+        """Return the epsilon of the composition of all entries.
+
+        Parameters
+        ----------
+        delta : float
+            In (0, 1).
+        accountant : {"pld", "prv", "rdp"}, default="pld"
+            See :func:`skdpfair.privacy.epsilon`.
+
+        Returns
+        -------
+        float
+            >= 0.
+        """
         return epsilon_of([entry.run for entry in self.entries], delta, accountant)
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row per entry."""
+        """Return the entries as a table.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row per entry.
+        """
         columns = ["what", "steps", "sample_rate", "noise_multipliers", "joint_noise_multiplier"]
         rows = [
             (e.what, e.steps, e.sample_rate, e.noise_multipliers, e.run.noise_multiplier)

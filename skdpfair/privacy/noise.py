@@ -1,4 +1,4 @@
-"""The noise of releases that are made once, on all records."""
+"""Noise of releases that are made once, on all records."""
 
 import hashlib
 import math
@@ -142,12 +142,16 @@ def integer_counts(codes, n_codes: int, draw: Callable[[], int]) -> np.ndarray:
 
 
 def below_of(generator: np.random.Generator | None) -> Callable[[int], int]:
-    """Return the function that draws an integer from 0 to n-1, all exactly alike.
+    """Return a function that draws an integer from 0 to n-1, all exactly alike.
 
     Parameters
     ----------
     generator : numpy.random.Generator or None
         None draws each bit from the operating system.
+
+    Returns
+    -------
+    callable
     """
     if generator is None:
         return secrets.randbelow

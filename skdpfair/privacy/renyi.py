@@ -1,4 +1,8 @@
-"""Renyi divergences of sampled Gaussians: curves that add up, and their epsilon."""
+"""Renyi divergence curves: composition, epsilon, and the cost of private selection.
+
+The selection theorems are those of Papernot and Steinke, "Hyperparameter Tuning with Renyi
+Differential Privacy", 2022.
+"""
 
 import logging
 import math
@@ -10,11 +14,17 @@ from functools import lru_cache
 import dp_accounting as dpa
 import numpy as np
 from dp_accounting.rdp import RdpAccountant
-from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS, compute_epsilon
+from dp_accounting.rdp.rdp_privacy_accountant import (
+    DEFAULT_RDP_ORDERS,
+    compute_delta,
+    compute_epsilon,
+)
 
 from skdpfair._validate import number
 
 ORDERS = np.asarray(DEFAULT_RDP_ORDERS, dtype=np.float64)
+_BISECTIONS = 200
+_MOST_TRIALS, _LEAST_SHAPE, _MOST_SHAPE = 1e6, 1e-3, 1e3  # drawn from in time
 _SILENT = ContextVar("skdpfair_absl_silent", default=False)  # per thread, unlike a logger's level
 
 
@@ -104,3 +114,137 @@ def _quiet_absl() -> Iterator[None]:
 
 
 logging.getLogger("absl").addFilter(lambda record: not _SILENT.get())
+
+
+def check_law(mean_trials: float, shape: float) -> tuple[float, float]:
+    """Return the law of the number of trials as floats, or refuse it."""
+    mean = number("mean_trials", mean_trials, low=1, high=_MOST_TRIALS)
+    shape = number("shape", shape, low=0)
+    if shape not in (0, math.inf) and not _LEAST_SHAPE <= shape <= _MOST_SHAPE:
+        raise ValueError(
+            f"shape must be 0, infinite, or a number from {_LEAST_SHAPE:g} to {_MOST_SHAPE:g}, "
+            f"got {shape!r}. Beyond them the law is all but that of 0 or of infinity: take that."
+        )
+    if mean == 1 and shape < math.inf:
+        raise ValueError(
+            "mean_trials must be > 1 unless shape is infinite, got 1.0: exactly one trial needs "
+            "no selection. Fit the estimator alone, or raise mean_trials."
+        )
+    return mean, shape
+
+
+def selection_curve(curve: np.ndarray, mean_trials: float, shape: float) -> np.ndarray:
+    """Return the Renyi curve of releasing the best of K independent trials.
+
+    Parameters
+    ----------
+    curve : ndarray of shape (n_orders,)
+        Of one trial, its score included, at ``ORDERS``.
+    mean_trials : float >= 1
+        Mean of K.
+    shape : float >= 0
+        Of the law of K: infinity is Poisson, 1 geometric, 0 logarithmic, others the truncated
+        negative binomial.
+
+    Notes
+    -----
+    With e(a) the curve of a trial, Theorem 6 of the paper gives for the Poisson law
+    ``e(a) + mean * d(a) + log(mean) / (a - 1)``, where a trial is (log(1 + 1/(a-1)), d(a))-DP.
+    Theorem 2 gives for the others ``e(a) + log(mean) / (a - 1) + (1 + shape) min_b
+    ((1 - 1/b) e(b) + log(1/gamma) / b)``.  A Renyi divergence grows with its order, so that the
+    least value at any larger order holds as well.
+
+    Examples
+    --------
+    >>> trial = rdp_curve([(0.01, 1.0, 1000)])
+    >>> print(f"{curve_epsilon(selection_curve(trial, 10.0, math.inf), 1e-5):.3f}")
+    4.329
+    """
+    mean, shape = check_law(mean_trials, shape)
+    if not np.isfinite(curve).any():
+        return np.full_like(ORDERS, np.inf)
+    if shape == math.inf:
+        usable = np.isfinite(curve)
+        deltas = [
+            compute_delta(ORDERS[usable], curve[usable], math.log1p(1 / (a - 1)))[0] for a in ORDERS
+        ]
+        whole = curve + mean * np.array(deltas) + math.log(mean) / (ORDERS - 1)
+    else:
+        stop = math.log(1 / stop_parameter(mean, shape))
+        constant = (1 + shape) * np.min((1 - 1 / ORDERS) * curve + stop / ORDERS)
+        whole = curve + math.log(mean) / (ORDERS - 1) + constant
+    return np.minimum.accumulate(whole[::-1])[::-1]
+
+
+def stop_parameter(mean_trials: float, shape: float) -> float:
+    """Return gamma in (0, 1) at which the truncated negative binomial law has that mean.
+
+    Examples
+    --------
+    >>> round(stop_parameter(10.0, 1.0), 6), round(stop_parameter(10.0, 0.0), 3)
+    (0.1, 0.027)
+    """
+    low, high = -700.0, -1e-9  # log gamma; the mean falls as gamma grows
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if _mean(middle, shape) < mean_trials else (middle, high)
+    return math.exp(low)  # the side that errs towards a larger epsilon
+
+
+def _mean(log_gamma, shape):
+    odds = math.expm1(-log_gamma)
+    if shape == 0:
+        return odds / -log_gamma
+    return shape * odds / -math.expm1(shape * log_gamma)
+
+
+def selection_epsilon(
+    runs: Iterable[tuple[float, float, int]],
+    mean_trials: float,
+    shape: float,
+    delta: float,
+    *,
+    score_noise_multiplier: float | None = None,
+) -> float:
+    """Return the epsilon of releasing the best of a random number of trials.
+
+    Parameters
+    ----------
+    runs : iterable of SampledGaussian
+        What one trial releases about the records it trains on.
+    mean_trials, shape : float
+        Law of the number of trials; see :func:`selection_curve`.
+    delta : float
+        In (0, 1).
+    score_noise_multiplier : float or None, default=None
+        Noise of the trial's score over its sensitivity, where the score is one Gaussian release
+        on records that no trial trains on; None if it reads public records.
+
+    Returns
+    -------
+    float
+        Epsilon >= 0, by Renyi divergences.
+
+    Examples
+    --------
+    >>> print(f"{selection_epsilon([(0.01, 1.0, 1000)], 10.0, 0.0, 1e-5):.3f}")
+    3.523
+    """
+    curve = rdp_curve(runs)
+    if score_noise_multiplier is not None:
+        score = rdp_curve([(1.0, float(score_noise_multiplier), 1)])
+        curve = np.maximum(curve, score)
+    return curve_epsilon(selection_curve(curve, mean_trials, shape), delta)
+
+
+def free_score_noise(curve: np.ndarray) -> float:
+    """Return the least noise at which a score on held-out records costs no more than ``curve``.
+
+    Examples
+    --------
+    >>> free_score_noise(rdp_curve([(1.0, 2.0, 1)]))
+    2.0
+    """
+    finite = np.isfinite(curve)
+    least = float(np.min(curve[finite] / ORDERS[finite]))
+    return math.inf if least == 0 else math.sqrt(0.5 / least)

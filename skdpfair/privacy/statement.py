@@ -1,4 +1,4 @@
-"""What a fit spent, what it assumed, what nobody accounted for: in words and numbers."""
+"""The privacy report of a fit: what it spent, assumed and left out, in numbers and words."""
 
 import math
 from dataclasses import dataclass, field, fields
@@ -28,7 +28,7 @@ NOT_ACCOUNTED = (
 )
 
 DIAGNOSTICS_HELD = "diagnostics by group"
-TWIN_HELD = "the non-private twin"
+REFERENCE_HELD = "the non-private reference model"
 
 
 def rounded_up(value, digits=4) -> str:
@@ -58,7 +58,7 @@ class PrivacyReport:
     delta : float
         Mass of the privacy loss that may lie beyond epsilon.
     accountant : str
-        Who computed epsilon.
+        Name of the accountant that computed epsilon.
     noise_multiplier : float
         Noise of the gradient sum over its sensitivity; 0 for none.
     sample_rate : float
@@ -77,7 +77,8 @@ class PrivacyReport:
     n_samples : int or None
         Number of records, taken as public.
     holds : tuple of str
-        What the fitted object holds besides, which is not private: diagnostics, the twin.
+        What the fitted object holds besides, which is not private: diagnostics, the reference
+        model.
     adjacency : str
         Which data sets are neighbours.
     stop : str or None
@@ -158,7 +159,13 @@ class PrivacyReport:
         )
 
     def to_dict(self) -> dict:
-        """Return all of it, ready for JSON; infinity is the string "inf"."""
+        """Return the report, ready for JSON.
+
+        Returns
+        -------
+        dict
+            With the statement, all fields, and the ledger; infinity is the string "inf".
+        """
         out = {"statement": self.statement}
         out |= {f.name: _plain(getattr(self, f.name)) for f in fields(self) if f.name != "ledger"}
         out["releasable"] = self.releasable
@@ -174,7 +181,13 @@ class PrivacyReport:
         return out
 
     def to_frame(self) -> pd.DataFrame:
-        """Return the numbers as a table with one row per quantity."""
+        """Return the numbers as a table.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row per quantity.
+        """
         names, values = zip(*self._numbers(), strict=True)
         return pd.DataFrame({"value": values}, index=pd.Index(names, name="quantity"))
 

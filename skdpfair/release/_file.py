@@ -2,28 +2,14 @@
 
 import hashlib
 import json
-import os
-from contextlib import contextmanager, suppress
-from pathlib import Path
 
 import numpy as np
 
-from skdpfair._validate import error_context, safe_repr
+from skdpfair.budget.files import path_of, replace_file
 
 FORMAT_VERSION = 1
 _KEY = "skdpfair"  # one entry of metadata: with several, their order would vary
-_TRIED = 2**20  # bytes that a folder must have room for
 _ADVICE = "Get the file again, from whoever released it."
-
-
-def path_of(path) -> Path:
-    """Return the name of a file as a Path, else raise."""
-    if not isinstance(path, (str, os.PathLike)):
-        raise TypeError(
-            f"path must name a file, got {safe_repr(path)}: a string or a pathlib.Path."
-        )
-    with error_context("path", "cannot name a file"):
-        return Path(path)
 
 
 def write(path, facts, weights) -> None:
@@ -91,39 +77,6 @@ def _digest(facts, weights):
 
 def _canonical(value):
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
-
-
-def replace_file(path, content: bytes) -> None:
-    """Write a file beside the old one, then put it in its place: on the disk, or not at all."""
-    path = path_of(path)
-    with _written_beside(path, content) as part:
-        os.replace(part, path)
-    if hasattr(os, "O_DIRECTORY"):  # Windows syncs no folders
-        folder = os.open(path.parent, os.O_DIRECTORY)
-        try:
-            os.fsync(folder)  # or a power cut could undo the renaming
-        finally:
-            os.close(folder)
-
-
-def check_writable(path) -> None:
-    """Raise OSError, before anything is spent, if no file can be written beside ``path``."""
-    with _written_beside(path_of(path), bytes(_TRIED)):
-        pass
-
-
-@contextmanager
-def _written_beside(path, content):
-    part = path.with_name(f".{path.name[:100]}.{os.urandom(8).hex()}.part")
-    try:
-        with part.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        yield part
-    finally:
-        with suppress(OSError):
-            part.unlink()
 
 
 def require_safetensors():

@@ -7,6 +7,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from skdpfair._validate import error_context, safe_repr
+from skdpfair.budget.files import replace_file
 from skdpfair.preprocessing import TableSchema
 from skdpfair.release import _file, _onnx
 from skdpfair.release._facts import check_loaded, factory_of, facts_of, rebuilt
@@ -243,7 +244,7 @@ def export_onnx(estimator, path):
     facts, weights = facts_of(estimator)
     copy = rebuilt(type(estimator), facts, weights, _if_custom(facts, estimator.net_.module))
     content = _onnx.content(copy, facts["privacy_statement"], _package().__version__)
-    _file.replace_file(path, content)
+    replace_file(path, content)
 
 
 def _check_schema(estimator, schema):

@@ -59,8 +59,8 @@ def to_fairness_dashboard(results, *, seed=None, fold=0):
     ...     keep_predictions=True, module="logistic", batch_size=500, max_steps=5,
     ... )
     >>> given = to_fairness_dashboard(results)
-    >>> len(given["y_pred"]), len(given["y_true"])
-    (2, 600)
+    >>> list(given["y_pred"]), len(given["y_true"])
+    (['reference', 'dpsgd, epsilon 4'], 600)
     """
     parts = results.predictions_of(seed=seed, fold=fold)
     first = next(iter(parts.values()))

@@ -8,12 +8,12 @@ import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from skdpfair._validate import safe_repr
+from skdpfair.budget.files import path_of, replace_file
 from skdpfair.inputs.groups import encode, group_name
 from skdpfair.metrics._by_group import difference
 from skdpfair.metrics._group_tables import accuracy_interval
 from skdpfair.privacy.statement import ADJACENCY_IN_WORDS, rounded_up
 from skdpfair.release import release
-from skdpfair.release._file import path_of, replace_file
 from skdpfair.report._rendering import findings, isolated, points, readable, render
 
 _LEVEL = 0.95

@@ -10,7 +10,7 @@ from skdpfair._validate import safe_repr
 from skdpfair.metrics._group_tables import accuracy_interval
 from skdpfair.privacy import SampledGaussian
 from skdpfair.privacy import epsilon as epsilon_of
-from skdpfair.privacy.delta import delta_for
+from skdpfair.privacy.gdp import delta_for
 from skdpfair.privacy.statement import ADJACENCY_IN_WORDS, NOT_ACCOUNTED, rounded_up
 from skdpfair.report import _charts as charts
 from skdpfair.report._rendering import budget, findings, points, readable, render

@@ -2,7 +2,8 @@
 
 import pandas as pd
 from skorch.callbacks import Callback, EpochScoring, EpochTimer, PassthroughScoring, PrintLog
-from tqdm.auto import tqdm
+
+from skdpfair.budget.progress import ProgressBar
 
 _WITHOUT_BATCH_EVENTS = (PassthroughScoring, EpochScoring, PrintLog, EpochTimer)
 _LOOKS = 20  # how often a fit's bar asks for epsilon, which takes up to .1 s
@@ -90,18 +91,16 @@ class Progress(Callback):
 
     def on_train_begin(self, net, **kwargs):
         """Open the bar."""
-        self.bar_ = tqdm(
-            total=self.n_steps, desc=self.description, unit="step", leave=False, disable=None
-        )
+        self.bar_ = ProgressBar(self.description, "step", total=self.n_steps)
 
     def on_epoch_end(self, net, **kwargs):
         """Move the bar."""
+        epsilon = None
         looks = net.steps_ - self._shown >= self.n_steps / _LOOKS or net.steps_ >= self.n_steps
-        if looks and not self.bar_.disable:
-            self._shown, epsilon = net.steps_, self.spent()
-            if epsilon is not None:
-                self.bar_.set_postfix_str(f"epsilon {epsilon:.3g}", refresh=False)
-        self.bar_.update(net.steps_ - self.bar_.n)
+        if looks and not self.bar_.is_hidden:
+            self._shown = net.steps_
+            epsilon = self.spent()
+        self.bar_.move_to(net.steps_, epsilon)
 
     def on_train_end(self, net, **kwargs):
         """Close the bar."""

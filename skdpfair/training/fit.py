@@ -13,10 +13,10 @@ from skorch.helper import predefined_split
 
 from skdpfair import networks
 from skdpfair.attacks import check_inputs
-from skdpfair.budget.charging import charged, is_scored, planned_entries
-from skdpfair.budget.spending import DIAGNOSTICS, TWIN
+from skdpfair.budget.charging import charged, planned_entries
+from skdpfair.budget.spending import DIAGNOSTICS, REFERENCE
 from skdpfair.engine import ScaleSearch
-from skdpfair.exceptions import InsecureSeedWarning
+from skdpfair.exceptions import InsecureSeedWarning, InterruptedWarning
 from skdpfair.privacy import Ledger
 from skdpfair.privacy.noise import noisy_counts
 from skdpfair.training import defaults
@@ -102,8 +102,8 @@ def train(
             stacklevel=4,
         )
     ledger = Ledger(() if previous is None else previous.privacy.ledger.entries)
-    reasons = {"diagnostics": DIAGNOSTICS, "keep_reference": TWIN}
-    charge = {"books": task.ledger, "place": task.place}
+    reasons = {"diagnostics": DIAGNOSTICS, "keep_reference": REFERENCE}
+    charge = {"ledger": task.ledger, "place": task.place}
     charge["reasons"] = [why for name, why in reasons.items() if params[name]]
     with charged(_planned(plan), ledger, private=plan.is_accounted, **charge):
         # values that were released before the end may be why it ends: callbacks see the weights
@@ -113,22 +113,22 @@ def train(
         finally:
             if by_values:
                 _account_for_the_plan(ledger, plan.settings.n_steps, previous)
-    stop = _stop(net.steps_, plan.settings.n_steps, by_values)
+    stop = _stop(net.steps_, plan.settings.n_steps, by_values, task.is_called)
     net.on_step = net.streams = None  # whoever gets the net must not get the seeds
     return Trained(net, plan, ledger, stop, is_seeded, streams.init_entropy)
 
 
-def _stop(taken, planned, by_values):
+def _stop(taken, planned, by_values, is_called):
     """Say when a fit stopped; raise where there is nothing to keep."""
     if taken == planned:
         return f"after all {planned} planned steps"
     what = f"The fit was interrupted after {taken} of {planned} steps"
-    if taken == 0 or is_scored():  # nothing to keep, or a search that has to stop, too
+    if taken == 0 or is_called:  # nothing to keep, or other code that has to stop, too
         raise KeyboardInterrupt(what)
     counted = "all planned steps, as a stop may depend on released values"
     if not by_values:
         counted = "the steps taken, as nobody had seen a released value"
-    warnings.warn(f"{what}; privacy_ counts {counted}.", UserWarning, stacklevel=5)
+    warnings.warn(f"{what}; privacy_ counts {counted}.", InterruptedWarning, stacklevel=5)
     return f"after {taken} of {planned} steps, and the accounting counts {counted}"
 
 

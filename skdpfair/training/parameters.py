@@ -24,7 +24,7 @@ from skdpfair._validate import (
 )
 from skdpfair.networks import ACTIVATIONS
 from skdpfair.privacy import ACCOUNTANTS
-from skdpfair.privacy.delta import LEAST_DELTA
+from skdpfair.privacy.gdp import LEAST_DELTA
 from skdpfair.training.callbacks import recorders
 
 MODULES = ("auto", "logistic", "mlp", "cnn")

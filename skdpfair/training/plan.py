@@ -13,7 +13,7 @@ from skdpfair.mechanism import Mechanism, Method, Task
 from skdpfair.methods import get_method
 from skdpfair.methods._fractions import declared
 from skdpfair.privacy import PrivacyPlan
-from skdpfair.privacy.delta import delta_for
+from skdpfair.privacy.gdp import delta_for
 from skdpfair.training import defaults, parameters
 from skdpfair.training.warm_start import PreviousFit
 

@@ -10,13 +10,13 @@ import numpy as np
 from skdpfair.methods._catalogue import GRADIENT, sensitivities
 from skdpfair.privacy import PrivacyReport
 from skdpfair.privacy import epsilon as epsilon_of
-from skdpfair.privacy.statement import DIAGNOSTICS_HELD, TWIN_HELD
+from skdpfair.privacy.statement import DIAGNOSTICS_HELD, REFERENCE_HELD
 from skdpfair.training.fit import Trained
 from skdpfair.training.sklearn_callbacks import FitTask
 from skdpfair.training.warm_start import PreviousFit
 
 _MOST_PRICED = 8  # rates that are accounted for one by one
-_HELD = {"diagnostics": DIAGNOSTICS_HELD, "keep_reference": TWIN_HELD}
+_HELD = {"diagnostics": DIAGNOSTICS_HELD, "keep_reference": REFERENCE_HELD}
 
 
 def account(

@@ -1,11 +1,12 @@
 """scikit-learn's callbacks: tasks of a fit, and the ledger that is set above it."""
 
 import warnings
+import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from skdpfair.budget import active_ledger
-from skdpfair.budget.folds import lineage, place_of, steps_before
+from skdpfair.budget.folds import ancestors, is_in_search, search_position, steps_before
 from skdpfair.budget.privacy_ledger import PrivacyLedger
 from skdpfair.exceptions import UnaccountedWarning
 
@@ -19,6 +20,9 @@ except ImportError:  # before scikit-learn 1.9
     def with_callbacks(method):
         """Return the method as it is."""
         return method
+
+
+_CLONES = weakref.WeakSet()  # a mark on the estimators would go into pickles and releases
 
 
 class Counted(CallbackSupportMixin):
@@ -48,6 +52,7 @@ class Counted(CallbackSupportMixin):
     def __sklearn_clone__(self):
         """Return an unfitted copy with the mark."""
         copy = super().__sklearn_clone__()
+        _CLONES.add(copy)
         if getattr(self, "_charged", False):
             copy._charged = True
         return copy
@@ -62,11 +67,14 @@ class FitTask:
     ledger : PrivacyLedger or None
         That was set as a callback, here or above.
     place : dict or None
-        See :func:`skdpfair.budget.folds.place_of`.
+        See :func:`skdpfair.budget.folds.search_position`.
     epoch, end : callable or None
         Tell the callbacks; None if there are none.
     steps : tuple of str
         Names of the steps that a Pipeline fitted before, as far as tasks tell.
+    is_called : bool
+        Whether other code fits, a search or whoever cloned the estimator: Ctrl-C has to end that
+        code, too.  Callbacks of skorch end a fit on purpose; then only a search is known to call.
     """
 
     ledger: PrivacyLedger | None = None
@@ -74,20 +82,28 @@ class FitTask:
     epoch: Callable[[], None] | None = None
     end: Callable[[], None] | None = None
     steps: tuple[str, ...] = ()
+    is_called: bool = False
 
 
 def begin(estimator, X, y, n_epochs) -> FitTask:
     """Tell scikit-learn's callbacks that a fit begins."""
+    is_called = estimator in _CLONES and not getattr(estimator, "callbacks", None)
     if not hasattr(estimator, "_init_callback_context"):
         _remember(estimator, None)
-        return FitTask()
+        return FitTask(is_called=is_called)
     context = estimator._init_callback_context(max_subtasks=n_epochs)
     # a ledger is set on the outermost estimator only, and travels with the tasks
-    above = [c for task in lineage(context) for c in getattr(task, "_callbacks", ())]
+    above = [c for task in ancestors(context) for c in getattr(task, "_callbacks", ())]
     ledger = next((c for c in above if isinstance(c, PrivacyLedger)), None)
     _remember(estimator, ledger)
+    task = FitTask(
+        ledger,
+        search_position(context),
+        steps=steps_before(context),
+        is_called=is_called or is_in_search(context),
+    )
     if not getattr(estimator, "_skl_callbacks", ()):
-        return FitTask(ledger, place_of(context), steps=steps_before(context))
+        return task
     context.call_on_fit_task_begin(estimator=estimator, X=X, y=y)
 
     def epoch():
@@ -98,12 +114,12 @@ def begin(estimator, X, y, n_epochs) -> FitTask:
     def end():
         context.call_on_fit_task_end(estimator=estimator, X=X, y=y)
 
-    return FitTask(ledger, place_of(context), epoch, end, steps_before(context))
+    return replace(task, epoch=epoch, end=end)
 
 
 def _remember(estimator, ledger):
     """Warn of an estimator whose fits a ledger counts, or those of its original, but not here."""
-    if ledger is not None or active_ledger.opened() is not None:
+    if ledger is not None or active_ledger.current() is not None:
         estimator._charged = True
     elif getattr(estimator, "_charged", False):
         warnings.warn(

@@ -38,7 +38,9 @@ def test_it_compares_all_models(browser, address, swept):
     for page in ("Along which features", "measure performance", "measure fairness"):
         wait.until(lambda _, page=page: heading(page))
         wait.until(lambda _: button("Next")).click()
-    models = ["twin"] + [f"{m}, epsilon {e}" for m in ("dpsgd", "global_adapt") for e in (1, 4)]
+    models = ["reference"] + [
+        f"{m}, epsilon {e}" for m in ("dpsgd", "global_adapt") for e in (1, 4)
+    ]
     wait.until(lambda _: all(heading(model) for model in ("Model comparison", *models)))
     assert browser.said() == []
     assert {url.split("/")[2] for url in browser.requests() if url.startswith("http")} == {
@@ -48,8 +50,8 @@ def test_it_compares_all_models(browser, address, swept):
     # one model by group, with the figures of the sweep
     point = driver.find_elements(By.CSS_SELECTOR, ".scatterlayer .point")[0]
     ActionChains(driver).move_to_element(point).click().perform()
-    wait.until(lambda _: heading("Assessment results for twin"))
-    figures = swept[1].frame.query("seed == 0 and method == 'twin'")["accuracy"]
+    wait.until(lambda _: heading("Assessment results for reference"))
+    figures = swept[1].frame.query("seed == 0 and method == 'reference'")["accuracy"]
     wait.until(lambda _: all(heading(f"{100 * accuracy:.3g}%") for accuracy in figures))
 
 

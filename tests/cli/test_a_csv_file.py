@@ -264,7 +264,7 @@ def test_what_the_books_do_not_know_is_said(folder):
 def test_a_sweep_is_resumed_and_reported(folder):
     write_study()
     found = json.loads(usable(invoke("sweep", "study.toml", "--jobs", 1, "--json")).stdout)
-    assert [(r["method"], r["epsilon"]) for r in found] == [("twin", None), ("dpsgd", 2.0)]
+    assert [(r["method"], r["epsilon"]) for r in found] == [("reference", None), ("dpsgd", 2.0)]
     assert 0 <= found[1]["accuracy[w] mean"] <= 1
     done = usable(invoke("sweep", "study.toml", "--jobs", 1))
     assert "NOT private" in done.output and "skdpfair report results" in done.output

@@ -10,9 +10,10 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
+from skdpfair.budget.files import replace_file
 from skdpfair.cli import main
 from skdpfair.model_selection import PrivacyLedger
-from skdpfair.release import _file, load_release
+from skdpfair.release import load_release
 
 STUDY = """
 data = "loans.csv"
@@ -112,7 +113,7 @@ def full(monkeypatch, folder):
             raise OSError(errno.ENOSPC, "No space left on device")
         sync(descriptor)
 
-    monkeypatch.setattr(_file.os, "fsync", fsync)
+    monkeypatch.setattr(os, "fsync", fsync)
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="names of open files")
@@ -153,6 +154,6 @@ def test_a_file_that_is_replaced_is_on_the_disk_with_its_folder(folder, monkeypa
         synced.append(Path(f"/proc/self/fd/{descriptor}").resolve())
         sync(descriptor)
 
-    monkeypatch.setattr(_file.os, "fsync", fsync)
-    _file.replace_file(folder / "a", b"a")
+    monkeypatch.setattr(os, "fsync", fsync)
+    replace_file(folder / "a", b"a")
     assert synced[-1] == folder.resolve() if hasattr(os, "O_DIRECTORY") else len(synced) == 1

@@ -10,7 +10,7 @@ from skdpfair import get_method
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.exceptions import PrivacyAccountingError
 from skdpfair.mechanism import METHODS, Clip, Extra, Mechanism, Method, Query, Task
-from skdpfair.privacy.plan import compose_noise_multipliers
+from skdpfair.privacy.calibration import compose_noise_multipliers
 
 N = 24
 

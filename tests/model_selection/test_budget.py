@@ -8,6 +8,7 @@ import pickle
 import signal
 import time
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -123,13 +124,13 @@ def test_diagnostics_are_a_reason_that_the_whole_is_not_private(data, path):
     with PrivacyLedger(path, delta=1e-4, accountant="rdp") as ledger:
         model.fit(*data)
     for found in (ledger.report(), forecast(model)):
-        assert found.whole == math.inf > found.epsilon and found.reasons == (DIAGNOSTICS,)
+        assert found.epsilon_total == math.inf > found.epsilon and found.reasons == (DIAGNOSTICS,)
 
 
 def test_scores_of_a_search_are_a_reason_too(data, path):
     ledger = PrivacyLedger(path, delta=1e-4, accountant="rdp", progress=False)
     ledger.fit(GridSearchCV(quick(), {"lr": [0.1]}, cv=2), *data)
-    assert ledger.report().whole == math.inf and ledger.report().reasons == (SCORES,)
+    assert ledger.report().epsilon_total == math.inf and ledger.report().reasons == (SCORES,)
 
 
 def test_a_fit_without_privacy_exceeds_every_budget(path, tmp_path):
@@ -184,8 +185,22 @@ def test_a_killed_fit_stays_charged_as_planned(path):
         with pytest.raises(BudgetExceeded):
             spend()
     report = ledger.report()
-    assert (report.epsilon, report.whole, report.reasons) == (COST, math.inf, (TORN,))
+    assert (report.epsilon, report.epsilon_total, report.reasons) == (COST, math.inf, (TORN,))
     assert all(json.loads(line) for line in path.read_text().splitlines())
+
+
+def test_a_file_of_an_earlier_version_goes_on(path):
+    """A search over two folds, its refit, and a fit without privacy."""
+    path.write_bytes(Path(__file__).with_name("written_before.jsonl").read_bytes())
+    ledger = PrivacyLedger(path)
+    report = ledger.report()
+    assert (ledger.epsilon(), report.epsilon) == (math.inf, pytest.approx(0.46314, abs=1e-5))
+    assert (report.n_fits, report.n_fits_per_record) == (4, 3)
+    assert report.known and report.epsilon_total == math.inf and report.reasons[-1] == SCORES
+    assert list(ledger.frame().state) == ["done"] * 4
+    with ledger:
+        spend()
+    assert ledger.report().n_fits == 5 and ledger.report().epsilon > report.epsilon
 
 
 def test_a_whole_last_line_without_its_end_counts(path):
@@ -209,18 +224,18 @@ def test_a_file_that_lost_its_lines_takes_no_more(path, tmp_path, content):
     ledger = PrivacyLedger(path, epsilon=1.05 * COST, delta=1e-5)
     copy = pickle.loads(pickle.dumps(ledger))
     other = PrivacyLedger(tmp_path / "other", epsilon=1.05 * COST, delta=1e-5)
-    spend(books=ledger)
+    spend(ledger=ledger)
     first = path.read_text().splitlines(keepends=True)[0]
     texts = {"the first line alone": first, "another ledger": other.path.read_text()}
     path.write_text(texts.get(content, ""))
     with pytest.raises(ValueError, match="emptied, replaced or edited"):
-        spend(books=ledger)
+        spend(ledger=ledger)
     if content != "the first line alone":  # which is all that the copy has seen
         with pytest.raises(ValueError, match="emptied, replaced or edited"):
-            spend(books=copy)
+            spend(ledger=copy)
     path.unlink()
     with pytest.raises(FileNotFoundError, match="is gone"):
-        spend(books=ledger)
+        spend(ledger=ledger)
 
 
 def test_a_file_replaced_inside_a_block_takes_no_fit(path):
@@ -251,7 +266,7 @@ def test_the_file_is_locked_from_the_check_to_the_entry(path, monkeypatch):
     monkeypatch.setattr(ledger, "_check", meanwhile)
     append = ledger._journal.append
     monkeypatch.setattr(ledger._journal, "append", lambda line: (meanwhile(), append(line)))
-    spend(books=ledger)
+    spend(ledger=ledger)
     assert tried == [1, 1, 2]  # the check, the plan, the end
 
 
@@ -310,16 +325,18 @@ def test_the_plan_is_what_a_grid_search_spends(path, data, n_jobs):
     with PrivacyLedger(path, delta=foreseen.delta, accountant="rdp") as ledger:
         search.fit(*data)
     frame = ledger.frame()
-    assert len(frame) == 13 == sum(f.fits for f in foreseen.fits)
-    assert sum(f.seen for f in foreseen.fits) == 10
+    assert len(frame) == 13 == sum(f.n_fits for f in foreseen.fits)
+    assert sum(f.n_fits_per_record for f in foreseen.fits) == 10
     columns = ["steps", "sample_rate", "noise_multiplier"]
     made = Counter(frame[columns].itertuples(index=False, name=None))
     rows = foreseen.to_frame().iloc[:-1]
-    for row, times in zip(rows[columns].itertuples(index=False, name=None), rows.fits, strict=True):
+    for row, times in zip(
+        rows[columns].itertuples(index=False, name=None), rows.n_fits, strict=True
+    ):
         made[row] -= times
     (refit,) = made.elements()  # of one candidate, at the rate of all records
     assert refit[1] == foreseen.fits[-1].runs[-1].sample_rate
-    seen = [r for f in foreseen.fits for r in f.runs for _ in range(f.seen)]
+    seen = [r for f in foreseen.fits for r in f.runs for _ in range(f.n_fits_per_record)]
     assert foreseen.epsilon == pytest.approx(epsilon_of(seen, foreseen.delta, "rdp"), rel=1e-9)
     # the ledger charges all k fits of a candidate, the plan the k-1 that a record is in
     assert foreseen.epsilon < ledger.epsilon() < foreseen.epsilon * math.sqrt(13 / 10) * 1.1
@@ -334,7 +351,7 @@ def test_the_plan_of_a_fit_is_its_ledger(path, data, method):
     with PrivacyLedger(path, delta=foreseen.delta, accountant="rdp") as ledger:
         clone(clf).fit(X, data[1])
     assert ledger.epsilon() == pytest.approx(foreseen.epsilon, rel=1e-9)
-    assert foreseen.whole == foreseen.epsilon
+    assert foreseen.epsilon_total == foreseen.epsilon
 
 
 def test_a_fit_beyond_the_budget_is_refused_before_it_starts(path, data):
@@ -350,7 +367,7 @@ def test_a_fit_beyond_the_budget_is_refused_before_it_starts(path, data):
     assert ledger.epsilon() == pytest.approx(first.privacy_.ledger.epsilon(1e-4, "rdp"))
 
 
-def test_a_private_fit_counts_whether_or_not_a_twin_follows(path, data):
+def test_a_private_fit_counts_whether_or_not_a_reference_follows(path, data):
     with PrivacyLedger(path, delta=1e-4) as ledger:
         alone = quick().fit(*data).privacy_.ledger.epsilon(1e-4)
         quick(keep_reference=True).fit(*data)
@@ -382,7 +399,7 @@ def test_workers_know_the_ledger_of_their_block_and_no_other(path):
 
 def test_folds_as_a_record_sees_them():
     def seen(cv):
-        return [(f.n_samples, f.fits, f.seen) for f in forecast(quick(), cv=cv).fits]
+        return [(f.n_samples, f.n_fits, f.n_fits_per_record) for f in forecast(quick(), cv=cv).fits]
 
     assert seen(4) == [(150, 4, 3)]
     assert seen(RepeatedKFold(n_splits=4, n_repeats=3)) == [(150, 12, 9)]
@@ -398,20 +415,20 @@ def test_the_refit_is_charged_as_the_costliest_candidate():
     assert forecast(GridSearchCV(quick(), grid.param_grid, cv=2, refit=False)).epsilon < (
         foreseen.epsilon
     )
-    assert foreseen.whole == math.inf
+    assert foreseen.epsilon_total == math.inf
     assert [s.startswith("scores") for s in foreseen.reasons] == [True]
     assert list(foreseen.to_frame().stage) == ["fold"] * 3 + ["refit"]
 
 
-def test_a_twin_makes_the_search_as_a_whole_not_private():
-    with_twin = forecast(GridSearchCV(quick(), {"noise_multiplier": [None, 3.0]}, cv=2))
+def test_a_reference_makes_the_search_as_a_whole_not_private():
+    with_reference = forecast(GridSearchCV(quick(), {"noise_multiplier": [None, 3.0]}, cv=2))
     without = forecast(GridSearchCV(quick(), {"noise_multiplier": [3.0]}, cv=2))
-    assert with_twin.epsilon == without.epsilon
-    assert with_twin.reasons[0].startswith("a non-private twin")
+    assert with_reference.epsilon == without.epsilon
+    assert with_reference.reasons[0].startswith("a non-private reference model")
     single = forecast(quick(noise_multiplier=None))
-    assert (single.epsilon, single.whole) == (0.0, math.inf)
-    assert forecast(quick(keep_reference=True)).whole == math.inf
-    assert forecast(quick(noise_multiplier=0.0)).whole == math.inf
+    assert (single.epsilon, single.epsilon_total) == (0.0, math.inf)
+    assert forecast(quick(keep_reference=True)).epsilon_total == math.inf
+    assert forecast(quick(noise_multiplier=0.0)).epsilon_total == math.inf
 
 
 def test_a_random_search_is_forecast_if_its_candidates_are_known():

@@ -75,7 +75,7 @@ def test_a_search_has_the_same_scores_and_the_same_ledger(cluster, adult, tmp_pa
     pd.testing.assert_frame_equal(scores(one), scores(far))
     assert one.best_params_ == far.best_params_
     found, foreseen = ledger.report(), plan(far, len(adult[0]), delta=1e-5, accountant="rdp")
-    assert (found.fits, found.reasons) == (10, foreseen.reasons)
+    assert (found.n_fits, found.reasons) == (10, foreseen.reasons)
     # the forecast takes stratified folds as equal, and refits the costliest candidate
     assert found.epsilon == pytest.approx(foreseen.epsilon, rel=0.02)
 

@@ -80,26 +80,26 @@ def test_a_search_spends_what_was_planned(tmp_path, data, cv, fits, seen, n_jobs
     foreseen, ledger = forecast(search), books(tmp_path)
     search.set_callbacks(ledger).fit(*data)
     found = ledger.report()
-    assert (found.fits, found.seen) == (fits, seen)
+    assert (found.n_fits, found.n_fits_per_record) == (fits, seen)
     assert found.epsilon == pytest.approx(foreseen.epsilon, rel=1e-9)
     assert found.epsilon == ledger.epsilon()
-    assert found.whole == foreseen.whole == math.inf
+    assert found.epsilon_total == foreseen.epsilon_total == math.inf
     assert found.reasons == foreseen.reasons
     assert repr(found).splitlines()[1:] == repr(foreseen).splitlines()[1:]
     assert VARIABLE not in os.environ
     quick().fit(*data)  # no callback, no block
-    assert ledger.report().fits == fits
+    assert ledger.report().n_fits == fits
 
 
-def test_a_twin_and_scores_are_reasons_and_the_private_fits_are_told_apart(tmp_path, data):
+def test_a_reference_and_scores_are_reasons_and_the_private_fits_are_told_apart(tmp_path, data):
     search = grid(quick(), cv=3, noise_multiplier=[3.0, None])
     ledger = books(tmp_path)
     search.set_callbacks(ledger).fit(*data)
     found, foreseen = ledger.report(), forecast(search)
-    assert found.whole == ledger.epsilon() == math.inf
+    assert found.epsilon_total == ledger.epsilon() == math.inf
     assert found.reasons == foreseen.reasons and len(found.reasons) == 2
     private_refit = search.best_params_["noise_multiplier"] is not None
-    assert found.fits == 7
+    assert found.n_fits == 7
     if private_refit:
         assert found.epsilon == pytest.approx(foreseen.epsilon, rel=1e-9)
     assert found.epsilon <= foreseen.epsilon * (1 + 1e-9)
@@ -116,7 +116,7 @@ def test_the_budget_is_that_of_the_worst_off_record(tmp_path, data):
     search.set_callbacks(ledger).fit(*data)
     with pytest.raises(BudgetExceeded, match="Nothing was fitted"):
         quick().set_callbacks(ledger).fit(*data)
-    assert ledger.report().fits == 9
+    assert ledger.report().n_fits == 9
     assert VARIABLE not in os.environ  # also after an error
     ledger = PrivacyLedger(tmp_path / "small", epsilon=0.6 * enough, delta=DELTA, accountant="rdp")
     search.set_params(error_score=np.nan, n_jobs=2)  # scikit-learn takes a refusal for a bad score
@@ -143,9 +143,9 @@ def test_until_all_folds_are_fitted_somebody_was_in_all_of_them(tmp_path, data):
         patch.setattr(DPFairClassifier, "fit", breaks)
         with pytest.raises(OSError):
             search.fit(*data)
-    assert (ledger.report().fits, ledger.report().seen) == (3, 3)
+    assert (ledger.report().n_fits, ledger.report().n_fits_per_record) == (3, 3)
     search.fit(*data)  # another search, on the same records
-    assert (ledger.report().fits, ledger.report().seen) == (3 + 5, 3 + 4)
+    assert (ledger.report().n_fits, ledger.report().n_fits_per_record) == (3 + 5, 3 + 4)
 
 
 def test_other_searches_and_searches_within_cross_validation(tmp_path, data):
@@ -153,17 +153,20 @@ def test_other_searches_and_searches_within_cross_validation(tmp_path, data):
     RandomizedSearchCV(quick(), space, n_iter=2, cv=3, random_state=0).set_callbacks(ledger).fit(
         *data
     )
-    assert (ledger.report().fits, ledger.report().seen) == (7, 5)
+    assert (ledger.report().n_fits, ledger.report().n_fits_per_record) == (7, 5)
     halving = HalvingGridSearchCV(quick(batch_size=20), space, cv=2, random_state=0)
     halving.set_callbacks(ledger).fit(*data)
     rounds = halving.n_candidates_
-    assert ledger.report().fits - 7 == 2 * sum(rounds) + 1
-    assert ledger.report().seen - 5 == sum(rounds) + 1
+    assert ledger.report().n_fits - 7 == 2 * sum(rounds) + 1
+    assert ledger.report().n_fits_per_record - 5 == sum(rounds) + 1
     before = ledger.report()
     inner = grid(quick(), cv=2, lr=[0.1, 0.2]).set_callbacks(ledger)
     cross_validate(inner, *data, cv=3, error_score="raise")
     after = ledger.report()
-    assert (after.fits - before.fits, after.seen - before.seen) == (15, 9)
+    assert (after.n_fits - before.n_fits, after.n_fits_per_record - before.n_fits_per_record) == (
+        15,
+        9,
+    )
 
 
 def test_a_file_serves_blocks_and_callbacks_together(tmp_path, data):
@@ -175,7 +178,7 @@ def test_a_file_serves_blocks_and_callbacks_together(tmp_path, data):
         quick().fit(*data)
         with pytest.raises(RuntimeError, match="open already"):
             quick().set_callbacks(PrivacyLedger(tmp_path / "other")).fit(*data)
-    assert (ledger.report().fits, ledger.report().seen) == (5, 4)
+    assert (ledger.report().n_fits, ledger.report().n_fits_per_record) == (5, 4)
     assert len(ledger.frame()) == 5
 
 
@@ -183,7 +186,7 @@ def test_one_fit_and_its_pickle(tmp_path, data):
     ledger = books(tmp_path)
     clf = quick().set_callbacks(ledger).fit(*data)
     found = ledger.report()
-    assert (found.fits, found.reasons) == (1, (UNKNOWN,))  # a clone has the callbacks, too
+    assert (found.n_fits, found.reasons) == (1, (UNKNOWN,))  # a clone has the callbacks, too
     assert found.epsilon == pytest.approx(clf.privacy_.ledger.epsilon(DELTA, "rdp"))
     content = pickle.dumps(clf)
     assert str(tmp_path).encode() not in content and b"PrivacyLedger" not in content
@@ -248,7 +251,7 @@ def test_a_ledger_set_on_a_fitted_estimator_is_not_lost_in_silence(tmp_path, dat
         copied.fit(*data)
     copied.set_callbacks(ledger).fit(*data)
     clone(model).fit(*data)  # clones of what is no release share the ledger
-    assert ledger.report().fits == 2
+    assert ledger.report().n_fits == 2
 
 
 def test_a_ledger_set_on_a_fitted_private_search_is_not_lost_in_silence(tmp_path, data):
@@ -269,10 +272,10 @@ def test_the_bar_tells_epsilon(tmp_path, data, monkeypatch):
     last = shown.getvalue().replace("\r", "\n").strip().splitlines()[-1]
     assert "4fit" in last.replace(" ", "")
     assert f"epsilon <= {ledger.report().epsilon:.3g}" in last
-    assert _progress.FitsBar._running == {}
+    assert _progress.LedgerFollower._running == {}
     shown.truncate(0)
-    twin = books(tmp_path, delta=None, data="twin")
-    quick(noise_multiplier=None).set_callbacks(twin).fit(*data)
+    reference = books(tmp_path, delta=None, data="reference")
+    quick(noise_multiplier=None).set_callbacks(reference).fit(*data)
     assert "a fit was not private" in shown.getvalue() and "epsilon" not in shown.getvalue()
     hidden = books(tmp_path, progress=False)
     shown.truncate(0)

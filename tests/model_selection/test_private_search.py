@@ -31,8 +31,7 @@ from skdpfair.model_selection import (
 )
 from skdpfair.preprocessing import DPQuantileScaler
 from skdpfair.privacy import SampledGaussian
-from skdpfair.privacy.renyi import curve_epsilon, rdp_curve
-from skdpfair.privacy.selection import selection_epsilon
+from skdpfair.privacy.renyi import curve_epsilon, rdp_curve, selection_epsilon
 from skdpfair.training import fit as _training
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
@@ -88,7 +87,7 @@ def test_epsilon_is_that_of_the_selection(data, shape):
     (fit,) = foreseen.fits
     report = search.privacy_
     assert fit.n_samples == 240
-    assert report.epsilon == foreseen.whole
+    assert report.epsilon == foreseen.epsilon_total
     assert report.epsilon == pytest.approx(
         selection_epsilon(fit.runs, 3.0, shape, report.delta), rel=1e-12
     )
@@ -98,23 +97,25 @@ def test_epsilon_is_that_of_the_selection(data, shape):
 
 
 def test_the_worst_configuration_is_charged_whichever_wins(data):
-    small = searching(space={"noise_multiplier": [4.0]}).forecast(300).whole
-    large = searching(space={"noise_multiplier": [2.0]}).forecast(300).whole
+    small = searching(space={"noise_multiplier": [4.0]}).forecast(300).epsilon_total
+    large = searching(space={"noise_multiplier": [2.0]}).forecast(300).epsilon_total
     both = searching(space=[{"noise_multiplier": [4.0]}, {"noise_multiplier": [2.0], "lr": [0.1]}])
-    assert small < large == both.forecast(300).whole == both.fit(*data).privacy_.epsilon
+    assert small < large == both.forecast(300).epsilon_total == both.fit(*data).privacy_.epsilon
 
 
 def test_a_distribution_is_drawn_from_public_numbers_alone(data):
     search = searching(space={"lr": loguniform(0.01, 1.0), "max_steps": [3, 5]}, n_candidates=6)
-    whole = search.forecast(300).whole
-    assert whole == search.forecast(300).whole == search.fit(*data).privacy_.epsilon
+    whole = search.forecast(300).epsilon_total
+    assert whole == search.forecast(300).epsilon_total == search.fit(*data).privacy_.epsilon
 
 
 def test_a_noisier_score_costs_more_and_a_public_one_nothing(data):
     free, dear = searching().forecast(300), searching(score_noise_multiplier=0.3).forecast(300)
-    assert free.whole < dear.whole
+    assert free.epsilon_total < dear.epsilon_total
     trial = dear.fits[0].runs
-    assert dear.whole == selection_epsilon(trial, 3.0, math.inf, 1e-4, score_noise_multiplier=0.3)
+    assert dear.epsilon_total == selection_epsilon(
+        trial, 3.0, math.inf, 1e-4, score_noise_multiplier=0.3
+    )
     public = searching(validation_data=data).fit(*data)
     assert plan(public, 300).fits[0].n_samples == 300
     assert "validation_data holds public records only" in public.privacy_.assumptions
@@ -154,7 +155,7 @@ def test_no_trial_leaves_a_model_that_knows_nothing(data, monkeypatch):
     assert isinstance(search.best_estimator_, DummyClassifier)
     assert (search.predict_proba(data[0]) == 0.5).all()
     assert search.best_params_ == {} and search.privacy_.is_private
-    assert search.privacy_.epsilon == plan(search, 300).whole
+    assert search.privacy_.epsilon == plan(search, 300).epsilon_total
 
 
 def test_neither_the_trials_nor_their_scores_are_kept(data, monkeypatch, capfd, caplog):
@@ -386,4 +387,4 @@ def test_fits_after_a_search_are_charged_again(data, trials, tmp_path):
     with PrivacyLedger(tmp_path / "books", delta=1e-4, accountant="rdp") as ledger:
         searching().fit(*data)
         base().fit(*data)
-    assert ledger.report().fits == 2
+    assert ledger.report().n_fits == 2

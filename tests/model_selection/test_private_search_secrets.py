@@ -222,7 +222,7 @@ def test_a_grid_of_private_searches_is_charged_by_folds(data, tmp_path, n_jobs):
     ledger = books(tmp_path)
     grid = GridSearchCV(searching(), {"mean_trials": [2.0, 3.0]}, cv=2, n_jobs=n_jobs)
     grid.set_callbacks(ledger).fit(*data)
-    assert (ledger.report().fits, ledger.report().seen) == (5, 3)
+    assert (ledger.report().n_fits, ledger.report().n_fits_per_record) == (5, 3)
     assert set(ledger.frame().what) == {"private selection"}
 
 
@@ -263,7 +263,7 @@ def test_a_frozen_private_step_was_paid_for_before(data):
         searching(make_pipeline(scaler, base())).fit(*data)
     scaler.fit(data[0])
     search = searching(make_pipeline(FrozenEstimator(scaler), base())).fit(*data)
-    assert search.privacy_.epsilon == plan(search, 200).whole
+    assert search.privacy_.epsilon == plan(search, 200).epsilon_total
 
 
 def test_planning_leaves_the_splits_to_the_search(data):
@@ -408,7 +408,7 @@ def test_ctrl_c_ends_the_search_which_stays_charged(data, trials, tmp_path, monk
         search.fit(*data)
     assert len(taken) == 6
     assert not hasattr(search, "best_estimator_")
-    assert ledger.epsilon() == pytest.approx(plan(search, 200, delta=1e-4).whole)
+    assert ledger.epsilon() == pytest.approx(plan(search, 200, delta=1e-4).epsilon_total)
     frames = traceback.extract_tb(caught.value.__traceback__)
     assert not any(frame.filename.endswith("_trials.py") for frame in frames)
     assert caught.value.__context__ is None

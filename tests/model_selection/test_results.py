@@ -19,7 +19,7 @@ def _close_figures():
     plt.close("all")
 
 
-def cell(method, epsilon, seed, right, twin="twin"):
+def cell(method, epsilon, seed, right, reference="reference"):
     """A cell of 100 records of F and 200 of M, of which ``right`` were predicted right."""
     true = [0] * 300
     wrong = [0] * right[0] + [1] * (100 - right[0]) + [0] * right[1] + [1] * (200 - right[1])
@@ -28,7 +28,7 @@ def cell(method, epsilon, seed, right, twin="twin"):
         "epsilon": epsilon,
         "seed": seed,
         "fold": 0,
-        "twin": twin,
+        "reference": reference,
         "n": [300, 100, 200],
         "right": [sum(right), *right],
         "n_train": [600, 200, 400],
@@ -41,11 +41,11 @@ def cell(method, epsilon, seed, right, twin="twin"):
 
 
 CELLS = [
-    cell("twin", None, 0, (90, 180), None),
+    cell("reference", None, 0, (90, 180), None),
     cell("poor", 1.0, 0, (50, 120)),
     cell("even", 1.0, 0, (70, 140)),
     cell("even", 4.0, 0, (80, 170)),
-    cell("twin", None, 1, (94, 180), None),
+    cell("reference", None, 1, (94, 180), None),
     cell("poor", 1.0, 1, (60, 120)),
     cell("even", 1.0, 1, (74, 144)),
     cell("even", 4.0, 1, (84, 166)),
@@ -61,15 +61,15 @@ def test_costs_are_paired_by_seed(results):
     frame = results.frame.set_index(["method", "epsilon", "seed", "group"]).sort_index()
     assert frame.loc[("poor", 1.0, 1, "F"), "privacy_cost"] == pytest.approx(0.34)
     assert frame.loc[("poor", 1.0, 0, "overall"), "privacy_cost"] == pytest.approx(1 / 3)
-    assert (frame.loc["twin", "privacy_cost"] == 0).all()
+    assert (frame.loc["reference", "privacy_cost"] == 0).all()
     runs = results.by_run()
-    assert list(runs.index[:2]) == [("twin", np.inf, 0, 0), ("poor", 1.0, 0, 0)]
+    assert list(runs.index[:2]) == [("reference", np.inf, 0, 0), ("poor", 1.0, 0, 0)]
     assert runs.loc[("even", 4.0, 0, 0), "privacy_cost_difference"] == pytest.approx(0.05)
 
 
 def test_the_table_holds_mean_and_standard_error_and_the_gap_of_means(results):
     table = results.table()
-    assert list(table.index) == [("twin", np.inf), ("poor", 1.0), ("even", 1.0), ("even", 4.0)]
+    assert list(table.index) == [("reference", np.inf), ("poor", 1.0), ("even", 1.0), ("even", 4.0)]
     row = table.loc[("even", 4.0)]
     assert row["accuracy[F]", "mean"] == pytest.approx(0.82)
     assert row["accuracy[F]", "se"] == pytest.approx(0.02)  # sd 0.0283 of two, over sqrt 2
@@ -85,12 +85,12 @@ def test_the_table_holds_mean_and_standard_error_and_the_gap_of_means(results):
         results.table("latex")
 
 
-def test_a_missing_twin_makes_costs_nan(results):
+def test_a_missing_reference_makes_costs_nan(results):
     alone = TradeoffResults.from_cells(CELLS[1:4], ["F", "M"], np.array([0, 1]))
     assert alone.frame["privacy_cost"].isna().all()
     costs = alone.table("text")["privacy cost (percentage points)"]
     assert (costs == "-").all(axis=None)
-    with pytest.raises(ValueError, match=r"No private model has both .* the twin's runs"):
+    with pytest.raises(ValueError, match=r"No private model has both .* reference model's runs"):
         alone.pareto_front("accuracy", "privacy_cost")
     with pytest.raises(ValueError, match="keep_predictions=True"):
         TradeoffResults(results.frame).to_fairlearn()
@@ -111,14 +111,14 @@ def test_fairlearn_and_the_dashboard_get_the_predictions(results):
     assert by_group.to_dict() == {"F": 0.84, "M": 0.83}
     given = results.to_fairness_dashboard(seed=1)
     assert list(given["y_pred"]) == [
-        "twin",
+        "reference",
         "poor, epsilon 1",
         "even, epsilon 1",
         "even, epsilon 4",
     ]
     for y_pred in given["y_pred"].values():
         assert len(y_pred) == len(given["y_true"]) == len(given["sensitive_features"]["group"])
-    assert accuracy_score(given["y_true"], given["y_pred"]["twin"]) == pytest.approx(274 / 300)
+    assert accuracy_score(given["y_true"], given["y_pred"]["reference"]) == pytest.approx(274 / 300)
     assert type(given["y_true"]) is list
     with pytest.raises(ValueError, match=r"seed=7, fold=0 was not run.*\(0, 0\), \(1, 0\)"):
         results.to_fairness_dashboard(seed=7)
@@ -133,7 +133,7 @@ def test_the_picture_has_one_labelled_curve_a_method(results, y):
     assert ax.get_xscale() == "log"
     assert [tick.get_text() for tick in ax.get_xticklabels()] == ["1", "4"]
     labels = {text.get_text() for text in ax.texts}
-    assert labels == {"poor", "even"} | ({"twin"} if y.startswith("accuracy") else set())
+    assert labels == {"poor", "even"} | ({"reference"} if y.startswith("accuracy") else set())
     assert len({line.get_color() for line in ax.lines if line.get_marker() != "None"}) == 2
     heights = sorted(text.xyann[1] for text in ax.texts)
     low, high = ax.get_ylim()
@@ -162,8 +162,8 @@ def test_printed_results_are_whole_and_say_units_and_sizes(results):
     lines = str(results).splitlines()
     assert lines[0] == "accuracy (%), mean ± standard error of 2 runs"
     assert lines[1].split() == ["method", "epsilon", "overall", "F", "M", "gap"]
-    twin = ["twin", "-", "90.7", "±", "0.7", "92.0", "±", "2.0", "90.0", "±", "0.0"]
-    assert lines[2].split()[:11] == twin
+    reference = ["reference", "-", "90.7", "±", "0.7", "92.0", "±", "2.0", "90.0", "±", "0.0"]
+    assert lines[2].split()[:11] == reference
     assert len({len(line) for line in lines[1:6]}) == 1 and len(lines[1]) < 80
     assert lines[-1] == "fewest test records of a run: F 100, M 200"
 
@@ -220,9 +220,9 @@ def test_the_picture_of_predictions_and_of_estimators(two_groups, classifier):
     right = {
         name: (m.predict(X) == y)[group == "b"].mean() for name, m in zip("pg", models, strict=True)
     }
-    twin = (models[0].reference_.predict(X) == y)[group == "b"].mean()
-    assert costs.curves["dpsgd"]["mean"].tolist() == pytest.approx([twin - right["p"]])
-    assert costs.curves["global"]["mean"].tolist() == pytest.approx([twin - right["g"]])
+    reference = (models[0].reference_.predict(X) == y)[group == "b"].mean()
+    assert costs.curves["dpsgd"]["mean"].tolist() == pytest.approx([reference - right["p"]])
+    assert costs.curves["global"]["mean"].tolist() == pytest.approx([reference - right["g"]])
     assert costs.plot().ax_.get_xlabel() == "privacy budget ε, log scale"
     predictions = {("dpsgd", 1.0): y, ("dpsgd", 2.0): 1 - y}
     gaps = TradeoffDisplay.from_predictions(

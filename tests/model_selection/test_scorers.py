@@ -411,18 +411,19 @@ def adult_search(quick, n_jobs):
     return GridSearchCV(model, grid, scoring=GroupScorer(), refit=refit, cv=3, n_jobs=n_jobs)
 
 
-def test_two_methods_by_three_budgets_and_a_twin_on_adult(small_adult, quick):
+def test_two_methods_by_three_budgets_and_a_reference_on_adult(small_adult, quick):
     one, two = (adult_search(quick, n_jobs).fit(*small_adult) for n_jobs in (1, 2))
     assert_same_scores(one.cv_results_, two.cv_results_)
     assert one.best_params_ == two.best_params_
     table = privacy_cost_table(one)
     assert len(table) == 6
     pd.testing.assert_frame_equal(table, privacy_cost_table(two))
-    twin = one.cv_results_["params"].index({"dpfairclassifier__epsilon": None})
+    reference = one.cv_results_["params"].index({"dpfairclassifier__epsilon": None})
     for row in table.index:
         for group in ("Female", "Male"):
             folds = [
-                one.cv_results_[f"split{k}_test_accuracy[{group}]"][[twin, row]] for k in range(3)
+                one.cv_results_[f"split{k}_test_accuracy[{group}]"][[reference, row]]
+                for k in range(3)
             ]
             assert table.loc[row, f"privacy_cost[{group}]"] == pytest.approx(
                 np.mean([reference - private for reference, private in folds])
@@ -431,7 +432,7 @@ def test_two_methods_by_three_budgets_and_a_twin_on_adult(small_adult, quick):
     assert one.best_estimator_[-1].epsilon is not None
 
 
-def test_privacy_cost_of_one_model_uses_the_twin_it_carries(frame, classifier):
+def test_privacy_cost_of_one_model_uses_the_reference_it_carries(frame, classifier):
     model = make_pipeline(
         public_preprocessor({f"x{j}": (-1, 1) for j in range(6)}, passthrough=["group"]),
         classifier(group_col="group", keep_reference=True),
@@ -439,8 +440,8 @@ def test_privacy_cost_of_one_model_uses_the_twin_it_carries(frame, classifier):
     X, y = frame
     model.fit(X, y)
     scores = privacy_cost_scorer()(model, X, y)
-    twin = model[-1].reference_.predict(model[:-1].transform(X)) == y
-    lost = twin.astype(float) - (model.predict(X) == y)
+    reference = model[-1].reference_.predict(model[:-1].transform(X)) == y
+    lost = reference.astype(float) - (model.predict(X) == y)
     each = {g: lost[X["group"] == g].mean() for g in ("a", "b")}
     assert scores["privacy_cost"] == pytest.approx(lost.mean())
     assert scores["privacy_cost[b]"] == pytest.approx(each["b"])

@@ -48,14 +48,14 @@ def test_a_cell_is_the_fit_that_one_would_write_by_hand(data, settings):
         }
     frame = results.frame.set_index(["method", "group"])
     for g in ("overall", "a", "b"):
-        assert frame.loc[("twin", g), "accuracy"] == pytest.approx(scores["sgd"][g])
+        assert frame.loc[("reference", g), "accuracy"] == pytest.approx(scores["sgd"][g])
         assert frame.loc[("dpsgd", g), "accuracy"] == pytest.approx(scores["dpsgd"][g])
         assert frame.loc[("dpsgd", g), "privacy_cost"] == pytest.approx(
             scores["sgd"][g] - scores["dpsgd"][g]
         )
     spent = frame.loc[("dpsgd", "a"), "epsilon_spent"]
     assert 1.9 < spent <= 2.0
-    assert frame.loc[("twin", "a"), ["epsilon", "epsilon_spent", "privacy_cost"]].tolist() == [
+    assert frame.loc[("reference", "a"), ["epsilon", "epsilon_spent", "privacy_cost"]].tolist() == [
         np.inf,
         np.inf,
         0,
@@ -69,7 +69,7 @@ def test_the_schedule_does_not_matter(data, settings):
     with joblib.parallel_config("threading", n_jobs=2):
         pd.testing.assert_frame_equal(one, without_clock(sweep(*call, **settings)))
     fewer = without_clock(sweep(["sgd"], [4.0], [1], *data, **settings))
-    both = one[(one["seed"] == 1) & one["method"].isin(["twin", "sgd"])]
+    both = one[(one["seed"] == 1) & one["method"].isin(["reference", "sgd"])]
     pd.testing.assert_frame_equal(fewer, both.reset_index(drop=True))
     assert set(one[one["method"] == "sgd"]["epsilon"]) == {np.inf}
 
@@ -90,16 +90,16 @@ def test_the_split_keeps_the_shares_of_classes_and_groups(data):
     assert abs((y[test] * code[test]).mean() - (y * code).mean()) < 0.01
 
 
-def test_networks_that_auto_tells_apart_have_their_own_twins():
+def test_networks_that_auto_tells_apart_have_their_own_references():
     base = DPFairClassifier(groups=["a", "b"], classes=[0, 1])
     rows = (np.arange(9000), np.arange(9000, 9100))
     methods = {"dpsgd": get_method("dpsgd", max_grad_norm=0.5)}
     cells = _cells.cells_of(methods, [0.1, 10.0], 0, 0, rows, base)
-    assert [(c.method, c.twin) for c in cells] == [
-        ("twin (logistic)", None),
-        ("twin (mlp)", None),
-        ("dpsgd", "twin (logistic)"),
-        ("dpsgd", "twin (mlp)"),
+    assert [(c.method, c.reference) for c in cells] == [
+        ("reference (logistic)", None),
+        ("reference (mlp)", None),
+        ("dpsgd", "reference (logistic)"),
+        ("dpsgd", "reference (mlp)"),
     ]
     assert [c.estimator.module for c in cells] == ["logistic", "mlp", "auto", "auto"]
     assert len({c.estimator.random_state for c in cells}) == 1
@@ -139,7 +139,7 @@ def test_little_data_is_said_once(two_groups, quick):
 @pytest.mark.parametrize(
     ("changed", "match"),
     [
-        ({"epsilons": [None, 1.0]}, "twin is trained anyway"),
+        ({"epsilons": [None, 1.0]}, "reference models are trained anyway"),
         ({"epsilons": [1.0, 1.0]}, "each once"),
         ({"epsilons": [-1.0]}, "epsilons must be a number > 0"),
         ({"seeds": []}, "seeds must be integers"),
@@ -147,7 +147,7 @@ def test_little_data_is_said_once(two_groups, quick):
         ({"methods": ["dpsdg"]}, "Did you mean 'dpsgd'"),
         ({"methods": []}, "methods is empty"),
         ({"methods": ["dpsgd", "dpsgd"]}, "twice"),
-        ({"methods": {"twin": "dpsgd"}}, "Rename yours"),
+        ({"methods": {"reference": "dpsgd"}}, "Rename yours"),
         ({"sensitive_features": None}, "sensitive_features=None"),
         ({"random_state": 0}, "Use seeds= instead"),
         ({"cv": ShuffleSplit(2)}, "splits differently each time"),
@@ -208,4 +208,4 @@ def test_an_error_names_its_cell(data, settings):
     X.iloc[:, 0] = np.nan
     with pytest.raises(ValueError) as caught:
         sweep(["dpsgd"], [1.0], 1, X, y, group, **settings)
-    assert caught.value.__notes__ == ["In the cell: twin, seed 0, fold 0."]
+    assert caught.value.__notes__ == ["In the cell: reference, seed 0, fold 0."]

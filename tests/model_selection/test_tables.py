@@ -55,10 +55,10 @@ def test_dg_gaps_are_train_minus_test_of_every_candidate(results):
     assert table.loc[0, "dg_gap_difference"] == pytest.approx(0.4)
 
 
-def test_parameters_have_short_names_and_the_twin_is_named(results):
+def test_parameters_have_short_names_and_the_reference_is_named(results):
     table = dg_gap_table(results)
     assert list(table)[:2] == ["method", "epsilon"]
-    assert table["method"].tolist() == ["dpsgd", "dpsgd", "twin"]
+    assert table["method"].tolist() == ["dpsgd", "dpsgd", "reference"]
     assert table["epsilon"].tolist() == [1.0, 2.0, np.inf]
     params = [{"a__lr": 1, "epsilon": None}, {"b__lr": 2, "epsilon": 1.0}]
     alike = results_of(params, {("test", k): [[0.9], [0.8]] for k in ("f1", "f1[a]")})
@@ -74,7 +74,7 @@ def test_only_fitted_searches_have_tables():
             table(pd.DataFrame())
 
 
-def test_every_candidate_gets_the_twin_that_agrees_with_it():
+def test_every_candidate_gets_the_reference_that_agrees_with_it():
     params = [{"lr": lr, "epsilon": e} for lr in (0.1, 0.2) for e in (None, 1.0)]
     scores = {("test", k): [[0.9], [0.8], [0.7], [0.5]] for k in ("f1", "f1[a]", "f1[b]")}
     table = privacy_cost_table(results_of(params, scores), metric="f1")
@@ -144,9 +144,9 @@ def test_refusals_of_a_table(results):
     train_only = {k: v for k, v in results.items() if "_train_" not in k}
     with pytest.raises(ValueError, match="return_train_score=True"):
         dg_gap_table(train_only)
-    twins = results | {"params": [{"epsilon": None}, {"epsilon": None}, {"epsilon": 1.0}]}
-    with pytest.raises(ValueError, match=r"Rows \[0, 1\] .* twins of row 2"):
-        privacy_cost_table(twins)
+    several = results | {"params": [{"epsilon": None}, {"epsilon": None}, {"epsilon": 1.0}]}
+    with pytest.raises(ValueError, match=r"Rows \[0, 1\] .* references of row 2"):
+        privacy_cost_table(several)
     with pytest.raises(ValueError, match=r'\{"epsilon": \[None\]\}'):
         privacy_cost_table(results | {"params": [{"epsilon": 1.0}] * 3})
     with pytest.raises(ValueError, match="no private candidate"):

@@ -345,7 +345,7 @@ MUTANTS = (
     Mutant(
         "count composed apart",
         "count and gradient are accounted as if each had its own sample",
-        "privacy/plan.py",
+        "privacy/calibration.py",
         "        return [self.run, *once]",
         "        each = [SampledGaussian(self.sample_rate, s, self.steps) for s in "
         "self.noise_multipliers]\n"
@@ -356,7 +356,7 @@ MUTANTS = (
     Mutant(
         "count left out",
         "the count is released and not accounted",
-        "privacy/plan.py",
+        "privacy/calibration.py",
         "    return math.fsum(s**-2 for s in noise_multipliers) ** -0.5",
         "    return noise_multipliers[0]",
         "tests/golden/test_golden_privacy.py::test_epsilon",
@@ -437,7 +437,7 @@ MUTANTS = (
     Mutant(
         "best of K as one fit",
         "a private search reports the cost of one trial",
-        "privacy/selection.py",
+        "privacy/renyi.py",
         "    return np.minimum.accumulate(whole[::-1])[::-1]",
         "    return curve",
         "tests/privacy/test_selection.py::test_golden",
@@ -445,7 +445,7 @@ MUTANTS = (
     Mutant(
         "a selection drops the fits",
         "a ledger with a private search forgets the fits beside it",
-        "budget/books.py",
+        "budget/journal.py",
         "return curve_epsilon(sum(curves) + rdp_curve(runs), delta)",
         "return curve_epsilon(sum(curves), delta)",
         "tests/model_selection/test_budget.py::test_a_private_selection_is_charged_beside_the_fits",
@@ -545,7 +545,7 @@ MUTANTS = (
         "tests/metrics/test_release_group_table.py::test_the_integer_gaussian_keeps_its_budget[1.0-1e-05]",
     ),
     Mutant(
-        "books without a lock",
+        "a ledger without a lock",
         "two processes check the budget side by side, and both find room",
         "budget/journal.py",
         "            _lock(handle)\n            handle.seek(0)\n",
@@ -555,9 +555,9 @@ MUTANTS = (
     Mutant(
         "the first view of a search",
         "of the possible records the first is charged, not the worst-off one",
-        "budget/books.py",
-        "return max(_composed(view, delta, accountant) for view in views(fits, searches))",
-        "return _composed(views(fits, searches)[0], delta, accountant)",
+        "budget/journal.py",
+        "max(_composed(view, delta, accountant) for view in fits_seen_by_record(fits, searches))",
+        "_composed(fits_seen_by_record(fits, searches)[0], delta, accountant)",
         "tests/privacy/test_folds.py::test_the_costliest_view_is_charged_wherever_it_comes",
     ),
     Mutant(
@@ -565,14 +565,14 @@ MUTANTS = (
         "a fit whose line in the ledger has no end is not counted",
         "budget/journal.py",
         '            if torn:\n                self._write(b"\\n")\n',
-        "            self._handle.truncate(end)\n            self._whole = self._whole[:end]\n",
+        "            self._handle.truncate(end)\n            self._content = self._content[:end]\n",
         "tests/model_selection/test_budget.py::test_a_whole_last_line_without_its_end_counts",
     ),
     Mutant(
         "an emptied ledger",
         "a ledger goes on in a file that was emptied, as if nothing had been spent",
         "budget/journal.py",
-        "if len(self._whole) < size or _digest(self._whole[:size]) != seen:",
+        "if len(self._content) < size or _digest(self._content[:size]) != seen:",
         "if False:",
         "tests/model_selection/test_budget.py::test_a_file_that_lost_its_lines_takes_no_more",
     ),
@@ -597,7 +597,7 @@ MUTANTS = (
         "a search that its threads do not know of",
         "a step trains a private model in a thread inside a private search, and nobody pays",
         "budget/charging.py",
-        "    if _door.is_searching():\n        _take",
+        "    if active_ledger.is_searching():\n        _take",
         "    if _PAID.get():\n        _take",
         "tests/model_selection/test_private_search.py::test_a_step_that_fits_in_a_thread_or_process_is_refused[thread]",
     ),
@@ -618,11 +618,11 @@ MUTANTS = (
         "tests/model_selection/test_dg_scorer.py::"
         "test_marks_of_rows_stay_out_of_models_and_go_with_them",
     ),
-    # books
+    # ledgers
     Mutant(
-        "books that trust every call",
+        "a ledger that trusts every call",
         "the ledger's whole is finite for fits that nobody looked around",
-        "budget/books.py",
+        "budget/journal.py",
         'return around.get(fit.get("around"), {}).get("outermost", False)',
         "return True",
         AROUND + "test_where_nobody_looked_the_whole_is_unknown[bootstrap]",
@@ -631,14 +631,14 @@ MUTANTS = (
         "callbacks that vouch for clones",
         "a ledger that an ensemble cloned along with the classifier takes it for the outermost",
         "budget/privacy_ledger.py",
-        '"outermost": is_called(estimator)}',
-        '"outermost": True}',
+        '"outermost": active_ledger.is_called(estimator)',
+        '"outermost": True',
         AROUND + "test_clones_carry_callbacks_so_these_do_not_tell_who_is_outermost[bootstrap]",
     ),
     Mutant(
         "a call that spans threads",
         "fits of other threads count as those of the call that was looked at",
-        "budget/around.py",
+        "budget/active_ledger.py",
         "    token = _CALL.set((name, estimator))\n"
         "    try:\n"
         "        yield name\n"
@@ -717,7 +717,7 @@ MUTANTS = (
         "sweeps that break off",
         "a sweep beyond its budget makes fits until one of them is refused",
         "model_selection/_sweep.py",
-        "books.check(",
+        "ledger.check(",
         "list(",
         "tests/cli/test_ledger.py::test_a_sweep_beyond_its_budget_is_refused_before_any_fit",
     ),

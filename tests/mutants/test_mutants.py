@@ -15,7 +15,7 @@ from catalogue import MUTANTS  # noqa: E402
 
 # how a test may fail on a mutant; anything else is a mutant that does not run
 REASONS = {"AssertionError", "Failed", "PrivacyAccountingError", "ExceptionGroup", "FlakyFailure"}
-REASONS |= {"UserWarning"}  # as errors: a fit that took fewer steps says so
+REASONS |= {"InterruptedWarning"}  # as errors: a fit that took fewer steps says so
 
 
 @pytest.fixture(scope="module")

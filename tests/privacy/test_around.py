@@ -193,8 +193,8 @@ def test_a_call_around_which_nothing_learns_is_known_as_a_whole(name, ledger, da
     assert check_pipeline(model).findings == []
     assert ledger.fit(model, data[0], y, **groups) is model
     found = ledger.report()
-    assert found.fits >= 1 and found.reasons == () and found.known
-    assert found.whole == found.epsilon == ledger.epsilon() < math.inf
+    assert found.n_fits >= 1 and found.reasons == () and found.known
+    assert found.epsilon_total == found.epsilon == ledger.epsilon() < math.inf
     assert set(ledger.frame().around) == {"nothing"}
     assert "unknown" not in repr(found)
 
@@ -204,7 +204,7 @@ def test_a_call_around_which_something_learns_is_infinite_as_a_whole(name, ledge
     y, groups = targets(name, data[1])
     ledger.fit(LEAKING[name](), data[0], y, **groups)
     found = ledger.report()
-    assert found.fits >= 1 and found.whole == math.inf and found.reasons and found.known
+    assert found.n_fits >= 1 and found.epsilon_total == math.inf and found.reasons and found.known
     assert "as a whole     epsilon=inf" in repr(found)
 
 
@@ -215,7 +215,7 @@ def test_what_classifiers_refuse_leaves_no_finite_whole(name, ledger, data):
     with pytest.raises((TypeError, ValueError, AttributeError)):
         ledger.fit(model := REFUSING[name](), data[0], y, **groups)
     learns = bool(check_pipeline(model).findings)
-    assert learns == (name != "elimination") == (ledger.report().whole == math.inf)
+    assert learns == (name != "elimination") == (ledger.report().epsilon_total == math.inf)
 
 
 @pytest.mark.parametrize("name", FREE | LEAKING | OUTPUTS)
@@ -224,7 +224,7 @@ def test_where_nobody_looked_the_whole_is_unknown(name, ledger, data):
     with ledger:
         (FREE | LEAKING | OUTPUTS)[name]().fit(data[0], y, **groups)
     found = ledger.report()
-    assert found.fits >= 1 and found.whole == math.inf
+    assert found.n_fits >= 1 and found.epsilon_total == math.inf
     if name not in ("twin", "diagnostics"):
         assert found.reasons == (UNKNOWN,) and not found.known
         assert set(ledger.frame().around) == {"unknown"}
@@ -250,7 +250,7 @@ def test_clones_carry_callbacks_so_these_do_not_tell_who_is_outermost(name, ledg
     inner[0].set_callbacks(ledger)
     model.fit(*data)
     found = ledger.report()
-    assert found.fits >= 1 and found.whole == math.inf and not found.known
+    assert found.n_fits >= 1 and found.epsilon_total == math.inf and not found.known
 
 
 @callbacks
@@ -259,7 +259,7 @@ def test_a_pipeline_that_the_ledger_is_set_on_is_looked_at(name, ledger, data):
     model = LEAKING[name]()
     with pytest.warns(PrivacyLeakWarning, match="These steps learn"):
         model.set_callbacks(ledger).fit(*data)
-    assert ledger.report().whole == math.inf and ledger.report().known
+    assert ledger.report().epsilon_total == math.inf and ledger.report().known
     assert "learns from private records" in ledger.frame().around[0]
 
 
@@ -272,15 +272,15 @@ def test_a_leak_is_told_before_the_fit(ledger, data):
 def test_a_step_that_learned_counts_even_if_no_private_fit_followed(ledger, data):
     with pytest.raises(ValueError, match="y"):
         ledger.fit(LEAKING["scaler"](), data[0], np.full(120, np.nan))
-    assert ledger.report().fits == 0 and ledger.report().whole == math.inf
+    assert ledger.report().n_fits == 0 and ledger.report().epsilon_total == math.inf
 
 
 def test_one_fit_that_nobody_looked_at_makes_the_whole_unknown(ledger, data):
     ledger.fit(quick(), *data)
-    known = ledger.report().whole
+    known = ledger.report().epsilon_total
     with ledger:
         quick().fit(*data)
-    assert known < ledger.report().whole == math.inf and not ledger.report().known
+    assert known < ledger.report().epsilon_total == math.inf and not ledger.report().known
     assert ledger.frame().around.tolist() == ["nothing", "unknown"]
 
 
@@ -308,8 +308,8 @@ def test_a_call_ends_with_its_fit(ledger, data):
 def test_callbacks_that_were_set_before_a_call_stay(ledger, data):
     model = quick().set_callbacks(ledger)
     ledger.fit(model, *data)
-    assert model._skl_callbacks == [ledger] and ledger.report().whole < math.inf
-    assert ledger.report().fits == 1
+    assert model._skl_callbacks == [ledger] and ledger.report().epsilon_total < math.inf
+    assert ledger.report().n_fits == 1
 
 
 @callbacks
@@ -317,7 +317,7 @@ def test_a_search_that_is_called_is_followed_through_its_folds(ledger, data):
     search = GridSearchCV(quick(), {"lr": [0.1, 0.2]}, cv=3, error_score="raise")
     ledger.fit(search, *data)
     found, foreseen = ledger.report(), plan(search, 120, delta=1e-4, accountant="rdp")
-    assert (found.fits, found.seen, found.reasons) == (7, 5, (SCORES,))
+    assert (found.n_fits, found.n_fits_per_record, found.reasons) == (7, 5, (SCORES,))
     assert repr(found).splitlines()[1:] == repr(foreseen).splitlines()[1:]
 
 
@@ -327,7 +327,7 @@ def test_where_there_are_no_folds_scores_are_seen_all_the_same(ledger, data, mon
         if "set_callbacks" in vars(kind):
             monkeypatch.delattr(kind, "set_callbacks")
     ledger.fit(GridSearchCV(quick(), {"lr": [0.1]}, cv=2), *data)
-    assert ledger.report().reasons == (SCORES,) and ledger.report().whole == math.inf
+    assert ledger.report().reasons == (SCORES,) and ledger.report().epsilon_total == math.inf
 
 
 def test_scores_that_somebody_reads_are_not_known(ledger, data):
@@ -362,7 +362,7 @@ def test_another_budget_is_named_and_not_counted(ledger, data):
     model = make_pipeline(Elsewhere(), quick())
     ledger.fit(model, *data)
     for found in (ledger.report(), plan(model, 120, delta=1e-4, accountant="rdp")):
-        assert found.whole == math.inf
+        assert found.epsilon_total == math.inf
         assert found.reasons == ("Elsewhere spends a budget besides, which is not counted here",)
 
 
@@ -371,7 +371,7 @@ def test_what_is_taken_on_trust_is_noted(ledger, data):
     assert ledger.report().notes == ()
     ledger.fit(make_pipeline(FunctionTransformer(lambda X: X + 1), quick()), *data)
     assert "row by row" in ledger.report().notes[0] and "\n  note: " in repr(ledger.report())
-    assert ledger.report().whole < math.inf
+    assert ledger.report().epsilon_total < math.inf
 
 
 @callbacks

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from skdpfair.privacy import Ledger, SampledGaussian, epsilon
-from skdpfair.privacy.bounds import total_variation, tv_from_epsilon
+from skdpfair.privacy.accounting import total_variation, tv_from_epsilon
 
 ADULT = SampledGaussian(1 / 92, 1.0, 1840)
 SHIFT = {"add_remove": 1.0, "replace_one": 2.0}  # largest change of the mean

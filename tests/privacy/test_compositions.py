@@ -11,8 +11,7 @@ import pytest
 
 from skdpfair.exceptions import InfeasibleBudgetError
 from skdpfair.privacy import Ledger, PrivacyPlan, SampledGaussian, calibrate, epsilon, gdp_epsilon
-from skdpfair.privacy.accounting import interval, pld_epsilon
-from skdpfair.privacy.bounds import total_variation
+from skdpfair.privacy.accounting import interval, pld_epsilon, total_variation
 from skdpfair.privacy.calibration import MIN_NOISE_MULTIPLIER
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "golden_privacy.json"

@@ -14,8 +14,8 @@ from sklearn.model_selection import (
     TimeSeriesSplit,
 )
 
-from skdpfair.budget.books import cost as cost_of
-from skdpfair.budget.folds import folds_of, views
+from skdpfair.budget.folds import fits_seen_by_record, folds_of
+from skdpfair.budget.journal import cost as cost_of
 from skdpfair.privacy import SampledGaussian, epsilon
 
 
@@ -60,7 +60,7 @@ def test_the_largest_view_is_that_of_the_worst_off_record(searches, outside):
 
     records = [dict(zip(folds_in, w, strict=True)) for w in product(*map(range, folds_in.values()))]
     worst = max(cost(f for f in fits if not misses(r, f)) for r in records)
-    largest = max(map(cost, views(fits, known)))
+    largest = max(map(cost, fits_seen_by_record(fits, known)))
     many = sum(folds - 1 for folds in folds_in.values()) > 4  # may be rounded up to all
     assert largest == worst or (many and worst <= largest <= cost(fits))
 
@@ -76,14 +76,14 @@ def test_splitters_whose_folds_may_overlap_leave_nobody_out():
     own.split = lambda X, y=None, groups=None: iter(())
     assert [folds_of(cv, 3) for cv in (Odd(3), own)] == [None] * 2
     fits = [fit(i, "s", i) for i in range(3)]
-    assert views(fits, {"s": {"splits": 3, "folds": None}}) == [fits]
-    assert views(fits, {}) == [fits]
+    assert fits_seen_by_record(fits, {"s": {"splits": 3, "folds": None}}) == [fits]
+    assert fits_seen_by_record(fits, {}) == [fits]
 
 
 def test_too_many_ways_are_counted_in_full():
     fits = [fit(i, str(s), i, cost=i + 1) for s in range(12) for i in range(5)]
     known = {str(s): {"splits": 5, "folds": 5} for s in range(12)}
-    seen = views(fits, known)
+    seen = fits_seen_by_record(fits, known)
     assert len(seen) <= 16
     assert max(map(cost, seen)) >= 12 * cost(fits[:5]) - 12
 

@@ -10,10 +10,12 @@ from dp_accounting.dp_event import RepeatAndSelectDpEvent
 from dp_accounting.rdp import RdpAccountant
 
 from skdpfair.privacy import SampledGaussian
-from skdpfair.privacy.renyi import ORDERS, curve_epsilon, rdp_curve
-from skdpfair.privacy.selection import (
+from skdpfair.privacy.renyi import (
+    ORDERS,
     check_law,
+    curve_epsilon,
     free_score_noise,
+    rdp_curve,
     selection_curve,
     selection_epsilon,
     stop_parameter,

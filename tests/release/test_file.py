@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from skdpfair import get_method, load_release
+from skdpfair.budget.files import replace_file
 from skdpfair.release import _file
 from skdpfair.release._encode import NotPlain, decode, encode
 from skdpfair.release._facts import facts_of
@@ -183,7 +184,7 @@ def test_what_is_encoded_comes_back():
 
 @pytest.mark.parametrize("path", [None, 1, b"x"])
 def test_what_names_no_file_is_refused_by_name(path):
-    for touch in (load_release, lambda p: _file.replace_file(p, b"")):
+    for touch in (load_release, lambda p: replace_file(p, b"")):
         with pytest.raises(TypeError, match=r"^path must name a file"):
             touch(path)
 

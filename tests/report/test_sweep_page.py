@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 from skdpfair import DPFairClassifier
 from skdpfair.cli import main
 from skdpfair.model_selection import TradeoffResults, sweep
-from skdpfair.privacy.delta import auto_delta
+from skdpfair.privacy.gdp import auto_delta
 
 SECTIONS = (
     "asked",
@@ -82,7 +82,7 @@ def cells(groups=("F", "M"), methods=("poor", "even"), budgets=(1.0, 4.0), seeds
                     "epsilon": budget,
                     "seed": seed,
                     "fold": 0,
-                    "twin": None if method == "reference" else "reference",
+                    "reference": None if method == "reference" else "reference",
                     "n": [sum(n), *n],
                     "right": [sum(right), *right],
                     "n_train": [2 * sum(n), *(2 * m for m in n)],

@@ -13,7 +13,8 @@ import pytest
 import torch
 from joblib import Parallel, delayed
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV
+from sklearn.ensemble import BaggingClassifier
+from sklearn.model_selection import GridSearchCV, cross_validate
 from skorch.callbacks import Callback
 
 import skdpfair.training.steps as steps
@@ -113,6 +114,22 @@ def test_ctrl_c_stops_a_search_and_the_twin_too():
     with pytest.warns(UserWarning, match="interrupted"):
         model.fit(X, Y)
     assert not hasattr(model, "reference_") and model.n_steps_ in (2, 3)
+
+
+def test_ctrl_c_stops_whoever_fits_clones(monkeypatch):
+    model = quick(get_method("dpsgd", max_grad_norm=1.0))
+    runs = {
+        "cross-validation": lambda: cross_validate(model, X, Y, cv=2),
+        "ensemble": lambda: BaggingClassifier(model, n_estimators=2).fit(X, Y),
+        "clone": lambda: clone(model).fit(X, Y),
+    }
+    for run in runs.values():
+        monkeypatch.setattr(
+            steps, "private_step", ending(steps.private_step, 2, KeyboardInterrupt(), [])
+        )
+        with pytest.raises(KeyboardInterrupt, match=r"after [12] of 4 steps"):
+            run()
+        monkeypatch.undo()
 
 
 @pytest.mark.parametrize("name", ["dpsgd", "global_adapt"])

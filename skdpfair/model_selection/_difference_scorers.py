@@ -1,4 +1,4 @@
-"""Scores that are differences: against the twin, and against the training rows."""
+"""Scorers of differences by group: privacy cost and distributional-generalisation gap."""
 
 from dataclasses import dataclass
 
@@ -36,9 +36,9 @@ class _PrivacyCostScorer(_Differences):
         self.only = only
 
     def _difference(self, estimator, X, y, parts):
-        twin = np.asarray(_twin_predictions(estimator, X)) == y
+        reference = np.asarray(_reference_predictions(estimator, X)) == y
         private = np.asarray(estimator.predict(X)) == y
-        lost = twin.astype(float) - private
+        lost = reference.astype(float) - private
         return float(lost.mean()), _means(lost, parts)
 
 
@@ -71,7 +71,7 @@ class _DGGapScorer(_Differences):
 
 
 def _fitted_among(estimator, table, scored):
-    """Return which rows of a table the model was fitted to, where that is certain."""
+    """Return a mask of the rows of a table that the model was fitted to, or raise."""
     final, _ = at_final_step(estimator)
     seen = _fitted_rows.of(getattr(final, "net_", None))
     if seen is None:
@@ -109,16 +109,16 @@ def _marked(estimator, X, y, parts):
 
 
 def _occurrence(marks, groups):
-    """Return how many rows before each one equal it."""
+    """Return the number of rows before each one that equal it."""
     return pd.DataFrame({"mark": marks, "group": groups}).groupby(["mark", "group"]).cumcount()
 
 
 def privacy_cost_scorer(*, group_col=None, groups=None, only=None):
-    """Make a scorer of the accuracy that privacy takes, for models that carry their twin.
+    """Make a scorer of the accuracy that privacy takes, for models with their reference model.
 
     It needs a (final) step fitted with ``keep_reference=True``, in the process that fitted it: no
-    pickle holds a twin. Inside a search the model is scored where it was fitted. To compare many
-    candidates, a twin as a row of the grid and `privacy_cost_table` train fewer models.
+    pickle holds a reference model. Inside a search the model is scored where it was fitted. To
+    compare many candidates, a reference model in the grid and `privacy_cost_table` train fewer.
 
     Parameters
     ----------
@@ -196,12 +196,12 @@ def _means(values, parts):
     return {g: float(values[rows].mean()) if rows.any() else np.nan for g, rows in parts.items()}
 
 
-def _twin_predictions(estimator, X):
+def _reference_predictions(estimator, X):
     final, X = at_final_step(estimator, X)
     if not hasattr(final, "reference_"):
         raise ValueError(
-            f"privacy_cost_scorer needs the twin, reference_, which this {type(final).__name__}"
-            " does not have. Fit with keep_reference=True and score in the same process, or put "
-            "epsilon=None into the grid and use privacy_cost_table(search)."
+            "privacy_cost_scorer needs the reference model, reference_, which this "
+            f"{type(final).__name__} does not have. Fit with keep_reference=True and score in the "
+            "same process, or put epsilon=None into the grid and use privacy_cost_table(search)."
         )
     return final.reference_.predict(X)

@@ -1,0 +1,68 @@
+"""Files that appear whole, on the disk, or not at all."""
+
+import os
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from skdpfair._validate import error_context, safe_repr
+
+_TRIED = 2**20  # bytes that a folder must have room for
+
+
+def path_of(path) -> Path:
+    """Return the Path of a file.
+
+    Raises
+    ------
+    TypeError
+        If ``path`` is neither a string nor a path.
+    """
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(
+            f"path must name a file, got {safe_repr(path)}: a string or a pathlib.Path."
+        )
+    with error_context("path", "cannot name a file"):
+        return Path(path)
+
+
+def replace_file(path, content: bytes) -> None:
+    """Write a file beside the old one, then put it in its place.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "a.txt"
+    >>> replace_file(path, b"one")
+    >>> replace_file(path, b"two")
+    >>> path.read_text(), len(list(path.parent.iterdir()))
+    ('two', 1)
+    """
+    path = path_of(path)
+    with _written_beside(path, content) as part:
+        os.replace(part, path)
+    if hasattr(os, "O_DIRECTORY"):  # Windows syncs no folders
+        folder = os.open(path.parent, os.O_DIRECTORY)
+        try:
+            os.fsync(folder)  # or a power cut could undo the renaming
+        finally:
+            os.close(folder)
+
+
+def check_writable(path) -> None:
+    """Raise OSError, before anything is spent, if no file can be written beside ``path``."""
+    with _written_beside(path_of(path), bytes(_TRIED)):
+        pass
+
+
+@contextmanager
+def _written_beside(path, content):
+    part = path.with_name(f".{path.name[:100]}.{os.urandom(8).hex()}.part")
+    try:
+        with part.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        yield part
+    finally:
+        with suppress(OSError):
+            part.unlink()

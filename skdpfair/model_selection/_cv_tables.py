@@ -1,0 +1,361 @@
+"""Tables of a search's ``cv_results_``: privacy cost, DG gap, and the choice of a candidate."""
+
+import re
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+from sklearn.exceptions import NotFittedError
+
+from skdpfair._validate import number
+
+_BUDGETS = ("epsilon", "noise_multiplier")
+
+
+def privacy_cost_table(search, metric="accuracy"):
+    """Tabulate the privacy cost of each candidate of a search, against the reference in its grid.
+
+    Parameters
+    ----------
+    search : fitted search, or its ``cv_results_``
+        Scored by `GroupScorer`; one candidate, the non-private reference
+        model, has ``epsilon=None``.
+    metric : str, default="accuracy"
+        One of the scorer's metrics.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a private candidate, indexed by its row in ``cv_results_``: its parameters, by
+        their last names, ``privacy_cost``, ``privacy_cost[GROUP]``, ``privacy_cost_difference``
+        >= 0, all shares: 0.01 is one percentage point of accuracy. Costs are
+        the reference model's score minus the candidate's, fold by fold, then averaged over the
+        folds in which a group occurs; the gap is that of the averages, among the groups that have
+        one. Not itself private. ``to_string()`` prints it whole.
+
+    Raises
+    ------
+    ValueError
+        If the grid has no reference model, or several that fit a candidate equally well.
+
+    Examples
+    --------
+    >>> results = {
+    ...     "params": [{"epsilon": None}, {"epsilon": 1.0}],
+    ...     "split0_test_accuracy": [0.9, 0.8],
+    ...     "split0_test_accuracy[F]": [0.9, 0.6], "split0_test_accuracy[M]": [0.9, 0.8],
+    ... }
+    >>> print(privacy_cost_table(results).round(2).to_string())
+         epsilon  privacy_cost  privacy_cost[F]  privacy_cost[M]  privacy_cost_difference
+    row
+    1        1.0           0.1              0.3              0.1                      0.2
+    """
+    results = _results(search)
+    scores = {key: _folds(results, "test", key) for key in _keys(results, metric)}
+    rows, references = private_rows(results), _references(results)
+    costs = {}
+    for key, folds in scores.items():
+        paired = [
+            folds[references[i]] - folds[i] if i in references else folds[i] * np.nan for i in rows
+        ]
+        costs["privacy_cost" + key[len(metric) :]] = _mean(paired)
+    return _table(results, rows, costs, "privacy_cost")
+
+
+def dg_gap_table(search, metric="accuracy"):
+    """Tabulate how much better each candidate does on its training rows than on held-out ones.
+
+    Parameters
+    ----------
+    search : fitted search, or its ``cv_results_``
+        Scored by `GroupScorer`, with ``return_train_score=True``.
+    metric : str, default="accuracy"
+        One of the scorer's metrics.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a candidate, the reference model included (its epsilon is inf, and its method
+        "reference"), indexed by its row in ``cv_results_``: its parameters, by their last names,
+        ``dg_gap`` and ``dg_gap[GROUP]``, training minus held-out score averaged over folds, and
+        ``dg_gap_difference`` >= 0, how far these are apart; all are shares. Not itself private.
+
+    Raises
+    ------
+    ValueError
+        If the search kept no training scores.
+
+    Examples
+    --------
+    >>> results = {
+    ...     "params": [{"epsilon": 1.0}],
+    ...     "split0_train_accuracy": [0.9], "split0_test_accuracy": [0.8],
+    ...     "split0_train_accuracy[F]": [0.9], "split0_test_accuracy[F]": [0.6],
+    ...     "split0_train_accuracy[M]": [0.9], "split0_test_accuracy[M]": [0.9],
+    ... }
+    >>> dg_gap_table(results).round(2)
+         epsilon  dg_gap  dg_gap[F]  dg_gap[M]  dg_gap_difference
+    row
+    0        1.0     0.1        0.3        0.0                0.3
+    """
+    results = _results(search)
+    if f"split0_train_{metric}" not in results:
+        raise ValueError(
+            f"The search has no training scores of {metric!r}, from which the DG gap is taken. "
+            "Set return_train_score=True, and fit again."
+        )
+    rows = list(range(len(results["params"])))
+    gaps = {
+        "dg_gap" + key[len(metric) :]: _mean(
+            _folds(results, "train", key) - _folds(results, "test", key)
+        )
+        for key in _keys(results, metric)
+    }
+    return _table(results, rows, gaps, "dg_gap")
+
+
+class select_by:
+    """Choose, as ``refit=`` of a search, the private candidate that is best by one column.
+
+    Parameters
+    ----------
+    column : str, default="privacy_cost_difference"
+        A column of `privacy_cost_table` or `dg_gap_table` (the one nearest to 0 wins for
+        ``dg_gap...``, the smallest for all others), or a key of the scorer (the largest wins; the
+        smallest for its ``..._difference``).
+    at_least : dict of str to float or None, default=None
+        Bounds on mean scores, such as ``{"accuracy": 0.8}``. Without one, a model that always
+        answers the same may win a comparison of groups.
+    metric : str, default="accuracy"
+        The scorer's metric that costs and gaps are of.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If ``column`` or ``at_least`` has no such form; in the search, after its fits, if there is
+        no such score, or no candidate meets the bounds. scikit-learn then keeps nothing of the
+        search: set ``refit=False`` to choose afterwards, by ``select_by(...)(search.cv_results_)``.
+
+    Notes
+    -----
+    The reference model is never chosen. Choosing by scores on private records is not private.
+
+    Examples
+    --------
+    >>> from skdpfair.model_selection import select_by
+    >>> results = {
+    ...     "params": [{"epsilon": None}, {"epsilon": 1.0}, {"epsilon": 2.0}],
+    ...     "split0_test_accuracy": [0.9, 0.6, 0.8], "mean_test_accuracy": [0.9, 0.6, 0.8],
+    ...     "split0_test_accuracy[F]": [0.9, 0.6, 0.7], "split0_test_accuracy[M]": [0.9, 0.6, 0.9],
+    ... }
+    >>> select_by("privacy_cost_difference")(results)
+    1
+    >>> select_by("privacy_cost_difference", at_least={"accuracy": 0.75})(results)
+    2
+    """
+
+    def __init__(self, column="privacy_cost_difference", *, at_least=None, metric="accuracy"):
+        _check_form(column, at_least)
+        self.column = column
+        self.at_least = at_least
+        self.metric = metric
+
+    def __repr__(self):
+        return f"select_by({self.column!r}, at_least={self.at_least!r}, metric={self.metric!r})"
+
+    def __call__(self, results):
+        """Return the row that wins.
+
+        Parameters
+        ----------
+        results : dict
+            ``cv_results_`` of a search.
+
+        Returns
+        -------
+        int
+        """
+        loss = self._loss(results).dropna()
+        if loss.empty:
+            raise ValueError(f"No private candidate has a {self.column!r}: all are NaN.")
+        best = {}
+        for key, least in (self.at_least or {}).items():
+            scores = pd.Series(_mean_score(results, key, "at_least"))
+            best[key] = f"{scores[private_rows(results)].max():.4g}"
+            loss = loss[scores[loss.index] >= least]
+        if loss.empty:
+            raise ValueError(
+                f"No private candidate reaches at_least={self.at_least!r}. The best values are "
+                f"{', '.join(f'{key}: {value}' for key, value in best.items())}. Lower the bounds, "
+                "or add candidates to the grid; refit=False keeps the scores of a search, from "
+                "which select_by(...)(search.cv_results_) chooses afterwards."
+            )
+        return int(loss.idxmin())
+
+    def _loss(self, results):
+        if self.column.startswith("privacy_cost"):
+            return self._of(privacy_cost_table(results, self.metric))
+        if self.column.startswith("dg_gap"):
+            return self._of(dg_gap_table(results, self.metric)).abs()[private_rows(results)]
+        scores = pd.Series(_mean_score(results, self.column, "column"))
+        return (scores if self.column.endswith("_difference") else -scores)[private_rows(results)]
+
+    def _of(self, table):
+        if self.column not in table:
+            columns = [c for c in table if c.startswith(self.column[:6])]
+            raise ValueError(f"column must be one of {columns}, got {self.column!r}.")
+        return table[self.column]
+
+
+def _check_form(column, at_least):
+    if not isinstance(column, str):
+        raise TypeError(f"column must be a text such as 'privacy_cost_difference', got {column!r}.")
+    for table in ("privacy_cost", "dg_gap"):
+        pattern = rf"{table}(_difference|\[.+\])?"
+        if column.startswith(table) and not re.fullmatch(pattern, column, re.S):
+            raise ValueError(
+                f"column must be '{table}', '{table}_difference' or '{table}[GROUP]', got "
+                f"{column!r}."
+            )
+    if at_least is not None and not isinstance(at_least, Mapping):
+        raise TypeError(
+            f"at_least must be a dict from scores to least values, got {at_least!r}. Pass for "
+            'instance {"accuracy": 0.8}.'
+        )
+    for value in (at_least or {}).values():
+        number("at_least", value)
+
+
+def _mean_score(results, key, name):
+    if f"mean_test_{key}" not in results:
+        known = [k[len("mean_test_") :] for k in results if k.startswith("mean_test_")]
+        derived = ", or of the tables, 'privacy_cost', 'dg_gap', and their '..._difference' and "
+        derived = "" if name == "at_least" else f"{derived}'...[GROUP]'"
+        raise ValueError(f"{name} must name a score of the search, {known}{derived}, got {key!r}.")
+    return results[f"mean_test_{key}"]
+
+
+def _results(search):
+    results = getattr(search, "cv_results_", search)
+    if hasattr(search, "fit") and results is search:
+        raise NotFittedError(
+            f"This {type(search).__name__} has no cv_results_ yet. Call fit(X, y) first."
+        )
+    if not isinstance(results, Mapping) or "params" not in results:
+        raise TypeError(
+            "search must be a fitted search, or its cv_results_, got "
+            f"{type(search).__name__}. Pass what was fitted with scoring=GroupScorer(...)."
+        )
+    return results
+
+
+def _keys(results, metric):
+    """Return the metric's keys: overall, then one for each group."""
+    found = [
+        key.removeprefix("split0_test_")
+        for key in results
+        if re.fullmatch(rf"split0_test_{re.escape(metric)}(\[.*\])?", key, flags=re.DOTALL)
+    ]
+    if metric not in found or len(found) < 2:
+        raise ValueError(
+            f"The search has no scores of metric={metric!r} by group. Fit it with scoring="
+            "GroupScorer(...), and name one of its metrics."
+        )
+    return found
+
+
+def _folds(results, part, key):
+    """Return scores of shape (n_candidates, n_folds)."""
+    folds = []
+    while (name := f"split{len(folds)}_{part}_{key}") in results:
+        folds.append(np.asarray(results[name], dtype=float))
+    return np.stack(folds, axis=1)
+
+
+def _mean(folds):
+    """Return the mean of each row over the folds that are not NaN."""
+    folds = np.asarray(folds, dtype=float)
+    known = ~np.isnan(folds)
+    with np.errstate(invalid="ignore"):  # no fold at all: NaN
+        return np.where(known, folds, 0.0).sum(axis=1) / known.sum(axis=1)
+
+
+def _table(results, rows, columns, name):
+    params = _params_table(results, rows)
+    table = pd.concat([params, pd.DataFrame(columns, index=params.index)], axis=1)
+    by_group = table[[c for c in columns if c.startswith(f"{name}[")]]
+    table[f"{name}_difference"] = by_group.max(axis=1) - by_group.min(axis=1)
+    return table
+
+
+def _params_table(results, rows):
+    """Return the candidates' parameters, by their last names where these differ."""
+    keys = dict.fromkeys(key for params in results["params"] for key in params)
+    last = [key.rpartition("__")[2] for key in keys]
+    names = {k: n if last.count(n) == 1 else k for k, n in zip(keys, last, strict=True)}
+    params = [{names[k]: v for k, v in results["params"][i].items()} for i in rows]
+    table = pd.DataFrame(params, index=pd.Index(rows, name="row"))
+    references = [i for i in rows if _is_reference(results["params"][i])]
+    for name, value in {"epsilon": np.inf, "method": "reference"}.items():
+        if references and name in table:
+            table.loc[references, name] = value
+    return table
+
+
+def _budget(params):
+    """Return the privacy parameters of a candidate, by their last name."""
+    last = {key.rpartition("__")[2]: value for key, value in params.items()}
+    return {name: last[name] for name in _BUDGETS if name in last}
+
+
+def private_rows(results):
+    """Return the rows of the private candidates."""
+    rows = [i for i, p in enumerate(results["params"]) if not _is_reference(p)]
+    if not rows:
+        raise ValueError("The search has no private candidate: give epsilon other values, too.")
+    return rows
+
+
+def _is_reference(params):
+    budget = _budget(params)
+    return "epsilon" in budget and all(value is None for value in budget.values())
+
+
+def _references(results):
+    """Return, for each private row, that of its reference: all else equal, as far as named."""
+    params = results["params"]
+    references = [i for i, p in enumerate(params) if _is_reference(p)]
+    if not references:
+        raise ValueError(
+            "The search has no reference model to compare with. Add a candidate without privacy to "
+            'the grid: param_grid=[{...}, {"epsilon": [None]}], with the prefix of the step in a '
+            "pipeline."
+        )
+    found = {i: _reference_of(results, i, references) for i in private_rows(results)}
+    return {i: reference for i, reference in found.items() if reference is not None}
+
+
+def _reference_of(results, row, references):
+    """Return the reference that agrees with a row, or None: a halving search drops some."""
+    halving = results.get("iter")
+    agreeing = [
+        r
+        for r in references
+        if (halving is None or halving[r] == halving[row])
+        and _same(results["params"][row], results["params"][r], but=("method", *_BUDGETS))
+    ]
+    # the reference of every private method is plain SGD: prefer that which names the same method
+    named = [r for r in agreeing if _same(results["params"][row], results["params"][r], _BUDGETS)]
+    best = named or agreeing
+    if len(best) > 1:
+        raise ValueError(
+            f"Rows {best} of the search are references of row {row}, {results['params'][row]}. "
+            "Leave one, or name in every reference the parameters that are searched."
+        )
+    return best[0] if best else None
+
+
+def _same(one, other, but):
+    """Return whether two candidates agree in all that both name, except ``but``."""
+    shared = [k for k in one if k in other and k.rpartition("__")[2] not in but]
+    return all(one[k] is other[k] or repr(one[k]) == repr(other[k]) for k in shared)

@@ -1,0 +1,425 @@
+"""Forecast of what a search will spend: its candidates, its folds, and their releases."""
+
+import math
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import (
+    GridSearchCV,
+    GroupKFold,
+    ParameterGrid,
+    ParameterSampler,
+    RandomizedSearchCV,
+    StratifiedGroupKFold,
+    check_cv,
+)
+from sklearn.pipeline import Pipeline
+
+from skdpfair._validate import integer, one_of
+from skdpfair.budget.charging import planned_entries
+from skdpfair.budget.folds import folds_of, takes_as_public
+from skdpfair.budget.spending import DIAGNOSTICS, REFERENCE, SCORES, Spending
+from skdpfair.estimator import DPFairClassifier
+from skdpfair.methods import get_method
+from skdpfair.preprocessing import DPQuantileScaler, check_pipeline
+from skdpfair.preprocessing._linter import reasons_of
+from skdpfair.privacy import ACCOUNTANTS, SampledGaussian
+from skdpfair.privacy import epsilon as epsilon_of
+from skdpfair.privacy.gdp import delta_for
+from skdpfair.training import parameters as _params
+from skdpfair.training import plan as _planning
+
+
+@dataclass(frozen=True)
+class PlannedFit:
+    """Equal fits of one candidate.
+
+    Parameters
+    ----------
+    candidate : int
+        Its position.
+    stage : {"fold", "refit", "fit"}
+        Where in the search.
+    n_samples : int
+        Records that each fit reads.
+    n_fits, n_fits_per_record : int
+        How many there are, and how many of them read the worst-off record.
+    private : bool
+        False for a fit without privacy.
+    runs : tuple of SampledGaussian
+        What one fit releases.
+    steps : tuple of str
+        The steps before the classifier that the first of these runs are of.
+    """
+
+    candidate: int
+    stage: str
+    n_samples: int
+    n_fits: int
+    n_fits_per_record: int
+    private: bool
+    runs: tuple[SampledGaussian, ...]
+    steps: tuple[str, ...] = ()
+
+    @property
+    def released(self) -> tuple[str, ...]:
+        """Name of the release that each of the runs is of."""
+        counts = len(self.runs) - len(self.steps) - 1
+        return (*self.steps, *("group counts",) * counts, "steps")
+
+
+@dataclass(frozen=True, repr=False)
+class SearchPlan(Spending):
+    """The cost of a search, as :func:`plan` foresees it.
+
+    Parameters
+    ----------
+    epsilon, epsilon_total, delta, accountant, reasons
+        As in :class:`~skdpfair.budget.spending.Spending`.
+    n_fits, n_fits_per_record, assumptions, notes
+        Likewise.
+    fits : tuple of PlannedFit
+        All fits.
+
+    Examples
+    --------
+    >>> from skdpfair import DPFairClassifier
+    >>> planned = plan(DPFairClassifier("dpsgd", epsilon=1.0), 10_000, cv=5)
+    >>> planned.to_frame()[["stage", "n_fits", "n_fits_per_record"]]
+      stage  n_fits  n_fits_per_record
+    0  fold       5                  4
+    >>> 1.0 < planned.epsilon < planned.epsilon_total  # which holds the scores, without limit
+    True
+    """
+
+    fits: tuple[PlannedFit, ...] = ()
+
+    @property
+    def runs(self) -> list[SampledGaussian]:
+        """The private releases that the worst-off record meets."""
+        return _runs(self.fits)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the planned fits as a table.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row per release of each kind of fit.
+        """
+        columns = ["candidate", "stage", "n_samples", "n_fits", "n_fits_per_record", "released"]
+        columns += ["steps", "sample_rate", "noise_multiplier", "epsilon_of_one_fit"]
+        rows = []
+        for f in self.fits:
+            one = epsilon_of(f.runs, self.delta, self.accountant) if f.private else math.inf
+            for released, (rate, noise, steps) in zip(f.released, f.runs, strict=True):
+                kind = f.candidate, f.stage, f.n_samples, f.n_fits, f.n_fits_per_record
+                rows.append((*kind, released, steps, rate, noise, one))
+        return pd.DataFrame(rows, columns=columns)
+
+    def __repr__(self):
+        paying = dict.fromkeys(step for f in self.fits for step in f.steps)
+        return super().__repr__() + "".join(
+            f"\n  each fit pays for {step} as well" for step in paying
+        )
+
+
+def plan_of(fits, epsilon, epsilon_total, delta, accountant, reasons, assumptions=()):
+    """Return the plan of a search that makes these fits."""
+    counts = (sum(getattr(f, name) for f in fits) for name in ("n_fits", "n_fits_per_record"))
+    cost = epsilon, epsilon_total, delta, accountant, tuple(reasons)
+    return SearchPlan(*cost, *counts, tuple(assumptions), fits=fits)
+
+
+def plan(search, n_samples, *, n_groups=1, cv=None, delta="auto", accountant="pld") -> SearchPlan:
+    """Forecast the cost of a search, a cross-validation or a fit; nothing is fitted.
+
+    Parameters
+    ----------
+    search : estimator
+        A DPFairClassifier, a Pipeline that ends in one, or a GridSearchCV, RandomizedSearchCV
+        or DPRandomizedSearch over either.
+    n_samples : int
+        Number of records; public.
+    n_groups : int, default=1
+        Number of groups; ``groups`` or ``group_probabilities`` of the classifier override it.
+    cv : int, splitter or None, default=None
+        For ``cross_validate(search, ..., cv=cv)`` on a classifier or a pipeline.
+    delta : float or "auto", default="auto"
+        The one delta of the composition; "auto" is that of a fit on all records.
+    accountant : {"pld", "prv", "rdp"}, default="pld"
+        How epsilon is computed.
+
+    Returns
+    -------
+    SearchPlan
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the candidates of ``search`` or the folds of ``cv`` cannot be known beforehand, or some
+        parameter of them cannot be used.
+
+    Notes
+    -----
+    In k folds a record is left out of one fit of each candidate, so it meets k-1 of them, and
+    then the refit, whose candidate is not known: that which makes the total largest is charged.
+    Splitters that may give a record to every fit are charged for every fit.  Stratified and
+    grouped folds take labels and groups as public, and are counted as of equal size.
+
+    Of a pipeline's other steps a DPQuantileScaler is charged with each fit; what
+    :func:`~skdpfair.preprocessing.check_pipeline` finds is a reason, since no epsilon covers it.
+
+    Examples
+    --------
+    >>> from sklearn.model_selection import GridSearchCV
+    >>> from skdpfair import DPFairClassifier
+    >>> grid = {"epsilon": [0.5, 1.0]}
+    >>> print(plan(GridSearchCV(DPFairClassifier(), grid, cv=3), 10_000))
+    SearchPlan: 7 fits, of which 5 read the worst-off record
+      private fits   epsilon=1.9... at delta=1e-05 (pld)
+      as a whole     epsilon=inf
+        - scores on private records are not private: select with DPRandomizedSearch instead
+      taken as public: the labels or groups by which StratifiedKFold makes its folds
+    """
+    if hasattr(n_samples, "__len__") and not isinstance(n_samples, str):
+        raise TypeError(
+            f"n_samples must be the number of records, got a {type(n_samples).__name__} of "
+            f"{len(n_samples)}. Pass len(X)."
+        )
+    n_samples, n_groups = integer("n_samples", n_samples), integer("n_groups", n_groups)
+    one_of("accountant", accountant, ACCOUNTANTS)
+    delta = delta_for(delta, n_samples)
+    if hasattr(search, "forecast"):  # a private search knows its own cost
+        return _with_leaks(search.forecast(n_samples, n_groups=n_groups, delta=delta), search)
+    candidates, cv, refit = candidates_of(search, cv)
+    planned = _Planner(candidates, n_groups)
+    reasons = [] if cv is None else [SCORES]
+    if cv is None:
+        fits = (planned.fit(0, "fit", n_samples, 1, 1),)
+    else:
+        last = planned.refits(n_samples) if refit else [()]
+        ways = [(*folds, *end) for folds in planned.folds(cv, n_samples) for end in last]
+        fits = max(ways, key=lambda fits: epsilon_of(_runs(fits), delta, accountant))
+    reasons = list(planned.reasons) + reasons
+    public = None if cv is None else takes_as_public(cv)
+    public = [public] if public else []
+    if isinstance(cv, (GroupKFold, StratifiedGroupKFold)):
+        public.append("that its folds are of equal size")
+    spent = epsilon_of(_runs(fits), delta, accountant)
+    total = math.inf if reasons else spent
+    planned = plan_of(fits, spent, total, delta, accountant, reasons, public)
+    return _with_leaks(planned, search)
+
+
+def _with_leaks(planned, search):
+    """Add the steps of pipelines that let out what no epsilon covers."""
+    leaks = reasons_of(check_pipeline(search))
+    if not leaks:
+        return planned
+    return replace(planned, epsilon_total=math.inf, reasons=(*planned.reasons, *leaks))
+
+
+class _Planner:
+    """Plans fits of the candidates; remembers what else would be seen."""
+
+    def __init__(self, candidates, n_groups):
+        self.candidates = candidates
+        self.n_groups = n_groups
+        self.reasons = {}
+
+    def fit(self, candidate, stage, n_samples, n_fits, n_fits_per_record):
+        classifier = classifier_of(self.candidates[candidate])
+        private, runs = planned_runs(classifier, n_samples, self.n_groups)
+        steps = planned_steps(self.candidates[candidate], n_samples)
+        names, runs = tuple(name for name, _ in steps), (*(run for _, run in steps), *runs)
+        if classifier.keep_reference or not private:
+            self.reasons[REFERENCE] = None
+        if classifier.diagnostics:
+            self.reasons[DIAGNOSTICS] = None
+        kind = candidate, stage, n_samples, n_fits, n_fits_per_record
+        return PlannedFit(*kind, private, runs, names)
+
+    def folds(self, cv, n_samples):
+        """Yield the fold fits once for each size of the fold that leaves the record out."""
+        sizes, repeats, one_out = fold_sizes(cv, n_samples)
+        for out in sorted(set(sizes)) if one_out else [None]:
+            yield tuple(
+                self.fit(c, "fold", size, repeats * k, repeats * (k - (size == out)))
+                for c in range(len(self.candidates))
+                for size, k in ((size, sizes.count(size)) for size in sorted(set(sizes)))
+            )
+
+    def refits(self, n_samples):
+        """Return the refits, each alone, of which one may cost most."""
+        every = [self.fit(c, "refit", n_samples, 1, 1) for c in range(len(self.candidates))]
+        private = {fit.runs: fit for fit in every if fit.private}
+        costly = [f for f in private.values() if not any(_less(f, g) for g in private.values())]
+        return [(fit,) for fit in costly or every[:1]]
+
+
+def _less(fit, other):
+    """Return whether a fit costs less than another whatever they are composed with."""
+    pairs = list(zip(fit.runs, other.runs, strict=False))
+    return (
+        len(fit.runs) == len(other.runs)
+        and fit.runs != other.runs
+        and all(
+            a.sample_rate <= b.sample_rate
+            and a.noise_multiplier >= b.noise_multiplier
+            and a.steps <= b.steps
+            for a, b in pairs
+        )
+    )
+
+
+def _runs(fits):
+    return [
+        run._replace(steps=run.steps * f.n_fits_per_record)
+        for f in fits
+        if f.private
+        for run in f.runs
+    ]
+
+
+def planned_runs(classifier, n_samples, n_groups=1):
+    """Return whether a fit of a classifier is private, and the runs it will release."""
+    private, entries = planned_fit(classifier, n_samples, n_groups)
+    return private, tuple(entry.run for entry in entries)
+
+
+def planned_fit(classifier, n_samples, n_groups=1):
+    """Return whether a fit of a classifier is private, and the ledger entries it will make."""
+    params = classifier.get_params(deep=False)
+    method = get_method(classifier.method)
+    _params.check(params, method)
+    shares = getattr(method, "group_probabilities", None)
+    declared = shares if shares is not None else params["groups"]
+    n_groups = n_groups if declared is None else max(len(declared), 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the fit will warn
+        run = _planning.plan(params, method, n_samples, n_groups)
+    noise = run.mechanism.noise_multipliers if run.is_accounted else (0.0,)
+    entries = planned_entries(
+        run.mechanism.max_sample_rate, noise, run.settings.n_steps, run.one_time_noise_multipliers
+    )
+    return all(e.run.noise_multiplier > 0 for e in entries if e.steps), entries
+
+
+def planned_steps(estimator, n_samples):
+    """Return the names and runs of the other steps that pay: quantiles of a DPQuantileScaler."""
+    paying = check_pipeline(estimator).spending
+    return [
+        (type(step).__name__, step.planned(n_samples).run)
+        for step in paying
+        if hasattr(step, "planned")
+    ]
+
+
+def classifier_of(estimator) -> DPFairClassifier:
+    """Return the classifier at the end of a pipeline."""
+    while isinstance(estimator, Pipeline):
+        estimator = estimator.steps[-1][1]
+    if not isinstance(estimator, DPFairClassifier):
+        raise TypeError(
+            "estimator must be a DPFairClassifier or a Pipeline that ends in one, got "
+            f"{estimator!r}. Put the DPFairClassifier last, and any other model into a search of "
+            "its own."
+        )
+    return estimator
+
+
+def parts_within(value):
+    """Yield the estimators that a fit of ``value`` may fit, itself among them.
+
+    Examples
+    --------
+    >>> from sklearn.feature_selection import SelectFromModel
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> select = SelectFromModel(LogisticRegression())
+    >>> [type(part).__name__ for part in parts_within(Pipeline([("select", select)]))]
+    ['Pipeline', 'SelectFromModel', 'LogisticRegression']
+    """
+    if isinstance(value, (type, FrozenEstimator)):
+        return
+    if hasattr(value, "get_params"):
+        yield value
+        value = value.get_params(deep=False)
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, (list, tuple, set, frozenset)):
+        for inner in value:
+            yield from parts_within(inner)
+
+
+def refuse_other_fits(estimator, counted=()):
+    """Refuse private fits inside an estimator, but for its last step's and ``counted`` types'."""
+    last = classifier_of(estimator)
+    for part in parts_within(estimator):
+        spends = isinstance(part, (DPFairClassifier, DPQuantileScaler)) or hasattr(part, "forecast")
+        if spends and part is not last and not isinstance(part, counted):
+            raise ValueError(
+                f"estimator holds a {type(part).__name__} besides its last step, which is the only "
+                "one whose cost is counted here. Fit it once before, in a PrivacyLedger that adds "
+                "up the costs, and put sklearn.frozen.FrozenEstimator(fitted) in its place."
+            )
+
+
+def configured(estimator, params):
+    """Return a clone with the parameters of a candidate, as a search makes it."""
+    return clone(estimator).set_params(**{k: clone(v, safe=False) for k, v in params.items()})
+
+
+def candidates_of(search, cv):
+    """Return the configured candidates, the splitter or None, and whether there is a refit."""
+    if isinstance(search, (DPFairClassifier, Pipeline)):
+        refuse_other_fits(search, DPQuantileScaler)
+        return [search], cv, False
+    if isinstance(search, GridSearchCV):
+        every = ParameterGrid(search.param_grid)
+    elif isinstance(search, RandomizedSearchCV):
+        if not isinstance(search.random_state, (int, np.integer)):
+            raise ValueError(
+                f"random_state of the search must be an int, got {search.random_state!r}: its "
+                "candidates would be drawn anew when it runs. Set random_state=0."
+            )
+        every = ParameterSampler(
+            search.param_distributions, search.n_iter, random_state=search.random_state
+        )
+    else:
+        raise TypeError(
+            "search must be a DPFairClassifier, a Pipeline that ends in one, a GridSearchCV, a "
+            f"RandomizedSearchCV or a DPRandomizedSearch, got {type(search).__name__}. Forecast "
+            "its fits one by one."
+        )
+    if cv is not None:
+        raise ValueError(
+            f"cv must be None for a search, which has its own, got {cv!r}. For a nested search "
+            "forecast one outer fold, and compose."
+        )
+    every = [configured(search.estimator, params) for params in every]
+    for candidate in every:
+        refuse_other_fits(candidate, DPQuantileScaler)
+    return every, 5 if search.cv is None else search.cv, search.refit is not False
+
+
+def fold_sizes(cv, n_samples):
+    """Return the training sizes, how often they repeat, and whether a record misses one fit."""
+    if isinstance(cv, Iterator):
+        raise ValueError(
+            f"cv must be a number of folds, a splitter or a list of splits, got {cv!r}, which can "
+            "be read only once: nothing would be left for the search. Pass cv=list(...)."
+        )
+    splitter = check_cv(cv, y=np.arange(n_samples) % 2, classifier=True)
+    n_splits = splitter.get_n_splits(np.zeros((n_samples, 1)))
+    k = folds_of(splitter, n_splits)
+    if k is not None:
+        test = [n_samples // k + (j < n_samples % k) for j in range(k)]
+        return [n_samples - size for size in test], n_splits // k, True
+    split = splitter.split(np.zeros((n_samples, 1)), np.arange(n_samples) % 2)
+    return [len(np.arange(n_samples)[train]) for train, _ in split], 1, False
