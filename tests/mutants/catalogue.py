@@ -717,9 +717,9 @@ MUTANTS = (
     Mutant(
         "sweeps beside the ledger",
         "the command line's sweep does not open the ledger that it is given",
-        "cli/_sweep.py",
-        "_ledger.opened(ledger, ledger_epsilon, ledger_delta)",
-        "_ledger.opened(None, None, None)",
+        "cli/sweep_command.py",
+        "opened_ledger(ledger, ledger_epsilon, ledger_delta)",
+        "opened_ledger(None, None, None)",
         "tests/cli/test_ledger.py::test_the_path_of_the_readme_with_a_ledger",
     ),
     Mutant(

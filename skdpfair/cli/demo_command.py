@@ -1,4 +1,4 @@
-"""The demonstration: Adult with and without privacy."""
+"""``skdpfair demo``: train on Adult with and without privacy, and compare the sexes."""
 
 import json
 from contextlib import suppress
@@ -19,7 +19,7 @@ from skdpfair.preprocessing import check_pipeline, public_preprocessor
 DEMO_METHODS = ("dpsgd", "global_adapt")
 
 
-@click.command(short_help="Compare the sexes on Adult, with and without privacy.")
+@click.command()
 @click.option("--epsilon", default=1.0, show_default=True, help="Privacy budget of each fit.")
 @click.option(
     "--seed",
