@@ -140,7 +140,7 @@ def schema(data, target, groups, output, template, check, as_json):
         replace_file(output, text.encode())
     if as_json:
         return echo(json.dumps({"written": str(output)}))
-    echo(wrapped(f"Written to {output}. Read it over, and mend it with any editor."))
+    echo(wrapped(f"Written to {output}. Read it over, and correct it with any editor."))
     if not template:
         echo(f"Next:  skdpfair fit {data} --schema {output} --epsilon 1")
         echo(f"or     skdpfair sweep {output}")

@@ -43,7 +43,7 @@ SCHEMA_FILE = "schema.toml"  # beside the finished fits, for the report
     "--output",
     "-o",
     type=AnyPath(file_okay=False),
-    help="Folder for finished fits; by default the study's. The same call goes on where it was.",
+    help="Folder for finished fits; by default the study's. The same call continues after them.",
 )
 @ledger_options
 @click.option("--jobs", type=int, default=-1, show_default=True, help="Processes; -1: all cores.")
@@ -105,7 +105,7 @@ def sweep(study, data, output, ledger, ledger_epsilon, ledger_delta, jobs, as_js
     for text in said():
         echo(wrapped(f"Note: {text}"), err=True)
     if cut:
-        echo(wrapped(f"Not finished: call it again, and it goes on from {folder}."), err=True)
+        echo(wrapped(f"Not finished: call it again, and it continues from {folder}."), err=True)
         sys.exit(130)
     echo(wrapped(f"Finished fits are in {folder}. These figures are NOT private."))
     echo(f"Next:  skdpfair report {folder} -o report.html")

@@ -32,7 +32,7 @@ _THRESHOLD = "FixedThresholdClassifier with a threshold chosen beforehand or on 
 
 @dataclass(frozen=True)
 class Row:
-    """What a step learns outside the budget.
+    """An entry of the table: what a step learns outside the budget.
 
     Parameters
     ----------

@@ -87,7 +87,7 @@ class PipelineFinding:
 
 @dataclass(frozen=True, repr=False)
 class PipelineReport:
-    """What :func:`check_pipeline` found.
+    """The findings of :func:`check_pipeline`.
 
     Parameters
     ----------
@@ -116,7 +116,17 @@ class PipelineReport:
     searches: list[str] = field(default_factory=list)
 
     def warn(self, stacklevel=2) -> None:
-        """Emit one PrivacyLeakWarning that names all findings; none if there are none."""
+        """Emit one warning that names all findings; none if there are no findings.
+
+        Parameters
+        ----------
+        stacklevel : int, default=2
+            As in `warnings.warn`.
+
+        Warns
+        -----
+        PrivacyLeakWarning
+        """
         if self.findings:
             named = "".join(f"\n  - {finding}" for finding in self.findings)
             warnings.warn(
@@ -126,7 +136,13 @@ class PipelineReport:
             )
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row per finding."""
+        """Return the findings as a table.
+
+        Returns
+        -------
+        DataFrame of shape (n_findings, 6)
+            The attributes of each `PipelineFinding`, one finding a row.
+        """
         columns = ["path", "name", "kind", "learns", "instead", "sometimes"]
         return pd.DataFrame([vars(f) for f in self.findings], columns=columns)
 

@@ -19,6 +19,17 @@ _SIZES = (1, 2, 9, 25, 57, 121, 249, 1000)  # rows that are added to them
 _FEW_SIZES = (1, 25)
 _SCALES = ((1, 1), (1, -1), (1, 100), (1, -100), (100, 1e4), (1e4, 1e7), (1e-3, 1))
 _WIDTHS = (4, 1, 2, 3, *range(5, 65), 100, 128, 256, 512, 784, 1024, 3072)
+_PLACES = np.arange(_N)
+_KEPT = (  # rows that stay when the others are exchanged
+    _PLACES % 2 == 0,
+    _PLACES % 2 == 1,
+    _PLACES < _N // 2,
+    _PLACES >= _N // 2,
+    _PLACES != 0,
+    _PLACES != 3,
+    _PLACES == 3,
+    _PLACES != _N - 1,
+)
 _TOLERANCE = 1e-5  # of rounding, which differs with the number of rows
 _ALIKE = 4  # tables of other widths on which a function fails in the same way
 _MOST_NAMES = 64  # columns that a function may ask for
@@ -252,52 +263,39 @@ class _Trial:
             return None
 
     def _reads(self, build, kinds, thorough):
-        """Tell whether some result changes with other rows; a failure tells nothing of them."""
+        """Tell whether some result changes with other rows, or no other rows can be tried."""
         run = partial(self._run, build, kinds)
-        compared = []
-        for scale, other_scale in _SCALES if thorough else _SCALES[:1]:
-            rows = _made_up(kinds, _N, 1, scale)
-            others = _made_up(kinds, _N, 2, other_scale)
-            whole = run(rows)
-            if whole is None:
-                continue
-            if len(whole[1]) != _N:
-                return True  # it drops rows, or repeats them
-            for kept in _KEPT if thorough else _KEPT[:4]:
-                mixed = _each(partial(np.where, kept), rows, others)
-                compared.append(_same(run(mixed), whole, kept, kept))
-            if not all(compared):
-                return True
-            compared.append(_same(run(rows), whole))
-        rows = _made_up(kinds, _N, 1)
-        whole = run(rows)
-        if whole is None:
+        if run(_made_up(kinds, _N, 1)) is None:
             return False
-        for i in range(_N) if thorough else (0, 3):
-            alone = run(_each(lambda v, i=i: v[i : i + 1], rows))
-            # one row may have a shape of its own, as by squeeze, and shows nothing then
-            same = _same(alone, whole, slice(1), [i], n_rows=1)
-            compared.append(same or _shape(alone) != _shape(whole, 1))
-        for n in _SIZES if thorough else _FEW_SIZES:
-            others = _made_up(kinds, n, 3)
-            before = _each(lambda a, b: np.concatenate([a, b]), others, rows)
-            after = _each(lambda a, b: np.concatenate([a, b]), rows, others)
-            compared.append(_same(run(before), whole, slice(n, None), n_rows=n + _N))
-            compared.append(_same(run(after), whole, slice(_N), n_rows=n + _N))
-        return not all(compared)
+        compared = False
+        for agree in _comparisons(run, kinds, thorough):
+            if agree is False:
+                return True
+            compared = compared or agree
+        return not compared
 
 
-_PLACES = np.arange(_N)
-_KEPT = (
-    _PLACES % 2 == 0,
-    _PLACES % 2 == 1,
-    _PLACES < _N // 2,
-    _PLACES >= _N // 2,
-    _PLACES != 0,
-    _PLACES != 3,
-    _PLACES == 3,
-    _PLACES != _N - 1,
-)
+def _comparisons(run, kinds, thorough):
+    """Yield whether the results of a row agree beside other rows, None if a run failed."""
+    for scale, other_scale in _SCALES if thorough else _SCALES[:1]:
+        rows, others = _made_up(kinds, _N, 1, scale), _made_up(kinds, _N, 2, other_scale)
+        whole = run(rows)
+        for kept in _KEPT if thorough else _KEPT[:4]:
+            mixed = _each(partial(np.where, kept), rows, others)
+            yield _same(run(mixed), whole, kept, kept)
+    rows = _made_up(kinds, _N, 1)
+    whole = run(rows)
+    for i in range(_N) if thorough else (0, 3):
+        alone = run(_each(lambda v, i=i: v[i : i + 1], rows))
+        if _shape(alone) == _shape(whole, 1):  # squeeze gives a single row another shape
+            yield _same(alone, whole, slice(1), [i], n_rows=1)
+    for n in _SIZES if thorough else _FEW_SIZES:
+        others = _made_up(kinds, n, 3)
+        before = _each(lambda a, b: np.concatenate([a, b]), others, rows)
+        yield _same(run(before), whole, slice(n, None), n_rows=n + _N)
+        after = _each(lambda a, b: np.concatenate([a, b]), rows, others)
+        yield _same(run(after), whole, slice(_N), n_rows=n + _N)
+    yield _same(run(rows), whole)  # again: the function may remember rows
 
 
 def _variants(kinds, declared, one_by_one):
@@ -348,10 +346,10 @@ def _shape(found, n_rows=None):
 
 
 def _same(found, whole, these=slice(None), those=slice(None), n_rows=_N):
-    """Tell whether results agree in some rows; a run that failed agrees with all."""
-    if found is None:
-        return True
-    if _shape(found) != _shape(whole, n_rows):
+    """Tell whether results agree in some rows, None if a run failed."""
+    if found is None or whole is None:
+        return None
+    if _shape(found) != _shape(whole, n_rows) or len(whole[1]) != _N:
         return False
     a, b = found[1][these], whole[1][those]
     try:

@@ -613,8 +613,8 @@ MUTANTS = (
         "functions that are tried on one batch",
         "a function that reads other rows passes, since no rows are exchanged around a row",
         "preprocessing/_row_wise.py",
-        "            for kept in _KEPT if thorough else _KEPT[:4]:\n",
-        "            for kept in ():\n",
+        "        for kept in _KEPT if thorough else _KEPT[:4]:\n",
+        "        for kept in ():\n",
         "tests/preprocessing/test_linter.py::"
         "test_functions_that_look_at_other_rows_now_and_then_are_findings[bytes]",
     ),
