@@ -96,13 +96,14 @@ def _without_noise(params):
 
 FREE = Row(goes_in=True)
 FROZEN = Row()
+STATELESS = Row(goes_in=True)  # by its tags: what it does to rows is tried
 UNKNOWN = Row("unknown things: it is not known to learn nothing", _DECLARE, goes_in=True)
 READS = Row(
-    "statistics of all rows: its function gives a row another result beside other rows",
+    "statistics of all rows: it gives a row another result beside other rows",
     "a function of each row alone, with axis=1 in calls; to scale, " + _SCALE,
 )
 UNTRIED = Row(
-    "unknown things: its function could not be run on made-up rows ({})",
+    "unknown things: it could not be run on made-up rows ({})",
     "a function that runs on a DataFrame or array of any rows; name its columns by a "
     "ColumnTransformer",
 )
@@ -242,6 +243,7 @@ ROWS = {
     ),
     "fairlearn.CorrelationRemover": Row("the covariance with the sensitive columns", _FREEZE),
     "skdpfair.BoundedScaler": FREE,
+    "skdpfair.PublicEncoder": FREE,
     "skdpfair.DPQuantileScaler": Row(spends=True),
     "skdpfair.DPFairClassifier": Row(
         REFERENCE,
@@ -283,7 +285,7 @@ def verdict(estimator) -> Row:
     params, parents = params_of(estimator), type(estimator).__mro__
     own_fit = _depth(parents, "fit", "fit_transform", "partial_fit")
     if _says_it_reads_nothing(estimator, own_fit):
-        return FREE
+        return STATELESS
     for depth, parent in enumerate(parents):
         row = _known(parent)
         if row is None:

@@ -22,9 +22,11 @@ from skdpfair.preprocessing._learners import (
     MODEL,
     READS,
     REFERENCE,
+    STATELESS,
     UNTRIED,
     Row,
     declared_columns,
+    is_container,
     is_estimator,
     kind_of,
     names_in,
@@ -164,7 +166,8 @@ def check_pipeline(pipe) -> PipelineReport:
 
     A scaler that takes the mean of private rows, an encoder that lists their categories, an
     imputer, a PCA, a selector or a resampler lets them out past the noise of the classifier: no
-    epsilon covers that.  Nothing is fitted, and a fitted pipeline is judged by its parameters.
+    epsilon covers that.  Nothing is fitted on your rows, and a fitted pipeline is judged by its
+    parameters.
 
     Parameters
     ----------
@@ -186,13 +189,15 @@ def check_pipeline(pipe) -> PipelineReport:
     -----
     Steps of scikit-learn are looked up in a table by class, subclasses by their parent unless they
     have a ``fit`` of their own.  A step that nobody knows is a finding, unless its tags say
-    ``requires_fit=False``, or it is fitted and its ``privacy_.is_private`` is true.  What cannot be
-    seen: values computed from the rows and then passed as parameters (bounds, categories).
+    ``requires_fit=False`` and it proves so on made-up rows, or it is fitted and its
+    ``privacy_.is_private`` is true.  Values that were computed from the rows and then passed as
+    parameters (bounds, categories) cannot be seen.
 
-    The function of a FunctionTransformer is run on made-up rows, whose columns are those that the
-    pipeline names: all at once, one by one, beside other rows, on several scales and in several
-    numbers.  It is a finding if the result of a row changes with the others, and if it cannot be
-    run.  Otherwise a note says that it was tried, since no trial is a proof.
+    The function of a FunctionTransformer, or such an unknown step, is run on made-up rows, whose
+    columns are those that the pipeline names: all at once, one by one, beside other rows, on
+    several scales and in several numbers.  It is a finding if the result of a row changes with the
+    others, and if it cannot be run.  Otherwise a note says that it was tried, since no trial is a
+    proof.
 
     Examples
     --------
@@ -280,7 +285,7 @@ class _Walk:
         elif row.spends:
             self._spend(estimator, path, row)
         else:
-            self._note(estimator, params, path, columns)
+            self._try(estimator, params, row, path, columns)
         if row.goes_in:
             self._parts(estimator, params, path, row)
 
@@ -328,16 +333,20 @@ class _Walk:
             learns = "by a budget of its own, which DPRandomizedSearch does not count"
             self._find(estimator, path, Row(learns, "BoundedScaler with public bounds"))
 
-    def _note(self, estimator, params, path, columns):
+    def _try(self, estimator, params, row, path, columns):
+        """Try the function of a step that learns nothing else, and note what is taken on trust."""
         function, given = params.get("func"), params.get("kw_args")
+        if row is STATELESS and not is_container(estimator):
+            function, given = partial(_fit_transform, estimator), None
         if callable(function) and not (_is_elementwise(function) and not given):
-            row = self._tried(function, given, self._columns_of(estimator, columns))
-            if row is not None:
-                self._find(estimator, path, row)
+            found = self._tried(function, given, self._columns_of(estimator, columns))
+            if found is not None:
+                self._find(estimator, path, found)
                 return
+            name = "it" if row is STATELESS else _name(function)
             self.notes.append(
-                f"{_step(estimator, path)} is taken to work row by row: {_name(function)} gave "
-                "made-up rows the same results, whatever rows were beside them"
+                f"{_step(estimator, path)} is taken to work row by row: {name} gave made-up rows "
+                "the same results, whatever rows were beside them"
             )
         if type(estimator).__name__ == "FrozenEstimator":
             self.notes.append(
@@ -385,6 +394,10 @@ def _wrapped(start, text):
 
 def _is_elementwise(function):
     return isinstance(function, np.ufunc) and function.nargs == 2 and function.signature is None
+
+
+def _fit_transform(estimator, rows):
+    return clone(estimator).fit(rows).transform(rows)
 
 
 def _name(function):
