@@ -1,4 +1,4 @@
-"""``skdpfair schema``: asks what is public about a table; and the study files that hold it."""
+"""``skdpfair schema``: ask for the public facts about a table; and study files, which hold them."""
 
 import csv
 import difflib
@@ -51,13 +51,13 @@ GROUP = click.option(
 
 @dataclass(frozen=True)
 class Study:
-    """What a study file says.
+    """The contents of a study file.
 
     Parameters
     ----------
     schema : TableSchema
     data : Path or None
-        The table; relative paths are from the file's folder.
+        The table; a relative path is taken from the current folder, then from the file's.
     sweep : dict
         What to compare; empty if it does not say.
     """
