@@ -1,9 +1,37 @@
 """Private, group-aware classifiers for scikit-learn."""
 
-from skdpfair.estimator import DPFairClassifier
-from skdpfair.methods import METHODS, get_method
-from skdpfair.release import load_release
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
-__version__ = "0.1.0.dev0"
+if TYPE_CHECKING:
+    from skdpfair.estimator import DPFairClassifier
+    from skdpfair.methods import METHODS, get_method
+    from skdpfair.release import load_release
+
+__version__ = "0.1.0.dev0"  # which pyproject.toml reads
 
 __all__ = ["METHODS", "DPFairClassifier", "__version__", "get_method", "load_release"]
+
+# imported when they are asked for, so that the command line need not wait for torch
+_HOMES = {
+    "METHODS": "skdpfair.methods",
+    "DPFairClassifier": "skdpfair.estimator",
+    "get_method": "skdpfair.methods",
+    "load_release": "skdpfair.release",
+}
+
+
+def __getattr__(name):
+    if name in _HOMES:
+        value = getattr(import_module(_HOMES[name]), name)
+    elif not name.startswith("_") and find_spec(f"{__name__}.{name}") is not None:
+        value = import_module(f"{__name__}.{name}")
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__():
+    return sorted({*globals(), *__all__})

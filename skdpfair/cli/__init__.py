@@ -1,6 +1,7 @@
-"""The command line: parses, calls, prints."""
+"""The command line: one command per module, imported when it is called."""
 
 import sys
+from importlib import import_module
 
 try:
     import click
@@ -8,24 +9,40 @@ try:
 except ImportError as error:  # the extra is optional, the library is not
     sys.exit(f'The command line needs an extra: pip install "skdpfair[cli,plot]" ({error}).')
 
-import skdpfair
-from skdpfair.cli._audit import audit
-from skdpfair.cli._budget import budget
-from skdpfair.cli._dashboard import dashboard
-from skdpfair.cli._data import data
-from skdpfair.cli._demo import demo
-from skdpfair.cli._fit import fit, predict
-from skdpfair.cli._methods import methods
-from skdpfair.cli._report import report
-from skdpfair.cli._schema import schema
-from skdpfair.cli._sweep import sweep
+from skdpfair import __version__
+
+# command: its module, and what `skdpfair --help` says of it without importing that
+COMMANDS = {
+    "schema": ("schema_command", "Write down what is public about a CSV file."),
+    "fit": ("fit_command", "Train a private classifier on a CSV file."),
+    "predict": ("fit_command", "Predict the rows of a CSV file."),
+    "sweep": ("sweep_command", "Compare methods and budgets on a CSV file."),
+    "report": ("report_command", "Write a page about a sweep or a model."),
+    "dashboard": ("dashboard_command", "Look at a sweep in the Fairlearn dashboard."),
+    "budget": ("budget_command", "Find the budget, the noise or the steps of a fit."),
+    "methods": ("methods_command", "List the methods: paper, privacy, groups, what they release."),
+    "audit": ("_audit", "Lower bounds of what a method spends, and leaks in files."),
+    "data": ("data_command", "Look for data sets, and check their digests."),
+    "demo": ("demo_command", "Compare the sexes on Adult, with and without privacy."),
+}
 
 
-class _InOrder(click.Group):
-    """A group that lists its commands as they were added: a day's work, then the tools."""
+class _LazyGroup(click.Group):
+    """A group that imports a command when it is called, and lists a day's work first."""
 
     def list_commands(self, ctx):
-        return list(self.commands)
+        return list(COMMANDS)
+
+    def get_command(self, ctx, name):
+        """Return a command by its name, None if there is none."""
+        if name not in COMMANDS:
+            return None
+        return getattr(import_module(f"skdpfair.cli.{COMMANDS[name][0]}"), name)
+
+    def format_commands(self, ctx, formatter):
+        """Write the list of commands."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
     def invoke(self, ctx):
         """Run a command; Ctrl-C ends it with the status that shells give it."""
@@ -36,14 +53,7 @@ class _InOrder(click.Group):
             ctx.exit(130)
 
 
-@click.group(cls=_InOrder, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(skdpfair.__version__, prog_name="skdpfair")
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="skdpfair")
 def main():
     """Private classifiers, and what privacy costs each group."""
-
-
-for command in (
-    *(schema, fit, predict, sweep, report, dashboard),
-    *(budget, methods, audit, data, demo),
-):
-    main.add_command(command)

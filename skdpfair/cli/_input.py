@@ -1,18 +1,16 @@
-"""What commands share: paths that cannot exist, errors in their words, and all that is printed."""
+"""Options, error messages and printing that the commands share."""
 
 import math
 import re
 import shutil
 import textwrap
 import warnings
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import click
 from rich.console import Console
 
-from skdpfair._validate import visible
-from skdpfair.budget.files import check_writable
 from skdpfair.exceptions import BudgetExceeded
 
 WORDS = {
@@ -26,6 +24,7 @@ WORDS = {
     "path_or_object": "PATH",
     "store": "RESULTS",
 }
+LEDGER_WORDS = {"a ledger without a budget": "a ledger begun by --ledger-delta alone"}
 _WIDEST = 100
 
 
@@ -43,6 +42,16 @@ class AnyPath(click.Path):
         except (OSError, ValueError) as error:
             self.fail(f"cannot be used: {getattr(error, 'strerror', None) or error}.", param, ctx)
         return path
+
+
+def visible(text) -> str:
+    """Return a text in which nothing steers a terminal, see `skdpfair._validate.visible`."""
+    text = str(text)
+    if text.isascii() and re.sub(r"[\n\t]", "", text).isprintable():
+        return text  # without importing the library
+    from skdpfair._validate import visible as escaped
+
+    return escaped(text)
 
 
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")
@@ -95,6 +104,8 @@ class Positive(click.FloatRange):
 
 def check_outputs(*outputs, inputs=()):
     """Raise, before anything is computed, if a file cannot be written or would replace another."""
+    from skdpfair.budget.files import check_writable  # late: the room needs torch
+
     taken = {Path(path).resolve(): path for path in inputs if path is not None}
     for output in outputs:
         if output is None:
@@ -150,7 +161,7 @@ def wrapped(text) -> str:
     return textwrap.fill(str(text), max(20, width), break_on_hyphens=False, break_long_words=False)
 
 
-class told:
+class recorded_warnings:
     """Collect the library's warnings; calling it returns each text once."""
 
     def __enter__(self):
@@ -168,3 +179,66 @@ class told:
 
     def __exit__(self, *error):
         return self._catch.__exit__(*error)
+
+
+_LEDGER_OPTIONS = (
+    click.option(
+        "--ledger",
+        type=AnyPath(dir_okay=False),
+        help="Privacy ledger of this data set. Every fit is recorded, or refused if it would "
+        "exceed the ledger's budget.",
+    ),
+    click.option("--ledger-epsilon", type=Positive(), help="Budget of a new ledger."),
+    click.option(
+        "--ledger-delta", type=Positive(), help="At which it holds; alone, for one without budget."
+    ),
+)
+
+
+def ledger_options(command):
+    """Give a command the options --ledger, --ledger-epsilon and --ledger-delta."""
+    for option in reversed(_LEDGER_OPTIONS):
+        command = option(command)
+    return command
+
+
+def check_ledger(ledger, epsilon, delta):
+    """Raise if the options do not go together."""
+    if ledger is None and (epsilon, delta) != (None, None):
+        raise Unusable(
+            "--ledger-epsilon and --ledger-delta are those of a ledger: name its file by --ledger, "
+            "or leave them out."
+        )
+    if epsilon is not None and delta is None:
+        raise Unusable("--ledger-epsilon holds at a --ledger-delta: give both.")
+    if ledger is not None and not ledger.exists() and delta is None:
+        raise Unusable(
+            f"--ledger {ledger} is not there. To begin a new one, say what may be spent in all: "
+            "--ledger-epsilon and --ledger-delta. --ledger-delta alone begins one without a budget."
+        )
+
+
+def opened_ledger(ledger, epsilon, delta):
+    """Return the ledger, to be entered; without one, a context that gives None."""
+    from skdpfair.budget import PrivacyLedger
+
+    if ledger is None:
+        return nullcontext()
+    with in_options({"epsilon": "--ledger-epsilon", "delta": "--ledger-delta"}):
+        return PrivacyLedger(ledger, epsilon=epsilon, delta=delta)
+
+
+def tell_ledger(ledger):
+    """Print what all fits of a ledger cost, if there is one."""
+    if ledger is None or ledger.delta is None:
+        return
+    from skdpfair.privacy.statement import rounded_up
+
+    spent, paid = ledger.report(), rounded_up(ledger.epsilon())
+    if ledger.budget is not None:
+        paid += f" of {ledger.budget:g}"
+    said = f"Spent in {ledger.path.name}: epsilon {paid}, at delta {ledger.delta:g}"
+    if spent.reasons:
+        whole = "there is no bound" if spent.known else "it is unknown"
+        said += f", by the fits alone; as a whole {whole}: {'; '.join(spent.reasons)}"
+    echo(wrapped(f"{said}."))

@@ -1,16 +1,15 @@
-"""Transformers that learn nothing from the rows, or pay for it; and a search for those that do."""
+"""Transformers that learn nothing from the rows or pay for it, and a linter of pipelines."""
 
 from skdpfair.exceptions import PrivacyLeakWarning
-from skdpfair.preprocessing._linter import Finding, PipelineReport, check_pipeline
-from skdpfair.preprocessing._public import outside_public, public_preprocessor
-from skdpfair.preprocessing._quantiles import DPQuantileScaler
-from skdpfair.preprocessing._scaler import BoundedScaler
+from skdpfair.preprocessing._linter import PipelineFinding, PipelineReport, check_pipeline
+from skdpfair.preprocessing._public import BoundedScaler, outside_public, public_preprocessor
+from skdpfair.preprocessing._quantile_scaler import DPQuantileScaler
 from skdpfair.preprocessing._schema import TableSchema, columns_of
 
 __all__ = [
     "BoundedScaler",
     "DPQuantileScaler",
-    "Finding",
+    "PipelineFinding",
     "PipelineReport",
     "PrivacyLeakWarning",
     "TableSchema",

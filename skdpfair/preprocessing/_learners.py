@@ -1,13 +1,17 @@
-"""What each known step learns from the rows it is fitted on, as a table."""
+"""A table of the steps that learn from the rows, and of what each of them learns."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from numbers import Number
+
+import numpy as np
+import pandas as pd
+from sklearn.utils import get_tags
 
 from skdpfair.mechanism import METHODS
-from skdpfair.preprocessing._functions import reads_all_rows
+from skdpfair.preprocessing._row_wise import WORDS
 
 _SCALE = "BoundedScaler with public bounds, or DPQuantileScaler, which pays for its quantiles"
-_ROWWISE = "a function of each row alone, with axis=1 in calls; to scale, " + _SCALE
 _CATEGORIES = "categories= with the public list, and no min_frequency or max_categories"
 _IMPUTE = (
     'SimpleImputer(strategy="constant", keep_empty_features=True) with a public fill_value, '
@@ -22,13 +26,13 @@ _RESAMPLE = "class_weight={class: public number} of DPFairClassifier"
 _MODEL = "a model trained under differential privacy, as DPFairClassifier"
 _FREEZE = "leave it out, or fit it on public rows and wrap it in FrozenEstimator"
 _DECLARE = "a listed step; if fit reads no rows here, let the tags say requires_fit=False"
-TWIN = "its weights, or those of a twin, without noise"
+REFERENCE = "its weights, or those of a non-private reference model, without noise"
 _THRESHOLD = "FixedThresholdClassifier with a threshold chosen beforehand or on public rows"
 
 
 @dataclass(frozen=True)
 class Row:
-    """What a step learns outside the budget.
+    """An entry of the table: what a step learns outside the budget.
 
     Parameters
     ----------
@@ -90,13 +94,19 @@ def _without_noise(params):
     return unbounded or not getattr(method, "private", True) or bool(params.get("keep_reference"))
 
 
-def _reads_all_rows(params):
-    return reads_all_rows(params.get("func"), params.get("kw_args"))
-
-
 FREE = Row(goes_in=True)
 FROZEN = Row()
+STATELESS = Row(goes_in=True)  # by its tags: what it does to rows is tried
 UNKNOWN = Row("unknown things: it is not known to learn nothing", _DECLARE, goes_in=True)
+READS = Row(
+    "statistics of all rows: it gives a row another result beside other rows",
+    "a function of each row alone, with axis=1 in calls; to scale, " + _SCALE,
+)
+UNTRIED = Row(
+    "unknown things: it could not be run on made-up rows ({})",
+    "a function that runs on a DataFrame or array of any rows; name its columns by a "
+    "ColumnTransformer",
+)
 MODEL = Row("its parameters, without noise", _MODEL, goes_in=True)
 RESAMPLER = Row("how many rows each class has, and rows made or chosen from others", _RESAMPLE)
 
@@ -114,16 +124,13 @@ _NOTHING = (
     "PolynomialCountSketch GaussianRandomProjection SparseRandomProjection SparseCoder "
     "OneVsRestClassifier OutputCodeClassifier MultiOutputClassifier "
     "MultiOutputRegressor ClassifierChain RegressorChain VotingClassifier VotingRegressor "
-    "FixedThresholdClassifier"
+    "FixedThresholdClassifier FunctionTransformer"
 )
 _SKLEARN = {
     **dict.fromkeys(_NOTHING.split(), FREE),
     **{name: Row(learns, _SCALE) for name, learns in _SCALES.items()},
     "KBinsDiscretizer": Row("the edges of the bins", _BINS),
     "FrozenEstimator": FROZEN,
-    "FunctionTransformer": Row(
-        "statistics of all rows, in its function, as far as can be seen", _ROWWISE, _reads_all_rows
-    ),
     "SplineTransformer": Row(
         "the smallest and largest values or quantiles, for the knots",
         "knots= as an array of public numbers",
@@ -236,9 +243,10 @@ ROWS = {
     ),
     "fairlearn.CorrelationRemover": Row("the covariance with the sensitive columns", _FREEZE),
     "skdpfair.BoundedScaler": FREE,
+    "skdpfair.PublicEncoder": FREE,
     "skdpfair.DPQuantileScaler": Row(spends=True),
     "skdpfair.DPFairClassifier": Row(
-        TWIN,
+        REFERENCE,
         "a finite epsilon, a private method, and keep_reference=False",
         _without_noise,
     ),
@@ -259,3 +267,179 @@ MODULES = {
         spends=True,
     ),
 }
+_CONTAINERS = ("steps", "transformers", "transformer_list")
+_MECHANISM = {"delta", "noise_multiplier", "accountant"}
+
+
+def verdict(estimator) -> Row:
+    """Return what an estimator learns by itself; ``learns`` is "" if its parameters rule it out.
+
+    Examples
+    --------
+    >>> from sklearn.preprocessing import OneHotEncoder
+    >>> verdict(OneHotEncoder()).learns
+    'the categories that occur, or which of them are frequent'
+    >>> verdict(OneHotEncoder(categories=[["a", "b"]])).learns
+    ''
+    """
+    params, parents = params_of(estimator), type(estimator).__mro__
+    own_fit = _depth(parents, "fit", "fit_transform", "partial_fit")
+    if _says_it_reads_nothing(estimator, own_fit):
+        return STATELESS
+    for depth, parent in enumerate(parents):
+        row = _known(parent)
+        if row is None:
+            continue
+        if row.learns and row.when is not None and not row.when(params):
+            row = replace(row, learns="")
+        overridden = own_fit < depth and not (row.learns or row.spends or is_container(estimator))
+        return UNKNOWN if overridden else row
+    return FREE if is_container(estimator) else _unlisted(estimator, params)
+
+
+def kind_of(estimator) -> str:
+    """Return "resampler", "transformer" or "model"."""
+    if hasattr(estimator, "fit_resample"):
+        return "resampler"
+    transforms = hasattr(estimator, "transform") or hasattr(estimator, "fit_transform")
+    return "transformer" if transforms else "model"
+
+
+def _unlisted(estimator, params):
+    private = getattr(getattr(estimator, "privacy_", None), "is_private", None)
+    if private or (private is None and _seems_private(params)):
+        return Row(spends=True)
+    if hasattr(estimator, "fit_resample"):
+        return RESAMPLER
+    if _root(type(estimator)) == "sklearn":
+        return MODEL
+    plain = kind_of(estimator) == "model" and not any(parts_of(estimator))
+    return MODEL if plain else UNKNOWN
+
+
+def _known(parent):
+    if parent.__name__.startswith("_") or parent.__name__.endswith("Mixin"):
+        return None
+    module = f"{parent.__module__}."
+    rows = (row for name, row in MODULES.items() if module.startswith(f"{name}."))
+    return ROWS.get(f"{_root(parent)}.{parent.__name__}") or next(rows, None)
+
+
+def _root(kind):
+    return kind.__module__.partition(".")[0]
+
+
+def _depth(parents, *names):
+    """Return how far up one of the methods is defined."""
+    return next(
+        (i for i, p in enumerate(parents) if any(n in vars(p) for n in names)), len(parents)
+    )
+
+
+def _says_it_reads_nothing(estimator, own_fit):
+    """Tell whether the tags of a class that is not listed say so, and are no older than ``fit``."""
+    if kind_of(estimator) != "transformer" or _known(type(estimator)) is not None:
+        return False
+    try:
+        requires_fit = get_tags(estimator).requires_fit
+    except (AttributeError, TypeError, ValueError):
+        return False
+    return not requires_fit and _depth(type(estimator).__mro__, "__sklearn_tags__") <= own_fit
+
+
+def _seems_private(params):
+    """Tell whether the parameters are those of a mechanism with a budget."""
+    given = params.get("epsilon") is not None or bool(params.get("noise_multiplier"))
+    return "epsilon" in params and given and not _MECHANISM.isdisjoint(params)
+
+
+def is_estimator(value) -> bool:
+    """Tell whether an object can be fitted; classes and strings cannot."""
+    fits = any(hasattr(value, name) for name in ("fit", "fit_transform", "fit_resample"))
+    return fits and not isinstance(value, type)
+
+
+def params_of(estimator) -> dict:
+    """Return the parameters of an estimator, or the public attributes of one without."""
+    if hasattr(estimator, "get_params"):
+        return estimator.get_params(deep=False)
+    held = getattr(estimator, "__dict__", {})
+    return {k: v for k, v in held.items() if not (k.startswith("_") or k.endswith("_"))}
+
+
+def parts_of(estimator):
+    """Yield the name, the estimator and the columns, or None, of each part of an estimator.
+
+    Examples
+    --------
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import Normalizer
+    >>> [name for name, *_ in parts_of(make_pipeline(Normalizer(), "passthrough"))]
+    ['normalizer']
+    """
+    params = params_of(estimator)
+    for name in sorted(params, key=lambda name: name not in _CONTAINERS):  # remainders come last
+        yield from nested(name, params[name])
+
+
+def declared_columns(estimator) -> dict:
+    """Return the columns that the parts of an estimator name: "numbers", or texts that they hold.
+
+    Examples
+    --------
+    >>> from sklearn.compose import make_column_transformer
+    >>> from sklearn.preprocessing import Normalizer, OneHotEncoder
+    >>> encode = OneHotEncoder(categories=[["F", "M"]])
+    >>> declared_columns(make_column_transformer((Normalizer(), ["age"]), (encode, ["sex"])))
+    {'age': 'numbers', 'sex': ('F', 'M')}
+    """
+    params = params_of(estimator)
+    pairs = []  # of columns and the texts that they hold, None for numbers
+    if isinstance(params.get("bounds"), Mapping):
+        pairs += [(column, None) for column in params["bounds"]]
+    if isinstance(params.get("categories"), Mapping):
+        pairs += [(column, _texts_of(v)) for column, v in params["categories"].items()]
+    for _, part, columns in parts_of(estimator):
+        names, lists = names_in(columns), params_of(part).get("categories")
+        if type(part).__name__.endswith(("Encoder", "Vectorizer")):
+            lists = lists if isinstance(lists, (list, tuple)) else [None] * len(names)
+            pairs += [(c, _texts_of(v)) for c, v in zip(names, lists, strict=False)]
+        else:
+            pairs += [(column, None) for column in names]
+        pairs += [(c, None if v == "numbers" else v) for c, v in declared_columns(part).items()]
+    numbers = {column: "numbers" for column, _ in pairs}
+    return numbers | {column: texts for column, texts in pairs if texts is not None}
+
+
+def _texts_of(listed):
+    """Return a list of categories as texts, or some words where there is none."""
+    return tuple(map(str, listed)) if isinstance(listed, (list, tuple, np.ndarray)) else WORDS
+
+
+def names_in(columns) -> list:
+    """Return the names that a choice of columns lists, none if it is a function or a slice."""
+    names = [columns] if isinstance(columns, (str, int)) else columns
+    listed = isinstance(names, (list, tuple, np.ndarray, pd.Index))
+    return [n for n in names if isinstance(n, (str, int)) and n is not True] if listed else []
+
+
+def is_container(estimator) -> bool:
+    """Tell whether an object of any class holds named steps as a Pipeline does."""
+    params = params_of(estimator)
+    return any(any(nested(name, params.get(name))) for name in _CONTAINERS)
+
+
+def nested(label, value, columns=None):
+    if is_estimator(value):
+        yield label, value, columns
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from nested(str(key), item)
+    elif isinstance(value, (list, tuple)) and not all(isinstance(v, (str, Number)) for v in value):
+        for i, item in enumerate(value):
+            if isinstance(item, (list, tuple)) and len(item) > 1 and isinstance(item[0], str):
+                columns = item[2] if len(item) > 2 else None
+                if not (isinstance(columns, list) and not columns):  # no columns: never fitted
+                    yield from nested(item[0], item[1], columns)
+            else:
+                yield from nested(f"{label}[{i}]", item)

@@ -1,33 +1,51 @@
-"""Which steps of a pipeline learn from private rows that no budget pays for."""
+"""A linter of pipelines: the steps that learn from private rows outside the budget."""
 
+import math
+import pickle
 import textwrap
 import warnings
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import product
+from numbers import Number
 
 import numpy as np
 import pandas as pd
+from sklearn.base import clone
 
 from skdpfair.budget.active_ledger import linter
 from skdpfair.budget.spending import ELSEWHERE, LEAKS, SCORES
 from skdpfair.exceptions import PrivacyLeakWarning
-from skdpfair.preprocessing._candidates import (
-    configured,
-    grids_of,
+from skdpfair.preprocessing._learners import (
+    MODEL,
+    READS,
+    REFERENCE,
+    STATELESS,
+    UNTRIED,
+    Row,
+    declared_columns,
+    is_container,
     is_estimator,
+    kind_of,
+    names_in,
+    nested,
     params_of,
     parts_of,
+    verdict,
 )
-from skdpfair.preprocessing._functions import plain_function
-from skdpfair.preprocessing._learners import MODEL, TWIN, Row
-from skdpfair.preprocessing._quantiles import DPQuantileScaler
-from skdpfair.preprocessing._verdict import kind_of, verdict
+from skdpfair.preprocessing._quantile_scaler import DPQuantileScaler
+from skdpfair.preprocessing._row_wise import NotTried, reads_other_rows
 
+_GRIDS = ("param_grid", "param_distributions", "search_spaces")
+_MOST = 256  # candidates that are looked at one by one
+_DRAWS = 8  # values that stand for a distribution
 _WIDTH = 96
 
 
 @dataclass(frozen=True)
-class Finding:
+class PipelineFinding:
     """A step that learns from the rows outside the budget.
 
     Parameters
@@ -71,11 +89,11 @@ class Finding:
 
 @dataclass(frozen=True, repr=False)
 class PipelineReport:
-    """What :func:`check_pipeline` found.
+    """The findings of :func:`check_pipeline`.
 
     Parameters
     ----------
-    findings : list of Finding
+    findings : list of PipelineFinding
         Empty if no step learns from the rows outside the budget.
     notes : list of str
         What cannot be seen from the parameters, or is paid for elsewhere.
@@ -94,13 +112,23 @@ class PipelineReport:
     [['standardscaler', 'transformer']]
     """
 
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[PipelineFinding] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     spending: list = field(default_factory=list)
     searches: list[str] = field(default_factory=list)
 
     def warn(self, stacklevel=2) -> None:
-        """Emit one PrivacyLeakWarning that names all findings; none if there are none."""
+        """Emit one warning that names all findings; none if there are no findings.
+
+        Parameters
+        ----------
+        stacklevel : int, default=2
+            As in `warnings.warn`.
+
+        Warns
+        -----
+        PrivacyLeakWarning
+        """
         if self.findings:
             named = "".join(f"\n  - {finding}" for finding in self.findings)
             warnings.warn(
@@ -110,7 +138,13 @@ class PipelineReport:
             )
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row per finding."""
+        """Return the findings as a table.
+
+        Returns
+        -------
+        DataFrame of shape (n_findings, 6)
+            The attributes of each `PipelineFinding`, one finding a row.
+        """
         columns = ["path", "name", "kind", "learns", "instead", "sometimes"]
         return pd.DataFrame([vars(f) for f in self.findings], columns=columns)
 
@@ -132,7 +166,8 @@ def check_pipeline(pipe) -> PipelineReport:
 
     A scaler that takes the mean of private rows, an encoder that lists their categories, an
     imputer, a PCA, a selector or a resampler lets them out past the noise of the classifier: no
-    epsilon covers that.  Nothing is fitted, and a fitted pipeline is judged by its parameters.
+    epsilon covers that.  Nothing is fitted on your rows, and a fitted pipeline is judged by its
+    parameters.
 
     Parameters
     ----------
@@ -154,10 +189,15 @@ def check_pipeline(pipe) -> PipelineReport:
     -----
     Steps of scikit-learn are looked up in a table by class, subclasses by their parent unless they
     have a ``fit`` of their own.  A step that nobody knows is a finding, unless its tags say
-    ``requires_fit=False``, or it is fitted and its ``privacy_.is_private`` is true.  What cannot be
-    seen: values computed from the rows and then passed as parameters (bounds, categories).  The
-    function of a FunctionTransformer, and what it calls of yours, is searched for calls that go
-    over all rows; what cannot be recognised there is a note, not a finding.
+    ``requires_fit=False`` and it proves so on made-up rows, or it is fitted and its
+    ``privacy_.is_private`` is true.  Values that were computed from the rows and then passed as
+    parameters (bounds, categories) cannot be seen.
+
+    The function of a FunctionTransformer, or such an unknown step, is run on made-up rows, whose
+    columns are those that the pipeline names: all at once, one by one, beside other rows, on
+    several scales and in several numbers.  It is a finding if the result of a row changes with the
+    others, and if it cannot be run.  Otherwise a note says that it was tried, since no trial is a
+    proof.
 
     Examples
     --------
@@ -181,7 +221,7 @@ def check_pipeline(pipe) -> PipelineReport:
             f"pipe must be an estimator, got {pipe!r}. Pass an instance that has fit: a Pipeline, "
             "a search, or a single step."
         )
-    walk = _Walk()
+    walk = _Walk(declared_columns(pipe), tried={})
     walk.into(pipe, ())
     found = (list(dict.fromkeys(held)) for held in (walk.findings, walk.notes, walk.searches))
     findings, notes, searches = found
@@ -204,7 +244,7 @@ def around(estimator) -> tuple[list[str], list[str]]:
 
 
 def reasons_of(report: PipelineReport) -> list[str]:
-    """Return why steps reveal more than the private fits, which name their own twins.
+    """Return why steps reveal more than the private fits, which name their own reference models.
 
     Examples
     --------
@@ -223,35 +263,35 @@ def reasons_of(report: PipelineReport) -> list[str]:
 
 
 def _leaks(report):
-    return [f for f in report.findings if f.learns != TWIN]
+    return [f for f in report.findings if f.learns != REFERENCE]
 
 
 class _Walk:
     """Goes through an estimator and collects what it finds."""
 
-    def __init__(self, search_pays=True):
+    def __init__(self, declared, tried, search_pays=True):
+        self.declared, self.tried, self.pays = declared, tried, search_pays
         self.findings, self.notes, self.spending, self.searches = [], [], [], []
-        self.pays = search_pays
 
-    def into(self, estimator, path):
+    def into(self, estimator, path, columns=None):
         params = params_of(estimator)
         if grids_of(estimator) is not None:
             self._search(estimator, path)
             return
         row = verdict(estimator)
         inner = params.get(row.like)
-        if row.learns and not (is_estimator(inner) and not _learns(inner)):
+        if row.learns and not (is_estimator(inner) and not self._learns(inner)):
             self._find(estimator, path, row)
         elif row.spends:
             self._spend(estimator, path, row)
         else:
-            self._note(estimator, params, path)
+            self._try(estimator, params, row, path, columns)
         if row.goes_in:
             self._parts(estimator, params, path, row)
 
     def _parts(self, estimator, params, path, row):
         for name, part, columns in parts_of(estimator):
-            self.into(part, (*path, name))
+            self.into(part, (*path, name), columns)
             if callable(columns) and type(columns).__name__ != "make_column_selector":
                 self.notes.append(
                     f"{'.'.join((*path, name))}: its columns are chosen by a function, which must "
@@ -265,7 +305,8 @@ class _Walk:
         private = any(c.__name__ == "DPRandomizedSearch" for c in type(search).__mro__)
         every = []
         for candidate in configured(search):
-            walk = _Walk(search_pays=self.pays and not private)
+            declared = self.declared | declared_columns(candidate)
+            walk = _Walk(declared, self.tried, self.pays and not private)
             walk.into(candidate, (*path, "estimator"))
             every.append(walk)
         counts = Counter(f for walk in every for f in dict.fromkeys(walk.findings))
@@ -292,12 +333,20 @@ class _Walk:
             learns = "by a budget of its own, which DPRandomizedSearch does not count"
             self._find(estimator, path, Row(learns, "BoundedScaler with public bounds"))
 
-    def _note(self, estimator, params, path):
-        function = plain_function(params.get("func"))
-        if function is not None and not isinstance(function, np.ufunc):
+    def _try(self, estimator, params, row, path, columns):
+        """Try the function of a step that learns nothing else, and note what is taken on trust."""
+        function, given = params.get("func"), params.get("kw_args")
+        if row is STATELESS and not is_container(estimator):
+            function, given = partial(_fit_transform, estimator), None
+        if callable(function) and not (_is_elementwise(function) and not given):
+            found = self._tried(function, given, self._columns_of(estimator, columns))
+            if found is not None:
+                self._find(estimator, path, found)
+                return
+            name = "it" if row is STATELESS else _name(function)
             self.notes.append(
-                f"{_step(estimator, path)} is taken to work row by row: nothing was seen in "
-                f"{getattr(function, '__name__', 'its function')} that speaks against it"
+                f"{_step(estimator, path)} is taken to work row by row: {name} gave made-up rows "
+                "the same results, whatever rows were beside them"
             )
         if type(estimator).__name__ == "FrozenEstimator":
             self.notes.append(
@@ -305,11 +354,35 @@ class _Walk:
                 "public rows, or have been paid for"
             )
 
+    def _columns_of(self, estimator, columns):
+        """Return the columns that a step may be given, by name, each with its kind."""
+        own = names_in(columns) or list(getattr(estimator, "feature_names_in_", ()))
+        return {name: self.declared.get(name, "numbers") for name in own} or self.declared
+
+    def _tried(self, function, given, columns):
+        """Return what a function learns, None if it was seen to treat each row by itself."""
+        try:
+            key = id(function), pickle.dumps((given, columns))
+        except Exception:  # of an object's own making
+            key = id(function), id(given), repr(columns)
+        if key not in self.tried:
+            try:
+                row = READS if reads_other_rows(function, given, columns) else None
+            except NotTried as error:
+                row = replace(UNTRIED, learns=UNTRIED.learns.format(error))
+            self.tried[key] = row, function, given  # kept, so that no other gets their ids
+        return self.tried[key][0]
+
+    def _learns(self, estimator):
+        walk = _Walk(self.declared, self.tried)
+        walk.into(estimator, ())
+        return bool(walk.findings)
+
     def _find(self, estimator, path, row):
         self._add(".".join(path), type(estimator).__name__, row, kind_of(estimator))
 
     def _add(self, path, name, row, kind):
-        self.findings.append(Finding(path, name, row.learns, row.instead, kind))
+        self.findings.append(PipelineFinding(path, name, row.learns, row.instead, kind))
 
 
 def _wrapped(start, text):
@@ -319,12 +392,88 @@ def _wrapped(start, text):
     return textwrap.fill(text, _WIDTH, **indent, **whole)
 
 
-def _learns(estimator):
-    walk = _Walk()
-    walk.into(estimator, ())
-    return bool(walk.findings)
+def _is_elementwise(function):
+    return isinstance(function, np.ufunc) and function.nargs == 2 and function.signature is None
+
+
+def _fit_transform(estimator, rows):
+    return clone(estimator).fit(rows).transform(rows)
+
+
+def _name(function):
+    while isinstance(function, partial):
+        function = function.func
+    return getattr(function, "__name__", "its function")
 
 
 def _step(estimator, path):
     name = type(estimator).__name__
     return f"{'.'.join(path)}: {name}" if path else name
+
+
+def grids_of(estimator) -> list | None:
+    """Return the grids of a search, None of anything else."""
+    params = params_of(estimator)
+    given = [params[name] for name in _GRIDS if name in params]
+    if not given or not is_estimator(params.get("estimator")):
+        return None
+    grids = given[0] if isinstance(given[0], (list, tuple)) else [given[0]]
+    grids = [grid[0] if isinstance(grid, tuple) else grid for grid in grids]
+    return [grid for grid in grids if isinstance(grid, Mapping)]
+
+
+def configured(search) -> list:
+    """Return the estimators that a search may fit, one of each kind that differs in more than size.
+
+    Numbers stand for each other, but for 0; a distribution is drawn from.  Beyond 256 combinations
+    the parameters are varied one at a time.
+    """
+    estimator, out = params_of(search)["estimator"], []
+    for grid in grids_of(search):
+        axes = {name: _kinds(values) for name, values in grid.items()}
+        if math.prod(map(len, axes.values())) <= _MOST:
+            every = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
+        else:
+            first = {name: values[0] for name, values in axes.items() if values}
+            every = [first | {name: v} for name, values in axes.items() for v in values]
+        out += [made for params in every if (made := _with(estimator, params)) is not None]
+    return out or [estimator]
+
+
+def _kinds(values):
+    """Return one value of each kind."""
+    values = getattr(values, "categories", values)
+    if hasattr(values, "rvs"):
+        values = [_draw(values, seed) for seed in range(_DRAWS)]
+    try:
+        values = list(values)
+    except TypeError:
+        return []
+    return list({_kind(value): value for value in reversed(values)}.values())[::-1]
+
+
+def _draw(distribution, seed):
+    try:
+        return distribution.rvs(random_state=seed)
+    except TypeError:
+        return distribution.rvs()
+
+
+def _kind(value):
+    if value is None or isinstance(value, (bool, str)):
+        return repr(value)
+    if isinstance(value, Number):
+        return "number", value == 0
+    if isinstance(value, Mapping):  # keywords of functions
+        return id(value)
+    if callable(value) or is_estimator(value) or any(nested("", value)):
+        return id(value)
+    return type(value).__name__
+
+
+def _with(estimator, params):
+    try:
+        made = clone(estimator, safe=False)
+        return made.set_params(**{k: clone(v, safe=False) for k, v in params.items()})
+    except (AttributeError, TypeError, ValueError):  # the search will refuse it as well
+        return None

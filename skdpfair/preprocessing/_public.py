@@ -1,24 +1,262 @@
-"""Whole tables by public bounds and categories."""
+"""Scaling and encoding of whole tables by public bounds and categories."""
 
 import re
 from collections import Counter
 from collections.abc import Mapping
-from numbers import Number
+from numbers import Number, Real
 
 import numpy as np
 import pandas as pd
 from sklearn import compose
-from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils.validation import validate_data
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skdpfair._validate import error_context, one_of, safe_repr
+from skdpfair._validate import (
+    error_context,
+    flag,
+    one_of,
+    safe_repr,
+)
 from skdpfair._validate import listed as as_list
-from skdpfair.inputs.columns import in_pandas
-from skdpfair.preprocessing._scaler import BoundedScaler, pair_of
+from skdpfair.inputs.columns import in_pandas, refuse_masked, refuse_sparse_columns
 
+_FLOATS = (np.float64, np.float32)
+_NOT_NUMBERS = (
+    "X has values that are not real numbers. Scale numbers only; give text its public categories: "
+    "public_preprocessor(bounds, categories={column: [...]})."
+)
 # texts that are written numbers; codes such as 01 are none
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?")
 _FLAGS = {"True": True, "False": False}
+
+
+class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    """Scale every column from its public bounds to a common range.
+
+    A scaler that takes the minimum or the mean of private rows spends privacy that no budget
+    counts. This one takes its bounds from you: from a form, a code book, or the meaning of the
+    column. ``fit`` records the number and names of the columns and nothing else.
+
+    Parameters
+    ----------
+    bounds : tuple, dict or array-like of shape (n_features, 2), default=(-1.0, 1.0)
+        One pair ``(low, high)`` for all columns, in the unit of the columns; or a dict of one pair
+        for each column name, for DataFrames; or one pair a column, in order. ``low < high``. Take
+        them from public knowledge, never from the rows.
+    feature_range : tuple of (low, high), default=(-1, 1)
+        The range to scale to, ``low < high``.
+    clip : bool, default=True
+        Move values beyond the bounds to the nearest end of ``feature_range``. Otherwise they
+        leave the range, and a single record's features are unbounded.
+    missing : {"keep", "middle"}, default="keep"
+        NaN stays NaN, or becomes the middle of ``feature_range``, a public value. (An imputer that
+        is fitted on the rows spends privacy that no budget counts.)
+
+    Attributes
+    ----------
+    n_features_in_ : int
+        Number of columns seen in ``fit``.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of the columns; only if ``fit`` saw a DataFrame with names.
+
+    Notes
+    -----
+    ``transform`` computes ``lo' + (x - lo) / (hi - lo) * (hi' - lo')``, bounds (lo, hi) and range
+    (lo', hi'). Infinity is refused.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skdpfair.preprocessing import BoundedScaler
+    >>> rows = pd.DataFrame({"age": [17.0, 53.5, 120.0], "hours": [1.0, 50.0, 99.0]})
+    >>> scaler = BoundedScaler({"age": (17, 90), "hours": (1, 99)})
+    >>> scaler.fit_transform(rows)
+    array([[-1., -1.],
+           [ 0.,  0.],
+           [ 1.,  1.]])
+    """
+
+    def __init__(self, bounds=(-1.0, 1.0), *, feature_range=(-1, 1), clip=True, missing="keep"):
+        self.bounds = bounds
+        self.feature_range = feature_range
+        self.clip = clip
+        self.missing = missing
+
+    def fit(self, X, y=None):
+        """Record the number and names of the columns; check the bounds against them.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_samples, n_features)
+            Its values are checked to be numbers and are not used.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        BoundedScaler
+            The scaler itself.
+
+        Raises
+        ------
+        ValueError
+            If a pair of bounds is missing, superfluous or not ``low < high``; the message names
+            the column.
+
+        Examples
+        --------
+        >>> BoundedScaler((5, 5)).fit([[1.0], [2.0]])
+        Traceback (most recent call last):
+        ...
+        ValueError: bounds must be a pair of finite numbers low < high for every column, ...
+        """
+        self._numbers(X, reset=True)
+        one_of("missing", self.missing, ("keep", "middle"))
+        flag("clip", self.clip)
+        with error_context("bounds"):
+            self._resolved_bounds()
+        with error_context("feature_range"):
+            pair_of("feature_range", self.feature_range)
+        return self
+
+    def transform(self, X):
+        """Scale ``X``.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_samples, n_features)
+            Numbers; for NaN see ``missing``.
+
+        Returns
+        -------
+        ndarray or DataFrame of shape (n_samples, n_features)
+            Within ``feature_range`` if ``clip``; float32 stays float32, all else is float64.
+
+        Raises
+        ------
+        ValueError
+            If ``X`` has other columns than in ``fit``, or holds infinity.
+
+        Examples
+        --------
+        >>> BoundedScaler((0, 10)).fit([[0.0]]).transform([[2.5], [99.0]])
+        array([[-0.5],
+               [ 1. ]])
+        """
+        check_is_fitted(self, "n_features_in_")
+        X = self._numbers(X, reset=False)
+        low, high = self._resolved_bounds().T.astype(X.dtype)
+        start, stop = pair_of("feature_range", self.feature_range)
+        scaled = start + (X - low) / (high - low) * (stop - start)
+        if self.missing == "middle":
+            scaled = np.where(np.isnan(scaled), X.dtype.type((start + stop) / 2), scaled)
+        return np.clip(scaled, start, stop) if self.clip else scaled
+
+    def _numbers(self, X, reset):
+        return numbers_of(self, X, reset)
+
+    def _resolved_bounds(self):
+        """Return the bounds as an array of shape (n_features, 2)."""
+        names = self._column_names()
+        if isinstance(self.bounds, Mapping):
+            pairs = _ordered(self.bounds, names, hasattr(self, "feature_names_in_"))
+        elif _is_one_pair(self.bounds):
+            pairs = [self.bounds] * len(names)
+        else:
+            pairs = list(self.bounds) if np.ndim(self.bounds) == 2 else []
+        if len(pairs) != len(names):
+            raise ValueError(
+                f"bounds must be one pair (low, high), a dict of pairs by column name, or one "
+                f"pair for each of the {len(names)} columns, got {safe_repr(self.bounds)}."
+            )
+        return np.array([pair_of("bounds", p, n) for p, n in zip(pairs, names, strict=True)])
+
+    def _column_names(self):
+        return list(getattr(self, "feature_names_in_", range(self.n_features_in_)))
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def numbers_of(estimator, X, reset):
+    """Return X as an array of floats, or raise without a word of what is in its cells."""
+    X = in_pandas(X)
+    refuse_masked("X", X)
+    refuse_sparse_columns("X", X)
+    text = [c for c in getattr(X, "columns", ()) if not _holds_numbers(X, c)]
+    if text:
+        raise ValueError(
+            f"bounds names columns that hold text: {safe_repr(text)}. Scale numbers only; give "
+            "text its public categories: public_preprocessor(bounds, categories={column: [...]})."
+        )
+    try:
+        return validate_data(
+            estimator, X, dtype=_FLOATS, reset=reset, ensure_all_finite="allow-nan"
+        )
+    except (ValueError, OverflowError):
+        if _is_real(X):  # the error is of its shape, its names or infinity
+            raise
+        if hasattr(X, "dtype") and np.iscomplexobj(X):
+            raise ValueError("Complex data not supported: X must hold real numbers.") from None
+        raise ValueError(_NOT_NUMBERS) from None
+
+
+def _is_real(X):
+    try:
+        np.asarray(X, dtype=np.float64)
+    except Exception:  # of an object's own making
+        return hasattr(X, "toarray")
+    return not np.iscomplexobj(X)
+
+
+def _holds_numbers(X, column):
+    values = X[column]
+    if getattr(values, "ndim", 1) != 1 or pd.api.types.is_numeric_dtype(values):
+        return True
+    return pd.to_numeric(values, errors="coerce").notna().sum() == values.notna().sum()
+
+
+def _is_one_pair(bounds):
+    """Return whether ``bounds`` is two numbers, not two pairs."""
+    return np.ndim(bounds) == 1 and len(bounds) == 2
+
+
+def _ordered(bounds, names, named):
+    """Return the pairs of a dict in the order of the columns, else raise."""
+    if not named:
+        raise ValueError(
+            "bounds is a dict of column names, but X has none: pass a DataFrame, or one pair "
+            "(low, high) a column, in order."
+        )
+    missing = [name for name in names if name not in bounds]
+    unknown = [name for name in bounds if name not in names]
+    if missing or unknown:
+        raise ValueError(
+            f"bounds must have one pair for each column of X, got none for {safe_repr(missing)} "
+            f"and some for {safe_repr(unknown)}, which X lacks. Add what the data description "
+            "says, drop the rest."
+        )
+    return [bounds[name] for name in names]
+
+
+def _is_finite(value):
+    return isinstance(value, Real) and not isinstance(value, np.timedelta64) and np.isfinite(value)
+
+
+def pair_of(name, pair, column=None):
+    """Return ``pair`` as two finite floats low < high, else raise and name the column."""
+    place = "" if column is None else f" for column {safe_repr(column)}"
+    every = " for every column" if name == "bounds" else ""
+    values = list(pair) if np.ndim(pair) == 1 else []
+    if len(values) != 2 or not all(_is_finite(v) for v in values) or not values[0] < values[1]:
+        raise ValueError(
+            f"{name} must be a pair of finite numbers low < high{every}, got "
+            f"{safe_repr(pair)}{place}. Take them from the data description, not from the rows."
+        )
+    return float(values[0]), float(values[1])
 
 
 class ColumnTransformer(compose.ColumnTransformer):

@@ -1,4 +1,4 @@
-"""What is public about a table: which columns, between which limits, with which values."""
+"""A schema of a table: its public columns, their limits and their values."""
 
 import csv
 import difflib
@@ -25,7 +25,7 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 @dataclass(frozen=True, kw_only=True)
 class TableSchema:
-    """What is public about a table of records, written down before anybody looks at them.
+    """The public facts about a table of records, written down before anybody looks at them.
 
     Parameters
     ----------
@@ -109,7 +109,22 @@ class TableSchema:
 
     @classmethod
     def from_dict(cls, facts):
-        """Return the schema that a dict, such as that of `to_dict`, describes."""
+        """Return the schema that a dict describes.
+
+        Parameters
+        ----------
+        facts : dict
+            The parts of a schema by name, as `to_dict` returns them.
+
+        Returns
+        -------
+        TableSchema
+
+        Raises
+        ------
+        TypeError, ValueError
+            If ``facts`` is not a dict, or a part is unknown, missing or cannot be used.
+        """
         if not isinstance(facts, Mapping):
             raise TypeError(f"facts must be a dict of parts of a schema, got {safe_repr(facts)}.")
         known = cls.__dataclass_fields__
@@ -123,25 +138,46 @@ class TableSchema:
 
     @classmethod
     def from_toml(cls, path, *, besides=()):
-        """Return the schema that a file describes, as `to_toml` writes it.
+        """Return the schema that a file describes.
 
         Parameters
         ----------
         path : path-like
-            The file.
+            The file, as `to_toml` writes it.
         besides : sequence of str, default=()
-            Entries that the file may hold for others.
+            Other entries that the file may hold, which are ignored.
+
+        Returns
+        -------
+        TableSchema
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the file is not TOML, or a part of the schema cannot be used.
         """
         with error_context(str(path), "must be a file of TOML"):
             facts = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         return cls.from_dict({k: v for k, v in facts.items() if k not in besides})
 
     def to_dict(self) -> dict:
-        """Return the parts as lists and dicts, ready for JSON."""
+        """Return the parts as lists and dicts.
+
+        Returns
+        -------
+        dict
+            Ready for JSON; `from_dict` reads it.
+        """
         return json.loads(json.dumps(asdict(self)))
 
     def to_toml(self) -> str:
-        """Return the schema as text of TOML, for people to read and mend."""
+        """Return the schema as TOML, for people to read and edit.
+
+        Returns
+        -------
+        str
+            `from_toml` reads it from a file.
+        """
         lines = [f"target = {_toml(self.target)}", f"classes = {_toml(self.classes)}"]
         for name in ("groups", "bounds", "categories"):
             part = getattr(self, name)
@@ -165,7 +201,13 @@ class TableSchema:
         return [*self.bounds, *made]
 
     def preprocessor(self):
-        """Return a ColumnTransformer that learns nothing: see `public_preprocessor`."""
+        """Return a transformer of the feature columns that learns nothing from the rows.
+
+        Returns
+        -------
+        sklearn.compose.ColumnTransformer
+            Unfitted; see `public_preprocessor`.
+        """
         return public_preprocessor(self.bounds, self.categories)
 
     def read_csv(self, path, *, labelled=True) -> pd.DataFrame:
@@ -181,7 +223,7 @@ class TableSchema:
 
         Returns
         -------
-        pandas.DataFrame
+        pandas.DataFrame of shape (n_samples, n_columns)
             Numbers as floats, all else as texts.
 
         Raises
@@ -215,7 +257,7 @@ class TableSchema:
             if not pd.api.types.is_numeric_dtype(table[column].dtype):
                 raise ValueError(
                     f"Column {column!r} has bounds, but holds texts that are no numbers (with a "
-                    "decimal comma, maybe, or a unit). Mend the file, or move the column to "
+                    "decimal comma, maybe, or a unit). Correct the file, or move the column to "
                     "categories."
                 )
         return table[[*self.bounds, *texts]]
@@ -230,10 +272,10 @@ class TableSchema:
 
         Returns
         -------
-        X : DataFrame
+        X : DataFrame of shape (n_samples, n_features)
             Numbers, prepared by public facts only.
-        y : ndarray of str
-        groups : DataFrame or None
+        y : ndarray of str of shape (n_samples,)
+        groups : DataFrame of shape (n_samples, n_group_columns) or None
             One column for each entry of ``groups``.
 
         Raises
@@ -253,7 +295,20 @@ class TableSchema:
 
 
 def columns_of(path, wanted=()):
-    """Return the names of the columns of a CSV file, and what separates them.
+    """Return the names of the columns of a CSV file, and their separator.
+
+    Parameters
+    ----------
+    path : path-like
+        The file, maybe compressed.
+    wanted : sequence of str, default=()
+        Names of columns that it must have.
+
+    Returns
+    -------
+    names : list of str
+    separator : str
+        One of comma, semicolon, tab and bar.
 
     Raises
     ------
@@ -308,7 +363,7 @@ def _check_rows(path, names, separator):
                     raise ValueError(
                         f"{Path(path).name}: line {reader.line_num} has {len(row)} fields, and the "
                         f"header {len(names)} (a decimal comma, or a separator within a text that "
-                        "lacks quotation marks?). Mend the file."
+                        "lacks quotation marks?). Correct the file."
                     )
         except csv.Error as error:
             raise ValueError(f"{Path(path).name} {_unreadable(error)}") from None

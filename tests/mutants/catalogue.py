@@ -610,6 +610,15 @@ MUTANTS = (
         "tests/preprocessing/test_linter.py::test_a_wrapper_whose_fits_tell_how_many_rows_a_class_has_is_found[OneVsOneClassifier]",
     ),
     Mutant(
+        "functions that are tried on one batch",
+        "a function that reads other rows passes, since no rows are exchanged around a row",
+        "preprocessing/_row_wise.py",
+        "        for kept in _KEPT if thorough else _KEPT[:4]:\n",
+        "        for kept in ():\n",
+        "tests/preprocessing/test_linter.py::"
+        "test_functions_that_look_at_other_rows_now_and_then_are_findings[bytes]",
+    ),
+    Mutant(
         "marks that outlive the model",
         "what a fit leaves for dg_gap_scorer stays in memory when the model is gone",
         "inputs/fitted_rows.py",
@@ -708,9 +717,9 @@ MUTANTS = (
     Mutant(
         "sweeps beside the ledger",
         "the command line's sweep does not open the ledger that it is given",
-        "cli/_sweep.py",
-        "_ledger.opened(ledger, ledger_epsilon, ledger_delta)",
-        "_ledger.opened(None, None, None)",
+        "cli/sweep_command.py",
+        "opened_ledger(ledger, ledger_epsilon, ledger_delta)",
+        "opened_ledger(None, None, None)",
         "tests/cli/test_ledger.py::test_the_path_of_the_readme_with_a_ledger",
     ),
     Mutant(

@@ -19,7 +19,7 @@ from sklearn.compose import (
     make_column_transformer,
 )
 from sklearn.decomposition import PCA, SparseCoder, TruncatedSVD
-from sklearn.dummy import DummyClassifier
+from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.ensemble import (
     AdaBoostClassifier,
     BaggingClassifier,
@@ -193,7 +193,7 @@ def test_steps_that_learn_are_named(step):
     assert finding.kind == "transformer"
 
 
-# ------------------------------------------------- functions, judged by their calls and by effect
+# ------------------------------------------- functions, tried on made-up rows and on others
 
 
 def centred(rows):
@@ -223,7 +223,23 @@ class Shifting:
         return rows - self.mean
 
 
+def by_a_loop(rows):
+    total = 0
+    for row in np.asarray(rows):
+        total = total + row
+    return np.asarray(rows) - total
+
+
+class Remembering:
+    largest = 1.0
+
+    def __call__(self, rows):
+        self.largest = max(self.largest, float(np.max(rows)))
+        return rows / self.largest
+
+
 EDGES, FIVE, centring = [0.0, 2.0, 40.0], 5, Centring()
+WEIGHTS, NAMED = np.arange(8.0).reshape(4, 2), ["a", "c"]
 LEAKING = {
     "keepdims": lambda X: X - X.to_numpy().mean(axis=0, keepdims=True),
     "a 1 elsewhere": lambda X: (X - X.mean(axis=0)) / (X.std(axis=0) + 1),
@@ -256,6 +272,46 @@ LEAKING = {
     "spread": lambda X: X - X.to_numpy().mean(*[0]),
     "categories": lambda X: X["a"].astype("category").cat.codes.to_frame(),
     "normalize": lambda X: normalize(X, axis=0),
+    "reduced": lambda X: X - np.add.reduce(X),
+    "multiplied by ones": lambda X: X - np.ones((1, len(X))) @ X.to_numpy(),
+    "covariance": lambda X: X @ (X.T @ X).to_numpy(),
+    "sum": lambda X: X / sum(X.to_numpy()),
+    "first row": lambda X: X.to_numpy() - X.to_numpy()[0],
+    "rolled": lambda X: np.roll(X, 1, axis=0),
+    "evaluated": lambda X: eval("X - X.mean(axis=0)"),
+    "loop": by_a_loop,
+    "sorted": lambda X: np.sort(X, axis=0),
+    "shifted": lambda X: X.shift(1).fillna(0),
+    "einsum": lambda X: X - np.einsum("ij->j", X),
+    "duplicates": lambda X: X.assign(a=X.duplicated(["a", "b"])),
+    "rank of one": lambda X: X.assign(a=[sum(X["a"] < v) for v in X["a"]]),
+}
+SOMETIMES = {  # by values, missing ones, kinds of columns, lengths, or what was seen before
+    "pictures": lambda X: X / X.max() if X.max() > 1 else X,
+    "bytes": lambda X: X / X.max() if X.max() > 255 else X,
+    "negative": lambda X: X - X.min() if X.min() < 0 else X,
+    "length": lambda X: X / len(X),
+    "long": lambda X: X - X.mean(axis=0) if len(X) > 100 else X,
+    "mean for missing": lambda X: X.fillna(X.mean()),
+    "filled forward": lambda X: X.ffill(),
+    "rows left out": lambda X: X.dropna(),
+    "repeated rows left out": lambda X: X[~X.duplicated()],
+    "dummies": lambda X: pd.get_dummies(X),
+    "dummies of one column": lambda X: pd.get_dummies(X.assign(age=X.age / 100)),
+    "codes": lambda X: X.apply(lambda c: c.astype("category").cat.codes if c.dtype != float else c),
+    "texts": lambda texts: [sorted(texts).index(text) for text in texts],
+    "dates": lambda X: (X["day"].max() - X["day"]).dt.days.to_frame(),
+    "sparse": lambda X: X.tocsr().multiply(1 / (1 + X.sum(axis=0))).tocsr(),
+    "random": lambda X: X + np.random.normal(size=X.shape),
+    "memory": Remembering(),
+}
+UNUSABLE = {
+    "another number": lambda X: X.T @ X,
+    "head": lambda X: X[:5],
+    "error": lambda X: 1 / 0,
+    "error with a text": lambda X: {}["planted", "planted"],
+    "nothing": lambda X: None,
+    "needs more": lambda X, y: X,
 }
 WITHIN = {
     "sum": lambda X: X.sum(axis=1).to_frame(),
@@ -279,6 +335,31 @@ WITHIN = {
     "text": lambda X: X.astype(str)["a"].str.count("1").to_frame(),
     "normalize": normalize,
     "chosen": lambda X: X.max(axis=1).to_frame() if FIVE else X.min(axis=1).to_frame(),
+    "astype": lambda X: X.astype(np.float32),
+    "logarithm": lambda X: np.log1p(X),
+    "filled": lambda X: X.fillna(0),
+    "named columns": lambda X: X[NAMED],
+    "located": lambda X: X.loc[:, NAMED],
+    "dropped": lambda X: X.drop(columns=["b", "d"]),
+    "weights": lambda X: X.to_numpy() @ WEIGHTS,
+    "one-hot": lambda X: pd.DataFrame({v: X["a"] == v for v in (1.0, 2.0)}),
+    "mapped": lambda X: X["a"].map({1.0: 0, 2.0: 1}).to_frame(),
+    "loop over rows": lambda X: np.array([row / np.linalg.norm(row) for row in X.to_numpy()]),
+    "where": lambda X: np.where(X > 1, X, 0),
+    "softmax": lambda X: (
+        np.exp(X - np.max(X, axis=1, keepdims=True))
+        if isinstance(X, np.ndarray)
+        else np.exp(X.sub(X.max(axis=1), axis=0))
+    ),
+}
+OTHER_ROWS = {  # of other kinds than numbers in a table
+    "mixed": lambda X: X.assign(age=X.age / 100, sex=X.sex.str.lower(), day=X.day.dt.year),
+    "day": lambda X: pd.to_datetime(X["day"]).dt.month.to_frame(),
+    "text": lambda texts: [text.lower() for text in texts],
+    "pictures": lambda X: X.reshape(-1, 28, 28) / 255,
+    "dense": lambda X: X.toarray(),
+    "one column": np.ravel,
+    "categories": lambda X: pd.Categorical(X["w"], categories=["a", "b"]).codes[:, None],
 }
 TABLES = [pd.DataFrame(rows, columns=list("abcd")) for rows, _ in ROWS]
 TABLES[0], TABLES[1] = TABLES[0] + 1, pd.concat([TABLES[1][:-5], TABLES[0][-5:] + 1])
@@ -304,6 +385,11 @@ def test_functions_of_each_row_alone_pass_with_a_note(name):
     assert report.findings == [] and "row by row" in report.notes[0]
 
 
+@pytest.mark.parametrize("name", OTHER_ROWS)
+def test_functions_of_texts_dates_pictures_and_sparse_rows_pass(name):
+    assert steps(FunctionTransformer(OTHER_ROWS[name])) == []
+
+
 @pytest.mark.parametrize(
     ("function", "given", "leaks"),
     [
@@ -319,13 +405,65 @@ def test_keywords_of_functions_count(function, given, leaks):
     assert bool(steps(FunctionTransformer(function, kw_args=given))) == leaks
 
 
-def test_code_that_is_not_understood_is_judged_by_its_names(monkeypatch):
-    def lost(*args, **kwargs):
-        raise ValueError("another Python")
+@pytest.mark.parametrize("name", SOMETIMES)
+def test_functions_that_look_at_other_rows_now_and_then_are_findings(name):
+    assert steps(FunctionTransformer(SOMETIMES[name])) == ["FunctionTransformer"]
 
-    monkeypatch.setattr("dis.stack_effect", lost)
-    assert steps(FunctionTransformer(WITHIN["sum"])) == ["FunctionTransformer"]
-    assert steps(FunctionTransformer(WITHIN["clip"])) == []
+
+@pytest.mark.parametrize("name", UNUSABLE)
+def test_a_function_that_made_up_rows_cannot_be_tried_on_is_a_finding(name):
+    (finding,) = check_pipeline(FunctionTransformer(UNUSABLE[name])).findings
+    assert "could not be run on made-up rows" in finding.learns
+    assert "planted" not in str(finding)  # an error of the function may quote anything
+    assert finding.kind == "transformer"
+
+
+def test_columns_that_the_pipeline_names_are_those_that_a_function_is_tried_on():
+    def coded(rows):
+        return rows.assign(sex=[{"F": 0, "M": 1}[sex] for sex in rows["sex"]])
+
+    def centred_ages(rows):
+        return coded(rows).assign(age=rows["age"] - rows["age"].mean())
+
+    columns = make_column_transformer(
+        (OneHotEncoder(categories=[["F", "M"]]), ["sex"]), (BoundedScaler((0, 120)), ["age"])
+    )
+    for function, found in ((coded, []), (centred_ages, ["functiontransformer"])):
+        assert steps(FunctionTransformer(function)) == ["FunctionTransformer"]  # not tried
+        pipe = make_pipeline(FunctionTransformer(function), columns)
+        assert [f.path for f in check_pipeline(pipe).findings] == found
+        parts = make_column_transformer((columns, ["sex", "age"]))
+        parts.transformers.append(("function", FunctionTransformer(function), ["sex", "age"]))
+        assert [f.path for f in check_pipeline(parts).findings] == ["function"] * bool(found)
+
+
+def test_each_set_of_keywords_in_a_grid_is_tried():
+    pipe = make_pipeline(FunctionTransformer(np.sum), private())
+    grid = {"functiontransformer__kw_args": [{"axis": 1}, {"axis": 0, "keepdims": True}]}
+    (finding,) = check_pipeline(GridSearchCV(pipe, grid)).findings
+    assert finding.sometimes
+
+
+def test_the_function_of_a_target_is_tried_as_well():
+    def target(function):
+        return TransformedTargetRegressor(DummyRegressor(strategy="constant"), func=function)
+
+    assert steps(target(np.log1p)) == steps(target(lambda y: np.log1p(y))) == []
+    assert steps(target(lambda y: y - y.mean())) == ["TransformedTargetRegressor"]
+
+
+def test_a_trial_leaves_no_warning_print_or_random_number_behind(capsys):
+    def loud(rows):
+        print("rows")
+        warnings.warn("rows", stacklevel=1)
+        np.random.seed(0)
+        return np.log(np.asarray(rows, dtype=float) - 1)
+
+    np.random.seed(7)
+    expected = np.random.random()
+    np.random.seed(7)
+    assert steps(FunctionTransformer(loud)) == []  # warnings are errors here
+    assert np.random.random() == expected and capsys.readouterr().out == ""
 
 
 # ----------------------------------------------------------------------------------- nesting
@@ -510,7 +648,7 @@ def test_parameters_of_steps_and_nested_steps_are_followed():
     assert steps(GridSearchCV(pipe, whole)) == ["estimator.pca: PCA"]
 
 
-def test_twins_in_a_grid_are_named():
+def test_references_in_a_grid_are_named():
     search = GridSearchCV(private(), {"epsilon": [None, 1.0]})
     assert steps(search) == ["estimator: DPFairClassifier"]
     assert steps(GridSearchCV(private(epsilon=None), {"epsilon": [1.0, 2.0]})) == []
@@ -584,6 +722,22 @@ class NotSoStateless(Stateless):
         return self
 
 
+class SaysStateless(TransformerMixin, BaseEstimator):
+    """Its tags promise that it reads no rows, and it centres them."""
+
+    def fit(self, X, y=None):
+        self.mean_ = np.mean(X, axis=0)
+        return self
+
+    def transform(self, X):
+        return X - self.mean_
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.requires_fit = False
+        return tags
+
+
 class Noisy(ClassifierMixin, BaseEstimator):
     def __init__(self, epsilon=1.0, delta=1e-5):
         self.epsilon, self.delta = epsilon, delta
@@ -610,6 +764,12 @@ def test_strangers_are_named_unless_they_declare_that_fit_reads_nothing():
     assert [f.name for f in findings] == ["Stranger", "NotSoStateless"]
     assert all("not known to learn nothing" in f.learns for f in findings)
     assert "requires_fit=False" in findings[0].instead
+    assert "row by row" in check_pipeline(Stateless()).notes[0]
+
+
+def test_tags_that_promise_too_much_are_not_believed():
+    (finding,) = check_pipeline(make_pipeline(SaysStateless(), private())).findings
+    assert finding.learns.startswith("statistics of all rows")
 
 
 def test_other_private_models_are_known_by_their_budget():

@@ -19,7 +19,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 from skdpfair.budget import PrivacyLedger
 from skdpfair.exceptions import BudgetExceeded, InsecureSeedWarning
 from skdpfair.preprocessing import BoundedScaler, DPQuantileScaler
-from skdpfair.preprocessing._tree import (
+from skdpfair.preprocessing._quantile_scaler import (
     consistent_leaves,
     quantiles_of,
     tree_counts,
@@ -120,7 +120,7 @@ def test_fit_adds_that_noise_to_every_count(monkeypatch):
         seen.append((values, sensitivity, noise_multiplier, kind))
         return noisy(values, sensitivity, noise_multiplier, generator, kind)
 
-    monkeypatch.setattr("skdpfair.preprocessing._quantiles.noisy", record)
+    monkeypatch.setattr("skdpfair.preprocessing._quantile_scaler.noisy", record)
     rows = np.random.default_rng(0).uniform(-1, 1, (50, 3))
     scaler = DPQuantileScaler(noise_multiplier=2.0, epsilon=None, levels=4, noise="gaussian_sum")
     scaler.fit(rows)
@@ -208,7 +208,7 @@ def test_an_open_ledger_is_charged(tmp_path):
 def test_a_refused_release_counts_nothing(tmp_path, monkeypatch):
     counted = []
     monkeypatch.setattr(
-        "skdpfair.preprocessing._quantiles.tree_counts", lambda *args: counted.append(args)
+        "skdpfair.preprocessing._quantile_scaler.tree_counts", lambda *args: counted.append(args)
     )
     with (
         PrivacyLedger(tmp_path / "a.jsonl", epsilon=0.1, delta=1e-5, accountant="rdp"),

@@ -1,4 +1,4 @@
-"""``skdpfair budget``: of budget, noise and steps, the one that the other two leave."""
+"""``skdpfair budget``: compute the budget, the noise or the steps from the other two."""
 
 import json
 import math

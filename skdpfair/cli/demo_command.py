@@ -1,4 +1,4 @@
-"""The demonstration: Adult with and without privacy."""
+"""``skdpfair demo``: train on Adult with and without privacy, and compare the sexes."""
 
 import json
 from contextlib import suppress
@@ -19,7 +19,7 @@ from skdpfair.preprocessing import check_pipeline, public_preprocessor
 DEMO_METHODS = ("dpsgd", "global_adapt")
 
 
-@click.command(short_help="Compare the sexes on Adult, with and without privacy.")
+@click.command()
 @click.option("--epsilon", default=1.0, show_default=True, help="Privacy budget of each fit.")
 @click.option(
     "--seed",
@@ -49,7 +49,7 @@ def demo(epsilon, seed, output, as_json):
             f"{len(test[1]):,} to test on. Task: income over $50K. Groups: sex. Features are "
             f"scaled and encoded by public bounds and categories: the linter finds no step that "
             f"learns from the people outside the budget.\n"
-            f"Training a non-private twin and {' and '.join(DEMO_METHODS)} at "
+            f"Training a non-private reference model and {' and '.join(DEMO_METHODS)} at "
             f"epsilon = {epsilon:g}, all settings at their defaults ..."
         )
         models = _train(train, epsilon, seed)
@@ -93,7 +93,7 @@ def _adult(subset):
 
 
 def _train(train, epsilon, seed):
-    """Return the fitted models by name, the twin first."""
+    """Return the fitted models by name, the non-private reference first."""
     features, target, sex = train
     models = {}
     for name in DEMO_METHODS:
@@ -106,20 +106,20 @@ def _train(train, epsilon, seed):
             random_state=seed,
             verbose=1,
         ).fit(features, target, sensitive_features=sex)
-    return {"twin": models[DEMO_METHODS[0]].reference_, **models}
+    return {"reference": models[DEMO_METHODS[0]].reference_, **models}
 
 
 def _compare(models, test):
     features, target, sex = test
     predictions = {name: model.predict(features) for name, model in models.items()}
-    twin = next(iter(models))
-    table = group_table(target, predictions, reference=twin, sensitive_features=sex)
+    reference = next(iter(models))
+    table = group_table(target, predictions, reference=reference, sensitive_features=sex)
     table["epsilon"] = [model.privacy_.epsilon for model in models.values()]
     return table
 
 
 def _print(console, table, models):
-    title = "Accuracy in %, and what privacy costs in points against the twin"
+    title = "Accuracy in %, and what privacy costs in points against the reference"
     shown = Table(title=title, box=SIMPLE_HEAD, collapse_padding=True, title_justify="left")
     shown.add_column("method", no_wrap=True)
     for column in table.columns:
@@ -132,10 +132,10 @@ def _print(console, table, models):
     console.print("Not accounted for:")
     for item in report.not_accounted:
         console.print(f"  - {item}", highlight=False)
-    console.print("The twin is the same model trained by plain SGD: no clipping, no noise.")
+    console.print("The reference is the same model trained by plain SGD: no clipping, no noise.")
     console.print(
         "The table itself is NOT private: it was computed on real people without noise, "
-        "and the twin has no privacy at all.",
+        "and the reference has no privacy at all.",
         style="bold",
     )
 

@@ -1,10 +1,13 @@
-"""``skdpfair schema``: what is public about a table, asked of a person and never of the rows."""
+"""``skdpfair schema``: ask for the public facts about a table; and study files, which hold them."""
 
 import csv
+import difflib
 import json
 import math
 import re
+import tomllib
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -12,6 +15,7 @@ import pandas as pd
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from skdpfair._validate import error_context, safe_repr
 from skdpfair.budget.files import replace_file
 from skdpfair.cli._input import (
     AS_JSON,
@@ -24,7 +28,6 @@ from skdpfair.cli._input import (
     prompt,
     wrapped,
 )
-from skdpfair.cli._study import STUDY_PARTS
 from skdpfair.preprocessing import TableSchema, columns_of, outside_public
 
 WHY = (
@@ -32,6 +35,8 @@ WHY = (
     "book, the meaning of a column. Read off the rows, they would tell of the people in them, and "
     "no epsilon would cover that. So this asks you, and looks at the header of the file only."
 )
+STUDY_PARTS = ("data", "sweep")
+_SWEEP_PARTS = ("methods", "epsilons", "seeds", "store", "cv", "keep_predictions", "params")
 _MOST = 10_000  # values of a column
 _MANY = 15  # columns to be asked about one by one
 _SHOWN = 12  # values
@@ -44,7 +49,57 @@ GROUP = click.option(
 )
 
 
-@click.command(short_help="Write down what is public about a CSV file.")
+@dataclass(frozen=True)
+class Study:
+    """The contents of a study file.
+
+    Parameters
+    ----------
+    schema : TableSchema
+    data : Path or None
+        The table; a relative path is taken from the current folder, then from the file's.
+    sweep : dict
+        What to compare; empty if it does not say.
+    """
+
+    schema: TableSchema
+    data: Path | None
+    sweep: dict
+
+    @classmethod
+    def read(cls, path):
+        """Return the study in a file of TOML."""
+        with error_context(str(path), "is not TOML"):
+            facts = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        data, sweep = facts.pop("data", None), facts.pop("sweep", {})
+        if data is not None and not isinstance(data, str):
+            raise ValueError(f"{path}: data must name a file, got {safe_repr(data)}.")
+        if not isinstance(sweep, dict):
+            raise ValueError(f"{path}: sweep must be a table, [sweep], got {safe_repr(sweep)}.")
+        if unknown := sorted(sweep.keys() - set(_SWEEP_PARTS)):
+            raise ValueError(
+                f"{path}: [sweep] has no entry {unknown[0]!r}. It has {', '.join(_SWEEP_PARTS)}; "
+                "parameters of DPFairClassifier go under [sweep.params]."
+            )
+        parts = (*STUDY_PARTS, *TableSchema.__dataclass_fields__)
+        if unknown := sorted(facts.keys() - set(parts)):
+            near = difflib.get_close_matches(unknown[0], parts, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise ValueError(
+                f"{path}: there is no part {unknown[0]!r}. The parts are {', '.join(parts)}.{hint}"
+            )
+        try:
+            schema = TableSchema.from_dict(facts)
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{path}: {error}") from None
+        # as the shell means it first: most people stand where their files are
+        found = None if data is None else Path(data)
+        if found is not None and not found.exists():
+            found = Path(path).parent / data
+        return cls(schema, found, sweep)
+
+
+@click.command()
 @DATA
 @TARGET
 @GROUP
@@ -85,7 +140,7 @@ def schema(data, target, groups, output, template, check, as_json):
         replace_file(output, text.encode())
     if as_json:
         return echo(json.dumps({"written": str(output)}))
-    echo(wrapped(f"Written to {output}. Read it over, and mend it with any editor."))
+    echo(wrapped(f"Written to {output}. Read it over, and correct it with any editor."))
     if not template:
         echo(f"Next:  skdpfair fit {data} --schema {output} --epsilon 1")
         echo(f"or     skdpfair sweep {output}")

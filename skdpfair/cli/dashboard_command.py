@@ -1,4 +1,4 @@
-"""``skdpfair dashboard``: all models of a sweep in the Fairlearn dashboard, until Ctrl-C."""
+"""``skdpfair dashboard``: serve all models of a sweep in the Fairlearn dashboard."""
 
 import threading
 from contextlib import suppress
@@ -15,7 +15,7 @@ _OPTIONS = {
 }
 
 
-@click.command(short_help="Look at a sweep in the Fairlearn dashboard.")
+@click.command()
 @click.argument("results", type=AnyPath(exists=True, file_okay=False))
 @click.option("--port", type=click.IntRange(1, 65_535), help="Of localhost; by default a free one.")
 @click.option("--seed", type=int, help="Whose test records; by default those of the first seed.")

@@ -1,4 +1,4 @@
-"""``skdpfair fit`` and ``skdpfair predict``: a CSV file -> a model in one file -> predictions."""
+"""``skdpfair fit`` and ``skdpfair predict``: train a model on a CSV file, and predict with it."""
 
 import difflib
 import json
@@ -12,20 +12,23 @@ import click
 import pandas as pd
 
 from skdpfair.budget.files import replace_file
-from skdpfair.cli import _ledger
 from skdpfair.cli._input import (
     AS_JSON,
+    LEDGER_WORDS,
     AnyPath,
     Unusable,
+    check_ledger,
     check_outputs,
     echo,
     in_options,
     in_words,
-    told,
+    ledger_options,
+    opened_ledger,
+    recorded_warnings,
+    tell_ledger,
     wrapped,
 )
-from skdpfair.cli._schema import DATA, GROUP, TARGET, WHY, ask
-from skdpfair.cli._study import Study
+from skdpfair.cli.schema_command import DATA, GROUP, TARGET, WHY, Study, ask
 from skdpfair.exceptions import InterruptedWarning
 from skdpfair.methods import METHODS
 from skdpfair.release import load_release, schema_of
@@ -47,13 +50,13 @@ _WORDS = {
     "Use delta='auto'": "Leave --delta out",
     "delta": "--delta",
     "the estimator's epsilon": "--epsilon",
-    **_ledger.WORDS,
+    **LEDGER_WORDS,
 }
 _LARGE = 10  # an epsilon that promises little
 _PRIVATE = sorted(name for name, method in METHODS.items() if method.private)
 
 
-@click.command(short_help="Train a private classifier on a CSV file.")
+@click.command()
 @DATA
 @click.option(
     "--schema",
@@ -85,7 +88,7 @@ _PRIVATE = sorted(name for name, method in METHODS.items() if method.private)
     metavar="NAME=VALUE",
     help="Another parameter of DPFairClassifier, such as max_epochs=20; may be given again.",
 )
-@_ledger.options
+@ledger_options
 @click.option("--seed", type=click.IntRange(min=0), help="Make noise reproducible: research only.")
 @click.option(
     "--output",
@@ -129,7 +132,7 @@ def fit(
             f"{output} is there already, and training again would cost budget. Give another "
             "--output, or --force."
         )
-    _ledger.check(ledger, ledger_epsilon, ledger_delta)
+    check_ledger(ledger, ledger_epsilon, ledger_delta)
     schema, given = _schema(data, path, target, groups, output)
     if METHODS[method].needs_groups and not schema.groups:
         raise Unusable(
@@ -153,9 +156,9 @@ def fit(
     if ledger is not None:
         with in_options(_WORDS):  # before there is one
             _planning.check(clf, len(y), len(schema.group_levels or [None]))
-    books = _ledger.opened(ledger, ledger_epsilon, ledger_delta)
-    with in_options(_WORDS), told() as said, books as books:
-        fitted = clf.fit if ledger is None else partial(books.fit, clf)
+    active = opened_ledger(ledger, ledger_epsilon, ledger_delta)
+    with in_options(_WORDS), recorded_warnings() as said, active as active:
+        fitted = clf.fit if ledger is None else partial(active.fit, clf)
         fitted(X, y, sensitive_features=sensitive)
         cut = said.met(InterruptedWarning)
         if cut and output.exists():  # a finished model is not replaced by half of one
@@ -173,7 +176,7 @@ def fit(
             f"An epsilon above {_LARGE} promises little: the odds of guessing that a record took "
             "part may be multiplied by e to the epsilon."
         )
-    _ledger.tell(books)
+    tell_ledger(active)
     for text in notes:
         echo(wrapped(f"Note: {text}"), err=True)
     if given:
@@ -265,7 +268,7 @@ def _parsed(settings):
     return out
 
 
-@click.command(short_help="Predict the rows of a CSV file.")
+@click.command()
 @click.argument("model", type=AnyPath(exists=True, dir_okay=False))
 @DATA
 @click.option(

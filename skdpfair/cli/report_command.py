@@ -1,4 +1,4 @@
-"""``skdpfair report``: a sweep's results, or a model, as one page of HTML."""
+"""``skdpfair report``: write the results of a sweep, or a model, as one page of HTML."""
 
 import json
 from pathlib import Path
@@ -13,14 +13,14 @@ from skdpfair.cli._input import (
     echo,
     in_options,
     in_words,
-    told,
+    recorded_warnings,
     wrapped,
 )
 
 _WORDS = {"Use random_state=None": "Fit without --seed", "random_state": "--seed"}
 
 
-@click.command(short_help="Write a page about a sweep or a model.")
+@click.command()
 @click.argument("results", type=AnyPath(exists=True))
 @click.option(
     "--output",
@@ -46,7 +46,7 @@ def report(results, output, title, data, card, as_json):
     The page is one file without scripts or requests, and says whether its figures are private.
     """
     check_outputs(output, card, inputs=(results, data))
-    with in_options({"store": "RESULTS"}), told() as said:
+    with in_options({"store": "RESULTS"}), recorded_warnings() as said:
         if results.is_dir():
             if data or card:
                 raise Unusable("--data and --card are for a model, and RESULTS is a folder.")
@@ -63,7 +63,7 @@ def report(results, output, title, data, card, as_json):
 
 
 def _of_sweep(results, output, title):
-    from skdpfair.cli._sweep import schema_beside
+    from skdpfair.cli.sweep_command import schema_beside
     from skdpfair.model_selection import TradeoffResults  # late: it needs most of the package
 
     schema = schema_beside(results)

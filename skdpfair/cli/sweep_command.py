@@ -1,4 +1,4 @@
-"""``skdpfair sweep``: methods and budgets compared on a CSV file, as a study file asks."""
+"""``skdpfair sweep``: compare methods and budgets on a CSV file, as a study file asks."""
 
 import sys
 from pathlib import Path
@@ -6,9 +6,21 @@ from pathlib import Path
 import click
 
 from skdpfair.budget.files import replace_file
-from skdpfair.cli import _ledger
-from skdpfair.cli._input import AS_JSON, AnyPath, Screen, echo, in_options, told, wrapped
-from skdpfair.cli._study import Study
+from skdpfair.cli._input import (
+    AS_JSON,
+    LEDGER_WORDS,
+    AnyPath,
+    Screen,
+    check_ledger,
+    echo,
+    in_options,
+    ledger_options,
+    opened_ledger,
+    recorded_warnings,
+    tell_ledger,
+    wrapped,
+)
+from skdpfair.cli.schema_command import Study
 from skdpfair.exceptions import InterruptedWarning
 
 _WORDS = {
@@ -18,12 +30,12 @@ _WORDS = {
     "data y": "target (data)",
     "data groups": "groups (data)",
     "the estimator's epsilon": "epsilons under [sweep]",
-    **_ledger.WORDS,
+    **LEDGER_WORDS,
 }
 SCHEMA_FILE = "schema.toml"  # beside the finished fits, for the report
 
 
-@click.command(short_help="Compare methods and budgets on a CSV file.")
+@click.command()
 @click.argument("study", type=AnyPath(exists=True, dir_okay=False))
 @click.option(
     "--data", type=AnyPath(exists=True, dir_okay=False), help="CSV file; by default the study's."
@@ -32,9 +44,9 @@ SCHEMA_FILE = "schema.toml"  # beside the finished fits, for the report
     "--output",
     "-o",
     type=AnyPath(file_okay=False),
-    help="Folder for finished fits; by default the study's. The same call goes on where it was.",
+    help="Folder for finished fits; by default the study's. The same call continues after them.",
 )
-@_ledger.options
+@ledger_options
 @click.option("--jobs", type=int, default=-1, show_default=True, help="Processes; -1: all cores.")
 @AS_JSON
 def sweep(study, data, output, ledger, ledger_epsilon, ledger_delta, jobs, as_json):
@@ -48,7 +60,7 @@ def sweep(study, data, output, ledger, ledger_epsilon, ledger_delta, jobs, as_js
     """
     from skdpfair.model_selection import sweep as run  # late: it needs most of the package
 
-    _ledger.check(ledger, ledger_epsilon, ledger_delta)
+    check_ledger(ledger, ledger_epsilon, ledger_delta)
     with in_options({}):
         asked = Study.read(study)
         data = data or asked.data
@@ -62,9 +74,9 @@ def sweep(study, data, output, ledger, ledger_epsilon, ledger_delta, jobs, as_js
             raise ValueError(f"{study} names no groups: a sweep compares them. Add [groups].")
         params = options.pop("params", {})
         X, y, groups = asked.schema.split(asked.schema.read_csv(data))
-    books = _ledger.opened(ledger, ledger_epsilon, ledger_delta)
+    active = opened_ledger(ledger, ledger_epsilon, ledger_delta)
     with in_options(_WORDS):
-        with told() as said, books as books:
+        with recorded_warnings() as said, active as active:
             results = run(
                 options.pop("methods"),
                 options.pop("epsilons"),
@@ -90,11 +102,11 @@ def sweep(study, data, output, ledger, ledger_epsilon, ledger_delta, jobs, as_js
             echo(wrapped(f"Note: {text}"), err=True)
         sys.exit(130 * cut)
     Screen().print(str(results), highlight=False)
-    _ledger.tell(books)
+    tell_ledger(active)
     for text in said():
         echo(wrapped(f"Note: {text}"), err=True)
     if cut:
-        echo(wrapped(f"Not finished: call it again, and it goes on from {folder}."), err=True)
+        echo(wrapped(f"Not finished: call it again, and it continues from {folder}."), err=True)
         sys.exit(130)
     echo(wrapped(f"Finished fits are in {folder}. These figures are NOT private."))
     echo(f"Next:  skdpfair report {folder} -o report.html")

@@ -1,4 +1,4 @@
-"""``skdpfair data``: which data sets are at hand, and whether they are the recorded ones."""
+"""``skdpfair data``: find the data sets and check their digests."""
 
 import json
 import sys
