@@ -18,6 +18,7 @@ from skdpfair.model_selection._candidates import (
 from skdpfair.privacy import NOT_ACCOUNTED, PrivacyReport, SampledGaussian
 from skdpfair.privacy.renyi import curve_epsilon, rdp_curve
 from skdpfair.privacy.selection import free_score_noise
+from skdpfair.privacy.statement import ASSUMPTIONS
 
 _ONLY = {"keep_reference": False, "warm_start": False, "callbacks": None}
 _MIDDLE = 60  # position of an order near 7, by which curves are ranked for display
@@ -101,9 +102,7 @@ def report_of(search, trial, whole, delta, seeded):
     """Return what the search spent: the same whichever trial won, or whether one did."""
     run = trial.runs[-1]
     epsilon = curve_epsilon(whole, delta)
-    scores = "validation_data holds public records only"
-    if not search.validation_data:
-        scores = "the number of held-out records is public"
+    scores = "validation" if search.validation_data else "held out"
     return PrivacyReport(
         method="private selection",
         epsilon=epsilon,
@@ -115,10 +114,6 @@ def report_of(search, trial, whole, delta, seeded):
         expected_batch_size=run.sample_rate * trial.n_samples,
         is_private=epsilon < math.inf,
         seeded=seeded,
-        assumptions=(
-            "the number of records n is public, and so are the sets of classes and of groups",
-            scores,
-            "the number of trials and their scores stay secret; the numbers above are of one",
-        ),
+        assumptions=tuple(ASSUMPTIONS[name] for name in ("sets", scores, "trials")),
         not_accounted=NOT_ACCOUNTED,
     )

@@ -11,7 +11,7 @@ from skdpfair.mechanism import Method
 from skdpfair.methods import get_method
 from skdpfair.privacy import PrivacyReport
 from skdpfair.privacy import epsilon as epsilon_of
-from skdpfair.privacy.statement import DIAGNOSTICS_HELD, TWIN_HELD
+from skdpfair.privacy.statement import ASSUMPTIONS, DIAGNOSTICS_HELD, TWIN_HELD
 from skdpfair.training.callbacks import recorders
 
 _MOST_PRICED = 8  # rates that are accounted for one by one
@@ -79,21 +79,15 @@ def report_of(params, run, net, ledger, seeded, groups, stop):
 
 
 def _assumptions(params, method, counted):
-    assumptions = ["the number of records n is public"]
-    if getattr(method, "group_probabilities", None) is not None:
-        assumptions.append("the shares of the groups (group_probabilities) are public")
-    if params["classes"] is None:
-        assumptions.append("the set of classes is public (it was read off y; declare classes=)")
-    if params["groups"] is None:
-        assumptions.append("the set of groups, if any, is public (declare groups=)")
-    if counted:
-        assumptions.append(
-            "group_epsilons follow rates that the noisy group counts chose: what held beforehand "
-            "for all groups is the epsilon of the whole"
-        )
-    if params["validation_data"] is not None:
-        assumptions.append("validation_data holds public records only")
-    return tuple(assumptions)
+    taken = {
+        "n": True,
+        "shares": getattr(method, "group_probabilities", None) is not None,
+        "classes": params["classes"] is None,
+        "groups": params["groups"] is None,
+        "counts": counted,
+        "validation": params["validation_data"] is not None,
+    }
+    return tuple(ASSUMPTIONS[name] for name, is_taken in taken.items() if is_taken)
 
 
 def composed(report, before):
