@@ -51,13 +51,9 @@ def test_the_group_table_counts(fitted):
 
 def test_the_scanner_hears_what_pages_say_of_themselves(fitted):
     clf, data, groups = fitted
-    records = data.data, data.target
-    for make in (model_page, lambda *a, **k: model_card(*a, **k).render()):
-        kinds = {
-            tuple(f.kind for f in audit_artifact(text.encode()).findings)
-            for text in (make(clf, *records, sensitive_features=groups), make(clf))
-        }
-        assert kinds == {("non-private figures",), ()}
+    page = model_page(clf, data.data, data.target, sensitive_features=groups)
+    for text, kind in ((page, "non-private figures"), (model_page(clf), "not judged")):
+        assert [f.kind for f in audit_artifact(text.encode()).findings] == [kind]
 
 
 def test_names_are_escaped(fitted):

@@ -4,8 +4,6 @@ import re
 
 import numpy as np
 
-from skdpfair.audit._artifacts._graph import Seq
-
 _FORMATS = ("f2", "f4", "f8", "i1", "i2", "i4", "i8")
 _WORDS = re.compile(rb"[ -~\s]{8,}")
 _KIND = "rows"
@@ -35,9 +33,9 @@ def rows_of(rows):
     return table[:_MOST_ROWS]
 
 
-def find_rows(table, walker):
+def find_rows(table, walk):
     """Note where records lie, as bytes, as text, in arrays and in lists."""
-    reader = walker.reader
+    reader = walk.reader
     patterns = _patterns(table)
     for where, data in reader.regions:
         n = _n_in_bytes(patterns, data)
@@ -47,11 +45,11 @@ def find_rows(table, walker):
         if n:
             reader.add(_KIND, where, f"{n} of the {len(table)} rows, as text", shape=(n,))
     known = {row.tobytes() for row in table.astype(np.float32) if len(set(row.tolist())) > 1}
-    for array, place in walker.arrays:
+    for array, place in walk.arrays:
         n = _n_in_array(known, array.values(), table.shape[1])
         if n:
             reader.add(_KIND, place.path, f"{n} of the {len(table)} rows in an array", shape=(n,))
-    n = _n_in_lists(known, walker.keep, table.shape[1])
+    n = _n_in_lists(known, walk.seen.values(), table.shape[1])
     if n:
         reader.add(_KIND, "", f"{n} of the {len(table)} rows in lists of numbers", shape=(n,))
 
@@ -153,12 +151,12 @@ def _matches(known, rows):
 def _n_in_lists(known, nodes, width):
     hits = set()
     for node in nodes:
-        if not isinstance(node, Seq) or len(node.items) < width:
+        if not isinstance(node, (list, tuple)) or len(node) < width:
             continue
-        if not all(isinstance(v, (int, float)) for v in node.items):
+        if not all(isinstance(v, (int, float)) for v in node):
             continue
         try:
-            flat = np.array(node.items, dtype=np.float64).astype(np.float32)
+            flat = np.array(node, dtype=np.float64).astype(np.float32)
         except OverflowError:
             continue
         for row in np.lib.stride_tricks.sliding_window_view(flat, width):
