@@ -7,7 +7,6 @@ import numpy as np
 
 from skdpfair.audit._pickles import Call, Global, class_of, dtype_of, is_node, shape_of
 
-_ARRAY_CODES = {"b": "i1", "B": "u1", "h": "i2", "H": "u2", "i": "i4", "I": "u4", "f": "f4"}
 _TYPED = ("uint16", "uint32", "uint64")  # tensors that torch keeps as bytes
 _WORDS = {"f": "floating", "i": "integer", "u": "integer", "b": "boolean", "c": "complex"}
 
@@ -115,9 +114,7 @@ def as_array(node, reader) -> Array | None:
         return _of_joblib(node.states[0], node.items[0])
     if root == "numpy":
         return _of_numpy(node)
-    if root in ("torch", "skdpfair"):
-        return _of_torch(node, reader)
-    return _of_array_module(node) if root == "array" else None
+    return _of_torch(node, reader) if root in ("torch", "skdpfair") else None
 
 
 def scalar_of(node) -> Array | None:
@@ -182,15 +179,6 @@ def _of_numpy(node):
         fortran = args[3:4] == ("F",)
         return Array(shape_of(args[2]), dtype.str, data_of(args[0]), extras=extras, fortran=fortran)
     return None
-
-
-def _of_array_module(node):
-    data = next((a for a in node.args if isinstance(a, bytes)), None)
-    code = next((a for a in node.args if isinstance(a, str) and len(a) == 1), "d")
-    if data is None:
-        return None
-    dtype = _ARRAY_CODES.get(code, "f8" if code == "d" else "i8")
-    return Array((len(data) // size_of(dtype),), dtype, data)
 
 
 def _of_torch(node, reader):

@@ -60,15 +60,13 @@ class Limits:
     n_bytes : int, default=2**29
         Read or unpacked, in all.
     operations : int, default=5_000_000
-        Opcodes and nodes.
-    parts : int, default=20_000
-        Files and members of files.
+        Opcodes and values; a file counts as many.
     seconds : float, default=120.0
         Of wall time.
     """
 
-    def __init__(self, n_bytes=2**29, operations=5_000_000, parts=20_000, seconds=120.0):
-        self.left, self.operations, self.parts = n_bytes, operations, parts
+    def __init__(self, n_bytes=2**29, operations=5_000_000, seconds=120.0):
+        self.left, self.operations = n_bytes, operations
         self.end = time.monotonic() + seconds
 
     def take_bytes(self, n: int) -> None:
@@ -85,12 +83,6 @@ class Limits:
             raise Exhausted("it has more opcodes than are read")
         if self.operations >> 12 != before and time.monotonic() > self.end:
             raise Exhausted("it takes longer than is waited")
-
-    def take_part(self) -> None:
-        """Spend a file or a member."""
-        self.parts -= 1
-        if self.parts < 0:
-            raise Exhausted("it has more parts than are read")
 
     def read(self, file) -> bytes:
         """Return all of a binary file, if the limits allow it."""
@@ -155,7 +147,7 @@ class Reader:
 
     def _open_file(self, path, where):
         try:
-            self.limits.take_part()
+            self.limits.take_operation(256)
             with open(path, "rb") as file:
                 data = self.limits.read(file)
         except Exhausted as error:
@@ -255,7 +247,7 @@ class Reader:
                 return []
             members = {}
             for info in infos:
-                self.limits.take_part()
+                self.limits.take_operation(256)
                 with archive.open(info) as file:
                     members[info.filename] = self.limits.read(file)
             slack = uncovered(data[: archive.start_dir], _spans(infos, data)) + archive.comment

@@ -32,7 +32,7 @@ from skdpfair.audit._weights import (
 FEW = 4  # items of an array
 _FEW_FLOATS, _FEW_INTEGERS, _FEW_FLAGS, _FEW_TEXTS = 4, 8, 24, 24
 _FEW_BYTES, _LONG, _FEW_DIGITS, _DEEPEST, _LONGEST = 24, 40, 5, 100, 400
-_OBJECT, _PARAMETER = 8, 16  # how many times more numbers an object, an estimator may have
+_OBJECT, ESTIMATOR = 8, 16  # how many times more numbers an object, an estimator may have
 _KNOWN = {"skdpfair", "sklearn", "torch", "skorch", "scipy"}
 _SHOWN = re.compile(r"[A-Za-z_][\w.\-]{0,60}|\d{1,3}|(\d{1,3}\.)+[A-Za-z_]\w{0,60}")
 _PATH = re.compile(r"([A-Za-z]:)?(~|\.\.?)?[\\/].+|[a-z]\w*://.+|.+\.(npy|npz|csv|parquet|pkl|pt)")
@@ -196,7 +196,7 @@ class Walk:
     def judge(self, counts, place) -> Counts:
         """Note plain values if they are too many; return those that were not noted."""
         kind = (
-            place.inside if place.scale == _PARAMETER else kind_of_name(place.name) or place.inside
+            place.inside if place.scale == ESTIMATOR else kind_of_name(place.name) or place.inside
         )
         scale, left = place.scale, replace(counts)
         few = 1 if kind in (kinds.LOSSES, kinds.INDICES) else _FEW_FLOATS * scale
@@ -214,6 +214,10 @@ class Walk:
             self.add(kind or kinds.TEXT, place.path, what, shape=(counts.texts,))
             left.texts = 0
         return left
+
+    def skip(self, node):
+        """Take a value, and all that it holds, for explained."""
+        self.seen |= reachable(node)
 
     def noted(self, kind, place, what=None) -> Place:
         """Note what a thing is, and that all in it is part of that."""
@@ -248,7 +252,7 @@ class Walk:
         digits = sum(map(str.isdigit, text))
         if _PATH.fullmatch(text):
             self.add(kinds.FILE, place.path, "text that names a file")
-        elif place.scale != _PARAMETER and (
+        elif place.scale != ESTIMATOR and (
             len(text) > (100 if _DOTTED.fullmatch(text) else longest) or digits > _FEW_DIGITS
         ):
             self.add(kinds.TEXT, place.path, "text that is more than a word", len(text))
@@ -381,7 +385,7 @@ class Walk:
         if place.listed:
             return counts
         known = cls is not None and cls.module.split(".")[0] in _KNOWN
-        return self.judge(counts, place.but(scale=_PARAMETER if known else _OBJECT))
+        return self.judge(counts, place.but(scale=ESTIMATOR if known else _OBJECT))
 
     def _parts(self, node, cls, place):
         """Visit what a call is made of, besides its attributes."""
@@ -402,7 +406,7 @@ class Walk:
         learnt = any(k.endswith("_") and not k.startswith("_") for k in names)
         estimator = root in ("sklearn", "skdpfair")
         fitted = not estimator or learnt or place.within
-        scale = _PARAMETER if estimator else 2 if root == "torch" else 1
+        scale = ESTIMATOR if estimator else 2 if root == "torch" else 1
         inner = place.but(fitted=fitted, within=place.within or learnt, scale=scale)
         counts = Counts()
         for name, value in pairs:
@@ -413,12 +417,12 @@ class Walk:
             if cls is not None and cls.path == "collections.OrderedDict" and name == "_metadata":
                 self.visit(value, at)  # versions of layers
             elif estimator:
-                self._of_estimator(name, value, at, dict(pairs), place)
+                self.of_estimator(name, value, at, dict(pairs))
             else:
                 counts += self.judge(self.visit(value, at), at)
         return counts
 
-    def _of_estimator(self, name, value, place, facts, outer):
+    def of_estimator(self, name, value, place, facts):
         """Visit an attribute of an estimator: a parameter is the user's, the rest is learnt."""
         arrays = [] if not isinstance(name, str) else self._arrays_in(value)
         if not str(name).endswith("_") or str(name).startswith("__"):

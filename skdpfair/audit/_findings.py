@@ -12,7 +12,7 @@ REFERENCE, CALLBACK, FILE = "reference model", "callback", "file path"
 DATA, RECORDS, LABELS, STATISTICS = "data set", "records", "labels", "statistics of the data"
 ARRAY, NUMBERS = "unexplained array", "unexplained numbers"
 BYTES, TEXT = "unexplained bytes", "unexplained text"
-EXECUTABLE, FIGURES, ROWS = "executable", "non-private figures", "rows"
+EXECUTABLE, FIGURES = "executable", "non-private figures"
 UNLISTED, NOT_JUDGED, UNREADABLE = "not part of a release", "not judged", "unreadable"
 
 IN_WORDS = {

@@ -202,8 +202,6 @@ ENCODINGS = {
     "packed": lambda rows: gzip.compress(pickle.dumps({"a": rows})),
     "lists": lambda rows: pickle.dumps(rows.tolist()),
     "columns": lambda rows: pickle.dumps(np.asfortranarray(rows)),
-    "csv": lambda rows: pd.DataFrame(rows).to_csv().encode(),
-    "json": lambda rows: json.dumps(rows.tolist()).encode(),
 }
 
 
