@@ -32,9 +32,9 @@ IN_WORDS = {
     RECORDS: "records of the data",
     LABELS: "labels or targets of records",
     STATISTICS: "learnt from the data outside every privacy budget",
-    ARRAY: "an array that nothing explains",
-    NUMBERS: "numbers that nothing explains",
-    TEXT: "texts that nothing explains",
+    ARRAY: "an array that no public fact explains",
+    NUMBERS: "numbers that no public fact explains",
+    TEXT: "texts that no public fact explains",
 }
 
 _WIDTH = 100
