@@ -12,6 +12,7 @@ import torch
 
 from skdpfair.attacks import PGD
 from skdpfair.audit import _findings as kinds
+from skdpfair.audit import _pages
 from skdpfair.audit import _public_facts as facts_
 from skdpfair.audit._arrays import scalar_of
 from skdpfair.audit._containers import Tensors, Text
@@ -37,7 +38,6 @@ _LEARNT = {  # what our other estimators keep of a fit
     "DPRandomizedSearch": _SEEN | {"best_estimator_", "best_params_", "classes_", "privacy_"},
 }
 _CARRIERS = ("audit", "networks", "preprocessing")  # rooms whose other objects are just visited
-_FIGURES = "<strong>This page contains non-private figures"
 
 
 class Unlisted(ValueError):
@@ -409,7 +409,9 @@ def _judge_text(walk, text, place):
                 _unlisted(walk, at, "an entry that no ledger has", line[key])
             if not passes(facts_.is_line, line):
                 _unlisted(walk, place.item(None, i), "a line of a form that no ledger has")
-    elif _FIGURES in text:
+    elif _pages.FIGURES in text:
         walk.add(kinds.FIGURES, place.path, "a page that says so of itself", len(text))
-    else:
+    elif not _pages.is_page(text):
         walk.add(kinds.NOT_JUDGED, place.path, "a text, which is not judged", len(text))
+    elif not passes(_pages.is_model_page, text):
+        _unlisted(walk, place, "a page that is no model page, or holds more than one")

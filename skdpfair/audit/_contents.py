@@ -1,6 +1,7 @@
 """Contents of an artefact that is not of this package: what nothing explains, by kind."""
 
 import re
+from collections import Counter
 from dataclasses import dataclass, replace
 
 from skdpfair.audit import _findings as kinds
@@ -87,23 +88,6 @@ class Place:
         return self.where.rstrip("\0")
 
 
-@dataclass
-class Counts:
-    """Plain values that lie together, wherever they are nested."""
-
-    floats: int = 0
-    integers: int = 0
-    flags: int = 0
-    texts: int = 0
-
-    def __iadd__(self, other):
-        self.floats += other.floats
-        self.integers += other.integers
-        self.flags += other.flags
-        self.texts += other.texts
-        return self
-
-
 class Walk:
     """Visit all values of an artefact once, and note what nothing explains.
 
@@ -142,7 +126,7 @@ class Walk:
                 self.add(kinds.ARRAY, place.path, what, shape=(n_hidden(storage),))
         self._find_references()
 
-    def visit(self, node, place) -> Counts:
+    def visit(self, node, place) -> Counter:
         """Note what nothing explains in a value; return the plain values left to be judged."""
         if not is_node(node):
             return self.plain(node, place)
@@ -150,14 +134,14 @@ class Walk:
         if scalar is not None:  # counts each time that it is referred to
             return self._scalar(scalar, place)
         if id(node) in self.seen:
-            return Counts()
+            return Counter()
         self.seen[id(node)] = node
         self.reader.limits.take_operation()
         if place.depth > _DEEPEST:
             self.add(kinds.UNREADABLE, place.path, "nested too deeply to be looked at")
-            return Counts()
+            return Counter()
         if self.closed_list(self, node, place):
-            return Counts()
+            return Counter()
         if isinstance(node, dict):
             return self._dict(node.items(), place)
         if isinstance(node, (list, tuple, set, frozenset)):
@@ -178,7 +162,7 @@ class Walk:
         elif isinstance(node, (Call, Array)):
             array = self.array(node)
             return self._object(node, place) if array is None else self._array(array, place)
-        return Counts()
+        return Counter()
 
     def array(self, node) -> Array | None:
         """Return the array that a value makes, the same each time."""
@@ -186,33 +170,33 @@ class Walk:
             self.made[id(node)] = (as_array(node, self.reader), node)
         return self.made[id(node)][0]
 
-    def items(self, items, place) -> Counts:
+    def items(self, items, place) -> Counter:
         """Visit what a list holds."""
-        counts = Counts()
+        counts = Counter()
         for i, item in enumerate(items):
             counts += self.visit(item, place.item(None, i, listed=True))
         return counts
 
-    def judge(self, counts, place) -> Counts:
+    def judge(self, counts, place) -> Counter:
         """Note plain values if they are too many; return those that were not noted."""
         kind = (
             place.inside if place.scale == ESTIMATOR else kind_of_name(place.name) or place.inside
         )
-        scale, left = place.scale, replace(counts)
+        scale, left = place.scale, Counter(counts)
         few = 1 if kind in (kinds.LOSSES, kinds.INDICES) else _FEW_FLOATS * scale
-        n = counts.floats + counts.integers
-        if counts.floats > few or n > (few if few == 1 else _FEW_INTEGERS * scale):
+        n = counts["floats"] + counts["integers"]
+        if counts["floats"] > few or n > (few if few == 1 else _FEW_INTEGERS * scale):
             what = "numbers in lists, dicts or attributes"
             self.add(kind or kinds.NUMBERS, place.path, what, shape=(n,))
-            left.floats = left.integers = 0
-        if counts.flags > _FEW_FLAGS * scale:
+            left["floats"] = left["integers"] = 0
+        if counts["flags"] > _FEW_FLAGS * scale:
             what = "yes or no, many times in lists, dicts or attributes"
-            self.add(kind or kinds.NUMBERS, place.path, what, shape=(counts.flags,))
-            left.flags = 0
-        if counts.texts > _FEW_TEXTS * scale:
+            self.add(kind or kinds.NUMBERS, place.path, what, shape=(counts["flags"],))
+            left["flags"] = 0
+        if counts["texts"] > _FEW_TEXTS * scale:
             what = "many texts, as in a column of a table"
-            self.add(kind or kinds.TEXT, place.path, what, shape=(counts.texts,))
-            left.texts = 0
+            self.add(kind or kinds.TEXT, place.path, what, shape=(counts["texts"],))
+            left["texts"] = 0
         return left
 
     def skip(self, node):
@@ -224,16 +208,16 @@ class Walk:
         self.add(kind, place.path, what or kinds.IN_WORDS[kind])
         return place.but(inside=kind)
 
-    def plain(self, value, place) -> Counts:
+    def plain(self, value, place) -> Counter:
         """Note a plain value that tells by itself, such as a seed or a path; count the others."""
         if isinstance(value, str):
             if place.fitted and is_seed(place.name) and value.strip().isdigit():
                 self.add(kinds.SEED, place.path, "the digits of a seed")
-            return Counts(texts=self._text(value, place))
+            return Counter(texts=self._text(value, place))
         if value is None or isinstance(value, bool):
-            return Counts(flags=int(value is not None))
+            return Counter(flags=int(value is not None))
         if place.inside == kinds.GENERATOR:  # noted as one thing
-            return Counts()
+            return Counter()
         if place.fitted and is_seed(place.name):
             self.add(kinds.SEED, place.path, "a number that seeds a random generator")
         elif isinstance(value, int) and value.bit_length() > 64:
@@ -242,8 +226,8 @@ class Walk:
         elif not isinstance(value, int) and kind_of_name(place.name) == kinds.LOSSES:
             self.add(kinds.LOSSES, place.path, "a loss on the data")
         if isinstance(value, int):
-            return Counts(integers=1)
-        return Counts(floats=1)
+            return Counter(integers=1)
+        return Counter(floats=1)
 
     def _text(self, text, place, longest=_LONG):
         """Note a text that is more than a word or two; return 1 for one that is not noted."""
@@ -262,10 +246,10 @@ class Walk:
 
     def _bytes(self, data, place):
         if len(data) <= _FEW_BYTES:
-            return Counts(floats=int(len(data) > 0))
+            return Counter(floats=int(len(data) > 0))
         kind = kind_of_name(place.name) or place.inside or kinds.BYTES
         self.add(kind, place.path, "bytes that may hold anything", len(data))
-        return Counts()
+        return Counter()
 
     def _scalar(self, scalar, place):
         if scalar.letter in "US":
@@ -286,7 +270,7 @@ class Walk:
             place = self.noted(kinds.OPTIMIZER, place)
         if "bit_generator" in keys:
             place = self.noted(kinds.GENERATOR, place)
-        counts = Counts()
+        counts = Counter()
         for i, (key, value) in enumerate(pairs):
             inner = place.item(key, i)
             found = self.visit(value, inner)
@@ -329,12 +313,12 @@ class Walk:
         telling = kind_of_name(place.name) in (kinds.GRADIENTS, kinds.GRADIENT, kinds.LOSSES)
         if not small or telling or is_seed(place.name):
             self.arrays.append((array, place))
-            return Counts()
+            return Counter()
         if id(array) in self.explained:
-            return Counts()
+            return Counter()
         if array.letter == "b":
-            return Counts(flags=array.size)
-        return Counts(**{"floats" if array.letter == "f" else "integers": array.size})
+            return Counter(flags=array.size)
+        return Counter(**{"floats" if array.letter == "f" else "integers": array.size})
 
     def _judge_array(self, array, place):
         if id(array) in self.explained or not array.size or place.inside == kinds.GENERATOR:
@@ -371,7 +355,7 @@ class Walk:
         kind = kind_of_class(names)
         if kind == kinds.GENERATOR and place.inside == _DRAWS:
             self.seen |= reachable(node)
-            return Counts()
+            return Counter()
         if kind is not None and kind != place.inside:
             place = self.noted(kind, place, f"{cls.path[:80]}: {kinds.IN_WORDS[kind]}")
         if names and names[0].startswith("scipy.stats."):
@@ -380,7 +364,7 @@ class Walk:
         counts = self._parts(node, cls, place)
         if is_module(pairs):
             self._module(cls, pairs, place)
-            return Counts()
+            return Counter()
         counts += self.attributes(cls, pairs, place)
         if place.listed:
             return counts
@@ -389,7 +373,7 @@ class Walk:
 
     def _parts(self, node, cls, place):
         """Visit what a call is made of, besides its attributes."""
-        counts = self._dict(node.pairs, place, modules_of(node)) if node.pairs else Counts()
+        counts = self._dict(node.pairs, place, modules_of(node)) if node.pairs else Counter()
         for part in (node.items, node.args, node.kwargs):
             if part:
                 counts += self.visit(part, place)
@@ -399,7 +383,7 @@ class Walk:
         self.visit(node.func, place)
         return counts
 
-    def attributes(self, cls, pairs, place) -> Counts:
+    def attributes(self, cls, pairs, place) -> Counter:
         """Visit the attributes of an object; of an estimator's, what it has learnt is noted."""
         root = cls.module.split(".")[0] if cls is not None else ""
         names = [k for k, _ in pairs if isinstance(k, str)]
@@ -408,7 +392,7 @@ class Walk:
         fitted = not estimator or learnt or place.within
         scale = ESTIMATOR if estimator else 2 if root == "torch" else 1
         inner = place.but(fitted=fitted, within=place.within or learnt, scale=scale)
-        counts = Counts()
+        counts = Counter()
         for name, value in pairs:
             at = inner.attribute(name)
             if not (isinstance(name, str) and _SHOWN.fullmatch(name)):
@@ -427,7 +411,7 @@ class Walk:
         arrays = [] if not isinstance(name, str) else self._arrays_in(value)
         if not str(name).endswith("_") or str(name).startswith("__"):
             counts = self.visit(value, place)
-            self.judge(replace(counts, texts=0), place)
+            self.judge(_without_texts(counts), place)
             return
         given = name != "categories_" or facts.get("categories", "auto") != "auto"
         for array in arrays:
@@ -445,7 +429,7 @@ class Walk:
                 what = f"{array.words}: {kinds.IN_WORDS[kind]}"
                 self.add(kind, place.path, what, array.n_bytes, array.shape)
         counts = self.visit(value, place.but(inside=place.inside or kinds.STATISTICS))
-        self.judge(replace(counts, texts=0 if given else counts.texts), place)
+        self.judge(_without_texts(counts) if given else counts, place)
 
     def _arrays_in(self, value, depth=2):
         array = self.array(value) if is_node(value) else None
@@ -511,6 +495,10 @@ class Walk:
             if (self.n_private and not copied) or named or place.attached:
                 what = f"{what}: {kinds.IN_WORDS[kinds.REFERENCE]}"
                 self.add(kinds.REFERENCE, place.path, what)
+
+
+def _without_texts(counts):
+    return Counter({kind: n for kind, n in counts.items() if kind != "texts"})
 
 
 def _is_under(path, network):

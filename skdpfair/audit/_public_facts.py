@@ -24,7 +24,7 @@ PARAMETERS = DPFairClassifier().get_params(deep=False)
 STATEMENT = {"statement", "releasable", *(f.name for f in fields(PrivacyReport))}
 _HELD = {_statement.DIAGNOSTICS_HELD, _statement.TWIN_HELD}
 _NOT_ACCOUNTED = {*NOT_ACCOUNTED, *(_facts.NOTED.format(what) for what in _HELD)}
-_WHAT = re.compile(
+WHAT = re.compile(
     r"gradient sum( \+ \w{1,40}){0,4}|gradient scale \(warm-up\)|group counts|steps|"
     r"steps planned, not taken|private selection|quantiles of \d{1,9} columns?"
 )
@@ -268,16 +268,21 @@ def _are_known_texts(report):
         (report.adjacency, set(_statement.ADJACENCY_IN_WORDS)),
         *((text, _HELD) for text in report.holds),
         *((text, set(_statement.ASSUMPTIONS.values())) for text in report.assumptions),
-        *((t, _NOT_ACCOUNTED) for t in report.not_accounted if not _STEPS_BEFORE.fullmatch(t)),
     ]
     said = [(getattr(report, name), pattern) for name, pattern in _TEXTS.items()]
     known = all(isinstance(text, str) and text in texts for text, texts in listed)
+    known = known and all(map(is_not_accounted, report.not_accounted))
     return known and all(text is None or pattern.fullmatch(text) for text, pattern in said)
+
+
+def is_not_accounted(text) -> bool:
+    """Tell whether a text is one of those that say what epsilon does not cover."""
+    return text in _NOT_ACCOUNTED or bool(_STEPS_BEFORE.fullmatch(text))
 
 
 def _is_entry(entry):
     few = len(entry.noise_multipliers) <= _MOST_NOISES
-    return few and len(entry.group_rates or ()) <= _MOST_LEVELS and _WHAT.fullmatch(entry.what)
+    return few and len(entry.group_rates or ()) <= _MOST_LEVELS and WHAT.fullmatch(entry.what)
 
 
 def is_statement(given) -> bool:
