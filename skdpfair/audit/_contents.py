@@ -2,7 +2,6 @@
 
 import re
 from collections import Counter
-from dataclasses import dataclass, replace
 
 from skdpfair.audit import _findings as kinds
 from skdpfair.audit._arrays import Array, Storage, as_array, n_hidden, scalar_of
@@ -20,6 +19,7 @@ from skdpfair.audit._pickles import (
     reachable,
     state_of,
 )
+from skdpfair.audit._place import SHOWN, Place
 from skdpfair.audit._weights import (
     belongs,
     is_constant,
@@ -32,10 +32,9 @@ from skdpfair.audit._weights import (
 
 FEW = 4  # items of an array
 _FEW_FLOATS, _FEW_INTEGERS, _FEW_FLAGS, _FEW_TEXTS = 4, 8, 24, 24
-_FEW_BYTES, _LONG, _FEW_DIGITS, _DEEPEST, _LONGEST = 24, 40, 5, 100, 400
+_FEW_BYTES, _LONG, _FEW_DIGITS, _DEEPEST = 24, 40, 5, 100
 _OBJECT, ESTIMATOR = 8, 16  # how many times more numbers an object, an estimator may have
 _KNOWN = {"skdpfair", "sklearn", "torch", "skorch", "scipy"}
-_SHOWN = re.compile(r"[A-Za-z_][\w.\-]{0,60}|\d{1,3}|(\d{1,3}\.)+[A-Za-z_]\w{0,60}")
 _PATH = re.compile(r"([A-Za-z]:)?(~|\.\.?)?[\\/].+|[a-z]\w*://.+|.+\.(npy|npz|csv|parquet|pkl|pt)")
 _DOTTED = re.compile(r"[\w.<>]+")
 _WEIGHTS = {"coef_", "intercept_", "coefs_", "intercepts_"}
@@ -43,49 +42,8 @@ _LEARNT_NAMES = {"feature_names_in_", "classes_", "categories_"}
 _MOST_CLASSES = 32  # an encoder with more may have learnt the names of people
 _CODE = ("CodeType", "code", "_create_code")
 _INSIDE_FIRST = (kinds.CLOSURE, kinds.CALLBACK, kinds.HOOK)
+_BROKEN = (AttributeError, ArithmeticError, LookupError, TypeError, ValueError)
 _DRAWS = "a distribution"  # of scipy, which carries the process's generator along
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a value lies: its path, and what that says of it."""
-
-    where: str = ""
-    name: str | None = None
-    inside: str | None = None  # the kind of what it lies in
-    depth: int = 0
-    listed: bool = False  # an item of a list
-    fitted: bool = True  # not of an estimator that has seen no data
-    within: bool = False  # an estimator that has seen data
-    in_module: bool = False
-    attached: bool = False  # to a tensor
-    scale: int = 1  # how many times more plain values are few
-
-    def but(self, **changes):
-        """Return the place with some things changed."""
-        return replace(self, **changes)
-
-    def attribute(self, name, **changes):
-        """Return the place of an attribute."""
-        shown = name if isinstance(name, str) and _SHOWN.fullmatch(name) else "(attribute)"
-        joint = "" if not self.where else "!" if self.where.endswith("\0") else "."
-        return self._below(f"{joint}{shown}", name=name, listed=False, **changes)
-
-    def item(self, key, index, **changes):
-        """Return the place of an item, a dict's if it has a key."""
-        shown = isinstance(key, str) and _SHOWN.fullmatch(key)
-        joint = "!" if self.where.endswith("\0") else ""
-        end = f"{joint}[{key!r}]" if shown else f"{joint}[{index}]"
-        return self._below(end, name=key if isinstance(key, str) else self.name, **changes)
-
-    def _below(self, end, **changes):
-        where = self.where.rstrip("\0") + end if len(self.where) < _LONGEST else self.where
-        return replace(self, where=where, depth=self.depth + 1, **changes)
-
-    @property
-    def path(self) -> str:
-        """The path as it is shown."""
-        return self.where.rstrip("\0")
 
 
 class Walk:
@@ -140,8 +98,15 @@ class Walk:
         if place.depth > _DEEPEST:
             self.add(kinds.UNREADABLE, place.path, "nested too deeply to be looked at")
             return Counter()
-        if self.closed_list(self, node, place):
+        try:
+            ours = self.closed_list(self, node, place)
+            return Counter() if ours else self._visit(node, place)
+        except _BROKEN as error:
+            what = f"a part that is not what it claims to be: {type(error).__name__}"
+            self.add(kinds.UNREADABLE, place.path, what)
             return Counter()
+
+    def _visit(self, node, place):
         if isinstance(node, dict):
             return self._dict(node.items(), place)
         if isinstance(node, (list, tuple, set, frozenset)):
@@ -174,7 +139,10 @@ class Walk:
         """Visit what a list holds."""
         counts = Counter()
         for i, item in enumerate(items):
-            counts += self.visit(item, place.item(None, i, listed=True))
+            if isinstance(item, (int, float)):  # most items are: they get no place of their own
+                counts.update(self.plain(item, place))
+            else:
+                counts.update(self.visit(item, place.item(None, i, listed=True)))
         return counts
 
     def judge(self, counts, place) -> Counter:
@@ -275,7 +243,7 @@ class Walk:
             inner = place.item(key, i)
             found = self.visit(value, inner)
             counts += self.judge(found, inner) if len(pairs) <= 64 else found
-            if not (isinstance(key, str) and _SHOWN.fullmatch(key)):
+            if not (isinstance(key, str) and SHOWN.fullmatch(key)):
                 counts += self.visit(key, place.item(None, i).but(name=None))
         return counts
 
@@ -395,7 +363,7 @@ class Walk:
         counts = Counter()
         for name, value in pairs:
             at = inner.attribute(name)
-            if not (isinstance(name, str) and _SHOWN.fullmatch(name)):
+            if not (isinstance(name, str) and SHOWN.fullmatch(name)):
                 counts += self.visit(name, at.but(name=None))
                 at = at.but(name=None)
             if cls is not None and cls.path == "collections.OrderedDict" and name == "_metadata":

@@ -4,6 +4,7 @@ import numpy as np
 
 _FORMATS = ("f2", "f4", "f8", "i1", "i2", "i4", "i8")
 _MOST_ROWS, _LONGEST = 500, 1 << 16  # rows, and numbers of a list
+_LOW, _MOST_HITS = 2**20 - 1, 100_000  # bits that are looked up first, and places
 _KIND = "rows"
 
 
@@ -40,7 +41,7 @@ def find_rows(table, walk):
     """
     patterns, n, width = _patterns(table), len(table), table.shape[1]
     for where, data in walk.reader.regions:
-        hits = len({row for pattern, row in patterns.items() if pattern in data})
+        hits = _n_in_bytes(patterns, data)
         if hits:
             what = f"{hits} of the {n} rows, as binary numbers"
             walk.add(_KIND, where, what, shape=(hits,))
@@ -76,6 +77,33 @@ def _patterns(table):
             each = {rows[i].tobytes(): int(i) for i in np.flatnonzero(good)}
             found |= {key: i for key, i in each.items() if len(key) >= 8 and len(set(key)) > 3}
     return found
+
+
+def _window(pattern):
+    """Return where the 8 bytes of a pattern start that are least likely by chance."""
+    return max(range(len(pattern) - 7), key=lambda i: len(set(pattern[i : i + 8])))
+
+
+def _n_in_bytes(patterns, data):
+    """Count the rows in some bytes: their 8 least likely bytes are looked up, then the rest."""
+    by_key, hits = {}, set()
+    for pattern, i in patterns.items():
+        at = _window(pattern)
+        key = int.from_bytes(pattern[at : at + 8], "little")
+        by_key.setdefault(key, []).append((pattern, at, i))
+    keys = np.array(sorted(by_key), dtype=np.uint64)
+    likely = np.zeros(_LOW + 1, dtype=bool)
+    likely[keys & np.uint64(_LOW)] = True
+    for shift in range(min(8, len(data)) if len(keys) else 0):
+        words = np.frombuffer(data, "<u8", count=(len(data) - shift) // 8, offset=shift)
+        places = np.flatnonzero(likely[words & np.uint64(_LOW)])
+        for j in places[np.isin(words[places], keys)][:_MOST_HITS]:
+            start = shift + 8 * int(j)
+            for pattern, at, i in by_key[int(words[j])]:
+                begin = start - at
+                if begin >= 0 and data[begin : begin + len(pattern)] == pattern:
+                    hits.add(i)
+    return len(hits)
 
 
 def _as_rows(rows):

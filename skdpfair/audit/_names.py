@@ -1,6 +1,7 @@
 """Names of attributes and classes, and the kinds of things that they stand for."""
 
 import re
+from functools import lru_cache
 
 from skdpfair.audit import _findings as kinds
 
@@ -75,6 +76,7 @@ _HARMLESS = re.compile(
 )
 
 
+@lru_cache(maxsize=4096)
 def kind_of_name(name) -> str | None:
     """Return the kind of things that an attribute's or a key's name stands for."""
     if not isinstance(name, str):

@@ -290,10 +290,10 @@ class Transcripts:
 
     def _output(self, batch):
         """Return all vectors that leave a step, and the ratio by the method's own rule."""
-        method, heard = copy.copy(self.mechanism.method), {}
+        method, releases = copy.copy(self.mechanism.method), {}
 
         def clip(sample, state, release):
-            heard.update(release)
+            releases.update(release)
             return self.mechanism.method.clip(sample, state, release)
 
         method.clip = clip
@@ -301,9 +301,9 @@ class Transcripts:
         step = private_step(self.engine, batch, mechanism, self.state, self.noise)
         states = step.state if isinstance(step.state, tuple) else (step.state,)
         total = step.gradient * mechanism.expected_batch_size
-        kept = [*(heard[name] for name in sorted(heard)), total, *states]
+        kept = [*(releases[name] for name in sorted(releases)), total, *states]
         vectors = [part.flatten().clone() for part in kept if torch.is_tensor(part)]
-        return vectors, self._ratio(total, heard)
+        return vectors, self._ratio(total, releases)
 
     def _ratio(self, total, release):
         """Return the log-likelihood ratio of the gradient sum, given what else was released."""

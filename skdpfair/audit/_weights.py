@@ -59,7 +59,10 @@ def shapes_of_layer(cls, facts) -> dict | None:
     if not isinstance(layer, type) or not issubclass(layer, nn.Module):
         return None
     try:
-        given = {k: facts[k] for k in signature(layer).parameters if k in facts}
+        takes = signature(layer).parameters
+        if "kwargs" in takes:  # of recurrent layers, whose base has the parameters
+            takes = [name for name in signature(layer.__mro__[1]).parameters if name != "mode"]
+        given = {k: facts[k] for k in takes if k in facts and (k != "proj_size" or facts[k])}
         given = {k: v for k, v in given.items() if isinstance(v, (int, float, str, tuple))}
         with torch.device("meta"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -118,7 +121,7 @@ def judge_weights(named, modules=None, trusted=False):
         ):  # a copy of data in the precision of tables
             continue
         weight, bias = (table.get(f"{prefix}.{n}" if prefix else n) for n in ("weight", "bias"))
-        at_root = not prefix and any("." in other for other in table)
+        at_root = name in ("weight", "bias") and any("." in other for other in table)
         if leaf in _STATISTICS and not at_root:
             weights += [(name, array)] if _is_untouched(leaf, array) else []
         elif not _USUAL.fullmatch(leaf) or at_root:

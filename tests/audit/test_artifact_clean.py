@@ -111,6 +111,29 @@ CLEAN = {
 }
 
 
+LAYERS = [
+    lambda: nn.LSTM(4, 5, 2),
+    lambda: nn.GRU(4, 5),
+    lambda: nn.MultiheadAttention(8, 2),
+    lambda: nn.TransformerEncoderLayer(8, 2, 16),
+    lambda: nn.Embedding(10, 3),
+    lambda: nn.GroupNorm(2, 4),
+    lambda: nn.LayerNorm((3, 4)),
+    lambda: nn.Conv2d(4, 8, 3, groups=2),
+    lambda: nn.ConvTranspose1d(2, 3, 4),
+    lambda: nn.Bilinear(2, 3, 4),
+    lambda: nn.PReLU(8),
+]
+
+
+@pytest.mark.parametrize("make", LAYERS)
+def test_layers_of_torch_are_clean(make):
+    layer = make()
+    for thing in (layer, pickle.dumps(layer), layer.state_dict()):
+        report = audit_artifact(thing)
+        assert report.is_clean, report
+
+
 UNUSUAL = {
     "many classes": lambda: classifier(class_weight={k: 1.0 + k for k in range(20)}).fit(
         X, np.arange(300) % 20

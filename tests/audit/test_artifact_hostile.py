@@ -113,7 +113,8 @@ def test_random_damage_raises_nothing():
     file = io.BytesIO()
     torch.save({"a": torch.zeros(3), "b": CLEAN}, file)
     rng = np.random.default_rng(0)
-    for content in (pickle.dumps(CLEAN), pickle.dumps([X[:2]]), file.getvalue()):
+    layers = pickle.dumps(torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.LSTM(2, 2)))
+    for content in (pickle.dumps(CLEAN), pickle.dumps([X[:2]]), file.getvalue(), layers):
         for at in rng.integers(0, len(content), 60):
             damaged = content[:at] + bytes(rng.integers(0, 256, 2).tolist()) + content[at + 1 :]
             audit_artifact(damaged)
