@@ -106,8 +106,8 @@ def step(method, noise_multiplier, draws, seed, as_json):
     Minutes at the default number of draws.
     """
     settings = {"noise_multiplier": noise_multiplier, "n_draws": draws, "random_state": seed}
-    with in_options(), _progress(6 * draws) as told:
-        found = audit_step(method, callback=told, **settings)
+    with in_options(), _progress(6 * draws) as callback:
+        found = audit_step(method, callback=callback, **settings)
     _report(found, as_json)
 
 
@@ -121,7 +121,10 @@ def step(method, noise_multiplier, draws, seed, as_json):
 )
 @AS_JSON
 def artifact(path, rows, as_json):
-    """Find training data in a pickle or another file, without executing it."""
+    """Find training data in a pickle, a torch file or a release, without executing it.
+
+    A file of a kind that is not judged ends with status 1, as findings do.
+    """
     with in_options():
         report = audit_artifact(path, rows=None if rows is None else _numbers(rows))
     if as_json:

@@ -39,6 +39,7 @@ from skdpfair.privacy.renyi import (
     rdp_curve,
     selection_curve,
 )
+from skdpfair.privacy.statement import ASSUMPTIONS
 from skdpfair.training import sklearn_callbacks as _tasks
 
 _ONLY = {"keep_reference": False, "warm_start": False, "callbacks": None}
@@ -426,9 +427,7 @@ def report_of(search, trial, whole, delta, seeded):
     """Return the report of the search: the same whichever trial won, or whether one did."""
     run = trial.runs[-1]
     epsilon = curve_epsilon(whole, delta)
-    scores = "validation_data holds public records only"
-    if not search.validation_data:
-        scores = "the number of held-out records is public"
+    scores = "validation" if search.validation_data else "held out"
     return PrivacyReport(
         method="private selection",
         epsilon=epsilon,
@@ -440,10 +439,6 @@ def report_of(search, trial, whole, delta, seeded):
         expected_batch_size=run.sample_rate * trial.n_samples,
         is_private=epsilon < math.inf,
         seeded=seeded,
-        assumptions=(
-            "the number of records n is public, and so are the sets of classes and of groups",
-            scores,
-            "the number of trials and their scores stay secret; the numbers above are of one",
-        ),
+        assumptions=tuple(ASSUMPTIONS[name] for name in ("sets", scores, "trials")),
         not_accounted=NOT_ACCOUNTED,
     )

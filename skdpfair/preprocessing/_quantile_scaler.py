@@ -14,6 +14,7 @@ from skdpfair.preprocessing._public import BoundedScaler, numbers_of
 from skdpfair.privacy import NOT_ACCOUNTED, Ledger, LedgerEntry, PrivacyReport, calibrate
 from skdpfair.privacy.gdp import delta_for
 from skdpfair.privacy.noise import generator_of, noisy
+from skdpfair.privacy.statement import ASSUMPTIONS
 
 _ACCOUNTANT = "pld"
 
@@ -273,7 +274,7 @@ class DPQuantileScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             expected_batch_size=float(n_samples),
             is_private=True,
             seeded=self.random_state is not None,
-            assumptions=("the number of records n is public", "the bounds are public"),
+            assumptions=(ASSUMPTIONS["n"], ASSUMPTIONS["bounds"]),
             not_accounted=NOT_ACCOUNTED[1:],  # the first is preprocessing: this is it
             ledger=ledger,
         )

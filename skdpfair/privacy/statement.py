@@ -27,6 +27,21 @@ NOT_ACCOUNTED = (
     "the noise generator is statistical, not cryptographic; timing and memory are observable",
 )
 
+ASSUMPTIONS = {
+    "n": "the number of records n is public",
+    "bounds": "the bounds are public",
+    "shares": "the shares of the groups (group_probabilities) are public",
+    "classes": "the set of classes is public (it was read off y; declare classes=)",
+    "groups": "the set of groups, if any, is public (declare groups=)",
+    "sets": "the number of records n is public, and so are the sets of classes and of groups",
+    "counts": (
+        "group_epsilons follow rates that the noisy group counts chose: what held beforehand "
+        "for all groups is the epsilon of the whole"
+    ),
+    "validation": "validation_data holds public records only",
+    "held out": "the number of held-out records is public",
+    "trials": "the number of trials and their scores stay secret; the numbers above are of one",
+}
 DIAGNOSTICS_HELD = "diagnostics by group"
 REFERENCE_HELD = "the non-private reference model"
 

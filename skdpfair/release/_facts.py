@@ -17,14 +17,14 @@ from skdpfair.training.inference import InferenceNet, weights_of
 SCRUBBED = {"random_state": None, "callbacks": None, "validation_data": None}
 DROPPED = SCRUBBED | {"keep_reference": False, "diagnostics": False}
 _NEVER_KEPT = ("reference_", "diagnostics_", "_skl_callbacks")
-_FITTED = (
+FITTED = (
     *("classes_", "groups_", "n_features_in_", "feature_names_in_", "method_", "privacy_"),
     *("lr_", "batch_size_", "n_steps_", "n_iter_", "signal_to_noise_"),
     *("_settled", "_n_fits", "_group_positions", "_charged"),
 )
-_NEEDED = [name for name in _FITTED if name not in ("feature_names_in_", "_charged")]
-_MARK, _WEIGHTS, _FACTORY = "_facts", "_weights", "_factory"  # of a pickled state
-_NOTED = "{}, which whoever fitted could look at; not in this copy"
+_NEEDED = [name for name in FITTED if name not in ("feature_names_in_", "_charged")]
+FACTS_KEY, WEIGHTS_KEY, FACTORY_KEY = "_facts", "_weights", "_factory"  # of a pickled state
+NOTED = "{}, which whoever fitted could look at; not in this copy"
 
 
 def facts_of(estimator):
@@ -54,7 +54,7 @@ def facts_of(estimator):
         If parameters that hold code are left out.
     """
     _check_releasable(estimator)
-    fitted = {name: getattr(estimator, name) for name in _FITTED if hasattr(estimator, name)}
+    fitted = {name: getattr(estimator, name) for name in FITTED if hasattr(estimator, name)}
     fitted["privacy_"] = privacy = _scrubbed(estimator.privacy_)
     for name, value in fitted.items():
         try:
@@ -98,7 +98,7 @@ def _check_releasable(estimator):
 
 
 def _scrubbed(privacy):
-    noted = tuple(_NOTED.format(what) for what in privacy.holds)
+    noted = tuple(NOTED.format(what) for what in privacy.holds)
     return replace(privacy, holds=(), not_accounted=(*privacy.not_accounted, *noted))
 
 
@@ -158,7 +158,7 @@ def rebuilt(cls, facts, weights, module=None):
     if module is not None:
         params |= {"module": module.make, "module_params": module.params or None}
     estimator = cls(**params)
-    for name in _FITTED:
+    for name in FITTED:
         if name in facts["fitted"]:
             setattr(estimator, name, decode(facts["fitted"][name]))
     estimator.net_ = InferenceNet(module or _builtin(facts["module"], weights), weights)
@@ -251,16 +251,16 @@ def packed(state):
     net = state["net_"]
     left = {k: v for k, v in state.items() if k not in ("net_", *_NEVER_KEPT)} | SCRUBBED
     left["privacy_"] = _scrubbed(left["privacy_"])
-    left[_FACTORY] = [net.module.make, net.module.params, net.module.in_shape]
+    left[FACTORY_KEY] = [net.module.make, net.module.params, net.module.in_shape]
     # the class of a method from elsewhere has to be imported, which pickle does
     out = {name: left.pop(name) for name in ("method", "method_") if _is_foreign(left[name])}
-    facts, out[_WEIGHTS] = {}, weights_of(net)
+    facts, out[WEIGHTS_KEY] = {}, weights_of(net)
     for name, value in left.items():
         try:
             facts[name] = encode(value)
         except NotPlain:
             out[name] = value
-    return out | {_MARK: json.dumps(facts)}
+    return out | {FACTS_KEY: json.dumps(facts)}
 
 
 def _is_foreign(method):
@@ -288,9 +288,9 @@ def unpacked(state):
     >>> state["privacy_"] == clf.privacy_, type(state["net_"]).__name__
     (True, 'InferenceNet')
     """
-    if _MARK not in state:
+    if FACTS_KEY not in state:
         return state
     state = dict(state)
-    state |= {name: decode(value) for name, value in json.loads(state.pop(_MARK)).items()}
-    state["net_"] = InferenceNet(Factory(*state.pop(_FACTORY)), state.pop(_WEIGHTS))
+    state |= {name: decode(value) for name, value in json.loads(state.pop(FACTS_KEY)).items()}
+    state["net_"] = InferenceNet(Factory(*state.pop(FACTORY_KEY)), state.pop(WEIGHTS_KEY))
     return state

@@ -8,7 +8,7 @@ import numpy as np
 from skdpfair.budget.files import path_of, replace_file
 
 FORMAT_VERSION = 1
-_KEY = "skdpfair"  # one entry of metadata: with several, their order would vary
+METADATA_KEY = "skdpfair"  # one entry of metadata: with several, their order would vary
 _ADVICE = "Get the file again, from whoever released it."
 
 
@@ -17,7 +17,7 @@ def write(path, facts, weights) -> None:
     numpy_format = require_safetensors()
     weights = {name: np.array(w, order="C") for name, w in weights.items()}
     header = {"format_version": FORMAT_VERSION, "sha256": _digest(facts, weights)} | facts
-    replace_file(path, numpy_format.save(weights, metadata={_KEY: _canonical(header)}))
+    replace_file(path, numpy_format.save(weights, metadata={METADATA_KEY: _canonical(header)}))
 
 
 def read(path):
@@ -37,12 +37,12 @@ def read(path):
         raise ValueError(
             f"{path} is not a safetensors file, or is cut off or damaged: {error}. {_ADVICE}"
         ) from None
-    if _KEY not in metadata:
+    if METADATA_KEY not in metadata:
         raise ValueError(
             f"{path} is a safetensors file, but no release of skdpfair: its metadata has no entry "
-            f"{_KEY!r}. Give a file written by save_release."
+            f"{METADATA_KEY!r}. Give a file written by save_release."
         )
-    return _checked(path, metadata[_KEY], weights), weights
+    return _checked(path, metadata[METADATA_KEY], weights), weights
 
 
 def _checked(path, text, weights):

@@ -10,7 +10,7 @@ import numpy as np
 from skdpfair.methods._catalogue import GRADIENT, sensitivities
 from skdpfair.privacy import PrivacyReport
 from skdpfair.privacy import epsilon as epsilon_of
-from skdpfair.privacy.statement import DIAGNOSTICS_HELD, REFERENCE_HELD
+from skdpfair.privacy.statement import ASSUMPTIONS, DIAGNOSTICS_HELD, REFERENCE_HELD
 from skdpfair.training.fit import Trained
 from skdpfair.training.sklearn_callbacks import FitTask
 from skdpfair.training.warm_start import PreviousFit
@@ -101,18 +101,12 @@ def _group_epsilons(plan, delta, ledger, levels):
 
 
 def _assumptions(params, method, counts_groups):
-    assumptions = ["the number of records n is public"]
-    if getattr(method, "group_probabilities", None) is not None:
-        assumptions.append("the shares of the groups (group_probabilities) are public")
-    if params["classes"] is None:
-        assumptions.append("the set of classes is public (it was read off y; declare classes=)")
-    if params["groups"] is None:
-        assumptions.append("the set of groups, if any, is public (declare groups=)")
-    if counts_groups:
-        assumptions.append(
-            "group_epsilons follow rates that the noisy group counts chose: what held beforehand "
-            "for all groups is the epsilon of the whole"
-        )
-    if params["validation_data"] is not None:
-        assumptions.append("validation_data holds public records only")
-    return tuple(assumptions)
+    taken = {
+        "n": True,
+        "shares": getattr(method, "group_probabilities", None) is not None,
+        "classes": params["classes"] is None,
+        "groups": params["groups"] is None,
+        "counts": counts_groups,
+        "validation": params["validation_data"] is not None,
+    }
+    return tuple(ASSUMPTIONS[name] for name, is_taken in taken.items() if is_taken)

@@ -355,11 +355,3 @@ def test_thresholds_learnt_from_labels_are_statistics():
     for fitted in (tuned, fair):
         kinds = {f.kind for f in audit_artifact(pickle.dumps(fitted)).findings}
         assert "statistics of the data" in kinds and "optimizer state" not in kinds
-
-
-def test_a_number_of_seeds_is_no_seed(tmp_path):
-    path = tmp_path / "study.toml"
-    path.write_text('target = "paid"\n[sweep]\nmethods = ["dpsgd"]\nseeds = 3\n')
-    assert not audit_artifact(path).findings
-    path.write_text("fitted with seed = 3\n")
-    assert [f.kind for f in audit_artifact(path).findings] == ["seed"]

@@ -13,10 +13,10 @@ from sklearn.pipeline import make_pipeline
 
 from skdpfair import METHODS, DPFairClassifier
 from skdpfair.audit import FitAudit, audit_fit
+from skdpfair.audit._lower_bounds import one_run_epsilon
 from skdpfair.datasets import make_two_groups
 from skdpfair.engine.noise import Noise
 from skdpfair.preprocessing import BoundedScaler
-from skdpfair.privacy.auditing import one_run_epsilon
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::skdpfair.exceptions.LowSignalWarning",

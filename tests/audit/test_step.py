@@ -9,13 +9,13 @@ from scipy.stats import norm
 
 from skdpfair import METHODS, get_method
 from skdpfair.audit import audit_step
-from skdpfair.mechanism import Clip
-from skdpfair.privacy.auditing import (
+from skdpfair.audit._lower_bounds import (
     epsilon_lower_bound,
     mu_lower_bound,
     one_run_epsilon,
     rate_at_most,
 )
+from skdpfair.mechanism import Clip
 
 PRIVATE = sorted(name for name, method in METHODS.items() if method.private)
 FAILURE = 1e-6 / len(PRIVATE)  # together, correct methods fail with a chance of 1e-6

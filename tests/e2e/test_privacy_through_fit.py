@@ -14,7 +14,7 @@ from skorch.callbacks import Callback
 from torch import nn
 
 from skdpfair import METHODS, DPFairClassifier, get_method
-from skdpfair.privacy.auditing import sampling_p_values
+from skdpfair.audit._lower_bounds import sampling_p_values
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::skdpfair.exceptions.LowSignalWarning",

@@ -1,15 +1,47 @@
-"""What an audit of an artefact found, in words, never in values."""
+"""Findings of an audit of an artefact: kinds and places in words, never values."""
 
 from dataclasses import dataclass, field
 from textwrap import wrap
 
 import pandas as pd
 
+GRADIENTS, GRADIENT, HOOK = "per-record gradients", "gradient", "hook"
+OPTIMIZER, LOSSES, INDICES = "optimizer state", "loss history", "sampled indices"
+GENERATOR, SEED, CLOSURE = "generator state", "seed", "closure"
+REFERENCE, CALLBACK, FILE = "reference model", "callback", "file path"
+DATA, RECORDS, LABELS, STATISTICS = "data set", "records", "labels", "statistics of the data"
+ARRAY, NUMBERS = "unexplained array", "unexplained numbers"
+BYTES, TEXT = "unexplained bytes", "unexplained text"
+EXECUTABLE, FIGURES = "executable", "non-private figures"
+UNLISTED, NOT_JUDGED, UNREADABLE = "not part of a release", "not judged", "unreadable"
+
+IN_WORDS = {
+    GRADIENTS: "one gradient per record; a linear layer's holds the record itself",
+    GRADIENT: "a gradient before its noise, or one that noise can be told from",
+    HOOK: "a hook on a tensor or module",
+    OPTIMIZER: "the state of an optimizer",
+    LOSSES: "losses on the training data, or what looks like them",
+    INDICES: "which records were drawn",
+    GENERATOR: "the state of a random generator, which gives its past and next draws",
+    SEED: "a seed, which gives the noise away",
+    CLOSURE: "what a function carries along",
+    REFERENCE: "a second model, or one without finite epsilon",
+    CALLBACK: "what a callback kept of the training",
+    FILE: "the path of a file",
+    DATA: "the training data, or what reads it",
+    RECORDS: "records of the data",
+    LABELS: "labels or targets of records",
+    STATISTICS: "learnt from the data outside every privacy budget",
+    ARRAY: "an array that no public fact explains",
+    NUMBERS: "numbers that no public fact explains",
+    TEXT: "texts that no public fact explains",
+}
+
 _WIDTH = 100
 
 
 @dataclass(frozen=True)
-class Finding:
+class ArtifactFinding:
     """One thing that an artefact hands to whoever gets it.
 
     Parameters
@@ -53,7 +85,7 @@ class ArtifactReport:
     ----------
     source : str
         What was audited.
-    findings : list of Finding
+    findings : list of ArtifactFinding
         Empty if everything in it is explained.
     n_nodes : int
         Objects looked at.
@@ -69,7 +101,7 @@ class ArtifactReport:
     """
 
     source: str
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[ArtifactFinding] = field(default_factory=list)
     n_nodes: int = 0
 
     @property
@@ -78,11 +110,16 @@ class ArtifactReport:
         return not self.findings
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row per finding: kind, where, what, shape, n_bytes."""
+        """Return the findings as a table.
+
+        Returns
+        -------
+        DataFrame
+            One row per finding, with the columns kind, where, what, shape and n_bytes.
+        """
         columns = ["kind", "where", "what", "shape", "n_bytes"]
-        return pd.DataFrame(
-            [[getattr(f, c) for c in columns] for f in self.findings], None, columns
-        )
+        rows = [[getattr(f, c) for c in columns] for f in self.findings]
+        return pd.DataFrame(rows, None, columns)
 
     def __repr__(self):
         if self.is_clean:
@@ -97,8 +134,8 @@ class ArtifactReport:
             before = "  " + "  ".join(cells) + "  "
             wide = max(_WIDTH, len(before) + 30)
             lines += wrap(row[3], wide, initial_indent=before, subsequent_indent=" " * len(before))
-        if len(self.findings) > len(shown):
-            lines.append(f"  ... and {len(self.findings) - len(shown)} more")
+        if n > len(shown):
+            lines.append(f"  ... and {n - len(shown)} more")
         return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""What a pickle of a live object would hold, and what torch keeps in memory beside it."""
+"""Pickles of live objects for audits, with what torch keeps in memory beside a pickle."""
 
 import io
 import pickle
@@ -61,7 +61,7 @@ def _is_importable(obj, name):
 
 
 def _classifier(obj):
-    """Return what a pickle of a classifier holds and what it keeps in memory beside it."""
+    """Return the state that a pickle of a classifier holds, and what memory holds beside it."""
     func, args, state, *_ = obj.__reduce_ex__(4)
     held = {k: v for k, v in vars(obj).items() if k in ("reference_", "diagnostics_")}
     if "net_" in vars(obj):
@@ -74,14 +74,10 @@ def _name_of(obj):
 
 
 def _contents(obj):
-    """Return what a thing that cannot be pickled holds, as far as that can be told."""
-    held = dict(getattr(obj, "__dict__", None) or {})
+    """Return the attributes of a thing that cannot be pickled, or a generator's variables."""
     frame = getattr(obj, "gi_frame", None)
-    if frame is not None:
-        held["frame"] = dict(frame.f_locals)
-    if isinstance(obj, memoryview):
-        held["buffer"] = obj.tobytes()
-    return held or None
+    variables = {} if frame is None else {"frame": dict(frame.f_locals)}
+    return dict(getattr(obj, "__dict__", None) or {}) | variables or None
 
 
 def _tensor(tensor):

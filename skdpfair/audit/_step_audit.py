@@ -1,17 +1,20 @@
-"""White-box audit of one step: do its outputs tell whether a record took part."""
+"""White-box audit of single steps: attacks on all that a step releases.
 
-from dataclasses import dataclass
+The attacker knows the batch, the weights and the gradients, and must tell whether one record took
+part: by thresholds on likelihood ratios, known and learnt.
+"""
+
+import copy
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import nn
 
 from skdpfair._validate import integer, number, one_of, safe_repr
-from skdpfair.audit._attack import best_mu, mu_of
-from skdpfair.audit._transcripts import Transcripts
-from skdpfair.audit._words import said
-from skdpfair.engine import Batch, Streams, select_strategy
-from skdpfair.mechanism import Mechanism, Task
+from skdpfair.audit._lower_bounds import describe_bound, mu_lower_bound
+from skdpfair.engine import Batch, Streams, private_step, select_strategy
+from skdpfair.mechanism import Mechanism, PerSample, Task
 from skdpfair.methods import get_method
 from skdpfair.privacy import gdp
 from skdpfair.privacy.calibration import compose_noise_multipliers
@@ -20,6 +23,12 @@ from skdpfair.testing import per_sample, released
 _NORMS = np.geomspace(1e-2, 1e4, 61)
 _SPREAD = 30.0  # how well a change of scale shows in the norm of so many numbers
 _QUIET, _LOUD = 0.3, 100.0  # gradient norms of the other records
+_FEW = 16  # numbers of a vector that the attack sees one by one
+_CHUNK = 1000  # outputs held in memory at once
+_TRAINING = 0.25  # share of the outputs that the attack is learnt on
+_TAILS = np.array([0.002, 0.005, 0.01, 0.02])
+_THRESHOLDS = np.concatenate([_TAILS, np.linspace(0, 1, 17)[1:-1], 1 - _TAILS])
+_RIDGE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -94,7 +103,7 @@ class StepAudit:
     def __str__(self):
         best = best_mu(self.n_draws, (1 - self.confidence) / len(scenarios(1)))
         at_best = gdp.gdp_epsilon(best, self.delta) if best > 0 else 0.0
-        return said(self, "a step", f"batch {self.scenario!r}", at_best, "draws")
+        return describe_bound(self, "a step", f"batch {self.scenario!r}", at_best, "draws")
 
 
 def audit_step(
@@ -234,3 +243,153 @@ def _telling_norm(mechanism, scenario):
             moved += [row / q.sensitivity / q.noise_multiplier for q, row in rows]
         best = max(best, (round(float(np.linalg.norm(moved)), 6), float(norm)))
     return best[1]
+
+
+class Transcripts:
+    """Steps taken again and again on one batch, and what an attacker sees of each.
+
+    Parameters
+    ----------
+    engine : Strategy
+        Of the module.
+    mechanism : Mechanism
+        What is audited.
+    batch : Batch
+        With the record, which is the last.
+    noise : Noise
+        The stream of the noise.
+    """
+
+    def __init__(self, engine, mechanism, batch, noise):
+        self.engine, self.mechanism, self.noise = engine, mechanism, noise
+        self.state = mechanism.method.start(mechanism.task)
+        last = torch.arange(len(batch)) == len(batch) - 1
+        self.directions = torch.stack([self._direction(batch, kept) for kept in (last, ~last)])
+        measured = engine.records(batch.x, batch.y)
+        facts = measured.norm, measured.loss, batch.group, measured.probability
+        self.record = PerSample(*(fact[-1:] for fact in facts))
+
+    def _direction(self, batch, kept):
+        """Return the direction of the sum of some records' gradients."""
+        total = self.engine.flat()
+        self.engine.records(batch.x, batch.y).weighted_sum(kept.float(), total)
+        return (total / total.norm().clamp(min=1e-30)).double()
+
+    def draws(self, batch, n_draws, callback=None):
+        """Return what is seen of so many steps, (n_draws, n_seen); tell how many, as they pass."""
+        seen = []
+        for first in range(0, n_draws, _CHUNK):
+            size = min(_CHUNK, n_draws - first)
+            outputs, ratios = zip(*(self._output(batch) for _ in range(size)), strict=True)
+            parts = [torch.stack(part).double() for part in zip(*outputs, strict=True)]
+            columns = [_seen(part, self.directions) for part in parts]
+            seen.append(np.hstack([*columns, np.array(ratios)[:, None]]))
+            if callback is not None:
+                callback(size)
+        return np.vstack(seen)
+
+    def _output(self, batch):
+        """Return all vectors that leave a step, and the ratio by the method's own rule."""
+        method, releases = copy.copy(self.mechanism.method), {}
+
+        def clip(sample, state, release):
+            releases.update(release)
+            return self.mechanism.method.clip(sample, state, release)
+
+        method.clip = clip
+        mechanism = replace(self.mechanism, method=method)
+        step = private_step(self.engine, batch, mechanism, self.state, self.noise)
+        states = step.state if isinstance(step.state, tuple) else (step.state,)
+        total = step.gradient * mechanism.expected_batch_size
+        kept = [*(releases[name] for name in sorted(releases)), total, *states]
+        vectors = [part.flatten().clone() for part in kept if torch.is_tensor(part)]
+        return vectors, self._ratio(total, releases)
+
+    def _ratio(self, total, release):
+        """Return the log-likelihood ratio of the gradient sum, given what else was released."""
+        clip = self.mechanism.method.clip(self.record, self.state, release)
+        length = float(clip.weight[0] * self.record.norm[0])
+        scale = self.mechanism.noise_multiplier * float(clip.bound)
+        along = float(self.directions[0].float() @ total)
+        return float(np.clip((along - length / 2) * length / max(scale**2, 1e-30), -1e6, 1e6))
+
+
+def _seen(vectors, directions):
+    """Return what the attack sees of vectors (n, d): all of a few numbers, else three."""
+    if vectors.shape[1] <= _FEW:
+        return vectors.numpy()
+    if vectors.shape[1] != directions.shape[1]:
+        return vectors.norm(dim=1, keepdim=True).clamp(min=1e-300).log().numpy()
+    along = vectors @ directions.T
+    rest = (vectors - along @ directions).norm(dim=1, keepdim=True)
+    return torch.cat([along, rest.clamp(min=1e-300).log()], dim=1).numpy()
+
+
+def mu_of(without, with_record, failure: float) -> float:
+    """Return the least ``mu`` that outputs on two neighbours leave possible.
+
+    Parameters
+    ----------
+    without, with_record : ndarray of shape (n_draws, n_seen)
+        What the attack sees; the last column is a likelihood ratio that it has computed.
+    failure : float in (0, 1)
+        Chance that the bound exceeds the truth.
+
+    Notes
+    -----
+    Two attacks: the last column as it is, and the likelihood ratio of normal distributions that
+    are fitted to a part of the draws, which finds what nobody thought of.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> a, b = rng.normal(size=(2, 5000, 3))
+    >>> print(f"{mu_of(a, b + [2.0, 0.0, 0.0], 1e-6):.1f} {mu_of(a, b, 1e-6):.1f}")
+    1.7 0.0
+    """
+    n, bounds = int(_TRAINING * len(without)), []
+    learnt = likelihood_ratio(without[:n], with_record[:n])
+    for score in (learnt, lambda rows: rows[:, -1]):
+        known = np.concatenate([score(without[:n]), score(with_record[:n])])
+        thresholds = np.quantile(known, _THRESHOLDS)
+        scores = score(without[n:]), score(with_record[n:])
+        bounds.append(mu_lower_bound(*scores, thresholds, failure / 2))
+    return max(bounds)
+
+
+def best_mu(n_draws: int, failure: float) -> float:
+    """Return the bound of an attack that is never wrong.
+
+    Examples
+    --------
+    >>> print(f"{best_mu(1000, 1e-6):.1f} {best_mu(20_000, 1e-6):.1f}")
+    3.9 6.1
+    """
+    n = n_draws - int(_TRAINING * n_draws)
+    return mu_lower_bound(np.zeros(n), np.ones(n), np.full(len(_THRESHOLDS), 0.5), failure / 2)
+
+
+def likelihood_ratio(without, with_record):
+    """Return the log-likelihood ratio of normal distributions fitted to two samples."""
+    both = np.vstack([without, with_record])
+    centre, scale = both.mean(0), both.std(0)
+    moves = scale > 1e-12 * (1 + np.abs(centre))
+
+    def standard(rows):
+        return (rows[:, moves] - centre[moves]) / scale[moves]
+
+    fits = []
+    for rows in (without, with_record):
+        z = standard(rows)
+        spread = np.atleast_2d(np.cov(z, rowvar=False)) + _RIDGE * np.eye(z.shape[1])
+        fits.append((z.mean(0), np.linalg.inv(spread), np.linalg.slogdet(spread)[1]))
+
+    def ratio(rows):
+        z = standard(rows)
+        logs = [
+            np.einsum("ij,jk,ik->i", z - mean, inverse, z - mean) + logdet
+            for mean, inverse, logdet in fits
+        ]
+        return (logs[0] - logs[1]) / 2
+
+    return ratio

@@ -1,36 +1,35 @@
-"""Find training data and training internals in whatever is about to be handed over."""
+"""Audits of artefacts: training data and training internals in what is about to be handed over."""
 
 import io
 import os
 
-from skdpfair.audit._artifacts._budget import Exhausted
-from skdpfair.audit._artifacts._containers import Reader
-from skdpfair.audit._artifacts._findings import ArtifactReport, Finding
-from skdpfair.audit._artifacts._live import pickled
-from skdpfair.audit._artifacts._rows import find_rows, rows_of
-from skdpfair.audit._artifacts._verdict import conclude
-from skdpfair.audit._artifacts._walk import Walker
+from skdpfair.audit._closed_list import judge_ours
+from skdpfair.audit._containers import Exhausted, Reader
+from skdpfair.audit._contents import Walk
+from skdpfair.audit._findings import UNREADABLE, ArtifactFinding, ArtifactReport
+from skdpfair.audit._known_rows import find_rows, rows_of
+from skdpfair.audit._live import pickled
 
 _MOST = 1000
 
 
 def audit_artifact(path_or_object, *, rows=None) -> ArtifactReport:
-    """Tell what an artefact would hand over of the training: data, gradients, seeds, twins.
+    """List what an artefact would hand over of the training: data, gradients, seeds, models.
 
-    Nothing is executed and nothing is imported: pickles are read by a machine that writes down
-    what unpickling would do.  Every array of more than a few numbers must be explained, as a
-    weight of a network, a public fact of a known class, or a parameter; otherwise it is a finding.
+    Nothing is executed and nothing that a pickle names is imported.  What this package writes,
+    releases, pickles of classifiers, ledgers, is held against a closed list of what such files
+    hold.  In other files, all that is not a network's weight, a parameter or a word is listed by
+    its kind.
 
     Parameters
     ----------
     path_or_object : str, os.PathLike, bytes or object
-        A file or a folder: pickles (also by cloudpickle, dill and joblib), files of torch, npy,
-        npz, safetensors, skops, text, and archives of these in one another.  Bytes are such a
-        file's content.  Any other object is looked at as a pickle of it would hold it; of tensors
-        that it holds also ``.grad`` and hooks, which pickles drop.
+        A file or a folder: pickles (also by cloudpickle and joblib), torch and safetensors files.
+        Bytes are such a file's content.  Any other object is looked at as a pickle of it would
+        hold it; of tensors that it holds also ``.grad`` and hooks, which pickles drop.
     rows : array-like or DataFrame of shape (n_rows, n_features), optional
-        Records to search for, in every number format and as text, unpacked parts included.  Give
-        at least 2 columns and take a few hundred rows.
+        Records to search for, in several number formats and as text.  Give at least 2 columns
+        and take a few hundred rows.
 
     Returns
     -------
@@ -46,8 +45,9 @@ def audit_artifact(path_or_object, *, rows=None) -> ArtifactReport:
 
     Notes
     -----
-    A file that is broken, packed too often or too large is a finding of the kind "unreadable",
-    beside what was found before.  At most 512 MiB, 5 million opcodes and 2 minutes are spent.
+    A file of another kind is a finding of the kind "not judged"; one that is broken or too large,
+    of the kind "unreadable", beside what was found before.  At most 512 MiB, 5 million opcodes
+    and 2 minutes are spent.
 
     Examples
     --------
@@ -61,20 +61,19 @@ def audit_artifact(path_or_object, *, rows=None) -> ArtifactReport:
     """
     table = None if rows is None else rows_of(rows)
     reader = Reader()
-    walker = Walker(reader)
+    walk = Walk(reader, judge_ours)
     source, places = _opened(path_or_object, reader)
     try:
-        walker.walk(places)
+        walk.walk(places)
     except (Exhausted, RecursionError) as error:
-        reader.add("unreadable", "", f"not walked in full: {error or 'nested too deeply'}")
-    conclude(walker)
+        reader.add(UNREADABLE, "", f"not looked at in full: {error or 'nested too deeply'}")
     if table is not None:
-        find_rows(table, walker)
+        find_rows(table, walk)
     findings = list(dict.fromkeys(reader.findings))
     if len(findings) > _MOST:
         what = f"{len(findings) - _MOST} more findings, which are not listed"
-        findings[_MOST:] = [Finding("unreadable", "(root)", what)]
-    return ArtifactReport(source, findings, len(walker.seen))
+        findings[_MOST:] = [ArtifactFinding(UNREADABLE, "(root)", what)]
+    return ArtifactReport(source, findings, len(walk.seen))
 
 
 def _opened(thing, reader):

@@ -1,4 +1,4 @@
-"""Lower bounds of epsilon from what an attacker saw: numbers only."""
+"""Lower bounds of epsilon from the outcomes of attacks, and the sentences that report them."""
 
 import math
 
@@ -10,7 +10,19 @@ _HIGHEST = 50.0  # an epsilon that no count of guesses reaches
 
 
 def rate_at_most(hits: int, trials: int, failure: float) -> float:
-    """Return what a rate is at most, but for a chance of ``failure`` [clopper1934use]_.
+    """Return the upper confidence limit of a rate [clopper1934use]_.
+
+    Parameters
+    ----------
+    hits, trials : int
+        How often something happened, and how often it could have.
+    failure : float in (0, 1)
+        Chance that the rate exceeds the limit.
+
+    Returns
+    -------
+    float
+        In (0, 1].
 
     Examples
     --------
@@ -182,9 +194,51 @@ def sampling_p_values(included, rates) -> dict[str, float]:
 
 
 def _chance(m, r, v, epsilon, delta):
-    """Return what the chance of ``v`` right guesses of ``r`` is at most."""
+    """Return an upper bound of the chance of ``v`` right guesses of ``r``."""
     right = 1 / (1 + math.exp(-epsilon))
     tail = binom.sf(np.arange(v - 1, -2, -1), r, right)  # P[Bin >= v], then v - 1, ..., 0
     steps = np.arange(1, v + 1)
     worst = np.max((tail[1:] - tail[0]) / steps) if v else 0.0
     return min(1.0, tail[0] + 2 * m * delta * worst)
+
+
+def confidence_in_words(confidence: float) -> str:
+    """Return a confidence in words that never round it to certainty.
+
+    Examples
+    --------
+    >>> confidence_in_words(0.95), confidence_in_words(1 - 1e-9)
+    ('0.95', '1 - 1e-09')
+    """
+    return f"{confidence:g}" if confidence <= 0.999 else f"1 - {1 - confidence:.0e}"
+
+
+def describe_bound(audit, what, evidence, at_best, more) -> str:
+    """Return the sentence that reports an audit: its lower bound, or that it shows nothing.
+
+    Parameters
+    ----------
+    audit : FitAudit or StepAudit
+        Holds both epsilons, ``delta`` and ``confidence``.
+    what : str
+        What spends.
+    evidence : str
+        What the bound rests on.
+    at_best : float
+        The bound if the attack had never been wrong.
+    more : str
+        What there should be more of, for a higher one.
+    """
+    where = (
+        f"at delta={audit.delta:g} ({evidence}, confidence {confidence_in_words(audit.confidence)})"
+    )
+    claim = f"its claim of {audit.epsilon_claimed:.3g}"
+    if audit.epsilon_lower > 0:
+        verdict = "not above" if audit.passed else "ABOVE"
+        spent = f"{audit.epsilon_lower:.3g}"
+        return f"{audit.method}: {what} spends epsilon {spent} or more {where}, {verdict} {claim}."
+    within = "" if at_best > audit.epsilon_claimed else f": too little to exceed {claim}"
+    return (
+        f"{audit.method}: shows nothing (lower bound 0) {where}. An attack that is never wrong "
+        f"would have shown {at_best:.3g}{within}. More {more} show more."
+    )

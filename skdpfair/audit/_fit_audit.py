@@ -11,9 +11,8 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
 from skdpfair._validate import integer, number, one_of, safe_repr
-from skdpfair.audit._words import said
+from skdpfair.audit._lower_bounds import describe_bound, one_run_epsilon
 from skdpfair.estimator import DPFairClassifier
-from skdpfair.privacy.auditing import one_run_epsilon
 
 _NO_CLAIM = (
     "estimator claims no finite epsilon: nothing to audit. Give it an epsilon and a private method."
@@ -69,7 +68,7 @@ class FitAudit:
         )
         right = [(_n_guesses(self.n_canaries, share),) * 2 for share in _SHARES]
         best = _best_bound(self.n_canaries, right, self.delta, 1 - self.confidence)[0]
-        return said(self, "the fit", evidence, best, "canaries")
+        return describe_bound(self, "the fit", evidence, best, "canaries")
 
 
 def audit_fit(
