@@ -94,7 +94,14 @@ class PerSample:
 
 @dataclass(frozen=True)
 class PerSampleGradients(PerSample):
-    """The same with each gradient (batch, n_parameters), for methods that ask for them.
+    """The same with each gradient, for methods that ask for them.
+
+    Parameters
+    ----------
+    norm, loss, group, probability : Tensor
+        As in :class:`PerSample`.
+    gradient : Tensor of shape (batch, n_parameters)
+        Gradient of each record over all trainable parameters.
 
     Examples
     --------
@@ -201,14 +208,10 @@ class Method(AutoParameters, abc.ABC):
     A parameter may be ``"auto"``: the estimator sets it from public facts or from released
     values, and a method on its own takes the number that its docstring states.
 
-    Parameters
-    ----------
-    name : str or None, default=None
-        Keyword of the class statement: key in :data:`METHODS`.  A class without it is in no
-        registry, and is called by the name of its class.
-    reference : str, default=""
-        Keyword of the class statement: key of the bibliography.  Without it, the paper is the
-        first entry of the docstring's References.
+    ``class Mine(Method, name="mine", reference="key")`` enters :data:`METHODS` under its name.
+    Without a name a class is in no registry, and is called by the name of the class.  ``reference``
+    is a key of the bibliography; without it, the paper is the first entry of the docstring's
+    References.
 
     Attributes
     ----------
@@ -469,7 +472,18 @@ class Method(AutoParameters, abc.ABC):
 
 
 def count_noise(value: float | str, noise_multiplier: float) -> float:
-    """Return the noise multiplier of a count; ``"auto"`` is 5 times the gradient's.
+    """Return the noise multiplier of a count.
+
+    Parameters
+    ----------
+    value : float > 0 or "auto"
+        As given; "auto" is 5 times the gradient's.
+    noise_multiplier : float >= 0
+        Of the gradient sum.
+
+    Returns
+    -------
+    float
 
     Examples
     --------

@@ -59,7 +59,12 @@ class ByGroupScorer(BaseEstimator):
         return self(estimator, X, y, sensitive_features=sensitive_features)
 
     def get_metadata_routing(self):
-        """Ask for ``sensitive_features``, unless ``group_col`` says where the groups are."""
+        """Ask for ``sensitive_features``, unless ``group_col`` says where the groups are.
+
+        Returns
+        -------
+        sklearn.utils.metadata_routing.MetadataRequest
+        """
         routing = super().get_metadata_routing()
         if self.group_col is not None:
             routing.score.add_request(param="sensitive_features", alias=False)
@@ -149,15 +154,6 @@ class GroupScorer(ByGroupScorer):
         If scikit-learn has no scorer of a function and ``response_method`` or
         ``greater_is_better`` is None, or they contradict the scorers that it has.
 
-    Examples
-    --------
-    >>> from sklearn.dummy import DummyClassifier
-    >>> from skdpfair.model_selection import GroupScorer
-    >>> X, y, sex = [[0], [1], [2], [3]], [1, 1, 1, 0], ["F", "F", "M", "M"]
-    >>> model = DummyClassifier(strategy="most_frequent").fit(X, y)
-    >>> GroupScorer(groups=["F", "M"])(model, X, y, sensitive_features=sex)
-    {'accuracy': 0.75, 'accuracy_group_min': 0.5, 'accuracy_difference': 0.5, ...}
-
     Notes
     -----
     Larger is better in all scores but differences. A group without records in a fold scores NaN,
@@ -167,6 +163,15 @@ class GroupScorer(ByGroupScorer):
     Where predictions make a metric ill-defined, scikit-learn's value is kept (precision without
     predicted positives is 0). ``sample_weight`` reaches all metrics by metadata routing, after
     ``set_score_request(sample_weight=True)``. Scores on private records are not private.
+
+    Examples
+    --------
+    >>> from sklearn.dummy import DummyClassifier
+    >>> from skdpfair.model_selection import GroupScorer
+    >>> X, y, sex = [[0], [1], [2], [3]], [1, 1, 1, 0], ["F", "F", "M", "M"]
+    >>> model = DummyClassifier(strategy="most_frequent").fit(X, y)
+    >>> GroupScorer(groups=["F", "M"])(model, X, y, sensitive_features=sex)
+    {'accuracy': 0.75, 'accuracy_group_min': 0.5, 'accuracy_difference': 0.5, ...}
     """
 
     def __init__(
