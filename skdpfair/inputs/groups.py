@@ -1,8 +1,10 @@
 """Group codes and levels of a table's rows, from columns, from y or from an array."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -46,12 +48,12 @@ class Groups:
         return 1 if self.levels is None else len(self.levels)
 
 
-def group_name(level):
+def group_name(level: object) -> str:
     """Return a group's name in keys and columns; intersections are joined by commas."""
     return ", ".join(map(str, level)) if isinstance(level, tuple) else str(level)
 
 
-def as_columns(group_col) -> list:
+def as_columns(group_col: Any) -> list[Any]:
     """Return ``group_col`` as a list of column names or indices; None is no column."""
     if group_col is None:
         return []
@@ -68,7 +70,7 @@ def as_columns(group_col) -> list:
     return columns
 
 
-def positions(X, group_col) -> list[int]:
+def positions(X: Any, group_col: Any) -> list[int]:
     """Return the positions in X of the group columns that X has to hold."""
     columns = [c for c in as_columns(group_col) if c != TARGET]
     names = [str(c) if isinstance(c, str) else c for c in getattr(X, "columns", [])]
@@ -83,7 +85,7 @@ def positions(X, group_col) -> list[int]:
     return found
 
 
-def _position(X, names, column):
+def _position(X: Any, names: list[Any], column: str | int) -> int:
     n_columns = X.shape[1]
     if isinstance(column, str):
         if not hasattr(X, "columns"):
@@ -113,10 +115,13 @@ def _position(X, names, column):
         raise ValueError(
             f"group_col={safe_repr(column)} is out of range for X with {n_columns} columns."
         )
-    return column % n_columns
+    at: int = column % n_columns
+    return at
 
 
-def encode(X, y, *, group_col, groups, sensitive_features) -> Groups:
+def encode(
+    X: Any, y: np.ndarray, *, group_col: Any, groups: Any, sensitive_features: Any
+) -> Groups:
     """Return the groups of the rows of X.
 
     Raises
@@ -136,7 +141,9 @@ def encode(X, y, *, group_col, groups, sensitive_features) -> Groups:
     return _coded(table, groups, "sensitive_features" if group_col is None else "group_col")
 
 
-def _group_table(X, y, group_col, sensitive_features):
+def _group_table(
+    X: Any, y: np.ndarray, group_col: Any, sensitive_features: Any
+) -> pd.DataFrame | None:
     if sensitive_features is not None:
         return _frame(sensitive_features)
     if group_col is None:
@@ -153,7 +160,7 @@ def _group_table(X, y, group_col, sensitive_features):
     return pd.DataFrame({name: _as_they_are(values) for name, values in columns.items()})
 
 
-def _frame(values) -> pd.DataFrame:
+def _frame(values: Any) -> pd.DataFrame:
     """Return sensitive features as a table of one column or more."""
     if isinstance(values, pd.Series):
         return values.to_frame()
@@ -182,12 +189,12 @@ def _frame(values) -> pd.DataFrame:
     return frame
 
 
-def _as_they_are(values):
+def _as_they_are(values: np.ndarray) -> pd.Series:
     """Return a column whose texts pandas does not rewrite, which fails for half characters."""
     return pd.Series(values, dtype=object if values.dtype.kind in "OU" else None)
 
 
-def _coded(table, groups, source):
+def _coded(table: pd.DataFrame, groups: Any, source: str) -> Groups:
     values = [table.iloc[:, i].to_numpy(dtype=object) for i in range(table.shape[1])]
     rows = values[0] if len(values) == 1 else _tuples(zip(*values, strict=True))
     missing = np.logical_or.reduce([np.asarray(pd.isna(v)) for v in values])
@@ -217,14 +224,16 @@ def _coded(table, groups, source):
     return Groups(code.astype(np.int64), levels, groups is not None)
 
 
-def _codes_of(rows, levels):
+def _codes_of(rows: np.ndarray, levels: np.ndarray) -> np.ndarray:
     """Return the position of each row in ``levels``, -1 for none."""
     position = {_key(level): i for i, level in enumerate(levels)}
     each, distinct = pd.factorize(rows, use_na_sentinel=False)
-    return np.array([position.get(_key(v), -1) for v in distinct], dtype=np.int64)[each]
+    codes = np.array([position.get(_key(v), -1) for v in distinct], dtype=np.int64)
+    found: np.ndarray = codes[np.asarray(each)]
+    return found
 
 
-def _crossed(levels, source):
+def _crossed(levels: list[np.ndarray], source: str) -> np.ndarray:
     if prod(map(len, levels)) > _MOST_GROUPS:
         raise ValueError(
             f"{source} makes more than {_MOST_GROUPS} groups. Choose columns of few values, cut "
@@ -233,7 +242,7 @@ def _crossed(levels, source):
     return levels[0] if len(levels) == 1 else _tuples(product(*levels))
 
 
-def _sorted_unique(values):
+def _sorted_unique(values: np.ndarray) -> np.ndarray:
     unique = list(dict.fromkeys(values))
     try:
         unique.sort()
@@ -242,7 +251,7 @@ def _sorted_unique(values):
     return _objects(unique)
 
 
-def _declared(groups, n_columns):
+def _declared(groups: Any, n_columns: int) -> np.ndarray:
     levels = listed("groups", groups, "the groups")
     if n_columns > 1:
         if not all(isinstance(v, (tuple, list)) and len(v) == n_columns for v in levels):
@@ -258,7 +267,7 @@ def _declared(groups, n_columns):
     return _objects(levels)
 
 
-def _key(value):
+def _key(value: Any) -> Any:
     """Return a hashable stand-in, equal for all kinds of missing values and of numbers."""
     if isinstance(value, tuple):
         return tuple(_key(v) for v in value)
@@ -266,16 +275,16 @@ def _key(value):
     return "\0missing" if isinstance(missing, bool) and missing else value
 
 
-def _tuples(rows):
+def _tuples(rows: Iterable[tuple[Any, ...]]) -> np.ndarray:
     return _objects(list(rows))
 
 
-def _objects(values):
+def _objects(values: Sequence[Any]) -> np.ndarray:
     out = np.empty(len(values), dtype=object)
     out[:] = values
     return out
 
 
-def _shorten(values, limit=12):
+def _shorten(values: Sequence[Any], limit: int = 12) -> str:
     some = ", ".join(safe_repr(v) for v in values[:limit])
     return f"[{some}{', ...' if len(values) > limit else ''}]"

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+from skdpfair.inputs.table import Table
+
+if TYPE_CHECKING:
+    from skdpfair.estimator import DPFairClassifier
+
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,7 +45,9 @@ class PreviousFit:
     n_steps: int
 
 
-def previous_fit(estimator, fitted, table) -> PreviousFit | None:
+def previous_fit(
+    estimator: DPFairClassifier, fitted: DPFairClassifier, table: Table
+) -> PreviousFit | None:
     """Return the fit that ``estimator`` holds, or None if it was never fitted.
 
     Parameters
@@ -57,7 +66,7 @@ def previous_fit(estimator, fitted, table) -> PreviousFit | None:
     """
     if not hasattr(estimator, "net_"):
         return None
-    report = estimator.privacy_
+    report: PrivacyReport = estimator.privacy_
     if report.is_private and not report.ledger.entries:
         raise ValueError(
             "warm_start=True composes with the releases before, but this model comes from a "
@@ -76,8 +85,8 @@ def previous_fit(estimator, fitted, table) -> PreviousFit | None:
     )
 
 
-def _check_same_form(estimator, fitted, table):
-    same = {
+def _check_same_form(estimator: DPFairClassifier, fitted: DPFairClassifier, table: Table) -> None:
+    same: dict[str, tuple[Any, Any]] = {
         "classes": (estimator.classes_, table.classes),
         "groups": (estimator.groups_, table.groups.levels),
         "number of features": (estimator.n_features_in_, fitted.n_features_in_),

@@ -1,5 +1,20 @@
 """The interface between a step and the ways to compute per-record gradients."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from skdpfair.engine.per_sample.materialised import Materialised
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Self
+
+from torch import nn
+
+if TYPE_CHECKING:
+    pass
+
 import abc
 from collections.abc import Callable
 from contextlib import contextmanager
@@ -28,7 +43,7 @@ class Records:
     loss: Tensor
     probability: Tensor
     weighted_sum: Callable[..., None]
-    ahead: Callable[[Tensor], "Records"]
+    ahead: Callable[[Tensor], Records]
 
 
 class Strategy(abc.ABC):
@@ -42,24 +57,35 @@ class Strategy(abc.ABC):
     proof: str
     draws = False  # whether a forward pass draws random numbers, as for dropout
 
-    def __init__(self, module, n_classes, class_weight=None, reason=""):
+    def __init__(
+        self,
+        module: nn.Module,
+        n_classes: int,
+        class_weight: Tensor | None = None,
+        reason: str = "",
+    ) -> None:
         self.module, self.n_classes = module, n_classes
         self.class_weight, self.reason = class_weight, reason
         self.parameters = [p for p in module.parameters() if p.requires_grad]
-        self._views, self._identity, self._numbers = (None, {}), None, {}
-        self.matrices = None  # where per-record gradients are made, once a method asks for it
+        self._views: tuple[Tensor | None, dict[Tensor, Tensor]] = (None, {})
+        self._identity: Tensor | None = None
+        self._numbers: dict[float, Tensor] = {}
+        self.matrices: Materialised | None = (
+            None  # where per-record gradients are made, once a method asks for it
+        )
         self.n_parameters = sum(p.numel() for p in self.parameters)
         # dropout draws from here, and nobody else does
         self.generator = torch.Generator(self.parameters[0].device)
         self.generator.seed()
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *exc):
-        self._views, self.generator, self.matrices = (None, {}), None, None
+    def __exit__(self, *exc: object) -> None:
+        self._views, self.matrices = (None, {}), None
+        self.generator = torch.Generator(self.generator.device)  # without the state of the fit
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"{type(self).__name__}({self.reason})"
 
     @abc.abstractmethod
@@ -95,7 +121,7 @@ class Strategy(abc.ABC):
             self.generator.set_state(state)
 
     @contextmanager
-    def moved(self, shift: Tensor):
+    def moved(self, shift: Tensor) -> Iterator[None]:
         """Move the parameters by the flat vector ``shift`` for the time of a ``with`` block."""
         before = [p.detach().clone() for p in self.parameters]
         try:
@@ -120,14 +146,16 @@ class Strategy(abc.ABC):
             self._views = flat, views
         return views
 
-    def _one_hot(self, like):
+    def _one_hot(self, like: Tensor) -> Tensor:
         if self._identity is None or self._identity.dtype != like.dtype:
             # no slope is so small that its square underflows, and a norm with it
             least = torch.full((self.n_classes,) * 2, -LEAST_SLOPE)
             self._identity = least.fill_diagonal_(1.0).to(like.device, like.dtype)
         return self._identity
 
-    def loss_terms(self, logits: Tensor, y: Tensor, extra=None) -> tuple[Tensor, Tensor, Tensor]:
+    def loss_terms(
+        self, logits: Tensor, y: Tensor, extra: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Return loss, probabilities and the gradient in the logits, ``extra`` added to it."""
         log_p = log_softmax(logits.detach(), dim=1)
         probability = log_p.exp()
