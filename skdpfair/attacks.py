@@ -179,6 +179,7 @@ class PGD(BaseEstimator):
         Returns
         -------
         PGD
+            With equal parameters.
         """
         limits = self.input_range
         return PGD(

@@ -243,7 +243,8 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
 
         Returns
         -------
-        self
+        self : DPFairClassifier
+            The fitted classifier.
 
         Raises
         ------
@@ -482,7 +483,8 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
 
         Returns
         -------
-        self
+        self : DPFairClassifier
+            The classifier itself.
 
         Raises
         ------

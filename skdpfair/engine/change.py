@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
 from skdpfair.engine.per_sample import Strategy
-from skdpfair.engine.per_sample.materialised import Gradients
+from skdpfair.engine.per_sample.materialised import Gradients, materialised
+from skdpfair.exceptions import PrivacyAccountingError
+from skdpfair.mechanism import Extra, Mechanism, Method, PerSample, PerSampleGradients
 
 if TYPE_CHECKING:
     from skdpfair.engine.step import Batch
-
-import torch
-
-from skdpfair.engine.per_sample.materialised import materialised
-from skdpfair.exceptions import PrivacyAccountingError
-from skdpfair.mechanism import Extra, Mechanism, Method, PerSample, PerSampleGradients
 
 
 def changes_gradients(method: Method) -> bool:

@@ -83,6 +83,7 @@ class Streams:
         Returns
         -------
         numpy.random.Generator
+            At the beginning of its stream.
         """
         return np.random.Generator(np.random.PCG64DXSM(self._sequence(0)))
 
@@ -99,6 +100,7 @@ class Streams:
         Returns
         -------
         Noise
+            At the beginning of its stream.
         """
         return Noise(self._sequence(1), device, kind)
 
@@ -108,6 +110,7 @@ class Streams:
         Returns
         -------
         numpy.random.Generator
+            At the beginning of its stream.
         """
         return np.random.Generator(np.random.PCG64DXSM(self._sequence(3)))
 

@@ -65,6 +65,7 @@ class Batch:
         Returns
         -------
         Batch
+            With the records in the order of ``index``.
         """
         return Batch(
             self.x.index_select(0, index),
@@ -98,6 +99,7 @@ class Batch:
         Returns
         -------
         list of Batch
+            With the records in order.
         """
         columns = [self.x, self.y, self.group] + ([] if self.real is None else [self.real])
         parts = zip(*(column.split(size) for column in columns), strict=True)

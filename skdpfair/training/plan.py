@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 import torch
-
-if TYPE_CHECKING:
-    from skdpfair.estimator import DPFairClassifier
-
-import warnings
-from dataclasses import dataclass, field, replace
-from math import ceil
-
 from sklearn.base import clone
 
 from skdpfair.exceptions import InfeasibleBudgetError, LowSignalWarning
@@ -24,6 +19,9 @@ from skdpfair.privacy import PrivacyPlan
 from skdpfair.privacy.delta import delta_for
 from skdpfair.training import defaults, parameters
 from skdpfair.training.warm_start import PreviousFit
+
+if TYPE_CHECKING:
+    from skdpfair.estimator import DPFairClassifier
 
 
 @dataclass(frozen=True)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from skdpfair.inputs.table import Table
-
-if TYPE_CHECKING:
-    from skdpfair.estimator import DPFairClassifier
-
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from torch import nn
 
+from skdpfair.inputs.table import Table
 from skdpfair.mechanism import Method
 from skdpfair.methods import get_method
 from skdpfair.privacy import PrivacyReport
+
+if TYPE_CHECKING:
+    from skdpfair.estimator import DPFairClassifier
 
 
 @dataclass(frozen=True)

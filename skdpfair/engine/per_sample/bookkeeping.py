@@ -12,7 +12,6 @@ from skdpfair.engine.per_sample.graph import Graph
 from skdpfair.engine.per_sample.layers import GradSampler
 from skdpfair.engine.per_sample.layers.grad_sampler import sum_of
 from skdpfair.engine.per_sample.records import Records, Strategy
-from skdpfair.engine.precision import without_grad
 
 
 @dataclass
@@ -84,7 +83,7 @@ class BookKeeping(Strategy):
             norm2.sqrt(),
             loss,
             probability,
-            partial(self._weighted_sum, samplers),
+            partial(self._add_samplers, samplers),
             lambda s: self._records(
                 x,
                 y,
@@ -100,14 +99,6 @@ class BookKeeping(Strategy):
                 "write the operation out of place."
             )
         return layers.sampler_of(call.module)(call.module, call.a, b)
-
-    @without_grad
-    def _weighted_sum(
-        self, samplers: list[GradSampler], weight: Tensor, out: Tensor, finite: Tensor | None = None
-    ) -> None:
-        views = self.views(out)
-        for grad_sampler in samplers:
-            (grad_sampler if finite is None else grad_sampler.masked(finite)).add(weight, views)
 
 
 def uncovered(graph: Graph, module: nn.Module) -> str | None:

@@ -86,7 +86,7 @@ class ClosedForm(Strategy):
             self._norm(grad_samplers),
             loss,
             probability,
-            partial(self._weighted_sum, grad_samplers),
+            partial(self._add_samplers, grad_samplers),
             lambda scale: self._records(x, y, logit_gradient, (grad_samplers, scale)),
         )
 
@@ -137,18 +137,6 @@ class ClosedForm(Strategy):
             return grad_sampler.a.new_full((len(grad_sampler.a),), float(grad_sampler.bias_trains))
         length = self._lengths(grad_sampler.a)
         return length.hypot_(self._one) if grad_sampler.bias_trains else length.add_(self._least)
-
-    @without_grad
-    def _weighted_sum(
-        self,
-        grad_samplers: list[LinearBook],
-        weight: Tensor,
-        out: Tensor,
-        finite: Tensor | None = None,
-    ) -> None:
-        views = self.views(out)
-        for grad_sampler in grad_samplers:
-            (grad_sampler if finite is None else grad_sampler.masked(finite)).add(weight, views)
 
 
 def chain_of(module: nn.Module, x: Tensor) -> Chain | str:

@@ -79,9 +79,8 @@ class Materialised(MicroVmap):
         hvp_vectors: Tensor | None = None,
     ) -> Gradients:
         """Return the gradients of each record, changed as `mechanism.Extra` says."""
-        logit_gradient = (
-            x.new_zeros((len(x), self.n_classes)) if logit_gradient is None else logit_gradient
-        )
+        if logit_gradient is None:
+            logit_gradient = x.new_zeros((len(x), self.n_classes))
         found = list(self._each(self._gradient, x, y, logit_gradient))
         rows = self._rows(gradients for gradients, _ in found)
         if hvp_vectors is not None:

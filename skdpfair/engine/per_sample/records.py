@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from skdpfair.engine.per_sample.materialised import Materialised
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Self
-
-from torch import nn
-
-if TYPE_CHECKING:
-    pass
-
 import abc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import log_softmax, nll_loss
 
 from skdpfair.engine.flat import split
+from skdpfair.engine.precision import without_grad
+
+if TYPE_CHECKING:
+    from skdpfair.engine.per_sample.layers.grad_sampler import GradSampler
+    from skdpfair.engine.per_sample.materialised import Materialised
 
 LEAST_SLOPE = 1e-18
 
@@ -145,6 +138,19 @@ class Strategy(abc.ABC):
             views = dict(zip(self.parameters, split(flat, self.parameters), strict=True))
             self._views = flat, views
         return views
+
+    @without_grad
+    def _add_samplers(
+        self,
+        samplers: Sequence[GradSampler],
+        weight: Tensor,
+        out: Tensor,
+        finite: Tensor | None = None,
+    ) -> None:
+        """Add the weighted sum of the gradients that grad samplers hold to ``out``."""
+        views = self.views(out)
+        for sampler in samplers:
+            (sampler if finite is None else sampler.masked(finite)).add(weight, views)
 
     def _one_hot(self, like: Tensor) -> Tensor:
         if self._identity is None or self._identity.dtype != like.dtype:

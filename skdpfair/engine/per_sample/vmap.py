@@ -88,9 +88,8 @@ class MicroVmap(Strategy):
     def _records(
         self, x: Tensor, y: Tensor, logit_gradient: Tensor | None, scale: Tensor | None
     ) -> Records:
-        logit_gradient = (
-            x.new_zeros((len(x), self.n_classes)) if logit_gradient is None else logit_gradient
-        )
+        if logit_gradient is None:
+            logit_gradient = x.new_zeros((len(x), self.n_classes))
         columns = (x, y, logit_gradient) if scale is None else (x, y, logit_gradient, scale)
         function = self._gradient if scale is None else self._gradient_ahead
         self._trace(function, columns)
