@@ -103,12 +103,12 @@ class FlatSGD(torch.optim.SGD):
     step.hooked = True  # type: ignore[attr-defined]  # torch looks for this mark
 
     def _direction(self, p: Tensor, group: dict[str, Any]) -> Tensor:
-        direction: Any = p.grad
-        momentum = group["momentum"]
+        assert p.grad is not None
+        direction, momentum = p.grad, group["momentum"]
         if group["weight_decay"]:
             direction = direction.add_(p, alpha=group["weight_decay"])
         if not momentum:
-            return direction  # type: ignore[no-any-return]
+            return direction
         state = self.state[p]
         if "momentum_buffer" not in state:
             state["momentum_buffer"] = torch.zeros_like(p)

@@ -21,7 +21,7 @@ from skdpfair.engine import ScaleSearch, Streams
 from skdpfair.exceptions import InsecureSeedWarning
 from skdpfair.inputs.groups import Groups
 from skdpfair.inputs.table import Table
-from skdpfair.privacy import Ledger
+from skdpfair.privacy import Ledger, LedgerEntry
 from skdpfair.privacy.noise import noisy_counts
 from skdpfair.training import defaults
 from skdpfair.training.callbacks import Epochs, Progress, recorders
@@ -162,7 +162,7 @@ def _account_for_the_plan(ledger: Ledger, n_steps: int, previous: PreviousFit | 
         )
 
 
-def _planned(plan: Plan) -> Any:
+def _planned(plan: Plan) -> tuple[LedgerEntry, ...]:
     """Return the ledger entries of the whole fit as planned."""
     if not plan.is_accounted:
         return ()
