@@ -124,6 +124,22 @@ def encode(
 ) -> Groups:
     """Return the groups of the rows of X.
 
+    Parameters
+    ----------
+    X : DataFrame or array of shape (n_samples, n_features, ...)
+        The table, which holds the columns that ``group_col`` names.
+    y : ndarray of shape (n_samples,)
+        Class labels, the groups where ``group_col`` is "target".
+    group_col, groups : as in DPFairClassifier
+        Columns of the groups, and the declared groups.
+    sensitive_features : array, Series, DataFrame or None
+        The groups, one column or several, in place of ``group_col``.
+
+    Returns
+    -------
+    Groups
+        Codes and levels of all rows.
+
     Raises
     ------
     ValueError

@@ -37,9 +37,18 @@ _SCANNED = 2**19  # numbers looked at in one go
 class Table:
     """The rows of a fit.
 
-    ``x`` is (n_samples, ...) float32, or what lies on disk (numpy.memmap) or in another memory
-    than the device's (torch.Tensor), as it is; ``y`` (n_samples,) codes into ``classes``;
-    ``validation`` the public records as (x, y), likewise, or None.
+    Parameters
+    ----------
+    x : ndarray, memmap or Tensor of shape (n_samples, ...)
+        Features: float32 in memory; a memory map or a tensor is kept as it is.
+    y : ndarray of shape (n_samples,), int64
+        Codes into ``classes``.
+    classes : ndarray of shape (n_classes,)
+        Class labels, sorted.
+    groups : Groups
+        Groups of the rows.
+    validation : tuple (x, y) of ndarray, or None
+        Public records, likewise.
     """
 
     x: Rows
@@ -50,7 +59,26 @@ class Table:
 
 
 def read(estimator: Any, X: Any, y: Any, sensitive_features: Any) -> Table:
-    """Check the data given to ``fit`` and split it; sets the names and width of X."""
+    """Check the data given to ``fit`` and split it; sets the names and width of X.
+
+    Parameters
+    ----------
+    estimator : DPFairClassifier
+        Its parameters say which columns are groups; gets ``n_features_in_`` and
+        ``feature_names_in_``.
+    X, y, sensitive_features
+        As given to ``fit``.
+
+    Returns
+    -------
+    Table
+        Features, class codes and group codes.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the data cannot be used; no message holds a cell of them.
+    """
     X = _container(X)
     if isinstance(y, str):  # which scikit-learn compares with texts of its own
         raise ValueError("y should be a 1d array, one label for each row, got a text.")

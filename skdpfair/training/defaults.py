@@ -103,6 +103,11 @@ def resolve(
     searches_scale : bool
         Whether the gradient scale must be found in a warm-up.
 
+    Returns
+    -------
+    Settings
+        Nothing in it is "auto".
+
     Examples
     --------
     >>> s = resolve(n_samples=32561, epsilon=1.0, delta=1e-6)
@@ -179,6 +184,11 @@ def network(params: dict[str, Any], module: Module) -> dict[str, Any]:
         Of the estimator.
     module : str or callable
         ``Settings.module``.
+
+    Returns
+    -------
+    dict
+        The parameters that describe the network.
 
     Examples
     --------

@@ -88,6 +88,11 @@ def train(
     init_entropy : tuple of int, optional
         Of the initial weights, where they are to be those of another fit.
 
+    Returns
+    -------
+    Trained
+        The net, the plan as carried out, and the ledger.
+
     Raises
     ------
     BudgetExceeded

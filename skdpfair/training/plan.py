@@ -95,6 +95,11 @@ def plan(
     previous : PreviousFit, optional
         The fit that this one continues.
 
+    Returns
+    -------
+    Plan
+        With the noise calibrated.
+
     Raises
     ------
     InfeasibleBudgetError

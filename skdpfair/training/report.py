@@ -43,6 +43,11 @@ def account(
         Where the fit stands among others.
     previous : PreviousFit, optional
         The fit that this one continued.
+
+    Returns
+    -------
+    PrivacyReport
+        Epsilon of all releases, and the assumptions that it rests on.
     """
     plan, net, ledger = trained.plan, trained.net, trained.ledger
     # a smaller data set must not buy a larger delta for a larger one

@@ -57,6 +57,11 @@ def previous_fit(
     table : Table
         The new records.
 
+    Returns
+    -------
+    PreviousFit or None
+        What the new fit continues.
+
     Raises
     ------
     ValueError

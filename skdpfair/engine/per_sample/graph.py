@@ -285,6 +285,11 @@ def record(module: nn.Module, x: Tensor) -> Graph:
     x : Tensor of shape (batch, ...)
         Made-up records.
 
+    Returns
+    -------
+    Graph
+        Carries out the same operations on any number of records.
+
     Raises
     ------
     Coupling

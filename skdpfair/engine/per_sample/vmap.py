@@ -200,6 +200,18 @@ def operations_of(function: Callable[..., Any], given: tuple[Any, ...]) -> Graph
 
     Its Python runs once, on copies of the tensors ``given``.
 
+    Parameters
+    ----------
+    function : callable
+        Takes tensors, or dicts of them.
+    given : tuple
+        Its arguments, made up.
+
+    Returns
+    -------
+    torch.fx.GraphModule
+        The operations, called with arguments of the same shapes.
+
     Raises
     ------
     NotRecorded
