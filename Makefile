@@ -30,9 +30,10 @@ test-slow: $(VENV)/.test
 	@echo "== make test-slow: everything passed"
 
 lint: $(VENV)/.test
-	@echo "== Checking style, spelling and import floors"
+	@echo "== Checking style, types, spelling and import floors"
 	@$(BIN)/python -m ruff check .
 	@$(BIN)/python -m ruff format --check .
+	@$(BIN)/mypy
 	@$(BIN)/codespell
 	@$(BIN)/lint-imports
 

@@ -1,8 +1,9 @@
-"""Descriptions and digests of objects: the same in every process, other for other objects."""
+"""Descriptions and digests of objects that are the same in every process."""
 
 import hashlib
 from functools import partial
-from types import CodeType, FunctionType, MethodType, ModuleType
+from types import CellType, CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +15,7 @@ _KNOWN = {"builtins", "torch", "skorch", "sklearn", "numpy", "skdpfair"}  # told
 _PLAIN = (str, bytes, int, float, bool, type(None), np.generic)
 
 
-def digest(*parts) -> bytes:
+def digest(*parts: object) -> bytes:
     """Return the BLAKE2 digest of arrays (shape, dtype and bytes) and of other values' repr."""
     h = hashlib.blake2b(digest_size=32)
     for part in parts:
@@ -27,7 +28,7 @@ def digest(*parts) -> bytes:
     return h.digest()
 
 
-def describe(value, depth=0) -> str:
+def describe(value: Any, depth: int = 0) -> str:
     """Return a description of a parameter that is the same in every process.
 
     Examples
@@ -63,7 +64,7 @@ def describe(value, depth=0) -> str:
 
 
 def state_of(module: torch.nn.Module) -> str:
-    """Return a description of what a module's code may remember in.
+    """Return a digest of the state that a module's code may change.
 
     That is its attributes, parameters and buffers, and the closures, class attributes and plain
     global values of the code that is not torch's own.
@@ -72,8 +73,8 @@ def state_of(module: torch.nn.Module) -> str:
     return digest(parts).hex()
 
 
-def _held(value):
-    """Return what tells an object apart from others of its kind, or None if its name does."""
+def _held(value: Any) -> Any:
+    """Return the parts that identify an object, or None if its name does."""
     if isinstance(value, partial):
         return value.func, value.args, value.keywords
     if isinstance(value, CodeType):
@@ -101,27 +102,27 @@ def _held(value):
     return {k: v for k, v in held.items() if not k.endswith("_")}
 
 
-def _is_wrapped(tensor):
+def _is_wrapped(tensor: torch.Tensor) -> bool:
     """Tell whether a tensor is one of a transform of torch's, which holds no numbers of its own."""
     return torch._is_functional_tensor(tensor) or is_functorch_wrapped_tensor(tensor)
 
 
-def _printed(value):
+def _printed(value: Any) -> str | None:
     """Return the digest of what an object of C code prints, such as a deque or a counter."""
     text = repr(value)
     return None if " at 0x" in text else digest(text).hex()
 
 
-def _slots(kind):
+def _slots(kind: type) -> tuple[str, ...]:
     slots = kind.__dict__.get("__slots__", ())
     return (slots,) if isinstance(slots, str) else tuple(slots)
 
 
-def _is_known(value):
+def _is_known(value: Any) -> bool:
     return str(value.__module__).partition(".")[0] in _KNOWN
 
 
-def _cell(cell):
+def _cell(cell: CellType) -> Any:
     try:
         return cell.cell_contents
     except ValueError:  # not filled yet

@@ -3,11 +3,11 @@
 import difflib
 import math
 import unicodedata
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from itertools import islice
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeGuard
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
@@ -20,7 +20,12 @@ from sklearn.utils._param_validation import (
 
 _SHOWN = 200  # characters of a value in a message
 _LARGEST = 2**63 - 1  # what numpy and torch count with
-_BRACKETS = {list: "[]", tuple: "()", set: "{}", frozenset: ("frozenset({", "})")}
+_BRACKETS: dict[type, Sequence[str]] = {
+    list: "[]",
+    tuple: "()",
+    set: "{}",
+    frozenset: ("frozenset({", "})"),
+}
 _OF_DATA = ("__array__", "__arrow_c_stream__", "toarray")  # arrays, tables, sparse matrices
 _POSITIVE_OR_AUTO = [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})]
 # float32 holds the squares of the numbers between them
@@ -28,7 +33,15 @@ LARGE, SMALL = 1e15, 1e-15
 _TURNS = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
 
 
-def number(name, value, *, low=-math.inf, high=math.inf, low_open=False, high_open=False):
+def number(
+    name: str,
+    value: Any,
+    *,
+    low: float = -math.inf,
+    high: float = math.inf,
+    low_open: bool = False,
+    high_open: bool = False,
+) -> float:
     """Return ``value`` as a float in the stated interval, else raise.
 
     Examples
@@ -51,10 +64,11 @@ def number(name, value, *, low=-math.inf, high=math.inf, low_open=False, high_op
     too_high = value >= high if high_open else value > high
     if math.isnan(value) or too_low or too_high:
         raise ValueError(f"{name} must be {wanted}, got {value!r}.")
-    return value
+    found: float = value
+    return found
 
 
-def integer(name, value, *, low=1, high=_LARGEST):
+def integer(name: str, value: Any, *, low: int = 1, high: int = _LARGEST) -> int:
     """Return ``value`` as an int from ``low`` to ``high``, else raise."""
     if not is_integer(value):
         raise TypeError(
@@ -67,12 +81,12 @@ def integer(name, value, *, low=1, high=_LARGEST):
     return int(value)
 
 
-def is_integer(value) -> bool:
-    """Tell whether a value is a whole number: flags and numpy's durations are none."""
+def is_integer(value: object) -> TypeGuard[int]:
+    """Tell whether a value is a whole number; bool and numpy.timedelta64 are not."""
     return isinstance(value, Integral) and not isinstance(value, (bool, np.timedelta64))
 
 
-def generator(name, value) -> np.random.Generator:
+def generator(name: str, value: Any) -> np.random.Generator:
     """Return the generator of a seed; a Generator is returned as it is.
 
     A RandomState is drawn from for a seed.
@@ -98,7 +112,7 @@ def generator(name, value) -> np.random.Generator:
     return np.random.default_rng(int(value))
 
 
-def one_of(name, value, options: Iterable[str]):
+def one_of(name: str, value: Any, options: Iterable[str]) -> str:
     """Return ``value`` if it is one of ``options``, else raise with the nearest option.
 
     Examples
@@ -121,13 +135,13 @@ def one_of(name, value, options: Iterable[str]):
     raise ValueError(f"{name} must be one of {listed}, got {safe_repr(value)}.{hint}")
 
 
-def _without_group(option):
+def _without_group(option: str) -> str:
     """Return a column such as accuracy[F], whose group may be a cell of the data, as its kind."""
     kind, bracket, _ = option.partition("[")
     return f"{kind}[GROUP]" if bracket else option
 
 
-def flag(name, value) -> bool:
+def flag(name: str, value: Any) -> bool:
     """Return ``value``, True or False of Python or numpy, as a bool, else raise.
 
     Examples
@@ -142,7 +156,7 @@ def flag(name, value) -> bool:
     return bool(value)
 
 
-def listed(name, value, of) -> list:
+def listed(name: str, value: Any, of: str) -> list[Any]:
     """Return the members of a list, tuple, one-dimensional array, Index or Series, else raise.
 
     Sets have no order, and texts and dicts are seldom meant to be taken apart: none is a list.
@@ -164,13 +178,13 @@ def listed(name, value, of) -> list:
     raise TypeError(f"{name} must be a list of {of}, got {safe_repr(value)}.")
 
 
-def is_auto(value) -> bool:
-    """Tell whether a parameter was left at ``"auto"``, whatever else it may be."""
+def is_auto(value: Any) -> bool:
+    """Tell whether a parameter was left at ``"auto"``."""
     return isinstance(value, str) and str.__str__(value) == "auto"
 
 
-def safe_repr(value) -> str:
-    """Return the value of a parameter as a message shows it: never too long, never data.
+def safe_repr(value: Any) -> str:
+    """Return a parameter's value for a message: never too long, never data.
 
     Arrays, tables and tensors may be data, wherever they lie in the value: see `outline`.
 
@@ -188,7 +202,7 @@ def safe_repr(value) -> str:
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
 
 
-def _spelt(value):
+def _spelt(value: Any) -> str:
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, Mapping):
@@ -202,8 +216,8 @@ def _spelt(value):
     return outline(value) if is_data else repr(value)
 
 
-def outline(value) -> str:
-    """Return what a message may say of data, labels or groups: type and shape, but no cell.
+def outline(value: Any) -> str:
+    """Return an outline of data, labels or groups for a message: type and shape, no cell.
 
     Examples
     --------
@@ -217,8 +231,8 @@ def outline(value) -> str:
     return name
 
 
-def visible(text) -> str:
-    r"""Return a text in which nothing moves a cursor, or turns the order of what is around it.
+def visible(text: object) -> str:
+    r"""Return a text with its control characters escaped.
 
     Control characters, overrides of the direction of writing, and what is no Unicode are escaped
     as in JSON; line breaks and tabs stay.
@@ -231,7 +245,7 @@ def visible(text) -> str:
     return "".join(rf"\u{ord(c):04x}" if _is_hidden(c) else c for c in str(text))
 
 
-def _is_hidden(character):
+def _is_hidden(character: str) -> bool:
     if character.isprintable() or character in "\n\t":
         return False
     turns = unicodedata.bidirectional(character) in _TURNS or character in "\u200e\u200f\u061c"
@@ -239,8 +253,8 @@ def _is_hidden(character):
 
 
 @contextmanager
-def error_context(name, what="cannot be used"):
-    """Raise what goes wrong inside as a ValueError or TypeError that names the parameter.
+def error_context(name: str, what: str = "cannot be used") -> Iterator[None]:
+    """Raise errors of the block as ValueError or TypeError that name the parameter.
 
     The message quotes what went wrong.  For data, labels and groups, use
     `error_context_without_data`.
@@ -266,8 +280,8 @@ def error_context(name, what="cannot be used"):
 
 
 @contextmanager
-def error_context_without_data(name, what):
-    """Raise what others' code makes of data as an error that does not quote them.
+def error_context_without_data(name: str, what: str) -> Iterator[None]:
+    """Raise errors of the block as ValueError or TypeError that do not quote data.
 
     Examples
     --------
@@ -286,7 +300,7 @@ def error_context_without_data(name, what):
         raise kind(f"{name} {what} ({type(error).__name__}).") from None
 
 
-def _interval(low, high, low_open, high_open):
+def _interval(low: float, high: float, low_open: bool, high_open: bool) -> str:
     parts = []
     if low > -math.inf:
         parts.append(f"{'>' if low_open else '>='} {low:g}")
@@ -295,7 +309,7 @@ def _interval(low, high, low_open, high_open):
     return "a number" + (" " + " and ".join(parts) if parts else "")
 
 
-def check_parameter(name, value, constraints, of="") -> None:
+def check_parameter(name: str, value: Any, constraints: Sequence[Any], of: str = "") -> None:
     """Raise unless a parameter satisfies one of its constraints, written as scikit-learn's.
 
     A flag is no number here, and a number other than 0 must have a square in float32.
@@ -314,14 +328,14 @@ def check_parameter(name, value, constraints, of="") -> None:
         raise InvalidParameterError(
             f"{name}{of} must be {' or '.join(map(str, allowed))}, got {safe_repr(value)}."
         )
-    if isinstance(value, Real) and value != 0 and not SMALL <= abs(value) <= LARGE:
+    if isinstance(value, Real) and value != 0 and not SMALL <= abs(float(value)) <= LARGE:
         raise InvalidParameterError(
             f"{name}{of} must lie between {SMALL:g} and {LARGE:g}, got {safe_repr(value)}: the "
             "squares of other numbers do not fit float32."
         )
 
 
-def _satisfies(value, constraint):
+def _satisfies(value: Any, constraint: Any) -> bool:
     try:
         return bool(constraint.is_satisfied_by(value))
     except Exception:  # of the value's own making
@@ -335,7 +349,7 @@ class AutoParameters(BaseEstimator):
     parameters that are not a number > 0 or ``"auto"``.
     """
 
-    _parameter_constraints: ClassVar[dict[str, list]] = {}
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {}
 
     def filled(self, **values: Any) -> Self:
         """Return a copy in which parameters left at ``"auto"`` are set.
@@ -351,9 +365,10 @@ class AutoParameters(BaseEstimator):
             The copy.
         """
         own = self.get_params(deep=False)
-        return clone(self).set_params(
-            **{k: v for k, v in values.items() if k in own and self.is_auto(k)}
-        )
+        unset = {k: v for k, v in values.items() if k in own and self.is_auto(k)}
+        copy: Self = clone(self)
+        copy.set_params(**unset)
+        return copy
 
     def is_auto(self, field: str) -> bool:
         """Tell whether a parameter is still ``"auto"``.

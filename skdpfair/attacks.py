@@ -2,9 +2,10 @@
 
 import copy
 import math
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from numbers import Real
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -14,15 +15,19 @@ from torch.func import functional_call, vmap
 from torch.nn.functional import cross_entropy
 
 from skdpfair import _validate
+from skdpfair.engine.per_sample import Strategy
 from skdpfair.engine.per_sample.checks import ConstantDraws
-from skdpfair.engine.per_sample.operations import NotRecorded
+from skdpfair.engine.per_sample.stand_ins import NotRecorded
 from skdpfair.engine.per_sample.vmap import draw_from, operations_of
+from skdpfair.engine.step import Attack
+
+Limits: TypeAlias = tuple[float, float]
 
 _MOST_ODD = 0.1  # share of coordinates that rounding may move where batches differ in size
 
 
 class RecordByRecord:
-    """An attack of somebody's own, on each record as if it were alone.
+    """A user's attack, carried out on each record as if it were alone.
 
     Its Python runs once, on a made-up batch of one record, while torch traces what it does.
     Training repeats the traced operations under vmap: whatever the attack decides by values, by
@@ -53,7 +58,7 @@ class RecordByRecord:
             [1., 1., 1.]])
     """
 
-    def __init__(self, attack, model, example):
+    def __init__(self, attack: Attack, model: Strategy, example: Tensor) -> None:
         self.model = model
         called = _Attacked(attack, copy.deepcopy(model.module))
         _, limits = _image_and_limits(attack, example)
@@ -61,11 +66,12 @@ class RecordByRecord:
         x = torch.full_like(example, (low + high) / 2)
         y = torch.zeros(1, dtype=torch.int64, device=example.device)
 
-        def one(values, x, y):
-            return functional_call(called, values, (x, y))
+        def one(values: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
+            found: Tensor = functional_call(called, values, (x, y))
+            return found
 
         try:
-            self._run = operations_of(one, (self._values(), x, y))
+            self._run: Callable[..., Tensor] = operations_of(one, (self._values(), x, y))
         except NotRecorded as error:
             raise ValueError(
                 f"attack cannot be carried out on one record at a time: {error}. Decide by tensor "
@@ -73,12 +79,28 @@ class RecordByRecord:
             ) from None
         draw_from(self._run, model.generator)
 
-    def __call__(self, module, x, y):
-        """Return the inputs to train on, each made from its own record."""
-        each = vmap(self._run, (None, 0, 0), randomness="different")
-        return each(self._values(), x[:, None], y[:, None])[:, 0]
+    def __call__(self, module: object, x: Tensor, y: Tensor) -> Tensor:
+        """Return the inputs to train on, each made from its own record.
 
-    def _values(self):
+        Parameters
+        ----------
+        module : object
+            Not used: the attack was traced on the module of the strategy.
+        x : Tensor of shape (batch, ...)
+            Inputs.
+        y : Tensor of shape (batch,)
+            Class codes.
+
+        Returns
+        -------
+        Tensor
+            Like ``x``.
+        """
+        each = vmap(self._run, (None, 0, 0), randomness="different")
+        found: Tensor = each(self._values(), x[:, None], y[:, None])
+        return found[:, 0]
+
+    def _values(self) -> dict[str, Tensor]:
         named = self.model.module.named_parameters()
         return {f"module.{name}": p.detach() for name, p in named}
 
@@ -86,11 +108,11 @@ class RecordByRecord:
 class _Attacked(nn.Module):
     """An attack as a module, so that its parameters are arguments."""
 
-    def __init__(self, attack, module):
+    def __init__(self, attack: Attack, module: nn.Module) -> None:
         super().__init__()
         self.attack, self.module = attack, module
 
-    def forward(self, x, y):
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
         """Return the adversarial inputs."""
         return self.attack(self.module, x, y)
 
@@ -138,14 +160,27 @@ class PGD(BaseEstimator):
             [1.0000, 0.0000]])
     """
 
-    def __init__(self, radius, step_size=None, n_steps=10, *, input_range=(0.0, 1.0)):
+    def __init__(
+        self,
+        radius: float,
+        step_size: float | None = None,
+        n_steps: int = 10,
+        *,
+        input_range: Limits | None = (0.0, 1.0),
+    ) -> None:
         self.radius = radius
         self.step_size = step_size
         self.n_steps = n_steps
         self.input_range = input_range
 
     def plain(self) -> "PGD":
-        """Return the same attack, of Python's own numbers: nothing in it has code of its own."""
+        """Return the same attack with Python's own numbers, which have no code of their own.
+
+        Returns
+        -------
+        PGD
+            With equal parameters.
+        """
         limits = self.input_range
         return PGD(
             float(self.radius),
@@ -155,8 +190,14 @@ class PGD(BaseEstimator):
         )
 
     def check(self) -> None:
-        """Raise ValueError or TypeError on the first parameter that cannot be used."""
-        positive = {"low": 0, "low_open": True, "high": math.inf, "high_open": True}
+        """Check the parameters.
+
+        Raises
+        ------
+        ValueError, TypeError
+            On the first parameter that cannot be used.
+        """
+        positive: dict[str, Any] = {"low": 0, "low_open": True, "high": math.inf, "high_open": True}
         _validate.number("radius", self.radius, **positive)
         if self.step_size is not None:
             _validate.number("step_size", self.step_size, **positive)
@@ -192,7 +233,7 @@ class PGD(BaseEstimator):
             found = (found + step * _slope(module, found, y).sign()).clamp(low, high)
         return found
 
-    def _check_inputs(self, x):
+    def _check_inputs(self, x: Tensor) -> None:
         if not x.is_floating_point():
             raise TypeError(f"PGD needs inputs of a floating type, got {x.dtype}. Use x.float().")
         if self.input_range is None or not x.numel():
@@ -204,8 +245,22 @@ class PGD(BaseEstimator):
             raise _out_of_range(self.input_range)
 
 
-def check_inputs(attack, x) -> None:
-    """Raise ValueError if rows in memory leave the attack's range, before any is trained on.
+def check_inputs(attack: object, x: object) -> None:
+    """Check that rows in memory lie in the attack's range, before any is trained on.
+
+    Parameters
+    ----------
+    attack : object
+        An attack, whose attribute ``input_range`` is (low, high) or None, or no attack.
+    x : object
+        The rows; only arrays are checked.
+
+    Raises
+    ------
+    ValueError
+        If a number lies outside the range.
+    TypeError
+        If ``input_range`` is not a pair of finite numbers.
 
     Examples
     --------
@@ -223,7 +278,7 @@ def check_inputs(attack, x) -> None:
         raise _out_of_range(limits)
 
 
-def _out_of_range(limits):
+def _out_of_range(limits: Limits) -> ValueError:
     return ValueError(
         f"X has values outside the attack's input_range={limits!r}. Scale X into it by public "
         "bounds, or set input_range=(low, high) to the public range of X, or None for no range."
@@ -236,7 +291,7 @@ def check_attack(
     example: Tensor,
     n_classes: int,
 ) -> None:
-    """Raise if ``attack`` cannot be used on inputs like ``example``, or would break privacy.
+    """Check that an attack can be used on inputs like ``example``, and keeps privacy.
 
     It is tried on two made-up records: what comes back must be finite inputs of the same shape in
     the attack's ``input_range``, and each must depend on its own record alone.  No record of the
@@ -277,31 +332,35 @@ def check_attack(
     tried = copy.deepcopy(module)
     a, b, other = _made_up(example, limits)
 
-    def run(records, labels, draws=nullcontext):
+    def run(
+        records: list[Tensor],
+        labels: Sequence[int],
+        draws: Callable[[], AbstractContextManager[Any]] = nullcontext,
+    ) -> Tensor:
         x, y = torch.stack(records), torch.tensor(labels, device=example.device)
         with torch.random.fork_rng(_devices(x)), torch.enable_grad(), draws():
             torch.manual_seed(0)
             return _checked(attack(tried, x.clone(), y), x, limits, image)
 
     last = n_classes - 1
-    both = run((a, b), (0, last))
+    both = run([a, b], (0, last))
     if not _same(tried, module):
         raise ValueError(
             "attack changes the module: its weights, buffers or mode. Leave them as they are, or "
             "work on copy.deepcopy(module); weights may move by noised gradients only."
         )
     # the same seed and size, so that neither random numbers nor rounding tell the runs apart
-    beside_others = run((a, other), (0, 0))[0], run((other, b), (last, last))[1]
+    beside_others = run([a, other], (0, 0))[0], run([other, b], (last, last))[1]
     if any(_odd(p, q) > 0 for p, q in zip(both, beside_others, strict=True)):
         raise _coupled("another record")
     # at another size random numbers would differ: here they are all one constant
-    both = run((a, b), (0, last), ConstantDraws)
-    alone = run((a,), (0,), ConstantDraws)[0], run((b,), (last,), ConstantDraws)[0]
+    both = run([a, b], (0, last), ConstantDraws)
+    alone = run([a], (0,), ConstantDraws)[0], run([b], (last,), ConstantDraws)[0]
     if any(_odd(p, q) > _MOST_ODD for p, q in zip(both, alone, strict=True)):
         raise _coupled("the size of the batch")
 
 
-def _image_and_limits(attack, example):
+def _image_and_limits(attack: object, example: Tensor) -> tuple[bool, Limits | None]:
     """Return whether records are images, and the range of the attack's inputs."""
     image = example.dim() >= 3
     limits = getattr(attack, "input_range", (0.0, 1.0) if image else None)
@@ -309,7 +368,7 @@ def _image_and_limits(attack, example):
     return image, limits
 
 
-def _slope(module, x, y):
+def _slope(module: Callable[[Tensor], Tensor], x: Tensor, y: Tensor) -> Tensor:
     """Return the gradient of each record's loss in its own input."""
     with torch.enable_grad():
         x = x.detach().requires_grad_()
@@ -317,7 +376,7 @@ def _slope(module, x, y):
         return torch.autograd.grad(loss, x)[0]
 
 
-def _check_range(limits):
+def _check_range(limits: Any) -> None:
     """Refuse what is neither None nor a pair low < high of finite numbers."""
     if limits is None:
         return
@@ -328,11 +387,11 @@ def _check_range(limits):
         raise ValueError(f"{wanted}, got {limits!r}.")
 
 
-def _is_finite(value):
+def _is_finite(value: object) -> bool:
     return isinstance(value, Real) and math.isfinite(value)
 
 
-def _made_up(example, limits):
+def _made_up(example: Tensor, limits: Limits | None) -> Tensor:
     """Return three records, uniform in the range."""
     low, high = (-1.0, 1.0) if limits is None else limits
     generator = torch.Generator().manual_seed(0)
@@ -340,11 +399,11 @@ def _made_up(example, limits):
     return (low + (high - low) * x.to(example.device, example.dtype)).clamp(low, high)
 
 
-def _devices(x):
+def _devices(x: Tensor) -> list[torch.device]:
     return [x.device] if x.is_cuda else []
 
 
-def _same(module, original):
+def _same(module: nn.Module, original: nn.Module) -> bool:
     """Tell whether weights, buffers and mode are the original's."""
     values = zip(module.state_dict().values(), original.state_dict().values(), strict=True)
     modes = zip(module.modules(), original.modules(), strict=True)
@@ -353,7 +412,7 @@ def _same(module, original):
     )
 
 
-def _checked(found, x, limits, image):
+def _checked(found: object, x: Tensor, limits: Limits | None, image: bool) -> Tensor:
     """Return what the attack returned if it can be trained on."""
     if not isinstance(found, Tensor):
         raise TypeError(f"attack must return a torch.Tensor like x, got {type(found).__name__}.")
@@ -382,12 +441,12 @@ def _checked(found, x, limits, image):
     return found
 
 
-def _odd(p, q):
+def _odd(p: Tensor, q: Tensor) -> float:
     """Return the share of coordinates that differ; a sign of almost nothing may go either way."""
     return float((~torch.isclose(p, q, rtol=1e-4, atol=1e-5)).double().mean())
 
 
-def _coupled(what):
+def _coupled(what: str) -> ValueError:
     return ValueError(
         f"attack makes the input of one record from {what}, so one record moves the gradients of "
         "all others and epsilon would be wrong. Take gradients of the SUM of the losses, with no "

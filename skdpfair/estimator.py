@@ -1,24 +1,35 @@
-"""The classifier: parameters -> table -> plan -> net -> report -> fitted attributes."""
+"""The classifier DPFairClassifier, with the interface of scikit-learn."""
 
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from os import PathLike
+from typing import Any, Self
 
 import numpy as np
+import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import accuracy_score
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
+from torch import nn
 
 from skdpfair import _validate, release
+from skdpfair.engine.step import Attack
 from skdpfair.inputs import fitted_rows, labels, table
 from skdpfair.inputs.streaming import is_streamed
+from skdpfair.mechanism import Method
 from skdpfair.methods import get_method
 from skdpfair.metrics._arguments import check_kind
+from skdpfair.privacy import PrivacyReport
 from skdpfair.training import parameters, sklearn_callbacks
 from skdpfair.training.callbacks import diagnostics_frame
-from skdpfair.training.fit import train
+from skdpfair.training.fit import Trained, train
 from skdpfair.training.plan import plan as make_plan
 from skdpfair.training.plan import reference_estimator
 from skdpfair.training.report import account
-from skdpfair.training.warm_start import previous_fit
+from skdpfair.training.warm_start import PreviousFit, previous_fit
 
 
 class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator):
@@ -103,15 +114,29 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
+        The classes, sorted.
     groups_ : ndarray of shape (n_groups,) or None
+        The groups, tuples for intersections; None without groups.
+    n_features_in_ : int
+        Number of columns of X in ``fit``, group columns included.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of these columns, if they are all texts.
     privacy_ : PrivacyReport
         What the fit spent, and under which assumptions.
     net_ : PrivateNet
         The trained skorch net; after unpickling, a net that can only predict.
     method_ : Method
         The method with its numbers resolved.
-    lr_, batch_size_, n_steps_, n_iter_, signal_to_noise_
-        Learning rate, expected batch size, steps on the data, epochs, and n times mu.
+    lr_ : float
+        Learning rate of the optimizer.
+    batch_size_ : int
+        Expected number of records in a batch, rounded.
+    n_steps_ : int
+        Number of steps on the data in the last fit, warm-up included.
+    n_iter_ : int
+        Number of epochs in the last fit, at least 1.
+    signal_to_noise_ : float
+        Number of records times mu, the privacy parameter of Gaussian DP; infinite without noise.
     diagnostics_ : DataFrame with columns step, group, n_samples, loss, gradient_norm, ...
         If ``diagnostics``; never pickled.
     reference_ : DPFairClassifier
@@ -136,40 +161,40 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
 
     def __init__(
         self,
-        method="global_adapt",
+        method: str | Method = "global_adapt",
         *,
-        epsilon=1.0,
-        delta="auto",
-        noise_multiplier=None,
-        group_col=None,
-        groups=None,
-        classes=None,
-        group_as_feature=False,
-        module="auto",
-        module_params=None,
-        hidden_layer_sizes=(256, 256),
-        activation="tanh",
-        optimizer="auto",
-        optimizer_params=None,
-        lr="auto",
-        batch_size="auto",
-        max_epochs="auto",
-        max_steps=None,
-        iterate_average="auto",
-        max_physical_batch_size="auto",
-        attack=None,
-        class_weight=None,
-        validation_data=None,
-        warm_start=False,
-        accountant="pld",
-        noise="standard",
-        keep_reference=False,
-        diagnostics=False,
-        callbacks=None,
-        device="auto",
-        random_state=None,
-        verbose=0,
-    ):
+        epsilon: float | None = 1.0,
+        delta: float | str = "auto",
+        noise_multiplier: float | None = None,
+        group_col: str | int | list[str | int] | None = None,
+        groups: Sequence[Any] | None = None,
+        classes: Sequence[Any] | None = None,
+        group_as_feature: bool = False,
+        module: str | Callable[..., nn.Module] = "auto",
+        module_params: Mapping[str, Any] | None = None,
+        hidden_layer_sizes: Sequence[int] = (256, 256),
+        activation: str = "tanh",
+        optimizer: str | Callable[..., torch.optim.Optimizer] = "auto",
+        optimizer_params: Mapping[str, Any] | None = None,
+        lr: float | str = "auto",
+        batch_size: int | str = "auto",
+        max_epochs: int | str = "auto",
+        max_steps: int | None = None,
+        iterate_average: float | str = "auto",
+        max_physical_batch_size: int | str = "auto",
+        attack: Attack | None = None,
+        class_weight: Mapping[Any, float] | None = None,
+        validation_data: tuple[Any, Any] | None = None,
+        warm_start: bool = False,
+        accountant: str = "pld",
+        noise: str = "standard",
+        keep_reference: bool = False,
+        diagnostics: bool = False,
+        callbacks: Sequence[Any] | None = None,
+        device: str = "auto",
+        random_state: int | np.random.RandomState | np.random.Generator | None = None,
+        verbose: int = 0,
+    ) -> None:
         self.method = method
         self.epsilon = epsilon
         self.delta = delta
@@ -204,7 +229,7 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
         self.verbose = verbose
 
     @sklearn_callbacks.with_callbacks
-    def fit(self, X, y, *, sensitive_features=None):
+    def fit(self, X: Any, y: Any, *, sensitive_features: Any = None) -> Self:
         """Fit to a table and its groups.
 
         Parameters
@@ -218,7 +243,8 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
 
         Returns
         -------
-        self
+        self : DPFairClassifier
+            The fitted classifier.
 
         Raises
         ------
@@ -245,7 +271,8 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
             If a ledger counts the fits of this estimator or of its original, but not this one.
         """
         # check
-        params, method = self.get_params(deep=False), get_method(self.method)
+        params: dict[str, Any] = self.get_params(deep=False)
+        method = get_method(self.method)
         has_groups = sensitive_features is not None
         parameters.check(params, method, has_sensitive_features=has_groups)
         # read
@@ -257,7 +284,8 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
         plan = make_plan(params, method, len(data.y), data.groups.n_groups, previous)
         # train
         task = sklearn_callbacks.begin(self, X, y, plan.n_epochs)
-        trained = train(params, plan, data, task, previous, vars(self).pop("_init_entropy", None))
+        init_entropy = self.__dict__.pop("_init_entropy", None)
+        trained = train(params, plan, data, task, previous, init_entropy)
         # account
         report = account(params, trained, data.groups, task, previous)
         # keep
@@ -270,22 +298,79 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
             task.end()
         return self
 
-    def predict(self, X):
-        """Return the most probable class of each row of X, shape (n_samples,)."""
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the most probable class of each row.
+
+        Parameters
+        ----------
+        X : DataFrame or array of shape (n_samples, n_features, ...)
+            Rows like those of ``fit``; the group columns may be absent.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Class labels, as in ``classes_``.
+
+        Raises
+        ------
+        NotFittedError
+            If the classifier was not fitted.
+        ValueError
+            If X does not have the columns that ``fit`` saw.
+        """
         codes = self.predict_proba(X).argmax(axis=1)
-        return self.classes_[codes]
+        predicted: np.ndarray = self.classes_[codes]
+        return predicted
 
-    def predict_proba(self, X):
-        """Return class probabilities, shape (n_samples, n_classes), columns as ``classes_``.
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Return class probabilities.
 
-        The group columns may be absent from X.
+        Parameters
+        ----------
+        X : DataFrame or array of shape (n_samples, n_features, ...)
+            Rows like those of ``fit``; the group columns may be absent.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Probabilities in [0, 1], columns in the order of ``classes_``.
+
+        Raises
+        ------
+        NotFittedError
+            If the classifier was not fitted.
+        ValueError
+            If X does not have the columns that ``fit`` saw.
         """
         logits = self._logits(X)
         odds = np.exp(logits - logits.max(axis=1, keepdims=True))
-        return odds / odds.sum(axis=1, keepdims=True)
+        probabilities: np.ndarray = odds / odds.sum(axis=1, keepdims=True)
+        return probabilities
 
-    def score(self, X, y, sample_weight=None):
-        """Return the accuracy on X and its labels y; ``sample_weight`` as in scikit-learn."""
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the accuracy on labelled rows.
+
+        Parameters
+        ----------
+        X : DataFrame or array of shape (n_samples, n_features, ...)
+            Rows like those of ``fit``; the group columns may be absent.
+        y : array of shape (n_samples,)
+            Their class labels.
+        sample_weight : array of shape (n_samples,), optional
+            Weight of each row; equal weights by default.
+
+        Returns
+        -------
+        float
+            Share of the rows, in [0, 1], whose predicted class is right.
+
+        Raises
+        ------
+        NotFittedError
+            If the classifier was not fitted.
+        ValueError
+            If X and y differ in length, or y holds another kind of labels than ``fit`` saw.
+        """
         predicted, y = self.predict(X), labels.read(y)
         if len(y) != len(predicted):
             raise ValueError(f"y has {len(y)} labels for X with {len(predicted)} rows.")
@@ -293,42 +378,140 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
         with _validate.error_context_without_data(
             "y", "cannot be compared with the classes of the fit"
         ):
-            return accuracy_score(y, predicted, sample_weight=sample_weight)
+            return float(accuracy_score(y, predicted, sample_weight=sample_weight))
 
-    def decision_function(self, X):
-        """Return logits (n_samples, n_classes); for two classes their difference (n_samples,)."""
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Return logits, from which the probabilities are made.
+
+        Parameters
+        ----------
+        X : DataFrame or array of shape (n_samples, n_features, ...)
+            Rows like those of ``fit``; the group columns may be absent.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            For two classes, the logit of ``classes_[1]`` minus that of ``classes_[0]``.
+
+        Raises
+        ------
+        NotFittedError
+            If the classifier was not fitted.
+        ValueError
+            If X does not have the columns that ``fit`` saw.
+        """
         logits = self._logits(X)
         return logits[:, 1] - logits[:, 0] if len(self.classes_) == 2 else logits
 
-    def privacy_statement(self):
-        """Return what the fit spent, and under which assumptions, as a JSON-ready dict."""
-        check_is_fitted(self, "privacy_")
-        return release.statement(self.privacy_)
+    def privacy_statement(self) -> dict[str, Any]:
+        """Return the privacy statement of the fit.
 
-    def release(self):
-        """Return a copy with weights and public facts only: :func:`skdpfair.release.release`."""
+        Returns
+        -------
+        dict
+            What the fit spent, and under which assumptions; can be written as JSON.
+
+        Raises
+        ------
+        NotFittedError
+            If the classifier was not fitted.
+        """
+        check_is_fitted(self, "privacy_")
+        said: dict[str, Any] = release.statement(self.privacy_)
+        return said
+
+    def release(self) -> Any:
+        """Return a copy with weights and public facts only.
+
+        Returns
+        -------
+        DPFairClassifier
+            A fitted copy that can predict, see :func:`skdpfair.release.release`.
+
+        Raises
+        ------
+        NotFittedError
+            If the classifier was not fitted.
+        ValueError
+            If the classifier still holds diagnostics.
+        """
         return release.release(self)
 
-    def save_release(self, path, *, schema=None):
-        """Write one file for :func:`skdpfair.load_release`: weights and public facts only."""
+    def save_release(self, path: str | PathLike[str], *, schema: Any = None) -> None:
+        """Write weights and public facts to one file, for :func:`skdpfair.load_release`.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The file to write; replaced if it exists.
+        schema : TableSchema, optional
+            Public description of the columns, see :func:`skdpfair.release.save_release`.
+
+        Raises
+        ------
+        NotFittedError
+            If the classifier was not fitted.
+        ValueError
+            If the classifier still holds diagnostics.
+        """
         release.save_release(self, path, schema=schema)
 
-    def export_onnx(self, path):
-        """Write the classifier for ONNX Runtime: :func:`skdpfair.release.export_onnx`."""
+    def export_onnx(self, path: str | PathLike[str]) -> None:
+        """Write the classifier for ONNX Runtime.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The file to write, see :func:`skdpfair.release.export_onnx`.
+
+        Raises
+        ------
+        NotFittedError
+            If the classifier was not fitted.
+        ValueError
+            If the classifier still holds diagnostics.
+        """
         release.export_onnx(self, path)
 
-    def set_params(self, **params):
-        """Set parameters; ``method__...`` works with a method given by name, too."""
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters of the classifier and of its method.
+
+        Parameters
+        ----------
+        **params : dict
+            Names and values.  ``method__<name>`` sets a parameter of the method, also where
+            ``method`` is given by name.
+
+        Returns
+        -------
+        self : DPFairClassifier
+            The classifier itself.
+
+        Raises
+        ------
+        ValueError
+            If there is no parameter of a name.
+        """
         method = params.get("method", self.method)
         if isinstance(method, str) and any(key.startswith("method__") for key in params):
             params = {**params, "method": get_method(method)}
-        return super().set_params(**params)
+        super().set_params(**params)
+        return self
 
-    def _logits(self, X):
+    def _logits(self, X: Any) -> np.ndarray:
         check_is_fitted(self, "net_")
-        return self.net_.logits(table.read_for_prediction(self, X))
+        logits: np.ndarray = self.net_.logits(table.read_for_prediction(self, X))
+        return logits
 
-    def _keep(self, fitted, data, trained, report, previous, positions):
+    def _keep(
+        self,
+        fitted: Self,
+        data: table.Table,
+        trained: Trained,
+        report: PrivacyReport,
+        previous: PreviousFit | None,
+        positions: list[int],
+    ) -> None:
         net, settings = trained.net, trained.plan.settings
         names = ("n_features_in_", "feature_names_in_")
         kept = {name: getattr(fitted, name) for name in names if hasattr(fitted, name)}
@@ -349,34 +532,37 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
         }
         if self.diagnostics:
             kept["diagnostics_"] = diagnostics_frame(net, data.groups.levels, self.callbacks)
-        if previous is None and not is_streamed(data.x):
+        if previous is None and isinstance(data.x, np.ndarray) and not is_streamed(data.x):
             fitted_rows.remember(net, data.x, data.y)
         for name in ("feature_names_in_", "reference_", "diagnostics_"):
-            vars(self).pop(name, None)
-        vars(self).update(kept)  # at once: an interrupt may come between any two lines
+            self.__dict__.pop(name, None)
+        self.__dict__.update(kept)  # at once: an interrupt may come between any two lines
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
+        """Say why ``reference_`` is absent; called for absent attributes only."""
         if name == "reference_":
             raise AttributeError("reference_ needs keep_reference=True; no pickle holds it.")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
-    def _repr_html_inner(self):
-        """Return scikit-learn's diagram, and what a fit has spent."""
+    def _repr_html_inner(self) -> str:
+        """Return scikit-learn's diagram, with the privacy report of a fitted classifier."""
         spent = self.privacy_._repr_html_() if hasattr(self, "privacy_") else ""
-        return super()._repr_html_inner() + spent
+        diagram: str = super()._repr_html_inner()
+        return diagram + spent
 
-    def _repr_mimebundle_(self, **kwargs):
-        bundle = super()._repr_mimebundle_(**kwargs)
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
+        bundle: dict[str, Any] = super()._repr_mimebundle_(**kwargs)
         return bundle | {"text/html": self._repr_html_inner()} if "text/html" in bundle else bundle
 
-    def __getstate__(self):
-        """Keep weights and public facts; drop all that a training run leaves behind."""
-        return release.packed(super().__getstate__())
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state for a pickle: weights and public facts, nothing of training."""
+        state: dict[str, Any] = release.packed(super().__getstate__())
+        return state
 
-    def __setstate__(self, state):
+    def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(release.unpacked(state))
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.non_deterministic = self.random_state is None
         with suppress(ValueError, TypeError):  # a method that fit would refuse

@@ -1,4 +1,4 @@
-"""Exceptions and warnings."""
+"""Exceptions and warnings of the package."""
 
 
 class InfeasibleBudgetError(ValueError):
@@ -22,7 +22,7 @@ class BudgetExceeded(RuntimeError):
     >>> import tempfile
     >>> from skdpfair import DPFairClassifier
     >>> from skdpfair.budget import PrivacyLedger
-    >>> path, X, y = tempfile.mkdtemp() + "/books.jsonl", [[0.0], [1.0]] * 1500, [0, 1] * 1500
+    >>> path, X, y = tempfile.mkdtemp() + "/ledger.jsonl", [[0.0], [1.0]] * 1500, [0, 1] * 1500
     >>> with PrivacyLedger(path, epsilon=2.0, delta=1e-5):
     ...     DPFairClassifier("dpsgd", epsilon=3.0, module="logistic").fit(X, y)
     Traceback (most recent call last):
@@ -91,7 +91,7 @@ class InsecureSeedWarning(UserWarning):
     >>> from skdpfair import DPFairClassifier
     >>> from skdpfair.exceptions import InsecureSeedWarning
     >>> with warnings.catch_warnings():
-    ...     warnings.simplefilter("error", InsecureSeedWarning)  # where models leave the house
+    ...     warnings.simplefilter("error", InsecureSeedWarning)  # where models are released
     ...     DPFairClassifier("dpsgd", random_state=0).fit([[0.0], [1.0]] * 5000, [0, 1] * 5000)
     Traceback (most recent call last):
     ...
@@ -122,7 +122,7 @@ class InterruptedWarning(UserWarning):
 
 
 class LowSignalWarning(UserWarning):
-    """Too few records for the budget: expect accuracy several points below the reference model.
+    """Too few records for the budget: accuracy falls well below the non-private model's.
 
     Examples
     --------
@@ -130,7 +130,7 @@ class LowSignalWarning(UserWarning):
     >>> from skdpfair import DPFairClassifier
     >>> from skdpfair.exceptions import LowSignalWarning
     >>> with warnings.catch_warnings():
-    ...     warnings.simplefilter("error", LowSignalWarning)  # do not spend a budget in vain
+    ...     warnings.simplefilter("error", LowSignalWarning)  # spend no budget on a weak model
     ...     DPFairClassifier("dpsgd", epsilon=1.0).fit([[0.0], [1.0]] * 50, [0, 1] * 50)
     Traceback (most recent call last):
     ...
@@ -139,7 +139,7 @@ class LowSignalWarning(UserWarning):
 
 
 class PrivacyLeakWarning(UserWarning):
-    """Private rows are learnt from outside the budget, or what leaves is not private at all.
+    """Something was learnt from private rows outside the budget, or a release is not private.
 
     Examples
     --------
@@ -155,7 +155,7 @@ class PrivacyLeakWarning(UserWarning):
 
 
 class UnaccountedWarning(UserWarning):
-    """Something was spent, or may have been, that no ledger counts.
+    """A fit was, or may have been, spent that no ledger counts.
 
     Examples
     --------
@@ -163,9 +163,9 @@ class UnaccountedWarning(UserWarning):
     >>> from skdpfair import DPFairClassifier
     >>> from skdpfair.budget import PrivacyLedger
     >>> clf = DPFairClassifier("dpsgd", epsilon=3.0, module="logistic", max_steps=5)
-    >>> with PrivacyLedger(tempfile.mkdtemp() + "/books.jsonl"):
+    >>> with PrivacyLedger(tempfile.mkdtemp() + "/ledger.jsonl"):
     ...     clf = clf.fit([[0.0], [1.0]] * 1500, [0, 1] * 1500)
-    >>> with warnings.catch_warnings(action="error"):  # the books would not be complete
+    >>> with warnings.catch_warnings(action="error"):  # the ledger would not be complete
     ...     clf.fit([[0.0], [1.0]] * 1500, [0, 1] * 1500)
     Traceback (most recent call last):
     ...

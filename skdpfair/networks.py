@@ -1,9 +1,10 @@
 """The built-in modules: logistic regression, multi-layer perceptron, small CNN."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import nn
@@ -22,7 +23,7 @@ class Factory:
     ----------
     make : callable
         A torch.nn.Module class or a function that returns a module.
-    params : dict
+    params : dict[str, Any]
         Its keyword arguments.
     in_shape : tuple of int
         Shape of one record.
@@ -34,12 +35,23 @@ class Factory:
     (Linear(in_features=3, out_features=2, bias=True), False)
     """
 
-    make: Callable
-    params: dict
+    make: Callable[..., Any]
+    params: dict[str, Any]
     in_shape: tuple[int, ...]
 
     def __call__(self) -> nn.Module:
-        """Return a module, with its initial weights drawn from torch's global generator."""
+        """Return a new module.
+
+        Returns
+        -------
+        torch.nn.Module
+            Of float32; its initial weights are drawn from torch's global generator.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If ``make`` fails, or makes something else.
+        """
         name = safe_repr(getattr(self.make, "__name__", self.make))
         with error_context("module", f"{name} cannot be made with module_params"):
             made = self.make(**self.params)
@@ -50,7 +62,16 @@ class Factory:
         return made.float()  # as the records are, whatever torch's default is
 
 
-def factory(module, in_shape, n_classes, *, hidden_layer_sizes, activation, initial_logits, params):
+def factory(
+    module: str | Callable[..., nn.Module],
+    in_shape: Sequence[int],
+    n_classes: int,
+    *,
+    hidden_layer_sizes: Sequence[int],
+    activation: str,
+    initial_logits: Sequence[float] | None,
+    params: dict[str, Any],
+) -> Factory:
     """Return the factory of the module that the estimator's parameters name.
 
     Parameters
@@ -67,12 +88,13 @@ def factory(module, in_shape, n_classes, *, hidden_layer_sizes, activation, init
         Of "mlp" and "cnn".
     initial_logits : tuple of float or None
         Logits with which an output layer starts whose weights start at zero.
-    params : dict
+    params : dict[str, Any]
         Keyword arguments that win over all these.
 
     Returns
     -------
     Factory
+        It makes the module anew on each call.
 
     Examples
     --------
@@ -94,8 +116,24 @@ def factory(module, in_shape, n_classes, *, hidden_layer_sizes, activation, init
     return Factory(_BUILTIN[module], given | params, tuple(in_shape))
 
 
-def logistic(in_shape, n_classes, initial_logits=None):
-    """Return softmax regression that starts at zero, or at the same ``initial_logits`` for all.
+def logistic(
+    in_shape: Sequence[int], n_classes: int, initial_logits: Sequence[float] | None = None
+) -> nn.Module:
+    """Return softmax regression whose weights start at zero.
+
+    Parameters
+    ----------
+    in_shape : tuple of int
+        Shape of one record.
+    n_classes : int
+        Number of outputs.
+    initial_logits : tuple of float, optional
+        Logits of all records at the start; zeros by default.
+
+    Returns
+    -------
+    torch.nn.Module
+        A Linear, after a Flatten where records have several axes.
 
     Examples
     --------
@@ -108,13 +146,13 @@ def logistic(in_shape, n_classes, initial_logits=None):
 
 
 def mlp(
-    in_shape,
-    n_classes,
-    hidden_layer_sizes=(256, 256),
-    activation="tanh",
-    zero_output=False,
-    initial_logits=None,
-):
+    in_shape: Sequence[int],
+    n_classes: int,
+    hidden_layer_sizes: Sequence[int] = (256, 256),
+    activation: str = "tanh",
+    zero_output: bool = False,
+    initial_logits: Sequence[float] | None = None,
+) -> nn.Sequential:
     """Return a multi-layer perceptron.
 
     Parameters
@@ -133,6 +171,16 @@ def mlp(
     initial_logits : tuple of float, optional
         Those logits, with ``zero_output``; zeros by default.
 
+    Returns
+    -------
+    torch.nn.Sequential
+        Linear layers with activations between them.
+
+    Raises
+    ------
+    ValueError
+        If the widths make more weights than a fit can hold.
+
     Examples
     --------
     >>> mlp((4,), 2, hidden_layer_sizes=(8,), activation="relu")
@@ -148,21 +196,28 @@ def mlp(
             f"hidden_layer_sizes={safe_repr(hidden_layer_sizes)} makes more than {_MOST_WEIGHTS} "
             "weights, which no fit can hold. Give smaller ones."
         )
-    width, layers = widths[0], []
+    width = widths[0]
+    layers: list[nn.Module] = []
     if len(in_shape) > 1:
         layers.append(nn.Flatten())
     for size in hidden_layer_sizes:
         layers += [nn.Linear(width, size), ACTIVATIONS[activation]()]
         width = size
-    layers.append(nn.Linear(width, n_classes))
+    last = nn.Linear(width, n_classes)
+    layers.append(last)
     module = nn.Sequential(*layers)
     if zero_output:
         _lecun_uniform(module)
-        _zero(layers[-1], initial_logits)
+        _zero(last, initial_logits)
     return module
 
 
-def small_cnn(in_shape, n_classes, activation="tanh", channels=(32, 16)):
+def small_cnn(
+    in_shape: Sequence[int],
+    n_classes: int,
+    activation: str = "tanh",
+    channels: Sequence[int] = (32, 16),
+) -> nn.Sequential:
     """Return the papers' CNN: 3x3 convolutions without pooling, then a linear layer.
 
     Parameters
@@ -176,6 +231,11 @@ def small_cnn(in_shape, n_classes, activation="tanh", channels=(32, 16)):
     channels : tuple of int, default=(32, 16)
         Output channels of the convolutions.
 
+    Returns
+    -------
+    torch.nn.Sequential
+        The convolutions with their activations, a Flatten and a Linear layer.
+
     Examples
     --------
     >>> module = small_cnn((28, 28), 10)
@@ -183,14 +243,14 @@ def small_cnn(in_shape, n_classes, activation="tanh", channels=(32, 16)):
     (torch.Size([5, 10]), 97114)
     """
     depth, height, width = in_shape if len(in_shape) == 3 else (1, *in_shape)
-    layers = [nn.Unflatten(1, (1, height))] if len(in_shape) == 2 else []
+    layers: list[nn.Module] = [nn.Unflatten(1, (1, height))] if len(in_shape) == 2 else []
     for size in channels:
         layers += [nn.Conv2d(depth, size, 3), ACTIVATIONS[activation]()]
         depth, height, width = size, height - 2, width - 2
     return nn.Sequential(*layers, nn.Flatten(), nn.Linear(depth * height * width, n_classes))
 
 
-def _zero(layer, initial_logits):
+def _zero(layer: nn.Linear, initial_logits: Sequence[float] | None) -> None:
     nn.init.zeros_(layer.weight)
     nn.init.zeros_(layer.bias)
     if initial_logits is not None:
@@ -198,7 +258,7 @@ def _zero(layer, initial_logits):
             layer.bias.copy_(torch.tensor(initial_logits))
 
 
-def _lecun_uniform(module):
+def _lecun_uniform(module: nn.Sequential) -> None:
     for layer in module:
         if isinstance(layer, nn.Linear):
             bound = math.sqrt(3 / layer.in_features)
@@ -206,4 +266,4 @@ def _lecun_uniform(module):
             nn.init.zeros_(layer.bias)
 
 
-_BUILTIN = {"logistic": logistic, "mlp": mlp, "cnn": small_cnn}
+_BUILTIN: dict[str, Callable[..., nn.Module]] = {"logistic": logistic, "mlp": mlp, "cnn": small_cnn}

@@ -1,4 +1,4 @@
-"""Tensors only: per-record gradients, noise, sampling, and the step that joins them."""
+"""Private training steps on tensors: per-record gradients, sampling, noise, the step itself."""
 
 from skdpfair.engine.noise import Noise, Streams
 from skdpfair.engine.per_sample import select_strategy

@@ -1,10 +1,19 @@
 """Terms that some methods add to each record's gradient, from statistics released before."""
 
-import torch
+from __future__ import annotations
 
-from skdpfair.engine.per_sample.materialised import materialised
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from skdpfair.engine.per_sample import Strategy
+from skdpfair.engine.per_sample.materialised import Gradients, materialised
 from skdpfair.exceptions import PrivacyAccountingError
 from skdpfair.mechanism import Extra, Mechanism, Method, PerSample, PerSampleGradients
+
+if TYPE_CHECKING:
+    from skdpfair.engine.step import Batch
 
 
 def changes_gradients(method: Method) -> bool:
@@ -12,15 +21,19 @@ def changes_gradients(method: Method) -> bool:
     return type(method).extra is not Method.extra
 
 
-def early_sample(model, batch, mechanism: Mechanism, chunk_size):
-    """Return what early queries may know, and which records count."""
+def early_sample(
+    model: Strategy, batch: Batch, mechanism: Mechanism, chunk_size: int | None
+) -> tuple[PerSample, Tensor]:
+    """Return the sample that early queries may see, and which records count."""
     seen = mechanism.method.sees_gradients()
     if len(batch) == 0:
         none = model.parameters[0].new_zeros(0)
         facts = none, none, batch.group, none.new_zeros((0, model.n_classes))
+        nobody = none.bool()
         if not seen:
-            return PerSample(*facts), None
-        return PerSampleGradients(*facts, none.new_zeros((0, model.n_parameters))), None
+            return PerSample(*facts), nobody
+        return PerSampleGradients(*facts, none.new_zeros((0, model.n_parameters))), nobody
+    sample: PerSample
     if seen:
         plain = materialised(model).gradients(batch.x, batch.y)
         finite = torch.isfinite(plain.norm)
@@ -35,8 +48,15 @@ def early_sample(model, batch, mechanism: Mechanism, chunk_size):
     return sample, finite if batch.real is None else finite & batch.real
 
 
-def changed_gradients(model, batch, mechanism, sample: PerSample, finite, extra: Extra):
-    """Return the changed gradients, or the slopes alone where these make the change."""
+def changed_gradients(
+    model: Strategy,
+    batch: Batch,
+    mechanism: Mechanism,
+    sample: PerSample,
+    finite: Tensor,
+    extra: Extra,
+) -> Gradients | Tensor:
+    """Return the changed gradients, or their change in the logits where that is all."""
     if not isinstance(sample, PerSampleGradients):
         return extra.logit_gradient
     if extra.averaged and mechanism.method.private:

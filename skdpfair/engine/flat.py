@@ -1,10 +1,13 @@
-"""One vector for all trainable parameters, so that an update is a few operations in all."""
+"""All trainable parameters as one vector, and an SGD that steps on it."""
+
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 
-from skdpfair.engine.autograd import without_grad
+from skdpfair.engine.precision import without_grad
 from skdpfair.exceptions import UnsupportedModuleError
 
 
@@ -33,7 +36,7 @@ def flatten_(parameters: list[nn.Parameter]) -> nn.Parameter:
 
 
 def rejoin_(flat: nn.Parameter, parameters: list[nn.Parameter]) -> None:
-    """Make those parameters views of ``flat`` again, with their values, whose data was replaced."""
+    """Make parameters whose data was replaced views of ``flat`` again, with their new values."""
     for p, view in zip(parameters, split(flat.detach(), parameters), strict=True):
         if p.data_ptr() != view.data_ptr() or p.stride() != view.stride():
             p.data = view.copy_(p.detach())
@@ -49,19 +52,22 @@ _NAMES = "SGD Adam AdamW RMSprop Adagrad Adadelta Adamax NAdam RAdam"
 _ELEMENTWISE = {getattr(torch.optim, name) for name in _NAMES.split()}
 
 
-def acts_elementwise(optimizer) -> bool:
-    """Tell whether the optimizer treats each number alone, so that one vector gives its steps."""
+def acts_elementwise(optimizer: object) -> bool:
+    """Tell whether the optimizer updates each number on its own, and so can act on one vector."""
     return optimizer in _ELEMENTWISE
 
 
-def flat_optimizer(optimizer: type, flat: nn.Parameter, options: dict) -> torch.optim.Optimizer:
+def flat_optimizer(
+    optimizer: type[torch.optim.Optimizer], flat: nn.Parameter, options: dict[str, Any]
+) -> torch.optim.Optimizer:
     """Return an optimizer of one vector."""
     plain = optimizer is torch.optim.SGD and not options.get("maximize")
-    return (FlatSGD if plain else optimizer)([flat], **options)
+    made: Callable[..., torch.optim.Optimizer] = FlatSGD if plain else optimizer
+    return made([flat], **options)
 
 
 def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    """Set the learning rate, where it lies if that is a tensor."""
+    """Set the learning rate; a tensor is overwritten in place."""
     for group in optimizer.param_groups:
         if torch.is_tensor(group["lr"]):
             group["lr"].fill_(lr)
@@ -69,8 +75,8 @@ def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
             group["lr"] = lr
 
 
-def other_options(optimizer: torch.optim.Optimizer) -> list[dict]:
-    """Return what an optimizer's steps depend on besides the learning rate."""
+def other_options(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
+    """Return the options, besides the learning rate, that an optimizer's steps depend on."""
     without = ("params", "lr", "initial_lr")
     return [{k: v for k, v in g.items() if k not in without} for g in optimizer.param_groups]
 
@@ -83,7 +89,7 @@ class FlatSGD(torch.optim.SGD):
     """
 
     @without_grad
-    def step(self, closure=None):
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]  # takes no closure
         """Take one step; the gradient is overwritten where decay or momentum change it."""
         for group in self.param_groups:
             for p in group["params"]:
@@ -94,9 +100,10 @@ class FlatSGD(torch.optim.SGD):
                     p.add_(direction, alpha=-lr)
 
     # torch would wrap the step to record and to call hooks, which costs more than the step
-    step.hooked = True
+    step.hooked = True  # type: ignore[attr-defined]  # torch looks for this mark
 
-    def _direction(self, p, group):
+    def _direction(self, p: Tensor, group: dict[str, Any]) -> Tensor:
+        assert p.grad is not None
         direction, momentum = p.grad, group["momentum"]
         if group["weight_decay"]:
             direction = direction.add_(p, alpha=group["weight_decay"])
@@ -110,4 +117,5 @@ class FlatSGD(torch.optim.SGD):
             buffer.lerp_(direction, 1.0 - momentum)
         else:
             buffer.mul_(momentum).add_(direction, alpha=1.0 - group["dampening"])
-        return direction.add_(buffer, alpha=momentum) if group["nesterov"] else buffer
+        found: Tensor = direction.add_(buffer, alpha=momentum) if group["nesterov"] else buffer
+        return found

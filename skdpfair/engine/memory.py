@@ -1,12 +1,13 @@
 """Batch size that fits in memory, and detection of out-of-memory errors."""
 
 import torch
+from torch import Tensor, nn
 
 ACTIVATION_BUDGET = 2**28  # floats that the activations of one chunk may take
 
 
-def affordable_batch(module, example) -> int:
-    """Return how many records like ``example`` the activations' budget allows, at least 1.
+def affordable_batch(module: nn.Module, example: Tensor) -> int:
+    """Return the number of records like ``example`` that fit the memory budget, at least 1.
 
     Each activation is counted three times: itself, its gradient, and room for work.
     """
@@ -26,7 +27,7 @@ def affordable_batch(module, example) -> int:
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Tell whether an error says that memory ran out, on any device.
+    """Tell whether an error reports that memory ran out, on any device.
 
     Examples
     --------

@@ -1,10 +1,15 @@
 """Gaussian noise and the random streams of a fit; never torch's or numpy's global state."""
 
+from __future__ import annotations
+
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from skdpfair.engine.sfc64 import SFC64
 
@@ -40,39 +45,87 @@ class Streams:
     init_entropy: tuple[int, ...]
 
     @classmethod
-    def fresh(cls) -> "Streams":
-        """Return streams that nobody can reproduce."""
+    def fresh(cls) -> Streams:
+        """Return streams that nobody can reproduce.
+
+        Returns
+        -------
+        Streams
+        """
         return cls((secrets.randbits(256),), (secrets.randbits(256),))
 
     @classmethod
-    def seeded(cls, seed: int, *, digest: bytes) -> "Streams":
-        """Return streams that an equal seed and digest reproduce."""
+    def seeded(cls, seed: int, *, digest: bytes) -> Streams:
+        """Return streams that an equal seed and digest reproduce.
+
+        Parameters
+        ----------
+        seed : int
+            At least 0.
+        digest : bytes
+            Digest of data and parameters; the first 32 bytes count.
+
+        Returns
+        -------
+        Streams
+        """
         return cls((seed, int.from_bytes(digest[:32], "little")), (seed,))
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return "Streams(...)"  # logs must not hold the entropy
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Callable[[], Streams], tuple[()]]:
         return Streams.fresh, ()  # a copy must not draw what the original draws
 
     def sampling(self) -> np.random.Generator:
-        """Return the generator of the batches."""
+        """Return the generator of the batches.
+
+        Returns
+        -------
+        numpy.random.Generator
+            At the beginning of its stream.
+        """
         return np.random.Generator(np.random.PCG64DXSM(self._sequence(0)))
 
-    def noise(self, device="cpu", kind="standard") -> "Noise":
-        """Return the source of the noise of the steps."""
+    def noise(self, device: str | torch.device = "cpu", kind: str = "standard") -> Noise:
+        """Return the source of the noise of the steps.
+
+        Parameters
+        ----------
+        device : str or torch.device, default="cpu"
+            Where the noise is made.
+        kind : {"standard", "gaussian_sum"}, default="standard"
+            See :class:`Noise`.
+
+        Returns
+        -------
+        Noise
+            At the beginning of its stream.
+        """
         return Noise(self._sequence(1), device, kind)
 
     def releases(self) -> np.random.Generator:
-        """Return the generator of what is released once, before the first step."""
+        """Return the generator of one-time releases, before the first step.
+
+        Returns
+        -------
+        numpy.random.Generator
+            At the beginning of its stream.
+        """
         return np.random.Generator(np.random.PCG64DXSM(self._sequence(3)))
 
     def init_seed(self) -> int:
-        """Return a 63-bit seed for initial weights and dropout."""
+        """Return a seed for initial weights and dropout.
+
+        Returns
+        -------
+        int
+            63 bits.
+        """
         sequence = np.random.SeedSequence(self.init_entropy, pool_size=8, spawn_key=(2,))
         return int(sequence.generate_state(1, np.uint64)[0] >> 1)
 
-    def _sequence(self, key):
+    def _sequence(self, key: int) -> np.random.SeedSequence:
         return np.random.SeedSequence(self.entropy, pool_size=8, spawn_key=(key,))
 
 
@@ -97,59 +150,62 @@ class Noise:
     True
     """
 
-    def __init__(self, sequence: np.random.SeedSequence, device="cpu", kind: str = "standard"):
+    generator: torch.Generator  # not on CPU
+
+    def __init__(
+        self,
+        sequence: np.random.SeedSequence,
+        device: str | torch.device = "cpu",
+        kind: str = "standard",
+    ) -> None:
         self.kind = kind
-        self.generator = self._gaussians = None
+        self._sequence = sequence
+        self._device = device
+        self._gaussians: Gaussians | None = None
         if torch.device(device).type == "cpu":
-            # numbers drawn and not yet handed out, by type, and the memory they lie in
-            seed = sequence.generate_state(8, np.uint64).tobytes()
-            self._gaussians, self._left, self._pools = Gaussians(seed), {}, {}
+            self._gaussians = Gaussians(sequence.generate_state(8, np.uint64).tobytes())
         else:
-            self._sequence, self._device = sequence, device
             self.renew()
 
     def renew(self) -> None:
-        """Go on with a generator that shares nothing with the one so far; not on CPU."""
+        """Replace the generator by one that shares nothing with it; not on CPU."""
         (sequence,) = self._sequence.spawn(1)
         seed = int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1))
         self.generator = torch.Generator(self._device).manual_seed(seed)
 
-    def fill_(self, out: torch.Tensor, sensitivity, noise_multiplier=1.0) -> torch.Tensor:
-        """Overwrite ``out`` with noise of standard deviation noise_multiplier * sensitivity.
+    def fill_(
+        self, out: torch.Tensor, sensitivity: float | Tensor, noise_multiplier: float = 1.0
+    ) -> torch.Tensor:
+        """Overwrite a tensor with Gaussian noise.
 
-        ``sensitivity`` is a number or a 0-d tensor on the device of ``out``.
+        Parameters
+        ----------
+        out : Tensor
+            Of a floating type, on the device of the noise.
+        sensitivity : float or Tensor, 0-d
+            L2 sensitivity of what the noise is added to; a tensor lies on the device of ``out``.
+        noise_multiplier : float, default=1.0
+            Standard deviation over the sensitivity.
+
+        Returns
+        -------
+        Tensor
+            ``out``.
         """
         if self.kind == "standard":
             return self._fill(out, sensitivity, noise_multiplier)
         four = torch.empty((4, *out.shape), dtype=torch.float64, device=out.device)
         return out.copy_(self._fill(four, sensitivity, noise_multiplier / 2).sum(0))
 
-    def _fill(self, out, sensitivity, noise_multiplier):
+    def _fill(self, out: Tensor, sensitivity: float | Tensor, noise_multiplier: float) -> Tensor:
         if self._gaussians is None:
             return out.normal_(generator=self.generator).mul_(sensitivity * noise_multiplier)
         if out.dtype not in _NUMPY:
             wide = torch.empty_like(out, dtype=torch.float32)
             return out.copy_(self._fill(wide, sensitivity, noise_multiplier))
-        self._fill_array(
-            out.view(-1).numpy(), _NUMPY[out.dtype](float(sensitivity) * noise_multiplier)
-        )
+        scale = _NUMPY[out.dtype](float(sensitivity) * noise_multiplier)
+        self._gaussians.fill_all_(out.view(-1).numpy(), scale)
         return out
-
-    def _fill_array(self, flat, scale):
-        dtype, block, done = flat.dtype, self._gaussians.block(flat.dtype), 0
-        while done < len(flat):
-            left, rest = self._left.get(dtype, ()), flat[done:]
-            if len(left) == 0 and len(rest) >= block:
-                self._gaussians.fill_(rest[:block], scale)
-                done += block
-                continue
-            if len(left) == 0:
-                if dtype not in self._pools:
-                    self._pools[dtype] = np.empty(block, dtype)
-                left = self._gaussians.fill_(self._pools[dtype], dtype.type(1.0))
-            part = left[: len(rest)]
-            np.multiply(part, scale, out=rest[: len(part)])
-            self._left[dtype], done = left[len(part) :], done + len(part)
 
 
 class Gaussians:
@@ -163,14 +219,37 @@ class Gaussians:
 
     N_GENERATORS = 2**15
 
-    def __init__(self, seed: bytes):
+    def __init__(self, seed: bytes) -> None:
         self.source = SFC64.from_bytes(seed, self.N_GENERATORS)
+        # numbers drawn and not yet handed out, by type, and the memory they lie in
+        self._left: dict[np.dtype[Any], np.ndarray] = {}
+        self._pools: dict[np.dtype[Any], np.ndarray] = {}
 
-    def block(self, dtype) -> int:
+    def block(self, dtype: np.dtype[Any] | type[np.floating]) -> int:
         """Return how many numbers of a floating type come from one word of each generator."""
         return self.N_GENERATORS * 8 // np.dtype(dtype).itemsize
 
-    def fill_(self, out: np.ndarray, scale) -> np.ndarray:
+    def fill_all_(self, flat: np.ndarray, scale: np.floating) -> None:
+        """Overwrite an array of any length with numbers of standard deviation ``scale``."""
+        dtype = flat.dtype
+        block = self.block(dtype)
+        done = 0
+        while done < len(flat):
+            left, rest = self._left.get(dtype, _NOTHING), flat[done:]
+            if len(left) == 0 and len(rest) >= block:
+                self.fill_(rest[:block], scale)
+                done += block
+                continue
+            if len(left) == 0:
+                if dtype not in self._pools:
+                    self._pools[dtype] = np.empty(block, dtype)
+                left = self.fill_(self._pools[dtype], dtype.type(1.0))
+            part = left[: len(rest)]
+            np.multiply(part, scale, out=rest[: len(part)])
+            self._left[dtype] = left[len(part) :]
+            done += len(part)
+
+    def fill_(self, out: np.ndarray, scale: np.floating) -> np.ndarray:
         """Overwrite a block with numbers of standard deviation ``scale``.
 
         Each float32 takes 32 random bits, and more beyond radius 5; each float64 takes 64.
@@ -193,7 +272,7 @@ class Gaussians:
         pairs *= radius
         return out
 
-    def _refine(self, radius):
+    def _refine(self, radius: np.ndarray) -> None:
         """Make whole numbers from 0 continuous: the smallest, which become tails, by new bits."""
         if radius.min() >= _COARSE:
             radius += radius.dtype.type(0.5)
@@ -208,4 +287,6 @@ class Gaussians:
 
 
 _COARSE = 2.0**12  # integers below it lie too far apart, relatively
+_NOTHING = np.empty(0)
+_NUMPY: dict[torch.dtype, type[np.floating]]
 _NUMPY = {torch.float32: np.float32, torch.float64: np.float64}

@@ -1,11 +1,30 @@
-"""Full matrix-multiplication precision during a step, so that measured norms hold for sums."""
+"""Torch's modes during a step: no autograd, and full precision of matrix products."""
 
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 
+P = ParamSpec("P")
+R = TypeVar("R")
 
-def full_precision(device):
+
+def without_grad(function: Callable[P, R]) -> Callable[P, R]:
+    """Decorate a function to run without autograd; free where that is so already."""
+
+    @wraps(function)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+        if torch.is_grad_enabled():
+            with torch.no_grad():
+                return function(*args, **kwargs)
+        return function(*args, **kwargs)
+
+    return wrapped
+
+
+def full_precision(device: str | torch.device) -> AbstractContextManager[None]:
     """Return a context in which float32 products are float32's, whatever the process prefers.
 
     TF32, bfloat16 and autocast would round the sum otherwise than the norms, beyond the shrink
@@ -48,11 +67,11 @@ _setting = getattr(torch._C, "_get_fp32_precision_getter", None)
 
 
 @contextmanager
-def _set(kind):
+def _set(kind: str) -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(torch.autocast(kind, enabled=False))
         for backend, name in _PLACES[kind == "cuda"]:
-            place = getattr(getattr(torch.backends, backend), name, None)
+            place: Any = getattr(getattr(torch.backends, backend), name, None)
             if hasattr(place, "fp32_precision"):
                 stack.callback(setattr, place, "fp32_precision", place.fp32_precision)
                 place.fp32_precision = "ieee"

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -17,8 +17,18 @@ class ReplayError(RuntimeError):
     """A step cannot be recorded, for the reason given."""
 
 
+class Recorder(Protocol):
+    """Makes recordings of steps."""
+
+    def warm_up(self, run: Callable[[], None]) -> None:
+        """Call ``run()``."""
+
+    def record(self, run: Callable[[], None]) -> Callable[[], None]:
+        """Return what repeats the operations of ``run()`` without its Python."""
+
+
 class Replay:
-    """Take steps, recording each batch size when it comes for the second time.
+    """Takes steps, and records each batch size when it comes for the second time.
 
     Parameters
     ----------
@@ -37,7 +47,7 @@ class Replay:
     tells why.
     """
 
-    def __init__(self, step: Callable[[Tensor], None], recorder, most: int = 16):
+    def __init__(self, step: Callable[[Tensor], None], recorder: Recorder, most: int = 16) -> None:
         self.step, self.recorder, self.most = step, recorder, most
         self.refusal: str | None = None
         self._recording = False
@@ -70,10 +80,10 @@ class Replay:
             self.forget()
         return kept
 
-    def _has_room(self):
+    def _has_room(self) -> bool:
         return self.refusal is None and len(self._recorded) < self.most
 
-    def _record(self, index):
+    def _record(self, index: Tensor) -> None:
         where, self._recording = index.clone(), True
         try:
             self._recorded[len(index)] = where, self.recorder.record(lambda: self.step(where))
@@ -90,19 +100,19 @@ class CudaGraphs:
     These are the noise's and ``others``, such as dropout's.
     """
 
-    def __init__(self, noise: Noise, device, *others: torch.Generator):
+    def __init__(self, noise: Noise, device: str | torch.device, *others: torch.Generator) -> None:
         self.noise, self.device, self.others = noise, torch.device(device), others
         self._pool = torch.cuda.graph_pool_handle()
         self._stream = torch.cuda.Stream(self.device)
 
-    def warm_up(self, run):
+    def warm_up(self, run: Callable[[], None]) -> None:
         """Run beside the stream that everything else is on, as a recording would."""
         self._stream.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(self._stream):
             run()
         torch.cuda.current_stream(self.device).wait_stream(self._stream)
 
-    def record(self, run):
+    def record(self, run: Callable[[], None]) -> Callable[[], None]:
         """Return the replay of a new graph."""
         graph = torch.cuda.CUDAGraph()
         for generator in (self.noise.generator, *self.others):
@@ -116,8 +126,10 @@ class CudaGraphs:
         return graph.replay
 
 
-def recorder(noise: Noise, device, *others: torch.Generator) -> CudaGraphs | None:
-    """Return what records the steps on a device, or None where none can."""
+def recorder(
+    noise: Noise, device: str | torch.device, *others: torch.Generator
+) -> CudaGraphs | None:
+    """Return the recorder of steps on a device, or None where steps cannot be recorded."""
     able = torch.device(device).type == "cuda" and hasattr(
         torch.cuda.CUDAGraph, "register_generator_state"
     )
@@ -141,7 +153,7 @@ def write_over(old: Any, new: Any) -> Any:
     return old
 
 
-def _fits(a, b):
+def _fits(a: object, b: object) -> bool:
     if isinstance(a, Tensor) and isinstance(b, Tensor):
         return a.shape == b.shape and a.dtype == b.dtype and a.device == b.device
     return type(a) is type(b) and a == b

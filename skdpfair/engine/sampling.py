@@ -30,15 +30,28 @@ class PoissonSampler:
     (500, True)
     """
 
-    def __init__(self, rates, n_samples, generator):
+    def __init__(
+        self, rates: float | np.ndarray, n_samples: int, generator: np.random.Generator
+    ) -> None:
         self.n_samples, self.generator = n_samples, generator
         self.rates = None if np.ndim(rates) == 0 else np.asarray(rates, dtype=np.float64)
         self.rate = float(np.max(rates))
-        # records of a batch, in the mean
+        # records of a batch, on average
         self.expected = float(np.mean(rates)) * n_samples
 
     def draw(self, n_steps: int) -> list[torch.Tensor]:
-        """Return the batches of the next ``n_steps`` steps, int64 indices, sorted."""
+        """Return the batches of the next steps.
+
+        Parameters
+        ----------
+        n_steps : int
+            Number of steps.
+
+        Returns
+        -------
+        list of Tensor of shape (batch,), int64
+            Sorted indices of the records of each step; a batch may be empty.
+        """
         trials = self._successes(self.n_samples * n_steps)
         step, record = np.divmod(trials, self.n_samples)
         if self.rates is not None:
@@ -47,7 +60,7 @@ class PoissonSampler:
         sizes = np.bincount(step, minlength=n_steps)
         return list(torch.from_numpy(record).split(sizes.tolist()))
 
-    def _successes(self, n_trials):
+    def _successes(self, n_trials: int) -> np.ndarray:
         if self.rate >= 1.0:
             return np.arange(n_trials)
         pieces, last = [], -1

@@ -30,7 +30,7 @@ class SFC64:
     (4,)
     """
 
-    def __init__(self, state: np.ndarray, counter: int = 1):
+    def __init__(self, state: np.ndarray, counter: int = 1) -> None:
         self.state, self.counter = state, counter
         self._words, self.spare = np.empty((2, state.shape[1]), np.uint64)
 

@@ -1,31 +1,43 @@
 """The private step: norms, noisy queries, weights, noisy sum, next state."""
 
+from __future__ import annotations
+
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
-from skdpfair.engine.autograd import without_grad
 from skdpfair.engine.change import changed_gradients, changes_gradients, early_sample
 from skdpfair.engine.noise import Noise
-from skdpfair.engine.per_sample import Strategy
+from skdpfair.engine.per_sample import Records, Strategy
 from skdpfair.engine.per_sample.materialised import Gradients
 from skdpfair.engine.per_sample.records import at_most
-from skdpfair.engine.precision import full_precision, is_exact
+from skdpfair.engine.precision import full_precision, is_exact, without_grad
 from skdpfair.mechanism import Clip, Mechanism, PerSample, Query
+
+Attack: TypeAlias = Callable[[Any, Tensor, Tensor], Tensor]
+AddWeighted: TypeAlias = Callable[[Tensor, Tensor], None]
 
 BOUND_TOLERANCE = 1e-5
 
 
 @dataclass(frozen=True)
 class Batch:
-    """The records of one step: ``x`` (batch, ...), class codes ``y`` and ``group`` (batch,).
+    """The records of one step.
 
-    ``real`` (batch,) tells records from what fills the batch up, which counts for nothing; None
-    if all are real.
+    Parameters
+    ----------
+    x : Tensor of shape (batch, ...)
+        Inputs of the module.
+    y : Tensor of shape (batch,), int64
+        Class codes.
+    group : Tensor of shape (batch,), int64
+        Group codes.
+    real : Tensor of shape (batch,), bool, or None
+        False for rows that only fill the batch up and count for nothing; None if all are records.
 
     Examples
     --------
@@ -39,23 +51,56 @@ class Batch:
     group: Tensor
     real: Tensor | None = None
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.y)
 
-    def select(self, index: Tensor) -> "Batch":
-        """Return the records at ``index``."""
+    def select(self, index: Tensor) -> Batch:
+        """Return the records at some positions.
+
+        Parameters
+        ----------
+        index : Tensor of shape (n,), int64
+            Positions in the batch, each at least 0.
+
+        Returns
+        -------
+        Batch
+            With the records in the order of ``index``.
+        """
         return Batch(
             self.x.index_select(0, index),
             self.y.index_select(0, index),
             self.group.index_select(0, index),
         )
 
-    def select_padded(self, index: Tensor) -> "Batch":
-        """Return the records at ``index``, of which negative ones are no records."""
+    def select_padded(self, index: Tensor) -> Batch:
+        """Return the records at some positions, filled up where a position is negative.
+
+        Parameters
+        ----------
+        index : Tensor of shape (n,), int64
+            Positions in the batch; -1 for rows that are no records.
+
+        Returns
+        -------
+        Batch
+            With ``real`` set.
+        """
         return replace(self.select(index.clamp(min=0)), real=index >= 0)
 
-    def split(self, size: int) -> list["Batch"]:
-        """Return the batch in chunks of at most ``size`` records."""
+    def split(self, size: int) -> list[Batch]:
+        """Return the batch in chunks.
+
+        Parameters
+        ----------
+        size : int
+            Largest number of records in a chunk.
+
+        Returns
+        -------
+        list of Batch
+            With the records in order.
+        """
         columns = [self.x, self.y, self.group] + ([] if self.real is None else [self.real])
         parts = zip(*(column.split(size) for column in columns), strict=True)
         return [Batch(*part) for part in parts]
@@ -63,10 +108,17 @@ class Batch:
 
 @dataclass(frozen=True)
 class Step:
-    """What a step releases: flat mean gradient, next state.
+    """Results of one step.
 
-    ``longest`` (0-d, never released) is the longest weighted gradient over the declared bound;
-    None without a record.
+    Parameters
+    ----------
+    gradient : Tensor of shape (n_parameters,)
+        Noisy sum of the weighted gradients over the expected batch size; released.
+    state : object
+        The method's next state, made of released values.
+    longest : Tensor, 0-d, or None
+        Longest weighted gradient over the declared bound; None without a record.  Private: it is
+        checked against 1 and never released.
 
     Examples
     --------
@@ -93,7 +145,7 @@ def private_step(
     generator: Noise,
     *,
     chunk_size: int | None = None,
-    attack: Callable[[Callable, Tensor, Tensor], Tensor] | None = None,
+    attack: Attack | None = None,
     out: Tensor | None = None,
 ) -> Step:
     """Take the gradient of one batch, privately if the mechanism is.
@@ -152,8 +204,10 @@ def private_step(
         return _step(model, batch, mechanism, state, generator, chunk_size, out)
 
 
-def attacked(model: Strategy, batch: Batch, attack, chunk_size=None) -> Batch:
-    """Return the batch with the inputs that ``attack``, if there is one, makes of it."""
+def attacked(
+    model: Strategy, batch: Batch, attack: Attack | None, chunk_size: int | None = None
+) -> Batch:
+    """Return the batch with adversarial inputs; the batch itself if ``attack`` is None."""
     if attack is None or len(batch) == 0:
         return batch
     chunks = batch.split(chunk_size or len(batch))
@@ -164,7 +218,7 @@ def attacked(model: Strategy, batch: Batch, attack, chunk_size=None) -> Batch:
 
 @dataclass(frozen=True)
 class Weighed:
-    """A batch with its weights: all that a step knows before it adds noise to the sum.
+    """A batch with its weights, before noise is added to the sum.
 
     ``weight`` (batch,) is 0 for what counts for nothing; ``add_weighted(weight, out)`` adds the
     weighted sum of the method's gradients to the flat vector ``out``.
@@ -174,21 +228,28 @@ class Weighed:
     release: dict[str, Tensor]
     clip: Clip
     weight: Tensor
-    add_weighted: Callable[[Tensor, Tensor], None]
+    add_weighted: AddWeighted
 
 
 def weigh(
-    model: Strategy, batch: Batch, mechanism: Mechanism, state: Any, generator: Noise, chunk_size
+    model: Strategy,
+    batch: Batch,
+    mechanism: Mechanism,
+    state: Any,
+    generator: Noise,
+    chunk_size: int | None,
 ) -> Weighed:
-    """Take norms, ask the queries, and let the method weigh the records."""
+    """Return the records' weights, from their norms and the noisy queries."""
     method = mechanism.method
-    changed, release = None, {}
+    changed: Gradients | Tensor | None = None
+    release: dict[str, Tensor] = {}
     if changes_gradients(method):
         early, counted = early_sample(model, batch, mechanism, chunk_size)
         release = noisy_sums(mechanism.queries, early, counted, state, generator, early=True)
         if len(batch):
             extra = method.extra(early, state, release)
-            changed = changed_gradients(model, batch, mechanism, early, counted, extra)
+            if extra is not None:
+                changed = changed_gradients(model, batch, mechanism, early, counted, extra)
     measured = _measure(model, batch, chunk_size, method.per_sample_perturbation_radius(), changed)
     sample, finite, add_weighted = measured
     release |= noisy_sums(mechanism.queries, sample, finite, state, generator, early=False)
@@ -197,10 +258,19 @@ def weigh(
     return Weighed(sample, release, clip, weight, add_weighted)
 
 
-def _step(model, batch, mechanism, state, generator, chunk_size, out):
+def _step(
+    model: Strategy,
+    batch: Batch,
+    mechanism: Mechanism,
+    state: Any,
+    generator: Noise,
+    chunk_size: int | None,
+    out: Tensor | None,
+) -> Step:
     method = mechanism.method
     found = weigh(model, batch, mechanism, state, generator, chunk_size)
-    clip, weight, longest = found.clip, found.weight, None
+    clip, weight = found.clip, found.weight
+    longest: Tensor | None = None
     if len(batch):
         longest = torch.linalg.vector_norm(weight * found.sample.norm, math.inf) / clip.bound
     size = mechanism.expected_batch_size
@@ -246,18 +316,27 @@ def noisy_sums(
     return release
 
 
-def measure(model: Strategy, batch: Batch, chunk_size=None) -> tuple[PerSample, Tensor | None]:
-    """Return what a method may know of the batch, and which records count (None for all)."""
+def measure(
+    model: Strategy, batch: Batch, chunk_size: int | None = None
+) -> tuple[PerSample, Tensor | None]:
+    """Return the batch's :class:`PerSample`, and which records count (None for all)."""
     sample, finite, _ = _measure(model, batch, chunk_size, 0.0, None)
     return sample, finite
 
 
-def _measure(model, batch, chunk_size, radius, changed):
-    """Return the sample, which records count (None for all), and what adds a weighted sum."""
+def _measure(
+    model: Strategy,
+    batch: Batch,
+    chunk_size: int | None,
+    radius: float,
+    changed: Gradients | Tensor | None,
+) -> tuple[PerSample, Tensor | None, AddWeighted]:
+    """Return the sample, which records count (None for all), and a function for weighted sums."""
     if len(batch) == 0:
         return _nothing(model, batch), None, lambda weight, out: None
     size = chunk_size or len(batch)
     if isinstance(changed, Gradients) or len(batch) <= size:
+        records: Gradients | Records
         if isinstance(changed, Gradients):
             records = changed
         else:
@@ -267,23 +346,28 @@ def _measure(model, batch, chunk_size, radius, changed):
     return _measure_in_chunks(model, batch, size, radius, changed)
 
 
-def _nothing(model, batch):
+def _nothing(model: Strategy, batch: Batch) -> PerSample:
     like = model.parameters[0]
     empty = torch.zeros(0, dtype=like.dtype, device=like.device)
     return PerSample(empty, empty, batch.group, empty.new_zeros((0, model.n_classes)))
 
 
-def _measure_in_chunks(model, batch, chunk_size, radius, logit_gradient):
-    chunks, columns, chances = batch.split(chunk_size), [], []
+def _measure_in_chunks(
+    model: Strategy, batch: Batch, chunk_size: int, radius: float, logit_gradient: Tensor | None
+) -> tuple[PerSample, Tensor | None, AddWeighted]:
+    chunks, chances = batch.split(chunk_size), []
+    columns: list[tuple[Tensor, Tensor, Tensor]] = []
+    slopes: Sequence[Tensor | None]
     slopes = [None] * len(chunks) if logit_gradient is None else logit_gradient.split(chunk_size)
     for chunk, extra in zip(chunks, slopes, strict=True):
         chances.append(model.chance())
         records = _records(model, chunk, radius, extra)
         columns.append((records.norm, records.loss, records.probability))
         del records
-    sample, finite = screened(*map(torch.cat, zip(*columns, strict=True)), batch)
+    norm, loss, probability = (torch.cat(part) for part in zip(*columns, strict=True))
+    sample, finite = screened(norm, loss, probability, batch)
 
-    def add_weighted(weight, out):
+    def add_weighted(weight: Tensor, out: Tensor) -> None:
         norms = [norm for norm, _, _ in columns]
         for chunk, extra, w, then, chance in zip(
             chunks, slopes, weight.split(chunk_size), norms, chances, strict=True
@@ -297,7 +381,9 @@ def _measure_in_chunks(model, batch, chunk_size, radius, logit_gradient):
     return sample, finite, add_weighted
 
 
-def _records(model, batch, radius, logit_gradient):
+def _records(
+    model: Strategy, batch: Batch, radius: float, logit_gradient: Tensor | None
+) -> Records:
     """Return the records' gradients, each ``radius`` ahead along itself."""
     if not radius:
         return model.records(batch.x, batch.y, logit_gradient)
@@ -307,15 +393,17 @@ def _records(model, batch, radius, logit_gradient):
     return here.ahead(torch.where(here.norm > 0, radius / here.norm, 0.0))
 
 
-def screened(norm, loss, probability, batch):
-    """Hide what is no record, or has no finite gradient: it contributes zero to every sum.
+def screened(
+    norm: Tensor, loss: Tensor, probability: Tensor, batch: Batch
+) -> tuple[PerSample, Tensor | None]:
+    """Return the sample, and which records count (None for all).
 
-    Returns the sample, and which records count; None if all do.
+    Rows that are no record, or have no finite gradient, contribute zero to every sum.
     """
-    all_real = batch.real is None
-    if all_real and norm.device.type == "cpu" and math.isfinite(norm.sum().item()):
+    real = batch.real
+    if real is None and norm.device.type == "cpu" and math.isfinite(norm.sum().item()):
         return PerSample(norm, loss, batch.group, probability), None
-    finite = torch.isfinite(norm) if all_real else torch.isfinite(norm) & batch.real
+    finite = torch.isfinite(norm) if real is None else torch.isfinite(norm) & real
     norm, loss = torch.where(finite, norm, 0.0), torch.where(finite, loss, 0.0)
     probability = torch.where(finite[:, None], probability, 0.0)
     return PerSample(norm, loss, batch.group, probability), finite

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from skdpfair.engine.noise import Noise
 from skdpfair.engine.per_sample import Strategy
-from skdpfair.engine.step import Batch, attacked, measure, noisy_sums
-from skdpfair.mechanism import Mechanism, Query, count_noise
+from skdpfair.engine.step import Attack, Batch, attacked, measure, noisy_sums
+from skdpfair.mechanism import Mechanism, PerSample, Query, count_noise
 
 Z_MIN, Z_MAX = 1e-4, 1e4
 
@@ -46,7 +46,19 @@ class ScaleSearch:
 
     @classmethod
     def beside(cls, mechanism: Mechanism, share: float) -> "ScaleSearch":
-        """Return a search whose count is as noisy as the mechanism's own counts."""
+        """Return a search whose count is as noisy as the mechanism's own counts.
+
+        Parameters
+        ----------
+        mechanism : Mechanism
+            What the steps after the search release.
+        share : float in (0, 1)
+            Target share of the norms above Z.
+
+        Returns
+        -------
+        ScaleSearch
+        """
         own = [q.noise_multiplier for q in mechanism.queries]
         noise = min(own) if own else count_noise("auto", mechanism.noise_multiplier)
         return cls(share, noise)
@@ -58,10 +70,33 @@ class ScaleSearch:
         z: Tensor,
         size: float,
         noise: Noise,
-        chunk=None,
-        attack=None,
+        chunk: int | None = None,
+        attack: Attack | None = None,
     ) -> Tensor:
-        """Return the next Z from one batch; ``size`` is the expected batch size."""
+        """Return the next Z from one batch.
+
+        Parameters
+        ----------
+        model : Strategy
+            Per-record gradients of the module.
+        batch : Batch
+            A Poisson sample; may be empty.
+        z : Tensor, 0-d
+            The present Z.
+        size : float
+            Expected batch size, a public constant.
+        noise : Noise
+            The stream of the noise.
+        chunk : int, optional
+            Records held in memory at once.
+        attack : callable, optional
+            See :func:`skdpfair.engine.private_step`.
+
+        Returns
+        -------
+        Tensor, 0-d
+            The next Z, in [1e-4, 1e4].
+        """
         batch = attacked(model, batch, attack, chunk)
         sample, finite = measure(model, batch, chunk)
         query = Query("above_z", _rows_above, 1.0, self.noise_multiplier)
@@ -70,5 +105,5 @@ class ScaleSearch:
         return (z * torch.exp(exponent)).clamp(Z_MIN, Z_MAX)
 
 
-def _rows_above(sample, z):
+def _rows_above(sample: PerSample, z: Tensor) -> Tensor:
     return (sample.norm > z).to(sample.norm.dtype)[:, None]

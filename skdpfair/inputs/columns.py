@@ -1,12 +1,14 @@
 """Columns of numpy, pandas and of other libraries' tables: conversion and refusals."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
 from skdpfair._validate import safe_repr
 
 
-def in_pandas(X):
+def in_pandas(X: Any) -> Any:
     """Return a table of another library, as polars or pyarrow, as pandas'; all else as it is.
 
     Examples
@@ -22,7 +24,7 @@ def in_pandas(X):
         return pd.DataFrame({name: X[name].to_numpy() for name in X.columns})
 
 
-def refuse_masked(name, values) -> None:
+def refuse_masked(name: str, values: object) -> None:
     """Raise ValueError if a masked array hides any of its values."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         raise ValueError(
@@ -31,7 +33,7 @@ def refuse_masked(name, values) -> None:
         )
 
 
-def refuse_sparse_columns(name, frame) -> None:
+def refuse_sparse_columns(name: str, frame: object) -> None:
     """Raise TypeError if a DataFrame has columns that pandas stores without their zeros."""
     if not isinstance(frame, pd.DataFrame):
         return

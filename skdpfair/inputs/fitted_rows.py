@@ -1,4 +1,4 @@
-"""Marks of the rows that the fits of this process saw, for scores that compare; never rows.
+"""Marks (keyed hashes) of the rows that the fits of this process saw, for `dg_gap_scorer`.
 
 Marks are kept beside a net, as long as it lives, and never in it: what copies, pickles or releases
 a model knows nothing of them.  Their key is made anew in each process.
@@ -11,21 +11,21 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 _KEY = secrets.token_bytes(32)
-_SEEN = WeakKeyDictionary()
+_SEEN: WeakKeyDictionary[object, np.ndarray] = WeakKeyDictionary()
 _AT_ONCE = 2**18  # numbers
 
 
-def remember(net, x, codes) -> None:
+def remember(net: object, x: np.ndarray, codes: np.ndarray) -> None:
     """Keep the marks of the rows that a net was fitted to."""
     _SEEN[net] = marks(x, codes)
 
 
-def of(net):
+def of(net: object) -> np.ndarray | None:
     """Return the marks of the rows that a net was fitted to, or None if nothing is known."""
     return None if net is None else _SEEN.get(net)
 
 
-def marks(x, codes) -> np.ndarray:
+def marks(x: np.ndarray, codes: np.ndarray) -> np.ndarray:
     """Return 64 bits for each row of a float32 array and its label: equal for equal rows.
 
     Examples
@@ -38,7 +38,7 @@ def marks(x, codes) -> np.ndarray:
     bits = np.ascontiguousarray(x).reshape(len(x), -1).view(np.uint32)
     width = bits.shape[1] + 1
     factors = np.frombuffer(hashlib.shake_256(_KEY).digest(8 * width), np.uint64) | np.uint64(1)
-    out = codes.astype(np.uint64) * factors[-1]
+    out: np.ndarray = codes.astype(np.uint64) * factors[-1]
     rows = max(1, _AT_ONCE // width)
     for start in range(0, len(bits), rows):
         part = bits[start : start + rows]

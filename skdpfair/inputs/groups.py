@@ -1,9 +1,10 @@
 """Group codes and levels of records, from columns of a table or from sensitive features."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -46,12 +47,12 @@ class Groups:
         return 1 if self.levels is None else len(self.levels)
 
 
-def group_name(level):
+def group_name(level: object) -> str:
     """Return a group's name in keys and columns; intersections are joined by commas."""
     return ", ".join(map(str, level)) if isinstance(level, tuple) else str(level)
 
 
-def as_columns(group_col) -> list:
+def as_columns(group_col: Any) -> list[Any]:
     """Return ``group_col`` as a list of column names or indices; None is no column."""
     if group_col is None:
         return []
@@ -68,7 +69,7 @@ def as_columns(group_col) -> list:
     return columns
 
 
-def positions(X, group_col) -> list[int]:
+def positions(X: Any, group_col: Any) -> list[int]:
     """Return the positions in X of the group columns that X has to hold."""
     columns = [c for c in as_columns(group_col) if c != TARGET]
     names = [str(c) if isinstance(c, str) else c for c in getattr(X, "columns", [])]
@@ -83,7 +84,7 @@ def positions(X, group_col) -> list[int]:
     return found
 
 
-def _position(X, names, column):
+def _position(X: Any, names: list[Any], column: str | int) -> int:
     n_columns = X.shape[1]
     if isinstance(column, str):
         if not hasattr(X, "columns"):
@@ -113,11 +114,30 @@ def _position(X, names, column):
         raise ValueError(
             f"group_col={safe_repr(column)} is out of range for X with {n_columns} columns."
         )
-    return column % n_columns
+    at: int = column % n_columns
+    return at
 
 
-def encode(X, y, *, group_col, groups, sensitive_features) -> Groups:
+def encode(
+    X: Any, y: np.ndarray, *, group_col: Any, groups: Any, sensitive_features: Any
+) -> Groups:
     """Return the groups of the rows of X.
+
+    Parameters
+    ----------
+    X : DataFrame or array of shape (n_samples, n_features, ...)
+        The table, which holds the columns that ``group_col`` names.
+    y : ndarray of shape (n_samples,)
+        Class labels, the groups where ``group_col`` is "target".
+    group_col, groups : as in DPFairClassifier
+        Columns of the groups, and the declared groups.
+    sensitive_features : array, Series, DataFrame or None
+        The groups, one column or several, in place of ``group_col``.
+
+    Returns
+    -------
+    Groups
+        Codes and levels of all rows.
 
     Raises
     ------
@@ -144,7 +164,9 @@ def encode(X, y, *, group_col, groups, sensitive_features) -> Groups:
     return found
 
 
-def encode_features(sensitive_features, n_samples, groups=None) -> Groups:
+def encode_features(
+    sensitive_features: Any, n_samples: int, groups: Sequence[Any] | None = None
+) -> Groups:
     """Return the groups of records that are measured: those declared, or those that occur.
 
     Unlike `encode`, one group is enough, and intersections without a record are left out unless
@@ -193,11 +215,14 @@ def encode_features(sensitive_features, n_samples, groups=None) -> Groups:
     found = _coded(table, groups, name)
     if groups is not None:
         return found
+    assert found.levels is not None
     occurring, code = np.unique(found.code, return_inverse=True)
     return Groups(code.astype(np.int64), found.levels[occurring], False)
 
 
-def _group_table(X, y, group_col, sensitive_features):
+def _group_table(
+    X: Any, y: np.ndarray, group_col: Any, sensitive_features: Any
+) -> pd.DataFrame | None:
     if sensitive_features is not None:
         return _frame(sensitive_features)
     if group_col is None:
@@ -214,7 +239,7 @@ def _group_table(X, y, group_col, sensitive_features):
     return pd.DataFrame({name: _as_they_are(values) for name, values in columns.items()})
 
 
-def _frame(values) -> pd.DataFrame:
+def _frame(values: Any) -> pd.DataFrame:
     """Return sensitive features as a table of one column or more."""
     if isinstance(values, pd.Series):
         return values.to_frame()
@@ -239,7 +264,7 @@ def _frame(values) -> pd.DataFrame:
     return frame
 
 
-def _array(values):
+def _array(values: Any) -> np.ndarray:
     """Return one or several columns as an array, in which missing values stay what they are."""
     refuse_masked("sensitive_features", values)
     with error_context_without_data("sensitive_features", "must hold one group for each row"):
@@ -248,12 +273,12 @@ def _array(values):
         return np.asarray(values, dtype=object if apart else None)
 
 
-def _as_they_are(values):
+def _as_they_are(values: np.ndarray) -> pd.Series:
     """Return a column whose texts pandas does not rewrite, which fails for half characters."""
     return pd.Series(values, dtype=object if values.dtype.kind in "OU" else None)
 
 
-def _coded(table, groups, source):
+def _coded(table: pd.DataFrame, groups: Any, source: str) -> Groups:
     values = [table.iloc[:, i].to_numpy(dtype=object) for i in range(table.shape[1])]
     rows = values[0] if len(values) == 1 else _tuples(zip(*values, strict=True))
     missing = np.logical_or.reduce([np.asarray(pd.isna(v)) for v in values])
@@ -278,14 +303,16 @@ def _coded(table, groups, source):
     return Groups(code.astype(np.int64), levels, groups is not None)
 
 
-def _codes_of(rows, levels):
+def _codes_of(rows: np.ndarray, levels: np.ndarray) -> np.ndarray:
     """Return the position of each row in ``levels``, -1 for none."""
     position = {_key(level): i for i, level in enumerate(levels)}
     each, distinct = pd.factorize(rows, use_na_sentinel=False)
-    return np.array([position.get(_key(v), -1) for v in distinct], dtype=np.int64)[each]
+    codes = np.array([position.get(_key(v), -1) for v in distinct], dtype=np.int64)
+    found: np.ndarray = codes[np.asarray(each)]
+    return found
 
 
-def _crossed(levels, source):
+def _crossed(levels: list[np.ndarray], source: str) -> np.ndarray:
     if prod(map(len, levels)) > _MOST_GROUPS:
         raise ValueError(
             f"{source} makes more than {_MOST_GROUPS} groups. Choose columns of few values, cut "
@@ -294,7 +321,7 @@ def _crossed(levels, source):
     return levels[0] if len(levels) == 1 else _tuples(product(*levels))
 
 
-def _sorted_unique(values):
+def _sorted_unique(values: np.ndarray) -> np.ndarray:
     unique = list(dict.fromkeys(values))
     try:
         unique.sort()
@@ -303,7 +330,7 @@ def _sorted_unique(values):
     return _objects(unique)
 
 
-def _declared(groups, n_columns):
+def _declared(groups: Any, n_columns: int) -> np.ndarray:
     levels = listed("groups", groups, "the groups")
     if n_columns > 1:
         if not all(isinstance(v, (tuple, list)) and len(v) == n_columns for v in levels):
@@ -321,7 +348,7 @@ def _declared(groups, n_columns):
     return _objects(levels)
 
 
-def _key(value):
+def _key(value: Any) -> Any:
     """Return a hashable stand-in, equal for all kinds of missing values and of numbers."""
     if isinstance(value, tuple):
         return tuple(_key(v) for v in value)
@@ -329,16 +356,16 @@ def _key(value):
     return "\0missing" if isinstance(missing, bool) and missing else value
 
 
-def _tuples(rows):
+def _tuples(rows: Iterable[tuple[Any, ...]]) -> np.ndarray:
     return _objects(list(rows))
 
 
-def _objects(values):
+def _objects(values: Sequence[Any]) -> np.ndarray:
     out = np.empty(len(values), dtype=object)
     out[:] = values
     return out
 
 
-def _shorten(values, limit=12):
+def _shorten(values: Sequence[Any], limit: int = 12) -> str:
     some = ", ".join(safe_repr(v) for v in values[:limit])
     return f"[{some}{', ...' if len(values) > limit else ''}]"

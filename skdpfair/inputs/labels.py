@@ -1,5 +1,7 @@
 """Class labels, checked and encoded."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from sklearn.utils.multiclass import type_of_target
@@ -12,7 +14,7 @@ _NOT_LABELS = "cannot be read as class labels"
 _KINDS = ("binary", "multiclass")
 
 
-def read(y) -> np.ndarray:
+def read(y: Any) -> np.ndarray:
     """Return labels as an array of shape (n_samples,), none of them missing."""
     refuse_masked("y", y)
     with error_context_without_data("y", _NOT_LABELS):
@@ -25,34 +27,34 @@ def read(y) -> np.ndarray:
     if given is not y:
         _refuse_mixed("y", y)  # which numpy would turn into text
     with error_context_without_data("y", _NOT_LABELS):
-        y = column_or_1d(_without_extension(y), warn=True)
-        missing = pd.isna(y).any()
-        infinite = y.dtype.kind == "f" and np.isinf(y).any()
+        found: np.ndarray = column_or_1d(_without_extension(y), warn=True)
+        missing = pd.isna(found).any()
+        infinite = found.dtype.kind == "f" and np.isinf(found).any()
     if missing or infinite:
         what = "NaN" if missing else "infinity"
         raise ValueError(f"Input y contains {what}. Drop or label the rows without a class.")
-    if y.dtype.kind in "OS":
-        _refuse_mixed("y", y)
+    if found.dtype.kind in "OS":
+        _refuse_mixed("y", found)
     with error_context_without_data("y", _NOT_LABELS):
-        kind = type_of_target(y)
-        np.unique(y)  # raises where labels cannot be sorted
+        kind = type_of_target(found)
+        np.unique(found)  # raises where labels cannot be sorted
     if kind not in _KINDS:
         raise ValueError(
             f"Unknown label type: {kind}. y must hold one of a few classes for each row."
         )
-    return y
+    return found
 
 
-def _without_extension(y):
+def _without_extension(y: Any) -> Any:
     """Return labels of pandas' own integers and flags as numpy's; all others as they are."""
     dtype = getattr(y, "dtype", None)
     if not pd.api.types.is_extension_array_dtype(dtype) or pd.isna(y).any():
         return y
-    numpys = {"b": bool, "i": np.int64, "u": np.uint64}.get(dtype.kind)
+    numpys = {"b": bool, "i": np.int64, "u": np.uint64}.get(y.dtype.kind)
     return y if numpys is None else y.to_numpy(dtype=numpys)
 
 
-def classes_of(y, declared):
+def classes_of(y: np.ndarray, declared: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return the classes, as found in y or as declared, and the code of each label."""
     found, codes = np.unique(y, return_inverse=True)
     if len(found) == 0:
@@ -65,7 +67,7 @@ def classes_of(y, declared):
     return classes, codes_in(classes, y)
 
 
-def codes_in(classes, y) -> np.ndarray:
+def codes_in(classes: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Return the position of each label among the classes, shape (n_samples,), int64."""
     found, codes = np.unique(y, return_inverse=True)
     position = {label: code for code, label in enumerate(classes.tolist())}
@@ -78,7 +80,7 @@ def codes_in(classes, y) -> np.ndarray:
     return at[codes]
 
 
-def _declared(declared):
+def _declared(declared: Any) -> np.ndarray:
     with error_context("classes", "must list the classes"):
         _refuse_mixed("classes", declared)
         classes = np.asarray(declared)
@@ -92,7 +94,7 @@ def _declared(declared):
     return sorted_classes
 
 
-def _refuse_mixed(name, values):
+def _refuse_mixed(name: str, values: Any) -> None:
     """Raise ValueError if labels are missing or bytes, or some are texts and others are not."""
     with error_context_without_data(name, _NOT_LABELS):
         values = np.asarray(values, dtype=object).ravel()

@@ -3,9 +3,11 @@
 import math
 import warnings
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
+import torch
 from scipy.sparse import issparse
 from sklearn.utils.validation import _get_feature_names, check_array, validate_data
 
@@ -14,6 +16,8 @@ from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import labels as _labels
 from skdpfair.inputs.columns import in_pandas, refuse_masked, refuse_sparse_columns
 from skdpfair.inputs.streaming import as_rows, is_sparse, is_streamed, kind_of
+
+Rows: TypeAlias = np.ndarray | torch.Tensor
 
 _NUMERIC_OBJECTS = {"integer", "floating", "boolean", "mixed-integer-float", "decimal", "empty"}
 _NOT_NUMBERS = (
@@ -27,20 +31,48 @@ _SCANNED = 2**19  # numbers looked at in one go
 class Table:
     """The rows of a fit.
 
-    ``x`` is (n_samples, ...) float32, or what lies on disk (numpy.memmap) or in another memory
-    than the device's (torch.Tensor), as it is; ``y`` (n_samples,) codes into ``classes``;
-    ``validation`` the public records as (x, y), likewise, or None.
+    Parameters
+    ----------
+    x : ndarray, memmap or Tensor of shape (n_samples, ...)
+        Features: float32 in memory; a memory map or a tensor is kept as it is.
+    y : ndarray of shape (n_samples,), int64
+        Codes into ``classes``.
+    classes : ndarray of shape (n_classes,)
+        Class labels, sorted.
+    groups : Groups
+        Groups of the rows.
+    validation : tuple (x, y) of ndarray, or None
+        Public records, likewise.
     """
 
-    x: np.ndarray
+    x: Rows
     y: np.ndarray
     classes: np.ndarray
     groups: _groups.Groups
     validation: tuple[np.ndarray, np.ndarray] | None = None
 
 
-def read(estimator, X, y, sensitive_features) -> Table:
-    """Check and take apart what ``fit`` was given; sets the names and width of X."""
+def read(estimator: Any, X: Any, y: Any, sensitive_features: Any) -> Table:
+    """Check the data given to ``fit`` and split it; sets the names and width of X.
+
+    Parameters
+    ----------
+    estimator : DPFairClassifier
+        Its parameters say which columns are groups; gets ``n_features_in_`` and
+        ``feature_names_in_``.
+    X, y, sensitive_features
+        As given to ``fit``.
+
+    Returns
+    -------
+    Table
+        Features, class codes and group codes.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the data cannot be used; no message holds a cell of them.
+    """
     X = _container(X)
     if isinstance(y, str):  # which scikit-learn compares with texts of its own
         raise ValueError("y should be a 1d array, one label for each row, got a text.")
@@ -64,13 +96,13 @@ def read(estimator, X, y, sensitive_features) -> Table:
     return Table(x, codes, classes, groups, validation)
 
 
-def read_for_prediction(estimator, X) -> np.ndarray:
+def read_for_prediction(estimator: Any, X: Any) -> Rows:
     """Return the features of X, with or without the group columns that fit had."""
     shape = estimator.net_.module.in_shape
     return _like_fitted(estimator, X, estimator._group_positions, shape)
 
 
-def _like_fitted(estimator, X, hidden, shape):
+def _like_fitted(estimator: Any, X: Any, hidden: list[int], shape: tuple[int, ...]) -> Rows:
     """Return the features of rows like those of the fit, each of the same ``shape``."""
     X = _container(X)
     lacks = bool(hidden) and _lacks_groups(estimator, X, hidden)
@@ -92,7 +124,9 @@ def _like_fitted(estimator, X, hidden, shape):
     return x
 
 
-def _validation(estimator, hidden, shape, classes):
+def _validation(
+    estimator: Any, hidden: list[int], shape: tuple[int, ...], classes: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     X, y = estimator.validation_data
     with error_context("validation_data", "must be (X, y) like the records of the fit"):
         x, y = as_rows(_like_fitted(estimator, X, hidden, shape), slice(None)), _labels.read(y)
@@ -101,25 +135,25 @@ def _validation(estimator, hidden, shape, classes):
         return x, _labels.codes_in(classes, y)
 
 
-def group_positions(estimator, X) -> list[int]:
+def group_positions(estimator: Any, X: Any) -> list[int]:
     """Return the positions of the columns that the model must not see."""
     return _hidden(estimator, _container(X))
 
 
-def _hidden(estimator, X):
+def _hidden(estimator: Any, X: Any) -> list[int]:
     if estimator.group_as_feature:
         return []
     return _groups.positions(X, estimator.group_col)
 
 
-def _lacks_groups(estimator, X, fitted):
+def _lacks_groups(estimator: Any, X: Any, fitted: list[int]) -> bool:
     names = _get_feature_names(X)
     if names is None or not hasattr(estimator, "feature_names_in_"):
-        return X.shape[1] == estimator.n_features_in_ - len(fitted)
-    return list(names) == list(np.delete(estimator.feature_names_in_, fitted))
+        return bool(X.shape[1] == estimator.n_features_in_ - len(fitted))
+    return bool(list(names) == list(np.delete(estimator.feature_names_in_, fitted)))
 
 
-def _container(X):
+def _container(X: Any) -> Any:
     """Return X as a DataFrame or an array of two dimensions or more."""
     if issparse(X) or is_sparse(X):
         raise TypeError(
@@ -144,7 +178,7 @@ def _container(X):
     return X
 
 
-def _in_memory(X):
+def _in_memory(X: Any) -> Any:
     X = in_pandas(X)
     if hasattr(X, "iloc") and not isinstance(X, type):
         return X.to_frame() if isinstance(X, pd.Series) else X
@@ -153,7 +187,7 @@ def _in_memory(X):
         return np.asarray(X)
 
 
-def _without(X, columns):
+def _without(X: Any, columns: list[int]) -> Any:
     if not columns:
         return X
     if is_streamed(X):
@@ -166,7 +200,7 @@ def _without(X, columns):
     return np.delete(X, columns, axis=1)
 
 
-def _numbers(X):
+def _numbers(X: Any) -> Rows:
     """Return features as float32, or as they are if streamed; refuse other than finite numbers."""
     if hasattr(X, "iloc"):
         _refuse_text(X)
@@ -181,14 +215,15 @@ def _numbers(X):
             "while a minimum of 1 is required: X must have rows and columns."
         )
     if is_streamed(X):
-        _refuse_not_finite(X, X)
-        return X
+        streamed: Rows = X
+        _refuse_not_finite(X, streamed)
+        return streamed
     x = _as_float32(X)
     _refuse_not_finite(X, x)
     return x
 
 
-def _as_float32(X):
+def _as_float32(X: Any) -> np.ndarray:
     """Return numbers as a float32 array that torch can read in place."""
     try:
         with np.errstate(over="ignore"):  # what is too large is refused as infinite
@@ -200,11 +235,11 @@ def _as_float32(X):
     return np.require(x, requirements=["C", "W"])
 
 
-def _has_text(X):
+def _has_text(X: Any) -> bool:
     return X.dtype == object and any(isinstance(v, (str, bytes)) for v in X.ravel())
 
 
-def _refuse_text(X):
+def _refuse_text(X: Any) -> None:
     columns = [X.iloc[:, i] for i in range(X.shape[1])]
     text = [c for c, values in zip(X.columns, columns, strict=True) if not _is_numeric(values)]
     if text:
@@ -217,16 +252,16 @@ def _refuse_text(X):
 
 
 @np.errstate(over="ignore")  # float64 on disk becomes float32
-def _refuse_not_finite(X, x):
+def _refuse_not_finite(X: Any, x: Rows) -> None:
     spoilt = np.zeros(x.shape[1], dtype=bool)
     step = max(1, _SCANNED // max(1, math.prod(x.shape[1:])))
     for start in range(0, len(x), step):
         part = as_rows(x, slice(start, start + step))
         if not np.isfinite(part.sum(dtype=np.float64)):
             spoilt |= ~np.isfinite(part).reshape(len(part), x.shape[1], -1).all(axis=(0, 2))
-    spoilt = np.flatnonzero(spoilt)
-    if len(spoilt):
-        names = [X.columns[i] if hasattr(X, "columns") else int(i) for i in spoilt]
+    if spoilt.any():
+        at = np.flatnonzero(spoilt)
+        names = [X.columns[i] if hasattr(X, "columns") else int(i) for i in at]
         raise ValueError(
             f"X contains NaN or infinity (inf) in columns {safe_repr(names)}, as float32 counts "
             "from 3.4e38 on. Fill them by public constants: "
@@ -236,7 +271,7 @@ def _refuse_not_finite(X, x):
         )
 
 
-def _is_numeric(column):
+def _is_numeric(column: pd.Series) -> bool:
     """Tell whether a column of a DataFrame holds real numbers."""
     if column.dtype == object:
         return pd.api.types.infer_dtype(column, skipna=True) in _NUMERIC_OBJECTS

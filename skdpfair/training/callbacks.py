@@ -1,5 +1,9 @@
 """skorch callbacks: batch events, recorders, progress bar."""
 
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
 import pandas as pd
 from skorch.callbacks import Callback, EpochScoring, EpochTimer, PassthroughScoring, PrintLog
 
@@ -10,9 +14,9 @@ _LOOKS = 20  # how often a fit's bar asks for epsilon, which takes up to .1 s
 
 
 class _Withheld:
-    """Stands where skorch hands training rows to callbacks."""
+    """Placeholder for the training rows that skorch hands to callbacks."""
 
-    def _refuse(self, *args):
+    def _refuse(self, *args: object) -> NoReturn:
         raise ValueError(
             "callbacks holds one that asks for training rows, which a private fit gives to nobody. "
             "Score public validation_data=, or set diagnostics=True, which marks the fitted object "
@@ -21,18 +25,18 @@ class _Withheld:
 
     __getattr__ = __len__ = __iter__ = __getitem__ = _refuse
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return "training rows (withheld)"
 
-    def __reduce__(self):
+    def __reduce__(self) -> str:
         return "WITHHELD"
 
 
 WITHHELD = _Withheld()
 
 
-def has_batch_callbacks(net) -> bool:
-    """Tell whether any callback does something at the begin or end of the next epoch's batches.
+def has_batch_callbacks(net: Any) -> bool:
+    """Tell whether any callback acts at the beginning or end of the next epoch's batches.
 
     One that has ``listens(net)`` is asked; it saves the time of telling it of batches.
     """
@@ -46,18 +50,20 @@ def has_batch_callbacks(net) -> bool:
     )
 
 
-def _always(net):
+def _always(net: Any) -> bool:
     return True
 
 
-def recorders(callbacks) -> list[Callback]:
-    """Return those that keep what is not private: they say so by ``discloses = True``."""
+def recorders(callbacks: Sequence[Any] | None) -> list[Callback]:
+    """Return the callbacks that keep private values, which have ``discloses = True``."""
     given = [c[-1] if isinstance(c, tuple) else c for c in callbacks or ()]
     return [callback for callback in given if getattr(callback, "discloses", False)]
 
 
-def diagnostics_frame(net, levels, callbacks):
-    """Return what a recorder among the callbacks kept, or one row per epoch and group."""
+def diagnostics_frame(
+    net: Any, levels: np.ndarray | None, callbacks: Sequence[Any] | None
+) -> pd.DataFrame:
+    """Return the diagnostics: a recorder's table, or one row per epoch and group."""
     for recorder in recorders(callbacks):
         return recorder.frame_
     names = ["all"] if levels is None else list(levels)
@@ -72,28 +78,28 @@ def diagnostics_frame(net, levels, callbacks):
 
 
 class Epochs(Callback):
-    """Tells somebody at the end of each epoch."""
+    """Calls a function at the end of each epoch."""
 
-    def __init__(self, tell):
+    def __init__(self, tell: Callable[[], None]) -> None:
         self.tell = tell
 
-    def on_epoch_end(self, net, **kwargs):
-        """Tell."""
+    def on_epoch_end(self, net: Any, **kwargs: Any) -> None:
+        """Call the function."""
         self.tell()
 
 
 class Progress(Callback):
-    """A bar over the steps, moved at epoch ends; ``spent()`` returns epsilon so far, or None."""
+    """A progress bar over the steps; ``spent()`` returns epsilon so far, or None."""
 
-    def __init__(self, n_steps, description, spent):
+    def __init__(self, n_steps: int, description: str, spent: Callable[[], float | None]) -> None:
         self.n_steps, self.description, self.spent = n_steps, description, spent
         self._shown = 0
 
-    def on_train_begin(self, net, **kwargs):
+    def on_train_begin(self, net: Any, **kwargs: Any) -> None:
         """Open the bar."""
         self.bar_ = ProgressBar(self.description, "step", total=self.n_steps)
 
-    def on_epoch_end(self, net, **kwargs):
+    def on_epoch_end(self, net: Any, **kwargs: Any) -> None:
         """Move the bar."""
         epsilon = None
         looks = net.steps_ - self._shown >= self.n_steps / _LOOKS or net.steps_ >= self.n_steps
@@ -102,6 +108,6 @@ class Progress(Callback):
             epsilon = self.spent()
         self.bar_.move_to(net.steps_, epsilon)
 
-    def on_train_end(self, net, **kwargs):
+    def on_train_end(self, net: Any, **kwargs: Any) -> None:
         """Close the bar."""
         self.bar_.close()

@@ -1,17 +1,22 @@
-"""The values of all parameters left at "auto", from public facts; no record is read.
+"""Values of the parameters left at "auto", chosen from public facts.
 
 The rules were chosen on about 7,000 fits; ``docs/defaults.md`` explains them.
 """
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from inspect import signature
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
+from torch import nn
 
 from skdpfair._validate import is_auto, safe_repr
 from skdpfair.privacy import gdp_parameter
+
+Module: TypeAlias = str | Callable[..., nn.Module]
 
 # module and length, by the signal-to-noise ratio n * mu
 HIDDEN_LAYER_FROM = 1e4  # below it a hidden layer does not pay
@@ -37,12 +42,12 @@ MIN_ODDS = 1e-7  # a class of weight 0 starts at these odds
 
 @dataclass(frozen=True)
 class Settings:
-    """How to train, resolved from public facts.
+    """The settings of training, resolved from public facts.
 
     Parameters
     ----------
     signal_to_noise : float
-        n times mu: how many records outweigh the whole privacy noise.
+        Number of records times mu, the privacy parameter of Gaussian DP.
     module : str
         "logistic" or "mlp" where the user left "auto".
     steps_per_epoch : int
@@ -58,7 +63,7 @@ class Settings:
     """
 
     signal_to_noise: float
-    module: object
+    module: Module
     steps_per_epoch: int
     n_steps: int
     warm_up: int
@@ -73,15 +78,15 @@ class Settings:
 
 def resolve(
     *,
-    n_samples,
-    epsilon,
-    delta,
-    noise_multiplier=None,
-    module="auto",
-    batch_size="auto",
-    max_epochs="auto",
-    max_steps=None,
-    searches_scale=True,
+    n_samples: int,
+    epsilon: float | None,
+    delta: float,
+    noise_multiplier: float | None = None,
+    module: Module = "auto",
+    batch_size: int | str = "auto",
+    max_epochs: int | str = "auto",
+    max_steps: int | None = None,
+    searches_scale: bool = True,
 ) -> Settings:
     """Fill what the user left at "auto".
 
@@ -97,6 +102,11 @@ def resolve(
         As given to the estimator.
     searches_scale : bool
         Whether the gradient scale must be found in a warm-up.
+
+    Returns
+    -------
+    Settings
+        Nothing in it is "auto".
 
     Examples
     --------
@@ -116,9 +126,11 @@ def resolve(
     per_epoch = _steps_per_epoch(n_samples, mu, steps, batch_size)
     warm_up = max(10, round(steps / 20)) if searches_scale else 0
     total = steps + warm_up
-    if max_steps is not None or max_epochs != "auto":
+    given = None if isinstance(max_epochs, str) else max_epochs * per_epoch
+    given = given if max_steps is None else max_steps
+    if given is not None:
         # a number the user gave counts every step on the data, the warm-up among them
-        total = max_steps if max_steps is not None else max_epochs * per_epoch
+        total = given
         warm_up = min(max(10, round(total / 20)), total // 4) if searches_scale else 0
     return Settings(
         signal_to_noise=n_samples * mu,
@@ -131,15 +143,21 @@ def resolve(
     )
 
 
-def _steps_per_epoch(n_samples, mu, steps, batch_size):
-    if batch_size != "auto":
+def _steps_per_epoch(n_samples: int, mu: float, steps: float, batch_size: int | str) -> int:
+    if not isinstance(batch_size, str):
         return math.ceil(n_samples / batch_size)
     # a noise multiplier of 5 or more wastes least of the budget
     batch = _clip(5 * mu * n_samples / math.sqrt(steps), MIN_BATCH_SIZE, MAX_BATCH_SIZE)
     return 1 if batch / n_samples > MAX_SAMPLE_RATE else math.ceil(n_samples / batch)
 
 
-def _privacy_parameter(n_samples, epsilon, delta, noise_multiplier, batch_size):
+def _privacy_parameter(
+    n_samples: int,
+    epsilon: float | None,
+    delta: float,
+    noise_multiplier: float | None,
+    batch_size: int | str,
+) -> float:
     """Return mu of Gaussian DP; infinite without noise."""
     if epsilon is not None:
         return gdp_parameter(epsilon, delta)
@@ -153,19 +171,24 @@ def _privacy_parameter(n_samples, epsilon, delta, noise_multiplier, batch_size):
     return mu
 
 
-def _clip(value, low, high):
+def _clip(value: float, low: float, high: float) -> float:
     return min(max(value, low), high)
 
 
-def network(params: dict, module) -> dict:
-    """Return the parameters of the estimator that name the network which "auto" stands for.
+def network(params: dict[str, Any], module: Module) -> dict[str, Any]:
+    """Return the estimator's parameters that describe the network chosen for "auto".
 
     Parameters
     ----------
-    params : dict
+    params : dict[str, Any]
         Of the estimator.
     module : str or callable
         ``Settings.module``.
+
+    Returns
+    -------
+    dict
+        The parameters that describe the network.
 
     Examples
     --------
@@ -178,22 +201,24 @@ def network(params: dict, module) -> dict:
     return {"module": module, "hidden_layer_sizes": (HIDDEN_LAYER_SIZE,), "module_params": given}
 
 
-def iterate_average(given, lr) -> float:
+def iterate_average(given: float | str, lr: float | str) -> float:
     """Return the share of the last steps whose weights are averaged."""
-    if given != "auto":
+    if not isinstance(given, str):
         return given
     return ITERATE_AVERAGE if lr == "auto" else 0.0
 
 
-def device(given) -> str:
-    """Return where to train: as given, or "cuda" if there is one, else "cpu"."""
+def device(given: str | torch.device) -> str | torch.device:
+    """Return the device to train on: as given, or "cuda" if there is one, else "cpu"."""
     if given != "auto":
         return given
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def optimizer(name, cls, params, lr, settings):
-    """Return the optimizer's arguments and learning rate, and whether the method scales it.
+def optimizer(
+    name: Any, cls: Callable[..., Any], params: dict[str, Any], lr: float | str, settings: Settings
+) -> tuple[dict[str, Any], float, float | None]:
+    """Return the optimizer's arguments and its learning rate.
 
     Parameters
     ----------
@@ -201,7 +226,7 @@ def optimizer(name, cls, params, lr, settings):
         ``optimizer`` as given.
     cls : type or callable
         What it stands for.
-    params : dict
+    params : dict[str, Any]
         ``optimizer_params`` as given.
     lr : float or "auto"
         As given.
@@ -210,7 +235,7 @@ def optimizer(name, cls, params, lr, settings):
 
     Returns
     -------
-    params : dict
+    params : dict[str, Any]
         Keyword arguments besides the learning rate.
     lr : float
         Learning rate before it is scaled.
@@ -218,7 +243,7 @@ def optimizer(name, cls, params, lr, settings):
         Learning rate in units of the method's own scale, see `Method.at_scale`; None where ``lr``
         holds.
     """
-    if lr != "auto":
+    if not isinstance(lr, str):
         return params, lr, None
     if name == "auto":
         params, lr_scale = MOMENTUM | params, settings.lr_scale
@@ -230,7 +255,9 @@ def optimizer(name, cls, params, lr, settings):
     return rest, params.get("lr", 1.0), lr_scale
 
 
-def _class_weights(class_weight, classes) -> list[float] | None:
+def _class_weights(
+    class_weight: Mapping[Any, float] | None, classes: np.ndarray
+) -> list[float] | None:
     """Return the weight of each class in order; classes left out weigh 1."""
     if class_weight is None:
         return None
@@ -243,7 +270,9 @@ def _class_weights(class_weight, classes) -> list[float] | None:
     return [float(class_weight.get(label, 1.0)) for label in classes]
 
 
-def loss_weights(class_weight, classes, *, rescaled):
+def loss_weights(
+    class_weight: Mapping[Any, float] | None, classes: np.ndarray, *, rescaled: bool
+) -> tuple[list[float] | None, tuple[float, ...] | None]:
     """Return the factors of the loss, and the logits at which a zero output layer starts.
 
     Started at the odds that the weights state, all classes pull alike on the first step; left
@@ -264,7 +293,7 @@ def loss_weights(class_weight, classes, *, rescaled):
     return weights, tuple(logits.tolist())
 
 
-def _pull(logits, weights):
+def _pull(logits: np.ndarray, weights: np.ndarray) -> float:
     """Return the mean length, over the classes, of the loss's gradient in the logits."""
     odds = np.exp(logits - logits.max())
     slopes = odds / odds.sum() - np.eye(len(logits))

@@ -1,10 +1,12 @@
-"""Training of one fit: the net is built, charged for, and trained as planned."""
+"""Training of one fit: building the net, charging the ledger, and the steps."""
 
 from __future__ import annotations
 
 import threading
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,9 +17,11 @@ from skdpfair import networks
 from skdpfair.attacks import check_inputs
 from skdpfair.budget.charging import charged, planned_entries
 from skdpfair.budget.spending import DIAGNOSTICS, REFERENCE
-from skdpfair.engine import ScaleSearch
+from skdpfair.engine import ScaleSearch, Streams
 from skdpfair.exceptions import InsecureSeedWarning, InterruptedWarning
-from skdpfair.privacy import Ledger
+from skdpfair.inputs.groups import Groups
+from skdpfair.inputs.table import Table
+from skdpfair.privacy import Ledger, LedgerEntry
 from skdpfair.privacy.noise import noisy_counts
 from skdpfair.training import defaults
 from skdpfair.training.callbacks import Epochs, Progress, recorders
@@ -56,22 +60,22 @@ class Trained:
     ledger: Ledger
     stop: str
     is_seeded: bool
-    init_entropy: tuple
+    init_entropy: tuple[int, ...]
 
 
 def train(
-    params: dict,
+    params: dict[str, Any],
     plan: Plan,
-    table,
+    table: Table,
     task: FitTask,
     previous: PreviousFit | None = None,
-    init_entropy=None,
+    init_entropy: tuple[int, ...] | None = None,
 ) -> Trained:
     """Train a net as planned, and charge the ledger for it.
 
     Parameters
     ----------
-    params : dict
+    params : dict[str, Any]
         Of the estimator.
     plan : Plan
         What to do.
@@ -83,6 +87,11 @@ def train(
         The fit that this one continues.
     init_entropy : tuple of int, optional
         Of the initial weights, where they are to be those of another fit.
+
+    Returns
+    -------
+    Trained
+        The net, the plan as carried out, and the ledger.
 
     Raises
     ------
@@ -103,7 +112,7 @@ def train(
         )
     ledger = Ledger(() if previous is None else previous.privacy.ledger.entries)
     reasons = {"diagnostics": DIAGNOSTICS, "keep_reference": REFERENCE}
-    charge = {"ledger": task.ledger, "place": task.place}
+    charge: dict[str, Any] = {"ledger": task.ledger, "place": task.place}
     charge["reasons"] = [why for name, why in reasons.items() if params[name]]
     with charged(_planned(plan), ledger, private=plan.is_accounted, **charge):
         # values that were released before the end may be why it ends: callbacks see the weights
@@ -118,8 +127,8 @@ def train(
     return Trained(net, plan, ledger, stop, is_seeded, streams.init_entropy)
 
 
-def _stop(taken, planned, by_values, is_called):
-    """Say when a fit stopped; raise where there is nothing to keep."""
+def _stop(taken: int, planned: int, by_values: bool, is_called: bool) -> str:
+    """Return a sentence on when a fit stopped; raise if there is nothing to keep."""
     if taken == planned:
         return f"after all {planned} planned steps"
     what = f"The fit was interrupted after {taken} of {planned} steps"
@@ -132,16 +141,16 @@ def _stop(taken, planned, by_values, is_called):
     return f"after {taken} of {planned} steps, and the accounting counts {counted}"
 
 
-def _may_stop_by_values(params, plan, table, task):
-    """Tell whether code that is not this package's sees what is released before the end."""
+def _may_stop_by_values(params: dict[str, Any], plan: Plan, table: Table, task: FitTask) -> bool:
+    """Tell whether a user's code sees released values before the fit ends."""
     given = (type(plan.mechanism.method), plan.optimizer)
     foreign = [cls for cls in given if not cls.__module__.startswith(("skdpfair.", "torch.optim."))]
     shown = params["callbacks"] or table.validation is not None or task.epoch is not None
     return bool(foreign or shown)
 
 
-def _account_for_the_plan(ledger, n_steps, previous):
-    """Enter the steps that a fit planned and did not take, if it took any.
+def _account_for_the_plan(ledger: Ledger, n_steps: int, previous: PreviousFit | None) -> None:
+    """Record the steps that a fit planned and did not take, if it took any.
 
     A rule that stops by released values is a privacy filter: the sum may stay below what was
     planned beforehand, which is what the guarantee is stated for.
@@ -158,15 +167,23 @@ def _account_for_the_plan(ledger, n_steps, previous):
         )
 
 
-def _planned(plan):
-    """Return what the fit will have released when it ends, for an open ledger."""
+def _planned(plan: Plan) -> tuple[LedgerEntry, ...]:
+    """Return the ledger entries of the whole fit as planned."""
     if not plan.is_accounted:
         return ()
     rate, noise = plan.mechanism.max_sample_rate, plan.mechanism.noise_multipliers
     return planned_entries(rate, noise, plan.settings.n_steps, plan.one_time_noise_multipliers)
 
 
-def _trained(params, plan, table, streams, ledger, task, previous):
+def _trained(
+    params: dict[str, Any],
+    plan: Plan,
+    table: Table,
+    streams: Streams,
+    ledger: Ledger,
+    task: FitTask,
+    previous: PreviousFit | None,
+) -> tuple[PrivateNet, Plan]:
     planned_rate = plan.mechanism.max_sample_rate
     plan = _with_group_fractions(plan, table.groups, streams, ledger, params["noise"])
     net = _net(params, plan, table, streams)
@@ -182,7 +199,7 @@ def _trained(params, plan, table, streams, ledger, task, previous):
     return net, plan
 
 
-def _load_weights(net, previous):
+def _load_weights(net: PrivateNet, previous: PreviousFit) -> None:
     try:
         net.module_.load_state_dict(previous.module.state_dict())
     except RuntimeError as error:
@@ -192,8 +209,10 @@ def _load_weights(net, previous):
         ) from None
 
 
-def _with_group_fractions(plan, groups, streams, ledger, kind):
-    """Count the groups where the method needs their shares and nobody declared them."""
+def _with_group_fractions(
+    plan: Plan, groups: Groups, streams: Streams, ledger: Ledger, kind: str
+) -> Plan:
+    """Return the plan with noisy group shares, where the method needs undeclared ones."""
     method, task = plan.mechanism.method, plan.mechanism.task
     if not method.needs_group_fractions or task.group_fractions is not None:
         return plan
@@ -207,7 +226,7 @@ def _with_group_fractions(plan, groups, streams, ledger, kind):
     return replace(plan, mechanism=replace(plan.mechanism, task=task))
 
 
-def _listener(plan, ledger, rate):
+def _listener(plan: Plan, ledger: Ledger, rate: float) -> Callable[[str], None] | None:
     if not plan.is_accounted:
         return None
     rates, noise = plan.mechanism.rates, plan.mechanism.noise_multipliers
@@ -218,12 +237,14 @@ def _listener(plan, ledger, rate):
     )
 
 
-def _callbacks(params, plan, ledger, task):
+def _callbacks(
+    params: dict[str, Any], plan: Plan, ledger: Ledger, task: FitTask
+) -> list[Any] | None:
     """Return the user's callbacks, the progress bar's and scikit-learn's, or None."""
     callbacks = list(params["callbacks"] or [])
     if params["verbose"]:
 
-        def spent():
+        def spent() -> float | None:
             return ledger.epsilon(plan.delta, plan.accountant) if plan.is_accounted else None
 
         progress = Progress(plan.settings.n_steps, plan.mechanism.method.name, spent)
@@ -233,7 +254,7 @@ def _callbacks(params, plan, ledger, task):
     return callbacks or None
 
 
-def _net(params, plan, table, streams):
+def _net(params: dict[str, Any], plan: Plan, table: Table, streams: Streams) -> PrivateNet:
     """Return the net of a plan, not yet initialized."""
     settings, n_classes = plan.settings, len(table.classes)
     class_weight, initial_logits = defaults.loss_weights(
@@ -283,13 +304,13 @@ def _net(params, plan, table, streams):
     )
 
 
-def _initialize(net, streams):
+def _initialize(net: PrivateNet, streams: Streams) -> None:
     with _INIT_LOCK, torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(streams.init_seed())
         net.initialize()
 
 
-def _validation(table):
+def _validation(table: Table) -> Any:
     if table.validation is None:
         return None
     x, codes = table.validation

@@ -1,14 +1,21 @@
 """Prediction with a trained module, and the net that pickles and releases hold."""
 
 import copy
+from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import torch
+from torch import nn
 from torch.nn.functional import softmax
 
 from skdpfair.inputs.streaming import as_rows
+from skdpfair.inputs.table import Rows
 
 
-def logits(module, x, device="cpu", batch_size=4096):
+def logits(
+    module: nn.Module, x: Rows, device: str | torch.device = "cpu", batch_size: int = 4096
+) -> np.ndarray:
     """Return logits (n, n_classes), float64, of an array, in batches on ``device``.
 
     A copy of the module predicts, which shares the parameters: what its code may keep of the rows,
@@ -23,7 +30,7 @@ def logits(module, x, device="cpu", batch_size=4096):
         return found.nan_to_num(nan=0.0, posinf=1e38, neginf=-1e38).numpy()
 
 
-def weights_of(net):
+def weights_of(net: Any) -> dict[str, np.ndarray]:
     """Return the state of a net's module as arrays by name, sharing no memory with it."""
     module = net.module_
     every = {"remove_duplicate": False}  # a tied parameter has several names
@@ -33,7 +40,7 @@ def weights_of(net):
 
 
 class InferenceNet:
-    """What is left of a net in a pickle: its module's factory and weights, nothing of training.
+    """A net that can only predict, as pickles and releases hold it.
 
     Parameters
     ----------
@@ -43,20 +50,20 @@ class InferenceNet:
         State of the module.
     """
 
-    def __init__(self, module, weights):
+    def __init__(self, module: Callable[[], nn.Module], weights: dict[str, np.ndarray]) -> None:
         self.module, self.weights = module, weights
         with torch.random.fork_rng(devices=[]):
             self.module_ = module()
         self.module_.load_state_dict({k: torch.tensor(v) for k, v in weights.items()})
         self.module_.eval()
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.module, self.weights)
 
-    def logits(self, x):
+    def logits(self, x: Rows) -> np.ndarray:
         """Return logits (n, n_classes), float64."""
         return logits(self.module_, x, "cpu")
 
-    def predict_proba(self, x):
+    def predict_proba(self, x: Rows) -> np.ndarray:
         """Return class probabilities (n, n_classes)."""
         return softmax(torch.as_tensor(self.logits(x)), 1).numpy()

@@ -1,10 +1,16 @@
 """The skorch net of a fit: skorch's loop over epochs and callbacks, with private steps."""
 
-from dataclasses import replace
+from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
 import torch
 from skorch import NeuralNetClassifier
-from skorch.callbacks import EpochScoring, EpochTimer, PassthroughScoring, PrintLog
+from skorch.callbacks import Callback, EpochScoring, EpochTimer, PassthroughScoring, PrintLog
+from torch import Tensor, nn
 
 from skdpfair.attacks import PGD, RecordByRecord, check_attack
 from skdpfair.engine import PoissonSampler, Streams, select_strategy
@@ -12,8 +18,9 @@ from skdpfair.engine.flat import acts_elementwise, flat_optimizer, flatten_
 from skdpfair.engine.memory import affordable_batch
 from skdpfair.engine.per_sample.materialised import materialised
 from skdpfair.engine.precision import full_precision
+from skdpfair.engine.step import Attack
 from skdpfair.inputs.streaming import as_rows
-from skdpfair.mechanism import Mechanism, Method
+from skdpfair.mechanism import Mechanism, Method, State
 from skdpfair.training.callbacks import WITHHELD, has_batch_callbacks
 from skdpfair.training.inference import InferenceNet, logits, weights_of
 from skdpfair.training.schedule import PoissonBatches, Schedule, record_rates, rows_on
@@ -44,7 +51,7 @@ class PrivateNet(NeuralNetClassifier):
     attack : callable, optional
         ``attack(module, x, y)`` returns the inputs to train on, each made from its own record.
     on_step : callable, optional
-        Called with the name of each release once it is made; the ledger listens here.
+        Called with the name of each release before it is made; records it in the ledger.
     diagnostics : bool, default=False
         Measure the first batch of each epoch, by group; NOT private.
     discloses : bool, default=False
@@ -58,23 +65,30 @@ class PrivateNet(NeuralNetClassifier):
     never recorded; the history holds times and, with public validation data, its scores.
     """
 
+    streams: Streams | None  # until the fit ends
+    _loop: TrainingLoop | None  # while a fit lasts
+    flat_: nn.Parameter | None  # until the fit ends
+    records_: tuple[Any, Any] | None
+    measured_: list[tuple[int, np.ndarray]]
+    group_levels_: np.ndarray | None
+
     def __init__(
         self,
-        module,
+        module: Callable[..., nn.Module],
         *,
         mechanism: Mechanism,
         schedule: Schedule,
         streams: Streams,
-        n_classes,
-        class_weight=None,
-        chunk_size="auto",
-        noise="standard",
-        attack=None,
-        on_step=None,
-        diagnostics=False,
-        discloses=False,
-        **kwargs,
-    ):
+        n_classes: int,
+        class_weight: list[float] | None = None,
+        chunk_size: int | str = "auto",
+        noise: str = "standard",
+        attack: Attack | None = None,
+        on_step: Callable[[str], None] | None = None,
+        diagnostics: bool = False,
+        discloses: bool = False,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(module, criterion=torch.nn.CrossEntropyLoss, **kwargs)
         self.mechanism, self.schedule, self.streams = mechanism, schedule, streams
         self.n_classes, self.class_weight = n_classes, class_weight
@@ -83,7 +97,7 @@ class PrivateNet(NeuralNetClassifier):
         self.discloses = discloses
 
     @property
-    def _default_callbacks(self):
+    def _default_callbacks(self) -> list[tuple[str, Callback]]:
         callbacks = [("epoch_timer", EpochTimer())]
         if self.train_split is not None:
             callbacks += [
@@ -93,7 +107,7 @@ class PrivateNet(NeuralNetClassifier):
             ]
         return callbacks
 
-    def initialize(self):
+    def initialize(self) -> Self:
         """Set up module and optimizer."""
         super().initialize()
         self.steps_, self.method_, self._loop = 0, self.mechanism.method, None
@@ -102,8 +116,14 @@ class PrivateNet(NeuralNetClassifier):
         return self
 
     @property
+    def _running(self) -> TrainingLoop:
+        """The training loop of a fit that lasts."""
+        assert self._loop is not None
+        return self._loop
+
+    @property
     def taken_(self) -> int:
-        """How many steps are taken, those of a warm-up among them."""
+        """Number of steps taken, warm-up included."""
         return self.steps_ if self._loop is None else self._loop.taken
 
     @property
@@ -111,27 +131,30 @@ class PrivateNet(NeuralNetClassifier):
         """Learning rate of the next step."""
         loop, t = self._loop, self.taken_ - self.schedule.warm_up
         if type(self.method_).step_size is not Method.step_size:
-            return (self.lr if loop is None else loop.lr) * self.method_.step_size(max(t, 0))
+            lr: float = self.lr if loop is None else loop.lr
+            return lr * self.method_.step_size(max(t, 0))
         return float(self.optimizer_.param_groups[0]["lr"])
 
-    def next_release(self):
-        """Return mechanism, bounds set, and state of the next step."""
+    def next_release(self) -> tuple[Mechanism, State]:
+        """Return the mechanism, with its bounds set, and the state of the next step."""
         if self._loop is not None:
             return self._loop.settled, self._loop.state
         return replace(self.mechanism, method=self.method_), self.state_
 
-    def initialize_optimizer(self, triggered_directly=None):
-        """Let optimizers that act on each number alone act on one vector."""
-        self.flat_ = flatten_(trainable(self.module_))
+    def initialize_optimizer(self, triggered_directly: Any = None) -> Self:
+        """Set up the optimizer; one that acts elementwise gets all parameters as one vector."""
+        flat = flatten_(trainable(self.module_))
+        self.flat_ = flat
         groups, options = self.get_params_for_optimizer(
             "optimizer", self.get_all_learnable_params()
         )
         if len(groups[0]) > 1 or not acts_elementwise(self.optimizer):
-            return super().initialize_optimizer(triggered_directly)
-        self.optimizer_ = flat_optimizer(self.optimizer, self.flat_, options)
+            super().initialize_optimizer(triggered_directly)
+            return self
+        self.optimizer_ = flat_optimizer(self.optimizer, flat, options)
         return self
 
-    def get_iterator(self, dataset, training=False):
+    def get_iterator(self, dataset: Any, training: bool = False) -> Any:
         """Return Poisson batches to train on; skorch's own to validate and predict."""
         if not training:
             return super().get_iterator(dataset, training)
@@ -139,13 +162,14 @@ class PrivateNet(NeuralNetClassifier):
             dataset = dataset.dataset
         rows = dataset.X["x"], dataset.y, dataset.X["group"]
         data, rates = rows_on(self.device, *rows), record_rates(self.mechanism, rows[2])
+        assert self.streams is not None
         sampler = PoissonSampler(rates, len(rows[0]), self.streams.sampling())
-        loop = self._loop
+        loop = self._running
         return PoissonBatches(
             data, sampler, lambda: loop.left_this_epoch, loop.recorder is not None
         )
 
-    def fit_loop(self, X, y=None, epochs=None, **fit_params):
+    def fit_loop(self, X: Any, y: Any = None, epochs: int | None = None, **fit_params: Any) -> Self:
         """Run skorch's loop inside the context that computes per-record gradients."""
         self._begin(torch.from_numpy(as_rows(X["x"], slice(1))).to(self.device))
         if self.discloses:
@@ -157,12 +181,13 @@ class PrivateNet(NeuralNetClassifier):
             self._end()
         return self
 
-    def _begin(self, example):
+    def _begin(self, example: Tensor) -> None:
         self._set_training(True)
         weight = None
         if self.class_weight is not None:
             weight = torch.tensor(self.class_weight, dtype=example.dtype, device=self.device)
         self.engine_ = select_strategy(self.module_, example, self.n_classes, weight)
+        assert self.streams is not None
         self.engine_.generator.manual_seed(self.streams.init_seed() + 1)
         method = self.mechanism.method
         reason = method.refusal(self.mechanism.task, self.engine_.n_parameters)
@@ -177,7 +202,8 @@ class PrivateNet(NeuralNetClassifier):
                 attack = attack.plain()
             else:
                 attack = RecordByRecord(attack, self.engine_, example)
-        auto = self.chunk_size == "auto"
+        chunk = self.chunk_size
+        assert self.flat_ is not None
         self._loop = TrainingLoop(
             engine=self.engine_,
             optimizer=self.optimizer_,
@@ -185,15 +211,16 @@ class PrivateNet(NeuralNetClassifier):
             mechanism=self.mechanism,
             schedule=self.schedule,
             noise=self.streams.noise(self.device, self.noise),
-            chunk=affordable_batch(self.module_, example) if auto else self.chunk_size,
+            chunk=affordable_batch(self.module_, example) if isinstance(chunk, str) else chunk,
             lr=self.lr,
             on_step=self.on_step,
             attack=attack,
         )
 
-    def _end(self):
+    def _end(self) -> None:
         """Keep weights and released values, drop whatever a step held."""
-        loop, self._loop, self.flat_, self.records_ = self._loop, None, None, None
+        loop = self._running
+        self._loop = self.flat_ = self.records_ = None
         self.steps_, self.method_, self.lr = loop.taken, loop.method, loop.lr
         self.state_ = loop.state  # made of released values
         self.settled_ = loop.taken > 0 and not loop.is_warming_up
@@ -201,60 +228,72 @@ class PrivateNet(NeuralNetClassifier):
         self._set_training(False)
         loop.check_bound()  # once more, for an epoch that was interrupted
 
-    def notify(self, method_name, **seen):
-        """Call the callbacks; what they see of the training rows is nothing, unless it is told."""
+    def notify(self, method_name: str, **seen: Any) -> None:
+        """Call the callbacks, without training rows unless the net discloses them."""
         if not self.discloses:
             seen |= {name: None for name in ("X", "y", "group") if name in seen}
             seen |= {"dataset_train": WITHHELD} if "dataset_train" in seen else {}
             seen |= {"batch": WITHHELD} if seen.get("training") else {}
         super().notify(method_name, **seen)
 
-    def __getstate__(self):
-        """Leave out what a running fit holds: records, seeds."""
-        held = {"_loop": None, "records_": None, "measured_": [], "streams": None}
-        return super().__getstate__() | held
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state without records and seeds of a running fit."""
+        state: dict[str, Any] = super().__getstate__()
+        return state | {"_loop": None, "records_": None, "measured_": [], "streams": None}
 
-    def __reduce_ex__(self, protocol):
-        """Leave copies the module's factory and weights: no records, no seeds, no history."""
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Reduce a copy to the module's factory and weights: no records, seeds or history."""
         if getattr(self, "module_", None) is None:
             return super().__reduce_ex__(protocol)
         return InferenceNet, (self.module, weights_of(self))
 
-    def run_single_epoch(self, iterator, training, prefix, step_fn, **fit_params):
-        """Take the steps of one epoch; validation is skorch's."""
+    def run_single_epoch(
+        self,
+        iterator: Any,
+        training: bool,
+        prefix: str,
+        step_fn: Callable[..., Any],
+        **fit_params: Any,
+    ) -> None:
+        """Take the steps of one epoch; validation epochs are skorch's."""
         if not training or iterator is None:
-            return super().run_single_epoch(iterator, training, prefix, step_fn, **fit_params)
+            super().run_single_epoch(iterator, training, prefix, step_fn, **fit_params)
+            return
+        loop = self._running
         self._set_training(True)
         with_callbacks = has_batch_callbacks(self)
-        self._loop.begin_epoch(iterator, with_callbacks=with_callbacks)
-        step = self._step_with_callbacks if with_callbacks else self._loop.step
+        loop.begin_epoch(iterator, with_callbacks=with_callbacks)
+        step = self._step_with_callbacks if with_callbacks else loop.step
         for position, index in enumerate(iterator):
             if self.diagnostics and position == 0:
-                self.measured_.append(self._loop.measured(index))
+                self.measured_.append(loop.measured(index))
             step(index)
-        self.steps_ = self._loop.taken
-        self._loop.check_bound()
+        self.steps_ = loop.taken
+        loop.check_bound()
 
-    def _step_with_callbacks(self, index):
-        if self._loop.is_warming_up:  # there is nothing to hear
-            return self._loop.step(index)
+    def _step_with_callbacks(self, index: Tensor) -> None:
+        loop = self._running
+        if loop.is_warming_up:  # there is nothing to hear
+            loop.step(index)
+            return
         self.history.new_batch()
-        seen = {"batch": None, "group": None, "training": True}
+        seen: dict[str, Any] = {"batch": None, "group": None, "training": True}
         if self.discloses:
-            batch = self._loop.batch(index)
+            batch = loop.batch(index)
             seen |= {"batch": (batch.x, batch.y), "group": batch.group}
         self.notify("on_batch_begin", **seen)
-        self._loop.rejoin()
-        self._loop.step(index)
-        self.steps_ = self._loop.taken
+        loop.rejoin()
+        loop.step(index)
+        self.steps_ = loop.taken
         # nobody gets predictions on the records, but skorch's own scoring wants the argument
         self.notify("on_batch_end", **seen, y_pred=None)
-        self._loop.rejoin()
+        loop.rejoin()
 
-    def infer(self, x, **kwargs):
+    def infer(self, x: Any, **kwargs: Any) -> Tensor:
         """Predict from ``x`` alone: groups are for training."""
-        return super().infer(x["x"] if isinstance(x, dict) else x)
+        logits: Tensor = super().infer(x["x"] if isinstance(x, dict) else x)
+        return logits
 
-    def logits(self, x):
+    def logits(self, x: Any) -> np.ndarray:
         """Return logits (n, n_classes), float64, of an array, without skorch's loader."""
         return logits(self.module_, x, self.device)

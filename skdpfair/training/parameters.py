@@ -1,9 +1,10 @@
 """Checks of the estimator's parameters; errors name parameter, value and remedy."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from inspect import signature
 from numbers import Real
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,6 +23,7 @@ from skdpfair._validate import (
     outline,
     safe_repr,
 )
+from skdpfair.mechanism import Method
 from skdpfair.networks import ACTIVATIONS
 from skdpfair.privacy import ACCOUNTANTS
 from skdpfair.privacy.gdp import LEAST_DELTA
@@ -47,7 +49,7 @@ _INSTEAD = {
 }
 
 
-def check(params: dict, method, *, has_sensitive_features: bool = True) -> None:
+def check(params: dict[str, Any], method: Method, *, has_sensitive_features: bool = True) -> None:
     """Raise ValueError or TypeError on the first parameter that cannot be used.
 
     Numbers, flags and texts among ``params`` become Python's own, in place: what comes later
@@ -76,7 +78,7 @@ def check(params: dict, method, *, has_sensitive_features: bool = True) -> None:
         )
 
 
-def _check_budget(params, method):
+def _check_budget(params: dict[str, Any], method: Method) -> None:
     epsilon, noise = params["epsilon"], params["noise_multiplier"]
     _resolve(params, "delta", number, low=LEAST_DELTA, high=1, high_open=True)
     if epsilon is not None and noise is not None:
@@ -108,7 +110,13 @@ def _check_budget(params, method):
         )
 
 
-def _resolve(params, name, validator, absent="auto", **limits):
+def _resolve(
+    params: dict[str, Any],
+    name: str,
+    validator: Callable[..., Any],
+    absent: str | None = "auto",
+    **limits: Any,
+) -> None:
     """Validate a parameter unless it is left at ``absent``, "auto" or None."""
     if absent is None and params[name] is None:
         return
@@ -116,7 +124,7 @@ def _resolve(params, name, validator, absent="auto", **limits):
     params[name] = "auto" if auto else validator(name, params[name], **limits)
 
 
-def _check_sizes(params):
+def _check_sizes(params: dict[str, Any]) -> None:
     for name in ("batch_size", "max_physical_batch_size"):
         _resolve(params, name, integer)
     _resolve(params, "max_epochs", integer, high=_MOST_STEPS)
@@ -127,7 +135,7 @@ def _check_sizes(params):
         params["verbose"] = integer("verbose", params["verbose"], low=0)
 
 
-def _class_weight(class_weight):
+def _class_weight(class_weight: Any) -> dict[Any, float] | None:
     if class_weight is None:
         return None
     if isinstance(class_weight, str):
@@ -149,7 +157,7 @@ def _class_weight(class_weight):
     }
 
 
-def _check_lists(params):
+def _check_lists(params: dict[str, Any]) -> None:
     for name in ("groups", "classes"):
         if params[name] is not None:
             params[name] = listed(name, params[name], "values or None")
@@ -158,14 +166,14 @@ def _check_lists(params):
         raise TypeError(f"validation_data must be a pair (X, y) or None, got {outline(pair)}.")
 
 
-def _check_random_state(params):
+def _check_random_state(params: dict[str, Any]) -> None:
     state = params["random_state"]
     if state is None or isinstance(state, (np.random.RandomState, np.random.Generator)):
         return
     params["random_state"] = integer("random_state", state, low=0, high=2**128)
 
 
-def check_binary(method, classes, groups) -> None:
+def check_binary(method: Method, classes: np.ndarray, groups: np.ndarray | None) -> None:
     """Raise ValueError for other than two classes and groups, where a method has no formula."""
     if not method.binary:
         return
@@ -174,14 +182,14 @@ def check_binary(method, classes, groups) -> None:
             "Only binary classification is supported. The type of the target is multiclass: "
             f"method={method.name!r} is defined for two classes."
         )
-    if len(groups) != 2:
+    if groups is None or len(groups) != 2:
         raise ValueError(
             f"method={method.name!r} is defined for two groups, and there are more. Merge groups, "
             "or use a method for any number of them, such as 'dpsgd_f' or 'dp_is_sgd'."
         )
 
 
-def _check_module(params):
+def _check_module(params: dict[str, Any]) -> None:
     module = params["module"]
     if isinstance(module, nn.Module):
         raise TypeError(
@@ -201,19 +209,19 @@ def _check_module(params):
     params["hidden_layer_sizes"] = tuple(integer("hidden_layer_sizes", size) for size in sizes)
 
 
-def _keywords(name, value):
+def _keywords(name: str, value: Any) -> dict[str, Any] | None:
     """Return a dict of keyword arguments as a plain one; None stays None."""
     if value is None:
         return None
     if isinstance(value, Mapping):
         with error_context(name):
-            value = dict(value)
-        if all(isinstance(key, str) for key in value):
-            return value
+            given: dict[str, Any] = dict(value)
+        if all(isinstance(key, str) for key in given):
+            return given
     raise TypeError(f"{name} must be a dict of keyword arguments, got {safe_repr(value)}.")
 
 
-def _check_optimizer(params):
+def _check_optimizer(params: dict[str, Any]) -> None:
     if isinstance(params["optimizer"], str):
         params["optimizer"] = str.__str__(params["optimizer"])
     cls = resolve_optimizer(params["optimizer"])
@@ -241,7 +249,7 @@ def _check_optimizer(params):
         _try_optimizer(cls, given if lr == "auto" else {"lr": lr} | given)
 
 
-def _try_optimizer(cls, given):
+def _try_optimizer(cls: Callable[..., Any], given: dict[str, Any]) -> None:
     """Make an optimizer of one number, to learn before the fit what it cannot take."""
     with error_context("optimizer", f"{safe_repr(cls)} cannot take optimizer_params"):
         lr = signature(cls).parameters.get("lr") if "lr" not in given else None
@@ -255,7 +263,7 @@ def _try_optimizer(cls, given):
         raise ValueError(f"optimizer={safe_repr(cls)} has no learning rate of its own. Give lr=.")
 
 
-def resolve_optimizer(optimizer):
+def resolve_optimizer(optimizer: Any) -> Callable[..., torch.optim.Optimizer]:
     """Return the optimizer class: a class or factory as given, or one of torch.optim by name."""
     if isinstance(optimizer, str):
         known = {k.lower(): v for k, v in vars(torch.optim).items() if isinstance(v, type)}
@@ -267,10 +275,11 @@ def resolve_optimizer(optimizer):
             "optimizer must be a torch.optim class, its name or a factory, got "
             f"{safe_repr(optimizer)}."
         )
-    return optimizer
+    made: Callable[..., torch.optim.Optimizer] = optimizer
+    return made
 
 
-def _refuse_unseen(callback, public):
+def _refuse_unseen(callback: Any, public: bool) -> None:
     """Refuse a callback that waits for a score which no private fit has, before a step is spent."""
     waits = isinstance(callback, (EarlyStopping, Checkpoint)) or (
         isinstance(callback, LRScheduler) and "Plateau" in str(callback.policy)
@@ -285,7 +294,7 @@ def _refuse_unseen(callback, public):
     )
 
 
-def _callbacks(callbacks, public):
+def _callbacks(callbacks: Any, public: bool) -> list[Any] | None:
     """Return skorch callbacks, or pairs of a name and one, as a list."""
     if callbacks is None:
         return None
@@ -310,7 +319,7 @@ def _callbacks(callbacks, public):
     return list(callbacks)
 
 
-def _check_recorders(params):
+def _check_recorders(params: dict[str, Any]) -> None:
     found = recorders(params["callbacks"])
     if found and not params["diagnostics"]:
         raise ValueError(
@@ -321,7 +330,7 @@ def _check_recorders(params):
         raise ValueError("callbacks holds two recorders. Give one: diagnostics_ is its table.")
 
 
-def _check_attack(attack):
+def _check_attack(attack: Any) -> None:
     wanted = "attack must be None, PGD(radius, step_size, n_steps) or a callable"
     if attack is None:
         return
@@ -340,7 +349,7 @@ def _check_attack(attack):
         ) from None
 
 
-def _check_device(params):
+def _check_device(params: dict[str, Any]) -> None:
     device = params["device"]
     if is_auto(device):
         params["device"] = "auto"

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from math import ceil
+from typing import TYPE_CHECKING, Any
 
+import torch
 from sklearn.base import clone
 
 from skdpfair.exceptions import InfeasibleBudgetError, LowSignalWarning
@@ -17,10 +20,13 @@ from skdpfair.privacy.gdp import delta_for
 from skdpfair.training import defaults, parameters
 from skdpfair.training.warm_start import PreviousFit
 
+if TYPE_CHECKING:
+    from skdpfair.estimator import DPFairClassifier
+
 
 @dataclass(frozen=True)
 class Plan:
-    """All that a fit will do, known before a record is looked at.
+    """The plan of a fit, made before a record is read.
 
     Parameters
     ----------
@@ -36,7 +42,7 @@ class Plan:
         Noise of the group counts, if these are released.
     optimizer : type or callable
         Makes the optimizer.
-    optimizer_params : dict
+    optimizer_params : dict[str, Any]
         Its keyword arguments but for the learning rate.
     lr : float
         Learning rate, before it is scaled.
@@ -52,8 +58,8 @@ class Plan:
     epsilon: float | None
     accountant: str
     one_time_noise_multipliers: tuple[float, ...] = ()
-    optimizer: type | None = None
-    optimizer_params: dict = field(default_factory=dict)
+    optimizer: Callable[..., torch.optim.Optimizer] = torch.optim.SGD
+    optimizer_params: dict[str, Any] = field(default_factory=dict)
     lr: float = 1.0
     lr_scale: float | None = None
     averaged: float = 0.0
@@ -61,7 +67,7 @@ class Plan:
     @property
     def is_accounted(self) -> bool:
         """Whether the fit has a privacy loss to account for."""
-        return self.mechanism.method.private
+        return bool(self.mechanism.method.private)
 
     @property
     def n_epochs(self) -> int:
@@ -70,13 +76,17 @@ class Plan:
 
 
 def plan(
-    params: dict, method: Method, n_samples: int, n_groups: int, previous: PreviousFit | None = None
+    params: dict[str, Any],
+    method: Method,
+    n_samples: int,
+    n_groups: int,
+    previous: PreviousFit | None = None,
 ) -> Plan:
     """Resolve every "auto" and calibrate the noise, from public facts alone.
 
     Parameters
     ----------
-    params : dict
+    params : dict[str, Any]
         Of the estimator, as `parameters.check` leaves them.
     method : Method
         The algorithm.
@@ -84,6 +94,11 @@ def plan(
         Number of records and of groups; public.
     previous : PreviousFit, optional
         The fit that this one continues.
+
+    Returns
+    -------
+    Plan
+        With the noise calibrated.
 
     Raises
     ------
@@ -96,13 +111,13 @@ def plan(
         If the records are few for the budget.
     """
     epsilon, noise = params["epsilon"], params["noise_multiplier"]
-    is_settled = previous is not None and previous.lr is not None
-    if is_settled:
+    settled_lr = None if previous is None else previous.lr
+    if previous is not None and settled_lr is not None:
         method = method.filled(**previous.method.get_params())
     if epsilon is None and noise is None and method.private:
         method = get_method("sgd")  # the non-private reference model
     delta = delta_for(params["delta"], n_samples)
-    settings = _settings(params, method, n_samples, delta, is_settled)
+    settings = _settings(params, method, n_samples, delta, settled_lr is not None)
     method = _with_lr_z(method)
     shares = declared(getattr(method, "group_probabilities", None), n_groups)
     task = Task(n_samples, n_groups, settings.sample_rate, shares)
@@ -116,8 +131,8 @@ def plan(
     given, lr, lr_scale = defaults.optimizer(
         params["optimizer"], cls, given, params["lr"], settings
     )
-    if is_settled and params["lr"] == "auto":
-        lr, lr_scale = previous.lr, None
+    if settled_lr is not None and params["lr"] == "auto":
+        lr, lr_scale = settled_lr, None
     return Plan(
         mechanism=mechanism,
         settings=settings,
@@ -133,16 +148,19 @@ def plan(
     )
 
 
-def check(estimator, n_samples: int, n_groups: int) -> None:
-    """Raise, before anything is written or spent, if a fit would be refused."""
-    params, method = estimator.get_params(deep=False), get_method(estimator.method)
+def check(estimator: DPFairClassifier, n_samples: int, n_groups: int) -> None:
+    """Check that a fit would be accepted, before anything is written or spent."""
+    params: dict[str, Any] = estimator.get_params(deep=False)
+    method = get_method(estimator.method)
     parameters.check(params, method)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LowSignalWarning)  # the fit says it
         plan(params, method, n_samples, n_groups)
 
 
-def _settings(params, method, n_samples, delta, is_settled):
+def _settings(
+    params: dict[str, Any], method: Method, n_samples: int, delta: float, is_settled: bool
+) -> defaults.Settings:
     waits = any(method.is_auto(name) for name in method.scale_fields)
     is_scaled = method.needs_gradient_scale or not method.private
     waits_for_lr = params["lr"] == "auto" and not is_settled and is_scaled
@@ -159,15 +177,15 @@ def _settings(params, method, n_samples, delta, is_settled):
     )
 
 
-def _with_lr_z(method):
-    """Set the rate of Global-Adapt's threshold where nobody chose it."""
+def _with_lr_z(method: Method) -> Method:
+    """Return the method with the rate of Global-Adapt's threshold set, if it is "auto"."""
     is_auto = "lr_z" in method.get_params() and method.is_auto("lr_z")
     gain = defaults.LR_Z_GAIN if is_auto else 1.0
     method = method.filled(z_gain=gain)
     return method.filled(lr_z=defaults.TARGET_QUANTILE * getattr(method, "z_gain", gain))
 
 
-def _group_count_noise(mechanism, settings):
+def _group_count_noise(mechanism: Mechanism, settings: defaults.Settings) -> tuple[float, ...]:
     """Return the noise multiplier of the group counts that a private method must release."""
     method = mechanism.method
     is_counted = method.needs_group_fractions and method.group_probabilities is None
@@ -178,7 +196,14 @@ def _group_count_noise(mechanism, settings):
     return (float(noise),)
 
 
-def _calibrated(mechanism, settings, epsilon, delta, accountant, once):
+def _calibrated(
+    mechanism: Mechanism,
+    settings: defaults.Settings,
+    epsilon: float,
+    delta: float,
+    accountant: str,
+    once: tuple[float, ...],
+) -> Mechanism:
     unit, double = (replace(mechanism, noise_multiplier=s).noise_multipliers for s in (1.0, 2.0))
     fixed = tuple(i for i, (a, b) in enumerate(zip(unit, double, strict=True)) if a == b)
     steps = PrivacyPlan(
@@ -198,7 +223,7 @@ def _calibrated(mechanism, settings, epsilon, delta, accountant, once):
     return replace(mechanism, noise_multiplier=noise * (1 + 1e-9))
 
 
-def _warn_of_low_signal(mechanism, settings):
+def _warn_of_low_signal(mechanism: Mechanism, settings: defaults.Settings) -> None:
     noisiest = max(mechanism.noise_multipliers[1:], default=0.0)
     is_coarse = noisiest > 0.2 * mechanism.expected_batch_size
     signal, enough = settings.signal_to_noise, defaults.LOW_SIGNAL_TO_NOISE
@@ -221,10 +246,13 @@ def _warn_of_low_signal(mechanism, settings):
     warnings.warn(" ".join(messages), LowSignalWarning, stacklevel=5)
 
 
-def reference_estimator(estimator, fit: Plan, expected_batch_size: float):
+def reference_estimator(
+    estimator: DPFairClassifier, fit: Plan, expected_batch_size: float
+) -> DPFairClassifier:
     """Return the unfitted non-private reference model: same module, initial weights and steps."""
     settings = fit.settings
-    return clone(estimator).set_params(
+    reference: DPFairClassifier = clone(estimator)
+    return reference.set_params(
         epsilon=None,
         noise_multiplier=None,
         keep_reference=False,

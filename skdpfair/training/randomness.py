@@ -1,18 +1,27 @@
 """Random streams of a fit: from the operating system, or from a seed and a digest of the data."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
 
 from skdpfair._describe import describe, digest
 from skdpfair.engine import Streams
+from skdpfair.inputs.table import Table
+from skdpfair.training.warm_start import PreviousFit
 
 # what cannot change the weights of a fit, or has no stable description
 _NOT_IN_DIGEST = {"verbose", "device", "random_state", "keep_reference", "diagnostics"}
 
 
-def streams_of(params, table, previous, init_entropy=None):
+def streams_of(
+    params: dict[str, Any],
+    table: Table,
+    previous: PreviousFit | None,
+    init_entropy: tuple[int, ...] | None = None,
+) -> tuple[Streams, bool]:
     """Return the streams of a fit, and whether they are seeded.
 
     ``init_entropy`` is that of the initial weights, where they are to be those of another fit.
@@ -23,7 +32,9 @@ def streams_of(params, table, previous, init_entropy=None):
     return streams, seeded
 
 
-def _own_streams(params, table, previous):
+def _own_streams(
+    params: dict[str, Any], table: Table, previous: PreviousFit | None
+) -> tuple[Streams, bool]:
     state = params["random_state"]
     if state is None:
         return Streams.fresh(), False
@@ -31,24 +42,24 @@ def _own_streams(params, table, previous):
         state = state.randint(2**31 - 1)
     elif isinstance(state, np.random.Generator):
         state = state.integers(2**63 - 1)
-    described = params | {"callbacks": _acting(params["callbacks"])}
-    described = sorted((k, describe(v)) for k, v in described.items() if k not in _NOT_IN_DIGEST)
+    acting = params | {"callbacks": _acting(params["callbacks"])}
+    described = sorted((k, describe(v)) for k, v in acting.items() if k not in _NOT_IN_DIGEST)
     x = table.x.numpy(force=True) if torch.is_tensor(table.x) else np.asarray(table.x)
     past = () if previous is None else _past(previous)  # no two fits in a row share their noise
     mixed = digest(x, table.y, table.groups.code, described, *past)
     return Streams.seeded(int(state), digest=mixed), True
 
 
-def _acting(callbacks):
+def _acting(callbacks: Sequence[Any] | None) -> list[Any] | None:
     """Return the callbacks that may change a fit: all but recorders; None if none is left."""
     return [c for c in callbacks or () if not _leaves_fits_unchanged(c)] or None
 
 
-def _leaves_fits_unchanged(callback):
+def _leaves_fits_unchanged(callback: Any) -> bool:
     kind = type(callback[-1] if isinstance(callback, tuple) else callback)
-    return vars(kind).get("leaves_fits_unchanged", False)
+    return bool(vars(kind).get("leaves_fits_unchanged", False))
 
 
-def _past(previous):
+def _past(previous: PreviousFit) -> tuple[object, ...]:
     weights = [w.numpy(force=True) for w in previous.module.state_dict().values()]
     return (*weights, previous.n_fits, repr(previous.privacy.ledger), describe(previous.method))

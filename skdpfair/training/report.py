@@ -1,17 +1,21 @@
-"""The privacy report of a fit: what its ledger adds up to, and under which assumptions."""
+"""The privacy report of a fit: epsilon of its ledger, and the assumptions."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from math import inf, isinf
+from typing import Any
 
 import numpy as np
 
+from skdpfair.inputs.groups import Groups
+from skdpfair.mechanism import Method
 from skdpfair.methods._catalogue import GRADIENT, sensitivities
-from skdpfair.privacy import PrivacyReport
+from skdpfair.privacy import Ledger, PrivacyReport
 from skdpfair.privacy import epsilon as epsilon_of
 from skdpfair.privacy.statement import ASSUMPTIONS, DIAGNOSTICS_HELD, REFERENCE_HELD
 from skdpfair.training.fit import Trained
+from skdpfair.training.plan import Plan
 from skdpfair.training.sklearn_callbacks import FitTask
 from skdpfair.training.warm_start import PreviousFit
 
@@ -20,13 +24,17 @@ _HELD = {"diagnostics": DIAGNOSTICS_HELD, "keep_reference": REFERENCE_HELD}
 
 
 def account(
-    params: dict, trained: Trained, groups, task: FitTask, previous: PreviousFit | None = None
+    params: dict[str, Any],
+    trained: Trained,
+    groups: Groups,
+    task: FitTask,
+    previous: PreviousFit | None = None,
 ) -> PrivacyReport:
-    """Return what a fit and those before it spent.
+    """Return the privacy report of a fit and those before it.
 
     Parameters
     ----------
-    params : dict
+    params : dict[str, Any]
         Of the estimator.
     trained : Trained
         What training left.
@@ -36,6 +44,11 @@ def account(
         Where the fit stands among others.
     previous : PreviousFit, optional
         The fit that this one continued.
+
+    Returns
+    -------
+    PrivacyReport
+        Epsilon of all releases, and the assumptions that it rests on.
     """
     plan, net, ledger = trained.plan, trained.net, trained.ledger
     # a smaller data set must not buy a larger delta for a larger one
@@ -80,13 +93,15 @@ def account(
     return replace(report, not_accounted=(note, *report.not_accounted))
 
 
-def _group_epsilons(plan, delta, ledger, levels):
-    """Return what each group pays, at its own rate; None where all have the same.
+def _group_epsilons(
+    plan: Plan, delta: float, ledger: Ledger, levels: np.ndarray | None
+) -> dict[Any, float] | None:
+    """Return the epsilon of each group at its own rate; None where all rates are equal.
 
     Where rates are many, groups of similar ones pay for the largest rate among them.
     """
     entries = ledger.entries
-    if not plan.is_accounted or all(e.group_rates is None for e in entries):
+    if levels is None or not plan.is_accounted or all(e.group_rates is None for e in entries):
         return None
     runs = [[e.run_of(k) for e in entries] for k in range(len(levels))]
     rates = np.array([[r.sample_rate for r in own] for own in runs])
@@ -100,7 +115,7 @@ def _group_epsilons(plan, delta, ledger, levels):
     return dict(zip(levels, paid[which.ravel()].tolist(), strict=True))
 
 
-def _assumptions(params, method, counts_groups):
+def _assumptions(params: dict[str, Any], method: Method, counts_groups: bool) -> tuple[str, ...]:
     taken = {
         "n": True,
         "shares": getattr(method, "group_probabilities", None) is not None,

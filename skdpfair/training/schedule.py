@@ -1,17 +1,22 @@
 """Schedule of the steps, batches of an epoch, and iterate averaging."""
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from torch import Tensor
 
 from skdpfair.engine import Batch, PoissonSampler, ScaleSearch
 from skdpfair.engine.replay import padded
 from skdpfair.inputs.streaming import as_rows, is_streamed
+from skdpfair.inputs.table import Rows
+from skdpfair.mechanism import Mechanism
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """How long to train, and how the steps are sized and averaged.
+    """Number of steps, learning rate and averaging.
 
     Parameters
     ----------
@@ -48,10 +53,10 @@ class Schedule:
 class StreamedRows:
     """Rows on disk, or in another memory than the device's: fetched batch by batch."""
 
-    def __init__(self, x, y, group, device):
+    def __init__(self, x: Rows, y: Tensor, group: Tensor, device: str | torch.device) -> None:
         self.x, self.y, self.group, self.device = x, y, group, device
 
-    def select(self, index) -> Batch:
+    def select(self, index: Tensor) -> Batch:
         """Return the records at ``index`` on the device."""
         if isinstance(self.x, torch.Tensor):
             x = self.x.index_select(0, index.to(self.x.device)).to(self.device, torch.float32)
@@ -68,11 +73,20 @@ class PoissonBatches:
     that are recorded need; the indices of an epoch go to the device at once.
     """
 
-    def __init__(self, data: Batch | StreamedRows, sampler: PoissonSampler, steps_left, filled):
+    def __init__(
+        self,
+        data: Batch | StreamedRows,
+        sampler: PoissonSampler,
+        steps_left: Callable[[], int],
+        filled: bool,
+    ) -> None:
         self.data, self.sampler, self.steps_left = data, sampler, steps_left
         self.filled = filled and isinstance(data, Batch)
+        self._select = data.select
+        if filled and isinstance(data, Batch):
+            self._select = data.select_padded
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Tensor]:
         indices = self.sampler.draw(self.steps_left())
         if isinstance(self.data, StreamedRows) or not indices:
             return iter(indices)
@@ -81,19 +95,20 @@ class PoissonBatches:
         sizes = [len(index) for index in indices]
         return iter(torch.cat(indices).to(self.data.x.device).split(sizes))
 
-    def select(self, index) -> Batch:
+    def select(self, index: Tensor) -> Batch:
         """Return a batch on the device."""
-        return self.data.select_padded(index) if self.filled else self.data.select(index)
+        return self._select(index)
 
 
 class Average:
-    """The mean of the last iterates: post-processing, free of charge.
+    """The mean of the last iterates, which is post-processing and costs no privacy.
 
     ``first`` is the number of the first step whose parameters count.
     """
 
-    def __init__(self, first: int):
-        self.first, self.mean = first, None
+    def __init__(self, first: int) -> None:
+        self.first = first
+        self.mean: Tensor | None = None
 
     def add(self, flat: torch.Tensor, step: int) -> None:
         """Count the parameters after a step."""
@@ -105,15 +120,17 @@ class Average:
             self.mean.lerp_(flat, 1.0 / (step - self.first + 1))
 
 
-def rows_on(device, x, y, group) -> Batch | StreamedRows:
-    """Return all records on the device, or what fetches them if they are streamed."""
-    y, group = (torch.as_tensor(a, device=device) for a in (y, group))
+def rows_on(
+    device: str | torch.device, x: Rows, y: np.ndarray, group: np.ndarray
+) -> Batch | StreamedRows:
+    """Return all records on the device, or :class:`StreamedRows` if they are streamed."""
+    codes, groups = (torch.as_tensor(a, device=device) for a in (y, group))
     if is_streamed(x):
-        return StreamedRows(x, y, group, device)
-    return Batch(torch.as_tensor(x, device=device), y, group)
+        return StreamedRows(x, codes, groups, device)
+    return Batch(torch.as_tensor(x, device=device), codes, groups)
 
 
-def record_rates(mechanism, group):
+def record_rates(mechanism: Mechanism, group: np.ndarray) -> float | np.ndarray:
     """Return the sampling rate of every record, or one number if all are equal."""
     rates = mechanism.rates
     if bool((rates == rates[0]).all()):

@@ -1,9 +1,10 @@
-"""scikit-learn's callbacks: tasks of a fit, and the ledger that is set above it."""
+"""scikit-learn's callbacks: tasks of a fit, and the ledger set on the outermost estimator."""
 
 import warnings
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any, Self
 
 from skdpfair.budget import active_ledger
 from skdpfair.budget.folds import ancestors, is_in_search, search_position, steps_before
@@ -14,15 +15,17 @@ try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
 except ImportError:  # before scikit-learn 1.9
 
-    class CallbackSupportMixin:
+    class CallbackSupportMixin:  # type: ignore[no-redef]  # where mypy finds scikit-learn 1.9
         """Nothing: there are no callbacks."""
 
-    def with_callbacks(method):
+    def with_callbacks(method: Callable[..., Any]) -> Callable[..., Any]:
         """Return the method as it is."""
         return method
 
 
-_CLONES = weakref.WeakSet()  # a mark on the estimators would go into pickles and releases
+_CLONES: weakref.WeakSet[Any] = (
+    weakref.WeakSet()
+)  # a mark on the estimators would go into pickles and releases
 
 
 class Counted(CallbackSupportMixin):
@@ -32,7 +35,7 @@ class Counted(CallbackSupportMixin):
     mark ``_charged`` goes with them and with clones, and a marked fit without a ledger warns.
     """
 
-    def set_callbacks(self, *callbacks):
+    def set_callbacks(self, *callbacks: Any) -> Self:
         """Set callbacks of scikit-learn (1.9 or later), for instance a PrivacyLedger.
 
         Parameters
@@ -49,9 +52,9 @@ class Counted(CallbackSupportMixin):
             self._charged = True
         return self
 
-    def __sklearn_clone__(self):
+    def __sklearn_clone__(self) -> Self:
         """Return an unfitted copy with the mark."""
-        copy = super().__sklearn_clone__()
+        copy: Self = super().__sklearn_clone__()
         _CLONES.add(copy)
         if getattr(self, "_charged", False):
             copy._charged = True
@@ -60,7 +63,7 @@ class Counted(CallbackSupportMixin):
 
 @dataclass(frozen=True)
 class FitTask:
-    """What a fit is within the fit that called it.
+    """The place of a fit within the fit that called it.
 
     Parameters
     ----------
@@ -78,14 +81,14 @@ class FitTask:
     """
 
     ledger: PrivacyLedger | None = None
-    place: dict | None = None
+    place: dict[str, Any] | None = None
     epoch: Callable[[], None] | None = None
     end: Callable[[], None] | None = None
     steps: tuple[str, ...] = ()
     is_called: bool = False
 
 
-def begin(estimator, X, y, n_epochs) -> FitTask:
+def begin(estimator: Any, X: Any, y: Any, n_epochs: int) -> FitTask:
     """Tell scikit-learn's callbacks that a fit begins."""
     is_called = estimator in _CLONES and not getattr(estimator, "callbacks", None)
     if not hasattr(estimator, "_init_callback_context"):
@@ -106,19 +109,19 @@ def begin(estimator, X, y, n_epochs) -> FitTask:
         return task
     context.call_on_fit_task_begin(estimator=estimator, X=X, y=y)
 
-    def epoch():
+    def epoch() -> None:
         task = context.subcontext(task_name="epoch")
         task.call_on_fit_task_begin(estimator=estimator)
         task.call_on_fit_task_end(estimator=estimator)
 
-    def end():
+    def end() -> None:
         context.call_on_fit_task_end(estimator=estimator, X=X, y=y)
 
     return replace(task, epoch=epoch, end=end)
 
 
-def _remember(estimator, ledger):
-    """Warn of an estimator whose fits a ledger counts, or those of its original, but not here."""
+def _remember(estimator: Any, ledger: PrivacyLedger | None) -> None:
+    """Warn if a ledger counts other fits of this estimator, but not this one."""
     if ledger is not None or active_ledger.current() is not None:
         estimator._charged = True
     elif getattr(estimator, "_charged", False):

@@ -1,22 +1,31 @@
 """The training loop: warm-up, private steps, updates of the weights."""
 
-from dataclasses import replace
+from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import numpy as np
 import torch
+from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
-from skdpfair.engine import Batch, private_step
+from skdpfair.engine import Batch, Noise, Step, private_step
 from skdpfair.engine.flat import FlatSGD, other_options, rejoin_, set_lr, unflatten_
 from skdpfair.engine.memory import is_out_of_memory
+from skdpfair.engine.per_sample import Strategy
 from skdpfair.engine.replay import Replay, recorder
-from skdpfair.engine.step import BOUND_TOLERANCE, measure
+from skdpfair.engine.step import BOUND_TOLERANCE, Attack, measure
 from skdpfair.exceptions import PrivacyAccountingError, UnsupportedModuleError
-from skdpfair.mechanism import Mechanism, Method
+from skdpfair.mechanism import Mechanism, Method, State
 from skdpfair.training.schedule import Average, PoissonBatches, Schedule
+
+T = TypeVar("T")
 
 
 class TrainingLoop:
-    """What a fit keeps between its steps: weights, released values, counters.
+    """The steps of a fit, and the state between them: weights, released values, counters.
 
     Parameters
     ----------
@@ -43,8 +52,19 @@ class TrainingLoop:
     """
 
     def __init__(
-        self, *, engine, optimizer, flat, mechanism, schedule, noise, chunk, lr, on_step, attack
-    ):
+        self,
+        *,
+        engine: Strategy,
+        optimizer: torch.optim.Optimizer,
+        flat: nn.Parameter,
+        mechanism: Mechanism,
+        schedule: Schedule,
+        noise: Noise,
+        chunk: int,
+        lr: float,
+        on_step: Callable[[str], None] | None,
+        attack: Attack | None,
+    ) -> None:
         self.engine, self.optimizer, self.flat = engine, optimizer, flat
         self.mechanism: Mechanism = mechanism
         self.schedule: Schedule = schedule
@@ -56,12 +76,14 @@ class TrainingLoop:
         self._longest = torch.zeros((), device=self.device)
         self._averaged = Average(schedule.first_averaged)
         self.recorder = recorder(noise, self.device, engine.generator)
-        self._replay = self._options = None
+        self._replay: Replay | None = None
+        self._options: list[dict[str, Any]] | None = None
         if self.recorder is not None:
             self._replay = Replay(self._fixed_step, self.recorder)
             if self._updates_in_place:
                 for group in optimizer.param_groups:
                     group["lr"] = torch.tensor(float(group["lr"]), device=self.device)
+        self._state: State
         self._restart_method(mechanism.method)
         self._gradient = engine.flat()
         flat.grad = self._gradient
@@ -69,12 +91,12 @@ class TrainingLoop:
             p.grad = view
 
     @property
-    def _updates_in_place(self):
+    def _updates_in_place(self) -> bool:
         return isinstance(self.optimizer, FlatSGD)
 
     @property
     def left_this_epoch(self) -> int:
-        """How many steps the next epoch has."""
+        """Number of steps in the next epoch."""
         return min(self.schedule.steps_per_epoch, self.schedule.n_steps - self.taken)
 
     @property
@@ -83,17 +105,17 @@ class TrainingLoop:
         return self.taken < self.schedule.warm_up
 
     @property
-    def state(self):
-        """What the method keeps between steps: released values."""
+    def state(self) -> State:
+        """The method's state between steps, made of released values."""
         return self._state
 
     @property
     def settled(self) -> Mechanism:
-        """What each step releases, its bounds set."""
+        """The mechanism of the steps, with its bounds set."""
         return self._mechanism
 
     def begin_epoch(self, batches: PoissonBatches, *, with_callbacks: bool) -> None:
-        """Take over what callbacks did; ``with_callbacks`` if they act between the steps, too."""
+        """Start an epoch: take over changes by callbacks, and settle how its steps are taken."""
         self._batches = batches
         self.rejoin()
         options, self._options = self._options, other_options(self.optimizer)
@@ -102,12 +124,12 @@ class TrainingLoop:
         elif self._replay is not None and options != self._options:
             self._replay.forget()
 
-    def batch(self, index) -> Batch:
+    def batch(self, index: Tensor) -> Batch:
         """Return the records at ``index``, as the epoch's batches yield them."""
         return self._batches.select(index)
 
     @torch.no_grad()
-    def step(self, index) -> None:
+    def step(self, index: Tensor) -> None:
         """Take the next step on the records at ``index``."""
         if self.is_warming_up:
             self._warm_up_step(self.batch(index))
@@ -115,8 +137,9 @@ class TrainingLoop:
             self._train_step(index)
         self.taken += 1
 
-    def _warm_up_step(self, batch):
+    def _warm_up_step(self, batch: Batch) -> None:
         search, size = self.schedule.search, self.mechanism.expected_batch_size
+        assert search is not None  # a warm-up has one
         # booked first, so that an interrupt can only overcount
         self._account("gradient scale (warm-up)")
         self.scale = self._in_memory(
@@ -128,7 +151,7 @@ class TrainingLoop:
         if self.taken + 1 == self.schedule.warm_up:
             self._settle()
 
-    def _train_step(self, index):
+    def _train_step(self, index: Tensor) -> None:
         if self.taken == 0:
             self._settle()
         self._account(self._what)
@@ -142,8 +165,8 @@ class TrainingLoop:
         self._project()
         self._averaged.add(self.flat, self.taken + 1)
 
-    def _in_memory(self, size, work):
-        """Do the work, in smaller chunks where memory runs out.
+    def _in_memory(self, size: int, work: Callable[[], T]) -> T:
+        """Return the result of ``work``, retried in smaller chunks if memory runs out.
 
         What was begun is dropped, its noise too. So ``work`` must keep nothing: whatever outlives
         it belongs after it, where an error ends the fit and no release is made twice.
@@ -157,11 +180,11 @@ class TrainingLoop:
                     raise
             self.chunk = half
 
-    def _fixed_step(self, index):
+    def _fixed_step(self, index: Tensor) -> None:
         """Do the part of a step that can be recorded: it works in tensors that stay in place."""
         self._go(self._release(index))
 
-    def _release(self, index):
+    def _release(self, index: Tensor) -> Step:
         return private_step(
             self.engine,
             self.batch(index),
@@ -173,8 +196,8 @@ class TrainingLoop:
             out=self._gradient,
         )
 
-    def _go(self, step):
-        """Move on by what a step released."""
+    def _go(self, step: Step) -> None:
+        """Update state and weights from the results of a step."""
         replay, state = self._replay, step.state
         self._state = state if replay is None else replay.keep(self._state, state)
         if step.longest is not None:
@@ -182,8 +205,8 @@ class TrainingLoop:
         if self._updates_in_place:
             self.optimizer.step()
 
-    def _settle(self):
-        """Fix what waited for the gradient scale, a released number: bounds, learning rate."""
+    def _settle(self) -> None:
+        """Set the bounds and the learning rate from the gradient scale, a released number."""
         if not self.schedule.warm_up and self.schedule.lr_scale is None:
             return
         scale = float(self.scale)
@@ -193,7 +216,7 @@ class TrainingLoop:
             self.lr = self.schedule.lr_scale * unit_lr
             set_lr(self.optimizer, self.lr)
 
-    def _restart_method(self, method):
+    def _restart_method(self, method: Method) -> None:
         self.method = method
         self._mechanism = replace(self.mechanism, method=method)
         self._what = "gradient sum" + "".join(f" + {q.name}" for q in self._mechanism.queries)
@@ -202,12 +225,12 @@ class TrainingLoop:
         state = method.start(self.mechanism.task)
         self._state = tree_map_only(torch.Tensor, lambda t: t.to(self.device), state)
 
-    def _set_step_size(self):
+    def _set_step_size(self) -> None:
         if type(self.method).step_size is not Method.step_size:
             factor = self.method.step_size(self.taken - self.schedule.warm_up)
             set_lr(self.optimizer, self.lr * factor)
 
-    def _project(self):
+    def _project(self) -> None:
         if type(self.method).project is Method.project:
             return
         named = self.engine.module.named_parameters()
@@ -215,7 +238,7 @@ class TrainingLoop:
         for name, value in self.method.project(params, self._state).items():
             params[name].copy_(value)
 
-    def measured(self, index):
+    def measured(self, index: Tensor) -> tuple[int, np.ndarray]:
         """Return the step's number and, by group, counts, losses and norms summed; NOT private."""
         chance = self.engine.chance()
         sample, finite = measure(self.engine, self.batch(index), self.chunk)
@@ -226,7 +249,7 @@ class TrainingLoop:
         return self.taken, sums.cpu().numpy()
 
     def rejoin(self) -> None:
-        """Take over what callbacks did to the weights; refuse what they did to the module."""
+        """Take over callbacks' changes of the weights; refuse changes of the module."""
         if _places(self.engine.module) == self._held:
             rejoin_(self.flat, self.engine.parameters)
         else:
@@ -237,7 +260,7 @@ class TrainingLoop:
             )
 
     def check_bound(self) -> None:
-        """Judge the steps since the last check; what they measured is private and forgotten."""
+        """Raise if a step since the last check broke its bound; what was measured is forgotten."""
         longest = float(self._longest)
         self._longest.zero_()
         if self.mechanism.method.private and not longest <= 1 + BOUND_TOLERANCE:
@@ -247,7 +270,7 @@ class TrainingLoop:
             )
 
     def finish(self) -> None:
-        """Leave weights and released values to the module, and no gradient anywhere."""
+        """Give the weights back to the module, averaged if so planned, and drop all gradients."""
         if self._averaged.mean is not None:
             self.flat.data.copy_(self._averaged.mean)
         unflatten_(trainable(self.engine.module))
@@ -257,13 +280,13 @@ class TrainingLoop:
             for group in self.optimizer.param_groups:
                 group["lr"] = float(group["lr"])
 
-    def _account(self, what):
+    def _account(self, what: str) -> None:
         if self.on_step is not None:
             self.on_step(what)
 
 
-def _places(module):
-    """Return which parameter that is not frozen lies under which name."""
+def _places(module: nn.Module) -> list[tuple[str, int]]:
+    """Return the name and identity of each parameter that is not frozen."""
     named = module.named_parameters(remove_duplicate=False)
     return [(name, id(p)) for name, p in named if p.requires_grad]
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from torch import nn
 
+from skdpfair.inputs.table import Table
 from skdpfair.mechanism import Method
 from skdpfair.methods import get_method
 from skdpfair.privacy import PrivacyReport
+
+if TYPE_CHECKING:
+    from skdpfair.estimator import DPFairClassifier
 
 
 @dataclass(frozen=True)
@@ -38,7 +43,9 @@ class PreviousFit:
     n_steps: int
 
 
-def previous_fit(estimator, fitted, table) -> PreviousFit | None:
+def previous_fit(
+    estimator: DPFairClassifier, fitted: DPFairClassifier, table: Table
+) -> PreviousFit | None:
     """Return the fit that ``estimator`` holds, or None if it was never fitted.
 
     Parameters
@@ -50,6 +57,11 @@ def previous_fit(estimator, fitted, table) -> PreviousFit | None:
     table : Table
         The new records.
 
+    Returns
+    -------
+    PreviousFit or None
+        What the new fit continues.
+
     Raises
     ------
     ValueError
@@ -57,7 +69,7 @@ def previous_fit(estimator, fitted, table) -> PreviousFit | None:
     """
     if not hasattr(estimator, "net_"):
         return None
-    report = estimator.privacy_
+    report: PrivacyReport = estimator.privacy_
     if report.is_private and not report.ledger.entries:
         raise ValueError(
             "warm_start=True composes with the releases before, but this model comes from a "
@@ -76,8 +88,8 @@ def previous_fit(estimator, fitted, table) -> PreviousFit | None:
     )
 
 
-def _check_same_form(estimator, fitted, table):
-    same = {
+def _check_same_form(estimator: DPFairClassifier, fitted: DPFairClassifier, table: Table) -> None:
+    same: dict[str, tuple[Any, Any]] = {
         "classes": (estimator.classes_, table.classes),
         "groups": (estimator.groups_, table.groups.levels),
         "number of features": (estimator.n_features_in_, fitted.n_features_in_),

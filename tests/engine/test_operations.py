@@ -6,14 +6,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from skdpfair.engine.per_sample.graph import record
-from skdpfair.engine.per_sample.operations import (
-    _SEVERAL,
-    _UNARY,
-    OPERATIONS,
-    RULES,
-    Coupling,
-    NotRecorded,
-)
+from skdpfair.engine.per_sample.operations import _SEVERAL, _UNARY, OPERATIONS, RULES
+from skdpfair.engine.per_sample.stand_ins import Coupling, NotRecorded
 
 ROW, SEQUENCE, IMAGE, CUBE = (6,), (3, 4), (4, 6, 6), (2, 4, 4, 4)
 CONSTANT = torch.linspace(0.1, 0.9, 6)

@@ -61,6 +61,24 @@ def averaged():
 
 
 @pytest.fixture
+def undecided():
+    """A method that may add something to the gradients, and adds nothing."""
+
+    @dataclass(kw_only=True, repr=False, eq=False)
+    class Undecided(Method, name="undecided for a test", reference="none"):
+        """Sum plain gradients."""
+
+        def extra(self, sample, state, release):
+            return None
+
+        def clip(self, sample, state, release):
+            return Clip(torch.ones_like(sample.norm), sample.norm.max())
+
+    yield Undecided
+    del METHODS["undecided for a test"]
+
+
+@pytest.fixture
 def asking():
     """A method with two queries, registered for the time of a test."""
 
@@ -119,6 +137,13 @@ def total(module, batch, method, **options):
 def autograd(module, batch):
     loss = nn.functional.cross_entropy(module(batch.x), batch.y)
     return torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(module.parameters()))])
+
+
+@pytest.mark.parametrize("chunk_size", [None, 7])
+def test_a_method_that_adds_nothing_keeps_its_gradients(undecided, chunk_size):
+    module, batch = problem("closed_form")
+    found = total(module, batch, undecided(), chunk_size=chunk_size)
+    torch.testing.assert_close(found, autograd(module, batch), rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("chunk_size", [None, 7])

@@ -1,12 +1,15 @@
-"""Norms and weighted sums of per-record gradients, by the cheapest exact way for a module."""
+"""Norms and weighted sums of per-record gradients, by the cheapest strategy that is exact."""
 
 import logging
+from collections.abc import Callable
 
 import torch
+from torch import Tensor, nn
 
 from skdpfair.engine.per_sample.bookkeeping import BookKeeping, uncovered
 from skdpfair.engine.per_sample.checks import check_module, disagreement, recorded
-from skdpfair.engine.per_sample.closed_form import ClosedForm, chain_of, chain_refusal
+from skdpfair.engine.per_sample.closed_form import ClosedForm, chain_of
+from skdpfair.engine.per_sample.graph import Graph
 from skdpfair.engine.per_sample.records import Records, Strategy
 from skdpfair.engine.per_sample.vmap import MicroVmap
 from skdpfair.engine.precision import full_precision
@@ -17,7 +20,9 @@ __all__ = ["BookKeeping", "ClosedForm", "MicroVmap", "Records", "Strategy", "sel
 log = logging.getLogger("skdpfair")
 
 
-def select_strategy(module, example, n_classes, class_weight=None) -> Strategy:
+def select_strategy(
+    module: nn.Module, example: Tensor, n_classes: int, class_weight: Tensor | None = None
+) -> Strategy:
     """Return the cheapest strategy that is exact for ``module``, or refuse with the reason.
 
     Parameters
@@ -30,6 +35,11 @@ def select_strategy(module, example, n_classes, class_weight=None) -> Strategy:
         Number of classes.
     class_weight : Tensor of shape (n_classes,), optional
         Fixed public factors of the loss.
+
+    Returns
+    -------
+    Strategy
+        A context manager: what it keeps of a batch is gone at the end.
 
     Raises
     ------
@@ -50,22 +60,28 @@ def select_strategy(module, example, n_classes, class_weight=None) -> Strategy:
         return _chosen(module, example, n_classes, class_weight)
 
 
-def _chosen(module, example, n_classes, class_weight):
+def _chosen(
+    module: nn.Module, example: Tensor, n_classes: int, class_weight: Tensor | None
+) -> Strategy:
     probe = check_module(module, example, n_classes)
     graph = recorded(module, probe)
 
-    def closed_form(module, graph):
-        return ClosedForm(module, n_classes, class_weight, chain_of(module, probe))
+    def closed_form(module: nn.Module, graph: Graph | str) -> ClosedForm:
+        chain = chain_of(module, probe)
+        assert not isinstance(chain, str)  # else it is unsuited, and never made
+        return ClosedForm(module, n_classes, class_weight, chain)
 
-    def bookkeeping(module, graph):
+    def bookkeeping(module: nn.Module, graph: Graph | str) -> BookKeeping:
+        assert not isinstance(graph, str)
         return BookKeeping(module, n_classes, class_weight, graph)
 
-    def vmap(module, graph):
+    def vmap(module: nn.Module, graph: Graph | str) -> MicroVmap:
         return MicroVmap(module, n_classes, class_weight, reason=refusals["bookkeeping"])
 
-    refusals = {}
-    unsuited = {
-        closed_form: chain_refusal(module, probe),
+    chain = chain_of(module, probe)
+    refusals: dict[str, str] = {}
+    unsuited: dict[Callable[[nn.Module, Graph | str], Strategy], str | None] = {
+        closed_form: chain if isinstance(chain, str) else None,
         bookkeeping: graph if isinstance(graph, str) else uncovered(graph, module),
         vmap: None,
     }

@@ -5,11 +5,12 @@ from functools import partial
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.graph import get_gradient_edge
+from torch.autograd.graph import GradientEdge, get_gradient_edge
 
-from skdpfair.engine.autograd import without_grad
 from skdpfair.engine.per_sample import layers
 from skdpfair.engine.per_sample.graph import Graph
+from skdpfair.engine.per_sample.layers import GradSampler
+from skdpfair.engine.per_sample.layers.grad_sampler import sum_of
 from skdpfair.engine.per_sample.records import Records, Strategy
 
 
@@ -20,7 +21,7 @@ class _Call:
     module: nn.Module
     a: Tensor
     version: int
-    edge: object
+    edge: GradientEdge
 
 
 class BookKeeping(Strategy):
@@ -38,23 +39,31 @@ class BookKeeping(Strategy):
     name = "bookkeeping"
     proof = "per-record by traced graph"
 
-    def __init__(self, module, n_classes, class_weight, graph: Graph):
+    def __init__(
+        self, module: nn.Module, n_classes: int, class_weight: Tensor | None, graph: Graph
+    ) -> None:
         reason = "every trainable layer has book-keeping formulas and is called once"
         super().__init__(module, n_classes, class_weight, reason)
         self.graph, self.draws = graph, graph.draws
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         """Return the logits of a batch."""
         return self.graph(x, self.generator)
 
-    def records(self, x, y, logit_gradient=None):
+    def records(self, x: Tensor, y: Tensor, logit_gradient: Tensor | None = None) -> Records:
         """Return the gradients of a batch that is not empty."""
         return self._records(x, y, logit_gradient, {})
 
-    def _records(self, x, y, logit_gradient, shifts):
+    def _records(
+        self,
+        x: Tensor,
+        y: Tensor,
+        logit_gradient: Tensor | None,
+        shifts: dict[nn.Module, tuple[GradSampler, Tensor]],
+    ) -> Records:
         calls: list[_Call] = []
 
-        def called(module, a, out):
+        def called(module: nn.Module, a: Tensor, out: Tensor) -> Tensor:
             if shifts:
                 grad_sampler, scale = shifts[module]
                 out = out + grad_sampler.shift(scale, a)
@@ -69,12 +78,12 @@ class BookKeeping(Strategy):
         grads = torch.autograd.grad(logits, [call.edge for call in calls], total)
         with torch.no_grad():
             samplers = [self._book(call, b) for call, b in zip(calls, grads, strict=True)]
-            norm2 = sum(grad_sampler.norm2() for grad_sampler in samplers)
+            norm2 = sum_of(grad_sampler.norm2() for grad_sampler in samplers)
         return Records(
             norm2.sqrt(),
             loss,
             probability,
-            partial(self._weighted_sum, samplers),
+            partial(self._add_samplers, samplers),
             lambda s: self._records(
                 x,
                 y,
@@ -83,19 +92,13 @@ class BookKeeping(Strategy):
             ),
         )
 
-    def _book(self, call, b):
+    def _book(self, call: _Call, b: Tensor) -> GradSampler:
         if call.a._version != call.version:
             raise RuntimeError(
                 f"The input of layer {call.module} was changed in place after the layer used it; "
                 "write the operation out of place."
             )
-        return layers.find(call.module)(call.module, call.a, b)
-
-    @without_grad
-    def _weighted_sum(self, samplers, weight, out, finite=None):
-        views = self.views(out)
-        for grad_sampler in samplers:
-            (grad_sampler if finite is None else grad_sampler.masked(finite)).add(weight, views)
+        return layers.sampler_of(call.module)(call.module, call.a, b)
 
 
 def uncovered(graph: Graph, module: nn.Module) -> str | None:

@@ -1,4 +1,4 @@
-"""What must hold of a module before its per-record gradients mean anything.
+"""Checks that the per-record gradients of a module are well defined.
 
 The proof that records do not mix is the graph that was recorded, or vmap.  What is here refuses
 modules that training would not follow as they are written: those that mix records, or remember
@@ -7,10 +7,12 @@ of the data is seen.
 """
 
 import copy
+from collections.abc import Callable
 from contextlib import nullcontext
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
@@ -19,7 +21,8 @@ from torch.utils._pytree import tree_map_only
 
 from skdpfair._describe import state_of
 from skdpfair.engine.per_sample.graph import Graph, record
-from skdpfair.engine.per_sample.operations import Coupling, NotRecorded
+from skdpfair.engine.per_sample.records import Strategy
+from skdpfair.engine.per_sample.stand_ins import Coupling, NotRecorded
 from skdpfair.exceptions import UnsupportedModuleError
 
 N_PROBE = 4
@@ -31,7 +34,16 @@ _SIZES = (1, 2, 3, 7, 8, 9, 16, 17, 32, 33, 64, 65, 128, 129, 256, 257)  # of ba
 class ConstantDraws(TorchDispatchMode):
     """Makes every random number of torch the same, so that equal calls give equal results."""
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # torch states no types
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
         if func is torch.ops.aten.native_dropout.default:  # which returns the product, too
             x, p, _ = args
             return x * (0.5 / (1 - p)), torch.ones_like(x, dtype=torch.bool)
@@ -42,7 +54,7 @@ class ConstantDraws(TorchDispatchMode):
         return out
 
 
-def check_module(module, example, n_classes):
+def check_module(module: nn.Module, example: Tensor, n_classes: int) -> Tensor:
     """Return probe inputs after checking types and the shape of the output."""
     _refuse_unusable_tensors(module)
     _refuse_batch_statistics(module)
@@ -58,7 +70,7 @@ def check_module(module, example, n_classes):
     return probe
 
 
-def recorded(module, probe) -> Graph | str:
+def recorded(module: nn.Module, probe: Tensor) -> Graph | str:
     """Return the graph of a module's forward pass, or why it cannot be recorded.
 
     A module that mixes records is refused outright, and so is one that remembers.
@@ -88,7 +100,7 @@ def recorded(module, probe) -> Graph | str:
     return graph
 
 
-def _refuse_mixing(module, probe):
+def _refuse_mixing(module: nn.Module, probe: Tensor) -> None:
     """Refuse a module that cannot be recorded, if made-up records are seen to act on each other.
 
     Under vmap they cannot; but what is trained there would not be the module as it is written.
@@ -104,7 +116,7 @@ def _refuse_mixing(module, probe):
             _compare_sizes(called, probe)
 
 
-def _compare_with_others(module, rows, others):
+def _compare_with_others(module: Callable[[Tensor], Tensor], rows: Tensor, others: Tensor) -> None:
     """Exchange all records but one; that one's output must stay."""
     logits = _forward(module, rows)
     for i in range(N_PROBE):
@@ -114,7 +126,7 @@ def _compare_with_others(module, rows, others):
             raise _mixes("the output of one record changes with the others")
 
 
-def _compare_sizes(module, probe):
+def _compare_sizes(module: Callable[[Tensor], Tensor], probe: Tensor) -> None:
     """Add records to a batch; the output of that which was there must stay."""
     alone = _forward(module, probe[:1])
     for size in _SIZES:
@@ -125,18 +137,18 @@ def _compare_sizes(module, probe):
             raise _mixes(f"a batch of {size} gives a record another output than one of 1")
 
 
-def _differ(a, b):
+def _differ(a: Tensor, b: Tensor) -> bool:
     return not torch.allclose(a, b, rtol=1e-3, atol=1e-5, equal_nan=True)
 
 
-def _switched(module):
+def _switched(module: nn.Module) -> nn.Module:
     """Return the module in its other mode."""
     for m in module.modules():
         m.training = not m.training
     return module
 
 
-def _remembers():
+def _remembers() -> UnsupportedModuleError:
     return UnsupportedModuleError(
         "module remembers: its forward pass changes its attributes, buffers or parameters, or "
         "differs from call to call, so that one record could act on the gradients of others, or "
@@ -144,14 +156,20 @@ def _remembers():
     )
 
 
-def _mixes(error):
+def _mixes(error: object) -> UnsupportedModuleError:
     return UnsupportedModuleError(
         f"module mixes the records of a batch: {error}. Make each output row a function of its own "
         "input row only."
     )
 
 
-def disagreement(make, module, graph, probe, n_classes):
+def disagreement(
+    make: Callable[[nn.Module, Graph | str], Strategy],
+    module: nn.Module,
+    graph: Graph | str,
+    probe: Tensor,
+    n_classes: int,
+) -> str | None:
     """Return how the strategy ``make(module, graph)`` differs from autograd, or None.
 
     This finds what a recording does not follow: gradients that code makes by itself, weights that
@@ -188,7 +206,14 @@ def disagreement(make, module, graph, probe, n_classes):
     return None
 
 
-def _gradient(module, parameters, class_weight, x, y, i):
+def _gradient(
+    module: nn.Module,
+    parameters: list[nn.Parameter],
+    class_weight: Tensor | None,
+    x: Tensor,
+    y: Tensor,
+    i: int,
+) -> Tensor:
     """Return autograd's gradient of the loss of record ``i``."""
     with torch.enable_grad():
         loss = cross_entropy(module(x)[i : i + 1], y[i : i + 1], reduction="sum")
@@ -199,15 +224,15 @@ def _gradient(module, parameters, class_weight, x, y, i):
     return torch.cat([(torch.zeros_like(p) if g is None else g).flatten() for p, g in pairs])
 
 
-def _probe(example):
+def _probe(example: Tensor) -> Tensor:
     """Return random inputs in [0, 1), so that an embedding that casts its input finds index 0."""
     generator = torch.Generator(example.device).manual_seed(0)
     shape = (N_PROBE, *example.shape[1:])
     return torch.rand(shape, generator=generator, device=example.device).to(example.dtype)
 
 
-def _copied(module):
-    """Return a copy whose code may do what it likes."""
+def _copied(module: nn.Module) -> nn.Module:
+    """Return a copy of the module, whose code may change it."""
     try:
         return copy.deepcopy(module)
     except RuntimeError as error:
@@ -217,7 +242,7 @@ def _copied(module):
         ) from error
 
 
-def _perturbed(module):
+def _perturbed(module: nn.Module) -> nn.Module:
     """Return a copy whose weights are all random, so that no zero hides anything.
 
     They are moved by about what torch's initial weights measure, so that deep nets stay tame.
@@ -232,7 +257,7 @@ def _perturbed(module):
     return module
 
 
-def _forward(module, probe):
+def _forward(module: Callable[[Tensor], Tensor], probe: Tensor) -> Tensor:
     """Return the output; equal calls draw equal dropout masks, whoever calls."""
     devices = [probe.device] if probe.is_cuda else []
     with torch.random.fork_rng(devices=devices):
@@ -246,11 +271,11 @@ def _forward(module, probe):
             ) from error
 
 
-def _tensors(module):
+def _tensors(module: nn.Module) -> list[Tensor]:
     return [*module.parameters(), *module.buffers()]
 
 
-def _refuse_unusable_tensors(module):
+def _refuse_unusable_tensors(module: nn.Module) -> None:
     trained = [p for p in module.parameters() if p.requires_grad]
     if not trained:
         raise UnsupportedModuleError("module has no trainable parameter.")
@@ -268,7 +293,7 @@ def _refuse_unusable_tensors(module):
             )
 
 
-def _refuse_other_state(module):
+def _refuse_other_state(module: nn.Module) -> None:
     """Refuse state that neither parameters nor buffers hold, for releases would not hold it."""
     for name, layer in module.named_modules():
         own = type(layer).get_extra_state is not nn.Module.get_extra_state
@@ -279,7 +304,7 @@ def _refuse_other_state(module):
             )
 
 
-def _refuse_batch_statistics(module):
+def _refuse_batch_statistics(module: nn.Module) -> None:
     for name, layer in module.named_modules():
         place = f"at {name!r}" if name else "at its root"
         tracks = isinstance(layer, _InstanceNorm) and layer.track_running_stats

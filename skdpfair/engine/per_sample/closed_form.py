@@ -3,15 +3,16 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from skdpfair.engine.autograd import without_grad
 from skdpfair.engine.per_sample.layers.grad_sampler import lengths_of
 from skdpfair.engine.per_sample.layers.linear import LinearBook
 from skdpfair.engine.per_sample.records import Records, Strategy
+from skdpfair.engine.precision import without_grad
 
 _aten = torch.ops.aten
 
@@ -31,6 +32,11 @@ ACTIVATIONS: dict[type[nn.Module], Activation] = {
 }
 
 
+Chain: TypeAlias = list[tuple[nn.Linear, Activation | None]]
+# parameters moved, record by record, by numbers (batch,) times their gradients so far
+Move: TypeAlias = tuple[list[LinearBook], Tensor]
+
+
 class ClosedForm(Strategy):
     """Per-record gradients of Linear layers, each with an activation after it or none.
 
@@ -43,7 +49,9 @@ class ClosedForm(Strategy):
     name = "closed_form"
     proof = "per-record by traced graph"
 
-    def __init__(self, module, n_classes, class_weight, chain):
+    def __init__(
+        self, module: nn.Module, n_classes: int, class_weight: Tensor | None, chain: Chain
+    ) -> None:
         reason = "the module is a chain of Linear layers and activations with known derivatives"
         super().__init__(module, n_classes, class_weight, reason)
         trains = [any(p.requires_grad for p in layer.parameters()) for layer, _ in chain]
@@ -54,39 +62,48 @@ class ClosedForm(Strategy):
         self._least = self._one * (widest * torch.finfo(self._one.dtype).tiny) ** 0.5
         self._lengths = lengths_of(widest)
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         """Return the logits of a batch."""
-        return self._forward(x.flatten(1), None, None)[1]
+        return self._forward(x.flatten(1), None)[1]
 
-    def records(self, x, y, logit_gradient=None):
+    def records(self, x: Tensor, y: Tensor, logit_gradient: Tensor | None = None) -> Records:
         """Return the gradients of a batch that is not empty."""
         return self._records(x, y, logit_gradient)
 
     @without_grad
-    def _records(self, x, y, logit_gradient=None, earlier=None, scale=None):
-        """Return gradients; with ``earlier``, at parameters moved by ``scale`` times these."""
-        inputs, logits = self._forward(x.flatten(1), earlier, scale)
+    def _records(
+        self,
+        x: Tensor,
+        y: Tensor,
+        logit_gradient: Tensor | None = None,
+        moved: Move | None = None,
+    ) -> Records:
+        """Return gradients, at moved parameters if ``moved`` says so."""
+        inputs, logits = self._forward(x.flatten(1), moved)
         loss, probability, b = self.loss_terms(logits, y, logit_gradient)
-        grad_samplers = self._backward(inputs, logits, b, earlier, scale)
+        grad_samplers = self._backward(inputs, logits, b, moved)
         return Records(
             self._norm(grad_samplers),
             loss,
             probability,
-            partial(self._weighted_sum, grad_samplers),
-            lambda scale: self._records(x, y, logit_gradient, grad_samplers, scale),
+            partial(self._add_samplers, grad_samplers),
+            lambda scale: self._records(x, y, logit_gradient, (grad_samplers, scale)),
         )
 
-    def _forward(self, a, earlier, scale):
+    def _forward(self, a: Tensor, moved: Move | None) -> tuple[list[Tensor], Tensor]:
         inputs = []
         for i, (layer, activation) in enumerate(self._chain):
             inputs.append(a)
             z = linear(a, layer.weight, layer.bias)
-            if earlier is not None and i >= self._first:
+            if moved is not None and i >= self._first:
+                earlier, scale = moved
                 z += earlier[i - self._first].shift(scale, a)
             a = z if activation is None else activation.forward(z)
         return inputs, a
 
-    def _backward(self, inputs, out, b, earlier, scale):
+    def _backward(
+        self, inputs: list[Tensor], out: Tensor, b: Tensor, moved: Move | None
+    ) -> list[LinearBook]:
         """Return the grad samplers from the first layer that trains to the last."""
         grad_samplers = []
         for i in range(len(self._chain) - 1, self._first - 1, -1):
@@ -96,44 +113,44 @@ class ClosedForm(Strategy):
             out = inputs[i]
             grad_samplers.append(LinearBook(layer, out, b))
             if i > self._first:
-                moved = None if earlier is None else earlier[i - self._first].shift_back(scale, b)
-                b = b @ layer.weight
+                gained = None
                 if moved is not None:
-                    b += moved
+                    earlier, scale = moved
+                    gained = earlier[i - self._first].shift_back(scale, b)
+                b = b @ layer.weight
+                if gained is not None:
+                    b += gained
         return grad_samplers[::-1]
 
-    def _norm(self, grad_samplers):
+    def _norm(self, grad_samplers: list[LinearBook]) -> Tensor:
         """Return the root of the sum of (|a|^2 + 1) |b|^2 over the layers, for frozen ones less."""
-        rows = [self._lengths(grad_sampler.b) for grad_sampler in grad_samplers]
+        lengths = [self._lengths(grad_sampler.b) for grad_sampler in grad_samplers]
         factors = [self._factor(grad_sampler) for grad_sampler in grad_samplers]
         if len(grad_samplers) == 1 and self._chain[-1][1] is None:
-            return factors[0].mul_(rows[0])  # see LEAST_SLOPE
-        rows = torch.stack(rows).add_(self._least)
-        return torch.linalg.vector_norm(torch.stack(factors).mul_(rows), dim=0)
+            return factors[0].mul_(lengths[0])  # see LEAST_SLOPE
+        rows = torch.stack(lengths).add_(self._least)
+        norm: Tensor = torch.linalg.vector_norm(torch.stack(factors).mul_(rows), dim=0)
+        return norm
 
-    def _factor(self, grad_sampler):
+    def _factor(self, grad_sampler: LinearBook) -> Tensor:
         if not grad_sampler.weight_trains:
             return grad_sampler.a.new_full((len(grad_sampler.a),), float(grad_sampler.bias_trains))
         length = self._lengths(grad_sampler.a)
         return length.hypot_(self._one) if grad_sampler.bias_trains else length.add_(self._least)
 
-    @without_grad
-    def _weighted_sum(self, grad_samplers, weight, out, finite=None):
-        views = self.views(out)
-        for grad_sampler in grad_samplers:
-            (grad_sampler if finite is None else grad_sampler.masked(finite)).add(weight, views)
 
-
-def chain_of(module: nn.Module, x: Tensor) -> list | str:
+def chain_of(module: nn.Module, x: Tensor) -> Chain | str:
     """Return the chain of ``module`` for inputs like ``x``, or why it is none."""
-    chain, seen, flat = [], set(), x.dim() == 2
+    chain: Chain = []
+    seen: set[nn.Parameter] = set()
+    flat = x.dim() == 2
     for part in _parts(module):
         kind = type(part)
         if _is_altered(part):
             return f"{kind.__name__} has hooks, or a forward of its own"
-        if kind is nn.Flatten and (part.start_dim, part.end_dim) == (1, -1):
+        if type(part) is nn.Flatten and (part.start_dim, part.end_dim) == (1, -1):
             flat = True
-        elif kind is nn.Linear and flat and seen.isdisjoint(part.parameters()):
+        elif type(part) is nn.Linear and flat and seen.isdisjoint(part.parameters()):
             seen.update(part.parameters())
             chain.append((part, None))
         elif kind in ACTIVATIONS and chain and chain[-1][1] is None:
@@ -143,20 +160,14 @@ def chain_of(module: nn.Module, x: Tensor) -> list | str:
     return chain if chain else "there is no Linear layer"
 
 
-def chain_refusal(module: nn.Module, x: Tensor) -> str | None:
-    """Return why ``module`` is no chain for inputs like ``x``, or None."""
-    chain = chain_of(module, x)
-    return chain if isinstance(chain, str) else None
-
-
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
-def _parts(module):
+def _parts(module: nn.Module) -> list[nn.Module]:
     if type(module) is not nn.Sequential or _is_altered(module):
         return [module]
     return [part for child in module for part in _parts(child)]
 
 
-def _is_altered(part):
+def _is_altered(part: nn.Module) -> bool:
     return "forward" in vars(part) or any(getattr(part, hooks) for hooks in _HOOKS)

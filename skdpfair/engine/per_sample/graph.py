@@ -5,22 +5,23 @@ out the list.  So nothing that the code would decide by values, by the number of
 numbers or by what it remembers can bring two records together, and no line of it sees a record.
 """
 
+from __future__ import annotations
+
 import random
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import torch
 from sklearn.utils import check_random_state
 from torch import Tensor, nn
 
 from skdpfair.engine.per_sample import layers
-from skdpfair.engine.per_sample.operations import (
-    OPERATIONS,
-    SIZED,
+from skdpfair.engine.per_sample.operations import OPERATIONS, SIZED, Call, Operation
+from skdpfair.engine.per_sample.stand_ins import (
     BatchSize,
-    Call,
     Coupling,
     NotRecorded,
     Recorded,
@@ -39,6 +40,8 @@ class _Slot:
     number: int
 
 
+Called: TypeAlias = Callable[[nn.Module, Tensor, Tensor], Tensor]
+
 _N_RECORDS = object()  # the place of their number
 
 
@@ -46,9 +49,9 @@ _N_RECORDS = object()  # the place of their number
 class _Step:
     """One operation: what to call with what, where its results go, what is not needed after it."""
 
-    call: Callable
-    args: tuple
-    kwargs: dict
+    call: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
     out: int | tuple[int, ...]
     layer: nn.Module | None = None
     is_drawn: bool = False
@@ -58,12 +61,13 @@ class _Step:
 class Tape:
     """Records the operations on ``value``, a made-up batch."""
 
-    def __init__(self, value: Tensor):
-        self.n, self.n_slots, self.steps = len(value), 0, []
+    def __init__(self, value: Tensor) -> None:
+        self.n, self.n_slots = len(value), 0
+        self.steps: list[_Step] = []
         self.refusal: NotRecorded | None = None
         self.x = self._new(value)
 
-    def _new(self, value):
+    def _new(self, value: Tensor) -> Recorded:
         self.n_slots += 1
         return Recorded(self, self.n_slots - 1, value)
 
@@ -73,14 +77,16 @@ class Tape:
             self.refusal = error
         return error
 
-    def apply(self, func, args, kwargs):
-        """Record one call, and return what it gives."""
+    def apply(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Record one call and return its recorded result."""
         try:
             return self._applied(func, args, kwargs)
         except NotRecorded as error:
             raise self.refused(error) from None
 
-    def _applied(self, func, args, kwargs):
+    def _applied(
+        self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         operation = OPERATIONS.get(func)
         if operation is None:
             raise NotRecorded(f"{getattr(func, '__name__', func)} is not a listed operation")
@@ -90,7 +96,7 @@ class Tape:
         value = self._run(run, args, kwargs, operation.drawn)
         return self._enter(run, args, kwargs, value, is_drawn=operation.drawn is not None)
 
-    def _check(self, operation, call):
+    def _check(self, operation: Operation, call: Call) -> None:
         if not is_plain(call.args) or not is_plain(call.kwargs):
             raise NotRecorded(f"{call.name} takes an argument of a type of its own")
         recorded, constants = call.tensors()
@@ -112,13 +118,26 @@ class Tape:
             if place == self.x.value.untyped_storage().data_ptr():
                 raise NotRecorded("it changes its input in place")
 
-    def _run(self, run, args, kwargs, drawn):
+    def _run(
+        self,
+        run: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        drawn: Callable[..., Any] | None,
+    ) -> Any:
         options = {"generator": torch.Generator(self.x.device).manual_seed(0)} if drawn else {}
         args, kwargs = _map((args, kwargs), lambda a: a.value if isinstance(a, Recorded) else a)
         sized = _map((args, kwargs), lambda a: self.n if isinstance(a, BatchSize) else a)
         return run(*sized[0], **sized[1], **options)
 
-    def _enter(self, run, args, kwargs, value, **facts):
+    def _enter(
+        self,
+        run: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        value: Any,
+        **facts: Any,
+    ) -> Any:
         several = isinstance(value, (tuple, list))
         values = tuple(value) if several else (value,)
         if any(not isinstance(v, Tensor) or v.dim() == 0 or len(v) != self.n for v in values):
@@ -134,7 +153,7 @@ class Tape:
         except TypeError:
             return found
 
-    def layer(self, module, run, x):
+    def layer(self, module: nn.Module, run: Callable[..., Any], x: Any) -> Any:
         """Record the call of a layer that has parameters."""
         if not isinstance(x, Recorded) or x.tape is not self:
             raise self.refused(NotRecorded(f"{type(module).__name__} is called without a record"))
@@ -147,13 +166,13 @@ class Tape:
         return self._enter(run, (x,), {}, run(x.value), layer=module)
 
 
-def _stored(leaf):
+def _stored(leaf: Any) -> Any:
     if isinstance(leaf, Recorded):
         return _Slot(leaf.slot)
     return _N_RECORDS if isinstance(leaf, BatchSize) else leaf
 
 
-def _map(nested, change):
+def _map(nested: Any, change: Callable[[Any], Any]) -> Any:
     """Return tuples, lists, dicts and slices with ``change`` applied to what they hold."""
     if isinstance(nested, (tuple, list)):
         return type(nested)([_map(part, change) for part in nested])
@@ -175,18 +194,20 @@ class Graph:
         Number of tensors on the way.
     """
 
-    def __init__(self, steps, out, n_slots):
+    def __init__(self, steps: list[_Step], out: int, n_slots: int) -> None:
         self.out, self.n_slots = out, n_slots
         self.steps = _freed(steps, out)
         self.layers = [step.layer for step in steps if step.layer is not None]
         self.draws = any(step.is_drawn for step in steps)
 
-    def __call__(self, x: Tensor, generator=None, called: Callable | None = None) -> Tensor:
+    def __call__(
+        self, x: Tensor, generator: torch.Generator | None = None, called: Called | None = None
+    ) -> Tensor:
         """Return the logits of ``x``; ``called(layer, a, out)`` may change what a layer returns."""
-        slots = [None] * self.n_slots
+        slots: list[Any] = [None] * self.n_slots
         slots[0], n = x, len(x)
 
-        def fill(leaf):
+        def fill(leaf: Any) -> Any:
             if isinstance(leaf, _Slot):
                 return slots[leaf.number]
             return n if leaf is _N_RECORDS else leaf
@@ -206,32 +227,34 @@ class Graph:
             del args, kwargs, found
             for slot in step.dead:
                 slots[slot] = None
-        return slots[self.out]
+        logits: Tensor = slots[self.out]
+        return logits
 
     @property
     def names(self) -> list[str]:
-        """What is called, step by step."""
+        """Names of the functions called, step by step."""
         return [getattr(step.call, "__name__", type(step.layer).__name__) for step in self.steps]
 
-    def on(self, module: nn.Module, recorded: nn.Module) -> "Graph":
+    def on(self, module: nn.Module, recorded: nn.Module) -> Graph:
         """Return the graph of ``module``, an equal of the module that was ``recorded``."""
         same = dict(zip(recorded.modules(), module.modules(), strict=True))
+        tensors: dict[int, Tensor] = {}
         for kind in (nn.Module.parameters, nn.Module.buffers):
-            same |= {id(a): b for a, b in zip(kind(recorded), kind(module), strict=True)}
+            tensors |= {id(a): b for a, b in zip(kind(recorded), kind(module), strict=True)}
 
-        def moved(leaf):
-            return same.get(id(leaf), leaf) if isinstance(leaf, Tensor) else leaf
+        def moved(leaf: Any) -> Any:
+            return tensors.get(id(leaf), leaf) if isinstance(leaf, Tensor) else leaf
 
         steps = []
         for step in self.steps:
-            layer = same.get(step.layer)
+            layer = None if step.layer is None else same[step.layer]
             call = step.call if layer is None else _own_forward(layer)
             args, kwargs = _map(step.args, moved), _map(step.kwargs, moved)
             steps.append(_Step(call, args, kwargs, step.out, layer, step.is_drawn))
         return Graph(steps, self.out, self.n_slots)
 
 
-def _freed(steps, out):
+def _freed(steps: list[_Step], out: int) -> list[_Step]:
     """Return the steps with the slots that none of the later ones needs."""
     last = {}
     for i, step in enumerate(steps):
@@ -246,9 +269,10 @@ def _freed(steps, out):
     ]
 
 
-def _own_forward(layer):
+def _own_forward(layer: nn.Module) -> Callable[[Tensor], Tensor]:
     """Return the forward of the layer's class: no hook, no patch."""
-    return type(layer).forward.__get__(layer)
+    bound: Callable[[Tensor], Tensor] = type(layer).forward.__get__(layer)
+    return bound
 
 
 def record(module: nn.Module, x: Tensor) -> Graph:
@@ -260,6 +284,11 @@ def record(module: nn.Module, x: Tensor) -> Graph:
         Its code runs once.  Use a copy, for the code may change it.
     x : Tensor of shape (batch, ...)
         Made-up records.
+
+    Returns
+    -------
+    Graph
+        Carries out the same operations on any number of records.
 
     Raises
     ------
@@ -290,23 +319,23 @@ def record(module: nn.Module, x: Tensor) -> Graph:
     return Graph(tape.steps, out.slot, tape.n_slots)
 
 
-def _is_leaf(module):
+def _is_leaf(module: nn.Module) -> bool:
     own = [p for p in module.parameters(recurse=False) if p.requires_grad]
     return bool(own) and layers.find(module) is not None and "forward" not in vars(module)
 
 
-def _recorder(tape, layer):
+def _recorder(tape: Tape, layer: nn.Module) -> Callable[[Any], Any]:
     run = _own_forward(layer)
     return lambda x: tape.layer(layer, run, x)
 
 
-def shared_draws() -> tuple:
-    """Return the states of Python's and numpy's generators, by which code may decide."""
+def shared_draws() -> tuple[object, ...]:
+    """Return the states of Python's and numpy's global generators."""
     return random.getstate(), repr(check_random_state(None).get_state())
 
 
-def _chance(device):
-    states = [torch.get_rng_state().numpy().tobytes(), shared_draws()]
+def _chance(device: torch.device) -> list[object]:
+    states: list[object] = [torch.get_rng_state().numpy().tobytes(), shared_draws()]
     if device.type == "cuda":
         states.append(torch.cuda.get_rng_state(device).numpy().tobytes())
     return states

@@ -1,15 +1,19 @@
 """All per-record gradients of a batch as a matrix, for methods that look at them."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.func import grad
 
-from skdpfair.engine.autograd import without_grad
 from skdpfair.engine.flat import split
+from skdpfair.engine.per_sample.layers.grad_sampler import sum_of
 from skdpfair.engine.per_sample.records import Strategy
-from skdpfair.engine.per_sample.vmap import MicroVmap
+from skdpfair.engine.per_sample.vmap import MicroVmap, Tensors
+from skdpfair.engine.precision import without_grad
 from skdpfair.exceptions import UnsupportedModuleError
 
 
@@ -24,7 +28,8 @@ class Gradients:
     @property
     def norm(self) -> Tensor:
         """L2 norm of each row, (batch,)."""
-        return torch.linalg.vecdot(self.rows, self.rows).sqrt()
+        norm: Tensor = torch.linalg.vecdot(self.rows, self.rows).sqrt()
+        return norm
 
     @without_grad
     def weighted_sum(self, weight: Tensor, out: Tensor, finite: Tensor | None = None) -> None:
@@ -33,8 +38,8 @@ class Gradients:
         out.addmv_(rows.t(), weight)
 
 
-def materialised(model: Strategy) -> "Materialised":
-    """Return the matrices of the module that ``model`` takes gradients of, made once."""
+def materialised(model: Strategy) -> Materialised:
+    """Return the strategy that makes gradient matrices of the module of ``model``, made once."""
     if model.matrices is None:
         model.matrices = Materialised(model)
     return model.matrices
@@ -51,7 +56,7 @@ class Materialised(MicroVmap):
 
     name = "materialised"
 
-    def __init__(self, model: Strategy):
+    def __init__(self, model: Strategy) -> None:
         reason = "the method looks at each record's gradient"
         super().__init__(model.module, model.n_classes, model.class_weight, reason)
 
@@ -66,11 +71,16 @@ class Materialised(MicroVmap):
                 "method that does not look (fairlens_dp with gamma1=0)."
             )
 
-    def gradients(self, x, y, logit_gradient=None, hvp_vectors=None) -> Gradients:
+    def gradients(
+        self,
+        x: Tensor,
+        y: Tensor,
+        logit_gradient: Tensor | None = None,
+        hvp_vectors: Tensor | None = None,
+    ) -> Gradients:
         """Return the gradients of each record, changed as `mechanism.Extra` says."""
-        logit_gradient = (
-            x.new_zeros((len(x), self.n_classes)) if logit_gradient is None else logit_gradient
-        )
+        if logit_gradient is None:
+            logit_gradient = x.new_zeros((len(x), self.n_classes))
         found = list(self._each(self._gradient, x, y, logit_gradient))
         rows = self._rows(gradients for gradients, _ in found)
         if hvp_vectors is not None:
@@ -78,17 +88,20 @@ class Materialised(MicroVmap):
         loss, probability, _ = self.loss_terms(torch.cat([logits for _, logits in found]), y)
         return Gradients(rows, loss, probability)
 
-    def _hessian_product(self, trained, frozen, x, y, vector):
+    def _hessian_product(
+        self, trained: Tensors, frozen: Tensors, x: Tensor, y: Tensor, vector: Tensor
+    ) -> Tensors:
         """Return the Hessian of a record's own loss times its own vector."""
         parts, nothing = split(vector, self.parameters), x.new_zeros(self.n_classes)
 
-        def along(values):
+        def along(values: Tensors) -> Tensor:
             found, _ = self._gradient(values, frozen, x, y, nothing)
-            return sum((g * v).sum() for g, v in zip(found.values(), parts, strict=True))
+            return sum_of((g * v).sum() for g, v in zip(found.values(), parts, strict=True))
 
-        return grad(along)(trained)
+        product: Tensors = grad(along)(trained)
+        return product
 
-    def _rows(self, parts):
+    def _rows(self, parts: Iterable[Tensors]) -> Tensor:
         return torch.cat(
             [torch.cat([p[name].flatten(1) for name in self._named(True)], dim=1) for p in parts]
         )

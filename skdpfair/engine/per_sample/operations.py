@@ -5,142 +5,25 @@ call and raises :class:`Coupling` if a row of the result would depend on several
 :class:`NotRecorded` if it cannot tell.  What has no rule is not recorded.
 """
 
-from collections.abc import Callable
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Any, TypeAlias
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
-
-class NotRecorded(Exception):
-    """The forward pass cannot be recorded, for the reason given."""
-
-
-class Coupling(NotRecorded):
-    """An operation lets one record act on another's row."""
-
-
-class NoAttribute(NotRecorded, AttributeError):
-    """A recorded tensor lacks an attribute."""
-
-
-class BatchSize:
-    """The number of records: a size to give to `view` or `expand`, and no number to decide by."""
-
-    def __init__(self, tape):
-        self.tape = tape
-
-    def __eq__(self, other):
-        return isinstance(other, BatchSize) or self._decides()
-
-    __hash__ = object.__hash__
-
-    def _decides(self, *args):
-        raise self.tape.refused(Coupling("it decides by the number of records of the batch"))
-
-    __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __bool__ = __mod__ = __rmod__ = _decides
-
-    def _unknown(self, *args):
-        raise NotRecorded("it computes with the number of records")
-
-    __int__ = __index__ = __float__ = __add__ = __radd__ = __sub__ = __rsub__ = _unknown
-    __mul__ = __rmul__ = __floordiv__ = __rfloordiv__ = __truediv__ = __rtruediv__ = _unknown
-
-    def __repr__(self):
-        return "n_records"
-
-
-class Recorded:
-    """Stands for a tensor with a row per record while a forward pass is recorded.
-
-    ``value`` is what made-up records give; ``slot`` names the tensor in the recording.
-    """
-
-    def __init__(self, tape, slot: int, value: Tensor):
-        self.tape, self.slot, self.value = tape, slot, value
-
-    @classmethod
-    def __torch_function__(cls, func, types, args=(), kwargs=None):
-        return _tape_of((args, kwargs)).apply(func, args, kwargs or {})
-
-    def __getattr__(self, name):
-        method = getattr(torch.Tensor, name, None)
-        if name.startswith("__") or not callable(method):
-            raise NoAttribute(f"it asks for the attribute {name!r} of a tensor")
-        return lambda *args, **kwargs: self.tape.apply(method, (self, *args), kwargs)
-
-    @property
-    def shape(self):
-        """The shape, of which the first number is not known."""
-        return (BatchSize(self.tape), *self.value.shape[1:])
-
-    def size(self, dim=None):
-        """Return the shape, or one number of it."""
-        return self.shape if dim is None else self.shape[dim]
-
-    def dim(self):
-        """Return the number of axes."""
-        return self.value.dim()
-
-    ndim = property(dim)
-    mT = property(lambda self: self.transpose(-2, -1))
-    dtype = property(lambda self: self.value.dtype)
-    device = property(lambda self: self.value.device)
-    is_cuda = property(lambda self: self.value.is_cuda)
-    is_nested = is_sparse = is_quantized = False
-    requires_grad = True
-
-    def is_floating_point(self):
-        """Tell whether the numbers are floating."""
-        return self.value.is_floating_point()
-
-    def _coupled(self, *args, **kwargs):
-        raise self.tape.refused(Coupling("it decides by values, or takes records one from another"))
-
-    def __len__(self):
-        # an int would leave no trace of what the code does with it
-        raise self.tape.refused(NotRecorded("it asks for the number of records by len()"))
-
-    __bool__ = __iter__ = __int__ = __float__ = __index__ = __contains__ = _coupled
-    item = tolist = numpy = __array__ = __setitem__ = _coupled
-    __hash__ = object.__hash__
-
-
-def _tape_of(nested):
-    for leaf in leaves(nested):
-        if isinstance(leaf, Recorded):
-            return leaf.tape
-    raise NotRecorded("it hides a tensor where it cannot be found")
-
-
-def leaves(nested):
-    """Yield what tuples, lists, slices and dicts hold."""
-    if isinstance(nested, (tuple, list)):
-        for part in nested:
-            yield from leaves(part)
-    elif isinstance(nested, dict):
-        yield from leaves(list(nested.values()))
-    elif isinstance(nested, slice):
-        yield from (nested.start, nested.stop, nested.step)
-    else:
-        yield nested
-
-
-_PLAIN = {int, float, bool, complex, str, type(None), type(Ellipsis), Tensor, nn.Parameter}
-_PLAIN |= {Recorded, BatchSize, torch.dtype, torch.device, torch.memory_format, torch.layout}
-
-
-def is_plain(nested) -> bool:
-    """Tell whether arguments are of types that have no operations of their own."""
-    if type(nested) in (tuple, list, torch.Size):
-        return all(map(is_plain, nested))
-    if type(nested) is dict:
-        return all(map(is_plain, nested.values()))
-    if type(nested) is slice:
-        return all(map(is_plain, (nested.start, nested.stop, nested.step)))
-    return type(nested) in _PLAIN or type(nested) is getattr(nn, "Buffer", None)
+from skdpfair.engine.per_sample.random_operations import DRAWN
+from skdpfair.engine.per_sample.stand_ins import (
+    BatchSize,
+    Coupling,
+    NotRecorded,
+    Recorded,
+    leaves,
+)
 
 
 @dataclass(frozen=True)
@@ -148,11 +31,11 @@ class Call:
     """One call of an operation, for its rule; ``n`` records are in the made-up batch."""
 
     name: str
-    args: tuple
-    kwargs: dict
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
     n: int
 
-    def get(self, position, *names, default=None):
+    def get(self, position: int, *names: str, default: Any = None) -> Any:
         """Return an argument by its position or one of its names."""
         if position < len(self.args):
             return self.args[position]
@@ -165,7 +48,7 @@ class Call:
             raise NotRecorded(f"{self.name} changes or reads a tensor that is no record's")
         return x
 
-    def axis(self, dim, like=None) -> int:
+    def axis(self, dim: Any, like: Recorded | None = None) -> int:
         """Return an axis counted from 0, which must not be that of the records."""
         n_axes = (like or self.first()).dim()
         if not isinstance(dim, int) or isinstance(dim, bool):  # std(True) runs over all numbers
@@ -174,13 +57,13 @@ class Call:
             raise Coupling(f"{self.name} runs along the axis of the records")
         return dim % n_axes
 
-    def tensors(self):
+    def tensors(self) -> tuple[list[Recorded], list[Tensor]]:
         """Return recorded and constant tensors among all arguments."""
         found = list(leaves((self.args, self.kwargs)))
         constants = [a for a in found if isinstance(a, Tensor)]
         return [a for a in found if isinstance(a, Recorded)], constants
 
-    def only(self, *allowed) -> None:
+    def only(self, *allowed: int | str) -> None:
         """Refuse recorded tensors in other places than ``allowed``."""
         places = [*enumerate(self.args), *self.kwargs.items()]
         if any(
@@ -192,28 +75,30 @@ class Call:
             raise NotRecorded(f"{self.name} takes a record where a public number is expected")
 
 
-def elementwise(call):
+Rule: TypeAlias = Callable[[Call], None]
+
+
+def elementwise(call: Call) -> None:
     """Each number of the result comes from numbers at the same place, constants broadcast."""
     recorded, constants = call.tensors()
-    n_axes = {r.dim() for r in recorded}
-    if len(n_axes) > 1:
+    (n_axes, *others) = {r.dim() for r in recorded}
+    if others:
         raise Coupling(f"{call.name} lays records beside each other: numbers of axes differ")
-    n_axes = n_axes.pop()
     for constant in constants:
         if constant.dim() > n_axes or (constant.dim() == n_axes and constant.shape[0] != 1):
             raise Coupling(f"{call.name} gives each place in the batch a number of its own")
 
 
-def one_tensor(call):
+def one_tensor(call: Call) -> None:
     """Only the first argument is recorded, and is treated number by number."""
     call.first()
     call.only(0, "input", "self")
 
 
-def along(position, *, default=None, many=False):
-    """Return the rule of what runs along one axis, or several, of its first argument."""
+def along(position: int, *, default: Any = None, many: bool = False) -> Rule:
+    """Return the rule of operations along one axis, or several, of the first argument."""
 
-    def rule(call):
+    def rule(call: Call) -> None:
         call.first()
         dims = call.get(position, "dim", "axis", "dims", default=default)
         if many and isinstance(dims, (tuple, list)):
@@ -230,33 +115,33 @@ def along(position, *, default=None, many=False):
     return rule
 
 
-def two_along(call):
+def two_along(call: Call) -> None:
     """Two tensors of equal numbers of axes, compared along one that is not the records'."""
     elementwise(call)
     call.axis(call.get(2, "dim", default=1))
 
 
-def varargs_dims(call):
+def varargs_dims(call: Call) -> None:
     """`flip`: axes as a tuple or one by one."""
     dims = call.args[1:] if len(call.args) > 1 else (call.kwargs["dims"],)
     for dim in leaves(dims):
         call.axis(dim)
 
 
-def chosen(call):
+def chosen(call: Call) -> None:
     """`where`: of two tensors or numbers; of a condition alone it counts the batch."""
     if len(call.args) + len(call.kwargs) < 3:
         raise Coupling("where of a condition alone lists the records for which it holds")
     elementwise(call)
 
 
-def extremum(call):
+def extremum(call: Call) -> None:
     """`max` and `min`: of two tensors, or along an axis."""
     other = call.get(1, "other", "dim", "axis")
     (elementwise if isinstance(other, (Recorded, Tensor)) else along(1))(call)
 
 
-def joined(call):
+def joined(call: Call) -> None:
     """`cat` and `stack`: along any axis but the records'."""
     tensors = call.get(0, "tensors")
     recorded = [t for t in tensors if isinstance(t, Recorded)]
@@ -270,12 +155,12 @@ def joined(call):
         raise Coupling(f"{call.name} joins along the axis of the records")
 
 
-def _sizes(call, start=1):
+def _sizes(call: Call, start: int = 1) -> tuple[Any, ...]:
     sizes = call.args[start:] or (call.kwargs.get("size", call.kwargs.get("shape")),)
     return tuple(leaves(sizes))
 
 
-def reshaped(call):
+def reshaped(call: Call) -> None:
     """`view`, `reshape`: the first size is the number of records, whatever it is."""
     x, sizes = call.first(), _sizes(call)
     if not sizes or isinstance(sizes[0], torch.dtype):
@@ -290,7 +175,7 @@ def reshaped(call):
         raise NotRecorded(f"{call.name} moves the axis of the records, or fixes its length")
 
 
-def resized(call):
+def resized(call: Call) -> None:
     """`expand` and `repeat`: the axis of the records stays as it is."""
     x, sizes = call.first(), _sizes(call)
     keeps = {"repeat": (1,)}.get(call.name, (-1,))
@@ -303,14 +188,14 @@ def resized(call):
         raise NotRecorded(f"{call.name} moves the axis of the records")
 
 
-def flattened(call):
+def flattened(call: Call) -> None:
     """`flatten`: from the second axis on, at least."""
     x = call.first()
     if call.get(1, "start_dim", default=0) % x.dim() == 0 and x.dim() > 1:
         raise NotRecorded("flatten moves the axis of the records; flatten(1) keeps it")
 
 
-def inserted(call):
+def inserted(call: Call) -> None:
     """`unsqueeze` and `unflatten`: behind the axis of the records."""
     x, dim = call.first(), call.get(1, "dim")
     n_axes = x.dim() + (call.name == "unsqueeze")
@@ -318,25 +203,25 @@ def inserted(call):
         raise NotRecorded(f"{call.name} moves the axis of the records")
 
 
-def squeezed(call):
+def squeezed(call: Call) -> None:
     """`squeeze`: axes by number, that of the records not among them."""
     x, dims = call.first(), call.get(1, "dim")
     if dims is None or any(d % x.dim() == 0 for d in leaves(dims)):
         raise NotRecorded("squeeze may drop the axis of the records; squeeze(1) keeps it")
 
 
-def permuted(call):
+def permuted(call: Call) -> None:
     """`permute`, `transpose`, `swapaxes`: the records stay first."""
     x = call.first()
     dims = tuple(leaves((*call.args[1:], *call.kwargs.values())))
     if not all(isinstance(dim, int) for dim in dims) or len(dims) < 2:
         raise NotRecorded(f"the axes of {call.name} are no whole numbers")
-    dims = [dim % x.dim() for dim in dims]
+    dims = tuple(dim % x.dim() for dim in dims)
     if (dims[0] != 0) if call.name == "permute" else 0 in dims:
         raise NotRecorded(f"{call.name} moves the axis of the records")
 
 
-def indexed(call):
+def indexed(call: Call) -> None:
     """`x[:, ...]`: all records, then whole numbers, slices, None, or one constant index."""
     x, index = call.first(), call.get(1, "key")
     index = index if isinstance(index, tuple) else (index,)
@@ -355,20 +240,20 @@ def indexed(call):
         raise NotRecorded("two lists in one index may move the axis of the records")
 
 
-def _is_plain(index):
+def _is_plain(index: Any) -> bool:
     if isinstance(index, list):
         return all(isinstance(i, int) and not isinstance(i, bool) for i in index)
     known = index is None or index is Ellipsis or isinstance(index, (int, slice, Tensor))
     return known and not isinstance(index, bool)
 
 
-def _n_axes_named(index):
+def _n_axes_named(index: Any) -> int:
     if isinstance(index, Tensor) and index.dtype in (torch.bool, torch.uint8):
         return index.dim()
     return index is not None and index is not Ellipsis
 
 
-def gathered(call):
+def gathered(call: Call) -> None:
     """`gather`, `take_along_dim`, `index_select`: along another axis than the records'."""
     x = call.first()
     where = {"take_along_dim": (2, 1)}.get(call.name, (1, 2))
@@ -381,7 +266,7 @@ def gathered(call):
         raise NotRecorded(f"{call.name} by constants that have an axis of records")
 
 
-def multiplied(call):
+def multiplied(call: Call) -> None:
     """`matmul`: a matrix of every record with a constant one, or with another of its own."""
     a, b = call.get(0, "input"), call.get(1, "other", "mat2")
     both = isinstance(a, Recorded) and isinstance(b, Recorded)
@@ -397,9 +282,10 @@ def multiplied(call):
         raise Coupling(f"{call.name} weighs the records by their place in the batch")
 
 
-def summed_by_letters(call):
+def summed_by_letters(call: Call) -> None:
     """`einsum`: one letter, the first of every recorded tensor and of the result, is theirs."""
-    equation, operands = call.args[0], call.args[1:]
+    equation: str = call.args[0]
+    operands: Sequence[Any] = call.args[1:]
     if len(operands) == 1 and isinstance(operands[0], (tuple, list)):
         operands = operands[0]
     left, arrow, right = equation.replace(" ", "").partition("->")
@@ -420,13 +306,13 @@ def summed_by_letters(call):
         raise NotRecorded("einsum with '...' of several lengths, or of none")
 
 
-def layer(n_axes=None, *, least=None):
+def layer(n_axes: int | None = None, *, least: int | None = None) -> Rule:
     """Return the rule of a layer without parameters of its own that train.
 
     ``n_axes`` is what the input must have, or ``least`` as many.
     """
 
-    def rule(call):
+    def rule(call: Call) -> None:
         x = call.first()
         call.only(0, "input", "self")
         if (n_axes is not None and x.dim() != n_axes) or (least is not None and x.dim() < least):
@@ -435,7 +321,7 @@ def layer(n_axes=None, *, least=None):
     return rule
 
 
-def normalised(call):
+def normalised(call: Call) -> None:
     """`layer_norm`, `rms_norm`: over the last axes, the records' not among them."""
     x = call.first()
     call.only(0, "input")
@@ -443,7 +329,7 @@ def normalised(call):
         raise Coupling(f"{call.name} runs along the axis of the records")
 
 
-def with_statistics(call):
+def with_statistics(call: Call) -> None:
     """`instance_norm` and `batch_norm`: by a record's own statistics, or by constant ones."""
     x = call.first()
     call.only(0, "input")
@@ -454,13 +340,13 @@ def with_statistics(call):
         raise NotRecorded("instance_norm keeps statistics of the records")
 
 
-def padded(call):
+def padded(call: Call) -> None:
     """`pad`: all axes but the records'."""
     if len(call.get(1, "pad")) > 2 * (call.first().dim() - 1):
         raise NotRecorded("pad adds records")
 
 
-def attended(call):
+def attended(call: Call) -> None:
     """`scaled_dot_product_attention`: queries, keys and values of each record; no dropout."""
     q, k, v = (call.get(i, name) for i, name in enumerate(("query", "key", "value")))
     if not all(isinstance(t, Recorded) and t.dim() == q.dim() >= 3 for t in (q, k, v)):
@@ -472,7 +358,7 @@ def attended(call):
         raise NotRecorded(f"{call.name} with dropout")
 
 
-def embedded(call):
+def embedded(call: Call) -> None:
     """`embedding`: of whole numbers, without renormalisation."""
     call.first()
     call.only(0, "input")
@@ -480,60 +366,26 @@ def embedded(call):
         raise Coupling("embedding with max_norm changes its table by the records")
 
 
-def in_classes(call):
+def in_classes(call: Call) -> None:
     """`one_hot`: into a given number of classes, not into as many as the batch shows."""
     call.first()
     if not call.get(1, "num_classes", default=-1) > 0:
         raise Coupling("one_hot counts the classes of the batch; give num_classes")
 
 
-def made_new(call):
+def made_new(call: Call) -> None:
     """`new_zeros` and its like: with as many rows as there are records."""
     call.first()
     if not isinstance(_sizes(call)[0], BatchSize):
         raise NotRecorded(f"{call.name} makes a tensor that has no row for each record")
 
 
-def converted(call):
+def converted(call: Call) -> None:
     """`to`, `type_as`: another type of number."""
     call.first()
 
 
 SIZED = (reshaped, resized, made_new)  # what the number of records may be given to
-
-
-# ---- random operations, drawn from a generator that nobody else draws from ---------------------
-
-
-def _mask(x, shape, p, generator):
-    return torch.empty(shape, dtype=x.dtype, device=x.device).bernoulli_(1 - p, generator=generator)
-
-
-def _dropout(n_kept_axes):
-    """Return dropout of single numbers, or of all that lies behind the first axes."""
-
-    def draw(x, p=0.5, training=True, inplace=False, *, generator):
-        if not training or p == 0.0:
-            return x
-        kept = n_kept_axes or x.dim()
-        shape = (*x.shape[:kept], *[1] * (x.dim() - kept))
-        return x * (_mask(x, shape, p, generator) / max(1 - p, torch.finfo(x.dtype).tiny))
-
-    return draw
-
-
-def _rand_like(x, *, generator, **kwargs):
-    like = {"dtype": x.dtype, "device": x.device} | kwargs
-    return torch.rand(x.shape, generator=generator, **like)
-
-
-def _randn_like(x, *, generator, **kwargs):
-    like = {"dtype": kwargs.get("dtype", x.dtype), "device": x.device}
-    return torch.empty(x.shape, **like).normal_(generator=generator)
-
-
-def _bernoulli(x, *, generator):
-    return torch.bernoulli(x, generator=generator)
 
 
 _NAMESPACES = (torch, torch.Tensor, F, torch.special, torch.linalg)
@@ -551,67 +403,54 @@ pow maximum minimum where lerp addcmul addcdiv atan2 hypot logaddexp xlogy eq ne
 logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor masked_fill
 __rsub__ __rpow__ __rdiv__ __rmod__ __rfloordiv__ __and__ __or__ __xor__ __floordiv__"""
 
-RULES: dict[str, Callable[[Call], None]] = {
-    **dict.fromkeys(_UNARY.split(), one_tensor),
-    **dict.fromkeys(_SEVERAL.split(), elementwise),
-    **dict.fromkeys(("clamp", "clip", "clamp_min", "clamp_max"), elementwise),
-    "where": chosen,
-    **dict.fromkeys(
-        ("sum", "mean", "std", "var", "amax", "amin", "logsumexp"), along(1, many=True)
-    ),
-    **dict.fromkeys(("prod", "any", "all", "argmax", "argmin", "median"), along(1)),
-    **dict.fromkeys(("cumsum", "cumprod", "logcumsumexp", "softmax", "log_softmax"), along(1)),
-    **dict.fromkeys(("softmin", "select", "narrow"), along(1)),
-    **dict.fromkeys(("sort", "argsort", "glu"), along(1, default=-1)),
-    **dict.fromkeys(("norm", "vector_norm"), along(2, many=True)),
-    **dict.fromkeys(("topk", "normalize"), along(2, default=None)),
-    "topk": along(2, default=-1),
-    "normalize": along(2, default=1, many=True),
-    "roll": along(2, many=True),
-    **dict.fromkeys(("chunk", "split", "tensor_split"), along(2, default=0)),
-    "unbind": along(1, default=0),
-    "diff": along(2, default=-1),
-    "flip": varargs_dims,
-    **dict.fromkeys(("max", "min"), extremum),
-    "cosine_similarity": two_along,
-    **dict.fromkeys(("cat", "concat", "stack"), joined),
-    **dict.fromkeys(("view", "reshape"), reshaped),
-    **dict.fromkeys(("expand", "repeat"), resized),
-    "flatten": flattened,
-    **dict.fromkeys(("unsqueeze", "unflatten"), inserted),
-    "squeeze": squeezed,
-    **dict.fromkeys(("permute", "transpose", "swapaxes", "swapdims"), permuted),
-    "__getitem__": indexed,
-    **dict.fromkeys(("gather", "take_along_dim", "index_select"), gathered),
-    **dict.fromkeys(("matmul", "bmm", "__matmul__"), multiplied),
-    "einsum": summed_by_letters,
-    "linear": layer(least=2),
-    **{f"conv{k}d": layer(k + 2) for k in (1, 2, 3)},
-    **{f"{kind}_pool{k}d": layer(k + 2) for k in (1, 2, 3) for kind in ("max", "avg", "lp")},
-    **{f"adaptive_{kind}_pool{k}d": layer(k + 2) for k in (1, 2, 3) for kind in ("max", "avg")},
-    "interpolate": layer(least=3),
-    "unfold": layer(4),
-    "fold": layer(3),
-    **dict.fromkeys(("pixel_shuffle", "pixel_unshuffle", "channel_shuffle"), layer(least=4)),
-    "pad": padded,
-    "group_norm": layer(least=2),
-    **dict.fromkeys(("layer_norm", "rms_norm"), normalised),
-    **dict.fromkeys(("instance_norm", "batch_norm"), with_statistics),
-    "scaled_dot_product_attention": attended,
-    "embedding": embedded,
-    "one_hot": in_classes,
-    **dict.fromkeys(("new_zeros", "new_ones", "new_full"), made_new),
-    **dict.fromkeys(("to", "type_as", "type"), converted),
-    **dict.fromkeys(("dropout", "dropout1d", "dropout2d", "dropout3d"), one_tensor),
-    **dict.fromkeys(("rand_like", "randn_like", "bernoulli"), one_tensor),
-}
-_DRAWN = {
-    "dropout": _dropout(None),
-    **{f"dropout{k}d": _dropout(2) for k in (1, 2, 3)},
-    "rand_like": _rand_like,
-    "randn_like": _randn_like,
-    "bernoulli": _bernoulli,
-}
+_BY_RULE: tuple[tuple[Rule, str], ...] = (  # where a name occurs twice, the later rule holds
+    (one_tensor, _UNARY),
+    (one_tensor, " ".join(DRAWN)),
+    (elementwise, _SEVERAL),
+    (elementwise, "clamp clip clamp_min clamp_max"),
+    (chosen, "where"),
+    (along(1, many=True), "sum mean std var amax amin logsumexp"),
+    (along(1), "prod any all argmax argmin median cumsum cumprod logcumsumexp"),
+    (along(1), "softmax log_softmax softmin select narrow"),
+    (along(1, default=-1), "sort argsort glu"),
+    (along(1, default=0), "unbind"),
+    (along(2, many=True), "norm vector_norm roll"),
+    (along(2, default=-1), "topk diff"),
+    (along(2, default=0), "chunk split tensor_split"),
+    (along(2, default=1, many=True), "normalize"),
+    (varargs_dims, "flip"),
+    (extremum, "max min"),
+    (two_along, "cosine_similarity"),
+    (joined, "cat concat stack"),
+    (reshaped, "view reshape"),
+    (resized, "expand repeat"),
+    (flattened, "flatten"),
+    (inserted, "unsqueeze unflatten"),
+    (squeezed, "squeeze"),
+    (permuted, "permute transpose swapaxes swapdims"),
+    (indexed, "__getitem__"),
+    (gathered, "gather take_along_dim index_select"),
+    (multiplied, "matmul bmm __matmul__"),
+    (summed_by_letters, "einsum"),
+    (layer(least=2), "linear group_norm"),
+    (layer(least=3), "interpolate"),
+    (layer(least=4), "pixel_shuffle pixel_unshuffle channel_shuffle"),
+    (layer(3), "conv1d max_pool1d avg_pool1d lp_pool1d fold"),
+    (layer(3), "adaptive_max_pool1d adaptive_avg_pool1d"),
+    (layer(4), "conv2d max_pool2d avg_pool2d lp_pool2d unfold"),
+    (layer(4), "adaptive_max_pool2d adaptive_avg_pool2d"),
+    (layer(5), "conv3d max_pool3d avg_pool3d lp_pool3d"),
+    (layer(5), "adaptive_max_pool3d adaptive_avg_pool3d"),
+    (padded, "pad"),
+    (normalised, "layer_norm rms_norm"),
+    (with_statistics, "instance_norm batch_norm"),
+    (attended, "scaled_dot_product_attention"),
+    (embedded, "embedding"),
+    (in_classes, "one_hot"),
+    (made_new, "new_zeros new_ones new_full"),
+    (converted, "to type_as type"),
+)
+RULES: dict[str, Rule] = {name: rule for rule, names in _BY_RULE for name in names.split()}
 # as Python writes them, where torch's own method has another name
 _WRITTEN = {f"__{a}{op}__": op for op in ("add", "sub", "mul", "pow") for a in ("", "i")}
 _WRITTEN |= {f"__r{op}__": op for op in ("add", "mul")}
@@ -625,25 +464,25 @@ class Operation:
     """A rule, whether the first argument is overwritten, and what draws random numbers."""
 
     name: str
-    rule: Callable[[Call], None]
+    rule: Rule
     in_place: bool = False
-    drawn: Callable | None = None
+    drawn: Callable[..., Any] | None = None
 
 
-def _table():
+def _table() -> dict[Callable[..., Any], Operation]:
     """Return the operations by torch's functions and methods themselves, never by their names."""
     table, elementwise_rules = {}, (one_tensor, elementwise)
 
-    def enter(spelling, name, in_place=False):
+    def enter(spelling: str, name: str, in_place: bool = False) -> None:
         for space in (F,) if name in _LAYERS else _NAMESPACES:
             function = vars(space).get(spelling, getattr(space, spelling, None))
             if callable(function):
-                drawn = _DRAWN.get(name)
+                drawn = DRAWN.get(name)
                 table[function] = Operation(name, RULES[name], in_place, drawn)
 
     for name, rule in RULES.items():
         enter(name, name)
-        if rule in elementwise_rules and name not in _DRAWN and not name.startswith("__"):
+        if rule in elementwise_rules and name not in DRAWN and not name.startswith("__"):
             enter(f"{name}_", name, in_place=True)
     for spelling, name in _WRITTEN.items():
         enter(spelling, name, in_place=spelling.startswith("__i") and spelling != "__invert__")
@@ -651,20 +490,3 @@ def _table():
 
 
 OPERATIONS = _table()
-
-
-def _operator(name):
-    method = getattr(torch.Tensor, name)
-
-    def operator(self, *args):
-        return self.tape.apply(method, (self, *args), {})
-
-    return operator
-
-
-_OWN = """__add__ __radd__ __iadd__ __sub__ __rsub__ __isub__ __mul__ __rmul__ __imul__ __truediv__
-__rtruediv__ __itruediv__ __floordiv__ __rfloordiv__ __mod__ __pow__ __rpow__ __neg__ __abs__
-__eq__ __ne__ __lt__ __le__ __gt__ __ge__ __and__ __or__ __xor__ __invert__ __matmul__
-__getitem__"""
-for _name in _OWN.split():
-    setattr(Recorded, _name, _operator(_name))

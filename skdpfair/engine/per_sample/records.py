@@ -1,15 +1,23 @@
 """The interface between a step and the ways to compute per-record gradients."""
 
+from __future__ import annotations
+
 import abc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import log_softmax, nll_loss
 
 from skdpfair.engine.flat import split
+from skdpfair.engine.precision import without_grad
+
+if TYPE_CHECKING:
+    from skdpfair.engine.per_sample.layers.grad_sampler import GradSampler
+    from skdpfair.engine.per_sample.materialised import Materialised
 
 LEAST_SLOPE = 1e-18
 
@@ -28,7 +36,7 @@ class Records:
     loss: Tensor
     probability: Tensor
     weighted_sum: Callable[..., None]
-    ahead: Callable[[Tensor], "Records"]
+    ahead: Callable[[Tensor], Records]
 
 
 class Strategy(abc.ABC):
@@ -42,24 +50,35 @@ class Strategy(abc.ABC):
     proof: str
     draws = False  # whether a forward pass draws random numbers, as for dropout
 
-    def __init__(self, module, n_classes, class_weight=None, reason=""):
+    def __init__(
+        self,
+        module: nn.Module,
+        n_classes: int,
+        class_weight: Tensor | None = None,
+        reason: str = "",
+    ) -> None:
         self.module, self.n_classes = module, n_classes
         self.class_weight, self.reason = class_weight, reason
         self.parameters = [p for p in module.parameters() if p.requires_grad]
-        self._views, self._identity, self._numbers = (None, {}), None, {}
-        self.matrices = None  # where per-record gradients are made, once a method asks for it
+        self._views: tuple[Tensor | None, dict[Tensor, Tensor]] = (None, {})
+        self._identity: Tensor | None = None
+        self._numbers: dict[float, Tensor] = {}
+        self.matrices: Materialised | None = (
+            None  # where per-record gradients are made, once a method asks for it
+        )
         self.n_parameters = sum(p.numel() for p in self.parameters)
         # dropout draws from here, and nobody else does
         self.generator = torch.Generator(self.parameters[0].device)
         self.generator.seed()
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *exc):
-        self._views, self.generator, self.matrices = (None, {}), None, None
+    def __exit__(self, *exc: object) -> None:
+        self._views, self.matrices = (None, {}), None
+        self.generator = torch.Generator(self.generator.device)  # without the state of the fit
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"{type(self).__name__}({self.reason})"
 
     @abc.abstractmethod
@@ -95,7 +114,7 @@ class Strategy(abc.ABC):
             self.generator.set_state(state)
 
     @contextmanager
-    def moved(self, shift: Tensor):
+    def moved(self, shift: Tensor) -> Iterator[None]:
         """Move the parameters by the flat vector ``shift`` for the time of a ``with`` block."""
         before = [p.detach().clone() for p in self.parameters]
         try:
@@ -120,14 +139,29 @@ class Strategy(abc.ABC):
             self._views = flat, views
         return views
 
-    def _one_hot(self, like):
+    @without_grad
+    def _add_samplers(
+        self,
+        samplers: Sequence[GradSampler],
+        weight: Tensor,
+        out: Tensor,
+        finite: Tensor | None = None,
+    ) -> None:
+        """Add the weighted sum of the gradients that grad samplers hold to ``out``."""
+        views = self.views(out)
+        for sampler in samplers:
+            (sampler if finite is None else sampler.masked(finite)).add(weight, views)
+
+    def _one_hot(self, like: Tensor) -> Tensor:
         if self._identity is None or self._identity.dtype != like.dtype:
             # no slope is so small that its square underflows, and a norm with it
             least = torch.full((self.n_classes,) * 2, -LEAST_SLOPE)
             self._identity = least.fill_diagonal_(1.0).to(like.device, like.dtype)
         return self._identity
 
-    def loss_terms(self, logits: Tensor, y: Tensor, extra=None) -> tuple[Tensor, Tensor, Tensor]:
+    def loss_terms(
+        self, logits: Tensor, y: Tensor, extra: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Return loss, probabilities and the gradient in the logits, ``extra`` added to it."""
         log_p = log_softmax(logits.detach(), dim=1)
         probability = log_p.exp()

@@ -1,27 +1,40 @@
 """Micro-batched vmap: per-record gradients of any module that one record can pass through alone."""
 
+from __future__ import annotations
+
 import copy
 import threading
 import warnings
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from operator import itemgetter
+from typing import Any, TypeAlias
 
 import torch
+from torch import Tensor, nn
 from torch._decomp import get_decompositions
+from torch._ops import OpOverload
 from torch.func import functional_call, functionalize, grad, vmap
+from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import cross_entropy
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from skdpfair._describe import state_of
-from skdpfair.engine.autograd import without_grad
 from skdpfair.engine.per_sample.graph import shared_draws, with_place
-from skdpfair.engine.per_sample.operations import NotRecorded
+from skdpfair.engine.per_sample.layers.grad_sampler import sum_of
 from skdpfair.engine.per_sample.records import Records, Strategy, at_most
+from skdpfair.engine.per_sample.stand_ins import NotRecorded
+from skdpfair.engine.precision import without_grad
+
+Tensors: TypeAlias = dict[str, Tensor]
 
 MICRO_BATCH = 32
 _TRACING = threading.Lock()  # torch's tracer keeps a state of the whole process
-_DROPOUT = get_decompositions([torch.ops.aten.native_dropout])  # by numbers of a given generator
+_DROPOUT: Any = get_decompositions(
+    [torch.ops.aten.native_dropout]
+)  # by numbers of a given generator
 
 
 class MicroVmap(Strategy):
@@ -35,7 +48,13 @@ class MicroVmap(Strategy):
     name = "vmap"
     proof = "per-record by vmap"
 
-    def __init__(self, module, n_classes, class_weight=None, reason=""):
+    def __init__(
+        self,
+        module: nn.Module,
+        n_classes: int,
+        class_weight: Tensor | None = None,
+        reason: str = "",
+    ) -> None:
         super().__init__(module, n_classes, class_weight, reason)
         # every place that holds a parameter, once: functional_call's own tying does not put a
         # parameter back where a layer is reached under two names
@@ -45,29 +64,32 @@ class MicroVmap(Strategy):
             for prefix, layer in module.named_modules()
             for local, p in layer.named_parameters(recurse=False, remove_duplicate=False)
         }
-        self._called, self._traced, self._drawing = copy.deepcopy(module), {}, []
+        self._called = copy.deepcopy(module)
+        self._traced: dict[str, tuple[GraphModule, Sequence[Tensor]]] = {}
+        self._drawing: list[bool] = []
 
     @property
-    def draws(self):
+    def draws(self) -> bool:  # type: ignore[override]  # known once it is traced
         """Whether a pass may draw random numbers: so it may before it was traced."""
         return not self._drawing or any(self._drawing)
 
-    def __exit__(self, *exc):
+    def __exit__(self, *exc: object) -> None:
         super().__exit__(*exc)
         self._traced = {}  # which draw from the generator
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         """Return the logits of a batch."""
         return torch.cat(list(self._each(self._logits, x)))
 
-    def records(self, x, y, logit_gradient=None):
+    def records(self, x: Tensor, y: Tensor, logit_gradient: Tensor | None = None) -> Records:
         """Return the gradients of a batch that is not empty."""
         return self._records(x, y, logit_gradient, None)
 
-    def _records(self, x, y, logit_gradient, scale):
-        logit_gradient = (
-            x.new_zeros((len(x), self.n_classes)) if logit_gradient is None else logit_gradient
-        )
+    def _records(
+        self, x: Tensor, y: Tensor, logit_gradient: Tensor | None, scale: Tensor | None
+    ) -> Records:
+        if logit_gradient is None:
+            logit_gradient = x.new_zeros((len(x), self.n_classes))
         columns = (x, y, logit_gradient) if scale is None else (x, y, logit_gradient, scale)
         function = self._gradient if scale is None else self._gradient_ahead
         self._trace(function, columns)
@@ -78,7 +100,7 @@ class MicroVmap(Strategy):
         loss, probability, _ = self.loss_terms(torch.cat(logits), y)
 
         @without_grad
-        def weighted_sum(weight, out, finite=None):
+        def weighted_sum(weight: Tensor, out: Tensor, finite: Tensor | None = None) -> None:
             self.replay(chance)  # the same dropout masks
             views, parts = self.views(out), zip(norms, weight.split(MICRO_BATCH), strict=True)
             for (gradients, _), (then, w) in zip(
@@ -92,23 +114,24 @@ class MicroVmap(Strategy):
         ahead = partial(self._records, x, y, logit_gradient)
         return Records(torch.cat(norms), loss, probability, weighted_sum, ahead)
 
-    def _each(self, function, *columns):
+    def _each(self, function: Callable[..., Any], *columns: Tensor) -> Iterator[Any]:
         """Yield what ``function`` of one record gives for each record, a few at a time."""
         run, values = self._trace(function, columns), self._values()
         for part in zip(*(column.split(MICRO_BATCH) for column in columns), strict=True):
             n = len(part[0])
             found = run(*values, *map(_filled, part))
-            yield tree_map_only(torch.Tensor, lambda t, n=n: t[:n], found)
+            yield tree_map_only(torch.Tensor, itemgetter(slice(n)), found)
 
-    def _trace(self, function, columns):
+    def _trace(self, function: Callable[..., Any], columns: Sequence[Tensor]) -> GraphModule:
         """Return the operations of ``function`` on so many records, traced once."""
         name = function.__name__
         if name not in self._traced:
             few = [column[:1] for column in columns]
             self._traced[name] = self._newly_traced(function, few), few
-        return self._traced[name][0]
+        traced, _ = self._traced[name]
+        return traced
 
-    def _newly_traced(self, function, columns):
+    def _newly_traced(self, function: Callable[..., Any], columns: Sequence[Tensor]) -> GraphModule:
         made_up = [column[0].new_full(column.shape[1:], _half(column)) for column in columns]
         one = operations_of(function, (*self._values(), *made_up))
         each = vmap(one, (None, None, *[0] * len(columns)), randomness="different")
@@ -125,28 +148,46 @@ class MicroVmap(Strategy):
             self._trace(getattr(self, name), columns)
         return state_of(self._called) != before
 
-    def _logits(self, trained, frozen, x):
+    def _logits(self, trained: Tensors, frozen: Tensors, x: Tensor) -> Tensor:
         return self._forward({**trained, **frozen}, x)
 
-    def _gradient(self, trained, frozen, x, y, logit_gradient):
-        return grad(self._loss, has_aux=True)(trained, frozen, x, y, logit_gradient)
+    def _gradient(
+        self, trained: Tensors, frozen: Tensors, x: Tensor, y: Tensor, logit_gradient: Tensor
+    ) -> tuple[Tensors, Tensor]:
+        found: tuple[Tensors, Tensor]
+        found = grad(self._loss, has_aux=True)(trained, frozen, x, y, logit_gradient)
+        return found
 
-    def _gradient_ahead(self, trained, frozen, x, y, logit_gradient, scale):
+    def _gradient_ahead(
+        self,
+        trained: Tensors,
+        frozen: Tensors,
+        x: Tensor,
+        y: Tensor,
+        logit_gradient: Tensor,
+        scale: Tensor,
+    ) -> tuple[Tensors, Tensor]:
         own, _ = self._gradient(trained, frozen, x, y, logit_gradient)
         moved = {name: value + scale * own[name] for name, value in trained.items()}
         return self._gradient(moved, frozen, x, y, logit_gradient)
 
-    def _values(self):
-        return tuple({k: p.detach() for k, p in self._named(t).items()} for t in (True, False))
+    def _values(self) -> tuple[Tensors, Tensors]:
+        trained, frozen = (
+            {k: p.detach() for k, p in self._named(t).items()} for t in (True, False)
+        )
+        return trained, frozen
 
-    def _named(self, trained):
+    def _named(self, trained: bool) -> dict[str, nn.Parameter]:
         return {k: p for k, p in self.module.named_parameters() if p.requires_grad == trained}
 
-    def _forward(self, values, x):
+    def _forward(self, values: Tensors, x: Tensor) -> Tensor:
         values = {place: values[name] for place, name in self._places.items()}
-        return functional_call(self._called, values, (x[None],), tie_weights=False)[0]
+        logits: Tensor = functional_call(self._called, values, (x[None],), tie_weights=False)[0]
+        return logits
 
-    def _loss(self, trained, frozen, x, y, logit_gradient):
+    def _loss(
+        self, trained: Tensors, frozen: Tensors, x: Tensor, y: Tensor, logit_gradient: Tensor
+    ) -> tuple[Tensor, Tensor]:
         logits = self._forward({**trained, **frozen}, x)
         loss = cross_entropy(logits[None], y[None], reduction="sum")
         if self.class_weight is not None:
@@ -154,10 +195,22 @@ class MicroVmap(Strategy):
         return loss + (logit_gradient * logits).sum(), logits.detach()
 
 
-def operations_of(function, given):
+def operations_of(function: Callable[..., Any], given: tuple[Any, ...]) -> GraphModule:
     """Return the operations that a function carries out on tensors, none of them in place.
 
     Its Python runs once, on copies of the tensors ``given``.
+
+    Parameters
+    ----------
+    function : callable
+        Takes tensors, or dicts of them.
+    given : tuple
+        Its arguments, made up.
+
+    Returns
+    -------
+    torch.fx.GraphModule
+        The operations, called with arguments of the same shapes.
 
     Raises
     ------
@@ -186,7 +239,7 @@ def operations_of(function, given):
     return found
 
 
-def draw_from(operations, generator) -> bool:
+def draw_from(operations: GraphModule, generator: torch.Generator) -> bool:
     """Let random operations draw from a generator, and tell whether there are any."""
     drawn = [
         node
@@ -202,20 +255,20 @@ def draw_from(operations, generator) -> bool:
     return bool(drawn)
 
 
-def _half(column):
+def _half(column: Tensor) -> float:
     return 0.5 if column.is_floating_point() else 0
 
 
-def _norm(gradients):
+def _norm(gradients: Tensors) -> Tensor:
     """Return the norm of each record's gradient, from those of all parameters."""
-    return sum(_rows(g).square().sum(1) for g in gradients.values()).sqrt()
+    return sum_of(_rows(g).square().sum(1) for g in gradients.values()).sqrt()
 
 
-def _rows(gradient):
+def _rows(gradient: Tensor) -> Tensor:
     return gradient.reshape(len(gradient), -1)
 
 
-def _filled(column):
+def _filled(column: Tensor) -> Tensor:
     """Return a column of as many rows as were traced."""
     missing = MICRO_BATCH - len(column)
     return (
@@ -223,7 +276,7 @@ def _filled(column):
     )
 
 
-def _drawing(operation, generator):
+def _drawing(operation: OpOverload[..., Any], generator: torch.Generator) -> Callable[..., Any]:
     """Return a random operation that draws from ``generator``."""
     packet = operation.overloadpacket
     for overload in (operation, *(getattr(packet, name) for name in packet.overloads())):
@@ -233,19 +286,19 @@ def _drawing(operation, generator):
     raise NotRecorded(f"it draws random numbers by {operation}, which takes no generator")
 
 
-def _zeroed(operation):
-    def zeros(*args, **kwargs):
+def _zeroed(operation: OpOverload[..., Any]) -> Callable[..., Any]:
+    def zeros(*args: Any, **kwargs: Any) -> Any:
         return operation(*args, **kwargs).zero_()
 
     return zeros
 
 
-def _bound(operation, generator):
-    def drawn(*args, **kwargs):
+def _bound(operation: OpOverload[..., Any], generator: torch.Generator) -> Callable[..., Any]:
+    def drawn(*args: Any, **kwargs: Any) -> Any:
         return operation(*args, generator=generator, **kwargs)
 
     return drawn
 
 
-def _names(operation):
+def _names(operation: OpOverload[..., Any]) -> list[str]:
     return [a.name for a in operation._schema.arguments if not a.kwarg_only]

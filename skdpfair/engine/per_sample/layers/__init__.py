@@ -5,6 +5,7 @@ from skdpfair.engine.per_sample.layers.grad_sampler import (
     GradSampler,
     find,
     register_grad_sampler,
+    sampler_of,
     takes_rows,
 )
 
@@ -16,5 +17,6 @@ __all__ = [
     "linear",
     "normalisation",
     "register_grad_sampler",
+    "sampler_of",
     "takes_rows",
 ]

@@ -1,12 +1,15 @@
 """Convolutions: the gradients of all records by one grouped convolution."""
 
-from torch import nn
+from collections.abc import Callable
+
+from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.grad import conv1d_weight, conv2d_weight, conv3d_weight
+from torch.nn.modules.conv import _ConvNd
 
 from skdpfair.engine.per_sample.layers.grad_sampler import RowsGradSampler, register_grad_sampler
 
-_CONVOLUTIONS = {
+_CONVOLUTIONS: dict[type[nn.Module], tuple[Callable[..., Tensor], Callable[..., Tensor]]] = {
     nn.Conv1d: (conv1d_weight, F.conv1d),
     nn.Conv2d: (conv2d_weight, F.conv2d),
     nn.Conv3d: (conv3d_weight, F.conv3d),
@@ -17,7 +20,9 @@ _CONVOLUTIONS = {
 class ConvBook(RowsGradSampler):
     """A convolution: all records' gradients by one convolution with a group for each record."""
 
-    def __init__(self, module, a, b):
+    module: _ConvNd
+
+    def __init__(self, module: _ConvNd, a: Tensor, b: Tensor) -> None:
         super().__init__(module, a, b)
         if self.bias_trains:
             self.bias_rows = b.flatten(2).sum(2)
@@ -34,7 +39,7 @@ class ConvBook(RowsGradSampler):
                 groups=n * module.groups,
             ).view(n, -1)
 
-    def shift(self, scale, x):
+    def shift(self, scale: Tensor, x: Tensor) -> Tensor:
         """Convolve each record with its own gradient."""
         out = self.b.new_zeros(())
         if self.weight_trains:
@@ -55,7 +60,7 @@ class ConvBook(RowsGradSampler):
             out = out + rows.view(*rows.shape, *[1] * (self.b.dim() - 2))
         return out
 
-    def _padded(self, x):
+    def _padded(self, x: Tensor) -> tuple[Tensor, int | tuple[int, ...]]:
         """Return the input and what is left to pad with zeros on both sides."""
         module = self.module
         if module.padding_mode == "zeros" and not isinstance(module.padding, str):

@@ -1,16 +1,17 @@
 """Embeddings: gradients as long as the record, not as the table."""
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from skdpfair.engine.per_sample.layers.grad_sampler import (
     GradSampler,
+    Views,
     register_grad_sampler,
     rounding,
 )
 
 
-def _plain_embedding(module):
+def _plain_embedding(module: nn.Embedding) -> bool:
     return module.max_norm is None and not module.scale_grad_by_freq
 
 
@@ -20,13 +21,13 @@ def _plain_embedding(module):
 class EmbeddingBook(GradSampler):
     """An Embedding: ``a`` holds indices; equal ones within a record share a row of the table."""
 
-    def __init__(self, module, a, b):
+    def __init__(self, module: nn.Embedding, a: Tensor, b: Tensor) -> None:
         self.module, self.a = module, a.reshape(len(a), -1)
         self.b = b.reshape(len(b), self.a.shape[1], -1)
         if module.padding_idx is not None:
             self.b = torch.where((self.a == module.padding_idx)[..., None], 0.0, self.b)
 
-    def norm2(self):
+    def norm2(self) -> Tensor:
         """Return the sum of b_s.b_t over positions s, t with equal indices."""
         equal = self.a[:, :, None] == self.a[:, None, :]
         products = torch.bmm(self.b, self.b.transpose(1, 2))
@@ -35,13 +36,13 @@ class EmbeddingBook(GradSampler):
         norm2 = torch.where(equal, products, 0.0).sum((1, 2)).clamp(min=0.0)
         return norm2 + rounding(self.b.shape[2], self.b) * longest
 
-    def add(self, weight, views):
+    def add(self, weight: Tensor, views: Views) -> None:
         """Add each weighted position to its row of the table."""
         rows = (self.b * weight[:, None, None]).flatten(0, 1)
         views[self.module.weight].index_add_(0, self.a.reshape(-1), rows)
 
-    def shift(self, scale, x):
-        """Add to each position what its index gained."""
+    def shift(self, scale: Tensor, x: Tensor) -> Tensor:
+        """Return the change of each position's output, that of its row of the table."""
         equal = x.reshape(len(x), -1)[:, :, None] == self.a[:, None, :]
         out = torch.bmm(equal.to(self.b.dtype), self.b) * scale[:, None, None]
         return out.reshape(*x.shape, -1)

@@ -12,36 +12,59 @@ No per-record weight gradient of a Linear or Embedding is ever made; those of co
 scales are small.  A parameter that is frozen, or absent, takes no part.
 """
 
-from collections.abc import Callable
+from __future__ import annotations
+
+import abc
+import functools
+from collections.abc import Callable, Iterable
 from functools import partial
+from typing import Any, Self, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-Views = dict[Tensor, Tensor]
+Views: TypeAlias = dict[Tensor, Tensor]
+SamplerMaker: TypeAlias = "Callable[[Any, Tensor, Tensor], GradSampler]"
+Maker = TypeVar("Maker", bound=SamplerMaker)
 
 # layer type -> (grad sampler of (module, a, b), whether it covers a module, on which inputs)
-LAYERS: dict[type[nn.Module], tuple[Callable, Callable, Callable]] = {}
+LAYERS: dict[
+    type[nn.Module], tuple[SamplerMaker, Callable[[Any], bool], Callable[[Any, int], bool]]
+]
+LAYERS = {}
 
 
-def register_grad_sampler(*layer_types, takes, fits=lambda module: True):
+def register_grad_sampler(
+    *layer_types: type[nn.Module],
+    takes: Callable[[Any, int], bool],
+    fits: Callable[[Any], bool] = lambda module: True,
+) -> Callable[[Maker], Maker]:
     """Register the decorated grad sampler for layer types.
 
     ``fits(module)`` tells whether it covers a module; ``takes(module, n_axes)`` whether the layer
     takes the first of so many axes of its input for the batch.
     """
 
-    def decorate(grad_sampler):
+    def decorate(grad_sampler: Maker) -> Maker:
         LAYERS.update(dict.fromkeys(layer_types, (grad_sampler, fits, takes)))
         return grad_sampler
 
     return decorate
 
 
-def find(module: nn.Module) -> Callable | None:
+def find(module: nn.Module) -> SamplerMaker | None:
     """Return the grad sampler of exactly this layer type, if it covers the configuration."""
-    grad_sampler, fits, _ = LAYERS.get(type(module), (None, None, None))
-    return grad_sampler if grad_sampler is not None and fits(module) else None
+    grad_sampler, fits, _ = LAYERS.get(type(module), (None, _never, _never))
+    return grad_sampler if fits(module) else None
+
+
+def _never(*args: object) -> bool:
+    return False
+
+
+def sampler_of(module: nn.Module) -> SamplerMaker:
+    """Return the grad sampler of a covered layer."""
+    return LAYERS[type(module)][0]
 
 
 def takes_rows(module: nn.Module, a: Tensor) -> bool:
@@ -49,7 +72,7 @@ def takes_rows(module: nn.Module, a: Tensor) -> bool:
     return LAYERS[type(module)][2](module, a.dim())
 
 
-def trains(parameter) -> bool:
+def trains(parameter: Any) -> bool:
     """Tell whether the parameter exists and is not frozen."""
     return parameter is not None and parameter.requires_grad
 
@@ -65,12 +88,12 @@ def masked(rows: Tensor, finite: Tensor) -> Tensor:
 
 
 def rounding(size: int, like: Tensor) -> float:
-    """Return a relative error that sums of products of ``size`` numbers stay below."""
-    return (8.0 + 2.0 * size**0.5) * torch.finfo(like.dtype).eps
+    """Return a bound on the relative error of sums of products of ``size`` numbers."""
+    return float(8.0 + 2.0 * size**0.5) * torch.finfo(like.dtype).eps
 
 
 def lengths_of(width: int) -> Callable[[Tensor], Tensor]:
-    """Return what takes the L2 norm of each row, of at most so many numbers.
+    """Return a function that takes the L2 norm of each row of at most ``width`` numbers.
 
     `vector_norm` is fast, and adds a row up one number after another: on wide ones it rounds by
     more than the shrink of a step allows for.
@@ -80,19 +103,38 @@ def lengths_of(width: int) -> Callable[[Tensor], Tensor]:
     return lambda rows: torch.linalg.vecdot(rows, rows).sqrt_()
 
 
+def sum_of(parts: Iterable[Tensor]) -> Tensor:
+    """Return the sum of tensors, of which there is one at least."""
+    return functools.reduce(torch.add, parts)
+
+
 def underflow(like: Tensor) -> float:
-    """Return what squares that are too small for the type may take from a row's sum of squares."""
+    """Return a bound on what a row's sum of squares loses to underflow."""
     return like.shape[-1] * torch.finfo(like.dtype).tiny
 
 
-class GradSampler:
+class GradSampler(abc.ABC):
     """The input ``a`` of a layer and the gradient ``b`` of the loss in its output."""
 
-    def __init__(self, module: nn.Module, a: Tensor, b: Tensor):
+    module: Any
+
+    def __init__(self, module: Any, a: Tensor, b: Tensor) -> None:
         self.module, self.a, self.b = module, a, b
         self.weight_trains, self.bias_trains = trains(module.weight), trains(module.bias)
 
-    def masked(self, finite: Tensor) -> "GradSampler":
+    @abc.abstractmethod
+    def norm2(self) -> Tensor:
+        """Return the squared gradient norm of every record, (batch,)."""
+
+    @abc.abstractmethod
+    def add(self, weight: Tensor, views: Views) -> None:
+        """Add the gradients' sum, weighted by (batch,) numbers, to views of the flat gradient."""
+
+    @abc.abstractmethod
+    def shift(self, scale: Tensor, x: Tensor) -> Tensor:
+        """Return the change of the output on ``x`` if parameters move along their gradients."""
+
+    def masked(self, finite: Tensor) -> Self:
         """Return the grad sampler in which records that are not finite have no gradient."""
         return type(self)(self.module, masked(self.a, finite), masked(self.b, finite))
 
@@ -100,17 +142,18 @@ class GradSampler:
 class RowsGradSampler(GradSampler):
     """A layer whose per-record gradients, ``rows`` and ``bias_rows``, are small enough to make."""
 
-    rows: Tensor | None = None
-    bias_rows: Tensor | None = None
+    rows: Tensor  # where the weight trains
+    bias_rows: Tensor  # where the bias trains
 
-    def norm2(self):
+    def norm2(self) -> Tensor:
         """Return the sum of the squares of the rows."""
-        parts = [r for r in (self.rows, self.bias_rows) if r is not None]
-        return sum(lengths_of(r.shape[1])(r).square_() for r in parts)
+        parts = [self.rows] if self.weight_trains else []
+        parts += [self.bias_rows] if self.bias_trains else []
+        return sum_of(lengths_of(r.shape[1])(r).square_() for r in parts)
 
-    def add(self, weight, views):
+    def add(self, weight: Tensor, views: Views) -> None:
         """Add weight^T rows."""
-        if self.rows is not None:
+        if self.weight_trains:
             views[self.module.weight].view(-1).addmv_(self.rows.t(), weight)
-        if self.bias_rows is not None:
+        if self.bias_trains:
             views[self.module.bias].view(-1).addmv_(self.bias_rows.t(), weight)

@@ -1,10 +1,13 @@
 """Linear layers: gradients of rank one, never made for each record."""
 
+from __future__ import annotations
+
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from skdpfair.engine.per_sample.layers.grad_sampler import (
     GradSampler,
+    Views,
     register_grad_sampler,
     rounding,
     underflow,
@@ -12,7 +15,7 @@ from skdpfair.engine.per_sample.layers.grad_sampler import (
 
 
 @register_grad_sampler(nn.Linear, takes=lambda module, n_axes: n_axes >= 2)
-def linear_book(module, a, b):
+def linear_book(module: nn.Linear, a: Tensor, b: Tensor) -> LinearBook:
     """Return the grad sampler of a Linear on vectors or on sequences."""
     return (LinearBook if a.dim() == 2 else SequenceBook)(module, a, b)
 
@@ -20,15 +23,15 @@ def linear_book(module, a, b):
 class LinearBook(GradSampler):
     """A Linear on vectors: the gradient of record i is ``b_i a_i^T``, of rank one."""
 
-    def norm2(self):
-        """Return |b|^2 (|a|^2 + 1)."""
-        norm2 = torch.linalg.vecdot(self.b, self.b).add_(underflow(self.b))
+    def norm2(self) -> Tensor:
+        """Return the squared norm |b|^2 (|a|^2 + 1)."""
+        norm2: Tensor = torch.linalg.vecdot(self.b, self.b).add_(underflow(self.b))
         if self.weight_trains:
             a2 = torch.linalg.vecdot(self.a, self.a)
             norm2.mul_(a2.add_(1.0 if self.bias_trains else underflow(self.a)))
         return norm2
 
-    def add(self, weight, views):
+    def add(self, weight: Tensor, views: Views) -> None:
         """Weigh the narrower of a and b."""
         a, b, module = self.a, self.b, self.module
         if self.weight_trains:
@@ -39,34 +42,37 @@ class LinearBook(GradSampler):
         if self.bias_trains:
             views[module.bias].addmv_(b.t(), weight)
 
-    def factor(self, scale, x):
+    def factor(self, scale: Tensor, x: Tensor) -> Tensor:
         """Return the numbers (batch,) by which ``b`` is added to the output on ``x``."""
         if not self.weight_trains:
             return scale
-        product = torch.linalg.vecdot(self.a, x)
+        product: Tensor = torch.linalg.vecdot(self.a, x)
         return scale * (product + 1.0 if self.bias_trains else product)
 
-    def shift(self, scale, x):
-        """Return scale b (a.x + 1)."""
+    def shift(self, scale: Tensor, x: Tensor) -> Tensor:
+        """Return the change scale b (a.x + 1) of the output."""
         return self.factor(scale, x)[:, None] * self.b
 
-    def shift_back(self, scale, b):
-        """Return what the gradient in the layer's input gains by the shift, None for nothing."""
+    def shift_back(self, scale: Tensor, b: Tensor) -> Tensor | None:
+        """Return the change of the gradient in the layer's input by the shift; None for none."""
         if not self.weight_trains:
             return None
-        return (scale * torch.linalg.vecdot(self.b, b))[:, None] * self.a
+        moved: Tensor = (scale * torch.linalg.vecdot(self.b, b))[:, None] * self.a
+        return moved
 
 
 class SequenceBook(LinearBook):
     """A Linear along further axes: Gram matrices if these are short, else instantiated."""
 
-    def __init__(self, module, a, b):
+    def __init__(self, module: nn.Linear, a: Tensor, b: Tensor) -> None:
         super().__init__(module, a.flatten(1, -2), b.flatten(1, -2))
-        self.bias_rows = self.b.sum(1) if self.bias_trains else None
+        if self.bias_trains:
+            self.bias_rows = self.b.sum(1)
 
-    def norm2(self):
+    def norm2(self) -> Tensor:
         """Return the squared norm of sum_t b_t a_t^T, and of sum_t b_t."""
-        a, b, norm2 = self.a, self.b, self.b.new_zeros(len(self.b))
+        a, b = self.a, self.b
+        norm2 = b.new_zeros(len(b))
         if self.bias_trains:
             norm2 = norm2 + self.bias_rows.square().sum(1)
         if not self.weight_trains:
@@ -79,13 +85,14 @@ class SequenceBook(LinearBook):
         # `add` sums positions and records in one go, where large positions that cancel leave an
         # error: the norm stays above gradient and error, so that no weighted part grows large
         long_a, long_b = torch.linalg.vector_norm(a, dim=2), torch.linalg.vector_norm(b, dim=2)
-        terms = max(*a.shape[1:], b.shape[2])
+        terms: int = max(*a.shape[1:], b.shape[2])
         norm2 = norm2 + rounding(terms, b) * (long_a * long_b).sum(1).square()
         # nor may squares that underflow on one side hide what is large on the other
         norm2 = norm2 + underflow(b) * long_a.sum(1).square()
-        return norm2 + underflow(a) * long_b.sum(1).square()
+        guarded: Tensor = norm2 + underflow(a) * long_b.sum(1).square()
+        return guarded
 
-    def add(self, weight, views):
+    def add(self, weight: Tensor, views: Views) -> None:
         """Weigh b, then sum over records and positions at once."""
         if self.weight_trains:
             weighted = (self.b * weight[:, None, None]).flatten(0, 1)
@@ -93,8 +100,8 @@ class SequenceBook(LinearBook):
         if self.bias_trains:
             views[self.module.bias].addmv_(self.bias_rows.t(), weight)
 
-    def shift(self, scale, x):
-        """Return scale (x a^T b + sum_t b_t)."""
+    def shift(self, scale: Tensor, x: Tensor) -> Tensor:
+        """Return the change scale (x a^T b + sum_t b_t) of the output."""
         out = self.b.new_zeros(())
         if self.weight_trains:
             out = torch.bmm(torch.bmm(x.flatten(1, -2), self.a.transpose(1, 2)), self.b)

@@ -1,7 +1,11 @@
 """Layers that normalise each record on its own, then scale and shift."""
 
-from torch import nn
+import abc
+from typing import Any
+
+from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.modules.instancenorm import _InstanceNorm
 
 from skdpfair.engine.per_sample.layers.grad_sampler import RowsGradSampler, register_grad_sampler
 
@@ -9,14 +13,26 @@ from skdpfair.engine.per_sample.layers.grad_sampler import RowsGradSampler, regi
 class ScaleBook(RowsGradSampler):
     """A layer that normalises each record, then scales and shifts it by its parameters."""
 
-    def __init__(self, module, a, b):
+    @abc.abstractmethod
+    def _normal(self, x: Tensor) -> Tensor:
+        """Return the normalised input, before scale and shift."""
+
+    @abc.abstractmethod
+    def _summed(self, x: Tensor) -> Tensor:
+        """Return the sums (batch, n) of what belongs to each of the n parameters."""
+
+    @abc.abstractmethod
+    def _spread(self, rows: Tensor, x: Tensor) -> Tensor:
+        """Return a number (batch, n) for each parameter, laid out to multiply ``x``."""
+
+    def __init__(self, module: nn.Module, a: Tensor, b: Tensor) -> None:
         super().__init__(module, a, b)
         if self.weight_trains:
             self.rows = self._summed(b * self._normal(a))
         if self.bias_trains:
             self.bias_rows = self._summed(b)
 
-    def shift(self, scale, x):
+    def shift(self, scale: Tensor, x: Tensor) -> Tensor:
         """Scale and shift the normalised input by the record's own gradient."""
         out = self.b.new_zeros(())
         if self.weight_trains:
@@ -26,7 +42,7 @@ class ScaleBook(RowsGradSampler):
         return out
 
 
-def _behind_the_batch(module, n_axes):
+def _behind_the_batch(module: nn.LayerNorm, n_axes: int) -> bool:
     return n_axes > len(module.normalized_shape)
 
 
@@ -34,14 +50,16 @@ def _behind_the_batch(module, n_axes):
 class LayerNormBook(ScaleBook):
     """A LayerNorm: one parameter for each number of the last axes."""
 
-    def _normal(self, x):
+    module: nn.LayerNorm
+
+    def _normal(self, x: Tensor) -> Tensor:
         return F.layer_norm(x, self.module.normalized_shape, eps=self.module.eps)
 
-    def _summed(self, x):
+    def _summed(self, x: Tensor) -> Tensor:
         shape = self.module.normalized_shape
         return x.reshape(len(x), -1, *shape).sum(1).flatten(1)
 
-    def _spread(self, rows, x):
+    def _spread(self, rows: Tensor, x: Tensor) -> Tensor:
         shape = self.module.normalized_shape
         between = [1] * (x.dim() - 1 - len(shape))
         return rows.view(len(rows), *between, *shape)
@@ -53,17 +71,19 @@ class LayerNormBook(ScaleBook):
 class GroupNormBook(ScaleBook):
     """A GroupNorm: one parameter for each channel."""
 
-    def _normal(self, x):
+    module: nn.GroupNorm
+
+    def _normal(self, x: Tensor) -> Tensor:
         return F.group_norm(x, self.module.num_groups, eps=self.module.eps)
 
-    def _summed(self, x):
+    def _summed(self, x: Tensor) -> Tensor:
         return x.flatten(2).sum(2) if x.dim() > 2 else x
 
-    def _spread(self, rows, x):
+    def _spread(self, rows: Tensor, x: Tensor) -> Tensor:
         return rows.view(*rows.shape, *[1] * (x.dim() - 2))
 
 
-def _instance_norm_fits(module):
+def _instance_norm_fits(module: _InstanceNorm) -> bool:
     return module.affine and not module.track_running_stats
 
 
@@ -78,5 +98,7 @@ _INSTANCE_NORMS = {nn.InstanceNorm1d: 3, nn.InstanceNorm2d: 4, nn.InstanceNorm3d
 class InstanceNormBook(GroupNormBook):
     """An InstanceNorm: one parameter for each channel."""
 
-    def _normal(self, x):
+    module: Any
+
+    def _normal(self, x: Tensor) -> Tensor:
         return F.instance_norm(x, eps=self.module.eps)
