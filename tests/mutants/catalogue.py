@@ -118,7 +118,7 @@ MUTANTS = (
         "engine/noise.py",
         "noise_multiplier / 2).sum(0))",
         "noise_multiplier / 4).sum(0))",
-        NOISE + "[dpsgd-secure]",
+        NOISE + "[dpsgd-gaussian_sum]",
         ("step", "dpsgd", {"noise": "gaussian_sum"}),
     ),
     Mutant(
