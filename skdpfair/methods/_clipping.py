@@ -28,7 +28,7 @@ def one_hot(code, n_codes, like):
     return rows.scatter_(1, code[:, None], 1.0)
 
 
-def clip_at(bound: float, sample) -> Clip:
+def clip_at(bound, sample) -> Clip:
     """Return the weights of DP-SGD with clipping bound ``bound``."""
     bound = sample.norm.new_full((), bound)
     return Clip(clip_to(bound, sample.norm), bound)
