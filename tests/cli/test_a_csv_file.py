@@ -1,6 +1,7 @@
 """From a CSV file to a model, predictions, a comparison and a report."""
 
 import json
+import pickle
 import re
 import sys
 import time
@@ -463,8 +464,9 @@ def test_audits_as_json(folder):
     step = ["audit", "step", "--draws", "200", "--seed", "0", "--json"]
     found = json.loads(usable(invoke(*step)).stdout)
     assert found["passed"] and found["epsilon_lower"] <= found["epsilon_claimed"]
-    np.save("rows.npy", np.random.default_rng(0).normal(size=(50, 4)))
-    done = invoke("audit", "artifact", "rows.npy", "--json")
+    with open("rows.pkl", "wb") as file:
+        pickle.dump(np.random.default_rng(0).normal(size=(50, 4)), file)
+    done = invoke("audit", "artifact", "rows.pkl", "--json")
     assert done.exit_code == 1 and json.loads(done.stdout)["findings"][0]["shape"] == [50, 4]
 
 

@@ -83,4 +83,4 @@ def test_the_signal_is_that_of_the_defaults():
 
     found = facts("--epochs", "10", "--epsilon", "1")
     known = defaults.resolve(n_samples=10_000, epsilon=found["epsilon"], delta=1e-5)
-    assert found["signal"] == pytest.approx(known.signal, rel=1e-6)
+    assert found["signal"] == pytest.approx(known.signal_to_noise, rel=1e-6)

@@ -63,9 +63,8 @@ class Strategy(abc.ABC):
         self._views: tuple[Tensor | None, dict[Tensor, Tensor]] = (None, {})
         self._identity: Tensor | None = None
         self._numbers: dict[float, Tensor] = {}
-        self.matrices: Materialised | None = (
-            None  # where per-record gradients are made, once a method asks for it
-        )
+        # where per-record gradients are made, once a method asks for it
+        self.matrices: Materialised | None = None
         self.n_parameters = sum(p.numel() for p in self.parameters)
         # dropout draws from here, and nobody else does
         self.generator = torch.Generator(self.parameters[0].device)
@@ -76,7 +75,7 @@ class Strategy(abc.ABC):
 
     def __exit__(self, *exc: object) -> None:
         self._views, self.matrices = (None, {}), None
-        self.generator = torch.Generator(self.generator.device)  # without the state of the fit
+        del self.generator  # from whose state the masks of the fit follow
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.reason})"
