@@ -1,5 +1,6 @@
 """What the docs name exists, and what they say is what was measured."""
 
+import inspect
 import json
 import re
 from importlib import import_module
@@ -7,6 +8,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
+from numpydoc.validate import validate
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("docs/*.md"), *ROOT.glob("docs/sharp_edges/*.md"), ROOT / "README.md"])
@@ -59,6 +61,36 @@ def test_every_public_name_has_an_example(room, names):
     """The examples themselves run as doctests."""
     found = {name: getattr(import_module(room), name) for name in names}
     assert [name for name, value in found.items() if ">>> " not in (value.__doc__ or "")] == []
+
+
+# what numpydoc checks of every public name: sections, their order, parameters, and what is returned
+_DOCSTRING_RULES = {
+    *("GL01", "GL02", "GL03", "GL05", "GL06", "GL07", "GL08", "GL09"),
+    *("SS03", "PR01", "PR02", "PR10", "RT01", "YD01"),
+}
+
+
+def _public_callables():
+    """Yield the path of each public function and class, and of the methods that we define."""
+    seen = set()
+    for room, names in rooms().items():
+        for value in (getattr(import_module(room), name) for name in names):
+            members = [value] * (not getattr(value, "_is_protocol", False))
+            if inspect.isclass(value):
+                found = inspect.getmembers(value)
+                members += [member for name, member in found if not name.startswith("_")]
+            for member in members:
+                member = member.fget if isinstance(member, property) else member
+                module = getattr(member, "__module__", None) or ""
+                if callable(member) and module.startswith("skdpfair"):
+                    seen.add(f"{module}.{member.__qualname__}")
+    return sorted(seen)
+
+
+@pytest.mark.parametrize("path", _public_callables())
+def test_public_docstrings_are_whole(path):
+    errors = validate(path)["errors"]
+    assert [text for code, text in errors if code in _DOCSTRING_RULES] == []
 
 
 def test_every_public_room_is_in_the_reference():
