@@ -89,7 +89,7 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
     validation_data : tuple (X, y) or None, default=None
         PUBLIC records to score after each epoch.
     warm_start : bool, default=False
-        Whether a second ``fit`` goes on from the weights, bounds and learning rate of the first.
+        Whether a second ``fit`` continues from the weights, bounds and learning rate of the first.
         Each fit spends ``epsilon`` again, and ``privacy_`` composes them all.
     accountant : {"pld", "prv", "rdp"}, default="pld"
         How epsilon is computed.

@@ -139,7 +139,7 @@ class LowSignalWarning(UserWarning):
 
 
 class PrivacyLeakWarning(UserWarning):
-    """Something was learnt from private rows outside the budget, or a release is not private.
+    """Something was learned from private rows outside the budget, or a release is not private.
 
     Examples
     --------

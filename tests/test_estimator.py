@@ -182,9 +182,9 @@ def test_fit_does_not_change_its_input_or_thread_count(table):
 def test_the_twin(table):
     X, y = table
     X = X.drop(columns="group")
-    twin = fast(epsilon=None).fit(X, y)
-    assert twin.method_.name == "sgd" and math.isinf(twin.privacy_.epsilon)
-    assert not twin.privacy_.is_private and twin.privacy_.ledger.entries == ()
+    reference = fast(epsilon=None).fit(X, y)
+    assert reference.method_.name == "sgd" and math.isinf(reference.privacy_.epsilon)
+    assert not reference.privacy_.is_private and reference.privacy_.ledger.entries == ()
     model = fast(keep_reference=True).fit(X, y)
     assert model.reference_.method_.name == "sgd"
     assert model.reference_.n_steps_ == model.n_steps_
@@ -214,8 +214,8 @@ def test_the_twin_starts_from_the_same_weights_and_shares_nothing_else(table, mo
         model.fit(X.drop(columns="group"), y)
         np.testing.assert_allclose(weights(model), weights(model.reference_), atol=1e-8)
         assert "_start" not in vars(model.reference_)
-    one, twin, other, _ = made
-    assert one.init_entropy == twin.init_entropy
+    one, reference, other, _ = made
+    assert one.init_entropy == reference.init_entropy
     if state is None:
         assert len({streams.entropy for streams in made}) == 4
         assert one.init_entropy not in (one.entropy, other.init_entropy)

@@ -61,7 +61,7 @@ def _parser():
         help="train what the paper prints instead of this library's algorithms and settings that "
         "give the table; epsilon is honest in both",
     )
-    add("--output", "-o", metavar="FOLDER", help="the same call goes on where it was")
+    add("--output", "-o", metavar="FOLDER", help="the same call continues where it was")
     add("--seeds", type=int, default=5, help="runs of each row (5)")
     add("--epochs", type=int, help="fewer epochs than the paper's, to look sooner")
     add("--rows", nargs="+", metavar="ROW", help="rows to train; the usual ones by default")

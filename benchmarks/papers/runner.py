@@ -111,7 +111,7 @@ def reproduce(
     Warns
     -----
     UserWarning
-        If it was interrupted; the same call goes on.
+        If it was interrupted; the same call continues.
     """
     study = STUDIES[_validate.one_of("name", name, sorted(STUDIES))]
     options = Options(
@@ -179,7 +179,7 @@ def _rows(rows, study):
 def _finished(study, options, folder, n_jobs, progress) -> pd.DataFrame:
     """Return one row per run, those in ``folder`` read and the others trained.
 
-    On Ctrl-C the finished ones are returned, with a UserWarning; the same call goes on.
+    On Ctrl-C the finished ones are returned, with a UserWarning; the same call continues.
     """
     manifest = {"study": study.name, "skdpfair": skdpfair.__version__}
     store = Store.open(folder, manifest, of="reproduction")
@@ -206,7 +206,7 @@ def _finished(study, options, folder, n_jobs, progress) -> pd.DataFrame:
         n_done = sum(store.load(key) is not None for key in runs)
         warnings.warn(
             f"{study.name} was interrupted after {n_done} of {len(runs)} runs; the comparison "
-            f"holds these. The same call goes on from {str(folder)!r}.",
+            f"holds these. The same call continues from {str(folder)!r}.",
             UserWarning,
             stacklevel=3,
         )

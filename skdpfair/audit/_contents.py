@@ -39,7 +39,7 @@ _PATH = re.compile(r"([A-Za-z]:)?(~|\.\.?)?[\\/].+|[a-z]\w*://.+|.+\.(npy|npz|cs
 _DOTTED = re.compile(r"[\w.<>]+")
 _WEIGHTS = {"coef_", "intercept_", "coefs_", "intercepts_"}
 _LEARNT_NAMES = {"feature_names_in_", "classes_", "categories_"}
-_MOST_CLASSES = 32  # an encoder with more may have learnt the names of people
+_MOST_CLASSES = 32  # an encoder with more may have learned the names of people
 _CODE = ("CodeType", "code", "_create_code")
 _INSIDE_FIRST = (kinds.CLOSURE, kinds.CALLBACK, kinds.HOOK)
 _BROKEN = (AttributeError, ArithmeticError, LookupError, TypeError, ValueError)
@@ -352,14 +352,14 @@ class Walk:
         return counts
 
     def attributes(self, cls, pairs, place) -> Counter:
-        """Visit the attributes of an object; of an estimator's, what it has learnt is noted."""
+        """Visit the attributes of an object; of an estimator's, what it has learned is noted."""
         root = cls.module.split(".")[0] if cls is not None else ""
         names = [k for k, _ in pairs if isinstance(k, str)]
-        learnt = any(k.endswith("_") and not k.startswith("_") for k in names)
+        learned = any(k.endswith("_") and not k.startswith("_") for k in names)
         estimator = root in ("sklearn", "skdpfair")
-        fitted = not estimator or learnt or place.within
+        fitted = not estimator or learned or place.within
         scale = ESTIMATOR if estimator else 2 if root == "torch" else 1
-        inner = place.but(fitted=fitted, within=place.within or learnt, scale=scale)
+        inner = place.but(fitted=fitted, within=place.within or learned, scale=scale)
         counts = Counter()
         for name, value in pairs:
             at = inner.attribute(name)
@@ -375,7 +375,7 @@ class Walk:
         return counts
 
     def of_estimator(self, name, value, place, facts):
-        """Visit an attribute of an estimator: a parameter is the user's, the rest is learnt."""
+        """Visit an attribute of an estimator: a parameter is the user's, the rest is learned."""
         arrays = [] if not isinstance(name, str) else self._arrays_in(value)
         if not str(name).endswith("_") or str(name).startswith("__"):
             counts = self.visit(value, place)

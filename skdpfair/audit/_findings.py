@@ -31,7 +31,7 @@ IN_WORDS = {
     DATA: "the training data, or what reads it",
     RECORDS: "records of the data",
     LABELS: "labels or targets of records",
-    STATISTICS: "learnt from the data outside every privacy budget",
+    STATISTICS: "learned from the data outside every privacy budget",
     ARRAY: "an array that no public fact explains",
     NUMBERS: "numbers that no public fact explains",
     TEXT: "texts that no public fact explains",

@@ -1,7 +1,7 @@
 """White-box audit of single steps: attacks on all that a step releases.
 
 The attacker knows the batch, the weights and the gradients, and must tell whether one record took
-part: by thresholds on likelihood ratios, known and learnt.
+part: by thresholds on likelihood ratios, known and learned.
 """
 
 import copy
@@ -25,7 +25,7 @@ _SPREAD = 30.0  # how well a change of scale shows in the norm of so many number
 _QUIET, _LOUD = 0.3, 100.0  # gradient norms of the other records
 _FEW = 16  # numbers of a vector that the attack sees one by one
 _CHUNK = 1000  # outputs held in memory at once
-_TRAINING = 0.25  # share of the outputs that the attack is learnt on
+_TRAINING = 0.25  # share of the outputs that the attack is learned on
 _TAILS = np.array([0.002, 0.005, 0.01, 0.02])
 _THRESHOLDS = np.concatenate([_TAILS, np.linspace(0, 1, 17)[1:-1], 1 - _TAILS])
 _RIDGE = 1e-9
@@ -348,8 +348,8 @@ def mu_of(without, with_record, failure: float) -> float:
     1.7 0.0
     """
     n, bounds = int(_TRAINING * len(without)), []
-    learnt = likelihood_ratio(without[:n], with_record[:n])
-    for score in (learnt, lambda rows: rows[:, -1]):
+    learned = likelihood_ratio(without[:n], with_record[:n])
+    for score in (learned, lambda rows: rows[:, -1]):
         known = np.concatenate([score(without[:n]), score(with_record[:n])])
         thresholds = np.quantile(known, _THRESHOLDS)
         scores = score(without[n:]), score(with_record[n:])

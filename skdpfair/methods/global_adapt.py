@@ -22,7 +22,7 @@ class GlobalAdapt(Method, name="global_adapt", reference="esipova2023disparate")
     strict_max_grad_norm : float > 0 or "auto", default="auto"
         First threshold :math:`Z_0`.  ``"auto"``: found in a private warm-up; 1 elsewhere.
     min_strict_max_grad_norm : float >= 0, default=0.0
-        Floor of Z, so that it does not follow a majority that is learnt well ("bounded_adapt").
+        Floor of Z, so that it does not follow a majority that is learned well ("bounded_adapt").
     threshold : float > 0, default=1.0
         :math:`\tau`.
     lr_z : float > 0 or "auto", default="auto"

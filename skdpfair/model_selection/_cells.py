@@ -62,7 +62,7 @@ def run_cell(cell, X, y, code, levels, keep_predictions):
 def _fit_and_test(cell, X, y, code, levels, keep_predictions):
     names = np.asarray(levels, dtype=object)
     start = time.perf_counter()
-    with warnings.catch_warnings(record=True) as heard:
+    with warnings.catch_warnings(record=True) as recorded:
         warnings.simplefilter("always")
         warnings.simplefilter("ignore", InsecureSeedWarning)  # a sweep is for research
         model = clone(cell.estimator).fit(
@@ -86,7 +86,9 @@ def _fit_and_test(cell, X, y, code, levels, keep_predictions):
         "epsilon_spent": float(model.privacy_.epsilon),
         "runs": [[*map(float, e.run[:2]), e.run.steps] for e in model.privacy_.ledger.entries],
         "fit_seconds": seconds,
-        "low_signal": [str(w.message) for w in heard if issubclass(w.category, LowSignalWarning)],
+        "low_signal": [
+            str(w.message) for w in recorded if issubclass(w.category, LowSignalWarning)
+        ],
     }
     if keep_predictions:
         result["predictions"] = {

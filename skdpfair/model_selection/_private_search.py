@@ -377,11 +377,11 @@ def pool_of(search):
 def _refuse_witnesses(part):
     """Refuse steps that hear of each fit, or keep something of it."""
     name = type(part).__name__
-    heard = [type(callback).__name__ for callback in getattr(part, "_skl_callbacks", ())]
-    if heard:
+    callbacks = [type(callback).__name__ for callback in getattr(part, "_skl_callbacks", ())]
+    if callbacks:
         raise ValueError(
-            f"The {name} in estimator has callbacks, {heard}, which would hear of trials that must "
-            "stay secret. Call set_callbacks on the DPRandomizedSearch, or on what holds it: a "
+            f"The {name} in estimator has callbacks, {callbacks}, which would be called by trials that "
+            "must stay secret. Call set_callbacks on the DPRandomizedSearch, or on what holds it: a "
             "PrivacyLedger is charged once, for the whole search."
         )
     if getattr(part, "memory", None) is not None:

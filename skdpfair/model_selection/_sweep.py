@@ -93,8 +93,8 @@ def sweep(
     n_jobs : int or None, default=None
         Processes, by joblib: any backend chosen by ``joblib.parallel_config`` works.
     store : path-like or None, default=None
-        Folder for finished cells; the same call again goes on where it stopped. Its manifest holds
-        digests of X, y and the groups, and the groups' names.
+        Folder for finished cells; the same call again continues where it stopped. Its manifest
+        holds digests of X, y and the groups, and the groups' names.
     progress : bool, default=True
         Show cells done, time left and the epsilon of all private fits so far, as if each read
         every record, on a terminal or in a notebook.
@@ -222,7 +222,7 @@ def _run(cells, records, store, n_jobs, progress, delta, keep_predictions):
         bar.start_at(len(done))
         complete = run_missing(tasks, done, store, n_jobs=n_jobs, on_result=show)
     if not complete:
-        kept = "" if store is None else f" The same call goes on from {str(store.folder)!r}."
+        kept = "" if store is None else f" The same call continues from {str(store.folder)!r}."
         warnings.warn(
             f"The sweep was interrupted after {len(done)} of {len(cells)} cells; the results hold "
             f"these.{kept}",

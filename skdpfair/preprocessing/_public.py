@@ -360,8 +360,8 @@ def public_preprocessor(bounds, categories=None, *, passthrough=(), missing="mid
         Public list of the categories of each categorical column, spelt as in the table; "1", 1 and
         1.0 are the same, and so are "True" and True.
     passthrough : sequence of str, default=()
-        Columns to hand on unchanged. A column of ``categories`` may be named here too: it is then
-        both encoded and handed on.
+        Columns to pass through unchanged. A column of ``categories`` may be named here too: it is
+        then both encoded and passed through.
     missing : {"middle", "keep"}, default="middle"
         What a missing number becomes: 0, the middle of its bounds, or NaN.
 

@@ -115,7 +115,7 @@ def resolve(
     (7707, 'logistic', 18, 433, 22)
     """
     mu = _privacy_parameter(n_samples, epsilon, delta, noise_multiplier, batch_size)
-    # without noise it is the number of records that limits what can be learnt
+    # without noise it is the number of records that limits what can be learned
     learnable = n_samples * min(mu, ENOUGH_MU)
     if module == "auto":
         module = "logistic" if learnable < HIDDEN_LAYER_FROM else "mlp"

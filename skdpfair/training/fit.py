@@ -204,7 +204,7 @@ def _load_weights(net: PrivateNet, previous: PreviousFit) -> None:
         net.module_.load_state_dict(previous.module.state_dict())
     except RuntimeError as error:
         raise ValueError(
-            "warm_start=True goes on with the weights of the fit before, which do not fit this "
+            "warm_start=True continues with the weights of the fit before, which do not fit this "
             f"module: {error}"
         ) from None
 

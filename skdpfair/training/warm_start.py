@@ -99,6 +99,6 @@ def _check_same_form(estimator: DPFairClassifier, fitted: DPFairClassifier, tabl
     for what, (old, new) in same.items():
         if not np.array_equal(np.asarray(old), np.asarray(new)):
             raise ValueError(
-                f"warm_start=True goes on with a fitted model, but the {what} changed. Use "
+                f"warm_start=True continues with a fitted model, but the {what} changed. Use "
                 "warm_start=False, or data of the same form."
             )

@@ -81,7 +81,7 @@ def private():
 
 
 @functools.cache
-def twin():
+def reference():
     data = make_two_groups(300, random_state=0)
     return DPFairClassifier("dpsgd", epsilon=None, max_steps=2).fit(data.data, data.target)
 
@@ -121,8 +121,8 @@ LEAKS = {
     "numpy's generator state": lambda: np.random.default_rng(1).bit_generator.state,
     "Python's generator": lambda: random.Random(1),
     "entropy": lambda: np.random.SeedSequence(2**100 + 1).entropy,
-    "twin": twin,
-    "twin's module": lambda: twin().net_.module_,
+    "reference": reference,
+    "reference's module": lambda: reference().net_.module_,
     "partial": lambda: functools.partial(np.dot, X),
     "callback": Keeper,
     "hook": hooked,

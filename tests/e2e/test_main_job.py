@@ -100,6 +100,6 @@ def test_defaults_on_dutch(outside_data):
     costs = []
     for seed in range(2):
         train, test, y, y_test = train_test_split(x, data.target, test_size=0.2, random_state=seed)
-        twin = LogisticRegression(C=10, max_iter=500).fit(train, y).score(test, y_test)
-        costs.append(twin - DPFairClassifier(epsilon=1.0).fit(train, y).score(test, y_test))
+        reference = LogisticRegression(C=10, max_iter=500).fit(train, y).score(test, y_test)
+        costs.append(reference - DPFairClassifier(epsilon=1.0).fit(train, y).score(test, y_test))
     assert np.mean(costs) <= 0.008

@@ -86,6 +86,6 @@ def test_replaced_data_are_taken_over():
 
 def test_parameters_that_share_memory_are_refused():
     net = module()
-    net.twin = nn.Parameter(net[0].weight.data)
+    net.shared = nn.Parameter(net[0].weight.data)
     with pytest.raises(UnsupportedModuleError, match="share memory"):
         flatten_(list(net.parameters()))

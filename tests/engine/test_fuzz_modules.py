@@ -37,7 +37,7 @@ class Around(nn.Module):
 
 
 class Scaled(nn.Module):
-    """A factor that is learnt."""
+    """A factor that is learned."""
 
     def __init__(self, size):
         super().__init__()

@@ -322,7 +322,7 @@ MODULES = {
         BOOKS,
     ),
     "frozen backbone": (lambda: frozen(), ROW, BOOKS),
-    "learnt scale": (
+    "learned scale": (
         lambda: Net(
             lambda m, x: m.c(m.a(x) * m.scale),
             a=nn.Linear(6, 4),
@@ -332,7 +332,7 @@ MODULES = {
         ROW,
         VMAP,
     ),
-    "learnt positions": (
+    "learned positions": (
         lambda: Net(
             lambda m, x: m.c((x + m.p(torch.arange(5))).mean(1)),
             p=nn.Embedding(5, 8),

@@ -103,7 +103,7 @@ def test_a_fit_is_charged_for_what_it_released(path):
             raise OSError
         assert list(ledger.frame().steps) == [7]
         spent.record("gradient sum", **RUN)
-        with charged(planned_entries(**RUN), spent):  # goes on with the ledger of the first
+        with charged(planned_entries(**RUN), spent):  # continues with the ledger of the first
             spent.record("gradient sum", **RUN | {"steps": 3})
     assert list(ledger.frame().steps) == [7, 3]
 

@@ -570,7 +570,7 @@ MUTANTS = (
     ),
     Mutant(
         "an emptied ledger",
-        "a ledger goes on in a file that was emptied, as if nothing had been spent",
+        "a ledger continues in a file that was emptied, as if nothing had been spent",
         "budget/journal.py",
         "if len(self._content) < size or _digest(self._content[:size]) != seen:",
         "if False:",
@@ -630,7 +630,7 @@ MUTANTS = (
     # ledgers
     Mutant(
         "a ledger that trusts every call",
-        "the ledger's whole is finite for fits that nobody looked around",
+        "the ledger's whole is finite for fits whose surroundings were not checked",
         "budget/journal.py",
         'return around.get(fit.get("around"), {}).get("outermost", False)',
         "return True",

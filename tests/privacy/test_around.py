@@ -161,7 +161,7 @@ LEAKING = {
     "search in a pipeline": lambda: make_pipeline(
         Normalizer(), GridSearchCV(quick(), {"lr": [0.1]}, cv=2)
     ),
-    "twin": lambda: quick(keep_reference=True),
+    "reference": lambda: quick(keep_reference=True),
     "diagnostics": lambda: quick(diagnostics=True),
 }
 REFUSING = {  # they pass weights, or ask for what a network does not have
@@ -225,7 +225,7 @@ def test_where_nobody_looked_the_whole_is_unknown(name, ledger, data):
         (FREE | LEAKING | OUTPUTS)[name]().fit(data[0], y, **groups)
     found = ledger.report()
     assert found.n_fits >= 1 and found.epsilon_total == math.inf
-    if name not in ("twin", "diagnostics"):
+    if name not in ("reference", "diagnostics"):
         assert found.reasons == (UNKNOWN,) and not found.known
         assert set(ledger.frame().around) == {"unknown"}
         assert "as a whole     unknown" in repr(found) and "inf" not in repr(found)

@@ -270,7 +270,7 @@ CASES = {
     ),
     "trade-off of a group": lambda f, t: plotting.TradeoffDisplay.from_predictions(
         TEXTS,
-        {("twin", None): TEXTS, ("dpsgd", 1.0): TEXTS},
+        {("reference", None): TEXTS, ("dpsgd", 1.0): TEXTS},
         sensitive_features=planted(GROUPS),
         measure="privacy_cost[w]",
     ),
