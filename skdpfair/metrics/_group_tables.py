@@ -16,7 +16,7 @@ from skdpfair.metrics._by_group import by_group, difference, label
 from skdpfair.metrics._privacy_cost import privacy_cost
 from skdpfair.privacy import ADJACENCY_IN_WORDS
 from skdpfair.privacy.gdp import delta_for
-from skdpfair.privacy.noise import (
+from skdpfair.privacy.one_time_noise import (
     below_of,
     discrete_gaussian,
     discrete_gaussian_noise,

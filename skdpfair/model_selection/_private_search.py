@@ -380,9 +380,9 @@ def _refuse_witnesses(part):
     callbacks = [type(callback).__name__ for callback in getattr(part, "_skl_callbacks", ())]
     if callbacks:
         raise ValueError(
-            f"The {name} in estimator has callbacks, {callbacks}, which would be called by trials that "
-            "must stay secret. Call set_callbacks on the DPRandomizedSearch, or on what holds it: a "
-            "PrivacyLedger is charged once, for the whole search."
+            f"The {name} in estimator has callbacks, {callbacks}, which would be called by trials "
+            "that must stay secret. Call set_callbacks on the DPRandomizedSearch, or on what holds "
+            "it: a PrivacyLedger is charged once, for the whole search."
         )
     if getattr(part, "memory", None) is not None:
         raise ValueError(

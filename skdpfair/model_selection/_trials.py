@@ -30,7 +30,7 @@ from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import labels as _labels
 from skdpfair.model_selection._forecast import classifier_of, configured, planned_runs
 from skdpfair.privacy import accounting, calibration, renyi
-from skdpfair.privacy.noise import noisy
+from skdpfair.privacy.one_time_noise import noisy
 from skdpfair.privacy.renyi import rdp_curve, stop_parameter
 
 _DRAWS = 1000

@@ -13,7 +13,7 @@ from skdpfair.budget.charging import charged
 from skdpfair.preprocessing._public import BoundedScaler, numbers_of
 from skdpfair.privacy import NOT_ACCOUNTED, Ledger, LedgerEntry, PrivacyReport, calibrate
 from skdpfair.privacy.gdp import delta_for
-from skdpfair.privacy.noise import generator_of, noisy
+from skdpfair.privacy.one_time_noise import generator_of, noisy
 from skdpfair.privacy.statement import ASSUMPTIONS
 
 _ACCOUNTANT = "pld"

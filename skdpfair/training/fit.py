@@ -22,7 +22,7 @@ from skdpfair.exceptions import InsecureSeedWarning, InterruptedWarning
 from skdpfair.inputs.groups import Groups
 from skdpfair.inputs.table import Table
 from skdpfair.privacy import Ledger, LedgerEntry
-from skdpfair.privacy.noise import noisy_counts
+from skdpfair.privacy.one_time_noise import noisy_counts
 from skdpfair.training import defaults
 from skdpfair.training.callbacks import Epochs, Progress, recorders
 from skdpfair.training.net import PrivateNet

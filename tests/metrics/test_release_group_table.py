@@ -18,7 +18,7 @@ from skdpfair.metrics import release_group_table
 from skdpfair.metrics._group_tables import accuracy_interval
 from skdpfair.privacy import SampledGaussian, gdp_epsilon
 from skdpfair.privacy import epsilon as epsilon_of
-from skdpfair.privacy.noise import discrete_gaussian, discrete_laplace
+from skdpfair.privacy.one_time_noise import discrete_gaussian, discrete_laplace
 
 SEX = ["F", "F", "F", "M", "M", "M"]
 PRIVACY = {"statement", "epsilon", "delta", "adjacency", "mechanism", "sensitivity"}

@@ -523,7 +523,7 @@ MUTANTS = (
     Mutant(
         "noise without tails",
         "a released table's noise ends where a float sampler would",
-        "privacy/noise.py",
+        "privacy/one_time_noise.py",
         "        while _exp_bernoulli(1, 1, below):\n",
         "        while whole < 36 and _exp_bernoulli(1, 1, below):\n",
         "tests/metrics/test_release_group_table.py::test_no_tail_of_the_noise_is_out_of_reach[1]",
@@ -531,7 +531,7 @@ MUTANTS = (
     Mutant(
         "a table's noise from a known seed",
         "a released table draws its noise from a generator that anybody can start",
-        "privacy/noise.py",
+        "privacy/one_time_noise.py",
         "        return secrets.randbelow\n",
         "        return random.Random(0).randrange\n",
         "tests/metrics/test_release_group_table.py::test_the_noise_is_the_operating_systems_and_takes_few_draws",
@@ -539,7 +539,7 @@ MUTANTS = (
     Mutant(
         "whole numbers priced as real ones",
         "integer Gaussian noise has the scale of the continuous one, whose delta is smaller",
-        "privacy/noise.py",
+        "privacy/one_time_noise.py",
         "        sigma *= 1 + 1e-3\n",
         "        break\n",
         "tests/metrics/test_release_group_table.py::test_the_integer_gaussian_keeps_its_budget[1.0-1e-05]",

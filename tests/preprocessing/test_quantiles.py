@@ -25,7 +25,7 @@ from skdpfair.preprocessing._quantile_scaler import (
     tree_counts,
     tree_sensitivity,
 )
-from skdpfair.privacy.noise import generator_of, noisy
+from skdpfair.privacy.one_time_noise import generator_of, noisy
 
 CASES = [
     pytest.param(estimator, check, id=f"{type(estimator).__name__}-{check.func.__name__}-{i}")
