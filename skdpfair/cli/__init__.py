@@ -21,7 +21,7 @@ COMMANDS = {
     "dashboard": ("dashboard_command", "Look at a sweep in the Fairlearn dashboard."),
     "budget": ("budget_command", "Find the budget, the noise or the steps of a fit."),
     "methods": ("methods_command", "List the methods: paper, privacy, groups, what they release."),
-    "audit": ("_audit", "Lower bounds of what a method spends, and leaks in files."),
+    "audit": ("audit_command", "Lower bounds of what a method spends, and leaks in files."),
     "data": ("data_command", "Look for data sets, and check their digests."),
     "demo": ("demo_command", "Compare the sexes on Adult, with and without privacy."),
 }
