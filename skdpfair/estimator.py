@@ -276,26 +276,26 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
         has_groups = sensitive_features is not None
         parameters.check(params, method, has_sensitive_features=has_groups)
         # read
-        fitted = type(self)(**params)  # a failed fit leaves this one as it was
-        data = table.read(fitted, X, y, sensitive_features)
+        fresh = type(self)(**params)  # a failed fit leaves this one as it was
+        data = table.read(fresh, X, y, sensitive_features)
         parameters.check_binary(method, data.classes, data.groups.levels)
-        previous = previous_fit(self, fitted, data) if self.warm_start else None
+        previous = previous_fit(self, fresh, data) if self.warm_start else None
         # plan
         plan = make_plan(params, method, len(data.y), data.groups.n_groups, previous)
         # train
-        task = sklearn_callbacks.begin(self, X, y, plan.n_epochs)
+        context = sklearn_callbacks.begin(self, X, y, plan.n_epochs)
         init_entropy = self.__dict__.pop("_init_entropy", None)
-        trained = train(params, plan, data, task, previous, init_entropy)
+        trained = train(params, plan, data, context, previous, init_entropy)
         # account
-        report = account(params, trained, data.groups, task, previous)
+        report = account(params, trained, data.groups, context, previous)
         # keep
-        self._keep(fitted, data, trained, report, previous, table.group_positions(self, X))
+        self._keep(fresh, data, trained, report, previous, table.group_positions(self, X))
         if self.keep_reference and trained.net.steps_ == plan.settings.n_steps:
             reference = reference_estimator(self, plan, report.expected_batch_size)
             reference._init_entropy = trained.init_entropy
             self.reference_ = reference.fit(X, y, sensitive_features=sensitive_features)
-        if task.end is not None:
-            task.end()
+        if context.end is not None:
+            context.end()
         return self
 
     def predict(self, X: Any) -> np.ndarray:
@@ -505,7 +505,7 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
 
     def _keep(
         self,
-        fitted: Self,
+        fresh: Self,
         data: table.Table,
         trained: Trained,
         report: PrivacyReport,
@@ -514,7 +514,7 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
     ) -> None:
         net, settings = trained.net, trained.plan.settings
         names = ("n_features_in_", "feature_names_in_")
-        kept = {name: getattr(fitted, name) for name in names if hasattr(fitted, name)}
+        kept = {name: getattr(fresh, name) for name in names if hasattr(fresh, name)}
         kept |= {
             "classes_": data.classes,
             "groups_": data.groups.levels,

@@ -1,10 +1,7 @@
-"""Gaussian noise and the random streams of a fit; never torch's or numpy's global state."""
+"""Gaussian noise from a stream of its own; never torch's or numpy's global state."""
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,121 +9,6 @@ import torch
 from torch import Tensor
 
 from skdpfair.engine.sfc64 import SFC64
-
-
-@dataclass(frozen=True)
-class Streams:
-    """Independent sources of randomness for one fit.
-
-    Parameters
-    ----------
-    entropy : tuple of int
-        What the streams of sampling and noise are derived from.
-    init_entropy : tuple of int
-        What the initial weights are derived from.
-
-    Notes
-    -----
-    Unseeded, all entropy is fresh from the operating system: 256 bits for sampling and noise.
-    Copies and pickles hold none of it and draw anew.  Seeded, a digest of data and
-    parameters is mixed into sampling and noise, so that fits that differ in either share
-    nothing, while the initial weights depend on the seed alone.
-
-    Examples
-    --------
-    >>> one, other = (Streams.seeded(0, digest=data) for data in (b"these rows", b"other rows"))
-    >>> one.init_seed() == other.init_seed()
-    True
-    >>> one.sampling().random() == other.sampling().random()
-    False
-    """
-
-    entropy: tuple[int, ...]
-    init_entropy: tuple[int, ...]
-
-    @classmethod
-    def fresh(cls) -> Streams:
-        """Return streams that nobody can reproduce.
-
-        Returns
-        -------
-        Streams
-        """
-        return cls((secrets.randbits(256),), (secrets.randbits(256),))
-
-    @classmethod
-    def seeded(cls, seed: int, *, digest: bytes) -> Streams:
-        """Return streams that an equal seed and digest reproduce.
-
-        Parameters
-        ----------
-        seed : int
-            At least 0.
-        digest : bytes
-            Digest of data and parameters; the first 32 bytes count.
-
-        Returns
-        -------
-        Streams
-        """
-        return cls((seed, int.from_bytes(digest[:32], "little")), (seed,))
-
-    def __repr__(self) -> str:
-        return "Streams(...)"  # logs must not hold the entropy
-
-    def __reduce__(self) -> tuple[Callable[[], Streams], tuple[()]]:
-        return Streams.fresh, ()  # a copy must not draw what the original draws
-
-    def sampling(self) -> np.random.Generator:
-        """Return the generator of the batches.
-
-        Returns
-        -------
-        numpy.random.Generator
-            At the beginning of its stream.
-        """
-        return np.random.Generator(np.random.PCG64DXSM(self._sequence(0)))
-
-    def noise(self, device: str | torch.device = "cpu", kind: str = "standard") -> Noise:
-        """Return the source of the noise of the steps.
-
-        Parameters
-        ----------
-        device : str or torch.device, default="cpu"
-            Where the noise is made.
-        kind : {"standard", "gaussian_sum"}, default="standard"
-            See :class:`Noise`.
-
-        Returns
-        -------
-        Noise
-            At the beginning of its stream.
-        """
-        return Noise(self._sequence(1), device, kind)
-
-    def releases(self) -> np.random.Generator:
-        """Return the generator of one-time releases, before the first step.
-
-        Returns
-        -------
-        numpy.random.Generator
-            At the beginning of its stream.
-        """
-        return np.random.Generator(np.random.PCG64DXSM(self._sequence(3)))
-
-    def init_seed(self) -> int:
-        """Return a seed for initial weights and dropout.
-
-        Returns
-        -------
-        int
-            63 bits.
-        """
-        sequence = np.random.SeedSequence(self.init_entropy, pool_size=8, spawn_key=(2,))
-        return int(sequence.generate_state(1, np.uint64)[0] >> 1)
-
-    def _sequence(self, key: int) -> np.random.SeedSequence:
-        return np.random.SeedSequence(self.entropy, pool_size=8, spawn_key=(key,))
 
 
 class Noise:
@@ -144,6 +26,7 @@ class Noise:
 
     Examples
     --------
+    >>> from skdpfair.engine import Streams
     >>> noise = Streams.fresh().noise()
     >>> z = noise.fill_(torch.empty(10_000), sensitivity=0.5, noise_multiplier=2.0)
     >>> bool(0.9 < z.std() < 1.1)

@@ -218,8 +218,8 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         check_consistent_length(X, y, sensitive_features)
         public = _trials.public_sets(self.estimator, X, y, sensitive_features)
         scored = self._public_scored(public["classes"])
-        task = _tasks.begin(self, X, y, 0)
-        charge = {"ledger": task.ledger, "place": task.place, "what": "private selection"}
+        context = _tasks.begin(self, X, y, 0)
+        charge = {"ledger": context.ledger, "place": context.place, "what": "private selection"}
         with charged((), Ledger(), curve=whole, **charge):
             records = X, y, sensitive_features
             found, error = self._best(records, scored, pool, curve, noise, public)
@@ -227,8 +227,8 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
             raise error
         report = report_of(self, planned, whole, delta, seeded)
         self._keep(*found, public["classes"], report)
-        if task.end is not None:
-            task.end()
+        if context.end is not None:
+            context.end()
         return self
 
     def predict(self, X):

@@ -29,7 +29,7 @@ from skdpfair.training.net import PrivateNet
 from skdpfair.training.plan import Plan
 from skdpfair.training.randomness import streams_of
 from skdpfair.training.schedule import Schedule
-from skdpfair.training.sklearn_callbacks import FitTask
+from skdpfair.training.sklearn_callbacks import FitContext
 from skdpfair.training.warm_start import PreviousFit
 
 _INIT_LOCK = threading.Lock()  # initial weights pass through torch's global generator
@@ -67,7 +67,7 @@ def train(
     params: dict[str, Any],
     plan: Plan,
     table: Table,
-    task: FitTask,
+    context: FitContext,
     previous: PreviousFit | None = None,
     init_entropy: tuple[int, ...] | None = None,
 ) -> Trained:
@@ -81,7 +81,7 @@ def train(
         What to do.
     table : Table
         The records.
-    task : FitTask
+    context : FitContext
         Where the fit stands among others.
     previous : PreviousFit, optional
         The fit that this one continues.
@@ -112,17 +112,17 @@ def train(
         )
     ledger = Ledger(() if previous is None else previous.privacy.ledger.entries)
     reasons = {"diagnostics": DIAGNOSTICS, "keep_reference": REFERENCE}
-    charge: dict[str, Any] = {"ledger": task.ledger, "place": task.place}
+    charge: dict[str, Any] = {"ledger": context.ledger, "place": context.place}
     charge["reasons"] = [why for name, why in reasons.items() if params[name]]
     with charged(_planned(plan), ledger, private=plan.is_accounted, **charge):
         # values that were released before the end may be why it ends: callbacks see the weights
-        by_values = _may_stop_by_values(params, plan, table, task)
+        by_values = _may_stop_by_values(params, plan, table, context)
         try:
-            net, plan = _trained(params, plan, table, streams, ledger, task, previous)
+            net, plan = _trained(params, plan, table, streams, ledger, context, previous)
         finally:
             if by_values:
                 _account_for_the_plan(ledger, plan.settings.n_steps, previous)
-    stop = _stop(net.steps_, plan.settings.n_steps, by_values, task.is_called)
+    stop = _stop(net.steps_, plan.settings.n_steps, by_values, context.is_called)
     net.on_step = net.streams = None  # whoever gets the net must not get the seeds
     return Trained(net, plan, ledger, stop, is_seeded, streams.init_entropy)
 
@@ -141,11 +141,13 @@ def _stop(taken: int, planned: int, by_values: bool, is_called: bool) -> str:
     return f"after {taken} of {planned} steps, and the accounting counts {counted}"
 
 
-def _may_stop_by_values(params: dict[str, Any], plan: Plan, table: Table, task: FitTask) -> bool:
+def _may_stop_by_values(
+    params: dict[str, Any], plan: Plan, table: Table, context: FitContext
+) -> bool:
     """Tell whether a user's code sees released values before the fit ends."""
     given = (type(plan.mechanism.method), plan.optimizer)
     foreign = [cls for cls in given if not cls.__module__.startswith(("skdpfair.", "torch.optim."))]
-    shown = params["callbacks"] or table.validation is not None or task.epoch is not None
+    shown = params["callbacks"] or table.validation is not None or context.epoch is not None
     return bool(foreign or shown)
 
 
@@ -181,14 +183,14 @@ def _trained(
     table: Table,
     streams: Streams,
     ledger: Ledger,
-    task: FitTask,
+    context: FitContext,
     previous: PreviousFit | None,
 ) -> tuple[PrivateNet, Plan]:
     planned_rate = plan.mechanism.max_sample_rate
     plan = _with_group_fractions(plan, table.groups, streams, ledger, params["noise"])
     net = _net(params, plan, table, streams)
     net.on_step = _listener(plan, ledger, planned_rate)
-    net.callbacks = _callbacks(params, plan, ledger, task)
+    net.callbacks = _callbacks(params, plan, ledger, context)
     _initialize(net, streams)
     net.group_levels_ = table.groups.levels
     net.steps_before_ = 0
@@ -238,7 +240,7 @@ def _listener(plan: Plan, ledger: Ledger, rate: float) -> Callable[[str], None] 
 
 
 def _callbacks(
-    params: dict[str, Any], plan: Plan, ledger: Ledger, task: FitTask
+    params: dict[str, Any], plan: Plan, ledger: Ledger, context: FitContext
 ) -> list[Any] | None:
     """Return the user's callbacks, the progress bar's and scikit-learn's, or None."""
     callbacks = list(params["callbacks"] or [])
@@ -249,8 +251,8 @@ def _callbacks(
 
         progress = Progress(plan.settings.n_steps, plan.mechanism.method.name, spent)
         callbacks.append(("progress", progress))
-    if task.epoch is not None:
-        callbacks.append(("tasks", Epochs(task.epoch)))
+    if context.epoch is not None:
+        callbacks.append(("tasks", Epochs(context.epoch)))
     return callbacks or None
 
 

@@ -16,7 +16,7 @@ from skdpfair.privacy import epsilon as epsilon_of
 from skdpfair.privacy.statement import ASSUMPTIONS, DIAGNOSTICS_HELD, REFERENCE_HELD
 from skdpfair.training.fit import Trained
 from skdpfair.training.plan import Plan
-from skdpfair.training.sklearn_callbacks import FitTask
+from skdpfair.training.sklearn_callbacks import FitContext
 from skdpfair.training.warm_start import PreviousFit
 
 _MOST_PRICED = 8  # rates that are accounted for one by one
@@ -27,7 +27,7 @@ def account(
     params: dict[str, Any],
     trained: Trained,
     groups: Groups,
-    task: FitTask,
+    context: FitContext,
     previous: PreviousFit | None = None,
 ) -> PrivacyReport:
     """Return the privacy report of a fit and those before it.
@@ -40,7 +40,7 @@ def account(
         What training left.
     groups : Groups
         Of the records.
-    task : FitTask
+    context : FitContext
         Where the fit stands among others.
     previous : PreviousFit, optional
         The fit that this one continued.
@@ -86,9 +86,9 @@ def account(
         assumptions=assumptions,
         ledger=ledger,
     )
-    if not task.steps:
+    if not context.steps:
         return report
-    names = ", ".join(map(repr, task.steps))
+    names = ", ".join(map(repr, context.steps))
     note = f"what the steps before it learned, if anything ({names}): see check_pipeline"
     return replace(report, not_accounted=(note, *report.not_accounted))
 

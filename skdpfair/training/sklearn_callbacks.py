@@ -62,7 +62,7 @@ class Counted(CallbackSupportMixin):
 
 
 @dataclass(frozen=True)
-class FitTask:
+class FitContext:
     """The place of a fit within the fit that called it.
 
     Parameters
@@ -88,25 +88,25 @@ class FitTask:
     is_called: bool = False
 
 
-def begin(estimator: Any, X: Any, y: Any, n_epochs: int) -> FitTask:
+def begin(estimator: Any, X: Any, y: Any, n_epochs: int) -> FitContext:
     """Tell scikit-learn's callbacks that a fit begins."""
     is_called = estimator in _CLONES and not getattr(estimator, "callbacks", None)
     if not hasattr(estimator, "_init_callback_context"):
         _remember(estimator, None)
-        return FitTask(is_called=is_called)
+        return FitContext(is_called=is_called)
     context = estimator._init_callback_context(max_subtasks=n_epochs)
     # a ledger is set on the outermost estimator only, and travels with the tasks
     above = [c for task in ancestors(context) for c in getattr(task, "_callbacks", ())]
     ledger = next((c for c in above if isinstance(c, PrivacyLedger)), None)
     _remember(estimator, ledger)
-    task = FitTask(
+    found = FitContext(
         ledger,
         search_position(context),
         steps=steps_before(context),
         is_called=is_called or is_in_search(context),
     )
     if not getattr(estimator, "_skl_callbacks", ()):
-        return task
+        return found
     context.call_on_fit_task_begin(estimator=estimator, X=X, y=y)
 
     def epoch() -> None:
@@ -117,7 +117,7 @@ def begin(estimator: Any, X: Any, y: Any, n_epochs: int) -> FitTask:
     def end() -> None:
         context.call_on_fit_task_end(estimator=estimator, X=X, y=y)
 
-    return replace(task, epoch=epoch, end=end)
+    return replace(found, epoch=epoch, end=end)
 
 
 def _remember(estimator: Any, ledger: PrivacyLedger | None) -> None:

@@ -44,7 +44,7 @@ class PreviousFit:
 
 
 def previous_fit(
-    estimator: DPFairClassifier, fitted: DPFairClassifier, table: Table
+    estimator: DPFairClassifier, fresh: DPFairClassifier, table: Table
 ) -> PreviousFit | None:
     """Return the fit that ``estimator`` holds, or None if it was never fitted.
 
@@ -52,7 +52,7 @@ def previous_fit(
     ----------
     estimator : DPFairClassifier
         Whose ``fit`` was called again.
-    fitted : DPFairClassifier
+    fresh : DPFairClassifier
         Its copy that has read the new table.
     table : Table
         The new records.
@@ -75,7 +75,7 @@ def previous_fit(
             "warm_start=True composes with the releases before, but this model comes from a "
             f"{report.method}, which keeps none to compose with. Fit a clone of it."
         )
-    _check_same_form(estimator, fitted, table)
+    _check_same_form(estimator, fresh, table)
     is_same_method = type(get_method(estimator.method)) is type(estimator.method_)
     n_steps = getattr(estimator.net_, "steps_before_", 0) + estimator.n_steps_
     return PreviousFit(
@@ -88,14 +88,14 @@ def previous_fit(
     )
 
 
-def _check_same_form(estimator: DPFairClassifier, fitted: DPFairClassifier, table: Table) -> None:
+def _check_same_form(estimator: DPFairClassifier, fresh: DPFairClassifier, table: Table) -> None:
     same: dict[str, tuple[Any, Any]] = {
         "classes": (estimator.classes_, table.classes),
         "groups": (estimator.groups_, table.groups.levels),
-        "number of features": (estimator.n_features_in_, fitted.n_features_in_),
+        "number of features": (estimator.n_features_in_, fresh.n_features_in_),
     }
-    if hasattr(estimator, "feature_names_in_") and hasattr(fitted, "feature_names_in_"):
-        same["names of the features"] = estimator.feature_names_in_, fitted.feature_names_in_
+    if hasattr(estimator, "feature_names_in_") and hasattr(fresh, "feature_names_in_"):
+        same["names of the features"] = estimator.feature_names_in_, fresh.feature_names_in_
     for what, (old, new) in same.items():
         if not np.array_equal(np.asarray(old), np.asarray(new)):
             raise ValueError(

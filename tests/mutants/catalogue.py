@@ -107,7 +107,7 @@ MUTANTS = (
     Mutant(
         "the same noise each fit",
         "the entropy of an unseeded fit is a constant",
-        "engine/noise.py",
+        "engine/streams.py",
         "return cls((secrets.randbits(256),), (secrets.randbits(256),))",
         "return cls((7,), (secrets.randbits(256),))",
         "tests/test_estimator.py::test_equal_seeds_agree_bit_for_bit_and_no_seed_never_repeats",
@@ -185,7 +185,7 @@ MUTANTS = (
     Mutant(
         "time as entropy",
         "an unseeded fit draws its noise from the clock, which can be guessed",
-        "engine/noise.py",
+        "engine/streams.py",
         "return cls((secrets.randbits(256),), (secrets.randbits(256),))",
         "import time\n\n        return cls((time.time_ns(),), (secrets.randbits(256),))",
         "tests/engine/test_randomness.py::test_unseeded_streams_come_from_the_operating_system",
@@ -478,7 +478,7 @@ MUTANTS = (
     Mutant(
         "32 bits of entropy",
         "streams are told apart by 32 bits",
-        "engine/noise.py",
+        "engine/streams.py",
         "        return np.random.SeedSequence(self.entropy, pool_size=8, spawn_key=(key,))",
         "        short = [e % 2**32 for e in self.entropy]\n"
         "        return np.random.SeedSequence(short, pool_size=8, spawn_key=(key,))",
@@ -683,7 +683,7 @@ MUTANTS = (
     Mutant(
         "the same batches each fit",
         "every fit draws its batches from one fixed seed, which voids amplification",
-        "engine/noise.py",
+        "engine/streams.py",
         "Generator(np.random.PCG64DXSM(self._sequence(0)))",
         "Generator(np.random.PCG64DXSM(7))",
         FIT + "test_unseeded_fits_share_no_batches",
@@ -856,7 +856,7 @@ MUTANTS = (
     Mutant(
         "copies of the entropy",
         "a copy of the streams draws the noise of the original",
-        "engine/noise.py",
+        "engine/streams.py",
         "return Streams.fresh, ()",
         "return Streams, (self.entropy, self.init_entropy)",
         STANDS + "test_copies_of_a_running_net_hold_neither_seeds_nor_rows",
