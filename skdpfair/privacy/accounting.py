@@ -3,7 +3,7 @@
 import math
 import warnings
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -147,7 +147,7 @@ def merged(runs: Iterable[SampledGaussian]) -> tuple[SampledGaussian, ...]:
     (SampledGaussian(sample_rate=0.1, noise_multiplier=1.0, steps=5),)
     """
     # one run whatever their order, which is faster and hits the cache
-    total = Counter()
+    total: Counter[tuple[float, float]] = Counter()
     for sample_rate, noise_multiplier, steps in _triples(runs):
         steps = integer("steps", steps, low=0, high=_MOST_STEPS)
         rate = number("sample_rate", sample_rate, low=0, high=1)
@@ -159,7 +159,7 @@ def merged(runs: Iterable[SampledGaussian]) -> tuple[SampledGaussian, ...]:
     return tuple(SampledGaussian(*key, steps) for key, steps in sorted(total.items()) if steps)
 
 
-def _triples(runs):
+def _triples(runs: Iterable[SampledGaussian]) -> list[SampledGaussian]:
     wanted = "must be a list of SampledGaussian(sample_rate, noise_multiplier, steps)"
     with error_context("runs", wanted):
         runs = list(runs)
@@ -170,11 +170,11 @@ def _triples(runs):
 
 
 @lru_cache(maxsize=4096)
-def _cached(runs, delta, accountant):
+def _cached(runs: tuple[SampledGaussian, ...], delta: float, accountant: str) -> float:
     return float(ACCOUNTANTS[accountant](runs, delta))
 
 
-def _pld(runs, delta):
+def _pld(runs: tuple[SampledGaussian, ...], delta: float) -> float:
     if joint_mu(runs) > _MOST_MU:
         return math.inf
     return min(_epsilons_until_settled(runs, delta))
@@ -191,11 +191,13 @@ def settled_level(runs: tuple[SampledGaussian, ...], delta: float) -> int:
     return len(_epsilons_until_settled(runs, delta)) - 1
 
 
-def _epsilons_until_settled(runs, delta):
+def _epsilons_until_settled(runs: tuple[SampledGaussian, ...], delta: float) -> list[float]:
     return _until_settled(runs, lambda level: pld_epsilon(runs, delta, level))
 
 
-def _until_settled(runs, bound_at):
+def _until_settled(
+    runs: tuple[SampledGaussian, ...], bound_at: Callable[[int], float]
+) -> list[float]:
     """Return the upper bounds at finer and finer intervals, until one moves by less than 0.5 %."""
     values = [bound_at(0)]
     while interval(runs, len(values)) < 0.9 * interval(runs, len(values) - 1):
@@ -220,7 +222,11 @@ def pld_epsilon(runs: tuple[SampledGaussian, ...], delta: float, level: int) -> 
         return float(composed.get_epsilon_for_delta(delta - rounding(runs)))
 
 
-def _composed_distribution(runs, level, relation=RELATIONS["add_remove"]):
+def _composed_distribution(
+    runs: tuple[SampledGaussian, ...],
+    level: int,
+    relation: dpa.NeighboringRelation = RELATIONS["add_remove"],
+) -> pld.PrivacyLossDistribution:
     """Return the privacy-loss distribution of all runs together, on one interval."""
     width = interval(runs, level)
     composed = pld.identity(value_discretization_interval=width)
@@ -229,7 +235,9 @@ def _composed_distribution(runs, level, relation=RELATIONS["add_remove"]):
     return composed
 
 
-def _distribution(run, width, relation):
+def _distribution(
+    run: SampledGaussian, width: float, relation: dpa.NeighboringRelation
+) -> pld.PrivacyLossDistribution:
     q, sigma, steps = run
     if q == 1:  # plain Gaussians compose exactly, before anything is discretised
         sigma, steps = sigma / math.sqrt(steps), 1
@@ -266,10 +274,11 @@ def interval(runs: tuple[SampledGaussian, ...], level: int) -> float:
     # rounding adds mass in proportion to steps times points: past this, finer is only looser
     crowding = min(1.0, _VERY_MANY_STEPS / max(run.steps for run in runs))
     most = max(_MOST_POINTS * crowding, _FEWEST_POINTS)
-    return max(first / 3**level, sum(_loss_range(run) for run in runs) / most)
+    finer: float = first / 3**level
+    return max(finer, sum(_loss_range(run) for run in runs) / most)
 
 
-def _loss_range(run):
+def _loss_range(run: SampledGaussian) -> float:
     """Width of the privacy loss that the library discretises, noise cut at 10 deviations."""
     q, sigma, steps = run
     if q == 1:
@@ -292,11 +301,11 @@ def joint_mu(runs: tuple[SampledGaussian, ...]) -> float:
     return math.hypot(*(clt_parameter(*run) for run in runs))
 
 
-def _rdp(runs, delta):
+def _rdp(runs: tuple[SampledGaussian, ...], delta: float) -> float:
     return curve_epsilon(rdp_curve(runs), delta)
 
 
-def _prv(runs, delta):
+def _prv(runs: tuple[SampledGaussian, ...], delta: float) -> float:
     # an absolute error of 0.01 on an epsilon in the thousands would take minutes and gigabytes
     rough = gdp_epsilon(joint_mu(runs), delta)
     if rough > _MOST_PRV or sum(run.steps for run in runs) > _MOST_PRV_STEPS:
@@ -308,7 +317,8 @@ def _prv(runs, delta):
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         spare = delta - rounding(runs)
-        return accountant.get_epsilon(spare, eps_error=max(PRV_ERROR, rough / 1000))
+        found: float = accountant.get_epsilon(spare, eps_error=max(PRV_ERROR, rough / 1000))
+    return found
 
 
 ACCOUNTANTS = {"pld": _pld, "prv": _prv, "rdp": _rdp}
@@ -384,8 +394,8 @@ def tv_from_epsilon(epsilon: float, delta: float) -> float:
 
 
 @lru_cache(maxsize=1024)
-def _total_variation(runs, relation):
-    def delta_at_zero(level):
+def _total_variation(runs: tuple[SampledGaussian, ...], relation: dpa.NeighboringRelation) -> float:
+    def delta_at_zero(level: int) -> float:
         with np.errstate(all="ignore"):
             return float(_composed_distribution(runs, level, relation).get_delta_for_epsilon(0.0))
 

@@ -1,6 +1,7 @@
 """Calibration of the noise to a budget, and the plan of a run's releases."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -105,7 +106,9 @@ def calibrate(
 
 
 @lru_cache(maxsize=1024)
-def _calibrate(q, steps, target, delta, accountant, once):
+def _calibrate(
+    q: float, steps: int, target: float, delta: float, accountant: str, once: tuple[float, ...]
+) -> float:
     search = _Search(q, steps, target, delta, once)
     accountant = resolving(accountant, delta, search.runs(1.0))
     _refuse_in_advance(search, accountant)
@@ -120,17 +123,17 @@ def _calibrate(q, steps, target, delta, accountant, once):
     return sigma
 
 
-def _approach(search):
+def _approach(search: "_Search") -> None:
     """Move the search near its end on one discretisation interval, not on all until it settles."""
 
-    def at_level(level):
+    def at_level(level: int) -> Callable[[float], float]:
         return lambda sigma: pld_epsilon(search.runs(sigma), search.delta, level)
 
     search.solve(at_level(-1), 5 * _MARGIN)
     search.solve(at_level(settled_level(search.runs(search.sigma), search.delta)), _MARGIN)
 
 
-def _refuse_in_advance(search, accountant):
+def _refuse_in_advance(search: "_Search", accountant: str) -> None:
     if search.mu <= 0:
         raise InfeasibleBudgetError(
             f"{search} is spent by the releases made once alone, whose noise multipliers are "
@@ -155,14 +158,10 @@ def _refuse_in_advance(search, accountant):
 class _Search:
     """A secant for one run and target, in the logs of noise and of the cost's ``mu``."""
 
-    def __init__(self, q, steps, target, delta, once):
-        self.q, self.steps, self.target, self.delta, self.once = (
-            q,
-            steps,
-            target,
-            delta,
-            once,
-        )
+    def __init__(
+        self, q: float, steps: int, target: float, delta: float, once: tuple[float, ...]
+    ) -> None:
+        self.q, self.steps, self.target, self.delta, self.once = q, steps, target, delta, once
         left = gdp_parameter(target, delta) ** 2 - math.fsum(s**-2 for s in once)
         self.mu = math.sqrt(max(left, 0.0))  # what is left for the run
         if self.mu == 0:
@@ -172,17 +171,17 @@ class _Search:
         # the slope is 1 at high noise; where sampling amplifies a lot at low noise it nears 6
         self.slope = 1.0 if q == 1 else min(1 + self.sigma**-2, 3.0)
 
-    def __str__(self):
+    def __str__(self) -> str:
         return (
             f"epsilon={self.target:g} at delta={self.delta:g} over steps={self.steps} at "
             f"sample_rate={self.q:.4g}"
         )
 
-    def runs(self, sigma):
+    def runs(self, sigma: float) -> tuple[SampledGaussian, ...]:
         once = (SampledGaussian(1.0, s, 1) for s in self.once)
         return (SampledGaussian(self.q, sigma, self.steps), *once)
 
-    def remedies(self, accountant):
+    def remedies(self, accountant: str) -> str:
         """Say what would do, each with a tenth to spare for the accountant's own looseness."""
         spare = 1.1 if accountant == "pld" else 1.4
         rate = self.mu * MAX_NOISE_MULTIPLIER / math.sqrt(self.steps) / spare
@@ -195,9 +194,11 @@ class _Search:
             options.append(f"sample_rate <= {_round_down(rate)}")
         return f"Any one of these would do: {', '.join(options)}; or a larger delta."
 
-    def solve(self, cost, margin):
+    def solve(self, cost: Callable[[float], float], margin: float) -> float | None:
         """Return the least safe noise multiplier found for ``cost``, or None; stay there."""
-        safe, unsafe, last = None, None, None
+        safe: float | None = None
+        unsafe: float | None = None
+        last: tuple[float, float] | None = None
         aim = math.log(gdp_parameter(self.target * (1 - margin / 2), self.delta))
         for _ in range(_MOST_EVALUATIONS):
             value, here = cost(self.sigma), self.sigma
@@ -214,20 +215,22 @@ class _Search:
         self.sigma = safe or self.sigma
         return safe
 
-    def _done(self, value, margin):
+    def _done(self, value: float, margin: float) -> bool:
         if value <= self.target:
             return value >= self.target * (1 - margin) or self.sigma == MIN_NOISE_MULTIPLIER
         return self.sigma == MAX_NOISE_MULTIPLIER
 
-    def _scale(self, value):
+    def _scale(self, value: float) -> float:
         return math.log(gdp_parameter(value, self.delta)) if value < math.inf else math.inf
 
-    def _learn_slope(self, last, point):
+    def _learn_slope(self, last: tuple[float, float] | None, point: tuple[float, float]) -> None:
         if last is not None and math.isfinite(last[1] - point[1]) and last[0] != point[0]:
             slope = (last[1] - point[1]) / (point[0] - last[0])
             self.slope = min(max(slope, 0.9), 10.0)
 
-    def _next(self, point, aim, unsafe, safe):
+    def _next(
+        self, point: tuple[float, float], aim: float, unsafe: float | None, safe: float | None
+    ) -> float:
         """Return the secant's next point, or the middle where that leaves the bracket."""
         rise = (point[1] - aim) / self.slope if math.isfinite(point[1]) else 1.0
         guess = math.exp(point[0] + rise)
@@ -236,13 +239,13 @@ class _Search:
         return min(max(guess, MIN_NOISE_MULTIPLIER), MAX_NOISE_MULTIPLIER)
 
 
-def _round_down(value):
+def _round_down(value: float) -> str:
     """Round to two digits towards zero, so that what a message promises holds."""
     unit = 10.0 ** (math.floor(math.log10(value)) - 1)
     return f"{math.floor(value / unit) * unit:.2g}"
 
 
-def _round_up(value):
+def _round_up(value: float) -> str:
     unit = 10.0 ** (math.floor(math.log10(value)) - 1)
     return f"{math.ceil(value / unit) * unit:.2g}"
 
@@ -262,8 +265,10 @@ def compose_noise_multipliers(noise_multipliers: tuple[float, ...]) -> float:
     if least == 0 or math.isinf(least):
         return float(least)
     if not 1e-100 < least < 1e100:  # whose squares leave float64
-        return least * math.fsum((s / least) ** -2 for s in noise_multipliers) ** -0.5
-    return math.fsum(s**-2 for s in noise_multipliers) ** -0.5
+        ratio: float = math.fsum((s / least) ** -2 for s in noise_multipliers) ** -0.5
+        return least * ratio
+    joint: float = math.fsum(s**-2 for s in noise_multipliers) ** -0.5
+    return joint
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -299,7 +304,7 @@ class PrivacyPlan:
     one_time_noise_multipliers: tuple[float, ...] = ()
     assumptions: tuple[str, ...] = ()
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         integer("steps", self.steps, low=0)
         number("sample_rate", self.sample_rate, low=0, high=1, low_open=True)
         for name in ("noise_multipliers", "one_time_noise_multipliers"):
@@ -449,7 +454,7 @@ class PrivacyPlan:
         """
         epsilon = number("epsilon", epsilon, low=0, low_open=True)
 
-        def within(steps):
+        def within(steps: int) -> bool:
             return replace(self, steps=steps).epsilon(delta, accountant) <= epsilon
 
         if not within(1):
@@ -471,7 +476,7 @@ class PrivacyPlan:
             low, high = (middle, high) if within(middle) else (low, middle)
         return replace(self, steps=low)
 
-    def _check_scalable(self, fixed):
+    def _check_scalable(self, fixed: tuple[int, ...]) -> None:
         places = range(len(self.noise_multipliers))
         with error_context("fixed", "must be a tuple of positions in noise_multipliers"):
             held = set(fixed)

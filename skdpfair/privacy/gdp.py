@@ -73,7 +73,9 @@ def gdp_epsilon(mu: float, delta: float) -> float:
         return 0.0
     if mu > _LARGE:
         return mu * (mu / 2 + 40)
-    return brentq(lambda e: _excess(mu, e, delta), 0.0, mu * (mu / 2 + 40), xtol=1e-12)
+    high = mu * (mu / 2 + 40)
+    root: float = brentq(lambda e: _excess(mu, e, delta), 0.0, high, xtol=1e-12)
+    return root
 
 
 def clt_parameter(sample_rate: float, noise_multiplier: float, steps: int) -> float:
@@ -104,10 +106,11 @@ def clt_noise_multiplier(sample_rate: float, mu: float, steps: int) -> float:
     plain = math.sqrt(steps) / mu
     if sample_rate == 1:
         return plain
-    return min(plain, math.log1p(mu**2 / (sample_rate**2 * steps)) ** -0.5)
+    sampled: float = math.log1p(mu**2 / (sample_rate**2 * steps)) ** -0.5
+    return min(plain, sampled)
 
 
-def _excess(mu, epsilon, delta):
+def _excess(mu: float, epsilon: float, delta: float) -> float:
     """Log of the mechanism's delta at ``epsilon``, less the log of ``delta``."""
     upper = log_ndtr(mu / 2 - epsilon / mu)
     gap = epsilon + log_ndtr(-mu / 2 - epsilon / mu) - upper if upper > -math.inf else 0.0
@@ -127,7 +130,7 @@ def auto_delta(n_samples: int) -> float:
     return 10.0 ** -math.ceil(math.log10(10 * n_samples) - 1e-12)
 
 
-def delta_for(delta, n_samples, *, low=LEAST_DELTA) -> float:
+def delta_for(delta: float | str, n_samples: int, *, low: float = LEAST_DELTA) -> float:
     """Return the delta meant for ``n_samples`` records.
 
     Parameters

@@ -1,5 +1,6 @@
 """The ledger of a fit: its releases in order, as public numbers."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import pandas as pd
@@ -43,7 +44,7 @@ class LedgerEntry:
     is_one_time: bool = False
     group_rates: tuple[float, ...] | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         PrivacyPlan(
             steps=self.steps,
             sample_rate=self.sample_rate,
@@ -87,7 +88,7 @@ class Ledger:
 
     Parameters
     ----------
-    entries : tuple of LedgerEntry, default=()
+    entries : iterable of LedgerEntry, default=()
         Earlier releases.
 
     Examples
@@ -101,7 +102,7 @@ class Ledger:
     0.72
     """
 
-    def __init__(self, entries: tuple[LedgerEntry, ...] = ()):
+    def __init__(self, entries: Iterable[LedgerEntry] = ()) -> None:
         with error_context("entries", "must be a list of LedgerEntry"):
             entries = list(entries)
         for entry in entries:
@@ -110,7 +111,7 @@ class Ledger:
                     f"entries must be a list of LedgerEntry, got {safe_repr(entry)} in it."
                 )
         self._entries = entries
-        self._last = None
+        self._last: tuple[object, ...] | None = None
         self._more = 0  # releases like the last entry that are not counted in it yet
 
     @property
@@ -126,13 +127,13 @@ class Ledger:
 
     def record(
         self,
-        what,
+        what: str,
         *,
-        sample_rate,
-        noise_multipliers,
-        steps=1,
-        is_one_time=False,
-        group_rates=None,
+        sample_rate: float,
+        noise_multipliers: Iterable[float],
+        steps: int = 1,
+        is_one_time: bool = False,
+        group_rates: tuple[float, ...] | None = None,
     ) -> None:
         """Enter ``steps`` equal releases that were made.
 
@@ -159,7 +160,7 @@ class Ledger:
             self._entries.append(entry)
         self._last = key
 
-    def _settle(self):
+    def _settle(self) -> None:
         if self._more:
             last = self._entries[-1]
             self._entries[-1], self._more = replace(last, steps=last.steps + self._more), 0
@@ -196,12 +197,12 @@ class Ledger:
         ]
         return pd.DataFrame(rows, columns=columns)
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return isinstance(other, Ledger) and self.entries == other.entries
 
-    __hash__ = None
+    __hash__ = None  # type: ignore[assignment]  # typeshed knows no class without a hash
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         rows = (
             f"{e.steps} x {e.what} [q={e.sample_rate:.6g}, noise {e.noise_multipliers}]"
             for e in self.entries

@@ -15,7 +15,9 @@ from skdpfair.exceptions import InsecureSeedWarning
 from skdpfair.privacy.calibration import calibrate
 
 
-def generator_of(random_state, data: np.ndarray, settings, stacklevel=3) -> np.random.Generator:
+def generator_of(
+    random_state: int | None, data: np.ndarray, settings: object, stacklevel: int = 3
+) -> np.random.Generator:
     """Return the generator of one release: from the operating system, or seeded with a warning.
 
     Parameters
@@ -52,7 +54,11 @@ def generator_of(random_state, data: np.ndarray, settings, stacklevel=3) -> np.r
 
 
 def noisy_counts(
-    codes, n_codes: int, noise_multiplier: float, generator, kind: str = "standard"
+    codes: np.ndarray,
+    n_codes: int,
+    noise_multiplier: float,
+    generator: np.random.Generator,
+    kind: str = "standard",
 ) -> np.ndarray:
     """Return the number of records per code plus Gaussian noise; L2 sensitivity 1.
 
@@ -83,7 +89,11 @@ def noisy_counts(
 
 
 def noisy(
-    values: np.ndarray, sensitivity: float, noise_multiplier: float, generator, kind="standard"
+    values: np.ndarray,
+    sensitivity: float,
+    noise_multiplier: float,
+    generator: np.random.Generator,
+    kind: str = "standard",
 ) -> np.ndarray:
     """Return an array plus Gaussian noise: one release of all its numbers.
 
@@ -109,6 +119,7 @@ def noisy(
     >>> noisy(np.array([[1.0, 2.0]]), 3.0, 0.0, np.random.default_rng(0))
     array([[1., 2.]])
     """
+    noise: np.ndarray
     if kind == "gaussian_sum":
         noise = generator.standard_normal((4, *values.shape)).sum(0) / 2
     else:
@@ -116,7 +127,7 @@ def noisy(
     return values + sensitivity * noise_multiplier * noise
 
 
-def integer_counts(codes, n_codes: int, draw: Callable[[], int]) -> np.ndarray:
+def integer_counts(codes: np.ndarray, n_codes: int, draw: Callable[[], int]) -> np.ndarray:
     """Return the number of records per code plus integer noise; L1 and L2 sensitivity 1.
 
     Parameters
@@ -218,7 +229,7 @@ def discrete_gaussian(sigma: Fraction, below: Callable[[int], int]) -> int:
             return drawn
 
 
-def _exp_bernoulli(n, d, below):
+def _exp_bernoulli(n: int, d: int, below: Callable[[int], int]) -> bool:
     """Draw True with probability exp(-n/d), n/d in [0, 1]."""
     k = 1
     while below(d * k) < n:
@@ -243,7 +254,7 @@ def discrete_gaussian_noise(epsilon: float, delta: float) -> float:
     return sigma
 
 
-def _discrete_delta(sigma, epsilon):
+def _discrete_delta(sigma: float, epsilon: float) -> float:
     first = math.floor(epsilon * sigma**2 - 0.5)  # terms that rounding lets in are not positive
     k, width = np.arange(first, first + 40 * sigma + 40), math.ceil(40 * sigma)
     mass = np.exp(-(np.arange(-width, width + 1) ** 2) / (2 * sigma**2)).sum()

@@ -59,7 +59,7 @@ def rdp_curve(runs: Iterable[tuple[float, float, int]]) -> np.ndarray:
 
 
 @lru_cache(maxsize=1024)  # the trials of a search differ in little else than learning rates
-def _step_curve(sample_rate, noise_multiplier):
+def _step_curve(sample_rate: float, noise_multiplier: float) -> np.ndarray:
     if noise_multiplier == 0:
         return np.full_like(ORDERS, np.inf)
     accountant = RdpAccountant(ORDERS)
@@ -191,7 +191,7 @@ def stop_parameter(mean_trials: float, shape: float) -> float:
     return math.exp(low)  # the side that errs towards a larger epsilon
 
 
-def _mean(log_gamma, shape):
+def _mean(log_gamma: float, shape: float) -> float:
     odds = math.expm1(-log_gamma)
     if shape == 0:
         return odds / -log_gamma

@@ -1,10 +1,12 @@
 """The privacy report of a fit: what it spent, assumed and left out, in numbers and words."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from decimal import ROUND_CEILING, Context
 from html import escape
 from textwrap import wrap
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -46,7 +48,7 @@ DIAGNOSTICS_HELD = "diagnostics by group"
 REFERENCE_HELD = "the non-private reference model"
 
 
-def rounded_up(value, digits=4) -> str:
+def rounded_up(value: float, digits: int = 4) -> str:
     """Return a number in few digits, never less than it is: a guarantee must not shrink in print.
 
     Examples
@@ -139,7 +141,7 @@ class PrivacyReport:
     adjacency: str = "zero_out"
     stop: str | None = None
     proof: str | None = None
-    group_epsilons: dict | None = None
+    group_epsilons: dict[Any, float] | None = None
     assumptions: tuple[str, ...] = ()
     not_accounted: tuple[str, ...] = NOT_ACCOUNTED
     ledger: Ledger = field(default_factory=Ledger)
@@ -167,13 +169,13 @@ class PrivacyReport:
         )
 
     @property
-    def _besides(self):
+    def _besides(self) -> str:
         return (
             f" The fitted object also holds {' and '.join(self.holds)}, NOT private: do not "
             "release it as it is; release() and pickles leave them out."
         )
 
-    def to_dict(self) -> dict:
+    def to_dict(self) -> dict[str, Any]:
         """Return the report, ready for JSON.
 
         Returns
@@ -181,7 +183,7 @@ class PrivacyReport:
         dict
             With the statement, all fields, and the ledger; infinity is the string "inf".
         """
-        out = {"statement": self.statement}
+        out: dict[str, Any] = {"statement": self.statement}
         out |= {f.name: _plain(getattr(self, f.name)) for f in fields(self) if f.name != "ledger"}
         out["releasable"] = self.releasable
         out["ledger"] = [
@@ -206,7 +208,7 @@ class PrivacyReport:
         names, values = zip(*self._numbers(), strict=True)
         return pd.DataFrame({"value": values}, index=pd.Index(names, name="quantity"))
 
-    def _numbers(self):
+    def _numbers(self) -> list[tuple[str, object]]:
         skipped = {"what", "ledger", "assumptions", "not_accounted", "group_epsilons", "holds"}
         rows = [(f.name, getattr(self, f.name)) for f in fields(self) if f.name not in skipped]
         rows.append(("releasable", self.releasable))
@@ -214,7 +216,7 @@ class PrivacyReport:
         rows += [(f"epsilon[{g}]", e) for g, e in (self.group_epsilons or {}).items()]
         return rows
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         rows = self._numbers()
         width = max(len(name) for name, _ in rows)
         lines = [*wrap(self.statement, 88), *(f"  {n:<{width}}  {_show(v)}" for n, v in rows)]
@@ -222,16 +224,16 @@ class PrivacyReport:
             lines += [f"{title}:", *(f"  - {item}" for item in items)]
         return "\n".join(lines)
 
-    def _lists(self):
+    def _lists(self) -> list[tuple[str, Sequence[str]]]:
         released = [f"{e.steps} x {e.what}" for e in self.ledger.entries]
-        every = (
+        every: tuple[tuple[str, Sequence[str]], ...] = (
             ("released", released),
             ("assumed", self.assumptions),
             ("not accounted", self.not_accounted if self.is_private else ()),
         )
         return [(title, items) for title, items in every if items]
 
-    def _repr_html_(self):
+    def _repr_html_(self) -> str:
         cell = '<td style="text-align:left;padding:2px 12px 2px 0">'
         rows = "".join(
             f"<tr>{cell}{escape(name)}</td>{cell}<code>{escape(_show(value))}</code></td></tr>"
@@ -250,7 +252,7 @@ class PrivacyReport:
         )
 
 
-def _plain(value):
+def _plain(value: object) -> object:
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
@@ -262,5 +264,5 @@ def _plain(value):
     return value
 
 
-def _show(value):
+def _show(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
