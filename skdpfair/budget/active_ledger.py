@@ -17,23 +17,28 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib import import_module
 from multiprocessing import forkserver
+from typing import Any, TypeAlias
 
 from skdpfair.exceptions import UnaccountedWarning
+
+Linter: TypeAlias = Callable[[Any], tuple[list[str], list[str]]]
 
 VARIABLE = "SKDPFAIR_LEDGER"
 SEARCH = "SKDPFAIR_PRIVATE_SEARCH"
 _LOCK = threading.RLock()
-_USERS = Counter()
-_CALL = ContextVar("skdpfair_call_of_a_ledger", default=(None, None))
-_LINTERS = []
+_USERS: Counter[str] = Counter()
+_CALL: ContextVar[tuple[str | None, Any]] = ContextVar(
+    "skdpfair_call_of_a_ledger", default=(None, None)
+)
+_LINTERS: list[Linter] = []
 
 
-def address(path, data, id=None) -> str:
+def address(path: str | os.PathLike[str], data: str, id: str | None = None) -> str:
     """Return the value of the variable for a ledger, its id and the name of a data set."""
     return json.dumps({"path": str(path), "data": data, "id": id})
 
 
-def current() -> dict | None:
+def current() -> dict[str, Any] | None:
     """Return path, data and id of the active ledger of this process, if there is one."""
     described = os.environ.get(VARIABLE)
     return json.loads(described) if described else None
@@ -77,7 +82,7 @@ def searching() -> Iterator[None]:
         _remove_user(SEARCH)
 
 
-def _add_user(variable, value):
+def _add_user(variable: str, value: str) -> None:
     """Count a user of a variable of the environment, which the first one sets."""
     with _LOCK:
         if not _USERS[variable]:
@@ -89,7 +94,7 @@ def _add_user(variable, value):
         _USERS[variable] += 1
 
 
-def _remove_user(variable):
+def _remove_user(variable: str) -> None:
     """Count one user less of a variable, which the last one clears."""
     with _LOCK:
         _USERS[variable] -= 1
@@ -99,7 +104,7 @@ def _remove_user(variable):
             _restart_workers()
 
 
-def _restart_workers():
+def _restart_workers() -> None:
     """Let no worker process keep an environment that has changed since."""
     from joblib.externals.loky import reusable_executor
 
@@ -116,7 +121,7 @@ def _restart_workers():
         )
 
 
-def linter(function: Callable) -> Callable:
+def linter(function: Linter) -> Linter:
     """Register the function that finds what an estimator learns outside the ledger.
 
     It takes an estimator and returns two lists of texts: why its fit reveals more than the
@@ -126,7 +131,7 @@ def linter(function: Callable) -> Callable:
     return function
 
 
-def findings_of(estimator) -> dict:
+def findings_of(estimator: Any) -> dict[str, list[str]]:
     """Return the findings of the linter, as a line of the ledger's file holds them."""
     if not _LINTERS:  # no classifier was imported, which brings the linter with it
         import_module("skdpfair.preprocessing")
@@ -135,7 +140,7 @@ def findings_of(estimator) -> dict:
 
 
 @contextmanager
-def call_of(estimator) -> Iterator[str]:
+def call_of(estimator: Any) -> Iterator[str]:
     """Mark the fits of this thread, inside the block, as those of a call of ``estimator.fit``.
 
     A fit in another thread or process is not known to be of that call, unless the tasks of
@@ -154,6 +159,6 @@ def current_call() -> str | None:
     return _CALL.get()[0]
 
 
-def is_called(estimator) -> bool:
+def is_called(estimator: Any) -> bool:
     """Return whether the call that this thread is in is that of this very object, no clone."""
     return estimator is not None and _CALL.get()[1] is estimator

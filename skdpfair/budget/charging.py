@@ -3,11 +3,15 @@
 import os
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
 
 from skdpfair.budget import active_ledger
+from skdpfair.budget.folds import Line
 from skdpfair.budget.journal import stored
 from skdpfair.budget.privacy_ledger import PrivacyLedger
 from skdpfair.budget.spending import REFERENCE
@@ -15,7 +19,7 @@ from skdpfair.exceptions import PrivacyAccountingError
 from skdpfair.privacy.ledger import Ledger, LedgerEntry
 from skdpfair.privacy.renyi import rdp_curve
 
-_PAID = ContextVar("skdpfair_paid_for_by_a_search", default=None)
+_PAID: ContextVar[list[Any] | None] = ContextVar("skdpfair_paid_for_by_a_search", default=None)
 
 
 def current_ledger() -> PrivacyLedger | None:
@@ -37,7 +41,12 @@ def current_ledger() -> PrivacyLedger | None:
     return ledger
 
 
-def planned_entries(sample_rate, noise_multipliers, steps, one_time=()) -> tuple[LedgerEntry, ...]:
+def planned_entries(
+    sample_rate: float,
+    noise_multipliers: Sequence[float],
+    steps: int,
+    one_time: Sequence[float] = (),
+) -> tuple[LedgerEntry, ...]:
     """Return the ledger entries that a run will have made when it ends.
 
     Examples
@@ -51,7 +60,14 @@ def planned_entries(sample_rate, noise_multipliers, steps, one_time=()) -> tuple
     return *counts, LedgerEntry("steps", sample_rate, tuple(noise_multipliers), steps)
 
 
-def entry_of(planned, *, private=True, reasons=(), curve=None, what="steps") -> dict:
+def entry_of(
+    planned: Sequence[LedgerEntry],
+    *,
+    private: bool = True,
+    reasons: Sequence[str] = (),
+    curve: np.ndarray | None = None,
+    what: str = "steps",
+) -> Line:
     """Return a planned fit as a ledger keeps it; see `charged` for the parameters."""
     why = list(dict.fromkeys([REFERENCE] * (not private) + [*reasons]))
     entries = [_plain(e, e.steps) for e in planned]
@@ -61,15 +77,15 @@ def entry_of(planned, *, private=True, reasons=(), curve=None, what="steps") -> 
 
 @contextmanager
 def charged(
-    planned,
+    planned: Sequence[LedgerEntry],
     releases: Ledger,
     *,
-    private=True,
-    reasons=(),
-    curve=None,
-    what="steps",
-    ledger=None,
-    place=None,
+    private: bool = True,
+    reasons: Sequence[str] = (),
+    curve: np.ndarray | None = None,
+    what: str = "steps",
+    ledger: PrivacyLedger | None = None,
+    place: dict[str, Any] | None = None,
 ) -> Iterator[None]:
     """Charge a fit to ``ledger`` or else to the current one, if there is any.
 
@@ -111,7 +127,7 @@ def charged(
         return
     name = uuid.uuid4().hex
     before = _counted(releases.entries)
-    fit = {"fit": name, "state": "planned", "data": ledger.data}
+    fit: Line = {"fit": name, "state": "planned", "data": ledger.data}
     fit |= entry_of(planned, private=private, reasons=reasons, curve=curve, what=what)
     fit["place"] = place if "search" in place else None
     fit["around"] = active_ledger.current_call() or place.get("path", "").split("/")[0] or None
@@ -136,7 +152,7 @@ def suspended() -> Iterator[None]:
 
 
 @contextmanager
-def paid_for(curve) -> Iterator[None]:
+def paid_for(curve: np.ndarray | None) -> Iterator[None]:
     """Let this thread do one private fit, of at most this Renyi curve, in a block of `suspended`.
 
     Parameters
@@ -151,7 +167,7 @@ def paid_for(curve) -> Iterator[None]:
         _PAID.reset(token)
 
 
-def _take_what_was_paid(planned, is_plain):
+def _take_what_was_paid(planned: Sequence[LedgerEntry], is_plain: bool) -> None:
     """Use up what was paid for, or raise where it is not enough."""
     where, curve = paid = _PAID.get() or [None, None]
     paid[1] = None
@@ -168,13 +184,13 @@ def _take_what_was_paid(planned, is_plain):
     )
 
 
-def _counted(entries):
-    total = Counter()
+def _counted(entries: Iterable[LedgerEntry]) -> Counter[LedgerEntry]:
+    total: Counter[LedgerEntry] = Counter()
     for e in entries:
         total[LedgerEntry(e.what, e.sample_rate, e.noise_multipliers, 1, e.is_one_time)] += e.steps
     return total
 
 
-def _plain(entry, steps):
+def _plain(entry: LedgerEntry, steps: int) -> list[Any]:
     noise = [float(s) for s in entry.noise_multipliers]
     return [entry.what, float(entry.sample_rate), noise, int(steps), entry.is_one_time]

@@ -1,6 +1,7 @@
 """Files that appear whole, on the disk, or not at all."""
 
 import os
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from skdpfair._validate import error_context, safe_repr
 _TRIED = 2**20  # bytes that a folder must have room for
 
 
-def path_of(path) -> Path:
+def path_of(path: str | os.PathLike[str]) -> Path:
     """Return the Path of a file.
 
     Raises
@@ -25,7 +26,7 @@ def path_of(path) -> Path:
         return Path(path)
 
 
-def replace_file(path, content: bytes) -> None:
+def replace_file(path: str | os.PathLike[str], content: bytes) -> None:
     """Write a file beside the old one, then put it in its place.
 
     Examples
@@ -48,14 +49,14 @@ def replace_file(path, content: bytes) -> None:
             os.close(folder)
 
 
-def check_writable(path) -> None:
+def check_writable(path: str | os.PathLike[str]) -> None:
     """Raise OSError, before anything is spent, if no file can be written beside ``path``."""
     with _written_beside(path_of(path), bytes(_TRIED)):
         pass
 
 
 @contextmanager
-def _written_beside(path, content):
+def _written_beside(path: Path, content: bytes) -> Iterator[Path]:
     part = path.with_name(f".{path.name[:100]}.{os.urandom(8).hex()}.part")
     try:
         with part.open("wb") as file:

@@ -3,9 +3,10 @@
 A record is in no fit of its own test fold.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import product
 from math import prod
+from typing import Any, TypeAlias
 
 from sklearn.model_selection import (
     GroupKFold,
@@ -17,6 +18,8 @@ from sklearn.model_selection import (
     StratifiedKFold,
 )
 
+Line: TypeAlias = dict[str, Any]  # of a ledger's file, for instance a fit or a search
+
 _PARTITIONS = (KFold, StratifiedKFold, GroupKFold, StratifiedGroupKFold, LeaveOneOut)
 _REPEATED = (RepeatedKFold, RepeatedStratifiedKFold)
 _BY_LABELS = (StratifiedKFold, GroupKFold, StratifiedGroupKFold, RepeatedStratifiedKFold)
@@ -27,7 +30,7 @@ _MOST_FOLDS = 50
 _MOST_VIEWS = 16
 
 
-def ancestors(context) -> list:
+def ancestors(context: Any) -> list[Any]:
     """Return a task of scikit-learn's, the task around it, and so on."""
     chain = [context]
     while chain[-1].parent is not None:
@@ -35,7 +38,7 @@ def ancestors(context) -> list:
     return chain
 
 
-def search_position(context) -> dict:
+def search_position(context: Any) -> dict[str, Any]:
     """Return the position of a task of scikit-learn: its path, and the nearest search around it.
 
     Parameters
@@ -53,7 +56,7 @@ def search_position(context) -> dict:
     names = [f"{task.task_name}.{task.task_id}" for task in chain]
     root = str(context.root_uuid)
 
-    def path(i):
+    def path(i: int) -> str:
         return "/".join([root, *reversed(names[i:])])
 
     own = [i for i, task in enumerate(chain) if i + 1 == len(chain) or task.source_estimator_name]
@@ -65,7 +68,7 @@ def search_position(context) -> dict:
     return place
 
 
-def is_in_search(context) -> bool:
+def is_in_search(context: Any) -> bool:
     """Return whether a search called the fit that a task belongs to, for a fold or its refit."""
     return any(
         not _SEARCH_TASKS.isdisjoint((task.task_name, task.source_task_name))
@@ -73,9 +76,10 @@ def is_in_search(context) -> bool:
     )
 
 
-def steps_before(context) -> tuple[str, ...]:
+def steps_before(context: Any) -> tuple[str, ...]:
     """Return the names of the steps that pipelines around a task have fitted before it."""
-    prefix, names = "fit-transform-", []
+    prefix = "fit-transform-"
+    names: list[str] = []
     for task in ancestors(context):
         if (task.source_task_name or "").startswith("fit-"):  # a step of a Pipeline
             siblings = [t for t in task.parent if t.parent is task.parent and t is not task]
@@ -83,7 +87,7 @@ def steps_before(context) -> tuple[str, ...]:
     return tuple(name.removeprefix(prefix) for name in names if name.startswith(prefix))
 
 
-def folds_of(cv, n_splits: int) -> int | None:
+def folds_of(cv: Any, n_splits: int) -> int | None:
     """Return the number of splits in a row whose test folds hold each record exactly once.
 
     None for a splitter of which that is not known; a subclass may split in its own way.
@@ -100,7 +104,7 @@ def folds_of(cv, n_splits: int) -> int | None:
     return n_splits // cv.n_repeats if type(cv) in _REPEATED else n_splits
 
 
-def takes_as_public(cv) -> str | None:
+def takes_as_public(cv: Any) -> str | None:
     """Return the facts that folds depend on beside the number of records, or None.
 
     Examples
@@ -114,7 +118,7 @@ def takes_as_public(cv) -> str | None:
     return f"the labels or groups by which {kind.__name__} makes its folds"
 
 
-def fits_seen_by_record(fits: Iterable[dict], searches: dict[str, dict]) -> list[list[dict]]:
+def fits_seen_by_record(fits: Iterable[Line], searches: Mapping[str, Line]) -> list[list[Line]]:
     """Return, for each kind of record, the fits whose training records it can be among.
 
     Parameters
@@ -142,10 +146,11 @@ def fits_seen_by_record(fits: Iterable[dict], searches: dict[str, dict]) -> list
     >>> [[f["name"] for f in view] for view in fits_seen_by_record(fits[:2], searches)]
     [[0, 1]]
     """
-    always, groups = [], {}
+    always: list[Line] = []
+    groups: dict[tuple[str, str, int], list[list[Line]]] = {}
     for fit in fits:
-        place = fit.get("place") or {}
-        search = searches.get(place.get("search"), {"folds": None})
+        place: Line = fit.get("place") or {}
+        search = searches.get(place.get("search", ""), {"folds": None})
         if search["folds"] is None or search["folds"] > _MOST_FOLDS:
             always.append(fit)
             continue
@@ -159,7 +164,7 @@ def fits_seen_by_record(fits: Iterable[dict], searches: dict[str, dict]) -> list
     return [always + _joined(way) for way in product(*ways)]
 
 
-def _ways(folds):
+def _ways(folds: list[list[Line]]) -> list[list[Line]]:
     """Return the fits without those of one fold, once for each fold that makes a difference."""
     if not all(folds):
         return [_joined(folds)]
@@ -167,9 +172,9 @@ def _ways(folds):
     return [_joined(folds[:i] + folds[i + 1 :]) for i in sorted(kinds.values())]
 
 
-def _content(fit):
+def _content(fit: Line) -> str:
     return f"{fit['entries']}{fit.get('curve')}"
 
 
-def _joined(lists):
+def _joined(lists: Iterable[Iterable[Line]]) -> list[Line]:
     return [fit for part in lists for fit in part]

@@ -5,16 +5,18 @@ import json
 import math
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import BinaryIO
 
 import numpy as np
 import pandas as pd
 
 from skdpfair.budget.files import path_of
-from skdpfair.budget.folds import fits_seen_by_record
+from skdpfair.budget.folds import Line, fits_seen_by_record
 from skdpfair.budget.spending import SCORES, TORN, UNKNOWN, Spending
 from skdpfair.exceptions import UnaccountedWarning
+from skdpfair.privacy.accounting import SampledGaussian
 from skdpfair.privacy.accounting import epsilon as epsilon_of
 from skdpfair.privacy.ledger import LedgerEntry
 from skdpfair.privacy.renyi import ORDERS, curve_epsilon, rdp_curve
@@ -22,14 +24,15 @@ from skdpfair.privacy.renyi import ORDERS, curve_epsilon, rdp_curve
 try:
     import fcntl
 
-    def _lock(handle):
+    def _lock(handle: BinaryIO) -> None:
         fcntl.flock(handle, fcntl.LOCK_EX)  # the system frees it when its process dies
 except ImportError:  # Windows
     import msvcrt
 
-    def _lock(handle):
+    def _lock(handle: BinaryIO) -> None:
         handle.seek(2**40)  # a byte that is never written, so that readers are not kept out
-        msvcrt.locking(handle.fileno(), msvcrt.LK_LOCK, 1)
+        lock, mode = msvcrt.locking, msvcrt.LK_LOCK  # type: ignore[attr-defined]  # on Windows
+        lock(handle.fileno(), mode, 1)
 
 
 _COLUMNS = [
@@ -68,13 +71,13 @@ class Journal:
     [{'first': 0}, {'a': 1}]
     """
 
-    def __init__(self, path):
+    def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = path_of(path).absolute()
-        self._handle = None
+        self._handle: BinaryIO | None = None
         self._content = b""
         self._known = 0, _digest(b"")
 
-    def begin(self, first: dict) -> list[dict]:
+    def begin(self, first: Line) -> list[Line]:
         """Make the file with a first line, if it is missing or empty; return its lines."""
         self.path.touch(exist_ok=True)
         with self.locked() as lines:
@@ -83,7 +86,7 @@ class Journal:
             return lines or [first]
 
     @contextmanager
-    def locked(self) -> Iterator[list[dict]]:
+    def locked(self) -> Iterator[list[Line]]:
         """Hold the file for one writer; yields the lines so far."""
         with self._opened() as handle:
             _lock(handle)
@@ -99,7 +102,7 @@ class Journal:
                 self._handle = None
                 self._content = b""
 
-    def _opened(self):
+    def _opened(self) -> BinaryIO:
         try:
             return self.path.open("r+b")
         except FileNotFoundError:
@@ -108,7 +111,7 @@ class Journal:
                 "the file."
             ) from None
 
-    def _compare(self):
+    def _compare(self) -> None:
         size, seen = self._known
         if len(self._content) < size or _digest(self._content[:size]) != seen:
             raise ValueError(
@@ -117,7 +120,7 @@ class Journal:
                 "file, or make a new PrivacyLedger object if it is another one on purpose."
             )
 
-    def _mend(self):
+    def _mend(self) -> None:
         """End a last line that has no end; put a line in the place of half a line."""
         end = self._content.rfind(b"\n") + 1
         torn = self._content[end:]
@@ -126,6 +129,7 @@ class Journal:
         except ValueError:
             if not end:
                 return  # no ledger: nothing of a file of other things is written over
+            assert self._handle is not None
             self._handle.truncate(end)
             self._content = self._content[:end]
             self.append({"torn": len(torn)})
@@ -140,23 +144,24 @@ class Journal:
             if torn:
                 self._write(b"\n")
 
-    def append(self, line: dict) -> None:
+    def append(self, line: Line) -> None:
         """Write one line; only inside :meth:`locked`."""
         self._write(json.dumps(line).encode() + b"\n")
 
-    def _write(self, text):
+    def _write(self, text: bytes) -> None:
+        assert self._handle is not None  # inside locked()
         self._handle.seek(0, os.SEEK_END)
         self._handle.write(text)
         self._content += text
         self._handle.flush()
         os.fsync(self._handle.fileno())
 
-    def read(self) -> list[dict]:
+    def read(self) -> list[Line]:
         """Return the lines so far."""
         with self.locked() as lines:
             return lines
 
-    def _parsed(self):
+    def _parsed(self) -> list[Line]:
         try:
             return [json.loads(line) for line in self._content.splitlines()]
         except ValueError:
@@ -166,13 +171,16 @@ class Journal:
             ) from None
 
 
-def _digest(text):
+def _digest(text: bytes) -> bytes:
     return hashlib.blake2b(text).digest()
 
 
-def read_entries(lines, data=None):
+def read_entries(
+    lines: Iterable[Line], data: str | None = None
+) -> tuple[list[Line], dict[str, Line]]:
     """Return the fits on a data set, each as it ended or else as planned, and the searches."""
-    fits, searches = {}, {}
+    fits: dict[str, Line] = {}
+    searches: dict[str, Line] = {}
     for line in lines:
         if "fit" in line:
             fits[line["fit"]] = fits.get(line["fit"], {}) | line
@@ -181,18 +189,19 @@ def read_entries(lines, data=None):
     return [fit for fit in fits.values() if data is None or fit["data"] == data], searches
 
 
-def surroundings(lines, data=None) -> dict:
+def surroundings(lines: Iterable[Line], data: str | None = None) -> dict[str, Line]:
     """Return the lines on what stood around fits on a data set, by name of the call or task."""
     looks = (line for line in lines if "outermost" in line)
     return {line["around"]: line for line in looks if data is None or line["data"] == data}
 
 
-def is_known(fit, around) -> bool:
+def is_known(fit: Line, around: Mapping[str, Line]) -> bool:
     """Return whether the ledger knows all that stood around a fit."""
-    return around.get(fit.get("around"), {}).get("outermost", False)
+    known: bool = around.get(fit.get("around", ""), {}).get("outermost", False)
+    return known
 
 
-def spending(lines, data, delta, accountant) -> Spending:
+def spending(lines: Sequence[Line], data: str, delta: float, accountant: str) -> Spending:
     """Return the cost of the fits on a data set, and of all that stood around them."""
     fits, searches = read_entries(lines, data)
     around = surroundings(lines, data)
@@ -221,12 +230,12 @@ def spending(lines, data, delta, accountant) -> Spending:
     )
 
 
-def frame_of(lines, delta, accountant) -> pd.DataFrame:
+def frame_of(lines: Sequence[Line], delta: float | None, accountant: str) -> pd.DataFrame:
     """Return one row per fit, see :meth:`PrivacyLedger.frame`."""
     rows = []
     around = surroundings(lines)
     for fit in read_entries(lines)[0]:
-        found = around.get(fit.get("around"), {"reasons": ()})
+        found = around.get(fit.get("around", ""), {"reasons": ()})
         runs = runs_of(fit)
         what = "; ".join(dict.fromkeys([e[0] for e in fit["entries"]])) or fit["what"]
         rows.append(
@@ -244,26 +253,28 @@ def frame_of(lines, delta, accountant) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=_COLUMNS)
 
 
-def cost(fits, searches, delta, accountant) -> float:
+def cost(
+    fits: Sequence[Line], searches: Mapping[str, Line], delta: float, accountant: str
+) -> float:
     """Return the epsilon of fits as the worst-off record sees them."""
     if not all(fit["private"] for fit in fits):
         return math.inf
     return max(_composed(view, delta, accountant) for view in fits_seen_by_record(fits, searches))
 
 
-def runs_of(fit) -> list:
+def runs_of(fit: Line) -> list[SampledGaussian]:
     """Return the runs that a fit released."""
     return [LedgerEntry(w, q, tuple(s), t, once).run for w, q, s, t, once in fit["entries"]]
 
 
-def stored(curve) -> dict | None:
+def stored(curve: np.ndarray | None) -> dict[str, list[float]] | None:
     """Return a Renyi curve as a line holds it, with the orders that it is taken at."""
     if curve is None:
         return None
     return {"orders": [float(a) for a in ORDERS], "rdp": [float(v) for v in curve]}
 
 
-def _composed(fits, delta, accountant):
+def _composed(fits: Iterable[Line], delta: float, accountant: str) -> float:
     runs = [run for fit in fits for run in runs_of(fit)]
     curves = [_curve(fit["curve"]) for fit in fits if fit["curve"] is not None]
     if curves:
@@ -271,7 +282,7 @@ def _composed(fits, delta, accountant):
     return epsilon_of(runs, delta, accountant)
 
 
-def _curve(held):
+def _curve(held: Mapping[str, Sequence[float]]) -> np.ndarray:
     if not np.array_equal(held["orders"], ORDERS):
         raise ValueError(
             "The ledger holds a private selection whose Renyi orders are not those of the "

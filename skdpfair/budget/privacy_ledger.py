@@ -1,15 +1,19 @@
 """A budget over many fits: clones, searches, worker processes and data sets."""
 
 import math
+import os
 import uuid
 from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self
 
 import pandas as pd
 
 from skdpfair._validate import number, one_of, safe_repr
 from skdpfair.budget import active_ledger
-from skdpfair.budget.folds import folds_of, search_position, takes_as_public
+from skdpfair.budget.folds import Line, folds_of, search_position, takes_as_public
 from skdpfair.budget.journal import Journal, cost, frame_of, read_entries, spending
 from skdpfair.budget.progress import LedgerFollower
 from skdpfair.budget.spending import REFERENCE, Spending
@@ -88,9 +92,16 @@ class PrivacyLedger:
     max_propagation_depth = 0  # scikit-learn warns of every step that takes no callbacks
 
     def __init__(
-        self, path, *, epsilon=None, delta=None, data="data", accountant=None, progress=True
-    ):
-        positive = {"low": 0, "low_open": True, "high_open": True}
+        self,
+        path: str | os.PathLike[str],
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        data: str = "data",
+        accountant: str | None = None,
+        progress: bool = True,
+    ) -> None:
+        positive: dict[str, Any] = {"low": 0, "low_open": True, "high_open": True}
         if epsilon is not None:
             number("epsilon", epsilon, high=math.inf, **positive)
             if delta is None:
@@ -107,13 +118,13 @@ class PrivacyLedger:
         self.data = data
         self.progress = progress
         self._journal = Journal(path)
-        self._open = defaultdict(set)
-        self._refused = {}
+        self._open: defaultdict[uuid.UUID, set[int]] = defaultdict(set)
+        self._refused: dict[uuid.UUID, int] = {}
         given = {"epsilon": epsilon, "delta": delta, "accountant": accountant}
         new = {"budget": given | {"accountant": accountant or "pld"}, "id": uuid.uuid4().hex}
         self._take(self._journal.begin(new), given)
 
-    def _take(self, lines, given):
+    def _take(self, lines: Sequence[Line], given: Mapping[str, Any]) -> None:
         held = lines[0].get("budget")
         if held is None:
             raise ValueError(f"path={str(self.path)!r} is not a ledger. Name another file.")
@@ -123,35 +134,35 @@ class PrivacyLedger:
                     f"{name}={value!r} differs from {name}={held[name]!r}, with which "
                     f"{str(self.path)!r} was made. Leave {name} out: a file keeps its budget."
                 )
-        self._id = lines[0].get("id")
-        self.budget = held["epsilon"]
-        self.delta = held["delta"]
-        self.accountant = held["accountant"]
+        self._id: str | None = lines[0].get("id")
+        self.budget: float | None = held["epsilon"]
+        self.delta: float | None = held["delta"]
+        self.accountant: str = held["accountant"]
 
     @property
-    def path(self):
+    def path(self) -> Path:
         """The file."""
         return self._journal.path
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         limit = "no budget" if self.budget is None else f"epsilon={self.budget:g}"
         return f"PrivacyLedger({str(self.path)!r}, {limit}, delta={self.delta}, data={self.data!r})"
 
-    def __getstate__(self):
+    def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_open": defaultdict(set), "_refused": {}}  # of this process
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         active_ledger.activate(self._address)
         return self
 
-    def __exit__(self, *exc):
+    def __exit__(self, *exc: object) -> None:
         active_ledger.deactivate()
 
     @property
-    def _address(self):
+    def _address(self) -> str:
         return active_ledger.address(self.path, self.data, self._id)
 
-    def fit(self, estimator, X, y=None, **params):
+    def fit(self, estimator: Any, X: Any, y: Any = None, **params: Any) -> Any:
         """Look at an estimator, and fit it with its private fits charged here.
 
         Only of such fits the ledger knows that nothing stood around them which it has not seen.
@@ -186,7 +197,7 @@ class PrivacyLedger:
         return estimator
 
     @contextmanager
-    def _set_on(self, estimator):
+    def _set_on(self, estimator: Any) -> Iterator[None]:
         """Follow the folds of an estimator that takes callbacks."""
         held = getattr(estimator, "_skl_callbacks", [])
         if not hasattr(estimator, "set_callbacks") or self in held:
@@ -198,15 +209,19 @@ class PrivacyLedger:
         finally:
             estimator.set_callbacks(*held)
 
-    def _look(self, name, estimator):
+    def _look(self, name: str, estimator: Any) -> None:
         """Enter what an estimator learns outside this ledger, and whether it is outermost."""
-        line = {"around": name, "data": self.data, "outermost": active_ledger.is_called(estimator)}
+        line: Line = {
+            "around": name,
+            "data": self.data,
+            "outermost": active_ledger.is_called(estimator),
+        }
         line |= active_ledger.findings_of(estimator)
         if line["outermost"] or line["reasons"]:
             with self._journal.locked():
                 self._journal.append(line)
 
-    def setup(self, estimator, context) -> None:
+    def setup(self, estimator: Any, context: Any) -> None:
         """Activate this ledger for a fit on which it is set as a callback of scikit-learn.
 
         Parameters
@@ -222,7 +237,7 @@ class PrivacyLedger:
         if self.progress:
             LedgerFollower.begin(context.root_uuid, self)
 
-    def teardown(self, estimator, context) -> None:
+    def teardown(self, estimator: Any, context: Any) -> None:
         """Undo `setup`.
 
         Parameters
@@ -245,7 +260,7 @@ class PrivacyLedger:
             more = f" So were {len(new) - 1} more fits." if len(new) > 1 else ""
             raise BudgetExceeded(f"{new[0]}{more}")
 
-    def on_fit_task_begin(self, estimator, context) -> None:
+    def on_fit_task_begin(self, estimator: Any, context: Any) -> None:
         """Activate this ledger where a task runs, and enter how a search splits the records.
 
         Parameters
@@ -262,7 +277,7 @@ class PrivacyLedger:
             with self._journal.locked():
                 self._journal.append(line | {"public": takes_as_public(cv) if known else None})
 
-    def on_fit_task_end(self, estimator, context) -> None:
+    def on_fit_task_end(self, estimator: Any, context: Any) -> None:
         """Deactivate this ledger where a task ran.
 
         Parameters
@@ -272,13 +287,13 @@ class PrivacyLedger:
         """
         self._leave(context.root_uuid, {id(context)})
 
-    def _enter(self, context):
+    def _enter(self, context: Any) -> None:
         tasks = self._open[context.root_uuid]
         if id(context) not in tasks:
             active_ledger.activate(self._address)
             tasks.add(id(context))
 
-    def _leave(self, root, left):
+    def _leave(self, root: uuid.UUID, left: set[int]) -> None:
         """Deactivate the ledger once for each task that is ``left`` and had activated it."""
         tasks = self._open[root]
         for task in tasks & left:
@@ -287,12 +302,12 @@ class PrivacyLedger:
         if not tasks:
             del self._open[root]
 
-    def _refusals(self, context):
+    def _refusals(self, context: Any) -> list[str]:
         root = str(context.root_uuid)
         refused = (line for line in self._journal.read() if "refused" in line)
         return [line["refused"] for line in refused if line.get("root", root) == root]
 
-    def epsilon(self, delta=None, data=None) -> float:
+    def epsilon(self, delta: float | None = None, data: str | None = None) -> float:
         """Return the epsilon of all private fits on a data set.
 
         Parameters
@@ -314,7 +329,7 @@ class PrivacyLedger:
             )
         return cost(*self._entries(data or self.data), self._delta(delta), self.accountant)
 
-    def report(self, delta=None, data=None) -> Spending:
+    def report(self, delta: float | None = None, data: str | None = None) -> Spending:
         """Return the cost of the private fits, and that of everything, with reasons.
 
         Parameters
@@ -345,18 +360,19 @@ class PrivacyLedger:
         """
         return frame_of(self._journal.read(), self.delta, self.accountant)
 
-    def _delta(self, delta):
-        if delta is None and self.delta is None:
+    def _delta(self, delta: float | None) -> float:
+        delta = self.delta if delta is None else delta
+        if delta is None:
             raise ValueError(
                 "delta must be given, got None, and this ledger was made without one. Pass a "
                 "number below 1 / n_samples, for instance delta=1e-6."
             )
-        return delta if delta is not None else self.delta
+        return delta
 
-    def _entries(self, data):
+    def _entries(self, data: str) -> tuple[list[Line], dict[str, Line]]:
         return read_entries(self._journal.read(), data)
 
-    def check(self, fits) -> None:
+    def check(self, fits: Iterable[Line]) -> None:
         """Raise BudgetExceeded if fits would exceed the budget together; none is entered.
 
         Parameters
@@ -379,7 +395,7 @@ class PrivacyLedger:
         if planned:
             self._check(*self._entries(self.data), planned)
 
-    def begin(self, fit: dict) -> None:
+    def begin(self, fit: Line) -> None:
         """Enter a fit as planned.
 
         Parameters
@@ -403,7 +419,10 @@ class PrivacyLedger:
                     raise
             self._journal.append(fit)
 
-    def _check(self, before, searches, fits):
+    def _check(
+        self, before: Sequence[Line], searches: Mapping[str, Line], fits: Sequence[Line]
+    ) -> None:
+        assert self.budget is not None and self.delta is not None  # which a budget has
         no_privacy = any(REFERENCE in f["reasons"] for f in fits)  # of the fit or its reference
         after = math.inf if no_privacy else cost([*before, *fits], searches, self.delta, "rdp")
         if self.budget < after < math.inf:  # the fast bound may be loose
@@ -427,7 +446,7 @@ class PrivacyLedger:
                 f"epsilon={self.budget:g} of {str(self.path)!r}. Nothing was fitted. {remedy}"
             )
 
-    def end(self, name: str, entries: list) -> None:
+    def end(self, name: str, entries: list[Any]) -> None:
         """Enter what a fit released.
 
         Parameters
@@ -450,12 +469,14 @@ class PrivacyLedger:
             Infinite with a fit without privacy, None without a delta.
         """
         fits, searches = self._entries(self.data)
-        spent = None
-        if self.delta or not all(fit["private"] for fit in fits):
+        spent: float | None = None
+        if not all(fit["private"] for fit in fits):
+            spent = math.inf
+        elif self.delta:
             spent = cost(fits, searches, self.delta, "rdp")
         return sum(fit["state"] == "done" for fit in fits), spent
 
 
-def _is_of_scikit_learn(search):
+def _is_of_scikit_learn(search: Any) -> bool:
     """Return whether a search is one whose folds are those of its ``cv``."""
     return type(search).__module__.startswith("sklearn.model_selection.")

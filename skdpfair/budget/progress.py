@@ -1,9 +1,16 @@
 """Progress bars that show the epsilon spent so far."""
 
+from __future__ import annotations
+
 import math
 from threading import Event, Thread
+from typing import TYPE_CHECKING, ClassVar, Self
+from uuid import UUID
 
 from tqdm.auto import tqdm
+
+if TYPE_CHECKING:
+    from skdpfair.budget.privacy_ledger import PrivacyLedger
 
 _EVERY = 0.5  # seconds between two looks at a ledger's file
 
@@ -28,20 +35,28 @@ class ProgressBar:
     ...     bar.move_to(1, epsilon=0.5)
     """
 
-    def __init__(self, description, unit, *, total=None, shown=True, leave=False):
+    def __init__(
+        self,
+        description: str,
+        unit: str,
+        *,
+        total: int | None = None,
+        shown: bool = True,
+        leave: bool = False,
+    ) -> None:
         hidden = None if shown else True  # None asks for a terminal
         self._bar = tqdm(total=total, desc=description, unit=unit, leave=leave, disable=hidden)
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *exc):
+    def __exit__(self, *exc: object) -> None:
         self.close()
 
     @property
     def is_hidden(self) -> bool:
         """Whether nobody sees the bar."""
-        return self._bar.disable
+        return bool(self._bar.disable)
 
     def start_at(self, done: int) -> None:
         """Count what an earlier run did, which says nothing of the time left."""
@@ -72,9 +87,10 @@ class LedgerFollower(Thread):
         Whose fits.
     """
 
-    _running = {}  # by task; threads cannot go where pickled callbacks go
+    # by task; threads cannot go where pickled callbacks go
+    _running: ClassVar[dict[UUID, LedgerFollower]] = {}
 
-    def __init__(self, ledger):
+    def __init__(self, ledger: PrivacyLedger) -> None:
         super().__init__(daemon=True)
         self.ledger = ledger
         self.before = ledger.so_far()[0]
@@ -83,7 +99,7 @@ class LedgerFollower(Thread):
         self._size = -1
 
     @classmethod
-    def begin(cls, task, ledger):
+    def begin(cls, task: UUID, ledger: PrivacyLedger) -> None:
         """Show a bar, unless nobody would see it."""
         follower = cls(ledger)
         if not follower.bar.is_hidden:
@@ -91,18 +107,18 @@ class LedgerFollower(Thread):
             follower.start()
 
     @classmethod
-    def end(cls, task):
+    def end(cls, task: UUID) -> None:
         """Take the bar of a task away."""
         follower = cls._running.pop(task, None)
         if follower is not None:
             follower.finish()
 
-    def run(self):
+    def run(self) -> None:
         """Look at the file until the end."""
         while not self._over.wait(_EVERY):
             self.look()
 
-    def look(self):
+    def look(self) -> None:
         """Move the bar if the file has grown."""
         size = self.ledger.path.stat().st_size
         if size != self._size:
@@ -111,7 +127,7 @@ class LedgerFollower(Thread):
             self.bar.move_to(done - self.before, epsilon)
             self.bar.refresh()
 
-    def finish(self):
+    def finish(self) -> None:
         """Look a last time, and close the bar."""
         self._over.set()
         self.join()

@@ -58,7 +58,7 @@ class Spending:
         """Whether it is known what stood around the fits, or that no epsilon covers it."""
         return UNKNOWN not in self.reasons
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         n_fits = self.n_fits
         total = f"epsilon={rounded_up(self.epsilon_total)}" if self.known else "unknown"
         lines = [

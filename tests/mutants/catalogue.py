@@ -632,8 +632,8 @@ MUTANTS = (
         "a ledger that trusts every call",
         "the ledger's whole is finite for fits whose surroundings were not checked",
         "budget/journal.py",
-        'return around.get(fit.get("around"), {}).get("outermost", False)',
-        "return True",
+        "    return known\n",
+        "    return True\n",
         AROUND + "test_where_nobody_looked_the_whole_is_unknown[bootstrap]",
     ),
     Mutant(
