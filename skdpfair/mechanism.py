@@ -31,6 +31,8 @@ from skdpfair._validate import AutoParameters
 State: TypeAlias = Any
 Release: TypeAlias = Mapping[str, Tensor]
 Params: TypeAlias = Mapping[str, Tensor]
+# a PerSample; a PerSampleGradients where the method sees gradients
+EarlySample: TypeAlias = Any
 
 METHODS: dict[str, type[Method]] = {}
 
@@ -144,7 +146,7 @@ class Query:
     """
 
     name: str
-    rows: Callable[[PerSample, State], Tensor]
+    rows: Callable[[EarlySample, State], Tensor]
     sensitivity: float
     noise_multiplier: float
     early: bool = False
@@ -345,7 +347,7 @@ class Method(AutoParameters, abc.ABC):
         """
         return False
 
-    def extra(self, sample: PerSample, state: State, release: Release) -> Extra | None:
+    def extra(self, sample: EarlySample, state: State, release: Release) -> Extra | None:
         """Return what to add to each record's gradient, from ITS data and early releases.
 
         Parameters

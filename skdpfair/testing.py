@@ -2,19 +2,24 @@
 
 import copy
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
+from typing import TypeAlias
 
 import torch
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from skdpfair.engine import select_strategy
 from skdpfair.engine.step import noisy_sums
-from skdpfair.mechanism import Method, PerSample, PerSampleGradients, Task
+from skdpfair.mechanism import Method, PerSample, PerSampleGradients, Release, State, Task
 
 __all__ = ["check_engine", "check_method", "per_sample", "released", "task"]
 
+Values: TypeAlias = Sequence[float] | Tensor
 
-def task(n_samples=1000, n_groups=2, sample_rate=0.1) -> Task:
+
+def task(n_samples: int = 1000, n_groups: int = 2, sample_rate: float = 0.1) -> Task:
     """Return a small task for examples and tests.
 
     Parameters
@@ -37,7 +42,13 @@ def task(n_samples=1000, n_groups=2, sample_rate=0.1) -> Task:
     return Task(n_samples, n_groups, sample_rate)
 
 
-def per_sample(norm, loss=None, group=None, probability=None, dtype=torch.float32) -> PerSample:
+def per_sample(
+    norm: Values,
+    loss: Values | None = None,
+    group: Sequence[int] | Tensor | None = None,
+    probability: Sequence[Sequence[float]] | Tensor | None = None,
+    dtype: torch.dtype = torch.float32,
+) -> PerSample:
     """Return a :class:`~skdpfair.mechanism.PerSample` from lists.
 
     Parameters
@@ -72,7 +83,9 @@ def per_sample(norm, loss=None, group=None, probability=None, dtype=torch.float3
     return PerSample(norm, loss, group, torch.as_tensor(probability, dtype=dtype))
 
 
-def released(method: Method, sample: PerSample, task: Task, state=None) -> dict:
+def released(
+    method: Method, sample: PerSample, task: Task, state: State = None
+) -> dict[str, Tensor]:
     """Return what the method's queries release on a batch when their noise is off.
 
     Parameters
@@ -101,10 +114,11 @@ def released(method: Method, sample: PerSample, task: Task, state=None) -> dict:
     finite = torch.ones_like(sample.norm, dtype=torch.bool)
     if method.sees_gradients() and not isinstance(sample, PerSampleGradients):
         sample = with_gradients(sample)
-    return noisy_sums(method.queries(task, 0.0), sample, finite, state, None)
+    queries = method.queries(task, 0.0)
+    return noisy_sums(queries, sample, finite, state, None)  # type: ignore[arg-type]  # noise off
 
 
-def with_gradients(sample: PerSample, n_parameters=3) -> PerSampleGradients:
+def with_gradients(sample: PerSample, n_parameters: int = 3) -> PerSampleGradients:
     """Return the sample with gradients of its norms, in directions that depend on the norms.
 
     Parameters
@@ -125,7 +139,7 @@ def with_gradients(sample: PerSample, n_parameters=3) -> PerSampleGradients:
     return PerSampleGradients(*columns, sample.norm[:, None] * direction)
 
 
-def check_method(method: Method, *, n_groups=3, n_batches=20, seed=0) -> None:
+def check_method(method: Method, *, n_groups: int = 3, n_batches: int = 20, seed: int = 0) -> None:
     """Raise AssertionError if a private method breaks a contract that its epsilon relies on.
 
     Parameters
@@ -171,7 +185,9 @@ def check_method(method: Method, *, n_groups=3, n_batches=20, seed=0) -> None:
             _check_batch(method, sample, small, state)
 
 
-def check_engine(module, example, n_classes, *, n_records=8, seed=0) -> str:
+def check_engine(
+    module: nn.Module, example: Tensor, n_classes: int, *, n_records: int = 8, seed: int = 0
+) -> str:
     """Raise AssertionError if the engine's gradients of a module are not autograd's.
 
     Parameters
@@ -228,15 +244,14 @@ def check_engine(module, example, n_classes, *, n_records=8, seed=0) -> str:
         rows.append(
             torch.cat([(torch.zeros_like(p) if g is None else g).flatten() for p, g in pairs])
         )
-    rows = torch.stack(rows)
-    close = {"rtol": 1e-10, "atol": 1e-10}
-    torch.testing.assert_close(records.norm, rows.norm(dim=1), **close)
-    torch.testing.assert_close(total, weight @ rows, **close)
+    expected = torch.stack(rows)
+    torch.testing.assert_close(records.norm, expected.norm(dim=1), rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(total, weight @ expected, rtol=1e-10, atol=1e-10)
     return strategy.name
 
 
-def _batches(n_groups, n_batches, generator):
-    extreme = [[], [0.0], [1e-30, 1e30], [0.0, 1.0, 1e6], [1.0] * 5, [1e6] * 4]
+def _batches(n_groups: int, n_batches: int, generator: torch.Generator) -> Iterator[PerSample]:
+    extreme: list[list[float]] = [[], [0.0], [1e-30, 1e30], [0.0, 1.0, 1e6], [1.0] * 5, [1e6] * 4]
     for norms in extreme:
         yield per_sample(norms, group=[i % max(n_groups - 1, 1) for i in range(len(norms))])
     for _ in range(n_batches):
@@ -247,7 +262,7 @@ def _batches(n_groups, n_batches, generator):
         yield per_sample(norm, torch.rand(n, generator=generator), group, probability)
 
 
-def _states(method, sample, task):
+def _states(method: Method, sample: PerSample, task: Task) -> Iterator[State]:
     """Yield the first state and one that a few updates led to."""
     state = method.start(task)
     yield state
@@ -256,7 +271,7 @@ def _states(method, sample, task):
     yield state
 
 
-def _check_batch(method, sample, task, state):
+def _check_batch(method: Method, sample: PerSample, task: Task, state: State) -> None:
     for query in method.queries(task, 1.0):
         rows = query.rows(sample, state)
         assert rows.shape[0] == len(sample.norm), f"{query.name}: one row per record"
@@ -272,26 +287,28 @@ def _check_batch(method, sample, task, state):
         _check_clip(method, sample, state, release)
 
 
-def _release(method, sample, task, state):
+def _release(method: Method, sample: PerSample, task: Task, state: State) -> dict[str, Tensor]:
     return released(method, sample, task, state) | {"gradient": torch.tensor([3.0, 0.0, -4.0])}
 
 
-def _check_extra(method, sample, state, release):
+def _check_extra(method: Method, sample: PerSample, state: State, release: Release) -> None:
     whole = method.extra(sample, state, release)
     if whole is None:
         return
     assert not whole.averaged, "a mean over the batch mixes the records"
     for i in range(min(len(sample.norm), 5)):
         alone = method.extra(_only(sample, i), state, release)
+        assert alone is not None, "what is added depends on other records"
         for part, every in (
             (alone.logit_gradient, whole.logit_gradient),
             (alone.hvp_vectors, whole.hvp_vectors),
         ):
             if every is not None:
+                assert part is not None, "what is added depends on other records"
                 torch.testing.assert_close(part[0], every[i], rtol=1e-5, atol=1e-6)
 
 
-def _check_clip(method, sample, state, release):
+def _check_clip(method: Method, sample: PerSample, state: State, release: Release) -> None:
     clip = method.clip(sample, state, release)
     bound = float(clip.bound)
     assert math.isfinite(bound) and bound >= 0, f"bound {bound} is not a sensitivity"
@@ -310,13 +327,13 @@ def _check_clip(method, sample, state, release):
     assert all(torch.isfinite(torch.as_tensor(v)).all() for v in numbers if v is not None)
 
 
-def _only(sample, i):
+def _only(sample: PerSample, i: int) -> PerSample:
     return _rows(sample, slice(i, i + 1))
 
 
-def _first(sample, n):
+def _first(sample: PerSample, n: int) -> PerSample:
     return _rows(sample, slice(n))
 
 
-def _rows(sample, rows):
+def _rows(sample: PerSample, rows: slice) -> PerSample:
     return type(sample)(*(getattr(sample, field.name)[rows] for field in fields(sample)))

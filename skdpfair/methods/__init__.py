@@ -3,6 +3,7 @@
 from copy import deepcopy
 from importlib import import_module
 from pkgutil import iter_modules
+from typing import Any
 
 from skdpfair._validate import error_context, one_of, safe_repr
 from skdpfair.mechanism import METHODS, Method
@@ -14,7 +15,7 @@ for _module in iter_modules(__path__):
 __all__ = ["METHODS", "get_method", "methods_table"]
 
 
-def get_method(method, **params):
+def get_method(method: str | Method, **params: Any) -> Method:
     """Return a method by its name, with hyper-parameters set.
 
     Parameters
@@ -50,14 +51,15 @@ def get_method(method, **params):
     if isinstance(method, type) and issubclass(method, Method):
         return method(**params)
     if isinstance(method, Method):
-        return type(method)(**_copied(method)).set_params(**params)
+        copy: Method = type(method)(**_copied(method)).set_params(**params)
+        return copy
     raise TypeError(
         f"method must be a name among {sorted(METHODS)} or a Method object, got "
         f"{safe_repr(method)}."
     )
 
 
-def _copied(method):
+def _copied(method: Method) -> dict[str, Any]:
     """Return copies of a method's parameters; what has none is refused by name."""
     copies = {}
     for name, value in method.get_params(deep=False).items():

@@ -7,12 +7,12 @@ import re
 import pandas as pd
 import torch
 
-from skdpfair.mechanism import METHODS, PerSampleGradients, Task
+from skdpfair.mechanism import METHODS, Method, PerSampleGradients, Query, Task
 
 GRADIENT = "gradient sum"
 
 
-def sensitivities(method, task, n_classes=2) -> dict[str, float | None]:
+def sensitivities(method: Method, task: Task, n_classes: int = 2) -> dict[str, float | None]:
     """Return the L2 sensitivity of each release of a step, by name; the gradient sum is first.
 
     It is the number by which the step scales the noise: the bound of ``clip`` and that of each
@@ -56,13 +56,13 @@ def methods_table() -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("name")
 
 
-def references(cls) -> str:
+def references(cls: type[Method]) -> str:
     """Return the References section of a class's docstring on one line, "" if it has none."""
     _, _, text = inspect.cleandoc(cls.__doc__ or "").partition("References\n----------\n")
     return " ".join(text.partition("\n\n")[0].split())
 
 
-def paper(cls) -> str:
+def paper(cls: type[Method]) -> str:
     """Return first author and year of the bibliography's key, or of the docstring's References.
 
     Examples
@@ -78,7 +78,7 @@ def paper(cls) -> str:
     return f"{re.findall(r'[^ ,]+', entry)[0]} {years[-1]}" if years else entry
 
 
-def _row(method):
+def _row(method: type[Method]) -> dict[str, str]:
     releases = _releases(method)
     return {
         "paper": paper(method),
@@ -89,7 +89,7 @@ def _row(method):
     }
 
 
-def _releases(cls):
+def _releases(cls: type[Method]) -> dict[str, str]:
     """Return the sensitivity of each release in words, by the release in words."""
     by_bound = [cls()] * 2
     if "max_grad_norm" in cls().get_params():
@@ -107,7 +107,7 @@ def _releases(cls):
     return words
 
 
-def _lengths(cls):
+def _lengths(cls: type[Method]) -> dict[str, str]:
     """Return the length of each query's rows in words, by the query's name."""
     n_groups = 2 if cls.binary else 3
     cases = zip(*(_widths(cls(), k, d) for k, d in ((2, 3), (n_groups, 3), (2, 4))), strict=True)
@@ -120,7 +120,7 @@ def _lengths(cls):
     return lengths
 
 
-def _in_words(at_one, at_two):
+def _in_words(at_one: float | None, at_two: float | None) -> str:
     """Return a sensitivity in words, from its values where C is 1 and 2."""
     if at_one is None or math.isinf(at_one):
         return "unbounded"
@@ -129,12 +129,12 @@ def _in_words(at_one, at_two):
     return f"{at_one:.4g}"
 
 
-def _task(n_groups):
+def _task(n_groups: int) -> Task:
     fractions = torch.full((n_groups,), 1 / n_groups, dtype=torch.float64)
     return Task(1000, n_groups, 0.1, fractions)
 
 
-def _made_up(n_groups, n_parameters=3, n_classes=2):
+def _made_up(n_groups: int, n_parameters: int = 3, n_classes: int = 2) -> PerSampleGradients:
     """Return four records of several norms, in the groups by turns."""
     norm = torch.tensor([0.5, 1.0, 2.0, 5.0])
     group = torch.arange(len(norm)) % n_groups
@@ -143,16 +143,16 @@ def _made_up(n_groups, n_parameters=3, n_classes=2):
     return PerSampleGradients(norm, norm, group, probability, norm[:, None] * direction)
 
 
-def _queries(method, n_groups):
+def _queries(method: Method, n_groups: int) -> tuple[Query, ...]:
     return method.queries(_task(n_groups), 1.0)
 
 
-def _widths(method, n_groups, n_parameters=3):
+def _widths(method: Method, n_groups: int, n_parameters: int = 3) -> list[int]:
     sample, state = _made_up(n_groups, n_parameters), method.start(_task(n_groups))
     return [query.rows(sample, state).shape[1] for query in _queries(method, n_groups)]
 
 
-def _bounds(method, task, n_classes=2):
+def _bounds(method: Method, task: Task, n_classes: int = 2) -> list[float]:
     """Return the bound that ``clip`` declares, at three made-up releases and the states between."""
     sample = _made_up(task.n_groups, n_classes=n_classes)
     state, queries = method.start(task), method.queries(task, 1.0)

@@ -5,13 +5,14 @@ from typing import NamedTuple
 
 import torch
 from sklearn.utils._param_validation import Interval
+from torch import Tensor
 
-from skdpfair.mechanism import Clip, Query
+from skdpfair.mechanism import Clip, PerSample, Query, Release, Task
 
 NOT_NEGATIVE = [Interval(Real, 0, None, closed="left")]
 
 
-def clip_to(bound, norm):
+def clip_to(bound: Tensor, norm: Tensor) -> Tensor:
     """Return min(1, bound / norm); a zero gradient keeps weight 1.
 
     Examples
@@ -22,43 +23,43 @@ def clip_to(bound, norm):
     return bound / torch.maximum(norm, bound)
 
 
-def one_hot(code, n_codes, like):
+def one_hot(code: Tensor, n_codes: int, like: Tensor) -> Tensor:
     """Return one row per record with a single 1, shape (batch, n_codes), dtype of ``like``."""
     rows = like.new_zeros((len(code), n_codes))
     return rows.scatter_(1, code[:, None], 1.0)
 
 
-def clip_at(bound, sample) -> Clip:
-    """Return the weights of DP-SGD with clipping bound ``bound``."""
-    bound = sample.norm.new_full((), bound)
+def clip_at(max_norm: float, sample: PerSample) -> Clip:
+    """Return the weights of DP-SGD with clipping bound ``max_norm``."""
+    bound = sample.norm.new_full((), max_norm)
     return Clip(clip_to(bound, sample.norm), bound)
 
 
 class Threshold(NamedTuple):
     """A threshold that follows a quantile of the norms: released; the other two are public."""
 
-    z: torch.Tensor
-    gain: torch.Tensor
-    decay: torch.Tensor
+    z: Tensor
+    gain: Tensor
+    decay: Tensor
 
 
-def first_threshold(first, task, gain, share) -> Threshold:
+def first_threshold(first: float, task: Task, gain: float, share: float) -> Threshold:
     """Return the threshold before the first step; it settles where ``share`` of norms exceed it."""
     size = task.n_samples * task.sample_rate
     return Threshold(*torch.tensor([first, gain / size, -gain * share]))
 
 
-def count_above(noise_multiplier, factor=1.0) -> Query:
+def count_above(noise_multiplier: float, factor: float = 1.0) -> Query:
     """Return the count of norms above ``factor`` times the threshold, of sensitivity 1."""
 
-    def rows(sample, state):
+    def rows(sample: PerSample, state: Threshold) -> Tensor:
         above = sample.norm > (state.z if factor == 1.0 else state.z * factor)
         return above.to(sample.norm.dtype).unsqueeze(1)
 
     return Query("above_z", rows, 1.0, noise_multiplier)
 
 
-def moved(state, release, lowest=0.0) -> Threshold:
+def moved(state: Threshold, release: Release, lowest: float = 0.0) -> Threshold:
     """Return the next threshold, z exp(gain count - decay), from the noisy count.
 
     Examples

@@ -1,14 +1,18 @@
 """Shares of the groups in the population, and sampling rates that balance them."""
 
+from typing import Any
+
 import torch
+from torch import Tensor
 
 from skdpfair._validate import listed, number, safe_repr
+from skdpfair.mechanism import Task
 
 SHARES = ["array-like", tuple, None]  # constraints of group_probabilities
 SUM_TOLERANCE = 1e-6
 
 
-def declared(probabilities, n_groups):
+def declared(probabilities: Any, n_groups: int) -> Tensor | None:
     """Return ``group_probabilities`` as a tensor, shape (n_groups,), or None if not given.
 
     Raises
@@ -34,6 +38,6 @@ def declared(probabilities, n_groups):
     return torch.tensor(values, dtype=torch.float64)
 
 
-def balancing_rates(task, fractions, cap=1.0):
+def balancing_rates(task: Task, fractions: Tensor, cap: float = 1.0) -> Tensor:
     """Return rates under which all groups are drawn equally often, q / (K q_k), at most ``cap``."""
     return (task.sample_rate / (task.n_groups * fractions.double())).clamp(max=cap)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from skdpfair.mechanism import Clip, Method
+from skdpfair.mechanism import Clip, Method, PerSample, Release, State
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -35,9 +35,9 @@ class AutoS(Method, name="auto_s"):
 
     needs_gradient_scale = True
 
-    def clip(self, sample, state, release):
+    def clip(self, sample: PerSample, state: State, release: Release) -> Clip:
         return Clip(1.0 / (sample.norm + self.gamma), sample.norm.new_ones(()))
 
-    def at_scale(self, scale, norm_growth):
+    def at_scale(self, scale: float, norm_growth: float) -> tuple[Method, float]:
         """Return itself; a unit step is the inverse of the gradient scale, as sums have none."""
         return self, 1.0 / (norm_growth * scale)

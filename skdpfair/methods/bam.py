@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from skdpfair.mechanism import Method
+from skdpfair.mechanism import Clip, Method, PerSample, Release, State
 from skdpfair.methods._clipping import NOT_NEGATIVE, clip_at
 
 
@@ -41,10 +41,10 @@ class BAM(Method, name="bam", reference="knolle2023bias"):
 
     _parameter_constraints = {"perturbation_radius": NOT_NEGATIVE}
 
-    def per_sample_perturbation_radius(self):
+    def per_sample_perturbation_radius(self) -> float:
         """Return lambda."""
         return self.perturbation_radius
 
-    def clip(self, sample, state, release):
+    def clip(self, sample: PerSample, state: State, release: Release) -> Clip:
         """Clip to C."""
         return clip_at(self.number("max_grad_norm", 1.0), sample)

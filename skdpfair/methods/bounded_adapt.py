@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from skdpfair.mechanism import Clip, Method, count_noise
-from skdpfair.methods._clipping import clip_to, count_above, first_threshold, moved
+from skdpfair.mechanism import Clip, Method, PerSample, Query, Release, Task, count_noise
+from skdpfair.methods._clipping import Threshold, clip_to, count_above, first_threshold, moved
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -42,17 +42,17 @@ class BoundedAdapt(Method, name="bounded_adapt"):
     target_share: float = 0.1
     count_noise_multiplier: float | str = "auto"
 
-    def start(self, task):
+    def start(self, task: Task) -> Threshold:
         first = self.number("max_grad_norm", 1.0)
         return first_threshold(first, task, gain=0.2, share=self.target_share)
 
-    def queries(self, task, noise_multiplier):
+    def queries(self, task: Task, noise_multiplier: float) -> tuple[Query, ...]:
         return (count_above(count_noise(self.count_noise_multiplier, noise_multiplier)),)
 
-    def clip(self, sample, state, release):
+    def clip(self, sample: PerSample, state: Threshold, release: Release) -> Clip:
         bound = state.z.to(sample.norm.dtype)
         return Clip(clip_to(bound, sample.norm), bound)
 
-    def update(self, state, release):
+    def update(self, state: Threshold, release: Release) -> Threshold:
         floor = self.number("min_grad_norm", self.number("max_grad_norm", 1.0) / 2)
         return moved(state, release, floor)

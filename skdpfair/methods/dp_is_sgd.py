@@ -5,8 +5,9 @@ from numbers import Real
 
 import torch
 from sklearn.utils._param_validation import Interval, StrOptions
+from torch import Tensor
 
-from skdpfair.mechanism import Method
+from skdpfair.mechanism import Clip, Method, PerSample, Release, State, Task
 from skdpfair.methods._clipping import clip_at
 from skdpfair.methods._fractions import SHARES, balancing_rates, declared
 
@@ -60,12 +61,10 @@ class DPISSGD(Method, name="dp_is_sgd", reference="kulynych2022what"):
         "max_sample_rate": [Interval(Real, 0, 1, closed="right"), StrOptions({"auto"})],
     }
 
-    def rates(self, task):
+    def rates(self, task: Task) -> Tensor:
         shares = declared(self.group_probabilities, task.n_groups)
-        if not self.is_auto("max_sample_rate"):
-            cap = self.max_sample_rate
-        else:
-            cap = 1.0 if shares is not None else min(1.0, CAP_FACTOR * task.sample_rate)
+        largest = 1.0 if shares is not None else min(1.0, CAP_FACTOR * task.sample_rate)
+        cap = self.number("max_sample_rate", largest)
         if cap < task.sample_rate:
             raise ValueError(
                 f"max_sample_rate={cap:g} is below the sample rate {task.sample_rate:.4g} (batch "
@@ -76,5 +75,5 @@ class DPISSGD(Method, name="dp_is_sgd", reference="kulynych2022what"):
             return torch.full((task.n_groups,), cap, dtype=torch.float64)
         return balancing_rates(task, shares, cap)
 
-    def clip(self, sample, state, release):
+    def clip(self, sample: PerSample, state: State, release: Release) -> Clip:
         return clip_at(self.number("max_grad_norm", 1.0), sample)

@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
+from torch import Tensor
 from torch.linalg import vector_norm
 
-from skdpfair.mechanism import Method
+from skdpfair.mechanism import Clip, Method, PerSample, Release, State
 from skdpfair.methods._clipping import NOT_NEGATIVE, clip_at
 
 
@@ -42,14 +43,15 @@ class DPSAT(Method, name="dp_sat", reference="park2023differentially"):
 
     _parameter_constraints = {"perturbation_radius": NOT_NEGATIVE}
 
-    def parameter_perturbation(self, state):
+    def parameter_perturbation(self, state: Tensor | None) -> Tensor | None:
         """Return rho times the direction of the last released gradient."""
         return None if state is None else self.perturbation_radius * state
 
-    def clip(self, sample, state, release):
+    def clip(self, sample: PerSample, state: State, release: Release) -> Clip:
         return clip_at(self.number("max_grad_norm", 1.0), sample)
 
-    def update(self, state, release):
+    def update(self, state: Tensor | None, release: Release) -> Tensor:
         """Keep the direction of the released gradient; none where it is zero."""
         gradient = release["gradient"]
-        return (gradient / vector_norm(gradient)).nan_to_num(0.0, posinf=0.0, neginf=0.0)
+        direction: Tensor = gradient / vector_norm(gradient)
+        return direction.nan_to_num(0.0, posinf=0.0, neginf=0.0)

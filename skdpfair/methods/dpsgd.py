@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from skdpfair.mechanism import Method
+from skdpfair.mechanism import Clip, Method, PerSample, Release, State
 from skdpfair.methods._clipping import clip_at
 
 
@@ -31,6 +31,6 @@ class DPSGD(Method, name="dpsgd", reference="abadi2016deep"):
 
     max_grad_norm: float | str = "auto"
 
-    def clip(self, sample, state, release):
+    def clip(self, sample: PerSample, state: State, release: Release) -> Clip:
         """Clip to C."""
         return clip_at(self.number("max_grad_norm", 1.0), sample)

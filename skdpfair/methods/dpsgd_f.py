@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 import torch
 from sklearn.utils._param_validation import StrOptions
+from torch import Tensor
 
-from skdpfair.mechanism import Clip, Method, Query, count_noise
+from skdpfair.mechanism import Clip, Method, PerSample, Query, Release, State, Task, count_noise
 from skdpfair.methods._clipping import clip_to, one_hot
 
 
@@ -49,8 +50,8 @@ class DPSGDF(Method, name="dpsgd_f", reference="xu2021removing"):
     needs_groups = True
     _parameter_constraints = {"ratio": [StrOptions({"batch", "group_mean"})]}
 
-    def queries(self, task, noise_multiplier):
-        def rows(sample, state):
+    def queries(self, task: Task, noise_multiplier: float) -> tuple[Query, ...]:
+        def rows(sample: PerSample, state: State) -> Tensor:
             unclipped = sample.norm <= self.number("max_grad_norm", 1.0)
             code = torch.add(sample.group, unclipped, alpha=task.n_groups)
             return one_hot(code, 2 * task.n_groups, sample.norm)
@@ -58,12 +59,12 @@ class DPSGDF(Method, name="dpsgd_f", reference="xu2021removing"):
         noise = count_noise(self.count_noise_multiplier, noise_multiplier)
         return (Query("counts", rows, 1.0, noise),)
 
-    def clip(self, sample, state, release):
+    def clip(self, sample: PerSample, state: State, release: Release) -> Clip:
         """Clip to the bound of the record's group."""
         bounds = self.group_bounds(release["counts"].to(sample.norm.dtype))
         return Clip(clip_to(bounds.index_select(0, sample.group), sample.norm), bounds.max())
 
-    def group_bounds(self, counts):
+    def group_bounds(self, counts: Tensor) -> Tensor:
         """Return C_k of each group, shape (n_groups,), from the noisy counts alone."""
         clipped, unclipped = counts.relu().view(2, -1).unbind()
         size = clipped + unclipped
@@ -73,7 +74,7 @@ class DPSGDF(Method, name="dpsgd_f", reference="xu2021removing"):
         ratio = (torch.where(size.bool(), share, whole) / whole).nan_to_num_()
         return ratio.clamp_(max=float(len(size))).add_(1.0).mul_(self.number("max_grad_norm", 1.0))
 
-    def at_scale(self, scale, norm_growth):
+    def at_scale(self, scale: float, norm_growth: float) -> tuple[Method, float]:
         """Set C to half of the scale, since a typical C_k is 2 C."""
         method = self.filled(max_grad_norm=0.5 * norm_growth * scale)
-        return method, (2.0 * method.max_grad_norm) ** -2
+        return method, (2.0 * method.number("max_grad_norm", 1.0)) ** -2

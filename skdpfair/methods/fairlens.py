@@ -3,7 +3,19 @@
 from dataclasses import dataclass, replace
 from math import inf
 
-from skdpfair.mechanism import Clip, Method, Query
+from torch import Tensor
+
+from skdpfair.mechanism import (
+    Clip,
+    Extra,
+    Method,
+    PerSample,
+    PerSampleGradients,
+    Query,
+    Release,
+    State,
+    Task,
+)
 from skdpfair.methods._clipping import clip_to
 from skdpfair.methods._fairlens import (
     WEIGHTS,
@@ -53,10 +65,10 @@ class FairLens(Method, name="fairlens", reference="tran2021fairness"):
     binary = True
     _parameter_constraints = WEIGHTS
 
-    def sees_gradients(self):
+    def sees_gradients(self) -> bool:
         return True
 
-    def queries(self, task, noise_multiplier):
+    def queries(self, task: Task, noise_multiplier: float) -> tuple[Query, ...]:
         """Hand over, raw, what the regularisers need: this is why epsilon is infinite."""
         k = task.n_groups
         rows = {
@@ -66,12 +78,12 @@ class FairLens(Method, name="fairlens", reference="tran2021fairness"):
         }
         return tuple(Query(name, f, inf, 0.0, early=True) for name, f in rows.items())
 
-    def extra(self, sample, state, release):
+    def extra(self, sample: PerSampleGradients, state: State, release: Release) -> Extra:
         """Return the gradient of the regularisers, the same for all records."""
         groups, clipped = release["groups"], release["clipped"]
         size, _ = groups.view(2, -1)
-        gradients = release["gradients"].view(len(size), -1)
-        extra = extra_of(self, sample, groups, gradients, clipped, size.sum().clamp(min=1.0))
+        sums = release["gradients"].view(len(size), -1), clipped
+        extra = extra_of(self, sample, groups, sums, size.sum().clamp(min=1.0))
         there = size.min().clamp(max=1.0)  # 0 if a group is absent: then neither is defined
         return replace(
             extra,
@@ -80,8 +92,8 @@ class FairLens(Method, name="fairlens", reference="tran2021fairness"):
             averaged=True,
         )
 
-    def clip(self, sample, state, release):
+    def clip(self, sample: PerSample, state: State, release: Release) -> Clip:
         return Clip(clip_to(self._bound(sample), sample.norm), self._bound(sample))
 
-    def _bound(self, sample):
+    def _bound(self, sample: PerSample) -> Tensor:
         return sample.norm.new_full((), self.number("max_grad_norm", 1.0))

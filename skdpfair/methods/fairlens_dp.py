@@ -1,15 +1,33 @@
 """FairLens made private: each record is regularised by noisy statistics of the groups."""
 
-from collections import namedtuple
 from dataclasses import dataclass
 from math import sqrt
+from typing import NamedTuple
 
-from skdpfair.mechanism import Method, Query, count_noise
+from torch import Tensor
+
+from skdpfair.mechanism import (
+    Clip,
+    EarlySample,
+    Extra,
+    Method,
+    PerSample,
+    Query,
+    Release,
+    Task,
+    count_noise,
+)
 from skdpfair.methods._clipping import clip_at
 from skdpfair.methods._fairlens import WEIGHTS, extra_of, group_rows, statistics
 
 MOST_PARAMETERS = 1000
-Sizes = namedtuple("Sizes", "batch_size n_groups")  # B and K, public
+
+
+class Sizes(NamedTuple):
+    """The expected batch size B and the number of groups K, both public."""
+
+    batch_size: float
+    n_groups: int
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -56,13 +74,13 @@ class FairLensDP(Method, name="fairlens_dp", reference="tran2021fairness"):
     binary = True
     _parameter_constraints = WEIGHTS
 
-    def start(self, task):
+    def start(self, task: Task) -> Sizes:
         return Sizes(task.n_samples * task.sample_rate, task.n_groups)
 
-    def sees_gradients(self):
+    def sees_gradients(self) -> bool:
         return self.gamma1 > 0
 
-    def refusal(self, task, n_parameters):
+    def refusal(self, task: Task, n_parameters: int) -> str | None:
         if self.gamma1 > 0 and n_parameters > MOST_PARAMETERS:
             return (
                 f"gamma1={self.gamma1:g} needs noisy gradient sums of both groups, which drown in "
@@ -70,27 +88,28 @@ class FairLensDP(Method, name="fairlens_dp", reference="tran2021fairness"):
             )
         return super().refusal(task, n_parameters)
 
-    def queries(self, task, noise_multiplier):
+    def queries(self, task: Task, noise_multiplier: float) -> tuple[Query, ...]:
         noise = count_noise(self.count_noise_multiplier, noise_multiplier)
         bound = 2.0 if self.sees_gradients() else sqrt(2.0)
         return (Query("groups", self._rows, bound, noise, early=True),)
 
-    def _rows(self, sample, state):
+    def _rows(self, sample: EarlySample, state: Sizes) -> Tensor:
         if not self.sees_gradients():
             return group_rows(sample, state.n_groups)
         return statistics(sample, state.n_groups, *self._bounds(sample))
 
-    def extra(self, sample, state, release):
+    def extra(self, sample: EarlySample, state: Sizes, release: Release) -> Extra:
         k, found = state.n_groups, release["groups"].to(sample.probability.dtype)
         if not self.sees_gradients():
-            return extra_of(self, sample, found, None, None, state.batch_size)
-        (c, r), sums = self._bounds(sample), found[2 * k :].view(k + 1, -1)
-        return extra_of(self, sample, found[: 2 * k], sums[:k] * r, sums[k] * c, state.batch_size)
+            return extra_of(self, sample, found, None, state.batch_size)
+        (c, r), rows = self._bounds(sample), found[2 * k :].view(k + 1, -1)
+        sums = rows[:k] * r, rows[k] * c
+        return extra_of(self, sample, found[: 2 * k], sums, state.batch_size)
 
-    def clip(self, sample, state, release):
+    def clip(self, sample: PerSample, state: Sizes, release: Release) -> Clip:
         return clip_at(self.number("max_grad_norm", 1.0), sample)
 
-    def _bounds(self, sample):
+    def _bounds(self, sample: PerSample) -> list[Tensor]:
         c = self.number("max_grad_norm", 1.0)
         bounds = c, max(c, self.number("group_max_grad_norm", c))
         return [sample.norm.new_full((), bound) for bound in bounds]

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from math import inf
 
 import torch
+from torch import Tensor
 
-from skdpfair.mechanism import Clip, Method, Query
+from skdpfair.mechanism import Clip, Method, PerSample, Query, Release, State, Task
 from skdpfair.methods._clipping import NOT_NEGATIVE, one_hot
 
 
@@ -49,26 +50,26 @@ class GDRO(Method, name="gdro", reference="sagawa2020distributionally"):
         "gradient_noise": NOT_NEGATIVE,
     }
 
-    def start(self, task):
+    def start(self, task: Task) -> tuple[Tensor, Tensor]:
         size = torch.tensor(task.n_samples * task.sample_rate)
         return torch.full((task.n_groups,), 1.0 / task.n_groups), size
 
-    def queries(self, task, noise_multiplier):
-        def rows(sample, state):
+    def queries(self, task: Task, noise_multiplier: float) -> tuple[Query, ...]:
+        def rows(sample: PerSample, state: State) -> Tensor:
             member = one_hot(sample.group, task.n_groups, sample.loss)
             return torch.cat([member, member * sample.loss[:, None]], dim=1)
 
         return (Query("groups", rows, inf, 0.0),)
 
-    def _raised(self, state, release):
+    def _raised(self, state: tuple[Tensor, Tensor], release: Release) -> tuple[Tensor, Tensor]:
         count, loss = release["groups"].view(2, -1)
         risen = torch.log(state[0]) + self.group_lr * loss / count.clamp(min=1.0)
         return torch.softmax(risen, dim=0), count
 
-    def clip(self, sample, state, release):
+    def clip(self, sample: PerSample, state: tuple[Tensor, Tensor], release: Release) -> Clip:
         weight, count = self._raised(state, release)
         each = (weight * state[1] / count.clamp(min=1.0)).to(sample.norm.dtype)
         return Clip(each.index_select(0, sample.group), sample.norm.new_full((), inf))
 
-    def update(self, state, release):
+    def update(self, state: tuple[Tensor, Tensor], release: Release) -> tuple[Tensor, Tensor]:
         return self._raised(state, release)[0], state[1]

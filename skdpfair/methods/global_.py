@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from skdpfair.mechanism import Clip, Method
+from skdpfair.mechanism import Clip, Method, PerSample, Release, State
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -43,16 +43,17 @@ class Global(Method, name="global", reference="bu2021convergence"):
     # what lies above Z is lost, so Z must lie above nearly all norms to come
     Z_MARGIN = 2.0
 
-    def clip(self, sample, state, release):
+    def clip(self, sample: PerSample, state: State, release: Release) -> Clip:
         """Scale by C/Z up to Z, drop the rest."""
         bound = self.number("max_grad_norm", 1.0)
         z = self.number("strict_max_grad_norm", 1.0)
         scale = sample.norm.new_full((), bound / z)
         return Clip(torch.where(sample.norm <= z, scale, 0.0), sample.norm.new_full((), bound))
 
-    def at_scale(self, scale, norm_growth):
+    def at_scale(self, scale: float, norm_growth: float) -> tuple[Method, float]:
         """Set Z above the scale; a unit step is 1 / (C Z)."""
         method = self.filled(
             max_grad_norm=1.0, strict_max_grad_norm=self.Z_MARGIN * norm_growth * scale
         )
-        return method, 1.0 / (method.max_grad_norm * method.strict_max_grad_norm)
+        c, z = (method.number(name, 1.0) for name in ("max_grad_norm", "strict_max_grad_norm"))
+        return method, 1.0 / (c * z)

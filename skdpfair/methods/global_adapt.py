@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import torch
 
-from skdpfair.mechanism import Clip, Method, count_noise
-from skdpfair.methods._clipping import NOT_NEGATIVE, count_above, first_threshold, moved
+from skdpfair.mechanism import Clip, Method, PerSample, Query, Release, Task, count_noise
+from skdpfair.methods._clipping import NOT_NEGATIVE, Threshold, count_above, first_threshold, moved
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -55,24 +55,25 @@ class GlobalAdapt(Method, name="global_adapt", reference="esipova2023disparate")
     scale_fields = ("strict_max_grad_norm",)
     _parameter_constraints = {"min_strict_max_grad_norm": NOT_NEGATIVE}
 
-    def start(self, task):
+    def start(self, task: Task) -> Threshold:
         z = max(self.number("strict_max_grad_norm", 1.0), self.min_strict_max_grad_norm)
         gain = self.number("z_gain", 1.0)
         return first_threshold(z, task, gain, share=self.number("lr_z", 0.1) / gain)
 
-    def queries(self, task, noise_multiplier):
+    def queries(self, task: Task, noise_multiplier: float) -> tuple[Query, ...]:
         noise = count_noise(self.count_noise_multiplier, noise_multiplier)
         return (count_above(noise, self.threshold),)
 
-    def clip(self, sample, state, release):
+    def clip(self, sample: PerSample, state: Threshold, release: Release) -> Clip:
         z, c = state.z.to(sample.norm.dtype), self.max_grad_norm
         lowest = self.number("strict_max_grad_norm", 1.0) / 2
-        bound = 1.0 / z.clamp(min=lowest) if c == "auto" else torch.full_like(z, c)
+        bound = 1.0 / z.clamp(min=lowest) if isinstance(c, str) else torch.full_like(z, c)
         return Clip(bound / torch.maximum(sample.norm, z), bound)
 
-    def update(self, state, release):
+    def update(self, state: Threshold, release: Release) -> Threshold:
         return moved(state, release, self.min_strict_max_grad_norm)
 
-    def at_scale(self, scale, norm_growth):
+    def at_scale(self, scale: float, norm_growth: float) -> tuple[Method, float]:
         method, c = self.filled(strict_max_grad_norm=scale), self.max_grad_norm
-        return method, 1.0 if c == "auto" else 1.0 / (c * method.strict_max_grad_norm)
+        z = method.number("strict_max_grad_norm", 1.0)
+        return method, 1.0 if isinstance(c, str) else 1.0 / (c * z)

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from math import inf
 
 import torch
+from torch import Tensor
 
-from skdpfair.mechanism import Clip, Method
+from skdpfair.mechanism import Clip, Method, PerSample, Release, State, Task
 from skdpfair.methods._clipping import NOT_NEGATIVE
 from skdpfair.methods._fractions import SHARES, balancing_rates, declared
 
@@ -48,10 +49,10 @@ class ISSGD(Method, name="is_sgd", reference="kulynych2022what"):
         "gradient_noise": NOT_NEGATIVE,
     }
 
-    def rates(self, task):
+    def rates(self, task: Task) -> Tensor:
         shares = declared(self.group_probabilities, task.n_groups)
         shares = task.group_fractions if shares is None else shares
         return super().rates(task) if shares is None else balancing_rates(task, shares)
 
-    def clip(self, sample, state, release):
+    def clip(self, sample: PerSample, state: State, release: Release) -> Clip:
         return Clip(torch.ones_like(sample.norm), sample.norm.new_full((), inf))

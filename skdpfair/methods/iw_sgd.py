@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from math import inf
 
 import torch
+from torch import Tensor
 
-from skdpfair.mechanism import Clip, Method
+from skdpfair.mechanism import Clip, Method, PerSample, Release, Task
 from skdpfair.methods._clipping import NOT_NEGATIVE
 from skdpfair.methods._fractions import SHARES, declared
 
@@ -47,7 +48,7 @@ class IWSGD(Method, name="iw_sgd", reference="kulynych2022what"):
         "gradient_noise": NOT_NEGATIVE,
     }
 
-    def start(self, task):
+    def start(self, task: Task) -> Tensor:
         """Return the weight of each group."""
         shares = declared(self.group_probabilities, task.n_groups)
         shares = task.group_fractions if shares is None else shares
@@ -55,6 +56,6 @@ class IWSGD(Method, name="iw_sgd", reference="kulynych2022what"):
             return torch.ones(task.n_groups)
         return 1.0 / (task.n_groups * shares)
 
-    def clip(self, sample, state, release):
+    def clip(self, sample: PerSample, state: Tensor, release: Release) -> Clip:
         weight = state.to(sample.norm.dtype).index_select(0, sample.group)
         return Clip(weight, sample.norm.new_full((), inf))

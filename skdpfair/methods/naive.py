@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 
-from skdpfair.mechanism import Clip, Method, Query, count_noise
+from torch import Tensor
+
+from skdpfair.mechanism import Clip, Method, PerSample, Query, Release, State, Task, count_noise
 from skdpfair.methods._clipping import clip_to, one_hot
 
 
@@ -47,29 +49,29 @@ class Naive(Method, name="naive", reference="xu2021removing"):
 
     needs_groups = True
 
-    def start(self, task):
+    def start(self, task: Task) -> float:
         """Return B/K, the size each group would have in a balanced batch; public."""
         return task.n_samples * task.sample_rate / task.n_groups
 
-    def queries(self, task, noise_multiplier):
+    def queries(self, task: Task, noise_multiplier: float) -> tuple[Query, ...]:
         """Count the records per group."""
 
-        def rows(sample, state):
+        def rows(sample: PerSample, state: State) -> Tensor:
             return one_hot(sample.group, task.n_groups, sample.norm)
 
         noise = count_noise(self.count_noise_multiplier, noise_multiplier)
         return (Query("counts", rows, 1.0, noise),)
 
-    def clip(self, sample, state, release):
+    def clip(self, sample: PerSample, state: float, release: Release) -> Clip:
         """Clip to C, then weigh by the group's factor."""
         factor = state / release["counts"].to(sample.norm.dtype).clamp(min=1.0)
         bound = sample.norm.new_full((), self.number("max_grad_norm", 1.0))
         if not self.is_auto("largest_factor"):
-            factor = factor * (self.largest_factor / factor.max())
+            factor = factor * (self.number("largest_factor", 1.0) / factor.max())
         weight = factor.index_select(0, sample.group) * clip_to(bound, sample.norm)
         return Clip(weight, bound * factor.max())
 
-    def at_scale(self, scale, norm_growth):
+    def at_scale(self, scale: float, norm_growth: float) -> tuple[Method, float]:
         """Set C to the scale, and the largest factor to 1 so that all steps are alike."""
         steady = self.filled(largest_factor=1.0) if self.is_auto("max_grad_norm") else self
         return super(Naive, steady).at_scale(scale, norm_growth)

@@ -7,7 +7,7 @@ import torch
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from skdpfair._validate import number
-from skdpfair.mechanism import Method
+from skdpfair.mechanism import Clip, Method, Params, PerSample, Release, State
 from skdpfair.methods._clipping import clip_at, clip_to
 
 
@@ -59,24 +59,24 @@ class PCSGD(Method, name="pcsgd", reference="li2024pcsgd"):
         "schedule": [tuple, None],
     }
 
-    def _validate_params(self):
+    def _validate_params(self) -> None:
         super()._validate_params()
         if self.schedule is not None and len(self.schedule) != 2:
             raise ValueError(f"schedule must be a pair (c0, c1) or None, got {self.schedule!r}.")
         for value in self.schedule or ():
             number("schedule's c0 and c1", value, low=0, low_open=True)
 
-    def clip(self, sample, state, release):
+    def clip(self, sample: PerSample, state: State, release: Release) -> Clip:
         return clip_at(self.number("max_grad_norm", 1.0), sample)
 
-    def project(self, params, state):
+    def project(self, params: Params, state: State) -> Params:
         if self.feasible_set == "box":
             return {name: p.clamp(-self.radius, self.radius) for name, p in params.items()}
         norm = torch.stack([p.norm() for p in params.values()]).norm()
         factor = clip_to(norm.new_full((), self.radius), norm)
         return {name: p * factor for name, p in params.items()}
 
-    def step_size(self, t):
+    def step_size(self, t: int) -> float:
         if self.schedule is None:
             return 1.0
         c0, c1 = self.schedule

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import torch
 
-from skdpfair.mechanism import Clip, Method, count_noise
-from skdpfair.methods._clipping import count_above, first_threshold, moved
+from skdpfair.mechanism import Clip, Method, PerSample, Query, Release, Task, count_noise
+from skdpfair.methods._clipping import Threshold, count_above, first_threshold, moved
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -42,17 +42,17 @@ class SoftAdaClip(Method, name="soft_adaclip"):
     target_share: float = 0.1
     count_noise_multiplier: float | str = "auto"
 
-    def start(self, task):
+    def start(self, task: Task) -> Threshold:
         first = self.number("max_grad_norm", 1.0)
         return first_threshold(first, task, gain=0.2, share=self.target_share)
 
-    def queries(self, task, noise_multiplier):
+    def queries(self, task: Task, noise_multiplier: float) -> tuple[Query, ...]:
         return (count_above(count_noise(self.count_noise_multiplier, noise_multiplier)),)
 
-    def clip(self, sample, state, release):
+    def clip(self, sample: PerSample, state: Threshold, release: Release) -> Clip:
         bound = state.z.to(sample.norm.dtype)
         ratio = (sample.norm / bound).clamp(min=1e-6)
         return Clip(torch.tanh(ratio) / ratio, bound)
 
-    def update(self, state, release):
+    def update(self, state: Threshold, release: Release) -> Threshold:
         return moved(state, release)
