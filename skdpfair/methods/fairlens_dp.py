@@ -14,6 +14,7 @@ from skdpfair.mechanism import (
     PerSample,
     Query,
     Release,
+    State,
     Task,
     count_noise,
 )
@@ -106,7 +107,7 @@ class FairLensDP(Method, name="fairlens_dp", reference="tran2021fairness"):
         sums = rows[:k] * r, rows[k] * c
         return extra_of(self, sample, found[: 2 * k], sums, state.batch_size)
 
-    def clip(self, sample: PerSample, state: Sizes, release: Release) -> Clip:
+    def clip(self, sample: PerSample, state: State, release: Release) -> Clip:
         return clip_at(self.number("max_grad_norm", 1.0), sample)
 
     def _bounds(self, sample: PerSample) -> list[Tensor]:
