@@ -3,7 +3,7 @@
 import copy
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TypeAlias
 
 import torch
@@ -114,7 +114,7 @@ def released(
     finite = torch.ones_like(sample.norm, dtype=torch.bool)
     if method.sees_gradients() and not isinstance(sample, PerSampleGradients):
         sample = with_gradients(sample)
-    queries = method.queries(task, 0.0)
+    queries = tuple(replace(q, noise_multiplier=0.0) for q in method.queries(task, 0.0))
     return noisy_sums(queries, sample, finite, state, None)  # type: ignore[arg-type]  # noise off
 
 

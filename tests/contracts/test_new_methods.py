@@ -144,3 +144,7 @@ def test_a_bound_that_moves_with_what_was_released_is_no_number():
     assert sensitivities(get_method("dpsgd_f"), task())["gradient sum"] is None
     assert methods_table().loc["dpsgd_f", "sensitivity"] == "C times released factors; 1"
     assert math.isinf(sensitivities(get_method("sgd"), task())["gradient sum"])
+
+
+def test_a_method_with_a_noise_multiplier_of_its_own_can_be_checked():
+    check_method(get_method("global_adapt", count_noise_multiplier=10.0))
