@@ -119,7 +119,7 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
         The groups, tuples for intersections; None without groups.
     n_features_in_ : int
         Number of columns of X in ``fit``, group columns included.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Names of these columns, if they are all texts.
     privacy_ : PrivacyReport
         What the fit spent, and under which assumptions.
