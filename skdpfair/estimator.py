@@ -253,7 +253,8 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
         InfeasibleBudgetError
             If no supported noise meets epsilon and delta.
         BudgetExceeded
-            If an open `PrivacyLedger` has no room for the fit; nothing has been read then.
+            If an open `PrivacyLedger` has no room for the fit; nothing has been trained
+            or charged then.
         UnsupportedModuleError, PrivacyAccountingError
             If the module mixes records, or the method breaks its own bound.
         KeyboardInterrupt

@@ -125,9 +125,15 @@ class PrivacyLedger:
         self._take(self._journal.begin(new), given)
 
     def _take(self, lines: Sequence[Line], given: Mapping[str, Any]) -> None:
-        held = lines[0].get("budget")
+        held = lines[0].get("budget") if isinstance(lines[0], dict) else None
         if held is None:
             raise ValueError(f"path={str(self.path)!r} is not a ledger. Name another file.")
+        is_whole = isinstance(held, dict) and set(held) == set(given)
+        if not is_whole or (held["epsilon"] is not None and held["delta"] is None):
+            raise ValueError(
+                f"path={str(self.path)!r} was edited: its first line holds the budget {held!r}, "
+                "not epsilon, its delta and the accountant. Restore the file, or name a new one."
+            )
         for name, value in given.items():
             if value is not None and value != held[name]:
                 raise ValueError(

@@ -23,9 +23,8 @@ except ImportError:  # before scikit-learn 1.9
         return method
 
 
-_CLONES: weakref.WeakSet[Any] = (
-    weakref.WeakSet()
-)  # a mark on the estimators would go into pickles and releases
+# a mark on the estimators themselves would go into pickles and releases
+_CLONES: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 class Counted(CallbackSupportMixin):

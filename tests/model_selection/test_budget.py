@@ -254,6 +254,21 @@ def test_no_file_of_other_things_becomes_a_ledger(path):
     assert path.read_text() == "notes without an end"
 
 
+@pytest.mark.parametrize(
+    "first",
+    [
+        '{"budget": {"epsilon": 1.0, "delta": null, "accountant": "pld"}}',
+        '{"budget": {"epsilon": 1.0}}',
+        '{"budget": 1.0}',
+        "[1]",
+    ],
+)
+def test_a_first_line_that_was_edited_is_named(path, first):
+    path.write_text(first + "\n")
+    with pytest.raises(ValueError, match="was edited|not a ledger"):
+        PrivacyLedger(path)
+
+
 def test_the_file_is_locked_from_the_check_to_the_entry(path, monkeypatch):
     fcntl = pytest.importorskip("fcntl")
     ledger, tried = PrivacyLedger(path, epsilon=1.05 * COST, delta=1e-5), []
