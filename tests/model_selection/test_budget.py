@@ -265,7 +265,7 @@ def test_no_file_of_other_things_becomes_a_ledger(path):
 )
 def test_a_first_line_that_was_edited_is_named(path, first):
     path.write_text(first + "\n")
-    with pytest.raises(ValueError, match="was edited|not a ledger"):
+    with pytest.raises(ValueError, match=r"was edited|not a ledger"):
         PrivacyLedger(path)
 
 
