@@ -13,6 +13,7 @@ from sklearn.metrics import balanced_accuracy_score
 from benchmarks.pages import put
 from skdpfair import DPFairClassifier, get_method
 from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
+from skdpfair.metrics._by_group import difference, group_min
 from skdpfair.preprocessing import public_preprocessor
 
 GROUPS = [(sex, label) for sex in ("Female", "Male") for label in ("<=50K", ">50K")]
@@ -56,8 +57,8 @@ def run(name, params, epsilon, seed, train, test):
     return {
         "accuracy": 100 * hit.mean(),
         "balanced": 100 * balanced_accuracy_score(y, model.predict(X)),
-        "disparity": max(by_group) - min(by_group),
-        "worst group": min(by_group),
+        "disparity": difference(by_group),
+        "worst group": group_min(by_group),
         "epsilon": model.privacy_.epsilon,
         "lowest group epsilon": min(spent.values(), default=model.privacy_.epsilon),
     }

@@ -8,6 +8,7 @@ import pandas as pd
 from sklearn.exceptions import NotFittedError
 
 from skdpfair._validate import number
+from skdpfair.metrics._by_group import difference
 
 _BUDGETS = ("epsilon", "noise_multiplier")
 
@@ -284,7 +285,7 @@ def _table(results, rows, columns, name):
     params = _params_table(results, rows)
     table = pd.concat([params, pd.DataFrame(columns, index=params.index)], axis=1)
     by_group = table[[c for c in columns if c.startswith(f"{name}[")]]
-    table[f"{name}_difference"] = by_group.max(axis=1) - by_group.min(axis=1)
+    table[f"{name}_difference"] = difference(by_group)
     return table
 
 

@@ -8,6 +8,7 @@ import pandas as pd
 from skdpfair.inputs import fitted_rows as _fitted_rows
 from skdpfair.inputs import labels as _labels
 from skdpfair.inputs import table as _table
+from skdpfair.metrics._by_group import difference
 from skdpfair.model_selection._scorers import ByGroupScorer, at_final_step, warn_absent
 
 
@@ -19,9 +20,7 @@ class _Differences(ByGroupScorer):
     def _scores(self, estimator, X, y, parts):
         warn_absent(parts)
         overall, by_group = self._difference(estimator, X, y, parts)
-        found = [v for v in by_group.values() if not np.isnan(v)]
-        gap = float(np.max(found) - np.min(found)) if found else np.nan
-        scores = {self.name: overall, f"{self.name}_difference": gap}
+        scores = {self.name: overall, f"{self.name}_difference": difference(by_group)}
         # scikit-learn's refit="..." takes the largest
         scores |= {f"neg_{key}": -value for key, value in scores.items()}
         return scores | {f"{self.name}[{g}]": value for g, value in by_group.items()}

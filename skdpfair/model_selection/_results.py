@@ -7,6 +7,7 @@ from sklearn.metrics import accuracy_score
 
 from skdpfair._validate import one_of, safe_repr
 from skdpfair.budget.files import path_of, replace_file
+from skdpfair.metrics._by_group import difference
 from skdpfair.model_selection._cells import (
     CELL_ENTRIES,
     OVERALL,
@@ -156,7 +157,7 @@ class TradeoffResults:
         for name, values in wide.items():
             parts[name] = values[OVERALL]
             parts |= {f"{name}[{group}]": values[group] for group in groups}
-            parts[f"{name}_difference"] = values[groups].max(axis=1) - values[groups].min(axis=1)
+            parts[f"{name}_difference"] = difference(values[groups])
         table = pd.DataFrame(parts)
         order = self.frame[[*_MODEL, *_RUN]].drop_duplicates()
         return table.loc[pd.MultiIndex.from_frame(order)]
@@ -396,7 +397,7 @@ def _gap_of_means(by_group):
     apart = by_group[:, np.nanargmax(means)] - by_group[:, np.nanargmin(means)]
     apart = apart[~np.isnan(apart)]
     error = apart.std(ddof=1) / len(apart) ** 0.5 if len(apart) > 1 else np.nan
-    return np.nanmax(means) - np.nanmin(means), error
+    return difference(means), error
 
 
 def _sign(column):

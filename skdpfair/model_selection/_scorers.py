@@ -16,6 +16,7 @@ from sklearn.utils._response import _get_response_values
 from skdpfair._validate import flag, listed, one_of, safe_repr
 from skdpfair.inputs import groups as _groups
 from skdpfair.inputs.groups import group_name
+from skdpfair.metrics._by_group import difference, group_min
 
 _PREDICT = "predict"
 _METHODS = (_PREDICT, "predict_proba", "predict_log_proba", "decision_function")
@@ -227,10 +228,9 @@ class GroupScorer(ByGroupScorer):
             found = {g: score(rows) for g, rows in parts.items()}
             _warn_one_class(name, [g for g, (_, defined) in found.items() if not defined])
             values = {g: value for g, (value, _) in found.items()}
-            known = [value for value in values.values() if not np.isnan(value)] or [np.nan]
             scores[name], _ = score(everyone)
-            scores[f"{name}_group_min"] = min(known)
-            scores[f"{name}_difference"] = max(known) - min(known)
+            scores[f"{name}_group_min"] = group_min(values)
+            scores[f"{name}_difference"] = difference(values)
             scores |= {f"{name}[{g}]": value for g, value in values.items()}
         return scores
 
