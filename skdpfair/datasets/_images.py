@@ -7,7 +7,7 @@ import pandas as pd
 from sklearn.utils import Bunch
 
 from skdpfair._validate import one_of
-from skdpfair.datasets._files import fetch
+from skdpfair.datasets._local import fetch
 
 _SHA256 = {
     "train-images-idx3-ubyte": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
