@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from benchmarks.pages import put
+from benchmarks import pages
 from skdpfair import get_method
 from skdpfair.analysis import gradient_bias
 from skdpfair.datasets import fetch_cifar10
@@ -102,12 +102,10 @@ def over_training(rows, column="norm"):
 
 
 def table(rows, accuracies):
-    lines = [
-        "| method | own path, against the batch | own path, clipping alone | DP-SGD's clipping on "
-        "this path | same parameters, against the batch | same parameters, clipping alone | "
-        "cosine on own path | test accuracy |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
+    heads = ["method", "own path, against the batch", "own path, clipping alone"]
+    heads += ["DP-SGD's clipping on this path", "same parameters, against the batch"]
+    heads += ["same parameters, clipping alone", "cosine on own path", "test accuracy"]
+    lines = []
     after = rows[rows.step > 0]  # all start at the same parameters
     for name in METHODS:
         own = after[(after.path == name) & (after.method == name)]
@@ -124,8 +122,8 @@ def table(rows, accuracies):
             written(over_training(batch, "cosine"), 3),
             written(accuracies[accuracies.method == name].accuracy, 1),
         ]
-        lines.append("| " + " | ".join(cells) + " |")
-    return lines
+        lines.append(cells)
+    return pages.table(heads, lines)
 
 
 def curve(rows):
@@ -133,11 +131,11 @@ def curve(rows):
     own = rows[(rows.path == rows.method) & (rows.reference == "batch")]
     norms = own.groupby(["step", "method"])["norm"]
     means, errors = norms.mean().unstack(), norms.sem().unstack()
-    lines = ["| step | " + " | ".join(METHODS) + " |", "| ---: |" + " ---: |" * len(METHODS)]
-    for step in means.index:
-        cells = [f"{means.loc[step, m]:.3f} ± {errors.loc[step, m]:.3f}" for m in METHODS]
-        lines.append(f"| {step} | " + " | ".join(cells) + " |")
-    return lines
+    lines = [
+        [step, *(f"{means.loc[step, m]:.3f} ± {errors.loc[step, m]:.3f}" for m in METHODS)]
+        for step in means.index
+    ]
+    return pages.table(["step", *METHODS], lines, left=())
 
 
 def main():
@@ -157,7 +155,7 @@ def main():
     lines += ["", *curve(rows)]
     (options.output / "bias.md").write_text("\n".join(lines) + "\n")
     if options.output == here / "results":
-        put("robustness.md", "bias", lines)
+        pages.put("robustness.md", "bias", lines)
     found = {
         "epsilon": spent,
         "accuracy": accuracies.to_dict("records"),
