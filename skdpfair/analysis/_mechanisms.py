@@ -22,7 +22,7 @@ _LONG = 1e12  # a norm that any method clips
 class _Noiseless(Mechanism):
     """A mechanism with the noise of its queries, and none on the gradient."""
 
-    noisy: Mechanism | None = None
+    noisy: Mechanism
 
     @cached_property
     def queries(self):

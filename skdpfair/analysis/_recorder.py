@@ -64,6 +64,7 @@ class GroupRecorder(Callback):
     [[100, 'a', 1400], [100, 'b', 600]]
     """
 
+    frame_: pd.DataFrame
     discloses = True  # a fit has to be marked
     leaves_fits_unchanged = True  # as to a seed, which mixes in what may change a fit
 

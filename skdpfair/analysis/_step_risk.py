@@ -220,7 +220,7 @@ class _Batches:
     """
 
     def __init__(self, found: Problem, strategy, mechanism, state, n_batches, rng):
-        rates = record_rates(mechanism, found.batch.group.cpu())
+        rates = record_rates(mechanism, found.batch.group.cpu().numpy())
         index = PoissonSampler(rates, len(found.batch), rng).draw(n_batches)
         device = found.batch.y.device
         noise = Streams.seeded(int(rng.integers(2**63)), digest=bytes(32)).noise(device)
@@ -283,8 +283,8 @@ def _noise(curved, mechanism, lr, batches, n_vectors, rng):
     return {"trace": mean, "trace_se": error, "noise": noise, "noise_se": noise_se}
 
 
-_PAIR = ("group_a", "group_b", "clip_difference", "direction_difference")
-_PAIR += ("linear_direction_difference", "prop3_bound", "tran_bound", "condition")
+_PAIR = ["group_a", "group_b", "clip_difference", "direction_difference"]
+_PAIR += ["linear_direction_difference", "prop3_bound", "tran_bound", "condition"]
 
 
 def pair_differences(found, gradients, batches, rows, eigenvalues, lr):

@@ -95,7 +95,7 @@ class Study:
         # as the shell means it first: most people stand where their files are
         found = None if data is None else Path(data)
         if found is not None and not found.exists():
-            found = Path(path).parent / data
+            found = Path(path).parent / found
         return cls(schema, found, sweep)
 
 

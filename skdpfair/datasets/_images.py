@@ -130,9 +130,9 @@ def fetch_mnist(
     # the headers of idx files are 16 and 8 bytes
     images = [np.frombuffer(files[f"{s}-images-idx3-ubyte"], np.uint8, offset=16) for s in starts]
     labels = [np.frombuffer(files[f"{s}-labels-idx1-ubyte"], np.uint8, offset=8) for s in starts]
-    data, labels = _unit(np.concatenate(images).reshape(-1, 28, 28)), np.concatenate(labels)
-    target = pd.Series(labels.astype(np.int64), name="digit")
-    sensitive = pd.DataFrame({"digit": _named(labels, _DIGITS)})
+    data, digits = _unit(np.concatenate(images).reshape(-1, 28, 28)), np.concatenate(labels)
+    target = pd.Series(digits.astype(np.int64), name="digit")
+    sensitive = pd.DataFrame({"digit": _named(digits, _DIGITS)})
     return _bunch(data, target, sensitive, _DIGITS, _ABOUT_MNIST, as_frame, return_X_y)
 
 

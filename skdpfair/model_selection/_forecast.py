@@ -131,9 +131,17 @@ class SearchPlan(Spending):
 
 def plan_of(fits, epsilon, epsilon_total, delta, accountant, reasons, assumptions=()):
     """Return the plan of a search that makes these fits."""
-    counts = (sum(getattr(f, name) for f in fits) for name in ("n_fits", "n_fits_per_record"))
-    cost = epsilon, epsilon_total, delta, accountant, tuple(reasons)
-    return SearchPlan(*cost, *counts, tuple(assumptions), fits=fits)
+    return SearchPlan(
+        epsilon,
+        epsilon_total,
+        delta,
+        accountant,
+        tuple(reasons),
+        sum(fit.n_fits for fit in fits),
+        sum(fit.n_fits_per_record for fit in fits),
+        tuple(assumptions),
+        fits=fits,
+    )
 
 
 def plan(search, n_samples, *, n_groups=1, cv=None, delta="auto", accountant="pld") -> SearchPlan:
@@ -207,8 +215,8 @@ def plan(search, n_samples, *, n_groups=1, cv=None, delta="auto", accountant="pl
         ways = [(*folds, *end) for folds in planned.folds(cv, n_samples) for end in last]
         fits = max(ways, key=lambda fits: epsilon_of(_runs(fits), delta, accountant))
     reasons = list(planned.reasons) + reasons
-    public = None if cv is None else takes_as_public(cv)
-    public = [public] if public else []
+    by_folds = None if cv is None else takes_as_public(cv)
+    public = [by_folds] if by_folds else []
     if isinstance(cv, (GroupKFold, StratifiedGroupKFold)):
         public.append("that its folds are of equal size")
     spent = epsilon_of(_runs(fits), delta, accountant)

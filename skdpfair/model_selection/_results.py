@@ -440,9 +440,9 @@ def as_blocks(text, frame):
         blocks.append(f"{head}, {over}\n{block.to_string(index=False)}")
     least, empty = text[_FEWEST].min(), empty_runs(frame)
     if many:
-        sizes = f"{int(least.min())} (of {least.idxmin()!r})"
         each = f"{len(groups)} groups, which .table() and the report show one by one"
-        return "\n\n".join([*blocks, f"{each}; {_FEWEST} of a run: {sizes}"])
+        size = f"{int(least.min())} (of {least.idxmin()!r})"
+        return "\n\n".join([*blocks, f"{each}; {_FEWEST} of a run: {size}"])
     sizes = [f"{group} {n}{_where(empty.get(group))}" for group, n in least.items()]
     return "\n\n".join([*blocks, f"{_FEWEST} of a run: {', '.join(sizes)}"])
 

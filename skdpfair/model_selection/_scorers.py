@@ -97,6 +97,7 @@ class ByGroupScorer(BaseEstimator):
                 f"{error} The groups are those seen in the training part of this fold: declare "
                 f"all, by groups=[...] of the classifier or by {own}(groups=[...])."
             ) from None
+        assert found.levels is not None
         return {group_name(level): found.code == i for i, level in enumerate(found.levels)}
 
     def _fitted_levels(self, final):

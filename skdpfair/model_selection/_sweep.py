@@ -158,6 +158,7 @@ def sweep(
         groups=params.pop("groups", None),
         sensitive_features=_given(sensitive_features),
     )
+    assert found.levels is not None
     levels = [group_name(level) for level in found.levels]
     classes = np.unique(y) if params.get("classes") is None else np.unique(params["classes"])
     base = DPFairClassifier(**params).set_params(groups=levels, classes=classes.tolist())
@@ -304,8 +305,7 @@ def _budgets(epsilons):
         )
     if not epsilons or len(set(epsilons)) < len(epsilons):
         raise ValueError(f"epsilons must be numbers > 0, each once, got {safe_repr(epsilons)}.")
-    limits = {"low": 0, "low_open": True, "high": 1e10}
-    return [_validate.number("epsilons", e, **limits) for e in epsilons]
+    return [_validate.number("epsilons", e, low=0, low_open=True, high=1e10) for e in epsilons]
 
 
 def _seeds(seeds):

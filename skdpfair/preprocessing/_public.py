@@ -243,7 +243,11 @@ def _ordered(bounds, names, named):
 
 
 def _is_finite(value):
-    return isinstance(value, Real) and not isinstance(value, np.timedelta64) and np.isfinite(value)
+    return (
+        isinstance(value, Real)
+        and not isinstance(value, np.timedelta64)
+        and np.isfinite(float(value))
+    )
 
 
 def pair_of(name, pair, column=None):

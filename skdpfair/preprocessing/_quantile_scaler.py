@@ -169,7 +169,7 @@ class DPQuantileScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             counts = noisy(
                 tree_counts(units, self.levels),
                 tree_sensitivity(n_columns, self.levels),
-                *entry.noise_multipliers,
+                entry.noise_multipliers[0],
                 generator,
                 self.noise,
             )
@@ -232,7 +232,6 @@ class DPQuantileScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return LedgerEntry(what, 1.0, (float(noise),), is_one_time=True)
 
     def _check(self):
-        least = {"epsilon": {"low": 0, "low_open": True}, "noise_multiplier": {"low": 1e-3}}
         given = {"epsilon": self.epsilon, "noise_multiplier": self.noise_multiplier}
         given = {name: value for name, value in given.items() if value is not None}
         if len(given) != 1:
@@ -242,7 +241,8 @@ class DPQuantileScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 "noise."
             )
         for name, value in given.items():
-            number(name, value, **least[name], high=1e6)
+            is_noise = name == "noise_multiplier"
+            number(name, value, low=1e-3 if is_noise else 0, low_open=not is_noise, high=1e6)
         if integer("levels", self.levels) > 16:
             raise ValueError(
                 f"levels must be an integer from 1 to 16, got {safe_repr(self.levels)}."

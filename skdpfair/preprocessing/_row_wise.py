@@ -316,7 +316,7 @@ def _named_in(error):
         if isinstance(key, str):
             names = re.findall(r"'([^']*)'", key) or [key]
         else:
-            names = key if isinstance(key, (list, tuple, pd.Index)) else [key]
+            names = list(key) if isinstance(key, (list, tuple, pd.Index)) else [key]
     elif isinstance(error, AttributeError) and isinstance(error.obj, pd.DataFrame):
         names = [error.name]
     else:

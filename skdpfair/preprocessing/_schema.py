@@ -284,14 +284,14 @@ class TableSchema:
             If a label or a group is missing or not listed; the error shows none.
         """
         table = in_pandas(table)
-        groups = table[list(self.groups)].astype(object) if self.groups else None
+        groups = table[list(self.groups)].astype(object)
         y = _spelt("classes", table[self.target], self.classes, "Take these rows out.")
         for column, levels in self.groups.items():
             remedy = 'Add "" to the list, as a group of its own, or fill them in.'
             values = groups[column].fillna("")
             groups[column] = _spelt(f"groups[{column!r}]", values, levels, remedy).astype(object)
         X = self.preprocessor().fit_transform(table)
-        return X, y, groups
+        return X, y, groups if self.groups else None
 
 
 def columns_of(path, wanted=()):

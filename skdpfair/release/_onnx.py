@@ -10,6 +10,7 @@ import math
 import warnings
 from dataclasses import dataclass
 from inspect import signature
+from typing import Any
 
 import numpy as np
 import torch
@@ -251,14 +252,15 @@ def _traced(module, example) -> _Part:
 
 
 def _exported(module, example):
-    if "dynamic_shapes" in signature(torch.onnx.export).parameters:  # torch 2.5 and later
+    export: Any = torch.onnx.export  # its parameters and what it returns depend on the version
+    if "dynamic_shapes" in signature(export).parameters:  # torch 2.5 and later
         shapes = ({0: torch.export.Dim("batch")},)
         options = {"dynamo": True, "dynamic_shapes": shapes, "opset_version": _OPSET_TRACED}
-        return torch.onnx.export(module, (example,), verbose=False, **options, **_NAMES).model_proto
+        return export(module, (example,), verbose=False, **options, **_NAMES).model_proto
     from onnx import load_from_string
 
     axes = {name: {0: "batch"} for names in _NAMES.values() for name in names}
-    torch.onnx.export(
+    export(
         module, (example,), file := io.BytesIO(), opset_version=_OPSET, dynamic_axes=axes, **_NAMES
     )
     return load_from_string(file.getvalue())

@@ -44,7 +44,7 @@ def ticks(low, high, most=6) -> list[float]:
     return [round(i * step, 10) + 0.0 for i in range(first, last + 1)]
 
 
-def _range(values, *, zero=False):
+def _range(values, *, zero=False) -> tuple[float, float]:
     """Return a range around the values, which holds zero if asked."""
     low, high = min(values), max(values)
     if zero:

@@ -236,6 +236,7 @@ def _group_rows(classifier, X, y, sensitive_features):
             groups=None if classifier.groups_ is None else list(classifier.groups_),
             sensitive_features=sensitive_features,
         )
+        assert found.levels is not None
         parts |= {group_name(level): found.code == i for i, level in enumerate(found.levels)}
     masks = pd.DataFrame(parts)
     counts = masks.sum().rename("n")
