@@ -27,27 +27,13 @@ _CLAIM = list(claim("", [0.0]))
 
 @dataclass(frozen=True)
 class Reproduction:
-    """The finished runs of a study, and their comparison with print; NOT private.
-
-    Parameters
-    ----------
-    study : Study
-        The table or figure.
-    options : Options
-        What was chosen.
-    runs : pandas.DataFrame
-        One row per run: ``row``, ``seed``, and what was measured.
-    cells : pandas.DataFrame
-        One row per cell, see :func:`~benchmarks.papers.study.cell`.
-    claims : pandas.DataFrame
-        One row per claim made in words, see :func:`~benchmarks.papers.study.claim`.
-    """
+    """The finished runs of a study, and their comparison with print; NOT private."""
 
     study: Study
     options: Options
-    runs: pd.DataFrame
-    cells: pd.DataFrame
-    claims: pd.DataFrame
+    runs: pd.DataFrame  # one row a run: row, seed, and what was measured
+    cells: pd.DataFrame  # see `benchmarks.papers.study.cell`
+    claims: pd.DataFrame  # see `benchmarks.papers.study.claim`
 
     @property
     def shortness(self) -> str | None:
@@ -73,45 +59,11 @@ def reproduce(
 ) -> Reproduction:
     """Train a table or figure of a paper again, and compare it with print.
 
-    Parameters
-    ----------
-    name : str
-        A key of ``STUDIES``, such as "esipova-table4".
-    output : path-like or None, default=None
-        Folder for finished runs (``runs/``), ``cells.csv``, ``runs.csv``, ``comparison.md`` and
-        ``comparison.png``.  None means ``reproductions/<name>``, or ``<name>-as-published``.
-    sound : bool, default=True
-        This library's algorithms and accounting; False imitates what the paper prints, with the
-        epsilon that this is worth.
-    seeds : int or list of int, default=5
-        A number n means 0 to n - 1.
-    epochs : int or None, default=None
-        Fewer epochs than the paper's, to look sooner; the comparison says so.
-    rows : list of str or None, default=None
-        Rows of the table to train; None for the usual ones.
-    device : str, default="cpu"
-        Of torch.
-    n_jobs : int, default=-1
-        Processes, by joblib; -1 for all cores.
-    progress : bool, default=True
-        Show runs done and time left, on a terminal or in a notebook.
-
-    Returns
-    -------
-    Reproduction
-        Not private: its runs have seeds, and compare with models that are not private.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument cannot be used, or ``output`` holds another study.
-    DataIntegrityError
-        If the data are not in the folder that ``SKDPFAIR_DATA`` names.
-
-    Warns
-    -----
-    UserWarning
-        If it was interrupted; the same call continues.
+    The folder ``output`` gets the finished runs (``runs/``), ``cells.csv``, ``runs.csv``,
+    ``comparison.md`` and ``comparison.png``; None is ``reproductions/<name>``, or
+    ``<name>-as-published``.  ``sound=False`` imitates what the paper prints, with the epsilon that
+    this is worth; fewer ``epochs`` than the paper's are named in the comparison; ``rows=None`` are
+    the usual ones.  After an interrupt, of which a UserWarning tells, the same call continues.
     """
     study = STUDIES[_validate.one_of("name", name, sorted(STUDIES))]
     options = Options(

@@ -51,20 +51,11 @@ GROUP = click.option(
 
 @dataclass(frozen=True)
 class Study:
-    """The contents of a study file.
-
-    Parameters
-    ----------
-    schema : TableSchema
-    data : Path or None
-        The table; a relative path is taken from the current folder, then from the file's.
-    sweep : dict
-        What to compare; empty if it does not say.
-    """
+    """The contents of a study file."""
 
     schema: TableSchema
-    data: Path | None
-    sweep: dict
+    data: Path | None  # a relative path is taken from the current folder, then from the file's
+    sweep: dict  # what to compare; empty if it does not say
 
     @classmethod
     def read(cls, path):

@@ -165,17 +165,7 @@ class select_by:
         return f"select_by({self.column!r}, at_least={self.at_least!r}, metric={self.metric!r})"
 
     def __call__(self, results):
-        """Return the row that wins.
-
-        Parameters
-        ----------
-        results : dict
-            ``cv_results_`` of a search.
-
-        Returns
-        -------
-        int
-        """
+        """Return the row of ``cv_results_`` that wins."""
         loss = self._loss(results).dropna()
         if loss.empty:
             raise ValueError(f"No private candidate has a {self.column!r}: all are NaN.")

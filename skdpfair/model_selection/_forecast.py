@@ -37,34 +37,16 @@ from skdpfair.training import plan as _planning
 
 @dataclass(frozen=True)
 class PlannedFit:
-    """Equal fits of one candidate.
+    """Equal fits of one candidate."""
 
-    Parameters
-    ----------
-    candidate : int
-        Its position.
-    stage : {"fold", "refit", "fit"}
-        Where in the search.
-    n_samples : int
-        Records that each fit reads.
-    n_fits, n_fits_per_record : int
-        How many there are, and how many of them read the worst-off record.
-    private : bool
-        False for a fit without privacy.
-    runs : tuple of SampledGaussian
-        What one fit releases.
-    steps : tuple of str
-        The steps before the classifier that the first of these runs are of.
-    """
-
-    candidate: int
-    stage: str
-    n_samples: int
+    candidate: int  # its position
+    stage: str  # "fold", "refit" or "fit"
+    n_samples: int  # that each fit reads
     n_fits: int
-    n_fits_per_record: int
+    n_fits_per_record: int  # of these, for the record that most of them read
     private: bool
-    runs: tuple[SampledGaussian, ...]
-    steps: tuple[str, ...] = ()
+    runs: tuple[SampledGaussian, ...]  # what one fit releases
+    steps: tuple[str, ...] = ()  # before the classifier, that the first of the runs are of
 
     @property
     def released(self) -> tuple[str, ...]:

@@ -406,15 +406,7 @@ def _sign(column):
 
 
 def text_table(table, frame):
-    """Return means and standard errors as text, and the least n of each group.
-
-    Parameters
-    ----------
-    table : pandas.DataFrame
-        Numbers, of `TradeoffResults.table`.
-    frame : pandas.DataFrame
-        The frame of the results.
-    """
+    """Return the numbers of `TradeoffResults.table` as text, and the least n of each group."""
     groups = [g for g in frame["group"].unique() if g != OVERALL]
     cells = {}
     for measure, head in _HEADS.items():

@@ -31,26 +31,7 @@ class ByGroupScorer(BaseEstimator):
     __metadata_request__score = {"sensitive_features": True, "estimator": metadata_routing.UNUSED}
 
     def __call__(self, estimator, X, y, sensitive_features=None, **per_record):
-        """Return the scores.
-
-        Parameters
-        ----------
-        estimator : classifier
-            The fitted model.
-        X : array-like of n_samples rows
-            The records that are scored.
-        y : array-like of shape (n_samples,)
-            Their labels.
-        sensitive_features : array, Series or DataFrame of n_samples rows, or None, default=None
-            The groups, unless a column of X holds them.
-        **per_record : array-like of shape (n_samples,)
-            Such as ``sample_weight``.
-
-        Returns
-        -------
-        dict of str to float, or float
-            The scores by name, or the one that ``only`` names.
-        """
+        """Return the scores by name, or the one that ``only`` names."""
         parts = self._parts(estimator, X, y, sensitive_features)
         scores = self._scores(estimator, X, np.asarray(y), parts, **per_record)
         return scores if self.only is None else scores[one_of("only", self.only, scores)]

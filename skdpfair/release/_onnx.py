@@ -121,13 +121,7 @@ def _onnx():
 
 
 def _layers_of(onnx, module, example) -> _Part:
-    """Return the nodes of a module in eval mode.
-
-    Raises
-    ------
-    _Unknown
-        If a layer is not plain.
-    """
+    """Return the nodes of a module in eval mode; raise _Unknown if a layer is not plain."""
     builder = _Builder(onnx)
     builder.add(module, example)
     return _Part(builder.nodes, builder.constants, builder.output)
@@ -216,15 +210,7 @@ _MAKERS = {
 
 
 def _traced(module, example) -> _Part:
-    """Return the nodes of a module in eval mode, for any number of records.
-
-    Raises
-    ------
-    ImportError
-        Without onnxscript, which torch's exporter needs.
-    ValueError
-        If the exporter cannot express the module.
-    """
+    """Return the nodes of a module in eval mode, for any number of records, by torch's exporter."""
     from onnx import compose, inliner
 
     label = type(module).__name__
