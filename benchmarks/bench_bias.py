@@ -13,26 +13,10 @@ import pandas as pd
 import torch
 
 from benchmarks import pages
-from skdpfair import get_method
+from benchmarks.papers.knolle import BATCH, DELTA, METHODS, NOISE, copied, training
 from skdpfair.analysis import gradient_bias
 from skdpfair.datasets import fetch_cifar10
-from skdpfair.engine import Batch, PoissonSampler, Streams, private_step, select_strategy
-from skdpfair.mechanism import Mechanism, Task
-from skdpfair.networks import small_cnn
 from skdpfair.privacy import SampledGaussian, epsilon
-
-BATCH, NOISE, DELTA, LR = 512, 1.0, 1e-5, 0.5
-METHODS = {
-    "dpsgd": get_method("dpsgd", max_grad_norm=1.0),
-    "dp_sat": get_method("dp_sat", max_grad_norm=1.0, perturbation_radius=0.086),
-    "bam": get_method("bam", max_grad_norm=1.0, perturbation_radius=0.02),
-}
-
-
-def network(seed):
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        return small_cnn((3, 32, 32), 10, channels=(8, 8))
 
 
 def biases(module, state, seed, step, path, probe):
@@ -47,26 +31,13 @@ def biases(module, state, seed, step, path, probe):
 
 def train(name, seed, n_steps, every, x, y, probe):
     """Train by one method; return the module and what was measured on the way."""
-    n, rows, last = len(y), [], None
-    mechanism = Mechanism(METHODS[name], Task(n, 1, BATCH / n), NOISE)
-    streams = Streams.seeded(seed, digest=name.encode())
-    batches = PoissonSampler(BATCH / n, n, streams.sampling()).draw(n_steps)
-    data, noise = Batch(x, y, torch.zeros_like(y)), streams.noise()
-    module, state = network(seed), None
-    with select_strategy(module, x[:1], 10) as strategy, torch.no_grad():
-        for t, index in enumerate([*batches, None]):
-            if t % every == 0:
-                copy = network(seed)
-                copy.load_state_dict(module.state_dict())
-                rows += biases(copy, last, seed, t, name, probe)
-            if index is None:
-                return copy, rows
-            step = private_step(strategy, data.select(index), mechanism, state, noise)
-            state = step.state
-            # the ascent direction that dp_sat would have at these parameters
-            last = METHODS["dp_sat"].update(None, {"gradient": step.gradient})
-            for p, part in strategy.views(step.gradient).items():
-                p.sub_(LR * part)
+    rows, last = [], None
+    for t, (module, _, gradient) in enumerate(training(name, seed, n_steps, x, y)):
+        if gradient is not None:  # the ascent direction that dp_sat would have at these parameters
+            last = METHODS["dp_sat"].update(None, {"gradient": gradient})
+        if t % every == 0:
+            rows += biases(copied(module), last, seed, t, name, probe)
+    return module, rows
 
 
 def measure(n_seeds, n_steps, every):

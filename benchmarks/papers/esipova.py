@@ -51,10 +51,7 @@ SETTINGS = {
     "dutch": {
         **_CENSUS,
         "C": 0.1,
-        "fit": {
-            "module": sigmoid_logistic,
-            "module_params": {"n_features": 59, "n_classes": 2},
-        },
+        "fit": {"module": sigmoid_logistic, "module_params": {"n_features": 59, "n_classes": 2}},
         "rows": {
             "sgd": (0.8, {}),
             "dpsgd": (0.8, {}),
@@ -418,10 +415,7 @@ class Table1(Study):
         frame = found.runs
         names = [row for row in self.rows if (frame["row"] == row).any()][::-1]
         drawn, axes = plt.subplots(1, 2, figsize=(9.5, 3.4), layout="constrained", sharey=True)
-        titles = {
-            "accuracy": "Accuracy (%), test records",
-            "loss": "Loss (nats, log), last epoch",
-        }
+        titles = {"accuracy": "Accuracy (%), test records", "loss": "Loss (nats, log), last epoch"}
         for ax, (measure, title) in zip(axes, titles.items(), strict=True):
             for colour, digit, shift in zip(PALETTE, (2, 8), (0.15, -0.15), strict=False):
                 places = frame["row"].map(names.index) + shift

@@ -7,14 +7,13 @@ from pathlib import Path
 import joblib
 import numpy as np
 import pandas as pd
-import torch
 from tqdm.auto import tqdm
 
 import skdpfair
 from benchmarks.papers import esipova, fair, knolle, kulynych, li, rendering, xu
 from benchmarks.papers.study import POINTS, Options, Study, cell, claim, rows_of
 from skdpfair import _validate
-from skdpfair.model_selection._store import Store, key_of
+from skdpfair.model_selection._store import Store, key_of, run_missing
 
 STUDIES: dict[str, Study] = {
     study.name: study
@@ -136,45 +135,26 @@ def _finished(study, options, folder, n_jobs, progress) -> pd.DataFrame:
     manifest = {"study": study.name, "skdpfair": skdpfair.__version__}
     store = Store.open(folder, manifest, of="reproduction")
     runs = {_key(study, run): run for run in study.runs(options)}
-    n_done = sum(store.load(key) is not None for key in runs)
-    tasks = (
-        joblib.delayed(_train)(study, key, run, options.device, store)
-        for key, run in runs.items()
-        if store.load(key) is None
-    )
-    bar = tqdm(
+    tasks = {k: joblib.delayed(study.measure)(run, options.device) for k, run in runs.items()}
+    done = store.finished(runs)
+    with tqdm(
         total=len(runs),
-        initial=n_done,
+        initial=len(done),
         desc=study.name,
         unit="run",
         disable=None if progress else True,
-    )
-    try:
-        with bar:
-            parallel = joblib.Parallel(n_jobs=n_jobs, return_as="generator_unordered")
-            for _ in parallel(tasks):
-                bar.update()
-    except KeyboardInterrupt:
-        n_done = sum(store.load(key) is not None for key in runs)
+    ) as bar:
+        is_whole = run_missing(tasks, done, store, n_jobs=n_jobs, on_result=lambda _: bar.update())
+    if not is_whole:
         warnings.warn(
-            f"{study.name} was interrupted after {n_done} of {len(runs)} runs; the comparison "
+            f"{study.name} was interrupted after {len(done)} of {len(runs)} runs; the comparison "
             f"holds these. The same call continues from {str(folder)!r}.",
             UserWarning,
             stacklevel=3,
         )
-    kept = [(run, found) for key, run in runs.items() if (found := store.load(key)) is not None]
+    kept = [(run, done[key]) for key, run in runs.items() if key in done]
     return pd.DataFrame([{"row": run.row, "seed": run.seed} | found for run, found in kept])
 
 
 def _key(study, run):
     return key_of(study.name, run.row, run.seed, repr(sorted(run.settings.items())))
-
-
-def _train(study, key, run, device, store):
-    """Train one run, and keep it."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)  # runs are parallel, and small ones gain nothing from threads
-    try:
-        store.save(key, study.measure(run, device))
-    finally:
-        torch.set_num_threads(before)

@@ -164,13 +164,7 @@ def step_risk_terms(
     >>> bool((abs(terms["clip"] - terms["magnitude"] - terms["direction"]) < 1e-9).all())
     True
     """
-    found = problem(
-        model,
-        X,
-        y,
-        sensitive_features=sensitive_features,
-        chunk_size=chunk_size,
-    )
+    found = problem(model, X, y, sensitive_features=sensitive_features, chunk_size=chunk_size)
     mechanism, lr, state = mechanism_of(model, mechanism, lr, state, found)
     return measured(
         found,

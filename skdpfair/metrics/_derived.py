@@ -240,10 +240,6 @@ def accuracy_difference(y_true, y_pred, *, sensitive_features, sample_weight=Non
     ({'F': 0.5, 'M': 1.0}, 0.5)
     """
     values = by_group(
-        accuracy,
-        y_true,
-        y_pred,
-        sensitive_features=sensitive_features,
-        sample_weight=sample_weight,
+        accuracy, y_true, y_pred, sensitive_features=sensitive_features, sample_weight=sample_weight
     )
     return _aggregated("accuracy_difference", values, difference)

@@ -239,15 +239,7 @@ class LocationShift(_Population):
     """
 
     def __init__(
-        self,
-        X,
-        y,
-        sensitive_features=None,
-        *,
-        beta,
-        changeable=None,
-        stable_coef=None,
-        step=0.01,
+        self, X, y, sensitive_features=None, *, beta, changeable=None, stable_coef=None, step=0.01
     ):
         super().__init__(X, y, sensitive_features, changeable, step)
         self.beta = number("beta", beta, low=0)
