@@ -14,6 +14,7 @@ from benchmarks.papers import esipova, fair, knolle, kulynych, li, rendering, xu
 from benchmarks.papers.study import POINTS, Options, Study, cell, claim, rows_of
 from skdpfair import _validate
 from skdpfair.model_selection._store import Store, key_of, run_missing
+from skdpfair.model_selection._sweep import seeds_of
 
 STUDIES: dict[str, Study] = {
     study.name: study
@@ -67,7 +68,7 @@ def reproduce(
     study = STUDIES[_validate.one_of("name", name, sorted(STUDIES))]
     options = Options(
         sound=_validate.flag("sound", sound),
-        seeds=_seeds(seeds),
+        seeds=tuple(seeds_of(seeds)),
         epochs=None if epochs is None else _validate.integer("epochs", epochs),
         rows=_rows(rows, study),
         device=device,
@@ -107,15 +108,6 @@ def compare(study, options, frame) -> Reproduction:
 def folder_of(study, options) -> Path:
     """Return the folder that a study is written to by default."""
     return Path("reproductions") / (study.name + ("" if options.sound else "-as-published"))
-
-
-def _seeds(seeds):
-    if not hasattr(seeds, "__iter__"):
-        return tuple(range(_validate.integer("seeds", seeds)))
-    seeds = tuple(_validate.integer("seeds", seed, low=0) for seed in seeds)
-    if not seeds or len(set(seeds)) < len(seeds):
-        raise ValueError(f"seeds must be integers >= 0, each once, got {seeds!r}.")
-    return seeds
 
 
 def _rows(rows, study):

@@ -155,13 +155,7 @@ def fetch_faces(
     data_home : path-like or None, default=None
         The folder that holds ``utkface_32_rgb.npz``, itself or in a subfolder ``faces``; None as
         in `fetch_mnist`.
-    download_if_missing : bool, default=True
-        As in `fetch_mnist`.
-    as_frame : bool, default=True
-        Return all but the pictures as pandas objects; else numpy arrays.
-    return_X_y : bool, default=False
-        Return ``(data, target)`` instead of a Bunch.
-    n_retries, delay : int and float, default=3 and 1.0
+    download_if_missing, as_frame, return_X_y, n_retries, delay
         As in `fetch_mnist`.
 
     Returns
@@ -227,13 +221,7 @@ def fetch_cifar10(
     data_home : path-like or None, default=None
         The folder that holds ``cifar10_32_rgb_subset.npz``, itself or in a subfolder ``cifar10``;
         None as in `fetch_mnist`.
-    download_if_missing : bool, default=True
-        As in `fetch_mnist`.
-    as_frame : bool, default=True
-        Return ``target`` and ``sensitive_features`` as pandas objects; else numpy arrays.
-    return_X_y : bool, default=False
-        Return ``(data, target)`` instead of a Bunch.
-    n_retries, delay : int and float, default=3 and 1.0
+    download_if_missing, as_frame, return_X_y, n_retries, delay
         As in `fetch_mnist`.
 
     Returns
