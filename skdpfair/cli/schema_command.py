@@ -1,7 +1,6 @@
 """``skdpfair schema``: ask for the public facts about a table; and study files, which hold them."""
 
 import csv
-import difflib
 import json
 import math
 import re
@@ -71,13 +70,6 @@ class Study:
             raise ValueError(
                 f"{path}: [sweep] has no entry {unknown[0]!r}. It has {', '.join(_SWEEP_PARTS)}; "
                 "parameters of DPFairClassifier go under [sweep.params]."
-            )
-        parts = (*STUDY_PARTS, *TableSchema.__dataclass_fields__)
-        if unknown := sorted(facts.keys() - set(parts)):
-            near = difflib.get_close_matches(unknown[0], parts, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise ValueError(
-                f"{path}: there is no part {unknown[0]!r}. The parts are {', '.join(parts)}.{hint}"
             )
         try:
             schema = TableSchema.from_dict(facts)

@@ -129,8 +129,10 @@ class TableSchema:
             raise TypeError(f"facts must be a dict of parts of a schema, got {safe_repr(facts)}.")
         known = cls.__dataclass_fields__
         if unknown := sorted(set(map(str, facts)) - set(known)):
+            near = difflib.get_close_matches(unknown[0][:_MOST_COMPARED], known, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
             raise ValueError(
-                f"A schema has no part {unknown[0]!r}. Its parts are {', '.join(map(repr, known))}."
+                f"A schema has no part {unknown[0]!r}. Its parts are {', '.join(known)}.{hint}"
             )
         if missing := [name for name in ("target", "classes") if name not in facts]:
             raise ValueError(f"The schema lacks {missing[0]!r}.")
