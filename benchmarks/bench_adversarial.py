@@ -14,7 +14,7 @@ import pandas as pd
 import torch
 from sklearn.datasets import load_digits
 
-from benchmarks.pages import put
+from benchmarks import pages
 from skdpfair import DPFairClassifier, get_method
 from skdpfair.analysis import robust_accuracy
 from skdpfair.attacks import PGD
@@ -64,15 +64,12 @@ def measure(noise, epochs, seed):
 
 
 def table(rows):
-    lines = [
-        "| gradient noise | epochs | " + " | ".join(COLUMNS.values()) + " |",
-        "| ---: | ---: |" + " ---: |" * len(COLUMNS),
-    ]
+    lines = []
     for (epochs, noise), part in rows.groupby(["epochs", "noise"]):
         cells = [f"{part[c].mean():.1f} ± {part[c].sem(ddof=1):.1f}" for c in COLUMNS]
         early = " (stopped early)" if epochs == FEW_EPOCHS else ""
-        lines.append(f"| {noise:g} | {epochs}{early} | " + " | ".join(cells) + " |")
-    return lines
+        lines.append([f"{noise:g}", f"{epochs}{early}", *cells])
+    return pages.table(["gradient noise", "epochs", *COLUMNS.values()], lines, left=())
 
 
 def draw(rows, path):
@@ -123,7 +120,7 @@ def main():
     options.output.mkdir(parents=True, exist_ok=True)
     (options.output / "adversarial.md").write_text("\n".join(lines) + "\n")
     if options.output == here / "results":
-        put("robustness.md", "adversarial", lines)
+        pages.put("robustness.md", "adversarial", lines)
     found = rows.round(3).to_dict("records")
     (options.output / "adversarial.json").write_text(json.dumps(found, indent=0) + "\n")
     draw(rows, options.images / "robust_gap.png")

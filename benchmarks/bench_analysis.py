@@ -13,13 +13,16 @@ import pandas as pd
 import torch
 from torch.nn.functional import cross_entropy
 
-from benchmarks.pages import put
+from benchmarks import pages
 from benchmarks.papers import data
 from benchmarks.workloads import WORKLOADS, Workload
 from skdpfair import DPFairClassifier, get_method
 from skdpfair.analysis import GroupCurvature, GroupRecorder
 
 warnings.simplefilter("ignore")
+
+HEADS = ["learning rate", "looks x pairs", "lr at most 1/lambda_max", "Prop. 3 above the gap"]
+HEADS += ["gaps > 0 that Prop. 3 tells", "Tran above the gap", "Tran > 0"]
 
 
 def seconds(work, repeats):
@@ -104,20 +107,19 @@ def main():
     parser.add_argument("--lrs", type=float, nargs="+", default=[0.01, 0.1, 0.3])
     options = parser.parse_args()
     torch.set_num_threads(1)
-    lines = ["| model | Hessian product of two groups, over a tight SGD step |", "| --- | ---: |"]
-    lines += [f"| {name} | {ratio:.2f} |" for name, ratio in products(options.repeats)]
-    lines += [
+    costs = [(name, f"{ratio:.2f}") for name, ratio in products(options.repeats)]
+    found = bounds(options.lrs, range(options.seeds))
+    lines = [
+        *pages.table(["model", "Hessian product of two groups, over a tight SGD step"], costs),
         "",
-        "| learning rate | looks x pairs | lr at most 1/lambda_max | Prop. 3 above the gap | gaps "
-        "> 0 that Prop. 3 tells | Tran above the gap | Tran > 0 |",
-        "| ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+        *pages.table(
+            HEADS, [(f"{lr:g}", n, *map(written, shares)) for lr, n, *shares in found], left=()
+        ),
     ]
-    for lr, n, *shares in bounds(options.lrs, range(options.seeds)):
-        lines.append(f"| {lr:g} | {n} | {' | '.join(map(written, shares))} |")
     print("\n".join(lines))
     results = Path(__file__).parent / "results"
     (results / "analysis.md").write_text("\n".join(lines) + "\n")
-    put("analysis.md", "bounds", lines)
+    pages.put("analysis.md", "bounds", lines)
 
 
 if __name__ == "__main__":

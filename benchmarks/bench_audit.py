@@ -13,7 +13,7 @@ import matplotlib
 import numpy as np
 import pandas as pd
 
-from benchmarks.pages import put
+from benchmarks import pages
 from skdpfair import METHODS, DPFairClassifier
 from skdpfair.audit import audit_fit, audit_step
 from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
@@ -47,17 +47,17 @@ def fits(n_records, n_canaries):
 
 
 def markdown(table):
-    """Yield the lines of a table with one row a method: lower bound / claim."""
+    """Return the lines of a table with one row a method: lower bound / claim."""
     settings = list(dict.fromkeys(zip(table["kind"], table["setting"], strict=True)))
-    yield "| method | " + " | ".join(f"{kind}, {setting}" for kind, setting in settings) + " |"
-    yield "| --- |" + " ---: |" * len(settings)
+    lines = []
     for name, rows in table.groupby("method"):
         cells = [
             f"{row.lower:.2f} / {row.claimed:.2f}"
             for kind, setting in settings
             for row in rows[(rows["kind"] == kind) & (rows["setting"] == setting)].itertuples()
         ]
-        yield f"| `{name}` | " + " | ".join(cells) + " |"
+        lines.append([f"`{name}`", *cells])
+    return pages.table(["method", *map(", ".join, settings)], lines)
 
 
 def draw(table, path):
@@ -98,13 +98,13 @@ def main():
     for row in (*steps(500 if quick else 20_000), *fits(*(2000, 200) if quick else (10_000, 1000))):
         rows.append(row)
     table = pd.DataFrame(rows, columns=["kind", "method", "setting", "claimed", "lower"])
-    lines = list(markdown(table))
+    lines = markdown(table)
     print("\n".join(lines))
     assert (table["lower"] <= table["claimed"]).all()
     assert np.isfinite(table["claimed"]).all()
     if not quick:
         table.round(4).to_csv(ROOT / "benchmarks" / "results" / "audit.csv", index=False)
-        put("audits.md", "audit", lines)
+        pages.put("audits.md", "audit", lines)
         draw(table, ROOT / "docs" / "images" / "audit.png")
 
 

@@ -10,9 +10,10 @@ from pathlib import Path
 import pandas as pd
 from sklearn.metrics import balanced_accuracy_score
 
-from benchmarks.pages import put
+from benchmarks import pages
 from skdpfair import DPFairClassifier, get_method
 from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
+from skdpfair.metrics._by_group import difference, group_min
 from skdpfair.preprocessing import public_preprocessor
 
 GROUPS = [(sex, label) for sex in ("Female", "Male") for label in ("<=50K", ">50K")]
@@ -56,8 +57,8 @@ def run(name, params, epsilon, seed, train, test):
     return {
         "accuracy": 100 * hit.mean(),
         "balanced": 100 * balanced_accuracy_score(y, model.predict(X)),
-        "disparity": max(by_group) - min(by_group),
-        "worst group": min(by_group),
+        "disparity": difference(by_group),
+        "worst group": group_min(by_group),
         "epsilon": model.privacy_.epsilon,
         "lowest group epsilon": min(spent.values(), default=model.privacy_.epsilon),
     }
@@ -67,23 +68,16 @@ def markdown(rows, epsilon, seeds):
     """Return the table that the docs include."""
     of_method = rows.drop(columns="seed").groupby("method")
     mean, error = of_method.mean(), of_method.sem()
-    columns = list(mean.columns)
-    lines = [
-        f"Adult, official split, logistic regression, epsilon {epsilon:g}, {seeds} seeds: mean and "
-        "standard error, in percent.",
-        "",
-        "| method | " + " | ".join(columns) + " |",
-        "| --- |" + " ---: |" * len(columns),
-    ]
+    lines = []
     for name in METHODS:
         cells = [
-            f"{mean.loc[name, c]:.2f}"
-            if "epsilon" in c
-            else f"{mean.loc[name, c]:.2f} ± {error.loc[name, c]:.2f}"
-            for c in columns
+            f"{value:.2f}" + ("" if "epsilon" in c else f" ± {error.loc[name, c]:.2f}")
+            for c, value in mean.loc[name].items()
         ]
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+        lines.append([name, *cells])
+    said = f"Adult, official split, logistic regression, epsilon {epsilon:g}, {seeds} seeds: "
+    said += "mean and standard error, in percent."
+    return "\n".join([said, "", *pages.table(["method", *mean], lines), ""])
 
 
 def main():
@@ -104,7 +98,7 @@ def main():
     table = markdown(rows, options.epsilon, options.seeds)
     options.output.mkdir(parents=True, exist_ok=True)
     (options.output / "balance.md").write_text(table)
-    put("methods.md", "balance", table.splitlines())
+    pages.put("methods.md", "balance", table.splitlines())
     by_seed = rows.pivot(index="seed", columns="method", values="disparity")
     less = by_seed["dpsgd"] - by_seed["dp_is_sgd, public shares"]
     print(table)

@@ -12,27 +12,11 @@ import numpy as np
 import pandas as pd
 import torch
 
-from benchmarks.pages import put
-from skdpfair import get_method
+from benchmarks import pages
+from benchmarks.papers.knolle import BATCH, DELTA, METHODS, NOISE, copied, training
 from skdpfair.analysis import gradient_bias
 from skdpfair.datasets import fetch_cifar10
-from skdpfair.engine import Batch, PoissonSampler, Streams, private_step, select_strategy
-from skdpfair.mechanism import Mechanism, Task
-from skdpfair.networks import small_cnn
 from skdpfair.privacy import SampledGaussian, epsilon
-
-BATCH, NOISE, DELTA, LR = 512, 1.0, 1e-5, 0.5
-METHODS = {
-    "dpsgd": get_method("dpsgd", max_grad_norm=1.0),
-    "dp_sat": get_method("dp_sat", max_grad_norm=1.0, perturbation_radius=0.086),
-    "bam": get_method("bam", max_grad_norm=1.0, perturbation_radius=0.02),
-}
-
-
-def network(seed):
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        return small_cnn((3, 32, 32), 10, channels=(8, 8))
 
 
 def biases(module, state, seed, step, path, probe):
@@ -47,26 +31,13 @@ def biases(module, state, seed, step, path, probe):
 
 def train(name, seed, n_steps, every, x, y, probe):
     """Train by one method; return the module and what was measured on the way."""
-    n, rows, last = len(y), [], None
-    mechanism = Mechanism(METHODS[name], Task(n, 1, BATCH / n), NOISE)
-    streams = Streams.seeded(seed, digest=name.encode())
-    batches = PoissonSampler(BATCH / n, n, streams.sampling()).draw(n_steps)
-    data, noise = Batch(x, y, torch.zeros_like(y)), streams.noise()
-    module, state = network(seed), None
-    with select_strategy(module, x[:1], 10) as strategy, torch.no_grad():
-        for t, index in enumerate([*batches, None]):
-            if t % every == 0:
-                copy = network(seed)
-                copy.load_state_dict(module.state_dict())
-                rows += biases(copy, last, seed, t, name, probe)
-            if index is None:
-                return copy, rows
-            step = private_step(strategy, data.select(index), mechanism, state, noise)
-            state = step.state
-            # the ascent direction that dp_sat would have at these parameters
-            last = METHODS["dp_sat"].update(None, {"gradient": step.gradient})
-            for p, part in strategy.views(step.gradient).items():
-                p.sub_(LR * part)
+    rows, last = [], None
+    for t, (module, _, gradient) in enumerate(training(name, seed, n_steps, x, y)):
+        if gradient is not None:  # the ascent direction that dp_sat would have at these parameters
+            last = METHODS["dp_sat"].update(None, {"gradient": gradient})
+        if t % every == 0:
+            rows += biases(copied(module), last, seed, t, name, probe)
+    return module, rows
 
 
 def measure(n_seeds, n_steps, every):
@@ -102,12 +73,10 @@ def over_training(rows, column="norm"):
 
 
 def table(rows, accuracies):
-    lines = [
-        "| method | own path, against the batch | own path, clipping alone | DP-SGD's clipping on "
-        "this path | same parameters, against the batch | same parameters, clipping alone | "
-        "cosine on own path | test accuracy |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
+    heads = ["method", "own path, against the batch", "own path, clipping alone"]
+    heads += ["DP-SGD's clipping on this path", "same parameters, against the batch"]
+    heads += ["same parameters, clipping alone", "cosine on own path", "test accuracy"]
+    lines = []
     after = rows[rows.step > 0]  # all start at the same parameters
     for name in METHODS:
         own = after[(after.path == name) & (after.method == name)]
@@ -124,8 +93,8 @@ def table(rows, accuracies):
             written(over_training(batch, "cosine"), 3),
             written(accuracies[accuracies.method == name].accuracy, 1),
         ]
-        lines.append("| " + " | ".join(cells) + " |")
-    return lines
+        lines.append(cells)
+    return pages.table(heads, lines)
 
 
 def curve(rows):
@@ -133,11 +102,11 @@ def curve(rows):
     own = rows[(rows.path == rows.method) & (rows.reference == "batch")]
     norms = own.groupby(["step", "method"])["norm"]
     means, errors = norms.mean().unstack(), norms.sem().unstack()
-    lines = ["| step | " + " | ".join(METHODS) + " |", "| ---: |" + " ---: |" * len(METHODS)]
-    for step in means.index:
-        cells = [f"{means.loc[step, m]:.3f} ± {errors.loc[step, m]:.3f}" for m in METHODS]
-        lines.append(f"| {step} | " + " | ".join(cells) + " |")
-    return lines
+    lines = [
+        [step, *(f"{means.loc[step, m]:.3f} ± {errors.loc[step, m]:.3f}" for m in METHODS)]
+        for step in means.index
+    ]
+    return pages.table(["step", *METHODS], lines, left=())
 
 
 def main():
@@ -157,7 +126,7 @@ def main():
     lines += ["", *curve(rows)]
     (options.output / "bias.md").write_text("\n".join(lines) + "\n")
     if options.output == here / "results":
-        put("robustness.md", "bias", lines)
+        pages.put("robustness.md", "bias", lines)
     found = {
         "epsilon": spent,
         "accuracy": accuracies.to_dict("records"),

@@ -14,6 +14,7 @@ import torch
 from sklearn.metrics import balanced_accuracy_score
 from sklearn.model_selection import train_test_split
 
+from benchmarks import pages
 from skdpfair import DPFairClassifier
 from skdpfair.datasets import (
     ADULT_BOUNDS,
@@ -77,10 +78,8 @@ def main():
     options = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    lines = [
-        "| data | method | epsilon | accuracy | balanced | accuracy by group | cost by group | s |",
-        "| --- | --- | ---: | ---: | ---: | --- | --- | ---: |",
-    ]
+    heads = ["data", "method", "epsilon", "accuracy", "balanced"]
+    heads, lines = [*heads, "accuracy by group", "cost by group", "s"], []
     for name, splits, epsilons in cases(options.seeds):
         references = [measure(splits, None, "sgd", module) for module in ("logistic", "auto")]
         reference = max(references, key=lambda t: t["accuracy"])
@@ -90,12 +89,14 @@ def main():
                 row = measure(splits, epsilon, method, "auto") if epsilon else reference
                 by_group = ", ".join(f"{g} {row[g]:.1f}" for g in groups)
                 cost = ", ".join(f"{g} {reference[g] - row[g]:+.2f}" for g in groups)
-                figures = f"{row['accuracy']:.2f} | {row['balanced']:.2f} | {by_group}"
-                end = f"{cost if epsilon else ''} | {row['s']:.1f}"
-                lines.append(f"| {name} | {method} | {epsilon or 'none'} | {figures} | {end} |")
-                print(lines[-1], flush=True)
+                figures = f"{row['accuracy']:.2f}", f"{row['balanced']:.2f}", by_group
+                end = cost if epsilon else "", f"{row['s']:.1f}"
+                lines.append([name, method, epsilon or "none", *figures, *end])
+                print(*lines[-1], sep=" | ", flush=True)
     options.output.mkdir(parents=True, exist_ok=True)
-    (options.output / "defaults.md").write_text("\n".join(lines) + "\n")
+    (options.output / "defaults.md").write_text(
+        "\n".join([*pages.table(heads, lines, left=(0, 1, 5, 6)), ""])
+    )
 
 
 if __name__ == "__main__":

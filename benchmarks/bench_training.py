@@ -20,8 +20,8 @@ import torch
 from skorch import NeuralNetClassifier
 from torch import nn
 
+from benchmarks import pages
 from benchmarks.engines import BASELINES, METHODS
-from benchmarks.pages import put
 from benchmarks.workloads import WORKLOADS, Workload, mlp
 from skdpfair import DPFairClassifier, get_method
 
@@ -163,12 +163,11 @@ def _status(key):
 
 def step_table(measured):
     """Return the lines of a table of ratios, engines by workloads."""
-    lines = ["| engine | " + " | ".join(WORKLOADS) + " |", "| --- |" + " ---: |" * len(WORKLOADS)]
+    rows = []
     for engine in measured[ADULT]:
         cells = [measured[w].get(engine) for w in WORKLOADS]
-        row = " | ".join("" if c is None else f"{c['ratio']:.2f}" for c in cells)
-        lines.append(f"| {engine} | {row} |")
-    return lines
+        rows.append([engine, *("" if c is None else f"{c['ratio']:.2f}" for c in cells)])
+    return pages.table(["engine", *WORKLOADS], rows)
 
 
 def markdown(results):
@@ -178,19 +177,19 @@ def markdown(results):
         lines += ["", f"The same on {results['machine']['gpu']}, elapsed time:", ""]
         lines += step_table(results["gpu_steps"])
     lines += ["", "A whole fit, over plain non-private skorch:", ""]
-    lines += [f"| method | {ADULT} | {DUTCH} |", "| --- | ---: | ---: |"]
-    for method in results["fits"][ADULT]:
-        row = " | ".join(f"{results['fits'][w][method]['ratio']:.2f}" for w in (ADULT, DUTCH))
-        lines.append(f"| {method} | {row} |")
+    fits = {w: results["fits"][w] for w in (ADULT, DUTCH)}
+    rows = [[m, *(f"{fit[m]['ratio']:.2f}" for fit in fits.values())] for m in fits[ADULT]]
+    lines += pages.table(["method", *fits], rows)
     lines += ["", "Memory that steps add to a process, MiB (over the tight loop's):", ""]
-    lines += [f"| engine | {' | '.join(MEMORY_OF)} |", "| --- |" + " ---: |" * len(MEMORY_OF)]
-    for engine in BASELINES:
-        rows = [results["memory"][w][engine] for w in MEMORY_OF]
-        cells = " | ".join(f"{r['added_mib']:.1f} ({r['ratio']:.2f})" for r in rows)
-        lines.append(f"| {engine} | {cells} |")
+    memory = [results["memory"][w] for w in MEMORY_OF]
+    rows = [
+        [engine, *(f"{m[engine]['added_mib']:.1f} ({m[engine]['ratio']:.2f})" for m in memory)]
+        for engine in BASELINES
+    ]
+    lines += pages.table(["engine", *MEMORY_OF], rows)
     lines += ["", "A private step over a tight one, Adult MLP with one size changed:", ""]
-    lines += ["| size | ratio |", "| --- | ---: |"]
-    lines += [f"| {size} | {ratio:.2f} |" for size, ratio in results["scaling"].items()]
+    rows = [(size, f"{ratio:.2f}") for size, ratio in results["scaling"].items()]
+    lines += pages.table(["size", "ratio"], rows)
     return "\n".join(lines) + "\n"
 
 
@@ -218,7 +217,7 @@ def main():
     options.output.mkdir(parents=True, exist_ok=True)
     (options.output / "training.json").write_text(json.dumps(results, indent=2) + "\n")
     (options.output / "training.md").write_text(markdown(results))
-    put("performance.md", "results", markdown(results).splitlines())
+    pages.put("performance.md", "results", markdown(results).splitlines())
     print(markdown(results))
 
 

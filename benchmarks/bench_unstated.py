@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from benchmarks.pages import put
+from benchmarks import pages
 from benchmarks.papers import STUDIES, Options, Run, data, esipova, kulynych
 
 
@@ -100,13 +100,14 @@ def main():
     found = joblib.Parallel(n_jobs=options.jobs)(tasks)
     frame = pd.DataFrame(found, columns=["what", "how", "seed", "value"])
     frame.to_csv(Path(__file__).parent / "results" / "unstated.csv", index=False)
-    lines = ["| measured | choice | mean ± standard error |", "| --- | --- | ---: |"]
+    rows = []
     for (what, how), values in frame.groupby(["what", "how"], sort=False)["value"]:
         digits = 2 if "%" in what else 3
         mean, error = values.mean(), values.std(ddof=1) / len(values) ** 0.5
-        lines.append(f"| {what} | {how} | {mean:.{digits}f} ± {error:.{digits}f} |")
+        rows.append((what, how, f"{mean:.{digits}f} ± {error:.{digits}f}"))
+    lines = pages.table(["measured", "choice", "mean ± standard error"], rows, left=(0, 1))
     print("\n".join(lines))
-    put("reproducibility.md", "unstated", ["", *lines, ""])
+    pages.put("reproducibility.md", "unstated", ["", *lines, ""])
 
 
 if __name__ == "__main__":

@@ -1,8 +1,14 @@
-"""Tables of results in the pages of docs/, between two markers."""
+"""Tables of results in Markdown, and in the pages of docs/, between two markers."""
 
 from pathlib import Path
 
 DOCS = Path(__file__).parents[1] / "docs"
+
+
+def table(heads, rows, left=(0,)):
+    """Return the lines of a table; all columns but those at the places ``left`` are flush right."""
+    rule = ["---" if i in left else "---:" for i in range(len(heads))]
+    return [f"| {' | '.join(map(str, row))} |" for row in (heads, rule, *rows)]
 
 
 def put(page, name, lines):

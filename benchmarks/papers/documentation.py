@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from benchmarks.pages import DOCS, filled
+from benchmarks.pages import DOCS, filled, table
 from benchmarks.papers import rendering
 from benchmarks.papers.runner import STUDIES, compare
 
@@ -68,11 +68,7 @@ def _section(found):
 
 def _methods(cells):
     """Return one line per method of the fair comparison: accuracy, costs of the groups, gap."""
-    lines = [
-        "| method | Adult: accuracy | women pay | men pay | gap "
-        "| Dutch: accuracy | women pay | men pay | gap |",
-        "| --- |" + " ---: |" * 8,
-    ]
+    heads, lines = ["accuracy", "women pay", "men pay", "gap"], []
     cells = cells.assign(method=cells["row"].str.split("/").str[1])
     for method, own in cells.groupby("method", sort=False):
         own = own.set_index(["row", "measure"])
@@ -83,18 +79,19 @@ def _methods(cells):
         ]
         values = [rendering.number(cell["ours"], cell["ours_se"], "points") for cell in found]
         name = "untuned defaults" if method == "default" else f"`{method}`"
-        lines.append(f"| {name} | {' | '.join(values)} |")
-    return lines
+        lines.append([name, *values])
+    return table(
+        ["method", f"Adult: {heads[0]}", *heads[1:], f"Dutch: {heads[0]}", *heads[1:]], lines
+    )
 
 
 def _pivoted(found):
     """Return one line per row of the study, one column per measure."""
-    table = {}
+    rows = {}
     for row, measure, ours, *_ in rendering.lines_of(found.cells):
-        table.setdefault(row, {})[measure] = ours
-    measures = list(next(iter(table.values())))
-    lines = [f"| | {' | '.join(measures)} |", "| --- |" + " ---: |" * len(measures)]
-    return [*lines, *(f"| {row} | {' | '.join(own.values())} |" for row, own in table.items()), ""]
+        rows.setdefault(row, {})[measure] = ours
+    heads = ["row", *next(iter(rows.values()))]
+    return [*table(heads, ([row, *own.values()] for row, own in rows.items())), ""]
 
 
 def _spent(found):

@@ -29,13 +29,13 @@ def sigmoid_logistic(n_features, n_classes):
 
 _ADAPT = {"strict_max_grad_norm": 50.0, "lr_z": 0.1, "count_noise_multiplier": 10.0}
 _F = {"count_noise_multiplier": 10.0, "ratio": "group_mean"}
+_CENSUS = {"groups": ("male", "female"), "epochs": 20, "sigma": 1.0}
+_PICTURES = {"sigma": 0.8, "C": 1.0, "fit": {"module": "cnn"}, "printed": {}}
 
 # the settings that the rows of a table share, and the learning rate and parameters of each row
 SETTINGS = {
     "adult": {
-        "groups": ("male", "female"),
-        "epochs": 20,
-        "sigma": 1.0,
+        **_CENSUS,
         "C": 0.5,
         "fit": {"module": "mlp"},
         "rows": {
@@ -49,14 +49,9 @@ SETTINGS = {
         "printed": {"global": 1.0},
     },
     "dutch": {
-        "groups": ("male", "female"),
-        "epochs": 20,
-        "sigma": 1.0,
+        **_CENSUS,
         "C": 0.1,
-        "fit": {
-            "module": sigmoid_logistic,
-            "module_params": {"n_features": 59, "n_classes": 2},
-        },
+        "fit": {"module": sigmoid_logistic, "module_params": {"n_features": 59, "n_classes": 2}},
         "rows": {
             "sgd": (0.8, {}),
             "dpsgd": (0.8, {}),
@@ -68,11 +63,9 @@ SETTINGS = {
         "printed": {"global_adapt": 1.0},
     },
     "mnist": {
+        **_PICTURES,
         "groups": ("2", "8"),
         "epochs": 60,
-        "sigma": 0.8,
-        "C": 1.0,
-        "fit": {"module": "cnn"},
         "rows": {
             "sgd": (0.01, {}),
             "dpsgd": (0.01, {}),
@@ -80,14 +73,11 @@ SETTINGS = {
             "global": (0.2, {"strict_max_grad_norm": 100.0}),
             "global_adapt": (0.1, _ADAPT | {"threshold": 0.7}),
         },
-        "printed": {},
     },
     "faces": {  # CelebA's settings; its pictures and groups are not at hand
+        **_PICTURES,
         "groups": ("16 or older", "under 16"),
         "epochs": 30,
-        "sigma": 0.8,
-        "C": 1.0,
-        "fit": {"module": "cnn"},
         "rows": {
             "sgd": (0.01, {}),
             "dpsgd": (0.01, {}),
@@ -95,7 +85,6 @@ SETTINGS = {
             "global": (0.1, {"strict_max_grad_norm": 100.0}),
             "global_adapt": (0.1, _ADAPT | {"strict_max_grad_norm": 100.0, "threshold": 0.7}),
         },
-        "printed": {},
     },
 }
 
@@ -426,10 +415,7 @@ class Table1(Study):
         frame = found.runs
         names = [row for row in self.rows if (frame["row"] == row).any()][::-1]
         drawn, axes = plt.subplots(1, 2, figsize=(9.5, 3.4), layout="constrained", sharey=True)
-        titles = {
-            "accuracy": "Accuracy (%), test records",
-            "loss": "Loss (nats, log), last epoch",
-        }
+        titles = {"accuracy": "Accuracy (%), test records", "loss": "Loss (nats, log), last epoch"}
         for ax, (measure, title) in zip(axes, titles.items(), strict=True):
             for colour, digit, shift in zip(PALETTE, (2, 8), (0.15, -0.15), strict=False):
                 places = frame["row"].map(names.index) + shift

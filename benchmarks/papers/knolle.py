@@ -14,11 +14,49 @@ from skdpfair.plotting._axes import PALETTE, dress, label_ends, new_axes
 from skdpfair.privacy import SampledGaussian, epsilon
 
 BATCH, NOISE, DELTA, LR, STEPS, EVERY = 512, 1.0, 1e-5, 0.5, 150, 30
-_PARAMS = {
-    "dpsgd": {},
-    "dp_sat": {"perturbation_radius": 0.086},
-    "bam": {"perturbation_radius": 0.02},
+METHODS = {
+    "dpsgd": get_method("dpsgd", max_grad_norm=1.0),
+    "dp_sat": get_method("dp_sat", max_grad_norm=1.0, perturbation_radius=0.086),
+    "bam": get_method("bam", max_grad_norm=1.0, perturbation_radius=0.02),
 }
+
+
+def network(device="cpu"):
+    """Return a CNN of two convolutions of 8 channels."""
+    return small_cnn((3, 32, 32), 10, channels=(8, 8)).to(device)
+
+
+def copied(module):
+    """Return the network as it is now, without what holds on to it in training."""
+    copy = network(next(module.parameters()).device)
+    copy.load_state_dict(module.state_dict())
+    return copy
+
+
+def training(name, seed, n_steps, x, y):
+    """Yield the module, the method's state and the last gradient, before each step and after all.
+
+    Between two steps the module is trained in place: look at it by `copied`.
+    """
+    method, rate = METHODS[name], BATCH / len(y)
+    mechanism = Mechanism(method, Task(len(y), 1, rate), NOISE)
+    streams = Streams.seeded(seed, digest=name.encode())
+    batches = PoissonSampler(rate, len(y), streams.sampling()).draw(n_steps)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        module = network(x.device)
+    data, noise = Batch(x, y, torch.zeros_like(y)), streams.noise(x.device)
+    state, gradient = method.start(mechanism.task), None
+    with select_strategy(module, x[:1], 10) as strategy:
+        for index in batches:
+            yield module, state, gradient
+            with torch.no_grad():
+                batch = data.select(index.to(x.device))
+                step = private_step(strategy, batch, mechanism, state, noise)
+                state, gradient = step.state, step.gradient
+                for p, part in strategy.views(gradient).items():
+                    p.sub_(LR * part)
+    yield module, state, gradient
 
 
 class Figure2(Study):
@@ -27,7 +65,7 @@ class Figure2(Study):
     name = "knolle-figure2"
     title = "CIFAR-10: bias of the clipped gradient along training"
     source = "Knolle et al., 2023, Figure 2"
-    rows = tuple(_PARAMS)
+    rows = tuple(METHODS)
 
     def settings(self, row, options):
         """Return the number of steps."""
@@ -37,29 +75,13 @@ class Figure2(Study):
         """Train by a method; return the bias on its own path, at each look and on average."""
         train, test = (fetch_cifar10(subset=part, as_frame=False) for part in ("train", "test"))
         x, y = (torch.tensor(v).to(device) for v in (train.data, train.target))
-        method = get_method(run.row, max_grad_norm=1.0, **_PARAMS[run.row])
-        rate, n_steps = BATCH / len(y), run.settings["steps"]
-        mechanism = Mechanism(method, Task(len(y), 1, rate), NOISE)
-        streams = Streams.seeded(run.seed, digest=run.row.encode())
-        batches = PoissonSampler(rate, len(y), streams.sampling()).draw(n_steps)
         probe = np.random.default_rng(run.seed).permutation(len(y))[:BATCH]
         probe = train.data[probe], train.target[probe]
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(run.seed)
-            module = _network(device)
-        data, noise = Batch(x, y, torch.zeros_like(y)), streams.noise(x.device)
-        state, found = method.start(mechanism.task), {}
-        with select_strategy(module, x[:1], 10) as strategy, torch.no_grad():
-            for t, index in enumerate([*batches, None]):
-                if t and t % EVERY == 0:
-                    found[f"bias[{t}]"] = _bias(module, probe, method, state)
-                if index is None:
-                    break
-                batch = data.select(index.to(device))
-                step = private_step(strategy, batch, mechanism, state, noise)
-                state = step.state
-                for p, part in strategy.views(step.gradient).items():
-                    p.sub_(LR * part)
+        looks, found = training(run.row, run.seed, run.settings["steps"], x, y), {}
+        for t, (module, state, _) in enumerate(looks):
+            if t and t % EVERY == 0:
+                found[f"bias[{t}]"] = _bias(module, probe, METHODS[run.row], state)
+        with torch.no_grad():
             predicted = module(torch.tensor(test.data).to(device)).argmax(1).cpu().numpy()
         mean = float(np.mean(list(found.values())))
         return found | {"bias": mean, "accuracy": 100 * (predicted == test.target).mean()}
@@ -110,16 +132,9 @@ class Figure2(Study):
         return ax.figure
 
 
-def _network(device):
-    return small_cnn((3, 32, 32), 10, channels=(8, 8)).to(device)
-
-
 def _bias(module, probe, method, state):
-    live = _network(next(module.parameters()).device)  # a copy would hold the hooks of training
-    live.load_state_dict(module.state_dict())
     kept = state if method.parameter_perturbation(state) is not None else None
-    with torch.enable_grad():
-        return gradient_bias(live, *probe, method, state=kept).norm
+    return gradient_bias(copied(module), *probe, method, state=kept).norm
 
 
 STUDIES = (Figure2(),)

@@ -9,6 +9,7 @@ from benchmarks.papers.data import Split
 from benchmarks.papers.study import SHARE, Study, cell, claim, printed
 from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
 from skdpfair.methods import get_method
+from skdpfair.metrics._by_group import difference
 from skdpfair.privacy import PrivacyPlan
 
 EPOCHS, ACCOUNTED = 20, 4  # the paper trains 20 epochs, and accounts for 800 steps
@@ -65,7 +66,7 @@ def trained(row, split, seed, epochs=EPOCHS, device="cpu"):
     found = fitting.group_accuracies(model, split)
     overall = found.pop("all")
     return {
-        "accuracy_disparity": max(found.values()) - min(found.values()),
+        "accuracy_disparity": difference(found),
         "overall_accuracy": overall,
         "epsilon": model.privacy_.epsilon,
     } | {f"accuracy[{group}]": value for group, value in found.items()}

@@ -5,6 +5,7 @@ import shlex
 from dataclasses import asdict
 from math import isinf, isnan
 
+from benchmarks import pages
 from benchmarks.papers.study import RULES, Options
 from skdpfair.plotting._axes import PALETTE, dress
 
@@ -68,8 +69,8 @@ def page(found) -> str:
         notes = [*notes, "As published: nothing differs here."]
     lines += ["", *(f"- {note}" for note in [*notes, _rules(found.cells)])]
     if "epsilon" in found.runs:
-        lines += ["", "| row | epsilon |", "| --- | ---: |"]
-        lines += [f"| {row} | {_epsilon(value)} |" for row, value in spent(found).items()]
+        rows = [(row, _epsilon(value)) for row, value in spent(found).items()]
+        lines += ["", *pages.table(["row", "epsilon"], rows)]
     return "\n".join([*lines, "", f"Command: `{_command(study, options)}`", ""])
 
 
@@ -132,19 +133,18 @@ def lines_of(cells) -> list[list[str]]:
 def table(cells) -> list[str]:
     """Return the lines of a table of cells."""
     heads = ["row", "measure", "ours", "paper", "difference", "verdict"]
-    rule = ["---", "---", "---:", "---:", "---:", "---"]
-    return [f"| {' | '.join(row)} |" for row in [heads, rule, *lines_of(cells)]]
+    return pages.table(heads, lines_of(cells), left=(0, 1, 5))
 
 
 def claims_table(claims) -> list[str]:
     """Return the lines of a table of the claims made in words; none if there are no claims."""
     if claims.empty:
         return []
-    lines = ["", "| claim | measured | verdict |", "| --- | ---: | --- |"]
-    for row in claims.itertuples():
-        measured = f"{number(row.measured, row.se, row.unit)} {row.unit}"
-        lines.append(f"| {row.claim} | {measured} | {row.verdict} |")
-    return lines
+    rows = [
+        (row.claim, f"{number(row.measured, row.se, row.unit)} {row.unit}", row.verdict)
+        for row in claims.itertuples()
+    ]
+    return ["", *pages.table(["claim", "measured", "verdict"], rows, left=(0, 2))]
 
 
 def number(value, error, unit) -> str:

@@ -7,14 +7,14 @@ from pathlib import Path
 import joblib
 import numpy as np
 import pandas as pd
-import torch
 from tqdm.auto import tqdm
 
 import skdpfair
 from benchmarks.papers import esipova, fair, knolle, kulynych, li, rendering, xu
 from benchmarks.papers.study import POINTS, Options, Study, cell, claim, rows_of
 from skdpfair import _validate
-from skdpfair.model_selection._store import Store, key_of
+from skdpfair.model_selection._store import Store, key_of, run_missing
+from skdpfair.model_selection._sweep import seeds_of
 
 STUDIES: dict[str, Study] = {
     study.name: study
@@ -27,27 +27,13 @@ _CLAIM = list(claim("", [0.0]))
 
 @dataclass(frozen=True)
 class Reproduction:
-    """The finished runs of a study, and their comparison with print; NOT private.
-
-    Parameters
-    ----------
-    study : Study
-        The table or figure.
-    options : Options
-        What was chosen.
-    runs : pandas.DataFrame
-        One row per run: ``row``, ``seed``, and what was measured.
-    cells : pandas.DataFrame
-        One row per cell, see :func:`~benchmarks.papers.study.cell`.
-    claims : pandas.DataFrame
-        One row per claim made in words, see :func:`~benchmarks.papers.study.claim`.
-    """
+    """The finished runs of a study, and their comparison with print; NOT private."""
 
     study: Study
     options: Options
-    runs: pd.DataFrame
-    cells: pd.DataFrame
-    claims: pd.DataFrame
+    runs: pd.DataFrame  # one row a run: row, seed, and what was measured
+    cells: pd.DataFrame  # see `benchmarks.papers.study.cell`
+    claims: pd.DataFrame  # see `benchmarks.papers.study.claim`
 
     @property
     def shortness(self) -> str | None:
@@ -73,50 +59,16 @@ def reproduce(
 ) -> Reproduction:
     """Train a table or figure of a paper again, and compare it with print.
 
-    Parameters
-    ----------
-    name : str
-        A key of ``STUDIES``, such as "esipova-table4".
-    output : path-like or None, default=None
-        Folder for finished runs (``runs/``), ``cells.csv``, ``runs.csv``, ``comparison.md`` and
-        ``comparison.png``.  None means ``reproductions/<name>``, or ``<name>-as-published``.
-    sound : bool, default=True
-        This library's algorithms and accounting; False imitates what the paper prints, with the
-        epsilon that this is worth.
-    seeds : int or list of int, default=5
-        A number n means 0 to n - 1.
-    epochs : int or None, default=None
-        Fewer epochs than the paper's, to look sooner; the comparison says so.
-    rows : list of str or None, default=None
-        Rows of the table to train; None for the usual ones.
-    device : str, default="cpu"
-        Of torch.
-    n_jobs : int, default=-1
-        Processes, by joblib; -1 for all cores.
-    progress : bool, default=True
-        Show runs done and time left, on a terminal or in a notebook.
-
-    Returns
-    -------
-    Reproduction
-        Not private: its runs have seeds, and compare with models that are not private.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument cannot be used, or ``output`` holds another study.
-    DataIntegrityError
-        If the data are not in the folder that ``SKDPFAIR_DATA`` names.
-
-    Warns
-    -----
-    UserWarning
-        If it was interrupted; the same call continues.
+    The folder ``output`` gets the finished runs (``runs/``), ``cells.csv``, ``runs.csv``,
+    ``comparison.md`` and ``comparison.png``; None is ``reproductions/<name>``, or
+    ``<name>-as-published``.  ``sound=False`` imitates what the paper prints, with the epsilon that
+    this is worth; fewer ``epochs`` than the paper's are named in the comparison; ``rows=None`` are
+    the usual ones.  After an interrupt, of which a UserWarning tells, the same call continues.
     """
     study = STUDIES[_validate.one_of("name", name, sorted(STUDIES))]
     options = Options(
         sound=_validate.flag("sound", sound),
-        seeds=_seeds(seeds),
+        seeds=tuple(seeds_of(seeds)),
         epochs=None if epochs is None else _validate.integer("epochs", epochs),
         rows=_rows(rows, study),
         device=device,
@@ -158,15 +110,6 @@ def folder_of(study, options) -> Path:
     return Path("reproductions") / (study.name + ("" if options.sound else "-as-published"))
 
 
-def _seeds(seeds):
-    if not hasattr(seeds, "__iter__"):
-        return tuple(range(_validate.integer("seeds", seeds)))
-    seeds = tuple(_validate.integer("seeds", seed, low=0) for seed in seeds)
-    if not seeds or len(set(seeds)) < len(seeds):
-        raise ValueError(f"seeds must be integers >= 0, each once, got {seeds!r}.")
-    return seeds
-
-
 def _rows(rows, study):
     if rows is None:
         return None
@@ -184,45 +127,26 @@ def _finished(study, options, folder, n_jobs, progress) -> pd.DataFrame:
     manifest = {"study": study.name, "skdpfair": skdpfair.__version__}
     store = Store.open(folder, manifest, of="reproduction")
     runs = {_key(study, run): run for run in study.runs(options)}
-    n_done = sum(store.load(key) is not None for key in runs)
-    tasks = (
-        joblib.delayed(_train)(study, key, run, options.device, store)
-        for key, run in runs.items()
-        if store.load(key) is None
-    )
-    bar = tqdm(
+    tasks = {k: joblib.delayed(study.measure)(run, options.device) for k, run in runs.items()}
+    done = store.finished(runs)
+    with tqdm(
         total=len(runs),
-        initial=n_done,
+        initial=len(done),
         desc=study.name,
         unit="run",
         disable=None if progress else True,
-    )
-    try:
-        with bar:
-            parallel = joblib.Parallel(n_jobs=n_jobs, return_as="generator_unordered")
-            for _ in parallel(tasks):
-                bar.update()
-    except KeyboardInterrupt:
-        n_done = sum(store.load(key) is not None for key in runs)
+    ) as bar:
+        is_whole = run_missing(tasks, done, store, n_jobs=n_jobs, on_result=lambda _: bar.update())
+    if not is_whole:
         warnings.warn(
-            f"{study.name} was interrupted after {n_done} of {len(runs)} runs; the comparison "
+            f"{study.name} was interrupted after {len(done)} of {len(runs)} runs; the comparison "
             f"holds these. The same call continues from {str(folder)!r}.",
             UserWarning,
             stacklevel=3,
         )
-    kept = [(run, found) for key, run in runs.items() if (found := store.load(key)) is not None]
+    kept = [(run, done[key]) for key, run in runs.items() if key in done]
     return pd.DataFrame([{"row": run.row, "seed": run.seed} | found for run, found in kept])
 
 
 def _key(study, run):
     return key_of(study.name, run.row, run.seed, repr(sorted(run.settings.items())))
-
-
-def _train(study, key, run, device, store):
-    """Train one run, and keep it."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)  # runs are parallel, and small ones gain nothing from threads
-    try:
-        store.save(key, study.measure(run, device))
-    finally:
-        torch.set_num_threads(before)

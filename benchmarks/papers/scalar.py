@@ -183,26 +183,9 @@ def simulate(
 ):
     """Run projected clipped SGD with greedy deployment, many times at once.
 
-    Parameters
-    ----------
-    problem : ScalarProblem
-    n_steps : int
-        At least 1.
-    noise_multiplier : float >= 0
-        Noise standard deviation over ``max_grad_norm``; 0 for none.
-    n_repetitions : int, default=100
-        Independent runs.
-    checkpoints : sequence of int in 0..n_steps, or None, default=None
-        After how many steps to look; None is the end only.
-    random_state : int, numpy.random.Generator or None, default=None
+    Returns theta, an array of shape (n_checkpoints, n_repetitions): ``checkpoints`` are numbers of
+    steps, and None is the end only.
 
-    Returns
-    -------
-    ndarray of shape (n_checkpoints, n_repetitions)
-        Theta at each checkpoint, in increasing order of steps.
-
-    Notes
-    -----
     A step is ``theta <- P(theta - size * (sum of clipped gradients + noise))``: each of the m
     people takes part with probability 1/m, on data that the current theta induces.  The slides
     draw exactly one person; a Poisson sample of one in expectation is what the accountant

@@ -16,26 +16,12 @@ RULES = {rule["unit"]: (rule["within"], rule["near"]) for rule in (POINTS, LOSS,
 
 @dataclass(frozen=True)
 class Options:
-    """The user's choices.
+    """The user's choices."""
 
-    Parameters
-    ----------
-    sound : bool
-        This library's algorithms and accounting, or what the paper prints.
-    seeds : tuple of int
-        One run of each row per seed.
-    epochs : int or None
-        Instead of the paper's; the comparison is then labelled as short.
-    rows : tuple of str or None
-        The rows to run, None for the usual ones.
-    device : str
-        Of torch.
-    """
-
-    sound: bool = True
+    sound: bool = True  # this library's algorithms and accounting, or what the paper prints
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
-    epochs: int | None = None
-    rows: tuple[str, ...] | None = None
+    epochs: int | None = None  # instead of the paper's; the comparison is then labelled as short
+    rows: tuple[str, ...] | None = None  # None for the usual ones
     device: str = "cpu"
 
 
@@ -51,22 +37,6 @@ class Run:
 class Study:
     """One table or figure; subclasses describe it.
 
-    Attributes
-    ----------
-    name, title, source : str
-        On the command line, in the report, and where it was printed.
-    rows : tuple of str
-        All rows of the table, in its order; ``Options.rows`` chooses among them.
-    usual : tuple of str or None
-        The rows that are trained unless others are named; None for all.
-    epochs : int, str or None
-        How many the paper took, in words where rows differ; None where nothing is counted in
-        epochs.
-    compared_with : str
-        What the cells are compared with, after "as".
-    differs_as_published : bool
-        Whether ``Options.sound=False`` changes anything.
-
     Examples
     --------
     >>> from benchmarks.papers import STUDIES
@@ -75,14 +45,14 @@ class Study:
     [('dpsgd', 0), ('dpsgd', 1)]
     """
 
-    name: str
+    name: str  # on the command line
     title: str
-    source: str
-    rows: tuple[str, ...]
-    usual: tuple[str, ...] | None = None
-    epochs: int | str | None = None
-    compared_with = "printed"
-    differs_as_published = False
+    source: str  # where it was printed
+    rows: tuple[str, ...]  # all, in the order of the table; Options.rows chooses among them
+    usual: tuple[str, ...] | None = None  # the rows that are trained unless others are named
+    epochs: int | str | None = None  # the paper's, in words where rows differ
+    compared_with = "printed"  # after "as"
+    differs_as_published = False  # whether Options.sound=False changes anything
 
     def runs(self, options) -> list[Run]:
         """Return the runs to train, by row and seed; reference rows come along."""
@@ -128,27 +98,11 @@ class Study:
 
 
 def cell(row, measure, values, rule, paper=np.nan, paper_se=np.nan, *, absolute=False) -> dict:
-    """Compare the mean over the seeds with the number in print.
+    """Compare the mean over the seeds with the number in print, and return a row of a table.
 
-    Parameters
-    ----------
-    row, measure : str
-        Place in the table.
-    values : array of shape (n_seeds,)
-        One per seed.
-    rule : dict
-        ``within`` and ``near``, in the unit of the values: at most that far, or 2 (4) combined
-        standard errors if these are more.
-    paper, paper_se : float
-        As printed; NaN where nothing is.
-    absolute : bool, default=False
-        Whether the paper prints the absolute value of the mean.
-
-    Returns
-    -------
-    dict
-        Columns of a table of cells; ``verdict`` is "same", "near", "differs", "not in print" or
-        "not measured".
+    ``rule`` says what is "same" and "near": at most ``within`` and ``near`` apart, in the unit of
+    the values, or 2 (4) combined standard errors if these are more.  With ``absolute`` the paper
+    prints the absolute value of the mean.
 
     Examples
     --------
@@ -185,22 +139,8 @@ def cell(row, measure, values, rule, paper=np.nan, paper_se=np.nan, *, absolute=
 def claim(said, values, *, unit="points", above=0.0, below=None) -> dict:
     """Judge a claim that a difference is above or below a limit, by its mean over the seeds.
 
-    Parameters
-    ----------
-    said : str
-        The claim, in words.
-    values : array of shape (n_seeds,)
-        The difference, one per seed.
-    unit : str
-        Of the values.
-    above, below : float or None
-        The limit; ``below`` counts where it is given.
-
-    Returns
-    -------
-    dict
-        ``claim``, ``measured``, ``se``, ``unit`` and ``verdict``: "holds" or "fails" where the
-        limit is outside of the 95 % interval (Student's), else "undecided".
+    The verdict is "holds" or "fails" where the limit is outside of the 95 % interval (Student's),
+    else "undecided".  ``below`` counts where it is given.
 
     Examples
     --------

@@ -124,7 +124,7 @@ def train_with_error(
     task = Task(len(found.batch), found.n_groups, 1 / per_epoch, shares)
     mechanism = noiseless(Mechanism(get_method(method), task, 0.0))
     noise = Streams.seeded(int(rng.integers(2**63)), digest=bytes(32)).noise(found.batch.x.device)
-    rates = record_rates(mechanism, found.batch.group.cpu())
+    rates = record_rates(mechanism, found.batch.group.cpu().numpy())
     sampler = PoissonSampler(rates, len(found.batch), rng)
     losses = [[] for _ in found.levels]
     state = as_numbers_of(found.parameters[0], mechanism.method.start(task))

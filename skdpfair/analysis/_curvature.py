@@ -67,12 +67,7 @@ class GroupCurvature:
 
     def __init__(self, model, X, y, *, sensitive_features=None, chunk_size="auto", dtype=None):
         self._problem = problem(
-            model,
-            X,
-            y,
-            sensitive_features=sensitive_features,
-            chunk_size=chunk_size,
-            dtype=dtype,
+            model, X, y, sensitive_features=sensitive_features, chunk_size=chunk_size, dtype=dtype
         )
         self.levels = self._problem.levels
 

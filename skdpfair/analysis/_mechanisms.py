@@ -22,7 +22,7 @@ _LONG = 1e12  # a norm that any method clips
 class _Noiseless(Mechanism):
     """A mechanism with the noise of its queries, and none on the gradient."""
 
-    noisy: Mechanism | None = None
+    noisy: Mechanism
 
     @cached_property
     def queries(self):
@@ -150,13 +150,7 @@ def as_numbers_of(like, state):
 
 
 def kept_state(model):
-    """Return the state that a fit ended with; None where a method keeps none.
-
-    Raises
-    ------
-    ValueError
-        If it is gone, since the estimator comes from a file.
-    """
+    """Return the state that a fit ended with, None if a method keeps none; raise if it is gone."""
     if isinstance(model, nn.Module):
         return None
     check_is_fitted(model, "net_")

@@ -121,14 +121,7 @@ class Problem:
 
 
 def problem(
-    model,
-    X,
-    y,
-    *,
-    sensitive_features=None,
-    with_groups=True,
-    chunk_size="auto",
-    dtype="float64",
+    model, X, y, *, sensitive_features=None, with_groups=True, chunk_size="auto", dtype="float64"
 ) -> Problem:
     """Return the problem of an estimator or a module, records, and groups.
 

@@ -1,6 +1,5 @@
 """Callback that records losses, gradients and step risk of each group along a fit."""
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,7 @@ from skdpfair.analysis._gradients import group_gradients_of
 from skdpfair.analysis._mechanisms import as_numbers_of
 from skdpfair.analysis._problem import of_tensors
 from skdpfair.analysis._step_risk import measured
-from skdpfair.budget.files import replace_file
+from skdpfair.budget.files import path_of, replace_file
 from skdpfair.engine import Batch
 from skdpfair.inputs.streaming import as_rows
 
@@ -64,6 +63,7 @@ class GroupRecorder(Callback):
     [[100, 'a', 1400], [100, 'b', 600]]
     """
 
+    frame_: pd.DataFrame
     discloses = True  # a fit has to be marked
     leaves_fits_unchanged = True  # as to a seed, which mixes in what may change a fit
 
@@ -107,11 +107,7 @@ class GroupRecorder(Callback):
         return self
 
     def _check_path(self):
-        if not isinstance(self.path, (str, os.PathLike)):
-            raise TypeError(
-                f"path must name a file or be None, got {_validate.safe_repr(self.path)}."
-            )
-        path = Path(self.path)
+        path = path_of(self.path)
         if not path.parent.is_dir() or path.is_dir():
             raise ValueError(f"path={str(path)!r} must name a file in a folder that exists.")
         if path.exists() and not _is_ours(path):

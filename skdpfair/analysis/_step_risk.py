@@ -164,13 +164,7 @@ def step_risk_terms(
     >>> bool((abs(terms["clip"] - terms["magnitude"] - terms["direction"]) < 1e-9).all())
     True
     """
-    found = problem(
-        model,
-        X,
-        y,
-        sensitive_features=sensitive_features,
-        chunk_size=chunk_size,
-    )
+    found = problem(model, X, y, sensitive_features=sensitive_features, chunk_size=chunk_size)
     mechanism, lr, state = mechanism_of(model, mechanism, lr, state, found)
     return measured(
         found,
@@ -220,7 +214,7 @@ class _Batches:
     """
 
     def __init__(self, found: Problem, strategy, mechanism, state, n_batches, rng):
-        rates = record_rates(mechanism, found.batch.group.cpu())
+        rates = record_rates(mechanism, found.batch.group.cpu().numpy())
         index = PoissonSampler(rates, len(found.batch), rng).draw(n_batches)
         device = found.batch.y.device
         noise = Streams.seeded(int(rng.integers(2**63)), digest=bytes(32)).noise(device)
@@ -283,8 +277,8 @@ def _noise(curved, mechanism, lr, batches, n_vectors, rng):
     return {"trace": mean, "trace_se": error, "noise": noise, "noise_se": noise_se}
 
 
-_PAIR = ("group_a", "group_b", "clip_difference", "direction_difference")
-_PAIR += ("linear_direction_difference", "prop3_bound", "tran_bound", "condition")
+_PAIR = ["group_a", "group_b", "clip_difference", "direction_difference"]
+_PAIR += ["linear_direction_difference", "prop3_bound", "tran_bound", "condition"]
 
 
 def pair_differences(found, gradients, batches, rows, eigenvalues, lr):

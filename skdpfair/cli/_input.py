@@ -38,7 +38,7 @@ class AnyPath(click.Path):
         """Return the path."""
         try:
             path = super().convert(value, param, ctx)
-            path.exists()
+            Path(str(path)).exists()
         except (OSError, ValueError) as error:
             self.fail(f"cannot be used: {getattr(error, 'strerror', None) or error}.", param, ctx)
         return path

@@ -67,12 +67,13 @@ def run(method, epsilon, canaries, records, seed, as_json):
     data = load_adult(subset="train")
     features = public_preprocessor(ADULT_BOUNDS, ADULT_CATEGORIES).fit_transform(data.data)
     sex = data.sensitive_features["sex"].to_numpy()
-    # one layer and no warm-up: what the attack sees best
-    settings = {"module": "logistic", "lr": 0.5, "batch_size": 500}
     with in_options():
         chosen = np.random.default_rng(seed).permutation(len(features))[:records]
         found = audit_fit(
-            skdpfair.DPFairClassifier(method, epsilon=epsilon, **settings),
+            # one layer and no warm-up: what the attack sees best
+            skdpfair.DPFairClassifier(
+                method, epsilon=epsilon, module="logistic", lr=0.5, batch_size=500
+            ),
             features.iloc[chosen],
             data.target.to_numpy()[chosen],
             canaries,

@@ -6,7 +6,7 @@ from functools import partial
 
 import click
 
-from skdpfair.cli._input import AnyPath, echo, wrapped
+from skdpfair.cli._input import AS_JSON, AnyPath, echo, wrapped
 from skdpfair.datasets import fetch_cifar10, fetch_dutch, fetch_faces, fetch_mnist, load_adult
 from skdpfair.exceptions import DataIntegrityError
 
@@ -21,7 +21,6 @@ _NAMES = click.argument("names", nargs=-1, type=click.Choice(list(_SETS)))
 _FOLDER = click.option(
     "--folder", type=AnyPath(), help="Where to look; by default the folder SKDPFAIR_DATA names."
 )
-_JSON = click.option("--json", "as_json", is_flag=True, help="Print an object of JSON.")
 
 
 @click.group()
@@ -35,7 +34,7 @@ def data():
 @data.command()
 @_NAMES
 @_FOLDER
-@_JSON
+@AS_JSON
 def fetch(names, folder, as_json):
     """Get NAMES, or all, to where the library finds them.
 
@@ -48,7 +47,7 @@ def fetch(names, folder, as_json):
 @data.command()
 @_NAMES
 @_FOLDER
-@_JSON
+@AS_JSON
 def verify(names, folder, as_json):
     """Check that NAMES, or all, are at hand and bit for bit the recorded ones."""
     _report(names, folder, as_json, download=False)

@@ -190,14 +190,7 @@ def fit(
 
 
 def _saved(clf, output, schema):
-    """Write a model, elsewhere if it must be, since it has cost budget.
-
-    Returns
-    -------
-    written : Path
-    problem : str or None
-        Why it lies elsewhere.
-    """
+    """Write a model, which has cost budget; return where, and why it lies elsewhere if it does."""
     other = f"{output.stem}-{os.urandom(4).hex()}{output.suffix}"  # replaces nothing
     problem = None
     for path in (output, Path.cwd() / other, Path(tempfile.gettempdir()) / other):

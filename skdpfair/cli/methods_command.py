@@ -38,7 +38,7 @@ def _rows():
     """Return the rows of `methods_table`, from the file beside this one while no method changes.
 
     The classes need torch, which takes seconds to import.  The file holds the digest of the
-    sources that its rows were made from, and is written anew where it does not agree.
+    sources that its rows were made from; a clone writes it anew where it does not agree.
     """
     sources = _digest()
     if "skdpfair.methods" in sys.modules:  # which may hold methods from elsewhere
@@ -48,9 +48,17 @@ def _rows():
         if kept["sources"] == sources:
             return kept["rows"]
     rows = _made_rows()
-    with suppress(OSError):  # an installed package may be read-only
-        _KEPT.write_text(json.dumps({"sources": sources, "rows": rows}, indent=1) + "\n", "utf-8")
+    _keep({"sources": sources, "rows": rows})
     return rows
+
+
+def _keep(found):
+    """Write the file in a clone of the repository; an installed package stays as it is."""
+    if (_PACKAGE.parent / "pyproject.toml").is_file():
+        from skdpfair.budget.files import replace_file  # late: it needs scikit-learn
+
+        with suppress(OSError):  # a clone may be read-only
+            replace_file(_KEPT, (json.dumps(found, indent=1) + "\n").encode())
 
 
 def _made_rows():

@@ -1,7 +1,6 @@
 """``skdpfair schema``: ask for the public facts about a table; and study files, which hold them."""
 
 import csv
-import difflib
 import json
 import math
 import re
@@ -51,20 +50,11 @@ GROUP = click.option(
 
 @dataclass(frozen=True)
 class Study:
-    """The contents of a study file.
-
-    Parameters
-    ----------
-    schema : TableSchema
-    data : Path or None
-        The table; a relative path is taken from the current folder, then from the file's.
-    sweep : dict
-        What to compare; empty if it does not say.
-    """
+    """The contents of a study file."""
 
     schema: TableSchema
-    data: Path | None
-    sweep: dict
+    data: Path | None  # a relative path is taken from the current folder, then from the file's
+    sweep: dict  # what to compare; empty if it does not say
 
     @classmethod
     def read(cls, path):
@@ -81,13 +71,6 @@ class Study:
                 f"{path}: [sweep] has no entry {unknown[0]!r}. It has {', '.join(_SWEEP_PARTS)}; "
                 "parameters of DPFairClassifier go under [sweep.params]."
             )
-        parts = (*STUDY_PARTS, *TableSchema.__dataclass_fields__)
-        if unknown := sorted(facts.keys() - set(parts)):
-            near = difflib.get_close_matches(unknown[0], parts, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise ValueError(
-                f"{path}: there is no part {unknown[0]!r}. The parts are {', '.join(parts)}.{hint}"
-            )
         try:
             schema = TableSchema.from_dict(facts)
         except (ValueError, TypeError) as error:
@@ -95,7 +78,7 @@ class Study:
         # as the shell means it first: most people stand where their files are
         found = None if data is None else Path(data)
         if found is not None and not found.exists():
-            found = Path(path).parent / data
+            found = Path(path).parent / found
         return cls(schema, found, sweep)
 
 

@@ -66,8 +66,12 @@ def sweep(study, data, output, ledger, ledger_epsilon, ledger_delta, jobs, as_js
         data = data or asked.data
         if data is None:
             raise ValueError(f'{study} does not say data = "...": give --data FILE.')
-        options = {"methods": ["dpsgd", "global_adapt"], "epsilons": [1.0], "seeds": 3}
-        options |= asked.sweep
+        options = {
+            "methods": ["dpsgd", "global_adapt"],
+            "epsilons": [1.0],
+            "seeds": 3,
+            **asked.sweep,
+        }
         folder = output or options.pop("store", f"{study.stem}-results")
         options.pop("store", None)
         if not asked.schema.groups:

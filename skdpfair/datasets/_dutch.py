@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from skdpfair.datasets._files import fetch, table_bunch
+from skdpfair.datasets._local import fetch, table_bunch
 
 _NAME = "dutch_census_2001.arff"
 _SHA256 = {_NAME: "0e7e3f32668919c239db820f625815e1ea834c71402cdea595e03ef08c8616ef"}

@@ -7,7 +7,7 @@ import pandas as pd
 from sklearn.utils import Bunch
 
 from skdpfair._validate import one_of
-from skdpfair.datasets._files import fetch
+from skdpfair.datasets._local import fetch
 
 _SHA256 = {
     "train-images-idx3-ubyte": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
@@ -130,9 +130,9 @@ def fetch_mnist(
     # the headers of idx files are 16 and 8 bytes
     images = [np.frombuffer(files[f"{s}-images-idx3-ubyte"], np.uint8, offset=16) for s in starts]
     labels = [np.frombuffer(files[f"{s}-labels-idx1-ubyte"], np.uint8, offset=8) for s in starts]
-    data, labels = _unit(np.concatenate(images).reshape(-1, 28, 28)), np.concatenate(labels)
-    target = pd.Series(labels.astype(np.int64), name="digit")
-    sensitive = pd.DataFrame({"digit": _named(labels, _DIGITS)})
+    data, digits = _unit(np.concatenate(images).reshape(-1, 28, 28)), np.concatenate(labels)
+    target = pd.Series(digits.astype(np.int64), name="digit")
+    sensitive = pd.DataFrame({"digit": _named(digits, _DIGITS)})
     return _bunch(data, target, sensitive, _DIGITS, _ABOUT_MNIST, as_frame, return_X_y)
 
 
@@ -155,13 +155,7 @@ def fetch_faces(
     data_home : path-like or None, default=None
         The folder that holds ``utkface_32_rgb.npz``, itself or in a subfolder ``faces``; None as
         in `fetch_mnist`.
-    download_if_missing : bool, default=True
-        As in `fetch_mnist`.
-    as_frame : bool, default=True
-        Return all but the pictures as pandas objects; else numpy arrays.
-    return_X_y : bool, default=False
-        Return ``(data, target)`` instead of a Bunch.
-    n_retries, delay : int and float, default=3 and 1.0
+    download_if_missing, as_frame, return_X_y, n_retries, delay
         As in `fetch_mnist`.
 
     Returns
@@ -227,13 +221,7 @@ def fetch_cifar10(
     data_home : path-like or None, default=None
         The folder that holds ``cifar10_32_rgb_subset.npz``, itself or in a subfolder ``cifar10``;
         None as in `fetch_mnist`.
-    download_if_missing : bool, default=True
-        As in `fetch_mnist`.
-    as_frame : bool, default=True
-        Return ``target`` and ``sensitive_features`` as pandas objects; else numpy arrays.
-    return_X_y : bool, default=False
-        Return ``(data, target)`` instead of a Bunch.
-    n_retries, delay : int and float, default=3 and 1.0
+    download_if_missing, as_frame, return_X_y, n_retries, delay
         As in `fetch_mnist`.
 
     Returns

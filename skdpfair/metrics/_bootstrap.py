@@ -120,8 +120,9 @@ def bootstrap_interval(
         strata, names = [everyone], []
     else:
         found = encode_features(sensitive_features, len(y_true), groups)
+        assert found.levels is not None
         strata = [everyone[found.code == i] for i in range(found.n_groups)]
-        names = map(label, found.levels)
+        names = [label(level) for level in found.levels]
     parts = {"overall": strata} | {g: [rows] for g, rows in zip(names, strata, strict=False)}
     rows = [
         (group, sum(map(len, part)), *_interval(part, value, is_vectorised, options))

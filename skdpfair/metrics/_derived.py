@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from skdpfair.metrics._privacy_cost import privacy_cost
 class _Measure(NamedTuple):
     """A measure of which every group may have its own value; larger is worse."""
 
-    function: object
+    function: Callable[..., float]
     symbol: str
     arrays: str
     shape: str
@@ -29,7 +30,7 @@ class _Aggregate(NamedTuple):
     summary: str
     returns: str
     notes: str
-    of: object
+    of: Callable[..., float]
 
 
 _AGGREGATES = {
@@ -148,7 +149,7 @@ def _derive(measure, aggregate):
         return _aggregated(name, values, form.of)
 
     derived.__name__ = derived.__qualname__ = name
-    derived.__signature__ = signature
+    derived.__signature__ = signature  # type: ignore[attr-defined]
     derived.__doc__ = _DOC.format(
         name=name,
         measure=measure,
@@ -239,10 +240,6 @@ def accuracy_difference(y_true, y_pred, *, sensitive_features, sample_weight=Non
     ({'F': 0.5, 'M': 1.0}, 0.5)
     """
     values = by_group(
-        accuracy,
-        y_true,
-        y_pred,
-        sensitive_features=sensitive_features,
-        sample_weight=sample_weight,
+        accuracy, y_true, y_pred, sensitive_features=sensitive_features, sample_weight=sample_weight
     )
     return _aggregated("accuracy_difference", values, difference)

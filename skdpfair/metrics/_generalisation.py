@@ -139,6 +139,7 @@ def dg_gap_by_group(
     flag("greater_is_better", greater_is_better)
     data = _checked(y_true, y_pred, is_train, sample_weight)
     found = encode_features(sensitive_features, len(data), groups)
+    assert found.levels is not None
     rows = {
         label(group): _train_and_test(data, metric, found.code == i)
         for i, group in enumerate(found.levels)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Hashable, Mapping
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -228,6 +229,7 @@ def release_group_table(
         "confidence_level", confidence_level, low=0, high=1, low_open=True, high_open=True
     )
     found = encode_features(sensitive_features, len(y_true), groups)
+    assert found.levels is not None
     levels = list(found.levels)
     codes = 2 * found.code + (y_true != y_pred)
     generator = generator_of(random_state, codes, (epsilon, delta, levels))
@@ -235,13 +237,13 @@ def release_group_table(
     if delta == 0:
         scale = 1 / epsilon
         deviation = 1 / (math.sqrt(2) * math.sinh(min(epsilon, 1e3) / 2))
-        exact, draw = Fraction(epsilon), discrete_laplace
+        draw = partial(discrete_laplace, Fraction(epsilon))
         quantile = math.log(1 / (1 - level)) / math.sqrt(2)  # of Laplace's law, in deviations
     else:
         scale = deviation = discrete_gaussian_noise(epsilon, delta)
-        exact, draw = Fraction(scale), discrete_gaussian
+        draw = partial(discrete_gaussian, Fraction(scale))
         quantile = 0.0
-    counts = integer_counts(codes, 2 * len(levels), lambda: draw(exact, below))
+    counts = integer_counts(codes, 2 * len(levels), lambda: draw(below))
     correct, incorrect = counts.reshape(-1, 2).T
     accuracy, low, high = accuracy_interval(correct, incorrect, deviation, level, quantile)
     table = pd.DataFrame(

@@ -8,6 +8,7 @@ import pandas as pd
 from sklearn.exceptions import NotFittedError
 
 from skdpfair._validate import number
+from skdpfair.metrics._by_group import difference
 
 _BUDGETS = ("epsilon", "noise_multiplier")
 
@@ -164,17 +165,7 @@ class select_by:
         return f"select_by({self.column!r}, at_least={self.at_least!r}, metric={self.metric!r})"
 
     def __call__(self, results):
-        """Return the row that wins.
-
-        Parameters
-        ----------
-        results : dict
-            ``cv_results_`` of a search.
-
-        Returns
-        -------
-        int
-        """
+        """Return the row of ``cv_results_`` that wins."""
         loss = self._loss(results).dropna()
         if loss.empty:
             raise ValueError(f"No private candidate has a {self.column!r}: all are NaN.")
@@ -284,7 +275,7 @@ def _table(results, rows, columns, name):
     params = _params_table(results, rows)
     table = pd.concat([params, pd.DataFrame(columns, index=params.index)], axis=1)
     by_group = table[[c for c in columns if c.startswith(f"{name}[")]]
-    table[f"{name}_difference"] = by_group.max(axis=1) - by_group.min(axis=1)
+    table[f"{name}_difference"] = difference(by_group)
     return table
 
 

@@ -8,20 +8,19 @@ import pandas as pd
 from skdpfair.inputs import fitted_rows as _fitted_rows
 from skdpfair.inputs import labels as _labels
 from skdpfair.inputs import table as _table
+from skdpfair.metrics._by_group import difference
 from skdpfair.model_selection._scorers import ByGroupScorer, at_final_step, warn_absent
 
 
 class _Differences(ByGroupScorer):
     """Scores that are differences of two accuracies, smaller is better."""
 
-    name = None
+    name: str
 
     def _scores(self, estimator, X, y, parts):
         warn_absent(parts)
         overall, by_group = self._difference(estimator, X, y, parts)
-        found = [v for v in by_group.values() if not np.isnan(v)]
-        gap = float(np.max(found) - np.min(found)) if found else np.nan
-        scores = {self.name: overall, f"{self.name}_difference": gap}
+        scores = {self.name: overall, f"{self.name}_difference": difference(by_group)}
         # scikit-learn's refit="..." takes the largest
         scores |= {f"neg_{key}": -value for key, value in scores.items()}
         return scores | {f"{self.name}[{g}]": value for g, value in by_group.items()}
@@ -104,7 +103,7 @@ def _marked(estimator, X, y, parts):
     """Return a mark of each row and its label, as the final step gets them, and its group."""
     final, X = at_final_step(estimator, X)
     codes = pd.Index(final.classes_).get_indexer(_labels.read(y))
-    marks = _fitted_rows.marks(_table.read_for_prediction(final, X), codes)
+    marks = _fitted_rows.marks(np.asarray(_table.read_for_prediction(final, X)), codes)
     return marks, np.argmax(list(parts.values()), axis=0)
 
 

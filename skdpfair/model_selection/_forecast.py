@@ -37,34 +37,16 @@ from skdpfair.training import plan as _planning
 
 @dataclass(frozen=True)
 class PlannedFit:
-    """Equal fits of one candidate.
+    """Equal fits of one candidate."""
 
-    Parameters
-    ----------
-    candidate : int
-        Its position.
-    stage : {"fold", "refit", "fit"}
-        Where in the search.
-    n_samples : int
-        Records that each fit reads.
-    n_fits, n_fits_per_record : int
-        How many there are, and how many of them read the worst-off record.
-    private : bool
-        False for a fit without privacy.
-    runs : tuple of SampledGaussian
-        What one fit releases.
-    steps : tuple of str
-        The steps before the classifier that the first of these runs are of.
-    """
-
-    candidate: int
-    stage: str
-    n_samples: int
+    candidate: int  # its position
+    stage: str  # "fold", "refit" or "fit"
+    n_samples: int  # that each fit reads
     n_fits: int
-    n_fits_per_record: int
+    n_fits_per_record: int  # of these, for the record that most of them read
     private: bool
-    runs: tuple[SampledGaussian, ...]
-    steps: tuple[str, ...] = ()
+    runs: tuple[SampledGaussian, ...]  # what one fit releases
+    steps: tuple[str, ...] = ()  # before the classifier, that the first of the runs are of
 
     @property
     def released(self) -> tuple[str, ...]:
@@ -131,9 +113,17 @@ class SearchPlan(Spending):
 
 def plan_of(fits, epsilon, epsilon_total, delta, accountant, reasons, assumptions=()):
     """Return the plan of a search that makes these fits."""
-    counts = (sum(getattr(f, name) for f in fits) for name in ("n_fits", "n_fits_per_record"))
-    cost = epsilon, epsilon_total, delta, accountant, tuple(reasons)
-    return SearchPlan(*cost, *counts, tuple(assumptions), fits=fits)
+    return SearchPlan(
+        epsilon,
+        epsilon_total,
+        delta,
+        accountant,
+        tuple(reasons),
+        sum(fit.n_fits for fit in fits),
+        sum(fit.n_fits_per_record for fit in fits),
+        tuple(assumptions),
+        fits=fits,
+    )
 
 
 def plan(search, n_samples, *, n_groups=1, cv=None, delta="auto", accountant="pld") -> SearchPlan:
@@ -207,8 +197,8 @@ def plan(search, n_samples, *, n_groups=1, cv=None, delta="auto", accountant="pl
         ways = [(*folds, *end) for folds in planned.folds(cv, n_samples) for end in last]
         fits = max(ways, key=lambda fits: epsilon_of(_runs(fits), delta, accountant))
     reasons = list(planned.reasons) + reasons
-    public = None if cv is None else takes_as_public(cv)
-    public = [public] if public else []
+    by_folds = None if cv is None else takes_as_public(cv)
+    public = [by_folds] if by_folds else []
     if isinstance(cv, (GroupKFold, StratifiedGroupKFold)):
         public.append("that its folds are of equal size")
     spent = epsilon_of(_runs(fits), delta, accountant)

@@ -219,14 +219,20 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         public = _trials.public_sets(self.estimator, X, y, sensitive_features)
         scored = self._public_scored(public["classes"])
         context = _tasks.begin(self, X, y, 0)
-        charge = {"ledger": context.ledger, "place": context.place, "what": "private selection"}
-        with charged((), Ledger(), curve=whole, **charge):
+        with charged(
+            (),
+            Ledger(),
+            curve=whole,
+            ledger=context.ledger,
+            place=context.place,
+            what="private selection",
+        ):
             records = X, y, sensitive_features
             found, error = self._best(records, scored, pool, curve, noise, public)
         if error is not None:  # the frame that held the generator is gone
             raise error
         report = report_of(self, planned, whole, delta, seeded)
-        self._keep(*found, public["classes"], report)
+        self._keep(found, public["classes"], report)
         if context.end is not None:
             context.end()
         return self
@@ -288,8 +294,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
                 f"{type(pair).__name__}. Pass validation_data=(X_public, y_public)."
             )
         if not is_auto(self.score_noise_multiplier):
-            noise = {"low": 1e-3, "high": 1e6}
-            number("score_noise_multiplier", self.score_noise_multiplier, **noise)
+            number("score_noise_multiplier", self.score_noise_multiplier, low=1e-3, high=1e6)
         if self.random_state is not None:
             integer("random_state", self.random_state, low=0)
 
@@ -306,7 +311,8 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         *data, groups = records
         seeded = self.random_state is not None
         train = _trials.trainer(self.estimator, data, groups, curve, rng, seeded, public)
-        score = _trials.scorer(*scored, noise, rng)
+        rows, labels = scored
+        score = _trials.scorer(rows, labels, noise, rng)
         return _trials.run(rng, (self.mean_trials, self.shape), pool, train, score)
 
     def _split(self, rng, n_samples):
@@ -324,7 +330,8 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
             _labels.codes_in(classes, labels)  # raises on others
         return rows, labels
 
-    def _keep(self, params, model, classes, report):
+    def _keep(self, found, classes, report):
+        params, model = found
         if model is None:
             model = _trials.know_nothing(classes)
         else:

@@ -7,6 +7,7 @@ from sklearn.metrics import accuracy_score
 
 from skdpfair._validate import one_of, safe_repr
 from skdpfair.budget.files import path_of, replace_file
+from skdpfair.metrics._by_group import difference
 from skdpfair.model_selection._cells import (
     CELL_ENTRIES,
     OVERALL,
@@ -156,7 +157,7 @@ class TradeoffResults:
         for name, values in wide.items():
             parts[name] = values[OVERALL]
             parts |= {f"{name}[{group}]": values[group] for group in groups}
-            parts[f"{name}_difference"] = values[groups].max(axis=1) - values[groups].min(axis=1)
+            parts[f"{name}_difference"] = difference(values[groups])
         table = pd.DataFrame(parts)
         order = self.frame[[*_MODEL, *_RUN]].drop_duplicates()
         return table.loc[pd.MultiIndex.from_frame(order)]
@@ -396,7 +397,7 @@ def _gap_of_means(by_group):
     apart = by_group[:, np.nanargmax(means)] - by_group[:, np.nanargmin(means)]
     apart = apart[~np.isnan(apart)]
     error = apart.std(ddof=1) / len(apart) ** 0.5 if len(apart) > 1 else np.nan
-    return np.nanmax(means) - np.nanmin(means), error
+    return difference(means), error
 
 
 def _sign(column):
@@ -405,15 +406,7 @@ def _sign(column):
 
 
 def text_table(table, frame):
-    """Return means and standard errors as text, and the least n of each group.
-
-    Parameters
-    ----------
-    table : pandas.DataFrame
-        Numbers, of `TradeoffResults.table`.
-    frame : pandas.DataFrame
-        The frame of the results.
-    """
+    """Return the numbers of `TradeoffResults.table` as text, and the least n of each group."""
     groups = [g for g in frame["group"].unique() if g != OVERALL]
     cells = {}
     for measure, head in _HEADS.items():
@@ -439,9 +432,9 @@ def as_blocks(text, frame):
         blocks.append(f"{head}, {over}\n{block.to_string(index=False)}")
     least, empty = text[_FEWEST].min(), empty_runs(frame)
     if many:
-        sizes = f"{int(least.min())} (of {least.idxmin()!r})"
         each = f"{len(groups)} groups, which .table() and the report show one by one"
-        return "\n\n".join([*blocks, f"{each}; {_FEWEST} of a run: {sizes}"])
+        size = f"{int(least.min())} (of {least.idxmin()!r})"
+        return "\n\n".join([*blocks, f"{each}; {_FEWEST} of a run: {size}"])
     sizes = [f"{group} {n}{_where(empty.get(group))}" for group, n in least.items()]
     return "\n\n".join([*blocks, f"{_FEWEST} of a run: {', '.join(sizes)}"])
 

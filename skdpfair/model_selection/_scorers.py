@@ -16,6 +16,7 @@ from sklearn.utils._response import _get_response_values
 from skdpfair._validate import flag, listed, one_of, safe_repr
 from skdpfair.inputs import groups as _groups
 from skdpfair.inputs.groups import group_name
+from skdpfair.metrics._by_group import difference, group_min
 
 _PREDICT = "predict"
 _METHODS = (_PREDICT, "predict_proba", "predict_log_proba", "decision_function")
@@ -30,26 +31,7 @@ class ByGroupScorer(BaseEstimator):
     __metadata_request__score = {"sensitive_features": True, "estimator": metadata_routing.UNUSED}
 
     def __call__(self, estimator, X, y, sensitive_features=None, **per_record):
-        """Return the scores.
-
-        Parameters
-        ----------
-        estimator : classifier
-            The fitted model.
-        X : array-like of n_samples rows
-            The records that are scored.
-        y : array-like of shape (n_samples,)
-            Their labels.
-        sensitive_features : array, Series or DataFrame of n_samples rows, or None, default=None
-            The groups, unless a column of X holds them.
-        **per_record : array-like of shape (n_samples,)
-            Such as ``sample_weight``.
-
-        Returns
-        -------
-        dict of str to float, or float
-            The scores by name, or the one that ``only`` names.
-        """
+        """Return the scores by name, or the one that ``only`` names."""
         parts = self._parts(estimator, X, y, sensitive_features)
         scores = self._scores(estimator, X, np.asarray(y), parts, **per_record)
         return scores if self.only is None else scores[one_of("only", self.only, scores)]
@@ -96,6 +78,7 @@ class ByGroupScorer(BaseEstimator):
                 f"{error} The groups are those seen in the training part of this fold: declare "
                 f"all, by groups=[...] of the classifier or by {own}(groups=[...])."
             ) from None
+        assert found.levels is not None
         return {group_name(level): found.code == i for i, level in enumerate(found.levels)}
 
     def _fitted_levels(self, final):
@@ -227,10 +210,9 @@ class GroupScorer(ByGroupScorer):
             found = {g: score(rows) for g, rows in parts.items()}
             _warn_one_class(name, [g for g, (_, defined) in found.items() if not defined])
             values = {g: value for g, (value, _) in found.items()}
-            known = [value for value in values.values() if not np.isnan(value)] or [np.nan]
             scores[name], _ = score(everyone)
-            scores[f"{name}_group_min"] = min(known)
-            scores[f"{name}_difference"] = max(known) - min(known)
+            scores[f"{name}_group_min"] = group_min(values)
+            scores[f"{name}_difference"] = difference(values)
             scores |= {f"{name}[{g}]": value for g, value in values.items()}
         return scores
 

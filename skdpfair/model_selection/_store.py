@@ -135,23 +135,9 @@ def _read(path, remedy, needs=frozenset()):
 def run_missing(tasks, done, store=None, *, n_jobs=None, on_result=None) -> bool:
     """Run tasks in parallel, each on one thread of torch, and add their results to ``done``.
 
-    Parameters
-    ----------
-    tasks : dict of str to tuple
-        Calls as `joblib.delayed` makes them, by key; those whose key is in ``done`` are left out.
-    done : dict of str to dict
-        Results by key.
-    store : Store or None, default=None
-        Keeps each result once it is there, in the process that made it.
-    n_jobs : int or None, default=None
-        Processes, by joblib.
-    on_result : callable or None, default=None
-        Called with each result.
-
-    Returns
-    -------
-    bool
-        False if Ctrl-C ended it; ``done`` then holds all that the store has of ``tasks``.
+    ``tasks`` are calls as `joblib.delayed` makes them, by key; those whose key is in ``done`` are
+    left out.  ``store`` keeps each result once it is there, in the process that made it.  Returns
+    False if Ctrl-C ended it; ``done`` then holds all that the store has of ``tasks``.
     """
     todo = [(key, task) for key, task in tasks.items() if key not in done]
     parallel = joblib.Parallel(n_jobs=n_jobs, return_as="generator")

@@ -147,17 +147,14 @@ def sweep(
     4      dpsgd      4.0        a  420
     5      dpsgd      4.0        b  180
     """
-    methods, epsilons, seeds = _named(methods), _budgets(epsilons), _seeds(seeds)
+    methods, epsilons, seeds = _named(methods), _budgets(epsilons), seeds_of(seeds)
     _check(params, n_jobs)
     _validate.flag("keep_predictions", keep_predictions)
-    y = np.asarray(y)
-    found = groups.encode(
-        X,
-        y,
-        group_col=None,
-        groups=params.pop("groups", None),
-        sensitive_features=_given(sensitive_features),
-    )
+    if sensitive_features is None:
+        raise ValueError("sensitive_features=None: a sweep compares groups. Give one for each row.")
+    y, given = np.asarray(y), params.pop("groups", None)
+    found = groups.encode(X, y, group_col=None, groups=given, sensitive_features=sensitive_features)
+    assert found.levels is not None
     levels = [group_name(level) for level in found.levels]
     classes = np.unique(y) if params.get("classes") is None else np.unique(params["classes"])
     base = DPFairClassifier(**params).set_params(groups=levels, classes=classes.tolist())
@@ -304,23 +301,17 @@ def _budgets(epsilons):
         )
     if not epsilons or len(set(epsilons)) < len(epsilons):
         raise ValueError(f"epsilons must be numbers > 0, each once, got {safe_repr(epsilons)}.")
-    limits = {"low": 0, "low_open": True, "high": 1e10}
-    return [_validate.number("epsilons", e, **limits) for e in epsilons]
+    return [_validate.number("epsilons", e, low=0, low_open=True, high=1e10) for e in epsilons]
 
 
-def _seeds(seeds):
+def seeds_of(seeds) -> list[int]:
+    """Return checked seeds; a number n means 0 to n - 1."""
     if isinstance(seeds, str) or not hasattr(seeds, "__iter__"):
         return list(range(_validate.integer("seeds", seeds)))
     seeds = [_validate.integer("seeds", seed, low=0) for seed in seeds]
     if not seeds or len(set(seeds)) < len(seeds):
         raise ValueError(f"seeds must be integers >= 0, each once, got {safe_repr(seeds)}.")
     return seeds
-
-
-def _given(sensitive_features):
-    if sensitive_features is None:
-        raise ValueError("sensitive_features=None: a sweep compares groups. Give one for each row.")
-    return sensitive_features
 
 
 def _warn_once(results):

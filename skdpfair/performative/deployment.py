@@ -104,10 +104,8 @@ def repeated_deployment(estimator, environment, n_rounds=10, *, mode="repeated",
         after = _Sample(environment, model, rng, number=number + 1)
         after.check_like(data)
         entries = _composed(entries, model, mode)
-        common = {
-            "distance": _distance(environment, model),
-            "epsilon_spent": _spent(entries, model),
-        }
+        distance = environment.distance(model) if hasattr(environment, "distance") else math.nan
+        common = {"distance": distance, "epsilon_spent": _spent(entries, model)}
         rows += [{"round": number, **row, **common} for row in _accuracies(model, data, after)]
         data = after
     return pd.DataFrame(rows)
@@ -181,10 +179,6 @@ def _spent(entries, model):
     if entries is None:
         return math.inf
     return Ledger(tuple(entries)).epsilon(model.privacy_.delta, model.privacy_.accountant)
-
-
-def _distance(environment, model):
-    return environment.distance(model) if hasattr(environment, "distance") else math.nan
 
 
 def _accuracies(model, data, after):

@@ -52,7 +52,7 @@ class DistributionMap(Protocol):
         ...
 
 
-class BasePopulation:
+class _Population:
     """Base data, moved by an environment: the same people in every round."""
 
     def __init__(self, X, y, sensitive_features, changeable, step):
@@ -90,26 +90,15 @@ class BasePopulation:
         sensitive_features : array-like of n_samples rows, or None
             The groups.
         """
-        X = self.X if model is None else self.moved(model)
+        X = self.X if model is None else self._moved(model)
         return X, self.y, self.sensitive_features
 
-    def moved(self, model):
-        """Return X as the model's deployment leaves it.
-
-        Parameters
-        ----------
-        model : fitted classifier
-            The deployed model.
-
-        Returns
-        -------
-        DataFrame or array of shape (n_samples, n_features)
-            A copy of the base data, with the changeable columns moved.
-        """
+    def _moved(self, model):
+        """Return X as the model's deployment leaves it."""
         raise NotImplementedError  # each reaction is a subclass with its own
 
 
-class StrategicResponse(BasePopulation):
+class StrategicResponse(_Population):
     r"""Records that the model denies move towards the favourable decision, within a budget.
 
     Every round starts from the base data: what was changed for the last model is undone.  Labels
@@ -173,19 +162,7 @@ class StrategicResponse(BasePopulation):
         if not (self.budget >= 0).all():
             raise ValueError("budget must be >= 0 for every record.")
 
-    def moved(self, model):
-        """Return X after the denied have reacted.
-
-        Parameters
-        ----------
-        model : fitted classifier of two classes
-            The deployed model.
-
-        Returns
-        -------
-        DataFrame or array of shape (n_samples, n_features)
-            A copy of the base data, with the changeable columns of the denied moved.
-        """
+    def _moved(self, model):
         denied = np.flatnonzero(score(model, self.X) <= 0)
         values = values_of(self.X, self.columns)
         if len(denied):
@@ -212,7 +189,7 @@ class StrategicResponse(BasePopulation):
         return at(high)
 
 
-class LocationShift(BasePopulation):
+class LocationShift(_Population):
     r"""Every record moves by :math:`-\beta \theta`, with the model's coefficients as theta.
 
     Parameters
@@ -262,15 +239,7 @@ class LocationShift(BasePopulation):
     """
 
     def __init__(
-        self,
-        X,
-        y,
-        sensitive_features=None,
-        *,
-        beta,
-        changeable=None,
-        stable_coef=None,
-        step=0.01,
+        self, X, y, sensitive_features=None, *, beta, changeable=None, stable_coef=None, step=0.01
     ):
         super().__init__(X, y, sensitive_features, changeable, step)
         self.beta = number("beta", beta, low=0)
@@ -281,19 +250,7 @@ class LocationShift(BasePopulation):
                 f"got {self.stable_coef.shape}."
             )
 
-    def moved(self, model):
-        """Return X, shifted against the coefficients of the model.
-
-        Parameters
-        ----------
-        model : fitted classifier of two classes
-            The deployed model.
-
-        Returns
-        -------
-        DataFrame or array of shape (n_samples, n_features)
-            A copy of the base data, with the changeable columns shifted.
-        """
+    def _moved(self, model):
         theta = coefficients(model, self.X, self.columns, self.step)
         values = values_of(self.X, self.columns) - self.beta * theta
         return replaced(self.X, self.columns, values)

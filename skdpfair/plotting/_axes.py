@@ -85,9 +85,9 @@ def legend_above(ax, names):
 
 def mark_break(ax, lying):
     """Draw the sign of an axis that does not start at zero."""
-    along, across, stroke = [0.045, 0.07], [0, 0], [(-1, -0.5), (1, 0.5)]
+    along, across, stroke = [0.045, 0.07], [0.0, 0.0], [(-1.0, -0.5), (1.0, 0.5)]
     if lying:
-        stroke = [(-0.5, -1), (0.5, 1)]
+        stroke = [(-0.5, -1.0), (0.5, 1.0)]
     ax.plot(
         *((along, across) if lying else (across, along)),
         transform=ax.transAxes,

@@ -11,6 +11,7 @@ class _RecordedDisplay:
     """A display of a table that has the columns ``columns``."""
 
     columns: tuple[str, ...] = ()
+    _size: tuple[float, float, int]  # of a new figure: width, height, panels
     _remedy = (
         "It draws the table that its documentation names; a GroupRecorder needs terms=True for it."
     )
@@ -23,6 +24,28 @@ class _RecordedDisplay:
                 f"frame lacks {missing}, columns that {drawn_by} draws. {self._remedy}"
             )
         self.frame = frame
+
+    def plot(self, ax=None):
+        """Draw the table.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, sequence of one a panel, or None, default=None
+            Where to draw; None makes a new figure. Where the groups' names stand right of the
+            axes, only a figure with ``layout="constrained"`` makes room for them.
+
+        Returns
+        -------
+        display
+            Itself, with ``axes_`` and ``figure_``.
+        """
+        self.axes_ = np.atleast_1d(new_axes(*self._size) if ax is None else ax)
+        self.figure_ = self.axes_[0].figure
+        self._draw(self.axes_)
+        return self
+
+    def _draw(self, axes):
+        raise NotImplementedError  # each display has its own
 
     def _draw_groups(self, ax, column):
         """Draw a curve for each group, with a band of two standard errors if there are any."""
@@ -38,11 +61,6 @@ class _RecordedDisplay:
                 last = rows.iloc[-1]
                 ends.append((last[column], str(group), colour_of(i), last["step"]))
         return ends
-
-    def _keep(self, axes):
-        self.axes_ = np.atleast_1d(axes)
-        self.figure_ = self.axes_[0].figure
-        return self
 
 
 class GroupLossDisplay(_RecordedDisplay):
@@ -70,6 +88,7 @@ class GroupLossDisplay(_RecordedDisplay):
     """
 
     columns = ("step", "group", "loss", "gradient_norm")
+    _size = (10.0, 4.0, 2)
     _remedy = "Pass the diagnostics_ of an estimator fitted with diagnostics=True."
 
     @classmethod
@@ -117,27 +136,12 @@ class GroupLossDisplay(_RecordedDisplay):
         """
         return cls(frame)
 
-    def plot(self, ax=None):
-        """Draw loss and gradient norm.
-
-        Parameters
-        ----------
-        ax : sequence of two matplotlib.axes.Axes or None, default=None
-            For loss and gradient norm; None makes a new figure. The groups' names stand right of
-            the axes: only a figure with ``layout="constrained"`` makes room for them.
-
-        Returns
-        -------
-        GroupLossDisplay
-            Itself.
-        """
-        ax = new_axes(10.0, 4.0, 2) if ax is None else ax
+    def _draw(self, axes):
         titles = {"loss": "Loss", "gradient_norm": "Gradient norm"}
-        for axes, (column, title) in zip(ax, titles.items(), strict=True):
-            label_ends(axes, self._draw_groups(axes, column))
-            axes.set(xlabel="step", ylabel=f"mean {title.lower()}")
-            dress(axes, f"{title} {_NOT_PRIVATE}")
-        return self._keep(ax)
+        for ax, (column, title) in zip(axes, titles.items(), strict=True):
+            label_ends(ax, self._draw_groups(ax, column))
+            ax.set(xlabel="step", ylabel=f"mean {title.lower()}")
+            dress(ax, f"{title} {_NOT_PRIVATE}")
 
 
 class RiskTermsDisplay(_RecordedDisplay):
@@ -167,22 +171,10 @@ class RiskTermsDisplay(_RecordedDisplay):
     """
 
     columns = ("step", "group", "direction", "magnitude", "noise")
+    _size = (13.0, 3.8, 3)
     _titles = {"direction": "Direction error", "magnitude": "Magnitude error", "noise": "Noise"}
 
-    def plot(self, axes=None):
-        """Draw the table.
-
-        Parameters
-        ----------
-        axes : sequence of three matplotlib.axes.Axes or None, default=None
-            None makes a new figure.
-
-        Returns
-        -------
-        RiskTermsDisplay
-            Itself.
-        """
-        axes = new_axes(13.0, 3.8, 3) if axes is None else axes
+    def _draw(self, axes):
         for ax, (column, title) in zip(axes, self._titles.items(), strict=True):
             ends = self._draw_groups(ax, column)
             ax.axhline(0.0, color="0.6", linewidth=0.8)
@@ -190,7 +182,6 @@ class RiskTermsDisplay(_RecordedDisplay):
             ax.set(xlabel="step", ylabel="risk of one step, nats")
             ax.ticklabel_format(axis="y", scilimits=(-2, 3))
             dress(ax, f"{title} {_NOT_PRIVATE}", pad=16)
-        return self._keep(axes)
 
 
 class RiskBoundDisplay(_RecordedDisplay):
@@ -221,8 +212,11 @@ class RiskBoundDisplay(_RecordedDisplay):
     >>> display.figure_.clear()
     """
 
-    columns = ("step", "group_a", "group_b", "clip_difference", "direction_difference")
-    columns += ("prop3_bound", "tran_bound")
+    columns = (
+        *("step", "group_a", "group_b", "clip_difference", "direction_difference"),
+        *("prop3_bound", "tran_bound"),
+    )
+    _size = (10.0, 3.8, 2)
 
     def __init__(self, frame, group_a=None, group_b=None):
         super().__init__(frame)
@@ -234,20 +228,7 @@ class RiskBoundDisplay(_RecordedDisplay):
         if self.frame.empty:
             raise ValueError(f"frame has no row of group_a={group_a!r} and group_b={group_b!r}.")
 
-    def plot(self, axes=None):
-        """Draw the table.
-
-        Parameters
-        ----------
-        axes : sequence of two matplotlib.axes.Axes or None, default=None
-            None makes a new figure.
-
-        Returns
-        -------
-        RiskBoundDisplay
-            Itself.
-        """
-        axes = new_axes(10.0, 3.8, 2) if axes is None else axes
+    def _draw(self, axes):
         panels = (
             ("clip_difference", "tran_bound", "Clipping", "bound of Tran et al."),
             ("direction_difference", "prop3_bound", "Direction", "Proposition 3"),
@@ -261,7 +242,6 @@ class RiskBoundDisplay(_RecordedDisplay):
             ax.ticklabel_format(axis="y", scilimits=(-2, 3))
             ax.legend(frameon=False)
             dress(ax, f"{title} {_NOT_PRIVATE}", pad=16)
-        return self._keep(axes)
 
 
 class CurvatureDisplay(_RecordedDisplay):
@@ -291,21 +271,10 @@ class CurvatureDisplay(_RecordedDisplay):
     """
 
     columns = ("step", "group", "lambda_max", "lr")
+    _size = (6.5, 4.0, 1)
 
-    def plot(self, ax=None):
-        """Draw the table.
-
-        Parameters
-        ----------
-        ax : matplotlib.axes.Axes or None, default=None
-            None makes a new figure.
-
-        Returns
-        -------
-        CurvatureDisplay
-            Itself.
-        """
-        ax = new_axes(6.5, 4.0) if ax is None else ax
+    def _draw(self, axes):
+        (ax,) = axes
         ends = self._draw_groups(ax, "lambda_max")
         steps = self.frame.drop_duplicates("step")
         ax.plot(steps["step"], 1 / steps["lr"], "--", color="0.3", label="1 / learning rate")
@@ -313,7 +282,6 @@ class CurvatureDisplay(_RecordedDisplay):
         ax.legend(frameon=False)
         _name_on_log_axis(ax, ends)
         dress(ax, f"Curvature {_NOT_PRIVATE}", pad=16)
-        return self._keep(ax)
 
 
 class BatchSizeDisplay(_RecordedDisplay):
@@ -342,21 +310,9 @@ class BatchSizeDisplay(_RecordedDisplay):
     """
 
     columns = ("batch_size", "norm", "cosine")
+    _size = (9.0, 3.6, 2)
 
-    def plot(self, axes=None):
-        """Draw the table.
-
-        Parameters
-        ----------
-        axes : sequence of two matplotlib.axes.Axes or None, default=None
-            None makes a new figure.
-
-        Returns
-        -------
-        BatchSizeDisplay
-            Itself.
-        """
-        axes = new_axes(9.0, 3.6, 2) if axes is None else axes
+    def _draw(self, axes):
         titles = {"norm": "Length of the bias", "cosine": "Cosine with the gradient"}
         groups = self.frame.groupby("batch_size")
         for ax, (column, title) in zip(axes, titles.items(), strict=True):
@@ -367,7 +323,6 @@ class BatchSizeDisplay(_RecordedDisplay):
             ax.minorticks_off()
             ax.set(xlabel="expected batch size", ylabel=title.lower())
             dress(ax, f"{title} {_NOT_PRIVATE}")
-        return self._keep(axes)
 
 
 def _name_on_log_axis(ax, ends):

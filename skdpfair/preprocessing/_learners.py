@@ -83,10 +83,6 @@ def _not(*allowed):
     return lambda value: not (isinstance(value, str) and value in allowed)
 
 
-def _is(*flagged):
-    return lambda value: isinstance(value, str) and value in flagged
-
-
 def _without_noise(params):
     method = params.get("method")
     method = METHODS.get(method) if isinstance(method, str) else method

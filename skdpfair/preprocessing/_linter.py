@@ -364,7 +364,7 @@ class _Walk:
         try:
             key = id(function), pickle.dumps((given, columns))
         except Exception:  # of an object's own making
-            key = id(function), id(given), repr(columns)
+            key = id(function), repr((id(given), columns)).encode()
         if key not in self.tried:
             try:
                 row = READS if reads_other_rows(function, given, columns) else None
@@ -387,9 +387,14 @@ class _Walk:
 
 def _wrapped(start, text):
     """Return a paragraph whose further lines begin below the first one's text."""
-    indent = {"initial_indent": start, "subsequent_indent": " " * len(start)}
-    whole = {"break_long_words": False, "break_on_hyphens": False}
-    return textwrap.fill(text, _WIDTH, **indent, **whole)
+    return textwrap.fill(
+        text,
+        _WIDTH,
+        initial_indent=start,
+        subsequent_indent=" " * len(start),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _is_elementwise(function):
@@ -429,7 +434,7 @@ def configured(search) -> list:
     the parameters are varied one at a time.
     """
     estimator, out = params_of(search)["estimator"], []
-    for grid in grids_of(search):
+    for grid in grids_of(search) or []:
         axes = {name: _kinds(values) for name, values in grid.items()}
         if math.prod(map(len, axes.values())) <= _MOST:
             every = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]

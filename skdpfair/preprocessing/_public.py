@@ -11,12 +11,7 @@ from sklearn import compose
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skdpfair._validate import (
-    error_context,
-    flag,
-    one_of,
-    safe_repr,
-)
+from skdpfair._validate import error_context, flag, one_of, safe_repr
 from skdpfair._validate import listed as as_list
 from skdpfair.inputs.columns import in_pandas, refuse_masked, refuse_sparse_columns
 
@@ -110,7 +105,7 @@ class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         ...
         ValueError: bounds must be a pair of finite numbers low < high for every column, ...
         """
-        self._numbers(X, reset=True)
+        numbers_of(self, X, reset=True)
         one_of("missing", self.missing, ("keep", "middle"))
         flag("clip", self.clip)
         with error_context("bounds"):
@@ -144,7 +139,7 @@ class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                [ 1. ]])
         """
         check_is_fitted(self, "n_features_in_")
-        X = self._numbers(X, reset=False)
+        X = numbers_of(self, X, reset=False)
         low, high = self._resolved_bounds().T.astype(X.dtype)
         start, stop = pair_of("feature_range", self.feature_range)
         scaled = start + (X - low) / (high - low) * (stop - start)
@@ -152,15 +147,12 @@ class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             scaled = np.where(np.isnan(scaled), X.dtype.type((start + stop) / 2), scaled)
         return np.clip(scaled, start, stop) if self.clip else scaled
 
-    def _numbers(self, X, reset):
-        return numbers_of(self, X, reset)
-
     def _resolved_bounds(self):
         """Return the bounds as an array of shape (n_features, 2)."""
-        names = self._column_names()
+        names = list(getattr(self, "feature_names_in_", range(self.n_features_in_)))
         if isinstance(self.bounds, Mapping):
             pairs = _ordered(self.bounds, names, hasattr(self, "feature_names_in_"))
-        elif _is_one_pair(self.bounds):
+        elif np.ndim(self.bounds) == 1 and len(self.bounds) == 2:
             pairs = [self.bounds] * len(names)
         else:
             pairs = list(self.bounds) if np.ndim(self.bounds) == 2 else []
@@ -170,9 +162,6 @@ class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 f"pair for each of the {len(names)} columns, got {safe_repr(self.bounds)}."
             )
         return np.array([pair_of("bounds", p, n) for p, n in zip(pairs, names, strict=True)])
-
-    def _column_names(self):
-        return list(getattr(self, "feature_names_in_", range(self.n_features_in_)))
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -219,11 +208,6 @@ def _holds_numbers(X, column):
     return pd.to_numeric(values, errors="coerce").notna().sum() == values.notna().sum()
 
 
-def _is_one_pair(bounds):
-    """Return whether ``bounds`` is two numbers, not two pairs."""
-    return np.ndim(bounds) == 1 and len(bounds) == 2
-
-
 def _ordered(bounds, names, named):
     """Return the pairs of a dict in the order of the columns, else raise."""
     if not named:
@@ -243,7 +227,11 @@ def _ordered(bounds, names, named):
 
 
 def _is_finite(value):
-    return isinstance(value, Real) and not isinstance(value, np.timedelta64) and np.isfinite(value)
+    return (
+        isinstance(value, Real)
+        and not isinstance(value, np.timedelta64)
+        and np.isfinite(float(value))
+    )
 
 
 def pair_of(name, pair, column=None):

@@ -169,7 +169,7 @@ class DPQuantileScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             counts = noisy(
                 tree_counts(units, self.levels),
                 tree_sensitivity(n_columns, self.levels),
-                *entry.noise_multipliers,
+                entry.noise_multipliers[0],
                 generator,
                 self.noise,
             )
@@ -232,7 +232,6 @@ class DPQuantileScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return LedgerEntry(what, 1.0, (float(noise),), is_one_time=True)
 
     def _check(self):
-        least = {"epsilon": {"low": 0, "low_open": True}, "noise_multiplier": {"low": 1e-3}}
         given = {"epsilon": self.epsilon, "noise_multiplier": self.noise_multiplier}
         given = {name: value for name, value in given.items() if value is not None}
         if len(given) != 1:
@@ -242,7 +241,8 @@ class DPQuantileScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 "noise."
             )
         for name, value in given.items():
-            number(name, value, **least[name], high=1e6)
+            is_noise = name == "noise_multiplier"
+            number(name, value, low=1e-3 if is_noise else 0, low_open=not is_noise, high=1e6)
         if integer("levels", self.levels) > 16:
             raise ValueError(
                 f"levels must be an integer from 1 to 16, got {safe_repr(self.levels)}."
@@ -295,17 +295,8 @@ class DPQuantileScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 def tree_counts(units: np.ndarray, levels: int) -> np.ndarray:
     """Count the values of each column in every node of a dyadic tree over [0, 1].
 
-    Parameters
-    ----------
-    units : ndarray of shape (n_samples, n_columns)
-        In [0, 1]; NaN is counted nowhere.
-    levels : int
-        Level l = 1..levels cuts [0, 1] into 2^l equal intervals.
-
-    Returns
-    -------
-    ndarray of shape (n_columns, 2^(levels + 1) - 2), float64
-        Level by level from the coarsest.
+    Level l = 1..levels cuts [0, 1] into 2^l equal intervals; a row of the result has the counts of
+    a column level by level from the coarsest.  NaN is counted nowhere.
 
     Examples
     --------
@@ -335,21 +326,10 @@ def tree_sensitivity(n_columns: int, levels: int) -> float:
 def consistent_leaves(noisy_counts: np.ndarray) -> np.ndarray:
     """Return the least-squares estimate of the finest counts from noisy counts of all levels.
 
-    Parameters
-    ----------
-    noisy_counts : ndarray of shape (n_columns, 2^(levels + 1) - 2)
-        As :func:`tree_counts` lays them out, with noise of one variance.
-
-    Returns
-    -------
-    ndarray of shape (n_columns, 2^levels), float64
-        May be negative.
-
-    Notes
-    -----
-    The two passes of theorem 3 in Hay et al. (2010): from below, each node's count is averaged
-    with the sum of its children's, weighted by their precisions; from above, children share what
-    their parent's count differs from their sum.
+    The noise has one variance; estimates may be negative.  The two passes of theorem 3 in Hay et
+    al. (2010): from below, each node's count is averaged with the sum of its children's, weighted
+    by their precisions; from above, children share what their parent's count differs from their
+    sum.
 
     Examples
     --------
@@ -371,24 +351,11 @@ def consistent_leaves(noisy_counts: np.ndarray) -> np.ndarray:
 
 
 def quantiles_of(leaves: np.ndarray, shares) -> np.ndarray:
-    """Return quantiles in [0, 1] from noisy counts of equal intervals.
+    """Return two quantiles of each column in [0, 1] from noisy counts of equal intervals.
 
-    Parameters
-    ----------
-    leaves : ndarray of shape (n_columns, n_leaves)
-        Unbiased, of any sign.
-    shares : sequence of two floats low < high in [0, 1]
-        Which quantiles.
-
-    Returns
-    -------
-    ndarray of shape (n_columns, 2)
-        low < high, at least one interval apart; 0 and 1 where less than one count is left.
-
-    Notes
-    -----
-    The running sum becomes monotone by isotonic regression, and is inverted by linear
-    interpolation: values are taken to spread evenly within an interval.
+    They are at least one interval apart; 0 and 1 where less than one count is left.  The running
+    sum becomes monotone by isotonic regression, and is inverted by linear interpolation: values
+    are taken to spread evenly within an interval.
 
     Examples
     --------

@@ -54,22 +54,10 @@ def reads_other_rows(function, given=None, columns=None) -> bool:
 
     The function is run on made-up rows: tables with named columns, arrays, single columns and
     sparse matrices, of numbers, texts, dates and missing values.  Rows are run together, one by
-    one, beside others, on several scales, and in batches of several lengths.
-
-    Parameters
-    ----------
-    function : callable
-        Takes rows, and returns a result for each.
-    given : dict, optional
-        Keywords that it is called with.
-    columns : dict, optional
-        Names of the columns that it may be given, and of each the kind: "numbers", or a tuple of
-        texts.  Others that it asks for are added.
-
-    Raises
-    ------
-    NotTried
-        If it runs on none of the made-up rows, or gives another number of results on all.
+    one, beside others, on several scales, and in batches of several lengths.  ``given`` are its
+    keywords; ``columns`` names columns that it may be given, each with its kind, "numbers" or a
+    tuple of texts, and others that it asks for are added.  NotTried is raised if it runs on none
+    of the made-up rows, or gives another number of results on all.
 
     Examples
     --------
@@ -316,7 +304,7 @@ def _named_in(error):
         if isinstance(key, str):
             names = re.findall(r"'([^']*)'", key) or [key]
         else:
-            names = key if isinstance(key, (list, tuple, pd.Index)) else [key]
+            names = list(key) if isinstance(key, (list, tuple, pd.Index)) else [key]
     elif isinstance(error, AttributeError) and isinstance(error.obj, pd.DataFrame):
         names = [error.name]
     else:

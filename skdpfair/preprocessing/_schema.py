@@ -129,8 +129,10 @@ class TableSchema:
             raise TypeError(f"facts must be a dict of parts of a schema, got {safe_repr(facts)}.")
         known = cls.__dataclass_fields__
         if unknown := sorted(set(map(str, facts)) - set(known)):
+            near = difflib.get_close_matches(unknown[0][:_MOST_COMPARED], known, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
             raise ValueError(
-                f"A schema has no part {unknown[0]!r}. Its parts are {', '.join(map(repr, known))}."
+                f"A schema has no part {unknown[0]!r}. Its parts are {', '.join(known)}.{hint}"
             )
         if missing := [name for name in ("target", "classes") if name not in facts]:
             raise ValueError(f"The schema lacks {missing[0]!r}.")
@@ -284,14 +286,14 @@ class TableSchema:
             If a label or a group is missing or not listed; the error shows none.
         """
         table = in_pandas(table)
-        groups = table[list(self.groups)].astype(object) if self.groups else None
+        groups = table[list(self.groups)].astype(object)
         y = _spelt("classes", table[self.target], self.classes, "Take these rows out.")
         for column, levels in self.groups.items():
             remedy = 'Add "" to the list, as a group of its own, or fill them in.'
             values = groups[column].fillna("")
             groups[column] = _spelt(f"groups[{column!r}]", values, levels, remedy).astype(object)
         X = self.preprocessor().fit_transform(table)
-        return X, y, groups
+        return X, y, groups if self.groups else None
 
 
 def columns_of(path, wanted=()):

@@ -24,12 +24,8 @@ class NotPlain(TypeError):
 def encode(value):
     """Return ``value`` as lists, dicts, strings and numbers of which JSON keeps every bit.
 
-    A dict with one key is the tag of what JSON has no word for.
-
-    Raises
-    ------
-    NotPlain
-        If the value, or one inside it, is not of the types that a release may hold.
+    A dict with one key is the tag of what JSON has no word for.  NotPlain is raised for types that
+    a release may not hold.
 
     Examples
     --------

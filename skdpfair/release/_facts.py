@@ -28,30 +28,9 @@ NOTED = "{}, which whoever fitted could look at; not in this copy"
 
 
 def facts_of(estimator):
-    """Return the content of a release: facts, ready for JSON, and weights.
+    """Return the facts of a release, ready for JSON, and its weights; raise and warn as `release`.
 
-    Returns
-    -------
-    facts : dict
-        ``parameters``, ``fitted``, ``module`` and ``privacy_statement``.
-    weights : dict of str to ndarray
-        State of the module.
-
-    Raises
-    ------
-    ValueError
-        If the classifier still holds diagnostics.
-    TypeError
-        If a class or group is of a type that a release cannot hold.
-
-    Warns
-    -----
-    PrivacyLeakWarning
-        If the weights are not private.
-    InsecureSeedWarning
-        If their noise was seeded.
-    UserWarning
-        If parameters that hold code are left out.
+    A UserWarning says which parameters hold code and are left out.
     """
     _check_releasable(estimator)
     fitted = {name: getattr(estimator, name) for name in FITTED if hasattr(estimator, name)}
@@ -142,15 +121,7 @@ def module_facts(factory):
 
 
 def rebuilt(cls, facts, weights, module=None):
-    """Return a fitted classifier of class ``cls`` that predicts.
-
-    ``module`` is the factory of a custom module.
-
-    Raises
-    ------
-    ValueError
-        If the facts do not fit each other, the weights or this version.
-    """
+    """Return a fitted classifier that predicts; ``module`` is the factory of a custom module."""
     params = {name: decode(value) for name, value in facts["parameters"].items()} | DROPPED
     unknown = sorted(set(params) - set(cls().get_params(deep=False)))
     if unknown:

@@ -21,13 +21,7 @@ def write(path, facts, weights) -> None:
 
 
 def read(path):
-    """Return the facts and weights of a file.
-
-    Raises
-    ------
-    ValueError
-        If the file is no release, is damaged, or is of a newer format.
-    """
+    """Return the facts and weights of a file; raise if it is damaged, newer, or no release."""
     numpy_format, content = require_safetensors(), path_of(path).read_bytes()
     try:
         weights = numpy_format.load(content)

@@ -10,6 +10,7 @@ import math
 import warnings
 from dataclasses import dataclass
 from inspect import signature
+from typing import Any
 
 import numpy as np
 import torch
@@ -120,13 +121,7 @@ def _onnx():
 
 
 def _layers_of(onnx, module, example) -> _Part:
-    """Return the nodes of a module in eval mode.
-
-    Raises
-    ------
-    _Unknown
-        If a layer is not plain.
-    """
+    """Return the nodes of a module in eval mode; raise _Unknown if a layer is not plain."""
     builder = _Builder(onnx)
     builder.add(module, example)
     return _Part(builder.nodes, builder.constants, builder.output)
@@ -215,15 +210,7 @@ _MAKERS = {
 
 
 def _traced(module, example) -> _Part:
-    """Return the nodes of a module in eval mode, for any number of records.
-
-    Raises
-    ------
-    ImportError
-        Without onnxscript, which torch's exporter needs.
-    ValueError
-        If the exporter cannot express the module.
-    """
+    """Return the nodes of a module in eval mode, for any number of records, by torch's exporter."""
     from onnx import compose, inliner
 
     label = type(module).__name__
@@ -251,14 +238,15 @@ def _traced(module, example) -> _Part:
 
 
 def _exported(module, example):
-    if "dynamic_shapes" in signature(torch.onnx.export).parameters:  # torch 2.5 and later
+    export: Any = torch.onnx.export  # its parameters and what it returns depend on the version
+    if "dynamic_shapes" in signature(export).parameters:  # torch 2.5 and later
         shapes = ({0: torch.export.Dim("batch")},)
         options = {"dynamo": True, "dynamic_shapes": shapes, "opset_version": _OPSET_TRACED}
-        return torch.onnx.export(module, (example,), verbose=False, **options, **_NAMES).model_proto
+        return export(module, (example,), verbose=False, **options, **_NAMES).model_proto
     from onnx import load_from_string
 
     axes = {name: {0: "batch"} for names in _NAMES.values() for name in names}
-    torch.onnx.export(
+    export(
         module, (example,), file := io.BytesIO(), opset_version=_OPSET, dynamic_axes=axes, **_NAMES
     )
     return load_from_string(file.getvalue())

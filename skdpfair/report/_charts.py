@@ -44,7 +44,7 @@ def ticks(low, high, most=6) -> list[float]:
     return [round(i * step, 10) + 0.0 for i in range(first, last + 1)]
 
 
-def _range(values, *, zero=False):
+def _range(values, *, zero=False) -> tuple[float, float]:
     """Return a range around the values, which holds zero if asked."""
     low, high = min(values), max(values)
     if zero:
@@ -74,18 +74,10 @@ class _Axis:
 
 
 def lines(curves, across, *, title, label, zero=False) -> dict:
-    """Return a chart of curves over a log axis of budgets.
+    """Return a chart of curves over a log axis of budgets, with zero as a line if asked.
 
-    Parameters
-    ----------
-    curves : dict of str to list of (float, float, float)
-        By method: budget, mean, standard error or NaN.
-    across : dict of str to float
-        Values that have no budget, drawn as dashed lines across.
-    title, label : str
-        Of the chart, and of its values.
-    zero : bool
-        Whether zero is in the chart, as a line.
+    ``curves`` are lists of (budget, mean, standard error or NaN) by method; ``across`` are values
+    by name that have no budget, drawn as dashed lines.
     """
     height = max(300.0, TOP + BOTTOM + _ROW * (len(curves) + len(across)))
     points = [p for curve in curves.values() for p in curve]
@@ -115,17 +107,7 @@ def lines(curves, across, *, title, label, zero=False) -> dict:
 
 
 def scatter(points, front, *, title, label, x_label) -> dict:
-    """Return a chart of points by method, with a line through the front.
-
-    Parameters
-    ----------
-    points : dict of str to list of (float, float, str)
-        By method: x, y, and what is read out.
-    front : list of (float, float)
-        Corners of the line.
-    title, label, x_label : str
-        Of the chart, its y and its x axis.
-    """
+    """Return a chart of points by method, (x, y, what is read out), with a line along the front."""
     height = max(300.0, TOP + BOTTOM + _ROW * len(points))
     flat = [p for part in points.values() for p in part]
     x = _Axis(*_range([p[0] for p in flat]), LEFT + 12, WIDTH - RIGHT - 12)
@@ -173,15 +155,7 @@ def _spaced(marks, room=30.0):
 
 
 def bars(table, *, title, label) -> dict:
-    """Return a chart of lying bars: a cluster per row, a bar per column.
-
-    Parameters
-    ----------
-    table : dict of str to dict of str to float
-        By method, by group; NaN draws no bar.
-    title, label : str
-        Of the chart, and of its values.
-    """
+    """Return a chart of lying bars: a cluster per method, a bar per group; NaN draws none."""
     groups = list(dict.fromkeys(group for row in table.values() for group in row))
     named = len(groups) > N_COLOURS  # colours repeat: then each bar has its group beside it
     left, right, thick, gap = 200.0 if named else 130.0, WIDTH - 40, 13.0, 12.0

@@ -6,6 +6,7 @@ from contextlib import nullcontext, redirect_stdout
 from functools import partial
 from importlib.util import find_spec
 from io import StringIO
+from typing import Any
 
 import numpy as np
 import sklearn.metrics as skm
@@ -145,7 +146,7 @@ def _fairness_dashboard():
         raise ImportError(_MISSING)
     if "raiwidgets" not in sys.modules:
         package = types.ModuleType("raiwidgets")
-        package.__path__ = list(found.submodule_search_locations)
+        package.__path__ = list(found.submodule_search_locations or ())
         sys.modules["raiwidgets"] = package
     try:
         from rai_core_flask.environments import local_ipython_environment as local
@@ -158,7 +159,7 @@ def _fairness_dashboard():
     return _kept_at_home(FairnessDashboard)
 
 
-def _kept_at_home(dashboard):
+def _kept_at_home(dashboard: Any):
     """Return the class with pages that ask nobody else for anything, as for fonts they did."""
 
     class FairnessDashboard(dashboard):
@@ -250,7 +251,8 @@ def _share(of, among):
         return float(hits / (hits + misses)) if hits + misses else 0.0
 
     def error_function(y_true, y_pred):
-        _, low, high = accuracy_interval(*counts(y_true, y_pred), 0.0, 0.95)
+        hits, misses = counts(y_true, y_pred)
+        _, low, high = accuracy_interval(hits, misses, 0.0, 0.95)
         return float(low), float(high)
 
     return {"function": function, "error_function": error_function}

@@ -213,20 +213,16 @@ def _plain(cell):
 
 
 def _tested(classifier, X, y, sensitive_features):
-    if X is None:
-        return None
-    if y is None:
-        raise ValueError("X comes without y: a group table needs the labels of the test records.")
-    return _group_rows(classifier, X, np.asarray(y), sensitive_features)
-
-
-def _group_rows(classifier, X, y, sensitive_features):
-    """Return one row for all records and for each group: NOT private.
+    """Return one row for all records and for each group, None without records: NOT private.
 
     The columns are ``n``, ``accuracy`` with Wilson's 95 % interval ``low`` and ``high``, and for
     each class ``predicted[class]``, its share of the predictions.
     """
-    predicted = classifier.predict(X)
+    if X is None:
+        return None
+    if y is None:
+        raise ValueError("X comes without y: a group table needs the labels of the test records.")
+    y, predicted = np.asarray(y), classifier.predict(X)
     parts = {"all": np.ones(len(y), dtype=bool)}
     if sensitive_features is not None or classifier.group_col is not None:
         found = encode(
@@ -236,6 +232,7 @@ def _group_rows(classifier, X, y, sensitive_features):
             groups=None if classifier.groups_ is None else list(classifier.groups_),
             sensitive_features=sensitive_features,
         )
+        assert found.levels is not None
         parts |= {group_name(level): found.code == i for i, level in enumerate(found.levels)}
     masks = pd.DataFrame(parts)
     counts = masks.sum().rename("n")

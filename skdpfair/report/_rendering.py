@@ -13,15 +13,7 @@ _PART = re.compile(r"[^\s,;:()](?:[^,;:()\n]*[^\s,;:()])?")
 
 
 def render(template, context) -> str:
-    """Fill a template; all text of the context is escaped, and turns nothing around it.
-
-    Parameters
-    ----------
-    template : str
-        File in ``templates/``.
-    context : dict
-        Names that the template uses, all of them.
-    """
+    """Fill a file of ``templates/``; all text is escaped, and turns nothing around it."""
     try:
         import jinja2
     except ImportError as error:

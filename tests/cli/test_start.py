@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 import skdpfair
-from skdpfair.cli import COMMANDS, main
+from skdpfair.cli import COMMANDS, main, methods_command
 from skdpfair.cli.methods_command import _KEPT, _digest
 from skdpfair.methods import methods_table
 
@@ -69,6 +69,18 @@ def test_the_methods_are_those_of_the_registry(tmp_path, monkeypatch):
     assert json.loads(printed.splitlines()[0]) == rows
     kept = json.loads(_KEPT.read_text("utf-8"))
     assert (kept["rows"], kept["sources"]) == (rows, _digest())
+
+
+def test_the_rows_are_kept_in_a_clone_and_in_no_installed_package(tmp_path, monkeypatch):
+    package = tmp_path / "skdpfair"
+    package.mkdir()
+    monkeypatch.setattr(methods_command, "_PACKAGE", package)
+    monkeypatch.setattr(methods_command, "_KEPT", package / "methods.json")
+    methods_command._keep({"rows": []})
+    assert list(package.iterdir()) == []
+    (tmp_path / "pyproject.toml").touch()
+    methods_command._keep({"rows": []})
+    assert json.loads((package / "methods.json").read_text("utf-8")) == {"rows": []}
 
 
 @pytest.mark.parametrize("name", COMMANDS)

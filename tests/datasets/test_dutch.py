@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from skdpfair.datasets import DUTCH_CATEGORIES, _dutch, _files, fetch_dutch
+from skdpfair.datasets import DUTCH_CATEGORIES, _dutch, _local, fetch_dutch
 from skdpfair.exceptions import DataIntegrityError
 
 PLAIN, PACKED = "dutch_census_2001.arff", "dutch_census_2001.arff.gz"
@@ -87,13 +87,13 @@ def test_a_missing_file_is_refused_and_leaves_no_trace(download_if_missing, tmp_
 
 def test_where_the_data_are_looked_for(tmp_path, monkeypatch):
     monkeypatch.setenv("SKDPFAIR_DATA", str(tmp_path / "env"))
-    assert _files.data_folder(tmp_path) == tmp_path
-    assert _files.data_folder() == tmp_path / "env"
+    assert _local.data_folder(tmp_path) == tmp_path
+    assert _local.data_folder() == tmp_path / "env"
     monkeypatch.delenv("SKDPFAIR_DATA")
     monkeypatch.setenv("SCIKIT_LEARN_DATA", str(tmp_path / "home"))
-    assert _files.data_folder() == tmp_path / "home" / "skdpfair"
+    assert _local.data_folder() == tmp_path / "home" / "skdpfair"
     monkeypatch.delenv("SCIKIT_LEARN_DATA")
-    assert _files.data_folder() == Path.home() / "scikit_learn_data" / "skdpfair"
+    assert _local.data_folder() == Path.home() / "scikit_learn_data" / "skdpfair"
     assert not list(tmp_path.iterdir())
 
 

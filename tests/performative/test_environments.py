@@ -38,7 +38,7 @@ def people(n=60, d=3, seed=0):
 def test_the_response_to_a_linear_model_is_its_best_response(coef, intercept, budget, seed):
     X, y = people(seed=seed)
     model, changeable = linear(coef, intercept), [0, 2]
-    moved = StrategicResponse(X, y, budget=budget, changeable=changeable).moved(model)
+    moved = StrategicResponse(X, y, budget=budget, changeable=changeable).sample(model, None)[0]
     before, w = model.decision_function(X), np.array(coef)[changeable]
     distance = np.linalg.norm(moved - X, axis=1)
     assert (moved[:, 1] == X[:, 1]).all()
@@ -58,7 +58,7 @@ def test_the_response_to_a_linear_model_is_its_best_response(coef, intercept, bu
 def test_any_score_will_do(model):
     X, y = people()
     model.fit(X, y)
-    moved = StrategicResponse(X, y, budget=0.5).moved(model)
+    moved = StrategicResponse(X, y, budget=0.5).sample(model, None)[0]
     assert model.predict(moved).sum() > model.predict(X).sum()
     assert (np.linalg.norm(moved - X, axis=1) <= 0.5 + 1e-9).all()
 
@@ -67,7 +67,7 @@ def test_nobody_moves_where_the_score_is_flat():
     X, y = people()
     tree = DecisionTreeClassifier(max_depth=1, random_state=0).fit(X.round(1), y)
     response = StrategicResponse(X.round(1) + 0.02, y, budget=9.0, step=1e-4)
-    np.testing.assert_array_equal(response.moved(tree), response.X)
+    np.testing.assert_array_equal(response.sample(tree, None)[0], response.X)
 
 
 def test_frames_stay_frames_and_the_base_is_never_changed():
@@ -88,18 +88,22 @@ def test_frames_stay_frames_and_the_base_is_never_changed():
     pd.testing.assert_frame_equal(frame, base)
     assert groups is None
     pd.testing.assert_frame_equal(moved[["c", "sex", "age"]], base[["c", "sex", "age"]])
-    array = StrategicResponse(X[:, :2], y, budget=1.0).moved(model)
+    array = StrategicResponse(X[:, :2], y, budget=1.0).sample(model, None)[0]
     np.testing.assert_allclose(moved[["a", "b"]], array, atol=1e-9)
 
 
 def test_integer_features_move_too():
-    moved = StrategicResponse(np.array([[-1], [2]]), [0, 1], budget=0.5).moved(linear([1.0], 0.0))
+    moved = StrategicResponse(np.array([[-1], [2]]), [0, 1], budget=0.5).sample(
+        linear([1.0], 0.0), None
+    )[0]
     np.testing.assert_allclose(moved, [[-0.5], [2.0]])
 
 
 def test_budgets_may_differ_by_record():
     X = np.array([[-3.0], [-3.0], [-3.0]])
-    moved = StrategicResponse(X, [0, 0, 1], budget=[0.0, 1.0, 9.0]).moved(linear([2.0], 0.0))
+    moved = StrategicResponse(X, [0, 0, 1], budget=[0.0, 1.0, 9.0]).sample(
+        linear([2.0], 0.0), None
+    )[0]
     np.testing.assert_allclose(moved.ravel(), [-3.0, -2.0, 0.0], atol=1e-4)
 
 
@@ -108,11 +112,11 @@ def test_a_private_classifier_is_reacted_to():
     clf = DPFairClassifier(
         "dpsgd", module="logistic", noise_multiplier=1.0, epsilon=None, max_steps=20, lr=0.5
     ).fit(X, y)
-    moved = StrategicResponse(X, y, budget=1.0).moved(clf)
+    moved = StrategicResponse(X, y, budget=1.0).sample(clf, None)[0]
     assert (clf.decision_function(moved) >= clf.decision_function(X) - 1e-4).all()
     assert clf.predict(moved).sum() > clf.predict(X).sum()
     weight = next(clf.net_.module_.parameters()).detach().cpu().numpy()
-    shifted = LocationShift(X, y, beta=0.5).moved(clf)
+    shifted = LocationShift(X, y, beta=0.5).sample(clf, None)[0]
     np.testing.assert_allclose(shifted, X - 0.5 * (weight[1] - weight[0]), atol=1e-3)
 
 
@@ -120,7 +124,7 @@ def test_location_shift_follows_coefficients_and_knows_its_distance():
     X, y = people()
     model = linear([3.0, 0.0, -4.0], 1.0)
     shift = LocationShift(X, y, beta=0.1, changeable=[0, 2], stable_coef=[0.0, 0.0])
-    np.testing.assert_allclose(shift.moved(model), X - [0.3, 0.0, -0.4])
+    np.testing.assert_allclose(shift.sample(model, None)[0], X - [0.3, 0.0, -0.4])
     assert shift.distance(model) == 5.0
     assert np.isnan(LocationShift(X, y, beta=0.1).distance(model))
 
@@ -167,6 +171,6 @@ def test_models_without_a_binary_score_are_refused():
     response = StrategicResponse(X, y, budget=1.0)
     three = GaussianNB().fit(X, np.arange(60) % 3)
     with pytest.raises(ValueError, match="two classes, the second one favourable, got 3"):
-        response.moved(three)
+        response.sample(three, None)
     with pytest.raises(ValueError, match="decision_function or predict_proba, got object"):
-        response.moved(object())
+        response.sample(object(), None)
