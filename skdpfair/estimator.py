@@ -157,6 +157,7 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
     True
     """
 
+    _parameter_constraints = parameters.CONSTRAINTS
     __metadata_request__fit = {"sensitive_features": True}
 
     def __init__(
