@@ -50,7 +50,9 @@ def test_any_number_of_groups_and_intersections(data, name):
 class TestNotPrivate:
     @pytest.mark.parametrize("name", NOT_PRIVATE)
     def test_epsilon_is_refused_and_never_finite(self, data, name):
-        with pytest.raises(ValueError, match=r"not private.*epsilon=2\.0.*Use .*method"):
+        instead = METHODS[name].private_alternative
+        assert METHODS[instead].private
+        with pytest.raises(ValueError, match=rf"not private.*epsilon=2\.0.*Use .*'{instead}'"):
             fitted(data, name)
         assert math.isinf(fitted(data, name, epsilon=None).privacy_.epsilon)
 

@@ -60,6 +60,7 @@ class FairLens(Method, name="fairlens", reference="tran2021fairness"):
     gamma2: float = 1.0
 
     private = False
+    private_alternative = "fairlens_dp"
     takes_noise = True  # as published, though it buys no epsilon
     needs_groups = True
     binary = True

@@ -34,7 +34,6 @@ PLAIN_LR_SCALE = 8.0  # largest stable learning rate of a step without momentum
 ITERATE_AVERAGE = 0.5  # share of the last steps whose weights are averaged, while lr is "auto"
 # clipping bounds and what is released about groups
 TARGET_QUANTILE = 0.1  # share of the gradients that are longer than the clipping threshold
-LR_Z_GAIN = 0.15  # rate of Global-Adapt's threshold, in units of the target quantile
 GROUP_COUNT_NOISE = 5.0  # over 1/mu of the budget: takes 1/25 of mu squared
 # class weights
 MIN_ODDS = 1e-7  # a class of weight 0 starts at these odds

@@ -35,14 +35,6 @@ _COUNT = Interval(Integral, 1, 2**63 - 1, closed="both")  # what numpy and torch
 # beyond these no accountant can tell epsilon
 _STEPS = Interval(Integral, 1, 10**9, closed="both")
 _NOISE = Interval(Real, 1e-3, LARGE, closed="both")
-# what a private user takes in place of a method that is not
-_INSTEAD = {
-    "sgd": "a private method such as 'dpsgd' or 'global_adapt'",
-    "fairlens": "the private method 'fairlens_dp'",
-    "is_sgd": "the private method 'dp_is_sgd'",
-    "iw_sgd": "the private method 'dp_is_sgd'",
-    "gdro": "a private group method such as 'dp_is_sgd' or 'dpsgd_f'",
-}
 # parameters that are not here are checked by `check`, or where they are read
 CONSTRAINTS: dict[str, list[Any]] = {
     "epsilon": [Interval(Real, 0, LARGE, closed="right"), None],
@@ -121,14 +113,14 @@ def _check_budget(params: dict[str, Any], method: Method) -> None:
     if not method.private and epsilon is not None:
         raise ValueError(
             f"method={method.name!r} is not private, so epsilon={epsilon!r} cannot be met. Use "
-            f"{_INSTEAD.get(method.name, _INSTEAD['sgd'])}, or set epsilon=None to run it "
-            "without privacy."
+            f"a private method such as {method.private_alternative!r}, or set epsilon=None to run "
+            "it without privacy."
         )
     if not method.takes_noise and noise is not None:
         raise ValueError(
             f"method={method.name!r} is not private: noise_multiplier={noise!r} would buy no "
-            f"guarantee. Leave it None and set the method's gradient_noise, or use "
-            f"{_INSTEAD.get(method.name, _INSTEAD['sgd'])}."
+            "guarantee. Leave it None and set the method's gradient_noise, or use a private method "
+            f"such as {method.private_alternative!r}."
         )
 
 
@@ -183,7 +175,7 @@ def check_binary(method: Method, classes: np.ndarray, groups: np.ndarray | None)
     if groups is None or len(groups) != 2:
         raise ValueError(
             f"method={method.name!r} is defined for two groups, and there are more. Merge groups, "
-            "or use a method for any number of them, such as 'dpsgd_f' or 'dp_is_sgd'."
+            "or use a method for any number of them."
         )
 
 

@@ -114,6 +114,15 @@ def test_a_variant_of_a_method_keeps_its_name_and_stays_out_of_the_registry(regi
     assert Variant.name == NAME and METHODS[NAME] is registered
 
 
+@pytest.mark.parametrize(
+    ("given", "lr_z", "z_gain"),
+    [({}, 0.2 * 0.15, 0.15), ({"z_gain": 2.0}, 0.2 * 2.0, 2.0), ({"lr_z": 0.05}, 0.05, 1.0)],
+)
+def test_a_method_sets_its_own_parameters_from_public_facts(given, lr_z, z_gain):
+    planned = get_method("global_adapt", **given).planned(target_quantile=0.2)
+    assert (planned.lr_z, planned.z_gain) == (lr_z, z_gain)
+
+
 class Recorded:
     """A source of noise that keeps the sensitivities by which it is scaled, and adds none."""
 
