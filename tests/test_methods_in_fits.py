@@ -391,7 +391,7 @@ def test_parameters_that_differ_anywhere_have_other_descriptions():
 
 
 def test_many_groups_pay_no_less_than_at_their_own_rates(monkeypatch):
-    from skdpfair.training import report as _reporting
+    from skdpfair.training import privacy_report as _reporting
 
     group = np.repeat(np.arange(30), np.arange(1, 31))
     X, y = np.ones((len(group), 2)), np.arange(len(group)) % 2

@@ -17,7 +17,7 @@ from skdpfair.mechanism import (
     Task,
 )
 from skdpfair.methods._clipping import clip_to
-from skdpfair.methods._fairlens import (
+from skdpfair.methods._fairlens_terms import (
     WEIGHTS,
     clipped_to,
     extra_of,

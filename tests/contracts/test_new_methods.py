@@ -13,7 +13,7 @@ from skdpfair.datasets import make_two_groups
 from skdpfair.engine import Batch, private_step, select_strategy
 from skdpfair.mechanism import Clip, Mechanism, Method
 from skdpfair.methods import methods_table
-from skdpfair.methods._catalogue import sensitivities
+from skdpfair.methods._methods_table import sensitivities
 from skdpfair.testing import check_method, task
 
 NAME = "normalised"

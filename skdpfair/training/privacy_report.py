@@ -10,7 +10,7 @@ import numpy as np
 
 from skdpfair.inputs.groups import Groups
 from skdpfair.mechanism import Method
-from skdpfair.methods._catalogue import GRADIENT, sensitivities
+from skdpfair.methods._methods_table import GRADIENT, sensitivities
 from skdpfair.privacy import Ledger, PrivacyReport
 from skdpfair.privacy import epsilon as epsilon_of
 from skdpfair.privacy.statement import ASSUMPTIONS, DIAGNOSTICS_HELD, REFERENCE_HELD
