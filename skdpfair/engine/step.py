@@ -119,16 +119,20 @@ class Step:
     longest : Tensor, 0-d, or None
         Longest weighted gradient over the declared bound; None without a record.  Private: it is
         checked against 1 and never released.
+    bound : Tensor, 0-d
+        Sensitivity of the sum, as the method declared it; it follows from released values.
 
     Examples
     --------
-    >>> Step(gradient=torch.zeros(4), state=None, longest=torch.tensor(1.5)).sound
+    >>> one = torch.tensor(1.0)
+    >>> Step(gradient=torch.zeros(4), state=None, longest=1.5 * one, bound=one).sound
     False
     """
 
     gradient: Tensor
     state: Any
     longest: Tensor | None
+    bound: Tensor
 
     @property
     def sound(self) -> bool:
@@ -285,7 +289,8 @@ def _step(
     # more than both, whatever the batch, keeps the bound true
     shrink = (1 - (100 + 10 * size**0.5) * torch.finfo(weight.dtype).eps) / size
     found.add_weighted(weight * model.number(shrink), gradient)
-    return Step(gradient, method.update(state, {**found.release, "gradient": gradient}), longest)
+    state = method.update(state, {**found.release, "gradient": gradient})
+    return Step(gradient, state, longest, clip.bound)
 
 
 def noisy_sums(

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import inf, isinf
+from math import inf
 from typing import Any
 
 import numpy as np
 
 from skdpfair.inputs.groups import Groups
 from skdpfair.mechanism import Method
-from skdpfair.methods._methods_table import GRADIENT, sensitivities
 from skdpfair.privacy import Ledger, PrivacyReport
 from skdpfair.privacy import epsilon as epsilon_of
 from skdpfair.privacy.statement import ASSUMPTIONS, DIAGNOSTICS_HELD, REFERENCE_HELD
@@ -64,7 +63,6 @@ def account(
             epsilon = inf
             group_epsilons = group_epsilons and dict.fromkeys(group_epsilons, inf)
     mechanism = plan.mechanism
-    bound = sensitivities(net.method_, mechanism.task, net.n_classes)[GRADIENT]
     steps = [e for e in ledger.entries if not e.is_one_time]
     report = PrivacyReport(
         method=net.method_.name,
@@ -75,7 +73,7 @@ def account(
         sample_rate=max((e.sample_rate for e in steps), default=mechanism.max_sample_rate),
         steps=ledger.steps if plan.is_accounted else net.steps_,
         expected_batch_size=mechanism.expected_batch_size,
-        max_grad_norm=None if bound is None or isinf(bound) else bound,
+        max_grad_norm=net.bound_,
         is_private=epsilon < inf,
         seeded=seeded,
         group_epsilons=group_epsilons,
