@@ -89,18 +89,7 @@ class Batch:
         return replace(self.select(index.clamp(min=0)), real=index >= 0)
 
     def split(self, size: int) -> list[Batch]:
-        """Return the batch in chunks.
-
-        Parameters
-        ----------
-        size : int
-            Largest number of records in a chunk.
-
-        Returns
-        -------
-        list of Batch
-            With the records in order.
-        """
+        """Return the batch in chunks of at most ``size`` records, in order."""
         columns = [self.x, self.y, self.group] + ([] if self.real is None else [self.real])
         parts = zip(*(column.split(size) for column in columns), strict=True)
         return [Batch(*part) for part in parts]

@@ -177,18 +177,6 @@ def _clip(value: float, low: float, high: float) -> float:
 def network(params: dict[str, Any], module: Module) -> dict[str, Any]:
     """Return the estimator's parameters that describe the network chosen for "auto".
 
-    Parameters
-    ----------
-    params : dict[str, Any]
-        Of the estimator.
-    module : str or callable
-        ``Settings.module``.
-
-    Returns
-    -------
-    dict
-        The parameters that describe the network.
-
     Examples
     --------
     >>> network({"module": "auto", "module_params": None}, "mlp")
@@ -219,18 +207,7 @@ def optimizer(
 ) -> tuple[dict[str, Any], float, float | None]:
     """Return the optimizer's arguments and its learning rate.
 
-    Parameters
-    ----------
-    name : str, type or callable
-        ``optimizer`` as given.
-    cls : type or callable
-        What it stands for.
-    params : dict[str, Any]
-        ``optimizer_params`` as given.
-    lr : float or "auto"
-        As given.
-    settings : Settings
-        Of the fit.
+    ``name``, ``params`` and ``lr`` are the estimator's; ``cls`` is what ``name`` stands for.
 
     Returns
     -------

@@ -84,21 +84,7 @@ def plan(
 ) -> Plan:
     """Resolve every "auto" and calibrate the noise, from public facts alone.
 
-    Parameters
-    ----------
-    params : dict[str, Any]
-        Of the estimator, as `parameters.check` leaves them.
-    method : Method
-        The algorithm.
-    n_samples, n_groups : int
-        Number of records and of groups; public.
-    previous : PreviousFit, optional
-        The fit that this one continues.
-
-    Returns
-    -------
-    Plan
-        With the noise calibrated.
+    ``params`` are the estimator's, as `parameters.check` leaves them.
 
     Raises
     ------

@@ -29,26 +29,7 @@ def account(
     context: FitContext,
     previous: PreviousFit | None = None,
 ) -> PrivacyReport:
-    """Return the privacy report of a fit and those before it.
-
-    Parameters
-    ----------
-    params : dict[str, Any]
-        Of the estimator.
-    trained : Trained
-        What training left.
-    groups : Groups
-        Of the records.
-    context : FitContext
-        Where the fit stands among others.
-    previous : PreviousFit, optional
-        The fit that this one continued.
-
-    Returns
-    -------
-    PrivacyReport
-        Epsilon of all releases, and the assumptions that it rests on.
-    """
+    """Return the privacy report of a fit and those before it."""
     plan, net, ledger = trained.plan, trained.net, trained.ledger
     # a smaller data set must not buy a larger delta for a larger one
     delta = plan.delta if previous is None else min(plan.delta, previous.privacy.delta)
