@@ -14,7 +14,7 @@ matplotlib.use("Agg")
 
 import skdpfair
 from skdpfair.methods import methods_table
-from skdpfair.methods._catalogue import references
+from skdpfair.methods._methods_table import references
 
 project = "skdpfair"
 copyright = "the skdpfair developers"

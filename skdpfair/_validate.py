@@ -127,12 +127,16 @@ def one_of(name: str, value: Any, options: Iterable[str]) -> str:
     if text in options:
         return text
     options = tuple(map(_without_group, options))
-    # a text as long as a book resembles nothing, and would be compared for minutes
-    like = safe_repr(value).lower() if text is None else text[:_SHOWN].lower()
-    near = difflib.get_close_matches(like, options, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
+    hint = _nearest(safe_repr(value) if text is None else text, options)
     listed = ", ".join(dict.fromkeys(map(repr, options)))
     raise ValueError(f"{name} must be one of {listed}, got {safe_repr(value)}.{hint}")
+
+
+def _nearest(text: str, options: Sequence[str]) -> str:
+    """Return a question for the option that a text resembles, "" if there is none."""
+    # a text as long as a book resembles nothing, and would be compared for minutes
+    near = difflib.get_close_matches(text[:_SHOWN].lower(), options, n=1)
+    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def _without_group(option: str) -> str:
@@ -309,13 +313,16 @@ def _interval(low: float, high: float, low_open: bool, high_open: bool) -> str:
     return "a number" + (" " + " and ".join(parts) if parts else "")
 
 
-def check_parameter(name: str, value: Any, constraints: Sequence[Any], of: str = "") -> None:
-    """Raise unless a parameter satisfies one of its constraints, written as scikit-learn's.
+def check_parameter(name: str, value: Any, constraints: Sequence[Any], of: str = "") -> Any:
+    """Return a parameter that satisfies one of its constraints, written as scikit-learn's.
 
-    A flag is no number here, and a number other than 0 must have a square in float32.
+    Texts, flags and numbers become Python's own: a float where an interval of reals allows them.
+    A flag is no number here.
 
     Examples
     --------
+    >>> check_parameter("radius", np.int64(2), [Interval(Real, 0, None, closed="neither")])
+    2.0
     >>> check_parameter("radius", -1.0, [Interval(Real, 0, None, closed="neither")])
     Traceback (most recent call last):
     ...
@@ -323,16 +330,31 @@ def check_parameter(name: str, value: Any, constraints: Sequence[Any], of: str =
     (0.0, inf), got -1.0.
     """
     allowed = [make_constraint(constraint) for constraint in constraints]
-    is_flag = isinstance(value, (bool, np.bool_)) and "boolean" not in constraints
-    if is_flag or not any(_satisfies(value, constraint) for constraint in allowed):
+    own = _pythons_own(value)
+    is_no_number = isinstance(own, bool) and "boolean" not in constraints
+    is_no_number |= isinstance(value, np.timedelta64)
+    if is_no_number or not any(_satisfies(own, constraint) for constraint in allowed):
+        options = [o for c in allowed if isinstance(c, StrOptions) for o in sorted(c.options)]
+        hint = _nearest(own, options) if isinstance(own, str) else ""
         raise InvalidParameterError(
-            f"{name}{of} must be {' or '.join(map(str, allowed))}, got {safe_repr(value)}."
+            f"{name}{of} must be {' or '.join(map(str, allowed))}, got {safe_repr(value)}.{hint}"
         )
-    if isinstance(value, Real) and value != 0 and not SMALL <= abs(float(value)) <= LARGE:
-        raise InvalidParameterError(
-            f"{name}{of} must lie between {SMALL:g} and {LARGE:g}, got {safe_repr(value)}: the "
-            "squares of other numbers do not fit float32."
-        )
+    if any(isinstance(c, Interval) and c.type is Real for c in allowed) and is_integer(own):
+        with suppress(OverflowError):
+            return float(own)
+    return own
+
+
+def _pythons_own(value: Any) -> Any:
+    """Return a text, flag or number as Python's own, all else as it is."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    with suppress(Exception):  # beyond the floats, or of the value's own making
+        if isinstance(value, Real):
+            return int(value) if isinstance(value, Integral) else float(value)
+    return value
 
 
 def _satisfies(value: Any, constraint: Any) -> bool:
@@ -407,4 +429,9 @@ class AutoParameters(BaseEstimator):
         values, owner = self.get_params(deep=False), getattr(self, "name", type(self).__name__)
         for name, value in values.items():
             allowed = self._parameter_constraints.get(name, _POSITIVE_OR_AUTO)
-            check_parameter(name, value, allowed, of=f" of method {owner!r}")
+            own = check_parameter(name, value, allowed, of=f" of method {owner!r}")
+            if isinstance(own, (int, float)) and own != 0 and not SMALL <= abs(own) <= LARGE:
+                raise InvalidParameterError(
+                    f"{name} of method {owner!r} must lie between {SMALL:g} and {LARGE:g}, got "
+                    f"{safe_repr(value)}: the squares of other numbers do not fit float32."
+                )

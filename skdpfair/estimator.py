@@ -28,7 +28,7 @@ from skdpfair.training.callbacks import diagnostics_frame
 from skdpfair.training.fit import Trained, train
 from skdpfair.training.plan import plan as make_plan
 from skdpfair.training.plan import reference_estimator
-from skdpfair.training.report import account
+from skdpfair.training.privacy_report import account
 from skdpfair.training.warm_start import PreviousFit, previous_fit
 
 
@@ -157,6 +157,7 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
     True
     """
 
+    _parameter_constraints = parameters.CONSTRAINTS
     __metadata_request__fit = {"sensitive_features": True}
 
     def __init__(

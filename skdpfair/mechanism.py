@@ -230,6 +230,8 @@ class Method(AutoParameters, abc.ABC):
         Whether ``lr="auto"`` needs that warm-up, whatever the parameters are; False.
     gradient_noise : float
         Standard deviation of noise on the mean gradient, of methods that take no other; 0.
+    private_alternative : str
+        Name of the private method that an error suggests in place of one that is not; "dpsgd".
 
     Examples
     --------
@@ -250,6 +252,7 @@ class Method(AutoParameters, abc.ABC):
     binary: ClassVar[bool] = False
     scale_fields: ClassVar[tuple[str, ...]] = ("max_grad_norm",)
     needs_gradient_scale: ClassVar[bool] = False
+    private_alternative: ClassVar[str] = "dpsgd"
     gradient_noise: float = 0.0
 
     def __init_subclass__(cls, *, name: str | None = None, reference: str = "") -> None:
@@ -264,6 +267,21 @@ class Method(AutoParameters, abc.ABC):
         if name in METHODS and METHODS[name].__qualname__ != cls.__qualname__:
             raise ValueError(f"Method name {name!r} is already taken by {METHODS[name]}.")
         METHODS[name] = cls
+
+    def planned(self, target_quantile: float) -> Method:
+        """Return the method with the parameters set that follow from public facts.
+
+        Parameters
+        ----------
+        target_quantile : float in (0, 1)
+            Share of the gradient norms that a clipping threshold is to leave above it.
+
+        Returns
+        -------
+        method : Method
+            A copy, see :meth:`filled`, or the method itself.
+        """
+        return self
 
     def start(self, task: Task) -> State:
         """Return the state before the first step.

@@ -50,7 +50,9 @@ def test_any_number_of_groups_and_intersections(data, name):
 class TestNotPrivate:
     @pytest.mark.parametrize("name", NOT_PRIVATE)
     def test_epsilon_is_refused_and_never_finite(self, data, name):
-        with pytest.raises(ValueError, match=r"not private.*epsilon=2\.0.*Use .*method"):
+        instead = METHODS[name].private_alternative
+        assert METHODS[instead].private
+        with pytest.raises(ValueError, match=rf"not private.*epsilon=2\.0.*Use .*'{instead}'"):
             fitted(data, name)
         assert math.isinf(fitted(data, name, epsilon=None).privacy_.epsilon)
 
@@ -389,7 +391,7 @@ def test_parameters_that_differ_anywhere_have_other_descriptions():
 
 
 def test_many_groups_pay_no_less_than_at_their_own_rates(monkeypatch):
-    from skdpfair.training import report as _reporting
+    from skdpfair.training import privacy_report as _reporting
 
     group = np.repeat(np.arange(30), np.arange(1, 31))
     X, y = np.ones((len(group), 2)), np.arange(len(group)) % 2

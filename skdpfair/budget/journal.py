@@ -54,11 +54,6 @@ class Journal:
     is whole; of half a line, the next reader warns and leaves a line that says so.  What this
     object has seen of the file must stay as it is.
 
-    Parameters
-    ----------
-    path : path-like
-        Of the file.
-
     Examples
     --------
     >>> import tempfile

@@ -79,13 +79,7 @@ class ProgressBar:
 
 
 class LedgerFollower(Thread):
-    """A bar over the fits in a ledger's file, to which any process may write.
-
-    Parameters
-    ----------
-    ledger : PrivacyLedger
-        Whose fits.
-    """
+    """A bar over the fits in a ledger's file, to which any process may write."""
 
     # by task; threads cannot go where pickled callbacks go
     _running: ClassVar[dict[UUID, LedgerFollower]] = {}

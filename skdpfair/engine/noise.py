@@ -92,13 +92,7 @@ class Noise:
 
 
 class Gaussians:
-    """Blocks of Gaussian numbers, by Box and Muller from :class:`SFC64`.
-
-    Parameters
-    ----------
-    seed : bytes
-        All that the numbers are derived from.
-    """
+    """Blocks of Gaussian numbers, by Box and Muller from :class:`SFC64`."""
 
     N_GENERATORS = 2**15
 

@@ -42,11 +42,6 @@ class PoissonSampler:
     def draw(self, n_steps: int) -> list[torch.Tensor]:
         """Return the batches of the next steps.
 
-        Parameters
-        ----------
-        n_steps : int
-            Number of steps.
-
         Returns
         -------
         list of Tensor of shape (batch,), int64

@@ -89,18 +89,7 @@ class Batch:
         return replace(self.select(index.clamp(min=0)), real=index >= 0)
 
     def split(self, size: int) -> list[Batch]:
-        """Return the batch in chunks.
-
-        Parameters
-        ----------
-        size : int
-            Largest number of records in a chunk.
-
-        Returns
-        -------
-        list of Batch
-            With the records in order.
-        """
+        """Return the batch in chunks of at most ``size`` records, in order."""
         columns = [self.x, self.y, self.group] + ([] if self.real is None else [self.real])
         parts = zip(*(column.split(size) for column in columns), strict=True)
         return [Batch(*part) for part in parts]
@@ -119,16 +108,20 @@ class Step:
     longest : Tensor, 0-d, or None
         Longest weighted gradient over the declared bound; None without a record.  Private: it is
         checked against 1 and never released.
+    bound : Tensor, 0-d
+        Sensitivity of the sum, as the method declared it; it follows from released values.
 
     Examples
     --------
-    >>> Step(gradient=torch.zeros(4), state=None, longest=torch.tensor(1.5)).sound
+    >>> one = torch.tensor(1.0)
+    >>> Step(gradient=torch.zeros(4), state=None, longest=1.5 * one, bound=one).sound
     False
     """
 
     gradient: Tensor
     state: Any
     longest: Tensor | None
+    bound: Tensor
 
     @property
     def sound(self) -> bool:
@@ -285,7 +278,8 @@ def _step(
     # more than both, whatever the batch, keeps the bound true
     shrink = (1 - (100 + 10 * size**0.5) * torch.finfo(weight.dtype).eps) / size
     found.add_weighted(weight * model.number(shrink), gradient)
-    return Step(gradient, method.update(state, {**found.release, "gradient": gradient}), longest)
+    state = method.update(state, {**found.release, "gradient": gradient})
+    return Step(gradient, state, longest, clip.bound)
 
 
 def noisy_sums(

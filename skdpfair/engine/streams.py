@@ -44,12 +44,7 @@ class Streams:
 
     @classmethod
     def fresh(cls) -> Streams:
-        """Return streams that nobody can reproduce.
-
-        Returns
-        -------
-        Streams
-        """
+        """Return streams that nobody can reproduce."""
         return cls((secrets.randbits(256),), (secrets.randbits(256),))
 
     @classmethod
@@ -62,10 +57,6 @@ class Streams:
             At least 0.
         digest : bytes
             Digest of data and parameters; the first 32 bytes count.
-
-        Returns
-        -------
-        Streams
         """
         return cls((seed, int.from_bytes(digest[:32], "little")), (seed,))
 

@@ -54,10 +54,6 @@ class ScaleSearch:
             What the steps after the search release.
         share : float in (0, 1)
             Target share of the norms above Z.
-
-        Returns
-        -------
-        ScaleSearch
         """
         own = [q.noise_multiplier for q in mechanism.queries]
         noise = min(own) if own else count_noise("auto", mechanism.noise_multiplier)
@@ -73,24 +69,16 @@ class ScaleSearch:
         chunk: int | None = None,
         attack: Attack | None = None,
     ) -> Tensor:
-        """Return the next Z from one batch.
+        """Return the next Z from one batch; see :func:`skdpfair.engine.private_step`.
 
         Parameters
         ----------
-        model : Strategy
-            Per-record gradients of the module.
         batch : Batch
             A Poisson sample; may be empty.
         z : Tensor, 0-d
             The present Z.
         size : float
             Expected batch size, a public constant.
-        noise : Noise
-            The stream of the noise.
-        chunk : int, optional
-            Records held in memory at once.
-        attack : callable, optional
-            See :func:`skdpfair.engine.private_step`.
 
         Returns
         -------

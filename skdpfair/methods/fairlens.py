@@ -17,7 +17,7 @@ from skdpfair.mechanism import (
     Task,
 )
 from skdpfair.methods._clipping import clip_to
-from skdpfair.methods._fairlens import (
+from skdpfair.methods._fairlens_terms import (
     WEIGHTS,
     clipped_to,
     extra_of,
@@ -60,6 +60,7 @@ class FairLens(Method, name="fairlens", reference="tran2021fairness"):
     gamma2: float = 1.0
 
     private = False
+    private_alternative = "fairlens_dp"
     takes_noise = True  # as published, though it buys no epsilon
     needs_groups = True
     binary = True

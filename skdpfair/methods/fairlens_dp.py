@@ -19,7 +19,7 @@ from skdpfair.mechanism import (
     count_noise,
 )
 from skdpfair.methods._clipping import clip_at
-from skdpfair.methods._fairlens import WEIGHTS, extra_of, group_rows, statistics
+from skdpfair.methods._fairlens_terms import WEIGHTS, extra_of, group_rows, statistics
 
 MOST_PARAMETERS = 1000
 

@@ -7,6 +7,8 @@ import torch
 from skdpfair.mechanism import Clip, Method, PerSample, Query, Release, Task, count_noise
 from skdpfair.methods._clipping import NOT_NEGATIVE, Threshold, count_above, first_threshold, moved
 
+PLANNED_GAIN = 0.15  # where the estimator chooses the rate of the threshold
+
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class GlobalAdapt(Method, name="global_adapt", reference="esipova2023disparate"):
@@ -54,6 +56,10 @@ class GlobalAdapt(Method, name="global_adapt", reference="esipova2023disparate")
 
     scale_fields = ("strict_max_grad_norm",)
     _parameter_constraints = {"min_strict_max_grad_norm": NOT_NEGATIVE}
+
+    def planned(self, target_quantile: float) -> Method:
+        method = self.filled(z_gain=PLANNED_GAIN if self.is_auto("lr_z") else 1.0)
+        return method.filled(lr_z=target_quantile * method.number("z_gain", 1.0))
 
     def start(self, task: Task) -> Threshold:
         z = max(self.number("strict_max_grad_norm", 1.0), self.min_strict_max_grad_norm)

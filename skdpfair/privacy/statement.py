@@ -85,8 +85,8 @@ class PrivacyReport:
     expected_batch_size : float
         The public denominator of all sums.
     max_grad_norm : float or None
-        Sensitivity of the gradient sum, read off the step: the clipping bound, as far as no group
-        weighs more; None where it moves with released values, or there is none.
+        Sensitivity of the gradient sum in the steps taken: the clipping bound, as far as no group
+        weighs more; None where it moved with released values, or there is none.
     is_private : bool
         Whether epsilon is finite.
     seeded : bool

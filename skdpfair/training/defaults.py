@@ -34,7 +34,6 @@ PLAIN_LR_SCALE = 8.0  # largest stable learning rate of a step without momentum
 ITERATE_AVERAGE = 0.5  # share of the last steps whose weights are averaged, while lr is "auto"
 # clipping bounds and what is released about groups
 TARGET_QUANTILE = 0.1  # share of the gradients that are longer than the clipping threshold
-LR_Z_GAIN = 0.15  # rate of Global-Adapt's threshold, in units of the target quantile
 GROUP_COUNT_NOISE = 5.0  # over 1/mu of the budget: takes 1/25 of mu squared
 # class weights
 MIN_ODDS = 1e-7  # a class of weight 0 starts at these odds
@@ -178,18 +177,6 @@ def _clip(value: float, low: float, high: float) -> float:
 def network(params: dict[str, Any], module: Module) -> dict[str, Any]:
     """Return the estimator's parameters that describe the network chosen for "auto".
 
-    Parameters
-    ----------
-    params : dict[str, Any]
-        Of the estimator.
-    module : str or callable
-        ``Settings.module``.
-
-    Returns
-    -------
-    dict
-        The parameters that describe the network.
-
     Examples
     --------
     >>> network({"module": "auto", "module_params": None}, "mlp")
@@ -220,18 +207,7 @@ def optimizer(
 ) -> tuple[dict[str, Any], float, float | None]:
     """Return the optimizer's arguments and its learning rate.
 
-    Parameters
-    ----------
-    name : str, type or callable
-        ``optimizer`` as given.
-    cls : type or callable
-        What it stands for.
-    params : dict[str, Any]
-        ``optimizer_params`` as given.
-    lr : float or "auto"
-        As given.
-    settings : Settings
-        Of the fit.
+    ``name``, ``params`` and ``lr`` are the estimator's; ``cls`` is what ``name`` stands for.
 
     Returns
     -------

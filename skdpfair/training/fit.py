@@ -73,25 +73,7 @@ def train(
 ) -> Trained:
     """Train a net as planned, and charge the ledger for it.
 
-    Parameters
-    ----------
-    params : dict[str, Any]
-        Of the estimator.
-    plan : Plan
-        What to do.
-    table : Table
-        The records.
-    context : FitContext
-        Where the fit stands among others.
-    previous : PreviousFit, optional
-        The fit that this one continues.
-    init_entropy : tuple of int, optional
-        Of the initial weights, where they are to be those of another fit.
-
-    Returns
-    -------
-    Trained
-        The net, the plan as carried out, and the ledger.
+    ``init_entropy`` is given where the initial weights are to be those of another fit.
 
     Raises
     ------

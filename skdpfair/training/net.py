@@ -70,6 +70,7 @@ class PrivateNet(NeuralNetClassifier):
     flat_: nn.Parameter | None  # until the fit ends
     records_: tuple[Any, Any] | None
     measured_: list[tuple[int, np.ndarray]]
+    bound_: float | None
     group_levels_: np.ndarray | None
 
     def __init__(
@@ -111,7 +112,7 @@ class PrivateNet(NeuralNetClassifier):
         """Set up module and optimizer."""
         super().initialize()
         self.steps_, self.method_, self._loop = 0, self.mechanism.method, None
-        self.measured_, self.settled_ = [], False
+        self.measured_, self.settled_, self.bound_ = [], False, None
         self.group_levels_, self.steps_before_, self.records_ = None, 0, None
         return self
 
@@ -224,6 +225,7 @@ class PrivateNet(NeuralNetClassifier):
         self.steps_, self.method_, self.lr = loop.taken, loop.method, loop.lr
         self.state_ = loop.state  # made of released values
         self.settled_ = loop.taken > 0 and not loop.is_warming_up
+        self.bound_ = loop.bound
         loop.finish()
         self._set_training(False)
         loop.check_bound()  # once more, for an epoch that was interrupted

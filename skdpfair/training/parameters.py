@@ -1,22 +1,22 @@
-"""Checks of the estimator's parameters; errors name parameter, value and remedy."""
+"""Constraints of the estimator's parameters; errors name parameter, value and remedy."""
 
 import warnings
 from collections.abc import Callable, Mapping
 from inspect import signature
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 import torch
+from sklearn.utils._param_validation import Interval, InvalidParameterError, Options, StrOptions
 from skorch.callbacks import Callback, Checkpoint, EarlyStopping, LRScheduler
 from torch import nn
 
 from skdpfair._validate import (
     LARGE,
+    check_parameter,
     error_context,
-    flag,
     integer,
-    is_auto,
     listed,
     number,
     one_of,
@@ -30,22 +30,43 @@ from skdpfair.privacy.gdp import LEAST_DELTA
 from skdpfair.training.callbacks import recorders
 
 MODULES = ("auto", "logistic", "mlp", "cnn")
-_CHOICES = {
-    "accountant": ACCOUNTANTS,
-    "noise": ("standard", "gaussian_sum"),
-    "activation": ACTIVATIONS,
-}
-_FLAGS = ("group_as_feature", "warm_start", "keep_reference", "diagnostics")
+_AUTO = StrOptions({"auto"})
+_COUNT = Interval(Integral, 1, 2**63 - 1, closed="both")  # what numpy and torch count with
 # beyond these no accountant can tell epsilon
-_LEAST_NOISE = 1e-3
-_MOST_STEPS = 10**9
-# what a private user takes in place of a method that is not
-_INSTEAD = {
-    "sgd": "a private method such as 'dpsgd' or 'global_adapt'",
-    "fairlens": "the private method 'fairlens_dp'",
-    "is_sgd": "the private method 'dp_is_sgd'",
-    "iw_sgd": "the private method 'dp_is_sgd'",
-    "gdro": "a private group method such as 'dp_is_sgd' or 'dpsgd_f'",
+_STEPS = Interval(Integral, 1, 10**9, closed="both")
+_NOISE = Interval(Real, 1e-3, LARGE, closed="both")
+# parameters that are not here are checked by `check`, or where they are read
+CONSTRAINTS: dict[str, list[Any]] = {
+    "epsilon": [Interval(Real, 0, LARGE, closed="right"), None],
+    "delta": [Interval(Real, LEAST_DELTA, 1, closed="left"), _AUTO],
+    "noise_multiplier": [_NOISE, Options(Real, {0.0}), None],  # 0 clips without noise
+    "group_as_feature": ["boolean"],
+    "module": [StrOptions(set(MODULES)), callable],
+    "module_params": [Mapping, None],
+    "activation": [StrOptions(set(ACTIVATIONS))],
+    "optimizer": [str, callable],
+    "optimizer_params": [Mapping, None],
+    "lr": [Interval(Real, 0, LARGE, closed="right"), _AUTO],
+    "batch_size": [_COUNT, _AUTO],
+    "max_epochs": [_STEPS, _AUTO],
+    "max_steps": [_STEPS, None],
+    "iterate_average": [Interval(Real, 0, 1, closed="both"), _AUTO],
+    "max_physical_batch_size": [_COUNT, _AUTO],
+    "attack": [callable, None],
+    "warm_start": ["boolean"],
+    "accountant": [StrOptions(set(ACCOUNTANTS))],
+    "noise": [StrOptions({"standard", "gaussian_sum"})],
+    "keep_reference": ["boolean"],
+    "diagnostics": ["boolean"],
+    "callbacks": [list, tuple, None],
+    "device": [str, torch.device],
+    "random_state": [
+        Interval(Integral, 0, 2**128, closed="both"),
+        np.random.RandomState,
+        np.random.Generator,
+        None,
+    ],
+    "verbose": [Interval(Integral, 0, None, closed="left"), "boolean"],
 }
 
 
@@ -55,20 +76,23 @@ def check(params: dict[str, Any], method: Method, *, has_sensitive_features: boo
     Numbers, flags and texts among ``params`` become Python's own, in place: what comes later
     never meets a numpy scalar that overflows or rounds, nor a text with an odd ``==``.
     """
+    for name, constraints in CONSTRAINTS.items():
+        params[name] = check_parameter(name, params[name], constraints)
     _check_budget(params, method)
-    for name, options in _CHOICES.items():
-        params[name] = one_of(name, params[name], options)
-    for name in _FLAGS:
-        params[name] = flag(name, params[name])
-    _check_sizes(params)
     params["class_weight"] = _class_weight(params["class_weight"])
+    for name in ("module_params", "optimizer_params"):
+        params[name] = _keywords(name, params[name])
     _check_lists(params)
-    _check_random_state(params)
-    _check_module(params)
-    params["callbacks"] = _callbacks(params["callbacks"], params["validation_data"] is not None)
+    if isinstance(params["module"], nn.Module):
+        raise TypeError(
+            "module must be a class or a factory, got an instance of "
+            f"{type(params['module']).__name__}. Pass the class, with its arguments in "
+            "module_params, so that clones start afresh."
+        )
+    _check_callbacks(params["callbacks"], params["validation_data"] is not None)
     _check_recorders(params)
     _check_attack(params["attack"])
-    _check_device(params)
+    _check_device(params["device"])
     method._validate_params()
     _check_optimizer(params)
     if method.needs_groups and params["group_col"] is None and not has_sensitive_features:
@@ -80,74 +104,34 @@ def check(params: dict[str, Any], method: Method, *, has_sensitive_features: boo
 
 def _check_budget(params: dict[str, Any], method: Method) -> None:
     epsilon, noise = params["epsilon"], params["noise_multiplier"]
-    _resolve(params, "delta", number, low=LEAST_DELTA, high=1, high_open=True)
     if epsilon is not None and noise is not None:
         raise ValueError(
-            f"epsilon={safe_repr(epsilon)} and noise_multiplier={safe_repr(noise)} are both given, "
-            "and each decides the other. To choose the noise, set epsilon=None; to choose epsilon, "
-            "set noise_multiplier=None."
+            f"epsilon={epsilon!r} and noise_multiplier={noise!r} are both given, and each decides "
+            "the other. To choose the noise, set epsilon=None; to choose epsilon, set "
+            "noise_multiplier=None."
         )
-    if epsilon is not None:
-        params["epsilon"] = number("epsilon", epsilon, low=0, low_open=True, high=LARGE)
-    if noise is not None:
-        params["noise_multiplier"] = number("noise_multiplier", noise, low=0, high=LARGE)
-        if 0 < params["noise_multiplier"] < _LEAST_NOISE:
-            raise ValueError(
-                f"noise_multiplier={safe_repr(noise)} is so small that its epsilon exceeds what "
-                f"can be computed. Give at least {_LEAST_NOISE:g}, or 0 for clipping without noise."
-            )
     if not method.private and epsilon is not None:
         raise ValueError(
             f"method={method.name!r} is not private, so epsilon={epsilon!r} cannot be met. Use "
-            f"{_INSTEAD.get(method.name, _INSTEAD['sgd'])}, or set epsilon=None to run it "
-            "without privacy."
+            f"a private method such as {method.private_alternative!r}, or set epsilon=None to run "
+            "it without privacy."
         )
     if not method.takes_noise and noise is not None:
         raise ValueError(
             f"method={method.name!r} is not private: noise_multiplier={noise!r} would buy no "
-            f"guarantee. Leave it None and set the method's gradient_noise, or use "
-            f"{_INSTEAD.get(method.name, _INSTEAD['sgd'])}."
+            "guarantee. Leave it None and set the method's gradient_noise, or use a private method "
+            f"such as {method.private_alternative!r}."
         )
-
-
-def _resolve(
-    params: dict[str, Any],
-    name: str,
-    validator: Callable[..., Any],
-    absent: str | None = "auto",
-    **limits: Any,
-) -> None:
-    """Validate a parameter unless it is left at ``absent``, "auto" or None."""
-    if absent is None and params[name] is None:
-        return
-    auto = absent == "auto" and is_auto(params[name])
-    params[name] = "auto" if auto else validator(name, params[name], **limits)
-
-
-def _check_sizes(params: dict[str, Any]) -> None:
-    for name in ("batch_size", "max_physical_batch_size"):
-        _resolve(params, name, integer)
-    _resolve(params, "max_epochs", integer, high=_MOST_STEPS)
-    _resolve(params, "max_steps", integer, absent=None, high=_MOST_STEPS)
-    _resolve(params, "lr", number, low=0, low_open=True, high=LARGE)
-    _resolve(params, "iterate_average", number, low=0, high=1)
-    if not isinstance(params["verbose"], bool):
-        params["verbose"] = integer("verbose", params["verbose"], low=0)
 
 
 def _class_weight(class_weight: Any) -> dict[Any, float] | None:
     if class_weight is None:
         return None
-    if isinstance(class_weight, str):
-        raise ValueError(
-            f"class_weight={safe_repr(class_weight)} is refused: weights computed from class "
-            "counts reveal them outside the privacy budget. Give a dict of fixed public numbers, "
-            "for instance class_weight={0: 1.0, 1: 2.0}."
-        )
     if not isinstance(class_weight, Mapping):
-        raise TypeError(
-            "class_weight must be a dict from class to a finite number >= 0, got "
-            f"{safe_repr(class_weight)}."
+        raise InvalidParameterError(
+            "class_weight must be a dict of fixed public numbers, such as {0: 1.0, 1: 2.0}, got "
+            f"{safe_repr(class_weight)}. Weights computed from class counts would reveal them "
+            "outside the privacy budget."
         )
     with error_context("class_weight"):
         class_weight = dict(class_weight)
@@ -157,20 +141,26 @@ def _class_weight(class_weight: Any) -> dict[Any, float] | None:
     }
 
 
+def _keywords(name: str, value: Mapping[Any, Any] | None) -> dict[str, Any] | None:
+    """Return a mapping of keyword arguments as a dict; None stays None."""
+    if value is None:
+        return None
+    with error_context(name):
+        given: dict[str, Any] = dict(value)
+    if all(isinstance(key, str) for key in given):
+        return given
+    raise TypeError(f"{name} must be a dict of keyword arguments, got {safe_repr(value)}.")
+
+
 def _check_lists(params: dict[str, Any]) -> None:
     for name in ("groups", "classes"):
         if params[name] is not None:
             params[name] = listed(name, params[name], "values or None")
+    sizes = listed("hidden_layer_sizes", params["hidden_layer_sizes"], "integers")
+    params["hidden_layer_sizes"] = tuple(integer("hidden_layer_sizes", size) for size in sizes)
     pair = params["validation_data"]
     if pair is not None and not (isinstance(pair, (tuple, list)) and len(pair) == 2):
         raise TypeError(f"validation_data must be a pair (X, y) or None, got {outline(pair)}.")
-
-
-def _check_random_state(params: dict[str, Any]) -> None:
-    state = params["random_state"]
-    if state is None or isinstance(state, (np.random.RandomState, np.random.Generator)):
-        return
-    params["random_state"] = integer("random_state", state, low=0, high=2**128)
 
 
 def check_binary(method: Method, classes: np.ndarray, groups: np.ndarray | None) -> None:
@@ -185,45 +175,11 @@ def check_binary(method: Method, classes: np.ndarray, groups: np.ndarray | None)
     if groups is None or len(groups) != 2:
         raise ValueError(
             f"method={method.name!r} is defined for two groups, and there are more. Merge groups, "
-            "or use a method for any number of them, such as 'dpsgd_f' or 'dp_is_sgd'."
+            "or use a method for any number of them."
         )
-
-
-def _check_module(params: dict[str, Any]) -> None:
-    module = params["module"]
-    if isinstance(module, nn.Module):
-        raise TypeError(
-            f"module must be a class or a factory, got an instance of {type(module).__name__}. "
-            "Pass the class, with its arguments in module_params, so that clones start afresh."
-        )
-    if isinstance(module, str):
-        params["module"] = one_of("module", module, MODULES)
-    elif not callable(module):
-        raise TypeError(
-            f"module must be one of {MODULES}, a torch.nn.Module class or a factory, "
-            f"got {safe_repr(module)}."
-        )
-    for name in ("module_params", "optimizer_params"):
-        params[name] = _keywords(name, params[name])
-    sizes = listed("hidden_layer_sizes", params["hidden_layer_sizes"], "integers")
-    params["hidden_layer_sizes"] = tuple(integer("hidden_layer_sizes", size) for size in sizes)
-
-
-def _keywords(name: str, value: Any) -> dict[str, Any] | None:
-    """Return a dict of keyword arguments as a plain one; None stays None."""
-    if value is None:
-        return None
-    if isinstance(value, Mapping):
-        with error_context(name):
-            given: dict[str, Any] = dict(value)
-        if all(isinstance(key, str) for key in given):
-            return given
-    raise TypeError(f"{name} must be a dict of keyword arguments, got {safe_repr(value)}.")
 
 
 def _check_optimizer(params: dict[str, Any]) -> None:
-    if isinstance(params["optimizer"], str):
-        params["optimizer"] = str.__str__(params["optimizer"])
     cls = resolve_optimizer(params["optimizer"])
     if cls in (torch.optim.LBFGS, torch.optim.SparseAdam):
         raise ValueError(
@@ -270,13 +226,10 @@ def resolve_optimizer(optimizer: Any) -> Callable[..., torch.optim.Optimizer]:
         known.pop("optimizer", None)
         known["auto"] = torch.optim.SGD
         return known[one_of("optimizer", optimizer.lower(), sorted(known))]
-    if isinstance(optimizer, (torch.optim.Optimizer, nn.Module)) or not callable(optimizer):
-        raise TypeError(
-            "optimizer must be a torch.optim class, its name or a factory, got "
-            f"{safe_repr(optimizer)}."
-        )
-    made: Callable[..., torch.optim.Optimizer] = optimizer
-    return made
+    if isinstance(optimizer, nn.Module):
+        raise TypeError(f"optimizer must be a torch.optim class, got {safe_repr(optimizer)}.")
+    factory: Callable[..., torch.optim.Optimizer] = optimizer
+    return factory
 
 
 def _refuse_unseen(callback: Any, public: bool) -> None:
@@ -294,16 +247,10 @@ def _refuse_unseen(callback: Any, public: bool) -> None:
     )
 
 
-def _callbacks(callbacks: Any, public: bool) -> list[Any] | None:
-    """Return skorch callbacks, or pairs of a name and one, as a list."""
-    if callbacks is None:
-        return None
-    if not isinstance(callbacks, (list, tuple)):
-        raise TypeError(
-            f"callbacks must be a list of skorch callbacks or None, got {safe_repr(callbacks)}."
-        )
+def _check_callbacks(callbacks: list[Any] | tuple[Any, ...] | None, public: bool) -> None:
+    """Refuse what are no skorch callbacks, nor pairs of a name and one."""
     names = set()
-    for entry in callbacks:
+    for entry in callbacks or ():
         named = isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[0], str)
         callback = entry[1] if named else entry
         kind = callback if isinstance(callback, type) else type(callback)
@@ -316,7 +263,6 @@ def _callbacks(callbacks: Any, public: bool) -> list[Any] | None:
             raise ValueError(f"callbacks names two {safe_repr(entry[0])}. Name each once.")
         _refuse_unseen(entry[1] if isinstance(entry, tuple) else entry, public)
         names |= {entry[0]} if named else set()
-    return list(callbacks)
 
 
 def _check_recorders(params: dict[str, Any]) -> None:
@@ -331,12 +277,11 @@ def _check_recorders(params: dict[str, Any]) -> None:
 
 
 def _check_attack(attack: Any) -> None:
-    wanted = "attack must be None, PGD(radius, step_size, n_steps) or a callable"
     if attack is None:
         return
-    if isinstance(attack, (type, nn.Module)) or not callable(attack):
-        kind = ValueError if isinstance(attack, str) else TypeError
-        raise kind(f"{wanted} (module, x, y) -> x, got {safe_repr(attack)}.")
+    wanted = "attack must be None, PGD(radius, step_size, n_steps) or a callable"
+    if isinstance(attack, (type, nn.Module)):
+        raise TypeError(f"{wanted} (module, x, y) -> x, got {safe_repr(attack)}.")
     try:
         takes = signature(attack)
     except (TypeError, ValueError):  # some functions written in C do not tell
@@ -349,13 +294,9 @@ def _check_attack(attack: Any) -> None:
         ) from None
 
 
-def _check_device(params: dict[str, Any]) -> None:
-    device = params["device"]
-    if is_auto(device):
-        params["device"] = "auto"
+def _check_device(device: str | torch.device) -> None:
+    if device == "auto":
         return
-    if not isinstance(device, (str, torch.device)):
-        raise TypeError(f'device must be "auto" or a torch device, got {safe_repr(device)}.')
     with error_context(
         "device", f"{safe_repr(device)} is not a torch device that can be used here"
     ):

@@ -84,21 +84,7 @@ def plan(
 ) -> Plan:
     """Resolve every "auto" and calibrate the noise, from public facts alone.
 
-    Parameters
-    ----------
-    params : dict[str, Any]
-        Of the estimator, as `parameters.check` leaves them.
-    method : Method
-        The algorithm.
-    n_samples, n_groups : int
-        Number of records and of groups; public.
-    previous : PreviousFit, optional
-        The fit that this one continues.
-
-    Returns
-    -------
-    Plan
-        With the noise calibrated.
+    ``params`` are the estimator's, as `parameters.check` leaves them.
 
     Raises
     ------
@@ -118,7 +104,7 @@ def plan(
         method = get_method("sgd")  # the non-private reference model
     delta = delta_for(params["delta"], n_samples)
     settings = _settings(params, method, n_samples, delta, settled_lr is not None)
-    method = _with_lr_z(method)
+    method = method.planned(defaults.TARGET_QUANTILE)
     shares = declared(getattr(method, "group_probabilities", None), n_groups)
     task = Task(n_samples, n_groups, settings.sample_rate, shares)
     mechanism = Mechanism(method, task, 0.0 if noise is None else float(noise))
@@ -175,14 +161,6 @@ def _settings(
         max_steps=params["max_steps"],
         searches_scale=waits or waits_for_lr,
     )
-
-
-def _with_lr_z(method: Method) -> Method:
-    """Return the method with the rate of Global-Adapt's threshold set, if it is "auto"."""
-    is_auto = "lr_z" in method.get_params() and method.is_auto("lr_z")
-    gain = defaults.LR_Z_GAIN if is_auto else 1.0
-    method = method.filled(z_gain=gain)
-    return method.filled(lr_z=defaults.TARGET_QUANTILE * getattr(method, "z_gain", gain))
 
 
 def _group_count_noise(mechanism: Mechanism, settings: defaults.Settings) -> tuple[float, ...]:

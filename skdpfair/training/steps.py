@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import inf
 from typing import Any, TypeVar
 
 import numpy as np
@@ -74,6 +75,8 @@ class TrainingLoop:
         self.device = flat.device
         self.scale = torch.ones((), device=self.device)
         self._longest = torch.zeros((), device=self.device)
+        self._largest_bound = torch.full_like(self._longest, -inf)
+        self._smallest_bound = torch.full_like(self._longest, inf)
         self._averaged = Average(schedule.first_averaged)
         self.recorder = recorder(noise, self.device, engine.generator)
         self._replay: Replay | None = None
@@ -202,6 +205,8 @@ class TrainingLoop:
         self._state = state if replay is None else replay.keep(self._state, state)
         if step.longest is not None:
             torch.maximum(self._longest, step.longest, out=self._longest)
+        torch.maximum(self._largest_bound, step.bound, out=self._largest_bound)
+        torch.minimum(self._smallest_bound, step.bound, out=self._smallest_bound)
         if self._updates_in_place:
             self.optimizer.step()
 
@@ -268,6 +273,13 @@ class TrainingLoop:
                 f"{self.mechanism.method!r} weighed a gradient beyond its declared bound, so its "
                 "epsilon would be wrong. This is a fault of the method; the fit is void."
             )
+
+    @property
+    def bound(self) -> float | None:
+        """Sensitivity of the gradient sum; None if it moved from step to step, or there is none."""
+        largest, smallest = float(self._largest_bound), float(self._smallest_bound)
+        is_fixed = abs(largest) < inf and largest <= smallest * (1 + BOUND_TOLERANCE)
+        return largest if is_fixed else None
 
     def finish(self) -> None:
         """Give the weights back to the module, averaged if so planned, and drop all gradients."""

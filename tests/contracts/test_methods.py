@@ -19,7 +19,7 @@ from torch import nn
 from skdpfair import METHODS, get_method
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.mechanism import Mechanism
-from skdpfair.methods._catalogue import paper, references
+from skdpfair.methods._methods_table import paper, references
 from skdpfair.testing import check_method, per_sample, released, task
 
 BIBLIOGRAPHY = Path(__file__).parents[2] / "docs" / "references.bib"

@@ -1,6 +1,7 @@
 """A class that has only `clip` is a method: it is fitted, found, priced, listed and checked."""
 
 import math
+import warnings
 
 import pytest
 import torch
@@ -8,12 +9,14 @@ from click.testing import CliRunner
 from torch import nn
 
 from skdpfair import METHODS, DPFairClassifier, get_method
+from skdpfair.budget import PrivacyLedger
 from skdpfair.cli import main
 from skdpfair.datasets import make_two_groups
 from skdpfair.engine import Batch, private_step, select_strategy
+from skdpfair.exceptions import InsecureSeedWarning
 from skdpfair.mechanism import Clip, Mechanism, Method
 from skdpfair.methods import methods_table
-from skdpfair.methods._catalogue import sensitivities
+from skdpfair.methods._methods_table import sensitivities
 from skdpfair.testing import check_method, task
 
 NAME = "normalised"
@@ -55,6 +58,33 @@ def assert_fitted_and_priced(model, data):
     assert 0.9 < report.epsilon <= 1.0 and report.is_private and report.steps == model.n_steps_
     assert report.max_grad_norm == 1.0  # what the step uses, without a parameter of that name
     assert "differentially private" in report.statement
+
+
+def test_a_method_that_fails_on_few_records_is_paid_for_once_and_kept(data, tmp_path):
+    class Many(Method):
+        def clip(self, sample, state, release):
+            if len(sample.norm) < 20:
+                raise ValueError("too few records")
+            return Clip(1.0 / (sample.norm + 1.0), sample.norm.new_ones(()))
+
+    model = DPFairClassifier(Many(), noise_multiplier=1.0, epsilon=None, max_steps=3)
+    with PrivacyLedger(tmp_path / "ledger.jsonl", epsilon=10.0, delta=1e-5) as ledger:
+        model.fit(*data)
+    assert model.privacy_.max_grad_norm == 1.0 and model.privacy_.steps == 3
+    assert ledger.epsilon(1e-5) == pytest.approx(model.privacy_.ledger.epsilon(1e-5), rel=1e-3)
+
+
+@pytest.mark.parametrize("name", ["dpsgd", "naive", "global_adapt", "dpsgd_f"])
+def test_the_bound_of_a_report_is_that_of_the_steps(name, data):
+    X, y = data
+    model = DPFairClassifier(name, max_steps=20, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", InsecureSeedWarning)
+        model.fit(X, y, sensitive_features=y)
+    moves = name in ("global_adapt", "dpsgd_f")
+    assert model.privacy_.max_grad_norm == (
+        None if moves else pytest.approx(model.method_.max_grad_norm, rel=1e-6)
+    )
 
 
 @pytest.mark.parametrize("needs_gradient_scale", [False, True])
@@ -112,6 +142,15 @@ def test_a_variant_of_a_method_keeps_its_name_and_stays_out_of_the_registry(regi
         pass
 
     assert Variant.name == NAME and METHODS[NAME] is registered
+
+
+@pytest.mark.parametrize(
+    ("given", "lr_z", "z_gain"),
+    [({}, 0.2 * 0.15, 0.15), ({"z_gain": 2.0}, 0.2 * 2.0, 2.0), ({"lr_z": 0.05}, 0.05, 1.0)],
+)
+def test_a_method_sets_its_own_parameters_from_public_facts(given, lr_z, z_gain):
+    planned = get_method("global_adapt", **given).planned(target_quantile=0.2)
+    assert (planned.lr_z, planned.z_gain) == (lr_z, z_gain)
 
 
 class Recorded:

@@ -249,10 +249,10 @@ MUTANTS = (
         "raw counts in Z",
         "global_adapt moves its threshold by the count without noise",
         "engine/step.py",
-        'method.update(state, {**found.release, "gradient": gradient}), longest)',
+        'method.update(state, {**found.release, "gradient": gradient})',
         "method.update(state, {**found.release, **noisy_sums("
         "replace(mechanism, noise_multiplier=0.0)"
-        '.queries, found.sample, None, state, None, early=False), "gradient": gradient}), longest)',
+        '.queries, found.sample, None, state, None, early=False), "gradient": gradient})',
         AUDIT + "[global_adapt]",
         ("step", "global_adapt"),
     ),
@@ -260,12 +260,13 @@ MUTANTS = (
         "raw gradient ahead",
         "dp_sat goes uphill along the last gradient without noise",
         "engine/step.py",
-        "    return Step(gradient, method.update(state,",
+        "    state = method.update(state,",
         "    plain = model.flat()\n"
         "    found.add_weighted(weight * model.number(shrink), plain)\n"
         "    if method.name == 'dp_sat':\n"
-        "        return Step(gradient, method.update(state, {'gradient': plain}), longest)\n"
-        "    return Step(gradient, method.update(state,",
+        "        state = method.update(state, {'gradient': plain})\n"
+        "        return Step(gradient, state, longest, clip.bound)\n"
+        "    state = method.update(state,",
         AUDIT + "[dp_sat]",
         ("step", "dp_sat"),
     ),

@@ -29,11 +29,6 @@ class BookKeeping(Strategy):
 
     The first backward stops at the layers' outputs, so plain weight gradients are never
     computed; the weighted sum then costs what they would have cost.
-
-    Parameters
-    ----------
-    graph : Graph
-        The forward pass of ``module``, see :func:`skdpfair.engine.per_sample.graph.record`.
     """
 
     name = "bookkeeping"

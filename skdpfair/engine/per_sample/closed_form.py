@@ -38,13 +38,7 @@ Move: TypeAlias = tuple[list[LinearBook], Tensor]
 
 
 class ClosedForm(Strategy):
-    """Per-record gradients of Linear layers, each with an activation after it or none.
-
-    Parameters
-    ----------
-    chain : list of (Linear, Activation or None)
-        What :func:`chain_of` found.
-    """
+    """Per-record gradients of Linear layers, each with an activation after it or none."""
 
     name = "closed_form"
     proof = "per-record by traced graph"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import inf, isinf
+from math import inf
 from typing import Any
 
 import numpy as np
 
 from skdpfair.inputs.groups import Groups
 from skdpfair.mechanism import Method
-from skdpfair.methods._catalogue import GRADIENT, sensitivities
 from skdpfair.privacy import Ledger, PrivacyReport
 from skdpfair.privacy import epsilon as epsilon_of
 from skdpfair.privacy.statement import ASSUMPTIONS, DIAGNOSTICS_HELD, REFERENCE_HELD
@@ -30,26 +29,7 @@ def account(
     context: FitContext,
     previous: PreviousFit | None = None,
 ) -> PrivacyReport:
-    """Return the privacy report of a fit and those before it.
-
-    Parameters
-    ----------
-    params : dict[str, Any]
-        Of the estimator.
-    trained : Trained
-        What training left.
-    groups : Groups
-        Of the records.
-    context : FitContext
-        Where the fit stands among others.
-    previous : PreviousFit, optional
-        The fit that this one continued.
-
-    Returns
-    -------
-    PrivacyReport
-        Epsilon of all releases, and the assumptions that it rests on.
-    """
+    """Return the privacy report of a fit and those before it."""
     plan, net, ledger = trained.plan, trained.net, trained.ledger
     # a smaller data set must not buy a larger delta for a larger one
     delta = plan.delta if previous is None else min(plan.delta, previous.privacy.delta)
@@ -64,7 +44,6 @@ def account(
             epsilon = inf
             group_epsilons = group_epsilons and dict.fromkeys(group_epsilons, inf)
     mechanism = plan.mechanism
-    bound = sensitivities(net.method_, mechanism.task, net.n_classes)[GRADIENT]
     steps = [e for e in ledger.entries if not e.is_one_time]
     report = PrivacyReport(
         method=net.method_.name,
@@ -75,7 +54,7 @@ def account(
         sample_rate=max((e.sample_rate for e in steps), default=mechanism.max_sample_rate),
         steps=ledger.steps if plan.is_accounted else net.steps_,
         expected_batch_size=mechanism.expected_batch_size,
-        max_grad_norm=None if bound is None or isinf(bound) else bound,
+        max_grad_norm=net.bound_,
         is_private=epsilon < inf,
         seeded=seeded,
         group_epsilons=group_epsilons,
