@@ -18,8 +18,8 @@ def audit_artifact(path_or_object, *, rows=None) -> ArtifactReport:
 
     Nothing is executed and nothing that a pickle names is imported.  What this package writes,
     releases, pickles of classifiers, ledgers, is held against a closed list of what such files
-    hold.  In other files, all that is not a network's weight, a parameter or a word is listed by
-    its kind.
+    hold.  In other files all arrays, weights included, and all that is more than a few numbers
+    and words is listed by its kind.
 
     Parameters
     ----------
@@ -28,8 +28,8 @@ def audit_artifact(path_or_object, *, rows=None) -> ArtifactReport:
         Bytes are such a file's content.  Any other object is looked at as a pickle of it would
         hold it; of tensors that it holds also ``.grad`` and hooks, which pickles drop.
     rows : array-like or DataFrame of shape (n_rows, n_features), optional
-        Records to search for, in several number formats and as text.  Give at least 2 columns
-        and take a few hundred rows.
+        Records to search for, in several number formats.  Give at least 2 columns and take a few
+        hundred rows.
 
     Returns
     -------
@@ -65,8 +65,9 @@ def audit_artifact(path_or_object, *, rows=None) -> ArtifactReport:
     source, places = _opened(path_or_object, reader)
     try:
         walk.walk(places)
-    except (Exhausted, RecursionError) as error:
-        reader.add(UNREADABLE, "", f"not looked at in full: {error or 'nested too deeply'}")
+    except Exhausted as error:
+        reader.add(UNREADABLE, "", f"not looked at in full: {error}")
+    walk.finish()
     if table is not None:
         find_rows(table, walk)
     findings = list(dict.fromkeys(reader.findings))
