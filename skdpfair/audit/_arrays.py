@@ -10,29 +10,14 @@ from skdpfair.audit._pickles import Call, Global, class_of, dtype_of, is_node, s
 
 @dataclass(eq=False)
 class Array:
-    """An array that a pickle or a safetensors file holds, without its being made.
-
-    Parameters
-    ----------
-    shape : tuple of int
-    dtype : dtype or None
-        None for torch tensors, whose numbers are not read.
-    data : bytes or None
-        Its numbers in the order of memory.
-    content : list or None
-        Its objects.
-    extras : list of (name, value)
-        What is attached to it.
-    fortran : bool
-        Whether the first axis runs fastest in ``data``.
-    """
+    """An array that a pickle or a safetensors file holds, without its being made."""
 
     shape: tuple
-    dtype: np.dtype | None = None
-    data: bytes | None = None
-    content: list | None = None
-    extras: list = field(default_factory=list)
-    fortran: bool = False
+    dtype: np.dtype | None = None  # for torch tensors, whose numbers are not read
+    data: bytes | None = None  # its numbers in the order of memory
+    content: list | None = None  # its objects
+    extras: list = field(default_factory=list)  # (name, value) of what is attached to it
+    fortran: bool = False  # whether the first axis runs fastest
 
     @property
     def size(self) -> int:
@@ -64,7 +49,14 @@ def as_array(node) -> Array | None:
         return node
     if not isinstance(node, Call) or not isinstance(node.func, Global):
         return None
-    cls = class_of(node)
+    made = _made_by(class_of(node), node)
+    if made is not None:
+        more = [*node.states[1:], *node.items[1:], *node.pairs]
+        made.extras += [("state", v) for v in more]
+    return made
+
+
+def _made_by(cls, node):
     if cls.name == "NumpyArrayWrapper" and node.items:
         return _of_joblib(dict(node.states[0]), node.items[0])
     if cls.path.startswith("torch.") and cls.name.startswith("_rebuild"):

@@ -16,7 +16,7 @@ from skdpfair.audit import _public_facts as public
 from skdpfair.audit._arrays import as_array, scalar_of
 from skdpfair.audit._containers import Tensors, Text
 from skdpfair.audit._contents import attribute, item
-from skdpfair.audit._pickles import Global, class_of, is_node, state_of
+from skdpfair.audit._pickles import Global, class_of, is_node, more_of, state_of
 from skdpfair.audit._public_facts import PARAMETERS, passes
 from skdpfair.mechanism import METHODS, Method
 from skdpfair.preprocessing import TableSchema
@@ -26,7 +26,7 @@ from skdpfair.release._encode import NETWORKS, decode
 
 _VALUES = {  # classes whose objects are values: rebuilt, and judged as such
     f"{cls.__module__}.{cls.__qualname__}": cls
-    for cls in (PrivacyReport, LedgerEntry, Ledger, PGD, pd.Interval, *METHODS.values())
+    for cls in (PrivacyReport, LedgerEntry, Ledger, PGD, *METHODS.values())
 }
 _MODULE = {"name", "params", "in_shape", "custom", "left_out"}
 _OF_SKLEARN = {  # what public_preprocessor makes
@@ -107,13 +107,7 @@ def _is_value(value):
 
 
 def value_of(node):
-    """Return the value that a part of a pickle stands for, if files of this package hold such.
-
-    Raises
-    ------
-    Unlisted
-        If it is of another type, or cannot be made.
-    """
+    """Return the value that a part of a pickle stands for; raise Unlisted for one of no release."""
     if not is_node(node):
         return node
     if isinstance(node, Global):
@@ -130,18 +124,15 @@ def value_of(node):
         values = array.values()
         if values is not None and values.dtype.kind in "biufSU":
             return values if values.ndim else values.item()
-    made = _VALUES.get(cls.path) if cls is not None else None
-    try:
-        if made in (Ledger, pd.Interval):
-            facts = {k: value_of(v) for k, v in state_of(node)}
-            return made(*node.args) if made is pd.Interval else _ledger_of(**facts)
-        if made is not None:
-            return made(**{k: value_of(v) for k, v in state_of(node)})
-    except (TypeError, ValueError, AttributeError) as error:
-        raise Unlisted from error
-    if cls is not None and cls.path == "builtins.slice":
-        return list(node.args)
-    raise Unlisted
+    path = "" if cls is None else cls.path
+    if path in ("builtins.slice", f"{pd.Interval.__module__}.Interval"):
+        return list(node.args) if path == "builtins.slice" else pd.Interval(*node.args)
+    pairs, args = state_of(node) if path in _VALUES else [], getattr(node, "args", ())
+    plain = all(v is None or isinstance(v, Global) for v in args)
+    if path not in _VALUES or not plain or more_of(node) or len(dict(pairs)) < len(pairs):
+        raise Unlisted
+    state = {k: value_of(v) for k, v in pairs}
+    return _ledger_of(**state) if path.endswith(".Ledger") else _VALUES[path](**state)
 
 
 def _ledger_of(_entries=(), _last=None, _more=0):

@@ -9,6 +9,7 @@ import re
 import time
 import zipfile
 import zlib
+from collections import namedtuple
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -27,9 +28,11 @@ _COMPRESSED = {
 _STEP = 1 << 22  # bytes unpacked at once
 _SLACK = 16  # bytes that padding may take
 _TORCH_MAGIC = 0x1950A86A20F9469CFC6C  # of torch files that are no zip
-_OF_TORCH = re.compile(  # members of a torch file beside its pickle, without its tensors
-    r"version|byteorder|\.format_version|\.storage_alignment|\.data/serialization_id"
-)
+Tensors = namedtuple("Tensors", "arrays metadata")  # of a safetensors file
+Text = namedtuple("Text", "text")  # of a file in UTF-8
+# members of a torch file beside its pickle and tensors
+_OF_TORCH = {"version", "byteorder", ".format_version", ".storage_alignment"}
+_OF_TORCH |= {".data/serialization_id"}
 
 
 class Exhausted(Exception):
@@ -37,17 +40,7 @@ class Exhausted(Exception):
 
 
 class Limits:
-    """Bytes, operations, files and seconds that are left, so that a hostile file costs no more.
-
-    Parameters
-    ----------
-    n_bytes : int, default=2**29
-        Read or unpacked, in all.
-    operations : int, default=5_000_000
-        Opcodes and values; a file counts as many.
-    seconds : float, default=120.0
-        Of wall time.
-    """
+    """Bytes to read, operations and seconds that are left, so that a hostile file costs no more."""
 
     def __init__(self, n_bytes=2**29, operations=5_000_000, seconds=120.0):
         self.left, self.operations = n_bytes, operations
@@ -55,9 +48,9 @@ class Limits:
 
     def take_bytes(self, n: int) -> None:
         """Spend bytes."""
-        if n > self.left:
-            raise Exhausted("it unpacks to more bytes than are read")
         self.left -= n
+        if self.left < 0:
+            raise Exhausted("it unpacks to more bytes than are read")
 
     def take_operation(self, n=1) -> None:
         """Spend an opcode or a node, or what costs as much as ``n``."""
@@ -77,36 +70,13 @@ class Limits:
         return b"".join(pieces)
 
 
-@dataclass(eq=False)
-class Tensors:
-    """A safetensors file: arrays by name, and the metadata beside them."""
-
-    arrays: dict
-    metadata: object
-
-
-@dataclass(eq=False)
-class Text:
-    """A file that is text in UTF-8."""
-
-    text: str
-
-
 @dataclass
 class Reader:
-    """Opens files and bytes, and notes what cannot be read.
-
-    Parameters
-    ----------
-    limits : Limits
-    findings : list of ArtifactFinding
-    regions : list of (where, bytes)
-        All bytes seen, unpacked ones included, for the search for known rows.
-    """
+    """Opens files and bytes, and notes what cannot be read."""
 
     limits: Limits = field(default_factory=Limits)
     findings: list[ArtifactFinding] = field(default_factory=list)
-    regions: list[tuple[str, bytes]] = field(default_factory=list)
+    regions: list[tuple[str, bytes]] = field(default_factory=list)  # all bytes seen, with paths
 
     def add(self, kind, where, what, n_bytes=None, shape=None):
         """Note a finding."""
@@ -201,11 +171,11 @@ class Reader:
             if rest:
                 self.add(ARRAY, where, "the numbers of tensors", len(rest))
                 rest = b""
-        names = [where] if roots[1:] == [] else [beside(where, i) for i in range(len(roots))]
-        places = list(zip(names, roots, strict=True)) if roots else []
-        if dropped:
-            places.append((beside(where, "(dropped)"), dropped))
-        return places + self._rest(rest, where) if roots else []
+        if not roots:
+            return []
+        places = [(where if len(roots) == 1 else beside(where, i), r) for i, r in enumerate(roots)]
+        places += [(beside(where, "(dropped)"), dropped)] if dropped else []
+        return places + self._rest(rest, where)
 
     def _rest(self, data, where):
         """Return the graphs in what follows the end of something."""
@@ -231,12 +201,9 @@ class Reader:
                 if name == "data.pkl":
                     self.regions.append((where, content))
                     places += self._open_pickles(content, where) or self._open_other(content, where)
-                elif not _OF_TORCH.fullmatch(name) or len(content) > 64:
-                    tensor = name.startswith("data/")
-                    kind, what = (
-                        (ARRAY, "numbers of a tensor") if tensor else (NOT_JUDGED, "a member")
-                    )
-                    self.add(kind, beside(where, name[:80]), what, len(content))
+                elif name not in _OF_TORCH or len(content) > 64:
+                    kind = ARRAY if name.startswith("data/") else NOT_JUDGED
+                    self.add(kind, beside(where, name[:80]), "a member", len(content))
                     self.regions.append((where, content))
             slack = uncovered(data[: archive.start_dir], _spans(infos, data)) + archive.comment
         return places + self._rest(slack, where)
@@ -267,13 +234,7 @@ def _spans(infos, data):
 
 
 def read_safetensors(data):
-    """Return the tensors of a file, and the bytes that belong to none.
-
-    Raises
-    ------
-    ValueError
-        If the header is broken.
-    """
+    """Return the tensors of a file, and the bytes that belong to none."""
     length = int.from_bytes(data[:8], "little")
     header, body = json.loads(data[8 : 8 + length]), data[8 + length :]
     metadata, arrays, spans = header.pop("__metadata__", {}), {}, []

@@ -12,7 +12,7 @@ from skdpfair.audit._pickles import (
     children,
     class_of,
     is_node,
-    is_slots,
+    more_of,
     reachable,
     state_of,
 )
@@ -27,19 +27,13 @@ _BY_CLASS = {  # the module of a class, or the class itself
     kinds.OPTIMIZER: "torch.optim opacus.optimizers",
     kinds.GENERATOR: "numpy.random random torch.Generator torch._C.Generator",
     kinds.TRAINING: "skorch opacus",
-    kinds.CODE: "cloudpickle joblib.externals.cloudpickle dill functools types.FunctionType "
-    "types.MethodType",
-    kinds.FILE: "pathlib mmap joblib.numpy_pickle_compat numpy.memmap",
+    kinds.CODE: "cloudpickle joblib.externals.cloudpickle dill functools types",
+    kinds.FILE: "pathlib mmap numpy.memmap",
 }
 _KIND_OF = {name: kind for kind, names in _BY_CLASS.items() for name in names.split()}
-_RUNS = set(
-    re.findall(  # modules that run commands, read files or load pickles
-        r"\w+",
-        "os posix nt subprocess sys shutil socket pty importlib runpy ctypes code io _io pickle dill "
-        "_pickle marshal shelve webbrowser pip pdb timeit asyncio multiprocessing signal tempfile "
-        "urllib requests http ftplib smtplib sqlite3 tarfile zipfile pydoc operator ext",
-    )
-)
+_RUN_THINGS = """os posix nt subprocess sys shutil socket pty importlib runpy ctypes code io _io
+    pickle _pickle marshal shelve webbrowser pip pdb timeit asyncio multiprocessing signal tempfile
+    urllib requests http ftplib smtplib sqlite3 tarfile zipfile pydoc operator ext"""
 _VERBS = ("load", "read", "open", "eval", "exec", "run", "fromfile", "FileIO", "Unpickler")
 _BROKEN = (AttributeError, ArithmeticError, LookupError, TypeError, ValueError)
 
@@ -72,19 +66,13 @@ def runs_things(path) -> bool:
     *modules, name = path.split(".")
     if modules == ["builtins"]:
         return not isinstance(getattr(builtins, name, None), type)
-    return bool(_RUNS & set(modules)) or name.startswith(_VERBS)
+    return not set(_RUN_THINGS.split()).isdisjoint(modules) or name.startswith(_VERBS)
 
 
 class Walk:
     """Visit all values of an artefact once, and note what nothing explains.
 
-    Parameters
-    ----------
-    reader : Reader
-        Holds the limits, and the findings.
-    closed_list : callable
-        ``closed_list(walk, value, where)`` judges what is of this package, and tells whether the
-        value is.
+    ``closed_list(walk, value, where)`` judges what is of this package, and tells whether it is.
     """
 
     def __init__(self, reader: Reader, closed_list):
@@ -136,9 +124,10 @@ class Walk:
 
     def judge(self, n, where) -> int:
         """Note plain values if they are too many; return how many were not noted."""
-        if n > _FEW:
-            self.add(kinds.VALUES, where, f"{n} numbers or words: {kinds.IN_WORDS[kinds.VALUES]}")
-        return n if n <= _FEW else 0
+        if n <= _FEW:
+            return n
+        self.add(kinds.VALUES, where, f"{n} numbers or words: {kinds.IN_WORDS[kinds.VALUES]}")
+        return 0
 
     def skip(self, node):
         """Take a value, and all that it holds, for explained or noted."""
@@ -151,8 +140,7 @@ class Walk:
         self.skip(node)
 
     def _plain(self, value, where):
-        long = isinstance(value, str) and len(value) > _LONG_TEXT
-        if long:
+        if isinstance(value, str) and len(value) > _LONG_TEXT:
             self.add(kinds.TEXT, where, kinds.IN_WORDS[kinds.TEXT], len(value))
         elif isinstance(value, int) and value.bit_length() > _MANY_BITS:
             self.add(kinds.BYTES, where, f"an integer of {value.bit_length()} bits")
@@ -208,19 +196,16 @@ class Walk:
             return 1
         self.judge(self.parts(node, where), where)
         for name, value in state_of(node):
-            if name in _OF_MODULES:
-                pairs = value.pairs if isinstance(value, Call) else value.items()
-                for key, part in pairs:
-                    self._attribute(key, part, where)
-            else:
-                self._attribute(name, value, where)
+            held = value.pairs if isinstance(value, Call) else getattr(value, "items", list)()
+            for key, part in held if name in _OF_MODULES else [(name, value)]:
+                self._attribute(key, part, where)
         return 1
 
     def parts(self, node, where) -> int:
         """Visit what a call is made of, besides its attributes."""
-        more = [s for s in node.states if not isinstance(s, dict) and not is_slots(s)]
+        more = more_of(node)[len(node.pairs) :]
         n = self._dict(node.pairs, where) + self.visit(node.func, where)
-        return n + self._items([*node.items, *node.args, node.kwargs, *more], where)
+        return n + self._items([*node.args, *more], where)
 
     def _attribute(self, name, value, where):
         before, at = len(self.arrays), attribute(where, name)

@@ -10,19 +10,12 @@ _LOW = 2**20 - 1  # bits that are looked up first
 
 
 def rows_of(rows):
-    """Return rows as float64 (n_rows, n_features).
-
-    Raises
-    ------
-    ValueError
-        If they are no table of numbers with at least two columns.
-    """
+    """Return rows as float64 (n_rows, n_features >= 2), or raise ValueError."""
     try:
         table = np.asarray(rows, dtype=np.float64)
     except (TypeError, ValueError):
         raise ValueError("rows must hold numbers: encode its text columns, or drop them.") from None
-    if table.ndim > 2:
-        table = table.reshape(len(table), -1)
+    table = table.reshape(len(table), -1) if table.ndim > 2 else table
     if table.ndim != 2 or table.shape[1] < 2 or not len(table):
         raise ValueError(
             f"rows must have the shape (n_rows, n_features >= 2), got {np.shape(rows)}. Give whole "

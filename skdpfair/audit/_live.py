@@ -68,11 +68,9 @@ def _classifier(obj):
 
 
 def _unpicklable(obj):
-    """Return the attributes of a thing that cannot be pickled, or a generator's variables."""
-    frame = getattr(obj, "gi_frame", None)
-    variables = {} if frame is None else {"frame": dict(frame.f_locals)}
-    held = dict(getattr(obj, "__dict__", None) or {}) | variables
-    return unpicklable, (f"{type(obj).__module__}.{type(obj).__qualname__}",), held or None
+    """Return the name of the class, and the attributes, of a thing that cannot be pickled."""
+    name = f"{type(obj).__module__}.{type(obj).__qualname__}"
+    return unpicklable, (name,), dict(getattr(obj, "__dict__", {})) or None
 
 
 def _tensor(obj):
@@ -89,13 +87,7 @@ def _tensor(obj):
 
 
 def pickled(obj) -> bytes:
-    """Return a pickle of an object that is made to be audited, not to be loaded.
-
-    Raises
-    ------
-    ValueError
-        If the object is nested too deeply.
-    """
+    """Return a pickle of an object that is made to be audited, not to be loaded."""
     file = io.BytesIO()
     try:
         _Pickler(file, protocol=4).dump(obj)

@@ -99,9 +99,8 @@ class Recorder(pickle._Unpickler):
         dtype = dtype_of(facts["dtype"])
         if dtype is None or dtype.hasobject:
             inner = Recorder(self.file, self.limits)
-            root = inner.load()
-            self.made |= inner.made
-            return root
+            inner.made = self.made
+            return inner.load()
         if isinstance(facts.get("numpy_array_alignment_bytes"), int):
             self.file.read((self.file.read(1) or b"\0")[0])
         wanted = int(np.prod(shape_of(facts["shape"]), dtype=object)) * dtype.itemsize
@@ -144,27 +143,16 @@ def _counted(operation):
     return run
 
 
-Recorder.dispatch = {
-    code: operation if code == pickle.STOP[0] else _counted(operation)
-    for code, operation in {
-        **pickle._Unpickler.dispatch,
-        **{code[0]: operation for code, operation in _OWN.items()},
-    }.items()
-}
+_ALL = pickle._Unpickler.dispatch | {code[0]: operation for code, operation in _OWN.items()}
+Recorder.dispatch = {code: _counted(operation) for code, operation in _ALL.items()}
+Recorder.dispatch[pickle.STOP[0]] = pickle._Unpickler.load_stop
 
 
 def read_stream(data, limits):
     """Read pickle after pickle from bytes.
 
-    Returns
-    -------
-    roots : list
-    dropped : list
-        What the pickles' bytes hold besides.
-    rest : bytes
-        What follows the last of them.
-    broken : str or None
-        Why the last one could not be read to its end.
+    Return their objects, what their bytes hold besides, the bytes that follow the last of them,
+    and, if that could not be read to its end, why.
     """
     file, roots, made, broken = io.BytesIO(data), [], {}, None
     while broken is None:
@@ -240,12 +228,17 @@ def class_of(node) -> Global | None:
 
 def state_of(call) -> list:
     """Return the pairs (attribute, value) that a call's states set, in order."""
-    parts = [part for state in call.states for part in (state if is_slots(state) else [state])]
+    parts = [part for state in call.states for part in (state if _is_slots(state) else [state])]
     return [pair for part in parts if isinstance(part, dict) for pair in part.items()]
 
 
-def is_slots(state) -> bool:
-    """Tell whether a state is a dict and one of slots."""
+def more_of(call) -> list:
+    """Return what is done to the result of a call, besides the setting of attributes."""
+    states = [s for s in call.states if not isinstance(s, dict) and not _is_slots(s)]
+    return [*call.pairs, *call.items, *states, *([call.kwargs] if call.kwargs else [])]
+
+
+def _is_slots(state) -> bool:
     pair = isinstance(state, tuple) and len(state) == 2
     return pair and all(part is None or isinstance(part, dict) for part in state)
 

@@ -25,7 +25,7 @@ PARAMETERS = DPFairClassifier().get_params(deep=False)
 STATEMENT = {"statement", "releasable", *(f.name for f in fields(PrivacyReport))}
 _HELD = {words.DIAGNOSTICS_HELD, words.REFERENCE_HELD}
 _NOT_ACCOUNTED = {*NOT_ACCOUNTED, *(_facts.NOTED.format(what) for what in _HELD)}
-_PHRASE = re.compile(r"([A-Za-z_ ,+()-]+|\d{1,10}){1,8}")  # words, and few whole numbers
+_PHRASE = re.compile(r"[a-zA-Z_ ,+()-]*(\d{1,10}[a-zA-Z_ ,+()-]+){0,3}\d{0,10}")
 _NUMBER = re.compile(r"\s*[-+]?\d*\.\d+(e[-+]?\d+)?\s*", re.IGNORECASE)
 _MOST_LEVELS, _MOST_SIZES, _MOST_NOISES, _MOST_ENTRIES, _NAME = 1000, 16, 8, 4, 100
 
@@ -70,15 +70,20 @@ def are_levels(values) -> bool:
     flat, values = np.ndim(values) < 2 or not isinstance(values, np.ndarray), list(values)
     if not flat or len(values) > _MOST_LEVELS or len(set(map(repr, values))) < len(values):
         return False
+    spread = [v for v in values if is_number(v) and v == v]
+    if len(spread) > _MOST_SIZES and max(spread) - min(spread) > 4 * len(spread):
+        return False  # numbers of records, say
     if any(isinstance(v, (tuple, list)) for v in values):
         columns = list(zip(*values, strict=True))  # intersections, which fill a quarter of a grid
         sizes = [len(set(map(repr, column))) for column in columns]
         crossed = max(sizes) <= max(8, len(values) / 2) and 4 * len(values) >= np.prod(sizes)
         return 2 <= len(sizes) <= 8 and bool(crossed)
-    return all(map(_is_level, values))
+    n_intervals = sum(isinstance(v, pd.Interval) for v in values)
+    return all(map(is_level, values)) and n_intervals <= 4 * _MOST_SIZES
 
 
-def _is_level(value):
+def is_level(value):
+    """Tell whether a value may be one of a public set."""
     if isinstance(value, str):
         return is_word(value) and not _NUMBER.fullmatch(value)
     if isinstance(value, Real):
@@ -119,11 +124,10 @@ def is_listed(name, value, values, network) -> bool:
         known = list(value)[:_MOST_SIZES] if known is None else np.asarray(known, object)
         return set(value) <= set(known) and all(map(is_number, value.values()))
     if name in ("module_params", "optimizer_params"):
-        optimizer = values.get("optimizer", "auto")
-        if name == "optimizer_params" and isinstance(optimizer, (str, type)):
-            if not set(value) <= set(signature(resolve_optimizer(optimizer)).parameters):
-                return False
-        return all(map(is_word, value)) and all(map(is_setting, value.values()))
+        made = resolve_optimizer(values.get("optimizer", "auto")) if name[0] == "o" else None
+        taken = value if made is None else signature(made).parameters
+        plain = all(map(is_word, value)) and all(map(is_setting, value.values()))
+        return plain and set(value) <= set(taken)
     if name == "hidden_layer_sizes":
         fixed = network is not None and values.get("module") == "mlp"
         own = network.params.get(name, value) if fixed else value
@@ -131,7 +135,8 @@ def is_listed(name, value, values, network) -> bool:
     if name in ("groups", "groups_"):
         return are_levels(value)
     if name in ("classes", "classes_"):
-        return are_levels(value) and n_outputs in (None, len(value))
+        of_outputs = n_outputs == len(set(value)) == len(value) and all(map(is_level, value))
+        return of_outputs or (n_outputs is None and are_levels(value))
     if name in ("method", "method_"):
         return is_method(value) or (name == "method" and is_word(value))
     if name in ("module", "device"):
