@@ -239,12 +239,12 @@ def _shapes(make, params):
 # scalers, encoders, searches
 
 
-def _judge_estimator(walk, learnt, state, where):
+def _judge_estimator(walk, learned, state, where):
     """Judge a scaler, an encoder, a search, or what public_preprocessor makes of these."""
     walk.fitted |= "n_features_in_" in state
     for name in sorted(state, key="classes_".__eq__):  # after the estimator that has them too
         node, at = state[name], attribute(where, name)
-        if (name.startswith("_") or name.endswith("_")) and name not in learnt:
+        if (name.startswith("_") or name.endswith("_")) and name not in learned:
             walk.note(kinds.UNLISTED, node, at, "an attribute that no release has")
         elif name == "random_state" and node is not None:
             walk.seeds.append(at)

@@ -16,7 +16,7 @@ IN_WORDS = {
     REFERENCE: "a second model, without privacy",
     ARRAY: "no public fact explains it",
     FITTED: "learned from the data outside every privacy budget",
-    ATTACHED: "such as a gradient per record, which tells the record, or a hook",
+    ATTACHED: "a gradient, which tells its record, or a hook",
     VALUES: "no public fact explains them",
     TEXT: "a text that is more than a word",
     BYTES: "bytes that may hold anything",
