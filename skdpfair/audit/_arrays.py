@@ -29,9 +29,7 @@ class Array:
         """Number of bytes of its items."""
         return None if self.dtype is None else self.size * self.dtype.itemsize
 
-    @property
-    def words(self) -> str:
-        """What it is an array of."""
+    def __str__(self):
         return "a tensor" if self.dtype is None else f"an array of {self.dtype.newbyteorder('=')}"
 
     def values(self):

@@ -4,7 +4,7 @@ import json
 import math
 import re
 import tomllib
-from typing import NamedTuple
+from collections import namedtuple
 
 import numpy as np
 import pandas as pd
@@ -18,7 +18,7 @@ from skdpfair.audit._containers import Tensors, Text
 from skdpfair.audit._contents import attribute, item
 from skdpfair.audit._pickles import Global, class_of, is_node, more_of, state_of
 from skdpfair.audit._public_facts import PARAMETERS, passes
-from skdpfair.mechanism import METHODS, Method
+from skdpfair.mechanism import METHODS
 from skdpfair.preprocessing import TableSchema
 from skdpfair.privacy import Ledger, LedgerEntry, PrivacyReport
 from skdpfair.release import _facts, _file, statement
@@ -52,12 +52,8 @@ class Unlisted(ValueError):
     """A value of a type that no file of this package holds."""
 
 
-class Network(NamedTuple):
-    """The facts of a network that its classifier's attributes must fit."""
-
-    params: dict
-    in_shape: tuple
-    n_outputs: int | None  # None for an author's own network
+# what a classifier's attributes must fit; n_outputs is None for an author's own network
+Network = namedtuple("Network", "params in_shape n_outputs")
 
 
 def judge_ours(walk, node, where) -> bool:
@@ -74,9 +70,8 @@ def judge_ours(walk, node, where) -> bool:
         walk.skip(node)
     else:
         cls = class_of(node)
-        if cls is None or not (cls.module.startswith("skdpfair.") or cls.path in _OF_SKLEARN):
-            return False
-        if cls.module == "skdpfair.audit._live":
+        ours = cls is not None and re.match(r"skdpfair\.(?!audit\._live)", cls.path)
+        if not ours and (cls is None or cls.path not in _OF_SKLEARN):
             return False
         _judge_object(walk, cls, node, where)
     return True
@@ -85,7 +80,7 @@ def judge_ours(walk, node, where) -> bool:
 def _judge_object(walk, cls, node, where):
     pairs = state_of(node)
     if cls.path in _VALUES:
-        if not passes(lambda: _is_value(value_of(node))):
+        if not passes(lambda: public.is_value(value_of(node))):
             walk.add(kinds.UNLISTED, where, "an object with values that its class does not take")
         walk.skip(node)
         return
@@ -98,12 +93,6 @@ def _judge_object(walk, cls, node, where):
         _judge_estimator(walk, _LEARNT[cls.name], dict(pairs), where)
     else:
         walk.note(kinds.UNLISTED, node, where, f"an object of the class {cls.name[:80]}")
-
-
-def _is_value(value):
-    if isinstance(value, Method):
-        return public.is_method(value)
-    return not isinstance(value, PrivacyReport) or public.is_report(value, n_fits=16)
 
 
 def value_of(node):
@@ -141,9 +130,6 @@ def _ledger_of(_entries=(), _last=None, _more=0):
     if _last not in (None, last) or not public.is_whole(_more):
         raise Unlisted
     return Ledger(list(_entries))
-
-
-# classifiers
 
 
 def _judge_classifier(walk, state, where):
@@ -236,9 +222,6 @@ def _shapes(make, params):
         return {}
 
 
-# scalers, encoders, searches
-
-
 def _judge_estimator(walk, learned, state, where):
     """Judge a scaler, an encoder, a search, or what public_preprocessor makes of these."""
     walk.fitted |= "n_features_in_" in state
@@ -258,9 +241,13 @@ def _judge_estimator(walk, learned, state, where):
             walk.skip(node)
 
 
+def _width(state):
+    return value_of(state.get("n_features_in_"))
+
+
 def _are_bounds(node, state, walk):
-    names, n_features = (value_of(state.get(f"{k}_in_")) for k in ("feature_names", "n_features"))
-    return public.are_bounds(value_of(node), n_features, names)
+    names = value_of(state.get("feature_names_in_"))
+    return public.are_bounds(value_of(node), _width(state), names)
 
 
 def _are_choices(node, state, walk):
@@ -277,27 +264,18 @@ def _are_of_columns(node, state=None, walk=None):
     return node is None or public.are_names([node], 1) or public.is_whole(node)
 
 
-def _are_steps(node, state, walk):
-    return _are_of_columns([step[::2] for step in node])
-
-
 _TESTS = {  # of (node, state, walk)
     **dict.fromkeys(_OF_COLUMNS, _are_of_columns),
-    **dict.fromkeys(("transformers", "transformers_"), _are_steps),
+    **dict.fromkeys(
+        ("transformers", "transformers_"), lambda node, *_: _are_of_columns([s[::2] for s in node])
+    ),
     "bounds": _are_bounds,
     "categories": lambda node, *_: all(map(public.are_levels, value_of(node).values())),
     "classes_": lambda node, state, walk: repr(list(value_of(node))) in walk.classes,
-    "feature_names_in_": lambda node, state, walk: public.are_names(
-        value_of(node), value_of(state["n_features_in_"])
-    ),
+    "feature_names_in_": lambda node, state, _: public.are_names(value_of(node), _width(state)),
     "param_distributions": _are_choices,
-    "quantiles_": lambda node, state, walk: (
-        np.shape(value_of(node)) == (value_of(state["n_features_in_"]), 2)
-    ),
+    "quantiles_": lambda node, state, _: np.shape(value_of(node)) == (_width(state), 2),
 }
-
-
-# files
 
 
 def _judge_tensors(walk, tensors, where):

@@ -6,6 +6,7 @@ import json
 import lzma
 import os
 import re
+import struct
 import time
 import zipfile
 import zlib
@@ -205,7 +206,10 @@ class Reader:
                     kind = ARRAY if name.startswith("data/") else NOT_JUDGED
                     self.add(kind, beside(where, name[:80]), "a member", len(content))
                     self.regions.append((where, content))
-            slack = uncovered(data[: archive.start_dir], _spans(infos, data)) + archive.comment
+            slack = (
+                uncovered(data[: archive.start_dir], [_span(i, data) for i in infos])
+                + archive.comment
+            )
         return places + self._rest(slack, where)
 
 
@@ -223,14 +227,11 @@ def uncovered(data, spans) -> bytes:
     return b"".join([*pieces, data[at:]])
 
 
-def _spans(infos, data):
-    """Return where a zip file's members lie, with what the format writes around them."""
-    for info in infos:
-        at = info.header_offset
-        lengths = data[at + 26 : at + 30]
-        size = 30 + int.from_bytes(lengths[:2], "little") + int.from_bytes(lengths[2:], "little")
-        trailer = 24 if info.flag_bits & 8 else 0
-        yield at, at + size + info.compress_size + trailer
+def _span(info, data):
+    """Return where a zip file's member lies, with what the format writes around it."""
+    at, trailer = info.header_offset, 24 if info.flag_bits & 8 else 0
+    around = 30 + sum(struct.unpack("<HH", data[at + 26 : at + 30])) + trailer
+    return at, at + around + info.compress_size
 
 
 def read_safetensors(data):

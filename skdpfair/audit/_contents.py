@@ -41,17 +41,13 @@ _BROKEN = (AttributeError, ArithmeticError, LookupError, TypeError, ValueError)
 def attribute(where, name) -> str:
     """Return the path of an attribute; a name that may hold values is not shown."""
     shown = name if isinstance(name, str) and _SHOWN.fullmatch(name) else "(attribute)"
-    return _below(where, shown if not where or where.endswith("!") else f".{shown}")
+    return where[:_LONGEST] + (shown if not where or where.endswith("!") else f".{shown}")
 
 
 def item(where, key, index) -> str:
     """Return the path of an item, a dict's if it has a key."""
     shown = isinstance(key, str) and _SHOWN.fullmatch(key)
-    return _below(where, f"[{key!r}]" if shown else f"[{index}]")
-
-
-def _below(where, end):
-    return where + end if len(where) < _LONGEST else where
+    return where[:_LONGEST] + (f"[{key!r}]" if shown else f"[{index}]")
 
 
 def kind_of(cls) -> str | None:
@@ -98,7 +94,7 @@ class Walk:
         """Judge arrays and seeds, now that all weights are known."""
         for array, where, kind in self.arrays:
             if (array.shape, array.data) not in self.weights:  # of a classifier: they are judged
-                what = f"{array.words}: {kinds.IN_WORDS[kind]}"
+                what = f"{array}: {kinds.IN_WORDS[kind]}"
                 self.add(kind, where, what, array.n_bytes, array.shape)
         for where in self.seeds if self.fitted else ():
             self.add(kinds.SEED, where, "a number that seeds a random generator")

@@ -38,11 +38,6 @@ def passes(test, *values) -> bool:
         return False
 
 
-def is_number(value) -> bool:
-    """Tell whether a value is one number."""
-    return isinstance(value, Real) and not isinstance(value, bool)
-
-
 def is_whole(value) -> bool:
     """Tell whether a value is one whole number >= 0."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53
@@ -70,7 +65,7 @@ def are_levels(values) -> bool:
     flat, values = np.ndim(values) < 2 or not isinstance(values, np.ndarray), list(values)
     if not flat or len(values) > _MOST_LEVELS or len(set(map(repr, values))) < len(values):
         return False
-    spread = [v for v in values if is_number(v) and v == v]
+    spread = [v for v in values if isinstance(v, Real) and v == v]
     if len(spread) > _MOST_SIZES and max(spread) - min(spread) > 4 * len(spread):
         return False  # numbers of records, say
     if any(isinstance(v, (tuple, list)) for v in values):
@@ -122,7 +117,7 @@ def is_listed(name, value, values, network) -> bool:
     if name == "class_weight":
         known = values.get("classes_", values.get("classes"))
         known = list(value)[:_MOST_SIZES] if known is None else np.asarray(known, object)
-        return set(value) <= set(known) and all(map(is_number, value.values()))
+        return set(value) <= set(known) and all(isinstance(v, Real) for v in value.values())
     if name in ("module_params", "optimizer_params"):
         made = resolve_optimizer(values.get("optimizer", "auto")) if name[0] == "o" else None
         taken = value if made is None else signature(made).parameters
@@ -159,17 +154,13 @@ def is_listed(name, value, values, network) -> bool:
 
 def are_bounds(value, n_features, names) -> bool:
     """Tell whether a value is bounds (low, high) of columns, one pair for each or one for all."""
-    scaler = BoundedScaler(value)
     if n_features is None:  # not fitted: as many columns as there are pairs
         names = list(value) if isinstance(value, dict) else None
         n_features = 1 if names is None and np.ndim(value) == 1 else len(value)
-    scaler.n_features_in_ = n_features
-    if names is not None:
-        scaler.feature_names_in_ = names
+    scaler = BoundedScaler(value)
+    facts = {"n_features_in_": n_features, "feature_names_in_": names}
+    vars(scaler).update({k: v for k, v in facts.items() if v is not None})
     return len(scaler._resolved_bounds()) == n_features
-
-
-# privacy reports, their statements, and ledgers
 
 
 def is_report(report, groups=None, n_fits=1) -> bool:
@@ -180,11 +171,11 @@ def is_report(report, groups=None, n_fits=1) -> bool:
     by_group, entries = report.group_epsilons or {}, report.ledger.entries
     return (
         isinstance(report, PrivacyReport)
-        and all(map(is_number, numbers))
+        and all(isinstance(v, Real) for v in numbers)
         and all(map(is_whole, whole))
-        and all(isinstance(flag, bool) for flag in flags)
+        and all(isinstance(v, bool) for v in flags)
         and are_levels(by_group)
-        and all(is_number(v) and v >= 0 for v in by_group.values())
+        and all(isinstance(v, Real) and v >= 0 for v in by_group.values())
         and (groups is None or set(map(group_name, by_group)) <= set(map(group_name, groups)))
         and all(map(is_phrase, (report.method, report.what, report.stop, report.proof)))
         and report.accountant in ACCOUNTANTS
@@ -195,6 +186,13 @@ def is_report(report, groups=None, n_fits=1) -> bool:
         and len(entries) <= _MOST_ENTRIES * n_fits
         and all(map(is_entry, entries))
     )
+
+
+def is_value(value) -> bool:
+    """Tell whether a method or a report, found by itself, holds what such objects do."""
+    if isinstance(value, PrivacyReport):
+        return is_report(value, n_fits=_MOST_SIZES)
+    return not isinstance(value, Method) or is_method(value)
 
 
 def is_not_accounted(text) -> bool:
@@ -215,12 +213,8 @@ def is_statement(given) -> bool:
     facts = {k: v for k, v in given.items() if k in STATEMENT - {"statement", "releasable"}}
     facts = {k: float(v) if v in ("inf", "nan") else v for k, v in facts.items()}
     facts |= {k: tuple(facts[k]) for k in ("holds", "assumptions", "not_accounted") if k in facts}
-    entries = [
-        LedgerEntry(
-            e["what"], e["sample_rate"], tuple(map(float, e["noise_multipliers"])), e["steps"]
-        )
-        for e in given["ledger"]
-    ]
+    noises = [tuple(map(float, e["noise_multipliers"])) for e in given["ledger"]]
+    entries = [LedgerEntry(**e | {"noise_multipliers": n}) for e, n in zip(given["ledger"], noises)]
     report = PrivacyReport(**facts | {"ledger": Ledger(entries)})
     return statement(report) == given and is_report(report, n_fits=_MOST_SIZES)
 
