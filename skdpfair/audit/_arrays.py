@@ -29,9 +29,6 @@ class Array:
         """Number of bytes of its items."""
         return None if self.dtype is None else self.size * self.dtype.itemsize
 
-    def __str__(self):
-        return "a tensor" if self.dtype is None else f"an array of {self.dtype.newbyteorder('=')}"
-
     def values(self):
         """Return the numbers or texts as an array, or None where they cannot be read."""
         try:

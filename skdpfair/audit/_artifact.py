@@ -41,7 +41,7 @@ def audit_artifact(path_or_object, *, rows=None) -> ArtifactReport:
     FileNotFoundError
         If there is no such path.
     ValueError
-        If ``rows`` is no table of numbers, or the object is nested too deeply.
+        If ``rows`` is no table of numbers, or no pickle can hold the object.
 
     Notes
     -----
@@ -86,9 +86,9 @@ def _opened(thing, reader):
                 "pass its bytes: text.encode()."
             )
         return os.path.basename(os.path.normpath(path)), reader.open_path(path)
-    if isinstance(thing, (bytes, bytearray)):
-        return "bytes", reader.open(bytes(thing), "")
     if isinstance(thing, io.IOBase):
         data = thing.read()
         return "a file", reader.open(data.encode() if isinstance(data, str) else data, "")
+    if isinstance(thing, (bytes, bytearray)):
+        return "bytes", reader.open(bytes(thing), "")
     return f"a {type(thing).__name__}", reader.open(pickled(thing), "")

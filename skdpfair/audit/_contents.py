@@ -94,7 +94,7 @@ class Walk:
         """Judge arrays and seeds, now that all weights are known."""
         for array, where, kind in self.arrays:
             if (array.shape, array.data) not in self.weights:  # of a classifier: they are judged
-                what = f"{array}: {kinds.IN_WORDS[kind]}"
+                what = f"{array.dtype or 'tensor'}: {kinds.IN_WORDS[kind]}"
                 self.add(kind, where, what, array.n_bytes, array.shape)
         for where in self.seeds if self.fitted else ():
             self.add(kinds.SEED, where, "a number that seeds a random generator")
@@ -183,9 +183,6 @@ class Walk:
     def _object(self, node, where):
         """Visit what a call makes, by its class and its attributes; it counts as one value."""
         cls = class_of(node)
-        if cls is not None and cls.name == "unpicklable":  # what a live object holds
-            module, _, name = str(node.args[0]).rpartition(".")
-            cls = Global(module, name)
         kind = kind_of(cls)
         if kind is not None:
             self.note(kind, node, where, f"{cls.path[:80]}: {kinds.IN_WORDS[kind]}")

@@ -1,10 +1,6 @@
 """Pickles of live objects for audits, with what torch keeps in memory beside a pickle."""
 
 import io
-import pickle
-import sys
-from operator import attrgetter
-from types import FunctionType
 
 import torch
 
@@ -18,44 +14,20 @@ except ImportError:  # joblib before 1.6 has its own
 _HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 
 
-def unpicklable(name):
-    """Stand in for a thing that no pickle can hold; never called."""
-    raise TypeError(f"{name} cannot be unpickled")
-
-
 def tensor(values, attached, shape):
     """Stand in for a tensor and what is attached to it; never called."""
     raise TypeError("a pickle for audits only")
 
 
 class _Pickler(cloudpickle.Pickler):
-    """cloudpickle's, but nothing stops it and tensors keep their gradients."""
+    """cloudpickle's, but tensors keep their gradients, and classifiers what memory holds."""
 
     def reducer_override(self, obj):
         if isinstance(obj, torch.Tensor):
             return _tensor(obj)
-        if isinstance(obj, DPFairClassifier):
-            return _classifier(obj)
-        reduced = super().reducer_override(obj)
-        if reduced is not NotImplemented or isinstance(obj, (type, FunctionType)):
-            return reduced
-        try:
-            reduced = self.dispatch_table.get(type(obj), lambda o: o.__reduce_ex__(4))(obj)
-            if isinstance(reduced, str) and not _is_importable(obj, reduced):
-                return _unpicklable(obj)
-            return reduced
-        except RecursionError:
-            raise
-        except Exception:  # whatever a class raises that does not want to be pickled
-            return _unpicklable(obj)
-
-
-def _is_importable(obj, name):
-    module = sys.modules.get(getattr(obj, "__module__", None) or "builtins")
-    try:
-        return attrgetter(name)(module) is obj
-    except AttributeError:
-        return False
+        return (
+            _classifier(obj) if isinstance(obj, DPFairClassifier) else super().reducer_override(obj)
+        )
 
 
 def _classifier(obj):
@@ -65,12 +37,6 @@ def _classifier(obj):
     if "net_" in vars(obj):
         held |= {"module_": obj.net_.module_, "callbacks": obj.callbacks}
     return func, args, (state or {}) | held
-
-
-def _unpicklable(obj):
-    """Return the name of the class, and the attributes, of a thing that cannot be pickled."""
-    name = f"{type(obj).__module__}.{type(obj).__qualname__}"
-    return unpicklable, (name,), dict(getattr(obj, "__dict__", {})) or None
 
 
 def _tensor(obj):
@@ -91,7 +57,7 @@ def pickled(obj) -> bytes:
     file = io.BytesIO()
     try:
         _Pickler(file, protocol=4).dump(obj)
-    except (RecursionError, pickle.PicklingError, AttributeError, TypeError, ValueError) as error:
+    except Exception as error:  # whatever a class raises that does not want to be pickled
         raise ValueError(
             f"path_or_object is a {type(obj).__name__} that cannot be looked through "
             f"({type(error).__name__}): it is nested too deeply, or holds what no pickle can. Save "

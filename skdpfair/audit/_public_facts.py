@@ -145,10 +145,8 @@ def is_listed(name, value, values, network) -> bool:
         return len(set(value)) == len(value) and set(value) <= set(range(n_features))
     if name == "privacy_":
         return is_report(value, values.get("groups_"), values.get("_n_fits", 1))
-    if name == "attack":
-        return isinstance(value, PGD)
-    if name == "group_col":
-        return is_setting(value)
+    if name in ("attack", "group_col"):
+        return isinstance(value, PGD) or is_setting(value)
     return is_scalar(value) and name not in ("callbacks", "validation_data")
 
 
@@ -214,7 +212,10 @@ def is_statement(given) -> bool:
     facts = {k: float(v) if v in ("inf", "nan") else v for k, v in facts.items()}
     facts |= {k: tuple(facts[k]) for k in ("holds", "assumptions", "not_accounted") if k in facts}
     noises = [tuple(map(float, e["noise_multipliers"])) for e in given["ledger"]]
-    entries = [LedgerEntry(**e | {"noise_multipliers": n}) for e, n in zip(given["ledger"], noises)]
+    entries = [
+        LedgerEntry(**e | {"noise_multipliers": n})
+        for e, n in zip(given["ledger"], noises, strict=True)
+    ]
     report = PrivacyReport(**facts | {"ledger": Ledger(entries)})
     return statement(report) == given and is_report(report, n_fits=_MOST_SIZES)
 
