@@ -60,8 +60,7 @@ def audit_artifact(path_or_object, *, rows=None) -> ArtifactReport:
     [('unexplained array', "['cache']", (32, 4))]
     """
     table = None if rows is None else rows_of(rows)
-    reader = Reader()
-    walk = Walk(reader, judge_ours)
+    walk = Walk(reader := Reader(), judge_ours)
     source, places = _opened(path_or_object, reader)
     try:
         walk.walk(places)

@@ -38,10 +38,8 @@ _OF_COLUMNS |= {"_transformers_feature_names_out"}
 _STEPS = {"transformers_", "sparse_output_", "_name_to_fitted_passthrough"}
 _SEEN = {"n_features_in_", "feature_names_in_", "_charged", "_sklearn_output_config"}
 _SEEN |= {"_sklearn_version"}
-_LEARNT = {  # what estimators other than the classifier keep of a fit
-    "BoundedScaler": _SEEN,
-    "PublicEncoder": _SEEN,
-    "FunctionTransformer": _SEEN,
+_LEARNED = {  # what estimators other than the classifier keep of a fit
+    **dict.fromkeys(("BoundedScaler", "PublicEncoder", "FunctionTransformer"), _SEEN),
     "ColumnTransformer": _SEEN | _OF_COLUMNS | _STEPS,
     "DPQuantileScaler": _SEEN | {"quantiles_", "privacy_"},
     "DPRandomizedSearch": _SEEN | {"best_estimator_", "best_params_", "classes_", "privacy_"},
@@ -82,15 +80,14 @@ def _judge_object(walk, cls, node, where):
     if cls.path in _VALUES:
         if not passes(lambda: public.is_value(value_of(node))):
             walk.add(kinds.UNLISTED, where, "an object with values that its class does not take")
-        walk.skip(node)
-        return
+        return walk.skip(node)
     walk.judge(walk.parts(node, where), where)
     if len(dict(pairs)) < len(pairs):
         walk.add(kinds.UNLISTED, where, "attributes that are set twice")
     if cls.name == "DPFairClassifier":
         _judge_classifier(walk, dict(pairs), where)
-    elif cls.name in _LEARNT:
-        _judge_estimator(walk, _LEARNT[cls.name], dict(pairs), where)
+    elif cls.name in _LEARNED:
+        _judge_estimator(walk, _LEARNED[cls.name], dict(pairs), where)
     else:
         walk.note(kinds.UNLISTED, node, where, f"an object of the class {cls.name[:80]}")
 

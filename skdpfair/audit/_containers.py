@@ -101,27 +101,24 @@ class Reader:
         return places
 
     def _open_file(self, path, where):
-        try:
-            self.limits.take_operation(256)
-            with open(path, "rb") as file:
-                data = self.limits.read(file)
-        except Exhausted as error:
-            self.add(UNREADABLE, where, f"not read in full: {error}")
-            return []
-        return self.open(data, where)
+        with open(path, "rb") as file:
+            return self.open(file, where)
 
     def open(self, data, where, packed=False) -> list[tuple[str, object]]:
-        """Return the graphs in bytes; what cannot be read becomes a finding."""
-        self.regions.append((where, data))
+        """Return the graphs in bytes, or in a file; what cannot be read becomes a finding."""
         try:
             return self._open(data, where, packed)
         except Exhausted as error:
-            self.add(UNREADABLE, where, f"not read in full: {error}", len(data))
+            self.add(UNREADABLE, where, f"not read in full: {error}")
         except Exception as error:  # a hostile file may break any of the libraries that read it
-            self.add(UNREADABLE, where, f"broken: {type(error).__name__}", len(data))
+            self.add(UNREADABLE, where, f"broken: {type(error).__name__}")
         return []
 
     def _open(self, data, where, packed):
+        if not isinstance(data, bytes):
+            self.limits.take_operation(256)
+            data = self.limits.read(data)
+        self.regions.append((where, data))
         unpacker = next((make for magic, make in _COMPRESSED.items() if data.startswith(magic)), 0)
         if unpacker and not packed:
             inner, rest = self._unpacked(data, unpacker(), where)
@@ -172,11 +169,9 @@ class Reader:
             if rest:
                 self.add(ARRAY, where, "the numbers of tensors", len(rest))
                 rest = b""
-        if not roots:
-            return []
         places = [(where if len(roots) == 1 else beside(where, i), r) for i, r in enumerate(roots)]
         places += [(beside(where, "(dropped)"), dropped)] if dropped else []
-        return places + self._rest(rest, where)
+        return places + self._rest(rest, where) if roots else []
 
     def _rest(self, data, where):
         """Return the graphs in what follows the end of something."""

@@ -131,8 +131,8 @@ class Walk:
 
     def note(self, kind, node, where, what=None):
         """Note what a thing is; what it holds is part of that."""
-        array = as_array(node)
-        self.add(kind, where, what or kinds.IN_WORDS[kind], shape=array and array.shape)
+        shape = getattr(as_array(node), "shape", None)
+        self.add(kind, where, what or kinds.IN_WORDS[kind], shape=shape)
         self.skip(node)
 
     def _plain(self, value, where):
@@ -183,8 +183,7 @@ class Walk:
     def _object(self, node, where):
         """Visit what a call makes, by its class and its attributes; it counts as one value."""
         cls = class_of(node)
-        kind = kind_of(cls)
-        if kind is not None:
+        if (kind := kind_of(cls)) is not None:
             self.note(kind, node, where, f"{cls.path[:80]}: {kinds.IN_WORDS[kind]}")
             return 1
         self.judge(self.parts(node, where), where)

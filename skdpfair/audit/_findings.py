@@ -27,7 +27,6 @@ IN_WORDS = {
     CODE: "a function, with what it carries along",
     FILE: "the path of a file",
 }
-
 _MOST_SHOWN = 40
 
 
@@ -64,9 +63,8 @@ class ArtifactFinding:
     n_bytes: int | None = None
 
     def __str__(self):
-        size = "" if self.n_bytes is None else f" ({self.n_bytes} bytes)"
-        if self.shape is not None:
-            size = f" ({'x'.join(map(str, self.shape))})"
+        size = f"{self.n_bytes} bytes" if self.shape is None else "x".join(map(str, self.shape))
+        size = "" if self.shape is None and self.n_bytes is None else f" ({size})"
         return f"{self.kind}: {self.where}{size}: {self.what}"
 
 

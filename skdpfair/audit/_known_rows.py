@@ -32,11 +32,10 @@ def find_rows(table, walk):
         if values is not None and values.ndim > 1:
             places += [(where, v.tobytes()) for v in (values, np.moveaxis(values, 0, -1))]
     lists = [v for v in walk.seen.values() if isinstance(v, (list, tuple))]
-    plain = [v for v in lists if all(isinstance(n, (int, float)) and abs(n) < 2**64 for n in v)]
+    plain = [v for v in lists if all(isinstance(n, (int, float)) and not abs(n) > 2**64 for n in v)]
     places.append(("", b"".join(np.array(v, "f8").tobytes() for v in plain)))
     for where, data in places:
-        hits = _n_in_bytes(patterns, data)
-        if hits:
+        if hits := _n_in_bytes(patterns, data):
             what = f"{hits} of the {len(table)} rows, as numbers"
             walk.add(ROWS, where, what, shape=(hits,))
 

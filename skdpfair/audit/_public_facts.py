@@ -27,7 +27,7 @@ _HELD = {words.DIAGNOSTICS_HELD, words.REFERENCE_HELD}
 _NOT_ACCOUNTED = {*NOT_ACCOUNTED, *(_facts.NOTED.format(what) for what in _HELD)}
 _PHRASE = re.compile(r"[a-zA-Z_ ,+()-]*(\d{1,10}[a-zA-Z_ ,+()-]+){0,3}\d{0,10}")
 _NUMBER = re.compile(r"\s*[-+]?\d*\.\d+(e[-+]?\d+)?\s*", re.IGNORECASE)
-_MOST_LEVELS, _MOST_SIZES, _MOST_NOISES, _MOST_ENTRIES, _NAME = 1000, 16, 8, 4, 100
+_MOST_LEVELS, _MOST_SIZES, _MOST_ENTRIES, _NAME = 1000, 16, 4, 100
 
 
 def passes(test, *values) -> bool:
@@ -73,8 +73,8 @@ def are_levels(values) -> bool:
         sizes = [len(set(map(repr, column))) for column in columns]
         crossed = max(sizes) <= max(8, len(values) / 2) and 4 * len(values) >= np.prod(sizes)
         return 2 <= len(sizes) <= 8 and bool(crossed)
-    n_intervals = sum(isinstance(v, pd.Interval) for v in values)
-    return all(map(is_level, values)) and n_intervals <= 4 * _MOST_SIZES
+    intervals = [v for v in values if isinstance(v, pd.Interval)]
+    return all(map(is_level, values)) and len(intervals) <= 4 * _MOST_SIZES
 
 
 def is_level(value):
@@ -202,8 +202,8 @@ def is_not_accounted(text) -> bool:
 
 def is_entry(entry) -> bool:
     """Tell whether an entry of a ledger holds no more than releases do."""
-    few = len(entry.noise_multipliers) <= _MOST_NOISES
-    return few and len(entry.group_rates or ()) <= _MOST_LEVELS and is_phrase(entry.what)
+    few = len(entry.noise_multipliers) <= 8 and len(entry.group_rates or ()) <= _MOST_LEVELS
+    return few and is_phrase(entry.what)
 
 
 def is_statement(given) -> bool:

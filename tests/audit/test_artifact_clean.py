@@ -219,7 +219,11 @@ def test_the_weights_of_a_network_of_ones_own_are_not_judged():
     for form in (*forms(fitted(module=Scaled)), by_value, cloudpickle.dumps(by_value)):
         report = audit_artifact(form)
         assert "not judged" in {f.kind for f in report.findings}
-        assert {f.kind for f in report.findings} <= {"not judged", "code", "not part of a release"}, report
+        assert {f.kind for f in report.findings} <= {
+            "not judged",
+            "code",
+            "not part of a release",
+        }, report
 
 
 def test_weights_are_explained_beside_their_classifier_alone():

@@ -1,5 +1,6 @@
 """What our own files hold is on a closed list: nothing else passes, under whatever name."""
 
+import copyreg
 import io
 import json
 import pickle
@@ -250,3 +251,41 @@ def test_a_vocabulary_and_a_schedule_are_clean(tmp_path):
         for form in made:
             report = audit_artifact(form)
             assert report.is_clean, report
+
+
+class Planted:
+    """Its pickle makes something of ours, and does more to it than its class does."""
+
+    def __init__(self, thing, **more):
+        self.thing, self.more = thing, more
+
+    def __reduce_ex__(self, protocol):
+        func, args, state, *_ = self.thing.__reduce_ex__(4)
+        if func.__name__ == "__newobj__":  # which the pickler compares with the class
+            func, args = copyreg._reconstructor, (args[0], object, None)
+        found = [func, args, state, None, None]
+        for name, value in self.more.items():
+            found[("func", "args", "state", "items", "pairs").index(name)] = value
+        return tuple(found)
+
+
+@pytest.mark.parametrize("more", [{"items": ROWS}, {"pairs": list(enumerate(ROWS))}])
+@pytest.mark.parametrize(
+    "make", [private, lambda: private().privacy_, lambda: BoundedScaler((0, 1)), lambda: X]
+)
+def test_nothing_can_be_added_to_an_object(make, more):
+    found = audit_artifact(_pickled(Planted(make(), **{k: iter(v) for k, v in more.items()})))
+    assert not found.is_clean
+
+
+def _pickled(planted):
+    file = io.BytesIO()
+    pickle._Pickler(file, protocol=4).dump(planted)
+    return file.getvalue()
+
+
+def test_nothing_can_be_added_to_an_array():
+    clf = pickle.loads(pickle.dumps(private()))
+    state = clf.__getstate__()
+    state["_weights"] = {k: Planted(v, items=iter(ROWS)) for k, v in state["_weights"].items()}
+    assert not audit_artifact(_pickled(Planted(clf, state=state))).is_clean
