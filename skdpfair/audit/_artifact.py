@@ -18,8 +18,8 @@ def audit_artifact(path_or_object, *, rows=None) -> ArtifactReport:
 
     Nothing is executed and nothing that a pickle names is imported.  What this package writes,
     releases, pickles of classifiers, ledgers, is held against a closed list of what such files
-    hold.  In other files, all that is not a network's weight, a parameter or a word is listed by
-    its kind.
+    hold.  In other files all arrays, weights included, and all that is more than a few numbers
+    and words is listed by its kind.
 
     Parameters
     ----------
@@ -28,8 +28,8 @@ def audit_artifact(path_or_object, *, rows=None) -> ArtifactReport:
         Bytes are such a file's content.  Any other object is looked at as a pickle of it would
         hold it; of tensors that it holds also ``.grad`` and hooks, which pickles drop.
     rows : array-like or DataFrame of shape (n_rows, n_features), optional
-        Records to search for, in several number formats and as text.  Give at least 2 columns
-        and take a few hundred rows.
+        Records to search for, in several number formats.  Give at least 2 columns and take a few
+        hundred rows.
 
     Returns
     -------
@@ -41,7 +41,7 @@ def audit_artifact(path_or_object, *, rows=None) -> ArtifactReport:
     FileNotFoundError
         If there is no such path.
     ValueError
-        If ``rows`` is no table of numbers, or the object is nested too deeply.
+        If ``rows`` is no table of numbers, or no pickle can hold the object.
 
     Notes
     -----
@@ -60,13 +60,13 @@ def audit_artifact(path_or_object, *, rows=None) -> ArtifactReport:
     [('unexplained array', "['cache']", (32, 4))]
     """
     table = None if rows is None else rows_of(rows)
-    reader = Reader()
-    walk = Walk(reader, judge_ours)
+    walk = Walk(reader := Reader(), judge_ours)
     source, places = _opened(path_or_object, reader)
     try:
         walk.walk(places)
-    except (Exhausted, RecursionError) as error:
-        reader.add(UNREADABLE, "", f"not looked at in full: {error or 'nested too deeply'}")
+    except Exhausted as error:
+        reader.add(UNREADABLE, "", f"not looked at in full: {error}")
+    walk.finish()
     if table is not None:
         find_rows(table, walk)
     findings = list(dict.fromkeys(reader.findings))
@@ -85,9 +85,9 @@ def _opened(thing, reader):
                 "pass its bytes: text.encode()."
             )
         return os.path.basename(os.path.normpath(path)), reader.open_path(path)
-    if isinstance(thing, (bytes, bytearray)):
-        return "bytes", reader.open(bytes(thing), "")
     if isinstance(thing, io.IOBase):
         data = thing.read()
         return "a file", reader.open(data.encode() if isinstance(data, str) else data, "")
+    if isinstance(thing, (bytes, bytearray)):
+        return "bytes", reader.open(bytes(thing), "")
     return f"a {type(thing).__name__}", reader.open(pickled(thing), "")

@@ -1,473 +1,211 @@
-"""Contents of an artefact that is not of this package: what nothing explains, by kind."""
+"""Contents of an artefact: what is not of this package, by kind of class or array."""
 
+import builtins
 import re
-from collections import Counter
 
 from skdpfair.audit import _findings as kinds
-from skdpfair.audit._arrays import Array, Storage, as_array, n_hidden, scalar_of
+from skdpfair.audit._arrays import Array, as_array, scalar_of
 from skdpfair.audit._containers import Reader
-from skdpfair.audit._names import is_seed, kind_inside, kind_of_class, kind_of_name, runs_things
 from skdpfair.audit._pickles import (
     Call,
     Global,
-    Persistent,
-    Roots,
-    bases_of,
+    children,
     class_of,
     is_node,
-    is_slots,
+    more_of,
     reachable,
     state_of,
 )
-from skdpfair.audit._place import SHOWN, Place
-from skdpfair.audit._weights import (
-    belongs,
-    is_constant,
-    is_module,
-    judge_weights,
-    modules_of,
-    shapes_of_layer,
-    tied,
-)
 
-FEW = 4  # items of an array
-_FEW_FLOATS, _FEW_INTEGERS, _FEW_FLAGS, _FEW_TEXTS = 4, 8, 24, 24
-_FEW_BYTES, _LONG, _FEW_DIGITS, _DEEPEST = 24, 40, 5, 100
-_OBJECT, ESTIMATOR = 8, 16  # how many times more numbers an object, an estimator may have
-_KNOWN = {"skdpfair", "sklearn", "torch", "skorch", "scipy"}
-_PATH = re.compile(r"([A-Za-z]:)?(~|\.\.?)?[\\/].+|[a-z]\w*://.+|.+\.(npy|npz|csv|parquet|pkl|pt)")
-_DOTTED = re.compile(r"[\w.<>]+")
-_WEIGHTS = {"coef_", "intercept_", "coefs_", "intercepts_"}
-_LEARNT_NAMES = {"feature_names_in_", "classes_", "categories_"}
-_MOST_CLASSES = 32  # an encoder with more may have learned the names of people
-_CODE = ("CodeType", "code", "_create_code")
-_INSIDE_FIRST = (kinds.CLOSURE, kinds.CALLBACK, kinds.HOOK)
+_FEW = 16  # plain values under one name
+_LONG_TEXT, _LONG_NAME, _MANY_BYTES, _MANY_BITS = 40, 200, 24, 64
+_SHOWN = re.compile(r"[A-Za-z_][\w.\-]{0,60}|\d{1,3}|(\d{1,3}\.)+[A-Za-z_]\w{0,60}")
+_LONGEST = 400  # of a path; a hostile one would go on
+_OF_MODULES = ("_parameters", "_buffers", "_modules")  # whose names are attributes of the module
+_BY_CLASS = {  # the module of a class, or the class itself
+    kinds.DATA: "torch.utils.data pandas scipy.sparse pyarrow polars xarray dask datasets",
+    kinds.OPTIMIZER: "torch.optim opacus.optimizers",
+    kinds.GENERATOR: "numpy.random random torch.Generator torch._C.Generator",
+    kinds.TRAINING: "skorch opacus",
+    kinds.CODE: "cloudpickle joblib.externals.cloudpickle dill functools types",
+    kinds.FILE: "pathlib mmap numpy.memmap",
+}
+_KIND_OF = {name: kind for kind, names in _BY_CLASS.items() for name in names.split()}
+_RUN_THINGS = """os posix nt subprocess sys shutil socket pty importlib runpy ctypes code io _io
+    pickle _pickle marshal shelve webbrowser pip pdb timeit asyncio multiprocessing signal tempfile
+    urllib requests http ftplib smtplib sqlite3 tarfile zipfile pydoc operator ext"""
+_VERBS = ("load", "read", "open", "eval", "exec", "run", "fromfile", "FileIO", "Unpickler")
 _BROKEN = (AttributeError, ArithmeticError, LookupError, TypeError, ValueError)
-_DRAWS = "a distribution"  # of scipy, which carries the process's generator along
+
+
+def attribute(where, name) -> str:
+    """Return the path of an attribute; a name that may hold values is not shown."""
+    shown = name if isinstance(name, str) and _SHOWN.fullmatch(name) else "(attribute)"
+    return where[:_LONGEST] + (shown if not where or where.endswith("!") else f".{shown}")
+
+
+def item(where, key, index) -> str:
+    """Return the path of an item, a dict's if it has a key."""
+    shown = isinstance(key, str) and _SHOWN.fullmatch(key)
+    return where[:_LONGEST] + (f"[{key!r}]" if shown else f"[{index}]")
+
+
+def kind_of(cls) -> str | None:
+    """Return the kind of objects of a class, by the package or module that defines it."""
+    parts = cls.path.split(".") if cls is not None else []
+    names = (".".join(parts[:n]) for n in range(len(parts), 0, -1))
+    return next((_KIND_OF[name] for name in names if name in _KIND_OF), None)
+
+
+def runs_things(path) -> bool:
+    """Tell whether a pickle that imports this could run commands or read other files."""
+    *modules, name = path.split(".")
+    if modules == ["builtins"]:
+        return not isinstance(getattr(builtins, name, None), type)
+    return not set(_RUN_THINGS.split()).isdisjoint(modules) or name.startswith(_VERBS)
 
 
 class Walk:
     """Visit all values of an artefact once, and note what nothing explains.
 
-    Parameters
-    ----------
-    reader : Reader
-        Holds the limits, and the findings.
-    closed_list : callable
-        ``closed_list(walk, value, place)`` judges what is of this package, and tells whether the
-        value is.
+    ``closed_list(walk, value, where)`` judges what is of this package, and tells whether it is.
     """
 
     def __init__(self, reader: Reader, closed_list):
-        self.reader, self.closed_list = reader, closed_list
-        self.add = reader.add
-        self.seen, self.made, self.explained = {}, {}, set()
-        self.arrays, self.storages, self.networks, self.unsure = [], {}, [], []
-        self.outputs, self.shapes, self.n_private = set(), set(), 0
+        self.reader, self.closed_list, self.add = reader, closed_list, reader.add
+        self.seen, self.arrays, self.seeds = {}, [], []
+        self.weights, self.classes = set(), set()  # of the classifiers that were judged
+        self.fitted = False  # whether anything has learned from data
 
     def walk(self, places):
-        """Visit all that lies at some places, then judge the arrays."""
-        for where, value in places:
-            place = Place(f"{where}\0" if where else "")
-            self.judge(self.visit(value, place), place)
-            for node in reachable(value).values():
+        """Visit all that lies at some places."""
+        for where, root in places:
+            start = f"{where}!" if where else ""
+            try:
+                self.judge(self.visit(root, start), start)
+            except RecursionError:
+                self.add(kinds.UNREADABLE, where, "nested too deeply to be looked at")
+            for node in reachable(root):
                 if isinstance(node, Global) and runs_things(node.path):
                     what = f"unpickling imports {node.path[:80]}, which can run or read things"
                     self.add(kinds.EXECUTABLE, where, what)
-        for array in tied(self.unsure, self.outputs):
-            self.explained.add(id(array))
-        for array, place in self.arrays:
-            self._judge_array(array, place)
-        for storage, place in self.storages.values():
-            if n_hidden(storage) > FEW:
-                what = "numbers of a tensor's memory that no tensor shows"
-                self.add(kinds.ARRAY, place.path, what, shape=(n_hidden(storage),))
-        self._find_references()
 
-    def visit(self, node, place) -> Counter:
-        """Note what nothing explains in a value; return the plain values left to be judged."""
-        if not is_node(node):
-            return self.plain(node, place)
+    def finish(self):
+        """Judge arrays and seeds, now that all weights are known."""
+        for array, where, kind in self.arrays:
+            if (array.shape, array.data) not in self.weights:  # of a classifier: they are judged
+                what = f"{array.dtype or 'tensor'}: {kinds.IN_WORDS[kind]}"
+                self.add(kind, where, what, array.n_bytes, array.shape)
+        for where in self.seeds if self.fitted else ():
+            self.add(kinds.SEED, where, "a number that seeds a random generator")
+
+    def visit(self, node, where) -> int:
+        """Note what nothing explains in a value; return how many plain values are left."""
         scalar = scalar_of(node)
         if scalar is not None:  # counts each time that it is referred to
-            return self._scalar(scalar, place)
+            values = scalar.values()
+            node = scalar.data if values is None or scalar.dtype.kind == "V" else values.item()
+        if not is_node(node):
+            return self._plain(node, where)
         if id(node) in self.seen:
-            return Counter()
+            return 0
         self.seen[id(node)] = node
         self.reader.limits.take_operation()
-        if place.depth > _DEEPEST:
-            self.add(kinds.UNREADABLE, place.path, "nested too deeply to be looked at")
-            return Counter()
         try:
-            ours = self.closed_list(self, node, place)
-            return Counter() if ours else self._visit(node, place)
+            return 0 if self.closed_list(self, node, where) else self._visit(node, where)
         except _BROKEN as error:
             what = f"a part that is not what it claims to be: {type(error).__name__}"
-            self.add(kinds.UNREADABLE, place.path, what)
-            return Counter()
-
-    def _visit(self, node, place):
-        if isinstance(node, dict):
-            return self._dict(node.items(), place)
-        if isinstance(node, (list, tuple, set, frozenset)):
-            return self.items(node, place)
-        if isinstance(node, (bytes, bytearray)):
-            return self._bytes(node, place)
-        if isinstance(node, Roots):
-            counts = self.visit(node.root, place)
-            dropped = place.but(where=f"{place.path} (dropped)\0")
-            counts += self.items(node.dropped, dropped)
-            return counts
-        if isinstance(node, Storage):
-            self.storages.setdefault(id(node), (node, place))
-        elif isinstance(node, Persistent):
-            return self.visit(node.pid, place)
-        elif isinstance(node, Global):
-            self._text(node.path, place, longest=200)
-        elif isinstance(node, (Call, Array)):
-            array = self.array(node)
-            return self._object(node, place) if array is None else self._array(array, place)
-        return Counter()
-
-    def array(self, node) -> Array | None:
-        """Return the array that a value makes, the same each time."""
-        if id(node) not in self.made:
-            self.made[id(node)] = (as_array(node, self.reader), node)
-        return self.made[id(node)][0]
-
-    def items(self, items, place) -> Counter:
-        """Visit what a list holds."""
-        counts = Counter()
-        for i, item in enumerate(items):
-            if isinstance(item, (int, float)):  # most items are: they get no place of their own
-                counts.update(self.plain(item, place))
-            else:
-                counts.update(self.visit(item, place.item(None, i, listed=True)))
-        return counts
-
-    def judge(self, counts, place) -> Counter:
-        """Note plain values if they are too many; return those that were not noted."""
-        kind = (
-            place.inside if place.scale == ESTIMATOR else kind_of_name(place.name) or place.inside
-        )
-        scale, left = place.scale, Counter(counts)
-        few = 1 if kind in (kinds.LOSSES, kinds.INDICES) else _FEW_FLOATS * scale
-        n = counts["floats"] + counts["integers"]
-        if counts["floats"] > few or n > (few if few == 1 else _FEW_INTEGERS * scale):
-            what = "numbers in lists, dicts or attributes"
-            self.add(kind or kinds.NUMBERS, place.path, what, shape=(n,))
-            left["floats"] = left["integers"] = 0
-        if counts["flags"] > _FEW_FLAGS * scale:
-            what = "yes or no, many times in lists, dicts or attributes"
-            self.add(kind or kinds.NUMBERS, place.path, what, shape=(counts["flags"],))
-            left["flags"] = 0
-        if counts["texts"] > _FEW_TEXTS * scale:
-            what = "many texts, as in a column of a table"
-            self.add(kind or kinds.TEXT, place.path, what, shape=(counts["texts"],))
-            left["texts"] = 0
-        return left
-
-    def skip(self, node):
-        """Take a value, and all that it holds, for explained."""
-        self.seen |= reachable(node)
-
-    def noted(self, kind, place, what=None) -> Place:
-        """Note what a thing is, and that all in it is part of that."""
-        self.add(kind, place.path, what or kinds.IN_WORDS[kind])
-        return place.but(inside=kind)
-
-    def plain(self, value, place) -> Counter:
-        """Note a plain value that tells by itself, such as a seed or a path; count the others."""
-        if isinstance(value, str):
-            if place.fitted and is_seed(place.name) and value.strip().isdigit():
-                self.add(kinds.SEED, place.path, "the digits of a seed")
-            return Counter(texts=self._text(value, place))
-        if value is None or isinstance(value, bool):
-            return Counter(flags=int(value is not None))
-        if place.inside == kinds.GENERATOR:  # noted as one thing
-            return Counter()
-        if place.fitted and is_seed(place.name):
-            self.add(kinds.SEED, place.path, "a number that seeds a random generator")
-        elif isinstance(value, int) and value.bit_length() > 64:
-            what = f"an integer of {value.bit_length()} bits, as seeds are"
-            self.add(kinds.SEED, place.path, what)
-        elif not isinstance(value, int) and kind_of_name(place.name) == kinds.LOSSES:
-            self.add(kinds.LOSSES, place.path, "a loss on the data")
-        if isinstance(value, int):
-            return Counter(integers=1)
-        return Counter(floats=1)
-
-    def _text(self, text, place, longest=_LONG):
-        """Note a text that is more than a word or two; return 1 for one that is not noted."""
-        if place.name in ("__file__", "__path__", "co_filename") and text.endswith(".py"):
+            self.add(kinds.UNREADABLE, where, what)
             return 0
-        digits = sum(map(str.isdigit, text))
-        if _PATH.fullmatch(text):
-            self.add(kinds.FILE, place.path, "text that names a file")
-        elif place.scale != ESTIMATOR and (
-            len(text) > (100 if _DOTTED.fullmatch(text) else longest) or digits > _FEW_DIGITS
-        ):
-            self.add(kinds.TEXT, place.path, "text that is more than a word", len(text))
-        else:
-            return 1
+
+    def judge(self, n, where) -> int:
+        """Note plain values if they are too many; return how many were not noted."""
+        if n <= _FEW:
+            return n
+        self.add(kinds.VALUES, where, f"{n} numbers or words: {kinds.IN_WORDS[kinds.VALUES]}")
         return 0
 
-    def _bytes(self, data, place):
-        if len(data) <= _FEW_BYTES:
-            return Counter(floats=int(len(data) > 0))
-        kind = kind_of_name(place.name) or place.inside or kinds.BYTES
-        self.add(kind, place.path, "bytes that may hold anything", len(data))
-        return Counter()
+    def skip(self, node):
+        """Take a value, and all that it holds, for explained or noted."""
+        reachable(node, self.seen)
 
-    def _scalar(self, scalar, place):
-        if scalar.letter in "US":
-            data = scalar.data or b""
-            text = data.decode("utf-32" if scalar.letter == "U" else "latin-1", "ignore")
-            return self.plain(text, place)
-        if scalar.letter not in "biuf" or scalar.values() is None:
-            return self._bytes(scalar.data or b"", place)
-        return self.plain(scalar.values().item(), place)
+    def note(self, kind, node, where, what=None):
+        """Note what a thing is; what it holds is part of that."""
+        shape = getattr(as_array(node), "shape", None)
+        self.add(kind, where, what or kinds.IN_WORDS[kind], shape=shape)
+        self.skip(node)
 
-    def _dict(self, pairs, place, modules=None):
-        """Visit a dict: a network's weights are explained, each entry is judged by itself."""
-        pairs = list(pairs)
-        keys = {k for k, _ in pairs if isinstance(k, str)}
-        arrays = [(k, self.array(v)) for k, v in pairs if isinstance(k, str) and is_node(v)]
-        self.weights([(k, a) for k, a in arrays if a is not None], place, modules)
-        if {"param_groups", "state"} <= keys:
-            place = self.noted(kinds.OPTIMIZER, place)
-        if "bit_generator" in keys:
-            place = self.noted(kinds.GENERATOR, place)
-        counts = Counter()
+    def _plain(self, value, where):
+        if isinstance(value, str) and len(value) > _LONG_TEXT:
+            self.add(kinds.TEXT, where, kinds.IN_WORDS[kinds.TEXT], len(value))
+        elif isinstance(value, int) and value.bit_length() > _MANY_BITS:
+            self.add(kinds.BYTES, where, f"an integer of {value.bit_length()} bits")
+        else:
+            return int(value is not None)
+        return 0
+
+    def _visit(self, node, where):
+        if isinstance(node, dict):
+            return self._dict(node.items(), where)
+        if isinstance(node, (bytes, bytearray)):
+            if len(node) <= _MANY_BYTES:
+                return int(len(node) > 0)
+            self.add(kinds.BYTES, where, kinds.IN_WORDS[kinds.BYTES], len(node))
+        elif isinstance(node, Global):
+            return 0 if len(node.path) <= _LONG_NAME else self._plain(node.path, where)
+        elif isinstance(node, (Call, Array)):
+            array = as_array(node)
+            return self._object(node, where) if array is None else self._array(array, where)
+        else:
+            return self._items(children(node), where) or 1
+        return 0
+
+    def _items(self, items, where):
+        return sum(self.visit(value, item(where, None, i)) for i, value in enumerate(items))
+
+    def _dict(self, pairs, where):
+        n = 0
         for i, (key, value) in enumerate(pairs):
-            inner = place.item(key, i)
-            found = self.visit(value, inner)
-            counts += self.judge(found, inner) if len(pairs) <= 64 else found
-            if not (isinstance(key, str) and SHOWN.fullmatch(key)):
-                counts += self.visit(key, place.item(None, i).but(name=None))
-        return counts
+            at = item(where, key, i)
+            n += self.judge(self.visit(value, at), at)
+            if not (isinstance(key, str) and _SHOWN.fullmatch(key)):
+                n += self.visit(key, item(where, None, i))
+        return n
 
-    def weights(self, named, place, modules=None, trusted=False):
-        """Explain what is a network's weights among the arrays of a mapping."""
-        if not named or place.attached:
-            return
-        known, unsure = judge_weights(named, modules, trusted)
-        self.unsure += unsure
-        for _, array in known:
-            self.explain(array)
-        if known and not trusted:
-            self.networks.append((place, "weights"))
-
-    def explain(self, array):
-        """Take an array for a weight."""
-        self.explained.add(id(array))
-        if array.size > 1:
-            self.shapes.add(array.shape)
-            self.outputs |= set(array.shape[:1])
-
-    def _array(self, array, place):
-        """Visit what is attached to an array, which is judged when all weights are known."""
-        if array.storage is not None:
-            self.storages.setdefault(id(array.storage), (array.storage, place))
+    def _array(self, array, where):
+        """Keep an array, which is judged when all weights are known; note what it carries."""
         for name, value in array.extras:
-            inner = place.attribute(name).but(inside=kind_of_name(name) or place.inside)
-            if "hooks" in str(name):
-                self._hooks(value, inner)
-            else:
-                self.judge(self.visit(value, inner.but(attached=True)), inner)
-        if array.content is not None and array.subclass == "ndarray":
-            return self.items(array.content, place)
-        small = array.size <= FEW and array.letter in "fiub"
-        telling = kind_of_name(place.name) in (kinds.GRADIENTS, kinds.GRADIENT, kinds.LOSSES)
-        if not small or telling or is_seed(place.name):
-            self.arrays.append((array, place))
-            return Counter()
-        if id(array) in self.explained:
-            return Counter()
-        if array.letter == "b":
-            return Counter(flags=array.size)
-        return Counter(**{"floats" if array.letter == "f" else "integers": array.size})
+            self.note(kinds.ATTACHED, value, attribute(where, name))
+        if array.size:
+            self.arrays.append([array, where, kinds.ARRAY])
+        return 0
 
-    def _judge_array(self, array, place):
-        if id(array) in self.explained or not array.size or place.inside == kinds.GENERATOR:
-            return
-        named = kind_of_name(place.name)
-        kind = place.inside or kinds.ARRAY
-        if place.inside not in _INSIDE_FIRST:
-            if named is not None or is_seed(place.name):
-                kind = named or kinds.SEED
-            elif array.subclass == "memmap":
-                kind = kinds.FILE
-            elif array.shape[1:] in self.shapes and (len(array.shape) > 2 or array.shape[0] > 1):
-                kind = kinds.GRADIENTS
-            elif array.letter == "u" and array.n_bytes in (16, 5056):  # of torch's generators
-                kind = kinds.GENERATOR
-        what = f"{array.words}: {kinds.IN_WORDS.get(kind, kind)}"
-        self.add(kind, place.path, what, array.n_bytes, array.shape)
-
-    def _hooks(self, value, place):
-        """Note hooks, if there are any."""
-        counted = value.pairs + value.items if isinstance(value, Call) else value
-        if counted:
-            self.visit(value, self.noted(kinds.HOOK, place))
-
-    def _object(self, node, place):
-        """Visit what a call makes, by its class and its form."""
-        cls, pairs = class_of(node), state_of(node)
-        names = [g.path for g in (cls, *bases_of(node)) if g is not None]
-        if cls is not None and cls.name == "unpicklable":  # what a live object holds
-            module, _, name = str(next(iter(node.args), "?")).rpartition(".")
-            cls, names = Global(module, name), [f"{module}.{name}"]
-        if cls is not None and cls.name in _CODE:
-            return self._code(node, place)
-        kind = kind_of_class(names)
-        if kind == kinds.GENERATOR and place.inside == _DRAWS:
-            self.seen |= reachable(node)
-            return Counter()
-        if kind is not None and kind != place.inside:
-            place = self.noted(kind, place, f"{cls.path[:80]}: {kinds.IN_WORDS[kind]}")
-        if names and names[0].startswith("scipy.stats."):
-            place = place.but(inside=_DRAWS)
-        place = place.but(inside=kind_inside(names) or place.inside, scale=1)
-        counts = self._parts(node, cls, place)
-        if is_module(pairs):
-            self._module(cls, pairs, place)
-            return Counter()
-        counts += self.attributes(cls, pairs, place)
-        if place.listed:
-            return counts
-        known = cls is not None and cls.module.split(".")[0] in _KNOWN
-        return self.judge(counts, place.but(scale=ESTIMATOR if known else _OBJECT))
-
-    def _parts(self, node, cls, place):
-        """Visit what a call is made of, besides its attributes."""
-        counts = self._dict(node.pairs, place, modules_of(node)) if node.pairs else Counter()
-        for part in (node.items, node.args, node.kwargs):
-            if part:
-                counts += self.visit(part, place)
-        for state in node.states:
-            if not isinstance(state, dict) and not is_slots(state):
-                counts += self.visit(state, place)
-        self.visit(node.func, place)
-        return counts
-
-    def attributes(self, cls, pairs, place) -> Counter:
-        """Visit the attributes of an object; of an estimator's, what it has learned is noted."""
-        root = cls.module.split(".")[0] if cls is not None else ""
-        names = [k for k, _ in pairs if isinstance(k, str)]
-        learned = any(k.endswith("_") and not k.startswith("_") for k in names)
-        estimator = root in ("sklearn", "skdpfair")
-        fitted = not estimator or learned or place.within
-        scale = ESTIMATOR if estimator else 2 if root == "torch" else 1
-        inner = place.but(fitted=fitted, within=place.within or learned, scale=scale)
-        counts = Counter()
-        for name, value in pairs:
-            at = inner.attribute(name)
-            if not (isinstance(name, str) and SHOWN.fullmatch(name)):
-                counts += self.visit(name, at.but(name=None))
-                at = at.but(name=None)
-            if cls is not None and cls.path == "collections.OrderedDict" and name == "_metadata":
-                self.visit(value, at)  # versions of layers
-            elif estimator:
-                self.of_estimator(name, value, at, dict(pairs))
-            else:
-                counts += self.judge(self.visit(value, at), at)
-        return counts
-
-    def of_estimator(self, name, value, place, facts):
-        """Visit an attribute of an estimator: a parameter is the user's, the rest is learned."""
-        arrays = [] if not isinstance(name, str) else self._arrays_in(value)
-        if not str(name).endswith("_") or str(name).startswith("__"):
-            counts = self.visit(value, place)
-            self.judge(_without_texts(counts), place)
-            return
-        given = name != "categories_" or facts.get("categories", "auto") != "auto"
-        for array in arrays:
-            texts = array.letter in "OUS" or array.letter in "iub"
-            is_name = name in _LEARNT_NAMES and given and texts and len(array.shape) == 1
-            if name == "classes_":
-                is_name = is_name and array.size <= _MOST_CLASSES
-            if name in _WEIGHTS or is_name or (name == "n_iter_" and array.size <= 64):
-                self.explained.add(id(array))
-                self.seen |= reachable(array.content)
-            else:
-                self.explained.add(id(array))
-                named = kind_of_name(name)
-                kind = named if named in (kinds.RECORDS, kinds.LABELS) else kinds.STATISTICS
-                what = f"{array.words}: {kinds.IN_WORDS[kind]}"
-                self.add(kind, place.path, what, array.n_bytes, array.shape)
-        counts = self.visit(value, place.but(inside=place.inside or kinds.STATISTICS))
-        self.judge(_without_texts(counts) if given else counts, place)
-
-    def _arrays_in(self, value, depth=2):
-        array = self.array(value) if is_node(value) else None
-        if array is not None:
-            return [array]
-        parts = value.values() if isinstance(value, dict) else value
-        if not depth or not isinstance(value, (dict, list, tuple)):
-            return []
-        return [a for part in parts for a in self._arrays_in(part, depth - 1)]
-
-    def _module(self, cls, pairs, place):
-        """Visit a torch module: weights are explained by their layer."""
-        if not place.in_module or place.attached:
-            self.networks.append((place, "a module"))
-        place, others = place.but(in_module=True, attached=False), []
-        expected = shapes_of_layer(cls, dict(pairs))
-        for name, value in pairs:
+    def _object(self, node, where):
+        """Visit what a call makes, by its class and its attributes; it counts as one value."""
+        cls = class_of(node)
+        if (kind := kind_of(cls)) is not None:
+            self.note(kind, node, where, f"{cls.path[:80]}: {kinds.IN_WORDS[kind]}")
+            return 1
+        self.judge(self.parts(node, where), where)
+        for name, value in state_of(node):
             held = value.pairs if isinstance(value, Call) else getattr(value, "items", list)()
-            if name in ("_parameters", "_buffers"):
-                self._weights_of(expected, list(held), place, name == "_buffers")
-            elif name == "_modules":
-                for key, inner in held:
-                    self.visit(inner, place.attribute(key))
-            elif isinstance(name, str) and "hook" in name:
-                self._hooks(value, place.attribute(name))
-            else:
-                others.append((name, value))
-        known = cls or Global("torch.nn", "?")
-        self.judge(self.attributes(known, others, place), place.but(scale=_OBJECT))
+            for key, part in held if name in _OF_MODULES else [(name, value)]:
+                self._attribute(key, part, where)
+        return 1
 
-    def _weights_of(self, expected, pairs, place, buffers):
-        """Explain what belongs to a layer, and visit it."""
-        unknown = []
-        for name, value in pairs:
-            array = self.array(value) if isinstance(name, str) and is_node(value) else None
-            verdict = None if array is None else belongs(expected, name, array)
-            if verdict or (buffers and array is not None and is_constant(array)):
-                self.explain(array)
-            elif verdict is None and array is not None and not buffers:
-                unknown.append((name, array))
-        self.weights(unknown, place, trusted=True)
-        for name, value in pairs:
-            at = place.attribute(name)
-            self.judge(self.visit(value, at), at)
+    def parts(self, node, where) -> int:
+        """Visit what a call is made of, besides its attributes."""
+        more = more_of(node)[len(node.pairs) :]
+        n = self._dict(node.pairs, where) + self.visit(node.func, where)
+        return n + self._items([*node.args, *more], where)
 
-    def _code(self, node, place):
-        """Visit a code object's constants; the rest of it is a program."""
-        constants = next((a for a in node.args if isinstance(a, tuple)), ())
-        inner = place.attribute("constants", inside=kinds.CLOSURE, scale=_OBJECT)
-        return self.judge(self.items(constants, inner), inner)
-
-    def _find_references(self):
-        """Note networks beside a private classifier that are not the classifier's own."""
-        weights = [(p.path, a) for a, p in self.arrays if id(a) in self.explained]
-        places = [place.path for place, _ in self.networks]
-        own = {
-            (a.shape, a.data) for path, a in weights if not any(_is_under(path, p) for p in places)
-        }
-        for place, what in self.networks:
-            inside = [a for path, a in weights if _is_under(path, place.path)]
-            copied = bool(inside) and all((a.shape, a.data) in own for a in inside)
-            named = kind_of_name(place.name) == kinds.REFERENCE
-            if (self.n_private and not copied) or named or place.attached:
-                what = f"{what}: {kinds.IN_WORDS[kinds.REFERENCE]}"
-                self.add(kinds.REFERENCE, place.path, what)
-
-
-def _without_texts(counts):
-    return Counter({kind: n for kind, n in counts.items() if kind != "texts"})
-
-
-def _is_under(path, network):
-    return not network or (path.startswith(network) and path[len(network) :][:1] in (*".[!", ""))
+    def _attribute(self, name, value, where):
+        before, at = len(self.arrays), attribute(where, name)
+        n = self.visit(value, at)
+        if at.endswith("(attribute)"):
+            n += self.visit(name, at)
+        self.judge(n, at)
+        if isinstance(name, str) and name.endswith("_") and not name.startswith("_"):
+            self.fitted = True
+            for found in self.arrays[before:]:
+                found[2] = kinds.FITTED

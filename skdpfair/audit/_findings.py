@@ -1,43 +1,33 @@
 """Findings of an audit of an artefact: kinds and places in words, never values."""
 
 from dataclasses import dataclass, field
-from textwrap import wrap
 
 import pandas as pd
 
-GRADIENTS, GRADIENT, HOOK = "per-record gradients", "gradient", "hook"
-OPTIMIZER, LOSSES, INDICES = "optimizer state", "loss history", "sampled indices"
-GENERATOR, SEED, CLOSURE = "generator state", "seed", "closure"
-REFERENCE, CALLBACK, FILE = "reference model", "callback", "file path"
-DATA, RECORDS, LABELS, STATISTICS = "data set", "records", "labels", "statistics of the data"
-ARRAY, NUMBERS = "unexplained array", "unexplained numbers"
-BYTES, TEXT = "unexplained bytes", "unexplained text"
-EXECUTABLE, FIGURES = "executable", "non-private figures"
-UNLISTED, NOT_JUDGED, UNREADABLE = "not part of a release", "not judged", "unreadable"
+UNLISTED, REFERENCE, SEED = "not part of a release", "reference model", "seed"
+FIGURES, ROWS = "non-private figures", "rows"
+ARRAY, FITTED, ATTACHED = "unexplained array", "fitted values", "attached to a tensor"
+VALUES, TEXT, BYTES = "unexplained values", "unexplained text", "unexplained bytes"
+DATA, OPTIMIZER, GENERATOR = "data set", "optimizer state", "generator state"
+TRAINING, CODE, FILE = "training object", "code", "file path"
+EXECUTABLE, NOT_JUDGED, UNREADABLE = "executable", "not judged", "unreadable"
 
 IN_WORDS = {
-    GRADIENTS: "one gradient per record; a linear layer's holds the record itself",
-    GRADIENT: "a gradient before its noise, or one that noise can be told from",
-    HOOK: "a hook on a tensor or module",
-    OPTIMIZER: "the state of an optimizer",
-    LOSSES: "losses on the training data, or what looks like them",
-    INDICES: "which records were drawn",
-    GENERATOR: "the state of a random generator, which gives its past and next draws",
-    SEED: "a seed, which gives the noise away",
-    CLOSURE: "what a function carries along",
-    REFERENCE: "a second model, or one without finite epsilon",
-    CALLBACK: "what a callback kept of the training",
-    FILE: "the path of a file",
+    REFERENCE: "a second model, without privacy",
+    ARRAY: "no public fact explains it",
+    FITTED: "learned from the data outside every privacy budget",
+    ATTACHED: "a gradient, which tells its record, or a hook",
+    VALUES: "no public fact explains them",
+    TEXT: "a text that is more than a word",
+    BYTES: "bytes that may hold anything",
     DATA: "the training data, or what reads it",
-    RECORDS: "records of the data",
-    LABELS: "labels or targets of records",
-    STATISTICS: "learned from the data outside every privacy budget",
-    ARRAY: "an array that no public fact explains",
-    NUMBERS: "numbers that no public fact explains",
-    TEXT: "texts that no public fact explains",
+    OPTIMIZER: "averages of gradients",
+    GENERATOR: "the state of a random generator, which gives its past and next draws",
+    TRAINING: "what trained a model, with what it kept",
+    CODE: "a function, with what it carries along",
+    FILE: "the path of a file",
 }
-
-_WIDTH = 100
+_MOST_SHOWN = 40
 
 
 @dataclass(frozen=True)
@@ -47,7 +37,7 @@ class ArtifactFinding:
     Parameters
     ----------
     kind : str
-        What it is, such as "per-record gradients" or "unexplained array".
+        What it is, such as "optimizer state" or "unexplained array".
     where : str
         The path to it: attributes by dots, items in brackets, files and their insides by "!".
     what : str
@@ -73,8 +63,9 @@ class ArtifactFinding:
     n_bytes: int | None = None
 
     def __str__(self):
-        size = "" if self.shape is None else f" {self.shape}"
-        return f"{self.kind}: {self.where}: {self.what}{size}"
+        size = f"{self.n_bytes} bytes" if self.shape is None else "x".join(map(str, self.shape))
+        size = "" if self.shape is None and self.n_bytes is None else f" ({size})"
+        return f"{self.kind}: {self.where}{size}: {self.what}"
 
 
 @dataclass(frozen=True)
@@ -124,26 +115,9 @@ class ArtifactReport:
     def __repr__(self):
         if self.is_clean:
             return f"ArtifactReport of {self.source}: nothing found among {self.n_nodes} objects"
-        shown = self.findings[:40]
-        rows = [(f.kind, _short(f.where), _size(f), f.what) for f in shown]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:3]
         n = len(self.findings)
         lines = [f"ArtifactReport of {self.source}: {n} finding{'s' * (n != 1)}"]
-        for row in rows:
-            cells = [f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)]
-            before = "  " + "  ".join(cells) + "  "
-            wide = max(_WIDTH, len(before) + 30)
-            lines += wrap(row[3], wide, initial_indent=before, subsequent_indent=" " * len(before))
-        if n > len(shown):
-            lines.append(f"  ... and {n - len(shown)} more")
+        lines += [f"  {finding}" for finding in self.findings[:_MOST_SHOWN]]
+        if n > _MOST_SHOWN:
+            lines.append(f"  ... and {n - _MOST_SHOWN} more")
         return "\n".join(lines)
-
-
-def _short(where, most=44):
-    return where if len(where) <= most else f"{where[:18]}...{where[-23:]}"
-
-
-def _size(finding):
-    if finding.shape is not None:
-        return "x".join(map(str, finding.shape)) or "scalar"
-    return "" if finding.n_bytes is None else f"{finding.n_bytes} bytes"

@@ -1,5 +1,6 @@
 """Pickles read without running them: what they would import and call is only written down."""
 
+import _compat_pickle
 import io
 import pickle
 import struct
@@ -7,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-_SURE = 24  # opcodes in a row that text does not look like
+_FIRST = tuple(bytes([c]) for c in b"(]})cIFNSVLUXTGJKMi")  # opcodes that begin a pickle
 _ERRORS = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, MemoryError)
 _ERRORS += (struct.error, EOFError, pickle.UnpicklingError)
 
@@ -27,7 +28,10 @@ class Global:
 
 @dataclass(eq=False, slots=True)
 class Call:
-    """The result of calling ``func``, and what is done to it afterwards."""
+    """The result of calling ``func``, and what is done to it afterwards.
+
+    Without a function it stands for what lies outside the pickle, under the name in ``args``.
+    """
 
     func: object
     args: tuple = ()
@@ -50,234 +54,134 @@ class Call:
         self.pairs.append((key, value))
 
 
-@dataclass(eq=False, slots=True)
-class Persistent:
-    """A reference to something outside the pickle."""
-
-    pid: object
-
-
-@dataclass(eq=False, slots=True)
-class Roots:
-    """The object that a pickle makes, and what its bytes hold besides."""
-
-    root: object
-    dropped: list
-
-
-class BrokenPickle(ValueError):
-    """A pickle that ends early or is none; ``found`` holds what came before."""
-
-    def __init__(self, why, found, n_operations=_SURE):
-        super().__init__(why)
-        self.found, self.n_operations = found, n_operations
-
-
 class Recorder(pickle._Unpickler):
     """Read one pickle from an open binary file, which is left behind its end.
 
     Lists, dicts, texts and numbers become those of Python; all that would have to be imported or
-    called becomes a `Call`.
-
-    Parameters
-    ----------
-    file : binary file
-    limits : Limits
-        What may be spent, in opcodes among others.
-    persistent : callable, default=Persistent
-        Stands for a persistent id.
+    called becomes a `Call`.  What was made on the way is kept in ``made``.
     """
 
-    def __init__(self, file, limits, persistent=Persistent):
+    def __init__(self, file, limits):
         super().__init__(file, encoding="latin-1")
-        self.file, self.limits, self.persistent = file, limits, persistent
-        self.dropped, self.read_ids, self.n_operations = [], [], 0
-
-    def record(self):
-        """Return the object that the pickle stands for.
-
-        Raises
-        ------
-        BrokenPickle
-            If it does not reach its end; all that was read is in ``found``.
-        """
-        try:
-            return self._with_dropped(self.load())
-        except _ERRORS as error:
-            why, found = f"{type(error).__name__} in a pickle", self._with_dropped(None)
-            raise BrokenPickle(why, found, self.n_operations) from None
-
-    def _with_dropped(self, root):
-        seen = reachable([root, self.read_ids])
-        dropped = [v for v in self.dropped if isinstance(v, str)]
-        above = [v for part in getattr(self, "metastack", ()) for v in part]
-        left = [*above, *getattr(self, "stack", ()), *self.dropped]
-        for value in (*left, *reversed(getattr(self, "memo", {}).values())):
-            if is_node(value) and id(value) not in seen:
-                dropped.append(value)
-                reachable(value, seen)
-        return Roots(root, dropped) if dropped else root
+        self.file, self.limits, self.made, self.stack = file, limits, {}, []
 
     def find_class(self, module, name):
-        """Return the name itself; nothing is imported."""
+        """Return the name itself, as Python 3 spells it; nothing is imported."""
+        if self.proto < 3:
+            module, name = _compat_pickle.NAME_MAPPING.get((module, name), (module, name))
+            module = _compat_pickle.IMPORT_MAPPING.get(module, module)
         return Global(str(module), str(name))
 
     def persistent_load(self, pid):
-        """Return what a persistent id stands for."""
-        made = self.persistent(pid)
-        if not isinstance(made, Persistent):
-            self.read_ids.append(pid)
-        return made
+        """Return what stands for a persistent id."""
+        return Call(None, (pid,))
 
     def get_extension(self, code):
         """Note a name of copyreg's registry."""
-        self.append(Global("copyreg", f"ext{code}"))
+        self.append(Global("copyreg.ext", str(code)))
 
     def _instantiate(self, klass, args):
         self.append(Call(klass, tuple(args)))
 
-    def load_frame(self):
-        """Pass over a frame's length: what follows is read opcode by opcode."""
-        self.read(8)
+    def _call(self, n_parts):
+        *rest, args, func = [self.stack.pop() for _ in range(n_parts)]
+        self.append(Call(func, tuple(args), *rest))
 
-    def load_bytearray8(self):
-        """Read a bytearray without making room for more than there is."""
-        self.append(bytes(self.read(int.from_bytes(self.read(8), "little"))))
-
-    def load_reduce(self):
-        """Note a call."""
-        args, func = self.stack.pop(), self.stack.pop()
-        self.append(Call(func, tuple(args)))
-
-    def load_newobj_ex(self):
-        """Note the making of an object."""
-        kwargs, args, cls = self.stack.pop(), self.stack.pop(), self.stack.pop()
-        self.append(Call(cls, tuple(args), kwargs))
-
-    def load_build(self):
+    def _build(self):
         """Note the state of an object; read the array that joblib puts after its wrapper."""
         state, target = self.stack.pop(), self.stack[-1]
-        if not isinstance(target, Call):
-            self.dropped.append(state)
-            return
-        target.states.append(state)
-        if isinstance(target.func, Global) and target.func.name == "NumpyArrayWrapper":
-            target.items.append(self._joblib_array(state))
+        if isinstance(target, Call):
+            target.states.append(state)
+            if isinstance(target.func, Global) and target.func.name == "NumpyArrayWrapper":
+                target.items.append(self._joblib_array(state))
 
     def _joblib_array(self, facts):
         dtype = dtype_of(facts["dtype"])
         if dtype is None or dtype.hasobject:
-            return Recorder(self.file, self.limits, self.persistent).record()
+            inner = Recorder(self.file, self.limits)
+            inner.made = self.made
+            return inner.load()
         if isinstance(facts.get("numpy_array_alignment_bytes"), int):
             self.file.read((self.file.read(1) or b"\0")[0])
-        shape = shape_of(facts["shape"])
-        wanted = int(np.prod(shape, dtype=object)) * dtype.itemsize
+        wanted = int(np.prod(shape_of(facts["shape"]), dtype=object)) * dtype.itemsize
         data = self.file.read(min(wanted, self.limits.left))
         if len(data) < wanted:
             raise ValueError("an array is cut short")
         return data
 
-    def load_setitem(self):
-        """Set an item, and note what it replaces."""
-        value, key = self.stack.pop(), self.stack.pop()
-        self._set([key, value])
+    def _pop(self):
+        """Keep the call of a function that sets the state of what it is given."""
+        top = self.stack[-1] if self.stack else None
+        if isinstance(top, Call) and len(top.args) > 1 and isinstance(top.args[0], Call):
+            top.args[0].states.append(top)
+        self.load_pop()
 
-    def load_setitems(self):
-        """Set items, and note what they replace."""
-        self._set(self.pop_mark())
 
-    def load_dict(self):
-        """Make a dict, and note what is replaced in it."""
-        items = self.pop_mark()
-        self.append({})
-        self._set(items)
-
-    def _set(self, items):
-        target = self.stack[-1]
-        for key, value in zip(items[::2], items[1::2], strict=True):
-            if isinstance(target, dict) and key in target:
-                self.dropped.append(target[key])
-            target[key] = value
-
-    def load_pop(self):
-        """Note what is thrown away."""
-        if not self.stack:
-            self.load_pop_mark()
-            return
-        value = self.stack.pop()
-        args = value.args if isinstance(value, Call) else ()
-        if len(args) > 1 and isinstance(args[0], Call):  # a function that sets a state
-            args[0].states += [value.func, *args[1:]]
-        else:
-            self.dropped.append(value)
-
-    def load_pop_mark(self):
-        """Note what is thrown away, up to a mark."""
-        self.dropped += self.pop_mark()
-
-    def load_next_buffer(self):
-        """Note bytes outside the pickle."""
-        self.append(Persistent("buffer outside the pickle"))
-
-    def load_readonly_buffer(self):
-        """Leave a buffer as it is."""
+_OWN = {
+    pickle.FRAME: lambda self: self.read(8),  # what follows is read opcode by opcode
+    pickle.BYTEARRAY8: lambda self: self.append(  # makes no room for more than there is
+        bytes(self.read(int.from_bytes(self.read(8), "little")))
+    ),
+    pickle.REDUCE: lambda self: self._call(2),
+    pickle.NEWOBJ: lambda self: self._call(2),
+    pickle.NEWOBJ_EX: lambda self: self._call(3),
+    pickle.BUILD: Recorder._build,
+    pickle.POP: Recorder._pop,
+    pickle.NEXT_BUFFER: lambda self: self.append(Call(None, ("buffer",))),
+    pickle.READONLY_BUFFER: lambda self: None,
+}
 
 
 def _counted(operation):
     def run(self):
-        self.n_operations += 1
         self.limits.take_operation()
         operation(self)
+        top = self.stack[-1] if self.stack else None
+        if is_node(top) or isinstance(top, str):
+            self.made[id(top)] = top
 
     return run
 
 
-_OWN = {
-    **{pickle.FRAME: "load_frame", pickle.BYTEARRAY8: "load_bytearray8"},
-    **{pickle.REDUCE: "load_reduce", pickle.NEWOBJ: "load_reduce"},
-    **{pickle.NEWOBJ_EX: "load_newobj_ex", pickle.BUILD: "load_build", pickle.POP: "load_pop"},
-    **{pickle.POP_MARK: "load_pop_mark", pickle.NEXT_BUFFER: "load_next_buffer"},
-    **{pickle.READONLY_BUFFER: "load_readonly_buffer", pickle.SETITEM: "load_setitem"},
-    **{pickle.SETITEMS: "load_setitems", pickle.DICT: "load_dict"},
-}
-Recorder.dispatch = pickle._Unpickler.dispatch | {
-    code[0]: getattr(Recorder, name) for code, name in _OWN.items()
-}
-Recorder.dispatch = {
-    code: operation if code == pickle.STOP[0] else _counted(operation)
-    for code, operation in Recorder.dispatch.items()
-}
+_ALL = pickle._Unpickler.dispatch | {code[0]: operation for code, operation in _OWN.items()}
+Recorder.dispatch = {code: _counted(operation) for code, operation in _ALL.items()}
+Recorder.dispatch[pickle.STOP[0]] = pickle._Unpickler.load_stop
 
 
-def read_stream(data, limits, persistent=Persistent):
+def read_stream(data, limits):
     """Read pickle after pickle from bytes.
 
-    Returns
-    -------
-    roots : list
-    rest : bytes
-        What follows the last of them.
-    broken : str or None
-        Why the last one could not be read to its end.
+    Return their objects, what their bytes hold besides, the bytes that follow the last of them,
+    and, if that could not be read to its end, why.
     """
-    file, roots = io.BytesIO(data), []
-    while True:
+    file, roots, made, broken = io.BytesIO(data), [], {}, None
+    while broken is None:
         start = file.tell()
-        if not looks_like_pickle(data[start : start + 64]):
-            return roots, data[start:], None
+        head = data[start : start + 2]
+        binary = head[:1] == b"\x80" and head[1:] <= b"\x05"
+        if not binary and head[:1] not in _FIRST:  # before protocol 2 only reading on can tell
+            break
+        recorder = Recorder(file, limits)
         try:
-            roots.append(Recorder(file, limits, persistent).record())
-        except BrokenPickle as error:
-            if data[start] != 0x80 and error.n_operations < _SURE:  # text, most likely
-                return roots, data[start:], None
-            return [*roots, error.found], b"", str(error)
+            roots.append(recorder.load())
+        except _ERRORS as error:
+            if not binary:  # text, most likely
+                break
+            start, broken = len(data), f"{type(error).__name__} in a pickle"
+            roots.append(None)
+        made |= recorder.made
+    return roots, _dropped(roots, made), data[start:], broken
 
 
-def looks_like_pickle(head: bytes) -> bool:
-    """Tell whether bytes may start a pickle; before protocol 2 only reading on can tell."""
-    if head[:1] == b"\x80":
-        return len(head) > 1 and head[1] <= 5
-    return bool(head) and head[0] in b"(]})cIFNSVLUXTGJKMi"
+def _dropped(roots, made):
+    """Return what was made, but does not belong to the objects that the pickles stand for."""
+    seen, dropped = {}, []
+    for value in [roots, *reversed(made.values())]:
+        if is_node(value) and id(value) not in seen:
+            dropped.append(value)
+            reachable(value, seen)
+    texts = {v for node in seen.values() for v in children(node) if isinstance(v, str)}
+    return dropped[1:] + [v for v in made.values() if isinstance(v, str) and v not in texts]
 
 
 def is_node(value) -> bool:
@@ -295,58 +199,46 @@ def children(node) -> list:
         return [*node.keys(), *node.values()]
     if isinstance(node, (list, tuple, set, frozenset)):
         return list(node)
-    if isinstance(node, Roots):
-        return [node.root, *node.dropped]
-    return [node.pid] if isinstance(node, Persistent) else []
+    return [node.module, node.name] if isinstance(node, Global) else []
 
 
-def reachable(root, seen=None) -> dict:
-    """Return all values that hold others, by id; they are put into ``seen`` if it is given."""
-    seen, todo = {} if seen is None else seen, [root]
+def reachable(root, seen=None) -> list:
+    """Return all values that hold others, except those in ``seen`` (by id), to which it adds."""
+    seen, found, todo = {} if seen is None else seen, [], [root]
     while todo:
         node = todo.pop()
         if is_node(node) and id(node) not in seen:
             seen[id(node)] = node
+            found.append(node)
             todo += children(node)
-    return seen
+    return found
 
 
 def class_of(node) -> Global | None:
-    """Return the class, or the function, that a call names, if it names one.
-
-    A class that is pickled by value has the module "__by_value__".
-    """
-    if not isinstance(node, Call):
-        return None
-    func = node.func
-    if isinstance(func, Call):
-        maker = func.func.name if isinstance(func.func, Global) else ""
-        name = next((a for a in func.args if isinstance(a, str)), "?")
-        if maker == "_builtin_type":
-            return Global("types", name)
-        return Global("__by_value__", name) if "class" in maker else None
+    """Return the class, or the function, that a call names, if it names one."""
+    func = node.func if isinstance(node, Call) else None
+    if isinstance(func, Call):  # a class that is pickled by value: what makes it
+        func = func.func
     if not isinstance(func, Global):
         return None
-    if func.module in ("copyreg", "copy_reg") and func.name.startswith(("__newobj", "_recon")):
+    if func.module == "copyreg" and func.name.startswith(("__newobj", "_recon")):
         return class_of(Call(node.args[0])) if node.args else None
     return func
 
 
-def bases_of(node) -> list[Global]:
-    """Return the named bases of a class that is pickled by value."""
-    func = getattr(node, "func", None)
-    parts = [a for a in func.args if isinstance(a, tuple)] if isinstance(func, Call) else []
-    return [base for part in parts for base in part if isinstance(base, Global)]
-
-
 def state_of(call) -> list:
     """Return the pairs (attribute, value) that a call's states set, in order."""
-    parts = [part for state in call.states for part in (state if is_slots(state) else [state])]
+    parts = [part for state in call.states for part in (state if _is_slots(state) else [state])]
     return [pair for part in parts if isinstance(part, dict) for pair in part.items()]
 
 
-def is_slots(state) -> bool:
-    """Tell whether a state is a dict and one of slots."""
+def more_of(call) -> list:
+    """Return what is done to the result of a call, besides the setting of attributes."""
+    states = [s for s in call.states if not isinstance(s, dict) and not _is_slots(s)]
+    return [*call.pairs, *call.items, *states, *([call.kwargs] if call.kwargs else [])]
+
+
+def _is_slots(state) -> bool:
     pair = isinstance(state, tuple) and len(state) == 2
     return pair and all(part is None or isinstance(part, dict) for part in state)
 

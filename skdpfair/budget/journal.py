@@ -45,6 +45,15 @@ _COLUMNS = [
     "epsilon",
     "around",
 ]
+# what the lines of a ledger's file may hold
+LINES = (
+    {"budget", "id"},
+    {"fit", "state", "data", "private", "curve", "what", "reasons", "place", "entries", "around"},
+    {"around", "data", "outermost", "reasons", "notes"},
+    {"search", "splits", "data", "folds", "public"},
+    {"refused", "root"},
+    {"torn"},
+)
 
 
 class Journal:

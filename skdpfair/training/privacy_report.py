@@ -19,6 +19,7 @@ from skdpfair.training.sklearn_callbacks import FitContext
 from skdpfair.training.warm_start import PreviousFit
 
 _MOST_PRICED = 8  # rates that are accounted for one by one
+STEPS_BEFORE = "what the steps before it learned, if anything ({}): see check_pipeline"
 _HELD = {"diagnostics": DIAGNOSTICS_HELD, "keep_reference": REFERENCE_HELD}
 
 
@@ -68,7 +69,7 @@ def account(
     if not context.steps:
         return report
     names = ", ".join(map(repr, context.steps))
-    note = f"what the steps before it learned, if anything ({names}): see check_pipeline"
+    note = STEPS_BEFORE.format(names)
     return replace(report, not_accounted=(note, *report.not_accounted))
 
 

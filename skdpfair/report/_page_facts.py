@@ -1,0 +1,73 @@
+"""What a model page says, read back for its template."""
+
+import re
+from html import unescape
+from types import SimpleNamespace
+
+from skdpfair.privacy.statement import ADJACENCY_IN_WORDS
+
+_FACTS = {"method", "classes", "features", "groups", "records trained on", "steps"}
+_FACTS |= {"expected batch size", "learning rate", "written by"}
+_WRITTEN = "<footer>Written by skdpfair "
+_ROWS = re.compile(r"<dt>(.*?)</dt><dd>(.*?)</dd>")
+_ITEM = re.compile(r"<li>(.*?)</li>")
+_EPSILON = re.compile(r"<strong>ε = (\S+) at δ = (\S+)</strong> \((\w+) accountant\)")
+_BY_GROUP = re.compile(r'<tr><th scope="row">(.*?)</th><td class="n">([^<]*)</td></tr>')
+_ENTRY = re.compile(r'<tr><th scope="row">(.*?)</th>' + r'<td class="n">([^<]*)</td>' * 3 + "</tr>")
+
+
+def context_of(text):
+    """Return what a model page without figures tells, as the template model.html takes it.
+
+    Parameters
+    ----------
+    text : str
+        HTML.
+
+    Returns
+    -------
+    dict
+        To be rendered again, and compared: a page may hold more.
+
+    Raises
+    ------
+    ValueError, IndexError, KeyError, AttributeError, StopIteration
+        If the text is no such page.
+    """
+    parts = dict(re.findall(r'<section aria-labelledby="([\w-]+)">(.*?)</section>', text, re.S))
+    if not set(dict(_texts(_ROWS, parts["model"]))) <= _FACTS:
+        raise ValueError("a fact that no model page tells")
+    epsilon, delta, accountant = (_EPSILON.findall(parts["privacy"]) or [("inf", "", "")])[0]
+    prepared = (
+        None
+        if "No pipeline was given" in parts["pipeline"]
+        else SimpleNamespace(steps=[], notes=_texts(_ITEM, parts["pipeline"]))
+    )
+    privacy = SimpleNamespace(
+        is_private=bool(accountant),
+        seeded="The noise was seeded" in parts["privacy"],
+        accountant=accountant,
+        statement=unescape("".join(re.findall(r'role="note">(.*?)</p>', parts["privacy"], re.S))),
+        assumptions=_texts(_ITEM, parts["assumed"]),
+        not_accounted=_texts(_ITEM, parts["not-accounted"]),
+    )
+    return {
+        "title": unescape(re.search(r"<h1>(.*?)</h1>", text).group(1)),
+        "facts": _texts(_ROWS, parts["model"]),
+        "privacy": privacy,
+        "epsilon": epsilon,
+        "delta": delta,
+        "adjacency": next(w for w in ADJACENCY_IN_WORDS.values() if not accountant or w in text),
+        "group_epsilons": dict(_texts(_BY_GROUP, parts["privacy"])),
+        "ledger": _texts(_ENTRY, parts["ledger"]),
+        "groups": None,
+        "classes": [],
+        "gap": None,
+        "findings": prepared,
+        "version": text.split(_WRITTEN)[1].split(". ")[0],
+    }
+
+
+def _texts(pattern, part):
+    found = pattern.findall(part)
+    return [unescape(v) if isinstance(v, str) else tuple(map(unescape, v)) for v in found]
