@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -32,7 +33,7 @@ class Array:
     def values(self):
         """Return the numbers or texts as an array, or None where they cannot be read."""
         try:
-            flat = np.frombuffer(self.data, self.dtype, count=self.size)
+            flat = np.frombuffer(self.data, self.dtype, count=self.size)  # type: ignore[arg-type]
             return flat.reshape(self.shape, order="F" if self.fortran else "C")
         except (ValueError, TypeError):
             return None
@@ -58,7 +59,7 @@ def _made_by(cls, node):
         return _of_torch(node)
     if cls.name in ("_reconstruct", "_mareconstruct", "_frombuffer"):
         return _of_numpy(node)
-    if cls.path == "skdpfair.audit._live.tensor":
+    if cls.path == "skdpfair.audit._artifact.live_tensor":
         made = as_array(node.args[0]) or Array(shape_of(node.args[2]))
         made.extras += node.args[1].items()
         return made
@@ -125,6 +126,7 @@ def _of_numpy(node):
 def _of_torch(node):
     """Return a tensor: a view of a storage, or another tensor with what is attached to it."""
     args, name = node.args, node.func.name
+    inner: Any
     if name.startswith("_rebuild_from_type"):
         inner, more = as_array(Call(args[0], args[2])), args[3:]
     elif name.startswith("_rebuild_tensor"):
@@ -135,5 +137,5 @@ def _of_torch(node):
         if isinstance(part, Call) and part.pairs:
             inner.extras.append(("hooks", part))
         elif isinstance(part, dict):
-            inner.extras += part.items()
+            inner.extras += list(part.items())
     return inner

@@ -2,15 +2,24 @@
 
 import io
 import os
+from contextlib import suppress
+
+import torch
 
 from skdpfair.audit._closed_list import judge_ours
 from skdpfair.audit._containers import Exhausted, Reader
 from skdpfair.audit._contents import Walk
 from skdpfair.audit._findings import UNREADABLE, ArtifactFinding, ArtifactReport
 from skdpfair.audit._known_rows import find_rows, rows_of
-from skdpfair.audit._live import pickled
+from skdpfair.estimator import DPFairClassifier
+
+try:
+    import cloudpickle
+except ImportError:  # joblib before 1.6 has its own
+    from joblib.externals import cloudpickle
 
 _MOST = 1000
+_HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 
 
 def audit_artifact(path_or_object, *, rows=None) -> ArtifactReport:
@@ -70,8 +79,8 @@ def audit_artifact(path_or_object, *, rows=None) -> ArtifactReport:
     if table is not None:
         find_rows(table, walk)
     findings = list(dict.fromkeys(reader.findings))
-    if len(findings) > _MOST:
-        what = f"{len(findings) - _MOST} more findings, which are not listed"
+    if (more := len(findings) - _MOST) > 0:
+        what = f"{more} more findings, which are not listed"
         findings[_MOST:] = [ArtifactFinding(UNREADABLE, "(root)", what)]
     return ArtifactReport(source, findings, len(walk.seen))
 
@@ -90,4 +99,54 @@ def _opened(thing, reader):
         return "a file", reader.open(data.encode() if isinstance(data, str) else data, "")
     if isinstance(thing, (bytes, bytearray)):
         return "bytes", reader.open(bytes(thing), "")
-    return f"a {type(thing).__name__}", reader.open(pickled(thing), "")
+    return f"a {type(thing).__name__}", reader.open(_pickled(thing), "")
+
+
+def live_tensor(values, attached, shape):
+    """Stand in for a tensor and what is attached to it in such a pickle; never called."""
+    raise TypeError("a pickle for audits only")
+
+
+class _Pickler(cloudpickle.Pickler):
+    """cloudpickle's, but tensors keep their gradients, and classifiers what memory holds."""
+
+    def reducer_override(self, obj):
+        if isinstance(obj, torch.Tensor):
+            return _tensor(obj)
+        ours = isinstance(obj, DPFairClassifier)
+        return _classifier(obj) if ours else super().reducer_override(obj)
+
+
+def _classifier(obj):
+    """Return the state that a pickle of a classifier holds, and what memory holds beside it."""
+    func, args, state, *_ = obj.__reduce_ex__(4)
+    held = {k: v for k, v in vars(obj).items() if k in ("reference_", "diagnostics_")}
+    if "net_" in vars(obj):
+        held |= {"module_": obj.net_.module_, "callbacks": obj.callbacks}
+    return func, args, (state or {}) | held
+
+
+def _tensor(obj):
+    """Return the numbers of a tensor, its attributes, and its gradient and hooks."""
+    held = {name: getattr(obj, name, None) for name in _HOOKS}
+    held = {name: list(hooks.values()) for name, hooks in held.items() if hooks}
+    if obj.is_leaf and obj.grad is not None:
+        held["grad"] = obj.grad
+    values = None
+    with suppress(RuntimeError, TypeError):  # of a kind that numpy does not have
+        values = obj.detach().cpu().numpy()
+    return live_tensor, (values, vars(obj) | held, tuple(obj.shape))
+
+
+def _pickled(obj) -> bytes:
+    """Return a pickle of an object that is made to be audited, not to be loaded."""
+    file = io.BytesIO()
+    try:
+        _Pickler(file, protocol=4).dump(obj)
+    except Exception as error:  # whatever a class raises that does not want to be pickled
+        raise ValueError(
+            f"path_or_object is a {type(obj).__name__} that cannot be looked through "
+            f"({type(error).__name__}): it is nested too deeply, or holds what no pickle can. Save "
+            "it and audit the file."
+        ) from error
+    return file.getvalue()

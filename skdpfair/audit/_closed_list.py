@@ -5,6 +5,7 @@ import math
 import re
 import tomllib
 from collections import namedtuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -68,7 +69,7 @@ def judge_ours(walk, node, where) -> bool:
         walk.skip(node)
     else:
         cls = class_of(node)
-        ours = cls is not None and re.match(r"skdpfair\.(?!audit\._live)", cls.path)
+        ours = cls is not None and re.match(r"skdpfair\.(?!audit\._artifact)", cls.path)
         if not ours and (cls is None or cls.path not in _OF_SKLEARN):
             return False
         _judge_object(walk, cls, node, where)
@@ -202,8 +203,8 @@ def _judge_network(walk, factory, weights, where) -> Network:
         walk.weights |= {(a.shape, a.data) for a in arrays.values() if a}
         return Network(params, in_shape, None)
     expected = _shapes(NETWORKS[name], params)
-    good = [k for k, a in arrays.items() if a and (a.shape, a.dtype) == (expected.get(k), "<f4")]
-    walk.weights |= {(arrays[k].shape, arrays[k].data) for k in good}
+    good = [a for k, a in arrays.items() if a and (a.shape, a.dtype) == (expected.get(k), "<f4")]
+    walk.weights |= {(a.shape, a.data) for a in good}
     if not expected or set(arrays) != set(expected) or len(good) < len(arrays):
         walk.add(kinds.UNLISTED, at, "weights that are not the network's")
     walk.judge(walk.visit(weights, at), at)
@@ -289,7 +290,7 @@ def _judge_tensors(walk, tensors, where):
     params = {key: decode(value) for key, value in module.get("params", {}).items()}
     factory = [module.get("name"), params, module.get("in_shape")]
     _judge_values(walk, values, _judge_network(walk, factory, tensors.arrays, where), where)
-    tests = {
+    tests: dict[str, Any] = {
         "format_version": public.is_whole,
         "sha256": re.compile("[0-9a-f]{64}").fullmatch,
         "skdpfair_version": re.compile(r"[\w.+!-]{1,40}").fullmatch,

@@ -119,7 +119,7 @@ class Reader:
             self.limits.take_operation(256)
             data = self.limits.read(data)
         self.regions.append((where, data))
-        unpacker = next((make for magic, make in _COMPRESSED.items() if data.startswith(magic)), 0)
+        unpacker = next((u for magic, u in _COMPRESSED.items() if data.startswith(magic)), None)
         if unpacker and not packed:
             inner, rest = self._unpacked(data, unpacker(), where)
             return self.open(inner, where, packed=True) + self._rest(rest, where)
@@ -201,10 +201,8 @@ class Reader:
                     kind = ARRAY if name.startswith("data/") else NOT_JUDGED
                     self.add(kind, beside(where, name[:80]), "a member", len(content))
                     self.regions.append((where, content))
-            slack = (
-                uncovered(data[: archive.start_dir], [_span(i, data) for i in infos])
-                + archive.comment
-            )
+            spans = [_span(info, data) for info in infos]
+            slack = uncovered(data[: archive.start_dir], spans) + archive.comment
         return places + self._rest(slack, where)
 
 

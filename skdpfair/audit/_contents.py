@@ -104,7 +104,7 @@ class Walk:
         scalar = scalar_of(node)
         if scalar is not None:  # counts each time that it is referred to
             values = scalar.values()
-            node = scalar.data if values is None or scalar.dtype.kind == "V" else values.item()
+            node = scalar.data if values is None or values.dtype.kind == "V" else values.item()
         if not is_node(node):
             return self._plain(node, where)
         if id(node) in self.seen:
@@ -183,7 +183,7 @@ class Walk:
     def _object(self, node, where):
         """Visit what a call makes, by its class and its attributes; it counts as one value."""
         cls = class_of(node)
-        if (kind := kind_of(cls)) is not None:
+        if cls is not None and (kind := kind_of(cls)) is not None:
             self.note(kind, node, where, f"{cls.path[:80]}: {kinds.IN_WORDS[kind]}")
             return 1
         self.judge(self.parts(node, where), where)

@@ -63,8 +63,8 @@ class ArtifactFinding:
     n_bytes: int | None = None
 
     def __str__(self):
-        size = f"{self.n_bytes} bytes" if self.shape is None else "x".join(map(str, self.shape))
-        size = "" if self.shape is None and self.n_bytes is None else f" ({size})"
+        size = "" if self.n_bytes is None else f" ({self.n_bytes} bytes)"
+        size = size if self.shape is None else f" ({'x'.join(map(str, self.shape))})"
         return f"{self.kind}: {self.where}{size}: {self.what}"
 
 
@@ -109,8 +109,9 @@ class ArtifactReport:
             One row per finding, with the columns kind, where, what, shape and n_bytes.
         """
         columns = ["kind", "where", "what", "shape", "n_bytes"]
-        rows = [[getattr(f, c) for c in columns] for f in self.findings]
-        return pd.DataFrame(rows, None, columns)
+        return pd.DataFrame(
+            [[getattr(f, c) for c in columns] for f in self.findings], None, columns
+        )
 
     def __repr__(self):
         if self.is_clean:

@@ -294,5 +294,5 @@ def _n_guesses(n_canaries, share):
 def _best_bound(n_canaries, guesses, delta, failure):
     """Return the best bound of numbers of guesses and of right ones, with its numbers."""
     each = failure / len(guesses)
-    bounds = [(one_run_epsilon(n_canaries, *made, delta, each), *made) for made in guesses]
+    bounds = [(one_run_epsilon(n_canaries, n, k, delta, each), n, k) for n, k in guesses]
     return max(bounds, key=lambda bound: bound[0])

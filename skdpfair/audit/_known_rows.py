@@ -5,8 +5,7 @@ import numpy as np
 from skdpfair.audit._findings import ROWS
 
 _FORMATS = ("f2", "f4", "f8", "i1", "i2", "i4", "i8")
-_MOST_ROWS, _MOST_HITS = 500, 100_000
-_LOW = 2**20 - 1  # bits that are looked up first
+_MOST_ROWS, _MOST_HITS, _LOW = 500, 100_000, 2**20 - 1  # the bits that are looked up first
 
 
 def rows_of(rows):
@@ -53,7 +52,7 @@ def _patterns(table):
             for order in "<>":
                 row = cast[i].astype(order + form).tobytes()
                 if len(row) >= 8 and len(set(row)) > 3:  # the 8 bytes that are least likely
-                    at = max(range(len(row) - 7), key=lambda j, row=row: len(set(row[j : j + 8])))
+                    at = max(range(len(row) - 7), key=lambda j, r=row: len(set(r[j : j + 8])))  # type: ignore[misc]
                     key = int.from_bytes(row[at : at + 8], "little")
                     found.setdefault(key, []).append((row, at, int(i)))
     return found

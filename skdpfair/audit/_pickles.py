@@ -1,5 +1,8 @@
 """Pickles read without running them: what they would import and call is only written down."""
 
+# mypy: disable-error-code="attr-defined"
+# (attributes of pickle._Unpickler are not in its stubs)
+
 import _compat_pickle
 import io
 import pickle
@@ -9,8 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 _FIRST = tuple(bytes([c]) for c in b"(]})cIFNSVLUXTGJKMi")  # opcodes that begin a pickle
-_ERRORS = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, MemoryError)
-_ERRORS += (struct.error, EOFError, pickle.UnpicklingError)
+_ERRORS: tuple[type[Exception], ...] = (ValueError, TypeError, AttributeError, LookupError)
+_ERRORS += (ArithmeticError, MemoryError, struct.error, EOFError, pickle.UnpicklingError)
 
 
 @dataclass(eq=False, slots=True)
@@ -260,5 +263,6 @@ def dtype_of(node) -> np.dtype | None:
     except TypeError:
         return None
     state = node.states[0] if node.states and isinstance(node.states[0], tuple) else ()
-    order = state[1] if len(state) > 1 and state[1] in ("<", ">") else "="
-    return None if dtype.kind == "V" else dtype.newbyteorder(order)
+    if dtype.kind == "V":
+        return None
+    return dtype.newbyteorder(state[1]) if state[1:2] in [("<",), (">",)] else dtype

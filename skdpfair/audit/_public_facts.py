@@ -4,6 +4,7 @@ import re
 from dataclasses import fields
 from inspect import signature
 from numbers import Real
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,10 +20,11 @@ from skdpfair.privacy import statement as words
 from skdpfair.privacy.renyi import ORDERS
 from skdpfair.release import _facts, statement
 from skdpfair.training.parameters import resolve_optimizer
-from skdpfair.training.report import STEPS_BEFORE
+from skdpfair.training.privacy_report import STEPS_BEFORE
 
 PARAMETERS = DPFairClassifier().get_params(deep=False)
 STATEMENT = {"statement", "releasable", *(f.name for f in fields(PrivacyReport))}
+_REAL: Any = Real  # numbers of this type cannot be compared, as mypy sees it
 _HELD = {words.DIAGNOSTICS_HELD, words.REFERENCE_HELD}
 _NOT_ACCOUNTED = {*NOT_ACCOUNTED, *(_facts.NOTED.format(what) for what in _HELD)}
 _PHRASE = re.compile(r"[a-zA-Z_ ,+()-]*(\d{1,10}[a-zA-Z_ ,+()-]+){0,3}\d{0,10}")
@@ -65,7 +67,7 @@ def are_levels(values) -> bool:
     flat, values = np.ndim(values) < 2 or not isinstance(values, np.ndarray), list(values)
     if not flat or len(values) > _MOST_LEVELS or len(set(map(repr, values))) < len(values):
         return False
-    spread = [v for v in values if isinstance(v, Real) and v == v]
+    spread = [v for v in values if isinstance(v, _REAL) and v == v]
     if len(spread) > _MOST_SIZES and max(spread) - min(spread) > 4 * len(spread):
         return False  # numbers of records, say
     if any(isinstance(v, (tuple, list)) for v in values):
@@ -81,7 +83,7 @@ def is_level(value):
     """Tell whether a value may be one of a public set."""
     if isinstance(value, str):
         return is_word(value) and not _NUMBER.fullmatch(value)
-    if isinstance(value, Real):
+    if isinstance(value, _REAL):
         return value != value or (value == int(value) and abs(value) < 2**53)
     return isinstance(value, (pd.Interval, pd.Timestamp)) or value in (None, pd.NA, pd.NaT)
 
@@ -106,7 +108,7 @@ def is_setting(value) -> bool:
 def is_scalar(value) -> bool:
     """Tell whether a value is None, a number, a word or a class."""
     plain = value is None or isinstance(value, (float, type)) or is_word(value)
-    return plain or (isinstance(value, Real) and abs(value) < 2**53)
+    return plain or (isinstance(value, _REAL) and abs(value) < 2**53)
 
 
 def is_listed(name, value, values, network) -> bool:
@@ -117,7 +119,7 @@ def is_listed(name, value, values, network) -> bool:
     if name == "class_weight":
         known = values.get("classes_", values.get("classes"))
         known = list(value)[:_MOST_SIZES] if known is None else np.asarray(known, object)
-        return set(value) <= set(known) and all(isinstance(v, Real) for v in value.values())
+        return set(value) <= set(known) and all(isinstance(v, _REAL) for v in value.values())
     if name in ("module_params", "optimizer_params"):
         made = resolve_optimizer(values.get("optimizer", "auto")) if name[0] == "o" else None
         taken = value if made is None else signature(made).parameters
@@ -157,7 +159,7 @@ def are_bounds(value, n_features, names) -> bool:
         n_features = 1 if names is None and np.ndim(value) == 1 else len(value)
     scaler = BoundedScaler(value)
     facts = {"n_features_in_": n_features, "feature_names_in_": names}
-    vars(scaler).update({k: v for k, v in facts.items() if v is not None})
+    scaler.__dict__.update({k: v for k, v in facts.items() if v is not None})
     return len(scaler._resolved_bounds()) == n_features
 
 
@@ -169,11 +171,11 @@ def is_report(report, groups=None, n_fits=1) -> bool:
     by_group, entries = report.group_epsilons or {}, report.ledger.entries
     return (
         isinstance(report, PrivacyReport)
-        and all(isinstance(v, Real) for v in numbers)
+        and all(isinstance(v, _REAL) for v in numbers)
         and all(map(is_whole, whole))
         and all(isinstance(v, bool) for v in flags)
         and are_levels(by_group)
-        and all(isinstance(v, Real) and v >= 0 for v in by_group.values())
+        and all(isinstance(v, _REAL) and v >= 0 for v in by_group.values())
         and (groups is None or set(map(group_name, by_group)) <= set(map(group_name, groups)))
         and all(map(is_phrase, (report.method, report.what, report.stop, report.proof)))
         and report.accountant in ACCOUNTANTS

@@ -6,6 +6,7 @@ part: by thresholds on likelihood ratios, known and learned.
 
 import copy
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -179,7 +180,7 @@ def audit_step(
     if not method.private:
         raise ValueError(f"method={method.name!r} claims no finite epsilon: nothing to audit.")
     one_of("noise", noise, ("standard", "gaussian_sum"))
-    inner = {"low": 0, "low_open": True, "high_open": True}
+    inner: dict[str, Any] = {"low": 0, "low_open": True, "high_open": True}
     number("noise_multiplier", noise_multiplier, low=1e-3, high=1e6)
     number("delta", delta, high=1, **inner)
     number("confidence", confidence, high=1, **inner)
@@ -192,12 +193,21 @@ def audit_step(
     batches, bounds = scenarios(task.n_groups), {}
     for place, scenario in enumerate(batches):
         source = _streams(random_state, place).noise(kind=noise)
-        outputs = _outputs(mechanism, scenario, n_features, n_draws, source, callback)
-        bounds[scenario.name] = mu_of(*outputs, (1 - confidence) / len(batches))
-    worst = max(bounds, key=bounds.get)
-    mus = 1 / compose_noise_multipliers(mechanism.noise_multipliers), bounds[worst]
-    epsilons = [gdp.gdp_epsilon(mu, delta) if mu > 0 else 0.0 for mu in mus]
-    return StepAudit(method.name, worst, *mus, *epsilons, delta, confidence, n_draws)
+        without, with_record = _outputs(mechanism, scenario, n_features, n_draws, source, callback)
+        bounds[scenario.name] = mu_of(without, with_record, (1 - confidence) / len(batches))
+    worst = max(bounds, key=bounds.__getitem__)
+    mu, mu_lower = 1 / compose_noise_multipliers(mechanism.noise_multipliers), bounds[worst]
+    return StepAudit(
+        method=method.name,
+        scenario=worst,
+        mu_claimed=mu,
+        mu_lower=mu_lower,
+        epsilon_claimed=gdp.gdp_epsilon(mu, delta),
+        epsilon_lower=gdp.gdp_epsilon(mu_lower, delta) if mu_lower > 0 else 0.0,
+        delta=delta,
+        confidence=confidence,
+        n_draws=n_draws,
+    )
 
 
 def _streams(random_state, place):

@@ -52,7 +52,7 @@ def context_of(text):
         not_accounted=_texts(_ITEM, parts["not-accounted"]),
     )
     return {
-        "title": unescape(re.search(r"<h1>(.*?)</h1>", text).group(1)),
+        "title": unescape(re.findall(r"<h1>(.*?)</h1>", text)[0]),
         "facts": _texts(_ROWS, parts["model"]),
         "privacy": privacy,
         "epsilon": epsilon,
