@@ -13,7 +13,7 @@ from sklearn.metrics import balanced_accuracy_score
 from benchmarks import pages
 from skdpfair import DPFairClassifier, get_method
 from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
-from skdpfair.metrics._by_group import difference, group_min
+from skdpfair.metrics._compare_groups import difference, group_min
 from skdpfair.preprocessing import public_preprocessor
 
 GROUPS = [(sex, label) for sex in ("Female", "Male") for label in ("<=50K", ">50K")]

@@ -25,10 +25,10 @@ from skdpfair.metrics._arguments import check_kind
 from skdpfair.privacy import PrivacyReport
 from skdpfair.training import parameters, sklearn_callbacks
 from skdpfair.training.callbacks import diagnostics_frame
-from skdpfair.training.fit import Trained, train
 from skdpfair.training.plan import plan as make_plan
 from skdpfair.training.plan import reference_estimator
 from skdpfair.training.privacy_report import account
+from skdpfair.training.train import Trained, train
 from skdpfair.training.warm_start import PreviousFit, previous_fit
 
 
@@ -291,9 +291,9 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
         # account
         report = account(params, trained, data.groups, context, previous)
         # keep
-        self._keep(fresh, data, trained, report, previous, table.group_positions(self, X))
+        self._keep(fresh, data, trained, report, previous)
         if self.keep_reference and trained.net.steps_ == plan.settings.n_steps:
-            reference = reference_estimator(self, plan, report.expected_batch_size)
+            reference = reference_estimator(self, plan.settings, report.expected_batch_size)
             reference._init_entropy = trained.init_entropy
             self.reference_ = reference.fit(X, y, sensitive_features=sensitive_features)
         if context.end is not None:
@@ -512,7 +512,6 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
         trained: Trained,
         report: PrivacyReport,
         previous: PreviousFit | None,
-        positions: list[int],
     ) -> None:
         net, settings = trained.net, trained.plan.settings
         names = ("n_features_in_", "feature_names_in_")
@@ -530,7 +529,7 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
             "signal_to_noise_": settings.signal_to_noise,
             "_settled": net.settled_,
             "_n_fits": 1 if previous is None else previous.n_fits + 1,
-            "_group_positions": positions,
+            "_group_positions": data.group_positions,
         }
         if self.diagnostics:
             kept["diagnostics_"] = diagnostics_frame(net, data.groups.levels, self.callbacks)

@@ -185,18 +185,22 @@ class Clip:
     ----------
     weight : Tensor of shape (batch,)
         Factor of each record's gradient in the sum.
-    bound : Tensor, 0-d
+    bound : Tensor, 0-d, or float
         Sensitivity of the sum; its noise is ``noise_multiplier * bound``.
 
     Examples
     --------
     >>> norm = torch.tensor([4.0, 0.5])
-    >>> Clip(weight=(1.0 / norm).clamp(max=1.0), bound=torch.tensor(1.0))
+    >>> Clip(weight=(1.0 / norm).clamp(max=1.0), bound=1.0)
     Clip(weight=tensor([0.2500, 1.0000]), bound=tensor(1.))
     """
 
     weight: Tensor
     bound: Tensor
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.bound, Tensor):
+            object.__setattr__(self, "bound", self.weight.new_full((), self.bound))
 
 
 class Method(AutoParameters, abc.ABC):

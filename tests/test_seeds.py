@@ -11,7 +11,7 @@ from skdpfair import DPFairClassifier, get_method
 from skdpfair.inputs.groups import Groups
 from skdpfair.inputs.table import Table
 from skdpfair.privacy import Ledger
-from skdpfair.training.randomness import streams_of
+from skdpfair.training.seeds import streams_of
 
 NO_MATTER = {"verbose", "device", "random_state", "keep_reference", "diagnostics"}
 PARAMS = DPFairClassifier(random_state=0).get_params(deep=False)
@@ -20,7 +20,7 @@ PARAMS = DPFairClassifier(random_state=0).get_params(deep=False)
 @pytest.fixture
 def table():
     x, y = np.eye(6, 3, dtype=np.float32), np.arange(6) % 2
-    return Table(x, y, np.unique(y), Groups(np.arange(6) % 3, list("abc"), False))
+    return Table(x, y, np.unique(y), Groups(np.arange(6) % 3, list("abc"), False), [])
 
 
 def entropy(params, table, before=None):

@@ -9,7 +9,7 @@ from benchmarks.papers.data import Split
 from benchmarks.papers.study import SHARE, Study, cell, claim, printed
 from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
 from skdpfair.methods import get_method
-from skdpfair.metrics._by_group import difference
+from skdpfair.metrics._compare_groups import difference
 from skdpfair.privacy import PrivacyPlan
 
 EPOCHS, ACCOUNTED = 20, 4  # the paper trains 20 epochs, and accounts for 800 steps

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from skdpfair.audit._pickles import Call, Global, class_of, dtype_of, is_node, shape_of
+from skdpfair.audit._read_pickles import Call, Global, class_of, dtype_of, is_node, shape_of
 
 
 @dataclass(eq=False)

@@ -6,11 +6,11 @@ from contextlib import suppress
 
 import torch
 
-from skdpfair.audit._closed_list import judge_ours
-from skdpfair.audit._containers import Exhausted, Reader
-from skdpfair.audit._contents import Walk
 from skdpfair.audit._findings import UNREADABLE, ArtifactFinding, ArtifactReport
+from skdpfair.audit._judge_others import Walk
+from skdpfair.audit._judge_ours import judge_ours
 from skdpfair.audit._known_rows import find_rows, rows_of
+from skdpfair.audit._read_files import Exhausted, Reader
 from skdpfair.estimator import DPFairClassifier
 
 try:

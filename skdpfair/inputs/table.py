@@ -41,6 +41,8 @@ class Table:
         Class labels, sorted.
     groups : Groups
         Groups of the rows.
+    group_positions : list of int
+        Positions in X of the group columns, which are no features.
     validation : tuple (x, y) of ndarray, or None
         Public records, likewise.
     """
@@ -49,6 +51,7 @@ class Table:
     y: np.ndarray
     classes: np.ndarray
     groups: _groups.Groups
+    group_positions: list[int]
     validation: tuple[np.ndarray, np.ndarray] | None = None
 
 
@@ -93,7 +96,7 @@ def read(estimator: Any, X: Any, y: Any, sensitive_features: Any) -> Table:
     validation = None
     if estimator.validation_data is not None:
         validation = _validation(estimator, hidden, x.shape[1:], classes)
-    return Table(x, codes, classes, groups, validation)
+    return Table(x, codes, classes, groups, hidden, validation)
 
 
 def read_for_prediction(estimator: Any, X: Any) -> Rows:
@@ -135,12 +138,8 @@ def _validation(
         return x, _labels.codes_in(classes, y)
 
 
-def group_positions(estimator: Any, X: Any) -> list[int]:
-    """Return the positions of the columns that the model must not see."""
-    return _hidden(estimator, _container(X))
-
-
 def _hidden(estimator: Any, X: Any) -> list[int]:
+    """Return the positions of the columns that the model must not see."""
     if estimator.group_as_feature:
         return []
     return _groups.positions(X, estimator.group_col)

@@ -11,7 +11,7 @@ from scipy import stats
 from skdpfair._validate import error_context, generator, integer, number, one_of, outline, safe_repr
 from skdpfair.inputs.groups import encode_features
 from skdpfair.metrics._arguments import accuracy, as_vector, metric_of
-from skdpfair.metrics._by_group import label, warn_undefined
+from skdpfair.metrics._compare_groups import label, warn_undefined
 
 _METHODS = {"percentile": "percentile", "bca": "BCa"}
 _MOST_RESAMPLES = 10_000_000

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skdpfair.metrics._arguments import accuracy
-from skdpfair.metrics._by_group import by_group, difference, group_max, ratio, warn_undefined
+from skdpfair.metrics._compare_groups import by_group, difference, group_max, ratio, warn_undefined
 from skdpfair.metrics._excessive_risk import as_own_class, excessive_risk
 from skdpfair.metrics._privacy_cost import privacy_cost
 

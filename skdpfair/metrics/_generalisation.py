@@ -13,7 +13,7 @@ from skdpfair.metrics._arguments import (
     metric_of,
     weighted,
 )
-from skdpfair.metrics._by_group import group_max, group_min, label, warn_undefined
+from skdpfair.metrics._compare_groups import group_max, group_min, label, warn_undefined
 from skdpfair.privacy import Ledger, PrivacyPlan, PrivacyReport
 from skdpfair.privacy.accounting import RELATIONS, total_variation
 

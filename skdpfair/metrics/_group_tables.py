@@ -13,7 +13,7 @@ from sklearn.metrics import balanced_accuracy_score
 from skdpfair._validate import number, safe_repr
 from skdpfair.inputs.groups import encode_features
 from skdpfair.metrics._arguments import accuracy, as_vector
-from skdpfair.metrics._by_group import by_group, difference, label
+from skdpfair.metrics._compare_groups import by_group, difference, label
 from skdpfair.metrics._privacy_cost import privacy_cost
 from skdpfair.privacy import ADJACENCY_IN_WORDS
 from skdpfair.privacy.gdp import delta_for

@@ -8,7 +8,7 @@ import pandas as pd
 from sklearn.exceptions import NotFittedError
 
 from skdpfair._validate import number
-from skdpfair.metrics._by_group import difference
+from skdpfair.metrics._compare_groups import difference
 
 _BUDGETS = ("epsilon", "noise_multiplier")
 

@@ -8,7 +8,7 @@ import pandas as pd
 from skdpfair.inputs import fitted_rows as _fitted_rows
 from skdpfair.inputs import labels as _labels
 from skdpfair.inputs import table as _table
-from skdpfair.metrics._by_group import difference
+from skdpfair.metrics._compare_groups import difference
 from skdpfair.model_selection._scorers import ByGroupScorer, at_final_step, warn_absent
 
 

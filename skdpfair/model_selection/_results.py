@@ -7,7 +7,7 @@ from sklearn.metrics import accuracy_score
 
 from skdpfair._validate import one_of, safe_repr
 from skdpfair.budget.files import path_of, replace_file
-from skdpfair.metrics._by_group import difference
+from skdpfair.metrics._compare_groups import difference
 from skdpfair.model_selection._cells import (
     CELL_ENTRIES,
     OVERALL,

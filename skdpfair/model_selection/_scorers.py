@@ -16,7 +16,7 @@ from sklearn.utils._response import _get_response_values
 from skdpfair._validate import flag, listed, one_of, safe_repr
 from skdpfair.inputs import groups as _groups
 from skdpfair.inputs.groups import group_name
-from skdpfair.metrics._by_group import difference, group_min
+from skdpfair.metrics._compare_groups import difference, group_min
 
 _PREDICT = "predict"
 _METHODS = (_PREDICT, "predict_proba", "predict_log_proba", "decision_function")

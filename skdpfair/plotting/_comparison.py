@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 from skdpfair._validate import number, one_of
 from skdpfair.metrics import group_table, privacy_cost
 from skdpfair.metrics._arguments import as_vector
-from skdpfair.metrics._by_group import difference
+from skdpfair.metrics._compare_groups import difference
 from skdpfair.plotting._axes import (
     PALETTE,
     axes_width,

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from skdpfair._validate import safe_repr
 from skdpfair.budget.files import path_of, replace_file
 from skdpfair.inputs.groups import encode, group_name
-from skdpfair.metrics._by_group import difference
+from skdpfair.metrics._compare_groups import difference
 from skdpfair.metrics._group_tables import accuracy_interval
 from skdpfair.privacy.statement import ADJACENCY_IN_WORDS, rounded_up
 from skdpfair.release import release

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Plan:
-    """The plan of a fit, made before a record is read.
+    """The plan of a fit, which follows from public facts alone.
 
     Parameters
     ----------
@@ -34,8 +34,8 @@ class Plan:
         What each step releases.
     settings : Settings
         Module, batches and steps.
-    delta, epsilon : float
-        The target; epsilon is None where the noise was given.
+    delta : float
+        Delta of the guarantee.
     accountant : {"pld", "prv", "rdp"}
         How epsilon is computed.
     one_time_noise_multipliers : tuple of float
@@ -55,7 +55,6 @@ class Plan:
     mechanism: Mechanism
     settings: defaults.Settings
     delta: float
-    epsilon: float | None
     accountant: str
     one_time_noise_multipliers: tuple[float, ...] = ()
     optimizer: Callable[..., torch.optim.Optimizer] = torch.optim.SGD
@@ -123,7 +122,6 @@ def plan(
         mechanism=mechanism,
         settings=settings,
         delta=delta,
-        epsilon=epsilon,
         accountant=params["accountant"],
         one_time_noise_multipliers=once,
         optimizer=cls,
@@ -225,10 +223,9 @@ def _warn_of_low_signal(mechanism: Mechanism, settings: defaults.Settings) -> No
 
 
 def reference_estimator(
-    estimator: DPFairClassifier, fit: Plan, expected_batch_size: float
+    estimator: DPFairClassifier, settings: defaults.Settings, expected_batch_size: float
 ) -> DPFairClassifier:
     """Return the unfitted non-private reference model: same module, initial weights and steps."""
-    settings = fit.settings
     reference: DPFairClassifier = clone(estimator)
     return reference.set_params(
         epsilon=None,

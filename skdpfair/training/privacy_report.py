@@ -13,9 +13,9 @@ from skdpfair.mechanism import Method
 from skdpfair.privacy import Ledger, PrivacyReport
 from skdpfair.privacy import epsilon as epsilon_of
 from skdpfair.privacy.statement import ASSUMPTIONS, DIAGNOSTICS_HELD, REFERENCE_HELD
-from skdpfair.training.fit import Trained
 from skdpfair.training.plan import Plan
 from skdpfair.training.sklearn_callbacks import FitContext
+from skdpfair.training.train import Trained
 from skdpfair.training.warm_start import PreviousFit
 
 _MOST_PRICED = 8  # rates that are accounted for one by one

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from skdpfair.audit import audit_artifact
-from skdpfair.audit._containers import Exhausted, Limits, Reader
+from skdpfair.audit._read_files import Exhausted, Limits, Reader
 
 X = np.random.default_rng(0).normal(size=(50, 6)).astype(np.float32)
 CLEAN = {"lr": 0.1, "names": ["a", "b"], "weights": {"w.weight": 1}}

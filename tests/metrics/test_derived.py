@@ -20,7 +20,7 @@ from skdpfair.metrics import (
     privacy_cost_group_max,
     privacy_cost_ratio,
 )
-from skdpfair.metrics._by_group import difference, group_max, group_min, ratio
+from skdpfair.metrics._compare_groups import difference, group_max, group_min, ratio
 
 MEASURES = ["privacy_cost", "excessive_risk"]
 FORMS = ["difference", "group_max", "ratio"]

@@ -168,7 +168,7 @@ MUTANTS = (
     Mutant(
         "exact group counts",
         "the sizes of the groups are used as they are, and booked as noisy",
-        "training/fit.py",
+        "training/train.py",
         "noise = once[0] if once else 0.0",
         "noise = 0.0",
         "tests/test_methods_in_fits.py::TestGroupRates::"
@@ -384,7 +384,7 @@ MUTANTS = (
     Mutant(
         "group counts not charged",
         "the sizes of the groups are released once and not in the ledger",
-        "training/fit.py",
+        "training/train.py",
         "    if once:\n        ledger.record(",
         "    if once:\n        Ledger().record(",
         "tests/test_methods_in_fits.py::TestGroupRates::"
@@ -421,7 +421,7 @@ MUTANTS = (
     Mutant(
         "fits before forgotten",
         "warm_start reports the last fit alone",
-        "training/fit.py",
+        "training/train.py",
         "    ledger = Ledger(() if previous is None else previous.privacy.ledger.entries)",
         "    ledger = Ledger(())",
         "tests/test_methods_in_fits.py::TestWarmStart::test_goes_on_from_the_weights_and_composes",
@@ -471,7 +471,7 @@ MUTANTS = (
     Mutant(
         "seeds that ignore the data",
         "two seeded fits on neighbouring data share their noise, which cancels",
-        "training/randomness.py",
+        "training/seeds.py",
         "    return Streams.seeded(int(state), digest=mixed), True",
         "    return Streams.seeded(int(state), digest=bytes(32)), True",
         FIT + "test_equal_seeds_share_no_noise_on_neighbouring_data",
@@ -488,7 +488,7 @@ MUTANTS = (
     Mutant(
         "seeds that ignore the labels",
         "the noise of a seeded fit does not depend on the labels, and cancels",
-        "training/randomness.py",
+        "training/seeds.py",
         "digest(x, table.y, table.groups.code",
         "digest(x, table.groups.code",
         "tests/test_seeds.py::test_fits_on_records_that_differ_share_no_noise",
@@ -841,7 +841,7 @@ MUTANTS = (
     Mutant(
         "stops for nothing",
         "a fit that a callback ends is charged for the steps taken",
-        "training/fit.py",
+        "training/train.py",
         "            if by_values:\n                _account",
         "            if False:\n                _account",
         STANDS + "test_a_stop_that_may_depend_on_values_costs_the_plan",
@@ -905,7 +905,7 @@ MUTANTS = (
     Mutant(
         "optimizers that stop for nothing",
         "a fit that a user's optimizer ends is charged for the steps taken",
-        "training/fit.py",
+        "training/train.py",
         "return bool(foreign or shown)",
         "return bool(shown)",
         STANDS + "test_an_optimizer_that_stops_costs_the_plan",

@@ -81,7 +81,7 @@ def test_ctrl_c_before_the_first_step_leaves_nothing(monkeypatch):
         raise KeyboardInterrupt
 
     model = quick()
-    monkeypatch.setattr("skdpfair.training.fit._net", interrupted)
+    monkeypatch.setattr("skdpfair.training.train._net", interrupted)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, Y)
     assert not [name for name in vars(model) if name.endswith("_")]

@@ -27,8 +27,8 @@ from skdpfair.training import defaults
 from skdpfair.training.callbacks import Epochs, Progress, recorders
 from skdpfair.training.net import PrivateNet
 from skdpfair.training.plan import Plan
-from skdpfair.training.randomness import streams_of
 from skdpfair.training.schedule import Schedule
+from skdpfair.training.seeds import streams_of
 from skdpfair.training.sklearn_callbacks import FitContext
 from skdpfair.training.warm_start import PreviousFit
 

@@ -15,10 +15,10 @@ from skdpfair.attacks import PGD
 from skdpfair.audit import _findings as kinds
 from skdpfair.audit import _public_facts as public
 from skdpfair.audit._arrays import as_array, scalar_of
-from skdpfair.audit._containers import Tensors, Text
-from skdpfair.audit._contents import attribute, item
-from skdpfair.audit._pickles import Global, class_of, is_node, more_of, state_of
+from skdpfair.audit._judge_others import attribute, item
 from skdpfair.audit._public_facts import PARAMETERS, passes
+from skdpfair.audit._read_files import Tensors, Text
+from skdpfair.audit._read_pickles import Global, class_of, is_node, more_of, state_of
 from skdpfair.mechanism import METHODS
 from skdpfair.preprocessing import TableSchema
 from skdpfair.privacy import Ledger, LedgerEntry, PrivacyReport

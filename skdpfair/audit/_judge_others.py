@@ -5,8 +5,8 @@ import re
 
 from skdpfair.audit import _findings as kinds
 from skdpfair.audit._arrays import Array, as_array, scalar_of
-from skdpfair.audit._containers import Reader
-from skdpfair.audit._pickles import (
+from skdpfair.audit._read_files import Reader
+from skdpfair.audit._read_pickles import (
     Call,
     Global,
     children,

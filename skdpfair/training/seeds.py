@@ -1,4 +1,4 @@
-"""Random streams of a fit: from the operating system, or from a seed and a digest of the data."""
+"""Seeds of a fit: entropy of the operating system, or random_state and a digest of the data."""
 
 from collections.abc import Sequence
 from dataclasses import replace

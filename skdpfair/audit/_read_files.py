@@ -17,7 +17,7 @@ import numpy as np
 
 from skdpfair.audit._arrays import Array
 from skdpfair.audit._findings import ARRAY, NOT_JUDGED, UNREADABLE, ArtifactFinding
-from skdpfair.audit._pickles import read_stream
+from skdpfair.audit._read_pickles import read_stream
 
 _COMPRESSED = {
     b"\x1f\x8b": lambda: zlib.decompressobj(31),
