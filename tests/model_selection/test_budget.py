@@ -243,7 +243,7 @@ def test_a_file_replaced_inside_a_block_takes_no_fit(path):
         spend()
         path.unlink()
         PrivacyLedger(path, epsilon=1.05 * COST, delta=1e-5)
-        with pytest.raises(ValueError, match="was replaced by another one inside the block"):
+        with pytest.raises(ValueError, match="was replaced by another file inside the block"):
             spend()
 
 
@@ -476,7 +476,7 @@ def test_a_scaler_that_pays_is_listed_before_and_during(tmp_path):
     assert frame.steps.iloc[0] == 1 and frame.sample_rate[0] == 1.0
     assert frame.noise_multiplier[0] == scaler.planned(200).noise_multipliers[0]
     assert frame.epsilon_of_one_fit.nunique() == 1
-    assert "pays for DPQuantileScaler" in repr(planned)
+    assert "also pays for DPQuantileScaler" in repr(planned)
     assert "DPQuantileScaler" not in repr(forecast(classifier))
     with PrivacyLedger(tmp_path / "books", delta=1e-5) as ledger:
         scaler.fit(np.random.default_rng(0).normal(size=(200, 2)))
