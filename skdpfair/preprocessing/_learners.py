@@ -11,14 +11,14 @@ from sklearn.utils import get_tags
 from skdpfair.mechanism import METHODS
 from skdpfair.preprocessing._row_wise import WORDS
 
-_SCALE = "BoundedScaler with public bounds, or DPQuantileScaler, which pays for its quantiles"
+_SCALE = "BoundedScaler with public bounds, or DPQuantileScaler, whose quantiles are private"
 _CATEGORIES = "categories= with the public list, and no min_frequency or max_categories"
 _IMPUTE = (
     'SimpleImputer(strategy="constant", keep_empty_features=True) with a public fill_value, '
     'or missing="middle"'
 )
 _EMPTY = _IMPUTE + "; no add_indicator"
-_BINS = 'FunctionTransformer(np.digitize, kw_args={"bins": public edges}), a column at a time'
+_BINS = 'FunctionTransformer(np.digitize, kw_args={"bins": public edges}), for one column at a time'
 _PROJECT = "GaussianRandomProjection, which reads no rows, or components of public rows, frozen"
 _SELECT = "columns chosen beforehand by public knowledge"
 _TEXT = "HashingVectorizer, or a public vocabulary= (with use_idf=False)"
@@ -196,15 +196,15 @@ _SKLEARN = {
         "the threshold that scores best on the rows", _THRESHOLD, goes_in=True
     ),
     "BaggingClassifier": Row(
-        "more than is paid for: a record is drawn several times, and charged as one",
+        "more than its budget covers: it draws a record several times, but charges it once",
         "bootstrap=False",
         _where(bootstrap=bool),
         goes_in=True,
         absent=(("estimator", "DecisionTreeClassifier"),),
     ),
     "OneVsOneClassifier": Row(
-        "how many rows each class has: each fit reads two classes, and takes its n as public",
-        "the classifier as it is, which takes any number of classes, or OneVsRestClassifier",
+        "how many rows each class has: each fit reads two classes and assumes that n is public",
+        "the classifier alone, which takes any number of classes, or OneVsRestClassifier",
         goes_in=True,
     ),
     "AdaBoostClassifier": Row(
@@ -230,7 +230,7 @@ _SKLEARN = {
         _where(strategy=_not("constant")),
     ),
 }
-_BOUNDED = "its own budget, but the bounds are read off the rows"
+_BOUNDED = "bounds, which it computes from the rows outside its own budget"
 ROWS = {
     **{f"sklearn.{name}": row for name, row in _SKLEARN.items()},
     "imblearn.Pipeline": FREE,

@@ -673,7 +673,7 @@ def test_a_private_search_does_not_pay_for_other_steps():
     grid = {"dpfairclassifier__lr": [0.1, 1.0]}
     assert steps(pipe) == steps(GridSearchCV(pipe, grid)) == []
     report = check_pipeline(pipe)
-    assert "epsilon of its own" in report.notes[0]
+    assert "its own epsilon" in report.notes[0]
     assert report.spending == [pipe.steps[0][1]]
     (finding,) = check_pipeline(DPRandomizedSearch(pipe, grid)).findings
     assert finding.step == "estimator.dpquantilescaler: DPQuantileScaler"
