@@ -74,8 +74,8 @@ class RecordByRecord:
             self._run: Callable[..., Tensor] = operations_of(one, (self._values(), x, y))
         except NotRecorded as error:
             raise ValueError(
-                f"attack cannot be carried out on one record at a time: {error}. Decide by tensor "
-                "operations such as torch.where, not by values, and keep nothing between calls."
+                f"attack cannot run on one record at a time: {error}. Use tensor operations such "
+                "as torch.where instead of branches on values, and keep no state between calls."
             ) from None
         draw_from(self._run, model.generator)
 
@@ -346,8 +346,8 @@ def check_attack(
     both = run([a, b], (0, last))
     if not _same(tried, module):
         raise ValueError(
-            "attack changes the module: its weights, buffers or mode. Leave them as they are, or "
-            "work on copy.deepcopy(module); weights may move by noised gradients only."
+            "attack changes the weights, buffers or mode of the module. Do not change them, or "
+            "use copy.deepcopy(module): only noised gradients may change weights."
         )
     # the same seed and size, so that neither random numbers nor rounding tell the runs apart
     beside_others = run([a, other], (0, 0))[0], run([other, b], (last, last))[1]

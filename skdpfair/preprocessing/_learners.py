@@ -23,9 +23,9 @@ _PROJECT = "GaussianRandomProjection, which reads no rows, or components of publ
 _SELECT = "columns chosen beforehand by public knowledge"
 _TEXT = "HashingVectorizer, or a public vocabulary= (with use_idf=False)"
 _RESAMPLE = "class_weight={class: public number} of DPFairClassifier"
-_MODEL = "a model trained under differential privacy, as DPFairClassifier"
+_MODEL = "a model trained under differential privacy, such as DPFairClassifier"
 _FREEZE = "leave it out, or fit it on public rows and wrap it in FrozenEstimator"
-_DECLARE = "a listed step; if fit reads no rows here, let the tags say requires_fit=False"
+_DECLARE = "a listed step; if fit reads no rows, set requires_fit=False in the tags of the step"
 REFERENCE = "its weights, or those of a non-private reference model, without noise"
 _THRESHOLD = "FixedThresholdClassifier with a threshold chosen beforehand or on public rows"
 
@@ -93,18 +93,18 @@ def _without_noise(params):
 FREE = Row(goes_in=True)
 FROZEN = Row()
 STATELESS = Row(goes_in=True)  # by its tags: what it does to rows is tried
-UNKNOWN = Row("unknown things: it is not known to learn nothing", _DECLARE, goes_in=True)
+UNKNOWN = Row("possibly anything, as the step is unknown", _DECLARE, goes_in=True)
 READS = Row(
-    "statistics of all rows: it gives a row another result beside other rows",
-    "a function of each row alone, with axis=1 in calls; to scale, " + _SCALE,
+    "statistics of all rows: the result of a row depends on the other rows",
+    "a function of each row alone, with axis=1 in calls; for scaling, " + _SCALE,
 )
 UNTRIED = Row(
-    "unknown things: it could not be run on made-up rows ({})",
+    "possibly anything, as it could not be run on made-up rows ({})",
     "a function that runs on a DataFrame or array of any rows; name its columns by a "
     "ColumnTransformer",
 )
 MODEL = Row("its parameters, without noise", _MODEL, goes_in=True)
-RESAMPLER = Row("how many rows each class has, and rows made or chosen from others", _RESAMPLE)
+RESAMPLER = Row("how many rows each class has, and which rows to add or drop", _RESAMPLE)
 
 _SCALES = {
     "StandardScaler": "the mean and standard deviation of each column",

@@ -88,8 +88,7 @@ class TableSchema:
                 )
             if self.target in part and name != "groups":
                 raise ValueError(
-                    f"{name} must not name the target {self.target!r}, which would be a feature "
-                    "of its own prediction. Remove it."
+                    f"{name} must not name {self.target!r}, which is the target. Remove it."
                 )
         for name, least in (("groups", 2), ("categories", 1)):
             part = getattr(self, name)
@@ -402,7 +401,7 @@ def _texts(name, values, least):
         isinstance(v, (bool, float)) or not (isinstance(v, str) or is_integer(v)) for v in values
     ):
         raise TypeError(
-            f"{name} must list texts, spelt as in the file and in quotation marks, got "
+            f"{name} must list texts, spelt as in the file and within quotation marks, got "
             f"{safe_repr(values)}."
         )
     texts = [str(v) for v in values]

@@ -149,8 +149,8 @@ def delta_for(delta: float | str, n_samples: int, *, low: float = LEAST_DELTA) -
     Raises
     ------
     TypeError, ValueError
-        If delta is no number of at least ``low``, or lies at 1/n or above, where releasing one
-        random record in full would pass.
+        If delta is not a number of at least ``low``, or is 1/n or above, which would allow
+        releasing one random record in full.
 
     Examples
     --------

@@ -256,8 +256,8 @@ def _check_schema(estimator, schema):
     fitted = list(getattr(estimator, "feature_names_in_", made))
     if fitted != made or estimator.n_features_in_ != len(made):
         raise ValueError(
-            f"schema makes the features {safe_repr(made)}, but the classifier was fitted on "
-            f"{estimator.n_features_in_} others: fit on schema.split(table)[0]."
+            f"schema gives the features {safe_repr(made)}, but the classifier was fitted on "
+            f"{estimator.n_features_in_} others. Fit on schema.split(table)[0]."
         )
 
 
@@ -267,17 +267,17 @@ def _if_custom(facts, factory):
 
 def _check_module(path, needed, module):
     if not isinstance(needed, dict):
-        raise ValueError(f"{path} does not say which module it holds: it is no release.")
+        raise ValueError(f"{path} is not a release: it does not name its module.")
     if needed.get("name") is not None and module is not None:
         raise ValueError(
-            f"module= is for networks of your own, and {path} holds the built-in module "
-            f"{needed['name']!r}. Leave module= out."
+            f"module must be None for {path}, which holds the built-in module "
+            f"{needed['name']!r}. Leave module out."
         )
     if needed.get("name") is None and module is None:
         label, left_out = str(needed.get("custom"))[:80], needed.get("left_out")
         bound = f", with {left_out} bound by functools.partial" if left_out else ""
         raise ValueError(
-            f"{path} holds the weights of its author's own module {label!r}, but never code. "
+            f"{path} holds the weights of the custom module {label!r}, but not its code. "
             f"Pass the class: load_release(path, module={label}){bound}."
         )
 

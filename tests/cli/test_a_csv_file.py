@@ -451,7 +451,7 @@ def test_a_release_without_a_schema_cannot_read_tables(folder):
     clf.save_release("bare.safetensors")
     assert "does not say how" in refused("predict", "bare.safetensors", "loans.csv")
     assert "does not say how" in refused("report", "bare.safetensors", "--data", "loans.csv")
-    with pytest.raises(ValueError, match="schema makes the features"):
+    with pytest.raises(ValueError, match="schema gives the features"):
         clf.save_release("bare.safetensors", schema=SCHEMA)
 
 
