@@ -21,8 +21,8 @@ from skdpfair.analysis import GroupCurvature, GroupRecorder
 
 warnings.simplefilter("ignore")
 
-HEADS = ["learning rate", "looks x pairs", "lr at most 1/lambda_max", "Prop. 3 above the gap"]
-HEADS += ["gaps > 0 that Prop. 3 tells", "Tran above the gap", "Tran > 0"]
+HEADS = ["learning rate", "measurements", "lr at most 1/lambda_max", "Prop. 3 above the gap"]
+HEADS += ["Prop. 3 > 0 if gap > 0", "Tran above the gap", "Tran > 0"]
 
 
 def seconds(work, repeats):

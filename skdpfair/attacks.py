@@ -1,4 +1,4 @@
-"""Adversarial inputs, each made from its own record, so that private training stays private."""
+"""Adversarial inputs that depend on one record each, so that private training stays private."""
 
 import copy
 import math
@@ -27,11 +27,11 @@ _MOST_ODD = 0.1  # share of coordinates that rounding may move where batches dif
 
 
 class RecordByRecord:
-    """A user's attack, carried out on each record as if it were alone.
+    """A user's attack that runs on each record separately.
 
-    Its Python runs once, on a made-up batch of one record, while torch traces what it does.
-    Training repeats the traced operations under vmap: whatever the attack decides by values, by
-    the number of records or by what it remembers, each input is made from its own record.
+    Its Python code runs once, on a made-up batch of one record, while torch traces its operations.
+    Training repeats the traced operations under vmap: even if the attack decides by values, by the
+    number of records or by its memory, each input depends only on its own record.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class RecordByRecord:
     Raises
     ------
     ValueError
-        If the attack cannot be traced, with the line that stands in the way.
+        If the attack cannot be traced; the message names the line.
 
     Examples
     --------
@@ -74,8 +74,8 @@ class RecordByRecord:
             self._run: Callable[..., Tensor] = operations_of(one, (self._values(), x, y))
         except NotRecorded as error:
             raise ValueError(
-                f"attack cannot be carried out on one record at a time: {error}. Decide by tensor "
-                "operations such as torch.where, not by values, and keep nothing between calls."
+                f"attack cannot run on one record at a time: {error}. Use tensor operations such "
+                "as torch.where instead of branches on values, and keep no state between calls."
             ) from None
         draw_from(self._run, model.generator)
 
@@ -118,32 +118,32 @@ class _Attacked(nn.Module):
 
 
 class PGD(BaseEstimator):
-    r"""Projected gradient ascent of each record's own loss in an L-infinity ball.
+    r"""Projected gradient ascent on each record's own loss in an L-infinity ball.
 
-    An object of a few public numbers: ``DPFairClassifier(attack=PGD(8 / 255))`` trains on the
-    inputs that it returns, and a grid varies it by ``attack__radius``.
+    ``DPFairClassifier(attack=PGD(8 / 255))`` trains on the inputs that the attack returns, and a
+    grid search can vary ``attack__radius``.  All parameters are public numbers.
 
     Parameters
     ----------
     radius : float > 0
         Largest change of any coordinate, in the units of X.
     step_size : float > 0 or None, default=None
-        Change of every coordinate in one step; None is ``2.5 * radius / n_steps``.
+        Change of each coordinate in one step; None is ``2.5 * radius / n_steps``.
     n_steps : int >= 1, default=10
-        Gradients per record.
+        Number of gradient steps per record.
     input_range : tuple (low, high) or None, default=(0.0, 1.0)
-        Where inputs lie, and adversarial ones stay; public.  None: anywhere, as for tables.
+        Public range of all inputs, also of adversarial ones.  None sets no range, as for tables.
 
     Notes
     -----
-    From :math:`x^0 = x`, with the projection :math:`\Pi` on the ball around x and on the range,
+    With :math:`x^0 = x` and the projection :math:`\Pi` on the ball around x and the range, it uses
 
     .. math:: x^{t+1} = \Pi\big(x^t + s \cdot \mathrm{sign} \nabla_x \ell(\theta; x^t, y)\big).
 
-    No random numbers are drawn, save by the module: its mode is left alone, so that dropout, in
-    training, draws a mask in every step.  A record's adversarial input depends on that record and
-    the weights only; a private step bounds its gradient like that of any other input, hence
-    epsilon is the same with and without the attack.
+    Only the module draws random numbers: its mode is unchanged, so in training mode, dropout draws
+    a mask in every step.  The adversarial input of a record depends only on that record and the
+    weights.  A private step bounds its gradient as for any other input, so epsilon is the same with
+    and without the attack.
 
     References
     ----------
@@ -174,12 +174,12 @@ class PGD(BaseEstimator):
         self.input_range = input_range
 
     def plain(self) -> "PGD":
-        """Return the same attack with Python's own numbers, which have no code of their own.
+        """Return the same attack with plain Python numbers as parameters.
 
         Returns
         -------
         PGD
-            With equal parameters.
+            An attack with equal parameters.
         """
         limits = self.input_range
         return PGD(
@@ -195,7 +195,7 @@ class PGD(BaseEstimator):
         Raises
         ------
         ValueError, TypeError
-            On the first parameter that cannot be used.
+            If a parameter cannot be used.
         """
         positive: dict[str, Any] = {"low": 0, "low_open": True, "high": math.inf, "high_open": True}
         _validate.number("radius", self.radius, **positive)
@@ -246,19 +246,19 @@ class PGD(BaseEstimator):
 
 
 def check_inputs(attack: object, x: object) -> None:
-    """Check that rows in memory lie in the attack's range, before any is trained on.
+    """Check before training that rows in memory lie in the attack's range.
 
     Parameters
     ----------
     attack : object
-        An attack, whose attribute ``input_range`` is (low, high) or None, or no attack.
+        An attack, whose attribute ``input_range`` is (low, high) or None, or None.
     x : object
         The rows; only arrays are checked.
 
     Raises
     ------
     ValueError
-        If a number lies outside the range.
+        If a value lies outside the range.
     TypeError
         If ``input_range`` is not a pair of finite numbers.
 
@@ -293,16 +293,16 @@ def check_attack(
 ) -> None:
     """Check that an attack can be used on inputs like ``example``, and keeps privacy.
 
-    It is tried on two made-up records: what comes back must be finite inputs of the same shape in
-    the attack's ``input_range``, and each must depend on its own record alone.  No record of the
-    data is seen, and nothing is left behind: the attack gets a copy of the module, and torch's
-    random numbers go on as if it had not run.
+    The attack runs on two made-up records: it must return finite inputs of the same shape in its
+    ``input_range``, each of which depends only on its own record.  The check reads no record of
+    the data and has no side effects: the attack gets a copy of the module, and the state of
+    torch's random numbers is restored.
 
     Parameters
     ----------
     attack : callable
         ``attack(module, x, y)`` returns other inputs.  Its attribute ``input_range`` is (low,
-        high) or None; without one it is (0, 1) for images, None for tables.
+        high) or None; without the attribute, it is (0, 1) for images and None for tables.
     module : torch.nn.Module
         Maps (batch, ...) to logits (batch, n_classes).
     example : Tensor of shape (1, ...)
@@ -313,9 +313,9 @@ def check_attack(
     Raises
     ------
     TypeError
-        If the attack returns no tensor.
+        If the attack does not return a tensor.
     ValueError
-        If its parameters are out of range, or what it returns is not what it must be.
+        If its parameters are out of range, or it returns inputs of another form.
 
     Examples
     --------
@@ -346,8 +346,8 @@ def check_attack(
     both = run([a, b], (0, last))
     if not _same(tried, module):
         raise ValueError(
-            "attack changes the module: its weights, buffers or mode. Leave them as they are, or "
-            "work on copy.deepcopy(module); weights may move by noised gradients only."
+            "attack changes the weights, buffers or mode of the module. Do not change them, or "
+            "use copy.deepcopy(module): only noised gradients may change weights."
         )
     # the same seed and size, so that neither random numbers nor rounding tell the runs apart
     beside_others = run([a, other], (0, 0))[0], run([other, b], (last, last))[1]

@@ -47,7 +47,7 @@ class UnsupportedModuleError(ValueError):
 
 
 class DataIntegrityError(ValueError):
-    """A data file is missing, or its digest is not the recorded one.
+    """A data file is missing, or its digest differs from the recorded digest.
 
     Examples
     --------
@@ -83,7 +83,7 @@ class PrivacyAccountingError(RuntimeError):
 
 
 class InsecureSeedWarning(UserWarning):
-    """A fixed ``random_state`` makes the noise reproducible, hence guessable.
+    """A fixed ``random_state`` makes the noise reproducible and therefore predictable.
 
     Examples
     --------
@@ -100,7 +100,7 @@ class InsecureSeedWarning(UserWarning):
 
 
 class InterruptedWarning(UserWarning):
-    """Ctrl-C ended a fit or a sweep early, which keeps what was finished.
+    """Ctrl-C ended a fit or a sweep early; the finished part is kept.
 
     Examples
     --------
@@ -122,7 +122,7 @@ class InterruptedWarning(UserWarning):
 
 
 class LowSignalWarning(UserWarning):
-    """Too few records for the budget: accuracy falls well below the non-private model's.
+    """There are too few records for the budget, so the private model is much less accurate.
 
     Examples
     --------
@@ -139,7 +139,7 @@ class LowSignalWarning(UserWarning):
 
 
 class PrivacyLeakWarning(UserWarning):
-    """Something was learned from private rows outside the budget, or a release is not private.
+    """A step learned from private rows outside the budget, or a release is not private.
 
     Examples
     --------
@@ -155,7 +155,7 @@ class PrivacyLeakWarning(UserWarning):
 
 
 class UnaccountedWarning(UserWarning):
-    """A fit was, or may have been, spent that no ledger counts.
+    """A fit was not, or may not have been, charged to a ledger.
 
     Examples
     --------

@@ -5,11 +5,11 @@ Every method in this package is one sentence::
     sample a batch -> one gradient per record -> one weight per record
     -> weighted sum + Gaussian noise -> optimizer step
 
-and a :class:`Method` says only what is its own in that sentence.  Two rules keep it
+and a :class:`Method` defines only its own part of that sentence.  Two rules make it
 private by construction:
 
-* what sees raw records (``queries``, ``clip``) keeps nothing;
-* what keeps something (``update``) sees released, i.e. noised, values only.
+* hooks that read raw records (``queries``, ``clip``) keep no state;
+* the hook that keeps state (``update``) reads only released, noisy values.
 
 A step runs: norms -> noisy queries (``release``) -> ``clip`` -> noisy gradient -> ``update``.
 A method may change the gradients first: early queries -> ``extra`` -> norms, and so on.
@@ -39,7 +39,7 @@ METHODS: dict[str, type[Method]] = {}
 
 @dataclass(frozen=True)
 class Task:
-    """What is public about a fit before its first step.
+    """The public facts about a fit before its first step.
 
     Parameters
     ----------
@@ -48,9 +48,9 @@ class Task:
     n_groups : int
         Number of groups, 1 if the fit has none.
     sample_rate : float
-        Probability, in (0, 1], with which a record enters a batch.
+        Probability, in (0, 1], that a record is in a batch.
     group_fractions : Tensor of shape (n_groups,) or None
-        Share of each group, declared by the user or released with noise, never counted.
+        Share of each group, declared by the user or released with noise, never an exact count.
 
     Examples
     --------
@@ -67,7 +67,7 @@ class Task:
 
 @dataclass(frozen=True)
 class PerSample:
-    """What a method may know of each record of the batch; private, never kept.
+    """The facts that a method may use about each record of the batch; private and never kept.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ class PerSample:
 
 @dataclass(frozen=True)
 class PerSampleGradients(PerSample):
-    """The same with each gradient, for methods that ask for them.
+    """A `PerSample` with the gradients, for methods that need them.
 
     Parameters
     ----------
@@ -118,23 +118,23 @@ class PerSampleGradients(PerSample):
 
 @dataclass(frozen=True)
 class Query:
-    """A statistic released every step: a noisy sum of norm-bounded rows.
+    """A statistic that is released in every step: a noisy sum of norm-bounded rows.
 
-    The engine adds the noise, the accountant charges for it, and both read the same
-    ``noise_multiplier``, so that noise and ledger cannot disagree.
+    The engine and the accountant read the same ``noise_multiplier``, so the noise and the ledger
+    always agree.
 
     Parameters
     ----------
     name : str
         Key of the noisy sum in ``release``.
     rows : callable ``(PerSample, State) -> Tensor of shape (batch, d)``
-        One row per record; a row may depend on its own record only.
+        One row per record; a row may depend only on its own record.
     sensitivity : float
         Largest L2 norm of a row.
     noise_multiplier : float
         Standard deviation of the noise, divided by ``sensitivity``.
     early : bool
-        Whether it is asked before :meth:`Method.extra`; norms are then those of the plain
+        Whether the query runs before :meth:`Method.extra`; norms are then those of the plain
         gradients if the method sees gradients, else unknown (NaN).
 
     Examples
@@ -154,16 +154,16 @@ class Query:
 
 @dataclass(frozen=True)
 class Extra:
-    """What is added to each record's gradient before it is measured and clipped.
+    """The addition to each record's gradient before it is measured and clipped.
 
     Parameters
     ----------
     logit_gradient : Tensor of shape (batch, n_classes)
-        Gradient in the logits of a loss that is added to the record's.
+        Gradient, with respect to the logits, of a loss that is added to the record's loss.
     hvp_vectors : Tensor of shape (batch, n_parameters) or None
-        Vectors that the Hessian of the record's own loss is applied to.
+        Vectors to multiply with the Hessian of the record's own loss.
     averaged : bool
-        Whether each record gets the mean over the batch; no method that does is private.
+        Whether each record gets the mean over the batch; methods that do this are not private.
 
     Examples
     --------
@@ -179,12 +179,12 @@ class Extra:
 
 @dataclass(frozen=True)
 class Clip:
-    """One weight per record, and the L2 norm that no weighted gradient exceeds.
+    """One weight per record, and an upper bound on the L2 norm of all weighted gradients.
 
     Parameters
     ----------
     weight : Tensor of shape (batch,)
-        Factor of each record's gradient in the sum.
+        Weight of each record's gradient in the sum.
     bound : Tensor, 0-d, or float
         Sensitivity of the sum; its noise is ``noise_multiplier * bound``.
 
@@ -204,38 +204,40 @@ class Clip:
 
 
 class Method(AutoParameters, abc.ABC):
-    """One algorithm, as it departs from DP-SGD.  Only :meth:`clip` is compulsory.
+    """One algorithm, defined by its differences from DP-SGD.  Only :meth:`clip` is required.
 
-    A concrete method is a keyword-only dataclass whose fields are its hyper-parameters, hence
-    scikit-learn parameters; it is final: vary it by a new file, not by a subclass.  What holds for
-    all its objects is written in the class body, as ``private = False``.  The hooks are listed in
-    the order in which a step calls them.
+    A concrete method is a keyword-only dataclass whose fields are its hyper-parameters, and
+    therefore scikit-learn parameters.  It is final: write a variant in a new file, not as a
+    subclass.  The class body sets facts about all objects, such as ``private = False``.  The hooks
+    are listed in the order in which a step calls them.
 
     A parameter may be ``"auto"``: the estimator sets it from public facts or from released
-    values, and a method on its own takes the number that its docstring states.
+    values, and a method without an estimator uses the number that its docstring states.
 
-    ``class Mine(Method, name="mine", reference="key")`` enters :data:`METHODS` under its name.
-    Without a name a class is in no registry, and is called by the name of the class.  ``reference``
-    is a key of the bibliography; without it, the paper is the first entry of the docstring's
-    References.
+    ``class Mine(Method, name="mine", reference="key")`` is registered in :data:`METHODS` under its
+    name.  A class without ``name`` is not registered, and has the name of the class.
+    ``reference`` is a key of the bibliography; without it, the paper is the first entry of the
+    docstring's References.
 
     Attributes
     ----------
     private, takes_noise : bool
-        Whether a fit has a finite epsilon, and whether it takes a ``noise_multiplier``; True, and
-        where only ``private`` is written, both are that.
+        Whether a fit has a finite epsilon, and whether it takes a ``noise_multiplier``; default
+        True.  A class that sets only ``private`` sets both.
     needs_groups, needs_group_fractions, binary : bool
         Whether records must have groups, whether ``Task.group_fractions`` must be known, and
-        whether it is for two classes and two groups only; False.
+        whether the method is only for two classes and two groups; default False.
     scale_fields : tuple of str
-        Parameters that :meth:`at_scale` sets, ``("max_grad_norm",)``; while one is "auto", a fit
-        begins with a warm-up that releases the gradient scale.
+        Parameters that :meth:`at_scale` sets, default ``("max_grad_norm",)``; if one is "auto", a
+        fit begins with a warm-up that releases the gradient scale.
     needs_gradient_scale : bool
-        Whether ``lr="auto"`` needs that warm-up, whatever the parameters are; False.
+        Whether ``lr="auto"`` needs that warm-up for all parameters; default False.
     gradient_noise : float
-        Standard deviation of noise on the mean gradient, of methods that take no other; 0.
+        Standard deviation of the noise on the mean gradient, for methods without other noise;
+        default 0.
     private_alternative : str
-        Name of the private method that an error suggests in place of one that is not; "dpsgd".
+        Name of the private method that errors recommend instead of a method that is not private;
+        default "dpsgd".
 
     Examples
     --------
@@ -293,12 +295,12 @@ class Method(AutoParameters, abc.ABC):
         Parameters
         ----------
         task : Task
-            What is public about the fit.
+            Public facts about the fit.
 
         Returns
         -------
         state : Tensor, tuple of Tensor or None
-            Passed to the other hooks; tensors are moved to the device of the fit.
+            The state for the other hooks; tensors are moved to the device of the fit.
         """
         return None
 
@@ -308,59 +310,59 @@ class Method(AutoParameters, abc.ABC):
         Parameters
         ----------
         task : Task
-            What is public about the fit.
+            Public facts about the fit.
 
         Returns
         -------
         rates : Tensor of shape (n_groups,), float64
-            Probabilities in (0, 1]; the largest is the one that is accounted for.
+            Probabilities in (0, 1]; the accountant uses the largest.
         """
         return torch.full((task.n_groups,), task.sample_rate, dtype=torch.float64)
 
     def queries(self, task: Task, noise_multiplier: float) -> tuple[Query, ...]:
-        """Return the statistics to release each step besides the gradient.
+        """Return the statistics to release in each step in addition to the gradient.
 
         Parameters
         ----------
         task : Task
-            What is public about the fit.
+            Public facts about the fit.
         noise_multiplier : float
             Noise multiplier of the gradient sum; 0 for none.
 
         Returns
         -------
         queries : tuple of Query
-            Each with a noise multiplier of its own; all are accounted for.
+            The queries, each with its own noise multiplier; all are accounted for.
         """
         return ()
 
     def parameter_perturbation(self, state: State) -> Tensor | None:
-        """Return the vector by which parameters are moved while gradients are taken.
+        """Return the vector by which parameters are moved to compute gradients.
 
         Parameters
         ----------
         state : State
-            As :meth:`update` left it.
+            As returned by :meth:`update`.
 
         Returns
         -------
         perturbation : Tensor of shape (n_parameters,) or None
-            None leaves the parameters where they are.
+            None does not move the parameters.
         """
         return None
 
     def per_sample_perturbation_radius(self) -> float:
-        """Return the distance along its own gradient at which each record's gradient is taken.
+        """Return the distance along its own gradient at which a record's gradient is computed.
 
         Returns
         -------
         radius : float >= 0
-            In the norm of the parameters; 0 takes gradients where the parameters are.
+            In the norm of the parameters; 0 computes gradients at the parameters.
         """
         return 0.0
 
     def sees_gradients(self) -> bool:
-        """Tell whether early queries need :class:`PerSampleGradients`, which take memory.
+        """Return whether early queries need :class:`PerSampleGradients`, which take memory.
 
         Returns
         -------
@@ -370,12 +372,12 @@ class Method(AutoParameters, abc.ABC):
         return False
 
     def extra(self, sample: EarlySample, state: State, release: Release) -> Extra | None:
-        """Return what to add to each record's gradient, from ITS data and early releases.
+        """Return the addition to each record's gradient, from ITS data and early releases.
 
         Parameters
         ----------
         sample, state, release
-            As in :meth:`clip`; of the noisy sums those of the early queries.
+            As in :meth:`clip`; ``release`` has the noisy sums of the early queries only.
 
         Returns
         -------
@@ -385,19 +387,19 @@ class Method(AutoParameters, abc.ABC):
         return None
 
     def refusal(self, task: Task, n_parameters: int) -> str | None:
-        """Return the reason for which the method cannot train a model on a task.
+        """Return the reason why the method cannot train a model on a task.
 
         Parameters
         ----------
         task : Task
-            What is public about the fit.
+            Public facts about the fit.
         n_parameters : int
             Number of trainable parameters.
 
         Returns
         -------
         reason : str or None
-            Ends a sentence; None if there is none.
+            The end of a sentence; None if there is no reason.
         """
         if self.binary and task.n_groups != 2:
             return f"it is defined for two groups, and there are {task.n_groups}"
@@ -405,22 +407,22 @@ class Method(AutoParameters, abc.ABC):
 
     @abc.abstractmethod
     def clip(self, sample: PerSample, state: State, release: Release) -> Clip:
-        """Weigh each record by its OWN norm, loss, group, and by what is released.
+        """Weight each record by its OWN norm, loss and group, and by released values.
 
         Parameters
         ----------
         sample : PerSample
-            The records of the batch; private, and possibly none.
+            The records of the batch; private, and possibly empty.
         state : State
-            As :meth:`update` left it.
+            As returned by :meth:`update`.
         release : dict of str to Tensor
             The noisy sums of all queries.
 
         Returns
         -------
         clip : Clip
-            Weights, and the bound that scales the noise; it follows from ``state`` and
-            ``release`` alone.
+            Weights, and the bound that scales the noise; the bound depends only on ``state`` and
+            ``release``.
         """
 
     def update(self, state: State, release: Release) -> State:
@@ -429,15 +431,15 @@ class Method(AutoParameters, abc.ABC):
         Parameters
         ----------
         state : State
-            That of the step.
+            The state of the step.
         release : dict of str to Tensor
             The noisy sums of all queries, and the noisy mean ``"gradient"`` of shape
-            (n_parameters,), which lies in memory that is used again.
+            (n_parameters,), whose memory is reused.
 
         Returns
         -------
         state : State
-            That of the next step.
+            The state of the next step.
         """
         return state
 
@@ -449,7 +451,7 @@ class Method(AutoParameters, abc.ABC):
         params : dict of str to Tensor
             The trainable parameters by name.
         state : State
-            As :meth:`update` left it.
+            As returned by :meth:`update`.
 
         Returns
         -------
@@ -464,7 +466,7 @@ class Method(AutoParameters, abc.ABC):
         Parameters
         ----------
         t : int
-            Number of the step, from 0; the warm-up does not count.
+            Number of the step, from 0, without the warm-up.
 
         Returns
         -------
@@ -488,7 +490,7 @@ class Method(AutoParameters, abc.ABC):
         method : Method
             A copy whose bounds left at ``"auto"`` are set.
         unit_lr : float
-            Learning rate that moves a logit of a typical record by about 1 a step.
+            Learning rate that changes a logit of a typical record by about 1 per step.
         """
         expected = norm_growth * scale
         method = self.filled(max_grad_norm=expected)
@@ -501,9 +503,9 @@ def count_noise(value: float | str, noise_multiplier: float) -> float:
     Parameters
     ----------
     value : float > 0 or "auto"
-        As given; "auto" is 5 times the gradient's.
+        The value as given; "auto" is 5 times the noise multiplier of the gradient.
     noise_multiplier : float >= 0
-        Of the gradient sum.
+        Noise multiplier of the gradient sum.
 
     Returns
     -------
@@ -519,9 +521,9 @@ def count_noise(value: float | str, noise_multiplier: float) -> float:
 
 @dataclass(frozen=True)
 class Mechanism:
-    """A method bound to a task and a noise level: all that one step needs, or costs.
+    """A method bound to a task and a noise level: the definition of one step and of its cost.
 
-    The engine reads it to add noise, the accountant to charge for that noise.
+    The engine reads it to add noise, and the accountant reads it to account for that noise.
 
     Parameters
     ----------
@@ -551,12 +553,12 @@ class Mechanism:
 
     @cached_property
     def queries(self) -> tuple[Query, ...]:
-        """What is released each step besides the gradient."""
+        """The statistics that each step releases in addition to the gradient."""
         return self.method.queries(self.task, self.noise_multiplier)
 
     @property
     def max_sample_rate(self) -> float:
-        """Largest sampling rate of any record, in (0, 1]: the one to account for."""
+        """Largest sampling rate of any record, in (0, 1], which the accountant uses."""
         return float(self.rates.max())
 
     @cached_property
@@ -570,5 +572,5 @@ class Mechanism:
 
     @property
     def noise_multipliers(self) -> tuple[float, ...]:
-        """Noise multiplier of the gradient, then of each query."""
+        """Noise multipliers of the gradient and of each query, in this order."""
         return (self.noise_multiplier, *(q.noise_multiplier for q in self.queries))

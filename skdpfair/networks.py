@@ -17,14 +17,14 @@ ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU, "sigmoid": nn.Sigmoid, "gelu": 
 
 @dataclass(frozen=True)
 class Factory:
-    """What makes the module of a fit, again and again and in other processes.
+    """A factory that makes the module of a fit, repeatedly and in any process.
 
     Parameters
     ----------
     make : callable
         A torch.nn.Module class or a function that returns a module.
     params : dict[str, Any]
-        Its keyword arguments.
+        Keyword arguments of ``make``.
     in_shape : tuple of int
         Shape of one record.
 
@@ -57,7 +57,7 @@ class Factory:
             made = self.make(**self.params)
         if not isinstance(made, nn.Module):
             raise TypeError(
-                f"module must make a torch.nn.Module, but {name} made {type(made).__name__}."
+                f"module must return a torch.nn.Module, but {name} returned {type(made).__name__}."
             )
         return made.float()  # as the records are, whatever torch's default is
 
@@ -77,24 +77,24 @@ def factory(
     Parameters
     ----------
     module : {"logistic", "mlp", "cnn"} or callable
-        The network, or what makes it.
+        Name of the network, or a class or function that makes it.
     in_shape : tuple of int
         Shape of one record.
     n_classes : int
         Number of outputs.
     hidden_layer_sizes : tuple of int
-        Of "mlp".
+        Widths of the hidden layers of "mlp".
     activation : {"tanh", "relu", "sigmoid", "gelu"}
-        Of "mlp" and "cnn".
+        Activation of "mlp" and "cnn".
     initial_logits : tuple of float or None
-        Logits with which an output layer starts whose weights start at zero.
+        Initial logits of an output layer whose weights start at zero.
     params : dict[str, Any]
-        Keyword arguments that win over all these.
+        Keyword arguments that override the above.
 
     Returns
     -------
     Factory
-        It makes the module anew on each call.
+        It makes a new module on each call.
 
     Examples
     --------
@@ -119,7 +119,7 @@ def factory(
 def logistic(
     in_shape: Sequence[int], n_classes: int, initial_logits: Sequence[float] | None = None
 ) -> nn.Module:
-    """Return softmax regression whose weights start at zero.
+    """Return a softmax regression with weights that start at zero.
 
     Parameters
     ----------
@@ -128,12 +128,12 @@ def logistic(
     n_classes : int
         Number of outputs.
     initial_logits : tuple of float, optional
-        Logits of all records at the start; zeros by default.
+        Initial logits of all records; zeros by default.
 
     Returns
     -------
     torch.nn.Module
-        A Linear, after a Flatten where records have several axes.
+        A Linear layer, after a Flatten layer if records have several axes.
 
     Examples
     --------
@@ -164,12 +164,12 @@ def mlp(
     hidden_layer_sizes : tuple of int, default=(256, 256)
         Widths of the hidden layers.
     activation : {"tanh", "relu", "sigmoid", "gelu"}, default="tanh"
-        Between the layers.
+        Activation between the layers.
     zero_output : bool, default=False
         Start the output layer at zero and the others LeCun-uniform, so that all groups start
-        from the same logits; otherwise torch's own initial weights.
+        with the same logits; otherwise use torch's own initial weights.
     initial_logits : tuple of float, optional
-        Those logits, with ``zero_output``; zeros by default.
+        These logits, with ``zero_output``; zeros by default.
 
     Returns
     -------
@@ -179,7 +179,7 @@ def mlp(
     Raises
     ------
     ValueError
-        If the widths make more weights than a fit can hold.
+        If the network has more weights than a fit can hold.
 
     Examples
     --------
@@ -218,7 +218,7 @@ def small_cnn(
     activation: str = "tanh",
     channels: Sequence[int] = (32, 16),
 ) -> nn.Sequential:
-    """Return the papers' CNN: 3x3 convolutions without pooling, then a linear layer.
+    """Return the CNN of the papers: 3x3 convolutions without pooling, and a linear layer.
 
     Parameters
     ----------
@@ -227,7 +227,7 @@ def small_cnn(
     n_classes : int
         Number of outputs.
     activation : {"tanh", "relu", "sigmoid", "gelu"}, default="tanh"
-        After each convolution.
+        Activation after each convolution.
     channels : tuple of int, default=(32, 16)
         Output channels of the convolutions.
 

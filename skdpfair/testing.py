@@ -1,4 +1,4 @@
-"""The contracts that every method keeps, for this package and for third parties."""
+"""Checks of the contracts of methods, for this package and for third parties."""
 
 import copy
 import math
@@ -27,12 +27,12 @@ def task(n_samples: int = 1000, n_groups: int = 2, sample_rate: float = 0.1) -> 
     n_samples, n_groups : int, default=1000 and 2
         Number of records and of groups.
     sample_rate : float in (0, 1], default=0.1
-        Probability with which a record enters a batch.
+        Probability that a record is in a batch.
 
     Returns
     -------
     Task
-        Without shares of the groups.
+        A task without shares of the groups.
 
     Examples
     --------
@@ -56,13 +56,13 @@ def per_sample(
     norm : sequence of float, length n
         Norm of each record's gradient.
     loss : sequence of float or None, default=None
-        None is 0 for all.
+        Loss of each record; None is 0 for all.
     group : sequence of int or None, default=None
-        Codes of the groups; None is 0 for all.
+        Group codes; None is 0 for all.
     probability : sequence of shape (n, n_classes) or None, default=None
-        None is 0.5 for both of two classes.
+        Predicted class probabilities; None is 0.5 for each of two classes.
     dtype : torch.dtype, default=torch.float32
-        Of all but the groups.
+        Type of all tensors except the groups.
 
     Returns
     -------
@@ -86,18 +86,18 @@ def per_sample(
 def released(
     method: Method, sample: PerSample, task: Task, state: State = None
 ) -> dict[str, Tensor]:
-    """Return what the method's queries release on a batch when their noise is off.
+    """Return the releases of the method's queries on a batch, without noise.
 
     Parameters
     ----------
     method : Method
-        Its queries are asked.
+        The method with the queries.
     sample : PerSample
-        The batch; gradients are made up if the method needs them and there are none.
+        The batch; missing gradients are made up if the method needs them.
     task : Task
-        What is public about the fit.
+        Public facts about the fit.
     state : object or None, default=None
-        None is the state before the first step.
+        State of the method; None is the state before the first step.
 
     Returns
     -------
@@ -119,7 +119,7 @@ def released(
 
 
 def with_gradients(sample: PerSample, n_parameters: int = 3) -> PerSampleGradients:
-    """Return the sample with gradients of its norms, in directions that depend on the norms.
+    """Return the sample with gradients that have its norms and depend only on the norms.
 
     Parameters
     ----------
@@ -145,13 +145,13 @@ def check_method(method: Method, *, n_groups: int = 3, n_batches: int = 20, seed
     Parameters
     ----------
     method : Method
-        A private method, as a user would make it.
+        A private method, as a user would create it.
     n_groups : int, default=3
-        Groups of the simulated task.
+        Number of groups of the simulated task.
     n_batches : int, default=20
-        Random batches, beside the adversarial ones.
+        Number of random batches, in addition to the adversarial batches.
     seed : int, default=0
-        Of the batches.
+        Seed of the batches.
 
     Raises
     ------
@@ -160,14 +160,14 @@ def check_method(method: Method, *, n_groups: int = 3, n_batches: int = 20, seed
 
     Notes
     -----
-    For each batch, of random and of extreme norms, with groups absent, and empty:
+    For batches with random and extreme norms, batches without some groups, and empty batches:
 
     * no weighted gradient is longer than the declared bound;
-    * a query's row is no longer than its sensitivity, and depends on its own record only;
-    * a record's weight depends, given what is released, on no other record;
-    * removing any record moves the gradient sum, at a fixed release, by at most the bound;
-    * what is added to a record's gradient depends, given what is released, on no other record;
-    * the next state is finite and depends on the batch through the release only.
+    * a row of a query is at most as long as its sensitivity, and depends only on its own record;
+    * given the release, the weight of a record does not depend on other records;
+    * given the release, removing a record changes the gradient sum by at most the bound;
+    * given the release, the addition to a record's gradient does not depend on other records;
+    * the next state is finite and depends on the batch only through the release.
 
     Examples
     --------
@@ -188,21 +188,21 @@ def check_method(method: Method, *, n_groups: int = 3, n_batches: int = 20, seed
 def check_engine(
     module: nn.Module, example: Tensor, n_classes: int, *, n_records: int = 8, seed: int = 0
 ) -> str:
-    """Raise AssertionError if the engine's gradients of a module are not autograd's.
+    """Raise AssertionError if the engine's gradients of a module differ from autograd's.
 
     Parameters
     ----------
     module : torch.nn.Module
-        Maps (batch, ...) to logits (batch, n_classes); a float64 copy of it is used, in its own
-        mode of training or evaluation.  Dropout makes no sense here: evaluate it.
+        Maps (batch, ...) to logits (batch, n_classes); a float64 copy is used, in the same mode.
+        A module with dropout must be in evaluation mode.
     example : Tensor of shape (1, ...)
-        Gives the shape of a record.
+        An example with the shape of a record.
     n_classes : int
         Number of classes.
     n_records : int, default=8
         Size of the random batch.
     seed : int, default=0
-        Of the batch.
+        Seed of the batch.
 
     Returns
     -------
@@ -212,13 +212,13 @@ def check_engine(
     Raises
     ------
     UnsupportedModuleError
-        If no strategy takes the module.
+        If no strategy supports the module.
     AssertionError
         If a gradient differs.
 
     Notes
     -----
-    Norms and a random weighted sum must agree to 1e-10 with one backward pass for each record.
+    Norms and a random weighted sum must agree to 1e-10 with one backward pass per record.
 
     Examples
     --------

@@ -322,7 +322,7 @@ class TestWhatFitsBeforeLeave:
     def test_assumptions_are_kept(self, data):
         model = DPFairClassifier("dpsgd", max_steps=5, warm_start=True)
         model.fit(data.data, data.target).set_params(classes=[0, 1]).fit(data.data, data.target)
-        assert any("read off y" in text for text in model.privacy_.assumptions)
+        assert any("taken from y" in text for text in model.privacy_.assumptions)
 
     def test_an_interrupted_warm_up_shares_no_noise_with_the_next_fit(self, data, monkeypatch):
         from skorch.callbacks import Callback

@@ -81,7 +81,7 @@ def test_wrong_bounds_are_named(bounds, message, rows):
 
 
 def test_a_dict_needs_column_names(rows):
-    with pytest.raises(ValueError, match="pass a DataFrame"):
+    with pytest.raises(ValueError, match="Pass a DataFrame"):
         BoundedScaler({"age": (17, 90)}).fit(rows.to_numpy())
 
 

@@ -166,7 +166,7 @@ class Figures(Study):
     title = "Clipped SGD with data that react: distance to the stable point"
     source = "Li et al., ICML 2024 workshop, slides"
     rows = tuple(_POINTS)
-    compared_with = "the closed form has them"
+    compared_with = "in the closed form"
     differs_as_published = True
 
     def settings(self, row, options):

@@ -1,7 +1,7 @@
-"""Diagnostics of disparate impact, measured on your own data; NOT private.
+"""Diagnostics of disparate impact, computed on your own data; NOT private.
 
-Gradients and curvature of each group, step risk and its parts, bias of the clipped gradient, and
-robustness. No part of it takes part in training.
+They cover gradients and curvature of each group, step risk and its parts, bias of the clipped
+gradient, and robustness. Training does not use them.
 """
 
 from skdpfair.analysis._bias import GradientBias, bias_by_batch_size, gradient_bias

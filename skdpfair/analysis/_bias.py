@@ -1,4 +1,4 @@
-"""Bias of the clipped gradient: its length, and its parts along and across the gradient."""
+"""Bias of the clipped gradient: its length, and its parallel and orthogonal parts."""
 
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
@@ -31,17 +31,17 @@ class GradientBias:
     Parameters
     ----------
     norm : float
-        Length of the bias; its square is that of both parts together.
+        Length of the bias, which combines both parts.
     magnitude : float
-        a, the projection of the method's gradient on the reference, in units of the latter; below
-        1 the step is too short, which a learning rate makes up for.
+        The factor a, the projection of the method's gradient on the reference, in units of the
+        reference.  Below 1 the step is too short, which a larger learning rate corrects.
     direction : float
-        Length of c, the part orthogonal to the reference, which no learning rate makes up for.
+        Length of c, the part orthogonal to the reference, which no learning rate corrects.
     cosine : float
-        Between the two gradients, in [-1, 1].
+        Cosine of the angle between the two gradients, in [-1, 1].
     gradient_norm, reference_norm : float
-        Lengths of the method's mean gradient and of the reference; where either is 0, what is
-        divided by it is NaN.
+        Lengths of the method's mean gradient and of the reference; a value that is divided by a
+        length of 0 is NaN.
 
     Examples
     --------
@@ -64,50 +64,49 @@ class GradientBias:
 def gradient_bias(
     model, X, y, method=None, *, state=None, reference="batch", chunk_size="auto"
 ) -> GradientBias:
-    r"""Measure the bias of a method's gradient on one batch, its noise left out.
+    r"""Measure the bias of a method's gradient on one batch, without noise.
 
     Noise has mean zero, so the expectation of the private gradient is the sum of the weighted
-    gradients over the batch size, and clipping alone makes the bias.
+    gradients over the batch size, and only clipping causes bias.
 
     Parameters
     ----------
     model, X, y, chunk_size
         As in `group_gradients`; X and y are the batch.
     method : str, Method or None, default=None
-        The method, one that needs no groups; None is the estimator's own.
+        A method that needs no groups; None uses the estimator's own.
     state : object, default=None
-        What the method keeps between steps, such as the last released gradient of "dp_sat"; None
-        is how it starts, or for the estimator's own method what its fit ended with.
+        State of the method between steps, such as the last released gradient of "dp_sat".  None
+        uses the initial state, or for the estimator's own method the state after its fit.
     reference : {"batch", "unclipped"}, default="batch"
-        What the bias is taken against.  "batch": the mean gradient at the model's parameters, for
-        every method.  "unclipped": the mean of the method's own gradients before weights, taken
-        where the method takes them ("bam", "dp_sat"): the part of clipping alone.  For methods
-        that take them at the parameters, the two are the same.
+        The reference of the bias.  "batch" is the mean gradient at the model's parameters, for
+        every method.  "unclipped" is the mean of the method's own gradients before they are
+        weighted, which isolates clipping.  The two differ only for methods that compute gradients
+        at other parameters ("bam", "dp_sat").
 
     Returns
     -------
     GradientBias
-        Not private, like every measure of data.
+        The bias is not private.
 
     Raises
     ------
     ValueError, TypeError
-        If the method needs groups, or data do not fit the model.
+        If the method needs groups, or the data do not match the model.
 
     Notes
     -----
     With weights :math:`w_i` and gradients :math:`g'_i` of the method, :math:`\bar g_B = \frac1l
-    \sum_i w_i g'_i`, l the number of records given (all of them: the expected batch size is
-    theirs), and :math:`g_B = \frac1l \sum_i g_i` the reference, Lemma 1 and Theorem 1 of
-    [knolle2023]_ say
+    \sum_i w_i g'_i`, where l is the number of records, which is also the expected batch size, and
+    the reference :math:`g_B = \frac1l \sum_i g_i`, Lemma 1 and Theorem 1 of [knolle2023]_ state
 
     .. math:: \bar g_B = a g_B + c, \quad a = \langle \bar g_B, g_B \rangle / \|g_B\|^2,
         \quad \|\bar g_B - g_B\|^2 = (a - 1)^2 \|g_B\|^2 + \|c\|^2.
 
     Lemma 1 is about clipping, so for "bam" the paper's claim has two readings: the bias of its
-    own step against the gradient of the batch, which holds the step ahead as well ("batch"), and
-    of its clipping ("unclipped").  ``gradient_bias(model, X, y, "dpsgd")`` on the trained model
-    says whether a method led to parameters where clipping biases less.
+    step against the gradient of the batch, which includes the perturbation ("batch"), and the
+    bias of its clipping ("unclipped").  ``gradient_bias(model, X, y, "dpsgd")`` on the trained
+    model shows whether a method reached parameters where clipping causes less bias.
 
     References
     ----------
@@ -116,8 +115,7 @@ def gradient_bias(
 
     Examples
     --------
-    Two records of gradient norms 0.7 and 1.4 times the length of x; clipped to 1, the second
-    loses length:
+    Two records have gradients of norm 0.7 and 1.4.  Clipping to 1 shortens the second:
 
     >>> import numpy as np, torch
     >>> from skdpfair import get_method
@@ -149,30 +147,30 @@ def bias_by_batch_size(
     chunk_size="auto",
     random_state=None,
 ) -> pd.DataFrame:
-    """Measure the bias on Poisson batches of several sizes: larger ones have less of it.
+    """Measure the bias on Poisson batches of several sizes; larger batches have less bias.
 
     Parameters
     ----------
     model, X, y, method, state, reference, chunk_size
         As in `gradient_bias`; X and y are the records to draw from.
     batch_sizes : sequence of int or None, default=None
-        Expected sizes, at most the number of records; None is those of 32, 128, 512 and 2048 that
-        are less.
+        Expected sizes, at most the number of records; None uses the sizes 32, 128, 512 and 2048
+        that are smaller.
     n_batches : int, default=10
-        Batches of each size; one that is empty is left out.
+        Number of batches of each size; empty batches are left out.
     random_state : int, numpy.random.Generator or None, default=None
-        Of the batches.
+        Seed of the batches.
 
     Returns
     -------
     pandas.DataFrame
         One row per batch: ``batch_size`` (expected), ``size``, and the fields of `GradientBias`.
-        Not private.
+        The table is not private.
 
     Raises
     ------
     ValueError, TypeError
-        As `gradient_bias`, or if a size cannot be drawn.
+        As in `gradient_bias`, or if a size cannot be drawn.
 
     References
     ----------
@@ -219,8 +217,8 @@ def _read(model, X, y, method, state, reference, chunk_size):
     if method is None:
         if isinstance(model, nn.Module):
             raise ValueError(
-                'method=None takes the estimator\'s own, and model is a module. Name one: "dpsgd", '
-                '"bam", "dp_sat".'
+                "method=None uses the method of the estimator, but model is a module. Pass a "
+                'method: "dpsgd", "bam" or "dp_sat".'
             )
         check_is_fitted(model, "net_")
         state = kept_state(model) if state is None else state
@@ -228,8 +226,8 @@ def _read(model, X, y, method, state, reference, chunk_size):
     method = get_method(method)
     if method.needs_groups:
         raise ValueError(
-            f"method={method.name!r} needs groups, which gradient_bias does not take. Measure "
-            'each group\'s rows with "dpsgd", or choose a method without groups.'
+            f"method={method.name!r} needs groups, which gradient_bias does not take. Measure the "
+            'rows of each group with "dpsgd", or choose a method without groups.'
         )
     found = problem(model, X, y, with_groups=False, chunk_size=chunk_size, dtype=None)
     return found, method, state

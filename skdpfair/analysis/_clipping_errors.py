@@ -25,10 +25,10 @@ class ErrorRun:
     Parameters
     ----------
     module : torch.nn.Module
-        As trained; NOT private.
+        The trained module; NOT private.
     losses : pandas.DataFrame
-        Index group; ``loss``, the mean over the last epoch's batches of the group's mean loss
-        before the step.
+        Index group; ``loss`` is the group's mean loss before each step, averaged over the batches
+        of the last epoch.
 
     Examples
     --------
@@ -58,34 +58,34 @@ def train_with_error(
     chunk_size="auto",
     random_state=None,
 ) -> ErrorRun:
-    r"""Train by plain gradient steps that have one of the two errors of clipping; NOT private.
+    r"""Train with gradient steps that have one of the two errors of clipping; NOT private.
 
     Parameters
     ----------
     module : torch.nn.Module
-        Maps (batch, ...) to logits (batch, n_classes); a copy is trained, in its dtype.
+        Maps (batch, ...) to logits (batch, n_classes); a copy is trained, in the same dtype.
     X : array of shape (n_samples, ...)
         Training data.
     y : array of shape (n_samples,)
         Class codes.
     method : str or Method, default="dpsgd"
-        Whose weights make the errors; its noise is left out.
+        The method whose clipping causes the errors; its noise is left out.
     error : {"none", "magnitude", "direction", "both"}
-        With the batch's mean gradient g and the clipped :math:`\bar g`, the step is along g,
+        With the batch's mean gradient g and the clipped :math:`\bar g`, the step is g,
         :math:`\frac{\|\bar g\|}{\|g\|} g`, :math:`\frac{\|g\|}{\|\bar g\|} \bar g`, or
-        :math:`\bar g`.
+        :math:`\bar g`, respectively.
     lr : float
         Learning rate of plain SGD.
     n_epochs : int
-        Passes over the data, of ceil(n / batch_size) steps.
+        Number of passes over the data, each of ceil(n / batch_size) steps.
     batch_size : int, default=256
         Expected size of the Poisson batches.
     sensitive_features : array-like of shape (n_samples,), optional
-        Groups, whose losses are returned.
+        The groups whose losses are returned.
     chunk_size : int or "auto", default="auto"
-        Records held in memory at once.
+        Number of records held in memory at once.
     random_state : int, numpy.random.Generator or None, default=None
-        Of the batches; the module's initial weights are as given, so that runs can be paired.
+        Seed of the batches.  Training starts from the module's weights, so runs can be paired.
 
     Returns
     -------

@@ -32,7 +32,7 @@ class GroupCurvature:
     model, X, y, sensitive_features, chunk_size
         As in `group_gradients`.
     dtype : {"float32", "float64"} or None, default=None
-        To compute in; None is the module's own.
+        Type of the computation; None is the module's own.
 
     Attributes
     ----------
@@ -41,8 +41,8 @@ class GroupCurvature:
 
     Notes
     -----
-    :math:`H_k v` is the gradient of :math:`\langle \nabla L_k, v \rangle`: two passes backward,
-    two to three gradient steps for all groups together, since each record has one group.
+    :math:`H_k v` is the gradient of :math:`\langle \nabla L_k, v \rangle`.  It takes two backward
+    passes, or the time of two to three gradient steps for all groups together.
 
     References
     ----------
@@ -72,12 +72,12 @@ class GroupCurvature:
         self.levels = self._problem.levels
 
     def products(self, vectors) -> Tensor:
-        """Return H_k v of each group and vector.
+        """Return H_k v for each group and vector.
 
         Parameters
         ----------
         vectors : Tensor of shape (n_parameters,) or (n_vectors, n_parameters)
-            In the order of ``module.parameters()``, those that do not train left out.
+            In the order of the trainable parameters in ``module.parameters()``.
 
         Returns
         -------
@@ -87,7 +87,7 @@ class GroupCurvature:
         Raises
         ------
         ValueError
-            If the vectors have another length.
+            If the vectors have a different length.
         """
         vectors = torch.as_tensor(vectors).detach()
         vectors = vectors[None] if vectors.dim() == 1 else vectors
@@ -105,9 +105,9 @@ class GroupCurvature:
         Parameters
         ----------
         n_vectors : int, default=100
-            Random vectors of signs.
+            Number of random sign vectors.
         random_state : int, numpy.random.Generator or None, default=None
-            Of these.
+            Seed of these vectors.
 
         Returns
         -------
@@ -117,7 +117,7 @@ class GroupCurvature:
         Raises
         ------
         TypeError, ValueError
-            If ``n_vectors`` is below 2, or ``random_state`` is no seed.
+            If ``n_vectors`` is below 2, or ``random_state`` is not a seed.
         """
         n_vectors = _validate.integer("n_vectors", n_vectors, low=2)
         rng = _validate.generator("random_state", random_state)
@@ -128,12 +128,12 @@ class GroupCurvature:
         )
 
     def largest_eigenvalues(self, *, random_state=0) -> pd.Series:
-        """Return the largest eigenvalue of each group's Hessian, by Lanczos' method.
+        """Compute the largest eigenvalue of each group's Hessian by Lanczos' method.
 
         Parameters
         ----------
         random_state : int, numpy.random.Generator or None, default=0
-            Of the vector to start from.
+            Seed of the start vector.
 
         Returns
         -------
@@ -143,7 +143,7 @@ class GroupCurvature:
         Raises
         ------
         TypeError, ValueError
-            If ``random_state`` is no seed.
+            If ``random_state`` is not a seed.
 
         Warns
         -----

@@ -17,12 +17,12 @@ class GroupGradients:
     Parameters
     ----------
     gradients : Tensor of shape (n_groups, n_parameters)
-        In the order of ``module.parameters()``, those that do not train left out.
+        In the order of the trainable parameters in ``module.parameters()``.
     groups : pandas.DataFrame
-        Index group: ``n_samples``, ``loss``, ``gradient_norm`` (mean length of the records'
-        gradients), ``group_gradient_norm`` (length of the group's).
+        Index group: ``n_samples``, ``loss``, ``gradient_norm`` (mean norm of the records'
+        gradients), ``group_gradient_norm`` (norm of the group's gradient).
     cosines : pandas.DataFrame
-        Of the angles between the groups' gradients; index and columns are the groups.
+        Cosines of the angles between the groups' gradients; index and columns are the groups.
 
     Examples
     --------
@@ -48,29 +48,29 @@ def group_gradients(
     Parameters
     ----------
     model : DPFairClassifier or torch.nn.Module
-        Fitted, or a module that maps (batch, ...) to logits (batch, n_classes).  A copy in
-        evaluation mode is used.
+        A fitted classifier, or a module that maps (batch, ...) to logits (batch, n_classes).  A
+        copy in evaluation mode is used.
     X : array of shape (n_samples, ...)
         As in ``predict`` for an estimator.
     y : array of shape (n_samples,)
         Labels of the estimator, or class codes for a module.
     sensitive_features : array-like of shape (n_samples,), optional
-        The groups; for an estimator with ``group_col`` they are read off X.  Without groups, all
-        records are one.
+        The groups; an estimator with ``group_col`` takes them from X.  Without groups, all records
+        are one group.
     chunk_size : int or "auto", default="auto"
-        Records held in memory at once.
+        Number of records held in memory at once.
     dtype : {"float32", "float64"} or None, default="float64"
-        To compute in; None is the module's own.
+        Type of the computation; None is the module's own.
 
     Returns
     -------
     GroupGradients
-        Not private.
+        The gradients are not private.
 
     Raises
     ------
     ValueError, TypeError
-        If the data do not fit the model, or a group has no record.
+        If the data do not match the model, or a group has no record.
 
     Examples
     --------

@@ -112,7 +112,7 @@ def mechanism_of(model, mechanism, lr, state, found):
         missing = [name for name, value in (("mechanism", mechanism), ("lr", lr)) if value is None]
         if missing:
             raise ValueError(
-                f"{' and '.join(missing)} must be given where model is a module. Write "
+                f"{' and '.join(missing)} must be given if model is a module. Pass "
                 "Mechanism(get_method(...), Task(n_samples, n_groups, sample_rate), "
                 "noise_multiplier) and lr=."
             )
@@ -122,17 +122,17 @@ def mechanism_of(model, mechanism, lr, state, found):
     if not isinstance(mechanism, Mechanism):
         raise TypeError(
             f"mechanism must be a Mechanism, got {_validate.safe_repr(mechanism)}. A method alone "
-            "does not tell how many records take part, and at what noise."
+            "does not determine the sampling rate and the noise."
         )
     if mechanism.task.n_groups != found.n_groups:
         raise ValueError(
             f"mechanism is for {mechanism.task.n_groups} groups, but sensitive_features has "
-            "another number of them. Give sensitive_features that match its task."
+            "another number of groups. Pass sensitive_features that match its task."
         )
     if mechanism.task.n_samples != len(found.batch):
         raise ValueError(
-            f"mechanism is for {mechanism.task.n_samples} records, but X has {len(found.batch)}: "
-            "its batches would not have their size. Give a Task with n_samples=len(X)."
+            f"mechanism is for {mechanism.task.n_samples} records, but X has {len(found.batch)}, "
+            "which would change the batch size. Pass a Task with n_samples=len(X)."
         )
     lr = _next_lr(model) if lr is None else _validate.number("lr", lr, low=0, low_open=True)
     if state is None:
@@ -159,8 +159,8 @@ def kept_state(model):
     method = model.method_
     if type(method).start is not Method.start or type(method).rates is not Method.rates:
         raise ValueError(
-            f"The estimator comes from a file, which keeps no state of method={method.name!r}: "
-            "its next step is not known. Analyse it in the process that fitted it, or give "
+            f"The estimator was loaded from a file without the state of method={method.name!r}, "
+            "so its next step is unknown. Analyse it in the process that fitted it, or pass "
             "mechanism= and state=."
         )
     return None

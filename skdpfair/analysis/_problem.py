@@ -182,9 +182,7 @@ def _groups_of(model, X, y, labels, sensitive_features):
         X, labels, group_col=group_col, groups=levels, sensitive_features=sensitive_features
     )
     if getattr(model, "groups_", None) is not None and found.levels is None:
-        raise ValueError(
-            "The estimator was fitted with sensitive_features, which must be given here, too."
-        )
+        raise ValueError("The estimator was fitted with sensitive_features: pass them here, too.")
     return found
 
 
@@ -217,12 +215,12 @@ def _tensor_of(X, like):
         X = np.asarray(X)
         if X.dtype.kind not in "fiub":
             raise ValueError(
-                f"X must hold numbers, got dtype {X.dtype}. Give what the module takes."
+                f"X must hold numbers, got dtype {X.dtype}. Pass an input of the module."
             )
         X = torch.from_numpy(np.array(X, dtype=X.dtype.newbyteorder("="), order="C"))
     x = X.detach().to(like.device, like.dtype)
     if not bool(torch.isfinite(x).all()):
-        raise ValueError("X holds NaN or infinite numbers, which have no gradient. Leave them out.")
+        raise ValueError("X holds NaN or infinity, which have no gradient. Drop these records.")
     return x
 
 
@@ -235,12 +233,12 @@ def _n_outputs(module, x):
             logits = module(x[:1])
     except RuntimeError as error:
         raise ValueError(
-            f"X has records of shape {tuple(x.shape[1:])}, which the module does not take: {error}."
+            f"X has records of shape {tuple(x.shape[1:])}, which the module rejects: {error}."
         ) from None
     if logits.dim() != 2:
         raise ValueError(
             "The module must return logits of shape (batch, n_classes), got "
-            f"{tuple(logits.shape)}. For two classes, give it two outputs."
+            f"{tuple(logits.shape)}. Two classes need two outputs."
         )
     return logits.shape[1]
 
@@ -249,7 +247,7 @@ def _first_parameter(module):
     """Return a parameter that trains, which has the module's dtype and device."""
     trains = [p for p in module.parameters() if p.requires_grad]
     if not trains:
-        raise ValueError("The module has no parameter that trains: there is no gradient to take.")
+        raise ValueError("The module has no trainable parameter, so there is no gradient.")
     return trains[0]
 
 
@@ -262,7 +260,7 @@ def _codes(x, y, classes):
     unknown = np.setdiff1d(y, classes)
     if len(unknown):
         raise ValueError(
-            "y has labels outside the model's classes. Leave out these rows, or fit with classes= "
-            "that has them."
+            "y has labels outside the model's classes. Drop these rows, or fit with classes= that "
+            "includes them."
         )
     return np.searchsorted(classes, y)

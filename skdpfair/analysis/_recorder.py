@@ -20,34 +20,34 @@ from skdpfair.inputs.streaming import as_rows
 class GroupRecorder(Callback):
     """Record losses, gradients and step risk of each group along a fit; NOT private.
 
-    The values are computed on the records, all of them in memory, without noise.  So the estimator
-    must have ``diagnostics=True``, which marks the fitted object as one that must not be released;
-    pickles and releases hold nothing of it.
+    The values are computed on all records, in memory and without noise.  Therefore the estimator
+    must have ``diagnostics=True``, which marks the fitted object as one that must not be released.
+    Pickles and releases do not hold the values.
 
     Parameters
     ----------
     every : int, default=50
-        Steps between two looks; the first and the last step are always looked at.
+        Number of steps between two records; the first and the last step are always recorded.
     terms : bool, default=True
-        Whether to compute the terms of `step_risk_terms`; without them a look costs about a
+        Whether to compute the terms of `step_risk_terms`; without them, recording costs about one
         pass over the data.
     n_batches, n_vectors, curvature_records : int
-        As in `step_risk_terms`; by default 4, 10 and 1000, since there are many looks.
+        As in `step_risk_terms`; the smaller defaults 4, 10 and 1000 save time.
     path : path-like or None, default=None
-        CSV file of ``frame_``, written anew after each look, so that a killed fit leaves what it
-        had; rows of other methods in it are kept, and a ``warm_start`` in another process
-        continues it.  It holds no ``pairs_``.
+        CSV file of ``frame_``, rewritten each time, so that it survives a killed fit.  Rows of
+        other methods in it are kept, and a ``warm_start`` in another process continues it.  It
+        does not hold ``pairs_``.
     random_state : int, numpy.random.Generator or None, default=None
-        Of its own batches and vectors; the fit is the same with and without it.
+        Seed of the recorder's own batches and vectors; it does not affect the fit.
 
     Attributes
     ----------
     frame_ : pandas.DataFrame
-        One row per look and group: ``method``, ``step``, ``group``, ``lr``, and the columns of
-        `StepRisk.groups`.  The estimator's ``diagnostics_`` is this table.
+        One row per recorded step and group: ``method``, ``step``, ``group``, ``lr``, and the
+        columns of `StepRisk.groups`.  The estimator's ``diagnostics_`` is this table.
     pairs_ : pandas.DataFrame
-        One row per look and ordered pair of groups: ``method``, ``step``, and the columns of
-        `StepRisk.pairs`.
+        One row per recorded step and ordered pair of groups: ``method``, ``step``, and the
+        columns of `StepRisk.pairs`.
 
     Examples
     --------
@@ -83,7 +83,7 @@ class GroupRecorder(Callback):
         self.path, self.random_state = path, random_state
 
     def initialize(self):
-        """Check the parameters, before a step is spent.
+        """Check the parameters before the first step.
 
         Returns
         -------
@@ -93,7 +93,7 @@ class GroupRecorder(Callback):
         Raises
         ------
         TypeError, ValueError
-            If a parameter is out of range, or ``path`` is a file of something else.
+            If a parameter is out of range, or no GroupRecorder wrote the file ``path``.
         """
         _validate.integer("every", self.every)
         _validate.flag("terms", self.terms)
@@ -112,24 +112,24 @@ class GroupRecorder(Callback):
             raise ValueError(f"path={str(path)!r} must name a file in a folder that exists.")
         if path.exists() and not _is_ours(path):
             raise ValueError(
-                f"path={str(path)!r} is a file that no GroupRecorder wrote. Name another, or "
+                f"path={str(path)!r} was not written by a GroupRecorder. Name another file, or "
                 "delete it."
             )
 
     def on_train_begin(self, net, **kwargs):
-        """Begin anew, or continue after the steps of a warm start.
+        """Start a new record, or continue after the steps of a warm start.
 
         Parameters
         ----------
         net : skorch.NeuralNet
-            The net that trains.
+            The net that is trained.
         **kwargs
             Ignored.
 
         Raises
         ------
         ValueError
-            If ``module`` returns the network that is trained instead of a new one.
+            If ``module`` returns the trained network instead of a new one.
         """
         with torch.random.fork_rng():
             shared = net.module() is net.module_
@@ -159,11 +159,11 @@ class GroupRecorder(Callback):
         Parameters
         ----------
         net : skorch.NeuralNet
-            The net that trains.
+            The net that is trained.
         batch : object, default=None
             Ignored.
         training : bool, default=False
-            Whether the batch is one of training.
+            Whether this is a training batch.
         **kwargs
             Ignored.
         """
@@ -176,7 +176,7 @@ class GroupRecorder(Callback):
         Parameters
         ----------
         net : skorch.NeuralNet
-            The net that trains.
+            The net that is trained.
         X, y : dict and array, default=None
             The records of the fit.
         **kwargs

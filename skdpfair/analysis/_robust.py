@@ -11,7 +11,7 @@ from skdpfair.inputs.streaming import as_rows
 
 
 def robust_accuracy(estimator, X, y, attack, *, batch_size=1024):
-    """Measure the accuracy on adversarial inputs, made against the estimator's own module.
+    """Measure the accuracy on adversarial inputs, computed with the estimator's own module.
 
     Parameters
     ----------
@@ -24,22 +24,22 @@ def robust_accuracy(estimator, X, y, attack, *, batch_size=1024):
     attack : callable
         :class:`skdpfair.attacks.PGD`, or any ``attack(module, x, y)`` that returns other inputs.
     batch_size : int, default=1024
-        Records attacked at once; never changes what an attack per record finds.
+        Number of records to attack at once; it does not affect the result of a per-record attack.
 
     Returns
     -------
     float
-        In [0, 1].  Not itself private, like every measure of data.
+        In [0, 1].  The value is not private.
 
     Raises
     ------
     ValueError, TypeError
-        If the attack cannot be used on X, or ``y`` has labels unknown to the estimator.
+        If the attack cannot be used on X, or ``y`` has labels outside the estimator's classes.
 
     Notes
     -----
-    The share of records with argmax f(A(x, y)) = y.  It is an upper bound of the accuracy under
-    the worst input of the ball: a stronger attack can lower it.
+    The value is the share of records with argmax f(A(x, y)) = y.  It is an upper bound on the
+    accuracy under the worst input of the ball, which a stronger attack can lower.
 
     References
     ----------
@@ -81,7 +81,7 @@ def robust_accuracy(estimator, X, y, attack, *, batch_size=1024):
 def robust_generalisation_gap(
     estimator, X_train, y_train, X_test, y_test, attack, *, batch_size=1024
 ):
-    """Measure robust overfitting: robust accuracy on the training data minus on test data.
+    """Measure robust overfitting: the robust accuracy on training data minus that on test data.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def robust_generalisation_gap(
     Returns
     -------
     float
-        In [-1, 1]; near 0 if training shows what testing will.  Not itself private.
+        In [-1, 1]; near 0 without robust overfitting.  The value is not private.
 
     Raises
     ------
@@ -108,8 +108,8 @@ def robust_generalisation_gap(
 
     Notes
     -----
-    Differential privacy bounds the gap: training that hardly depends on one record behaves alike
-    on records seen and unseen, for this loss as for every other [kulynych2022]_.
+    Differential privacy bounds the gap: if training hardly depends on any one record, every loss
+    is similar on training records and on new records [kulynych2022]_.
 
     References
     ----------

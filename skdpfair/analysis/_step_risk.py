@@ -29,19 +29,19 @@ class StepRisk:
         Index group.  ``n_samples``; ``loss`` and ``gradient_norm`` (the mean over the records);
         ``group_gradient_norm`` :math:`\|g_k\|`; the terms ``clip``, ``magnitude``, ``direction``,
         ``magnitude_star``, ``direction_star`` (means over the batches) and ``noise``, each with
-        ``_se``; ``cosine`` and ``clipped_cosine``, of the batch's gradient with :math:`g_k`;
+        ``_se``; ``cosine`` and ``clipped_cosine``, between the batch's gradient and :math:`g_k`;
         ``lambda_max``, ``trace``, ``trace_se``; ``clipped_share`` and ``threshold``, the norm
         above which a record of the group is clipped (C, Z or C_k).
     pairs : pandas.DataFrame
         One row per ordered pair ``group_a``, ``group_b``: ``clip_difference``,
-        ``direction_difference`` and ``linear_direction_difference`` (first order alone), a minus b;
-        ``prop3_bound`` and ``tran_bound``, below them where ``condition`` holds and the loss is
-        convex.
+        ``direction_difference`` and ``linear_direction_difference`` (first order only), a minus b;
+        ``prop3_bound`` and ``tran_bound``, which are lower bounds on these if ``condition`` holds
+        and the loss is convex.
     batches : pandas.DataFrame
         One row per batch: ``size``, ``gradient_norm``, ``clipped_gradient_norm`` and their
         ``cosine``, ``sensitivity``.
     lr, noise_multiplier, expected_batch_size : float
-        Of the step.
+        Settings of the step.
 
     Examples
     --------
@@ -86,21 +86,21 @@ def step_risk_terms(
     model, X, y, sensitive_features, chunk_size
         As in `group_gradients`; X and y are the training data.
     mechanism : Mechanism or None, default=None
-        Method, sampling rate and noise of the step; None is the estimator's own.
+        Method, sampling rate and noise of the step; None uses the estimator's own.
     lr : float or None, default=None
-        Learning rate; None is the estimator's own.
+        Learning rate; None uses the estimator's own.
     state : object, default=None
-        What the method keeps between steps; None is that at the end of the estimator's fit, or
-        how the method starts.
+        State of the method between steps; None uses the state at the end of the estimator's fit,
+        or the initial state of the method.
     n_batches : int, default=8
-        Poisson batches that the expectations are taken over.
+        Number of Poisson batches over which expectations are averaged.
     n_vectors : int, default=100
-        Random vectors of the traces; 0 leaves these and ``noise`` NaN.
+        Number of random vectors for the traces; with 0, these and ``noise`` are NaN.
     curvature_records : int or None, default=None
-        Records of each group, drawn at random, that the Hessians are taken over; None for all.
-        Gradients are always those of all records.
+        Number of records of each group, drawn at random, for the Hessians; None uses all.
+        Gradients always use all records.
     random_state : int, numpy.random.Generator or None, default=None
-        Of batches, noise of counts, and vectors; never of a fit.
+        Seed of the batches, the noise of counts and the vectors; it does not affect a fit.
 
     Returns
     -------
@@ -109,13 +109,13 @@ def step_risk_terms(
     Raises
     ------
     ValueError, TypeError
-        If the data do not fit the model, or a module comes without mechanism or lr.
+        If the data do not match the model, or a module is given without mechanism or lr.
 
     Notes
     -----
     With the gradient :math:`g_k` and Hessian :math:`H_k` of group k's mean loss over all records, a
-    batch's mean gradient :math:`g_B`, the method's :math:`\bar g_B` (its noise left out, that of
-    its counts drawn), both over the expected batch size, and :math:`s = \|\bar g_B\| / \|g_B\|`
+    batch's mean gradient :math:`g_B`, the method's :math:`\bar g_B` (without gradient noise, but
+    with count noise), both over the expected batch size, and :math:`s = \|\bar g_B\| / \|g_B\|`,
 
     .. math::
         R^{clip}_k &= \eta \langle g_k, g_B - \bar g_B \rangle + \tfrac{\eta^2}{2} (\bar g_B' H_k
@@ -126,8 +126,8 @@ def step_risk_terms(
             \bar g_B - s^2 g_B' H_k g_B) \\
         R^{noise}_k &= \tfrac{\eta^2}{2} \operatorname{Tr}(H_k) (\Delta \sigma / B)^2
 
-    (Propositions 1 and 2; in print the noise lacks the division by B).  The starred terms take the
-    two errors in the other order.  Proposition 3: for a convex loss and
+    (Propositions 1 and 2; the printed noise term lacks the division by B).  The starred terms use
+    the other order of the two errors.  By Proposition 3, for a convex loss and
     :math:`\eta \le 1 / \max_k \lambda_{max}(H_k)`,
 
     .. math::
@@ -135,14 +135,14 @@ def step_risk_terms(
             \cos\bar\theta_a)] - \|g_b\| E[\|\bar g_B\| (\cos\theta_b - \cos\bar\theta_b)] -
             E\|\bar g_B\|^2 \right).
 
-    ``tran_bound`` follows Theorem 3 of Tran et al., where angles are given up for lengths:
+    ``tran_bound`` follows Theorem 3 of Tran et al., which replaces angles by lengths:
     :math:`\eta [\|g_a\| (2 p_a \|g_a\| - G) - \|g_b\| G - (\|g_a\| + \|g_b\|) C] - \frac\eta2
     (E\|g_B\|^2 + C^2)` with :math:`G = \sum_k p_k \|g_k\|`, the groups' shares :math:`p_k` and
-    the bound C; it holds under the same conditions, and is far below.
+    the bound C.  It holds under the same conditions, and is much smaller.
 
-    It is the excessive risk of one plain gradient step of length ``lr``, whatever the optimizer:
-    the direction of the disparity, not its size at the end of training.  An ``attack`` that the
-    estimator trains on is left out.
+    All terms refer to one plain gradient step with learning rate ``lr``, for any optimizer.  They
+    show the direction of the disparity, not its size at the end of training.  They do not include
+    an ``attack`` of the estimator.
 
     References
     ----------

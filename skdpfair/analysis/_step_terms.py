@@ -14,11 +14,11 @@ class StepTerms:
     ----------
     clip : float
         :math:`\eta \langle g_k, g - \bar g \rangle + \frac{\eta^2}{2} (\bar g' H_k \bar g - g' H_k
-        g)`: the loss after the clipped step less that after the plain one.
+        g)`: the loss after the clipped step minus the loss after the plain step.
     magnitude, direction : float
-        Of the step shortened to the clipped length but not turned, and of the turn.
+        The part from shortening the step to the clipped length, and the part from then turning it.
     magnitude_star, direction_star : float
-        In the other order: first the turn, then the length.
+        The parts in the other order: first the direction, then the length.
 
     Examples
     --------
@@ -55,8 +55,8 @@ def step_terms(group_gradient, plain, clipped, plain_product, clipped_product, l
 
     Notes
     -----
-    With :math:`s = \|\bar g\| / \|g\|`; where either gradient is zero there is no direction, so
-    that all is magnitude.
+    The formulas use :math:`s = \|\bar g\| / \|g\|`.  If either gradient is zero, it has no
+    direction, and the whole risk is magnitude.
 
     References
     ----------
@@ -64,7 +64,7 @@ def step_terms(group_gradient, plain, clipped, plain_product, clipped_product, l
 
     Examples
     --------
-    A quadratic loss with Hessian 1: the terms are exact.
+    For a quadratic loss with Hessian 1, the terms are exact:
 
     >>> g, clipped = torch.tensor([2.0, 0.0]), torch.tensor([0.0, 1.0])
     >>> terms = step_terms(g, g, clipped, g, clipped, lr=0.5)
@@ -101,15 +101,15 @@ def noise_term(trace, lr, sensitivity, noise_multiplier, batch_size) -> float:
     Parameters
     ----------
     trace : float
-        Of the group's Hessian.
+        Trace of the group's Hessian.
     lr : float
         Learning rate.
     sensitivity : float
-        Of the gradient sum, a clipping bound.
+        Sensitivity of the gradient sum, a clipping bound.
     noise_multiplier : float
-        Noise standard deviation over sensitivity.
+        Standard deviation of the noise divided by the sensitivity.
     batch_size : float
-        The divisor of the sum.
+        Divisor of the sum.
 
     Returns
     -------

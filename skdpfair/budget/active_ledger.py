@@ -56,7 +56,7 @@ def activate(where: str) -> None:
         active = os.environ.get(VARIABLE, where)
         if active != where:
             raise RuntimeError(
-                f"A ledger is open already ({active}), and a fit is charged to one only. Leave "
+                f"A ledger is already open ({active}), and a fit is charged to only one. Leave "
                 "its block first."
             )
         _add_user(VARIABLE, where)
@@ -113,9 +113,9 @@ def _restart_workers() -> None:
     server = getattr(forkserver, "_forkserver", None)
     if getattr(server, "_forkserver_pid", None) is not None:
         warnings.warn(
-            "A fork server runs already: processes that it starts inside the block do not know "
-            "of it, and their fits are not charged. Enter the block before the first of them "
-            "starts, or use joblib.",
+            "A fork server is already running: the fits of processes that it starts inside the "
+            "block are not charged. Enter the block before the first of them starts, or use "
+            "joblib.",
             UnaccountedWarning,
             stacklevel=5,
         )

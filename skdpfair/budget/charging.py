@@ -29,13 +29,13 @@ def current_ledger() -> PrivacyLedger | None:
         return None
     if not os.path.exists(where["path"]) or not os.path.getsize(where["path"]):
         raise FileNotFoundError(
-            f"The ledger {where['path']!r} is gone, so that fits cannot be charged. Restore the "
-            "file, or leave the block."
+            f"The ledger {where['path']!r} does not exist any more, so fits cannot be charged. "
+            "Restore the file, or leave the block."
         )
     ledger = PrivacyLedger(where["path"], data=where["data"])
     if ledger._id != where["id"]:
         raise ValueError(
-            f"The file of the ledger {where['path']!r} was replaced by another one inside the "
+            f"The file of the ledger {where['path']!r} was replaced by another file inside the "
             "block. Restore the file, or leave the block."
         )
     return ledger
@@ -176,11 +176,11 @@ def _take_what_was_paid(planned: Sequence[LedgerEntry], is_plain: bool) -> None:
     if enough and (rdp_curve(runs) <= curve * (1 + 1e-9)).all():
         return
     raise PrivacyAccountingError(
-        "Trials of DPRandomizedSearch are running, and their cost counts one model each: a step "
-        "that fits a model of its own would be free, in another thread or process, too. Fit that "
-        "step once before, in a PrivacyLedger that adds up the costs, and put "
-        "sklearn.frozen.FrozenEstimator(fitted) in its place. A fit that has nothing to do with "
-        "the search must wait for its end, or run in a process that was started elsewhere."
+        "Trials of DPRandomizedSearch are running, whose cost covers one model each: the fit of a "
+        "step, in any thread or process, would not be charged. Fit that step once beforehand, in a "
+        "PrivacyLedger that adds up the costs, and replace it by "
+        "sklearn.frozen.FrozenEstimator(fitted). An unrelated fit must wait for the end of the "
+        "search, or run in a process that was started elsewhere."
     )
 
 

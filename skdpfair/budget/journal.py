@@ -111,17 +111,17 @@ class Journal:
             return self.path.open("r+b")
         except FileNotFoundError:
             raise FileNotFoundError(
-                f"The ledger {str(self.path)!r} is gone, so that fits cannot be charged. Restore "
-                "the file."
+                f"The ledger {str(self.path)!r} does not exist any more, so fits cannot be "
+                "charged. Restore the file."
             ) from None
 
     def _compare(self) -> None:
         size, seen = self._known
         if len(self._content) < size or _digest(self._content[:size]) != seen:
             raise ValueError(
-                f"The ledger {str(self.path)!r} does not begin with the lines any more that it "
-                "held: it was emptied, replaced or edited, and fits would be lost. Restore the "
-                "file, or make a new PrivacyLedger object if it is another one on purpose."
+                f"The ledger {str(self.path)!r} no longer begins with its earlier lines: it was "
+                "emptied, replaced or edited, and fits would be lost. Restore the file, or make a "
+                "new PrivacyLedger object if you replaced it on purpose."
             )
 
     def _mend(self) -> None:
@@ -138,9 +138,9 @@ class Journal:
             self._content = self._content[:end]
             self.append({"torn": len(torn)})
             warnings.warn(
-                f"The last line of the ledger {str(self.path)!r} was cut off, by a crash or in a "
-                "copy: a fit may be missing. Compare with a backup; the report says so from now "
-                "on.",
+                f"The last line of the ledger {str(self.path)!r} was cut off by a crash or a "
+                "copy, and a fit may be missing. Compare with a backup; all later reports mention "
+                "this.",
                 UnaccountedWarning,
                 stacklevel=5,
             )
@@ -194,19 +194,19 @@ def read_entries(
 
 
 def surroundings(lines: Iterable[Line], data: str | None = None) -> dict[str, Line]:
-    """Return the lines on what stood around fits on a data set, by name of the call or task."""
+    """Return the lines on the estimators around fits on a data set, by name of the call or task."""
     looks = (line for line in lines if "outermost" in line)
     return {line["around"]: line for line in looks if data is None or line["data"] == data}
 
 
 def is_known(fit: Line, around: Mapping[str, Line]) -> bool:
-    """Return whether the ledger knows all that stood around a fit."""
+    """Return whether the ledger knows all estimators around a fit."""
     known: bool = around.get(fit.get("around", ""), {}).get("outermost", False)
     return known
 
 
 def spending(lines: Sequence[Line], data: str, delta: float, accountant: str) -> Spending:
-    """Return the cost of the fits on a data set, and of all that stood around them."""
+    """Return the cost of the fits on a data set, and of the estimators around them."""
     fits, searches = read_entries(lines, data)
     around = surroundings(lines, data)
     private = [fit for fit in fits if fit["private"]]
@@ -260,7 +260,7 @@ def frame_of(lines: Sequence[Line], delta: float | None, accountant: str) -> pd.
 def cost(
     fits: Sequence[Line], searches: Mapping[str, Line], delta: float, accountant: str
 ) -> float:
-    """Return the epsilon of fits as the worst-off record sees them."""
+    """Return the epsilon of fits for the record with the largest cost."""
     if not all(fit["private"] for fit in fits):
         return math.inf
     return max(_composed(view, delta, accountant) for view in fits_seen_by_record(fits, searches))

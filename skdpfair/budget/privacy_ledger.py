@@ -23,57 +23,56 @@ from skdpfair.privacy.statement import rounded_up
 
 
 class PrivacyLedger:
-    """A file in which every private fit is entered before it starts, and a budget over them.
+    """A budget over many fits, with a file that records each private fit before it starts.
 
     Inside ``with PrivacyLedger(...)``, every fit of this process, of its threads and of the
     worker processes that it starts is charged to the file.  A fit that would exceed the budget
-    raises :class:`~skdpfair.exceptions.BudgetExceeded` before it touches a record.
+    raises :class:`~skdpfair.exceptions.BudgetExceeded` before it reads a record.
 
     Parameters
     ----------
     path : path-like
-        The file, one JSON line per event; made if missing.  It holds noise multipliers, rates
-        and numbers of steps, never data.
+        The file, with one JSON line per event; it is created if missing.  It holds noise
+        multipliers, rates and numbers of steps, never data.
     epsilon : float > 0 or None, default=None
         The budget of each data set; None sets no limit.
     delta : float in (0, 1) or None, default=None
-        At which the budget is stated.  A file keeps the budget that it was made with.
+        The delta of the budget.  The budget of an existing file cannot be changed.
     data : str, default="data"
-        Name of the data set.  Fits under one name add up; distinct names declare that no
+        Name of the data set.  Fits under the same name add up; different names declare that no
         person is in both.
     accountant : {"pld", "prv", "rdp"} or None, default=None
-        How epsilon is computed; None is that of the file, ``"pld"`` for a new one.  A private
-        selection is always composed by ``"rdp"``.
+        The accountant that computes epsilon; None uses the one of the file, or ``"pld"`` for a new
+        file.  A private selection is always composed by ``"rdp"``.
     progress : bool, default=True
-        As a callback, show fits done and epsilon so far, on a terminal or in a notebook.
+        As a callback, show finished fits and epsilon so far, on a terminal or in a notebook.
 
     Notes
     -----
-    Clones and workers are other objects in other processes: an accountant held by the estimator
-    is copied with it, and its entries are lost with the copy.  So the ledger is a file, and there
-    are three ways to it, which may be combined.
+    Clones and workers are other objects in other processes: an accountant inside the estimator
+    would be copied with it, and the entries of the copy would be lost.  Therefore the ledger is a
+    file.  There are three ways to use it, which may be combined.
 
-    ``ledger.fit(model, X, y)`` looks at the model before it fits it, and uses the other two.
-    Only of such fits it is known what stood around them (see :meth:`report`): a fit cannot tell
-    whether an ensemble, a calibration or a pipeline called it.
+    ``ledger.fit(model, X, y)`` checks the model before fitting it, and uses the other two ways.
+    Only for such fits are the estimators around them checked (see :meth:`report`): a fit cannot
+    detect whether an ensemble, a calibration or a pipeline called it.
 
-    ``with ledger:`` names the file in the environment variable ``SKDPFAIR_LEDGER``, which
-    reaches joblib's processes; loky's, which outlive a search, are restarted at both ends of
-    the block.  Workers of other back ends must be started inside the block.
+    ``with ledger:`` sets the environment variable ``SKDPFAIR_LEDGER``, which joblib's processes
+    inherit; loky's processes, which outlive a search, are restarted at both ends of the block.
+    Workers of other back ends must be started inside the block.
 
     ``search.set_callbacks(ledger)`` (scikit-learn 1.9 or later) does that for each fit of the
-    search, a Pipeline or a classifier, in workers of every back end, and tells the ledger which
-    fold a fit belongs to.  k folds leave each record out of one fit in k of each candidate; so
-    many are charged then.  Without the callback, for splitters whose test folds may overlap and
-    for searches of other classes than scikit-learn's, every fit is charged as if it read all
-    records.  Neighbouring data sets have the same folds: one holds nothing in the place of a
-    record of the other, but for the labels or groups by which a splitter makes its folds, which
-    are taken as public.
+    search, a Pipeline or a classifier, in workers of every back end, and records the fold of each
+    fit.  With k folds, each record is in only k-1 of the k fits of each candidate, and only these
+    are charged.  Without the callback, for splitters whose test folds may overlap and for searches
+    that are not scikit-learn's, every fit is charged as if it read all records.  Neighbouring data
+    sets have the same folds: in one of them a null record replaces a record of the other, except
+    for the labels or groups by which a splitter makes its folds, which are assumed to be public.
 
-    A fit is entered as planned before it starts, and as it was once it ends, with an error or
-    without.  A killed fit stays charged as planned.  Data sets are told apart by name, not by a
-    digest, since folds of one table have different digests, and a digest would be a release
-    about the data.
+    A fit is recorded as planned before it starts, and with its actual releases when it ends, with
+    or without an error.  A killed fit stays charged as planned.  Data sets are identified by name,
+    not by a digest, because folds of one table have different digests, and a digest would release
+    information about the data.
 
     Examples
     --------
@@ -137,8 +136,8 @@ class PrivacyLedger:
         for name, value in given.items():
             if value is not None and value != held[name]:
                 raise ValueError(
-                    f"{name}={value!r} differs from {name}={held[name]!r}, with which "
-                    f"{str(self.path)!r} was made. Leave {name} out: a file keeps its budget."
+                    f"{name}={value!r} differs from {name}={held[name]!r} of the existing file "
+                    f"{str(self.path)!r}, whose budget cannot be changed. Leave {name} out."
                 )
         self._id: str | None = lines[0].get("id")
         self.budget: float | None = held["epsilon"]
@@ -169,18 +168,18 @@ class PrivacyLedger:
         return active_ledger.address(self.path, self.data, self._id)
 
     def fit(self, estimator: Any, X: Any, y: Any = None, **params: Any) -> Any:
-        """Look at an estimator, and fit it with its private fits charged here.
+        """Check an estimator, and fit it with its private fits charged to this ledger.
 
-        Only of such fits the ledger knows that nothing stood around them which it has not seen.
+        Only for such fits does the ledger know all the estimators around them.
 
         Parameters
         ----------
         estimator : estimator
-            A DPFairClassifier, or whatever holds one: a Pipeline, a search, an ensemble.
+            A DPFairClassifier, or an estimator that holds one: a Pipeline, a search, an ensemble.
         X, y : array-like
-            As in its ``fit``.  What was done to them before is not known here.
+            As in its ``fit``.  Earlier processing of the data is unknown to the ledger.
         **params : dict
-            Passed on to its ``fit``.
+            Passed to its ``fit``.
 
         Returns
         -------
@@ -194,7 +193,7 @@ class PrivacyLedger:
         Warns
         -----
         PrivacyLeakWarning
-            If a step learns from the records outside the budget, which no budget limits.
+            If a step learns from the records outside the budget.
         """
         data = (X,) if y is None else (X, y)
         with active_ledger.call_of(estimator) as name, self, self._set_on(estimator):
@@ -228,14 +227,14 @@ class PrivacyLedger:
                 self._journal.append(line)
 
     def setup(self, estimator: Any, context: Any) -> None:
-        """Activate this ledger for a fit on which it is set as a callback of scikit-learn.
+        """Activate this ledger for a fit of which it is a scikit-learn callback.
 
         Parameters
         ----------
         estimator : estimator
-            The one that is fitted.
+            The estimator that is fitted.
         context : sklearn.callback.CallbackContext
-            Of its fit.
+            Context of its fit.
         """
         self._enter(context)
         self._look(str(context.root_uuid), estimator)
@@ -254,7 +253,7 @@ class PrivacyLedger:
         Raises
         ------
         BudgetExceeded
-            If a fit was refused, which a search takes for a bad score.
+            If a fit was refused, which a search would treat as a failed score.
         """
         try:
             LedgerFollower.end(context.root_uuid)
@@ -267,12 +266,12 @@ class PrivacyLedger:
             raise BudgetExceeded(f"{new[0]}{more}")
 
     def on_fit_task_begin(self, estimator: Any, context: Any) -> None:
-        """Activate this ledger where a task runs, and enter how a search splits the records.
+        """Activate this ledger for a task, and record how a search splits the records.
 
         Parameters
         ----------
         estimator, context
-            As in `setup`, of the task.
+            As in `setup`, for the task.
         """
         self._enter(context)
         if context.task_name == "search" and hasattr(estimator, "n_splits_"):
@@ -284,12 +283,12 @@ class PrivacyLedger:
                 self._journal.append(line | {"public": takes_as_public(cv) if known else None})
 
     def on_fit_task_end(self, estimator: Any, context: Any) -> None:
-        """Deactivate this ledger where a task ran.
+        """Deactivate this ledger after a task.
 
         Parameters
         ----------
         estimator, context
-            As in `setup`, of the task.
+            As in `setup`, for the task.
         """
         self._leave(context.root_uuid, {id(context)})
 
@@ -326,8 +325,8 @@ class PrivacyLedger:
         Returns
         -------
         float
-            >= 0, of the fits alone: for what stood around them see :meth:`report`.  Infinite if
-            one of them was not private.
+            Epsilon >= 0 of the fits alone; :meth:`report` includes the estimators around them.
+            Infinite if a fit was not private.
         """
         if data is not None and not isinstance(data, str):
             raise TypeError(
@@ -336,7 +335,7 @@ class PrivacyLedger:
         return cost(*self._entries(data or self.data), self._delta(delta), self.accountant)
 
     def report(self, delta: float | None = None, data: str | None = None) -> Spending:
-        """Return the cost of the private fits, and that of everything, with reasons.
+        """Return the cost of the private fits, and the total cost with reasons.
 
         Parameters
         ----------
@@ -348,8 +347,8 @@ class PrivacyLedger:
         Returns
         -------
         Spending
-            Its ``epsilon_total`` is infinite where something learns that no epsilon covers, and
-            where some fit belongs to no call of :meth:`fit`; ``known`` tells the two apart.
+            Its ``epsilon_total`` is infinite if no epsilon covers a step that learns, or if a fit
+            was not part of a call of :meth:`fit`; ``known`` distinguishes the two cases.
         """
         delta, data = self._delta(delta), data or self.data
         return spending(self._journal.read(), data, delta, self.accountant)
@@ -360,8 +359,8 @@ class PrivacyLedger:
         Returns
         -------
         pandas.DataFrame
-            One row per fit.  ``state`` is "planned" for one that runs or was killed, ``epsilon``
-            that of the fit alone, and ``around`` names what else learned where it was called:
+            One row per fit.  ``state`` is "planned" for a fit that runs or was killed, ``epsilon``
+            is the epsilon of the fit alone, and ``around`` names other steps around it that learn:
             "nothing", names, or "unknown".
         """
         return frame_of(self._journal.read(), self.delta, self.accountant)
@@ -370,7 +369,7 @@ class PrivacyLedger:
         delta = self.delta if delta is None else delta
         if delta is None:
             raise ValueError(
-                "delta must be given, got None, and this ledger was made without one. Pass a "
+                "delta must be given, got None, because this ledger has no delta. Pass a "
                 "number below 1 / n_samples, for instance delta=1e-6."
             )
         return delta
@@ -379,12 +378,12 @@ class PrivacyLedger:
         return read_entries(self._journal.read(), data)
 
     def check(self, fits: Iterable[Line]) -> None:
-        """Raise BudgetExceeded if fits would exceed the budget together; none is entered.
+        """Raise BudgetExceeded if fits together would exceed the budget; record none of them.
 
         Parameters
         ----------
         fits : iterable of dict
-            As `begin` takes them.
+            Fits in the form of `begin`.
 
         Raises
         ------
@@ -402,7 +401,7 @@ class PrivacyLedger:
             self._check(*self._entries(self.data), planned)
 
     def begin(self, fit: Line) -> None:
-        """Enter a fit as planned.
+        """Record a planned fit.
 
         Parameters
         ----------
@@ -412,7 +411,7 @@ class PrivacyLedger:
         Raises
         ------
         BudgetExceeded
-            If it would exceed the budget; it is not entered then.
+            If it would exceed the budget; the fit is then not recorded.
         """
         with self._journal.locked() as lines:
             if self.budget is not None:
@@ -437,11 +436,11 @@ class PrivacyLedger:
             now = cost(before, searches, self.delta, self.accountant)
             remedy = (
                 "Lower the estimator's epsilon, or fit less often. Another ledger would not undo "
-                "what was released."
+                "earlier releases."
             )
             if no_privacy:
                 remedy = (
-                    "It, or its reference model, has no privacy, which no budget allows: leave out "
+                    "The fit or its reference model is not private, which no budget allows: remove "
                     "epsilon=None, keep_reference=True and sweeps, or record them in a ledger "
                     "without a budget."
                 )
@@ -453,26 +452,26 @@ class PrivacyLedger:
             )
 
     def end(self, name: str, entries: list[Any]) -> None:
-        """Enter what a fit released.
+        """Record the releases of a fit.
 
         Parameters
         ----------
         name : str
-            Under ``fit`` of the fit that `begin` entered.
+            The entry ``fit`` of the fit that `begin` recorded.
         entries : list
-            The releases that were made.
+            The actual releases.
         """
         with self._journal.locked():
             self._journal.append({"fit": name, "state": "done", "entries": entries})
 
     def so_far(self) -> tuple[int, float | None]:
-        """Return the number of fits that ended, and a fast upper bound of the cost of all fits.
+        """Return the number of finished fits, and a fast upper bound on the cost of all fits.
 
         Returns
         -------
         n_fits : int
         epsilon : float or None
-            Infinite with a fit without privacy, None without a delta.
+            Infinite if a fit is not private; None without a delta.
         """
         fits, searches = self._entries(self.data)
         spent: float | None = None

@@ -4,13 +4,13 @@ from dataclasses import dataclass
 
 from skdpfair.privacy.statement import rounded_up
 
-UNKNOWN = "what stood around the fits was not looked at: fit by ledger.fit(model, X, y)"
+UNKNOWN = "the estimators around the fits were not checked: use ledger.fit(model, X, y)"
 
 SCORES = "scores on private records are not private: select with DPRandomizedSearch instead"
 DIAGNOSTICS = "a fitted object holds diagnostics, which are not private (diagnostics=True)"
 LEAKS = "{} learn{} from private records outside the budget: see check_pipeline"
 TORN = "a line of the ledger's file was cut off: a fit may be missing"
-ELSEWHERE = "{} spend{} a budget besides, which is not counted here"
+ELSEWHERE = "{} spend{} another budget, which is not counted here"
 REFERENCE = (
     "a non-private reference model is trained on the same records (epsilon=None, or "
     "keep_reference=True)"
@@ -19,28 +19,28 @@ REFERENCE = (
 
 @dataclass(frozen=True, repr=False)
 class Spending:
-    """What has been spent on a data set, see :meth:`PrivacyLedger.report`.
+    """The privacy spent on a data set, see :meth:`PrivacyLedger.report`.
 
     Parameters
     ----------
     epsilon : float
-        Of all private fits together, as the worst-off record sees them; each is taken to have
-        read every record at most once.
+        Cost of all private fits together, for the record with the largest cost; each fit is
+        assumed to read every record at most once.
     epsilon_total : float
-        Of everything: scores, reference models, and what else learned around the fits.  Infinite
-        where no bound is known.
+        Cost of everything, including scores, reference models and other steps that learn from the
+        records.  Infinite if no bound is known.
     delta : float
-        The one delta of both.
+        The delta of both.
     accountant : str
         Name of the accountant that computed them.
     reasons : tuple of str
         Why ``epsilon_total`` exceeds ``epsilon``.
     n_fits, n_fits_per_record : int
-        How many fits there were, and how many of them read the worst-off record.
+        Number of fits, and the largest number of fits that read the same record.
     assumptions : tuple of str
-        What must be public for the numbers to hold.
+        Facts that must be public for the numbers to hold.
     notes : tuple of str
-        What ``epsilon_total`` takes on trust around the fits.
+        Unverified assumptions of ``epsilon_total``.
     """
 
     epsilon: float
@@ -55,15 +55,15 @@ class Spending:
 
     @property
     def known(self) -> bool:
-        """Whether it is known what stood around the fits, or that no epsilon covers it."""
+        """Whether the estimators around the fits were checked, or no epsilon covers them."""
         return UNKNOWN not in self.reasons
 
     def __repr__(self) -> str:
         n_fits = self.n_fits
         total = f"epsilon={rounded_up(self.epsilon_total)}" if self.known else "unknown"
         lines = [
-            f"{type(self).__name__}: {n_fits} fit{'s' * (n_fits != 1)}, of which "
-            f"{self.n_fits_per_record} read the worst-off record",
+            f"{type(self).__name__}: {n_fits} fit{'s' * (n_fits != 1)}, at most "
+            f"{self.n_fits_per_record} per record",
             f"  private fits   epsilon={rounded_up(self.epsilon)} at delta={self.delta:g} "
             f"({self.accountant})",
             f"  as a whole     {total}",

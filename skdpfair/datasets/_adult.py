@@ -98,15 +98,14 @@ https://doi.org/10.24432/C5XW20. Licence: CC BY 4.0; only compressed, otherwise 
 
 
 def load_adult(*, subset="all", dropna=False, as_frame=True, return_X_y=False):
-    """Load Adult, where a person's yearly income exceeds 50,000 dollars or does not.
+    """Load the Adult data set (predict whether a yearly income exceeds 50,000 dollars).
 
-    The files are part of the package; nothing is downloaded. Their md5 digests are checked at
-    every load.
+    The files are part of the package; nothing is downloaded. Each load checks their md5 digests.
 
     Parameters
     ----------
     subset : {"all", "train", "test"}, default="all"
-        The publisher's training rows (32561), its test rows (16281), or both (48842).
+        The published training rows (32561), the test rows (16281), or both (48842).
     dropna : bool, default=False
         Drop the rows with a missing value (45222 of all rows remain).
     as_frame : bool, default=True
@@ -131,12 +130,12 @@ def load_adult(*, subset="all", dropna=False, as_frame=True, return_X_y=False):
         feature_names, target_names : list of str
             The names of the features, and the two values of the target.
         DESCR : str
-            What the data are, where they come from, their licence.
+            Description, source and licence of the data.
 
     Raises
     ------
     DataIntegrityError
-        If a bundled file is missing or its digest is not the recorded one.
+        If a bundled file is missing or its digest differs from the recorded digest.
     ValueError
         If ``subset`` is not one of the three names.
 

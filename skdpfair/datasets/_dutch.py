@@ -54,9 +54,9 @@ def fetch_dutch(
 ):
     """Load the Dutch census of 2001 from a local folder, and check its digest.
 
-    The data are for research use and not bundled, and no lasting public address with a recorded
-    digest is known: obtain ``dutch_census_2001.arff`` from the publication's authors and name its
-    folder. A missing file is an error; synthetic data are never returned in its place.
+    The data are for research use and not bundled, and no permanent public address is known.
+    Request ``dutch_census_2001.arff`` from the authors of the publication, and pass its folder. A
+    missing file raises an error; the function never returns synthetic data instead.
 
     Parameters
     ----------
@@ -65,15 +65,15 @@ def fetch_dutch(
         or in a subfolder ``dutch``. None means the folder that the environment variable
         ``SKDPFAIR_DATA`` names, else the subfolder ``skdpfair`` of scikit-learn's data home.
     download_if_missing : bool, default=True
-        As in scikit-learn. Without a known address, both values raise if the file is missing.
+        As in scikit-learn. As no address is known, both values raise if the file is missing.
     as_frame : bool, default=True
         Return pandas objects; else numpy arrays of dtype object.
     return_X_y : bool, default=False
         Return ``(data, target)`` instead of a Bunch.
     n_retries : int, default=3
-        As in scikit-learn, at least 1. Of no effect as long as no address is known.
+        As in scikit-learn, at least 1. It has no effect as long as no address is known.
     delay : float, default=1.0
-        As in scikit-learn, seconds between retries, >= 0. Of no effect either.
+        As in scikit-learn, seconds between retries, >= 0. It has no effect either.
 
     Returns
     -------
@@ -81,7 +81,7 @@ def fetch_dutch(
         With the attributes
 
         data : DataFrame of shape (60420, 11)
-            All of dtype category, whose categories are the public codes in ``DUTCH_CATEGORIES``.
+            Columns of dtype category; the categories are the public codes in ``DUTCH_CATEGORIES``.
         target : Series of shape (60420,)
             ``"2_1"`` (high-level occupation) or ``"5_4_9"`` (low-level), named ``occupation``.
         frame : DataFrame of shape (60420, 12) or None
@@ -91,13 +91,13 @@ def fetch_dutch(
         feature_names, target_names : list of str
             The names of the features, and the two values of the target.
         DESCR : str
-            What the data are, where they come from, their terms.
+            Description, source and terms of use of the data.
 
     Raises
     ------
     DataIntegrityError
-        If the file is missing, or its sha256 is not the recorded one; the message says which file
-        and digest are expected.
+        If the file is missing, or its sha256 differs from the recorded digest. The message states
+        the expected file and digest.
 
     Examples
     --------

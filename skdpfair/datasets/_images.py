@@ -71,28 +71,28 @@ def fetch_mnist(
     n_retries=3,
     delay=1.0,
 ):
-    """Load MNIST, handwritten digits, from a local folder, and check its digests.
+    """Load MNIST (handwritten digits) from a local folder, and check its digests.
 
     Parameters
     ----------
     subset : {"all", "train", "test"}, default="all"
-        The pictures to train on, those to test on, or both, in this order.
+        The training images, the test images, or both, in this order.
     data_home : path-like or None, default=None
         The folder that holds the four files ``train-images-idx3-ubyte`` and so on, plain or with
         ``.gz``, itself or in a subfolder ``mnist``. None means the folder that the environment
         variable ``SKDPFAIR_DATA`` names, else the subfolder ``skdpfair`` of scikit-learn's data
         home.
     download_if_missing : bool, default=True
-        As in scikit-learn. Without a recorded address, both values raise if a file is missing.
+        As in scikit-learn. As no address is recorded, both values raise if a file is missing.
     as_frame : bool, default=True
-        Return ``target`` and ``sensitive_features`` as pandas objects; else numpy arrays. Pictures
-        are an array either way.
+        Return ``target`` and ``sensitive_features`` as pandas objects; else numpy arrays. Images
+        are always an array.
     return_X_y : bool, default=False
         Return ``(data, target)`` instead of a Bunch.
     n_retries : int, default=3
-        As in scikit-learn, at least 1. Of no effect as long as no address is recorded.
+        As in scikit-learn, at least 1. It has no effect as long as no address is recorded.
     delay : float, default=1.0
-        As in scikit-learn, seconds between retries, >= 0. Of no effect either.
+        As in scikit-learn, seconds between retries, >= 0. It has no effect either.
 
     Returns
     -------
@@ -106,14 +106,14 @@ def fetch_mnist(
         sensitive_features : DataFrame of shape (n_samples, 1)
             The digit again, as text.
         target_names : list of str
-            What the values of the target stand for.
+            Names of the values of the target.
         DESCR : str
-            What the data are, where they come from, their terms.
+            Description, source and terms of use of the data.
 
     Raises
     ------
     DataIntegrityError
-        If a file is missing, or its sha256 is not the recorded one; the message says which.
+        If a file is missing, or its sha256 differs from the recorded digest; the message names it.
 
     Examples
     --------
@@ -146,12 +146,12 @@ def fetch_faces(
     n_retries=3,
     delay=1.0,
 ):
-    """Load a part of UTKFace, faces of 32 x 32, from a local folder, and check its digest.
+    """Load a part of UTKFace (faces, 32 x 32) from a local folder, and check its digest.
 
     Parameters
     ----------
     subset : {"all", "train", "test"}, default="all"
-        The 10400 pictures to train on, the 2600 to test on, or all 13000.
+        The 10400 training images, the 2600 test images, or all 13000.
     data_home : path-like or None, default=None
         The folder that holds ``utkface_32_rgb.npz``, itself or in a subfolder ``faces``; None as
         in `fetch_mnist`.
@@ -170,16 +170,16 @@ def fetch_faces(
         sensitive_features : DataFrame of shape (n_samples, 1)
             The column ``race``, as text.
         attributes : DataFrame of shape (n_samples, 3)
-            ``age`` (1 to 116), ``gender`` and ``race``, to make other targets or groups of.
+            ``age`` (1 to 116), ``gender`` and ``race``, for other targets or groups.
         target_names : list of str
-            What the values of the target stand for.
+            Names of the values of the target.
         DESCR : str
-            What the data are, where they come from, their terms.
+            Description, source and terms of use of the data.
 
     Raises
     ------
     DataIntegrityError
-        If the file is missing, or its sha256 is not the recorded one; the message says which.
+        If the file is missing, or its sha256 differs from the recorded digest.
 
     Examples
     --------
@@ -217,7 +217,7 @@ def fetch_cifar10(
     Parameters
     ----------
     subset : {"all", "train", "test"}, default="all"
-        The 10000 pictures to train on, the 2000 to test on, or all 12000.
+        The 10000 training images, the 2000 test images, or all 12000.
     data_home : path-like or None, default=None
         The folder that holds ``cifar10_32_rgb_subset.npz``, itself or in a subfolder ``cifar10``;
         None as in `fetch_mnist`.
@@ -236,14 +236,14 @@ def fetch_cifar10(
         sensitive_features : DataFrame of shape (n_samples, 1)
             The class again, as text: the data have no protected attribute.
         target_names : list of str
-            What the values of the target stand for.
+            Names of the values of the target.
         DESCR : str
-            What the data are, where they come from, their terms.
+            Description, source and terms of use of the data.
 
     Raises
     ------
     DataIntegrityError
-        If the file is missing, or its sha256 is not the recorded one; the message says which.
+        If the file is missing, or its sha256 differs from the recorded digest.
 
     Examples
     --------

@@ -71,7 +71,7 @@ def check_digest(path, content, expected, algorithm):
     if found != expected:
         raise DataIntegrityError(
             f"{path}: its {algorithm} is {found}, expected {expected}. The file is damaged or "
-            "another version: replace it by the original."
+            "another version. Replace it with the original."
         )
 
 

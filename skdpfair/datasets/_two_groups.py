@@ -1,4 +1,4 @@
-"""A synthetic data set of a majority and a minority with different decision boundaries."""
+"""A synthetic data set with a majority and a minority that have different decision boundaries."""
 
 import numpy as np
 import pandas as pd
@@ -27,34 +27,34 @@ def make_two_groups(
     as_frame=True,
     random_state=None,
 ):
-    """Make a majority and a minority whose labels follow different boundaries.
+    """Make a data set of a majority and a minority with different decision boundaries.
 
-    A flexible model learns both boundaries, since the last feature tells the groups apart.
-    Training with clipping and noise learns the majority's first: the minority pays more.
+    A flexible model learns both boundaries, since the last feature separates the groups. Training
+    with clipping and noise learns the majority's boundary first, which harms the minority more.
 
     Parameters
     ----------
     n_samples : int, default=1000
         Number of rows, at least 2.
     n_features : int, default=6
-        Number of features, at least 3: two carry the label, the last one the group, the rest
-        carries nothing.
+        Number of features, at least 3. The first two determine the label and the last one depends
+        on the group; the others are not informative.
     minority : float, default=0.3
-        Share of the rows in group ``"b"``, in (0, 1); rounded so that no group is empty.
+        Share of the rows in group ``"b"``, in (0, 1), rounded so that no group is empty.
     rotation : float, default=90.0
         Angle from the boundary of ``"a"`` to that of ``"b"`` in degrees, in [0, 180].
     shift : float, default=0.5
         Distance by which the boundary of ``"b"`` is moved, in [-1, 1]; a positive one makes the
         label 1 rarer in ``"b"`` (about 30 % at the default, 50 % in ``"a"``).
     separation : float, default=0.6
-        How far the last feature is apart in the two groups, in [0, 1]: they overlap below 0.5,
-        and with 0 it carries nothing.
+        Distance of the groups in the last feature, in [0, 1]. The groups overlap below 0.5, and
+        with 0 the feature is not informative.
     noise : float, default=0.05
-        Share of the labels that are flipped, in expectation, in [0, 0.5].
+        Expected share of flipped labels, in [0, 0.5].
     as_frame : bool, default=True
         Return pandas objects; else numpy arrays.
     random_state : int, numpy.random.RandomState, numpy.random.Generator or None, default=None
-        Where the draws come from. None is a fresh generator; numpy's global one is never used.
+        Seed or generator. None uses a fresh generator, never numpy's global one.
 
     Returns
     -------
@@ -72,17 +72,17 @@ def make_two_groups(
         feature_names, target_names : list
             The names of the features, and the two labels.
         DESCR : str
-            What the data are.
+            Description of the data.
 
     Raises
     ------
     TypeError, ValueError
-        If a parameter is not a number, or is outside its range.
+        If a parameter is not a number, or is out of range.
 
     Notes
     -----
-    With u = (cos r, sin r, 0, ..., 0) for ``rotation`` r, before flips y = 1 if x0 > 0 in ``"a"``,
-    and y = 1 if <u, x> > ``shift`` in ``"b"``.
+    Let u = (cos r, sin r, 0, ..., 0) for ``rotation`` r. Before labels are flipped, y = 1 if x0 > 0
+    in ``"a"``, and y = 1 if <u, x> > ``shift`` in ``"b"``.
 
     Examples
     --------

@@ -1,6 +1,6 @@
 """Privacy cost, excessive risk, generalisation gaps, bounds, intervals and private tables.
 
-Measures of records are not private themselves; per-group ones fit `fairlearn.metrics.MetricFrame`.
+Measures of records are not private. `fairlearn.metrics.MetricFrame` takes those of a group.
 """
 
 from skdpfair.metrics._bootstrap import bootstrap_interval, paired_wilcoxon

@@ -47,7 +47,7 @@ def as_vector(name, values, like):
     with error_context_without_data(name, _ONE_EACH):
         values = column_or_1d(values)
     if values.dtype.kind in "cSV":
-        raise ValueError(f"{name} {_ONE_EACH}: complex numbers, bytes and records are none.")
+        raise ValueError(f"{name} {_ONE_EACH}, got complex numbers, bytes or records.")
     return values
 
 
@@ -69,7 +69,7 @@ def as_weights(values, like):
         weights = weights.astype(float)
     if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
         raise ValueError(
-            f"sample_weight {wanted}: weights are finite, none is negative and not all are zero."
+            f"sample_weight {wanted}: all must be finite, and at least one must be above 0."
         )
     return weights
 
@@ -110,15 +110,15 @@ def metric_of(metric, default):
     Traceback (most recent call last):
     ...
     TypeError: metric must be a function metric(y_true, y_pred) or None, got 'accuracy'. Pass the
-    function itself, such as sklearn.metrics.accuracy_score: names belong to scorers.
+    function itself, such as sklearn.metrics.accuracy_score: only scorers take names.
     """
     if metric is None:
         return default
     if not callable(metric):
         raise TypeError(
             f"metric must be a function metric(y_true, y_pred) or None, got {safe_repr(metric)}. "
-            "Pass the function itself, such as sklearn.metrics.accuracy_score: names belong to "
-            "scorers."
+            "Pass the function itself, such as sklearn.metrics.accuracy_score: only scorers take "
+            "names."
         )
     return metric
 
@@ -127,8 +127,8 @@ def check_given(name, values):
     """Refuse to measure against a reference model without its predictions."""
     if values is None:
         raise TypeError(
-            f"{name} is missing: the predictions of the reference model, which has no clipping and "
-            f"no noise, for the same records. Pass {name}=...; to MetricFrame and "
+            f"{name} is missing. Pass {name}=..., the predictions of the reference model, trained "
+            "without clipping and noise, for the same records; to MetricFrame and "
             f'bootstrap_interval pass sample_params={{"{name}": ...}}.'
         )
 
@@ -147,8 +147,8 @@ def check_kind(name, values, y_true, like="y_true"):
     """Refuse texts where other labels are none, and others where they are texts."""
     if _is_text(values) != _is_text(y_true):
         raise ValueError(
-            f"{name} must hold labels such as those of {like}, but one holds texts and the other "
-            "does not. Spell all labels alike."
+            f"{name} must hold the same labels as {like}, but one holds texts and the other "
+            "does not. Spell all labels in the same way."
         )
 
 
@@ -157,9 +157,9 @@ def check_probabilities(name, values, remedy):
     numbers = values.dtype.kind in "biuf"
     wrong = values[~((values >= 0) & (values <= 1))] if numbers else values
     if wrong.size:
-        kind = "what is no number" if not numbers else "others"
+        kind = "values that are not numbers" if not numbers else "values outside this range"
         if numbers and np.isnan(wrong).all():
-            kind = "NaN, which a model that diverged gives"
+            kind = "NaN, as from a model that diverged"
         raise ValueError(f"{name} must hold probabilities in [0, 1], got {kind}. {remedy}")
 
 

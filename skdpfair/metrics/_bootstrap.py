@@ -33,51 +33,51 @@ def bootstrap_interval(
     n_resamples=999,
     random_state=None,
 ):
-    """Compute a measure's bootstrap interval, overall and for each group.
+    """Compute bootstrap intervals of a metric, overall and for each group.
 
     Parameters
     ----------
     y_true, y_pred : array-like of shape (n_samples,)
         Labels and predictions of records that the model was not trained on.
     sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns), default=None
-        The groups; several columns make intersections. None is all records only.
+        The groups; several columns make intersections. None computes the overall interval only.
     metric : callable or None, default=None
-        ``metric(y_true, y_pred, **sample_params)``; None is accuracy. With a parameter ``axis``
-        it is called once for many resamples, on arrays of shape (n_resamples, n_samples).
+        ``metric(y_true, y_pred, **sample_params)``; None is accuracy. If it has a parameter
+        ``axis``, it is called on many resamples at once, of shape (n_resamples, n_samples).
     sample_params : dict of str to array-like of shape (n_samples,) or None, default=None
-        More arguments of ``metric``, drawn along with the records.
+        Further arguments of ``metric``, resampled together with the records.
     groups : list or None, default=None
-        All groups there may be; None means those that occur.
+        All possible groups; None means those that occur.
     method : {"percentile", "bca"}, default="percentile"
-        "bca" corrects for bias and skewness, but takes time in the square of the records: minutes
-        from about 100,000.
+        "bca" corrects for bias and skewness, but its time grows with the square of the number of
+        records: it takes minutes from about 100,000 records.
     confidence_level : float, default=0.95
-        In (0, 1).
+        Confidence level, in (0, 1).
     n_resamples : int, default=999
-        At least 1.
+        Number of resamples, at least 1.
     random_state : int, numpy.random.Generator or None, default=None
-        Of the resamples.
+        Seed or generator of the resamples.
 
     Returns
     -------
     pandas.DataFrame
         One row for ``overall`` and one for each ``[GROUP]``, in column ``group``, with
-        ``n_samples``, ``estimate``, ``low`` and ``high``. NaN, with an
-        ``UndefinedMetricWarning``, where a group has too few records. Not itself private.
+        ``n_samples``, ``estimate``, ``low`` and ``high``. A group with too few records has NaN,
+        with an ``UndefinedMetricWarning``. The table is not private.
 
     Raises
     ------
     TypeError, ValueError
-        If an array has not one entry per label, or a parameter is out of range.
+        If an array does not have one entry per label, or a parameter is out of range.
 
     Notes
     -----
-    `scipy.stats.bootstrap`; each group is drawn from its own records, so that overall the groups
-    keep their sizes. The interval covers the choice of records, not the randomness of training:
-    for that compare seeds, with `paired_wilcoxon`.
+    The intervals are computed by `scipy.stats.bootstrap`. Each group is resampled separately, so
+    the overall resamples keep the sizes of the groups. The interval covers the sampling of the
+    records, not the randomness of training: for that, compare seeds with `paired_wilcoxon`.
 
-    Percentile intervals are a little short for few records or resamples: of 60 records and 199
-    resamples, 95 % intervals of a mean covered 93 %.
+    Percentile intervals are slightly too short for few records or resamples: with 60 records and
+    199 resamples, 95 % intervals of a mean covered 93 %.
 
     Examples
     --------
@@ -95,8 +95,8 @@ def bootstrap_interval(
     columns |= {"y_pred": as_vector("y_pred", y_pred, y_true)}
     if sample_params is not None and not isinstance(sample_params, Mapping):
         raise TypeError(
-            "sample_params must be a dict of the metric's arguments, one entry for each record, "
-            f"or None, got {outline(sample_params)}."
+            "sample_params must be None or a dict of the metric's arguments, each with one entry "
+            f"for each record, got {outline(sample_params)}."
         )
     with error_context("sample_params", "must hold one entry for each record"):
         extra = {k: as_vector(k, v, y_true) for k, v in (sample_params or {}).items()}
@@ -140,7 +140,7 @@ def _interval(strata, value, is_vectorised, options):
     records = np.concatenate(strata)
     drawn = [rows for rows in strata if len(rows) > 1]
     if not drawn:
-        warn_undefined("An interval is NaN: it takes two records or more.")
+        warn_undefined("An interval is NaN: it needs at least two records.")
         return (float(value(records)) if len(records) else np.nan), np.nan, np.nan
     fixed = np.concatenate([records[:0], *(rows for rows in strata if len(rows) == 1)])
 
@@ -169,35 +169,35 @@ def _interval(strata, value, is_vectorised, options):
 
 
 def paired_wilcoxon(results, baseline, *, alternative="two-sided"):
-    """Test, over seeds, whether other methods score unlike a baseline.
+    """Test over seeds whether the scores of methods differ from those of a baseline.
 
     Parameters
     ----------
     results : pandas.DataFrame
-        One row a seed, one column a method, such as
+        One row per seed and one column per method, such as
         ``runs.pivot(index="seed", columns="method", values="accuracy")``.
     baseline : hashable
-        The column that each of the others is compared with.
+        The column that the other columns are compared with.
     alternative : {"two-sided", "greater", "less"}, default="two-sided"
-        Whether a method's scores are other than, above or below the baseline's.
+        Test whether a method's scores differ from, exceed, or are below the baseline's.
 
     Returns
     -------
     pandas.DataFrame
-        One row a method: ``method``, ``baseline``, ``n_seeds``, ``mean_difference`` and
+        One row per method: ``method``, ``baseline``, ``n_seeds``, ``mean_difference`` and
         ``median_difference`` (method minus baseline), ``statistic`` and ``p_value``, which is not
-        corrected for several comparisons.
+        corrected for multiple comparisons.
 
     Raises
     ------
     TypeError, ValueError
-        If ``results`` is no such table, or scores are missing.
+        If ``results`` does not have this form, or scores are missing.
 
     Notes
     -----
-    The signed-rank test of `scipy.stats.wilcoxon`; pairs without a difference are left out, and
-    without any difference the p-value is 1. With n seeds it is at least 2^-n, and 2^(1-n)
-    two-sided: five seeds cannot reach .05 two-sided.
+    This is the signed-rank test of `scipy.stats.wilcoxon`. Pairs without a difference are left
+    out; if no pair differs, the p-value is 1. With n seeds it is at least 2^-n, or 2^(1-n) if
+    two-sided, so five seeds cannot reach .05 in a two-sided test.
 
     Examples
     --------
@@ -225,8 +225,8 @@ def paired_wilcoxon(results, baseline, *, alternative="two-sided"):
         or results.empty
     ):
         raise ValueError(
-            f"results must have one row a seed and a column for baseline={safe_repr(baseline)} and "
-            f"for one method more, got {len(results)} rows and the columns "
+            f"results must have one row per seed, a column for baseline={safe_repr(baseline)} and "
+            f"one for another method, got {len(results)} rows and the columns "
             f"{safe_repr(list(results))}."
         )
     text = [m for m in results if not pd.api.types.is_numeric_dtype(results[m])]
@@ -237,8 +237,8 @@ def paired_wilcoxon(results, baseline, *, alternative="two-sided"):
         )
     if results.index.has_duplicates or not np.isfinite(results.to_numpy(dtype=float)).all():
         raise ValueError(
-            "results must hold one finite score for each method and seed, got missing ones or a "
-            "seed twice. Drop incomplete seeds by results.dropna(), and repeated ones."
+            "results must hold one finite score for each method and seed, but scores are missing "
+            "or a seed occurs twice. Drop incomplete seeds by results.dropna(), and repeated ones."
         )
     others = [method for method in results if method != baseline]
     return pd.DataFrame([_row(results, baseline, m, alternative) for m in others])

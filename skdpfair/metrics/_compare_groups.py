@@ -74,9 +74,9 @@ def difference(values):
 
 
 def ratio(values):
-    """Return the smallest over the largest of the groups' values.
+    """Return the smallest of the groups' values divided by the largest.
 
-    It is NaN unless all values are at least 0 and one is above 0.
+    The ratio is NaN unless all values are at least 0 and one is above 0.
 
     Examples
     --------

@@ -35,22 +35,22 @@ class _Aggregate(NamedTuple):
 
 _AGGREGATES = {
     "difference": _Aggregate(
-        "Measure how unequally groups pay: the largest minus the smallest {what} of a group.",
-        "At least 0; 0 if all groups have the same, or there is one group only.",
+        "Compute the difference between the largest and the smallest {what} of the groups.",
+        "At least 0; 0 if all groups have the same {what}, or there is only one group.",
         "For two groups this is ``|{symbol}_a - {symbol}_b|`` of [esipova2023]_.",
         difference,
     ),
     "group_max": _Aggregate(
-        "Measure what the group that pays most pays: the largest {what} of a group.",
-        "At least that of all records together; negative if every group gains.",
+        "Compute the largest {what} of the groups.",
+        "At least the {what} of all records; negative if every group gains.",
         "",
         group_max,
     ),
     "ratio": _Aggregate(
-        "Compare the groups by the smallest over the largest {what} of a group.",
-        "In [0, 1]; 1 if all groups pay the same. NaN, with an ``UndefinedMetricWarning``, if a\n"
-        "        group gains from privacy or none pays.",
-        "A ratio of small values is unstable: read it beside the difference.",
+        "Compute the ratio of the smallest to the largest {what} of the groups.",
+        "In [0, 1]; 1 if all groups have the same {what}. NaN, with an\n"
+        "        ``UndefinedMetricWarning``, if a group has a negative {what} or all are 0.",
+        "A ratio of small values is unstable: report the difference as well.",
         ratio,
     ),
 }
@@ -88,17 +88,17 @@ _DOC = """{summary}
     Returns
     -------
     float
-        {returns} Not itself private.
+        {returns} The value is not private.
 
     Raises
     ------
     TypeError, ValueError
-        As `{measure}`, or if ``sensitive_features`` has missing values or another length.
+        As in `{measure}`, or if ``sensitive_features`` has missing values or a different length.
 
     Notes
     -----
-    The groups that have a value are compared; an ``UndefinedMetricWarning`` says that others are
-    left out. To average over seeds, average the groups' values first. {notes}
+    Groups whose value is undefined are left out, with an ``UndefinedMetricWarning``. To average
+    over seeds, average the groups' values first. {notes}
 
     References
     ----------
@@ -130,8 +130,8 @@ def _derive(measure, aggregate):
             given = signature.bind(*args, **kwargs).arguments
         except TypeError as error:
             raise TypeError(
-                f"{name}{signature}: {error}. {reference.name} is what the model without clipping "
-                "and noise predicts. bootstrap_interval takes "
+                f"{name}{signature}: {error}. {reference.name} holds the predictions of the model "
+                "without clipping and noise. bootstrap_interval takes "
                 f'sample_params={{"{reference.name}": ...}}.'
             ) from None
         groups = given.pop("sensitive_features")
@@ -158,7 +158,7 @@ def _derive(measure, aggregate):
         shape=definition.shape,
         ref=reference.name,
         options=", ".join(p.name for p in options),
-        returns=form.returns,
+        returns=form.returns.format(what=measure.replace("_", " ")),
         notes=form.notes.format(symbol=definition.symbol),
         example=definition.example,
         value=definition.values[aggregate],
@@ -205,17 +205,17 @@ def accuracy_difference(y_true, y_pred, *, sensitive_features, sample_weight=Non
     Returns
     -------
     float
-        In [0, 1]; 0 if all groups have the same accuracy. Not itself private.
+        In [0, 1]; 0 if all groups have the same accuracy. The value is not private.
 
     Raises
     ------
     TypeError, ValueError
-        If an array has not one entry per label, or ``sensitive_features`` has missing values.
+        If an array does not have one entry per label, or a group is missing.
 
     Notes
     -----
-    max over groups z, z' of ``|acc(D_z) - acc(D_z')|``, the accuracy disparity of equation 3 of
-    [kulynych2022]_.
+    The value is the maximum over groups z, z' of ``|acc(D_z) - acc(D_z')|``, the accuracy
+    disparity of equation 3 of [kulynych2022]_.
 
     References
     ----------
@@ -229,7 +229,7 @@ def accuracy_difference(y_true, y_pred, *, sensitive_features, sample_weight=Non
     >>> accuracy_difference(y_true, y_pred, sensitive_features=sex)
     0.5
 
-    The accuracies behind it, with fairlearn:
+    The accuracies of the groups, with fairlearn:
 
     >>> from fairlearn.metrics import MetricFrame
     >>> from sklearn.metrics import accuracy_score

@@ -7,19 +7,18 @@ from skdpfair.metrics._arguments import as_vector, as_weights, check_given, chec
 
 
 def excessive_risk(y_true, y_prob, *, y_prob_ref=None, classes=None, sample_weight=None):
-    """Measure the log loss that private training adds to that of a reference model.
+    """Measure how much larger the log loss is than that of a reference model.
 
     Parameters
     ----------
     y_true : array-like of shape (n_samples,)
         The labels.
     y_prob : array-like of shape (n_samples, n_classes) or (n_samples,)
-        What the private model's ``predict_proba`` returns, of which each record's own class is
-        taken; or the probability of each record's OWN class, from `own_class_probability`. Never
-        ``predict_proba(X)[:, 1]``, the probability of class 1: its risk would be a number of no
-        meaning, and nothing could tell.
+        The private model's ``predict_proba(X)``, or the probability of each record's OWN class,
+        from `own_class_probability`. Do not pass ``predict_proba(X)[:, 1]``, the probability of
+        class 1: the result would be meaningless, and this error cannot be detected.
     y_prob_ref : array-like of shape (n_samples, n_classes) or (n_samples,)
-        The same of the reference model; compulsory.
+        The same for the reference model; required.
     classes : array-like of shape (n_classes,) or None, default=None
         The label of each column: ``model.classes_``. None means the sorted labels of ``y_true``.
     sample_weight : array-like of shape (n_samples,) or None, default=None
@@ -28,15 +27,15 @@ def excessive_risk(y_true, y_prob, *, y_prob_ref=None, classes=None, sample_weig
     Returns
     -------
     float
-        In nats; negative if the private model does better. Not itself private.
+        In nats; negative if the private model does better. The value is not private.
 
     Raises
     ------
     TypeError
         If ``y_prob_ref`` is missing.
     ValueError
-        If an array has not one entry per label, a probability lies outside [0, 1], or a row of
-        them is no distribution.
+        If an array does not have one entry per label, a probability lies outside [0, 1], or a
+        row of probabilities does not sum to 1.
 
     Notes
     -----
@@ -59,7 +58,7 @@ def excessive_risk(y_true, y_prob, *, y_prob_ref=None, classes=None, sample_weig
     >>> round(excessive_risk(y_true, private, y_prob_ref=reference), 4)
     0.3466
 
-    For each group, with fairlearn, whose ``y_pred`` are then the probabilities of the own class:
+    For each group, with fairlearn, which takes the probabilities of the own class as ``y_pred``:
 
     >>> from fairlearn.metrics import MetricFrame
     >>> reference = own_class_probability(y_true, reference)
@@ -81,14 +80,14 @@ def excessive_risk(y_true, y_prob, *, y_prob_ref=None, classes=None, sample_weig
 
 
 def own_class_probability(y_true, y_prob, *, classes=None):
-    """Pick, for each record, the probability given to its own class.
+    """Return the predicted probability of each record's own class.
 
     Parameters
     ----------
     y_true : array-like of shape (n_samples,)
         The labels.
     y_prob : array-like of shape (n_samples, n_classes)
-        What ``predict_proba`` returns: in [0, 1], every row sums to 1.
+        The model's ``predict_proba(X)``: numbers in [0, 1], whose rows sum to 1.
     classes : array-like of shape (n_classes,) or None, default=None
         The label of each column: ``model.classes_``. None means the sorted labels of ``y_true``.
 
@@ -100,7 +99,7 @@ def own_class_probability(y_true, y_prob, *, classes=None):
     Raises
     ------
     ValueError
-        If shapes do not fit, a label is not among ``classes``, or a row is no distribution.
+        If shapes do not match, a label is not among ``classes``, or a row does not sum to 1.
 
     Examples
     --------
@@ -140,20 +139,20 @@ def _own_class(name, values, y_true, classes):
     if values.shape != (len(y_true), len(classes)):
         raise ValueError(
             f"{name} must be of shape (n_samples, n_classes) = {(len(y_true), len(classes))}, got "
-            f"{values.shape}: pass predict_proba's result, and classes=model.classes_."
+            f"{values.shape}. Pass the result of predict_proba, and classes=model.classes_."
         )
     _check_distributions(name, values)
     columns = [{c: j for j, c in enumerate(classes.tolist())}.get(c) for c in y_true.tolist()]
     if None in columns:
         raise ValueError(
-            "classes must hold every label of y_true, and lacks some. Pass classes=model.classes_."
+            "classes must hold every label of y_true, but lacks some. Pass classes=model.classes_."
         )
     return values[np.arange(len(y_true)), columns]
 
 
 def _check_distributions(name, values):
     """Raise unless every row of ``values`` is a distribution."""
-    remedy = "Pass predict_proba's result, not that of decision_function."
+    remedy = "Pass the result of predict_proba, not of decision_function."
     check_probabilities(name, values, remedy)
     sums = values.sum(axis=1, dtype=float)
     # 1e-3: room for float16, none for scores or logits

@@ -1,4 +1,4 @@
-"""Distributional generalisation: train-test gaps, their bounds by privacy, calibration."""
+"""Distributional generalisation: gaps between train and test, bounds on them, and calibration."""
 
 import numpy as np
 import pandas as pd
@@ -19,40 +19,40 @@ from skdpfair.privacy.accounting import RELATIONS, total_variation
 
 
 def dg_gap(y_true, y_pred, *, is_train, metric=None, sample_weight=None):
-    """Measure the distributional-generalisation gap: a score on train minus the same on test.
+    """Measure the distributional-generalisation gap: the train score minus the test score.
 
     Parameters
     ----------
     y_true : array-like of shape (n_samples,)
         The labels of training and test records together.
     y_pred : array-like of shape (n_samples,)
-        The predictions, whatever ``metric`` takes.
+        The predictions, in the form that ``metric`` takes.
     is_train : array-like of shape (n_samples,), bool
         Which records the model was trained on.
     metric : callable or None, default=None
         ``metric(y_true, y_pred)`` in [0, 1], the mean of a test function of the records; None is
         accuracy.
     sample_weight : array-like of shape (n_samples,) or None, default=None
-        Handed to ``metric`` if given; numbers >= 0.
+        Passed to ``metric`` if given; numbers >= 0.
 
     Returns
     -------
     float
-        In [-1, 1]; positive if the model does better on what it has seen. NaN, with an
-        ``UndefinedMetricWarning``, if there is no training or no test record. Not itself private.
+        In [-1, 1]; positive if the model does better on training records. NaN, with an
+        ``UndefinedMetricWarning``, without training or test records. The value is not private.
 
     Raises
     ------
     ValueError
-        If an array has not one entry per label, ``is_train`` is not boolean, or the metric leaves
-        [0, 1].
+        If an array does not have one entry per label, ``is_train`` is not boolean, or the metric
+        lies outside [0, 1].
     TypeError
-        If ``metric`` is no function.
+        If ``metric`` is not a function.
 
     Notes
     -----
-    Definition of [kulynych2022]_, section 2. On average over training sets it is at most
-    `dg_bound` of the privacy, for every test function with values in [0, 1].
+    The gap is defined in section 2 of [kulynych2022]_. For every test function with values in
+    [0, 1], its average over training sets is at most the `dg_bound` of the fit.
 
     References
     ----------
@@ -97,7 +97,7 @@ def dg_gap_by_group(
     groups=None,
     greater_is_better=True,
 ):
-    """Tabulate a score on train, on test and the gap: overall, of each group, of the worst one.
+    """Tabulate train score, test score and gap, overall, for the worst group and for each group.
 
     Parameters
     ----------
@@ -106,22 +106,22 @@ def dg_gap_by_group(
     sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
         The groups; several columns make intersections.
     groups : list or None, default=None
-        All groups there may be; None means those that occur.
+        All possible groups; None means those that occur.
     greater_is_better : bool, default=True
-        False for a loss: the worst group is then that of the largest value.
+        False for a loss: the worst group is then the one with the largest value.
 
     Returns
     -------
     pandas.DataFrame
         Columns ``train``, ``test``, ``gap``; rows ``overall``, ``group_min`` (for a loss
-        ``group_max``) and ``[GROUP]``. The smallest score of a group in ``train`` and in ``test``
-        may be of different groups. NaN, with an ``UndefinedMetricWarning``, where a group has no
-        record: ``group_min`` is that of the others. Not itself private.
+        ``group_max``) and ``[GROUP]``. The group with the smallest score may differ between
+        ``train`` and ``test``. A group without records has NaN, with an
+        ``UndefinedMetricWarning``, and ``group_min`` ignores it. The table is not private.
 
     Raises
     ------
     ValueError
-        As `dg_gap`, or if a group is missing or not among ``groups``.
+        As in `dg_gap`, or if a group is missing or not among ``groups``.
 
     Examples
     --------
@@ -146,7 +146,7 @@ def dg_gap_by_group(
     }
     table = pd.DataFrame(rows, index=["train", "test"]).T
     if table.isna().any(axis=None):
-        warn_undefined("The gap of a group is NaN: a score is undefined, or of no record.")
+        warn_undefined("The gap of a group is NaN: a score is undefined or has no records.")
     worst = group_min(table.T) if greater_is_better else group_max(table.T)
     overall = pd.Series(_train_and_test(data, metric, found.code >= 0), index=["train", "test"])
     worst_name = "group_min" if greater_is_better else "group_max"
@@ -164,7 +164,7 @@ def dg_gap_worst_group(
     sample_weight=None,
     greater_is_better=True,
 ):
-    """Measure the worst group's gap: the worst score of a group on train minus that on test.
+    """Measure the worst score of a group on train minus the worst score of a group on test.
 
     Parameters
     ----------
@@ -174,17 +174,17 @@ def dg_gap_worst_group(
     Returns
     -------
     float
-        In [-1, 1], over the groups that have records; an ``UndefinedMetricWarning`` says that a
-        group lacks training or test records. Not itself private.
+        In [-1, 1]; groups without training or test records are left out, with an
+        ``UndefinedMetricWarning``. The value is not private.
 
     Raises
     ------
     ValueError
-        As `dg_gap_by_group`.
+        As in `dg_gap_by_group`.
 
     Notes
     -----
-    The proxy of [kulynych2022]_, section 5: the worst group may be another one in test than in
+    This is the proxy of [kulynych2022]_, section 5. The worst group may differ between test and
     train. The largest gap of a single group is ``dg_gap_by_group(...)["gap"].iloc[2:].max()``.
 
     References
@@ -220,8 +220,8 @@ def _checked(y_true, y_pred, is_train, sample_weight):
     is_train = as_vector("is_train", is_train, y_true)
     if not np.isin(is_train, [True, False]).all():
         raise ValueError(
-            "is_train must hold True for training records and False for test records, and "
-            "nothing else. Pass a boolean array."
+            "is_train must hold only True, for training records, and False, for test records. "
+            "Pass a boolean array."
         )
     columns["is_train"] = is_train.astype(bool)
     if sample_weight is not None:
@@ -241,14 +241,14 @@ def _score(data, metric):
     value = float(score(data["y_true"].to_numpy(), data["y_pred"].to_numpy()))
     if not (np.isnan(value) or 0 <= value <= 1):
         raise ValueError(
-            f"metric must lie in [0, 1], got {value!r}: a gap is bounded for bounded test "
-            "functions only. Clip the loss and divide it by its largest value."
+            f"metric must lie in [0, 1], got {value!r}: the bound holds only for bounded test "
+            "functions. Clip the loss and divide it by its largest value."
         )
     return value
 
 
 def calibration_gap(y_true, y_prob, *, tau=0.1, sample_weight=None):
-    """Measure how far the labels are from the predicted probabilities, over bins of width tau.
+    """Measure the distance of labels from predicted probabilities, in bins of width tau.
 
     Parameters
     ----------
@@ -264,23 +264,23 @@ def calibration_gap(y_true, y_prob, *, tau=0.1, sample_weight=None):
     Returns
     -------
     float
-        In [0, 1]. Not itself private.
+        In [0, 1]. The value is not private.
 
     Raises
     ------
     TypeError, ValueError
-        If an array has not one entry per label, labels are not 0 or 1, probabilities lie outside
-        [0, 1], or ``tau`` does not divide 1.
+        If an array does not have one entry per label, labels are not 0 or 1, probabilities lie
+        outside [0, 1], or ``tau`` does not divide 1.
 
     Notes
     -----
-    The sum over p in {0, tau, ..., 1} of abs(mean(1{p <= y_prob < p + tau} (y_true - p))),
-    Definition C.7 of [kulynych2022]_, whose bins are open; here the lower end belongs to its bin,
-    so that none of the probabilities p is lost. As p is the LOWER end of a bin, perfectly
-    calibrated probabilities have a gap of up to tau: compare train with test, or models with one
-    tau. For the gap between train and test, use `dg_gap` with ``metric=calibration_gap``. By
-    Theorem C.8 the paper bounds its mean by delta / tau under delta-strong distributional
-    generalisation.
+    The value is the sum over p in {0, tau, ..., 1} of abs(mean(1{p <= y_prob < p + tau}
+    (y_true - p))), Definition C.7 of [kulynych2022]_. The bins of the paper are open; here each
+    bin includes its lower end, so that the probabilities p are counted. As p is the LOWER end of
+    a bin, perfectly calibrated probabilities have a gap of up to tau: compare train with test, or
+    models at the same tau. For the gap between train and test, use `dg_gap` with
+    ``metric=calibration_gap``; under delta-strong distributional generalisation, Theorem C.8
+    bounds its mean by delta / tau.
 
     References
     ----------
@@ -311,8 +311,8 @@ def calibration_gap(y_true, y_prob, *, tau=0.1, sample_weight=None):
     y_true = as_vector("y_true", y_true, y_true)
     if not np.isin(y_true, [0, 1]).all():
         raise ValueError(
-            "y_true must hold labels 0 and 1, got others. Pass y_true == the class whose "
-            "probability y_prob is."
+            "y_true must hold only labels 0 and 1. Pass y_true == c for the class c whose "
+            "probability is y_prob."
         )
     y_prob = as_vector("y_prob", y_prob, y_true)
     check_probabilities("y_prob", y_prob, "Pass predict_proba(X)[:, 1].")
@@ -333,8 +333,8 @@ def tv_bound(privacy, *, adjacency="add_remove"):
     privacy : PrivacyReport, Ledger or PrivacyPlan
         The releases: ``clf.privacy_``, its ``ledger`` unless that is empty, or a plan.
     adjacency : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
-        Which data sets are neighbours: one record more or less; one record replaced by a null
-        record, as in the reports, which gives the same number; or one replaced by any other.
+        Neighbouring data sets differ by adding or removing one record, by replacing one with a
+        null record as in the reports (which gives the same number), or with any other record.
 
     Returns
     -------
@@ -344,13 +344,14 @@ def tv_bound(privacy, *, adjacency="add_remove"):
     Raises
     ------
     TypeError, ValueError
-        If ``privacy`` is of another type or says less than it spent, or the adjacency is unknown.
+        If ``privacy`` has another type, its ledger lacks steps, or the adjacency is unknown.
 
     Notes
     -----
-    Delta at epsilon 0 of the composed privacy loss distribution, rounded up. It is the largest
-    total variation between the worst neighbours, far below what epsilon and delta alone give
-    (Proposition 2.6 of [kulynych2022]_, `skdpfair.privacy.accounting.tv_from_epsilon`).
+    The bound is delta at epsilon 0 of the composed privacy loss distribution, rounded up: the
+    total variation between the worst neighbours. It is far smaller than the bound from epsilon
+    and delta alone (Proposition 2.6 of [kulynych2022]_,
+    `skdpfair.privacy.accounting.tv_from_epsilon`).
 
     References
     ----------
@@ -370,15 +371,15 @@ def tv_bound(privacy, *, adjacency="add_remove"):
 
 
 def dg_bound(privacy, *, adjacency="replace_one"):
-    """Bound the expected gap between train and test of every test function in [0, 1].
+    """Bound the expected train-test gap of every test function with values in [0, 1].
 
     Parameters
     ----------
     privacy : PrivacyReport, Ledger or PrivacyPlan
         As in `tv_bound`.
     adjacency : {"replace_one", "add_remove", "zero_out"}, default="replace_one"
-        How neighbours of the same size are bounded: directly, or by twice the value of one record
-        more or less (or zeroed), which is never the smaller.
+        The relation for which the total variation is bounded. "replace_one" is bounded directly;
+        the others count twice, which never gives a smaller bound.
 
     Returns
     -------
@@ -388,15 +389,15 @@ def dg_bound(privacy, *, adjacency="replace_one"):
     Raises
     ------
     TypeError, ValueError
-        As `tv_bound`.
+        As in `tv_bound`.
 
     Notes
     -----
-    Theorem 2.5 of [kulynych2022]_: a training algorithm whose output moves by at most this total
-    variation when one record is replaced has a distributional generalisation gap of at most this.
-    By its Proposition C.6 the same holds for the records of each group. Both speak of the mean
-    over training sets and runs, of test functions of one record and the model; a single
-    `dg_gap` varies about that mean.
+    By Theorem 2.5 of [kulynych2022]_, the distributional generalisation gap is at most the total
+    variation by which the output of training changes when one record is replaced. By its
+    Proposition C.6, the same holds for the records of each group. Both bound the mean over
+    training sets and runs, for test functions of one record and the model; a single `dg_gap`
+    varies about this mean.
 
     References
     ----------
@@ -422,8 +423,8 @@ def _runs(privacy):
         return privacy.runs
     if isinstance(privacy, Ledger) and not privacy.entries:
         raise ValueError(
-            "privacy must be a ledger with entries, got an empty one, which a fit without privacy "
-            "leaves too. Pass its report, clf.privacy_."
+            "privacy must be a ledger with entries, got an empty one, as a fit without privacy "
+            "also has. Pass its report, clf.privacy_."
         )
     if isinstance(privacy, PrivacyReport):
         if not privacy.is_private:

@@ -1,4 +1,4 @@
-"""Tables of the groups' accuracies and privacy costs: exact, or differentially private."""
+"""Tables of the groups' accuracies and privacy costs, exact or differentially private."""
 
 import math
 from collections.abc import Hashable, Mapping
@@ -30,14 +30,14 @@ from skdpfair.privacy.statement import rounded_up
 _ADJACENCY = "zero_out"
 _SMALLEST = 1e-6
 _NOT_ACCOUNTED = (
-    "the training of the model, if any of these records took part: add its epsilon",
+    "the training of the model, if it used any of these records: add its epsilon",
     "other tables and scores of the same records: their epsilons add up",
     "the number of records, and delta where it is derived from it, are public",
 )
 
 
 def group_table(y_true, predictions, *, reference, sensitive_features):
-    """Tabulate what several models score, and what privacy costs, for each group.
+    """Tabulate the accuracy and the privacy cost of several models for each group.
 
     Parameters
     ----------
@@ -46,24 +46,24 @@ def group_table(y_true, predictions, *, reference, sensitive_features):
     predictions : dict of str to array-like of shape (n_samples,)
         The predicted labels of each model, by the model's name.
     reference : str
-        The name of the reference model, without clipping and noise; its own cost is 0.
+        The name of the reference model, trained without clipping and noise; its cost is 0.
     sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
         The groups; several columns make intersections.
 
     Returns
     -------
     pandas.DataFrame
-        One row a model, in the order of ``predictions``, with columns ``accuracy``,
+        One row per model, in the order of ``predictions``, with columns ``accuracy``,
         ``balanced_accuracy``, ``accuracy[GROUP]`` in [0, 1] and ``privacy_cost[GROUP]`` in [-1, 1]
         for each group that occurs, and ``privacy_cost_difference`` >= 0, the largest
-        minus the smallest of these. An intersection is called
-        ``[Female, White]``. ``attrs["reference"]`` is ``reference``. Not itself private.
+        minus the smallest privacy cost. An intersection is written ``[Female, White]``.
+        ``attrs["reference"]`` is ``reference``. The table is not private.
 
     Raises
     ------
     TypeError, ValueError
-        If ``predictions`` is no dict, ``reference`` is not among the models, or an array has not
-        one entry per label.
+        If ``predictions`` is not a dict, ``reference`` is not among the models, or an array does
+        not have one entry per label.
 
     Examples
     --------
@@ -82,7 +82,7 @@ def group_table(y_true, predictions, *, reference, sensitive_features):
     privacy_cost[M]          0.00    0.0
     privacy_cost_difference  0.00    0.5
 
-    The columns of one model are those of fairlearn's frame:
+    The costs of one model, computed with fairlearn:
 
     >>> from fairlearn.metrics import MetricFrame
     >>> from skdpfair.metrics import privacy_cost
@@ -140,7 +140,7 @@ def release_group_table(
     confidence_level=0.95,
     random_state=None,
 ):
-    """Release how many predictions are right and wrong in each group, under privacy.
+    """Release a private count of the correct and incorrect predictions in each group.
 
     Parameters
     ----------
@@ -149,35 +149,35 @@ def release_group_table(
     sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
         The groups; several columns make intersections.
     epsilon : float
-        Spent by the table, at least 1e-6.
+        The epsilon that the table spends, at least 1e-6.
     delta : float in [0, 1/n_samples) or "auto", default=0.0
-        0 adds discrete Laplace noise. Above 0 discrete Gaussian noise is added, whose tails are
-        lighter but whose deviation is larger here (3.7 instead of 1.4 at epsilon 1 and delta
-        1e-5). "auto" is the largest power of ten that is at most 1/(10 n_samples).
+        0 adds discrete Laplace noise. A larger delta adds discrete Gaussian noise, which has
+        lighter tails but a larger standard deviation here (3.7 instead of 1.4 at epsilon 1 and
+        delta 1e-5). "auto" is the largest power of ten that is at most 1/(10 n_samples).
     groups : list or None, default=None
-        All groups there may be, in the table's order, tuples for intersections. None takes those
-        that occur as public, which is put on record.
+        All possible groups, in the order of the table; intersections are tuples. None uses the
+        groups that occur, and lists this as an assumption.
     confidence_level : float, default=0.95
-        Of the intervals, in (0, 1).
+        Confidence level of the intervals, in (0, 1).
     random_state : int or None, default=None
-        None draws the noise from the operating system's entropy. An int makes it reproducible,
-        and warns: whoever knows it can remove the noise.
+        None draws the noise from the operating system's entropy. An int makes it reproducible
+        and raises a warning, because whoever knows the seed can remove the noise.
 
     Returns
     -------
     pandas.DataFrame
-        One row a group, named ``[GROUP]``: noisy counts ``correct`` and ``incorrect``, ``accuracy``
-        with ``low`` and ``high``, all computed from the noisy counts alone. A group whose noisy
-        counts are not positive has accuracy NaN and the interval [0, 1].
-        ``attrs["privacy"]`` is a dict, ready for JSON: ``statement``, ``epsilon``, ``delta``,
-        ``adjacency``, ``mechanism``, ``sensitivity``, ``noise_scale``, ``seeded``,
-        ``assumptions``, ``not_accounted``.
+        One row per group, named ``[GROUP]``, with the noisy counts ``correct`` and ``incorrect``,
+        and with ``accuracy``, ``low`` and ``high``, computed from the noisy counts alone. A group
+        without a positive noisy count has the accuracy NaN and the interval [0, 1].
+        ``attrs["privacy"]`` is a dict that can be written as JSON, with the keys ``statement``,
+        ``epsilon``, ``delta``, ``adjacency``, ``mechanism``, ``sensitivity``, ``noise_scale``,
+        ``seeded``, ``assumptions`` and ``not_accounted``.
 
     Raises
     ------
     TypeError, ValueError
-        If an array has not one entry per label, epsilon or delta is out of range, or a record is
-        in none of ``groups``.
+        If an array does not have one entry per label, epsilon or delta is out of range, or a
+        record is in none of ``groups``.
 
     Warns
     -----
@@ -186,15 +186,15 @@ def release_group_table(
 
     Notes
     -----
-    A record adds 1 to a single one of the 2K counts, so that they have sensitivity 1 in the L1
-    and in the L2 norm if a record is zeroed, added or removed; to replace one costs twice epsilon
-    at most. The intervals are for the accuracy that the group would have with endlessly many
-    records: they count the choice of the records and the noise. They invert the test of
-    (1 - a) correct - a incorrect, of variance n a (1 - a) + v ((1 - a)^2 + a^2), for the accuracy
-    a, v the variance of the noise, as Wilson's do without noise.
+    A record adds 1 to one of the 2K counts, so the counts have sensitivity 1 in the L1 and in the
+    L2 norm if a record is zeroed, added or removed. Replacing a record costs at most twice
+    epsilon. The intervals are for the accuracy of the group in the population: they cover both
+    the sampling of the records and the noise. They invert the test of
+    (1 - a) correct - a incorrect, which has the variance n a (1 - a) + v ((1 - a)^2 + a^2) for
+    accuracy a and noise variance v. Without noise they are Wilson's intervals.
 
-    The noise is drawn by exact sampling of whole numbers [canonne2020]_: no rounding of floating
-    point numbers limits its tails, or tells the count below it.
+    The noise is drawn by exact sampling of integers [canonne2020]_, so that rounding of floating
+    point numbers neither limits its tails nor reveals the count.
 
     References
     ----------
@@ -222,7 +222,7 @@ def release_group_table(
     epsilon = number("epsilon", epsilon, low=_SMALLEST)
     if math.isinf(epsilon):
         raise ValueError(
-            "epsilon must be finite, got inf: that would be no privacy. Give a number such as 1.0."
+            "epsilon must be finite, got inf, which gives no privacy. Give a number such as 1.0."
         )
     delta = delta_for(delta, len(y_true), low=0)
     level = number(
@@ -298,7 +298,7 @@ def _privacy(epsilon, delta, scale, random_state, groups):
     seeded = random_state is not None
     assumptions = ["each person has one record", "the number of records is public"]
     if groups is None:
-        assumptions.append("the groups were read off the data and taken as public")
+        assumptions.append("the groups were taken from the data and are public")
     statement = (
         f"The counts are ({rounded_up(epsilon)}, {rounded_up(delta, 3)})-differentially private "
         f"({mechanism} noise of scale {scale:.4g}, sensitivity 1), where "

@@ -12,10 +12,10 @@ from skdpfair.metrics._arguments import (
 
 
 def privacy_cost(y_true, y_pred, *, y_ref=None, metric=None, sample_weight=None):
-    """Measure what private training costs: the reference model's score minus its own.
+    """Measure the score of the reference model minus the score of the private model.
 
-    The reference model is trained without clipping and noise, all else equal: same architecture,
-    data and initial weights. Training is random: average the cost over several seeds.
+    The reference model is trained without clipping and noise, but with the same architecture,
+    data and initial weights. Training is random, so average the cost over several seeds.
 
     Parameters
     ----------
@@ -24,29 +24,29 @@ def privacy_cost(y_true, y_pred, *, y_ref=None, metric=None, sample_weight=None)
     y_pred : array-like of shape (n_samples,)
         The private model's predicted labels.
     y_ref : array-like of shape (n_samples,)
-        The reference model's predicted labels; compulsory.
+        The reference model's predicted labels; required.
     metric : callable or None, default=None
-        ``metric(y_true, y_pred)``, larger is better; None is accuracy.
+        A score ``metric(y_true, y_pred)``, larger is better; None is accuracy.
     sample_weight : array-like of shape (n_samples,) or None, default=None
-        Handed to ``metric`` if given; numbers >= 0.
+        Passed to ``metric`` if given; numbers >= 0.
 
     Returns
     -------
     float
-        In [-1, 1] for accuracy; negative if the private model does better. Not itself private.
+        In [-1, 1] for accuracy; negative if the private model does better. It is not private.
 
     Raises
     ------
     TypeError
-        If ``y_ref`` is missing, or ``metric`` is no function.
+        If ``y_ref`` is missing, or ``metric`` is not a function.
     ValueError
-        If ``y_pred``, ``y_ref`` or ``sample_weight`` have not one entry per label, or, for
-        accuracy, hold what cannot be labels of ``y_true``.
+        If an array does not have one entry per label, or, for accuracy, predictions cannot be
+        labels of ``y_true``.
 
     Notes
     -----
-    pi(D) = acc(reference; D) - E[acc(private; D)], equation 1 of [esipova2023]_; for a group, D
-    is its records.
+    This is pi(D) = acc(reference; D) - E[acc(private; D)], equation 1 of [esipova2023]_. For a
+    group, D holds the records of the group.
 
     References
     ----------

@@ -163,7 +163,7 @@ def splits(cv, seed, y, code):
     folds, again = (list(splitter.split(np.zeros((len(y), 1)), y)) for _ in range(2))
     if not all(np.array_equal(a[1], b[1]) for a, b in zip(folds, again, strict=True)):
         raise ValueError(
-            f"cv={cv!r} splits differently each time, so that a sweep could not be resumed. Give "
+            f"cv={cv!r} splits differently each time, so a sweep could not be resumed. Give "
             "it a random_state, or pass the number of folds."
         )
     return folds

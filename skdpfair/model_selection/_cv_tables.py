@@ -14,12 +14,12 @@ _BUDGETS = ("epsilon", "noise_multiplier")
 
 
 def privacy_cost_table(search, metric="accuracy"):
-    """Tabulate the privacy cost of each candidate of a search, against the reference in its grid.
+    """Tabulate the privacy cost of each candidate of a search with a reference model in its grid.
 
     Parameters
     ----------
     search : fitted search, or its ``cv_results_``
-        Scored by `GroupScorer`; one candidate, the non-private reference
+        A search scored by `GroupScorer`, in which one candidate, the non-private reference
         model, has ``epsilon=None``.
     metric : str, default="accuracy"
         One of the scorer's metrics.
@@ -27,17 +27,17 @@ def privacy_cost_table(search, metric="accuracy"):
     Returns
     -------
     pandas.DataFrame
-        One row a private candidate, indexed by its row in ``cv_results_``: its parameters, by
-        their last names, ``privacy_cost``, ``privacy_cost[GROUP]``, ``privacy_cost_difference``
-        >= 0, all shares: 0.01 is one percentage point of accuracy. Costs are
-        the reference model's score minus the candidate's, fold by fold, then averaged over the
-        folds in which a group occurs; the gap is that of the averages, among the groups that have
-        one. Not itself private. ``to_string()`` prints it whole.
+        One row per private candidate, indexed by its row in ``cv_results_``, with its parameters
+        (without prefix), ``privacy_cost``, ``privacy_cost[GROUP]`` and ``privacy_cost_difference``
+        >= 0, all as shares: 0.01 is one percentage point of accuracy. A cost is the reference
+        model's score minus the candidate's, averaged over the folds in which the group occurs.
+        The difference is between these averages; groups without one are left out. The table is
+        not private. ``to_string()`` prints all of it.
 
     Raises
     ------
     ValueError
-        If the grid has no reference model, or several that fit a candidate equally well.
+        If the grid has no reference model, or several that match a candidate equally well.
 
     Examples
     --------
@@ -64,22 +64,22 @@ def privacy_cost_table(search, metric="accuracy"):
 
 
 def dg_gap_table(search, metric="accuracy"):
-    """Tabulate how much better each candidate does on its training rows than on held-out ones.
+    """Tabulate the training score minus the held-out score of each candidate of a search.
 
     Parameters
     ----------
     search : fitted search, or its ``cv_results_``
-        Scored by `GroupScorer`, with ``return_train_score=True``.
+        A search scored by `GroupScorer`, with ``return_train_score=True``.
     metric : str, default="accuracy"
         One of the scorer's metrics.
 
     Returns
     -------
     pandas.DataFrame
-        One row a candidate, the reference model included (its epsilon is inf, and its method
-        "reference"), indexed by its row in ``cv_results_``: its parameters, by their last names,
-        ``dg_gap`` and ``dg_gap[GROUP]``, training minus held-out score averaged over folds, and
-        ``dg_gap_difference`` >= 0, how far these are apart; all are shares. Not itself private.
+        One row per candidate, including the reference model (epsilon inf, method "reference"),
+        indexed by its row in ``cv_results_``, with its parameters (without prefix), ``dg_gap`` and
+        ``dg_gap[GROUP]``, training minus held-out score averaged over folds, and
+        ``dg_gap_difference`` >= 0 between groups, all as shares. The table is not private.
 
     Raises
     ------
@@ -102,8 +102,8 @@ def dg_gap_table(search, metric="accuracy"):
     results = _results(search)
     if f"split0_train_{metric}" not in results:
         raise ValueError(
-            f"The search has no training scores of {metric!r}, from which the DG gap is taken. "
-            "Set return_train_score=True, and fit again."
+            f"The search has no training scores of {metric!r}, which the DG gap needs. Set "
+            "return_train_score=True, and fit again."
         )
     rows = list(range(len(results["params"])))
     gaps = {
@@ -116,30 +116,29 @@ def dg_gap_table(search, metric="accuracy"):
 
 
 class select_by:
-    """Choose, as ``refit=`` of a search, the private candidate that is best by one column.
+    """Select the best private candidate by one column, as ``refit=`` of a search.
 
     Parameters
     ----------
     column : str, default="privacy_cost_difference"
-        A column of `privacy_cost_table` or `dg_gap_table` (the one nearest to 0 wins for
-        ``dg_gap...``, the smallest for all others), or a key of the scorer (the largest wins; the
-        smallest for its ``..._difference``).
+        A column of `privacy_cost_table` (the smallest wins) or `dg_gap_table` (the nearest to 0
+        wins), or a key of the scorer (the largest wins; for its ``..._difference`` the smallest).
     at_least : dict of str to float or None, default=None
-        Bounds on mean scores, such as ``{"accuracy": 0.8}``. Without one, a model that always
-        answers the same may win a comparison of groups.
+        Lower bounds on mean scores, such as ``{"accuracy": 0.8}``. Without a bound, a constant
+        model may win a comparison of groups.
     metric : str, default="accuracy"
-        The scorer's metric that costs and gaps are of.
+        The scorer's metric from which costs and gaps are computed.
 
     Raises
     ------
     TypeError, ValueError
-        If ``column`` or ``at_least`` has no such form; in the search, after its fits, if there is
-        no such score, or no candidate meets the bounds. scikit-learn then keeps nothing of the
-        search: set ``refit=False`` to choose afterwards, by ``select_by(...)(search.cv_results_)``.
+        If ``column`` or ``at_least`` has another form; after the fits of the search, if a score
+        does not exist or no candidate meets the bounds. scikit-learn then discards the search: to
+        select afterwards, set ``refit=False`` and call ``select_by(...)(search.cv_results_)``.
 
     Notes
     -----
-    The reference model is never chosen. Choosing by scores on private records is not private.
+    The reference model is never selected. Selection by scores on private records is not private.
 
     Examples
     --------
@@ -178,8 +177,8 @@ class select_by:
             raise ValueError(
                 f"No private candidate reaches at_least={self.at_least!r}. The best values are "
                 f"{', '.join(f'{key}: {value}' for key, value in best.items())}. Lower the bounds, "
-                "or add candidates to the grid; refit=False keeps the scores of a search, from "
-                "which select_by(...)(search.cv_results_) chooses afterwards."
+                "or add candidates to the grid. To keep the scores, set refit=False and call "
+                "select_by(...)(search.cv_results_) after the search."
             )
         return int(loss.idxmin())
 
@@ -210,8 +209,8 @@ def _check_form(column, at_least):
             )
     if at_least is not None and not isinstance(at_least, Mapping):
         raise TypeError(
-            f"at_least must be a dict from scores to least values, got {at_least!r}. Pass for "
-            'instance {"accuracy": 0.8}.'
+            f"at_least must be a dict from scores to lower bounds, got {at_least!r}. Pass for "
+            'example {"accuracy": 0.8}.'
         )
     for value in (at_least or {}).values():
         number("at_least", value)
@@ -235,7 +234,7 @@ def _results(search):
     if not isinstance(results, Mapping) or "params" not in results:
         raise TypeError(
             "search must be a fitted search, or its cv_results_, got "
-            f"{type(search).__name__}. Pass what was fitted with scoring=GroupScorer(...)."
+            f"{type(search).__name__}. Pass a search fitted with scoring=GroupScorer(...)."
         )
     return results
 
@@ -303,7 +302,7 @@ def private_rows(results):
     """Return the rows of the private candidates."""
     rows = [i for i, p in enumerate(results["params"]) if not _is_reference(p)]
     if not rows:
-        raise ValueError("The search has no private candidate: give epsilon other values, too.")
+        raise ValueError("The search has no private candidate. Add finite values of epsilon.")
     return rows
 
 
@@ -340,8 +339,8 @@ def _reference_of(results, row, references):
     best = named or agreeing
     if len(best) > 1:
         raise ValueError(
-            f"Rows {best} of the search are references of row {row}, {results['params'][row]}. "
-            "Leave one, or name in every reference the parameters that are searched."
+            f"Rows {best} of the search are all references of row {row}, {results['params'][row]}. "
+            "Keep one of them, or set all searched parameters in each reference."
         )
     return best[0] if best else None
 

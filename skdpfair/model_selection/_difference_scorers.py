@@ -75,11 +75,11 @@ def _fitted_among(estimator, table, scored):
     seen = _fitted_rows.of(getattr(final, "net_", None))
     if seen is None:
         raise ValueError(
-            f"dg_gap_scorer needs the rows that the model was fitted to, and {type(final).__name__}"
-            " does not tell which these were: only a DPFairClassifier does, in the process that "
-            "fitted it, and once (no copy, pickle or release, warm_start=False). In a search set "
-            "scoring=GroupScorer(...), return_train_score=True and use dg_gap_table(search); for "
-            "one model use skdpfair.metrics.dg_gap_by_group."
+            f"dg_gap_scorer cannot identify the training rows of this {type(final).__name__}: only "
+            "a DPFairClassifier keeps them, in the process that fitted it, after a single fit (no "
+            "copy, pickle or release, warm_start=False). In a search, set scoring=GroupScorer(...) "
+            "and return_train_score=True, and use dg_gap_table(search); for one model, use "
+            "skdpfair.metrics.dg_gap_by_group."
         )
     marks, groups = _marked(estimator, *table)
     there = pd.MultiIndex.from_arrays([marks, groups, _occurrence(marks, groups)])
@@ -91,11 +91,11 @@ def _fitted_among(estimator, table, scored):
         if np.array_equal(np.sort(marks[found]), np.sort(seen)):
             return found
     raise ValueError(
-        "X_train and y_train of dg_gap_scorer do not tell which rows the model was fitted to: "
-        "these must be among them, and rows that equal them must not, unless they are scored. In "
-        "a search, hand in the X and y of its fit; for one model, those of its fit. Where steps "
-        "of a pipeline make other numbers of training rows in fit than in transform, use "
-        "GroupScorer(...), return_train_score=True and dg_gap_table(search)."
+        "X_train and y_train of dg_gap_scorer do not identify the training rows: they must hold "
+        "the training rows, and no equal rows besides them that are not scored. Pass the X and y "
+        "that were passed to fit of the search or the model. If a step of a pipeline changes "
+        "training rows differently in fit and in transform, use GroupScorer(...), "
+        "return_train_score=True and dg_gap_table(search)."
     )
 
 
@@ -113,11 +113,11 @@ def _occurrence(marks, groups):
 
 
 def privacy_cost_scorer(*, group_col=None, groups=None, only=None):
-    """Make a scorer of the accuracy that privacy takes, for models with their reference model.
+    """Make a scorer of the privacy cost, for models that keep their reference model.
 
-    It needs a (final) step fitted with ``keep_reference=True``, in the process that fitted it: no
-    pickle holds a reference model. Inside a search the model is scored where it was fitted. To
-    compare many candidates, a reference model in the grid and `privacy_cost_table` train fewer.
+    The final step must be fitted with ``keep_reference=True`` in the same process, since pickles
+    do not hold the reference model. A search scores each model in the process that fitted it. To
+    compare many candidates, a reference model in the grid and `privacy_cost_table` are cheaper.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ def privacy_cost_scorer(*, group_col=None, groups=None, only=None):
     callable
         ``scorer(estimator, X, y, sensitive_features=None)``, which returns a dict: ``privacy_cost``
         and ``privacy_cost[GROUP]`` in [-1, 1], ``privacy_cost_difference`` >= 0, and the first and
-        last negated, ``neg_...``, for ``refit=``. Not itself private.
+        last negated, ``neg_...``, for ``refit=``. The scores are not private.
 
     Examples
     --------
@@ -144,16 +144,16 @@ def dg_gap_scorer(
 ):
     """Make a scorer of the distributional-generalisation gap, for searches and fitted models.
 
-    The gap is the accuracy on the rows that the model was fitted to, minus that on the rows that
-    are scored. In a search these are the two parts of each fold.
+    The gap is the accuracy on the training rows minus the accuracy on the scored rows. In a
+    search, these are the two parts of each fold.
 
     Parameters
     ----------
     X_train, y_train : array-like of n_rows rows
-        A table with the rows that the model was fitted to, before any pipeline: X and y of the
-        search's fit, or those of the model's.
+        A table that contains the training rows, before any pipeline: the X and y passed to the
+        ``fit`` of the search or of the model.
     sensitive_features : array-like of n_rows rows or None, default=None
-        Their groups, if not a column of X.
+        Their groups, unless a column of X holds them.
     group_col, groups, only
         As in `GroupScorer`.
 
@@ -161,17 +161,17 @@ def dg_gap_scorer(
     -------
     callable
         ``scorer(estimator, X, y, sensitive_features=None)``, which returns a dict: ``dg_gap`` and
-        ``dg_gap[GROUP]`` in [-1, 1], positive if training rows do better, and
-        ``dg_gap_difference``, how far the groups' gaps are apart; the first and last negated,
-        ``neg_...``, for ``refit=``. Not itself private. It raises ValueError where it cannot tell
-        for certain which rows the model was fitted to.
+        ``dg_gap[GROUP]`` in [-1, 1], positive if training rows have the higher accuracy,
+        ``dg_gap_difference`` >= 0 between the groups' gaps, and the first and last negated,
+        ``neg_...``, for ``refit=``. The scores are not private. The scorer raises ValueError if it
+        cannot identify the training rows.
 
     Notes
     -----
-    A fit leaves fingerprints of its rows in the memory of its process, as long as the model is
-    there, and never in the model: no copy, pickle or release holds them. The scorer compares them
-    with the table, as the final step of the pipeline gets it, so the final step has to be a
-    `DPFairClassifier`. `dg_gap_table` compares any models by ``return_train_score=True``.
+    A fit keeps fingerprints of its rows in the memory of its process as long as the model exists,
+    but outside the model: copies, pickles and releases do not hold them. The scorer compares them
+    with the input of the final step, which must be a `DPFairClassifier`. For other models, use
+    `dg_gap_table` with ``return_train_score=True``.
 
     Examples
     --------

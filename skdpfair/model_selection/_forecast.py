@@ -57,14 +57,14 @@ class PlannedFit:
 
 @dataclass(frozen=True, repr=False)
 class SearchPlan(Spending):
-    """The cost of a search, as :func:`plan` foresees it.
+    """The cost of a search, as forecast by :func:`plan`.
 
     Parameters
     ----------
     epsilon, epsilon_total, delta, accountant, reasons
         As in :class:`~skdpfair.budget.spending.Spending`.
     n_fits, n_fits_per_record, assumptions, notes
-        Likewise.
+        As in :class:`~skdpfair.budget.spending.Spending`.
     fits : tuple of PlannedFit
         All fits.
 
@@ -75,7 +75,7 @@ class SearchPlan(Spending):
     >>> planned.to_frame()[["stage", "n_fits", "n_fits_per_record"]]
       stage  n_fits  n_fits_per_record
     0  fold       5                  4
-    >>> 1.0 < planned.epsilon < planned.epsilon_total  # which holds the scores, without limit
+    >>> 1.0 < planned.epsilon < planned.epsilon_total  # which includes the scores: infinite
     True
     """
 
@@ -83,7 +83,7 @@ class SearchPlan(Spending):
 
     @property
     def runs(self) -> list[SampledGaussian]:
-        """The private releases that the worst-off record meets."""
+        """The private releases that read the record with the largest cost."""
         return _runs(self.fits)
 
     def to_frame(self) -> pd.DataFrame:
@@ -106,9 +106,7 @@ class SearchPlan(Spending):
 
     def __repr__(self):
         paying = dict.fromkeys(step for f in self.fits for step in f.steps)
-        return super().__repr__() + "".join(
-            f"\n  each fit pays for {step} as well" for step in paying
-        )
+        return super().__repr__() + "".join(f"\n  each fit also pays for {step}" for step in paying)
 
 
 def plan_of(fits, epsilon, epsilon_total, delta, accountant, reasons, assumptions=()):
@@ -127,7 +125,7 @@ def plan_of(fits, epsilon, epsilon_total, delta, accountant, reasons, assumption
 
 
 def plan(search, n_samples, *, n_groups=1, cv=None, delta="auto", accountant="pld") -> SearchPlan:
-    """Forecast the cost of a search, a cross-validation or a fit; nothing is fitted.
+    """Forecast the cost of a search, a cross-validation or a fit, without fitting anything.
 
     Parameters
     ----------
@@ -139,11 +137,11 @@ def plan(search, n_samples, *, n_groups=1, cv=None, delta="auto", accountant="pl
     n_groups : int, default=1
         Number of groups; ``groups`` or ``group_probabilities`` of the classifier override it.
     cv : int, splitter or None, default=None
-        For ``cross_validate(search, ..., cv=cv)`` on a classifier or a pipeline.
+        Forecast ``cross_validate(search, ..., cv=cv)`` of a classifier or a pipeline.
     delta : float or "auto", default="auto"
-        The one delta of the composition; "auto" is that of a fit on all records.
+        The delta of the composition; "auto" is the delta of a fit on all records.
     accountant : {"pld", "prv", "rdp"}, default="pld"
-        How epsilon is computed.
+        The accountant that computes epsilon.
 
     Returns
     -------
@@ -152,18 +150,18 @@ def plan(search, n_samples, *, n_groups=1, cv=None, delta="auto", accountant="pl
     Raises
     ------
     TypeError, ValueError
-        If the candidates of ``search`` or the folds of ``cv`` cannot be known beforehand, or some
-        parameter of them cannot be used.
+        If the candidates of ``search`` or the folds of ``cv`` cannot be known in advance, or one
+        of their parameters cannot be used.
 
     Notes
     -----
-    In k folds a record is left out of one fit of each candidate, so it meets k-1 of them, and
-    then the refit, whose candidate is not known: that which makes the total largest is charged.
-    Splitters that may give a record to every fit are charged for every fit.  Stratified and
-    grouped folds take labels and groups as public, and are counted as of equal size.
+    With k folds, each record is in k-1 fits of each candidate and in the refit. The candidate of
+    the refit is not known, so the one with the largest total is charged. If a splitter may use a
+    record in every fit, every fit is charged. Stratified and grouped folds assume that labels and
+    groups are public and that all folds have the same size.
 
-    Of a pipeline's other steps a DPQuantileScaler is charged with each fit; what
-    :func:`~skdpfair.preprocessing.check_pipeline` finds is a reason, since no epsilon covers it.
+    A DPQuantileScaler in a pipeline is charged with each fit. No epsilon covers the findings of
+    :func:`~skdpfair.preprocessing.check_pipeline`, so each of them is a reason.
 
     Examples
     --------
@@ -171,7 +169,7 @@ def plan(search, n_samples, *, n_groups=1, cv=None, delta="auto", accountant="pl
     >>> from skdpfair import DPFairClassifier
     >>> grid = {"epsilon": [0.5, 1.0]}
     >>> print(plan(GridSearchCV(DPFairClassifier(), grid, cv=3), 10_000))
-    SearchPlan: 7 fits, of which 5 read the worst-off record
+    SearchPlan: 7 fits, at most 5 per record
       private fits   epsilon=1.9... at delta=1e-05 (pld)
       as a whole     epsilon=inf
         - scores on private records are not private: select with DPRandomizedSearch instead
@@ -318,8 +316,8 @@ def classifier_of(estimator) -> DPFairClassifier:
     if not isinstance(estimator, DPFairClassifier):
         raise TypeError(
             "estimator must be a DPFairClassifier or a Pipeline that ends in one, got "
-            f"{estimator!r}. Put the DPFairClassifier last, and any other model into a search of "
-            "its own."
+            f"{estimator!r}. Make the DPFairClassifier the last step, and search over other models "
+            "separately."
         )
     return estimator
 
@@ -354,9 +352,9 @@ def refuse_other_fits(estimator, counted=()):
         spends = isinstance(part, (DPFairClassifier, DPQuantileScaler)) or hasattr(part, "forecast")
         if spends and part is not last and not isinstance(part, counted):
             raise ValueError(
-                f"estimator holds a {type(part).__name__} besides its last step, which is the only "
-                "one whose cost is counted here. Fit it once before, in a PrivacyLedger that adds "
-                "up the costs, and put sklearn.frozen.FrozenEstimator(fitted) in its place."
+                f"estimator holds a {type(part).__name__} before its last step, but only the cost "
+                "of the last step is counted here. Fit it once beforehand, in a PrivacyLedger that "
+                "adds up the costs, and replace it by sklearn.frozen.FrozenEstimator(fitted)."
             )
 
 
@@ -375,8 +373,8 @@ def candidates_of(search, cv):
     elif isinstance(search, RandomizedSearchCV):
         if not isinstance(search.random_state, (int, np.integer)):
             raise ValueError(
-                f"random_state of the search must be an int, got {search.random_state!r}: its "
-                "candidates would be drawn anew when it runs. Set random_state=0."
+                f"random_state of the search must be an int, got {search.random_state!r}: the "
+                "search would draw other candidates than the forecast. Set random_state=0."
             )
         every = ParameterSampler(
             search.param_distributions, search.n_iter, random_state=search.random_state
@@ -385,11 +383,11 @@ def candidates_of(search, cv):
         raise TypeError(
             "search must be a DPFairClassifier, a Pipeline that ends in one, a GridSearchCV, a "
             f"RandomizedSearchCV or a DPRandomizedSearch, got {type(search).__name__}. Forecast "
-            "its fits one by one."
+            "each of its fits."
         )
     if cv is not None:
         raise ValueError(
-            f"cv must be None for a search, which has its own, got {cv!r}. For a nested search "
+            f"cv must be None for a search, which has its own cv, got {cv!r}. For a nested search, "
             "forecast one outer fold, and compose."
         )
     every = [configured(search.estimator, params) for params in every]
@@ -403,7 +401,7 @@ def fold_sizes(cv, n_samples):
     if isinstance(cv, Iterator):
         raise ValueError(
             f"cv must be a number of folds, a splitter or a list of splits, got {cv!r}, which can "
-            "be read only once: nothing would be left for the search. Pass cv=list(...)."
+            "be read only once and would be empty for the search. Pass cv=list(...)."
         )
     splitter = check_cv(cv, y=np.arange(n_samples) % 2, classifier=True)
     n_splits = splitter.get_n_splits(np.zeros((n_samples, 1)))

@@ -1,4 +1,4 @@
-"""Private random search: its whole cost is known, and close to that of one fit."""
+"""Private random search, whose total cost is known and close to the cost of one fit."""
 
 import math
 import warnings
@@ -49,64 +49,64 @@ _MIDDLE = 60  # position of an order near 7, by which curves are ranked for disp
 class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     """Random search that releases only the best of a random number of private trials.
 
-    A secret number K of configurations is drawn, each is trained and scored, and the model with
-    the best score is kept as it is, without a refit.  Neither K nor any score is kept.
+    The search draws a secret number K of configurations, trains and scores each of them, and keeps
+    the model with the best score, without a refit.  It keeps neither K nor any score.
 
     Parameters
     ----------
     estimator : DPFairClassifier or Pipeline that ends in one
-        Its epsilon is that of one trial.
+        The model to train; its epsilon is the cost of one trial.
     param_distributions : dict or list of dict
         Lists of values, or distributions with ``rvs``, as in RandomizedSearchCV.
     mean_trials : float >= 1, default=10.0
         Mean of K.
     shape : float >= 0, default=inf
-        Law of K: infinity is Poisson, which stays near its mean; 1 geometric and 0 logarithmic
-        cost less but often draw few trials; others are truncated negative binomial.
+        Distribution of K: infinity is Poisson, which stays near its mean; 1 (geometric) and 0
+        (logarithmic) cost less but often draw few trials; others are truncated negative binomial.
     score_noise_multiplier : float > 0 or "auto", default="auto"
-        Standard deviation of the noise on the number of correct predictions.  "auto": the least
-        that adds nothing to epsilon.
+        Standard deviation of the noise on the number of correct predictions.  "auto" is the
+        smallest value that adds nothing to epsilon.
     holdout : float in (0, 1), default=0.2
         Share of the records that are held out to score all trials.
     validation_data : tuple (X, y) or None, default=None
-        PUBLIC records to score on instead; then all of X is trained on, and scores have no noise.
+        PUBLIC records to score on instead; trials then train on all of X, and scores have no noise.
     n_candidates : int, default=100
-        How many configurations the trials pick from where ``param_distributions`` is not made
-        of lists only; drawn from public parameters, the same in every unseeded search.
+        Number of configurations to draw if ``param_distributions`` has distributions; the trials
+        choose among these.  The draw uses no records and is the same in every unseeded search.
     delta : float in (0, 1/n) or "auto", default="auto"
-        Of the whole search.
+        Delta of the whole search.
     random_state : int or None, default=None
-        None draws all from fresh OS entropy, and overrides the estimator's.  A seed makes K and
-        the noise predictable: for research only.
+        None draws everything from the operating system's entropy, and overrides the estimator's
+        seed.  A seed makes K and the noise predictable: for research only.
 
     Attributes
     ----------
     best_estimator_ : estimator
-        The winner.
+        The model with the best score.
     best_params_ : dict
         Its configuration.
     privacy_ : PrivacyReport
-        Of the whole search; the winner's own ``privacy_`` states the same.
+        The report of the whole search, which is also the ``privacy_`` of the best model.
     classes_ : ndarray of shape (n_classes,)
     n_features_in_ : int
-        Columns of X, and ``feature_names_in_`` their names where it has some.
+        Number of columns of X; ``feature_names_in_`` holds their names if X has names.
 
     Notes
     -----
-    The cost is that of Papernot and Steinke (2022) for a trial with the pointwise largest Renyi
-    curve of all configurations.  A record is trained on or held out, so that the larger of the
-    two curves holds for it.  The Poisson law may draw K = 0, with probability
-    ``exp(-mean_trials)``: the winner is then a model that knows no record and predicts all
-    classes alike, as the theorem wants.
+    The cost follows Papernot and Steinke (2022) for a trial with the pointwise largest Renyi
+    curve of all configurations.  A record is either trained on or held out, so the larger of the
+    two curves applies.  The Poisson distribution may draw K = 0, with probability
+    ``exp(-mean_trials)``; the search then returns a model that depends on no record and predicts
+    all classes with equal probability, as the theorem requires.
 
-    How long the search takes tells about K: keep it to yourself.  While trials run, the process
-    prints, logs and warns of nothing, joblib starts no threads or processes, and other threads
-    cannot fit private models.  A ledger is set on the search, or on what holds it, by
-    ``set_callbacks``, and charged once.
+    The run time of the search depends on K: do not publish it.  While trials run, the process
+    prints, logs and warns nothing, joblib starts no threads or processes, and other threads
+    cannot fit private models.  Set a ledger on the search, or on the estimator that holds it, by
+    ``set_callbacks``; it is charged once.
 
-    Pipelines' other steps are fitted on private records and not accounted: use public bounds and
-    categories.  A step that fits a model of this package is refused, in a thread or process of its
-    own, too.  Steps must treat each row by itself, also to predict: the score counts on it.
+    Other steps of a pipeline are fitted on private records without accounting: use public bounds
+    and categories.  Steps that fit a model of this package are refused, even in another thread or
+    process.  Steps must treat each row independently, also in prediction: the score relies on it.
 
     References
     ----------
@@ -117,7 +117,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
     >>> from skdpfair import DPFairClassifier
     >>> search = DPRandomizedSearch(DPFairClassifier("dpsgd"), {"lr": [0.1, 1.0]}, shape=1.0)
     >>> search.forecast(20_000)
-    SearchPlan: 1 fit, of which 1 read the worst-off record
+    SearchPlan: 1 fit, at most 1 per record
       private fits   epsilon=1.08... at delta=1e-06 (rdp)
       as a whole     epsilon=2.14...
         - the best of 10 trials on average is released
@@ -151,7 +151,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         self.random_state = random_state
 
     def forecast(self, n_samples, *, n_groups=1, delta=None) -> SearchPlan:
-        """Forecast the cost of a search; nothing is fitted.
+        """Forecast the cost of the search, without fitting anything.
 
         Parameters
         ----------
@@ -160,7 +160,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         n_groups : int, default=1
             Number of groups.
         delta : float in (0, 1) or None, default=None
-            None is that of the search.
+            None is the delta of the search.
 
         Returns
         -------
@@ -175,7 +175,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
 
     @_tasks.with_callbacks
     def fit(self, X, y, *, sensitive_features=None):
-        """Search, and keep the winner.
+        """Run the search, and keep the best model.
 
         Parameters
         ----------
@@ -184,7 +184,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         y : array of shape (n_samples,)
             Class labels.
         sensitive_features : array, Series or DataFrame of n_samples rows, optional
-            Passed on to the classifier.
+            Passed to the classifier.
 
         Returns
         -------
@@ -197,7 +197,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         ValueError, TypeError
             If a parameter cannot be used.
         KeyboardInterrupt
-            Ctrl-C ends the whole search; nothing is kept, and all of it stays charged.
+            On Ctrl-C; nothing is kept, and the whole search stays charged.
         """
         self._check()
         n_samples, pool = _num_samples(X), pool_of(self)
@@ -208,8 +208,8 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         if seeded:
             warnings.warn(
                 f"random_state={self.random_state!r} makes the noise and the number of trials "
-                "reproducible: whoever knows the seed can remove them. Use random_state=None for "
-                "a model that leaves your hands.",
+                "reproducible: whoever knows the seed can reconstruct them. Use random_state=None "
+                "for a model that you release.",
                 InsecureSeedWarning,
                 stacklevel=3,
             )
@@ -238,7 +238,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         return self
 
     def predict(self, X):
-        """Predict the class of each record by the winner.
+        """Predict the class of each record with the best model.
 
         Parameters
         ----------
@@ -252,7 +252,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         return self._fitted.predict(X)
 
     def predict_proba(self, X):
-        """Predict the probabilities of the classes by the winner.
+        """Predict the probabilities of the classes with the best model.
 
         Parameters
         ----------
@@ -372,8 +372,8 @@ def pool_of(search):
         for name, only in _ONLY.items():
             if getattr(classifier, name) not in (only, None):
                 raise ValueError(
-                    f"{name}={safe_repr(getattr(classifier, name))} would show trials that must "
-                    f"stay secret. Set {name}={only!r} in the estimator and in "
+                    f"{name}={safe_repr(getattr(classifier, name))} would reveal trials, which "
+                    f"must stay secret. Set {name}={only!r} in the estimator and in "
                     "param_distributions."
                 )
         for part in parts_within(candidate):
@@ -387,14 +387,14 @@ def _refuse_witnesses(part):
     callbacks = [type(callback).__name__ for callback in getattr(part, "_skl_callbacks", ())]
     if callbacks:
         raise ValueError(
-            f"The {name} in estimator has callbacks, {callbacks}, which would be called by trials "
-            "that must stay secret. Call set_callbacks on the DPRandomizedSearch, or on what holds "
-            "it: a PrivacyLedger is charged once, for the whole search."
+            f"The {name} in estimator has callbacks, {callbacks}, which would observe trials that "
+            "must stay secret. Call set_callbacks on the DPRandomizedSearch, or on the estimator "
+            "that holds it: a PrivacyLedger is charged once, for the whole search."
         )
     if getattr(part, "memory", None) is not None:
         raise ValueError(
-            f"memory={safe_repr(part.memory)} of the {name} in estimator would keep records, and "
-            "files of trials that must stay secret. Set memory=None."
+            f"memory={safe_repr(part.memory)} of the {name} in estimator would store records and "
+            "trials, which must stay secret. Set memory=None."
         )
 
 
@@ -407,8 +407,8 @@ def trial_of(search, pool, n_samples, n_groups=1):
         private, runs = planned_runs(classifier, n_train, n_groups)
         if not private:
             raise ValueError(
-                f"{safe_repr(params)} trains without privacy, so that the search would have none. "
-                "Take epsilon=None, noise_multiplier=0 and methods without noise out of "
+                f"{safe_repr(params)} trains without privacy, so the search has no privacy. "
+                "Remove epsilon=None, noise_multiplier=0 and methods without noise from "
                 "param_distributions and the estimator."
             )
         if runs not in curves:

@@ -29,7 +29,7 @@ _FEWEST = "fewest test records"
 
 
 class TradeoffResults:
-    """The results of `sweep`. Not private: it holds scores on private records.
+    """Results of `sweep`; NOT private, as they hold scores on private records.
 
     Parameters
     ----------
@@ -39,9 +39,9 @@ class TradeoffResults:
         the reference model of the same seed and fold minus this one; NaN if it was not run), dg_gap
         (accuracy on the training records minus accuracy), epsilon_spent, fit_seconds.
     predictions : dict or None, default=None
-        From (method, epsilon, seed, fold) to a frame of y_true, y_pred and group.
+        Maps (method, epsilon, seed, fold) to a frame of y_true, y_pred and group.
     asked : dict or None, default=None
-        What the sweep was asked for: methods, budgets, seeds, parameters, versions.
+        Settings of the sweep: methods, budgets, seeds, parameters, versions.
     releases : pandas.DataFrame or None, default=None
         One row per cell and kind of release: method, epsilon, seed, fold, sample_rate,
         noise_multiplier, steps.
@@ -107,13 +107,13 @@ class TradeoffResults:
         Raises
         ------
         TypeError, ValueError
-            If the folder holds no sweep, or none of its cells is finished.
+            If the folder holds no sweep, or no cell is finished.
         """
         found, asked = Store.existing(store, needs=CELL_ENTRIES)
         if not asked.keys() >= _ASKED:
             raise ValueError(
-                f"store={str(store)!r} holds something else than a sweep, or one of an older "
-                "version, which kept no training scores. Name another, or run the sweep anew."
+                f"store={str(store)!r} does not hold a sweep, or holds one of an older version "
+                "without training scores. Name another folder, or run the sweep again."
             )
         cells, methods = found.cells(), list(asked["methods"])
         place = {name: i for i, name in enumerate(methods)}  # reference models come first
@@ -138,9 +138,9 @@ class TradeoffResults:
         return as_blocks(self.table("text"), self.frame)
 
     def by_run(self):
-        """Return accuracy, cost and DG gap of each cell, by group and their gaps, as shares.
+        """Return shares: accuracy, cost and DG gap of each cell, by group, and differences.
 
-        A group without test records in a run is NaN there; the gap is then that of the others.
+        A group without test records in a run has NaN, and the difference leaves it out.
 
         Returns
         -------
@@ -168,18 +168,17 @@ class TradeoffResults:
         Parameters
         ----------
         form : {"numbers", "text"}, default="numbers"
-            Shares, with columns (quantity, "mean" or "se"); or text in per cent and percentage
-            points, such as "83.1 ± 0.2", with columns (quantity and unit, group), and the fewest
-            test records of each group in a run, for ``to_latex()`` or ``to_string()``. To read
-            it in a terminal, ``print(results)``.
+            "numbers" gives shares, with columns (quantity, "mean" or "se"). "text" gives per cent
+            and percentage points, such as "83.1 ± 0.2", with columns (quantity and unit, group),
+            and the fewest test records of each group in a run, for ``to_latex()`` or
+            ``to_string()``. In a terminal, use ``print(results)``.
 
         Returns
         -------
         pandas.DataFrame
             One row per method and epsilon. Means are over the runs in which a group has test
-            records, gaps those of the means, between the two groups that are then furthest apart,
-            of those that have any. Runs of one data set are not independent: standard errors are
-            rough.
+            records. Differences are between the groups with the largest and the smallest mean.
+            Runs on one data set are not independent, so the standard errors are rough.
         """
         one_of("form", form, ("numbers", "text"))
         runs = self.by_run()
@@ -202,13 +201,13 @@ class TradeoffResults:
         Parameters
         ----------
         x, y : str
-            Columns of `table`, or ``"epsilon"``. Accuracy is better when larger; costs, gaps and
-            epsilon when smaller.
+            Columns of `table`, or ``"epsilon"``. A larger accuracy is better; smaller costs, gaps
+            and epsilon are better.
 
         Returns
         -------
         pandas.DataFrame
-            The means of both, indexed by method and epsilon, best ``x`` first.
+            The means of both, indexed by method and epsilon, sorted from the best ``x``.
 
         Raises
         ------
@@ -223,8 +222,8 @@ class TradeoffResults:
         table = table[table[[x, y]].notna().all(axis=1)]
         if table.empty:
             raise ValueError(
-                f"No private model has both x={safe_repr(x)} and y={safe_repr(y)}: costs need the "
-                "reference model's runs, and a group needs test records."
+                f"No private model has both x={safe_repr(x)} and y={safe_repr(y)}: costs need runs "
+                "of the reference model, and groups need test records."
             )
         loss = table[[x, y]] * [_sign(x), _sign(y)]
         kept = [
@@ -251,21 +250,21 @@ class TradeoffResults:
         return TradeoffDisplay.from_results(self, measure=measure).plot(ax=ax)
 
     def to_html(self, path=None, *, title=None, pipeline=None):
-        """Return a report as one self-contained page of HTML, or write it; NOT private.
+        """Return or write a report as one self-contained HTML page; NOT private.
 
         Parameters
         ----------
         path : path-like or None, default=None
             File to write; None returns the page.
         title : str or None, default=None
-            Of the page.
+            Title of the page.
         pipeline : estimator, PipelineReport or None, default=None
-            What prepared the features: the page tells what `check_pipeline` finds in it.
+            The pipeline that prepared the features; the page lists its `check_pipeline` findings.
 
         Returns
         -------
         str or None
-            The page, if it was not written.
+            The page, or None if it was written.
 
         Raises
         ------
@@ -289,7 +288,7 @@ class TradeoffResults:
         Returns
         -------
         dict of str to fairlearn.metrics.MetricFrame
-            By names such as ``"dpsgd, epsilon 1, seed 0, fold 0"``.
+            The keys are names such as ``"dpsgd, epsilon 1, seed 0, fold 0"``.
         """
         metrics = {"accuracy": accuracy_score} if metrics is None else metrics
         return {
@@ -323,11 +322,11 @@ class TradeoffResults:
         Parameters
         ----------
         x_axis_metric, y_axis_metric : callable
-            Such as ``accuracy_score`` and ``fairlearn.metrics.demographic_parity_difference``.
+            For example ``accuracy_score`` and ``fairlearn.metrics.demographic_parity_difference``.
         seed, fold
             As in `predictions_of`.
         **options
-            Passed on, such as ``ax``; points are labelled unless ``point_labels=False``.
+            Passed to fairlearn, such as ``ax``; points have labels unless ``point_labels=False``.
 
         Returns
         -------
@@ -345,24 +344,24 @@ class TradeoffResults:
         )
 
     def predictions_of(self, *, seed=None, fold=0) -> dict:
-        """Return the predictions of all models for one test set, by their names; NOT private.
+        """Return the predictions of all models on one test set, by model name; NOT private.
 
         Parameters
         ----------
         seed : int or None, default=None
-            Which seed's split; None is the first.
+            Seed of the split; None is the first.
         fold : int, default=0
-            Which of its folds.
+            Fold of the split.
 
         Returns
         -------
         dict of str to pandas.DataFrame
-            With columns ``y_true``, ``y_pred`` and ``group``.
+            The frames have columns ``y_true``, ``y_pred`` and ``group``.
 
         Raises
         ------
         ValueError
-            If no predictions were kept, or not of this seed and fold.
+            If no predictions were kept for this seed and fold.
         """
         kept = self._kept()
         seed = next(iter(kept))[2] if seed is None else seed
@@ -432,7 +431,7 @@ def as_blocks(text, frame):
         blocks.append(f"{head}, {over}\n{block.to_string(index=False)}")
     least, empty = text[_FEWEST].min(), empty_runs(frame)
     if many:
-        each = f"{len(groups)} groups, which .table() and the report show one by one"
+        each = f"{len(groups)} groups, shown individually by .table() and the report"
         size = f"{int(least.min())} (of {least.idxmin()!r})"
         return "\n\n".join([*blocks, f"{each}; {_FEWEST} of a run: {size}"])
     sizes = [f"{group} {n}{_where(empty.get(group))}" for group, n in least.items()]

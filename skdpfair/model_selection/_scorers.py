@@ -100,34 +100,34 @@ class ByGroupScorer(BaseEstimator):
 
 
 class GroupScorer(ByGroupScorer):
-    """Score a model for all records and for each group, with the least score and the difference.
+    """Score a model on all records and on each group, with the least score and the difference.
 
-    For ``scoring=`` of GridSearchCV, RandomizedSearchCV and cross_validate; of a halving search,
-    which takes single scores, with ``only``.
+    Use it as ``scoring=`` of GridSearchCV, RandomizedSearchCV and cross_validate. A halving search
+    takes a single score: set ``only``.
 
     Parameters
     ----------
     metrics : dict of str to str, scorer or function, or None, default=None
-        The name of a scikit-learn scorer (``"roc_auc"``, ``"neg_log_loss"``), what
-        `sklearn.metrics.make_scorer` returns, or a function ``metric(y_true, y_pred)``. None is
+        The name of a scikit-learn scorer (``"roc_auc"``, ``"neg_log_loss"``), a scorer from
+        `sklearn.metrics.make_scorer`, or a function ``metric(y_true, y_pred)``. None is
         ``{"accuracy": "accuracy"}``.
     response_method : str, list of str, or None, default=None
-        What the functions among ``metrics`` take, as in ``make_scorer``: ``"predict"``,
-        ``"predict_proba"``, ``"decision_function"``. None is what scikit-learn's own scorers of
-        the same function take.
+        The output that the functions in ``metrics`` take, as in ``make_scorer``: ``"predict"``,
+        ``"predict_proba"``, ``"decision_function"``. None is the same as in scikit-learn's own
+        scorers of the function.
     greater_is_better : bool or None, default=None
-        False for functions that are losses: their scores are negated, as in ``make_scorer``, so
-        that the worst group is that of the largest loss. None is as in scikit-learn's own scorers.
+        False if the functions are losses: their scores are negated, as in ``make_scorer``, so the
+        worst group has the largest loss. None is the same as in scikit-learn's own scorers.
     group_col : str, int, "target", list of these, or None, default=None
-        Column(s) of the X that is scored, the raw one if a pipeline transforms it. None takes
-        ``sensitive_features`` by metadata routing, else the column that the final step names.
+        Column(s) of the scored X, before any pipeline transforms it. None uses
+        ``sensitive_features`` by metadata routing, or else the ``group_col`` of the final step.
     groups : list or None, default=None
         The groups, so that every fold has the same keys. None is ``groups_`` of the final step,
-        which has to be fitted with the same ``group_col``. Where a group is so rare that the
-        training part of a fold may lack it, name all groups, here or as the classifier's.
+        which must be fitted with the same ``group_col``. If the training part of a fold may lack a
+        rare group, list all groups here or in the classifier.
     only : str or None, default=None
-        Return this score alone, as a float. A halving search, which takes one number, needs it:
-        without it scikit-learn raises ``KeyError: 'mean_test_score'``.
+        Return only this score, as a float. A halving search requires it: without it, scikit-learn
+        raises ``KeyError: 'mean_test_score'``.
 
     Raises
     ------
@@ -135,17 +135,16 @@ class GroupScorer(ByGroupScorer):
         If ``metrics`` is not a dict of scorers and functions.
     ValueError
         If scikit-learn has no scorer of a function and ``response_method`` or
-        ``greater_is_better`` is None, or they contradict the scorers that it has.
+        ``greater_is_better`` is None, or if they contradict its scorers.
 
     Notes
     -----
-    Larger is better in all scores but differences. A group without records in a fold scores NaN,
-    with a warning, and so does a group of one class where probabilities or decision values cannot
-    be scored without the other class (ROC AUC); the least score and the difference are then those
-    of the others.
-    Where predictions make a metric ill-defined, scikit-learn's value is kept (precision without
-    predicted positives is 0). ``sample_weight`` reaches all metrics by metadata routing, after
-    ``set_score_request(sample_weight=True)``. Scores on private records are not private.
+    Larger is better for all scores except differences. A group without records in a fold has the
+    score NaN, with a warning. So does a group with only one class if the metric needs both (ROC
+    AUC). The least score and the difference leave such groups out. If predictions make a metric
+    ill-defined, scikit-learn's value is kept (precision without predicted positives is 0). After
+    ``set_score_request(sample_weight=True)``, metadata routing passes ``sample_weight`` to all
+    metrics. Scores on private records are not private.
 
     Examples
     --------
@@ -190,7 +189,7 @@ class GroupScorer(ByGroupScorer):
         sensitive_features : array, Series or DataFrame of n_samples rows, or None, default=None
             The groups, unless a column of X holds them.
         sample_weight : array-like of shape (n_samples,) or None, default=None
-            For all metrics.
+            Sample weights for all metrics.
 
         Returns
         -------
@@ -271,7 +270,7 @@ def _scorer_of(name, metric, methods, greater_is_better):
     if isinstance(metric, _BaseScorer):
         if hasattr(metric, "_metadata_request"):
             raise TypeError(
-                f"metrics[{safe_repr(name)}] asks for metadata of its own. Ask for all metrics: "
+                f"metrics[{safe_repr(name)}] requests metadata itself. Request it for all metrics: "
                 "GroupScorer(...).set_score_request(sample_weight=True)."
             )
         return metric
@@ -298,9 +297,9 @@ def _scorer_of(name, metric, methods, greater_is_better):
         ((_, greater_is_better), *_) = fits
     if not methods or greater_is_better is None:
         raise ValueError(
-            f"metrics[{safe_repr(name)}] is a function of which scikit-learn has no scorer, so "
-            "that what it takes and whether larger is better are unknown. Pass make_scorer(metric, "
-            'response_method="predict", greater_is_better=False), say, or both to GroupScorer.'
+            f"metrics[{safe_repr(name)}] is a function for which scikit-learn has no scorer, so "
+            "response_method and greater_is_better are unknown. Pass for example make_scorer("
+            'metric, response_method="predict", greater_is_better=False), or both to GroupScorer.'
         )
     methods = methods[0] if len(methods) == 1 else methods
     return make_scorer(metric, response_method=methods, greater_is_better=bool(greater_is_better))

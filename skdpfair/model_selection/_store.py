@@ -58,7 +58,7 @@ class Store:
             foreign = sorted(p.name for p in store.folder.iterdir() if not p.name.startswith("."))
             if foreign:
                 raise ValueError(
-                    f"store={str(folder)!r} holds files that are not a {of}'s, such as "
+                    f"store={str(folder)!r} holds files that no {of} wrote, such as "
                     f"{foreign[0]!r}. Name a new or empty folder."
                 )
         if not any(store.folder.glob("[0-9a-f]*.json")):
@@ -82,8 +82,8 @@ class Store:
         found = _read(store.folder / MANIFEST, _REMEDY.format("Delete the folder"))
         if found is None:
             raise ValueError(
-                f"store={str(folder)!r} holds no {of}: there is no {MANIFEST} in it. Name the "
-                f"folder that a {of} has written."
+                f"store={str(folder)!r} holds no {of}: it has no {MANIFEST}. Name the folder of a "
+                f"finished or interrupted {of}."
             )
         return store, found
 
@@ -128,7 +128,7 @@ def _read(path, remedy, needs=frozenset()):
     else:
         if isinstance(found, dict) and found and needs <= found.keys():
             return found
-        why = "it does not hold what was written there"
+        why = "its content has changed"
     raise ValueError(f"{path} is damaged ({why}). {remedy}")
 
 

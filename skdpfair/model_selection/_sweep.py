@@ -38,13 +38,13 @@ from skdpfair.training import parameters as _params
 from skdpfair.training import plan as _planning
 
 _TAKEN = {
-    "method": "methods=",
-    "epsilon": "epsilons=",
-    "random_state": "seeds=",
-    "group_col": "sensitive_features=",
-    "noise_multiplier": "epsilons=",
-    "keep_reference": "nothing: reference models are trained anyway",
-    "warm_start": "nothing: cells are independent",
+    "method": "Use methods= instead.",
+    "epsilon": "Use epsilons= instead.",
+    "random_state": "Use seeds= instead.",
+    "group_col": "Use sensitive_features= instead.",
+    "noise_multiplier": "Use epsilons= instead.",
+    "keep_reference": "Leave it out: reference models are always trained.",
+    "warm_start": "Leave it out: cells are independent.",
 }
 _OTHERS_CALL_IT = {
     "learning_rate": "lr",
@@ -71,16 +71,16 @@ def sweep(
     keep_predictions=False,
     **params,
 ):
-    """Train every method at every budget with every seed, and the reference model beside them.
+    """Train all methods at all budgets with all seeds, and a non-private reference model.
 
     Parameters
     ----------
     methods : list of str or Method, or dict of str to these
-        What to compare; a dict gives names. A method that is not private runs once per seed.
+        Methods to compare; a dict names them. A method that is not private runs once per seed.
     epsilons : list of float > 0
-        Budgets of each fit.
+        Budgets, each for a single fit.
     seeds : int or list of int >= 0
-        A number n means 0 to n - 1. A seed decides the split, initial weights, batches and noise.
+        A number n means 0 to n - 1. The seed sets the split, initial weights, batches and noise.
     X : DataFrame or array of shape (n_samples, n_features)
         Numbers, see `skdpfair.preprocessing.public_preprocessor`.
     y : array-like of shape (n_samples,)
@@ -88,46 +88,46 @@ def sweep(
     sensitive_features : array, Series or DataFrame of n_samples rows
         The groups; several columns make intersections.
     cv : int, splitter or None, default=None
-        None holds out 20 % per seed, stratified by class and group; a number of folds is shuffled
-        anew for each seed; a splitter is used as it is, and must repeat itself.
+        None holds out 20 % per seed, stratified by class and group. A number of folds is shuffled
+        again for each seed. A splitter must give the same splits each time.
     n_jobs : int or None, default=None
-        Processes, by joblib: any backend chosen by ``joblib.parallel_config`` works.
+        Number of joblib processes; any backend chosen by ``joblib.parallel_config`` works.
     store : path-like or None, default=None
-        Folder for finished cells; the same call again continues where it stopped. Its manifest
-        holds digests of X, y and the groups, and the groups' names.
+        Folder for finished cells; repeating the call continues where it stopped. Its manifest
+        holds digests of X, y and the groups, and the names of the groups.
     progress : bool, default=True
-        Show cells done, time left and the epsilon of all private fits so far, as if each read
-        every record, on a terminal or in a notebook.
+        On a terminal or in a notebook, show finished cells, remaining time and the epsilon of all
+        private fits so far, computed as if every fit read every record.
     keep_predictions : bool, default=False
-        Keep predictions for `TradeoffResults.to_fairlearn`, in the store too: they are private
-        records' labels and groups.
+        Keep predictions for `TradeoffResults.to_fairlearn`, also in the store. They include labels
+        and groups of private records.
     **params
         Parameters of `DPFairClassifier` that all fits share.
 
     Returns
     -------
     TradeoffResults
-        Not itself private, like all comparisons on private records: for research.
+        The results are not private, like all comparisons on private records: for research only.
 
     Raises
     ------
     TypeError, ValueError
         If a parameter cannot be used, or ``store`` holds another sweep.
     BudgetExceeded
-        If a `PrivacyLedger` is open whose budget the fits that are left would exceed together;
-        reference models, which have no privacy, are within no budget. Nothing has been fitted then.
+        If the remaining fits together would exceed the budget of an open `PrivacyLedger`. Reference
+        models, which are not private, exceed any budget. Nothing is fitted in this case.
 
     Warns
     -----
     UndefinedMetricWarning
-        If a group has no test records in some run: it has no score there.
+        If a group has no test records in a run; its scores are NaN in that run.
 
     Notes
     -----
-    The non-private reference model has ``epsilon=None``, the same rows and, from the same seed, the
-    same initial weights. Where ``module="auto"`` gives different budgets different networks, there
-    is a reference model for each; the other settings at "auto" are each model's own. Ctrl-C
-    returns what is finished.
+    The non-private reference model has ``epsilon=None``, the same rows and, for the same seed, the
+    same initial weights. If ``module="auto"`` chooses different networks for different budgets,
+    each network has its own reference model; all other "auto" settings are resolved separately for
+    each model. Ctrl-C returns the finished cells.
 
     Examples
     --------
@@ -151,7 +151,7 @@ def sweep(
     _check(params, n_jobs)
     _validate.flag("keep_predictions", keep_predictions)
     if sensitive_features is None:
-        raise ValueError("sensitive_features=None: a sweep compares groups. Give one for each row.")
+        raise ValueError("sensitive_features must hold the group of each row, got None.")
     y, given = np.asarray(y), params.pop("groups", None)
     found = groups.encode(X, y, group_col=None, groups=given, sensitive_features=sensitive_features)
     assert found.levels is not None
@@ -193,9 +193,9 @@ def sweep(
     results = TradeoffResults.from_cells(finished, levels, classes, asked)
     if empty_runs(results.frame):
         warnings.warn(
-            "Some groups have no test records in some runs, as print(results) tells: their scores "
-            "are NaN there, and gaps are those of the other groups. Give cv=5, which tests every "
-            "record, or merge rare groups.",
+            "Some groups have no test records in some runs, as print(results) shows: their scores "
+            "are NaN there, and differences leave them out. Set cv=5, which tests every record, "
+            "or merge rare groups.",
             UndefinedMetricWarning,
             stacklevel=2,
         )
@@ -222,7 +222,7 @@ def _run(cells, records, store, n_jobs, progress, delta, keep_predictions):
         kept = "" if store is None else f" The same call continues from {str(store.folder)!r}."
         warnings.warn(
             f"The sweep was interrupted after {len(done)} of {len(cells)} cells; the results hold "
-            f"these.{kept}",
+            f"only these.{kept}",
             InterruptedWarning,
             stacklevel=3,
         )
@@ -248,14 +248,14 @@ def _named(methods):
     if not hasattr(methods, "items"):
         names = [m if isinstance(m, str) else str(m) for m in methods]
         if len(set(names)) < len(names):
-            raise ValueError(f"methods names one twice: {names}. Name each once, or pass a dict.")
+            raise ValueError(f"methods has a name twice: {names}. Name each once, or pass a dict.")
         methods = dict(zip(names, methods, strict=True))
     if not methods:
         raise ValueError("methods is empty. Name at least one, such as 'dpsgd'.")
     if any(str(name).startswith(REFERENCE) for name in methods):
         raise ValueError(
-            f"methods: names that start with {REFERENCE!r} are those of the models without "
-            "privacy. Rename yours."
+            f"methods must not have names that start with {REFERENCE!r}, which are those of the "
+            "reference models. Rename yours."
         )
     for method in methods.values():
         get_method(method)  # raises
@@ -264,15 +264,13 @@ def _named(methods):
 
 def _check(params, n_jobs):
     for name in sorted(params.keys() & _TAKEN.keys()):
-        raise ValueError(
-            f"sweep does not take {name}={safe_repr(params[name])}. Use {_TAKEN[name]} instead."
-        )
+        raise ValueError(f"sweep does not take {name}={safe_repr(params[name])}. {_TAKEN[name]}")
     known = DPFairClassifier().get_params(deep=False)
     for name in sorted(params.keys() - known.keys()):
         near = difflib.get_close_matches(name, known, n=1)
         hint = _OTHERS_CALL_IT.get(name, near[0] if near else None)
         raise TypeError(
-            f"sweep takes no parameter {name!r}: neither its own nor one of DPFairClassifier."
+            f"sweep has no parameter {name!r}, and neither has DPFairClassifier."
             + (f" Did you mean {hint!r}?" if hint else "")
         )
     if n_jobs is not None and (not isinstance(n_jobs, Integral) or n_jobs == 0):
@@ -297,7 +295,7 @@ def _budgets(epsilons):
     epsilons = list(epsilons) if hasattr(epsilons, "__iter__") else [epsilons]
     if None in epsilons:
         raise ValueError(
-            "epsilons holds None, but reference models are trained anyway. Leave None out."
+            "epsilons must not hold None: reference models are always trained. Leave None out."
         )
     if not epsilons or len(set(epsilons)) < len(epsilons):
         raise ValueError(f"epsilons must be numbers > 0, each once, got {safe_repr(epsilons)}.")

@@ -12,21 +12,21 @@ from skdpfair.privacy import Ledger
 
 
 def repeated_deployment(estimator, environment, n_rounds=10, *, mode="repeated", random_state=None):
-    """Deploy a model round after round to a population that reacts to it.
+    """Train and deploy a model in rounds to a population that reacts to it.
 
     Parameters
     ----------
     estimator : classifier
-        Not changed.  ``sensitive_features`` is handed to its ``fit`` if that takes it by name.
+        It is not changed.  ``sensitive_features`` is passed to ``fit`` if that accepts it by name.
     environment : DistributionMap
         The map from a deployed model to the data that it induces.
     n_rounds : int, default=10
         Number of fits, at least 1.
     mode : {"repeated", "greedy"}, default="repeated"
-        "repeated" fits a fresh clone in every round, on the data that the last deployed model
-        induced.  "greedy" fits one estimator on, with ``warm_start=True``.
+        "repeated" fits a new clone in every round, on the data induced by the last deployed model.
+        "greedy" continues to fit one estimator, with ``warm_start=True``.
     random_state : int, numpy.random.Generator or None, default=None
-        For the environment; the estimator has its own.
+        Seed of the environment; the estimator has its own.
 
     Returns
     -------
@@ -36,16 +36,16 @@ def repeated_deployment(estimator, environment, n_rounds=10, *, mode="repeated",
         round : int
             Counted from 1.
         group : object
-            Level of the group; several columns make tuples.
+            The group; several columns make tuples.
         n_samples : int
-            Records of the group that the model was trained on.
+            Number of records of the group in the training data.
         accuracy, accuracy_after : float
-            On the data that the model was trained on, and on the data that its own deployment
-            then induces, in [0, 1].
+            Accuracy on the training data of the model, and on the data that its own deployment
+            induces, in [0, 1].
         distance : float
-            ``environment.distance(model)``, NaN if the environment has no such method.
+            ``environment.distance(model)``, or NaN if the environment has no such method.
         epsilon_spent : float
-            Of all rounds so far, infinite for an estimator that is not private.
+            Epsilon of all rounds so far, infinite for an estimator that is not private.
 
     Raises
     ------
@@ -53,16 +53,15 @@ def repeated_deployment(estimator, environment, n_rounds=10, *, mode="repeated",
         If ``mode`` is unknown, ``n_rounds`` < 1, a greedy estimator has no ``warm_start``, the
         environment changes the number of features, or returns columns of different lengths.
     TypeError
-        If the environment has no method ``sample``, or ``n_rounds`` is no integer.
+        If the environment has no method ``sample``, or ``n_rounds`` is not an integer.
 
     Notes
     -----
-    Every round reads the same people, so that their losses add up: ``epsilon_spent`` is the
+    Every round reads the same people, so their privacy losses add up: ``epsilon_spent`` is the
     accountant's composition of the ledgers (``privacy_.ledger``) of all fits, at the delta of the
-    last, and is less than the sum of their epsilons.  A greedy estimator that is private must
-    compose by itself: its last ledger holds all its fits.  Environments that draw new people each
-    round spend less than this says.  The table itself is computed on the records: it is not
-    private.
+    last fit, and is less than the sum of their epsilons.  A private greedy estimator must compose
+    its own fits: its last ledger must hold all of them.  For environments that draw new people
+    each round, the value is an upper bound.  The table is not private.
 
     References
     ----------

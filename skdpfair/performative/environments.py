@@ -14,8 +14,8 @@ _LEAST_PROBABILITY = 1e-12
 class DistributionMap(Protocol):
     """The map from a deployed model to the data that it induces.
 
-    An environment may also have a method ``distance(model) -> float``: how far the model is from
-    the performatively stable one.
+    An environment may also have a method ``distance(model) -> float``, which returns the distance
+    of the model from the performatively stable model.
 
     References
     ----------
@@ -37,10 +37,10 @@ class DistributionMap(Protocol):
         Parameters
         ----------
         model : fitted classifier or None
-            The deployed model; None before the first deployment.  It must not be kept: a greedy
+            The deployed model; None before the first deployment.  Do not keep it, because a greedy
             learner changes it.
         rng : numpy.random.Generator
-            Where the environment's draws come from.
+            Random generator of the environment.
 
         Returns
         -------
@@ -72,19 +72,19 @@ class _Population:
         self.step = number("step", step, low=0, low_open=True)
 
     def sample(self, model, rng):
-        """Return the base data, moved by the deployed model.
+        """Return the base data after the reaction to the deployed model.
 
         Parameters
         ----------
         model : fitted classifier or None
-            The deployed model; None leaves the data where they are.
+            The deployed model; None returns the base data.
         rng : numpy.random.Generator
-            Not used: the reaction is not random.
+            Not used, because the reaction is not random.
 
         Returns
         -------
         X : DataFrame or array of shape (n_samples, n_features)
-            As the model's deployment leaves it.
+            The changed features.
         y : array-like of shape (n_samples,)
             The base labels.
         sensitive_features : array-like of n_samples rows, or None
@@ -99,7 +99,7 @@ class _Population:
 
 
 class StrategicResponse(_Population):
-    r"""Records that the model denies move towards the favourable decision, within a budget.
+    r"""A population whose rejected records move towards the favourable decision, within a budget.
 
     Every round starts from the base data: what was changed for the last model is undone.  Labels
     stay, so to gain the favourable decision is not to deserve it.
@@ -107,31 +107,31 @@ class StrategicResponse(_Population):
     Parameters
     ----------
     X : DataFrame or array of shape (n_samples, n_features)
-        The base data: features before anybody reacts.
+        The base data: features before any reaction.
     y : array-like of shape (n_samples,)
         Labels of two classes; the larger one is the favourable decision.
     sensitive_features : array-like of n_samples rows or None, default=None
         The groups.
     budget : float >= 0, or array-like of shape (n_samples,)
-        Largest L2 distance that a record moves; by record where means differ.
+        Largest L2 distance that a record moves, for all records or for each record.
     changeable : list of column names or positions, or None, default=None
-        The columns that people can change, numeric; None is all.
+        The numeric columns that people can change; None is all.
     step : float > 0, default=0.01
         Half-width of the central differences, in the unit of X.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range, a column is unknown, lengths differ; in ``sample`` if the
-        deployed model has more than two classes, or no score.
+        If a parameter is out of range, a column is unknown, or lengths differ; in ``sample`` if
+        the deployed model has more than two classes, or no score.
 
     Notes
     -----
-    With s the model's score (``decision_function``, else log-odds), g its gradient in the
-    changeable columns at the record's base features and B its budget, a record with
+    Let s be the model's score (``decision_function``, else log-odds), g its gradient in the
+    changeable columns at the record's base features, and B the record's budget.  A record with
     :math:`s(x) \le 0` moves to :math:`x + t g / \lVert g \rVert` for the least t in [0, B] with
-    s > 0, found by bisection; t = B if that does not suffice.  That is the best response to a
-    linear model, and one gradient step for any other.  Where g = 0, as in trees, nobody moves.
+    s > 0, found by bisection, or t = B if no such t exists.  This is the best response to a
+    linear model, and one gradient step for other models.  If g = 0, as in trees, no record moves.
 
     References
     ----------
@@ -190,7 +190,7 @@ class StrategicResponse(_Population):
 
 
 class LocationShift(_Population):
-    r"""Every record moves by :math:`-\beta \theta`, with the model's coefficients as theta.
+    r"""A population that moves by :math:`-\beta \theta` for model coefficients :math:`\theta`.
 
     Parameters
     ----------
@@ -201,10 +201,10 @@ class LocationShift(_Population):
     sensitive_features : array-like of n_samples rows or None, default=None
         The groups.
     beta : float >= 0
-        Sensitivity of the distribution: it moves by at most beta times as far (in Wasserstein-1
-        distance) as the coefficients.
+        Sensitivity of the distribution: it moves (in Wasserstein-1 distance) by at most beta times
+        the change of the coefficients.
     changeable : list of column names or positions, or None, default=None
-        The columns that shift, numeric; None is all.
+        The numeric columns that shift; None is all.
     stable_coef : array-like of shape (n_changeable,) or None, default=None
         Coefficients of the performatively stable model, if they are known.
     step : float > 0, default=0.01
@@ -217,8 +217,8 @@ class LocationShift(_Population):
 
     Notes
     -----
-    A model without ``coef_`` counts with the slope of its score, averaged over the base data,
-    which for a linear model is the same.
+    For a model without ``coef_``, the slope of its score, averaged over the base data, is used,
+    which equals the coefficients for a linear model.
 
     References
     ----------
@@ -256,7 +256,7 @@ class LocationShift(_Population):
         return replaced(self.X, self.columns, values)
 
     def distance(self, model):
-        """Return the L2 distance of the model's coefficients to those of the stable model.
+        """Return the L2 distance between the coefficients of the model and the stable model.
 
         Parameters
         ----------

@@ -23,24 +23,24 @@ _TALLEST = 24.0  # inches of a figure
 def plot_group_bars(
     table, columns, *, ax=None, ylabel="", title="", value_format="{:.1f}", baseline=0.0
 ):
-    """Draw one cluster of bars per row, one bar per column, with the value on every bar.
+    """Draw one cluster of bars per row and one bar per column, with a value on each bar.
 
-    More than six columns are drawn as lying bars: one cluster per column, one bar per row.
+    More than six columns are drawn as horizontal bars: one cluster per column, one bar per row.
 
     Parameters
     ----------
     table : pandas.DataFrame of shape (n_rows, n_columns)
-        Its index names the clusters. NaN draws no bar.
+        The values; its index names the clusters. NaN draws no bar.
     columns : dict of str to str, or sequence of str
-        The columns to draw, and how the legend calls them.
+        The columns to draw; the values of a dict are their names in the legend.
     ax : matplotlib.axes.Axes or None, default=None
-        Where to draw; None makes a new figure, as large as its bars need.
+        Axes to draw into; None makes a new figure of suitable size.
     ylabel, title : str, default=""
-        The text beside the axis of the values, and above the axes.
+        Label of the value axis, and title of the axes.
     value_format : str, default="{:.1f}"
-        How the value on a bar is written; values that would overlap are left out.
+        Format of the values on the bars; values that would overlap are left out.
     baseline : float, default=0.0
-        Where the bars start, in the unit of the table.
+        Start of the bars, in the unit of the table.
 
     Returns
     -------
@@ -106,21 +106,21 @@ def _draw(table, names, ax, label, title, value_format, baseline):
 
 
 def plot_group_accuracy(table, ax=None):
-    """Draw every group's accuracy, for each model of a group table.
+    """Draw the accuracy of each group for each model of a group table.
 
-    The axis starts just below the lowest accuracy, where differences are visible, and says so.
+    The axis starts just below the lowest accuracy to make differences visible, and is marked so.
 
     Parameters
     ----------
     table : pandas.DataFrame
         From `skdpfair.metrics.group_table`.
     ax : matplotlib.axes.Axes or None, default=None
-        Where to draw; None makes a new figure.
+        Axes to draw into; None makes a new figure.
 
     Returns
     -------
     matplotlib.axes.Axes
-        In per cent.
+        The axes, in per cent.
 
     Raises
     ------
@@ -158,28 +158,28 @@ def plot_group_accuracy(table, ax=None):
 
 
 def plot_privacy_cost(table, ax=None):
-    """Draw every group's privacy cost, for each private model of a group table.
+    """Draw the privacy cost of each group for each private model of a group table.
 
-    The reference itself, whose cost is 0 by definition, is left out.
+    The reference, whose cost is 0 by definition, is left out.
 
     Parameters
     ----------
     table : pandas.DataFrame
         From `skdpfair.metrics.group_table`.
     ax : matplotlib.axes.Axes or None, default=None
-        Where to draw; None makes a new figure.
+        Axes to draw into; None makes a new figure.
 
     Returns
     -------
     matplotlib.axes.Axes
-        In percentage points of accuracy; below zero, the private model does better.
+        The axes, in percentage points of accuracy; below zero, the private model does better.
 
     Raises
     ------
     ImportError
         If matplotlib is not installed.
     ValueError
-        If the table has no column ``privacy_cost[GROUP]``, or no other row than the reference.
+        If the table has no column ``privacy_cost[GROUP]``, or no row besides the reference.
 
     Examples
     --------

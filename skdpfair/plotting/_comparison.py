@@ -1,4 +1,4 @@
-"""Displays that compare models: privacy cost by group, and measures against the budget."""
+"""Displays that compare models: privacy cost by group, and measures by privacy budget."""
 
 from collections.abc import Mapping
 
@@ -46,7 +46,7 @@ class PrivacyCostDisplay:
     Attributes
     ----------
     ax_, figure_
-        Where :meth:`plot` drew.
+        The axes and figure of :meth:`plot`.
 
     Examples
     --------
@@ -63,7 +63,7 @@ class PrivacyCostDisplay:
 
     @classmethod
     def from_predictions(cls, y_true, y_pred, *, reference, sensitive_features):
-        """Return the display of models by name, against the one named ``reference``.
+        """Return the display of several models, compared with the one named ``reference``.
 
         Parameters
         ----------
@@ -83,7 +83,7 @@ class PrivacyCostDisplay:
         Raises
         ------
         TypeError, ValueError
-            As `skdpfair.metrics.group_table`.
+            As in `skdpfair.metrics.group_table`.
         """
         return cls(
             group_table(y_true, y_pred, reference=reference, sensitive_features=sensitive_features)
@@ -91,7 +91,7 @@ class PrivacyCostDisplay:
 
     @classmethod
     def from_estimator(cls, estimator, X, y, *, sensitive_features):
-        """Return the display of a fitted estimator, or pipeline, with a reference model.
+        """Return the display of a fitted estimator or pipeline that has a reference model.
 
         Parameters
         ----------
@@ -111,7 +111,7 @@ class PrivacyCostDisplay:
         Raises
         ------
         NotFittedError, TypeError, ValueError
-            If the estimator is not fitted, is another model, or has no ``reference_``.
+            If the estimator is not fitted, has another type, or has no ``reference_``.
         """
         model, rows = _final_step(estimator, X)
         if not hasattr(model, "reference_"):
@@ -129,7 +129,7 @@ class PrivacyCostDisplay:
 
     @classmethod
     def from_results(cls, frame, *, epsilon=None):
-        """Return the display of a sweep's means over seeds, one row per method, in its order.
+        """Return the display of a sweep's means over seeds, with one row per method.
 
         The reference models, whose cost is 0 by definition, are left out.
 
@@ -137,9 +137,9 @@ class PrivacyCostDisplay:
         ----------
         frame : pandas.DataFrame or TradeoffResults
             A sweep's results, or their frame, with columns ``method``, ``group`` and
-            ``privacy_cost``, and ``epsilon`` if that varies; rows of group "overall" are left out.
+            ``privacy_cost``, and ``epsilon`` if it varies; rows of group "overall" are left out.
         epsilon : float or None, default=None
-            Budget to show, named in the title; None is the only one there is.
+            Budget to show, which the title names; None is allowed if there is only one.
 
         Returns
         -------
@@ -148,7 +148,7 @@ class PrivacyCostDisplay:
         Raises
         ------
         TypeError, ValueError
-            If ``frame`` is nothing of the kind, there are several budgets, or not this one.
+            If ``frame`` has another form, or ``epsilon`` does not select a single budget.
         """
         rows, reference = _rows_at(getattr(frame, "frame", frame), epsilon)
         means = rows.groupby(["method", "group"], sort=False)["privacy_cost"].mean()
@@ -165,12 +165,12 @@ class PrivacyCostDisplay:
         Parameters
         ----------
         ax : matplotlib.axes.Axes or None, default=None
-            Where to draw; None makes a new figure.
+            Axes to draw into; None makes a new figure.
 
         Returns
         -------
         PrivacyCostDisplay
-            Itself.
+            The display itself.
         """
         self.ax_ = plot_privacy_cost(self.table, ax=ax)
         self.figure_ = self.ax_.figure
@@ -206,15 +206,15 @@ def _rows_at(frame, epsilon):
 
 
 class TradeoffDisplay:
-    """One quantity against the privacy budget, with standard errors over seeds as bands.
+    """Curves of one measure by privacy budget, with standard errors over seeds as bands.
 
     Parameters
     ----------
     curves : dict of str to DataFrame
-        By method: columns epsilon (inf: no privacy, drawn as a dashed line), mean and se, in [-1,
-        1].
+        For each method, a frame with columns epsilon (inf without privacy, which is drawn as a
+        dashed line), mean and se, in [-1, 1].
     measure : str, default="accuracy"
-        The quantity.
+        The measure.
 
     Attributes
     ----------
@@ -244,12 +244,12 @@ class TradeoffDisplay:
         y_true : array-like of shape (n_samples,)
             True labels.
         y_pred : dict of (str, float or None) to array-like of shape (n_samples,)
-            Predicted labels by (method, epsilon); None or infinity is the reference model, of which
-            there must be one for costs.
+            Predicted labels by (method, epsilon). An epsilon of None or infinity is the reference
+            model; costs need exactly one.
         sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
             Groups.
         measure : str, default="accuracy"
-            ``"accuracy"``, ``"privacy_cost"``, either of a group (``"accuracy[F]"``), or either's
+            ``"accuracy"`` or ``"privacy_cost"``, or the same of a group (``"accuracy[F]"``), or its
             difference between groups (``"accuracy_difference"``).
 
         Returns
@@ -259,7 +259,7 @@ class TradeoffDisplay:
         Raises
         ------
         TypeError, ValueError
-            If ``y_pred`` is no such dict, a budget is not above 0, or the measure is unknown.
+            If ``y_pred`` has another form, a budget is not above 0, or the measure is unknown.
 
         Examples
         --------
@@ -303,7 +303,7 @@ class TradeoffDisplay:
         Parameters
         ----------
         estimator : DPFairClassifier or Pipeline, or list of these
-            The ``reference_`` of one that was fitted with ``keep_reference=True`` is shown, too.
+            If one was fitted with ``keep_reference=True``, its ``reference_`` is shown, too.
         X : array-like of shape (n_samples, n_features)
             Features.
         y : array-like of shape (n_samples,)
@@ -320,7 +320,7 @@ class TradeoffDisplay:
         Raises
         ------
         TypeError
-            If ``estimator`` is nothing of the kind.
+            If ``estimator`` has another type.
         NotFittedError
             If a model is not fitted.
         """
@@ -355,7 +355,7 @@ class TradeoffDisplay:
         Raises
         ------
         TypeError, ValueError
-            If ``results`` is nothing of the kind, or has no such measure.
+            If ``results`` has another type, or has no such measure.
         """
         if not callable(getattr(results, "table", None)):
             raise TypeError(
@@ -373,18 +373,18 @@ class TradeoffDisplay:
         Parameters
         ----------
         ax : matplotlib.axes.Axes or None, default=None
-            Where to draw; None makes a new figure. The curves' names stand right of the axes:
-            only a figure with ``layout="constrained"`` makes room for them.
+            Axes to draw into; None makes a new figure. The names of the curves are to the right of
+            the axes, so the figure must have ``layout="constrained"``.
 
         Returns
         -------
         TradeoffDisplay
-            Itself.
+            The display itself.
 
         Raises
         ------
         ValueError
-            If no point is a number.
+            If all values are NaN.
         """
         curves = {m: rows[np.isfinite(rows["mean"])] for m, rows in self.curves.items()}
         curves = {method: rows for method, rows in curves.items() if len(rows)}

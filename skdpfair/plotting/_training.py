@@ -12,16 +12,14 @@ class _RecordedDisplay:
 
     columns: tuple[str, ...] = ()
     _size: tuple[float, float, int]  # of a new figure: width, height, panels
-    _remedy = (
-        "It draws the table that its documentation names; a GroupRecorder needs terms=True for it."
-    )
+    _remedy = "Pass the table that its docstring describes, from a GroupRecorder with terms=True."
 
     def __init__(self, frame):
         missing = [c for c in self.columns if c not in frame]
         if missing:
             drawn_by = type(self).__name__
             raise ValueError(
-                f"frame lacks {missing}, columns that {drawn_by} draws. {self._remedy}"
+                f"frame lacks the columns {missing}, which {drawn_by} draws. {self._remedy}"
             )
         self.frame = frame
 
@@ -31,13 +29,13 @@ class _RecordedDisplay:
         Parameters
         ----------
         ax : matplotlib.axes.Axes, sequence of one a panel, or None, default=None
-            Where to draw; None makes a new figure. Where the groups' names stand right of the
-            axes, only a figure with ``layout="constrained"`` makes room for them.
+            Axes to draw into; None makes a new figure. If the names of the groups are to the right
+            of the axes, the figure must have ``layout="constrained"``.
 
         Returns
         -------
         display
-            Itself, with ``axes_`` and ``figure_``.
+            The display itself, with ``axes_`` and ``figure_``.
         """
         self.axes_ = np.atleast_1d(new_axes(*self._size) if ax is None else ax)
         self.figure_ = self.axes_[0].figure
@@ -74,7 +72,7 @@ class GroupLossDisplay(_RecordedDisplay):
     Attributes
     ----------
     axes_, figure_
-        Where :meth:`plot` drew.
+        The axes and figure of :meth:`plot`.
 
     Examples
     --------
@@ -98,7 +96,7 @@ class GroupLossDisplay(_RecordedDisplay):
         Parameters
         ----------
         estimator : DPFairClassifier
-            Fitted.
+            The fitted estimator.
 
         Returns
         -------
@@ -107,18 +105,18 @@ class GroupLossDisplay(_RecordedDisplay):
         Raises
         ------
         ValueError
-            If the estimator has recorded nothing.
+            If the estimator has no recorded values.
         """
         if not hasattr(estimator, "diagnostics_"):
             raise ValueError(
-                "The estimator has recorded nothing. Fit it with diagnostics=True, which makes it "
-                "an object that must not be released."
+                "The estimator has no recorded values. Fit it with diagnostics=True; the fitted "
+                "object must then not be released."
             )
         return cls(estimator.diagnostics_)
 
     @classmethod
     def from_results(cls, frame):
-        """Return the display of recorded values, for instance read from a file.
+        """Return the display of recorded values, for example from a file.
 
         Parameters
         ----------
@@ -147,7 +145,7 @@ class GroupLossDisplay(_RecordedDisplay):
 class RiskTermsDisplay(_RecordedDisplay):
     """Step risk of each group from direction, magnitude and noise, over training.
 
-    Esipova et al., ICLR 2023, Figure 4.
+    As in Figure 4 of Esipova et al., ICLR 2023.
 
     Parameters
     ----------
@@ -157,7 +155,7 @@ class RiskTermsDisplay(_RecordedDisplay):
     Attributes
     ----------
     axes_, figure_
-        Where :meth:`plot` drew.
+        The axes and figure of :meth:`plot`.
 
     Examples
     --------
@@ -185,22 +183,22 @@ class RiskTermsDisplay(_RecordedDisplay):
 
 
 class RiskBoundDisplay(_RecordedDisplay):
-    """Difference of step risk between two groups, and the lower bounds on it.
+    """Difference in step risk between two groups, and lower bounds on it.
 
-    Esipova et al., ICLR 2023, Figure 5: left the bound of Tran et al. under the difference from
-    clipping, right that of Proposition 3 under the difference from direction.
+    As in Figure 5 of Esipova et al., ICLR 2023.  Left: the difference from clipping, with the bound
+    of Tran et al.  Right: the difference from direction, with the bound of Proposition 3.
 
     Parameters
     ----------
     frame : pandas.DataFrame
         ``pairs_`` of a :class:`skdpfair.analysis.GroupRecorder`.
     group_a, group_b : object, optional
-        The pair; by default the one whose difference from direction is largest on average.
+        The pair; by default the pair with the largest mean difference from direction.
 
     Attributes
     ----------
     axes_, figure_
-        Where :meth:`plot` drew.
+        The axes and figure of :meth:`plot`.
 
     Examples
     --------
@@ -245,9 +243,9 @@ class RiskBoundDisplay(_RecordedDisplay):
 
 
 class CurvatureDisplay(_RecordedDisplay):
-    """The largest eigenvalue of each group's Hessian, under one over the learning rate.
+    """The largest eigenvalue of each group's Hessian, compared with one over the learning rate.
 
-    Where it is below, Proposition 3 of Esipova et al. holds for a convex loss; ICLR 2023, Figure 7.
+    If it is smaller, Proposition 3 of Esipova et al. (ICLR 2023, Figure 7) holds for convex losses.
 
     Parameters
     ----------
@@ -257,7 +255,7 @@ class CurvatureDisplay(_RecordedDisplay):
     Attributes
     ----------
     axes_, figure_
-        Where :meth:`plot` drew.
+        The axes and figure of :meth:`plot`.
 
     Examples
     --------
@@ -285,9 +283,9 @@ class CurvatureDisplay(_RecordedDisplay):
 
 
 class BatchSizeDisplay(_RecordedDisplay):
-    """Length of the clipped gradient's bias, and its angle, against the batch size.
+    """Bias of the clipped gradient, in length and angle, by batch size.
 
-    Knolle et al., 2023, Figures 5 and 6.
+    As in Figures 5 and 6 of Knolle et al., 2023.
 
     Parameters
     ----------
@@ -297,7 +295,7 @@ class BatchSizeDisplay(_RecordedDisplay):
     Attributes
     ----------
     axes_, figure_
-        Where :meth:`plot` drew.
+        The axes and figure of :meth:`plot`.
 
     Examples
     --------

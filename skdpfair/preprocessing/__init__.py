@@ -1,4 +1,4 @@
-"""Transformers that learn nothing from the rows or pay for it, and a linter of pipelines."""
+"""Transformers for private rows, with public or private statistics, and a linter of pipelines."""
 
 from skdpfair.exceptions import PrivacyLeakWarning
 from skdpfair.preprocessing._linter import PipelineFinding, PipelineReport, check_pipeline

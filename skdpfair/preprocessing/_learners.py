@@ -11,21 +11,21 @@ from sklearn.utils import get_tags
 from skdpfair.mechanism import METHODS
 from skdpfair.preprocessing._row_wise import WORDS
 
-_SCALE = "BoundedScaler with public bounds, or DPQuantileScaler, which pays for its quantiles"
+_SCALE = "BoundedScaler with public bounds, or DPQuantileScaler, whose quantiles are private"
 _CATEGORIES = "categories= with the public list, and no min_frequency or max_categories"
 _IMPUTE = (
     'SimpleImputer(strategy="constant", keep_empty_features=True) with a public fill_value, '
     'or missing="middle"'
 )
 _EMPTY = _IMPUTE + "; no add_indicator"
-_BINS = 'FunctionTransformer(np.digitize, kw_args={"bins": public edges}), a column at a time'
+_BINS = 'FunctionTransformer(np.digitize, kw_args={"bins": public edges}), for one column at a time'
 _PROJECT = "GaussianRandomProjection, which reads no rows, or components of public rows, frozen"
 _SELECT = "columns chosen beforehand by public knowledge"
 _TEXT = "HashingVectorizer, or a public vocabulary= (with use_idf=False)"
 _RESAMPLE = "class_weight={class: public number} of DPFairClassifier"
-_MODEL = "a model trained under differential privacy, as DPFairClassifier"
+_MODEL = "a model trained under differential privacy, such as DPFairClassifier"
 _FREEZE = "leave it out, or fit it on public rows and wrap it in FrozenEstimator"
-_DECLARE = "a listed step; if fit reads no rows here, let the tags say requires_fit=False"
+_DECLARE = "a listed step; if fit reads no rows, set requires_fit=False in the tags of the step"
 REFERENCE = "its weights, or those of a non-private reference model, without noise"
 _THRESHOLD = "FixedThresholdClassifier with a threshold chosen beforehand or on public rows"
 
@@ -93,18 +93,18 @@ def _without_noise(params):
 FREE = Row(goes_in=True)
 FROZEN = Row()
 STATELESS = Row(goes_in=True)  # by its tags: what it does to rows is tried
-UNKNOWN = Row("unknown things: it is not known to learn nothing", _DECLARE, goes_in=True)
+UNKNOWN = Row("possibly anything, as the step is unknown", _DECLARE, goes_in=True)
 READS = Row(
-    "statistics of all rows: it gives a row another result beside other rows",
-    "a function of each row alone, with axis=1 in calls; to scale, " + _SCALE,
+    "statistics of all rows: the result of a row depends on the other rows",
+    "a function of each row alone, with axis=1 in calls; for scaling, " + _SCALE,
 )
 UNTRIED = Row(
-    "unknown things: it could not be run on made-up rows ({})",
+    "possibly anything, as it could not be run on made-up rows ({})",
     "a function that runs on a DataFrame or array of any rows; name its columns by a "
     "ColumnTransformer",
 )
 MODEL = Row("its parameters, without noise", _MODEL, goes_in=True)
-RESAMPLER = Row("how many rows each class has, and rows made or chosen from others", _RESAMPLE)
+RESAMPLER = Row("how many rows each class has, and which rows to add or drop", _RESAMPLE)
 
 _SCALES = {
     "StandardScaler": "the mean and standard deviation of each column",
@@ -196,15 +196,15 @@ _SKLEARN = {
         "the threshold that scores best on the rows", _THRESHOLD, goes_in=True
     ),
     "BaggingClassifier": Row(
-        "more than is paid for: a record is drawn several times, and charged as one",
+        "more than its budget covers: it draws a record several times, but charges it once",
         "bootstrap=False",
         _where(bootstrap=bool),
         goes_in=True,
         absent=(("estimator", "DecisionTreeClassifier"),),
     ),
     "OneVsOneClassifier": Row(
-        "how many rows each class has: each fit reads two classes, and takes its n as public",
-        "the classifier as it is, which takes any number of classes, or OneVsRestClassifier",
+        "how many rows each class has: each fit reads two classes and assumes that n is public",
+        "the classifier alone, which takes any number of classes, or OneVsRestClassifier",
         goes_in=True,
     ),
     "AdaBoostClassifier": Row(
@@ -230,7 +230,7 @@ _SKLEARN = {
         _where(strategy=_not("constant")),
     ),
 }
-_BOUNDED = "its own budget, but the bounds are read off the rows"
+_BOUNDED = "bounds, which it computes from the rows outside its own budget"
 ROWS = {
     **{f"sklearn.{name}": row for name, row in _SKLEARN.items()},
     "imblearn.Pipeline": FREE,

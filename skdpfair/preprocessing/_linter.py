@@ -51,17 +51,17 @@ class PipelineFinding:
     Parameters
     ----------
     path : str
-        Where it is: names of steps and parameters, with dots; "" for the estimator itself.
+        Names of steps and parameters that lead to it, with dots; "" for the estimator itself.
     name : str
-        Its class.
+        Class of the step.
     learns : str
-        What it learns.
+        What the step learns.
     instead : str
         What to use instead.
     kind : {"transformer", "resampler", "model"}
-        What it is for.
+        Kind of step.
     sometimes : bool
-        Whether only some candidates of a search have it.
+        Whether only some candidates of a search have the step.
 
     Examples
     --------
@@ -96,11 +96,11 @@ class PipelineReport:
     findings : list of PipelineFinding
         Empty if no step learns from the rows outside the budget.
     notes : list of str
-        What cannot be seen from the parameters, or is paid for elsewhere.
+        Facts that the parameters do not show, or that another budget covers.
     spending : list of estimator
-        Steps other than a DPFairClassifier that pay by a budget of their own, as DPQuantileScaler.
+        Steps, other than a DPFairClassifier, with their own budget, such as DPQuantileScaler.
     searches : list of str
-        Steps that choose by scores on the rows, which are not private.
+        Steps that select by scores on the rows, which are not private.
 
     Examples
     --------
@@ -143,7 +143,7 @@ class PipelineReport:
         Returns
         -------
         DataFrame of shape (n_findings, 6)
-            The attributes of each `PipelineFinding`, one finding a row.
+            The attributes of each `PipelineFinding`, one finding per row.
         """
         columns = ["path", "name", "kind", "learns", "instead", "sometimes"]
         return pd.DataFrame([vars(f) for f in self.findings], columns=columns)
@@ -162,23 +162,23 @@ class PipelineReport:
 
 
 def check_pipeline(pipe) -> PipelineReport:
-    """Name the steps that learn from the rows they are fitted on, without paying for it.
+    """List the steps of a pipeline that learn from private rows outside the budget.
 
-    A scaler that takes the mean of private rows, an encoder that lists their categories, an
-    imputer, a PCA, a selector or a resampler lets them out past the noise of the classifier: no
-    epsilon covers that.  Nothing is fitted on your rows, and a fitted pipeline is judged by its
-    parameters.
+    Many steps, such as a scaler that computes the mean of private rows, an encoder that lists
+    their categories, an imputer, a PCA, a selector or a resampler, reveal statistics of the rows
+    without noise: no epsilon covers them.  The check fits nothing on your rows; it reads the
+    parameters of a pipeline, even of a fitted one.
 
     Parameters
     ----------
     pipe : estimator
         A Pipeline, ColumnTransformer, FeatureUnion, search, ensemble or wrapper, nested in any
-        way, or a single step. Of a search, all candidates are looked at.
+        way, or a single step. All candidates of a search are checked.
 
     Returns
     -------
     PipelineReport
-        ``findings`` is empty where all is paid for or nothing is learned.
+        ``findings`` is empty if no step learns from the rows outside the budget.
 
     Raises
     ------
@@ -187,17 +187,16 @@ def check_pipeline(pipe) -> PipelineReport:
 
     Notes
     -----
-    Steps of scikit-learn are looked up in a table by class, subclasses by their parent unless they
-    have a ``fit`` of their own.  A step that nobody knows is a finding, unless its tags say
-    ``requires_fit=False`` and it proves so on made-up rows, or it is fitted and its
-    ``privacy_.is_private`` is true.  Values that were computed from the rows and then passed as
-    parameters (bounds, categories) cannot be seen.
+    Steps of scikit-learn are looked up in a table by class, and subclasses by their parent unless
+    they define ``fit``.  An unknown step is a finding, unless its tags have ``requires_fit=False``
+    and a trial on made-up rows agrees, or it is fitted and its ``privacy_.is_private`` is true.
+    The check cannot detect parameters (bounds, categories) that were computed from the rows.
 
-    The function of a FunctionTransformer, or such an unknown step, is run on made-up rows, whose
-    columns are those that the pipeline names: all at once, one by one, beside other rows, on
-    several scales and in several numbers.  It is a finding if the result of a row changes with the
-    others, and if it cannot be run.  Otherwise a note says that it was tried, since no trial is a
-    proof.
+    The trial runs the unknown step, or the function of a FunctionTransformer, on made-up rows with
+    the columns that the pipeline names: together, one at a time, with other rows, on several
+    scales and in several numbers.  The step is a finding if the result of a row depends on other
+    rows, or if it cannot be run.  Otherwise a note says that it was tried, because a trial is not
+    a proof.
 
     Examples
     --------
@@ -212,13 +211,13 @@ def check_pipeline(pipe) -> PipelineReport:
     PipelineReport: 1 step learns from private rows outside the budget
       columntransformer.standardscaler: StandardScaler
         learns   the mean and standard deviation of each column
-        instead  BoundedScaler with public bounds, or DPQuantileScaler, which pays for its quantiles
+        instead  BoundedScaler with public bounds, or DPQuantileScaler, whose quantiles are private
     >>> check_pipeline(make_pipeline(BoundedScaler((0, 120)), DPFairClassifier())).findings
     []
     """
     if not is_estimator(pipe):
         raise TypeError(
-            f"pipe must be an estimator, got {pipe!r}. Pass an instance that has fit: a Pipeline, "
+            f"pipe must be an estimator, got {pipe!r}. Pass an object that has fit: a Pipeline, "
             "a search, or a single step."
         )
     walk = _Walk(declared_columns(pipe), tried={})
@@ -295,7 +294,7 @@ class _Walk:
             if callable(columns) and type(columns).__name__ != "make_column_selector":
                 self.notes.append(
                     f"{'.'.join((*path, name))}: its columns are chosen by a function, which must "
-                    "not look at the values"
+                    "not use the values"
                 )
         for name, default in row.absent:
             if params.get(name, ...) is None:
@@ -319,7 +318,7 @@ class _Walk:
         if not private:
             self.searches.append(_step(search, path))
             self.notes.append(
-                f"{_step(search, path)} chooses by scores on private records, which are not "
+                f"{_step(search, path)} selects by scores on private records, which are not "
                 "private: see skdpfair.model_selection.plan and DPRandomizedSearch"
             )
 
@@ -327,10 +326,10 @@ class _Walk:
         self.spending.append(estimator)
         if self.pays:
             self.notes.append(
-                f"{_step(estimator, path)} spends an epsilon of its own, besides the classifier's"
+                f"{_step(estimator, path)} spends its own epsilon in addition to the classifier's"
             )
         else:
-            learns = "by a budget of its own, which DPRandomizedSearch does not count"
+            learns = "with its own budget, which DPRandomizedSearch does not count"
             self._find(estimator, path, Row(learns, "BoundedScaler with public bounds"))
 
     def _try(self, estimator, params, row, path, columns):
@@ -345,13 +344,13 @@ class _Walk:
                 return
             name = "it" if row is STATELESS else _name(function)
             self.notes.append(
-                f"{_step(estimator, path)} is taken to work row by row: {name} gave made-up rows "
-                "the same results, whatever rows were beside them"
+                f"{_step(estimator, path)} is assumed to work row by row: on made-up rows, {name} "
+                "gave results that did not depend on other rows"
             )
         if type(estimator).__name__ == "FrozenEstimator":
             self.notes.append(
-                f"{_step(estimator, path)} learns nothing more; what it holds must come from "
-                "public rows, or have been paid for"
+                f"{_step(estimator, path)} learns nothing more, but its content must come from "
+                "public rows, or be covered by a budget"
             )
 
     def _columns_of(self, estimator, columns):

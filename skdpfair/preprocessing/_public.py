@@ -1,4 +1,4 @@
-"""Scaling and encoding of whole tables by public bounds and categories."""
+"""Scaling and encoding of tables by public bounds and categories."""
 
 import re
 from collections import Counter
@@ -17,7 +17,7 @@ from skdpfair.inputs.columns import in_pandas, refuse_masked, refuse_sparse_colu
 
 _FLOATS = (np.float64, np.float32)
 _NOT_NUMBERS = (
-    "X has values that are not real numbers. Scale numbers only; give text its public categories: "
+    "X has values that are not real numbers. Scale only numbers; list public categories for text: "
     "public_preprocessor(bounds, categories={column: [...]})."
 )
 # texts that are written numbers; codes such as 01 are none
@@ -26,26 +26,26 @@ _FLAGS = {"True": True, "False": False}
 
 
 class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
-    """Scale every column from its public bounds to a common range.
+    """Scale each column from its public bounds to a common range.
 
-    A scaler that takes the minimum or the mean of private rows spends privacy that no budget
-    counts. This one takes its bounds from you: from a form, a code book, or the meaning of the
-    column. ``fit`` records the number and names of the columns and nothing else.
+    A scaler that computes the minimum or the mean of private rows leaks information that the
+    privacy budget does not cover. This scaler uses bounds from public knowledge, such as a form or
+    a code book. ``fit`` only records the number and names of the columns.
 
     Parameters
     ----------
     bounds : tuple, dict or array-like of shape (n_features, 2), default=(-1.0, 1.0)
-        One pair ``(low, high)`` for all columns, in the unit of the columns; or a dict of one pair
-        for each column name, for DataFrames; or one pair a column, in order. ``low < high``. Take
-        them from public knowledge, never from the rows.
+        Bounds ``(low, high)`` with ``low < high``, in the unit of the columns: one pair for all
+        columns, a dict from column names to pairs (for DataFrames), or one pair per column, in
+        order. Choose them from public knowledge, never from the rows.
     feature_range : tuple of (low, high), default=(-1, 1)
         The range to scale to, ``low < high``.
     clip : bool, default=True
-        Move values beyond the bounds to the nearest end of ``feature_range``. Otherwise they
-        leave the range, and a single record's features are unbounded.
+        Move values beyond the bounds to the nearest end of ``feature_range``. If False, values
+        beyond the bounds fall outside the range, so the features of a record are unbounded.
     missing : {"keep", "middle"}, default="keep"
-        NaN stays NaN, or becomes the middle of ``feature_range``, a public value. (An imputer that
-        is fitted on the rows spends privacy that no budget counts.)
+        Keep NaN, or replace it by the middle of ``feature_range``, a public value. (Statistics of
+        an imputer that is fitted on the rows are not covered by the privacy budget.)
 
     Attributes
     ----------
@@ -56,8 +56,8 @@ class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     Notes
     -----
-    ``transform`` computes ``lo' + (x - lo) / (hi - lo) * (hi' - lo')``, bounds (lo, hi) and range
-    (lo', hi'). Infinity is refused.
+    ``transform`` computes ``lo' + (x - lo) / (hi - lo) * (hi' - lo')`` for bounds (lo, hi) and
+    range (lo', hi'). It raises ValueError on infinity.
 
     Examples
     --------
@@ -83,7 +83,7 @@ class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_samples, n_features)
-            Its values are checked to be numbers and are not used.
+            The values must be numbers; they are not used.
         y : None
             Ignored.
 
@@ -95,8 +95,7 @@ class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If a pair of bounds is missing, superfluous or not ``low < high``; the message names
-            the column.
+            If a pair of bounds is missing or superfluous, or does not have ``low < high``.
 
         Examples
         --------
@@ -125,12 +124,12 @@ class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Returns
         -------
         ndarray or DataFrame of shape (n_samples, n_features)
-            Within ``feature_range`` if ``clip``; float32 stays float32, all else is float64.
+            Values within ``feature_range`` if ``clip``; float32 for float32 input, else float64.
 
         Raises
         ------
         ValueError
-            If ``X`` has other columns than in ``fit``, or holds infinity.
+            If the columns of ``X`` differ from those in ``fit``, or ``X`` holds infinity.
 
         Examples
         --------
@@ -178,8 +177,8 @@ def numbers_of(estimator, X, reset):
     text = [c for c in getattr(X, "columns", ()) if not _holds_numbers(X, c)]
     if text:
         raise ValueError(
-            f"bounds names columns that hold text: {safe_repr(text)}. Scale numbers only; give "
-            "text its public categories: public_preprocessor(bounds, categories={column: [...]})."
+            f"bounds names columns that hold text: {safe_repr(text)}. Scale only numbers; list "
+            "public categories for text: public_preprocessor(bounds, categories={column: [...]})."
         )
     try:
         return validate_data(
@@ -212,16 +211,16 @@ def _ordered(bounds, names, named):
     """Return the pairs of a dict in the order of the columns, else raise."""
     if not named:
         raise ValueError(
-            "bounds is a dict of column names, but X has none: pass a DataFrame, or one pair "
-            "(low, high) a column, in order."
+            "bounds is a dict of column names, but X has no names. Pass a DataFrame, or one pair "
+            "(low, high) per column, in order."
         )
     missing = [name for name in names if name not in bounds]
     unknown = [name for name in bounds if name not in names]
     if missing or unknown:
         raise ValueError(
             f"bounds must have one pair for each column of X, got none for {safe_repr(missing)} "
-            f"and some for {safe_repr(unknown)}, which X lacks. Add what the data description "
-            "says, drop the rest."
+            f"and some for {safe_repr(unknown)}, which X lacks. Add the missing bounds from the "
+            "data description, and drop the others."
         )
     return [bounds[name] for name in names]
 
@@ -248,19 +247,19 @@ def pair_of(name, pair, column=None):
 
 
 class ColumnTransformer(compose.ColumnTransformer):
-    """scikit-learn's, which takes tables of polars and pyarrow in all of its versions."""
+    """scikit-learn's ColumnTransformer, which also takes tables of polars and pyarrow."""
 
     def fit_transform(self, X, y=None, **params):
-        """Fit all steps, and return what they make of X."""
+        """Fit all steps, and transform X."""
         return super().fit_transform(in_pandas(X), y, **params)
 
     def transform(self, X, **params):
-        """Return what all steps make of X."""
+        """Transform X by all steps."""
         return super().transform(in_pandas(X), **params)
 
 
 class PublicEncoder(TransformerMixin, BaseEstimator):
-    """Make a column of 0 and 1 of each public category; nothing is learned from the rows.
+    """Encode each public category as a column of 0 and 1; nothing is learned from the rows.
 
     Parameters
     ----------
@@ -286,7 +285,7 @@ class PublicEncoder(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X):
-        """Return an array of float32, of 0 and 1, a row of zeros where no category is met."""
+        """Return 0 and 1 as float32; a value that is not a listed category gives zeros."""
         parts = [
             codes_in(listed, X.iloc[:, i])[:, None] == np.arange(len(listed))
             for i, listed in enumerate(self.categories.values())
@@ -337,30 +336,30 @@ def _number(value):
 def public_preprocessor(bounds, categories=None, *, passthrough=(), missing="middle"):
     """Make a ColumnTransformer that learns nothing from the rows it is fitted on.
 
-    Numeric columns are scaled to [-1, 1] by public bounds, categorical ones become 0 or 1 for each
-    public category, some columns pass unchanged (the group column, say), all others are dropped.
+    Numeric columns are scaled to [-1, 1] by public bounds, and categorical columns become 0 or 1
+    for each public category. Columns of ``passthrough`` are unchanged; all others are dropped.
 
     Parameters
     ----------
     bounds : dict of str to (low, high)
         Public bounds of the numeric columns, in their units; see `BoundedScaler`.
     categories : dict of str to sequence, optional
-        Public list of the categories of each categorical column, spelt as in the table; "1", 1 and
-        1.0 are the same, and so are "True" and True.
+        Public categories of each categorical column, spelt as in the table; "1", 1 and 1.0 are
+        equal, as are "True" and True.
     passthrough : sequence of str, default=()
-        Columns to pass through unchanged. A column of ``categories`` may be named here too: it is
-        then both encoded and passed through.
+        Columns to keep unchanged, such as the group column. A column may be both here and in
+        ``categories``: it is then both encoded and kept.
     missing : {"middle", "keep"}, default="middle"
-        What a missing number becomes: 0, the middle of its bounds, or NaN.
+        Replace missing numbers by 0, the middle of the scaled bounds, or keep them as NaN.
 
     Returns
     -------
     sklearn.compose.ColumnTransformer
-        Unfitted; its output is a DataFrame: the scaled columns, then ``column_category`` for each
-        category (float32), then the columns of ``passthrough``. A category that is missing or not
-        listed makes a row of zeros for its column; a number beyond its bounds is moved to the
-        nearer one. Nothing is said of either, for that would tell of the rows; `outside_public`
-        counts them where you may look.
+        The unfitted transformer. Its output is a DataFrame of the scaled columns,
+        ``column_category`` for each category (float32), and the columns of ``passthrough``. A
+        category that is missing or not listed becomes a row of zeros, and a number beyond its
+        bounds is moved to the nearer bound. Neither raises a warning, which would reveal
+        information about the rows; `outside_public` counts such values.
 
     Raises
     ------
@@ -403,20 +402,20 @@ def public_preprocessor(bounds, categories=None, *, passthrough=(), missing="mid
 
 
 def outside_public(table, bounds, categories=None):
-    """Count what public bounds and categories miss: typing errors, forgotten categories.
+    """Count values outside public bounds and categories, such as typing errors.
 
     Parameters
     ----------
     table : DataFrame, of pandas, polars or pyarrow
-        The rows, or better a public sample of them.
+        The rows, or preferably a public sample of them.
     bounds, categories : dict
         As in `public_preprocessor`.
 
     Returns
     -------
     DataFrame
-        One row a column of ``bounds`` and ``categories``: the shares ``missing`` and ``outside``,
-        and ``example``, a value that is outside. Computed on the rows as they are: NOT private.
+        One row per column of ``bounds`` and ``categories``: the shares ``missing`` and ``outside``,
+        and ``example``, a value that is outside. The table is NOT private.
 
     Examples
     --------
@@ -435,8 +434,8 @@ def outside_public(table, bounds, categories=None):
     unknown = [column for column in (*bounds, *categories) if column not in table]
     if unknown:
         raise ValueError(
-            f"bounds and categories must name columns of table, got {safe_repr(unknown)}, which it "
-            "lacks. Leave these out, or spell them as in the table."
+            f"bounds and categories must name columns of table, got {safe_repr(unknown)}, which "
+            "table lacks. Remove these, or spell them as in the table."
         )
     rows = {}
     for column, pair in bounds.items():
@@ -464,8 +463,8 @@ def _check_disjoint(bounds, name, columns):
     both = [column for column in columns if column in bounds]
     if both:
         raise ValueError(
-            f"{name} and bounds both name {safe_repr(both)}: a column is either scaled or kept; "
-            "take it out of one of the two."
+            f"{name} and bounds both name {safe_repr(both)}, but a column is either scaled or "
+            "kept. Remove it from one of them."
         )
 
 
@@ -477,6 +476,6 @@ def _category_list(column, listed):
     if not kept or n_distinct < len(kept):
         raise ValueError(
             f"categories[{safe_repr(column)}] must list at least one category, each once, "
-            f"got {safe_repr(listed)}: take the list from the data description."
+            f"got {safe_repr(listed)}. Take the list from the data description."
         )
     return kept

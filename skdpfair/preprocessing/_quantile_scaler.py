@@ -20,46 +20,46 @@ _ACCOUNTANT = "pld"
 
 
 class DPQuantileScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
-    """Scale every column by two of its quantiles, estimated under differential privacy.
+    """Scale each column by two of its quantiles, estimated under differential privacy.
 
-    For columns whose public bounds are known but far from where most values lie. ``fit`` makes one
-    noisy release for all columns and spends an epsilon of its own, besides the classifier's; a
-    :class:`~skdpfair.budget.PrivacyLedger` adds the two up.
+    Use it for columns whose public bounds are far from most values. ``fit`` makes one noisy release
+    for all columns and spends its own epsilon in addition to the classifier's; a
+    :class:`~skdpfair.budget.PrivacyLedger` adds them up.
 
     Parameters
     ----------
     bounds : tuple, dict or array-like of shape (n_features, 2), default=(-1.0, 1.0)
         Public bounds of the columns, as in `BoundedScaler`. Values beyond them count as the
-        nearer bound. The quantiles are found to within about (high - low) / 2^levels.
+        nearer bound. The resolution of the quantiles is about (high - low) / 2^levels.
     epsilon : float > 0 or None, default=1.0
-        What ``fit`` spends; None if ``noise_multiplier`` is given.
+        The epsilon that ``fit`` spends; None if ``noise_multiplier`` is given.
     delta : float in (0, 1/n_samples) or "auto", default="auto"
-        "auto": the largest power of ten that is at most 1/(10 n_samples).
+        "auto" is the largest power of ten that is at most 1/(10 n_samples).
     noise_multiplier : float from 0.001 to 1e6 or None, default=None
         Standard deviation of the noise over the L2 sensitivity of the counts, instead of epsilon.
     quantiles : tuple of (low, high), default=(0.01, 0.99)
-        Which quantiles go to the ends of ``feature_range``, 0 < low < high < 1; (0.25, 0.75) scales
+        Quantiles to map to the ends of ``feature_range``, 0 < low < high < 1; (0.25, 0.75) scales
         by the interquartile range.
     feature_range : tuple of (low, high), default=(-1, 1)
-        Where they go to.
+        The range to scale to.
     clip : bool, default=True
         Move values beyond the quantiles to the nearest end of ``feature_range``.
     missing : {"keep", "middle"}, default="keep"
-        NaN stays NaN, or becomes the middle of ``feature_range``. It is counted nowhere.
+        Keep NaN, or replace it by the middle of ``feature_range``. NaN is not counted.
     levels : int, default=10
         Depth of the tree of counts, from 1 to 16.
     noise : {"standard", "gaussian_sum"}, default="standard"
-        "gaussian_sum" makes each number of the noise from four Gaussians.
+        "gaussian_sum" draws each noise value as a sum of four Gaussians.
     random_state : int or None, default=None
-        None draws the noise from the operating system's entropy. An int makes it reproducible,
-        and warns: whoever knows it can remove the noise.
+        None draws the noise from the operating system's entropy. An int makes it reproducible
+        and raises a warning, because whoever knows the seed can remove the noise.
 
     Attributes
     ----------
     quantiles_ : ndarray of shape (n_features, 2)
         The estimates, in the units of the columns, low < high.
     privacy_ : PrivacyReport
-        What ``fit`` spent.
+        The privacy that ``fit`` spent.
     n_features_in_ : int
         Number of columns seen in ``fit``.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -68,22 +68,22 @@ class DPQuantileScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     Notes
     -----
     The range between the public bounds of each of the d columns is halved L = ``levels`` times,
-    and for l = 1..L the values in each of the 2^l intervals of level l are counted
+    and for l = 1..L the values in each of the 2^l intervals of level l are counted, as in
     Hay et al. (2010).  All d (2^(L+1) - 2) counts, as one vector f(X), are released once with
     independent Gaussian noise of standard deviation ``noise_multiplier`` * sqrt(d L).
 
     The L2 sensitivity of f is sqrt(d L).  Let X and X' be neighbours under zero-out adjacency: in
-    X' a record i is replaced by the null record, which counts nowhere; n is public.  f is a sum of
-    one vector v(x_j) a record, because the interval a value belongs to depends on that value and
-    on public bounds alone.  So f(X) - f(X') = v(x_i).  The intervals of a level are disjoint and
-    cover the range, so that v(x_i) is 1 in exactly one interval of each level of each column that
-    holds a number, and 0 in all others and for NaN.  Hence ``|v(x_i)|^2 <= d L``, with equality
-    for a record without NaN.  The release is a Gaussian mechanism of parameter mu = 1 /
-    ``noise_multiplier``.  All the rest is computed from the noisy counts: the least-squares tree
-    that agrees with itself, its running sum made monotone, and the quantiles.
+    X', one record i is replaced by the null record, which is not counted; n is public.  f is a sum
+    of one vector v(x_j) per record, because the interval of a value depends only on that value and
+    the public bounds.  So f(X) - f(X') = v(x_i).  The intervals of a level are disjoint and cover
+    the range, so v(x_i) is 1 in exactly one interval of each level of each column that holds a
+    number, and 0 in all others and for NaN.  Hence ``|v(x_i)|^2 <= d L``, with equality for a
+    record without NaN.  The release is a Gaussian mechanism with parameter mu = 1 /
+    ``noise_multiplier``.  Everything else is computed from the noisy counts: the consistent
+    least-squares tree, its running sum made monotone, and the quantiles.
 
-    A flat histogram of 2^L bins has sensitivity sqrt(d), yet a quantile sums up to 2^L of its
-    noises; in the tree it sums at most L, of a deviation sqrt(L) times as large.
+    A flat histogram of 2^L bins has sensitivity sqrt(d), but a quantile sums up to 2^L noise
+    values; in the tree it sums at most L, each with a standard deviation sqrt(L) times as large.
 
     References
     ----------
@@ -145,8 +145,8 @@ class DPQuantileScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Raises
         ------
         BudgetExceeded
-            If a privacy ledger is open and the release would exceed its budget; nothing has been
-            counted then.
+            If a privacy ledger is open and the release would exceed its budget; nothing is
+            counted in this case.
         ValueError, TypeError
             If a parameter cannot be used, or X holds text or infinity.
         InfeasibleBudgetError
@@ -196,14 +196,14 @@ class DPQuantileScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Returns
         -------
         ndarray or DataFrame of shape (n_samples, n_features)
-            float32 stays float32, all else is float64.
+            The dtype is float32 for float32 input, else float64.
         """
         check_is_fitted(self, "quantiles_")
         X = numbers_of(self, X, reset=False)
         return np.asarray(self._scaler(self.quantiles_).fit_transform(X))
 
     def planned(self, n_samples, n_features=1) -> LedgerEntry:
-        """Return what ``fit`` will release; nothing is fitted.
+        """Return what ``fit`` will release, without fitting anything.
 
         Parameters
         ----------

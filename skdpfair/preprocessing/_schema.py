@@ -25,21 +25,21 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 @dataclass(frozen=True, kw_only=True)
 class TableSchema:
-    """The public facts about a table of records, written down before anybody looks at them.
+    """The public facts about a table of records, written without looking at the records.
 
     Parameters
     ----------
     target : str
         Column to predict.
     classes : list of str
-        All values that it can have, at least two.
+        All possible values of the target, at least two.
     groups : dict of str to list of str, default={}
-        Columns whose groups are compared, with all their values; ``""`` is a missing one. Several
-        make intersections. They are features only if ``categories`` names them, too.
+        Columns that define the groups, with all their values; ``""`` is a missing value. Several
+        columns make intersections. They are features only if ``categories`` also names them.
     bounds : dict of str to (low, high), default={}
-        Columns of numbers that are features, with their least and largest possible values.
+        Numeric feature columns, with their smallest and largest possible values.
     categories : dict of str to list of str, default={}
-        Columns of texts that are features, with all their values; in these lists "1" is also 1.0.
+        Text feature columns, with all their values; in these lists "1" is equal to 1.0.
 
     Raises
     ------
@@ -84,12 +84,11 @@ class TableSchema:
             part = getattr(self, name)
             if not isinstance(part, Mapping) or not all(isinstance(c, str) for c in part):
                 raise TypeError(
-                    f"{name} must be a table by names of columns, got {safe_repr(part)}."
+                    f"{name} must be a dict with column names as keys, got {safe_repr(part)}."
                 )
             if self.target in part and name != "groups":
                 raise ValueError(
-                    f"{name} names {self.target!r}, which is the target: the model would be told "
-                    "what it has to predict. Take it out."
+                    f"{name} must not name {self.target!r}, which is the target. Remove it."
                 )
         for name, least in (("groups", 2), ("categories", 1)):
             part = getattr(self, name)
@@ -98,12 +97,12 @@ class TableSchema:
         object.__setattr__(self, "bounds", {c: _pair(c, v) for c, v in self.bounds.items()})
         if not self.bounds and not self.categories:
             raise ValueError(
-                "bounds and categories are both empty: name at least one column to learn from."
+                "bounds and categories are both empty. Name at least one feature column."
             )
         if both := sorted(self.bounds.keys() & self.groups.keys()):
             raise ValueError(
-                f"bounds and groups both name {safe_repr(both)}: groups are texts. Take the column "
-                "out of one of the two."
+                f"bounds and groups both name {safe_repr(both)}, but groups are texts. Remove the "
+                "column from one of them."
             )
         self.preprocessor()  # raises
 
@@ -114,7 +113,7 @@ class TableSchema:
         Parameters
         ----------
         facts : dict
-            The parts of a schema by name, as `to_dict` returns them.
+            The parts of a schema by name, as returned by `to_dict`.
 
         Returns
         -------
@@ -145,9 +144,9 @@ class TableSchema:
         Parameters
         ----------
         path : path-like
-            The file, as `to_toml` writes it.
+            The file, as written by `to_toml`.
         besides : sequence of str, default=()
-            Other entries that the file may hold, which are ignored.
+            Other entries that the file may hold; they are ignored.
 
         Returns
         -------
@@ -168,17 +167,17 @@ class TableSchema:
         Returns
         -------
         dict
-            Ready for JSON; `from_dict` reads it.
+            A dict that can be written as JSON and read by `from_dict`.
         """
         return json.loads(json.dumps(asdict(self)))
 
     def to_toml(self) -> str:
-        """Return the schema as TOML, for people to read and edit.
+        """Return the schema as TOML text, which people can read and edit.
 
         Returns
         -------
         str
-            `from_toml` reads it from a file.
+            The text of a file for `from_toml`.
         """
         lines = [f"target = {_toml(self.target)}", f"classes = {_toml(self.classes)}"]
         for name in ("groups", "bounds", "categories"):
@@ -208,31 +207,31 @@ class TableSchema:
         Returns
         -------
         sklearn.compose.ColumnTransformer
-            Unfitted; see `public_preprocessor`.
+            The unfitted transformer; see `public_preprocessor`.
         """
         return public_preprocessor(self.bounds, self.categories)
 
     def read_csv(self, path, *, labelled=True) -> pd.DataFrame:
-        """Read the columns that the schema names; all others are left out.
+        """Read the columns that the schema names, and ignore all others.
 
         Parameters
         ----------
         path : path-like
-            The file, with the names of the columns in its first line; separated by commas,
-            semicolons, tabs or bars, and maybe compressed.
+            The file, with column names in its first line, separated by commas, semicolons, tabs
+            or bars. It may be compressed.
         labelled : bool, default=True
-            Whether target and groups have to be there, and are read. To predict, they need not.
+            Whether to read the target and the groups, which prediction does not need.
 
         Returns
         -------
         pandas.DataFrame of shape (n_samples, n_columns)
-            Numbers as floats, all else as texts.
+            Numbers are floats; all other values are texts.
 
         Raises
         ------
         ValueError
-            If the file cannot be read, lacks a column, or holds a text where a number belongs; no
-            error shows a cell.
+            If the file cannot be read, lacks a column, or holds text in a column with bounds. No
+            error shows the content of a cell.
         """
         named = (*self.categories, *((*self.groups, self.target) if labelled else ()))
         texts = list(dict.fromkeys(named))
@@ -258,14 +257,14 @@ class TableSchema:
         for column in self.bounds:
             if not pd.api.types.is_numeric_dtype(table[column].dtype):
                 raise ValueError(
-                    f"Column {column!r} has bounds, but holds texts that are no numbers (with a "
-                    "decimal comma, maybe, or a unit). Correct the file, or move the column to "
+                    f"Column {column!r} has bounds, but holds texts that are not numbers (perhaps "
+                    "with a decimal comma or a unit). Correct the file, or move the column to "
                     "categories."
                 )
         return table[[*self.bounds, *texts]]
 
     def split(self, table):
-        """Return features, labels and groups of a table as `read_csv` gives it.
+        """Split a table, as returned by `read_csv`, into features, labels and groups.
 
         Parameters
         ----------
@@ -275,7 +274,7 @@ class TableSchema:
         Returns
         -------
         X : DataFrame of shape (n_samples, n_features)
-            Numbers, prepared by public facts only.
+            Numbers, computed with public facts only.
         y : ndarray of str of shape (n_samples,)
         groups : DataFrame of shape (n_samples, n_group_columns) or None
             One column for each entry of ``groups``.
@@ -283,7 +282,7 @@ class TableSchema:
         Raises
         ------
         ValueError
-            If a label or a group is missing or not listed; the error shows none.
+            If a label or a group is missing or not listed; the error does not show its value.
         """
         table = in_pandas(table)
         groups = table[list(self.groups)].astype(object)
@@ -297,12 +296,12 @@ class TableSchema:
 
 
 def columns_of(path, wanted=()):
-    """Return the names of the columns of a CSV file, and their separator.
+    """Return the column names of a CSV file, and its separator.
 
     Parameters
     ----------
     path : path-like
-        The file, maybe compressed.
+        The file, which may be compressed.
     wanted : sequence of str, default=()
         Names of columns that it must have.
 
@@ -315,8 +314,8 @@ def columns_of(path, wanted=()):
     Raises
     ------
     ValueError
-        If there is no such file, no line in it, a name twice, or none of a column that is
-        ``wanted``.  The error shows names that resemble the wanted one only: without a header the
+        If the file does not exist or is empty, has a name twice, or lacks a ``wanted`` column.
+        The error shows only names that resemble the wanted one, because without a header the
         first line is a record.
 
     Examples
@@ -333,7 +332,7 @@ def columns_of(path, wanted=()):
         separator = max(_SEPARATORS, key=str(line).count)
         names = pd.read_csv(path, sep=separator, skipinitialspace=True, **first).iloc[0]
     except FileNotFoundError:
-        raise ValueError(f"There is no file {str(path)!r}.") from None
+        raise ValueError(f"File {str(path)!r} does not exist.") from None
     except Exception as error:
         raise ValueError(f"{Path(path).name} {_unreadable(error)}") from None
     names, place = [str(name) for name in names], {}
@@ -347,8 +346,8 @@ def columns_of(path, wanted=()):
         near = difflib.get_close_matches(absent, names[:_MOST_COMPARED], n=1)
         hint = f"Did you mean {near[0]!r}? " if near else ""
         raise ValueError(
-            f"{Path(path).name} has no column {absent!r}. {hint}Its first line must hold the names "
-            "of the columns."
+            f"{Path(path).name} has no column {absent!r}. {hint}Its first line must hold the "
+            "column names."
         )
     return names, separator
 
@@ -378,17 +377,19 @@ def _spelt(what, values, known, remedy):
     if outside.empty:
         return np.array(known)[codes]
     if (outside.isna() | (outside == "")).all():
-        raise ValueError(f"Column {values.name!r} has missing values, not in {what}. {remedy}")
+        raise ValueError(
+            f"Column {values.name!r} has missing values, which {what} does not list. {remedy}"
+        )
     raise ValueError(
         f"Column {values.name!r} holds values that {what} does not list: it lists "
-        f"{safe_repr(list(known))}. Add what is missing, spelt as in the file."
+        f"{safe_repr(list(known))}. Add the missing values, spelt as in the file."
     )
 
 
 def _unreadable(error):
     """Say what keeps a file from being read, without its cells."""
     if isinstance(error, pd.errors.EmptyDataError):
-        return "is empty: it must begin with a line of names of columns."
+        return "is empty. Its first line must hold the column names."
     if isinstance(error, UnicodeError):
         return 'is not in UTF-8: save it as "CSV UTF-8", or convert it.'
     return f"cannot be read as a table with a header: {type(error).__name__}."

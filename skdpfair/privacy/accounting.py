@@ -77,10 +77,10 @@ def epsilon(runs: Iterable[SampledGaussian], delta: float, accountant: str = "pl
     delta : float
         In (0, 1); infinity is returned below 1e-100.
     accountant : {"pld", "prv", "rdp"}
-        ``"pld"`` is tight; ``"prv"`` adds at most 0.01 (or 0.1 % of a large epsilon), and
-        is ``"pld"`` above an epsilon of 500 or a million steps;
-        ``"rdp"`` is the fastest and 10 to 20 % loose.  Both others are ``"rdp"`` where float64
-        does not resolve delta for them: below 1e-13 + 1e-14 for each step.
+        ``"pld"`` is tight.  ``"prv"`` adds at most 0.01 (or 0.1 % of a large epsilon), and
+        uses ``"pld"`` above an epsilon of 500 or a million steps.
+        ``"rdp"`` is the fastest, and 10 to 20 % loose.  The others use ``"rdp"`` if float64 does
+        not resolve delta: below 1e-13 + 1e-14 for each step.
 
     Returns
     -------
@@ -91,9 +91,9 @@ def epsilon(runs: Iterable[SampledGaussian], delta: float, accountant: str = "pl
     -----
     The relation is add-or-remove-one, which has the same dominating pair as ``"zero_out"``
     for Poisson sampling and Gaussian noise.  The Fourier transforms of ``"pld"`` and ``"prv"``
-    have an absolute error in delta, which is taken off delta beforehand.  The interval of
-    ``"pld"`` starts at 1e-3 and is divided by 3 until epsilon moves by less than 0.5 %; each
-    value on the way is an upper bound, and the least is returned.
+    have an absolute error in delta, which is subtracted from delta first.  The interval of
+    ``"pld"`` starts at 1e-3 and is divided by 3 until epsilon changes by less than 0.5 %; each
+    value is an upper bound, and the smallest is returned.
 
     Examples
     --------
@@ -332,19 +332,19 @@ def total_variation(runs: Iterable[SampledGaussian], adjacency: str = "add_remov
     runs : iterable of SampledGaussian
         Everything that was released, in any order.
     adjacency : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
-        Which data sets are neighbours: one record more or less; one record replaced by a null
-        record, which has the same dominating pair; one record replaced by any other.
+        Neighbouring data sets differ by adding or removing one record, by replacing one with a
+        null record (which has the same dominating pair), or with any other record.
 
     Returns
     -------
     float
-        In [0, 1]: delta at epsilon 0 of the composed privacy loss distribution, which the pair of
-        largest privacy loss attains; 0 if nothing was released, 1 if a release had no noise.
+        In [0, 1]: delta at epsilon 0 of the composed privacy loss distribution, attained by the
+        pair with the largest loss; 0 if nothing was released, 1 if a release had no noise.
 
     Notes
     -----
-    The discretisation is pessimistic and refined as in `skdpfair.privacy.epsilon`: divided by 3
-    until the value moves by less than 0.5 %, and the least value is returned.
+    The discretisation is pessimistic and refined as in `skdpfair.privacy.epsilon`: the interval is
+    divided by 3 until the value changes by less than 0.5 %, and the smallest value is returned.
 
     Examples
     --------
@@ -360,10 +360,10 @@ def total_variation(runs: Iterable[SampledGaussian], adjacency: str = "add_remov
 
 
 def tv_from_epsilon(epsilon: float, delta: float) -> float:
-    """Return the bound on total variation that epsilon and delta alone give.
+    """Return the bound on total variation that follows from epsilon and delta alone.
 
-    (e^epsilon - 1 + 2 delta) / (e^epsilon + 1), Proposition 2.6 of [kulynych2022]_, for the
-    adjacency of epsilon. `total_variation` is far tighter where the releases are known.
+    The bound is (e^epsilon - 1 + 2 delta) / (e^epsilon + 1), Proposition 2.6 of [kulynych2022]_,
+    for the adjacency of epsilon. `total_variation` is far tighter if the releases are known.
 
     Parameters
     ----------

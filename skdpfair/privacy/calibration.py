@@ -42,7 +42,7 @@ def calibrate(
     accountant: str = "pld",
     one_time_noise_multipliers: tuple[float, ...] = (),
 ) -> float:
-    """Return the least noise multiplier at which a run costs at most ``epsilon``.
+    """Return the smallest noise multiplier with which a run costs at most ``epsilon``.
 
     Parameters
     ----------
@@ -57,26 +57,26 @@ def calibrate(
     accountant : {"pld", "prv", "rdp"}
         See :func:`skdpfair.privacy.epsilon`.
     one_time_noise_multipliers : tuple of float
-        Noise multipliers of releases on all records, each made once besides the run.
+        Noise multipliers of one-time releases on all records in addition to the run.
 
     Returns
     -------
     float
-        Joint noise multiplier of a step, from ``MIN_NOISE_MULTIPLIER`` (0.1, returned where
-        even less noise would do) to ``MAX_NOISE_MULTIPLIER`` (1000).  What it costs, by
-        :func:`skdpfair.privacy.epsilon`, is never above the target and at most 0.1 % below.
+        Joint noise multiplier of a step, from ``MIN_NOISE_MULTIPLIER`` (0.1, even if less noise
+        would suffice) to ``MAX_NOISE_MULTIPLIER`` (1000).  Its cost by
+        :func:`skdpfair.privacy.epsilon` is never above the target and at most 0.1 % below.
 
     Raises
     ------
     InfeasibleBudgetError
-        If that takes more noise than ``MAX_NOISE_MULTIPLIER``, or a smaller epsilon than the
-        accountant can certify at all.
+        If this needs more noise than ``MAX_NOISE_MULTIPLIER``, or the accountant cannot certify
+        such a small epsilon.
 
     Notes
     -----
-    A secant from the central limit theorem's value, in the logs of the noise and of the
-    ``mu`` that belongs to its cost, kept within the bracket of what is known to be safe and
-    unsafe: first at a coarse discretisation, then at one that settles, then verified.
+    A secant search starts from the value of the central limit theorem, in the logarithms of the
+    noise and of the ``mu`` of its cost, within the bracket of known safe and unsafe values.  It
+    uses a coarse discretisation first, then a converged one, and verifies the result.
 
     Examples
     --------
@@ -136,8 +136,8 @@ def _approach(search: "_Search") -> None:
 def _refuse_in_advance(search: "_Search", accountant: str) -> None:
     if search.mu <= 0:
         raise InfeasibleBudgetError(
-            f"{search} is spent by the releases made once alone, whose noise multipliers are "
-            f"{search.once!r}. Raise those (group_count_noise_multiplier), or epsilon."
+            f"{search} is spent by the one-time releases alone, whose noise multipliers are "
+            f"{search.once!r}. Raise these (group_count_noise_multiplier), or epsilon."
         )
     floor = {"rdp": rdp_floor(search.delta), "prv": 2 * PRV_ERROR}.get(accountant, 0.0)
     if search.target <= floor:
@@ -285,9 +285,9 @@ class PrivacyPlan:
         Noise standard deviation over sensitivity, of the gradient and then of each query.  All
         read the SAME sample, so a step is ONE sampled Gaussian with the joint multiplier.
     one_time_noise_multipliers : tuple of float
-        Noise multipliers of releases on all records, each made once, before the steps.
+        Noise multipliers of one-time releases on all records, before the steps.
     assumptions : tuple of str
-        What must be public for the numbers to hold.
+        Facts that must be public for the numbers to hold.
 
     Examples
     --------
@@ -327,12 +327,12 @@ class PrivacyPlan:
 
     @property
     def run(self) -> SampledGaussian:
-        """The run as the accountants of this package read it."""
+        """The run in the form that the accountants of this package use."""
         return SampledGaussian(self.sample_rate, self.joint_noise_multiplier, self.steps)
 
     @property
     def runs(self) -> list[SampledGaussian]:
-        """The run of the steps, and the releases made once."""
+        """The run of the steps, and the one-time releases."""
         once = (SampledGaussian(1.0, noise, 1) for noise in self.one_time_noise_multipliers)
         return [self.run, *once]
 
@@ -358,23 +358,23 @@ class PrivacyPlan:
         Returns
         -------
         float
-            >= 0.
+            Epsilon >= 0.
         """
         return epsilon_of(self.runs, delta, accountant)
 
     def calibrated(
         self, epsilon: float, delta: float, accountant: str = "pld", fixed: tuple[int, ...] = ()
     ) -> "PrivacyPlan":
-        """Return the plan with the least noise that keeps (epsilon, delta).
+        """Return the plan with the least noise that satisfies (epsilon, delta).
 
         Parameters
         ----------
         epsilon, delta : float
             The target, never exceeded.
         accountant : {"pld", "prv", "rdp"}
-            How epsilon is computed.
+            The accountant that computes epsilon.
         fixed : tuple of int
-            Positions in ``noise_multipliers`` that stay; the others scale by one factor.
+            Positions in ``noise_multipliers`` that are fixed; the others are scaled together.
 
         Returns
         -------
@@ -424,14 +424,14 @@ class PrivacyPlan:
     def max_steps_within(
         self, epsilon: float, delta: float, accountant: str = "pld"
     ) -> "PrivacyPlan":
-        """Return the plan with the most steps that keeps (epsilon, delta), at the same noise.
+        """Return the plan with the most steps that satisfies (epsilon, delta) at the same noise.
 
         Parameters
         ----------
         epsilon, delta : float
             The target, never exceeded.
         accountant : {"pld", "prv", "rdp"}
-            How epsilon is computed.
+            The accountant that computes epsilon.
 
         Returns
         -------
@@ -440,7 +440,7 @@ class PrivacyPlan:
         Raises
         ------
         InfeasibleBudgetError
-            If not even one step is within the budget.
+            If a single step exceeds the budget.
         ValueError
             If the budget allows more than ten million steps.
 

@@ -13,7 +13,7 @@ _LARGE = 1e6  # from here the upper end of the search is the answer, 0.01 % too 
 
 
 def gdp_parameter(epsilon: float, delta: float) -> float:
-    """Return the ``mu`` of the Gaussian mechanism that is exactly (epsilon, delta) private.
+    """Return the ``mu`` of the Gaussian mechanism that is exactly (epsilon, delta)-private.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ def gdp_parameter(epsilon: float, delta: float) -> float:
 
     Notes
     -----
-    Solves ``delta = Phi(-epsilon/mu + mu/2) - exp(epsilon) Phi(-epsilon/mu - mu/2)``
+    It solves ``delta = Phi(-epsilon/mu + mu/2) - exp(epsilon) Phi(-epsilon/mu - mu/2)``
     (Dong et al., 2022) in log space, from public numbers only.
 
     Examples
@@ -46,9 +46,9 @@ def gdp_parameter(epsilon: float, delta: float) -> float:
 
 
 def gdp_epsilon(mu: float, delta: float) -> float:
-    """Return the epsilon of the Gaussian mechanism of parameter ``mu`` at ``delta``.
+    """Return the epsilon of the Gaussian mechanism with parameter ``mu`` at ``delta``.
 
-    The inverse of :func:`gdp_parameter` in its first argument.
+    This is the inverse of :func:`gdp_parameter` in its first argument.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def gdp_epsilon(mu: float, delta: float) -> float:
     Returns
     -------
     float
-        Epsilon >= 0; 0 where ``delta`` covers all.
+        Epsilon >= 0; 0 if ``delta`` alone suffices.
 
     Examples
     --------
@@ -149,8 +149,8 @@ def delta_for(delta: float | str, n_samples: int, *, low: float = LEAST_DELTA) -
     Raises
     ------
     TypeError, ValueError
-        If delta is no number of at least ``low``, or lies at 1/n or above, where releasing one
-        random record in full would pass.
+        If delta is not a number of at least ``low``, or is 1/n or above, which would allow
+        releasing one random record in full.
 
     Examples
     --------
@@ -161,7 +161,7 @@ def delta_for(delta: float | str, n_samples: int, *, low: float = LEAST_DELTA) -
         return auto_delta(n_samples)
     if isinstance(delta, str):
         raise ValueError(
-            f"delta must be a number or 'auto', got the text {delta!r}. Give a number, such as "
+            f"delta must be a number or 'auto', got the text {delta!r}. Pass a number, such as "
             "delta=1e-5 without quotes, or 'auto'."
         )
     delta = number("delta", delta, low=low)

@@ -18,17 +18,17 @@ class LedgerEntry:
     Parameters
     ----------
     what : str
-        What was released.
+        Name of the release.
     sample_rate : float
         Poisson sampling rate; 1 for a release on all records.
     noise_multipliers : tuple of float
-        Of the releases that read one sample.
+        Noise multipliers of the releases that read one sample.
     steps : int
-        How often.
+        Number of releases.
     is_one_time : bool
-        Whether it was made before the steps, on all records.
+        Whether the release was made before the steps, on all records.
     group_rates : tuple of float or None
-        Sampling rate of each group, at most ``sample_rate``, where they differ.
+        Sampling rate of each group, at most ``sample_rate``, if the rates differ.
 
     Examples
     --------
@@ -52,7 +52,7 @@ class LedgerEntry:
         )
         if not isinstance(self.what, str):
             raise TypeError(
-                f"what must name what was released, a text, got {safe_repr(self.what)}."
+                f"what must be the name of a release, a text, got {safe_repr(self.what)}."
             )
         flag("is_one_time", self.is_one_time)
         if self.group_rates is not None:
@@ -61,13 +61,13 @@ class LedgerEntry:
 
     @property
     def run(self) -> SampledGaussian:
-        """The entry as the accountants read it."""
+        """The entry in the form that the accountants use."""
         return SampledGaussian(
             self.sample_rate, compose_noise_multipliers(self.noise_multipliers), self.steps
         )
 
     def run_of(self, group: int) -> SampledGaussian:
-        """Return the entry as it touches the records of one group.
+        """Return the entry for the records of one group.
 
         Parameters
         ----------
@@ -84,7 +84,7 @@ class LedgerEntry:
 
 
 class Ledger:
-    """The releases of a fit in order, equal neighbours counted together.
+    """The releases of a fit in order, with equal consecutive releases merged.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ class Ledger:
 
     @property
     def steps(self) -> int:
-        """Steps in all, the noise of an empty batch among them; releases made once are none."""
+        """Total number of steps, including empty batches, but without one-time releases."""
         return sum(entry.steps for entry in self.entries if not entry.is_one_time)
 
     def record(
@@ -135,7 +135,7 @@ class Ledger:
         is_one_time: bool = False,
         group_rates: tuple[float, ...] | None = None,
     ) -> None:
-        """Enter ``steps`` equal releases that were made.
+        """Record ``steps`` equal releases.
 
         Parameters
         ----------
@@ -178,7 +178,7 @@ class Ledger:
         Returns
         -------
         float
-            >= 0.
+            Epsilon >= 0.
         """
         return epsilon_of([entry.run for entry in self.entries], delta, accountant)
 

@@ -123,7 +123,7 @@ def check_law(mean_trials: float, shape: float) -> tuple[float, float]:
     if shape not in (0, math.inf) and not _LEAST_SHAPE <= shape <= _MOST_SHAPE:
         raise ValueError(
             f"shape must be 0, infinite, or a number from {_LEAST_SHAPE:g} to {_MOST_SHAPE:g}, "
-            f"got {shape!r}. Beyond them the law is all but that of 0 or of infinity: take that."
+            f"got {shape!r}. Outside this range, use 0 or infinity, which are almost the same."
         )
     if mean == 1 and shape < math.inf:
         raise ValueError(
@@ -211,14 +211,14 @@ def selection_epsilon(
     Parameters
     ----------
     runs : iterable of SampledGaussian
-        What one trial releases about the records it trains on.
+        The releases of one trial about the records that it trains on.
     mean_trials, shape : float
-        Law of the number of trials; see :func:`selection_curve`.
+        Distribution of the number of trials; see :func:`selection_curve`.
     delta : float
         In (0, 1).
     score_noise_multiplier : float or None, default=None
-        Noise of the trial's score over its sensitivity, where the score is one Gaussian release
-        on records that no trial trains on; None if it reads public records.
+        Noise of the trial's score over its sensitivity, if the score is one Gaussian release on
+        records that no trial trains on; None if it reads public records.
 
     Returns
     -------

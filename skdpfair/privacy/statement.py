@@ -1,4 +1,4 @@
-"""The privacy report of a fit: what it spent, assumed and left out, in numbers and words."""
+"""The privacy report of a fit: its cost, its assumptions and its limits."""
 
 import math
 from collections.abc import Sequence
@@ -33,16 +33,16 @@ ASSUMPTIONS = {
     "n": "the number of records n is public",
     "bounds": "the bounds are public",
     "shares": "the shares of the groups (group_probabilities) are public",
-    "classes": "the set of classes is public (it was read off y; declare classes=)",
+    "classes": "the set of classes is public (it was taken from y; declare classes=)",
     "groups": "the set of groups, if any, is public (declare groups=)",
     "sets": "the number of records n is public, and so are the sets of classes and of groups",
     "counts": (
-        "group_epsilons follow rates that the noisy group counts chose: what held beforehand "
-        "for all groups is the epsilon of the whole"
+        "group_epsilons depend on sampling rates chosen from the noisy group counts: before the "
+        "fit, only the overall epsilon holds for all groups"
     ),
     "validation": "validation_data holds public records only",
     "held out": "the number of held-out records is public",
-    "trials": "the number of trials and their scores stay secret; the numbers above are of one",
+    "trials": "the number of trials and their scores stay secret; the steps above are of one trial",
 }
 DIAGNOSTICS_HELD = "diagnostics by group"
 REFERENCE_HELD = "the non-private reference model"
@@ -69,46 +69,45 @@ class PrivacyReport:
     method : str
         Name of the method that ran.
     what : str, default="fitted weights"
-        What the guarantee is of, in the plural.
+        The object of the guarantee, in the plural.
     epsilon : float
-        Spent; infinite if the fit is not private.
+        Epsilon spent; infinite if the fit is not private.
     delta : float
-        Mass of the privacy loss that may lie beyond epsilon.
+        Probability mass of the privacy loss beyond epsilon.
     accountant : str
         Name of the accountant that computed epsilon.
     noise_multiplier : float
-        Noise of the gradient sum over its sensitivity; 0 for none.
+        Noise of the gradient sum divided by its sensitivity; 0 for none.
     sample_rate : float
         Largest Poisson sampling rate of a record.
     steps : int
-        Steps taken on the data, warm-up and empty batches included.
+        Number of steps on the data, including warm-up and empty batches.
     expected_batch_size : float
         The public denominator of all sums.
     max_grad_norm : float or None
-        Sensitivity of the gradient sum in the steps taken: the clipping bound, as far as no group
-        weighs more; None where it moved with released values, or there is none.
+        Sensitivity of the gradient sum in the steps that were taken: the clipping bound, unless a
+        group has a larger weight.  None if it changed with released values or does not exist.
     is_private : bool
         Whether epsilon is finite.
     seeded : bool
-        Whether the noise can be reproduced by whoever knows the seed.
+        Whether knowledge of the seed allows the noise to be reproduced.
     n_samples : int or None
-        Number of records, taken as public.
+        Number of records, assumed to be public.
     holds : tuple of str
-        What the fitted object holds besides, which is not private: diagnostics, the reference
-        model.
+        Parts of the fitted object that are not private: diagnostics, the reference model.
     adjacency : str
-        Which data sets are neighbours.
+        The relation between neighbouring data sets.
     stop : str or None
-        When training stopped, and which steps are accounted for that reason.
+        When training stopped, and which steps are therefore accounted for.
     proof : str or None
-        Why no record acts on the gradient of another: "per-record by traced graph" or "per-record
+        Why no record affects the gradient of another: "per-record by traced graph" or "per-record
         by vmap".
     group_epsilons : dict or None
-        Epsilon per group, where rates differ by group.
+        Epsilon of each group, if rates differ by group.
     assumptions : tuple of str
-        What was taken as public.
+        Facts assumed to be public.
     not_accounted : tuple of str
-        What epsilon does not cover.
+        Risks that epsilon does not cover.
     ledger : Ledger
         The releases, step by step.
 
@@ -148,12 +147,12 @@ class PrivacyReport:
 
     @property
     def releasable(self) -> bool:
-        """Whether the fitted object is private, and holds nothing else."""
+        """Whether the fitted object is private, without non-private parts."""
         return self.is_private and not self.holds
 
     @property
     def statement(self) -> str:
-        """The guarantee in one sentence, or that there is none."""
+        """The guarantee in one sentence, or a sentence that there is none."""
         if not self.is_private:
             held = self._besides if self.holds else ""
             return f"This fit is NOT differentially private: its epsilon is infinite.{held}"
@@ -176,12 +175,12 @@ class PrivacyReport:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report, ready for JSON.
+        """Return the report as a dict that can be written as JSON.
 
         Returns
         -------
         dict
-            With the statement, all fields, and the ledger; infinity is the string "inf".
+            The statement, all fields, and the ledger; infinity is the string "inf".
         """
         out: dict[str, Any] = {"statement": self.statement}
         out |= {f.name: _plain(getattr(self, f.name)) for f in fields(self) if f.name != "ledger"}

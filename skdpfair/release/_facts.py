@@ -61,16 +61,15 @@ def _check_releasable(estimator):
         )
     if not estimator.privacy_.is_private:
         warnings.warn(
-            "The weights that are released are NOT differentially private (epsilon is infinite): "
-            "whoever gets them may learn about the records. The release says so.",
+            "The released weights are NOT differentially private (epsilon is infinite) and may "
+            "reveal information about the records. The release states this.",
             PrivacyLeakWarning,
             stacklevel=5,
         )
     elif estimator.privacy_.seeded:
         warnings.warn(
-            "The noise in the weights that are released was seeded: whoever knows or guesses "
-            "random_state can remove it. Fit with random_state=None for a model that leaves your "
-            "hands.",
+            "The noise in the released weights was seeded: whoever knows or guesses random_state "
+            "can remove it. Fit with random_state=None before you release a model.",
             InsecureSeedWarning,
             stacklevel=5,
         )
@@ -94,8 +93,8 @@ def _parameters(estimator):
             left_out.append(name)
     if left_out:
         warnings.warn(
-            f"The release leaves out the parameters {left_out}, whose values are code: they are "
-            "for training only. Set them again before another fit.",
+            f"The release leaves out the parameters {left_out}, whose values are code and which "
+            "only training needs. Set them again before another fit.",
             UserWarning,
             stacklevel=5,
         )
@@ -116,7 +115,7 @@ def module_facts(factory):
         label = getattr(factory.make, "__qualname__", type(factory.make).__name__)
         return facts | {"custom": label, "left_out": left_out}
     if left_out:
-        raise TypeError(f"module_params={left_out!r} cannot be released: use numbers and strings.")
+        raise TypeError(f"module_params={left_out!r} cannot be released. Use numbers and strings.")
     return facts
 
 

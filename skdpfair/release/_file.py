@@ -29,12 +29,12 @@ def read(path):
         metadata = json.loads(content[8 : 8 + length]).get("__metadata__") or {}
     except Exception as error:  # safetensors has errors of its own, and lets others through
         raise ValueError(
-            f"{path} is not a safetensors file, or is cut off or damaged: {error}. {_ADVICE}"
+            f"{path} is not a safetensors file, or is truncated or damaged: {error}. {_ADVICE}"
         ) from None
     if METADATA_KEY not in metadata:
         raise ValueError(
-            f"{path} is a safetensors file, but no release of skdpfair: its metadata has no entry "
-            f"{METADATA_KEY!r}. Give a file written by save_release."
+            f"{path} is a safetensors file, but not a release of skdpfair: its metadata lacks the "
+            f"entry {METADATA_KEY!r}. Pass a file written by save_release."
         )
     return _checked(path, metadata[METADATA_KEY], weights), weights
 

@@ -228,7 +228,7 @@ def _traced(module, example) -> _Part:
         ) from error
     foreign = sorted({node.domain for node in model.graph.node} - {"", "ai.onnx"})
     if foreign:
-        raise ValueError(f"The module {label} needs ONNX operators of {foreign}: not portable.")
+        raise ValueError(f"The module {label} needs non-portable ONNX operators of {foreign}.")
     # the module's own names must not meet those of the classifier's outputs
     model = compose.add_prefix(model, "module/", rename_inputs=False, rename_outputs=False)
     _scrub(model.graph)

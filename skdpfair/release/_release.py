@@ -19,28 +19,28 @@ def release(estimator):
     Parameters
     ----------
     estimator : DPFairClassifier
-        Fitted.
+        The fitted classifier.
 
     Returns
     -------
     DPFairClassifier
-        It predicts, and its parameters serve for another fit, but for those that hold records,
+        A classifier that predicts. It keeps the parameters, except those that may hold records,
         seeds or code: ``callbacks``, ``validation_data``, ``random_state``, ``keep_reference``,
-        ``diagnostics``, and any ``attack`` or ``optimizer`` of your own.
+        ``diagnostics``, and a custom ``attack`` or ``optimizer``.
 
     Raises
     ------
     ValueError
         If the classifier still holds diagnostics.
     TypeError
-        If a class or group is of a type that no file could hold.
+        If a class or group has a type that cannot be stored in a file.
 
     Warns
     -----
     PrivacyLeakWarning
         If the weights are not private.
     InsecureSeedWarning
-        If their noise was seeded.
+        If the noise of the weights was seeded.
 
     Examples
     --------
@@ -64,30 +64,30 @@ def save_release(estimator, path, *, schema=None):
     Parameters
     ----------
     estimator : DPFairClassifier
-        Fitted.
+        The fitted classifier.
     path : str or Path
-        The file; an old one is replaced once the new one is complete.
+        The file; an existing file is replaced once the new one is complete.
     schema : TableSchema or None, default=None
-        The public facts that made the features from a table: `schema_of` reads them back, and with
-        them ``skdpfair predict`` takes tables as they are.
+        The public facts from which the features were computed. `schema_of` reads them, and
+        ``skdpfair predict`` uses them to take raw tables.
 
     Raises
     ------
     ImportError
-        Without the extra ``release``.
+        If the extra ``release`` is not installed.
     ValueError, TypeError
-        As :func:`release`, or if ``schema`` makes other features than the classifier was fitted on.
+        As in :func:`release`, or if ``schema`` does not give the features of the fit.
 
     Warns
     -----
     PrivacyLeakWarning, InsecureSeedWarning
-        As :func:`release`.
+        As in :func:`release`.
 
     Notes
     -----
-    Equal classifiers make equal bytes. The metadata's entry ``skdpfair`` is JSON: format version,
-    version of skdpfair, SHA-256 of the rest (against damage, not against forgery), the privacy
-    statement, and what :func:`load_release` needs. No pickle, and no code.
+    Equal classifiers give equal bytes. The metadata entry ``skdpfair`` is JSON: format version,
+    version of skdpfair, SHA-256 of the rest (which detects damage, not forgery), the privacy
+    statement, and the facts that :func:`load_release` needs. The file holds no pickle and no code.
 
     Examples
     --------
@@ -110,7 +110,7 @@ def save_release(estimator, path, *, schema=None):
 
 
 def schema_of(path):
-    """Return the schema of a file written by ``save_release``, or None if it holds none.
+    """Return the schema of a file written by ``save_release``, or None if it has no schema.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def schema_of(path):
     Raises
     ------
     ValueError
-        If the file is no release, is damaged or of a newer format.
+        If the file is not a release, is damaged or has a newer format.
 
     Examples
     --------
@@ -152,19 +152,19 @@ def load_release(path, *, module=None):
     Parameters
     ----------
     path : str or Path
-        The file.  Only data is read from it, and no code that it may name is imported.
+        The file.  Only data is read from it; no code that it names is imported.
     module : torch.nn.Module class or factory, optional
-        The network, if it is one of your own; called with the ``module_params`` of the file.
+        The class of a custom network; it is called with the ``module_params`` of the file.
 
     Returns
     -------
     DPFairClassifier
-        Fitted; on one machine it predicts exactly what the saved one did.
+        The fitted classifier; on the same machine its predictions equal those of the saved one.
 
     Raises
     ------
     ValueError
-        If the file is no release, is damaged or of a newer format, or needs another ``module``.
+        If the file is not a release, is damaged, has a newer format or needs another ``module``.
     TypeError
         If ``module`` is an instance.
 
@@ -201,33 +201,33 @@ def load_release(path, *, module=None):
 
 
 def export_onnx(estimator, path):
-    """Write a fitted classifier as one ONNX file: features in, labels and probabilities out.
+    """Write a fitted classifier to an ONNX file that maps features to labels and probabilities.
 
     Parameters
     ----------
     estimator : DPFairClassifier
-        Fitted.
+        The fitted classifier.
     path : str or Path
         The file.
 
     Raises
     ------
     ImportError
-        Without the extra ``onnx``.
+        If the extra ``onnx`` is not installed.
     ValueError, TypeError
-        As :func:`release`, or if a module of your own has no ONNX form.
+        As in :func:`release`, or if a custom module has no ONNX form.
 
     Warns
     -----
     PrivacyLeakWarning, InsecureSeedWarning
-        As :func:`release`.
+        As in :func:`release`.
 
     Notes
     -----
-    Input: ``features``, float32 (batch, ...), the columns of X in the order of the fit without
-    the group columns.  Outputs: ``logits`` and ``probabilities`` (batch, n_classes), float32, and
-    ``label`` (batch,), strings or int64 (0 and 1 for False and True).  ``metadata_props`` holds
-    ``privacy_statement``, ``feature_names`` and ``classes`` as JSON.
+    The input ``features``, float32 (batch, ...), has the columns of X in the order of the fit,
+    without the group columns.  The outputs are ``logits`` and ``probabilities`` (batch,
+    n_classes), float32, and ``label`` (batch,), strings or int64 (0 and 1 for False and True).
+    ``metadata_props`` holds ``privacy_statement``, ``feature_names`` and ``classes`` as JSON.
 
     Examples
     --------
@@ -256,8 +256,8 @@ def _check_schema(estimator, schema):
     fitted = list(getattr(estimator, "feature_names_in_", made))
     if fitted != made or estimator.n_features_in_ != len(made):
         raise ValueError(
-            f"schema makes the features {safe_repr(made)}, but the classifier was fitted on "
-            f"{estimator.n_features_in_} others: fit on schema.split(table)[0]."
+            f"schema gives the features {safe_repr(made)}, but the classifier was fitted on "
+            f"{estimator.n_features_in_} others. Fit on schema.split(table)[0]."
         )
 
 
@@ -267,17 +267,17 @@ def _if_custom(facts, factory):
 
 def _check_module(path, needed, module):
     if not isinstance(needed, dict):
-        raise ValueError(f"{path} does not say which module it holds: it is no release.")
+        raise ValueError(f"{path} is not a release: it does not name its module.")
     if needed.get("name") is not None and module is not None:
         raise ValueError(
-            f"module= is for networks of your own, and {path} holds the built-in module "
-            f"{needed['name']!r}. Leave module= out."
+            f"module must be None for {path}, which holds the built-in module "
+            f"{needed['name']!r}. Leave module out."
         )
     if needed.get("name") is None and module is None:
         label, left_out = str(needed.get("custom"))[:80], needed.get("left_out")
         bound = f", with {left_out} bound by functools.partial" if left_out else ""
         raise ValueError(
-            f"{path} holds the weights of its author's own module {label!r}, but never code. "
+            f"{path} holds the weights of the custom module {label!r}, but not its code. "
             f"Pass the class: load_release(path, module={label}){bound}."
         )
 

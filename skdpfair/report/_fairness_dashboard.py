@@ -1,4 +1,4 @@
-"""The Fairlearn dashboard, now of raiwidgets, with all models of a sweep."""
+"""The Fairlearn dashboard (now part of raiwidgets) for all models of a sweep."""
 
 import sys
 import types
@@ -31,24 +31,24 @@ def to_fairness_dashboard(results, *, seed=None, fold=0):
     Parameters
     ----------
     results : TradeoffResults
-        Of a `sweep` with ``keep_predictions=True``.
+        Results of a `sweep` with ``keep_predictions=True``.
     seed : int or None, default=None
-        Which seed's split; None is the first.
+        Seed of the split; None is the first.
     fold : int, default=0
-        Which of its folds.
+        Fold of the split.
 
     Returns
     -------
     dict
         ``sensitive_features`` (dict of lists), ``y_true`` (list) and ``y_pred`` (dict from the
-        model's name to a list): NOT private. Classes are numbered from 0 in the order of the
-        classifier's ``classes_``; with two, 1 is selected. Characters that end a text in a script
-        are replaced by others that look alike.
+        model's name to a list); NOT private. Classes are numbered from 0 in the order of the
+        classifier's ``classes_``; with two classes, 1 is selected. Characters that would end a
+        string in a script are replaced by similar characters.
 
     Raises
     ------
     ValueError
-        If no predictions were kept, or not of this seed and fold.
+        If no predictions were kept for this seed and fold.
 
     Examples
     --------
@@ -91,25 +91,25 @@ def launch_fairness_dashboard(results, port=None, *, seed=None, fold=0):
     results, seed, fold
         As in `to_fairness_dashboard`.
     port : int or None, default=None
-        Of localhost; None takes a free one from 8704 on.
+        Port of localhost; None uses the first free port from 8704.
 
     Returns
     -------
     raiwidgets.fairness_dashboard.FairnessDashboard
-        Its attribute ``url`` is the address. The server ends with the process: in a script, wait,
-        for instance by ``input()``.
+        Its attribute ``url`` is the address. The server stops with the process: in a script, wait,
+        for example with ``input()``.
 
     Raises
     ------
     ImportError
-        If raiwidgets, or what it needs, is missing; the error says how to get them.
+        If raiwidgets or a package that it needs is missing; the error says how to install it.
     ValueError
         If the port is taken, the predictions were not kept, or there are more than two classes.
 
     Notes
     -----
-    What is served are labels, groups and predictions of private records, to whoever can reach this
-    machine's localhost. Outside notebooks, pages of other origins are not let in.
+    The server gives labels, groups and predictions of private records to everyone who can reach
+    localhost of this machine. Outside notebooks, it refuses pages of other origins.
 
     Examples
     --------
@@ -127,7 +127,7 @@ def launch_fairness_dashboard(results, port=None, *, seed=None, fold=0):
         port = _validate.integer("port", port, low=1, high=65_535)
     if max(map(max, (given["y_true"], *given["y_pred"].values()))) > 1:
         raise ValueError(
-            "results has more than two classes, for which raiwidgets' dashboard knows no metric. "
+            "results has more than two classes, for which raiwidgets' dashboard has no metric. "
             "Use results.to_html(), or results.to_fairlearn()."
         )
     made = _fairness_dashboard()

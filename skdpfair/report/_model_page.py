@@ -18,49 +18,49 @@ from skdpfair.report._rendering import findings, isolated, points, readable, ren
 
 _LEVEL = 0.95
 _FLAG = (
-    "NOT private: computed on real people without noise. For those who may see the data; no ε "
-    "covers publishing it."
+    "NOT private: computed on real people without noise. It is for people who may see the data; "
+    "no ε covers its publication."
 )
 _USE = (
-    "Supporting decisions about people like those of the training data, by those who have checked, "
-    "on data of their own, what it does to each group."
+    "Support of decisions about people who are similar to the training data, by users who have "
+    "checked its effect on each group with their own data."
 )
 _LIMITS = (
-    "The guarantee is for one record among those that were trained on, and for nothing else that "
-    "was done with them.",
-    "Differential privacy does not make a model fair, nor accurate: rare groups may pay more for "
-    "the noise.",
-    "It says nothing about people who are unlike the training data.",
+    "The guarantee is for one training record and for this fit only, not for other uses of the "
+    "records.",
+    "Differential privacy does not make a model fair or accurate: rare groups may lose more "
+    "accuracy to the noise.",
+    "The model may not be valid for people who differ from the training data.",
 )
 
 
 def model_page(classifier, X=None, y=None, *, sensitive_features=None, title=None, pipeline=None):
-    """Return the report of a fitted classifier as one page of HTML.
+    """Return the report of a fitted classifier as one HTML page.
 
     Parameters
     ----------
     classifier : DPFairClassifier
-        Fitted.
+        The fitted classifier.
     X, y : DataFrame or array, and array, optional
-        Test records: the page then has a group table, and is NOT private.
+        Test records; with them, the page has a group table and is NOT private.
     sensitive_features : array, Series or DataFrame, optional
         Their groups, if they are not columns of X.
     title : str or None, default=None
-        Of the page.
+        Title of the page.
     pipeline : estimator, PipelineReport or None, default=None
-        What prepared the features: the page tells what `check_pipeline` finds in it.
+        The pipeline that prepared the features; the page lists its `check_pipeline` findings.
 
     Returns
     -------
     str
-        HTML.
+        The page as HTML.
 
     Raises
     ------
     ImportError
         If jinja2 is missing: ``pip install "skdpfair[report]"``.
     ValueError
-        If X comes without y, or groups are not those of the fit.
+        If X is given without y, or the groups differ from those of the fit.
 
     Examples
     --------
@@ -111,23 +111,23 @@ def model_card(
     released_table=None,
     path=None,
 ):
-    """Return a model card of skops: privacy statement, intended use, limits, and a group table.
+    """Return a skops model card: privacy statement, intended use, limits, and a group table.
 
     Parameters
     ----------
     classifier : DPFairClassifier
-        Fitted.
+        The fitted classifier.
     X, y : DataFrame or array, and array, optional
-        Test records: the card then has a group table, flagged as NOT private.
+        Test records; with them, the card has a group table, marked as NOT private.
     sensitive_features : array, Series or DataFrame, optional
         Their groups, if they are not columns of X.
     intended_use : str or None, default=None
-        In your words; None says something general.
+        Text of the section; None uses a general text.
     released_table : DataFrame or None, default=None
-        A group table that was paid for, by `skdpfair.metrics.release_group_table`: it is shown
-        instead, with what it cost.
+        A private group table from `skdpfair.metrics.release_group_table`, to show instead with
+        its privacy statement.
     path : path-like or None, default=None
-        Markdown file to write, too.
+        Markdown file to write in addition.
 
     Returns
     -------
@@ -139,7 +139,7 @@ def model_card(
     ImportError
         If skops is missing: ``pip install "skdpfair[report]"``.
     ValueError
-        If both X and ``released_table`` are given, X without y, or a table that nobody paid for.
+        If X is given with ``released_table`` or without y, or the table is not a private one.
 
     Examples
     --------
@@ -155,13 +155,13 @@ def model_card(
     check_is_fitted(classifier, "net_")
     if released_table is not None and "privacy" not in getattr(released_table, "attrs", {}):
         raise ValueError(
-            "released_table must come from skdpfair.metrics.release_group_table, which keeps in "
-            f"attrs what it cost, got {safe_repr(released_table)}. Pass X and y for a table that "
-            "is flagged as not private."
+            "released_table must come from skdpfair.metrics.release_group_table, which keeps its "
+            f"cost in attrs, got {safe_repr(released_table)}. Pass X and y for a table that is "
+            "marked as not private."
         )
     if X is not None and released_table is not None:
         raise ValueError(
-            "Give X and y, or released_table=, not both: the card has one group table."
+            "X and released_table must not both be given: the card has one group table."
         )
     table = _tested(classifier, X, y, sensitive_features)
     card = _card(release(classifier))
@@ -201,7 +201,7 @@ def _add_groups(card, table, released):
     elif table is not None:
         said, rows = f"**{_FLAG}**", table.rename_axis("group").reset_index().round(4)
     else:
-        card.add(Groups="No group table was asked for.")
+        card.add(Groups="No group table was requested.")
         return
     columns = {_plain(name): [_plain(v) for v in values] for name, values in rows.items()}
     card.add_table(folded=False, description=said, Groups=columns)
@@ -221,7 +221,7 @@ def _tested(classifier, X, y, sensitive_features):
     if X is None:
         return None
     if y is None:
-        raise ValueError("X comes without y: a group table needs the labels of the test records.")
+        raise ValueError("y must be given with X: a group table needs labels of test records.")
     y, predicted = np.asarray(y), classifier.predict(X)
     parts = {"all": np.ones(len(y), dtype=bool)}
     if sensitive_features is not None or classifier.group_col is not None:

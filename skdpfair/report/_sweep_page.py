@@ -27,28 +27,28 @@ _GENERALISATION = ("Accuracy on training records minus test records", "percentag
 
 
 def results_page(results, *, title=None, pipeline=None) -> str:
-    """Return the report of a sweep as one page of HTML; NOT private.
+    """Return the report of a sweep as one HTML page; NOT private.
 
     Parameters
     ----------
     results : TradeoffResults
-        Of `skdpfair.model_selection.sweep`.
+        Results of `skdpfair.model_selection.sweep`.
     title : str or None, default=None
-        Of the page.
+        Title of the page.
     pipeline : estimator, PipelineReport or None, default=None
-        What prepared the features: the page tells what `check_pipeline` finds in it.
+        The pipeline that prepared the features; the page lists its `check_pipeline` findings.
 
     Returns
     -------
     str
-        HTML.
+        The page as HTML.
 
     Raises
     ------
     ImportError
         If jinja2 is missing: ``pip install "skdpfair[report]"``.
     TypeError
-        If ``title`` is no text.
+        If ``title`` is not a text.
 
     Examples
     --------
@@ -306,7 +306,7 @@ def _unfinished(results):
     per_model = frame.groupby(_MODEL, sort=False).size()
     absent = sorted(set(results.asked["methods"]) - set(frame["method"]))
     if absent:
-        return f"nothing yet of {', '.join(absent)}"
+        return f"no run of {', '.join(absent)} is finished"
     short = int((per_model < seeds).sum())
     return f"{short} of {max(private, len(per_model))} models have fewer runs" if short else None
 

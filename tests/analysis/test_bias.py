@@ -151,7 +151,7 @@ def test_of_an_estimator_it_takes_labels_and_its_own_method(two_groups):
 
 def test_what_is_refused(case, two_groups):
     module, x, y = case
-    with pytest.raises(ValueError, match=r"method=None takes the estimator's own.*module"):
+    with pytest.raises(ValueError, match=r"method=None uses the method of the estimator.*module"):
         gradient_bias(module, x, y)
     with pytest.raises(ValueError, match="method='dpsgd_f' needs groups"):
         gradient_bias(module, x, y, "dpsgd_f")

@@ -433,7 +433,7 @@ def test_rates_of_groups_are_those_of_the_training(two_groups):
     deviation = float(np.sqrt((trained.rates.numpy() * counts).sum() / 300))
     assert abs(found.batches["size"].mean() - expected) < 4 * deviation
     loaded = pickle.loads(pickle.dumps(model))
-    with pytest.raises(ValueError, match="comes from a file"):
+    with pytest.raises(ValueError, match="was loaded from a file"):
         step_risk_terms(loaded, two_groups.data, two_groups.target, sensitive_features=sex)
 
 
@@ -491,9 +491,9 @@ def test_a_group_that_is_absent_is_nan(two_groups):
     ("change", "match"),
     [
         ({"x": np.array([["a"]], dtype=object)}, "X must hold numbers"),
-        ({"x": np.full((40, 4), np.nan)}, "NaN or infinite"),
-        ({"x": np.zeros((40, 7))}, "does not take"),
-        ({"module": torch.nn.Sequential(torch.nn.Flatten())}, "no parameter that trains"),
+        ({"x": np.full((40, 4), np.nan)}, "NaN or infinity"),
+        ({"x": np.zeros((40, 7))}, "which the module rejects"),
+        ({"module": torch.nn.Sequential(torch.nn.Flatten())}, "no trainable parameter"),
         ({"module": torch.nn.Sequential(torch.nn.Linear(4, 1), torch.nn.Flatten(0))}, "logits"),
     ],
 )

@@ -259,7 +259,7 @@ def test_what_the_books_do_not_know_is_said(folder):
     ):
         pass
     said = " ".join(fitted("--ledger", "books.jsonl").output.split())
-    assert "by the fits alone; as a whole it is unknown: what stood around the fits was not" in said
+    assert "by the fits alone; as a whole it is unknown: the estimators around the fits" in said
 
 
 def test_a_sweep_is_resumed_and_reported(folder):
@@ -395,7 +395,7 @@ def test_numbers_written_in_another_way_are_the_same_categories(folder, table):
         ('["w", "m"]', '["w", "d"]', "groups['Geschlecht'] does not list"),
         ("[100, 230]", "[230, 100]", "Größe"),
         ("[100, 230]", "[100]", "[lowest, highest]"),
-        ("[bounds]", '[bounds]\n"Name, Vorname" = [0, 1]', "texts that are no numbers"),
+        ("[bounds]", '[bounds]\n"Name, Vorname" = [0, 1]', "texts that are not numbers"),
         ("[bounds]", '[bounds]\n"kredit ok?" = [0, 1]', "which is the target"),
         ("[bounds]", "[bonds]", "no part 'bonds'"),
         ("[bounds]", "[bounds", "not TOML"),
@@ -451,7 +451,7 @@ def test_a_release_without_a_schema_cannot_read_tables(folder):
     clf.save_release("bare.safetensors")
     assert "does not say how" in refused("predict", "bare.safetensors", "loans.csv")
     assert "does not say how" in refused("report", "bare.safetensors", "--data", "loans.csv")
-    with pytest.raises(ValueError, match="schema makes the features"):
+    with pytest.raises(ValueError, match="schema gives the features"):
         clf.save_release("bare.safetensors", schema=SCHEMA)
 
 

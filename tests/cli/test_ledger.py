@@ -81,7 +81,7 @@ def test_workers_charge_their_fits(folder):
 def test_a_sweep_beyond_its_budget_is_refused_before_any_fit(folder):
     budget = ["--ledger-epsilon", 3, "--ledger-delta", 1e-5]
     code, said = invoke("sweep", "study.toml", *LEDGER, *budget, "--jobs", 1)
-    assert code == 2 and "no privacy, which no budget allows" in said
+    assert code == 2 and "not private, which no budget allows" in said
     assert "--ledger-delta alone" in said and not states()
     assert not list(Path("results").glob("[0-9a-f]*.json"))
     # where the references were trained before, private fits together count

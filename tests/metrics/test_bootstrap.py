@@ -165,9 +165,13 @@ def test_equal_scores_have_a_p_value_of_one():
         ([1, 2], TypeError, "results must be a DataFrame, got list.*pivot"),
         (pd.DataFrame({"b": [1.0]}), ValueError, "column for baseline='a'"),
         (pd.DataFrame({"a": [1.0], "b": ["x"]}), TypeError, r"numbers, but the columns \['b'\]"),
-        (pd.DataFrame({"a": [1.0]}), ValueError, "one method more"),
+        (pd.DataFrame({"a": [1.0]}), ValueError, "one for another method"),
         (pd.DataFrame({"a": [1.0], "b": [np.nan]}), ValueError, "dropna"),
-        (pd.DataFrame({"a": [1.0, 2], "b": [1.0, 2]}, index=[0, 0]), ValueError, "a seed twice"),
+        (
+            pd.DataFrame({"a": [1.0, 2], "b": [1.0, 2]}, index=[0, 0]),
+            ValueError,
+            "a seed occurs twice",
+        ),
     ],
 )
 def test_wilcoxon_names_bad_input(results, error, message):

@@ -92,7 +92,7 @@ def test_bad_input_is_named(name):
     own, other = ([0.5, 0.5], "y_prob_ref") if "risk" in name else ([1, 0], "y_ref")
     groups = {"sensitive_features": ["a", "b"]}
     with pytest.raises(
-        TypeError, match=rf"{name}\(y_true.*missing a required .*'{other}'.*noise predicts"
+        TypeError, match=rf"{name}\(y_true.*missing a required .*'{other}'.*clipping and noise"
     ):
         function(y, own, **groups)
     with pytest.raises(TypeError, match=f"{name}.*unexpected keyword argument 'y_reference'"):

@@ -128,7 +128,7 @@ def test_the_reference_is_compulsory(case):
 @pytest.mark.parametrize(
     ("wrong", "match"),
     [
-        (["yes", "no"] * 3, r"y_ref must hold labels such as those of y_true, but one"),
+        (["yes", "no"] * 3, r"y_ref must hold the same labels as y_true, but one"),
         (
             [0.5, 0.25, 1, 0, 1, 0],
             "y_ref must hold predicted labels, got fractions",

@@ -205,7 +205,7 @@ def test_the_statement_says_what_was_spent_and_assumed():
     assert not privacy["seeded"]
     assert not any("groups" in a for a in privacy["assumptions"])
     assumed = release(groups=None).attrs["privacy"]["assumptions"]
-    assert "the groups were read off the data and taken as public" in assumed
+    assert "the groups were taken from the data and are public" in assumed
     assert release(delta="auto").attrs["privacy"]["delta"] == 0.01
 
 

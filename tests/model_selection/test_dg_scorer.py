@@ -141,10 +141,10 @@ def test_rows_that_the_fit_did_not_see_are_refused(frame, classifier):
     model = classifier(group_col="group").fit(X[:300], y[:300])
     others = [(X[300:], y[300:]), (X[:299], y[:299]), (X[:300], 1 - y[:300])]
     for table in others:
-        with pytest.raises(ValueError, match="do not tell which rows the model was fitted to"):
+        with pytest.raises(ValueError, match="do not identify the training rows"):
             dg_gap_scorer(*table)(model, X[300:400], y[300:400])
     doubled = pd.concat([X, X[:300]]), np.concatenate([y, y[:300]])
-    with pytest.raises(ValueError, match="rows that equal them must not, unless they are scored"):
+    with pytest.raises(ValueError, match="no equal rows besides them that are not scored"):
         dg_gap_scorer(*doubled)(model, X[300:400], y[300:400])
     assert "0.1" not in repr(dg_gap_scorer(X, y))  # numbers of people
 
@@ -156,7 +156,7 @@ def test_models_that_know_no_rows_are_refused(frame, classifier):
     copies = [copy.deepcopy(model), pickle.loads(pickle.dumps(model)), model.release(), again]
     other = DummyClassifier().fit(X, y)
     for unknown in (*copies, other):
-        with pytest.raises(ValueError, match=r"does not tell which these were.*dg_gap_table"):
+        with pytest.raises(ValueError, match=r"cannot identify the training rows.*dg_gap_table"):
             dg_gap_scorer(X, y, group_col="group", groups=["a", "b"])(unknown, X, y)
 
 

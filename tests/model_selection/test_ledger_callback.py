@@ -176,7 +176,7 @@ def test_a_file_serves_blocks_and_callbacks_together(tmp_path, data):
         grid(quick(), cv=2, lr=[0.1]).set_callbacks(ledger).fit(*data)
         assert json.loads(os.environ[VARIABLE])["path"] == str(ledger.path)
         quick().fit(*data)
-        with pytest.raises(RuntimeError, match="open already"):
+        with pytest.raises(RuntimeError, match="already open"):
             quick().set_callbacks(PrivacyLedger(tmp_path / "other")).fit(*data)
     assert (ledger.report().n_fits, ledger.report().n_fits_per_record) == (5, 4)
     assert len(ledger.frame()) == 5

@@ -250,16 +250,16 @@ def selecting(inner):
     ],
 )
 def test_private_fits_besides_the_last_step_are_refused(data, pipe):
-    with pytest.raises(ValueError, match="besides its last step"):
+    with pytest.raises(ValueError, match="before its last step"):
         searching(pipe).fit(*data)
     for planned in (pipe, searching(pipe), GridSearchCV(pipe, {NAME + "lr": [0.1]})):
-        with pytest.raises(ValueError, match="besides its last step"):
+        with pytest.raises(ValueError, match="before its last step"):
             plan(planned, 200)
 
 
 def test_a_frozen_private_step_was_paid_for_before(data):
     scaler = DPQuantileScaler((-3, 3))
-    with pytest.raises(ValueError, match="a DPQuantileScaler besides its last step"):
+    with pytest.raises(ValueError, match="a DPQuantileScaler before its last step"):
         searching(make_pipeline(scaler, base())).fit(*data)
     scaler.fit(data[0])
     search = searching(make_pipeline(FrozenEstimator(scaler), base())).fit(*data)
@@ -364,7 +364,7 @@ def test_the_winner_does_not_tell_when_it_was_trained(data, trials):
 
 def test_a_memory_would_keep_files_of_trials(data, tmp_path):
     pipe = make_pipeline(FunctionTransformer(), base(), memory=str(tmp_path))
-    with pytest.raises(ValueError, match=r"would keep records.*Set memory=None"):
+    with pytest.raises(ValueError, match=r"would store records.*Set memory=None"):
         searching(pipe).fit(*data)
 
 

@@ -90,7 +90,9 @@ def test_a_missing_reference_makes_costs_nan(results):
     assert alone.frame["privacy_cost"].isna().all()
     costs = alone.table("text")["privacy cost (percentage points)"]
     assert (costs == "-").all(axis=None)
-    with pytest.raises(ValueError, match=r"No private model has both .* reference model's runs"):
+    with pytest.raises(
+        ValueError, match=r"No private model has both .* runs of the reference model"
+    ):
         alone.pareto_front("accuracy", "privacy_cost")
     with pytest.raises(ValueError, match="keep_predictions=True"):
         TradeoffResults(results.frame).to_fairlearn()
@@ -199,7 +201,7 @@ def test_a_group_that_some_runs_lack_leaves_gaps_of_the_others():
     )
     assert never.table().loc[("even", 4.0), ("accuracy_difference", "mean")] == 0
     assert np.isnan(never.table().loc[("even", 4.0), ("accuracy[F]", "mean")])
-    with pytest.raises(ValueError, match=r"a group needs test records"):
+    with pytest.raises(ValueError, match=r"groups need test records"):
         never.pareto_front("accuracy", "privacy_cost[F]")
     with pytest.raises(ValueError, match=r"no 'accuracy.F.' to draw"):
         never.plot("accuracy[F]")

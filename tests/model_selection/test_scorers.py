@@ -231,9 +231,9 @@ def test_a_group_of_one_class_has_no_auc_but_a_loss(scored):
 @pytest.mark.parametrize(
     ("metric", "given", "match"),
     [
-        (hamming_loss, {}, r"metrics\['m'\] is a function of which scikit-learn has no scorer"),
+        (hamming_loss, {}, r"metrics\['m'\] is a function for which scikit-learn has no scorer"),
         (hinge_loss, {"greater_is_better": False}, "make_scorer"),
-        (lambda y, p: 0.0, {"response_method": "predict"}, "whether larger is better"),
+        (lambda y, p: 0.0, {"response_method": "predict"}, "greater_is_better are unknown"),
         (log_loss, {"response_method": "predict"}, "contradicts scikit-learn's own scorers"),
         (log_loss, {"greater_is_better": True}, "contradicts"),
         (accuracy_score, {"greater_is_better": False}, "contradicts"),

@@ -139,7 +139,7 @@ def test_little_data_is_said_once(two_groups, quick):
 @pytest.mark.parametrize(
     ("changed", "match"),
     [
-        ({"epsilons": [None, 1.0]}, "reference models are trained anyway"),
+        ({"epsilons": [None, 1.0]}, "reference models are always trained"),
         ({"epsilons": [1.0, 1.0]}, "each once"),
         ({"epsilons": [-1.0]}, "epsilons must be a number > 0"),
         ({"seeds": []}, "seeds must be integers"),
@@ -148,7 +148,7 @@ def test_little_data_is_said_once(two_groups, quick):
         ({"methods": []}, "methods is empty"),
         ({"methods": ["dpsgd", "dpsgd"]}, "twice"),
         ({"methods": {"reference": "dpsgd"}}, "Rename yours"),
-        ({"sensitive_features": None}, "sensitive_features=None"),
+        ({"sensitive_features": None}, "sensitive_features must hold the group"),
         ({"random_state": 0}, "Use seeds= instead"),
         ({"cv": ShuffleSplit(2)}, "splits differently each time"),
     ],

@@ -112,7 +112,7 @@ def test_choice_is_the_best_private_candidate(results, choice, row):
         (select_by("f1"), "column must name a score of the search, .*'accuracy'.*'privacy_cost'"),
         (select_by(at_least={"recall": 1}), "at_least must name a score"),
         (select_by(at_least={"accuracy": 0.99}), r"best values are accuracy: 0\.8\. Lower the"),
-        (select_by(at_least={"accuracy": 0.99}), "refit=False keeps the scores"),
+        (select_by(at_least={"accuracy": 0.99}), "To keep the scores, set refit=False"),
         (select_by(metric="f1"), "no scores of metric='f1'"),
     ],
 )

@@ -363,7 +363,7 @@ def test_another_budget_is_named_and_not_counted(ledger, data):
     ledger.fit(model, *data)
     for found in (ledger.report(), plan(model, 120, delta=1e-4, accountant="rdp")):
         assert found.epsilon_total == math.inf
-        assert found.reasons == ("Elsewhere spends a budget besides, which is not counted here",)
+        assert found.reasons == ("Elsewhere spends another budget, which is not counted here",)
 
 
 def test_what_is_taken_on_trust_is_noted(ledger, data):

@@ -30,7 +30,7 @@ def test_without_records_nothing_is_private(fitted):
     page = model_page(fitted[0])
     assert "contains no figures that are not private" in page
     assert "contains non-private figures" not in page
-    assert "No test records were given" in page and "has not been looked at" in page
+    assert "No test records were given" in page and "was not checked" in page
 
 
 def test_the_group_table_counts(fitted):
@@ -145,7 +145,7 @@ def test_the_card_flags_or_pays(fitted, tmp_path):
 
 def test_inputs_that_cannot_be_used_are_named(fitted):
     clf, data, groups = fitted
-    with pytest.raises(ValueError, match="X comes without y"):
+    with pytest.raises(ValueError, match="y must be given with X"):
         model_page(clf, data.data)
     with pytest.raises(ValueError, match="release_group_table"):
         model_card(clf, released_table=data.data)
