@@ -29,7 +29,7 @@ from skdpfair.exceptions import (
 )
 from skdpfair.mechanism import Clip, Method
 from skdpfair.privacy import SampledGaussian, epsilon
-from skdpfair.training import fit as _training
+from skdpfair.training import train as _training
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::skdpfair.exceptions.InsecureSeedWarning",

@@ -15,7 +15,7 @@ from skdpfair.cli import main
 from skdpfair.datasets import make_two_groups
 from skdpfair.privacy import SampledGaussian
 from skdpfair.privacy import epsilon as epsilon_of
-from skdpfair.training import fit as _training
+from skdpfair.training import train as _training
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 CHEAP = {"epsilon": None, "noise_multiplier": 3.0, "accountant": "rdp", "max_steps": 3}
@@ -493,5 +493,5 @@ class TestDiagnostics:
             GroupLossDisplay.from_estimator(fitted(data, "dpsgd"))
         again = GroupLossDisplay.from_results(display.frame)
         assert again.frame is display.frame
-        with pytest.raises(ValueError, match=r"lacks \['gradient_norm'\]"):
+        with pytest.raises(ValueError, match=r"lacks the columns \['gradient_norm'\]"):
             GroupLossDisplay.from_results(display.frame.drop(columns="gradient_norm"))

@@ -230,7 +230,7 @@ def test_displays(two_groups):
     np.testing.assert_allclose(bound.get_ydata(), own["prop3_bound"])
     for display in shown:
         display.figure_.clear()
-    with pytest.raises(ValueError, match=r"lacks \['direction'\], columns"):
+    with pytest.raises(ValueError, match=r"lacks the columns \['direction'\]"):
         RiskTermsDisplay(frame.drop(columns="direction"))
     with pytest.raises(ValueError, match="no row of group_a='x'"):
         RiskBoundDisplay(recorder.pairs_, "x", "a")

@@ -32,7 +32,7 @@ from skdpfair.model_selection import (
 from skdpfair.preprocessing import DPQuantileScaler
 from skdpfair.privacy import SampledGaussian
 from skdpfair.privacy.renyi import curve_epsilon, rdp_curve, selection_epsilon
-from skdpfair.training import fit as _training
+from skdpfair.training import train as _training
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
 SECRET = 98765432.125  # a score
