@@ -6,10 +6,10 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from math import ceil
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 
 from skdpfair.exceptions import InfeasibleBudgetError, LowSignalWarning
 from skdpfair.mechanism import Mechanism, Method, Task
@@ -19,9 +19,6 @@ from skdpfair.privacy import PrivacyPlan
 from skdpfair.privacy.gdp import delta_for
 from skdpfair.training import defaults, parameters
 from skdpfair.training.warm_start import PreviousFit
-
-if TYPE_CHECKING:
-    from skdpfair.estimator import DPFairClassifier
 
 
 @dataclass(frozen=True)
@@ -132,7 +129,7 @@ def plan(
     )
 
 
-def check(estimator: DPFairClassifier, n_samples: int, n_groups: int) -> None:
+def check(estimator: BaseEstimator, n_samples: int, n_groups: int) -> None:
     """Check that a fit would be accepted, before anything is written or spent."""
     params: dict[str, Any] = estimator.get_params(deep=False)
     method = get_method(estimator.method)
@@ -223,10 +220,10 @@ def _warn_of_low_signal(mechanism: Mechanism, settings: defaults.Settings) -> No
 
 
 def reference_estimator(
-    estimator: DPFairClassifier, settings: defaults.Settings, expected_batch_size: float
-) -> DPFairClassifier:
+    estimator: BaseEstimator, settings: defaults.Settings, expected_batch_size: float
+) -> BaseEstimator:
     """Return the unfitted non-private reference model: same module, initial weights and steps."""
-    reference: DPFairClassifier = clone(estimator)
+    reference: BaseEstimator = clone(estimator)
     return reference.set_params(
         epsilon=None,
         noise_multiplier=None,

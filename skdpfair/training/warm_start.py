@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from torch import nn
 
 from skdpfair.inputs.table import Table
 from skdpfair.mechanism import Method
 from skdpfair.methods import get_method
 from skdpfair.privacy import PrivacyReport
-
-if TYPE_CHECKING:
-    from skdpfair.estimator import DPFairClassifier
 
 
 @dataclass(frozen=True)
@@ -44,7 +42,7 @@ class PreviousFit:
 
 
 def previous_fit(
-    estimator: DPFairClassifier, fresh: DPFairClassifier, table: Table
+    estimator: BaseEstimator, fresh: BaseEstimator, table: Table
 ) -> PreviousFit | None:
     """Return the fit that ``estimator`` holds, or None if it was never fitted.
 
@@ -88,7 +86,7 @@ def previous_fit(
     )
 
 
-def _check_same_form(estimator: DPFairClassifier, fresh: DPFairClassifier, table: Table) -> None:
+def _check_same_form(estimator: BaseEstimator, fresh: BaseEstimator, table: Table) -> None:
     same: dict[str, tuple[Any, Any]] = {
         "classes": (estimator.classes_, table.classes),
         "groups": (estimator.groups_, table.groups.levels),
