@@ -6,16 +6,20 @@ import pandas as pd
 import pytest
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.svm import SVC
 
 from skdpfair import DPFairClassifier
 from skdpfair.plotting import (
     GroupLossDisplay,
     PrivacyCostDisplay,
+    ShapeDisplay,
     TradeoffDisplay,
     plot_group_accuracy,
     plot_group_bars,
     plot_privacy_cost,
 )
+from skdpfair.preprocessing import public_preprocessor
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
@@ -287,3 +291,41 @@ def test_without_matplotlib_the_extra_is_named(table, monkeypatch):
 def test_what_is_no_axes_is_refused_by_name(ax):
     with pytest.raises(TypeError, match=r"^ax must be matplotlib's Axes or None"):
         plot_group_bars(pd.DataFrame({"F": [1.0]}), ["F"], ax=ax)
+
+
+def shaped(classifier, n_classes=2):
+    """Return a fitted pipeline of two columns, and its rows."""
+    rng = np.random.default_rng(0)
+    x = pd.DataFrame({"age": rng.uniform(20, 80, 200), "ward": rng.choice(["A", "B"], 200)})
+    y = pd.cut(x["age"], n_classes, labels=False)
+    features = public_preprocessor({"age": (20, 80)}, {"ward": ["A", "B"]}, encoding="auto")
+    return make_pipeline(features, classifier).fit(x, y), x
+
+
+def test_curves_add_up_to_the_logit():
+    model, x = shaped(LogisticRegression())
+    display = ShapeDisplay.from_estimator(model).plot()
+    curves = {name: rows.set_index("value") for name, rows in display.frame.groupby("column")}
+    age = np.interp(
+        x["age"], curves["age"].index.astype(float), curves["age"]["logit"].astype(float)
+    )
+    added = age + curves["ward"]["logit"].loc[x["ward"]].to_numpy()
+    constant = model.decision_function(x) - added
+    assert np.ptp(constant) < 1e-4  # the points include all knots
+    assert [panel.get_title(loc="left") for panel in display.axes_] == ["age", "ward"]
+
+
+def test_curves_of_some_columns():
+    model, _ = shaped(LogisticRegression())
+    assert set(ShapeDisplay.from_estimator(model, columns=["ward"]).frame["value"]) == {"A", "B"}
+    with pytest.raises(ValueError, match=r"columns names \['wage'\], which the model does not use"):
+        ShapeDisplay.from_estimator(model, columns=["wage"])
+
+
+def test_a_model_without_curves_is_refused():
+    with pytest.raises(ValueError, match="estimator is not additive"):
+        ShapeDisplay.from_estimator(shaped(SVC(gamma=1.0))[0])
+    with pytest.raises(ValueError, match="more than two classes"):
+        ShapeDisplay.from_estimator(shaped(LogisticRegression(), n_classes=3)[0])
+    with pytest.raises(ValueError, match="must be a fitted pipeline that begins with"):
+        ShapeDisplay.from_estimator(LogisticRegression())

@@ -43,6 +43,7 @@ _LEARNED = {  # what estimators other than the classifier keep of a fit
     **dict.fromkeys(("BoundedScaler", "PublicEncoder", "FunctionTransformer"), _SEEN),
     "ColumnTransformer": _SEEN | _OF_COLUMNS | _STEPS,
     "DPQuantileScaler": _SEEN | {"quantiles_", "privacy_"},
+    "PiecewiseLinearEncoder": _SEEN | {"n_intervals_"},
     "DPRandomizedSearch": _SEEN | {"best_estimator_", "best_params_", "classes_", "privacy_"},
 }
 
@@ -290,16 +291,14 @@ def _judge_tensors(walk, tensors, where):
     params = {key: decode(value) for key, value in module.get("params", {}).items()}
     factory = [module.get("name"), params, module.get("in_shape")]
     _judge_values(walk, values, _judge_network(walk, factory, tensors.arrays, where), where)
+    words = module.get("custom", ""), *module.get("left_out", [])
     tests: dict[str, Any] = {
         "format_version": public.is_whole,
         "sha256": re.compile("[0-9a-f]{64}").fullmatch,
         "skdpfair_version": re.compile(r"[\w.+!-]{1,40}").fullmatch,
         "privacy_statement": lambda v: statement(values["privacy_"]) == v,
         "schema": lambda v: TableSchema.from_dict(tomllib.loads(v)).to_toml() == v,
-        "module": lambda v: (
-            set(v) <= _MODULE
-            and all(map(public.is_word, [v.get("custom", ""), *v.get("left_out", [])]))
-        ),
+        "module": lambda v: set(v) <= _MODULE and all(map(public.is_word, words)),
     }
     facts |= {k: v for k, v in metadata.items() if k != _file.METADATA_KEY}
     for name, value in facts.items():

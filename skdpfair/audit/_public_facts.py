@@ -14,7 +14,7 @@ from skdpfair.budget.journal import LINES
 from skdpfair.estimator import DPFairClassifier
 from skdpfair.inputs.groups import group_name
 from skdpfair.mechanism import Method
-from skdpfair.preprocessing import BoundedScaler
+from skdpfair.preprocessing._bounded_scaler import BoundedScaler, bounds_of
 from skdpfair.privacy import ACCOUNTANTS, NOT_ACCOUNTED, Ledger, LedgerEntry, PrivacyReport
 from skdpfair.privacy import statement as words
 from skdpfair.privacy.renyi import ORDERS
@@ -160,7 +160,7 @@ def are_bounds(value, n_features, names) -> bool:
     scaler = BoundedScaler(value)
     facts = {"n_features_in_": n_features, "feature_names_in_": names}
     scaler.__dict__.update({k: v for k, v in facts.items() if v is not None})
-    return len(scaler._resolved_bounds()) == n_features
+    return len(bounds_of(scaler)) == n_features
 
 
 def is_report(report, groups=None, n_fits=1) -> bool:

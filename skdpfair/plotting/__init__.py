@@ -2,6 +2,7 @@
 
 from skdpfair.plotting._bars import plot_group_accuracy, plot_group_bars, plot_privacy_cost
 from skdpfair.plotting._comparison import PrivacyCostDisplay, TradeoffDisplay
+from skdpfair.plotting._shapes import ShapeDisplay
 from skdpfair.plotting._training import (
     BatchSizeDisplay,
     CurvatureDisplay,
@@ -17,6 +18,7 @@ __all__ = [
     "PrivacyCostDisplay",
     "RiskBoundDisplay",
     "RiskTermsDisplay",
+    "ShapeDisplay",
     "TradeoffDisplay",
     "plot_group_accuracy",
     "plot_group_bars",

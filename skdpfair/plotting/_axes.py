@@ -16,7 +16,7 @@ def colour_of(i):
     return PALETTE[i % len(PALETTE)]
 
 
-def new_axes(width=8.0, height=4.8, n_columns=1):
+def new_axes(width=8.0, height=4.8, n_columns=1, n_rows=1):
     """Return the axes of a new figure, whose size is in inches."""
     try:
         import matplotlib.pyplot as plt
@@ -24,7 +24,7 @@ def new_axes(width=8.0, height=4.8, n_columns=1):
         raise ImportError(
             'plotting needs matplotlib: pip install "skdpfair[plot]", or pass ax.'
         ) from error
-    figure, axes = plt.subplots(1, n_columns, figsize=(width, height), layout="constrained")
+    figure, axes = plt.subplots(n_rows, n_columns, figsize=(width, height), layout="constrained")
     figure.get_layout_engine().set(w_pad=0.12, h_pad=0.1)  # inches
     return axes
 

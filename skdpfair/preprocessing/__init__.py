@@ -1,14 +1,17 @@
 """Transformers for private rows, with public or private statistics, and a linter of pipelines."""
 
 from skdpfair.exceptions import PrivacyLeakWarning
+from skdpfair.preprocessing._bounded_scaler import BoundedScaler
 from skdpfair.preprocessing._linter import PipelineFinding, PipelineReport, check_pipeline
-from skdpfair.preprocessing._public import BoundedScaler, outside_public, public_preprocessor
+from skdpfair.preprocessing._piecewise_linear import PiecewiseLinearEncoder
+from skdpfair.preprocessing._public import outside_public, public_preprocessor
 from skdpfair.preprocessing._quantile_scaler import DPQuantileScaler
 from skdpfair.preprocessing._schema import TableSchema, columns_of
 
 __all__ = [
     "BoundedScaler",
     "DPQuantileScaler",
+    "PiecewiseLinearEncoder",
     "PipelineFinding",
     "PipelineReport",
     "PrivacyLeakWarning",

@@ -239,6 +239,7 @@ ROWS = {
     ),
     "fairlearn.CorrelationRemover": Row("the covariance with the sensitive columns", _FREEZE),
     "skdpfair.BoundedScaler": FREE,
+    "skdpfair.PiecewiseLinearEncoder": FREE,
     "skdpfair.PublicEncoder": FREE,
     "skdpfair.DPQuantileScaler": Row(spends=True),
     "skdpfair.DPFairClassifier": Row(

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdpfair._validate import integer, number, one_of, safe_repr
 from skdpfair.budget.charging import charged
-from skdpfair.preprocessing._public import BoundedScaler, numbers_of
+from skdpfair.preprocessing._bounded_scaler import BoundedScaler, bounds_of, numbers_of
 from skdpfair.privacy import NOT_ACCOUNTED, Ledger, LedgerEntry, PrivacyReport, calibrate
 from skdpfair.privacy.gdp import delta_for
 from skdpfair.privacy.one_time_noise import generator_of, noisy
@@ -179,7 +179,7 @@ class DPQuantileScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 noise_multipliers=entry.noise_multipliers,
                 is_one_time=True,
             )
-        low, high = public._resolved_bounds().T[:, :, None]
+        low, high = bounds_of(public).T[:, :, None]
         shares = quantiles_of(consistent_leaves(counts), self.quantiles)
         self.quantiles_ = low + (high - low) * shares
         self.privacy_ = self._report(ledger, delta, n_samples)

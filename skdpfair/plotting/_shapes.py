@@ -1,0 +1,170 @@
+"""Display of the curve that an additive model has learned for each column."""
+
+import math
+
+import numpy as np
+import pandas as pd
+
+from skdpfair.plotting._axes import colour_of, dress, new_axes
+
+_TOLERANCE = 1e-3  # of logits: two columns interact beyond it
+_N_TRIED = 64
+
+
+class ShapeDisplay:
+    """Curves of an additive model: the logit of a class as a function of each column.
+
+    They are computed from the weights and the public bounds and categories alone. If the fit was
+    private, so are the curves.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        With columns ``column``, ``value`` and ``logit``: one row for each point of each curve.
+        Numbers make a line, texts make bars.
+
+    Attributes
+    ----------
+    axes_, figure_
+        Where :meth:`plot` drew.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from skdpfair import DPFairClassifier
+    >>> from skdpfair.plotting import ShapeDisplay
+    >>> from skdpfair.preprocessing import public_preprocessor
+    >>> rng = np.random.default_rng(0)
+    >>> X = pd.DataFrame({"age": rng.uniform(20, 80, 2000), "ward": rng.choice(["A", "B"], 2000)})
+    >>> y = (abs(X["age"] - 50) < 15).astype(int)
+    >>> features = public_preprocessor({"age": (20, 80)}, {"ward": ["A", "B"]}, encoding="auto")
+    >>> model = make_pipeline(features, DPFairClassifier(epsilon=8.0)).fit(X, y)
+    >>> display = ShapeDisplay.from_estimator(model)
+    >>> age = display.frame.query("column == 'age'").set_index("value")["logit"]
+    >>> bool(age[50.0] > age[20.0]), sorted(set(display.frame["column"]))
+    (True, ['age', 'ward'])
+    """
+
+    def __init__(self, frame):
+        self.frame = frame
+
+    @classmethod
+    def from_estimator(cls, estimator, *, columns=None, n_points=121):
+        """Return the display of a fitted pipeline.
+
+        Parameters
+        ----------
+        estimator : Pipeline
+            Fitted: the result of `public_preprocessor`, then a classifier of two classes whose
+            ``decision_function`` is a sum of functions of one column each, such as a
+            `DPFairClassifier` with ``module="logistic"``.
+        columns : list of str or None, default=None
+            Columns to show; all by default.
+        n_points : int, default=121
+            Number of points of each line, from the lower to the upper public bound.
+
+        Returns
+        -------
+        ShapeDisplay
+            The mean of each curve over its points is 0.
+
+        Raises
+        ------
+        ValueError
+            If the estimator is not such a pipeline, has other than two classes, or is not
+            additive; or if ``columns`` names other columns than the preprocessor.
+        """
+        bounds, categories = _public_facts(estimator)
+        known = [*bounds, *categories]
+        columns = known if columns is None else list(columns)
+        if unknown := [c for c in columns if c not in known]:
+            raise ValueError(f"columns names {unknown}, which the model does not use: {known}.")
+        lines = {c: np.linspace(low, high, n_points) for c, (low, high) in bounds.items()}
+        values = {c: lines.get(c, categories.get(c)) for c in known}
+        names = list(estimator.feature_names_in_)
+        base = {c: values[c][0] if c in values else None for c in names}
+        _check_additive(estimator, names, base, values)
+        parts = []
+        for column in columns:
+            rows = pd.DataFrame([base] * len(values[column]), columns=names)
+            rows[column] = values[column]
+            logits = _logits(estimator, rows)
+            part = {"column": column, "value": values[column], "logit": logits - logits.mean()}
+            parts.append(pd.DataFrame(part).astype({"value": object}))
+        return cls(pd.concat(parts, ignore_index=True))
+
+    def plot(self, ax=None):
+        """Draw one panel for each column.
+
+        Parameters
+        ----------
+        ax : sequence of matplotlib.axes.Axes or None, default=None
+            One for each column; None makes a new figure.
+
+        Returns
+        -------
+        ShapeDisplay
+            Itself, with ``axes_`` and ``figure_``.
+        """
+        groups = list(self.frame.groupby("column", sort=False))
+        if ax is None:
+            n_across = min(len(groups), 4)
+            n_down = math.ceil(len(groups) / n_across)
+            ax = new_axes(3.2 * n_across, 2.6 * n_down, n_across, n_down)
+        self.axes_ = np.atleast_1d(ax).ravel()
+        self.figure_ = self.axes_[0].figure
+        low, high = self.frame["logit"].min(), self.frame["logit"].max()
+        room = 0.05 * max(high - low, 1e-6)
+        for panel, (column, rows) in zip(self.axes_, groups, strict=False):
+            if isinstance(rows["value"].iloc[0], str):
+                panel.barh(rows["value"], rows["logit"], color=colour_of(0))
+                panel.invert_yaxis()
+                panel.set(xlim=(low - room, high + room), xlabel="logit")
+                dress(panel, column, grid="x")
+            else:
+                panel.plot(rows["value"].astype(float), rows["logit"], color=colour_of(0))
+                panel.set(ylim=(low - room, high + room), ylabel="logit")
+                dress(panel, column)
+        for panel in self.axes_[len(groups) :]:
+            panel.set_visible(False)
+        return self
+
+
+def _public_facts(estimator):
+    """Return the bounds and the categories of a fitted pipeline's preprocessor."""
+    steps = getattr(estimator, "steps", None) or [("", None)]
+    parts = getattr(steps[0][1], "named_transformers_", {})
+    bounds = getattr(parts.get("numeric"), "bounds", {})
+    categories = getattr(parts.get("categorical"), "categories", {})
+    if not bounds and not categories:
+        raise ValueError(
+            "estimator must be a fitted pipeline that begins with public_preprocessor(...), got "
+            f"{type(estimator).__name__}."
+        )
+    return dict(bounds), {c: list(map(str, listed)) for c, listed in categories.items()}
+
+
+def _logits(estimator, rows):
+    logits = np.asarray(estimator.decision_function(rows), dtype=float)
+    if logits.ndim != 1:
+        raise ValueError("estimator has more than two classes: there is no one logit to show.")
+    return logits
+
+
+def _check_additive(estimator, names, base, values):
+    """Raise ValueError unless logits of made-up rows are sums over the columns."""
+    rng = np.random.default_rng(0)
+    drawn = {c: rng.choice(np.asarray(v, object), _N_TRIED) for c, v in values.items()}
+    rows = pd.DataFrame([base] * _N_TRIED, columns=names)
+    start = _logits(estimator, rows[:1])
+    whole = _logits(estimator, rows.assign(**drawn).astype(rows.dtypes))
+    alone = [
+        _logits(estimator, rows.assign(**{c: v}).astype(rows.dtypes)) for c, v in drawn.items()
+    ]
+    added = start + sum(logits - start for logits in alone)
+    if np.abs(whole - added).max() > _TOLERANCE * max(1.0, np.abs(whole).max()):
+        raise ValueError(
+            "estimator is not additive: what one column adds depends on the others. Fit it with "
+            'module="logistic".'
+        )

@@ -1,0 +1,271 @@
+"""Piecewise-linear encodings of numeric columns on public knots."""
+
+import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
+
+from skdpfair._validate import error_context, integer, is_auto, listed, number, one_of, safe_repr
+from skdpfair.preprocessing._bounded_scaler import bounds_of, names_of, numbers_of
+from skdpfair.privacy.gdp import delta_for, gdp_parameter
+
+MOST_INTERVALS = 8
+MOST_MU = 8.0  # a budget so large, or none, that noise no longer matters
+LEAST_SIGNAL = 4.0  # signal-to-noise ratio for each interval of each axis
+DECADES = 3  # a range of so many powers of ten also gets a logarithmic axis
+
+
+class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
+    """Encode numeric columns by linear B-splines on public knots.
+
+    A linear model of the encoded columns is a sum of one continuous, piecewise-linear curve for
+    each column: the model stays additive, but is not limited to straight lines. The knots divide
+    the public bounds into equal intervals. Columns whose bounds span several powers of ten get a
+    second set of columns on a logarithmic axis. Nothing is learned from the rows but their number.
+
+    Parameters
+    ----------
+    bounds : tuple, dict or array-like of shape (n_features, 2), default=(-1.0, 1.0)
+        Public bounds ``(low, high)`` of the columns, as in `BoundedScaler`. Values beyond them
+        are moved to the nearer bound.
+    n_intervals : int >= 0 or "auto", default="auto"
+        Number of intervals between knots on each axis; 0 for the scaled columns alone. ``"auto"``:
+        8, or fewer where the budget and the number of records are small for the number of columns,
+        see Notes.
+    log_columns : list or "auto", default="auto"
+        Names of the columns, or positions if they have no names, that also get a logarithmic axis.
+        ``"auto"``: columns with a bound of at least 1,000 in absolute value and with ``low <= 0``
+        or ``high >= 1000 * low``.
+    epsilon : float > 0 or None, default=1.0
+        Budget of the fit that uses the columns; None for a fit without privacy. It affects
+        ``n_intervals="auto"`` only. Nothing is spent.
+    missing : {"middle", "indicator", "keep"}, default="middle"
+        A missing value becomes the middle of the bounds; or zeros, and 1 in a further column
+        ``{column}_missing`` that every column gets; or it stays NaN.
+
+    Attributes
+    ----------
+    n_intervals_ : int
+        Number of intervals.
+    n_features_in_ : int
+        Number of columns seen in ``fit``.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of the columns; only if ``fit`` saw a DataFrame with names.
+
+    Notes
+    -----
+    Each axis maps the bounds to u in [0, 1]. Its columns are 2u - 1 and max(0, 1 - ``|Ku - k|``)
+    for k = 0, ..., K, where K is the number of intervals. A logarithmic axis first maps x to
+    sign(x) log(1 + ``|x|`` / c), where c is 1, or a thousandth of the largest bound in absolute
+    value if that is less.
+
+    ``n_intervals="auto"`` is the largest power of two K <= 8 with S / p >= 4 K, where S is
+    ``signal_to_noise_`` of the fit and p the number of axes; 0 if there is none.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skdpfair.preprocessing import PiecewiseLinearEncoder
+    >>> rows = pd.DataFrame({"age": [20.0, 35.0, 60.0, None]})
+    >>> encoder = PiecewiseLinearEncoder({"age": (20, 60)}, n_intervals=2, missing="indicator")
+    >>> encoder.set_output(transform="pandas").fit_transform(rows)
+        age  age_at_20  age_at_40  age_at_60  age_missing
+    0 -1.00       1.00       0.00        0.0          0.0
+    1 -0.25       0.25       0.75        0.0          0.0
+    2  1.00       0.00       0.00        1.0          0.0
+    3  0.00       0.00       0.00        0.0          1.0
+    """
+
+    def __init__(
+        self,
+        bounds=(-1.0, 1.0),
+        *,
+        n_intervals="auto",
+        log_columns="auto",
+        epsilon=1.0,
+        missing="middle",
+    ):
+        self.bounds = bounds
+        self.n_intervals = n_intervals
+        self.log_columns = log_columns
+        self.epsilon = epsilon
+        self.missing = missing
+
+    def fit(self, X, y=None):
+        """Record names and number of the columns, and choose the number of intervals.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_samples, n_features)
+            Its values are checked to be numbers and are not used; their number is public.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        PiecewiseLinearEncoder
+            The encoder itself.
+
+        Raises
+        ------
+        ValueError
+            If a parameter cannot be used; see also `BoundedScaler.fit`.
+        """
+        n_samples = len(numbers_of(self, X, reset=True))
+        with error_context("bounds"):
+            bounds_of(self)
+        one_of("missing", self.missing, ("middle", "indicator", "keep"))
+        if self.epsilon is not None:
+            number("epsilon", self.epsilon, low=0, low_open=True)
+        if is_auto(self.n_intervals):
+            n_axes = self.n_features_in_ + len(self._log_positions())
+            self.n_intervals_ = _n_intervals(n_samples, n_axes, self.epsilon)
+        else:
+            self.n_intervals_ = integer("n_intervals", self.n_intervals, low=0)
+        return self
+
+    def transform(self, X):
+        """Encode ``X``.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_samples, n_features)
+            Numbers; for NaN see ``missing``.
+
+        Returns
+        -------
+        ndarray or DataFrame of shape (n_samples, n_features_out), float32
+            The columns that `get_feature_names_out` names.
+
+        Raises
+        ------
+        ValueError
+            If ``X`` has other columns than in ``fit``, or holds infinity.
+
+        Examples
+        --------
+        >>> PiecewiseLinearEncoder((0, 4), n_intervals=2).fit([[0.0]]).transform([[1.0], [9.0]])
+        array([[-0.5,  0.5,  0.5,  0. ],
+               [ 1. ,  0. ,  0. ,  1. ]], dtype=float32)
+        """
+        check_is_fitted(self, "n_intervals_")
+        X = numbers_of(self, X, reset=False)
+        parts = []
+        for j, axes in enumerate(self._axes()):
+            x = X[:, j].astype(np.float64)
+            is_missing = np.isnan(x)
+            if self.missing == "middle":
+                x = np.where(is_missing, axes[0].knots(2)[1], x)
+            for axis in axes:
+                encoded = self._encoded(axis.position(x))
+                if self.missing == "indicator":
+                    encoded[is_missing] = 0
+                parts.append(encoded)
+            if self.missing == "indicator":
+                parts.append(is_missing[:, None])
+        return np.hstack(parts).astype(np.float32)
+
+    def get_feature_names_out(self, input_features=None):
+        """Return the names of the columns that `transform` makes.
+
+        Parameters
+        ----------
+        input_features : array-like of str or None, default=None
+            Names of the columns; those seen in ``fit`` by default, or x0, x1, ...
+
+        Returns
+        -------
+        ndarray of str
+            For each column, ``{column}`` and ``{column}_at_{knot}``; then ``{column}_log`` and
+            ``{column}_log_at_{knot}`` for a logarithmic axis; then ``{column}_missing``.
+
+        Examples
+        --------
+        >>> encoder = PiecewiseLinearEncoder((0, 4), n_intervals=2).fit([[0.0]])
+        >>> list(encoder.get_feature_names_out())
+        ['x0', 'x0_at_0', 'x0_at_2', 'x0_at_4']
+        """
+        check_is_fitted(self, "n_intervals_")
+        names = []
+        columns = _check_feature_names_in(self, input_features)
+        for column, axes in zip(columns, self._axes(), strict=True):
+            for axis in axes:
+                name = f"{column}_log" if axis.unit else str(column)
+                names.append(name)
+                if self.n_intervals_:
+                    names += [f"{name}_at_{knot:.12g}" for knot in axis.knots(self.n_intervals_)]
+            if self.missing == "indicator":
+                names.append(f"{column}_missing")
+        return np.asarray(names, dtype=object)
+
+    def _encoded(self, u):
+        """Return the columns of positions in [0, 1] on one axis."""
+        k = np.arange(self.n_intervals_ + 1) if self.n_intervals_ else np.empty(0)
+        hats = np.maximum(0, 1 - np.abs(self.n_intervals_ * u[:, None] - k))
+        return np.hstack([2 * u[:, None] - 1, hats])
+
+    def _axes(self):
+        """Return the axes of each column: a linear one, and a logarithmic one for some."""
+        logarithmic = self._log_positions()
+        axes = []
+        for j, (low, high) in enumerate(bounds_of(self)):
+            axes.append([_Axis(low, high)])
+            if j in logarithmic:
+                largest = max(abs(low), abs(high))
+                axes[-1].append(_Axis(low, high, unit=min(1.0, largest / 10**DECADES)))
+        return axes
+
+    def _log_positions(self):
+        """Return the positions of the columns that get a logarithmic axis."""
+        names = names_of(self)
+        if is_auto(self.log_columns):
+            pairs = enumerate(bounds_of(self))
+            return {j for j, (low, high) in pairs if _spans_decades(low, high)}
+        chosen = listed("log_columns", self.log_columns, "names of columns")
+        if unknown := [column for column in chosen if column not in names]:
+            raise ValueError(
+                f"log_columns names {safe_repr(unknown)}, which X lacks. Name columns of X, or "
+                "their positions if they have no names."
+            )
+        return {names.index(column) for column in chosen}
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.transformer_tags.preserves_dtype = []
+        return tags
+
+
+class _Axis:
+    """A map of public bounds to [0, 1], logarithmic if it has a unit."""
+
+    def __init__(self, low, high, unit=None):
+        self.low, self.high, self.unit = low, high, unit
+        self.start, self.stop = self._scaled(low), self._scaled(high)
+
+    def position(self, x):
+        """Return where values lie on the axis; values beyond the bounds are at its ends."""
+        x = np.clip(x, self.low, self.high)
+        return (self._scaled(x) - self.start) / (self.stop - self.start)
+
+    def knots(self, n_intervals):
+        """Return the values at the ends of equal intervals of the axis."""
+        knots = np.linspace(self.start, self.stop, n_intervals + 1)
+        return knots if self.unit is None else np.sign(knots) * self.unit * np.expm1(np.abs(knots))
+
+    def _scaled(self, x):
+        return x if self.unit is None else np.sign(x) * np.log1p(np.abs(x) / self.unit)
+
+
+def _spans_decades(low, high):
+    is_large = max(abs(low), abs(high)) >= 10**DECADES
+    return is_large and (low <= 0 or high >= 10**DECADES * low)
+
+
+def _n_intervals(n_samples, n_axes, epsilon):
+    """Return the number of intervals on each axis that records and budget allow."""
+    delta = delta_for("auto", n_samples)
+    mu = MOST_MU if epsilon is None else min(gdp_parameter(epsilon, delta), MOST_MU)
+    n_intervals = MOST_INTERVALS
+    while n_intervals > 1 and n_samples * mu < LEAST_SIGNAL * n_intervals * n_axes:
+        n_intervals //= 2
+    return n_intervals if n_intervals > 1 else 0

@@ -1,0 +1,139 @@
+"""Piecewise-linear encodings: independent values, no reading of rows, names, missing values."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import SplineTransformer
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from skdpfair import DPFairClassifier
+from skdpfair.audit import audit_artifact
+from skdpfair.preprocessing import (
+    PiecewiseLinearEncoder,
+    check_pipeline,
+    public_preprocessor,
+)
+
+BOUNDS = {"age": (17, 90), "gain": (0, 99999)}
+
+
+@pytest.fixture
+def rows():
+    rng = np.random.default_rng(0)
+    return pd.DataFrame({"age": rng.integers(17, 91, 400), "gain": rng.lognormal(6, 3, 400)})
+
+
+@parametrize_with_checks(
+    [PiecewiseLinearEncoder(), PiecewiseLinearEncoder((0, 1), n_intervals=3, missing="indicator")]
+)
+def test_sklearn_checks(estimator, check):
+    check(estimator)
+
+
+def test_values_are_those_of_scikit_learns_splines(rows):
+    encoder = PiecewiseLinearEncoder(BOUNDS, n_intervals=5, log_columns=[])
+    knots = np.linspace([17, 0], [90, 99999], 6)
+    splines = SplineTransformer(5, degree=1, knots=knots, extrapolation="constant")
+    ours, theirs = encoder.fit_transform(rows), splines.fit_transform(rows)
+    np.testing.assert_allclose(ours[:, 1:7], theirs[:, :6], atol=1e-6)
+    np.testing.assert_allclose(ours[:, 8:], theirs[:, 6:], atol=1e-6)
+    np.testing.assert_allclose(ours[:, 0], (rows["age"] - 17) / 36.5 - 1, atol=1e-6)
+
+
+def test_a_logarithmic_axis_is_linear_between_its_knots():
+    encoder = PiecewiseLinearEncoder({"x": (-1e4, 1e4)}, n_intervals=4, log_columns=["x"])
+    frame = encoder.set_output(transform="pandas").fit_transform(pd.DataFrame({"x": [0.0, 99.0]}))
+    at = np.expm1(np.log1p(1e4) / 2)  # half way to the upper bound
+    assert f"x_log_at_{at:.12g}" in frame and frame.loc[0, "x_log_at_0"] == 1.0
+    share = np.log1p(99.0) / np.log1p(at)
+    assert frame.loc[1, "x_log_at_0"] == pytest.approx(1 - share)
+    assert frame.loc[1, f"x_log_at_{at:.12g}"] == pytest.approx(share)
+
+
+def test_which_columns_get_a_logarithmic_axis():
+    def names(bounds, **given):
+        frame = pd.DataFrame({"x": [bounds["x"][0]]})
+        encoder = PiecewiseLinearEncoder(bounds, n_intervals=0, **given).fit(frame)
+        return list(encoder.get_feature_names_out())
+
+    assert names({"x": (0, 999)}) == ["x"]
+    assert names({"x": (0, 1000)}) == ["x", "x_log"] == names({"x": (-1000, 5)})
+    assert names({"x": (1950, 2030)}) == ["x"]  # years
+    assert names({"x": (0, 0.1)}, log_columns=["x"]) == ["x", "x_log"]
+    assert names({"x": (0, 1e6)}, log_columns=[]) == ["x"]
+
+
+def test_only_the_number_of_rows_is_read(rows):
+    other = rows.assign(age=17, gain=np.nan)
+    here, there = (PiecewiseLinearEncoder(BOUNDS).fit(table) for table in (rows, other))
+    assert here.__dict__.keys() == there.__dict__.keys()
+    np.testing.assert_array_equal(here.transform(rows), there.transform(rows))
+
+
+def test_values_beyond_the_bounds_are_at_them():
+    encoder = PiecewiseLinearEncoder((0, 2000)).fit([[0.0]] * 400)
+    encoded = encoder.transform([[-5.0], [0.0], [2000.0], [1e9]])
+    np.testing.assert_array_equal(encoded[::3], encoded[1:3])
+
+
+def test_missing_values():
+    table = pd.DataFrame({"x": [np.nan, 1000.0]})
+    middle, indicator, keep = (
+        PiecewiseLinearEncoder((0, 2000), n_intervals=2, missing=m).fit(table).transform(table)
+        for m in ("middle", "indicator", "keep")
+    )
+    np.testing.assert_array_equal(middle[0], middle[1])
+    np.testing.assert_array_equal(indicator, np.c_[[0 * middle[0], middle[1]], [1, 0]])
+    assert np.isnan(keep[0]).all() and (keep[1] == middle[1]).all()
+
+
+@pytest.mark.parametrize(
+    ("n_samples", "epsilon", "n_columns", "n_intervals"),
+    [
+        (30_000, 1.0, 5, 8),
+        (1000, 1.0, 5, 8),
+        (1000, 1.0, 12, 4),
+        (300, 0.3, 5, 0),
+        (300, None, 5, 8),
+    ],
+)
+def test_few_records_for_the_columns_get_fewer_knots(n_samples, epsilon, n_columns, n_intervals):
+    encoder = PiecewiseLinearEncoder((0, 1), epsilon=epsilon)
+    assert encoder.fit(np.zeros((n_samples, n_columns))).n_intervals_ == n_intervals
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"n_intervals": -1}, "n_intervals must be an integer >= 0, got -1"),
+        ({"n_intervals": "many"}, "n_intervals must be an integer"),
+        ({"log_columns": ["wage"]}, r"log_columns names \['wage'\], which X lacks"),
+        ({"epsilon": 0}, "epsilon must be a number > 0"),
+        ({"missing": "drop"}, "missing must be one of"),
+        ({"bounds": {"age": (17, 90)}}, r"none for \['gain'\]"),
+    ],
+)
+def test_wrong_parameters_are_named(rows, given, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        PiecewiseLinearEncoder(**{"bounds": BOUNDS} | given).fit(rows)
+
+
+@pytest.mark.filterwarnings("ignore::skdpfair.exceptions.InsecureSeedWarning")
+def test_a_linear_model_learns_a_curve_that_scaled_columns_hide():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"age": rng.uniform(17, 90, 4000), "ward": rng.choice(["A", "B"], 4000)})
+    y = (np.abs(table["age"] - 53) < 18).astype(int)
+    scores = {}
+    for encoding in ("linear", "auto"):
+        features = public_preprocessor({"age": (17, 90)}, {"ward": ["A", "B"]}, encoding=encoding)
+        model = make_pipeline(features, DPFairClassifier(epsilon=1.0, random_state=0))
+        assert check_pipeline(model).findings == []
+        scores[encoding] = model.fit(table, y).score(table, y)
+        assert audit_artifact(model).is_clean
+    assert scores["auto"] > 0.9 > 0.7 > scores["linear"]
+
+
+def test_an_indicator_serves_scaled_columns_too(rows):
+    features = public_preprocessor(BOUNDS, missing="indicator").fit_transform(rows)
+    assert list(features) == ["age", "age_missing", "gain", "gain_missing"]
