@@ -6,7 +6,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -q -c re
 # one thread per process: small models gain nothing from more, and the tests run in parallel
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: demo test test-slow lint docs bench clean help
+.PHONY: demo test test-slow lint docs docs-code docs-pages bench clean help
 
 help:
 	@echo "make demo       private classifiers on the Adult data, with a group report"
@@ -38,11 +38,16 @@ lint: $(VENV)/.test
 	@$(BIN)/lint-imports
 
 docs: $(VENV)/.docs
+	@$(MAKE) --no-print-directory -j 2 docs-code docs-pages
+	@echo "== Done: docs/_build/html/index.html"
+
+docs-code: $(VENV)/.docs
 	@echo "== Running the code on the pages"
 	@$(ONE_THREAD) $(BIN)/python docs/blocks.py
+
+docs-pages: $(VENV)/.docs
 	@echo "== Building the documentation"
 	@$(ONE_THREAD) $(BIN)/python -m sphinx -q -W --keep-going -b html -d docs/_build/doctrees docs docs/_build/html
-	@echo "== Done: docs/_build/html/index.html"
 
 bench: $(VENV)/.test
 	@echo "== Measuring; ratios in one run, one thread"
