@@ -34,16 +34,14 @@ def quick(**params):
     return DPFairClassifier(get_method("dpsgd", max_grad_norm=1.0), **(given | params))
 
 
-def weighed(module, x, *, chunk_size=None, before=None):
-    """Return the sum of one record's clipped gradient, taken beside others of weight zero."""
+def weighed(strategy, x, *, chunk_size=None):
+    """Return the sum of the clipped gradients of all records."""
     mechanism = Mechanism(get_method("dpsgd", max_grad_norm=C), Task(1, 1, 1.0), 0.0)
-    batch = Batch(x, torch.zeros(len(x), dtype=torch.int64), torch.zeros(len(x), dtype=torch.int64))
-    with select_strategy(module, x, 3) as strategy:
-        if before is not None:
-            before(strategy)
-        step = private_step(
-            strategy, batch, mechanism, None, Streams.fresh().noise(), chunk_size=chunk_size
-        )
+    zeros = torch.zeros(len(x), dtype=torch.int64)
+    noise = Streams.fresh().noise()
+    step = private_step(
+        strategy, Batch(x, zeros, zeros), mechanism, None, noise, chunk_size=chunk_size
+    )
     return step.gradient
 
 
@@ -58,13 +56,12 @@ LAST = {"book-keeping": nn.Identity, "vmap": lambda: nn.PReLU()}
 
 @pytest.mark.parametrize("name", LAST)
 def test_a_second_pass_with_other_masks_moves_no_sum_beyond_the_bound(name):
-    def forgetful(strategy):
+    with select_strategy(drawing(LAST[name]), torch.rand(2, 6), 3) as strategy:
         strategy.replay = lambda chance: None  # the second pass draws other masks
-
-    for _ in range(10):
-        longest = weighed(drawing(LAST[name]), 9 * torch.rand(1, 6), chunk_size=1, before=forgetful)
-        two = weighed(drawing(LAST[name]), 9 * torch.rand(2, 6), chunk_size=1, before=forgetful)
-        assert longest.norm() <= C * (1 + 1e-6) and two.norm() <= 2 * C * (1 + 1e-6)
+        for _ in range(10):
+            one = weighed(strategy, 9 * torch.rand(1, 6), chunk_size=1)
+            two = weighed(strategy, 9 * torch.rand(2, 6), chunk_size=1)
+            assert one.norm() <= C * (1 + 1e-6) and two.norm() <= 2 * C * (1 + 1e-6)
 
 
 @pytest.mark.parametrize("chunk_size", [None, 1])
@@ -116,8 +113,8 @@ def test_values_that_cancel_neither_break_the_bound_nor_erase_noise(size):
         torch.manual_seed(0)
         module, part, rest = Along(), torch.randn(1, 20, 6), torch.randn(1, 40, 6)
     x = torch.cat([size * part, -size * part], dim=1) + rest
-    assert weighed(module, x).norm() <= C * (1 + 1e-6)
     with select_strategy(module, x, 3) as strategy:
+        assert weighed(strategy, x).norm() <= C * (1 + 1e-6)
         records = strategy.records(x, torch.zeros(1, dtype=torch.int64))
         weight = (1 / records.norm).clamp(max=1.0).nan_to_num(0.0)
         noise = torch.randn(strategy.n_parameters, generator=torch.Generator().manual_seed(0))
@@ -152,7 +149,8 @@ def test_a_sure_prediction_of_a_large_record_is_measured(size):
 
 def test_steps_run_in_full_precision_whatever_the_process_prefers():
     module, x = nn.Sequential(nn.Linear(6, 200), nn.GELU(), nn.Linear(200, 3)), torch.rand(9, 6)
-    exact, seen = weighed(module, x), []
+    with select_strategy(module, x, 3) as strategy:
+        exact, seen = weighed(strategy, x), []
 
     def look(strategy):
         records = strategy.records
@@ -166,8 +164,9 @@ def test_steps_run_in_full_precision_whatever_the_process_prefers():
 
     torch.set_float32_matmul_precision("medium")
     try:
-        with torch.autocast("cpu"):
-            found = weighed(module, x, before=look)
+        with torch.autocast("cpu"), select_strategy(module, x, 3) as strategy:
+            look(strategy)
+            found = weighed(strategy, x)
             assert torch.backends.mkldnn.matmul.fp32_precision == "bf16"  # as it was before
     finally:
         torch.set_float32_matmul_precision("highest")
