@@ -7,27 +7,19 @@ block after a ``python`` block is its output. If the ``python`` block contains `
 numbers are not compared. Blocks that contain ``# your`` use names of the reader, and do not run.
 """
 
-import json
+import contextlib
+import io
+import multiprocessing
+import os
 import re
-import subprocess
 import sys
 import tempfile
+import traceback
 from pathlib import Path
 
 DOCS = Path(__file__).parent
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 NUMBER = re.compile(r"-?\d+(\.\d+)?")
-RUN = """
-import contextlib, io, json, os, sys
-os.environ["MPLBACKEND"] = "Agg"
-names, out = {"__name__": "__main__"}, []
-for code in json.load(sys.stdin):
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        exec(compile(code, "block", "exec"), names)
-    out.append(printed.getvalue())
-json.dump(out, sys.stdout)
-"""
 
 
 def blocks_of(page):
@@ -41,20 +33,28 @@ def blocks_of(page):
     ]
 
 
-def faults(page):
+def run(codes):
+    """Return what each of the blocks prints, or a text that says why one failed."""
+    os.environ["MPLBACKEND"] = "Agg"
+    names, out = {"__name__": "__main__"}, []
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        for code in codes:
+            with (
+                contextlib.redirect_stdout(io.StringIO()) as printed,
+                contextlib.redirect_stderr(io.StringIO()),
+            ):
+                try:
+                    exec(compile(code, "block", "exec"), names)
+                except BaseException:
+                    return traceback.format_exc()[-1500:]
+            out.append(printed.getvalue())
+    return out
+
+
+def faults(blocks, printed):
     """Return the differences between the output that a page shows and that of its blocks."""
-    blocks = blocks_of(page)
-    with tempfile.TemporaryDirectory() as folder:
-        done = subprocess.run(
-            [sys.executable, "-c", RUN],
-            input=json.dumps([code for code, _ in blocks]),
-            capture_output=True,
-            text=True,
-            cwd=folder,
-        )
-    if done.returncode:
-        return [done.stderr.strip()[-1500:]]
-    printed = json.loads(done.stdout)
+    if isinstance(printed, str):
+        return [printed]
     return [
         f"shown:\n{shown}printed:\n{output}"
         for (code, shown), output in zip(blocks, printed, strict=True)
@@ -72,12 +72,17 @@ def main(names):
     pages = [Path(name) for name in names] or sorted(
         page for page in DOCS.rglob("*.md") if "_build" not in page.parts
     )
+    blocks = [blocks_of(page) for page in pages]
+    context = multiprocessing.get_context("forkserver" if hasattr(os, "fork") else "spawn")
+    context.set_forkserver_preload(["pandas", "sklearn.model_selection", "torch"])
     failed = False
-    for page in pages:
-        wrong = faults(page) if blocks_of(page) else []
-        failed |= bool(wrong)
-        sys.stdout.write(f"{page.name}: {'ok' if not wrong else 'DIFFERS'}\n")
-        sys.stdout.write("\n".join(wrong) + "\n" if wrong else "")
+    with context.Pool(1, maxtasksperchild=1) as pool:  # a process for each page
+        outputs = pool.imap(run, [[code for code, _ in found] for found in blocks])
+        for page, found, printed in zip(pages, blocks, outputs, strict=True):
+            wrong = faults(found, printed)
+            failed |= bool(wrong)
+            sys.stdout.write(f"{page.name}: {'ok' if not wrong else 'DIFFERS'}\n")
+            sys.stdout.write("\n".join(wrong) + "\n" if wrong else "")
     return failed
 
 
