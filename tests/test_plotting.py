@@ -315,6 +315,16 @@ def test_curves_add_up_to_the_logit():
     assert [panel.get_title(loc="left") for panel in display.axes_] == ["age", "ward"]
 
 
+def test_amounts_are_drawn_on_a_logarithmic_axis_and_few_of_many_bars():
+    wards = [f"w{i}" for i in range(20)]
+    x = pd.DataFrame({"gain": np.geomspace(1, 1e5, 200), "ward": np.resize(wards, 200)})
+    features = public_preprocessor({"gain": (0, 1e5)}, {"ward": wards}, encoding="auto")
+    model = make_pipeline(features, LogisticRegression()).fit(x, x["gain"] > 300)
+    gain, ward = ShapeDisplay.from_estimator(model).plot().axes_
+    assert gain.get_xscale() == "symlog" and (gain.lines[0].get_xdata() < 100).sum() > 30
+    assert ward.get_title(loc="left") == "ward (12 of 20)" and len(ward.patches) == 12
+
+
 def test_curves_of_some_columns():
     model, _ = shaped(LogisticRegression())
     assert set(ShapeDisplay.from_estimator(model, columns=["ward"]).frame["value"]) == {"A", "B"}

@@ -33,7 +33,7 @@ class Array:
     def values(self):
         """Return the numbers or texts as an array, or None where they cannot be read."""
         try:
-            flat = np.frombuffer(self.data, self.dtype, count=self.size)  # type: ignore[arg-type]
+            flat = np.frombuffer(self.data, self.dtype, count=self.size)  # type: ignore[arg-type]  # None: TypeError
             return flat.reshape(self.shape, order="F" if self.fortran else "C")
         except (ValueError, TypeError):
             return None

@@ -52,7 +52,7 @@ def _patterns(table):
             for order in "<>":
                 row = cast[i].astype(order + form).tobytes()
                 if len(row) >= 8 and len(set(row)) > 3:  # the 8 bytes that are least likely
-                    at = max(range(len(row) - 7), key=lambda j, r=row: len(set(r[j : j + 8])))  # type: ignore[misc]
+                    at = -max((len(set(row[j : j + 8])), -j) for j in range(len(row) - 7))[1]
                     key = int.from_bytes(row[at : at + 8], "little")
                     found.setdefault(key, []).append((row, at, int(i)))
     return found

@@ -9,6 +9,7 @@ from skdpfair.plotting._axes import colour_of, dress, new_axes
 
 _TOLERANCE = 1e-3  # of logits: two columns interact beyond it
 _N_TRIED = 64
+_MOST_BARS = 12
 
 
 class ShapeDisplay:
@@ -22,6 +23,8 @@ class ShapeDisplay:
     frame : pandas.DataFrame
         With columns ``column``, ``value`` and ``logit``: one row for each point of each curve.
         Numbers make a line, texts make bars.
+    log_columns : collection of str, default=()
+        Columns that are drawn on a logarithmic axis.
 
     Attributes
     ----------
@@ -46,8 +49,9 @@ class ShapeDisplay:
     (True, ['age', 'ward'])
     """
 
-    def __init__(self, frame):
+    def __init__(self, frame, log_columns=()):
         self.frame = frame
+        self.log_columns = log_columns
 
     @classmethod
     def from_estimator(cls, estimator, *, columns=None, n_points=121):
@@ -62,7 +66,8 @@ class ShapeDisplay:
         columns : list of str or None, default=None
             Columns to show; all by default.
         n_points : int, default=121
-            Number of points of each line, from the lower to the upper public bound.
+            Number of points of each line, from the lower to the upper public bound; as many again
+            on a logarithmic axis.
 
         Returns
         -------
@@ -75,13 +80,12 @@ class ShapeDisplay:
             If the estimator is not such a pipeline, has other than two classes, or is not
             additive; or if ``columns`` names other columns than the preprocessor.
         """
-        bounds, categories = _public_facts(estimator)
-        known = [*bounds, *categories]
+        lines, log_columns, categories = _public_facts(estimator, n_points)
+        known = [*lines, *categories]
         columns = known if columns is None else list(columns)
         if unknown := [c for c in columns if c not in known]:
             raise ValueError(f"columns names {unknown}, which the model does not use: {known}.")
-        lines = {c: np.linspace(low, high, n_points) for c, (low, high) in bounds.items()}
-        values = {c: lines.get(c, categories.get(c)) for c in known}
+        values = lines | categories
         names = list(estimator.feature_names_in_)
         base = {c: values[c][0] if c in values else None for c in names}
         _check_additive(estimator, names, base, values)
@@ -92,10 +96,10 @@ class ShapeDisplay:
             logits = _logits(estimator, rows)
             part = {"column": column, "value": values[column], "logit": logits - logits.mean()}
             parts.append(pd.DataFrame(part).astype({"value": object}))
-        return cls(pd.concat(parts, ignore_index=True))
+        return cls(pd.concat(parts, ignore_index=True), log_columns)
 
     def plot(self, ax=None):
-        """Draw one panel for each column.
+        """Draw one panel for each column; of many categories, those with the longest bars.
 
         Parameters
         ----------
@@ -109,40 +113,47 @@ class ShapeDisplay:
         """
         groups = list(self.frame.groupby("column", sort=False))
         if ax is None:
-            n_across = min(len(groups), 4)
+            n_across = min(len(groups), 3)
             n_down = math.ceil(len(groups) / n_across)
-            ax = new_axes(3.2 * n_across, 2.6 * n_down, n_across, n_down)
+            ax = new_axes(4.0 * n_across, 3.0 * n_down, n_across, n_down)
         self.axes_ = np.atleast_1d(ax).ravel()
         self.figure_ = self.axes_[0].figure
-        low, high = self.frame["logit"].min(), self.frame["logit"].max()
-        room = 0.05 * max(high - low, 1e-6)
         for panel, (column, rows) in zip(self.axes_, groups, strict=False):
             if isinstance(rows["value"].iloc[0], str):
-                panel.barh(rows["value"], rows["logit"], color=colour_of(0))
-                panel.invert_yaxis()
-                panel.set(xlim=(low - room, high + room), xlabel="logit")
-                dress(panel, column, grid="x")
+                shown = rows.loc[rows["logit"].abs().nlargest(_MOST_BARS).index]
+                shown = shown.sort_values("logit")
+                left_out = f" ({len(shown)} of {len(rows)})" if len(shown) < len(rows) else ""
+                panel.barh(shown["value"], shown["logit"], color=colour_of(0))
+                panel.set(xlabel="logit")
+                dress(panel, f"{column}{left_out}", grid="x")
             else:
                 panel.plot(rows["value"].astype(float), rows["logit"], color=colour_of(0))
-                panel.set(ylim=(low - room, high + room), ylabel="logit")
+                panel.set(ylabel="logit")
+                if column in self.log_columns:
+                    panel.set_xscale("symlog", linthresh=1.0)
                 dress(panel, column)
         for panel in self.axes_[len(groups) :]:
             panel.set_visible(False)
         return self
 
 
-def _public_facts(estimator):
-    """Return the bounds and the categories of a fitted pipeline's preprocessor."""
+def _public_facts(estimator, n_points):
+    """Return points and logarithmic columns of the numbers, and the categories of the others."""
     steps = getattr(estimator, "steps", None) or [("", None)]
     parts = getattr(steps[0][1], "named_transformers_", {})
-    bounds = getattr(parts.get("numeric"), "bounds", {})
-    categories = getattr(parts.get("categorical"), "categories", {})
-    if not bounds and not categories:
+    numeric, categories = parts.get("numeric"), getattr(parts.get("categorical"), "categories", {})
+    if numeric is None and not categories:
         raise ValueError(
             "estimator must be a fitted pipeline that begins with public_preprocessor(...), got "
             f"{type(estimator).__name__}."
         )
-    return dict(bounds), {c: list(map(str, listed)) for c, listed in categories.items()}
+    bounds = getattr(numeric, "bounds", {}).items()
+    lines = {column: np.linspace(low, high, n_points) for column, (low, high) in bounds}
+    log_columns = []
+    for column, axes in zip(lines, getattr(numeric, "_axes", list)(), strict=False):
+        lines[column] = np.unique([axis.knots(n_points - 1) for axis in axes])
+        log_columns += [column] * (len(axes) > 1)
+    return lines, log_columns, {c: list(map(str, listed)) for c, listed in categories.items()}
 
 
 def _logits(estimator, rows):

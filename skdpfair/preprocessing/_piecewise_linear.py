@@ -34,7 +34,7 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
     log_columns : list or "auto", default="auto"
         Names of the columns, or positions if they have no names, that also get a logarithmic axis.
         ``"auto"``: columns with a bound of at least 1,000 in absolute value and with ``low <= 0``
-        or ``high >= 1000 * low``.
+        or ``high >= 1000 * low``. (Years have none.)
     epsilon : float > 0 or None, default=1.0
         Budget of the fit that uses the columns; None for a fit without privacy. It affects
         ``n_intervals="auto"`` only. Nothing is spent.
@@ -58,8 +58,9 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
     sign(x) log(1 + ``|x|`` / c), where c is 1, or a thousandth of the largest bound in absolute
     value if that is less.
 
-    ``n_intervals="auto"`` is the largest power of two K <= 8 with S / p >= 4 K, where S is
-    ``signal_to_noise_`` of the fit and p the number of axes; 0 if there is none.
+    ``n_intervals="auto"`` is the largest K of 8, 4 and 2 with n mu / p >= 4 K, or 0 if there is
+    none. Here n is the number of rows, p that of the axes, and mu <= 8 the parameter of Gaussian
+    DP for ``epsilon`` and ``delta="auto"``.
 
     Examples
     --------

@@ -132,8 +132,8 @@ def public_preprocessor(
         equal, as are "True" and True.
     encoding : {"linear", "auto"}, default="linear"
         Scale each numeric column, or encode it by piecewise-linear functions, see
-        `PiecewiseLinearEncoder`. A linear model of these fits one curve for each column. Use them
-        with ``DPFairClassifier(module="logistic")``, which gains nothing from a hidden layer then.
+        `PiecewiseLinearEncoder`. A linear model of these, ``DPFairClassifier(module="logistic")``,
+        fits one curve for each column.
     epsilon : float > 0 or None, default=1.0
         Budget of the fit. With few records and many columns it limits the number of knots of
         ``encoding="auto"``. Nothing is spent.
