@@ -234,15 +234,15 @@ def test_a_card_that_cannot_be_made_leaves_no_page(folder, monkeypatch):
 def test_the_books_are_kept(folder):
     from skdpfair.budget import PrivacyLedger
 
-    with PrivacyLedger("books.jsonl", epsilon=3.0, delta=1e-5):
+    with PrivacyLedger("ledger.jsonl", epsilon=3.0, delta=1e-5):
         pass
-    said = " ".join(fitted("--ledger", "books.jsonl").output.split())
-    assert "Spent in books.jsonl: epsilon" in said and "at delta 1e-05." in said
+    said = " ".join(fitted("--ledger", "ledger.jsonl").output.split())
+    assert "Spent in ledger.jsonl: epsilon" in said and "at delta 1e-05." in said
     before = (folder / "model.safetensors").read_bytes()
     said = refused(
         *["fit", "loans.csv", "--schema", "schema.toml", "--epsilon", "3"],
         *SHORT,
-        *["--method", "dpsgd", "--ledger", "books.jsonl"],
+        *["--method", "dpsgd", "--ledger", "ledger.jsonl"],
     )
     assert "budget" in said
     assert (folder / "model.safetensors").read_bytes() == before
@@ -254,11 +254,11 @@ def test_what_the_books_do_not_know_is_said(folder):
     from skdpfair.privacy import Ledger
 
     with (
-        PrivacyLedger("books.jsonl", epsilon=9.0, delta=1e-5),
+        PrivacyLedger("ledger.jsonl", epsilon=9.0, delta=1e-5),
         charged(planned_entries(0.01, (9.0,), 1), Ledger()),
     ):
         pass
-    said = " ".join(fitted("--ledger", "books.jsonl").output.split())
+    said = " ".join(fitted("--ledger", "ledger.jsonl").output.split())
     assert "by the fits alone; as a whole it is unknown: the estimators around the fits" in said
 
 

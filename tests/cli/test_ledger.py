@@ -34,7 +34,7 @@ module = "logistic"
 batch_size = 100
 """
 FIT = ["fit", "loans.csv", "--schema", "study.toml", "--method", "dpsgd", "--set", "max_steps=3"]
-LEDGER = ["--ledger", "books.jsonl"]
+LEDGER = ["--ledger", "ledger.jsonl"]
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def invoke(*arguments):
     return done.exit_code, " ".join(done.output.split())
 
 
-def states(path="books.jsonl"):
+def states(path="ledger.jsonl"):
     return PrivacyLedger(path).frame()["what"].tolist()
 
 
@@ -69,7 +69,7 @@ def test_the_path_of_the_readme_with_a_ledger(folder):
     assert invoke("sweep", "study.toml", *LEDGER, "--jobs", 1)[0] == 0
     assert len(states()) == 5  # the one that was left
     code, said = invoke(*FIT, *LEDGER)
-    assert code == 0 and "Spent in books.jsonl" in said and len(states()) == 6
+    assert code == 0 and "Spent in ledger.jsonl" in said and len(states()) == 6
     assert invoke("report", "results")[0] == 0
 
 
@@ -101,7 +101,7 @@ def test_a_ledger_needs_its_options(folder, command):
     begin = FIT if command == "fit" else ["sweep", "study.toml"]
     for options in (["--ledger-delta", 1e-5], LEDGER, [*LEDGER, "--ledger-epsilon", 1]):
         assert invoke(*begin, *options)[0] == 2
-    assert not Path("books.jsonl").exists() and not Path("results").exists()
+    assert not Path("ledger.jsonl").exists() and not Path("results").exists()
 
 
 def full(monkeypatch, folder):
@@ -124,7 +124,7 @@ def test_nothing_is_spent_where_no_model_can_be_written(folder, monkeypatch):
     budget = ["--ledger-epsilon", 3, "--ledger-delta", 1e-5]
     code, said = invoke(*FIT, *LEDGER, *budget, "-o", there / "model.safetensors")
     assert code == 2 and "cannot be written: No space left" in said
-    assert not Path("books.jsonl").exists() and not list(there.iterdir())
+    assert not Path("ledger.jsonl").exists() and not list(there.iterdir())
     code, said = invoke(*FIT, "-o", "/proc/model.safetensors")
     assert code == 2 and "/proc/model.safetensors cannot be written" in said
 

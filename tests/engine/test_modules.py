@@ -65,25 +65,29 @@ def attention(x, q, k, v, width):
 
 
 ROW, SEQUENCE, IMAGE = (6,), (5, 8), (2, 8, 8)
-BOOKS, CLOSED, VMAP = "bookkeeping", "closed_form", "vmap"
+RECORDED, CLOSED, VMAP = "bookkeeping", "closed_form", "vmap"
 MODULES = {
     "logistic": (lambda: nn.Linear(6, 3), ROW, CLOSED),
     "mlp": (lambda: mlp(ROW, 3, (8, 8), "relu"), ROW, CLOSED),
-    "gelu mlp": (lambda: mlp(ROW, 3, (8,), "gelu"), ROW, BOOKS),
-    "silu": (lambda: seq(nn.Linear(6, 8), nn.SiLU(), nn.Linear(8, 3)), ROW, BOOKS),
-    "leaky relu": (lambda: seq(nn.Linear(6, 8), nn.LeakyReLU(), nn.Linear(8, 3)), ROW, BOOKS),
+    "gelu mlp": (lambda: mlp(ROW, 3, (8,), "gelu"), ROW, RECORDED),
+    "silu": (lambda: seq(nn.Linear(6, 8), nn.SiLU(), nn.Linear(8, 3)), ROW, RECORDED),
+    "leaky relu": (lambda: seq(nn.Linear(6, 8), nn.LeakyReLU(), nn.Linear(8, 3)), ROW, RECORDED),
     "in-place elu": (
         lambda: seq(nn.Linear(6, 8), nn.ELU(inplace=True), nn.Linear(8, 3)),
         ROW,
-        BOOKS,
+        RECORDED,
     ),
     "softplus, mish": (
         lambda: seq(nn.Linear(6, 8), nn.Softplus(), nn.Linear(8, 8), nn.Mish(), nn.Linear(8, 3)),
         ROW,
-        BOOKS,
+        RECORDED,
     ),
-    "dropout": (lambda: seq(nn.Linear(6, 8), nn.Dropout(0.3), nn.Linear(8, 3)), ROW, BOOKS),
-    "layer norm": (lambda: seq(nn.Linear(6, 8), nn.LayerNorm(8), nn.Linear(8, 3)), ROW, BOOKS),
+    "dropout": (lambda: seq(nn.Linear(6, 8), nn.Dropout(0.3), nn.Linear(8, 3)), ROW, RECORDED),
+    "layer norm": (
+        lambda: seq(nn.Linear(6, 8), nn.LayerNorm(8), nn.Linear(8, 3)),
+        ROW,
+        RECORDED,
+    ),
     "residual": (
         lambda: Net(
             lambda m, x: m.c(torch.relu(m.b(torch.relu(m.a(x)))) + x),
@@ -92,7 +96,7 @@ MODULES = {
             c=nn.Linear(6, 3),
         ),
         ROW,
-        BOOKS,
+        RECORDED,
     ),
     "gated": (
         lambda: Net(
@@ -102,9 +106,9 @@ MODULES = {
             c=nn.Linear(8, 3),
         ),
         ROW,
-        BOOKS,
+        RECORDED,
     ),
-    "glu": (lambda: seq(nn.Linear(6, 16), nn.GLU(), nn.Linear(8, 3)), ROW, BOOKS),
+    "glu": (lambda: seq(nn.Linear(6, 16), nn.GLU(), nn.Linear(8, 3)), ROW, RECORDED),
     "branches": (
         lambda: Net(
             lambda m, x: m.c(torch.cat([m.a(x[:, :3]), m.b(x[:, 3:]).tanh()], dim=1)),
@@ -113,7 +117,7 @@ MODULES = {
             c=nn.Linear(8, 3),
         ),
         ROW,
-        BOOKS,
+        RECORDED,
     ),
     "squeezed columns": (
         lambda: Net(
@@ -122,20 +126,20 @@ MODULES = {
             c=nn.Linear(4, 3),
         ),
         ROW,
-        BOOKS,
+        RECORDED,
     ),
     "deep and wide": (
         lambda: Net(lambda m, x: m.w(x) + m.d(x), w=nn.Linear(6, 3), d=mlp(ROW, 3, (4,))),
         ROW,
-        BOOKS,
+        RECORDED,
     ),
     "scaled logits": (
         lambda: Net(lambda m, x: m.a(x) / 8**0.5 - 1.0, a=nn.Linear(6, 3)),
         ROW,
-        BOOKS,
+        RECORDED,
     ),
-    "features of a buffer": (lambda: fourier(), ROW, BOOKS),
-    "papers' cnn": (lambda: small_cnn((8, 8), 3, channels=(4, 2)), (8, 8), BOOKS),
+    "features of a buffer": (lambda: fourier(), ROW, RECORDED),
+    "papers' cnn": (lambda: small_cnn((8, 8), 3, channels=(4, 2)), (8, 8), RECORDED),
     "pooled cnn": (
         lambda: seq(
             nn.Conv2d(2, 4, 3, padding=1),
@@ -148,7 +152,7 @@ MODULES = {
             nn.Linear(6, 3),
         ),
         IMAGE,
-        BOOKS,
+        RECORDED,
     ),
     "normalised cnn": (
         lambda: seq(
@@ -163,7 +167,7 @@ MODULES = {
             nn.Linear(16, 3),
         ),
         IMAGE,
-        BOOKS,
+        RECORDED,
     ),
     "residual cnn": (
         lambda: Net(
@@ -174,7 +178,7 @@ MODULES = {
             c=nn.Linear(4, 3),
         ),
         IMAGE,
-        BOOKS,
+        RECORDED,
     ),
     "depthwise": (
         lambda: seq(
@@ -185,7 +189,7 @@ MODULES = {
             nn.Linear(6 * 36, 3),
         ),
         IMAGE,
-        BOOKS,
+        RECORDED,
     ),
     "squeeze and excite": (
         lambda: Net(
@@ -198,7 +202,7 @@ MODULES = {
             c=nn.Linear(144, 3),
         ),
         IMAGE,
-        BOOKS,
+        RECORDED,
     ),
     "dense cnn": (
         lambda: Net(
@@ -207,7 +211,7 @@ MODULES = {
             c=nn.Linear(4 * 64, 3),
         ),
         IMAGE,
-        BOOKS,
+        RECORDED,
     ),
     "skip with interpolation": (
         lambda: Net(
@@ -219,17 +223,17 @@ MODULES = {
             c=nn.Linear(128, 3),
         ),
         IMAGE,
-        BOOKS,
+        RECORDED,
     ),
     "pixel shuffle": (
         lambda: seq(nn.Conv2d(2, 4, 3), nn.PixelShuffle(2), nn.Flatten(), nn.Linear(144, 3)),
         IMAGE,
-        BOOKS,
+        RECORDED,
     ),
     "padded by reflection": (
         lambda: seq(nn.ReflectionPad2d(1), nn.Conv2d(2, 2, 3), nn.Flatten(), nn.Linear(128, 3)),
         IMAGE,
-        BOOKS,
+        RECORDED,
     ),
     "signals": (
         lambda: seq(
@@ -241,7 +245,7 @@ MODULES = {
             nn.Linear(4, 3),
         ),
         SEQUENCE,
-        BOOKS,
+        RECORDED,
     ),
     "volumes": (
         lambda: seq(
@@ -253,14 +257,14 @@ MODULES = {
             nn.Linear(16, 3),
         ),
         IMAGE,
-        BOOKS,
+        RECORDED,
     ),
     "bag of words": (
         lambda: Net(
             lambda m, x: m.c(m.e(words(x)).mean(1)), e=nn.Embedding(7, 4), c=nn.Linear(4, 3)
         ),
         ROW,
-        BOOKS,
+        RECORDED,
     ),
     "masked words": (
         lambda: Net(
@@ -272,14 +276,14 @@ MODULES = {
             c=nn.Linear(4, 3),
         ),
         ROW,
-        BOOKS,
+        RECORDED,
     ),
     "time distributed": (
         lambda: Net(
             lambda m, x: m.c(torch.tanh(m.a(x)).mean(1)), a=nn.Linear(8, 4), c=nn.Linear(4, 3)
         ),
         SEQUENCE,
-        BOOKS,
+        RECORDED,
     ),
     "mixer": (
         lambda: Net(
@@ -289,7 +293,7 @@ MODULES = {
             c=nn.Linear(8, 3),
         ),
         SEQUENCE,
-        BOOKS,
+        RECORDED,
     ),
     "attention by hand": (
         lambda: Net(
@@ -300,17 +304,17 @@ MODULES = {
             c=nn.Linear(8, 3),
         ),
         SEQUENCE,
-        BOOKS,
+        RECORDED,
     ),
     "transformer blocks": (
         lambda: Net(lambda m, x: m.c(m.b(m.a(x)).mean(1)), a=Block(), b=Block(), c=nn.Linear(8, 3)),
         SEQUENCE,
-        BOOKS,
+        RECORDED,
     ),
     "rms norm by hand": (
         lambda: Net(lambda m, x: m.c(rms(m.a(x))), a=nn.Linear(6, 4), c=nn.Linear(4, 3)),
         ROW,
-        BOOKS,
+        RECORDED,
     ),
     "einsum": (
         lambda: Net(
@@ -319,9 +323,9 @@ MODULES = {
             c=nn.Linear(16, 3),
         ),
         SEQUENCE,
-        BOOKS,
+        RECORDED,
     ),
-    "frozen backbone": (lambda: frozen(), ROW, BOOKS),
+    "frozen backbone": (lambda: frozen(), ROW, RECORDED),
     "learned scale": (
         lambda: Net(
             lambda m, x: m.c(m.a(x) * m.scale),

@@ -139,7 +139,7 @@ def test_a_fit_without_privacy_exceeds_every_budget(path, tmp_path):
         pytest.raises(BudgetExceeded, match="not private"),
     ):
         spend(private=False)
-    with PrivacyLedger(tmp_path / "books", delta=1e-5) as ledger:
+    with PrivacyLedger(tmp_path / "ledger", delta=1e-5) as ledger:
         spend(private=False)
     assert ledger.epsilon() == math.inf
     assert list(ledger.frame().what) == ["not private"]
@@ -478,6 +478,6 @@ def test_a_scaler_that_pays_is_listed_before_and_during(tmp_path):
     assert frame.epsilon_of_one_fit.nunique() == 1
     assert "also pays for DPQuantileScaler" in repr(planned)
     assert "DPQuantileScaler" not in repr(forecast(classifier))
-    with PrivacyLedger(tmp_path / "books", delta=1e-5) as ledger:
+    with PrivacyLedger(tmp_path / "ledger", delta=1e-5) as ledger:
         scaler.fit(np.random.default_rng(0).normal(size=(200, 2)))
     assert list(ledger.frame().steps) == [scaler.privacy_.steps] == [1]

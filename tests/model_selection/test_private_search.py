@@ -238,7 +238,7 @@ def test_groups_and_pipelines(data):
 
 
 def test_a_ledger_is_charged_once_for_the_whole_search(data, tmp_path):
-    with PrivacyLedger(tmp_path / "books", epsilon=100.0, delta=1e-4) as ledger:
+    with PrivacyLedger(tmp_path / "ledger", epsilon=100.0, delta=1e-4) as ledger:
         search = searching(shape=1.0).fit(*data)
     assert list(ledger.frame().what) == ["private selection"]
     assert ledger.epsilon() == pytest.approx(search.privacy_.epsilon)
@@ -384,7 +384,7 @@ def test_a_search_lets_one_fit_in_each_trial_happen(data, trials):
 
 def test_fits_after_a_search_are_charged_again(data, trials, tmp_path):
     trials(1)
-    with PrivacyLedger(tmp_path / "books", delta=1e-4, accountant="rdp") as ledger:
+    with PrivacyLedger(tmp_path / "ledger", delta=1e-4, accountant="rdp") as ledger:
         searching().fit(*data)
         base().fit(*data)
     assert ledger.report().n_fits == 2

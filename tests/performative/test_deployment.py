@@ -29,7 +29,7 @@ def population(data):
 
 
 class Fake(ClassifierMixin, BaseEstimator):
-    """Predicts 1, and books ten releases for each fit; composes them if warm_start."""
+    """Predicts 1, and records ten releases for each fit; composes them if warm_start."""
 
     def __init__(self, noise=2.0, warm_start=False):
         self.noise, self.warm_start = noise, warm_start

@@ -63,7 +63,7 @@ def test_ctrl_c_leaves_an_estimator_that_owns_up_to_its_steps(step, tmp_path):
     method = get_method("global_adapt", strict_max_grad_norm=1.0)
     model = quick(method, max_steps=20, callbacks=[Interrupts(step)])
     with (
-        PrivacyLedger(tmp_path / "books", delta=1e-4, accountant="rdp") as ledger,
+        PrivacyLedger(tmp_path / "ledger", delta=1e-4, accountant="rdp") as ledger,
         pytest.warns(UserWarning, match=rf"interrupted after ({step}|{step + 1}) of 20 steps"),
     ):
         model.fit(X, Y)
@@ -184,7 +184,7 @@ def test_an_update_that_runs_out_of_memory_repeats_no_release(monkeypatch, tmp_p
     step.hooked = True  # else torch wraps it for good
     monkeypatch.setattr(steps.FlatSGD, "step", step)
     with (
-        PrivacyLedger(tmp_path / "books", delta=1e-4, accountant="rdp") as ledger,
+        PrivacyLedger(tmp_path / "ledger", delta=1e-4, accountant="rdp") as ledger,
         pytest.raises(MemoryError),
     ):
         quick(get_method("dpsgd", max_grad_norm=1.0)).fit(X, Y)

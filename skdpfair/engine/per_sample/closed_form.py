@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from skdpfair.engine.per_sample.layers.grad_sampler import lengths_of
-from skdpfair.engine.per_sample.layers.linear import LinearBook
+from skdpfair.engine.per_sample.layers.linear import LinearGradSampler
 from skdpfair.engine.per_sample.records import Records, Strategy
 from skdpfair.engine.precision import without_grad
 
@@ -34,7 +34,7 @@ ACTIVATIONS: dict[type[nn.Module], Activation] = {
 
 Chain: TypeAlias = list[tuple[nn.Linear, Activation | None]]
 # parameters moved, record by record, by numbers (batch,) times their gradients so far
-Move: TypeAlias = tuple[list[LinearBook], Tensor]
+Move: TypeAlias = tuple[list[LinearGradSampler], Tensor]
 
 
 class ClosedForm(Strategy):
@@ -97,7 +97,7 @@ class ClosedForm(Strategy):
 
     def _backward(
         self, inputs: list[Tensor], out: Tensor, b: Tensor, moved: Move | None
-    ) -> list[LinearBook]:
+    ) -> list[LinearGradSampler]:
         """Return the grad samplers from the first layer that trains to the last."""
         grad_samplers = []
         for i in range(len(self._chain) - 1, self._first - 1, -1):
@@ -105,7 +105,7 @@ class ClosedForm(Strategy):
             if activation is not None:
                 b = activation.backward(b, out)
             out = inputs[i]
-            grad_samplers.append(LinearBook(layer, out, b))
+            grad_samplers.append(LinearGradSampler(layer, out, b))
             if i > self._first:
                 gained = None
                 if moved is not None:
@@ -116,7 +116,7 @@ class ClosedForm(Strategy):
                     b += gained
         return grad_samplers[::-1]
 
-    def _norm(self, grad_samplers: list[LinearBook]) -> Tensor:
+    def _norm(self, grad_samplers: list[LinearGradSampler]) -> Tensor:
         """Return the root of the sum of (|a|^2 + 1) |b|^2 over the layers, for frozen ones less."""
         lengths = [self._lengths(grad_sampler.b) for grad_sampler in grad_samplers]
         factors = [self._factor(grad_sampler) for grad_sampler in grad_samplers]
@@ -126,7 +126,7 @@ class ClosedForm(Strategy):
         norm: Tensor = torch.linalg.vector_norm(torch.stack(factors).mul_(rows), dim=0)
         return norm
 
-    def _factor(self, grad_sampler: LinearBook) -> Tensor:
+    def _factor(self, grad_sampler: LinearGradSampler) -> Tensor:
         if not grad_sampler.weight_trains:
             return grad_sampler.a.new_full((len(grad_sampler.a),), float(grad_sampler.bias_trains))
         length = self._lengths(grad_sampler.a)

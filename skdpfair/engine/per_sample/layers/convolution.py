@@ -17,7 +17,7 @@ _CONVOLUTIONS: dict[type[nn.Module], tuple[Callable[..., Tensor], Callable[..., 
 
 
 @register_grad_sampler(*_CONVOLUTIONS, takes=lambda module, n_axes: n_axes == module.weight.dim())
-class ConvBook(RowsGradSampler):
+class ConvGradSampler(RowsGradSampler):
     """A convolution: all records' gradients by one convolution with a group for each record."""
 
     module: _ConvNd

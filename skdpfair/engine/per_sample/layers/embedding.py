@@ -18,7 +18,7 @@ def _plain_embedding(module: nn.Embedding) -> bool:
 @register_grad_sampler(
     nn.Embedding, fits=_plain_embedding, takes=lambda module, n_axes: n_axes >= 1
 )
-class EmbeddingBook(GradSampler):
+class EmbeddingGradSampler(GradSampler):
     """An Embedding: ``a`` holds indices; equal ones within a record share a row of the table."""
 
     def __init__(self, module: nn.Embedding, a: Tensor, b: Tensor) -> None:

@@ -15,12 +15,12 @@ from skdpfair.engine.per_sample.layers.grad_sampler import (
 
 
 @register_grad_sampler(nn.Linear, takes=lambda module, n_axes: n_axes >= 2)
-def linear_book(module: nn.Linear, a: Tensor, b: Tensor) -> LinearBook:
+def linear_grad_sampler(module: nn.Linear, a: Tensor, b: Tensor) -> LinearGradSampler:
     """Return the grad sampler of a Linear on vectors or on sequences."""
-    return (LinearBook if a.dim() == 2 else SequenceBook)(module, a, b)
+    return (LinearGradSampler if a.dim() == 2 else SequenceGradSampler)(module, a, b)
 
 
-class LinearBook(GradSampler):
+class LinearGradSampler(GradSampler):
     """A Linear on vectors: the gradient of record i is ``b_i a_i^T``, of rank one."""
 
     def norm2(self) -> Tensor:
@@ -61,7 +61,7 @@ class LinearBook(GradSampler):
         return moved
 
 
-class SequenceBook(LinearBook):
+class SequenceGradSampler(LinearGradSampler):
     """A Linear along further axes: Gram matrices if these are short, else instantiated."""
 
     def __init__(self, module: nn.Linear, a: Tensor, b: Tensor) -> None:

@@ -10,7 +10,7 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 from skdpfair.engine.per_sample.layers.grad_sampler import RowsGradSampler, register_grad_sampler
 
 
-class ScaleBook(RowsGradSampler):
+class ScaleGradSampler(RowsGradSampler):
     """A layer that normalises each record, then scales and shifts it by its parameters."""
 
     @abc.abstractmethod
@@ -47,7 +47,7 @@ def _behind_the_batch(module: nn.LayerNorm, n_axes: int) -> bool:
 
 
 @register_grad_sampler(nn.LayerNorm, fits=lambda m: m.elementwise_affine, takes=_behind_the_batch)
-class LayerNormBook(ScaleBook):
+class LayerNormGradSampler(ScaleGradSampler):
     """A LayerNorm: one parameter for each number of the last axes."""
 
     module: nn.LayerNorm
@@ -68,7 +68,7 @@ class LayerNormBook(ScaleBook):
 @register_grad_sampler(
     nn.GroupNorm, fits=lambda m: m.affine, takes=lambda module, n_axes: n_axes >= 2
 )
-class GroupNormBook(ScaleBook):
+class GroupNormGradSampler(ScaleGradSampler):
     """A GroupNorm: one parameter for each channel."""
 
     module: nn.GroupNorm
@@ -95,7 +95,7 @@ _INSTANCE_NORMS = {nn.InstanceNorm1d: 3, nn.InstanceNorm2d: 4, nn.InstanceNorm3d
     fits=_instance_norm_fits,
     takes=lambda module, n_axes: n_axes == _INSTANCE_NORMS[type(module)],
 )
-class InstanceNormBook(GroupNormBook):
+class InstanceNormGradSampler(GroupNormGradSampler):
     """An InstanceNorm: one parameter for each channel."""
 
     module: Any
