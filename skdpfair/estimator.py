@@ -9,8 +9,10 @@ from typing import Any, Self
 
 import numpy as np
 import torch
+from sklearn import get_config
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import accuracy_score
+from sklearn.pipeline import Pipeline
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
@@ -25,8 +27,8 @@ from skdpfair.metrics._arguments import check_kind
 from skdpfair.privacy import PrivacyReport
 from skdpfair.training import parameters, sklearn_callbacks
 from skdpfair.training.callbacks import diagnostics_frame
+from skdpfair.training.plan import SCORE_COUNTS, reference_estimator
 from skdpfair.training.plan import plan as make_plan
-from skdpfair.training.plan import reference_estimator
 from skdpfair.training.privacy_report import account
 from skdpfair.training.train import Trained, train
 from skdpfair.training.warm_start import PreviousFit, previous_fit
@@ -283,6 +285,8 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
         parameters.check_binary(method, data.classes, data.groups.levels)
         previous = previous_fit(self, fresh, data) if self.warm_start else None
         # plan
+        if share := self.__dict__.pop("_score_counts_share", 0.0):
+            params[SCORE_COUNTS] = share
         plan = make_plan(params, method, len(data.y), data.groups.n_groups, previous)
         # train
         context = sklearn_callbacks.begin(self, X, y, plan.n_epochs)
@@ -569,3 +573,30 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
         with suppress(ValueError, TypeError):  # a method that fit would refuse
             tags.classifier_tags.multi_class = not get_method(self.method).binary
         return tags
+
+
+def classifier_of(estimator: Any) -> DPFairClassifier:
+    """Return the classifier at the end of a pipeline."""
+    while isinstance(estimator, Pipeline):
+        estimator = estimator.steps[-1][1]
+    if not isinstance(estimator, DPFairClassifier):
+        raise TypeError(
+            "estimator must be a DPFairClassifier or a Pipeline that ends in one, got "
+            f"{estimator!r}. Make the DPFairClassifier the last step, and search over other models "
+            "separately."
+        )
+    return estimator
+
+
+def routed(model: Any, sensitive_features: Any) -> dict[str, Any]:
+    """Return the keywords of fit that pass the groups to the classifier in a pipeline."""
+    if sensitive_features is None:
+        return {}
+    name, step = "sensitive_features", model
+    if not get_config()["enable_metadata_routing"]:
+        path = []
+        while isinstance(step, Pipeline):
+            last, step = step.steps[-1]
+            path.append(last)
+        name = "__".join([*path, name])
+    return {name: sensitive_features}

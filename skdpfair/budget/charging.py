@@ -3,9 +3,10 @@
 import os
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -45,18 +46,16 @@ def planned_entries(
     sample_rate: float,
     noise_multipliers: Sequence[float],
     steps: int,
-    one_time: Sequence[float] = (),
+    one_time: Mapping[str, float] = MappingProxyType({}),
 ) -> tuple[LedgerEntry, ...]:
     """Return the ledger entries that a run will have made when it ends.
 
     Examples
     --------
-    >>> [entry.steps for entry in planned_entries(0.01, (1.0, 5.0), 100, one_time=(20.0,))]
-    [1, 100]
+    >>> [e.what for e in planned_entries(0.01, (1.0, 5.0), 100, {"group counts": 20.0})]
+    ['group counts', 'steps']
     """
-    counts = tuple(
-        LedgerEntry("group counts", 1.0, (noise,), is_one_time=True) for noise in one_time
-    )
+    counts = (LedgerEntry(w, 1.0, (noise,), is_one_time=True) for w, noise in one_time.items())
     return *counts, LedgerEntry("steps", sample_rate, tuple(noise_multipliers), steps)
 
 

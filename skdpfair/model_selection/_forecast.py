@@ -24,7 +24,7 @@ from skdpfair._validate import integer, one_of
 from skdpfair.budget.charging import planned_entries
 from skdpfair.budget.folds import folds_of, takes_as_public
 from skdpfair.budget.spending import DIAGNOSTICS, REFERENCE, SCORES, Spending
-from skdpfair.estimator import DPFairClassifier
+from skdpfair.estimator import DPFairClassifier, classifier_of
 from skdpfair.methods import get_method
 from skdpfair.preprocessing import DPQuantileScaler, check_pipeline
 from skdpfair.preprocessing._linter import reasons_of
@@ -294,7 +294,7 @@ def planned_fit(classifier, n_samples, n_groups=1):
         run = _planning.plan(params, method, n_samples, n_groups)
     noise = run.mechanism.noise_multipliers if run.is_accounted else (0.0,)
     entries = planned_entries(
-        run.mechanism.max_sample_rate, noise, run.settings.n_steps, run.one_time_noise_multipliers
+        run.mechanism.max_sample_rate, noise, run.settings.n_steps, run.one_time
     )
     return all(e.run.noise_multiplier > 0 for e in entries if e.steps), entries
 
@@ -307,19 +307,6 @@ def planned_steps(estimator, n_samples):
         for step in paying
         if hasattr(step, "planned")
     ]
-
-
-def classifier_of(estimator) -> DPFairClassifier:
-    """Return the classifier at the end of a pipeline."""
-    while isinstance(estimator, Pipeline):
-        estimator = estimator.steps[-1][1]
-    if not isinstance(estimator, DPFairClassifier):
-        raise TypeError(
-            "estimator must be a DPFairClassifier or a Pipeline that ends in one, got "
-            f"{estimator!r}. Make the DPFairClassifier the last step, and search over other models "
-            "separately."
-        )
-    return estimator
 
 
 def parts_within(value):

@@ -17,13 +17,13 @@ from sklearn.utils.validation import (
 
 from skdpfair._validate import error_context, integer, is_auto, number, safe_repr
 from skdpfair.budget.charging import charged
+from skdpfair.estimator import classifier_of
 from skdpfair.exceptions import InsecureSeedWarning
 from skdpfair.inputs import labels as _labels
 from skdpfair.model_selection import _trials
 from skdpfair.model_selection._forecast import (
     PlannedFit,
     SearchPlan,
-    classifier_of,
     configured,
     parts_within,
     plan_of,

@@ -17,18 +17,17 @@ from io import TextIOBase
 import numpy as np
 import torch
 from joblib import parallel_config
-from sklearn import get_config
 from sklearn.dummy import DummyClassifier
-from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _num_samples
 
 from skdpfair._describe import describe, digest
 from skdpfair.budget.charging import paid_for, suspended
+from skdpfair.estimator import classifier_of, routed
 from skdpfair.exceptions import PrivacyAccountingError
 from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import labels as _labels
-from skdpfair.model_selection._forecast import classifier_of, configured, planned_runs
+from skdpfair.model_selection._forecast import configured, planned_runs
 from skdpfair.privacy import accounting, calibration, renyi
 from skdpfair.privacy.one_time_noise import noisy
 from skdpfair.privacy.renyi import rdp_curve, stop_parameter
@@ -209,7 +208,7 @@ def trainer(estimator, data, sensitive_features, curve, rng, seeded, public):
         classifier.set_params(random_state=seed, **sets)
         _, planned = planned_runs(classifier, _num_samples(data[0]))
         with paid_for(curve):
-            model.fit(*data, **_routed(model, sensitive_features))
+            model.fit(*data, **routed(model, sensitive_features))
         classifier = classifier_of(model)
         if classifier.n_steps_ < planned[-1].steps:
             raise _Interrupt  # that the classifier took for the end of this fit
@@ -271,16 +270,3 @@ def forget_times(net):
 def know_nothing(classes):
     """Return a model that predicts all classes alike."""
     return DummyClassifier(strategy="prior").fit(np.zeros((len(classes), 1)), classes)
-
-
-def _routed(model, sensitive_features):
-    if sensitive_features is None:
-        return {}
-    name, step = "sensitive_features", model
-    if not get_config()["enable_metadata_routing"]:
-        path = []
-        while isinstance(step, Pipeline):
-            last, step = step.steps[-1]
-            path.append(last)
-        name = "__".join([*path, name])
-    return {name: sensitive_features}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from math import ceil
+from math import ceil, sqrt
 from typing import Any
 
 import torch
@@ -19,6 +19,9 @@ from skdpfair.privacy import PrivacyPlan
 from skdpfair.privacy.gdp import delta_for
 from skdpfair.training import defaults, parameters
 from skdpfair.training.warm_start import PreviousFit
+
+GROUP_COUNTS = "group counts"
+SCORE_COUNTS = "score counts"
 
 
 @dataclass(frozen=True)
@@ -35,8 +38,8 @@ class Plan:
         Delta of the guarantee.
     accountant : {"pld", "prv", "rdp"}
         How epsilon is computed.
-    one_time_noise_multipliers : tuple of float
-        Noise of the group counts, if these are released.
+    one_time : dict of str to float
+        Name and noise multiplier of each release on all records.
     optimizer : type or callable
         Makes the optimizer.
     optimizer_params : dict[str, Any]
@@ -53,7 +56,7 @@ class Plan:
     settings: defaults.Settings
     delta: float
     accountant: str
-    one_time_noise_multipliers: tuple[float, ...] = ()
+    one_time: dict[str, float] = field(default_factory=dict)
     optimizer: Callable[..., torch.optim.Optimizer] = torch.optim.SGD
     optimizer_params: dict[str, Any] = field(default_factory=dict)
     lr: float = 1.0
@@ -104,7 +107,7 @@ def plan(
     shares = declared(getattr(method, "group_probabilities", None), n_groups)
     task = Task(n_samples, n_groups, settings.sample_rate, shares)
     mechanism = Mechanism(method, task, 0.0 if noise is None else float(noise))
-    once = _group_count_noise(mechanism, settings)
+    once = _one_time_noise(mechanism, settings, params.get(SCORE_COUNTS, 0.0))
     if epsilon is not None:
         mechanism = _calibrated(mechanism, settings, epsilon, delta, params["accountant"], once)
     _warn_of_low_signal(mechanism, settings)
@@ -120,7 +123,7 @@ def plan(
         settings=settings,
         delta=delta,
         accountant=params["accountant"],
-        one_time_noise_multipliers=once,
+        one_time=once,
         optimizer=cls,
         optimizer_params=given,
         lr=lr,
@@ -158,15 +161,21 @@ def _settings(
     )
 
 
-def _group_count_noise(mechanism: Mechanism, settings: defaults.Settings) -> tuple[float, ...]:
-    """Return the noise multiplier of the group counts that a private method must release."""
-    method = mechanism.method
-    is_counted = method.needs_group_fractions and method.group_probabilities is None
-    if not is_counted or not method.private:
-        return ()
+def _one_time_noise(
+    mechanism: Mechanism, settings: defaults.Settings, score_share: float
+) -> dict[str, float]:
+    """Return the noise multipliers of what a private method releases besides its steps.
+
+    ``score_share`` is the share of mu squared that counts of scores take after the fit.
+    """
+    method, once = mechanism.method, {}
     mu = settings.signal_to_noise / mechanism.task.n_samples
-    noise = method.number("group_count_noise_multiplier", defaults.GROUP_COUNT_NOISE / mu)
-    return (float(noise),)
+    if method.private and method.needs_group_fractions and method.group_probabilities is None:
+        noise = method.number("group_count_noise_multiplier", defaults.GROUP_COUNT_NOISE / mu)
+        once[GROUP_COUNTS] = float(noise)
+    if method.private and score_share:
+        once[SCORE_COUNTS] = 1 / (mu * sqrt(score_share))
+    return once
 
 
 def _calibrated(
@@ -175,7 +184,7 @@ def _calibrated(
     epsilon: float,
     delta: float,
     accountant: str,
-    once: tuple[float, ...],
+    once: dict[str, float],
 ) -> Mechanism:
     unit, double = (replace(mechanism, noise_multiplier=s).noise_multipliers for s in (1.0, 2.0))
     fixed = tuple(i for i, (a, b) in enumerate(zip(unit, double, strict=True)) if a == b)
@@ -183,7 +192,7 @@ def _calibrated(
         steps=settings.n_steps,
         sample_rate=mechanism.max_sample_rate,
         noise_multipliers=unit,
-        one_time_noise_multipliers=once,
+        one_time_noise_multipliers=tuple(once.values()),
     )
     try:
         noise = steps.calibrated(epsilon, delta, accountant, fixed=fixed).noise_multipliers[0]

@@ -13,7 +13,7 @@ from skdpfair.mechanism import Method
 from skdpfair.privacy import Ledger, PrivacyReport
 from skdpfair.privacy import epsilon as epsilon_of
 from skdpfair.privacy.statement import ASSUMPTIONS, DIAGNOSTICS_HELD, REFERENCE_HELD
-from skdpfair.training.plan import Plan
+from skdpfair.training.plan import GROUP_COUNTS, Plan
 from skdpfair.training.sklearn_callbacks import FitContext
 from skdpfair.training.train import Trained
 from skdpfair.training.warm_start import PreviousFit
@@ -37,7 +37,7 @@ def account(
     epsilon = ledger.epsilon(delta, plan.accountant) if plan.is_accounted else inf
     group_epsilons = _group_epsilons(plan, delta, ledger, groups.levels)
     seeded = trained.is_seeded
-    assumptions = _assumptions(params, net.method_, bool(plan.one_time_noise_multipliers))
+    assumptions = _assumptions(params, net.method_, GROUP_COUNTS in plan.one_time)
     if previous is not None:  # what no ledger holds: fits without privacy, seeds
         seeded = seeded or previous.privacy.seeded
         assumptions = tuple(dict.fromkeys((*previous.privacy.assumptions, *assumptions)))

@@ -26,7 +26,7 @@ from skdpfair.privacy.one_time_noise import noisy_counts
 from skdpfair.training import defaults
 from skdpfair.training.callbacks import Epochs, Progress, recorders
 from skdpfair.training.net import PrivateNet
-from skdpfair.training.plan import Plan
+from skdpfair.training.plan import GROUP_COUNTS, SCORE_COUNTS, Plan
 from skdpfair.training.schedule import Schedule
 from skdpfair.training.seeds import streams_of
 from skdpfair.training.sklearn_callbacks import FitContext
@@ -104,6 +104,7 @@ def train(
         finally:
             if by_values:
                 _account_for_the_plan(ledger, plan.settings.n_steps, previous)
+        _record_once(ledger, plan, SCORE_COUNTS)  # whoever reserved them makes them next
     stop = _stop(net.steps_, plan.settings.n_steps, by_values, context.is_called)
     net.on_step = net.streams = None  # whoever gets the net must not get the seeds
     return Trained(net, plan, ledger, stop, is_seeded, streams.init_entropy)
@@ -156,7 +157,7 @@ def _planned(plan: Plan) -> tuple[LedgerEntry, ...]:
     if not plan.is_accounted:
         return ()
     rate, noise = plan.mechanism.max_sample_rate, plan.mechanism.noise_multipliers
-    return planned_entries(rate, noise, plan.settings.n_steps, plan.one_time_noise_multipliers)
+    return planned_entries(rate, noise, plan.settings.n_steps, plan.one_time)
 
 
 def _trained(
@@ -200,14 +201,19 @@ def _with_group_fractions(
     method, task = plan.mechanism.method, plan.mechanism.task
     if not method.needs_group_fractions or task.group_fractions is not None:
         return plan
-    once = plan.one_time_noise_multipliers
-    noise = once[0] if once else 0.0
-    if once:
-        ledger.record("group counts", sample_rate=1.0, noise_multipliers=once, is_one_time=True)
+    noise = plan.one_time.get(GROUP_COUNTS, 0.0)
+    _record_once(ledger, plan, GROUP_COUNTS)
     counts = noisy_counts(groups.code, task.n_groups, noise, streams.releases(), kind)
     counts = np.maximum(counts, 1.0)  # what noise took below one record still has a share
     task = replace(task, group_fractions=torch.from_numpy(counts / counts.sum()))
     return replace(plan, mechanism=replace(plan.mechanism, task=task))
+
+
+def _record_once(ledger: Ledger, plan: Plan, what: str) -> None:
+    """Record a planned release on all records."""
+    if what in plan.one_time:
+        noise = (plan.one_time[what],)
+        ledger.record(what, sample_rate=1.0, noise_multipliers=noise, is_one_time=True)
 
 
 def _listener(plan: Plan, ledger: Ledger, rate: float) -> Callable[[str], None] | None:

@@ -1,0 +1,124 @@
+"""Choice of thresholds from numbers of records by group, class and score."""
+
+import numpy as np
+from scipy.optimize import linprog
+
+OBJECTIVES = ("balanced_accuracy", "accuracy", "true_positive_rate", "selection_rate")
+CONSTRAINTS = ("demographic_parity", "equal_opportunity", "equalized_odds")
+_FEWEST = 1e-6  # records of a class that has none, so that rates exist
+
+
+def best_cut(counts, objective, target=None):
+    """Return the position of the edge that serves an objective best.
+
+    Parameters
+    ----------
+    counts : ndarray of shape (2, n_edges)
+        Numbers of negative and positive records whose score is at least each edge.
+    objective : str or ndarray of shape (2, 2)
+        One of ``OBJECTIVES``, or the costs by true and predicted class.
+    target : float in [0, 1] or None
+        Smallest true-positive rate; or the selection rate, None for the share of positives.
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> counts = np.array([[8.0, 2.0, 1.0, 0.0], [4.0, 4.0, 2.0, 0.0]])
+    >>> [best_cut(counts, objective) for objective in ("accuracy", "selection_rate")]
+    [1, 2]
+    >>> best_cut(counts, "true_positive_rate", 0.5), best_cut(counts, np.array([[0, 9], [1, 0]]))
+    (2, 3)
+    """
+    gains, least_positives, selected = _terms(counts[:, 0], objective, target)
+    value = gains @ counts
+    if selected is not None:
+        value = -np.abs(counts.sum(axis=0) - selected)
+    value = np.where(counts[1] >= least_positives, value, -np.inf)
+    return int(value.argmax())
+
+
+def best_mixtures(counts, objective, target, constraint, tolerance):
+    """Return the probability of each edge in each group that serves an objective under parity.
+
+    Parameters
+    ----------
+    counts : ndarray of shape (n_groups, 2, n_edges)
+        Numbers of negative and positive records whose score is at least each edge.
+    objective, target : as in `best_cut`
+        Of all groups together.
+    constraint : str
+        One of ``CONSTRAINTS``.
+    tolerance : float in [0, 1]
+        Largest difference between two groups.
+
+    Returns
+    -------
+    ndarray of shape (n_groups, n_edges)
+        Rows add up to 1.
+
+    Notes
+    -----
+    A linear programme over mixtures of thresholds: all rates are linear in their probabilities.
+    The solution exists, since a group can be selected at any rate at random.
+
+    Examples
+    --------
+    >>> counts = np.array([[[4.0, 1.0, 0.0], [4.0, 4.0, 0.0]], [[6.0, 3.0, 0.0], [2.0, 1.0, 0.0]]])
+    >>> best_mixtures(counts, "accuracy", None, "demographic_parity", 0.0)
+    array([[0. , 0.8, 0.2],
+           [0. , 1. , 0. ]])
+    """
+    n_groups, _, n_edges = counts.shape
+    totals = np.maximum(counts[:, :, :1], _FEWEST)
+    if constraint == "demographic_parity":
+        rates = (counts.sum(axis=1) / totals.sum(axis=1))[None]
+    else:
+        rates = (counts / totals).transpose(1, 0, 2)
+        rates = rates[1:] if constraint == "equal_opportunity" else rates
+    gains, least_positives, selected = _terms(counts[:, :, 0].sum(axis=0), objective, target)
+    n_rates, n_weights = len(rates), n_groups * n_edges
+    # after the weights, the lowest rate of all groups for each measure; none exceeds it by more
+    bounded = np.zeros((2, n_rates, n_groups, n_weights + n_rates))
+    for k in range(n_rates):
+        for g in range(n_groups):
+            of_group = slice(g * n_edges, (g + 1) * n_edges)
+            bounded[0, k, g, of_group], bounded[0, k, g, n_weights + k] = rates[k, g], -1
+            bounded[1, k, g] = -bounded[0, k, g]
+    limits = np.repeat([tolerance, 0.0], n_rates * n_groups)
+    positives = np.pad(counts[:, 1].ravel(), (0, n_rates))
+    above = np.vstack([bounded.reshape(-1, n_weights + n_rates), -positives])
+    sums = np.pad(np.kron(np.eye(n_groups), np.ones(n_edges)), ((0, 0), (0, n_rates)))
+    equal = np.ones(n_groups)
+    if selected is not None:
+        sums = np.vstack([sums, np.pad(counts.sum(axis=1).ravel(), (0, n_rates))])
+        equal = np.append(equal, selected)
+    found = linprog(
+        -np.pad(np.einsum("c,gce->ge", gains, counts).ravel(), (0, n_rates)),
+        A_ub=above,
+        b_ub=np.append(limits, -least_positives),
+        A_eq=sums,
+        b_eq=equal,
+        bounds=(0, None),
+    )
+    weights = np.where(found.x[:n_weights] > 1e-9, found.x[:n_weights], 0.0)
+    weights = weights.reshape(n_groups, n_edges)
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+def _terms(totals, objective, target):
+    """Return gains of a false and of a true positive, fewest true positives, number selected."""
+    negatives, positives = np.maximum(totals, _FEWEST)
+    gains, least_positives, selected = np.array([-1.0, 1.0]), 0.0, None
+    if not isinstance(objective, str):
+        (as_0, fp), (fn, as_1) = objective
+        gains = np.array([as_0 - fp, fn - as_1], dtype=np.float64)
+    elif objective == "balanced_accuracy":
+        gains = gains / (negatives, positives)
+    elif objective == "true_positive_rate":
+        gains, least_positives = np.array([-1.0, 0.0]), target * totals[1]
+    elif objective == "selection_rate":
+        selected = positives if target is None else target * (negatives + positives)
+    return gains, least_positives, selected

@@ -1,0 +1,403 @@
+"""Thresholds, parity between groups and calibration, paid for together with the fit."""
+
+from contextlib import nullcontext
+from dataclasses import replace
+
+import numpy as np
+from scipy.special import expit
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
+
+from skdpfair._validate import error_context, flag, number, one_of, safe_repr
+from skdpfair.estimator import classifier_of, routed
+from skdpfair.exceptions import PrivacyAccountingError
+from skdpfair.inputs import groups as _groups
+from skdpfair.inputs import labels as _labels
+from skdpfair.postprocessing._cuts import CONSTRAINTS, OBJECTIVES, best_cut, best_mixtures
+from skdpfair.postprocessing._score_counts import EDGES, score_counts
+from skdpfair.privacy.one_time_noise import generator_of
+from skdpfair.privacy.statement import ASSUMPTIONS
+from skdpfair.training import sklearn_callbacks as _tasks
+from skdpfair.training.plan import SCORE_COUNTS
+
+_CALIBRATIONS = ("temperature", "platt")
+_SMALLEST_SLOPE = 0.1  # noise must not reverse the order of scores
+ALL = "all"  # name of the records where thresholds do not depend on the group
+
+
+class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
+    """Binary classifier whose decision threshold is chosen within the privacy budget.
+
+    The estimator is fitted, and the records are counted once by class, score and, if needed,
+    group, with Gaussian noise. Thresholds and calibration follow from these counts. The fit and
+    the counts are calibrated together: both cost the ``epsilon`` of the estimator.
+
+    Parameters
+    ----------
+    estimator : DPFairClassifier or Pipeline that ends in one
+        The classifier to fit, for two classes.
+    objective : str, array of shape (2, 2) or None, default="balanced_accuracy"
+        What the threshold serves: "balanced_accuracy"; "accuracy"; "true_positive_rate", the
+        fewest false positives with a true-positive rate of at least ``target``;
+        "selection_rate", a share ``target`` of predicted positives; or the costs by true and
+        predicted class. None leaves the threshold at a probability of .5.
+    target : float in [0, 1] or None, default=None
+        See ``objective``. For "selection_rate", None is the noisy share of positive records.
+    constraint : str or None, default=None
+        "demographic_parity" (equal selection rates of all groups), "equal_opportunity" (equal
+        true-positive rates) or "equalized_odds" (equal true- and false-positive rates).
+    tolerance : float in [0, 1], default=0.0
+        Largest difference between groups in the noisy rates that ``constraint`` compares.
+    by_group : bool, default=False
+        Whether each group has a threshold that serves the objective within the group. With a
+        ``constraint``, thresholds always depend on the group.
+    calibration : {"temperature", "platt"} or None, default=None
+        Calibrate the probabilities, by a factor of the logits or a factor and an intercept.
+    budget_share : float in (0, 1), default=0.05
+        Share of the budget for the counts, in terms of mu squared of Gaussian DP.
+    validation_data : tuple (X, y) or (X, y, sensitive_features), or None, default=None
+        PUBLIC records to count instead, without noise; the fit then has the whole budget.
+    random_state : int or None, default=None
+        None draws the noise of the counts from fresh entropy of the operating system. A seed
+        makes it predictable: for research only.
+
+    Attributes
+    ----------
+    estimator_ : DPFairClassifier or Pipeline
+        The fitted classifier.
+    thresholds_ : dict
+        For each group, or for "all", a list of pairs: a threshold of the probability that
+        ``estimator_`` predicts for ``classes_[1]``, and the probability of using it.
+    calibration_ : tuple (slope, intercept)
+        Of the calibrated logit in terms of the logit of ``estimator_``.
+    privacy_ : PrivacyReport
+        What fit and counts spent together; their ledger has an entry "score counts".
+    classes_ : ndarray of shape (2,)
+    n_features_in_ : int
+        Number of columns of X; ``feature_names_in_`` holds their names if X has names.
+
+    Notes
+    -----
+    The score of a record depends on the record and on released weights only. Under zero-out
+    adjacency a record therefore changes one cell of the histogram by one. The release, its
+    sensitivity and its error are described in ``_score_counts``.
+
+    Thresholds under a ``constraint`` are mixtures that a linear programme finds on the noisy
+    counts [1]_. Where a group has two thresholds, predictions are drawn at random.
+
+    References
+    ----------
+    .. [1] M. Hardt, E. Price, N. Srebro, "Equality of Opportunity in Supervised Learning",
+       NeurIPS 2016.
+
+    Examples
+    --------
+    >>> from skdpfair import DPFairClassifier
+    >>> from skdpfair.datasets import make_two_groups
+    >>> from skdpfair.postprocessing import DPThresholdClassifier
+    >>> data = make_two_groups(5000, random_state=0)
+    >>> model = DPThresholdClassifier(DPFairClassifier(epsilon=1.0), objective="accuracy")
+    >>> model = model.fit(data.data, data.target)
+    >>> model.privacy_.epsilon <= 1.0, list(model.thresholds_)
+    (True, ['all'])
+    """
+
+    __metadata_request__fit = {"sensitive_features": True}
+    __metadata_request__predict = {"sensitive_features": True}
+
+    def __init__(
+        self,
+        estimator,
+        objective="balanced_accuracy",
+        *,
+        target=None,
+        constraint=None,
+        tolerance=0.0,
+        by_group=False,
+        calibration=None,
+        budget_share=0.05,
+        validation_data=None,
+        random_state=None,
+    ):
+        self.estimator = estimator
+        self.objective = objective
+        self.target = target
+        self.constraint = constraint
+        self.tolerance = tolerance
+        self.by_group = by_group
+        self.calibration = calibration
+        self.budget_share = budget_share
+        self.validation_data = validation_data
+        self.random_state = random_state
+
+    @_tasks.with_callbacks
+    def fit(self, X, y, *, sensitive_features=None):
+        """Fit the estimator, and choose thresholds from one noisy release.
+
+        Parameters
+        ----------
+        X : DataFrame or array of shape (n_samples, ...)
+            The records.
+        y : array of shape (n_samples,)
+            Class labels, of two classes.
+        sensitive_features : array, Series or DataFrame of n_samples rows, optional
+            The groups, if they are not columns of X that ``group_col`` of the classifier names.
+
+        Returns
+        -------
+        DPThresholdClassifier
+            The fitted classifier.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If a parameter or the data cannot be used; nothing has been fitted then.
+        BudgetExceeded
+            If an open `PrivacyLedger` has no room for fit and counts together.
+        """
+        objective = self._check()
+        estimator = clone(self.estimator)
+        classifier = classifier_of(estimator)
+        validate_data(self, X, skip_check_array=True)  # number and names of the columns
+        labels = _labels.read(y)
+        check_consistent_length(X, labels, sensitive_features)
+        classes, codes = _labels.classes_of(labels, classifier.classes)
+        if len(classes) != 2:
+            raise ValueError(
+                f"y has {len(classes)} classes, but a threshold needs two. Use the estimator by "
+                "itself."
+            )
+        records = X, codes, self._groups_of(classifier, X, labels, sensitive_features)
+        public = self._public(classifier, classes, records[2].levels)
+        if public is None:
+            classifier._score_counts_share = float(self.budget_share)
+        context = _tasks.begin(self, X, y, 0)
+        with nullcontext() if context.ledger is None else context.ledger:
+            estimator.fit(X, y, **routed(estimator, sensitive_features))
+        report = replace(classifier.privacy_, what="fitted weights and thresholds")
+        if public is not None:
+            taken = dict.fromkeys((*report.assumptions, ASSUMPTIONS["validation"]))
+            report = replace(report, assumptions=tuple(taken))
+        elif self.random_state is not None:
+            report = replace(report, seeded=True)
+        counts = self._counted(estimator, public or records, _paid_noise(report, public))
+        self.estimator_, self.classes_, self.privacy_ = estimator, classes, report
+        classifier.privacy_ = report
+        self.calibration_ = _calibrated(self.calibration, counts)
+        self.thresholds_ = self._thresholds(objective, counts, records[2].levels)
+        if context.end is not None:
+            context.end()
+        return self
+
+    def predict(self, X, *, sensitive_features=None, random_state=None):
+        """Return the predicted class of each row.
+
+        Parameters
+        ----------
+        X : DataFrame or array of shape (n_samples, ...)
+            The rows.
+        sensitive_features : array, Series or DataFrame of n_samples rows, optional
+            The groups, where thresholds depend on them and X lacks the columns.
+        random_state : int, RandomState or None, default=None
+            Draws the threshold of each row, where a group has more than one.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Class labels, as in ``classes_``.
+
+        Raises
+        ------
+        ValueError
+            If thresholds depend on groups that are not given, or were not in the fit.
+        """
+        check_is_fitted(self, "thresholds_")
+        scores = expit(self._scores(X))
+        groups = np.zeros(len(scores), dtype=np.int64)
+        if list(self.thresholds_) != [ALL]:
+            levels = list(self.thresholds_)
+            groups = self._groups_in(X, scores, levels, sensitive_features).code
+        draw = check_random_state(random_state)
+        thresholds = np.empty(len(scores))
+        for code, pairs in enumerate(self.thresholds_.values()):
+            rows = np.flatnonzero(groups == code)
+            values, weights = zip(*pairs, strict=True)
+            thresholds[rows] = draw.choice(values, size=len(rows), p=weights)
+        return self.classes_[(scores >= thresholds).astype(int)]
+
+    def predict_proba(self, X):
+        """Return class probabilities, calibrated if ``calibration`` is set.
+
+        Parameters
+        ----------
+        X : DataFrame or array of shape (n_samples, ...)
+            The rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, 2)
+            Columns in the order of ``classes_``. They do not depend on the thresholds.
+        """
+        positive = expit(self.decision_function(X))
+        return np.column_stack([1 - positive, positive])
+
+    def decision_function(self, X):
+        """Return the logits of the probabilities.
+
+        Parameters
+        ----------
+        X : DataFrame or array of shape (n_samples, ...)
+            The rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Logits of ``classes_[1]``.
+        """
+        check_is_fitted(self, "thresholds_")
+        slope, intercept = self.calibration_
+        return slope * self.estimator_.decision_function(X) + intercept
+
+    def _scores(self, X):
+        """Return logits within the first and the last edge."""
+        low, high = EDGES[[0, -1]]
+        return np.clip(self.estimator_.decision_function(X), low, np.nextafter(high, low))
+
+    def _check(self):
+        """Check the parameters, and return the objective."""
+        objective = self.objective
+        if objective is not None and not isinstance(objective, str):
+            with error_context("objective", "must be a name, None, or costs of shape (2, 2)"):
+                objective = np.asarray(objective, dtype=np.float64)
+                if objective.shape != (2, 2) or not np.isfinite(objective).all():
+                    raise ValueError(f"got {safe_repr(self.objective)}")
+        elif objective is not None:
+            one_of("objective", objective, OBJECTIVES)
+        if self.target is not None:
+            number("target", self.target, low=0, high=1)
+        elif isinstance(objective, str) and objective == "true_positive_rate":
+            raise ValueError(
+                "target must be the smallest true-positive rate for objective="
+                "'true_positive_rate', got None. Set target=0.8, for instance."
+            )
+        if self.constraint is not None:
+            one_of("constraint", self.constraint, CONSTRAINTS)
+        number("tolerance", self.tolerance, low=0, high=1)
+        flag("by_group", self.by_group)
+        if objective is None and self._is_by_group:
+            raise ValueError(
+                "objective=None leaves the threshold at .5, so by_group must be False and "
+                "constraint None. Set an objective, or remove these."
+            )
+        if self.calibration is not None:
+            one_of("calibration", self.calibration, _CALIBRATIONS)
+        number("budget_share", self.budget_share, low=0, high=1, low_open=True, high_open=True)
+        return objective
+
+    @property
+    def _is_by_group(self):
+        return self.by_group or self.constraint is not None
+
+    def _groups_of(self, classifier, X, y, sensitive_features, levels=None):
+        """Return the groups of labelled rows, one group if thresholds depend on none."""
+        if not self._is_by_group:
+            return _groups.Groups(np.zeros(len(y), dtype=np.int64), None, True)
+        column = classifier.group_col if sensitive_features is None else None
+        in_pipeline = classifier is not self.estimator and hasattr(self.estimator, "steps")
+        names = _groups.as_columns(column)
+        if sensitive_features is None and not names:
+            raise ValueError(
+                "Thresholds by group need groups. Give fit and predict sensitive_features=, or "
+                "set group_col of the classifier."
+            )
+        if in_pipeline and not all(isinstance(name, str) for name in names):
+            raise ValueError(
+                f"group_col={safe_repr(column)} is a position in what the pipeline makes of X, "
+                "which may be another one in X. Give fit and predict sensitive_features=."
+            )
+        levels = classifier.groups if levels is None else levels
+        return _groups.encode(
+            X, y, group_col=column, groups=levels, sensitive_features=sensitive_features
+        )
+
+    def _groups_in(self, X, scores, levels, sensitive_features):
+        classifier = classifier_of(self.estimator_)
+        return self._groups_of(classifier, X, scores, sensitive_features, levels)
+
+    def _public(self, classifier, classes, levels):
+        """Return public rows, their class codes and groups, or None without any."""
+        if self.validation_data is None:
+            return None
+        with error_context("validation_data", "must be (X, y) or (X, y, sensitive_features)"):
+            X, y, *given = self.validation_data
+            labels = _labels.read(y)
+            check_consistent_length(X, labels)
+            groups = self._groups_of(classifier, X, labels, *(given or [None]), levels)
+            return X, _labels.codes_in(classes, labels), groups
+
+    def _counted(self, estimator, records, noise_multiplier):
+        X, codes, groups = records
+        scores = np.asarray(estimator.decision_function(X), dtype=np.float64)
+        settings = codes.tobytes(), groups.code.tobytes(), noise_multiplier
+        seed = self.random_state if noise_multiplier else 0
+        generator = np.random.default_rng(0)
+        if noise_multiplier:
+            generator = generator_of(self.random_state, scores, settings, stacklevel=4)
+        return score_counts(
+            scores, codes, groups.code, groups.n_groups, noise_multiplier, generator
+        )
+
+    def _thresholds(self, objective, counts, levels):
+        if objective is None:
+            slope, intercept = self.calibration_
+            return {ALL: [(float(expit(-intercept / slope)), 1.0)]}
+        cuts = expit(EDGES)
+        if self.constraint is not None:
+            mixed = best_mixtures(counts, objective, self.target, self.constraint, self.tolerance)
+            return {
+                level: [(float(cuts[i]), float(row[i])) for i in np.flatnonzero(row)]
+                for level, row in zip(levels.tolist(), mixed, strict=True)
+            }
+        parts = counts if self.by_group else counts.sum(axis=0, keepdims=True)
+        found = [float(cuts[best_cut(part, objective, self.target)]) for part in parts]
+        names = levels.tolist() if self.by_group else [ALL]
+        return {name: [(value, 1.0)] for name, value in zip(names, found, strict=True)}
+
+    def __getstate__(self):
+        """Drop seeds and records."""
+        state = super().__getstate__().copy()
+        if "estimator_" in state:
+            state |= {"random_state": None, "validation_data": None}
+            state.pop("_skl_callbacks", None)
+        return state
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        tags.non_deterministic = True
+        return tags
+
+
+def _paid_noise(report, public):
+    """Return the noise multiplier that the report holds for the counts; 0 where none is due."""
+    if public is not None or not report.is_private:
+        return 0.0
+    paid = [e.noise_multipliers for e in report.ledger.entries if e.what == SCORE_COUNTS]
+    if not paid:
+        raise PrivacyAccountingError("The fit has not paid for the counts of scores.")
+    return paid[-1][0]
+
+
+def _calibrated(kind, counts):
+    """Return slope and intercept that maximise the likelihood of noisy counts."""
+    if kind is None:
+        return 1.0, 0.0
+    by_class = np.maximum(-np.diff(counts.sum(axis=0), axis=1), 0.0)
+    centres = (EDGES[1:] + EDGES[:-1]) / 2
+    model = LogisticRegression(C=np.inf, fit_intercept=kind == "platt")
+    classes = np.repeat([0, 1], len(centres))
+    model.fit(np.tile(centres, 2)[:, None], classes, sample_weight=by_class.ravel())
+    intercept = float(model.intercept_[0]) if kind == "platt" else 0.0
+    return max(float(model.coef_[0, 0]), _SMALLEST_SLOPE), intercept
