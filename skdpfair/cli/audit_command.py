@@ -65,7 +65,8 @@ def audit():
 def run(method, epsilon, canaries, records, seed, as_json):
     """Fit on Adult with canaries, and guess which of them took part."""
     data = load_adult(subset="train")
-    features = public_preprocessor(ADULT_BOUNDS, ADULT_CATEGORIES).fit_transform(data.data)
+    features = public_preprocessor(ADULT_BOUNDS, ADULT_CATEGORIES, epsilon=epsilon)
+    features = features.fit_transform(data.data)
     sex = data.sensitive_features["sex"].to_numpy()
     with in_options():
         chosen = np.random.default_rng(seed).permutation(len(features))[:records]
