@@ -125,7 +125,7 @@ def test_a_fitted_pipeline_with_named_columns_is_clean():
 @pytest.mark.parametrize("parameter", ["missing", "log_columns"])
 def test_the_columns_of_a_file_are_columns(parameter):
     names = [f"column {j}" for j in range(60)]
-    encoder = PiecewiseLinearEncoder({name: (0, 1) for name in names}, **{parameter: names})
+    encoder = PiecewiseLinearEncoder(dict.fromkeys(names, (0, 1)), **{parameter: names})
     encoder.fit(pd.DataFrame(np.zeros((1, 60)), columns=names))
     assert audit_artifact(pickle.dumps(encoder)).is_clean
     rng = np.random.default_rng(0)
