@@ -108,6 +108,8 @@ def test_fit_predict_report(folder, table):
     model = ["report", "model.safetensors", "--card", "card.md"]
     said = json.loads(usable(invoke(*model, "--json")).stdout)
     assert said == {"written": ["report.html", "card.md"], "private": True}
+    assert "What the model has learned" in (folder / "report.html").read_text(encoding="utf-8")
+    assert "nothing found" in usable(invoke("audit", "artifact", "report.html")).output
     usable(invoke(*model, "--data", "loans.csv"))
     assert "contains non-private figures" in (folder / "report.html").read_text()
     assert "NOT private" in (folder / "card.md").read_text()
