@@ -110,7 +110,8 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If a parameter cannot be used; see also `BoundedScaler.fit`.
+            If a parameter cannot be used, or columns are named like the encodings of others; see
+            also `BoundedScaler.fit`.
         """
         n_samples = len(numbers_of(self, X, reset=True))
         with error_context("bounds"):
@@ -123,6 +124,12 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
             self.n_intervals_ = n_intervals_for(n_samples, n_axes, self.epsilon)
         else:
             self.n_intervals_ = integer("n_intervals", self.n_intervals, low=0)
+        names, counts = np.unique(self.get_feature_names_out().astype(str), return_counts=True)
+        if equal := list(names[counts > 1]):
+            raise ValueError(
+                f"X has columns whose encodings have equal names: {safe_repr(equal)}. Rename "
+                "one of the columns."
+            )
         return self
 
     def transform(self, X):

@@ -110,6 +110,12 @@ def test_columns_whose_values_can_be_missing_are_listed():
         ]
 
 
+def test_columns_that_are_named_like_encodings_are_refused():
+    table = pd.DataFrame({"pay": [1.0], "pay_log": [0.5]})
+    with pytest.raises(ValueError, match=r"equal names: \['pay_log'.*Rename one of the columns"):
+        PiecewiseLinearEncoder({"pay": (0, 1e6), "pay_log": (0, 1)}).fit(table)
+
+
 def test_a_fitted_pipeline_with_named_columns_is_clean():
     rng = np.random.default_rng(0)
     table = pd.DataFrame({"age": rng.integers(17, 91, 400), "gain": rng.lognormal(6, 3, 400)})
