@@ -251,6 +251,14 @@ def _are_bounds(node, state, walk):
     return public.are_bounds(value_of(node), _width(state), names)
 
 
+def _are_columns(node, state, walk):
+    """Tell whether a parameter names columns that have bounds, each once, or is an option."""
+    value, bounds = value_of(node), value_of(state.get("bounds"))
+    known = bounds if isinstance(bounds, dict) else range(_width(state) or 0)
+    chosen = [] if value in ("auto", "middle", "indicator", "keep") else list(value)
+    return len(set(chosen)) == len(chosen) and set(chosen) <= set(known)
+
+
 def _are_choices(node, state, walk):
     choices = value_of(node)
     named = all(name.split("__")[-1] in PARAMETERS for name in choices)
@@ -273,6 +281,7 @@ _TESTS = {  # of (node, state, walk)
     "bounds": _are_bounds,
     "calibration_": lambda node, *_: public.is_setting(value_of(node)),
     "categories": lambda node, *_: all(map(public.are_levels, value_of(node).values())),
+    **dict.fromkeys(("log_columns", "missing"), _are_columns),
     "classes_": lambda node, state, walk: repr(list(value_of(node))) in walk.classes,
     "feature_names_in_": lambda node, state, _: public.are_names(value_of(node), _width(state)),
     "param_distributions": _are_choices,

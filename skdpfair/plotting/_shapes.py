@@ -62,7 +62,8 @@ class ShapeDisplay:
         estimator : Pipeline
             Fitted: the result of `public_preprocessor`, then a classifier of two classes whose
             ``decision_function`` is a sum of functions of one column each, such as a
-            `DPFairClassifier` with ``module="logistic"``.
+            `DPFairClassifier` with ``module="logistic"``. For the file of a model:
+            ``make_pipeline(schema_of(path).preprocessor(), load_release(path))``.
         columns : list of str or None, default=None
             Columns to show; all by default.
         n_points : int, default=121

@@ -38,9 +38,10 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
     epsilon : float > 0 or None, default=1.0
         Budget of the fit that uses the columns; None for a fit without privacy. It affects
         ``n_intervals="auto"`` only. Nothing is spent.
-    missing : {"middle", "indicator", "keep"}, default="middle"
+    missing : {"middle", "indicator", "keep"} or list, default="middle"
         A missing value becomes the middle of the bounds; or zeros, and 1 in a further column
-        ``{column}_missing`` that every column gets; or it stays NaN.
+        ``{column}_missing`` that every column gets; or it stays NaN. A list names the columns, or
+        their positions, that get ``{column}_missing``; "middle" applies to all others.
 
     Attributes
     ----------
@@ -109,19 +110,26 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If a parameter cannot be used; see also `BoundedScaler.fit`.
+            If a parameter cannot be used, or columns are named like the encodings of others; see
+            also `BoundedScaler.fit`.
         """
         n_samples = len(numbers_of(self, X, reset=True))
         with error_context("bounds"):
             bounds_of(self)
-        one_of("missing", self.missing, ("middle", "indicator", "keep"))
+        self._indicated()
         if self.epsilon is not None:
             number("epsilon", self.epsilon, low=0, low_open=True)
         if is_auto(self.n_intervals):
             n_axes = self.n_features_in_ + len(self._log_positions())
-            self.n_intervals_ = _n_intervals(n_samples, n_axes, self.epsilon)
+            self.n_intervals_ = n_intervals_for(n_samples, n_axes, self.epsilon)
         else:
             self.n_intervals_ = integer("n_intervals", self.n_intervals, low=0)
+        names, counts = np.unique(self.get_feature_names_out().astype(str), return_counts=True)
+        if equal := list(names[counts > 1]):
+            raise ValueError(
+                f"X has columns whose encodings have equal names: {safe_repr(equal)}. Rename "
+                "one of the columns."
+            )
         return self
 
     def transform(self, X):
@@ -150,18 +158,18 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self, "n_intervals_")
         X = numbers_of(self, X, reset=False)
-        parts = []
+        parts, indicated = [], self._indicated()
         for j, axes in enumerate(self._axes()):
             x = X[:, j].astype(np.float64)
             is_missing = np.isnan(x)
-            if self.missing == "middle":
+            if j not in indicated and self.missing != "keep":
                 x = np.where(is_missing, axes[0].knots(2)[1], x)
             for axis in axes:
                 encoded = self._encoded(axis.position(x))
-                if self.missing == "indicator":
+                if j in indicated:
                     encoded[is_missing] = 0
                 parts.append(encoded)
-            if self.missing == "indicator":
+            if j in indicated:
                 parts.append(is_missing[:, None])
         return np.hstack(parts).astype(np.float32)
 
@@ -186,15 +194,15 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
         ['x0', 'x0_at_0', 'x0_at_2', 'x0_at_4']
         """
         check_is_fitted(self, "n_intervals_")
-        names = []
+        names, indicated = [], self._indicated()
         columns = _check_feature_names_in(self, input_features)
-        for column, axes in zip(columns, self._axes(), strict=True):
+        for j, (column, axes) in enumerate(zip(columns, self._axes(), strict=True)):
             for axis in axes:
                 name = f"{column}_log" if axis.unit else str(column)
                 names.append(name)
                 if self.n_intervals_:
                     names += [f"{name}_at_{knot:.12g}" for knot in axis.knots(self.n_intervals_)]
-            if self.missing == "indicator":
+            if j in indicated:
                 names.append(f"{column}_missing")
         return np.asarray(names, dtype=object)
 
@@ -217,14 +225,25 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
 
     def _log_positions(self):
         """Return the positions of the columns that get a logarithmic axis."""
-        names = names_of(self)
         if is_auto(self.log_columns):
             pairs = enumerate(bounds_of(self))
-            return {j for j, (low, high) in pairs if _spans_decades(low, high)}
-        chosen = listed("log_columns", self.log_columns, "names of columns")
+            return {j for j, (low, high) in pairs if spans_decades(low, high)}
+        return self._positions("log_columns")
+
+    def _indicated(self):
+        """Return the positions of the columns that get a column for missing values."""
+        if not isinstance(self.missing, str):
+            return self._positions("missing")
+        missing = one_of("missing", self.missing, ("middle", "indicator", "keep"))
+        return set(range(self.n_features_in_)) if missing == "indicator" else set()
+
+    def _positions(self, parameter):
+        """Return the positions of the columns that a parameter lists."""
+        names = names_of(self)
+        chosen = listed(parameter, getattr(self, parameter), "names of columns")
         if unknown := [column for column in chosen if column not in names]:
             raise ValueError(
-                f"log_columns names {safe_repr(unknown)}, which X lacks. Name columns of X, or "
+                f"{parameter} names {safe_repr(unknown)}, which X lacks. Name columns of X, or "
                 "their positions if they have no names."
             )
         return {names.index(column) for column in chosen}
@@ -257,12 +276,12 @@ class _Axis:
         return x if self.unit is None else np.sign(x) * np.log1p(np.abs(x) / self.unit)
 
 
-def _spans_decades(low, high):
+def spans_decades(low, high):
     is_large = max(abs(low), abs(high)) >= 10**DECADES
     return is_large and (low <= 0 or high >= 10**DECADES * low)
 
 
-def _n_intervals(n_samples, n_axes, epsilon):
+def n_intervals_for(n_samples, n_axes, epsilon):
     """Return the number of intervals on each axis that records and budget allow."""
     delta = delta_for("auto", n_samples)
     mu = MOST_MU if epsilon is None else min(gdp_parameter(epsilon, delta), MOST_MU)

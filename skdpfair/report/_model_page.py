@@ -5,6 +5,8 @@ from importlib.metadata import version
 
 import numpy as np
 import pandas as pd
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from skdpfair._validate import safe_repr
@@ -12,11 +14,14 @@ from skdpfair.budget.files import path_of, replace_file
 from skdpfair.inputs.groups import encode, group_name
 from skdpfair.metrics._compare_groups import difference
 from skdpfair.metrics._group_tables import accuracy_interval
+from skdpfair.plotting import ShapeDisplay
 from skdpfair.privacy.statement import ADJACENCY_IN_WORDS, rounded_up
 from skdpfair.release import release
+from skdpfair.report._page_facts import learned
 from skdpfair.report._rendering import findings, isolated, points, readable, render
 
 _LEVEL = 0.95
+_N_POINTS = 25  # of a curve; the knots of 2, 4 and 8 intervals are among them
 _FLAG = (
     "NOT private: computed on real people without noise. It is for people who may see the data; "
     "no ε covers its publication."
@@ -48,7 +53,9 @@ def model_page(classifier, X=None, y=None, *, sensitive_features=None, title=Non
     title : str or None, default=None
         Title of the page.
     pipeline : estimator, PipelineReport or None, default=None
-        The pipeline that prepared the features; the page lists its `check_pipeline` findings.
+        The pipeline that prepared the features; the page lists its `check_pipeline` findings. If
+        it is a fitted `public_preprocessor`, or begins with one, and the classifier adds one
+        function of each column, the page shows these functions.
 
     Returns
     -------
@@ -96,6 +103,7 @@ def model_page(classifier, X=None, y=None, *, sensitive_features=None, title=Non
         "classes": [str(c) for c in classifier.classes_],
         "difference": _difference(table),
         "findings": findings(pipeline),
+        "learned": _learned(classifier, pipeline),
         "version": version("skdpfair"),
     }
     return render("model.html", context)
@@ -244,6 +252,25 @@ def _tested(classifier, X, y, sensitive_features):
     }
     rows = {"n": counts, "accuracy": accuracy, "low": low, "high": high} | shares
     return pd.DataFrame(rows, index=counts.index)
+
+
+def _learned(classifier, pipeline):
+    """Return the curves of an additive model, and its logits by category; None without any."""
+    first = pipeline[0] if isinstance(pipeline, Pipeline) else pipeline
+    try:
+        model = make_pipeline(first, classifier)
+        display = ShapeDisplay.from_estimator(model, n_points=_N_POINTS)
+    except (ValueError, NotFittedError):  # another pipeline, more classes, or columns interact
+        return None
+    curves, categories = {}, []
+    for column, rows in display.frame.groupby("column", sort=False):
+        pairs = list(zip(rows["value"], rows["logit"], strict=True))
+        if isinstance(pairs[0][0], str):
+            categories += [(column, value, f"{logit:+.3f}") for value, logit in pairs]
+        else:
+            rounded = {float(f"{v:.6g}"): float(f"{logit:.3f}") for v, logit in pairs}
+            curves[column] = list(rounded.items())
+    return learned(curves, display.log_columns, categories)
 
 
 def _difference(table):

@@ -1,5 +1,7 @@
 """Piecewise-linear encodings: independent values, no reading of rows, names, missing values."""
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -88,6 +90,56 @@ def test_missing_values():
     assert np.isnan(keep[0]).all() and (keep[1] == middle[1]).all()
 
 
+def test_columns_whose_values_can_be_missing_are_listed():
+    table = pd.DataFrame({"age": [np.nan, 53.5], "gain": [np.nan, 49999.5]})
+    given = {"n_intervals": 2, "log_columns": []}
+    encoder = PiecewiseLinearEncoder(BOUNDS, missing=["gain"], **given).fit(table)
+    names = list(encoder.get_feature_names_out())
+    encoded = pd.DataFrame(encoder.transform(table), columns=names)
+    assert [name for name in names if "missing" in name] == ["gain_missing"]
+    age = encoded.filter(like="age")
+    np.testing.assert_array_equal(age.loc[0], age.loc[1])  # the middle of its bounds
+    assert encoded.filter(like="gain").loc[0].tolist() == [0, 0, 0, 0, 1]
+    by_position = PiecewiseLinearEncoder([(17, 90), (0, 99999)], missing=[1], **given)
+    np.testing.assert_array_equal(by_position.fit_transform(table.to_numpy()), encoded)
+    for encoding in ("auto", "linear"):
+        made = public_preprocessor(BOUNDS, encoding=encoding, missing=["gain"], log_columns=[])
+        assert [n for n in made.fit_transform(table) if "_at_" not in n] == [
+            *BOUNDS,
+            "gain_missing",
+        ]
+
+
+def test_columns_that_are_named_like_encodings_are_refused():
+    table = pd.DataFrame({"pay": [1.0], "pay_log": [0.5]})
+    with pytest.raises(ValueError, match=r"equal names: \['pay_log'.*Rename one of the columns"):
+        PiecewiseLinearEncoder({"pay": (0, 1e6), "pay_log": (0, 1)}).fit(table)
+
+
+def test_a_fitted_pipeline_with_named_columns_is_clean():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"age": rng.integers(17, 91, 400), "gain": rng.lognormal(6, 3, 400)})
+    features = public_preprocessor(BOUNDS, missing=["gain"], log_columns=["gain"])
+    model = make_pipeline(features, DPFairClassifier(epsilon=8.0, max_steps=3))
+    model.fit(table, np.arange(400) % 2)
+    assert check_pipeline(model).findings == []
+    for form in (model, pickle.dumps(model), pickle.dumps(features)):
+        report = audit_artifact(form)
+        assert report.is_clean, report
+
+
+@pytest.mark.parametrize("parameter", ["missing", "log_columns"])
+def test_the_columns_of_a_file_are_columns(parameter):
+    names = [f"column {j}" for j in range(60)]
+    encoder = PiecewiseLinearEncoder(dict.fromkeys(names, (0, 1)), **{parameter: names})
+    encoder.fit(pd.DataFrame(np.zeros((1, 60)), columns=names))
+    assert audit_artifact(pickle.dumps(encoder)).is_clean
+    rng = np.random.default_rng(0)
+    for planted in ([f"Maria {j}" for j in range(60)], list(rng.random(60)), names * 2):
+        encoder.set_params(**{parameter: planted})
+        assert not audit_artifact(pickle.dumps(encoder)).is_clean
+
+
 @pytest.mark.parametrize(
     ("n_samples", "epsilon", "n_columns", "n_intervals"),
     [
@@ -111,6 +163,7 @@ def test_few_records_for_the_columns_get_fewer_knots(n_samples, epsilon, n_colum
         ({"log_columns": ["wage"]}, r"log_columns names \['wage'\], which X lacks"),
         ({"epsilon": 0}, "epsilon must be a number > 0"),
         ({"missing": "drop"}, "missing must be one of"),
+        ({"missing": ["wage"]}, r"missing names \['wage'\], which X lacks"),
         ({"bounds": {"age": (17, 90)}}, r"none for \['gain'\]"),
     ],
 )
@@ -135,5 +188,5 @@ def test_a_linear_model_learns_a_curve_that_scaled_columns_hide():
 
 
 def test_an_indicator_serves_scaled_columns_too(rows):
-    features = public_preprocessor(BOUNDS, missing="indicator").fit_transform(rows)
-    assert list(features) == ["age", "age_missing", "gain", "gain_missing"]
+    make = public_preprocessor(BOUNDS, encoding="linear", missing="indicator")
+    assert list(make.fit_transform(rows)) == ["age", "age_missing", "gain", "gain_missing"]
