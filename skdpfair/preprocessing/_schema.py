@@ -23,7 +23,11 @@ from skdpfair._validate import (
     safe_repr,
 )
 from skdpfair.inputs.columns import in_pandas
-from skdpfair.preprocessing._piecewise_linear import n_intervals_for, spans_decades
+from skdpfair.preprocessing._piecewise_linear import (
+    n_columns_of,
+    n_intervals_for,
+    spans_decades,
+)
 from skdpfair.preprocessing._public import codes_in, public_preprocessor
 
 _MOST_COMPARED = 1000  # names of columns, with one that is not among them
@@ -271,15 +275,15 @@ class TableSchema:
         integer("n_samples", n_samples)
         if epsilon is not None:
             number("epsilon", epsilon, low=0, low_open=True)
-        return self._fixed(lambda n_axes: n_intervals_for(n_samples, n_axes, epsilon))
+        return self._fixed(lambda *n_axes: n_intervals_for(n_samples, *n_axes, epsilon))
 
     def _fixed(self, n_intervals):
-        """Return the schema with fixed encoding; ``n_intervals`` is a function of the axes."""
+        """Return the schema with fixed encoding; ``n_intervals`` takes the numbers of axes."""
         log_columns, chosen = self.log_columns, self.n_intervals
         if is_auto(log_columns):
             log_columns = [c for c, pair in self.bounds.items() if spans_decades(*pair)]
         if is_auto(chosen):
-            chosen = n_intervals(len(self.bounds) + len(log_columns))
+            chosen = n_intervals(len(self.bounds), len(log_columns))
         return replace(self, log_columns=log_columns, n_intervals=chosen)
 
     def preprocessor(self, *, epsilon=1.0):
@@ -456,11 +460,11 @@ def columns_of(path, wanted=()):
 
 def with_features(schema, n_features):
     """Return a schema with fixed encoding that makes so many features, if there is one."""
-    n_others = len(schema.missing) + sum(map(len, schema.categories.values()))
+    n_encoded = n_features - len(schema.missing) - sum(map(len, schema.categories.values()))
 
-    def n_intervals(n_axes):  # an axis makes a scaled column and, if cut, one for each knot
-        n_knots = (n_features - n_others) // max(n_axes, 1) - 1
-        return min(max(n_knots - 1, 0), _MOST_INTERVALS)
+    def n_intervals(*n_axes):
+        made = (k for k in range(_MOST_INTERVALS) if n_columns_of(k, *n_axes) == n_encoded)
+        return next(made, 0)
 
     return schema._fixed(n_intervals)
 

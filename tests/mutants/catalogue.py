@@ -170,7 +170,7 @@ MUTANTS = (
         "exact group counts",
         "the sizes of the groups are used as they are, and booked as noisy",
         "training/train.py",
-        "noise = once[0] if once else 0.0",
+        "noise = plan.one_time.get(GROUP_COUNTS, 0.0)",
         "noise = 0.0",
         "tests/test_methods_in_fits.py::TestGroupRates::"
         "test_the_counts_carry_the_noise_that_is_booked[standard]",

@@ -16,6 +16,7 @@ from skdpfair.preprocessing import (
     check_pipeline,
     public_preprocessor,
 )
+from skdpfair.preprocessing._piecewise_linear import n_columns_of
 
 BOUNDS = {"age": (17, 90), "gain": (0, 99999)}
 
@@ -51,6 +52,37 @@ def test_a_logarithmic_axis_is_linear_between_its_knots():
     share = np.log1p(99.0) / np.log1p(at)
     assert frame.loc[1, "x_log_at_0"] == pytest.approx(1 - share)
     assert frame.loc[1, f"x_log_at_{at:.12g}"] == pytest.approx(share)
+
+
+def test_logarithmic_axes_alone_are_cut_finer_than_eight(rows):
+    encoders = [PiecewiseLinearEncoder(BOUNDS, n_intervals=k).fit(rows) for k in (8, 32)]
+    names, finer = (list(encoder.get_feature_names_out()) for encoder in encoders)
+    added = [name for name in finer if name not in names]
+    assert len(added) == 32 - 8 and all(name.startswith("gain_log_at_") for name in added)
+    encoded = pd.DataFrame(encoders[1].transform(rows), columns=finer)
+    np.testing.assert_allclose(encoded[names], encoders[0].transform(rows), atol=1e-6)
+    u = np.log1p(rows["gain"].clip(0, 99999)) / np.log1p(99999)
+    at = np.expm1(3 / 16 * np.log1p(99999))  # a knot between two of the eight intervals
+    hat = 16**0.25 * np.maximum(0, 1 - np.abs(16 * u - 3))
+    np.testing.assert_allclose(encoded[f"gain_log_at_{at:.12g}"], hat, atol=1e-6)
+
+
+@pytest.mark.parametrize("k", [0, 1, 7, 8, 9, 12, 24, 100, 128])
+def test_the_number_of_columns_is_known_beforehand(rows, k):
+    made = PiecewiseLinearEncoder(BOUNDS, n_intervals=k).fit(rows).get_feature_names_out()
+    assert len(set(made)) == len(made) == n_columns_of(k, 2, 1)
+
+
+def test_many_records_get_finer_logarithmic_axes():
+    table = pd.DataFrame(np.zeros((20_000, 2)), columns=list(BOUNDS))
+    chosen = {
+        (n, epsilon): PiecewiseLinearEncoder(BOUNDS, epsilon=epsilon).fit(table[:n]).n_intervals_
+        for n in (5_000, 20_000)
+        for epsilon in (0.1, 8.0)
+    }
+    assert chosen == {(5_000, 0.1): 8, (5_000, 8.0): 8, (20_000, 0.1): 8, (20_000, 8.0): 128}
+    smooth = PiecewiseLinearEncoder(BOUNDS, epsilon=8.0, log_columns=[]).fit(table)
+    assert smooth.n_intervals_ == 8
 
 
 def test_which_columns_get_a_logarithmic_axis():
