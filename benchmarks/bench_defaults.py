@@ -51,21 +51,26 @@ def dutch(seed):
 
 
 def cases(n_seeds):
-    """Yield name, module, splits and budgets."""
-    seeds = range(n_seeds)
-    for encoding, module in (("linear", "auto"), ("auto", "logistic")):
-        what = "" if encoding == "linear" else ", piecewise linear"
-        full = [adult(encoding)] * n_seeds
-        yield f"Adult{what}", module, full, (0.5, 1.0, 3.0, 8.0, None)
-        small = [adult(encoding, 1000, seed) for seed in seeds]
-        yield f"Adult{what}, n = 1,000", module, small, (1.0, 3.0, None)
+    """Yield name, function that makes the splits for a budget, and budgets."""
+    for encoding in ("auto", "linear"):
+        what = ", scaled columns" if encoding == "linear" else ""
+
+        def whole(epsilon, encoding=encoding):
+            return [adult(encoding, epsilon=epsilon)] * n_seeds
+
+        def small(epsilon, encoding=encoding):
+            return [adult(encoding, 1000, seed, epsilon=epsilon) for seed in range(n_seeds)]
+
+        yield f"Adult{what}", whole, (0.5, 1.0, 3.0, 8.0, None)
+        yield f"Adult{what}, n = 1,000", small, (1.0, 3.0, None)
     try:
-        yield "Dutch", "auto", [dutch(seed) for seed in seeds], (1.0, 3.0, None)
+        census = [dutch(seed) for seed in range(n_seeds)]
+        yield "Dutch", lambda epsilon: census, (0.5, 1.0, 3.0, None)
     except ValueError as error:
         print(f"Dutch left out: {error}")
 
 
-def measure(splits, epsilon, method, module):
+def measure(splits, epsilon, method, module="auto"):
     rows = []
     for seed, ((x, y, group), (x_test, y_test, group_test)) in enumerate(splits):
         model = DPFairClassifier(method, epsilon=epsilon, module=module, random_state=seed)
@@ -89,7 +94,7 @@ def intervals(n_seeds):
     for n_samples in (300, 1000, 3000, 32_561):
         for epsilon in (0.3, 1.0, 3.0):
             row = [f"{n_samples:,}", epsilon]
-            encodings = [{"encoding": "linear"}] + [{"n_intervals": k} for k in (0, 2, 4, 8)]
+            encodings = [{"encoding": "linear"}] + [{"n_intervals": k} for k in (0, 2, 4, 8, 128)]
             for how in encodings:
                 given = {"encoding": "auto"} | how
                 splits = [adult(n_samples=n_samples, seed=s, **given) for s in range(n_seeds)]
@@ -99,7 +104,7 @@ def intervals(n_seeds):
             row.append(features.named_transformers_["numeric"].n_intervals_)
             print(*row, sep=" | ", flush=True)
             lines.append(row)
-    heads = ["records", "epsilon", "scaled", *(f"K = {k}" for k in (0, 2, 4, 8)), '"auto"']
+    heads = ["records", "epsilon", "scaled", *(f"K = {k}" for k in (0, 2, 4, 8, 128)), '"auto"']
     return pages.table(heads, lines, left=())
 
 
@@ -117,13 +122,14 @@ def main():
         return (options.output / "intervals.md").write_text("\n".join([*lines, ""]))
     heads = ["data", "method", "epsilon", "accuracy", "balanced", "AUC"]
     heads, lines = [*heads, "accuracy by group", "cost by group", "s"], []
-    for name, chosen, splits, epsilons in cases(options.seeds):
-        references = [measure(splits, None, "sgd", module) for module in ("logistic", "auto")]
+    for name, splits, epsilons in cases(options.seeds):
+        public = splits(None)
+        references = [measure(public, None, "sgd", module) for module in ("logistic", "auto")]
         reference = max(references, key=lambda t: t["accuracy"])
         groups = [c for c in reference.index if c not in ("accuracy", "balanced", "AUC", "s")]
         for epsilon in epsilons:
             for method in ("global_adapt", "dpsgd") if epsilon else ("better reference",):
-                row = measure(splits, epsilon, method, chosen) if epsilon else reference
+                row = measure(splits(epsilon), epsilon, method) if epsilon else reference
                 by_group = ", ".join(f"{g} {row[g]:.1f}" for g in groups)
                 cost = ", ".join(f"{g} {reference[g] - row[g]:+.2f}" for g in groups)
                 figures = [f"{row[k]:.2f}" for k in ("accuracy", "balanced", "AUC")]

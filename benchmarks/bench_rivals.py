@@ -86,11 +86,12 @@ def measure_others(folder):
         name, seed = path.stem.split("-")
         bounds, (raw, raw_test), (x, x_test), (y, y_test) = pd.read_pickle(path)
         kinds = ["continuous" if column in bounds else "nominal" for column in raw]
-        raw, raw_test = (t.astype({c: str for c in t if c not in bounds}) for t in (raw, raw_test))
+        columns = list(raw)
+        raw, raw_test = (t.astype(object).fillna("missing").to_numpy() for t in (raw, raw_test))
         for epsilon in EPSILONS:
             model = DPExplainableBoostingClassifier(
                 feature_types=kinds,
-                privacy_bounds={raw.columns.get_loc(c): tuple(pair) for c, pair in bounds.items()},
+                privacy_bounds={columns.index(c): tuple(pair) for c, pair in bounds.items()},
                 epsilon=epsilon,
                 delta=1e-6,
                 random_state=int(seed),
