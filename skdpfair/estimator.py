@@ -62,8 +62,9 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
         The network, mapping (batch, ...) to logits (batch, n_classes).
     module_params : dict or None, default=None
         Keyword arguments of the module.
-    hidden_layer_sizes : tuple of int, default=(256, 256)
-        Of ``module="mlp"``.
+    hidden_layer_sizes : tuple of int or "auto", default="auto"
+        Of an MLP: given with ``module="auto"``, they choose one.  "auto" means (256, 256) with
+        ``module="mlp"``, and with ``module="auto"`` what suits the data's size and the budget.
     activation : {"tanh", "relu", "sigmoid", "gelu"}, default="tanh"
         Of ``module="mlp"`` and ``"cnn"``.
     optimizer : torch.optim class, its name, or "auto", default="auto"
@@ -175,7 +176,7 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
         group_as_feature: bool = False,
         module: str | Callable[..., nn.Module] = "auto",
         module_params: Mapping[str, Any] | None = None,
-        hidden_layer_sizes: Sequence[int] = (256, 256),
+        hidden_layer_sizes: Sequence[int] | str = "auto",
         activation: str = "tanh",
         optimizer: str | Callable[..., torch.optim.Optimizer] = "auto",
         optimizer_params: Mapping[str, Any] | None = None,

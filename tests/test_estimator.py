@@ -384,6 +384,7 @@ BAD = [
     ),
     ({"module_params": [1]}, TypeError, "module_params"),
     ({"hidden_layer_sizes": 4}, TypeError, "hidden_layer_sizes"),
+    ({"hidden_layer_sizes": (4,), "module": "cnn"}, ValueError, "those of module=.mlp"),
     ({"activation": "swish"}, ValueError, "activation"),
     ({"optimizer": "sdg"}, ValueError, "Did you mean 'sgd'"),
     ({"optimizer": 3}, TypeError, "optimizer"),
@@ -508,6 +509,17 @@ def test_warnings(table):
         fast().fit(features, y)
     with pytest.warns(LowSignalWarning, match="few for this privacy budget"):
         DPFairClassifier(epsilon=0.5).fit(features[:100], y[:100])
+
+
+@pytest.mark.parametrize("module, sizes", [("auto", (7,)), ("mlp", "auto"), ("auto", "auto")])
+def test_given_sizes_of_hidden_layers_make_an_mlp(module, sizes, table):
+    X, y = table
+    model = fast(module=module, hidden_layer_sizes=sizes, keep_reference=True, max_steps=1)
+    model.fit(X.drop(columns="group"), y)
+    widths = {("auto", "auto"): [], ("mlp", "auto"): [256, 256]}.get((module, sizes), [7])
+    for fitted in (model, model.reference_):
+        made = [m.out_features for m in fitted.net_.module_.modules() if isinstance(m, nn.Linear)]
+        assert made == [*widths, 2]
 
 
 def test_freezing_in_mid_training_is_refused(table):

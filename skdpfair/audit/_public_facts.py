@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from skdpfair._validate import is_auto
 from skdpfair.attacks import PGD
 from skdpfair.budget.journal import LINES
 from skdpfair.estimator import DPFairClassifier
@@ -126,9 +127,8 @@ def is_listed(name, value, values, network) -> bool:
         plain = all(map(is_word, value)) and all(map(is_setting, value.values()))
         return plain and set(value) <= set(taken)
     if name == "hidden_layer_sizes":
-        fixed = network is not None and values.get("module") == "mlp"
-        own = network.params.get(name, value) if fixed else value
-        return is_setting(value) and tuple(value) == tuple(own)
+        own = value if network is None else network.params.get(name, ())
+        return is_auto(value) or (is_setting(value) and tuple(value) == tuple(own))
     if name in ("groups", "groups_"):
         return are_levels(value)
     if name in ("classes", "classes_"):
