@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, TypeAlias
 
 import torch
@@ -38,6 +38,8 @@ class Batch:
         Group codes.
     real : Tensor of shape (batch,), bool, or None
         False for rows that only fill the batch up and count for nothing; None if all are records.
+    weight : Tensor of shape (batch,), or None
+        Factor of each record's loss, >= 0; None for 1.
 
     Examples
     --------
@@ -50,6 +52,7 @@ class Batch:
     y: Tensor
     group: Tensor
     real: Tensor | None = None
+    weight: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.y)
@@ -71,6 +74,7 @@ class Batch:
             self.x.index_select(0, index),
             self.y.index_select(0, index),
             self.group.index_select(0, index),
+            weight=None if self.weight is None else self.weight.index_select(0, index),
         )
 
     def select_padded(self, index: Tensor) -> Batch:
@@ -90,9 +94,12 @@ class Batch:
 
     def split(self, size: int) -> list[Batch]:
         """Return the batch in chunks of at most ``size`` records, in order."""
-        columns = [self.x, self.y, self.group] + ([] if self.real is None else [self.real])
-        parts = zip(*(column.split(size) for column in columns), strict=True)
-        return [Batch(*part) for part in parts]
+        columns = {f.name: getattr(self, f.name) for f in fields(self)}
+        parts = {name: c.split(size) for name, c in columns.items() if c is not None}
+        return [
+            Batch(**dict(zip(parts, part, strict=True)))
+            for part in zip(*parts.values(), strict=True)
+        ]
 
 
 @dataclass(frozen=True)
@@ -380,9 +387,9 @@ def _records(
 ) -> Records:
     """Return the records' gradients, each ``radius`` ahead along itself."""
     if not radius:
-        return model.records(batch.x, batch.y, logit_gradient)
+        return model.records(batch.x, batch.y, logit_gradient, batch.weight)
     chance = model.chance()
-    here = model.records(batch.x, batch.y)
+    here = model.records(batch.x, batch.y, weight=batch.weight)
     model.replay(chance)  # the same dropout masks
     return here.ahead(torch.where(here.norm > 0, radius / here.norm, 0.0))
 
