@@ -45,6 +45,8 @@ class Table:
         Positions in X of the group columns, which are no features.
     validation : tuple (x, y) of ndarray, or None
         Public records, likewise.
+    weight : ndarray of shape (n_samples,), float32, or None
+        Sample weights.
     """
 
     x: Rows
@@ -53,9 +55,12 @@ class Table:
     groups: _groups.Groups
     group_positions: list[int]
     validation: tuple[np.ndarray, np.ndarray] | None = None
+    weight: np.ndarray | None = None
 
 
-def read(estimator: Any, X: Any, y: Any, sensitive_features: Any) -> Table:
+def read(
+    estimator: Any, X: Any, y: Any, sensitive_features: Any, sample_weight: Any = None
+) -> Table:
     """Check the data given to ``fit`` and split it; sets the names and width of X.
 
     Parameters
@@ -63,13 +68,13 @@ def read(estimator: Any, X: Any, y: Any, sensitive_features: Any) -> Table:
     estimator : DPFairClassifier
         Its parameters say which columns are groups; gets ``n_features_in_`` and
         ``feature_names_in_``.
-    X, y, sensitive_features
+    X, y, sensitive_features, sample_weight
         As given to ``fit``.
 
     Returns
     -------
     Table
-        Features, class codes and group codes.
+        Features, class codes, group codes and weights.
 
     Raises
     ------
@@ -96,7 +101,33 @@ def read(estimator: Any, X: Any, y: Any, sensitive_features: Any) -> Table:
     validation = None
     if estimator.validation_data is not None:
         validation = _validation(estimator, hidden, x.shape[1:], classes)
-    return Table(x, codes, classes, groups, hidden, validation)
+    weight = _weights(sample_weight, len(y), estimator.max_sample_weight)
+    return Table(x, codes, classes, groups, hidden, validation, weight)
+
+
+def _weights(given: Any, n_samples: int, most: float | None) -> np.ndarray | None:
+    """Return the sample weights, each from 0 to ``most``, or None if there are none."""
+    if given is None:
+        return None
+    if most is None:
+        raise ValueError(
+            "sample_weight is given, but max_sample_weight=None declares no bound. Declare the "
+            "largest weight, a public number, by max_sample_weight=."
+        )
+    wanted = f"one number from 0 to max_sample_weight={most:g} for each of the {n_samples} rows"
+    refuse_masked("sample_weight", given)
+    with error_context_without_data("sample_weight", f"must hold {wanted}"):
+        weight = np.asarray(given, dtype=np.float64)
+    if weight.shape != (n_samples,):
+        raise ValueError(f"sample_weight must hold {wanted}, got an array of {weight.shape}.")
+    if not ((weight >= 0) & (weight <= most)).all():
+        raise ValueError(
+            f"sample_weight must hold {wanted}, but some are outside or NaN. Declare a larger "
+            "max_sample_weight, or clip them: np.clip(sample_weight, 0, max_sample_weight)."
+        )
+    if not weight.any():
+        raise ValueError("sample_weight is zero for all rows. Give some rows a larger weight.")
+    return weight.astype(np.float32)
 
 
 def read_for_prediction(estimator: Any, X: Any) -> Rows:

@@ -54,6 +54,7 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "iterate_average": [Interval(Real, 0, 1, closed="both"), _AUTO],
     "max_physical_batch_size": [_COUNT, _AUTO],
     "attack": [callable, None],
+    "max_sample_weight": [Interval(Real, 0, LARGE, closed="right"), None],
     "warm_start": ["boolean"],
     "accountant": [StrOptions(set(ACCOUNTANTS))],
     "noise": [StrOptions({"standard", "gaussian_sum"})],
@@ -286,6 +287,11 @@ def _check_recorders(params: dict[str, Any]) -> None:
         raise ValueError(
             f"callbacks holds {type(found[0]).__name__}, which keeps what is not private. Set "
             "diagnostics=True, which marks the fitted object as one that must not be released."
+        )
+    if found and params["max_sample_weight"] is not None:
+        raise ValueError(
+            f"callbacks holds {type(found[0]).__name__}, which measures losses without sample "
+            "weights. Leave max_sample_weight=None, or drop the callback."
         )
     if len(found) > 1:
         raise ValueError("callbacks holds two recorders. Give one: diagnostics_ is its table.")

@@ -1,7 +1,7 @@
 """Schedule of the steps, batches of an epoch, and iterate averaging."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -53,8 +53,16 @@ class Schedule:
 class StreamedRows:
     """Rows on disk, or in another memory than the device's: fetched batch by batch."""
 
-    def __init__(self, x: Rows, y: Tensor, group: Tensor, device: str | torch.device) -> None:
+    def __init__(
+        self,
+        x: Rows,
+        y: Tensor,
+        group: Tensor,
+        weight: Tensor | None,
+        device: str | torch.device,
+    ) -> None:
         self.x, self.y, self.group, self.device = x, y, group, device
+        self.weight = weight
 
     def select(self, index: Tensor) -> Batch:
         """Return the records at ``index`` on the device."""
@@ -63,7 +71,8 @@ class StreamedRows:
         else:
             x = torch.from_numpy(as_rows(self.x, index.numpy())).to(self.device)
         at = index.to(self.device)
-        return Batch(x, self.y.index_select(0, at), self.group.index_select(0, at))
+        columns = Batch(self.y, self.y, self.group, weight=self.weight)
+        return replace(columns.select(at), x=x)
 
 
 class PoissonBatches:
@@ -121,13 +130,18 @@ class Average:
 
 
 def rows_on(
-    device: str | torch.device, x: Rows, y: np.ndarray, group: np.ndarray
+    device: str | torch.device,
+    x: Rows,
+    y: np.ndarray,
+    group: np.ndarray,
+    weight: np.ndarray | None = None,
 ) -> Batch | StreamedRows:
     """Return all records on the device, or :class:`StreamedRows` if they are streamed."""
     codes, groups = (torch.as_tensor(a, device=device) for a in (y, group))
+    weights = None if weight is None else torch.as_tensor(weight, device=device)
     if is_streamed(x):
-        return StreamedRows(x, codes, groups, device)
-    return Batch(torch.as_tensor(x, device=device), codes, groups)
+        return StreamedRows(x, codes, groups, weights, device)
+    return Batch(torch.as_tensor(x, device=device), codes, groups, weight=weights)
 
 
 def record_rates(mechanism: Mechanism, group: np.ndarray) -> float | np.ndarray:

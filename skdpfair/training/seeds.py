@@ -46,7 +46,8 @@ def _own_streams(
     described = sorted((k, describe(v)) for k, v in acting.items() if k not in _NOT_IN_DIGEST)
     x = table.x.numpy(force=True) if torch.is_tensor(table.x) else np.asarray(table.x)
     past = () if previous is None else _past(previous)  # no two fits in a row share their noise
-    mixed = digest(x, table.y, table.groups.code, described, *past)
+    weight = () if table.weight is None else (table.weight,)
+    mixed = digest(x, table.y, table.groups.code, described, *weight, *past)
     return Streams.seeded(int(state), digest=mixed), True
 
 
