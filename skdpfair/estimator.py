@@ -245,7 +245,8 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
         Parameters
         ----------
         X : DataFrame (pandas, polars, pyarrow) or array of shape (n_samples, n_features, ...)
-            Finite numbers; the group columns may hold anything.
+            Finite numbers; the group columns may hold anything.  A scipy.sparse matrix stays
+            sparse, and its batches are made dense.
         y : array of shape (n_samples,)
             Class labels.
         sensitive_features : array, Series or DataFrame of n_samples rows, optional
@@ -581,6 +582,7 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
         tags.non_deterministic = self.random_state is None
         with suppress(ValueError, TypeError):  # a method that fit would refuse
             tags.classifier_tags.multi_class = not get_method(self.method).binary

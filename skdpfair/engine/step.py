@@ -30,8 +30,8 @@ class Batch:
 
     Parameters
     ----------
-    x : Tensor of shape (batch, ...)
-        Inputs of the module.
+    x : Tensor or SparseRows of shape (batch, ...)
+        Inputs of the module; sparse rows are made dense chunk by chunk.
     y : Tensor of shape (batch,), int64
         Class codes.
     group : Tensor of shape (batch,), int64
@@ -48,7 +48,7 @@ class Batch:
     (tensor([1]), [2, 1])
     """
 
-    x: Tensor
+    x: Any
     y: Tensor
     group: Tensor
     real: Tensor | None = None
@@ -56,6 +56,12 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self.y)
+
+    @property
+    def dense_x(self) -> Tensor:
+        """The inputs as a tensor, of sparse rows too."""
+        x: Tensor = self.x if isinstance(self.x, Tensor) else self.x.dense()
+        return x
 
     def select(self, index: Tensor) -> Batch:
         """Return the records at some positions.
@@ -212,7 +218,7 @@ def attacked(
         return batch
     chunks = batch.split(chunk_size or len(batch))
     with torch.enable_grad():
-        x = torch.cat([attack(model.forward, c.x, c.y).detach() for c in chunks])
+        x = torch.cat([attack(model.forward, c.dense_x, c.y).detach() for c in chunks])
     return replace(batch, x=x)
 
 
@@ -387,9 +393,9 @@ def _records(
 ) -> Records:
     """Return the records' gradients, each ``radius`` ahead along itself."""
     if not radius:
-        return model.records(batch.x, batch.y, logit_gradient, batch.weight)
+        return model.records(batch.dense_x, batch.y, logit_gradient, batch.weight)
     chance = model.chance()
-    here = model.records(batch.x, batch.y, weight=batch.weight)
+    here = model.records(batch.dense_x, batch.y, weight=batch.weight)
     model.replay(chance)  # the same dropout masks
     return here.ahead(torch.where(here.norm > 0, radius / here.norm, 0.0))
 

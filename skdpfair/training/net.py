@@ -283,7 +283,7 @@ class PrivateNet(NeuralNetClassifier):
         seen: dict[str, Any] = {"batch": None, "group": None, "training": True}
         if self.discloses:
             batch = loop.batch(index)
-            seen |= {"batch": (batch.x, batch.y), "group": batch.group}
+            seen |= {"batch": (batch.dense_x, batch.y), "group": batch.group}
         self.notify("on_batch_begin", **seen)
         loop.rejoin()
         loop.step(index)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from skdpfair.engine import Batch, PoissonSampler, ScaleSearch
 from skdpfair.engine.replay import padded
-from skdpfair.inputs.streaming import as_rows, is_streamed
+from skdpfair.inputs.streaming import SparseRows, as_rows, is_streamed
 from skdpfair.inputs.table import Rows
 from skdpfair.mechanism import Mechanism
 
@@ -51,7 +51,7 @@ class Schedule:
 
 
 class StreamedRows:
-    """Rows on disk, or in another memory than the device's: fetched batch by batch."""
+    """Rows on disk, sparse, or in another memory than the device's: fetched batch by batch."""
 
     def __init__(
         self,
@@ -66,7 +66,10 @@ class StreamedRows:
 
     def select(self, index: Tensor) -> Batch:
         """Return the records at ``index`` on the device."""
-        if isinstance(self.x, torch.Tensor):
+        x: Tensor | SparseRows
+        if isinstance(self.x, SparseRows):
+            x = self.x.index_select(0, index)  # made dense chunk by chunk
+        elif isinstance(self.x, torch.Tensor):
             x = self.x.index_select(0, index.to(self.x.device)).to(self.device, torch.float32)
         else:
             x = torch.from_numpy(as_rows(self.x, index.numpy())).to(self.device)
@@ -139,6 +142,8 @@ def rows_on(
     """Return all records on the device, or :class:`StreamedRows` if they are streamed."""
     codes, groups = (torch.as_tensor(a, device=device) for a in (y, group))
     weights = None if weight is None else torch.as_tensor(weight, device=device)
+    if isinstance(x, SparseRows):
+        x = SparseRows(x.matrix, device)
     if is_streamed(x):
         return StreamedRows(x, codes, groups, weights, device)
     return Batch(torch.as_tensor(x, device=device), codes, groups, weight=weights)
