@@ -90,6 +90,13 @@ def is_level(value):
     return isinstance(value, (pd.Interval, pd.Timestamp)) or value in (None, pd.NA, pd.NaT)
 
 
+def are_thresholds(value) -> bool:
+    """Tell whether a value is pairs of a threshold and its probability, a few for each group."""
+    pairs = [pair for listed in value.values() for pair in listed]
+    rates = all(isinstance(v, _REAL) and 0 <= v <= 1 for pair in pairs for v in pair)
+    return are_levels(value) and rates and len(pairs) <= _MOST_ENTRIES * len(value)
+
+
 def is_method(value) -> bool:
     """Tell whether a value is a method with parameters that it can take."""
     if not isinstance(value, Method):
@@ -215,11 +222,8 @@ def is_statement(given) -> bool:
     facts = {k: v for k, v in given.items() if k in STATEMENT - {"statement", "releasable"}}
     facts = {k: float(v) if v in ("inf", "nan") else v for k, v in facts.items()}
     facts |= {k: tuple(facts[k]) for k in ("holds", "assumptions", "not_accounted") if k in facts}
-    noises = [tuple(map(float, e["noise_multipliers"])) for e in given["ledger"]]
-    entries = [
-        LedgerEntry(**e | {"noise_multipliers": n})
-        for e, n in zip(given["ledger"], noises, strict=True)
-    ]
+    key, entries = "noise_multipliers", given["ledger"]
+    entries = [LedgerEntry(**e | {key: tuple(map(float, e[key]))}) for e in entries]
     report = PrivacyReport(**facts | {"ledger": Ledger(entries)})
     return statement(report) == given and is_report(report, n_fits=_MOST_SIZES)
 
