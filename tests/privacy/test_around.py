@@ -45,6 +45,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning"),
     pytest.mark.filterwarnings("ignore::skdpfair.exceptions.PrivacyLeakWarning"),
     pytest.mark.filterwarnings("ignore::skdpfair.exceptions.InsecureSeedWarning"),  # of ensembles
+    pytest.mark.filterwarnings("ignore:Setting a"),  # of fairlearn
 ]
 callbacks = pytest.mark.skipif(
     not hasattr(Pipeline, "set_callbacks"), reason="scikit-learn < 1.9 has no callbacks"
@@ -216,7 +217,6 @@ def test_a_call_around_which_something_learns_is_infinite_as_a_whole(name, ledge
     assert "as a whole     epsilon=inf" in repr(found)
 
 
-@pytest.mark.filterwarnings("ignore:Setting a")  # of fairlearn
 @pytest.mark.parametrize("name", REFUSING)
 def test_what_classifiers_refuse_leaves_no_finite_whole(name, ledger, data):
     y, groups = targets(name, data[1])
