@@ -62,8 +62,9 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
         The network, mapping (batch, ...) to logits (batch, n_classes).
     module_params : dict or None, default=None
         Keyword arguments of the module.
-    hidden_layer_sizes : tuple of int, default=(256, 256)
-        Of ``module="mlp"``.
+    hidden_layer_sizes : tuple of int or "auto", default="auto"
+        Of an MLP: given with ``module="auto"``, they choose one.  "auto" means (256, 256) with
+        ``module="mlp"``, and with ``module="auto"`` what suits the data's size and the budget.
     activation : {"tanh", "relu", "sigmoid", "gelu"}, default="tanh"
         Of ``module="mlp"`` and ``"cnn"``.
     optimizer : torch.optim class, its name, or "auto", default="auto"
@@ -88,6 +89,8 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
         returns the inputs to train on, each made from its own record.
     class_weight : dict or None, default=None
         Fixed public factors of the loss per class, applied before clipping.
+    max_sample_weight : float > 0 or None, default=None
+        Public bound on the weights that ``fit`` takes as ``sample_weight``; None takes none.
     validation_data : tuple (X, y) or None, default=None
         PUBLIC records to score after each epoch.
     warm_start : bool, default=False
@@ -175,7 +178,7 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
         group_as_feature: bool = False,
         module: str | Callable[..., nn.Module] = "auto",
         module_params: Mapping[str, Any] | None = None,
-        hidden_layer_sizes: Sequence[int] = (256, 256),
+        hidden_layer_sizes: Sequence[int] | str = "auto",
         activation: str = "tanh",
         optimizer: str | Callable[..., torch.optim.Optimizer] = "auto",
         optimizer_params: Mapping[str, Any] | None = None,
@@ -187,6 +190,7 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
         max_physical_batch_size: int | str = "auto",
         attack: Attack | None = None,
         class_weight: Mapping[Any, float] | None = None,
+        max_sample_weight: float | None = None,
         validation_data: tuple[Any, Any] | None = None,
         warm_start: bool = False,
         accountant: str = "pld",
@@ -220,6 +224,7 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
         self.max_physical_batch_size = max_physical_batch_size
         self.attack = attack
         self.class_weight = class_weight
+        self.max_sample_weight = max_sample_weight
         self.validation_data = validation_data
         self.warm_start = warm_start
         self.accountant = accountant
@@ -232,17 +237,23 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
         self.verbose = verbose
 
     @sklearn_callbacks.with_callbacks
-    def fit(self, X: Any, y: Any, *, sensitive_features: Any = None) -> Self:
+    def fit(
+        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None
+    ) -> Self:
         """Fit to a table and its groups.
 
         Parameters
         ----------
         X : DataFrame (pandas, polars, pyarrow) or array of shape (n_samples, n_features, ...)
-            Finite numbers; the group columns may hold anything.
+            Finite numbers; the group columns may hold anything.  A scipy.sparse matrix stays
+            sparse, and its batches are made dense.
         y : array of shape (n_samples,)
             Class labels.
         sensitive_features : array, Series or DataFrame of n_samples rows, optional
             The groups, if they are not columns of X.
+        sample_weight : array of shape (n_samples,), optional
+            Factors of the loss of each row, in [0, ``max_sample_weight``], applied before
+            clipping.  Epsilon assumes that each follows from its own row and public facts.
 
         Returns
         -------
@@ -281,7 +292,7 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
         parameters.check(params, method, has_sensitive_features=has_groups)
         # read
         fresh = type(self)(**params)  # a failed fit leaves this one as it was
-        data = table.read(fresh, X, y, sensitive_features)
+        data = table.read(fresh, X, y, sensitive_features, sample_weight)
         parameters.check_binary(method, data.classes, data.groups.levels)
         previous = previous_fit(self, fresh, data) if self.warm_start else None
         # plan
@@ -293,13 +304,15 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
         init_entropy = self.__dict__.pop("_init_entropy", None)
         trained = train(params, plan, data, context, previous, init_entropy)
         # account
-        report = account(params, trained, data.groups, context, previous)
+        report = account(params, trained, data, context, previous)
         # keep
         self._keep(fresh, data, trained, report, previous)
         if self.keep_reference and trained.net.steps_ == plan.settings.n_steps:
             reference = reference_estimator(self, plan.settings, report.expected_batch_size)
             reference._init_entropy = trained.init_entropy
-            self.reference_ = reference.fit(X, y, sensitive_features=sensitive_features)
+            self.reference_ = reference.fit(
+                X, y, sensitive_features=sensitive_features, sample_weight=sample_weight
+            )
         if context.end is not None:
             context.end()
         return self
@@ -569,6 +582,7 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
         tags.non_deterministic = self.random_state is None
         with suppress(ValueError, TypeError):  # a method that fit would refuse
             tags.classifier_tags.multi_class = not get_method(self.method).binary

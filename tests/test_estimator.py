@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
@@ -20,6 +21,7 @@ from skorch.callbacks import Callback, Checkpoint, EarlyStopping, Freezer, LRSch
 from torch import nn
 
 from skdpfair import METHODS, DPFairClassifier, get_method
+from skdpfair.attacks import PGD
 from skdpfair.exceptions import (
     InfeasibleBudgetError,
     InsecureSeedWarning,
@@ -384,6 +386,7 @@ BAD = [
     ),
     ({"module_params": [1]}, TypeError, "module_params"),
     ({"hidden_layer_sizes": 4}, TypeError, "hidden_layer_sizes"),
+    ({"hidden_layer_sizes": (4,), "module": "cnn"}, ValueError, "those of module=.mlp"),
     ({"activation": "swish"}, ValueError, "activation"),
     ({"optimizer": "sdg"}, ValueError, "Did you mean 'sgd'"),
     ({"optimizer": 3}, TypeError, "optimizer"),
@@ -508,6 +511,17 @@ def test_warnings(table):
         fast().fit(features, y)
     with pytest.warns(LowSignalWarning, match="few for this privacy budget"):
         DPFairClassifier(epsilon=0.5).fit(features[:100], y[:100])
+
+
+@pytest.mark.parametrize("module, sizes", [("auto", (7,)), ("mlp", "auto"), ("auto", "auto")])
+def test_given_sizes_of_hidden_layers_make_an_mlp(module, sizes, table):
+    X, y = table
+    model = fast(module=module, hidden_layer_sizes=sizes, keep_reference=True, max_steps=1)
+    model.fit(X.drop(columns="group"), y)
+    widths = {("auto", "auto"): [], ("mlp", "auto"): [256, 256]}.get((module, sizes), [7])
+    for fitted in (model, model.reference_):
+        made = [m.out_features for m in fitted.net_.module_.modules() if isinstance(m, nn.Linear)]
+        assert made == [*widths, 2]
 
 
 def test_freezing_in_mid_training_is_refused(table):
@@ -643,6 +657,69 @@ def test_arrays_on_disk_are_never_loaded_whole(tmp_path):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < on_disk.nbytes / 4
+
+
+SPARSE = [sparse.csr_matrix, sparse.csr_array, sparse.csc_array, sparse.coo_matrix]
+
+
+@pytest.mark.parametrize("container", SPARSE)
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"module": "logistic", "max_physical_batch_size": 7},
+        {"module": "mlp", "hidden_layer_sizes": (5,), "attack": PGD(0.1, input_range=None)},
+        {"module": lambda: nn.Sequential(nn.Linear(6, 4), nn.LayerNorm(4), nn.Linear(4, 2))},
+        {"method": "fairlens_dp", "diagnostics": True},
+    ],
+    ids=["chunks", "mlp", "own", "fairlens_dp"],
+)
+def test_sparse_rows_train_like_dense_ones(container, params, table):
+    X, y = table
+    dense = X.drop(columns="group").to_numpy(np.float32, copy=True)
+    dense[np.abs(dense) < 0.5] = 0.0
+    given, groups = container(dense.astype(np.float64)), X["group"]
+    models = []
+    for rows in (dense, given):
+        model = fast(**params, warm_start=True).set_params(max_steps=5)
+        for _ in range(2):
+            model.fit(rows, y, sensitive_features=groups)
+        models.append(model)
+    np.testing.assert_array_equal(weights(models[0]), weights(models[1]))
+    assert models[0].n_features_in_ == models[1].n_features_in_ == 6
+    np.testing.assert_array_equal(models[0].predict_proba(dense), models[1].predict_proba(given))
+    np.testing.assert_array_equal(given.toarray(), dense)
+
+
+def test_sparse_rows_that_cannot_be_used_are_refused(table):
+    X, y = table
+    rows = sparse.csr_array(X.drop(columns="group").to_numpy())
+    with pytest.raises(ValueError, match=r"but X is sparse\. Give the groups as fit\(...,"):
+        fast("naive", group_col=0).fit(rows, y)
+    by_label = fast("naive", group_col="target", validation_data=(rows[:50], y[:50])).fit(rows, y)
+    with pytest.raises(ValueError, match="X has 5 features, but"):
+        by_label.predict(rows[:, :5])
+    spoilt = rows.copy()
+    spoilt[3, 2] = np.inf
+    with pytest.raises(ValueError, match=r"columns \[2\]"):
+        fast().fit(spoilt, y)
+    with pytest.raises(ValueError, match="real numbers"):
+        fast().fit(rows.astype(complex), y)
+
+
+def test_sparse_rows_are_never_dense_at_once():
+    n = d = 20_000
+    rng = np.random.default_rng(0)
+    places = rng.integers(0, d, size=(n, 5))
+    X = sparse.csr_array((np.ones(5 * n), places.ravel(), np.arange(0, 5 * n + 1, 5)), (n, d))
+    y = (places.min(axis=1) < d // 8).astype(int)
+    model = fast(module="logistic", max_steps=3, random_state=None)
+    model.set_params(epsilon=None, noise_multiplier=1.0, accountant="rdp")
+    tracemalloc.start()
+    model.fit(X, y)
+    model.predict(X[:300])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4 * n * d / 16
 
 
 def test_scores_name_what_is_wrong(table):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from skdpfair._validate import is_auto
 from skdpfair.attacks import PGD
 from skdpfair.budget.journal import LINES
 from skdpfair.estimator import DPFairClassifier
@@ -26,7 +27,8 @@ PARAMETERS = DPFairClassifier().get_params(deep=False)
 STATEMENT = {"statement", "releasable", *(f.name for f in fields(PrivacyReport))}
 _REAL: Any = Real  # numbers of this type cannot be compared, as mypy sees it
 _HELD = {words.DIAGNOSTICS_HELD, words.REFERENCE_HELD}
-_NOT_ACCOUNTED = {*NOT_ACCOUNTED, *(_facts.NOTED.format(what) for what in _HELD)}
+_NOT_ACCOUNTED = {*NOT_ACCOUNTED, words.WEIGHTS_FROM_OTHERS}
+_NOT_ACCOUNTED |= {_facts.NOTED.format(what) for what in _HELD}
 _PHRASE = re.compile(r"[a-zA-Z_ ,+()-]*(\d{1,10}[a-zA-Z_ ,+()-]+){0,3}\d{0,10}")
 _NUMBER = re.compile(r"\s*[-+]?\d*\.\d+(e[-+]?\d+)?\s*", re.IGNORECASE)
 _MOST_LEVELS, _MOST_SIZES, _MOST_ENTRIES, _MOST_POINTS, _NAME = 1000, 16, 4, 50, 100
@@ -134,9 +136,8 @@ def is_listed(name, value, values, network) -> bool:
         plain = all(map(is_word, value)) and all(map(is_setting, value.values()))
         return plain and set(value) <= set(taken)
     if name == "hidden_layer_sizes":
-        fixed = network is not None and values.get("module") == "mlp"
-        own = network.params.get(name, value) if fixed else value
-        return is_setting(value) and tuple(value) == tuple(own)
+        own = value if network is None else network.params.get(name, ())
+        return is_auto(value) or (is_setting(value) and tuple(value) == tuple(own))
     if name in ("groups", "groups_"):
         return are_levels(value)
     if name in ("classes", "classes_"):
@@ -175,6 +176,7 @@ def is_report(report, groups=None, n_fits=1) -> bool:
     """Tell whether a report, of so many fits with these groups, holds what reports do."""
     numbers = [report.epsilon, report.delta, report.noise_multiplier, report.sample_rate]
     numbers += [report.expected_batch_size, report.max_grad_norm or 0.0]
+    numbers += [report.max_sample_weight or 0.0]
     whole, flags = (report.steps, report.n_samples or 0), (report.is_private, report.seeded)
     by_group, entries = report.group_epsilons or {}, report.ledger.entries
     return (

@@ -35,14 +35,14 @@ def early_sample(
         return PerSampleGradients(*facts, none.new_zeros((0, model.n_parameters))), nobody
     sample: PerSample
     if seen:
-        plain = materialised(model).gradients(batch.x, batch.y)
+        plain = materialised(model).gradients(batch.dense_x, batch.y, weight=batch.weight)
         finite = torch.isfinite(plain.norm)
         facts = plain.norm, plain.loss, batch.group, plain.probability
         sample = PerSampleGradients(*facts, plain.rows)
     else:
         chunks = batch.split(chunk_size or len(batch))
-        logits = torch.cat([model.forward(chunk.x).detach() for chunk in chunks])
-        loss, probability, _ = model.loss_terms(logits, batch.y)
+        logits = torch.cat([model.forward(chunk.dense_x).detach() for chunk in chunks])
+        loss, probability, _ = model.loss_terms(logits, batch.y, None, batch.weight)
         finite = torch.isfinite(probability).all(1)
         sample = PerSample(torch.full_like(loss, torch.nan), loss, batch.group, probability)
     return sample, finite if batch.real is None else finite & batch.real
@@ -64,7 +64,9 @@ def changed_gradients(
             f"{mechanism.method!r} adds a mean over the batch to every record's gradient, so one "
             "record moves all others; it cannot be private."
         )
-    found = materialised(model).gradients(batch.x, batch.y, extra.logit_gradient, extra.hvp_vectors)
+    found = materialised(model).gradients(
+        batch.dense_x, batch.y, extra.logit_gradient, extra.hvp_vectors, batch.weight
+    )
     if extra.averaged:
         change = torch.where(finite[:, None], found.rows - sample.gradient, 0.0)
         found.rows = sample.gradient + change.sum(0) / finite.sum().clamp(min=1)

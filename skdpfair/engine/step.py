@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, TypeAlias
 
 import torch
@@ -30,14 +30,16 @@ class Batch:
 
     Parameters
     ----------
-    x : Tensor of shape (batch, ...)
-        Inputs of the module.
+    x : Tensor or SparseRows of shape (batch, ...)
+        Inputs of the module; sparse rows are made dense chunk by chunk.
     y : Tensor of shape (batch,), int64
         Class codes.
     group : Tensor of shape (batch,), int64
         Group codes.
     real : Tensor of shape (batch,), bool, or None
         False for rows that only fill the batch up and count for nothing; None if all are records.
+    weight : Tensor of shape (batch,), or None
+        Factor of each record's loss, >= 0; None for 1.
 
     Examples
     --------
@@ -46,13 +48,20 @@ class Batch:
     (tensor([1]), [2, 1])
     """
 
-    x: Tensor
+    x: Any
     y: Tensor
     group: Tensor
     real: Tensor | None = None
+    weight: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.y)
+
+    @property
+    def dense_x(self) -> Tensor:
+        """The inputs as a tensor, of sparse rows too."""
+        x: Tensor = self.x if isinstance(self.x, Tensor) else self.x.dense()
+        return x
 
     def select(self, index: Tensor) -> Batch:
         """Return the records at some positions.
@@ -71,6 +80,7 @@ class Batch:
             self.x.index_select(0, index),
             self.y.index_select(0, index),
             self.group.index_select(0, index),
+            weight=None if self.weight is None else self.weight.index_select(0, index),
         )
 
     def select_padded(self, index: Tensor) -> Batch:
@@ -90,9 +100,12 @@ class Batch:
 
     def split(self, size: int) -> list[Batch]:
         """Return the batch in chunks of at most ``size`` records, in order."""
-        columns = [self.x, self.y, self.group] + ([] if self.real is None else [self.real])
-        parts = zip(*(column.split(size) for column in columns), strict=True)
-        return [Batch(*part) for part in parts]
+        columns = {f.name: getattr(self, f.name) for f in fields(self)}
+        parts = {name: c.split(size) for name, c in columns.items() if c is not None}
+        return [
+            Batch(**dict(zip(parts, part, strict=True)))
+            for part in zip(*parts.values(), strict=True)
+        ]
 
 
 @dataclass(frozen=True)
@@ -205,7 +218,7 @@ def attacked(
         return batch
     chunks = batch.split(chunk_size or len(batch))
     with torch.enable_grad():
-        x = torch.cat([attack(model.forward, c.x, c.y).detach() for c in chunks])
+        x = torch.cat([attack(model.forward, c.dense_x, c.y).detach() for c in chunks])
     return replace(batch, x=x)
 
 
@@ -380,9 +393,9 @@ def _records(
 ) -> Records:
     """Return the records' gradients, each ``radius`` ahead along itself."""
     if not radius:
-        return model.records(batch.x, batch.y, logit_gradient)
+        return model.records(batch.dense_x, batch.y, logit_gradient, batch.weight)
     chance = model.chance()
-    here = model.records(batch.x, batch.y)
+    here = model.records(batch.dense_x, batch.y, weight=batch.weight)
     model.replay(chance)  # the same dropout masks
     return here.ahead(torch.where(here.norm > 0, radius / here.norm, 0.0))
 

@@ -1,14 +1,75 @@
-"""Rows fetched batch by batch: memory maps, and tensors in another memory than the device's."""
+"""Rows fetched batch by batch: memory maps, sparse rows, tensors in another memory."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import torch
+from scipy import sparse
+
+_AT_ONCE = 2**22  # numbers
+
+
+class SparseRows:
+    """Rows of a sparse matrix, made dense a few at a time.
+
+    Parameters
+    ----------
+    matrix : scipy.sparse matrix or array of shape (n, n_features)
+        Real numbers; it stays as it is.
+    device : str or torch.device, default="cpu"
+        Where rows are made dense for torch.
+
+    Examples
+    --------
+    >>> rows = SparseRows(sparse.csr_array([[0, 2], [1, 0]]))
+    >>> rows[1:], rows.index_select(0, torch.tensor([1, 1])).dense()
+    (array([[1., 0.]], dtype=float32), tensor([[1., 0.],
+            [1., 0.]]))
+    """
+
+    dtype, ndim = np.dtype(np.float32), 2
+
+    def __init__(self, matrix: Any, device: str | torch.device = "cpu") -> None:
+        with np.errstate(over="ignore"):  # what is too large is refused as infinite
+            self.matrix = sparse.csr_array(matrix, dtype=np.float32)
+        self.shape, self.device = self.matrix.shape, torch.device(device)
+
+    def __len__(self) -> int:
+        return int(self.shape[0])
+
+    def __getitem__(self, rows: Any) -> np.ndarray:
+        dense: np.ndarray = self.matrix[rows].toarray()
+        return dense
+
+    def parts(self) -> Iterator[np.ndarray]:
+        """Return all rows, some at a time."""
+        n = max(1, _AT_ONCE // max(1, self.shape[1]))
+        return (self[start : start + n] for start in range(0, len(self), n))
+
+    def index_select(self, dim: int, index: torch.Tensor) -> "SparseRows":
+        """Return some rows, still sparse."""
+        return SparseRows(self.matrix[index.numpy()], self.device)
+
+    def split(self, size: int) -> list["SparseRows"]:
+        """Return chunks of at most ``size`` rows, still sparse; one if there are no rows."""
+        starts = range(0, max(len(self), 1), size)
+        return [SparseRows(self.matrix[s : s + size], self.device) for s in starts]
+
+    def dense(self) -> torch.Tensor:
+        """Return the rows as a tensor on the device."""
+        return torch.from_numpy(self.matrix.toarray()).to(self.device)
+
+    def bad_columns(self) -> np.ndarray:
+        """Tell for each column whether it holds a number that is not finite."""
+        bad = np.zeros(self.shape[1], dtype=bool)
+        bad[self.matrix.indices[~np.isfinite(self.matrix.data)]] = True
+        return bad
 
 
 def is_streamed(X: object) -> bool:
     """Tell whether rows are fetched batch by batch, never all at once."""
-    return isinstance(X, (np.memmap, torch.Tensor))
+    return isinstance(X, (np.memmap, torch.Tensor, SparseRows))
 
 
 def is_sparse(X: object) -> bool:

@@ -15,9 +15,9 @@ from skdpfair._validate import error_context, error_context_without_data, safe_r
 from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import labels as _labels
 from skdpfair.inputs.columns import in_pandas, refuse_masked, refuse_sparse_columns
-from skdpfair.inputs.streaming import as_rows, is_sparse, is_streamed, kind_of
+from skdpfair.inputs.streaming import SparseRows, as_rows, is_sparse, is_streamed, kind_of
 
-Rows: TypeAlias = np.ndarray | torch.Tensor
+Rows: TypeAlias = np.ndarray | torch.Tensor | SparseRows
 
 _NUMERIC_OBJECTS = {"integer", "floating", "boolean", "mixed-integer-float", "decimal", "empty"}
 _NOT_NUMBERS = (
@@ -33,7 +33,7 @@ class Table:
 
     Parameters
     ----------
-    x : ndarray, memmap or Tensor of shape (n_samples, ...)
+    x : ndarray, memmap, Tensor or SparseRows of shape (n_samples, ...)
         Features: float32 in memory; a memory map or a tensor is kept as it is.
     y : ndarray of shape (n_samples,), int64
         Codes into ``classes``.
@@ -45,6 +45,8 @@ class Table:
         Positions in X of the group columns, which are no features.
     validation : tuple (x, y) of ndarray, or None
         Public records, likewise.
+    weight : ndarray of shape (n_samples,), float32, or None
+        Sample weights.
     """
 
     x: Rows
@@ -53,9 +55,12 @@ class Table:
     groups: _groups.Groups
     group_positions: list[int]
     validation: tuple[np.ndarray, np.ndarray] | None = None
+    weight: np.ndarray | None = None
 
 
-def read(estimator: Any, X: Any, y: Any, sensitive_features: Any) -> Table:
+def read(
+    estimator: Any, X: Any, y: Any, sensitive_features: Any, sample_weight: Any = None
+) -> Table:
     """Check the data given to ``fit`` and split it; sets the names and width of X.
 
     Parameters
@@ -63,13 +68,13 @@ def read(estimator: Any, X: Any, y: Any, sensitive_features: Any) -> Table:
     estimator : DPFairClassifier
         Its parameters say which columns are groups; gets ``n_features_in_`` and
         ``feature_names_in_``.
-    X, y, sensitive_features
+    X, y, sensitive_features, sample_weight
         As given to ``fit``.
 
     Returns
     -------
     Table
-        Features, class codes and group codes.
+        Features, class codes, group codes and weights.
 
     Raises
     ------
@@ -84,6 +89,11 @@ def read(estimator: Any, X: Any, y: Any, sensitive_features: Any) -> Table:
     if len(X) != len(y):
         raise ValueError(f"X and y have inconsistent numbers of samples: {[len(X), len(y)]}.")
     classes, codes = _labels.classes_of(y, estimator.classes)
+    if isinstance(X, SparseRows) and estimator.group_col not in (None, _groups.TARGET):
+        raise ValueError(
+            f"group_col={safe_repr(estimator.group_col)} names columns of X, but X is sparse. Give "
+            "the groups as fit(..., sensitive_features=...)."
+        )
     groups = _groups.encode(
         X,
         y,
@@ -96,7 +106,33 @@ def read(estimator: Any, X: Any, y: Any, sensitive_features: Any) -> Table:
     validation = None
     if estimator.validation_data is not None:
         validation = _validation(estimator, hidden, x.shape[1:], classes)
-    return Table(x, codes, classes, groups, hidden, validation)
+    weight = _weights(sample_weight, len(y), estimator.max_sample_weight)
+    return Table(x, codes, classes, groups, hidden, validation, weight)
+
+
+def _weights(given: Any, n_samples: int, most: float | None) -> np.ndarray | None:
+    """Return the sample weights, each from 0 to ``most``, or None if there are none."""
+    if given is None:
+        return None
+    if most is None:
+        raise ValueError(
+            "sample_weight is given, but max_sample_weight=None declares no bound. Declare the "
+            "largest weight, a public number, by max_sample_weight=."
+        )
+    wanted = f"one number from 0 to max_sample_weight={most:g} for each of the {n_samples} rows"
+    refuse_masked("sample_weight", given)
+    with error_context_without_data("sample_weight", f"must hold {wanted}"):
+        weight = np.asarray(given, dtype=np.float64)
+    if weight.shape != (n_samples,):
+        raise ValueError(f"sample_weight must hold {wanted}, got an array of {weight.shape}.")
+    if not ((weight >= 0) & (weight <= most)).all():
+        raise ValueError(
+            f"sample_weight must hold {wanted}, but some are outside or NaN. Declare a larger "
+            "max_sample_weight, or clip them: np.clip(sample_weight, 0, max_sample_weight)."
+        )
+    if not weight.any():
+        raise ValueError("sample_weight is zero for all rows. Give some rows a larger weight.")
+    return weight.astype(np.float32)
 
 
 def read_for_prediction(estimator: Any, X: Any) -> Rows:
@@ -153,11 +189,18 @@ def _lacks_groups(estimator: Any, X: Any, fitted: list[int]) -> bool:
 
 
 def _container(X: Any) -> Any:
-    """Return X as a DataFrame or an array of two dimensions or more."""
-    if issparse(X) or is_sparse(X):
+    """Return X as a DataFrame, an array of two dimensions or more, or rows that stay sparse."""
+    if issparse(X):
+        if X.ndim != 2 or kind_of(X) not in "biuf":
+            raise ValueError(
+                "Complex data not supported: a sparse X must be of two dimensions and hold real "
+                "numbers."
+            )
+        return SparseRows(X)
+    if is_sparse(X):
         raise TypeError(
-            "Sparse data was passed for X, but dense data is required: X must be a DataFrame or an "
-            "array. Convert it by X.toarray() or X.to_dense()."
+            "Sparse data was passed for X as a torch.Tensor, but dense data is required. Convert "
+            "it by X.to_dense(), or give a scipy.sparse.csr_array."
         )
     refuse_sparse_columns("X", X)
     refuse_masked("X", X)
@@ -252,9 +295,13 @@ def _refuse_text(X: Any) -> None:
 
 @np.errstate(over="ignore")  # float64 on disk becomes float32
 def _refuse_not_finite(X: Any, x: Rows) -> None:
-    spoilt = np.zeros(x.shape[1], dtype=bool)
     step = max(1, _SCANNED // max(1, math.prod(x.shape[1:])))
-    for start in range(0, len(x), step):
+    starts = range(0, len(x), step)
+    if isinstance(x, SparseRows):
+        spoilt, starts = x.bad_columns(), range(0)
+    else:
+        spoilt = np.zeros(x.shape[1], dtype=bool)
+    for start in starts:
         part = as_rows(x, slice(start, start + step))
         if not np.isfinite(part.sum(dtype=np.float64)):
             spoilt |= ~np.isfinite(part).reshape(len(part), x.shape[1], -1).all(axis=(0, 2))

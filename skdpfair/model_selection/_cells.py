@@ -130,9 +130,12 @@ def _network(base, n_train, epsilon):
     """Return the name of the network that "auto" means here, or "as given"."""
     if base.module != "auto":
         return "as given"
-    delta = delta_for(base.delta, n_train)
     return defaults.resolve(
-        n_samples=n_train, epsilon=epsilon, delta=delta, batch_size=base.batch_size
+        n_samples=n_train,
+        epsilon=epsilon,
+        delta=delta_for(base.delta, n_train),
+        hidden_layer_sizes=base.hidden_layer_sizes,
+        batch_size=base.batch_size,
     ).module
 
 

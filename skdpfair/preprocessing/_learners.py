@@ -208,7 +208,7 @@ _SKLEARN = {
         goes_in=True,
     ),
     "AdaBoostClassifier": Row(
-        "weights of rows and models, from errors on the rows",
+        "weights of rows and models, from errors on the rows, which no epsilon covers",
         "VotingClassifier, whose weights are given",
         goes_in=True,
         absent=(("estimator", "DecisionTreeClassifier"),),
@@ -230,6 +230,12 @@ _SKLEARN = {
         _where(strategy=_not("constant")),
     ),
 }
+_REDUCTION = Row(
+    "weights of rows, and which models to use, from labels, groups and predictions",
+    "a DPFairClassifier with a method that treats groups differently, or DPThresholdClassifier, "
+    "which pays for its thresholds",
+    goes_in=True,
+)
 _BOUNDED = "bounds, which it computes from the rows outside its own budget"
 ROWS = {
     **{f"sklearn.{name}": row for name, row in _SKLEARN.items()},
@@ -237,6 +243,8 @@ ROWS = {
     "fairlearn.ThresholdOptimizer": Row(
         "a threshold for each group, from labels of the rows", _THRESHOLD, goes_in=True
     ),
+    "fairlearn.ExponentiatedGradient": _REDUCTION,
+    "fairlearn.GridSearch": _REDUCTION,
     "fairlearn.CorrelationRemover": Row("the covariance with the sensitive columns", _FREEZE),
     "skdpfair.BoundedScaler": FREE,
     "skdpfair.PiecewiseLinearEncoder": FREE,

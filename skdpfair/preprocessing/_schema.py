@@ -275,7 +275,7 @@ class TableSchema:
         integer("n_samples", n_samples)
         if epsilon is not None:
             number("epsilon", epsilon, low=0, low_open=True)
-        return self._fixed(lambda *n_axes: n_intervals_for(n_samples, *n_axes, epsilon))
+        return self._fixed(lambda p, q: n_intervals_for(n_samples, p, q, epsilon))
 
     def _fixed(self, n_intervals):
         """Return the schema with fixed encoding; ``n_intervals`` takes the numbers of axes."""

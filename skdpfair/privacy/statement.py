@@ -41,9 +41,21 @@ ASSUMPTIONS = {
         "fit, only the overall epsilon holds for all groups"
     ),
     "validation": "validation_data holds public records only",
+    "weights": (
+        "the sample weight of each record is a function of that record and of public facts, and "
+        "max_sample_weight is public"
+    ),
     "held out": "the number of held-out records is public",
     "trials": "the number of trials and their scores stay secret; the steps above are of one trial",
 }
+WEIGHTS_FROM_OTHERS = (
+    "sample weights computed from other private records, or from predictions on them, as AdaBoost "
+    "and Fairlearn's ExponentiatedGradient and GridSearch do"
+)
+_WEIGHTS = (
+    " Sample weights multiply the loss before clipping; each must be a function of its own record "
+    "and of public facts: epsilon does not cover weights computed from other records."
+)
 DIAGNOSTICS_HELD = "diagnostics by group"
 REFERENCE_HELD = "the non-private reference model"
 
@@ -87,6 +99,9 @@ class PrivacyReport:
     max_grad_norm : float or None
         Sensitivity of the gradient sum in the steps that were taken: the clipping bound, unless a
         group has a larger weight.  None if it changed with released values or does not exist.
+    max_sample_weight : float or None
+        Declared bound on the sample weights; None without weights.  They multiply the loss before
+        clipping, so that no sensitivity depends on them.
     is_private : bool
         Whether epsilon is finite.
     seeded : bool
@@ -133,6 +148,7 @@ class PrivacyReport:
     steps: int
     expected_batch_size: float
     max_grad_norm: float | None = None
+    max_sample_weight: float | None = None
     is_private: bool
     seeded: bool
     n_samples: int | None = None
@@ -161,6 +177,7 @@ class PrivacyReport:
             f"The {self.what} are ({rounded_up(self.epsilon)}, {rounded_up(self.delta, 3)})-"
             f"differentially private ({self.accountant} accountant, {self.adjacency} adjacency), "
             f"where {ADJACENCY_IN_WORDS[self.adjacency]}."
+            + (_WEIGHTS if self.max_sample_weight is not None else "")
             + (f" Training stopped {self.stop}." if self.stop else "")
             + (f" Gradients are {self.proof}." if self.proof else "")
             + (seeded if self.seeded else "")

@@ -4,7 +4,7 @@ The rules were chosen on about 7,000 fits; ``docs/defaults.md`` explains them.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
 from typing import Any, TypeAlias
@@ -21,6 +21,7 @@ Module: TypeAlias = str | Callable[..., nn.Module]
 # module and length, by the signal-to-noise ratio n * mu
 HIDDEN_LAYER_FROM = 1e4  # below it a hidden layer does not pay
 HIDDEN_LAYER_SIZE = 32
+MLP_LAYER_SIZES = (256, 256)  # of module="mlp"
 ENOUGH_MU = 8.0  # a budget so large, or none, that noise no longer matters
 LARGER_STEPS_FROM = 4000.0  # above it a logistic model takes larger steps
 LOW_SIGNAL_TO_NOISE = 500.0  # below it accuracy suffers by several points
@@ -82,6 +83,7 @@ def resolve(
     delta: float,
     noise_multiplier: float | None = None,
     module: Module = "auto",
+    hidden_layer_sizes: Sequence[int] | str = "auto",
     batch_size: int | str = "auto",
     max_epochs: int | str = "auto",
     max_steps: int | None = None,
@@ -97,8 +99,8 @@ def resolve(
         The target; ``epsilon=None`` when there is none.
     noise_multiplier : float or None
         Fixes the noise instead of epsilon; None or 0 for no noise.
-    module, batch_size, max_epochs, max_steps
-        As given to the estimator.
+    module, hidden_layer_sizes, batch_size, max_epochs, max_steps
+        As given to the estimator.  Given sizes of hidden layers ask for an MLP.
     searches_scale : bool
         Whether the gradient scale must be found in a warm-up.
 
@@ -116,8 +118,9 @@ def resolve(
     mu = _privacy_parameter(n_samples, epsilon, delta, noise_multiplier, batch_size)
     # without noise it is the number of records that limits what can be learned
     learnable = n_samples * min(mu, ENOUGH_MU)
-    if module == "auto":
-        module = "logistic" if learnable < HIDDEN_LAYER_FROM else "mlp"
+    if is_auto(module):
+        is_linear = is_auto(hidden_layer_sizes) and learnable < HIDDEN_LAYER_FROM
+        module = "logistic" if is_linear else "mlp"
     progress = (0.9 if module == "logistic" else 1.4) * learnable
     steps = math.floor(_clip(progress / 16, MIN_STEPS, MAX_STEPS))
     # with many records a logistic model gains from larger steps, with few the noise does
@@ -179,13 +182,18 @@ def network(params: dict[str, Any], module: Module) -> dict[str, Any]:
 
     Examples
     --------
-    >>> network({"module": "auto", "module_params": None}, "mlp")
+    >>> network({"module": "auto", "hidden_layer_sizes": "auto", "module_params": None}, "mlp")
     {'module': 'mlp', 'hidden_layer_sizes': (32,), 'module_params': {'zero_output': True}}
     """
-    if not is_auto(params["module"]) or module != "mlp":
+    chosen, sizes = is_auto(params["module"]), params["hidden_layer_sizes"]
+    if module != "mlp":
         return {"module": module}
-    given = {"zero_output": True} | (params["module_params"] or {})
-    return {"module": module, "hidden_layer_sizes": (HIDDEN_LAYER_SIZE,), "module_params": given}
+    if is_auto(sizes):
+        sizes = (HIDDEN_LAYER_SIZE,) if chosen else MLP_LAYER_SIZES
+    found = {"module": module, "hidden_layer_sizes": sizes}
+    if chosen:
+        found["module_params"] = {"zero_output": True} | (params["module_params"] or {})
+    return found
 
 
 def iterate_average(given: float | str, lr: float | str) -> float:

@@ -1,6 +1,7 @@
 """Prediction with a trained module, and the net that pickles and releases hold."""
 
 import copy
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -12,17 +13,22 @@ from torch.nn.functional import softmax
 from skdpfair.inputs.streaming import as_rows
 from skdpfair.inputs.table import Rows
 
+_MOST_NUMBERS = 2**26  # in a batch
+
 
 def logits(
     module: nn.Module, x: Rows, device: str | torch.device = "cpu", batch_size: int = 4096
 ) -> np.ndarray:
     """Return logits (n, n_classes), float64, of an array, in batches on ``device``.
 
+    Batches of wide rows are smaller.
+
     A copy of the module predicts, which shares the parameters: what its code may keep of the rows,
     in buffers or attributes, is gone with it.
     """
     module = copy.deepcopy(module, {id(p): p for p in module.parameters()}).eval()
     with torch.no_grad():
+        batch_size = min(batch_size, max(1, _MOST_NUMBERS // math.prod(x.shape[1:])))
         starts = range(0, max(len(x), 1), batch_size)
         parts = (torch.from_numpy(as_rows(x, slice(s, s + batch_size))) for s in starts)
         found = torch.cat([module(p.to(device)).double().cpu() for p in parts])

@@ -61,8 +61,9 @@ class PrivateNet(NeuralNetClassifier):
 
     Notes
     -----
-    X is ``{"x": (n, ...), "group": (n,)}``.  Losses, norms and batches are private and are
-    never recorded; the history holds times and, with public validation data, its scores.
+    X is ``{"x": (n, ...), "group": (n,)}``, and ``"weight": (n,)`` if records have weights.
+    Losses, norms and batches are private and are never recorded; the history holds times and,
+    with public validation data, its scores.
     """
 
     streams: Streams | None  # until the fit ends
@@ -161,7 +162,7 @@ class PrivateNet(NeuralNetClassifier):
             return super().get_iterator(dataset, training)
         while hasattr(dataset, "dataset"):
             dataset = dataset.dataset
-        rows = dataset.X["x"], dataset.y, dataset.X["group"]
+        rows = dataset.X["x"], dataset.y, dataset.X["group"], dataset.X.get("weight")
         data, rates = rows_on(self.device, *rows), record_rates(self.mechanism, rows[2])
         assert self.streams is not None
         sampler = PoissonSampler(rates, len(rows[0]), self.streams.sampling())
@@ -282,7 +283,7 @@ class PrivateNet(NeuralNetClassifier):
         seen: dict[str, Any] = {"batch": None, "group": None, "training": True}
         if self.discloses:
             batch = loop.batch(index)
-            seen |= {"batch": (batch.x, batch.y), "group": batch.group}
+            seen |= {"batch": (batch.dense_x, batch.y), "group": batch.group}
         self.notify("on_batch_begin", **seen)
         loop.rejoin()
         loop.step(index)

@@ -17,6 +17,7 @@ from skdpfair._validate import (
     check_parameter,
     error_context,
     integer,
+    is_auto,
     listed,
     number,
     one_of,
@@ -53,6 +54,7 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "iterate_average": [Interval(Real, 0, 1, closed="both"), _AUTO],
     "max_physical_batch_size": [_COUNT, _AUTO],
     "attack": [callable, None],
+    "max_sample_weight": [Interval(Real, 0, LARGE, closed="right"), None],
     "warm_start": ["boolean"],
     "accountant": [StrOptions(set(ACCOUNTANTS))],
     "noise": [StrOptions({"standard", "gaussian_sum"})],
@@ -156,11 +158,25 @@ def _check_lists(params: dict[str, Any]) -> None:
     for name in ("groups", "classes"):
         if params[name] is not None:
             params[name] = listed(name, params[name], "values or None")
-    sizes = listed("hidden_layer_sizes", params["hidden_layer_sizes"], "integers")
-    params["hidden_layer_sizes"] = tuple(integer("hidden_layer_sizes", size) for size in sizes)
+    if not is_auto(params["hidden_layer_sizes"]):
+        params["hidden_layer_sizes"] = _layer_sizes(params)
     pair = params["validation_data"]
     if pair is not None and not (isinstance(pair, (tuple, list)) and len(pair) == 2):
         raise TypeError(f"validation_data must be a pair (X, y) or None, got {outline(pair)}.")
+
+
+def _layer_sizes(params: dict[str, Any]) -> tuple[int, ...]:
+    """Return given sizes of hidden layers, which only an MLP has."""
+    name, module = "hidden_layer_sizes", params["module"]
+    sizes = listed(name, params[name], 'integers or "auto"')
+    given = tuple(integer(name, size) for size in sizes)
+    if module not in ("auto", "mlp"):
+        raise ValueError(
+            f'hidden_layer_sizes={given} are those of module="mlp" or "auto", but '
+            f"module={safe_repr(module)}. Leave one of them out; the arguments of a module of your "
+            "own go into module_params."
+        )
+    return given
 
 
 def check_binary(method: Method, classes: np.ndarray, groups: np.ndarray | None) -> None:
@@ -271,6 +287,11 @@ def _check_recorders(params: dict[str, Any]) -> None:
         raise ValueError(
             f"callbacks holds {type(found[0]).__name__}, which keeps what is not private. Set "
             "diagnostics=True, which marks the fitted object as one that must not be released."
+        )
+    if found and params["max_sample_weight"] is not None:
+        raise ValueError(
+            f"callbacks holds {type(found[0]).__name__}, which measures losses without sample "
+            "weights. Leave max_sample_weight=None, or drop the callback."
         )
     if len(found) > 1:
         raise ValueError("callbacks holds two recorders. Give one: diagnostics_ is its table.")

@@ -154,6 +154,7 @@ def _settings(
         delta=delta,
         noise_multiplier=params["noise_multiplier"],
         module=params["module"],
+        hidden_layer_sizes=params["hidden_layer_sizes"],
         batch_size=params["batch_size"],
         max_epochs=params["max_epochs"],
         max_steps=params["max_steps"],

@@ -8,11 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from skdpfair.inputs.groups import Groups
+from skdpfair.inputs.table import Table
 from skdpfair.mechanism import Method
 from skdpfair.privacy import Ledger, PrivacyReport
 from skdpfair.privacy import epsilon as epsilon_of
-from skdpfair.privacy.statement import ASSUMPTIONS, DIAGNOSTICS_HELD, REFERENCE_HELD
+from skdpfair.privacy.statement import (
+    ASSUMPTIONS,
+    DIAGNOSTICS_HELD,
+    REFERENCE_HELD,
+    WEIGHTS_FROM_OTHERS,
+)
 from skdpfair.training.plan import GROUP_COUNTS, Plan
 from skdpfair.training.sklearn_callbacks import FitContext
 from skdpfair.training.train import Trained
@@ -26,7 +31,7 @@ _HELD = {"diagnostics": DIAGNOSTICS_HELD, "keep_reference": REFERENCE_HELD}
 def account(
     params: dict[str, Any],
     trained: Trained,
-    groups: Groups,
+    table: Table,
     context: FitContext,
     previous: PreviousFit | None = None,
 ) -> PrivacyReport:
@@ -35,12 +40,14 @@ def account(
     # a smaller data set must not buy a larger delta for a larger one
     delta = plan.delta if previous is None else min(plan.delta, previous.privacy.delta)
     epsilon = ledger.epsilon(delta, plan.accountant) if plan.is_accounted else inf
-    group_epsilons = _group_epsilons(plan, delta, ledger, groups.levels)
+    group_epsilons = _group_epsilons(plan, delta, ledger, table.groups.levels)
     seeded = trained.is_seeded
-    assumptions = _assumptions(params, net.method_, GROUP_COUNTS in plan.one_time)
+    most = None if table.weight is None else params["max_sample_weight"]
+    assumptions = _assumptions(params, net.method_, GROUP_COUNTS in plan.one_time, most)
     if previous is not None:  # what no ledger holds: fits without privacy, seeds
         seeded = seeded or previous.privacy.seeded
         assumptions = tuple(dict.fromkeys((*previous.privacy.assumptions, *assumptions)))
+        most = max(filter(None, (most, previous.privacy.max_sample_weight)), default=None)
         if not previous.privacy.is_private:
             epsilon = inf
             group_epsilons = group_epsilons and dict.fromkeys(group_epsilons, inf)
@@ -56,6 +63,7 @@ def account(
         steps=ledger.steps if plan.is_accounted else net.steps_,
         expected_batch_size=mechanism.expected_batch_size,
         max_grad_norm=net.bound_,
+        max_sample_weight=most,
         is_private=epsilon < inf,
         seeded=seeded,
         group_epsilons=group_epsilons,
@@ -66,11 +74,10 @@ def account(
         assumptions=assumptions,
         ledger=ledger,
     )
-    if not context.steps:
-        return report
-    names = ", ".join(map(repr, context.steps))
-    note = STEPS_BEFORE.format(names)
-    return replace(report, not_accounted=(note, *report.not_accounted))
+    notes = (WEIGHTS_FROM_OTHERS,) if most is not None else ()
+    if context.steps:
+        notes = (STEPS_BEFORE.format(", ".join(map(repr, context.steps))), *notes)
+    return replace(report, not_accounted=(*notes, *report.not_accounted))
 
 
 def _group_epsilons(
@@ -95,7 +102,9 @@ def _group_epsilons(
     return dict(zip(levels, paid[which.ravel()].tolist(), strict=True))
 
 
-def _assumptions(params: dict[str, Any], method: Method, counts_groups: bool) -> tuple[str, ...]:
+def _assumptions(
+    params: dict[str, Any], method: Method, counts_groups: bool, most_weight: float | None
+) -> tuple[str, ...]:
     taken = {
         "n": True,
         "shares": getattr(method, "group_probabilities", None) is not None,
@@ -103,5 +112,6 @@ def _assumptions(params: dict[str, Any], method: Method, counts_groups: bool) ->
         "groups": params["groups"] is None,
         "counts": counts_groups,
         "validation": params["validation_data"] is not None,
+        "weights": most_weight is not None,
     }
     return tuple(ASSUMPTIONS[name] for name, is_taken in taken.items() if is_taken)

@@ -1,7 +1,7 @@
 """Schedule of the steps, batches of an epoch, and iterate averaging."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from skdpfair.engine import Batch, PoissonSampler, ScaleSearch
 from skdpfair.engine.replay import padded
-from skdpfair.inputs.streaming import as_rows, is_streamed
+from skdpfair.inputs.streaming import SparseRows, as_rows, is_streamed
 from skdpfair.inputs.table import Rows
 from skdpfair.mechanism import Mechanism
 
@@ -51,19 +51,31 @@ class Schedule:
 
 
 class StreamedRows:
-    """Rows on disk, or in another memory than the device's: fetched batch by batch."""
+    """Rows on disk, sparse, or in another memory than the device's: fetched batch by batch."""
 
-    def __init__(self, x: Rows, y: Tensor, group: Tensor, device: str | torch.device) -> None:
+    def __init__(
+        self,
+        x: Rows,
+        y: Tensor,
+        group: Tensor,
+        weight: Tensor | None,
+        device: str | torch.device,
+    ) -> None:
         self.x, self.y, self.group, self.device = x, y, group, device
+        self.weight = weight
 
     def select(self, index: Tensor) -> Batch:
         """Return the records at ``index`` on the device."""
-        if isinstance(self.x, torch.Tensor):
+        x: Tensor | SparseRows
+        if isinstance(self.x, SparseRows):
+            x = self.x.index_select(0, index)  # made dense chunk by chunk
+        elif isinstance(self.x, torch.Tensor):
             x = self.x.index_select(0, index.to(self.x.device)).to(self.device, torch.float32)
         else:
             x = torch.from_numpy(as_rows(self.x, index.numpy())).to(self.device)
         at = index.to(self.device)
-        return Batch(x, self.y.index_select(0, at), self.group.index_select(0, at))
+        columns = Batch(self.y, self.y, self.group, weight=self.weight)
+        return replace(columns.select(at), x=x)
 
 
 class PoissonBatches:
@@ -121,13 +133,20 @@ class Average:
 
 
 def rows_on(
-    device: str | torch.device, x: Rows, y: np.ndarray, group: np.ndarray
+    device: str | torch.device,
+    x: Rows,
+    y: np.ndarray,
+    group: np.ndarray,
+    weight: np.ndarray | None = None,
 ) -> Batch | StreamedRows:
     """Return all records on the device, or :class:`StreamedRows` if they are streamed."""
     codes, groups = (torch.as_tensor(a, device=device) for a in (y, group))
+    weights = None if weight is None else torch.as_tensor(weight, device=device)
+    if isinstance(x, SparseRows):
+        x = SparseRows(x.matrix, device)
     if is_streamed(x):
-        return StreamedRows(x, codes, groups, device)
-    return Batch(torch.as_tensor(x, device=device), codes, groups)
+        return StreamedRows(x, codes, groups, weights, device)
+    return Batch(torch.as_tensor(x, device=device), codes, groups, weight=weights)
 
 
 def record_rates(mechanism: Mechanism, group: np.ndarray) -> float | np.ndarray:

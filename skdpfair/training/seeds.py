@@ -9,6 +9,7 @@ import torch
 
 from skdpfair._describe import describe, digest
 from skdpfair.engine import Streams
+from skdpfair.inputs.streaming import SparseRows
 from skdpfair.inputs.table import Table
 from skdpfair.training.warm_start import PreviousFit
 
@@ -44,9 +45,12 @@ def _own_streams(
         state = state.integers(2**63 - 1)
     acting = params | {"callbacks": _acting(params["callbacks"])}
     described = sorted((k, describe(v)) for k, v in acting.items() if k not in _NOT_IN_DIGEST)
-    x = table.x.numpy(force=True) if torch.is_tensor(table.x) else np.asarray(table.x)
+    x = table.x.numpy(force=True) if torch.is_tensor(table.x) else table.x
+    if not isinstance(x, SparseRows):
+        x = np.asarray(x)
     past = () if previous is None else _past(previous)  # no two fits in a row share their noise
-    mixed = digest(x, table.y, table.groups.code, described, *past)
+    weight = () if table.weight is None else (table.weight,)
+    mixed = digest(x, table.y, table.groups.code, described, *weight, *past)
     return Streams.seeded(int(state), digest=mixed), True
 
 

@@ -180,7 +180,8 @@ def _trained(
     if previous is not None:
         net.steps_before_ = previous.n_steps
         _load_weights(net, previous)
-    net.partial_fit({"x": table.x, "group": table.groups.code}, table.y)
+    records = {"x": table.x, "group": table.groups.code}
+    net.partial_fit(records | ({} if table.weight is None else {"weight": table.weight}), table.y)
     return net, plan
 
 

@@ -1,4 +1,8 @@
-"""scikit-learn's own checks, for every registered method, with no expected failure."""
+"""scikit-learn's own checks, for every registered method.
+
+One is left out: a weight of 2 is not two records.  It multiplies a gradient before it is clipped,
+where two records may move the sum by twice the bound; and a record of weight 0 still counts in n.
+"""
 
 import warnings
 
@@ -14,7 +18,8 @@ def _estimators():
     plain = DPFairClassifier("dpsgd", epsilon=None, noise_multiplier=0.0, random_state=0)
     yield "threshold", DPThresholdClassifier(plain, objective=None, calibration="platt")
     for name, method in sorted(METHODS.items()):
-        params = {"method": name, "group_col": "target" if method.needs_groups else None}
+        groups = "target" if method.needs_groups else None
+        params = {"method": name, "group_col": groups, "max_sample_weight": 100.0}
         if not method.private:
             yield f"{name}-not_private", DPFairClassifier(**params, epsilon=None)
             continue
@@ -27,6 +32,7 @@ CASES = [
     pytest.param(estimator, check, id=f"{name}-{check.func.__name__}-{i}")
     for name, estimator in _estimators()
     for i, (_, check) in enumerate(estimator_checks_generator(estimator))
+    if not check.func.__name__.startswith("check_sample_weight_equivalence")
 ]
 
 

@@ -18,6 +18,8 @@ from torch import nn
 
 from skdpfair import METHODS, get_method
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
+from skdpfair.engine import step as engine_step
+from skdpfair.engine.step import noisy_sums
 from skdpfair.mechanism import Mechanism
 from skdpfair.methods._methods_table import paper, references
 from skdpfair.testing import check_method, per_sample, released, task
@@ -128,8 +130,6 @@ def test_gradient_noise_has_the_claimed_scale_whoever_is_in_the_batch(name, size
 
 @pytest.mark.parametrize("name", PRIVATE)
 def test_count_noise_has_the_claimed_scale(name):
-    from skdpfair.engine.step import noisy_sums
-
     method, facts, source = METHODS[name](), task(n_groups=3), Streams.seeded(0, digest=b"").noise()
     sample, state = sample_of([0.5, 2.0, 1e6], 0), method.start(facts)
     finite = torch.ones(3, dtype=torch.bool)
@@ -171,6 +171,39 @@ def test_a_record_without_a_finite_gradient_contributes_nothing(name, value, wid
     as_tuple = (s if isinstance(s, tuple) else (s,) for s in (with_bad.state, without.state))
     for a, b in zip(*as_tuple, strict=True):
         torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize(
+    "name, options",
+    [
+        *(pytest.param(name, {}, id=name) for name in PRIVATE),
+        pytest.param("fairlens_dp", {"gamma1": 1.0}, id="fairlens_dp-gamma1"),
+    ],
+)
+def test_a_record_moves_the_sum_by_at_most_the_bound_whatever_its_weight(
+    name, options, wide, monkeypatch
+):
+    batch, kept = replace(batch_of(5, [0, 1]), weight=torch.ones(5)), torch.tensor([0, 1, 3, 4])
+    batch.x.mul_(1e-3)
+    mechanism = Mechanism(METHODS[name](**options), task(n_groups=2), 0.0)
+    state, fixed, moves = mechanism.method.start(mechanism.task), {}, []
+
+    def same_for_neighbours(queries, *args, early=None):
+        if early not in fixed:
+            fixed[early] = noisy_sums(queries, *args, early=early)
+        return fixed[early]
+
+    monkeypatch.setattr(engine_step, "noisy_sums", same_for_neighbours)
+    with select_strategy(wide, batch.x, 20) as strategy:
+        without = private_step(strategy, batch.select(kept), mechanism, state, None).gradient
+        for weight in (0.0, 1e-20, 0.1, 1.0, 1e3, 1e15):
+            batch.weight[2] = weight
+            step = private_step(strategy, batch, mechanism, state, None)
+            moved = (step.gradient - without).norm() * mechanism.expected_batch_size
+            moves.append(float(moved / step.bound))
+    assert max(moves) <= 1 + 1e-5
+    # the weight acts, but on what a method adds to the gradient
+    assert name == "fairlens_dp" or min(moves) < 0.9 * max(moves)
 
 
 @pytest.mark.parametrize("name", sorted(METHODS))

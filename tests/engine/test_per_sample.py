@@ -196,28 +196,28 @@ MODULES = {
 }
 
 
-def gradient(module, x, y, class_weight):
+def gradient(module, x, y, factor):
     """The gradients of one record."""
     trained = [p for p in module.parameters() if p.requires_grad]
     loss = cross_entropy(module(x[None]), y[None], reduction="sum")
-    if class_weight is not None:
-        loss = loss * class_weight[y]
-    grads = torch.autograd.grad(loss, trained, allow_unused=True)
+    grads = torch.autograd.grad(factor * loss, trained, allow_unused=True)
     return [p * 0 if g is None else g for p, g in zip(trained, grads, strict=True)]
 
 
-def loop(module, x, y, class_weight, scale=None):
+def loop(module, x, y, class_weight, scale=None, own=None):
     """Per-record gradients, one backward each; where ``scale`` times each one leads, if given."""
-    rows = []
+    rows, factors = [], torch.ones(len(x), dtype=x.dtype) if own is None else own
+    if class_weight is not None:
+        factors = factors * class_weight[y]
     trained = [p for p in module.parameters() if p.requires_grad]
     for i in range(len(x)):
         before = [p.detach().clone() for p in trained]
-        grads = gradient(module, x[i], y[i], class_weight)
+        grads = gradient(module, x[i], y[i], factors[i])
         if scale is not None:
             with torch.no_grad():
                 for p, g in zip(trained, grads, strict=True):
                     p.add_(scale[i] * g)
-            grads = gradient(module, x[i], y[i], class_weight)
+            grads = gradient(module, x[i], y[i], factors[i])
             with torch.no_grad():
                 for p, b in zip(trained, before, strict=True):
                     p.copy_(b)
@@ -235,12 +235,13 @@ def test_norms_and_sums_equal_a_loop(case, weighted, dtype, tolerance):
         module = make().to(dtype)
         x, y = torch.randn(37, *shape, dtype=dtype), torch.randint(0, 3, (37,))
         weight = torch.rand(37, dtype=dtype)
+        own = 3.0 * torch.rand(37, dtype=dtype).round(decimals=1) if weighted else None
     class_weight = torch.tensor([1.0, 0.3, 2.0], dtype=dtype) if weighted else None
     strategy = select_strategy(module, x, 3, class_weight)
     assert strategy.name == expected and strategy.reason
-    rows = loop(module, x, y, class_weight)
+    rows = loop(module, x, y, class_weight, own=own)
     with strategy:
-        records = strategy.records(x, y)
+        records = strategy.records(x, y, weight=own)
         total = strategy.flat()
         records.weighted_sum(weight, total)
     assert all(type(p) is nn.Parameter for p in module.parameters())
@@ -257,16 +258,28 @@ def test_gradients_ahead_equal_a_loop(case):
         torch.manual_seed(0)
         module = make().double()
         x, y = torch.randn(37, *shape).double(), torch.randint(0, 3, (37,))
-        scale, weight = torch.rand(37).double(), torch.rand(37).double()
+        scale, weight, own = (torch.rand(37).double() for _ in range(3))
     class_weight = torch.tensor([1.0, 0.3, 2.0]).double()
-    rows = loop(module, x, y, class_weight, scale)
+    rows = loop(module, x, y, class_weight, scale, own)
     with select_strategy(module, x, 3, class_weight) as strategy:
-        records, total = strategy.records(x, y).ahead(scale), strategy.flat()
+        records, total = strategy.records(x, y, weight=own).ahead(scale), strategy.flat()
         records.weighted_sum(weight, total)
     torch.testing.assert_close(records.norm, rows.norm(dim=1), rtol=1e-9, atol=1e-9)
     torch.testing.assert_close(
         total, weight @ rows, rtol=1e-9, atol=1e-9 * float(total.abs().max())
     )
+
+
+@pytest.mark.parametrize("factor", [0.0, 1e-30, 1e-12])
+def test_a_small_weight_does_not_hide_a_large_input(factor):
+    """Squares of the slopes would underflow, and the norm that clipping needs with them."""
+    x, y = torch.full((1, 1), 1e16), torch.zeros(1, dtype=torch.int64)
+    for layers in (nn.Linear(1, 2), nn.Sequential(nn.Linear(1, 1), nn.Tanh(), nn.Linear(1, 2))):
+        with select_strategy(layers, x, 2) as strategy:
+            records, total = strategy.records(x, y, weight=torch.tensor([factor])), strategy.flat()
+            records.weighted_sum(torch.ones(1), total)
+        assert total.norm() <= records.norm[0] * (1 + 1e-5)
+        assert factor > 0 or not total.any()
 
 
 @settings(max_examples=25, deadline=None)

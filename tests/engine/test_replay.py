@@ -57,7 +57,8 @@ MODULES = {
 def records(n, dtype=torch.float64):
     rng = torch.Generator().manual_seed(0)
     x = torch.rand((n, 5), generator=rng, dtype=dtype)
-    return Batch(x, torch.arange(n) % 3, torch.arange(n) % 2)
+    weight = (torch.arange(n) % 4).to(dtype)
+    return Batch(x, torch.arange(n) % 3, torch.arange(n) % 2, weight=weight)
 
 
 def check_padding(name, strategy, size, first):

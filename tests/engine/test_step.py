@@ -147,6 +147,20 @@ def test_a_method_that_adds_nothing_keeps_its_gradients(undecided, chunk_size):
 
 
 @pytest.mark.parametrize("chunk_size", [None, 7])
+@pytest.mark.parametrize("name", list(MODULES))
+def test_weights_multiply_losses_before_clipping(name, chunk_size):
+    module, batch = problem(name)
+    batch = replace(batch, weight=4.0 * torch.arange(N).double() / N)
+    each = [autograd(module, batch.select(torch.tensor([i]))) for i in range(N)]
+    rows = torch.stack([w * g for w, g in zip(batch.weight, each, strict=True)])
+    bound = float(rows.norm(dim=1).median())
+    clipped = rows * (bound / rows.norm(dim=1).clamp(min=1e-9)).clamp(max=1.0)[:, None]
+    method = get_method("dpsgd", max_grad_norm=bound)
+    found = total(module, batch, method, chunk_size=chunk_size)
+    torch.testing.assert_close(found, clipped.mean(0), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("chunk_size", [None, 7])
 @pytest.mark.parametrize("name", ["closed_form", "bookkeeping"])
 def test_a_shared_shift(ahead, name, chunk_size):
     module, batch = problem(name)

@@ -245,6 +245,16 @@ MUTANTS = (
         "        weight = weight * model.class_weight[batch.y]\n",
         FIT + "test_class_weights_leave_the_bound_as_it_is[dpsgd]",
     ),
+    Mutant(
+        "sample weights after clipping",
+        "the weights of the records multiply clipped gradients, beyond the bound",
+        "engine/step.py",
+        "    size = mechanism.expected_batch_size\n",
+        "    size = mechanism.expected_batch_size\n"
+        "    if batch.weight is not None:\n"
+        "        weight = weight * batch.weight\n",
+        CONTRACT + "test_a_record_moves_the_sum_by_at_most_the_bound_whatever_its_weight[dpsgd]",
+    ),
     # what is kept between steps
     Mutant(
         "raw counts in Z",
@@ -493,6 +503,14 @@ MUTANTS = (
         "digest(x, table.y, table.groups.code",
         "digest(x, table.groups.code",
         "tests/test_seeds.py::test_fits_on_records_that_differ_share_no_noise",
+    ),
+    Mutant(
+        "seeds that ignore the weights",
+        "the noise of a seeded fit does not depend on the sample weights, and cancels",
+        "training/seeds.py",
+        "weight = () if table.weight is None else (table.weight,)",
+        "weight = ()",
+        "tests/test_sample_weight.py::test_fits_with_other_weights_share_no_noise",
     ),
     Mutant(
         "searches that share secrets",

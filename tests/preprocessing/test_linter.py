@@ -8,6 +8,7 @@ from types import ModuleType
 import numpy as np
 import pandas as pd
 import pytest
+from fairlearn.reductions import DemographicParity, ExponentiatedGradient, GridSearch
 from scipy import stats
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
 from sklearn.calibration import CalibratedClassifierCV
@@ -538,6 +539,11 @@ WRAPPED = [
     (BaggingClassifier(private(), bootstrap=False), []),
     (BaggingClassifier(private()), ["BaggingClassifier"]),
     (AdaBoostClassifier(private()), ["AdaBoostClassifier"]),
+    (ExponentiatedGradient(private(), DemographicParity()), ["ExponentiatedGradient"]),
+    (
+        GridSearch(make_pipeline(StandardScaler(), private()), DemographicParity()),
+        ["GridSearch", "estimator.standardscaler: StandardScaler"],
+    ),
     (VotingClassifier([("a", private()), ("b", private()), ("c", "drop")]), []),
     (VotingClassifier([("a", private()), ("b", Ridge())]), ["b: Ridge"]),
     (StackingClassifier([("a", private())], final_estimator=private()), []),

@@ -45,6 +45,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning"),
     pytest.mark.filterwarnings("ignore::skdpfair.exceptions.PrivacyLeakWarning"),
     pytest.mark.filterwarnings("ignore::skdpfair.exceptions.InsecureSeedWarning"),  # of ensembles
+    pytest.mark.filterwarnings("ignore:Setting a"),  # of fairlearn
 ]
 callbacks = pytest.mark.skipif(
     not hasattr(Pipeline, "set_callbacks"), reason="scikit-learn < 1.9 has no callbacks"
@@ -127,7 +128,9 @@ FREE = {
     "bounds": lambda: make_pipeline(BoundedScaler((-5, 5)), make_pipeline(quick())),
     "quantiles": lambda: make_pipeline(DPQuantileScaler((-5, 5)), quick()),
     "union": lambda: make_pipeline(FeatureUnion([("same", FunctionTransformer())]), quick()),
-    "subsets": lambda: BaggingClassifier(quick(), 2, max_samples=0.5, bootstrap=False),
+    "subsets": lambda: BaggingClassifier(
+        quick(max_sample_weight=1.0), 2, max_samples=0.5, bootstrap=False
+    ),
     "voting": lambda: VotingClassifier([("a", quick()), ("b", quick())]),
     "one-rest": lambda: OneVsRestClassifier(quick()),
     "output code": lambda: OutputCodeClassifier(quick(), random_state=0),
@@ -141,8 +144,10 @@ LEAKING = {
     "scaler in a union": lambda: make_pipeline(FeatureUnion([("s", StandardScaler())]), quick()),
     "own step": lambda: make_pipeline(Centred(), quick()),
     "function": lambda: make_pipeline(FunctionTransformer(lambda X: X - X.mean(axis=0)), quick()),
-    "bootstrap": lambda: BaggingClassifier(quick(), 2),
-    "bootstrap in a pipeline": lambda: make_pipeline(Normalizer(), BaggingClassifier(quick(), 2)),
+    "bootstrap": lambda: BaggingClassifier(quick(max_sample_weight=100.0), 2),
+    "bootstrap in a pipeline": lambda: make_pipeline(
+        Normalizer(), BaggingClassifier(quick(max_sample_weight=100.0), 2)
+    ),
     "scaler in subsets": lambda: BaggingClassifier(
         make_pipeline(StandardScaler(), quick()), 2, bootstrap=False
     ),
@@ -161,15 +166,19 @@ LEAKING = {
     "search in a pipeline": lambda: make_pipeline(
         Normalizer(), GridSearchCV(quick(), {"lr": [0.1]}, cv=2)
     ),
+    "boosting": lambda: AdaBoostClassifier(quick(max_sample_weight=1.0), n_estimators=2),
+    "reduction": lambda: ExponentiatedGradient(
+        quick(max_sample_weight=100.0), DemographicParity(), max_iter=2
+    ),
+    "grid of multipliers": lambda: FairGridSearch(
+        quick(max_sample_weight=100.0), DemographicParity(), grid_size=2
+    ),
     "reference": lambda: quick(keep_reference=True),
     "diagnostics": lambda: quick(diagnostics=True),
 }
-REFUSING = {  # they pass weights, or ask for what a network does not have
-    "boosting": lambda: AdaBoostClassifier(quick()),
+REFUSING = {  # they ask for what a network does not have
     "elimination": lambda: RFE(quick(), n_features_to_select=2),
     "elimination by scores": lambda: RFECV(quick(), cv=2),
-    "reduction": lambda: ExponentiatedGradient(quick(), DemographicParity(), max_iter=2),
-    "grid of multipliers": lambda: FairGridSearch(quick(), DemographicParity(), grid_size=2),
 }
 OUTPUTS = {
     "outputs": lambda: MultiOutputClassifier(quick()),
@@ -208,7 +217,6 @@ def test_a_call_around_which_something_learns_is_infinite_as_a_whole(name, ledge
     assert "as a whole     epsilon=inf" in repr(found)
 
 
-@pytest.mark.filterwarnings("ignore:Setting a")  # of fairlearn
 @pytest.mark.parametrize("name", REFUSING)
 def test_what_classifiers_refuse_leaves_no_finite_whole(name, ledger, data):
     y, groups = targets(name, data[1])
@@ -286,7 +294,8 @@ def test_one_fit_that_nobody_looked_at_makes_the_whole_unknown(ledger, data):
 
 def test_a_fit_of_another_thread_is_not_of_the_call(ledger, data):
     def meanwhile(net):
-        other = threading.Thread(target=BaggingClassifier(quick(), 2).fit, args=data)
+        bags = BaggingClassifier(quick(max_sample_weight=100.0), 2)
+        other = threading.Thread(target=bags.fit, args=data)
         other.start()
         other.join()
 

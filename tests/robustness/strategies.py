@@ -199,6 +199,7 @@ TABLE = [
     ("attack", {}, NOT_A_CALLABLE | among(NOT_AN_ATTACK)),
     ("class_weight", {}, among(ODD, hostile(), TEXTS, NOT_FINITE, FLAGS, ARRAYS, ["balanced"])),
     ("class_weight", {}, among([{0: -1.0}, {9: 1.0}, {0: True}, {0: float("nan")}, {0: "1"}])),
+    ("max_sample_weight", {}, not_positive()),
     ("validation_data", {}, among(CONTAINERS, ODD, hostile(), TEXTS, NOT_FINITE, FLAGS)),
     ("validation_data", {}, among(PAIRS)),
     ("warm_start", {}, NOT_A_FLAG),

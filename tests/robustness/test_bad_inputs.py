@@ -109,9 +109,9 @@ def test_bad_groups(case):
     refused("sensitive_features", params, X=A, sensitive_features=BAD_GROUPS[case])
 
 
-def test_sparse_data_are_refused_with_the_remedy():
-    with pytest.raises(TypeError, match=r"X.toarray\(\)"):
-        DPFairClassifier(**FLAT).fit(scipy.sparse.csr_matrix(A), Y)
+def test_sparse_tensors_are_refused_with_the_remedy():
+    with pytest.raises(TypeError, match=r"X.to_dense\(\)"):
+        DPFairClassifier(**FLAT).fit(torch.tensor(A).to_sparse(), Y)
 
 
 TOGETHER = {
@@ -167,7 +167,7 @@ PREDICTED = {
     "complex": np.ones((5, 3)) * 1j,
     "dates": np.full((5, 3), np.datetime64("2020")),
     "ragged": [[1, 2, 3], [1]],
-    "sparse": scipy.sparse.eye_array(3).tocsr(),
+    "sparse": scipy.sparse.eye_array(4).tocsr(),
     "tensor of three dimensions": torch.ones(5, 3, 1),
     "none": None,
     "hostile": HostileAll(),

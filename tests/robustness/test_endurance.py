@@ -13,7 +13,7 @@ import pytest
 import torch
 from joblib import Parallel, delayed
 from sklearn.base import clone
-from sklearn.ensemble import BaggingClassifier
+from sklearn.ensemble import VotingClassifier
 from sklearn.model_selection import GridSearchCV, cross_validate
 from skorch.callbacks import Callback
 
@@ -120,7 +120,7 @@ def test_ctrl_c_stops_whoever_fits_clones(monkeypatch):
     model = quick(get_method("dpsgd", max_grad_norm=1.0))
     runs = {
         "cross-validation": lambda: cross_validate(model, X, Y, cv=2),
-        "ensemble": lambda: BaggingClassifier(model, n_estimators=2).fit(X, Y),
+        "ensemble": lambda: VotingClassifier([("a", model), ("b", model)]).fit(X, Y),
         "clone": lambda: clone(model).fit(X, Y),
     }
     for run in runs.values():

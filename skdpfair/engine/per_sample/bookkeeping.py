@@ -45,15 +45,22 @@ class BookKeeping(Strategy):
         """Return the logits of a batch."""
         return self.graph(x, self.generator)
 
-    def records(self, x: Tensor, y: Tensor, logit_gradient: Tensor | None = None) -> Records:
+    def records(
+        self,
+        x: Tensor,
+        y: Tensor,
+        logit_gradient: Tensor | None = None,
+        weight: Tensor | None = None,
+    ) -> Records:
         """Return the gradients of a batch that is not empty."""
-        return self._records(x, y, logit_gradient, {})
+        return self._records(x, y, logit_gradient, weight, {})
 
     def _records(
         self,
         x: Tensor,
         y: Tensor,
         logit_gradient: Tensor | None,
+        weight: Tensor | None,
         shifts: dict[nn.Module, tuple[GradSampler, Tensor]],
     ) -> Records:
         calls: list[_Call] = []
@@ -69,7 +76,7 @@ class BookKeeping(Strategy):
 
         with torch.enable_grad():
             logits = self.graph(x, self.generator, called)
-        loss, probability, total = self.loss_terms(logits, y, logit_gradient)
+        loss, probability, total = self.loss_terms(logits, y, logit_gradient, weight)
         grads = torch.autograd.grad(logits, [call.edge for call in calls], total)
         with torch.no_grad():
             samplers = [self._book(call, b) for call, b in zip(calls, grads, strict=True)]
@@ -83,6 +90,7 @@ class BookKeeping(Strategy):
                 x,
                 y,
                 logit_gradient,
+                weight,
                 {g.module: (g, s) for g in samplers},
             ),
         )

@@ -60,9 +60,15 @@ class ClosedForm(Strategy):
         """Return the logits of a batch."""
         return self._forward(x.flatten(1), None)[1]
 
-    def records(self, x: Tensor, y: Tensor, logit_gradient: Tensor | None = None) -> Records:
+    def records(
+        self,
+        x: Tensor,
+        y: Tensor,
+        logit_gradient: Tensor | None = None,
+        weight: Tensor | None = None,
+    ) -> Records:
         """Return the gradients of a batch that is not empty."""
-        return self._records(x, y, logit_gradient)
+        return self._records(x, y, logit_gradient, weight)
 
     @without_grad
     def _records(
@@ -70,18 +76,19 @@ class ClosedForm(Strategy):
         x: Tensor,
         y: Tensor,
         logit_gradient: Tensor | None = None,
+        weight: Tensor | None = None,
         moved: Move | None = None,
     ) -> Records:
         """Return gradients, at moved parameters if ``moved`` says so."""
         inputs, logits = self._forward(x.flatten(1), moved)
-        loss, probability, b = self.loss_terms(logits, y, logit_gradient)
+        loss, probability, b = self.loss_terms(logits, y, logit_gradient, weight)
         grad_samplers = self._backward(inputs, logits, b, moved)
         return Records(
             self._norm(grad_samplers),
             loss,
             probability,
             partial(self._add_samplers, grad_samplers),
-            lambda scale: self._records(x, y, logit_gradient, (grad_samplers, scale)),
+            lambda scale: self._records(x, y, logit_gradient, weight, (grad_samplers, scale)),
         )
 
     def _forward(self, a: Tensor, moved: Move | None) -> tuple[list[Tensor], Tensor]:

@@ -77,25 +77,33 @@ class Materialised(MicroVmap):
         y: Tensor,
         logit_gradient: Tensor | None = None,
         hvp_vectors: Tensor | None = None,
+        weight: Tensor | None = None,
     ) -> Gradients:
         """Return the gradients of each record, changed as `mechanism.Extra` says."""
-        if logit_gradient is None:
-            logit_gradient = x.new_zeros((len(x), self.n_classes))
-        found = list(self._each(self._gradient, x, y, logit_gradient))
+        columns = self._columns(x, y, logit_gradient, weight)
+        found = list(self._each(self._gradient, *columns))
         rows = self._rows(gradients for gradients, _ in found)
         if hvp_vectors is not None:
-            rows = rows + self._rows(self._each(self._hessian_product, x, y, hvp_vectors))
-        loss, probability, _ = self.loss_terms(torch.cat([logits for _, logits in found]), y)
+            own = columns[-1], hvp_vectors
+            rows = rows + self._rows(self._each(self._hessian_product, x, y, *own))
+        logits = torch.cat([logits for _, logits in found])
+        loss, probability, _ = self.loss_terms(logits, y, None, weight)
         return Gradients(rows, loss, probability)
 
     def _hessian_product(
-        self, trained: Tensors, frozen: Tensors, x: Tensor, y: Tensor, vector: Tensor
+        self,
+        trained: Tensors,
+        frozen: Tensors,
+        x: Tensor,
+        y: Tensor,
+        factor: Tensor,
+        vector: Tensor,
     ) -> Tensors:
         """Return the Hessian of a record's own loss times its own vector."""
         parts, nothing = split(vector, self.parameters), x.new_zeros(self.n_classes)
 
         def along(values: Tensors) -> Tensor:
-            found, _ = self._gradient(values, frozen, x, y, nothing)
+            found, _ = self._gradient(values, frozen, x, y, nothing, factor)
             return sum_of((g * v).sum() for g, v in zip(found.values(), parts, strict=True))
 
         product: Tensors = grad(along)(trained)

@@ -81,10 +81,17 @@ class Strategy(abc.ABC):
         return f"{type(self).__name__}({self.reason})"
 
     @abc.abstractmethod
-    def records(self, x: Tensor, y: Tensor, logit_gradient: Tensor | None = None) -> Records:
+    def records(
+        self,
+        x: Tensor,
+        y: Tensor,
+        logit_gradient: Tensor | None = None,
+        weight: Tensor | None = None,
+    ) -> Records:
         """Return the gradients of a batch that is not empty.
 
-        ``logit_gradient`` (batch, n_classes) is added to the gradients in the logits.
+        ``logit_gradient`` (batch, n_classes) is added to the gradients in the logits; ``weight``
+        (batch,) multiplies the loss of each record, before anything is measured or clipped.
         """
 
     @abc.abstractmethod
@@ -158,17 +165,34 @@ class Strategy(abc.ABC):
             self._identity = least.fill_diagonal_(1.0).to(like.device, like.dtype)
         return self._identity
 
+    def loss_factor(self, y: Tensor, weight: Tensor | None) -> Tensor | None:
+        """Return the factor of each record's loss, its class weight times its own; None for 1.
+
+        It multiplies the loss before norms are taken and gradients are clipped.  So the clipping
+        bound holds for every factor, and the sensitivity of no release depends on it.
+        """
+        if self.class_weight is None:
+            return weight
+        factor = self.class_weight[y]
+        return factor if weight is None else factor * weight
+
     def loss_terms(
-        self, logits: Tensor, y: Tensor, extra: Tensor | None = None
+        self,
+        logits: Tensor,
+        y: Tensor,
+        extra: Tensor | None = None,
+        weight: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return loss, probabilities and the gradient in the logits, ``extra`` added to it."""
         log_p = log_softmax(logits.detach(), dim=1)
         probability = log_p.exp()
         loss = nll_loss(log_p, y, reduction="none")
         logit_gradient = probability - self._one_hot(log_p).index_select(0, y)
-        if self.class_weight is not None:
-            factor = self.class_weight[y]
-            loss, logit_gradient = loss * factor, logit_gradient * factor[:, None]
+        factor = self.loss_factor(y, weight)
+        if factor is not None:
+            # a small factor must not make the squares of the slopes underflow, either
+            least = torch.where(factor > 0, LEAST_SLOPE, 0.0)
+            loss, logit_gradient = loss * factor, logit_gradient * factor[:, None] + least[:, None]
         return loss, probability, logit_gradient if extra is None else logit_gradient + extra
 
 

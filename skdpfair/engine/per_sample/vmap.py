@@ -81,23 +81,39 @@ class MicroVmap(Strategy):
         """Return the logits of a batch."""
         return torch.cat(list(self._each(self._logits, x)))
 
-    def records(self, x: Tensor, y: Tensor, logit_gradient: Tensor | None = None) -> Records:
+    def records(
+        self,
+        x: Tensor,
+        y: Tensor,
+        logit_gradient: Tensor | None = None,
+        weight: Tensor | None = None,
+    ) -> Records:
         """Return the gradients of a batch that is not empty."""
-        return self._records(x, y, logit_gradient, None)
+        return self._records(self._columns(x, y, logit_gradient, weight), weight, None)
+
+    def _columns(
+        self, x: Tensor, y: Tensor, logit_gradient: Tensor | None, weight: Tensor | None
+    ) -> tuple[Tensor, ...]:
+        """Return what the gradients of a batch are made of, a row per record."""
+        like = self.parameters[0]
+        if logit_gradient is None:
+            logit_gradient = like.new_zeros((len(x), self.n_classes))
+        factor = self.loss_factor(y, weight)
+        return x, y, logit_gradient, like.new_ones(len(x)) if factor is None else factor
 
     def _records(
-        self, x: Tensor, y: Tensor, logit_gradient: Tensor | None, scale: Tensor | None
+        self, columns: tuple[Tensor, ...], weight: Tensor | None, scale: Tensor | None
     ) -> Records:
-        if logit_gradient is None:
-            logit_gradient = x.new_zeros((len(x), self.n_classes))
-        columns = (x, y, logit_gradient) if scale is None else (x, y, logit_gradient, scale)
+        _, y, *_ = given = columns
+        if scale is not None:
+            columns = (*columns, scale)
         function = self._gradient if scale is None else self._gradient_ahead
         self._trace(function, columns)
         chance, logits, norms = self.chance(), [], []
         for gradients, out in self._each(function, *columns):
             norms.append(_norm(gradients))
             logits.append(out)
-        loss, probability, _ = self.loss_terms(torch.cat(logits), y)
+        loss, probability, _ = self.loss_terms(torch.cat(logits), y, None, weight)
 
         @without_grad
         def weighted_sum(weight: Tensor, out: Tensor, finite: Tensor | None = None) -> None:
@@ -111,7 +127,7 @@ class MicroVmap(Strategy):
                     rows = torch.where((w != 0)[:, None], _rows(gradients[name]), 0.0)
                     views[p].view(-1).addmv_(rows.t(), w)
 
-        ahead = partial(self._records, x, y, logit_gradient)
+        ahead = partial(self._records, given, weight)
         return Records(torch.cat(norms), loss, probability, weighted_sum, ahead)
 
     def _each(self, function: Callable[..., Any], *columns: Tensor) -> Iterator[Any]:
@@ -152,10 +168,16 @@ class MicroVmap(Strategy):
         return self._forward({**trained, **frozen}, x)
 
     def _gradient(
-        self, trained: Tensors, frozen: Tensors, x: Tensor, y: Tensor, logit_gradient: Tensor
+        self,
+        trained: Tensors,
+        frozen: Tensors,
+        x: Tensor,
+        y: Tensor,
+        logit_gradient: Tensor,
+        factor: Tensor,
     ) -> tuple[Tensors, Tensor]:
         found: tuple[Tensors, Tensor]
-        found = grad(self._loss, has_aux=True)(trained, frozen, x, y, logit_gradient)
+        found = grad(self._loss, has_aux=True)(trained, frozen, x, y, logit_gradient, factor)
         return found
 
     def _gradient_ahead(
@@ -165,11 +187,12 @@ class MicroVmap(Strategy):
         x: Tensor,
         y: Tensor,
         logit_gradient: Tensor,
+        factor: Tensor,
         scale: Tensor,
     ) -> tuple[Tensors, Tensor]:
-        own, _ = self._gradient(trained, frozen, x, y, logit_gradient)
+        own, _ = self._gradient(trained, frozen, x, y, logit_gradient, factor)
         moved = {name: value + scale * own[name] for name, value in trained.items()}
-        return self._gradient(moved, frozen, x, y, logit_gradient)
+        return self._gradient(moved, frozen, x, y, logit_gradient, factor)
 
     def _values(self) -> tuple[Tensors, Tensors]:
         trained, frozen = (
@@ -186,12 +209,16 @@ class MicroVmap(Strategy):
         return logits
 
     def _loss(
-        self, trained: Tensors, frozen: Tensors, x: Tensor, y: Tensor, logit_gradient: Tensor
+        self,
+        trained: Tensors,
+        frozen: Tensors,
+        x: Tensor,
+        y: Tensor,
+        logit_gradient: Tensor,
+        factor: Tensor,
     ) -> tuple[Tensor, Tensor]:
         logits = self._forward({**trained, **frozen}, x)
-        loss = cross_entropy(logits[None], y[None], reduction="sum")
-        if self.class_weight is not None:
-            loss = loss * self.class_weight.gather(0, y[None])[0]
+        loss = factor * cross_entropy(logits[None], y[None], reduction="sum")
         return loss + (logit_gradient * logits).sum(), logits.detach()
 
 
