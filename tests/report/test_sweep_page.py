@@ -77,6 +77,8 @@ def cells(groups=("F", "M"), methods=("poor", "even"), budgets=(1.0, 4.0), seeds
             for budget in [None] if method == "reference" else budgets:
                 lost = 0 if budget is None else (10 * k + 5) / budget / 100
                 right = [round(m * (0.9 - lost / (i + 1))) for i, m in enumerate(n)]
+                accuracy = [r / m for r, m in zip([sum(right), *right], [sum(n), *n], strict=True)]
+                more = [12 / (2 * sum(n)), *(4 / (2 * m) for m in n)]  # of the training records
                 yield {
                     "method": method,
                     "epsilon": budget,
@@ -84,9 +86,8 @@ def cells(groups=("F", "M"), methods=("poor", "even"), budgets=(1.0, 4.0), seeds
                     "fold": 0,
                     "reference": None if method == "reference" else "reference",
                     "n": [sum(n), *n],
-                    "right": [sum(right), *right],
-                    "n_train": [2 * sum(n), *(2 * m for m in n)],
-                    "right_train": [2 * sum(right) + 12, *(2 * r + 4 for r in right)],
+                    "test": {"accuracy": accuracy},
+                    "train": {"accuracy": [a + e for a, e in zip(accuracy, more, strict=True)]},
                     "epsilon_spent": np.inf if budget is None else 0.999 * budget,
                     "runs": [] if budget is None else [[0.02, 1.25, 900]],
                     "fit_seconds": 1.0,
@@ -155,7 +156,7 @@ def test_the_figures_are_those_of_the_results():
 def test_intervals_are_students_over_runs():
     rows = list(cells())
     for cell, more in ((rows[0], 2), (rows[5], -2)):  # the runs of the reference, of F
-        cell["right"][1] += more
+        cell["test"]["accuracy"][1] += more / 100
     found = TradeoffResults.from_cells(rows, ["F", "M"], np.array([0, 1]), ASKED)
     # mean .90, runs .92 and .88, standard error .02, t of one degree 12.706; at most 100 %
     text = Page(found.to_html()).text
