@@ -74,7 +74,7 @@ def excessive_risk(y_true, y_prob, *, y_prob_ref=None, classes=None, sample_weig
     check_given("y_prob_ref", y_prob_ref)
     y_prob = as_own_class("y_prob", y_prob, y_true, classes)
     y_prob_ref = as_own_class("y_prob_ref", y_prob_ref, y_true, classes)
-    losses = _log_loss(y_prob) - _log_loss(y_prob_ref)
+    losses = log_losses(y_prob) - log_losses(y_prob_ref)
     sample_weight = as_weights(sample_weight, y_true)
     return float(np.average(losses, weights=sample_weight))
 
@@ -171,7 +171,7 @@ def check_distributions(name, values, y_true, classes=None):
     return values, classes
 
 
-def _log_loss(probability):
+def log_losses(probability):
     """Return -log of probabilities, clipped away from zero."""
     values = probability if probability.dtype.kind == "f" else probability.astype(float)
     return -np.log(np.maximum(values, np.finfo(values.dtype).eps), dtype=float)
