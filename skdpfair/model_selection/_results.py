@@ -166,7 +166,9 @@ class TradeoffResults:
         accuracy hides how often it is missed. Then these are ``balanced_accuracy`` and
         ``rarest_class_recall``. The share is that of the test records, and not private.
         """
-        if "rarest_class_share" not in self.frame:
+        if not {"rarest_class_share", "balanced_accuracy", "rarest_class_recall"} <= set(
+            self.frame
+        ):
             return ["accuracy"]
         everyone = self.frame[self.frame["group"] == OVERALL]
         n_classes = 2 if self.asked is None else len(self.asked["classes"])
@@ -334,7 +336,7 @@ class TradeoffResults:
 
         return TradeoffDisplay.from_results(self, measure=measure).plot(ax=ax)
 
-    def to_html(self, path=None, *, title=None, pipeline=None):
+    def to_html(self, path=None, *, title=None, pipeline=None, measures=None):
         """Return or write a report as one self-contained HTML page; NOT private.
 
         Parameters
@@ -345,6 +347,8 @@ class TradeoffResults:
             Title of the page.
         pipeline : estimator, PipelineReport or None, default=None
             The pipeline that prepared the features; the page lists its `check_pipeline` findings.
+        measures : list of str or None, default=None
+            Measures to tabulate by group, see `skdpfair.report.results_page`.
 
         Returns
         -------
@@ -357,7 +361,7 @@ class TradeoffResults:
             If jinja2 is missing: ``pip install "skdpfair[report]"``.
         """
         path = None if path is None else path_of(path)
-        page = results_page(self, title=title, pipeline=pipeline)
+        page = results_page(self, title=title, pipeline=pipeline, measures=measures)
         if path is None:
             return page
         replace_file(path, page.encode())

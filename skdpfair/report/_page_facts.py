@@ -62,7 +62,6 @@ def context_of(text):
         "ledger": _texts(_ENTRY, parts["ledger"]),
         "groups": None,
         "classes": [],
-        "gap": None,
         "findings": prepared,
         "version": text.split(_WRITTEN)[1].split(". ")[0],
     }
