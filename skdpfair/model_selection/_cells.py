@@ -83,7 +83,7 @@ def _fit_and_test(cell, X, y, code, levels, keep_predictions):
         "seed": cell.seed,
         "fold": cell.fold,
         "reference": cell.reference,
-        "n": test.pop("n").astype(int).tolist(),
+        "n": test.pop("n").tolist(),
         "test": test.to_dict("list"),
         "train": train.drop(columns="n").to_dict("list"),
         "epsilon_spent": float(model.privacy_.epsilon),

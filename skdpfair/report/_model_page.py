@@ -292,11 +292,19 @@ def _tested(classifier, X, y, sensitive_features, measures):
 
 
 def _rare(classifier, table):
-    """Return the rarest class and its share of the test records, None if it is not rare."""
+    """Return what the page says first if a class is rare, else None."""
     classes, share = classifier.classes_, table["rarest_class_share"].iloc[0]
     if len(leading_measures(share, len(classes))) == 1:
         return None
-    return str(classes[table.attrs["rarest"]]), points(share)
+    recall = table["rarest_class_recall"]
+    by_group = recall[1:].dropna()
+    return {
+        "label": str(classes[table.attrs["rarest"]]),
+        "share": points(share),
+        "recall": points(recall.iloc[0]),
+        "group": None if by_group.empty else readable(by_group.idxmin()),
+        "least": None if by_group.empty else points(by_group.min()),
+    }
 
 
 def _differences(table, names):

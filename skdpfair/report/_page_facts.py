@@ -61,6 +61,7 @@ def context_of(text):
         "group_epsilons": dict(_texts(_BY_GROUP, parts["privacy"])),
         "ledger": _texts(_ENTRY, parts["ledger"]),
         "groups": None,
+        "rare": None,
         "classes": [],
         "findings": prepared,
         "version": text.split(_WRITTEN)[1].split(". ")[0],

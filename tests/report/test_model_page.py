@@ -184,7 +184,11 @@ def test_a_rare_class_is_named_and_its_recall_comes_first(fitted):
     assert f"The rarest class, 1, has {100 * y.mean():.1f} % of the test records." in page
     heads = re.findall(r'<th scope="col" class="n">([^<]*)</th>', page.split('id="groups"')[1])
     assert heads[1:4] == ["Balanced accuracy (%)", "Recall of the rarest class (%)", "Accuracy (%)"]
-    recall = clf.predict(X)[(y == 1) & (groups == "b")]
+    recalls = {g: clf.predict(X)[(y == 1) & (groups == g)] for g in (HOSTILE, "b")}
+    worst = min(recalls, key=lambda g: recalls[g].mean())
+    said = f"for {100 * recalls[worst].mean():.1f} % of those in group {escape(worst)}"
+    assert said in page.split("<nav")[0]
+    recall = recalls["b"]
     low, high = binomtest(int(recall.sum()), len(recall)).proportion_ci(method="wilson")
     cell = f'{100 * recall.mean():.1f}<span class="i">{100 * low:.1f} to {100 * high:.1f}'
     assert f'<td class="n">{cell}' in page
