@@ -182,10 +182,10 @@ def chosen_measures(measures: Iterable[str] | None, known: Iterable[str], defaul
 
     Examples
     --------
-    >>> chosen_measures(["acuracy"], ["accuracy", "log_loss"], ["accuracy"])
+    >>> chosen_measures(["accurac"], ["accuracy", "log_loss"], ["accuracy"])
     Traceback (most recent call last):
     ...
-    ValueError: measures must be one of 'accuracy', 'log_loss', got 'acuracy'. Did you mean
+    ValueError: measures must be one of 'accuracy', 'log_loss', got 'accurac'. Did you mean
     'accuracy'?
     """
     known = list(known)
@@ -246,7 +246,7 @@ def _parts(column):
     return (one_of("measure", column, MEASURES), None, None) if found is None else found.groups()
 
 
-def worst_group(name: str):
+def worst_column(name: str):
     """Return the suffix of a measure's worst-group column and its function, or None."""
     best = MEASURES[name].greater_is_better
     if best is None or MEASURES[name].against == "training":
@@ -317,6 +317,7 @@ def _value(name, records):
     measure = MEASURES[name]
     if not len(records.true) or (measure.needs_probabilities and records.likely is None):
         return np.nan
+    assert measure.value is not None
     return measure.value(records)
 
 
@@ -335,6 +336,7 @@ def rarest_class(codes, n_classes: int) -> int:
 def compared(own, other, name):
     """Return the values of a measure that compares two models, or two sets of records."""
     measure = MEASURES[name]
+    assert measure.of is not None
     if measure.against == "training" or MEASURES[measure.of].greater_is_better:
         return other[measure.of] - own[measure.of]
     return own[measure.of] - other[measure.of]
@@ -346,7 +348,7 @@ def columns_of(name, values, levels):
     columns = {name: values[OVERALL]}
     columns |= {f"{name}[{group}]": by_group[group] for group in levels}
     columns[f"{name}_difference"] = difference(by_group)
-    if (worst := worst_group(name)) is not None:
+    if (worst := worst_column(name)) is not None:
         suffix, reduce = worst
         columns[f"{name}{suffix}"] = reduce(by_group)
     return columns

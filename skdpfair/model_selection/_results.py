@@ -15,7 +15,7 @@ from skdpfair.metrics._measures import (
     described,
     is_better_larger,
     leading_measures,
-    worst_group,
+    worst_column,
 )
 from skdpfair.model_selection._cells import (
     CELL_ENTRIES,
@@ -479,7 +479,7 @@ def _columns(name, groups):
     columns = [name, *(f"{name}[{group}]" for group in groups), f"{name}_difference"]
     if MEASURES[name].against == "training":
         return [*columns, f"{name}_worst_group"]
-    worst = worst_group(name)
+    worst = worst_column(name)
     return columns if worst is None else [*columns, f"{name}{worst[0]}"]
 
 
@@ -509,7 +509,7 @@ def _across_groups(parts, names):
             test = parts[MEASURES[name].of]
             least = (_of_group(values, np.argmin) for values in (test + parts[name], test))
             out[f"{name}_worst_group"] = tuple(least)
-        elif (worst := worst_group(name)) is not None:
+        elif (worst := worst_column(name)) is not None:
             out[f"{name}{worst[0]}"] = low if worst[0] == "_group_min" else high, np.zeros(len(low))
     return out
 

@@ -401,8 +401,9 @@ class TradeoffDisplay:
         Raises
         ------
         ValueError
-            If all values are NaN.
+            If all values are NaN, or the measure is unknown.
         """
+        title, unit, factor = described(self.measure)
         curves = {m: rows[np.isfinite(rows["mean"])] for m, rows in self.curves.items()}
         curves = {method: rows for method, rows in curves.items() if len(rows)}
         if not curves:
@@ -412,7 +413,6 @@ class TradeoffDisplay:
             )
         check_axes(ax)
         ax = new_axes() if ax is None else ax
-        title, unit, factor = described(self.measure)
         ends, budgets, drawn = [], set(), 0
         for method, rows in curves.items():
             mean, se = factor * rows["mean"], factor * rows["se"].fillna(0.0)

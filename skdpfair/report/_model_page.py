@@ -332,7 +332,7 @@ def _card_table(table, names):
 def _interval(row, name):
     """Return Wilson's interval of a share of records as text, "" of another measure."""
     trials = {"all": row["n"], "rarest": row["n"] * row["rarest_class_share"]}
-    n = trials.get(MEASURES[name].trials, 0)
+    n = trials.get(MEASURES[name].trials or "", 0)
     return "" if np.isnan(n) else share_interval(row[name], round(n))
 
 

@@ -177,7 +177,7 @@ def test_unknown_measures_and_wrong_probabilities_are_named(rare):
     predictions = {name: p.argmax(axis=1) for name, p in likely.items()}
     given = {"reference": "sgd", "sensitive_features": groups}
     with pytest.raises(ValueError, match=r"measures must be one of .*Did you mean 'accuracy'"):
-        group_table(y_true, predictions, measures=["acuracy"], **given)
+        group_table(y_true, predictions, measures=["accurac"], **given)
     with pytest.raises(ValueError, match=r"one of 'accuracy'.* got 'roc_auc'"):
         group_table(y_true, predictions, measures=["roc_auc"], **given)
     with pytest.raises(TypeError, match="measures must be a list of names"):

@@ -481,7 +481,7 @@ def test_measures_are_scored_by_name_and_losses_negated(scored):
 def test_measures_that_cannot_be_scored_are_refused(scored):
     model, X, y, group = scored
     with pytest.raises(ValueError, match=r"measures must be one of .*Did you mean 'accuracy'"):
-        GroupScorer(measures=["acuracy"])
+        GroupScorer(measures=["accurac"])
     with pytest.raises(TypeError, match="measures must be a list of names"):
         GroupScorer(measures="accuracy")
     scorer = GroupScorer(measures=["accuracy"], groups=["a", "b"])

@@ -384,5 +384,5 @@ def test_the_command_takes_names_of_measures(swept, tmp_path):
     assert done.exit_code == 0, done.output
     measures = ["roc_auc", "excessive_risk"]
     assert (tmp_path / "page.html").read_text() == found.to_html(measures=measures)
-    wrong = CliRunner().invoke(main, [*call, "acuracy"])
+    wrong = CliRunner().invoke(main, [*call, "accurac"])
     assert wrong.exit_code == 2 and "--measures must be one of" in wrong.output
