@@ -8,6 +8,7 @@ from sklearn.metrics import accuracy_score
 
 from skdpfair.model_selection import TradeoffResults
 from skdpfair.plotting import TradeoffDisplay
+from skdpfair.report._fairness_dashboard import _metrics, _performance
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -184,6 +185,26 @@ def test_fairlearn_and_the_dashboard_get_the_predictions(results):
     assert type(given["y_true"]) is list
     with pytest.raises(ValueError, match=r"seed=7, fold=0 was not run.*\(0, 0\), \(1, 0\)"):
         results.to_fairness_dashboard(seed=7)
+
+
+def test_the_dashboard_opens_with_balanced_accuracy_if_a_class_is_rare(results):
+    """It opens with accuracy if that is offered, or else with the first measure."""
+    y_true = [0] * 8 + [1]
+    assert _performance(results, y_true, None)[0] == "accuracy_score"
+    for part in ("rarest_class_share", "balanced_accuracy", "rarest_class_recall"):
+        results.frame[part] = 0.11
+    offered = _performance(results, y_true, None)
+    assert offered[:2] == ["balanced_accuracy_score", "recall_score"]
+    assert "accuracy_score" not in offered
+    chosen = ["rarest_class_recall", "false_positive_rate"]
+    assert _performance(results, y_true, chosen) == ["recall_score", "fallout_rate"]
+    turned = [1 - label for label in y_true]
+    assert _performance(results, turned, chosen) == ["specificity_score", "fallout_rate"]
+    metrics = _metrics(["recall_score", "fallout_rate"])
+    offered = [name for name, metric in metrics.items() if metric["model_type"]]
+    assert offered == ["recall_score", "fallout_rate"] and "accuracy_score" in metrics
+    with pytest.raises(ValueError, match=r"measures must be one of 'accuracy'.*got 'roc_auc'"):
+        _performance(results, y_true, ["roc_auc"])
 
 
 @pytest.mark.parametrize(
