@@ -125,7 +125,7 @@ def model_page(
             for e in privacy.ledger.entries
         ],
         "groups": None if table is None else _cells(table, names),
-        "measures": [f"{described(name)[0]} ({described(name)[1]})" for name in names],
+        "measures": [_head(name) for name in names],
         "rare": rare,
         "classes": [str(c) for c in classifier.classes_],
         "differences": [] if table is None else _differences(table, names),
@@ -354,6 +354,11 @@ def _facts(classifier):
         ("written by", f"skdpfair {version('skdpfair')}"),
     ]
     return rows
+
+
+def _head(name):
+    title, unit, _ = described(name)
+    return title if unit == "%" else f"{title}, {unit}"
 
 
 def _cells(table, names):
