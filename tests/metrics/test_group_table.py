@@ -11,7 +11,7 @@ from skdpfair.metrics import (
     privacy_cost,
     privacy_cost_difference,
 )
-from skdpfair.metrics._measures import leading_measures
+from skdpfair.metrics._measures import leading_measures, values_by_group
 
 
 def test_the_cells_are_the_measures(case):
@@ -217,3 +217,10 @@ def test_calibration_is_measured_in_bins_of_equal_width():
         expected_calibration_error(y_true, p + 1)
     with pytest.raises(ValueError, match="classes must hold every label"):
         expected_calibration_error(labels, np.full(4, 0.5))
+
+
+def test_a_model_that_diverged_has_no_measure_of_its_probabilities():
+    likely = np.array([[0.5, 0.5], [np.nan, np.nan]])
+    row = values_by_group([0, 1], [0, 1], likely, classes=[0, 1]).loc["overall"]
+    assert row[["roc_auc", "log_loss", "calibration_error"]].isna().all()
+    assert row["accuracy"] == row["balanced_accuracy"] == 1
