@@ -36,7 +36,9 @@ def steps(n_draws):
 def fits(n_records, n_canaries):
     """Yield one row a method and epsilon: what a fit on Adult claims, and the lower bound."""
     data = load_adult(subset="train")
-    X = public_preprocessor(ADULT_BOUNDS, ADULT_CATEGORIES).fit_transform(data.data)[:n_records]
+    X = public_preprocessor(ADULT_BOUNDS, ADULT_CATEGORIES, encoding="linear").fit_transform(
+        data.data
+    )[:n_records]
     y = data.target.to_numpy()[:n_records]
     sex = data.sensitive_features["sex"].to_numpy()[:n_records]
     for name in PRIVATE:

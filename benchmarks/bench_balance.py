@@ -33,7 +33,9 @@ METHODS = {
 def adult(subset):
     """Return features, labels and groups."""
     data = load_adult(subset=subset)
-    features = public_preprocessor(ADULT_BOUNDS, ADULT_CATEGORIES).fit_transform(data.data)
+    features = public_preprocessor(ADULT_BOUNDS, ADULT_CATEGORIES, encoding="linear").fit_transform(
+        data.data
+    )
     groups = pd.DataFrame({"sex": data.sensitive_features["sex"], "label": data.target})
     return features, data.target.to_numpy(), groups
 

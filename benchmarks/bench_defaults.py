@@ -1,6 +1,6 @@
 """Accuracy of the untuned defaults: Adult, Dutch (needs SKDPFAIR_DATA), small Adult.
 
-python -m benchmarks.bench_defaults [--seeds 4]
+python -m benchmarks.bench_defaults [--seeds 4] [--intervals]
 """
 
 import argparse
@@ -26,12 +26,12 @@ from skdpfair.datasets import (
 from skdpfair.preprocessing import public_preprocessor
 
 
-def adult(encoding, n_samples=None, seed=0):
+def adult(encoding, n_samples=None, seed=0, **how):
     """Return training and test rows: all, or some of the training rows."""
     train, test = load_adult(subset="train"), load_adult(subset="test")
     rows = np.random.default_rng(seed).permutation(len(train.target))[:n_samples]
     rows = slice(None) if n_samples is None else rows
-    features = public_preprocessor(ADULT_BOUNDS, ADULT_CATEGORIES, encoding=encoding)
+    features = public_preprocessor(ADULT_BOUNDS, ADULT_CATEGORIES, encoding=encoding, **how)
     features.fit(train.data.iloc[rows])
     return _arrays(features, train, rows), _arrays(features, test, slice(None))
 
@@ -83,13 +83,38 @@ def measure(splits, epsilon, method, module):
     return pd.DataFrame(rows).mean()
 
 
+def intervals(n_seeds):
+    """Return a table: AUC by the number of records, the budget and the number of intervals."""
+    lines = []
+    for n_samples in (300, 1000, 3000, 32_561):
+        for epsilon in (0.3, 1.0, 3.0):
+            row = [f"{n_samples:,}", epsilon]
+            encodings = [{"encoding": "linear"}] + [{"n_intervals": k} for k in (0, 2, 4, 8)]
+            for how in encodings:
+                given = {"encoding": "auto"} | how
+                splits = [adult(n_samples=n_samples, seed=s, **given) for s in range(n_seeds)]
+                row.append(f"{measure(splits, epsilon, 'global_adapt', 'logistic')['AUC']:.1f}")
+            features = public_preprocessor(ADULT_BOUNDS, epsilon=epsilon)
+            features.fit(pd.DataFrame(ADULT_BOUNDS).iloc[np.zeros(n_samples, int)])
+            row.append(features.named_transformers_["numeric"].n_intervals_)
+            print(*row, sep=" | ", flush=True)
+            lines.append(row)
+    heads = ["records", "epsilon", "scaled", *(f"K = {k}" for k in (0, 2, 4, 8)), '"auto"']
+    return pages.table(heads, lines, left=())
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results")
+    parser.add_argument("--intervals", action="store_true", help="compare encodings instead")
     options = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
+    options.output.mkdir(parents=True, exist_ok=True)
+    if options.intervals:
+        lines = intervals(options.seeds)
+        return (options.output / "intervals.md").write_text("\n".join([*lines, ""]))
     heads = ["data", "method", "epsilon", "accuracy", "balanced", "AUC"]
     heads, lines = [*heads, "accuracy by group", "cost by group", "s"], []
     for name, chosen, splits, epsilons in cases(options.seeds):
@@ -105,7 +130,6 @@ def main():
                 end = by_group, cost if epsilon else "", f"{row['s']:.1f}"
                 lines.append([name, method, epsilon or "none", *figures, *end])
                 print(*lines[-1], sep=" | ", flush=True)
-    options.output.mkdir(parents=True, exist_ok=True)
     (options.output / "defaults.md").write_text(
         "\n".join([*pages.table(heads, lines, left=(0, 1, 6, 7)), ""])
     )

@@ -88,6 +88,7 @@ ROOMS = {
     "skdpfair.budget": "Budgets over many fits",
     "skdpfair.preprocessing": "Preparation",
     "skdpfair.model_selection": "Model selection",
+    "skdpfair.postprocessing": "Thresholds and calibration",
     "skdpfair.plotting": "Figures",
     "skdpfair.report": "Reports, cards, the dashboard",
     "skdpfair.release": "Releases",

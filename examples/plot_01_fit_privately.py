@@ -7,7 +7,7 @@ with a non-private reference model.
 """
 
 # %%
-# Features are scaled and encoded by public bounds and categories, so that nothing is learned from
+# Features are encoded by public bounds and categories, so that nothing is learned from
 # the rows outside the privacy budget.
 
 from skdpfair import DPFairClassifier

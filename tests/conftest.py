@@ -52,7 +52,9 @@ def adult():
     parts = []
     for subset in ("train", "test"):
         data = load_adult(subset=subset)
-        features = public_preprocessor(ADULT_BOUNDS, ADULT_CATEGORIES).fit_transform(data.data)
+        features = public_preprocessor(
+            ADULT_BOUNDS, ADULT_CATEGORIES, encoding="linear"
+        ).fit_transform(data.data)
         x = np.asarray(features, dtype=np.float32)
         y = (data.target == ">50K").to_numpy().astype(int)
         parts.append((x, y, data.sensitive_features["sex"].to_numpy()))

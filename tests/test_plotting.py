@@ -20,7 +20,8 @@ from skdpfair.plotting import (
     plot_group_measure,
     plot_privacy_cost,
 )
-from skdpfair.preprocessing import public_preprocessor
+from skdpfair.preprocessing import TableSchema, public_preprocessor
+from skdpfair.release import load_release, schema_of
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
@@ -314,6 +315,23 @@ def test_curves_add_up_to_the_logit():
     constant = model.decision_function(x) - added
     assert np.ptp(constant) < 1e-4  # the points include all knots
     assert [panel.get_title(loc="left") for panel in display.axes_] == ["age", "ward"]
+
+
+def test_curves_of_a_release_are_those_of_the_fit(tmp_path):
+    bounds = {"age": (20, 80), "gain": (0, 1e5)}
+    schema = TableSchema(target="paid", classes=["no", "yes"], bounds=bounds, missing=["age"])
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({name: rng.uniform(*pair, 400) for name, pair in bounds.items()})
+    X, y, _ = schema.split(rows.assign(paid=np.where(rows["age"] > 50, "yes", "no")))
+    clf = DPFairClassifier(epsilon=8.0, module="logistic", max_steps=5).fit(X, y)
+    clf.save_release(tmp_path / "model.safetensors", schema=schema)
+    known = schema_of(tmp_path / "model.safetensors")
+    loaded = load_release(tmp_path / "model.safetensors")
+    released = ShapeDisplay.from_estimator(make_pipeline(known.preprocessor(), loaded))
+    fitted = public_preprocessor(bounds, epsilon=1.0, missing=["age"]).fit(rows)
+    expected = ShapeDisplay.from_estimator(make_pipeline(fitted, clf))
+    pd.testing.assert_frame_equal(released.frame, expected.frame)
+    assert released.log_columns == ["gain"] and np.ptp(released.frame["logit"]) > 0
 
 
 def test_amounts_are_drawn_on_a_logarithmic_axis_and_few_of_many_bars():

@@ -102,7 +102,9 @@ def adult():
 
 @pytest.fixture(scope="module")
 def encoded(adult):
-    make = public_preprocessor(ADULT_BOUNDS, ADULT_CATEGORIES, passthrough=["sex"])
+    make = public_preprocessor(
+        ADULT_BOUNDS, ADULT_CATEGORIES, encoding="linear", passthrough=["sex"]
+    )
     return make.fit_transform(adult)
 
 
@@ -124,14 +126,18 @@ def test_a_missing_category_makes_zeros(adult, encoded):
 @pytest.mark.parametrize("dtype", [object, str])
 def test_any_kind_of_strings_will_do(dtype, adult, encoded):
     rows = adult.astype(dict.fromkeys(ADULT_CATEGORIES, dtype))
-    again = public_preprocessor(ADULT_BOUNDS, ADULT_CATEGORIES).fit_transform(rows)
+    again = public_preprocessor(ADULT_BOUNDS, ADULT_CATEGORIES, encoding="linear").fit_transform(
+        rows
+    )
     pd.testing.assert_frame_equal(again, encoded.drop(columns="sex"))
 
 
 def test_fitting_on_other_rows_gives_the_same_transform(adult, encoded):
     other = adult[(adult["sex"] == "Female") & (adult["age"] > 60)].dropna().head(5)
-    make = public_preprocessor(ADULT_BOUNDS, ADULT_CATEGORIES, passthrough=["sex"]).fit(other)
-    pd.testing.assert_frame_equal(make.transform(adult), encoded)
+    make = public_preprocessor(
+        ADULT_BOUNDS, ADULT_CATEGORIES, encoding="linear", passthrough=["sex"]
+    )
+    pd.testing.assert_frame_equal(make.fit(other).transform(adult), encoded)
     clone(make)
 
 
@@ -190,6 +196,70 @@ def test_a_schema_meets_the_numbers_of_a_table():
     assert groups["sex"].tolist() == ["2", ""]
     with pytest.raises(ValueError, match="holds values that classes does not list"):
         schema.split(rows.assign(y=[0, 2]))
+
+
+PAY = {"age": (18, 98), "pay": (0, 10**6), "rent": (0, 500)}
+
+
+def paid(**given):
+    return TableSchema(**{"target": "y", "classes": ["0", "1"], "bounds": PAY} | given)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"missing": ["age", "pay"]},
+        {"log_columns": []},
+        {"log_columns": ["rent"], "n_intervals": 3},
+        {"n_intervals": 0, "categories": {"ward": ["A", "B"]}},
+    ],
+)
+def test_a_schema_reads_what_it_writes(given, tmp_path):
+    schema = paid(**given)
+    assert TableSchema.from_dict(schema.to_dict()) == schema
+    (tmp_path / "schema.toml").write_text(schema.to_toml())
+    assert TableSchema.from_toml(tmp_path / "schema.toml") == schema
+    fixed = schema.with_fixed_encoding(1000)
+    assert fixed.with_fixed_encoding(5) == fixed
+    assert fixed.log_columns == given.get("log_columns", ["pay"])
+
+
+def test_a_schema_with_fixed_encoding_makes_the_same_features_from_every_table():
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({c: rng.uniform(*pair, 900) for c, pair in PAY.items()})
+    rows.loc[0, "pay"] = rows.loc[1, "rent"] = np.nan
+    rows["y"] = np.arange(900) % 2
+    schema = paid(missing=["pay"]).with_fixed_encoding(len(rows), epsilon=0.5)
+    X, _, _ = schema.split(rows)
+    assert list(X) == schema.feature_names
+    expected = public_preprocessor(PAY, epsilon=0.5, missing=["pay"]).fit_transform(rows)
+    pd.testing.assert_frame_equal(X, expected)
+    few, _, _ = schema.split(rows[:3])
+    pd.testing.assert_frame_equal(few, X[:3])
+    assert X["pay_missing"].tolist() == [1] + [0] * 899
+    assert not X.isna().any(axis=None)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"missing": ["wage"]}, r"missing names \['wage'\], which bounds does not"),
+        ({"missing": "auto"}, "missing must be a list of texts"),
+        ({"log_columns": ["ward"]}, r"log_columns names \['ward'\], which bounds does not"),
+        ({"log_columns": True}, "log_columns must be a list"),
+        ({"n_intervals": 10**9}, "n_intervals must be an integer <= 1000"),
+        ({"n_intervals": "8"}, "n_intervals must be an integer >= 0"),
+    ],
+)
+def test_parts_about_the_encoding_are_checked(given, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        paid(**given)
+
+
+def test_features_that_depend_on_the_fit_have_no_names():
+    with pytest.raises(ValueError, match=r"with_fixed_encoding\(n_samples, epsilon\)"):
+        paid().feature_names  # noqa: B018
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def split_of(name, seed) -> data.Split:
     """Return a data set prepared from public facts alone, 80/20."""
     if name == "adult":
         found = load_adult(dropna=True)
-        prepare = public_preprocessor(ADULT_BOUNDS, ADULT_CATEGORIES)
+        prepare = public_preprocessor(ADULT_BOUNDS, ADULT_CATEGORIES, encoding="linear")
         group = found.data["sex"].astype(str).str.lower().to_numpy(dtype=str)
         y = (found.target == ">50K").to_numpy().astype(int)
     else:

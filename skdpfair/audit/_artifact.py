@@ -128,8 +128,7 @@ def _classifier(obj):
 
 def _tensor(obj):
     """Return the numbers of a tensor, its attributes, and its gradient and hooks."""
-    held = {name: getattr(obj, name, None) for name in _HOOKS}
-    held = {name: list(hooks.values()) for name, hooks in held.items() if hooks}
+    held = {name: list(h.values()) for name in _HOOKS if (h := getattr(obj, name, None))}
     if obj.is_leaf and obj.grad is not None:
         held["grad"] = obj.grad
     values = None

@@ -109,9 +109,7 @@ class ArtifactReport:
             One row per finding, with the columns kind, where, what, shape and n_bytes.
         """
         columns = ["kind", "where", "what", "shape", "n_bytes"]
-        return pd.DataFrame(
-            [[getattr(f, c) for c in columns] for f in self.findings], None, columns
-        )
+        return pd.DataFrame([vars(f) for f in self.findings], columns=columns)
 
     def __repr__(self):
         if self.is_clean:

@@ -34,17 +34,19 @@ _OF_SKLEARN = {  # what public_preprocessor makes
     "sklearn.compose._column_transformer.ColumnTransformer",
     "sklearn.preprocessing._function_transformer.FunctionTransformer",
 }
-_OF_COLUMNS = {"_columns", "_remainder", "_transformer_to_input_indices", "output_indices_"}
-_OF_COLUMNS |= {"_transformers_feature_names_out"}
+_OF_COLUMNS = {f"_{name}" for name in ("columns", "remainder", "transformer_to_input_indices")}
+_OF_COLUMNS |= {"output_indices_", "_transformers_feature_names_out"}
 _STEPS = {"transformers_", "sparse_output_", "_name_to_fitted_passthrough"}
-_SEEN = {"n_features_in_", "feature_names_in_", "_charged", "_sklearn_output_config"}
-_SEEN |= {"_sklearn_version"}
+_SEEN = {"n_features_in_", "feature_names_in_"}
+_SEEN |= {"_charged", "_sklearn_output_config", "_sklearn_version"}
+_SPENT = _SEEN | {"classes_", "privacy_"}
 _LEARNED = {  # what estimators other than the classifier keep of a fit
     **dict.fromkeys(("BoundedScaler", "PublicEncoder", "FunctionTransformer"), _SEEN),
     "ColumnTransformer": _SEEN | _OF_COLUMNS | _STEPS,
-    "DPQuantileScaler": _SEEN | {"quantiles_", "privacy_"},
+    "DPQuantileScaler": _SPENT - {"classes_"} | {"quantiles_"},
     "PiecewiseLinearEncoder": _SEEN | {"n_intervals_"},
-    "DPRandomizedSearch": _SEEN | {"best_estimator_", "best_params_", "classes_", "privacy_"},
+    "DPRandomizedSearch": _SPENT | {"best_estimator_", "best_params_"},
+    "DPThresholdClassifier": _SPENT | {"estimator_", "thresholds_", "calibration_"},
 }
 
 
@@ -249,6 +251,14 @@ def _are_bounds(node, state, walk):
     return public.are_bounds(value_of(node), _width(state), names)
 
 
+def _are_columns(node, state, walk):
+    """Tell whether a parameter names columns that have bounds, each once, or is an option."""
+    value, bounds = value_of(node), value_of(state.get("bounds"))
+    known = bounds if isinstance(bounds, dict) else range(_width(state) or 0)
+    chosen = [] if value in ("auto", "middle", "indicator", "keep") else list(value)
+    return len(set(chosen)) == len(chosen) and set(chosen) <= set(known)
+
+
 def _are_choices(node, state, walk):
     choices = value_of(node)
     named = all(name.split("__")[-1] in PARAMETERS for name in choices)
@@ -269,10 +279,13 @@ _TESTS = {  # of (node, state, walk)
         ("transformers", "transformers_"), lambda node, *_: _are_of_columns([s[::2] for s in node])
     ),
     "bounds": _are_bounds,
+    "calibration_": lambda node, *_: public.is_setting(value_of(node)),
     "categories": lambda node, *_: all(map(public.are_levels, value_of(node).values())),
+    **dict.fromkeys(("log_columns", "missing"), _are_columns),
     "classes_": lambda node, state, walk: repr(list(value_of(node))) in walk.classes,
     "feature_names_in_": lambda node, state, _: public.are_names(value_of(node), _width(state)),
     "param_distributions": _are_choices,
+    "thresholds_": lambda node, *_: public.are_thresholds(value_of(node)),
     "quantiles_": lambda node, state, _: np.shape(value_of(node)) == (_width(state), 2),
 }
 
@@ -303,8 +316,7 @@ def _judge_tensors(walk, tensors, where):
     facts |= {k: v for k, v in metadata.items() if k != _file.METADATA_KEY}
     for name, value in facts.items():
         if not passes(lambda key=name, v=value: tests[key](v)):
-            what = "a fact that no release has"
-            walk.note(kinds.UNLISTED, value, attribute(where, name), what)
+            walk.note(kinds.UNLISTED, value, attribute(where, name), "a fact that no release has")
 
 
 def _judge_text(walk, text, where):

@@ -35,8 +35,7 @@ def find_rows(table, walk):
     places.append(("", b"".join(np.array(v, "f8").tobytes() for v in plain)))
     for where, data in places:
         if hits := _n_in_bytes(patterns, data):
-            what = f"{hits} of the {len(table)} rows, as numbers"
-            walk.add(ROWS, where, what, shape=(hits,))
+            walk.add(ROWS, where, f"{hits} of the {len(table)} rows, as numbers", shape=(hits,))
 
 
 def _patterns(table):
@@ -46,8 +45,7 @@ def _patterns(table):
         with np.errstate(over="ignore", invalid="ignore"):
             cast = table.astype(form)
             good = np.isfinite(cast.astype(np.float64)).all(1)
-            if form[0] == "i":
-                good &= (cast == table).all(1)
+            good &= (form[0] != "i") | (cast == table).all(1)
         for i in np.flatnonzero(good):
             for order in "<>":
                 row = cast[i].astype(order + form).tobytes()

@@ -29,7 +29,8 @@ _HELD = {words.DIAGNOSTICS_HELD, words.REFERENCE_HELD}
 _NOT_ACCOUNTED = {*NOT_ACCOUNTED, *(_facts.NOTED.format(what) for what in _HELD)}
 _PHRASE = re.compile(r"[a-zA-Z_ ,+()-]*(\d{1,10}[a-zA-Z_ ,+()-]+){0,3}\d{0,10}")
 _NUMBER = re.compile(r"\s*[-+]?\d*\.\d+(e[-+]?\d+)?\s*", re.IGNORECASE)
-_MOST_LEVELS, _MOST_SIZES, _MOST_ENTRIES, _NAME = 1000, 16, 4, 100
+_MOST_LEVELS, _MOST_SIZES, _MOST_ENTRIES, _MOST_POINTS, _NAME = 1000, 16, 4, 50, 100
+_LOGIT = re.compile(r"[+-]\d{1,3}\.\d{3}")
 
 
 def passes(test, *values) -> bool:
@@ -86,6 +87,13 @@ def is_level(value):
     if isinstance(value, _REAL):
         return value != value or (value == int(value) and abs(value) < 2**53)
     return isinstance(value, (pd.Interval, pd.Timestamp)) or value in (None, pd.NA, pd.NaT)
+
+
+def are_thresholds(value) -> bool:
+    """Tell whether a value is pairs of a threshold and its probability, a few for each group."""
+    pairs = [pair for listed in value.values() for pair in listed]
+    rates = all(isinstance(v, _REAL) and 0 <= v <= 1 for pair in pairs for v in pair)
+    return are_levels(value) and rates and len(pairs) <= _MOST_ENTRIES * len(value)
 
 
 def is_method(value) -> bool:
@@ -213,11 +221,8 @@ def is_statement(given) -> bool:
     facts = {k: v for k, v in given.items() if k in STATEMENT - {"statement", "releasable"}}
     facts = {k: float(v) if v in ("inf", "nan") else v for k, v in facts.items()}
     facts |= {k: tuple(facts[k]) for k in ("holds", "assumptions", "not_accounted") if k in facts}
-    noises = [tuple(map(float, e["noise_multipliers"])) for e in given["ledger"]]
-    entries = [
-        LedgerEntry(**e | {"noise_multipliers": n})
-        for e, n in zip(given["ledger"], noises, strict=True)
-    ]
+    key, entries = "noise_multipliers", given["ledger"]
+    entries = [LedgerEntry(**e | {key: tuple(map(float, e[key]))}) for e in entries]
     report = PrivacyReport(**facts | {"ledger": Ledger(entries)})
     return statement(report) == given and is_report(report, n_fits=_MOST_SIZES)
 
@@ -239,6 +244,19 @@ def is_line(line) -> bool:
     )
 
 
+def are_curves(learned) -> bool:
+    """Tell whether a page's curves have increasing values, and few of them, and logits."""
+    logits = [logit for _, _, logit in learned["categories"]]
+    names = [name for row in learned["categories"] for name in row[:2]]
+    for name, curve in learned["columns"].items():
+        values = [value for value, _ in curve]
+        names.append(name)
+        logits += [f"{logit:+.3f}" for _, logit in curve]
+        if len(curve) > _MOST_POINTS or values != sorted(set(values)):
+            return False
+    return all(map(is_word, names)) and all(map(_LOGIT.fullmatch, logits))
+
+
 def is_model_page(text) -> bool:
     """Tell whether a text is a model page without figures on records, and no more than that."""
     from skdpfair.report._page_facts import context_of  # needs jinja2, as the next
@@ -257,6 +275,7 @@ def is_model_page(text) -> bool:
         and set(privacy.assumptions) <= set(words.ASSUMPTIONS.values())
         and all(map(is_not_accounted, privacy.not_accounted))
         and (pipeline is None or not pipeline.notes)
+        and (context["learned"] is None or are_curves(context["learned"]))
         and (privacy.is_private or privacy.statement.startswith("This fit is NOT differentially"))
         and len(privacy.statement) <= 4 * _NAME
         and render("model.html", context) == text

@@ -26,8 +26,7 @@ _COMPRESSED = {
     b"\xfd7zXZ\x00": lzma.LZMADecompressor,
     b"\x5d\x00\x00": lzma.LZMADecompressor,
 }
-_STEP = 1 << 22  # bytes unpacked at once
-_SLACK = 16  # bytes that padding may take
+_STEP, _SLACK = 1 << 22, 16  # bytes unpacked at once, and bytes that padding may take
 _TORCH_MAGIC = 0x1950A86A20F9469CFC6C  # of torch files that are no zip
 Tensors = namedtuple("Tensors", "arrays metadata")  # of a safetensors file
 Text = namedtuple("Text", "text")  # of a file in UTF-8

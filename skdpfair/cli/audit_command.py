@@ -65,16 +65,16 @@ def audit():
 def run(method, epsilon, canaries, records, seed, as_json):
     """Fit on Adult with canaries, and guess which of them took part."""
     data = load_adult(subset="train")
-    features = public_preprocessor(ADULT_BOUNDS, ADULT_CATEGORIES).fit_transform(data.data)
+    features = public_preprocessor(ADULT_BOUNDS, ADULT_CATEGORIES, epsilon=epsilon)
     sex = data.sensitive_features["sex"].to_numpy()
     with in_options():
-        chosen = np.random.default_rng(seed).permutation(len(features))[:records]
+        chosen = np.random.default_rng(seed).permutation(len(sex))[:records]
         found = audit_fit(
             # one layer and no warm-up: what the attack sees best
             skdpfair.DPFairClassifier(
                 method, epsilon=epsilon, module="logistic", lr=0.5, batch_size=500
             ),
-            features.iloc[chosen],
+            features.fit_transform(data.data.iloc[chosen]),
             data.target.to_numpy()[chosen],
             canaries,
             sensitive_features=sex[chosen],

@@ -49,13 +49,12 @@ def demo(epsilon, seed, output, as_json):
         number("epsilon", epsilon, low=0, low_open=True)
         output.mkdir(parents=True, exist_ok=True)
         figures = _plotting()
-        train, test = _adult("train"), _adult("test")
-        _check_features()
+        train, test = _adult(epsilon)
         console.print(
             f"Adult census data, official split: {len(train[1]):,} people to train on, "
             f"{len(test[1]):,} to test on. Task: income over $50K. Groups: sex. Features are "
-            f"scaled and encoded by public bounds and categories: the linter finds no step that "
-            f"learns from the people outside the budget.\n"
+            f"encoded by public bounds and categories: the linter finds no step that learns from "
+            f"the people outside the budget.\n"
             f"Training a non-private reference model and {' and '.join(DEMO_METHODS)} at "
             f"epsilon = {epsilon:g}, all settings at their defaults ..."
         )
@@ -86,17 +85,18 @@ def _plotting():
     return plotting
 
 
-def _check_features():
-    """Stop if the features would tell of the people what no epsilon covers."""
-    report = check_pipeline(public_preprocessor(ADULT_BOUNDS, ADULT_CATEGORIES))
-    if report.findings:
+def _adult(epsilon):
+    """Return features, labels and sexes for training and for testing."""
+    features = public_preprocessor(ADULT_BOUNDS, ADULT_CATEGORIES, epsilon=epsilon)
+    report = check_pipeline(features)
+    if report.findings:  # they would tell of the people what no epsilon covers
         raise click.ClickException(str(report))
-
-
-def _adult(subset):
-    data = load_adult(subset=subset)
-    features = public_preprocessor(ADULT_BOUNDS, ADULT_CATEGORIES).fit_transform(data.data)
-    return features, data.target.to_numpy(), data.sensitive_features["sex"].to_numpy()
+    parts = [load_adult(subset=subset) for subset in ("train", "test")]
+    features.fit(parts[0].data)
+    return [
+        (features.transform(d.data), d.target.to_numpy(), d.sensitive_features["sex"].to_numpy())
+        for d in parts
+    ]
 
 
 def _train(train, epsilon, seed):

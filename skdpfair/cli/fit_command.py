@@ -142,7 +142,9 @@ def fit(
 
     with in_options({}):
         require_safetensors()  # before anything is spent
-        X, y, sensitive = schema.split(schema.read_csv(data))
+        table = schema.read_csv(data)
+        schema = schema.with_fixed_encoding(len(table), epsilon)
+        X, y, sensitive = schema.split(table)
         params = {
             "method": method,
             "epsilon": epsilon,
@@ -288,7 +290,7 @@ def predict(model, data, output, as_json):
             )
         clf = load_release(model)
         table = schema.read_csv(data, labelled=False)
-        chances = clf.predict_proba(schema.preprocessor().fit_transform(table))
+        chances = clf.predict_proba(schema.preprocessor().transform(table))
         out = pd.DataFrame(chances, columns=[f"probability[{c}]" for c in clf.classes_])
         out.insert(0, schema.target, clf.classes_[chances.argmax(axis=1)])
         replace_file(output, out.to_csv(index=False, float_format="%.6g").encode())

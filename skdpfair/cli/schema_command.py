@@ -28,6 +28,7 @@ from skdpfair.cli._input import (
     wrapped,
 )
 from skdpfair.preprocessing import TableSchema, columns_of, outside_public
+from skdpfair.preprocessing._piecewise_linear import spans_decades
 
 WHY = (
     "Limits of numbers and lists of values must come from what everybody may know: a form, a code "
@@ -142,14 +143,17 @@ def ask(data, target, groups) -> TableSchema:
     questions += [(_column, name) for name in others]
     answers = _answers(questions)
     columns = {name: answers[_column, name] for name in others}
+    numbers = {name: answer for name, answer in columns.items() if answer[0] == "n"}
     levels = {name: answers[_group, name] for name in groups}
     used = {name: values for name, (values, predicts) in levels.items() if predicts}
     return TableSchema(
         target=target,
         classes=answers[_classes, target],
         groups={name: values for name, (values, _) in levels.items()},
-        bounds={name: said for name, (kind, said) in columns.items() if kind == "n"},
-        categories=used | {name: said for name, (kind, said) in columns.items() if kind == "c"},
+        bounds={name: limits for name, (_, limits, *_) in numbers.items()},
+        categories=used | {name: a[1] for name, a in columns.items() if a[0] == "c"},
+        missing=[name for name, (*_, missing, _) in numbers.items() if missing],
+        log_columns=[name for name, (*_, is_amount) in numbers.items() if is_amount],
     )
 
 
@@ -188,9 +192,8 @@ def _classes(name):
 def _group(name):
     while True:
         values = _values(f'All groups of {name}, separated by commas ("" for a missing cell)', 2)
-        question = f"May the model use {name} to predict?"
         with suppress(_Back):
-            return values, _asked(question, type=click.Choice("ynb"), default="n") == "y"
+            return values, _yes(f"May the model use {name} to predict?", default=False)
 
 
 def _column(name):
@@ -200,12 +203,21 @@ def _column(name):
         with suppress(_Back):
             if kind == "c":
                 return kind, _values("  all values, separated by commas", least=1)
-            return kind, _limits() if kind == "n" else None
+            return (kind, *_facts()) if kind == "n" else (kind, None)
 
 
-def _limits():
+def _facts():
+    """Ask for the limits of a number, whether it may be missing, and whether it is an amount."""
     low = _number("  lowest possible value", -math.inf)
-    return [_short(low), _short(_number("  highest possible value", low))]
+    high = _number("  highest possible value", low)
+    missing = _yes("  Can a value be missing?", default=False)
+    question = "  Is it an amount, such as money: mostly small, and sometimes very large?"
+    return [_short(low), _short(high)], missing, _yes(question, default=spans_decades(low, high))
+
+
+def _yes(question, *, default):
+    answer = _asked(question, type=click.Choice("ynb"), default="y" if default else "n")
+    return answer == "y"
 
 
 def _number(question, above):
@@ -281,6 +293,10 @@ def _template(data, target, groups):
         "# For each column keep ONE line, without its #, and fill it in; others are left out.",
         f"target = {_quoted(target)}",
         "classes = []  # all values that the target can have",
+        "missing = []  # columns of [bounds] in which a value can be missing",
+        "# Amounts, such as money: mostly small, and sometimes very large. Without this line: the",
+        "# columns whose bounds span several powers of ten.",
+        "# log_columns = []",
         "",
         "[groups]  # all values of the columns whose groups are compared",
         *(f"{_quoted(name)} = []" for name in groups),

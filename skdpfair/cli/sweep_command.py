@@ -64,6 +64,7 @@ def sweep(study, data, output, ledger, ledger_epsilon, ledger_delta, jobs, measu
     from skdpfair.metrics._measures import MEASURES as known
     from skdpfair.metrics._measures import chosen_measures
     from skdpfair.model_selection import sweep as run  # late: it needs most of the package
+    from skdpfair.model_selection._sweep import budgets_of
 
     check_ledger(ledger, ledger_epsilon, ledger_delta)
     with in_options({"measures": "--measures"}):
@@ -84,7 +85,10 @@ def sweep(study, data, output, ledger, ledger_epsilon, ledger_delta, jobs, measu
         if not asked.schema.groups:
             raise ValueError(f"{study} names no groups: a sweep compares them. Add [groups].")
         params = options.pop("params", {})
-        X, y, groups = asked.schema.split(asked.schema.read_csv(data))
+        table = asked.schema.read_csv(data)
+        smallest = min(budgets_of(options["epsilons"]))  # features are the same for all fits
+        schema = asked.schema.with_fixed_encoding(len(table), smallest)
+        X, y, groups = schema.split(table)
     active = opened_ledger(ledger, ledger_epsilon, ledger_delta)
     with in_options(_WORDS):
         with recorded_warnings() as said, active as active:
@@ -98,12 +102,12 @@ def sweep(study, data, output, ledger, ledger_epsilon, ledger_delta, jobs, measu
                 n_jobs=jobs,
                 store=folder,
                 progress=not as_json,
-                groups=asked.schema.group_levels,
-                classes=asked.schema.classes,
+                groups=schema.group_levels,
+                classes=schema.classes,
                 **options,
                 **params,
             )
-        replace_file(Path(folder) / SCHEMA_FILE, f"{asked.schema.to_toml()}\n".encode())
+        replace_file(Path(folder) / SCHEMA_FILE, f"{schema.to_toml()}\n".encode())
     cut = said.met(InterruptedWarning)
     if as_json:
         with in_options({"measures": "--measures"}):

@@ -148,7 +148,7 @@ def sweep(
     4      dpsgd      4.0        a  420
     5      dpsgd      4.0        b  180
     """
-    methods, epsilons, seeds = _named(methods), _budgets(epsilons), seeds_of(seeds)
+    methods, epsilons, seeds = _named(methods), budgets_of(epsilons), seeds_of(seeds)
     _check(params, n_jobs)
     _validate.flag("keep_predictions", keep_predictions)
     if sensitive_features is None:
@@ -293,7 +293,8 @@ def _check_models(cells, n_groups):
             _params.check(cell.estimator.get_params(deep=False), method)
 
 
-def _budgets(epsilons):
+def budgets_of(epsilons) -> list:
+    """Return the budgets of a sweep as distinct numbers > 0, else raise."""
     epsilons = list(epsilons) if hasattr(epsilons, "__iter__") else [epsilons]
     if None in epsilons:
         raise ValueError(

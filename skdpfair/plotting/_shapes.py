@@ -62,7 +62,8 @@ class ShapeDisplay:
         estimator : Pipeline
             Fitted: the result of `public_preprocessor`, then a classifier of two classes whose
             ``decision_function`` is a sum of functions of one column each, such as a
-            `DPFairClassifier` with ``module="logistic"``.
+            `DPFairClassifier` with ``module="logistic"``. For the file of a model:
+            ``make_pipeline(schema_of(path).preprocessor(), load_release(path))``.
         columns : list of str or None, default=None
             Columns to show; all by default.
         n_points : int, default=121
@@ -151,7 +152,7 @@ def _public_facts(estimator, n_points):
     lines = {column: np.linspace(low, high, n_points) for column, (low, high) in bounds}
     log_columns = []
     for column, axes in zip(lines, getattr(numeric, "_axes", list)(), strict=False):
-        lines[column] = np.unique([axis.knots(n_points - 1) for axis in axes])
+        lines[column] = np.unique([axis.values(np.linspace(0, 1, n_points)) for axis in axes])
         log_columns += [column] * (len(axes) > 1)
     return lines, log_columns, {c: list(map(str, listed)) for c, listed in categories.items()}
 

@@ -36,18 +36,8 @@ def score_counts(logits, classes, groups, n_groups, noise_multiplier, generator)
 
     Notes
     -----
-    The histogram h of a group and class has N_BINS bins, from high scores to low. With R the
-    square root of the lower triangular matrix of ones [1]_, R h is released, and R times the
-    released vector is the cumulative sum of h plus R times the noise. One record adds one column
-    of R to the vector of one group and class, so the L2 sensitivity of all vectors together is the
-    norm of the first column, which is the longest: 1.61 for 128 bins. The noise of a cumulative
-    count is at most 2.6 times ``noise_multiplier``, against 11 times for a sum of 128 noisy bins.
-    An isotonic regression removes increases, which is post-processing.
-
-    References
-    ----------
-    .. [1] H. Fichtenberger, M. Henzinger, J. Upadhyay, "Constant Matters: Fine-grained Error Bound
-       on Differentially Private Continual Observation", ICML 2023.
+    The numbers are cumulative sums of histograms that `released` makes private. An isotonic
+    regression removes increases, which is post-processing.
 
     Examples
     --------
@@ -61,15 +51,52 @@ def score_counts(logits, classes, groups, n_groups, noise_multiplier, generator)
     cells = np.ravel_multi_index(
         (np.asarray(groups), np.asarray(classes), N_BINS - 1 - bins), (n_groups, 2, N_BINS)
     )
-    histogram = np.bincount(cells, minlength=n_groups * 2 * N_BINS).reshape(-1, N_BINS)
-    root = square_root(N_BINS)
-    sensitivity = float(np.linalg.norm(root[:, 0]))
-    released = noisy(histogram @ root.T, sensitivity, noise_multiplier, generator)
-    from_above = released @ root.T
-    from_above = np.array([isotonic_regression(row, y_min=0.0) for row in from_above])
+    histograms = np.bincount(cells, minlength=n_groups * 2 * N_BINS).reshape(-1, N_BINS)
+    sums = released(histograms, noise_multiplier, generator) @ square_root(N_BINS).T
+    from_above = np.array([isotonic_regression(row, y_min=0.0) for row in sums])
     counts = np.zeros((n_groups, 2, N_BINS + 1))
     counts[..., :-1] = from_above.reshape(n_groups, 2, N_BINS)[..., ::-1]
     return counts
+
+
+def released(histograms, noise_multiplier, generator):
+    """Return R h plus noise for each histogram h, where R R h are its cumulative sums.
+
+    Parameters
+    ----------
+    histograms : ndarray of shape (n_histograms, N_BINS), int
+        Each record is in one bin of one histogram.
+    noise_multiplier : float >= 0
+        Standard deviation of the noise over the sensitivity.
+    generator : numpy.random.Generator
+        The stream of the noise.
+
+    Returns
+    -------
+    ndarray of shape (n_histograms, N_BINS), float64
+
+    Notes
+    -----
+    R is the square root of the lower triangular matrix of ones [1]_. A record adds one column of R
+    to one vector. The first column is the longest, so its norm is the L2 sensitivity of all vectors
+    together: 1.62 for 128 bins. A cumulative sum R (R h + noise) has noise of at most 2.6 times
+    ``noise_multiplier``; sums of 128 noisy bins have 11 times.
+
+    References
+    ----------
+    .. [1] H. Fichtenberger, M. Henzinger, J. Upadhyay, "Constant Matters: Fine-grained Error Bound
+       on Differentially Private Continual Observation", ICML 2023.
+
+    Examples
+    --------
+    >>> histogram = np.zeros((1, N_BINS))
+    >>> histogram[0, 2] = 5.0
+    >>> released(histogram, 0.0, np.random.default_rng(0))[0, :4]
+    array([0. , 0. , 5. , 2.5])
+    """
+    root = square_root(N_BINS)
+    sensitivity = float(np.linalg.norm(root[:, 0]))
+    return noisy(histograms @ root.T, sensitivity, noise_multiplier, generator)
 
 
 def square_root(n):

@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-from skdpfair._validate import error_context, flag, number, one_of, safe_repr
+from skdpfair._validate import error_context, flag, is_auto, number, one_of, safe_repr
 from skdpfair.estimator import classifier_of, routed
 from skdpfair.exceptions import PrivacyAccountingError
 from skdpfair.inputs import groups as _groups
@@ -23,6 +23,7 @@ from skdpfair.training import sklearn_callbacks as _tasks
 from skdpfair.training.plan import SCORE_COUNTS
 
 _CALIBRATIONS = ("temperature", "platt")
+_SHARE, _SHARE_BY_GROUP = 0.05, 0.2
 _SMALLEST_SLOPE = 0.1  # noise must not reverse the order of scores
 ALL = "all"  # name of the records where thresholds do not depend on the group
 
@@ -55,8 +56,9 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         ``constraint``, thresholds always depend on the group.
     calibration : {"temperature", "platt"} or None, default=None
         Calibrate the probabilities, by a factor of the logits or a factor and an intercept.
-    budget_share : float in (0, 1), default=0.05
-        Share of the budget for the counts, in terms of mu squared of Gaussian DP.
+    budget_share : float in (0, 1) or "auto", default="auto"
+        Share of the budget for the counts, in terms of mu squared of Gaussian DP. "auto" is .05,
+        and .2 where thresholds depend on the group, as groups are smaller.
     validation_data : tuple (X, y) or (X, y, sensitive_features), or None, default=None
         PUBLIC records to count instead, without noise; the fit then has the whole budget.
     random_state : int or None, default=None
@@ -117,7 +119,7 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         tolerance=0.0,
         by_group=False,
         calibration=None,
-        budget_share=0.05,
+        budget_share="auto",
         validation_data=None,
         random_state=None,
     ):
@@ -160,19 +162,19 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         objective = self._check()
         estimator = clone(self.estimator)
         classifier = classifier_of(estimator)
-        validate_data(self, X, skip_check_array=True)  # number and names of the columns
+        validate_data(self, X, y, skip_check_array=True)  # number and names of the columns
         labels = _labels.read(y)
         check_consistent_length(X, labels, sensitive_features)
         classes, codes = _labels.classes_of(labels, classifier.classes)
         if len(classes) != 2:
             raise ValueError(
-                f"y has {len(classes)} classes, but a threshold needs two. Use the estimator by "
-                "itself."
+                f"Only binary classification is supported, but y has {len(classes)} classes. Use "
+                "the estimator without thresholds."
             )
         records = X, codes, self._groups_of(classifier, X, labels, sensitive_features)
         public = self._public(classifier, classes, records[2].levels)
         if public is None:
-            classifier._score_counts_share = float(self.budget_share)
+            classifier._score_counts_share = self._share
         context = _tasks.begin(self, X, y, 0)
         with nullcontext() if context.ledger is None else context.ledger:
             estimator.fit(X, y, **routed(estimator, sensitive_features))
@@ -293,8 +295,15 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
             )
         if self.calibration is not None:
             one_of("calibration", self.calibration, _CALIBRATIONS)
-        number("budget_share", self.budget_share, low=0, high=1, low_open=True, high_open=True)
+        if not is_auto(self.budget_share):
+            number("budget_share", self.budget_share, low=0, high=1, low_open=True, high_open=True)
         return objective
+
+    @property
+    def _share(self):
+        if is_auto(self.budget_share):
+            return _SHARE_BY_GROUP if self._is_by_group else _SHARE
+        return float(self.budget_share)
 
     @property
     def _is_by_group(self):
@@ -331,17 +340,16 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         if self.validation_data is None:
             return None
         with error_context("validation_data", "must be (X, y) or (X, y, sensitive_features)"):
-            X, y, *given = self.validation_data
+            X, y, groups = (*self.validation_data, None)[:3]
             labels = _labels.read(y)
             check_consistent_length(X, labels)
-            groups = self._groups_of(classifier, X, labels, *(given or [None]), levels)
+            groups = self._groups_of(classifier, X, labels, groups, levels)
             return X, _labels.codes_in(classes, labels), groups
 
     def _counted(self, estimator, records, noise_multiplier):
         X, codes, groups = records
         scores = np.asarray(estimator.decision_function(X), dtype=np.float64)
         settings = codes.tobytes(), groups.code.tobytes(), noise_multiplier
-        seed = self.random_state if noise_multiplier else 0
         generator = np.random.default_rng(0)
         if noise_multiplier:
             generator = generator_of(self.random_state, scores, settings, stacklevel=4)

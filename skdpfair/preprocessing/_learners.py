@@ -27,7 +27,7 @@ _MODEL = "a model trained under differential privacy, such as DPFairClassifier"
 _FREEZE = "leave it out, or fit it on public rows and wrap it in FrozenEstimator"
 _DECLARE = "a listed step; if fit reads no rows, set requires_fit=False in the tags of the step"
 REFERENCE = "its weights, or those of a non-private reference model, without noise"
-_THRESHOLD = "FixedThresholdClassifier with a threshold chosen beforehand or on public rows"
+_THRESHOLD = "DPThresholdClassifier, which pays for its thresholds, or one chosen on public rows"
 
 
 @dataclass(frozen=True)
@@ -242,6 +242,7 @@ ROWS = {
     "skdpfair.PiecewiseLinearEncoder": FREE,
     "skdpfair.PublicEncoder": FREE,
     "skdpfair.DPQuantileScaler": Row(spends=True),
+    "skdpfair.DPThresholdClassifier": Row(goes_in=True),  # its fit pays for the thresholds
     "skdpfair.DPFairClassifier": Row(
         REFERENCE,
         "a finite epsilon, a private method, and keep_reference=False",

@@ -8,7 +8,8 @@ from skdpfair._validate import error_context, integer, is_auto, listed, number, 
 from skdpfair.preprocessing._bounded_scaler import bounds_of, names_of, numbers_of
 from skdpfair.privacy.gdp import delta_for, gdp_parameter
 
-MOST_INTERVALS = 8
+MOST_INTERVALS, FINEST = 8, 128  # on linear and on logarithmic axes
+FINE_SIGNAL, RECORDS_PER_COLUMN = 1000.0, 80  # from which logarithmic axes are cut finest
 MOST_MU = 8.0  # a budget so large, or none, that noise no longer matters
 LEAST_SIGNAL = 4.0  # signal-to-noise ratio for each interval of each axis
 DECADES = 3  # a range of so many powers of ten also gets a logarithmic axis
@@ -28,9 +29,9 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
         Public bounds ``(low, high)`` of the columns, as in `BoundedScaler`. Values beyond them
         are moved to the nearer bound.
     n_intervals : int >= 0 or "auto", default="auto"
-        Number of intervals between knots on each axis; 0 for the scaled columns alone. ``"auto"``:
-        8, or fewer where the budget and the number of records are small for the number of columns,
-        see Notes.
+        Number of intervals between knots on each axis; 0 for the scaled columns alone. Above 8,
+        only logarithmic axes have so many. ``"auto"``: 8; fewer where the budget and the number of
+        records are small for the number of columns, and 128 where they are large, see Notes.
     log_columns : list or "auto", default="auto"
         Names of the columns, or positions if they have no names, that also get a logarithmic axis.
         ``"auto"``: columns with a bound of at least 1,000 in absolute value and with ``low <= 0``
@@ -38,9 +39,10 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
     epsilon : float > 0 or None, default=1.0
         Budget of the fit that uses the columns; None for a fit without privacy. It affects
         ``n_intervals="auto"`` only. Nothing is spent.
-    missing : {"middle", "indicator", "keep"}, default="middle"
+    missing : {"middle", "indicator", "keep"} or list, default="middle"
         A missing value becomes the middle of the bounds; or zeros, and 1 in a further column
-        ``{column}_missing`` that every column gets; or it stays NaN.
+        ``{column}_missing`` that every column gets; or it stays NaN. A list names the columns, or
+        their positions, that get ``{column}_missing``; "middle" applies to all others.
 
     Attributes
     ----------
@@ -58,9 +60,15 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
     sign(x) log(1 + ``|x|`` / c), where c is 1, or a thousandth of the largest bound in absolute
     value if that is less.
 
+    If ``n_intervals`` is above 8, K is ``n_intervals`` halved until it is at most 8 or odd. On
+    logarithmic axes, each halving back adds the columns of the new knots: J^(1/4) max(0, 1 -
+    ``|Ju - j|``) for J = 2K, 4K, ..., ``n_intervals`` and odd j < J. The amounts of forms and
+    tariffs are seldom smooth.
+
     ``n_intervals="auto"`` is the largest K of 8, 4 and 2 with n mu / p >= 4 K, or 0 if there is
     none. Here n is the number of rows, p that of the axes, and mu <= 8 the parameter of Gaussian
-    DP for ``epsilon`` and ``delta="auto"``.
+    DP for ``epsilon`` and ``delta="auto"``. It is 128 if there are logarithmic axes, n mu / p >=
+    1000, and n is at least 80 times the number of the columns that this adds.
 
     Examples
     --------
@@ -109,19 +117,26 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If a parameter cannot be used; see also `BoundedScaler.fit`.
+            If a parameter cannot be used, or columns are named like the encodings of others; see
+            also `BoundedScaler.fit`.
         """
         n_samples = len(numbers_of(self, X, reset=True))
         with error_context("bounds"):
             bounds_of(self)
-        one_of("missing", self.missing, ("middle", "indicator", "keep"))
+        self._indicated()
         if self.epsilon is not None:
             number("epsilon", self.epsilon, low=0, low_open=True)
         if is_auto(self.n_intervals):
-            n_axes = self.n_features_in_ + len(self._log_positions())
-            self.n_intervals_ = _n_intervals(n_samples, n_axes, self.epsilon)
+            axes = self.n_features_in_, len(self._log_positions())
+            self.n_intervals_ = n_intervals_for(n_samples, *axes, self.epsilon)
         else:
             self.n_intervals_ = integer("n_intervals", self.n_intervals, low=0)
+        names, counts = np.unique(self.get_feature_names_out().astype(str), return_counts=True)
+        if equal := list(names[counts > 1]):
+            raise ValueError(
+                f"X has columns whose encodings have equal names: {safe_repr(equal)}. Rename "
+                "one of the columns."
+            )
         return self
 
     def transform(self, X):
@@ -150,18 +165,20 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self, "n_intervals_")
         X = numbers_of(self, X, reset=False)
-        parts = []
+        parts, indicated = [], self._indicated()
         for j, axes in enumerate(self._axes()):
             x = X[:, j].astype(np.float64)
             is_missing = np.isnan(x)
-            if self.missing == "middle":
-                x = np.where(is_missing, axes[0].knots(2)[1], x)
+            if j not in indicated and self.missing != "keep":
+                x = np.where(is_missing, axes[0].values(0.5), x)
             for axis in axes:
-                encoded = self._encoded(axis.position(x))
-                if self.missing == "indicator":
+                u, (knots, steepness, height) = axis.position(x)[:, None], self._hats(axis)
+                hats = height * np.maximum(0, 1 - steepness * np.abs(u - knots))
+                encoded = np.hstack([2 * u - 1, hats])
+                if j in indicated:
                     encoded[is_missing] = 0
                 parts.append(encoded)
-            if self.missing == "indicator":
+            if j in indicated:
                 parts.append(is_missing[:, None])
         return np.hstack(parts).astype(np.float32)
 
@@ -186,23 +203,25 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
         ['x0', 'x0_at_0', 'x0_at_2', 'x0_at_4']
         """
         check_is_fitted(self, "n_intervals_")
-        names = []
+        names, indicated = [], self._indicated()
         columns = _check_feature_names_in(self, input_features)
-        for column, axes in zip(columns, self._axes(), strict=True):
+        for j, (column, axes) in enumerate(zip(columns, self._axes(), strict=True)):
             for axis in axes:
                 name = f"{column}_log" if axis.unit else str(column)
-                names.append(name)
-                if self.n_intervals_:
-                    names += [f"{name}_at_{knot:.12g}" for knot in axis.knots(self.n_intervals_)]
-            if self.missing == "indicator":
+                knots, *_ = self._hats(axis)
+                names += [name, *(f"{name}_at_{knot:.12g}" for knot in axis.values(knots))]
+            if j in indicated:
                 names.append(f"{column}_missing")
         return np.asarray(names, dtype=object)
 
-    def _encoded(self, u):
-        """Return the columns of positions in [0, 1] on one axis."""
-        k = np.arange(self.n_intervals_ + 1) if self.n_intervals_ else np.empty(0)
-        hats = np.maximum(0, 1 - np.abs(self.n_intervals_ * u[:, None] - k))
-        return np.hstack([2 * u[:, None] - 1, hats])
+    def _hats(self, axis):
+        """Return position, steepness and height of the hats, an array of shape (3, n_hats)."""
+        k = _coarse(self.n_intervals_)
+        levels = [(np.arange(k + 1) / k, k, 1.0)] if k else [(np.empty(0), 0, 1.0)]
+        while axis.unit is not None and k < self.n_intervals_:
+            k *= 2
+            levels.append((np.arange(1, k, 2) / k, k, k**0.25))
+        return np.hstack([np.array(np.broadcast_arrays(*level)) for level in levels])
 
     def _axes(self):
         """Return the axes of each column: a linear one, and a logarithmic one for some."""
@@ -217,14 +236,25 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
 
     def _log_positions(self):
         """Return the positions of the columns that get a logarithmic axis."""
-        names = names_of(self)
         if is_auto(self.log_columns):
             pairs = enumerate(bounds_of(self))
-            return {j for j, (low, high) in pairs if _spans_decades(low, high)}
-        chosen = listed("log_columns", self.log_columns, "names of columns")
+            return {j for j, (low, high) in pairs if spans_decades(low, high)}
+        return self._positions("log_columns")
+
+    def _indicated(self):
+        """Return the positions of the columns that get a column for missing values."""
+        if not isinstance(self.missing, str):
+            return self._positions("missing")
+        missing = one_of("missing", self.missing, ("middle", "indicator", "keep"))
+        return set(range(self.n_features_in_)) if missing == "indicator" else set()
+
+    def _positions(self, parameter):
+        """Return the positions of the columns that a parameter lists."""
+        names = names_of(self)
+        chosen = listed(parameter, getattr(self, parameter), "names of columns")
         if unknown := [column for column in chosen if column not in names]:
             raise ValueError(
-                f"log_columns names {safe_repr(unknown)}, which X lacks. Name columns of X, or "
+                f"{parameter} names {safe_repr(unknown)}, which X lacks. Name columns of X, or "
                 "their positions if they have no names."
             )
         return {names.index(column) for column in chosen}
@@ -248,25 +278,45 @@ class _Axis:
         x = np.clip(x, self.low, self.high)
         return (self._scaled(x) - self.start) / (self.stop - self.start)
 
-    def knots(self, n_intervals):
-        """Return the values at the ends of equal intervals of the axis."""
-        knots = np.linspace(self.start, self.stop, n_intervals + 1)
-        return knots if self.unit is None else np.sign(knots) * self.unit * np.expm1(np.abs(knots))
+    def values(self, position):
+        """Return the values that lie at positions in [0, 1] on the axis."""
+        scaled = self.start + position * (self.stop - self.start)
+        if self.unit is None:
+            return scaled
+        return np.sign(scaled) * self.unit * np.expm1(np.abs(scaled))
 
     def _scaled(self, x):
         return x if self.unit is None else np.sign(x) * np.log1p(np.abs(x) / self.unit)
 
 
-def _spans_decades(low, high):
+def spans_decades(low, high):
     is_large = max(abs(low), abs(high)) >= 10**DECADES
     return is_large and (low <= 0 or high >= 10**DECADES * low)
 
 
-def _n_intervals(n_samples, n_axes, epsilon):
+def n_intervals_for(n_samples, n_linear, n_log, epsilon):
     """Return the number of intervals on each axis that records and budget allow."""
     delta = delta_for("auto", n_samples)
     mu = MOST_MU if epsilon is None else min(gdp_parameter(epsilon, delta), MOST_MU)
+    signal = n_samples * mu / max(n_linear + n_log, 1)
+    n_added = n_log * (FINEST - MOST_INTERVALS)
+    if n_log and signal >= FINE_SIGNAL and n_samples >= RECORDS_PER_COLUMN * n_added:
+        return FINEST
     n_intervals = MOST_INTERVALS
-    while n_intervals > 1 and n_samples * mu < LEAST_SIGNAL * n_intervals * n_axes:
+    while n_intervals > 1 and signal < LEAST_SIGNAL * n_intervals:
         n_intervals //= 2
     return n_intervals if n_intervals > 1 else 0
+
+
+def n_columns_of(n_intervals, n_linear, n_log):
+    """Return the number of columns of so many axes, without those of missing values."""
+    coarse = _coarse(n_intervals)
+    n_hats = coarse + 1 if coarse else 0
+    return (n_linear + n_log) * (1 + n_hats) + n_log * (n_intervals - coarse)
+
+
+def _coarse(n_intervals):
+    """Return the number of intervals on linear axes."""
+    while n_intervals > MOST_INTERVALS and n_intervals % 2 == 0:
+        n_intervals //= 2
+    return n_intervals

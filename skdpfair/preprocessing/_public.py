@@ -113,15 +113,17 @@ def public_preprocessor(
     bounds,
     categories=None,
     *,
-    encoding="linear",
+    encoding="auto",
     epsilon=1.0,
+    n_intervals="auto",
+    log_columns="auto",
     passthrough=(),
     missing="middle",
 ):
-    """Make a ColumnTransformer that learns nothing from the rows it is fitted on.
+    """Make a ColumnTransformer that learns only the number of the rows it is fitted on.
 
-    Numeric columns are scaled to [-1, 1] by public bounds, and categorical columns become 0 or 1
-    for each public category. Columns of ``passthrough`` are unchanged; all others are dropped.
+    Numeric columns are encoded within public bounds, and categorical columns become 0 or 1 for
+    each public category. Columns of ``passthrough`` are unchanged; all others are dropped.
 
     Parameters
     ----------
@@ -130,24 +132,31 @@ def public_preprocessor(
     categories : dict of str to sequence, optional
         Public categories of each categorical column, spelt as in the table; "1", 1 and 1.0 are
         equal, as are "True" and True.
-    encoding : {"linear", "auto"}, default="linear"
-        Scale each numeric column, or encode it by piecewise-linear functions, see
-        `PiecewiseLinearEncoder`. A linear model of these, ``DPFairClassifier(module="logistic")``,
-        fits one curve for each column.
+    encoding : {"auto", "linear"}, default="auto"
+        Encode each numeric column by piecewise-linear functions, see `PiecewiseLinearEncoder`, or
+        scale it to [-1, 1]. A linear model, ``DPFairClassifier(module="logistic")``, fits a curve
+        for each column, or a straight line.
     epsilon : float > 0 or None, default=1.0
-        Budget of the fit. With few records and many columns it limits the number of knots of
-        ``encoding="auto"``. Nothing is spent.
+        Budget of the fit. It affects ``n_intervals="auto"`` only. Nothing is spent.
+    n_intervals : int >= 0 or "auto", default="auto"
+        Number of intervals between knots, as in `PiecewiseLinearEncoder`; ignored if
+        ``encoding="linear"``, as is ``log_columns``. ``"auto"`` depends on the number of rows:
+        fit on the training rows, and only transform others.
+    log_columns : list of str or "auto", default="auto"
+        Columns of amounts, which also get a logarithmic axis. ``"auto"``: those whose bounds span
+        several powers of ten.
     passthrough : sequence of str, default=()
         Columns to keep unchanged, such as the group column. A column may be both here and in
         ``categories``: it is then both encoded and kept.
-    missing : {"middle", "indicator", "keep"}, default="middle"
+    missing : {"middle", "indicator", "keep"} or list of str, default="middle"
         Replace missing numbers by the middle of the bounds; by zeros, and 1 in a further column
-        ``{column}_missing``; or keep them as NaN.
+        ``{column}_missing``; or keep them as NaN. A list names the columns of "indicator"; "middle"
+        applies to all others.
 
     Returns
     -------
     sklearn.compose.ColumnTransformer
-        The unfitted transformer. Its output is a DataFrame of the scaled columns,
+        The unfitted transformer. Its output is a DataFrame of the encoded numbers,
         ``column_category`` for each category (float32), and the columns of ``passthrough``. A
         category that is missing or not listed becomes a row of zeros, and a number beyond its
         bounds is moved to the nearer bound. Neither raises a warning, which would reveal
@@ -172,17 +181,24 @@ def public_preprocessor(
     """
     categories = {} if categories is None else categories
     _check_dicts(bounds, categories)
-    one_of("missing", missing, ("middle", "indicator", "keep"))
+    if isinstance(missing, str):
+        one_of("missing", missing, ("middle", "indicator", "keep"))
+    else:
+        missing = as_list("missing", missing, "column names")
     for column, pair in bounds.items():
         with error_context("bounds"):
             pair_of("bounds", pair, column)
-    numeric = BoundedScaler(dict(bounds), missing=missing)
-    if one_of("encoding", encoding, ("linear", "auto")) == "auto":
-        numeric = PiecewiseLinearEncoder(dict(bounds), epsilon=epsilon, missing=missing)
-    elif missing == "indicator":
-        numeric = PiecewiseLinearEncoder(
-            dict(bounds), n_intervals=0, log_columns=[], missing=missing
-        )
+    if one_of("encoding", encoding, ("auto", "linear")) == "linear":
+        n_intervals, log_columns = 0, []
+    numeric = PiecewiseLinearEncoder(
+        dict(bounds),
+        n_intervals=n_intervals,
+        log_columns=log_columns,
+        epsilon=epsilon,
+        missing=missing,
+    )
+    if encoding == "linear" and missing in ("middle", "keep"):
+        numeric = BoundedScaler(dict(bounds), missing=missing)
     if isinstance(passthrough, str):
         passthrough = [passthrough]
     passthrough = as_list("passthrough", passthrough, "column names")

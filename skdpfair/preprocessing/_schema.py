@@ -6,18 +6,32 @@ import json
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from skdpfair._validate import error_context, is_integer, listed, safe_repr
+from skdpfair._validate import (
+    error_context,
+    integer,
+    is_auto,
+    is_integer,
+    listed,
+    number,
+    safe_repr,
+)
 from skdpfair.inputs.columns import in_pandas
+from skdpfair.preprocessing._piecewise_linear import (
+    n_columns_of,
+    n_intervals_for,
+    spans_decades,
+)
 from skdpfair.preprocessing._public import codes_in, public_preprocessor
 
 _MOST_COMPARED = 1000  # names of columns, with one that is not among them
+_MOST_INTERVALS = 1000
 _SEPARATORS = ",;\t|"
 _COMPRESSED = (".gz", ".bz2", ".zip", ".xz", ".zst", ".tar")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
@@ -40,6 +54,15 @@ class TableSchema:
         Numeric feature columns, with their smallest and largest possible values.
     categories : dict of str to list of str, default={}
         Text feature columns, with all their values; in these lists "1" is equal to 1.0.
+    missing : list of str, default=[]
+        Columns of ``bounds`` whose values may be missing. Each gets a further feature,
+        ``{column}_missing``. In other columns, a missing value becomes the middle of the bounds.
+    log_columns : list of str or "auto", default="auto"
+        Columns of ``bounds`` that hold amounts, such as money, of very different sizes; see
+        `PiecewiseLinearEncoder`. ``"auto"``: those whose bounds span several powers of ten.
+    n_intervals : int from 0 to 1000, or "auto", default="auto"
+        Number of intervals of the encoding of numbers. ``"auto"`` depends on the budget and the
+        number of records, see `with_fixed_encoding`.
 
     Raises
     ------
@@ -51,10 +74,12 @@ class TableSchema:
     >>> schema = TableSchema(
     ...     target="approved", classes=["no", "yes"], groups={"sex": ["F", "M"]},
     ...     bounds={"age": (18, 100)}, categories={"ward": ["A", "B"]},
+    ...     n_intervals=2,
     ... )
     >>> print(schema.to_toml())
     target = "approved"
     classes = ["no", "yes"]
+    n_intervals = 2
     <BLANKLINE>
     [groups]
     sex = ["F", "M"]
@@ -65,9 +90,9 @@ class TableSchema:
     [categories]
     ward = ["A", "B"]
     >>> rows = pd.DataFrame({"age": [59], "ward": ["B"], "sex": ["F"], "approved": ["no"]})
-    >>> schema.preprocessor().fit_transform(rows)
-       age  ward_A  ward_B
-    0  0.0     0.0     1.0
+    >>> schema.preprocessor().transform(rows)
+       age  age_at_18  age_at_59  age_at_100  ward_A  ward_B
+    0  0.0        0.0        1.0         0.0     0.0     1.0
     """
 
     target: str
@@ -75,6 +100,9 @@ class TableSchema:
     groups: dict = field(default_factory=dict)
     bounds: dict = field(default_factory=dict)
     categories: dict = field(default_factory=dict)
+    missing: list = field(default_factory=list)
+    log_columns: list | str = "auto"
+    n_intervals: int | str = "auto"
 
     def __post_init__(self):
         if not isinstance(self.target, str) or not self.target:
@@ -104,6 +132,17 @@ class TableSchema:
                 f"bounds and groups both name {safe_repr(both)}, but groups are texts. Remove the "
                 "column from one of them."
             )
+        for name in ("missing", "log_columns"):
+            if not is_auto(getattr(self, name)) or name == "missing":
+                columns = _texts(name, getattr(self, name), least=0)
+                if unknown := [c for c in columns if c not in self.bounds]:
+                    raise ValueError(
+                        f"{name} names {safe_repr(unknown)}, which bounds does not. Name numeric "
+                        "columns, spelt as in bounds."
+                    )
+                object.__setattr__(self, name, columns)
+        if not is_auto(self.n_intervals):
+            integer("n_intervals", self.n_intervals, low=0, high=_MOST_INTERVALS)
         self.preprocessor()  # raises
 
     @classmethod
@@ -180,6 +219,10 @@ class TableSchema:
             The text of a file for `from_toml`.
         """
         lines = [f"target = {_toml(self.target)}", f"classes = {_toml(self.classes)}"]
+        encoding = {"missing": [], "log_columns": "auto", "n_intervals": "auto"}
+        for name, default in encoding.items():
+            value = getattr(self, name)
+            lines += [f"{name} = {_toml(value)}"] * (value != default)
         for name in ("groups", "bounds", "categories"):
             part = getattr(self, name)
             if part:
@@ -197,19 +240,78 @@ class TableSchema:
 
     @property
     def feature_names(self) -> list:
-        """The columns that `preprocessor` makes."""
-        made = [f"{c}_{value}" for c, values in self.categories.items() for value in values]
-        return [*self.bounds, *made]
+        """The columns that `preprocessor` makes; only if ``n_intervals`` is a number."""
+        if is_auto(self.n_intervals):
+            raise ValueError(
+                'n_intervals is "auto", so the features depend on the fit. Take the schema that '
+                "with_fixed_encoding(n_samples, epsilon) returns."
+            )
+        return list(self.preprocessor().get_feature_names_out())
 
-    def preprocessor(self):
-        """Return a transformer of the feature columns that learns nothing from the rows.
+    def with_fixed_encoding(self, n_samples, epsilon=1.0):
+        """Return the schema with ``n_intervals`` as a number and ``log_columns`` as a list.
+
+        It makes the same features from every table, such as training and test records.
+
+        Parameters
+        ----------
+        n_samples : int >= 1
+            Number of records of the fit.
+        epsilon : float > 0 or None, default=1.0
+            Budget of the fit; None without privacy.
+
+        Returns
+        -------
+        TableSchema
+            A copy. What was not ``"auto"`` is unchanged.
+
+        Examples
+        --------
+        >>> schema = TableSchema(target="paid", classes=["no", "yes"], bounds={"income": (0, 1e6)})
+        >>> fixed = schema.with_fixed_encoding(n_samples=5000, epsilon=1.0)
+        >>> fixed.n_intervals, fixed.log_columns
+        (8, ['income'])
+        """
+        integer("n_samples", n_samples)
+        if epsilon is not None:
+            number("epsilon", epsilon, low=0, low_open=True)
+        return self._fixed(lambda *n_axes: n_intervals_for(n_samples, *n_axes, epsilon))
+
+    def _fixed(self, n_intervals):
+        """Return the schema with fixed encoding; ``n_intervals`` takes the numbers of axes."""
+        log_columns, chosen = self.log_columns, self.n_intervals
+        if is_auto(log_columns):
+            log_columns = [c for c, pair in self.bounds.items() if spans_decades(*pair)]
+        if is_auto(chosen):
+            chosen = n_intervals(len(self.bounds), len(log_columns))
+        return replace(self, log_columns=log_columns, n_intervals=chosen)
+
+    def preprocessor(self, *, epsilon=1.0):
+        """Return a transformer of the feature columns that learns only the number of the rows.
+
+        Parameters
+        ----------
+        epsilon : float > 0 or None, default=1.0
+            Budget of the fit; it affects ``n_intervals="auto"`` only.
 
         Returns
         -------
         sklearn.compose.ColumnTransformer
-            The unfitted transformer; see `public_preprocessor`.
+            See `public_preprocessor`. If ``n_intervals`` is a number, nothing depends on the rows,
+            and the transformer is fitted already.
         """
-        return public_preprocessor(self.bounds, self.categories)
+        made = public_preprocessor(
+            self.bounds,
+            self.categories,
+            epsilon=epsilon,
+            n_intervals=self.n_intervals,
+            log_columns=self.log_columns,
+            missing=self.missing,
+        )
+        if is_auto(self.n_intervals):
+            return made
+        public = {column: values[:1] for column, values in (self.bounds | self.categories).items()}
+        return made.fit(pd.DataFrame(public))
 
     def read_csv(self, path, *, labelled=True) -> pd.DataFrame:
         """Read the columns that the schema names, and ignore all others.
@@ -263,18 +365,22 @@ class TableSchema:
                 )
         return table[[*self.bounds, *texts]]
 
-    def split(self, table):
+    def split(self, table, *, epsilon=1.0):
         """Split a table, as returned by `read_csv`, into features, labels and groups.
 
         Parameters
         ----------
         table : DataFrame, of pandas, polars or pyarrow
             With all columns that the schema names.
+        epsilon : float > 0 or None, default=1.0
+            Budget of the fit; it affects ``n_intervals="auto"`` only.
 
         Returns
         -------
         X : DataFrame of shape (n_samples, n_features)
-            Numbers, computed with public facts only.
+            Numbers, computed with public facts only. If ``n_intervals`` is ``"auto"``, the number
+            of rows decides how many: split test records with the schema of `with_fixed_encoding`,
+            or with the one that `schema_of` reads from the file of the model.
         y : ndarray of str of shape (n_samples,)
         groups : DataFrame of shape (n_samples, n_group_columns) or None
             One column for each entry of ``groups``.
@@ -291,7 +397,7 @@ class TableSchema:
             remedy = 'Add "" to the list, as a group of its own, or fill them in.'
             values = groups[column].fillna("")
             groups[column] = _spelt(f"groups[{column!r}]", values, levels, remedy).astype(object)
-        X = self.preprocessor().fit_transform(table)
+        X = self.with_fixed_encoding(len(table), epsilon).preprocessor().transform(table)
         return X, y, groups if self.groups else None
 
 
@@ -350,6 +456,17 @@ def columns_of(path, wanted=()):
             "column names."
         )
     return names, separator
+
+
+def with_features(schema, n_features):
+    """Return a schema with fixed encoding that makes so many features, if there is one."""
+    n_encoded = n_features - len(schema.missing) - sum(map(len, schema.categories.values()))
+
+    def n_intervals(*n_axes):
+        made = (k for k in range(_MOST_INTERVALS) if n_columns_of(k, *n_axes) == n_encoded)
+        return next(made, 0)
+
+    return schema._fixed(n_intervals)
 
 
 def _check_rows(path, names, separator):

@@ -9,6 +9,7 @@ from torch import nn
 from skdpfair._validate import error_context, safe_repr
 from skdpfair.budget.files import replace_file
 from skdpfair.preprocessing import TableSchema
+from skdpfair.preprocessing._schema import with_features
 from skdpfair.release import _file, _onnx
 from skdpfair.release._facts import check_loaded, factory_of, facts_of, rebuilt
 
@@ -69,7 +70,8 @@ def save_release(estimator, path, *, schema=None):
         The file; an existing file is replaced once the new one is complete.
     schema : TableSchema or None, default=None
         The public facts from which the features were computed. `schema_of` reads them, and
-        ``skdpfair predict`` uses them to take raw tables.
+        ``skdpfair predict`` uses them to take raw tables. The file holds the number of
+        intervals that gives the features of the fit, even if ``n_intervals="auto"``.
 
     Raises
     ------
@@ -101,7 +103,7 @@ def save_release(estimator, path, *, schema=None):
     True
     """
     check_is_fitted(estimator, "net_")
-    _check_schema(estimator, schema)
+    schema = _checked(schema, estimator)
     facts, weights = facts_of(estimator)
     extra = {"skdpfair_version": _package().__version__}
     if schema is not None:
@@ -143,7 +145,8 @@ def schema_of(path):
     if facts.get("schema") is None:
         return None
     with error_context(str(path), "holds a schema that cannot be used"):
-        return TableSchema.from_dict(tomllib.loads(facts["schema"]))
+        scaled = {"n_intervals": 0, "log_columns": []}  # what a file without these means
+        return TableSchema.from_dict(scaled | tomllib.loads(facts["schema"]))
 
 
 def load_release(path, *, module=None):
@@ -247,11 +250,13 @@ def export_onnx(estimator, path):
     replace_file(path, content)
 
 
-def _check_schema(estimator, schema):
+def _checked(schema, estimator):
+    """Return a schema that makes the features of a fit, else raise."""
     if schema is None:
-        return
+        return None
     if not isinstance(schema, TableSchema):
         raise TypeError(f"schema must be a TableSchema or None, got {safe_repr(schema)}.")
+    schema = with_features(schema, estimator.n_features_in_)
     made = schema.feature_names
     fitted = list(getattr(estimator, "feature_names_in_", made))
     if fitted != made or estimator.n_features_in_ != len(made):
@@ -259,6 +264,7 @@ def _check_schema(estimator, schema):
             f"schema gives the features {safe_repr(made)}, but the classifier was fitted on "
             f"{estimator.n_features_in_} others. Fit on schema.split(table)[0]."
         )
+    return schema
 
 
 def _if_custom(facts, factory):

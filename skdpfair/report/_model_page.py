@@ -5,6 +5,8 @@ from importlib.metadata import version
 
 import numpy as np
 import pandas as pd
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from skdpfair._validate import safe_repr
@@ -21,8 +23,10 @@ from skdpfair.metrics._measures import (
     simple_measures,
     values_by_group,
 )
+from skdpfair.plotting import ShapeDisplay
 from skdpfair.privacy.statement import ADJACENCY_IN_WORDS, rounded_up
 from skdpfair.release import release
+from skdpfair.report._page_facts import learned
 from skdpfair.report._rendering import (
     findings,
     in_words,
@@ -34,6 +38,7 @@ from skdpfair.report._rendering import (
     written,
 )
 
+_N_POINTS = 25  # of a curve; the knots of 2, 4 and 8 intervals are among them
 _FLAG = (
     "NOT private: computed on real people without noise. It is for people who may see the data; "
     "no ε covers its publication."
@@ -74,7 +79,9 @@ def model_page(
     title : str or None, default=None
         Title of the page.
     pipeline : estimator, PipelineReport or None, default=None
-        The pipeline that prepared the features; the page lists its `check_pipeline` findings.
+        The pipeline that prepared the features; the page lists its `check_pipeline` findings. If
+        it is a fitted `public_preprocessor`, or begins with one, and the classifier adds one
+        function of each column, the page shows these functions.
     measures : list of str or None, default=None
         Measures of the group table, as in `skdpfair.metrics.group_table`, those against a
         reference model excepted. None is ``accuracy``, after ``balanced_accuracy`` and
@@ -130,6 +137,7 @@ def model_page(
         "classes": [str(c) for c in classifier.classes_],
         "differences": [] if table is None else _differences(table, names),
         "findings": findings(pipeline),
+        "learned": _learned(classifier, pipeline),
         "version": version("skdpfair"),
     }
     return render("model.html", context)
@@ -334,6 +342,25 @@ def _interval(row, name):
     trials = {"all": row["n"], "rarest": row["n"] * row["rarest_class_share"]}
     n = trials.get(MEASURES[name].trials or "", 0)
     return "" if np.isnan(n) else share_interval(row[name], round(n))
+
+
+def _learned(classifier, pipeline):
+    """Return the curves of an additive model, and its logits by category; None without any."""
+    first = pipeline[0] if isinstance(pipeline, Pipeline) else pipeline
+    try:
+        model = make_pipeline(first, classifier)
+        display = ShapeDisplay.from_estimator(model, n_points=_N_POINTS)
+    except (ValueError, NotFittedError):  # another pipeline, more classes, or columns interact
+        return None
+    curves, categories = {}, []
+    for column, rows in display.frame.groupby("column", sort=False):
+        pairs = list(zip(rows["value"], rows["logit"], strict=True))
+        if isinstance(pairs[0][0], str):
+            categories += [(column, value, f"{logit:+.3f}") for value, logit in pairs]
+        else:
+            rounded = {float(f"{v:.6g}"): float(f"{logit:.3f}") for v, logit in pairs}
+            curves[column] = list(rounded.items())
+    return learned(curves, display.log_columns, categories)
 
 
 def _facts(classifier):

@@ -5,6 +5,7 @@ from html import unescape
 from types import SimpleNamespace
 
 from skdpfair.privacy.statement import ADJACENCY_IN_WORDS
+from skdpfair.report._charts import curves
 
 _FACTS = {"method", "classes", "features", "groups", "records trained on", "steps"}
 _FACTS |= {"expected batch size", "learning rate", "written by"}
@@ -13,7 +14,34 @@ _ROWS = re.compile(r"<dt>(.*?)</dt><dd>(.*?)</dd>")
 _ITEM = re.compile(r"<li>(.*?)</li>")
 _EPSILON = re.compile(r"<strong>ε = (\S+) at δ = (\S+)</strong> \((\w+) accountant\)")
 _BY_GROUP = re.compile(r'<tr><th scope="row">(.*?)</th><td class="n">([^<]*)</td></tr>')
+_POINT = re.compile(r'( class="log")?><title>([^<]*) = (\S+): (\S+)</title></circle>')
+_CATEGORY = re.compile(
+    r'<tr><th scope="row">(.*?)</th><td>(.*?)</td><td class="n">([^<]*)</td></tr>'
+)
 _ENTRY = re.compile(r'<tr><th scope="row">(.*?)</th>' + r'<td class="n">([^<]*)</td>' * 3 + "</tr>")
+
+
+def learned(columns, log_columns, categories):
+    """Return what the section on learned functions shows; None if there is nothing to show.
+
+    Parameters
+    ----------
+    columns : dict of str to list of (value, logit)
+        The curves, rounded as they are shown.
+    log_columns : list of str
+        Columns on a logarithmic axis.
+    categories : list of (column, category, logit)
+        Texts.
+
+    Returns
+    -------
+    dict or None
+    """
+    if not columns and not categories:
+        return None
+    title = "Logit as a function of each column"
+    chart = curves(columns, log_columns, title=title) if columns else None
+    return {"columns": columns, "chart": chart, "categories": categories}
 
 
 def context_of(text):
@@ -64,8 +92,17 @@ def context_of(text):
         "rare": None,
         "classes": [],
         "findings": prepared,
+        "learned": _learned_in(parts.get("learned", "")),
         "version": text.split(_WRITTEN)[1].split(". ")[0],
     }
+
+
+def _learned_in(part):
+    columns, log_columns = {}, set()
+    for is_log, name, value, logit in _POINT.findall(part):
+        columns.setdefault(unescape(name), []).append((float(value), float(logit)))
+        log_columns |= {unescape(name)} if is_log else set()
+    return learned(columns, log_columns, _texts(_CATEGORY, part))
 
 
 def _texts(pattern, part):

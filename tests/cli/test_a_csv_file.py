@@ -100,14 +100,16 @@ def test_fit_predict_report(folder, table):
     usable(invoke("predict", "model.safetensors", "new.csv", "-o", "out.csv"))
     out = pd.read_csv("out.csv")
     clf, schema = load_release("model.safetensors"), schema_of("model.safetensors")
-    assert schema == SCHEMA
-    X = schema.preprocessor().fit_transform(without.replace("", None))
+    assert schema == SCHEMA.with_fixed_encoding(len(table), epsilon=3.0)
+    X = schema.preprocessor().transform(without.replace("", None))
     assert (out["kredit ok?"] == clf.predict(X)).all() and len(out) == len(without)
     chances = out[[f"probability[{c}]" for c in clf.classes_]]
     assert np.allclose(chances, clf.predict_proba(X), atol=1e-5)
     model = ["report", "model.safetensors", "--card", "card.md"]
     said = json.loads(usable(invoke(*model, "--json")).stdout)
     assert said == {"written": ["report.html", "card.md"], "private": True}
+    assert "What the model has learned" in (folder / "report.html").read_text(encoding="utf-8")
+    assert "nothing found" in usable(invoke("audit", "artifact", "report.html")).output
     usable(invoke(*model, "--data", "loans.csv"))
     assert "contains non-private figures" in (folder / "report.html").read_text()
     assert "NOT private" in (folder / "card.md").read_text()
@@ -116,7 +118,9 @@ def test_fit_predict_report(folder, table):
 def test_group_and_left_out_columns_are_no_features(folder):
     fitted()
     names = list(load_release("model.safetensors").feature_names_in_)
-    assert names == ["Größe", "Einkommen", "Kanton_ZH", "Kanton_BE", "Anrede_Frau", "Anrede_Herr"]
+    numbers, others = names[:20], names[20:]
+    assert {name.split("_")[0] for name in numbers} == {"Größe", "Einkommen"}
+    assert others == ["Kanton_ZH", "Kanton_BE", "Anrede_Frau", "Anrede_Herr"]
 
 
 def test_the_model_does_not_depend_on_other_columns_nor_separators(folder, table):
@@ -301,11 +305,15 @@ def test_a_schema_is_asked_for(folder):
         "100",
         "90",
         "230",
+        "y",  # values can be missing
+        "",  # no amount, by its limits
         "c",
         "ZH,BE",
         "n",
         "0",
         "100",
+        "n",
+        "y",  # an amount
         "c",
         "1..3",
     ]
@@ -315,6 +323,7 @@ def test_a_schema_is_asked_for(folder):
     found = TableSchema.from_toml("asked.toml", besides=["data", "sweep"])
     assert found.bounds == SCHEMA.bounds and found.groups == SCHEMA.groups
     assert found.categories == {"Kanton": ["ZH", "BE"], "Anrede": ["1", "2", "3"]}
+    assert found.missing == ["Größe"] and found.log_columns == ["Einkommen"]
     assert "is there already" in refused(*command, "-o", "asked.toml")
 
 
@@ -338,7 +347,7 @@ def test_one_can_go_back(folder):
 def test_answers_are_read_back_and_odd_ones_refused(folder):
     """Missing cells can be a group; nan and limits in the wrong order are asked again."""
     said, found = answered(
-        *("nein,ja", 'w, m, ""', "n", "s", "n", "nan", "0", "-1", "2"),
+        *("nein,ja", 'w, m, ""', "n", "s", "n", "nan", "0", "-1", "2", "", ""),
         *("c", "111;112", *"ss"),
     )
     assert found.groups == {"Geschlecht": ["w", "m", ""]}
@@ -349,8 +358,9 @@ def test_answers_are_read_back_and_odd_ones_refused(folder):
 
 def test_leaving_everything_out_asks_again(folder, table):
     rest = "s" * (len(table.columns) - 2)
-    said, found = answered("nein,ja", "w, m", "n", *rest, "n", "0", "1", *rest[1:])
+    said, found = answered("nein,ja", "w, m", "n", *rest, "n", "0", "5e4", "", "", *rest[1:])
     assert "Nothing is left to predict from" in said and len(found.bounds) == 1
+    assert found.missing == [] and found.log_columns == list(found.bounds)  # by its limits
 
 
 def test_a_template_holds_names_only(folder, table):
@@ -369,6 +379,7 @@ def test_a_template_holds_names_only(folder, table):
     )
     text = (folder / "t.toml").read_text()
     assert all(f'"{name}"' in text for name in table) and "secret-" not in text
+    assert "missing = []" in text and "# log_columns = []" in text
     assert "classes must list at least 2" in refused("fit", "loans.csv", "--schema", "t.toml")
 
 

@@ -6,9 +6,13 @@ import pytest
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from skdpfair import METHODS, DPFairClassifier
+from skdpfair.postprocessing import DPThresholdClassifier
 
 
 def _estimators():
+    # the checks want the class of the larger probability, as at the threshold .5
+    plain = DPFairClassifier("dpsgd", epsilon=None, noise_multiplier=0.0, random_state=0)
+    yield "threshold", DPThresholdClassifier(plain, objective=None, calibration="platt")
     for name, method in sorted(METHODS.items()):
         params = {"method": name, "group_col": "target" if method.needs_groups else None}
         if not method.private:

@@ -11,6 +11,7 @@ CONTRACT = "tests/contracts/test_methods.py::"
 AUDIT = "tests/audit/test_step.py::test_no_attack_beats_the_claim"
 NOISE = FIT + "test_every_step_carries_fresh_noise_of_the_claimed_scale"
 POISSON = FIT + "test_batches_are_poisson_samples[dpsgd]"
+THRESHOLD = "tests/postprocessing/test_threshold.py::"
 STANDS = "tests/e2e/test_what_stands_around.py::"
 AROUND = "tests/privacy/test_around.py::"
 BOUND = FIT + "test_no_record_moves_the_weights_beyond_its_bound"
@@ -169,7 +170,7 @@ MUTANTS = (
         "exact group counts",
         "the sizes of the groups are used as they are, and booked as noisy",
         "training/train.py",
-        "noise = once[0] if once else 0.0",
+        "noise = plan.one_time.get(GROUP_COUNTS, 0.0)",
         "noise = 0.0",
         "tests/test_methods_in_fits.py::TestGroupRates::"
         "test_the_counts_carry_the_noise_that_is_booked[standard]",
@@ -385,8 +386,8 @@ MUTANTS = (
         "group counts not charged",
         "the sizes of the groups are released once and not in the ledger",
         "training/train.py",
-        "    if once:\n        ledger.record(",
-        "    if once:\n        Ledger().record(",
+        "    _record_once(ledger, plan, GROUP_COUNTS)\n",
+        "",
         "tests/test_methods_in_fits.py::TestGroupRates::"
         "test_shares_counted_with_noise_are_in_the_ledger_and_in_epsilon",
     ),
@@ -943,5 +944,55 @@ MUTANTS = (
         "leaves((*call.args[1:], *[1 for _ in call.kwargs]))",
         "tests/engine/test_operations.py::"
         "test_what_may_bring_records_together_is_not_recorded[an axis by its name]",
+    ),
+    # counts of scores
+    Mutant(
+        "unnoised histogram",
+        "the counts by score are released as they are",
+        "postprocessing/_score_counts.py",
+        "return noisy(histograms @ root.T, sensitivity, noise_multiplier, generator)",
+        "return histograms @ root.T",
+        THRESHOLD + "test_all_groups_and_classes_carry_fresh_noise_of_the_claimed_scale",
+    ),
+    Mutant(
+        "noise for one class only",
+        "the counts of the second class get the noise of the first",
+        "postprocessing/_score_counts.py",
+        "return noisy(histograms @ root.T, sensitivity, noise_multiplier, generator)",
+        "x = histograms @ root.T\n"
+        "    return x + noisy(0 * x[:1], sensitivity, noise_multiplier, generator)",
+        THRESHOLD + "test_all_groups_and_classes_carry_fresh_noise_of_the_claimed_scale",
+    ),
+    Mutant(
+        "sensitivity of a plain histogram",
+        "a record adds a column to the counts by score, and is taken to add one",
+        "postprocessing/_score_counts.py",
+        "sensitivity = float(np.linalg.norm(root[:, 0]))",
+        "sensitivity = 1.0",
+        THRESHOLD + "test_one_record_moves_the_release_by_at_most_its_sensitivity",
+    ),
+    Mutant(
+        "records counted for nothing",
+        "the training records are counted as public ones are",
+        "postprocessing/_threshold.py",
+        "public or records, _paid_noise(report, public)",
+        "public or records, 0.0",
+        THRESHOLD + "test_the_counts_have_the_noise_that_the_ledger_holds[False]",
+    ),
+    Mutant(
+        "shares of more than the budget",
+        "the fit is calibrated to the whole budget, and the counts come on top",
+        "training/plan.py",
+        "one_time_noise_multipliers=tuple(once.values()),",
+        "one_time_noise_multipliers=(),",
+        THRESHOLD + "test_fit_and_counts_cost_the_epsilon_of_the_estimator[global_adapt-pld]",
+    ),
+    Mutant(
+        "counts that are not charged",
+        "the fit does not charge for the counts that follow it",
+        "training/train.py",
+        "_record_once(ledger, plan, SCORE_COUNTS)",
+        "pass",
+        THRESHOLD + "test_the_counts_have_the_noise_that_the_ledger_holds[True]",
     ),
 )

@@ -1,5 +1,7 @@
 """Piecewise-linear encodings: independent values, no reading of rows, names, missing values."""
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,6 +16,7 @@ from skdpfair.preprocessing import (
     check_pipeline,
     public_preprocessor,
 )
+from skdpfair.preprocessing._piecewise_linear import n_columns_of
 
 BOUNDS = {"age": (17, 90), "gain": (0, 99999)}
 
@@ -49,6 +52,37 @@ def test_a_logarithmic_axis_is_linear_between_its_knots():
     share = np.log1p(99.0) / np.log1p(at)
     assert frame.loc[1, "x_log_at_0"] == pytest.approx(1 - share)
     assert frame.loc[1, f"x_log_at_{at:.12g}"] == pytest.approx(share)
+
+
+def test_logarithmic_axes_alone_are_cut_finer_than_eight(rows):
+    encoders = [PiecewiseLinearEncoder(BOUNDS, n_intervals=k).fit(rows) for k in (8, 32)]
+    names, finer = (list(encoder.get_feature_names_out()) for encoder in encoders)
+    added = [name for name in finer if name not in names]
+    assert len(added) == 32 - 8 and all(name.startswith("gain_log_at_") for name in added)
+    encoded = pd.DataFrame(encoders[1].transform(rows), columns=finer)
+    np.testing.assert_allclose(encoded[names], encoders[0].transform(rows), atol=1e-6)
+    u = np.log1p(rows["gain"].clip(0, 99999)) / np.log1p(99999)
+    at = np.expm1(3 / 16 * np.log1p(99999))  # a knot between two of the eight intervals
+    hat = 16**0.25 * np.maximum(0, 1 - np.abs(16 * u - 3))
+    np.testing.assert_allclose(encoded[f"gain_log_at_{at:.12g}"], hat, atol=1e-6)
+
+
+@pytest.mark.parametrize("k", [0, 1, 7, 8, 9, 12, 24, 100, 128])
+def test_the_number_of_columns_is_known_beforehand(rows, k):
+    made = PiecewiseLinearEncoder(BOUNDS, n_intervals=k).fit(rows).get_feature_names_out()
+    assert len(set(made)) == len(made) == n_columns_of(k, 2, 1)
+
+
+def test_many_records_get_finer_logarithmic_axes():
+    table = pd.DataFrame(np.zeros((20_000, 2)), columns=list(BOUNDS))
+    chosen = {
+        (n, epsilon): PiecewiseLinearEncoder(BOUNDS, epsilon=epsilon).fit(table[:n]).n_intervals_
+        for n in (5_000, 20_000)
+        for epsilon in (0.1, 8.0)
+    }
+    assert chosen == {(5_000, 0.1): 8, (5_000, 8.0): 8, (20_000, 0.1): 8, (20_000, 8.0): 128}
+    smooth = PiecewiseLinearEncoder(BOUNDS, epsilon=8.0, log_columns=[]).fit(table)
+    assert smooth.n_intervals_ == 8
 
 
 def test_which_columns_get_a_logarithmic_axis():
@@ -88,6 +122,56 @@ def test_missing_values():
     assert np.isnan(keep[0]).all() and (keep[1] == middle[1]).all()
 
 
+def test_columns_whose_values_can_be_missing_are_listed():
+    table = pd.DataFrame({"age": [np.nan, 53.5], "gain": [np.nan, 49999.5]})
+    given = {"n_intervals": 2, "log_columns": []}
+    encoder = PiecewiseLinearEncoder(BOUNDS, missing=["gain"], **given).fit(table)
+    names = list(encoder.get_feature_names_out())
+    encoded = pd.DataFrame(encoder.transform(table), columns=names)
+    assert [name for name in names if "missing" in name] == ["gain_missing"]
+    age = encoded.filter(like="age")
+    np.testing.assert_array_equal(age.loc[0], age.loc[1])  # the middle of its bounds
+    assert encoded.filter(like="gain").loc[0].tolist() == [0, 0, 0, 0, 1]
+    by_position = PiecewiseLinearEncoder([(17, 90), (0, 99999)], missing=[1], **given)
+    np.testing.assert_array_equal(by_position.fit_transform(table.to_numpy()), encoded)
+    for encoding in ("auto", "linear"):
+        made = public_preprocessor(BOUNDS, encoding=encoding, missing=["gain"], log_columns=[])
+        assert [n for n in made.fit_transform(table) if "_at_" not in n] == [
+            *BOUNDS,
+            "gain_missing",
+        ]
+
+
+def test_columns_that_are_named_like_encodings_are_refused():
+    table = pd.DataFrame({"pay": [1.0], "pay_log": [0.5]})
+    with pytest.raises(ValueError, match=r"equal names: \['pay_log'.*Rename one of the columns"):
+        PiecewiseLinearEncoder({"pay": (0, 1e6), "pay_log": (0, 1)}).fit(table)
+
+
+def test_a_fitted_pipeline_with_named_columns_is_clean():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"age": rng.integers(17, 91, 400), "gain": rng.lognormal(6, 3, 400)})
+    features = public_preprocessor(BOUNDS, missing=["gain"], log_columns=["gain"])
+    model = make_pipeline(features, DPFairClassifier(epsilon=8.0, max_steps=3))
+    model.fit(table, np.arange(400) % 2)
+    assert check_pipeline(model).findings == []
+    for form in (model, pickle.dumps(model), pickle.dumps(features)):
+        report = audit_artifact(form)
+        assert report.is_clean, report
+
+
+@pytest.mark.parametrize("parameter", ["missing", "log_columns"])
+def test_the_columns_of_a_file_are_columns(parameter):
+    names = [f"column {j}" for j in range(60)]
+    encoder = PiecewiseLinearEncoder(dict.fromkeys(names, (0, 1)), **{parameter: names})
+    encoder.fit(pd.DataFrame(np.zeros((1, 60)), columns=names))
+    assert audit_artifact(pickle.dumps(encoder)).is_clean
+    rng = np.random.default_rng(0)
+    for planted in ([f"Maria {j}" for j in range(60)], list(rng.random(60)), names * 2):
+        encoder.set_params(**{parameter: planted})
+        assert not audit_artifact(pickle.dumps(encoder)).is_clean
+
+
 @pytest.mark.parametrize(
     ("n_samples", "epsilon", "n_columns", "n_intervals"),
     [
@@ -111,6 +195,7 @@ def test_few_records_for_the_columns_get_fewer_knots(n_samples, epsilon, n_colum
         ({"log_columns": ["wage"]}, r"log_columns names \['wage'\], which X lacks"),
         ({"epsilon": 0}, "epsilon must be a number > 0"),
         ({"missing": "drop"}, "missing must be one of"),
+        ({"missing": ["wage"]}, r"missing names \['wage'\], which X lacks"),
         ({"bounds": {"age": (17, 90)}}, r"none for \['gain'\]"),
     ],
 )
@@ -135,5 +220,5 @@ def test_a_linear_model_learns_a_curve_that_scaled_columns_hide():
 
 
 def test_an_indicator_serves_scaled_columns_too(rows):
-    features = public_preprocessor(BOUNDS, missing="indicator").fit_transform(rows)
-    assert list(features) == ["age", "age_missing", "gain", "gain_missing"]
+    make = public_preprocessor(BOUNDS, encoding="linear", missing="indicator")
+    assert list(make.fit_transform(rows)) == ["age", "age_missing", "gain", "gain_missing"]

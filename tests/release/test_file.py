@@ -3,16 +3,19 @@
 import json
 import os
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn.pipeline import make_pipeline
 from torch import nn
 
-from skdpfair import get_method, load_release
+from skdpfair import DPFairClassifier, get_method, load_release
 from skdpfair.budget.files import replace_file
-from skdpfair.release import _file
+from skdpfair.preprocessing import TableSchema
+from skdpfair.release import _file, schema_of
 from skdpfair.release._encode import NotPlain, decode, encode
 from skdpfair.release._facts import facts_of
 
@@ -33,6 +36,54 @@ def test_the_file_is_safetensors_that_anyone_can_read(table, path, fitted):
     assert facts["format_version"] == 1 and facts["skdpfair_version"]
     for name, weight in model.net_.module_.state_dict().items():
         np.testing.assert_array_equal(weights[name], weight.numpy())
+
+
+@pytest.fixture(scope="module")
+def loans():
+    rng = np.random.default_rng(0)
+    pay = rng.lognormal(8, 2, 300)
+    return pd.DataFrame({"pay": pay, "age": rng.uniform(18, 98, 300), "paid": pay > 3000})
+
+
+LOANS = TableSchema(
+    target="paid",
+    classes=["False", "True"],
+    bounds={"pay": (0, 10**6), "age": (18, 98)},
+    missing=["age"],
+)
+
+
+@pytest.mark.parametrize("n_intervals", ["auto", 0, 5])
+def test_the_schema_of_a_file_makes_the_features_of_the_fit(loans, path, n_intervals):
+    schema = replace(LOANS, n_intervals=n_intervals)
+    X, y, _ = schema.split(loans, epsilon=0.4)  # fewer intervals than with epsilon=1
+    clf = DPFairClassifier("dpsgd", epsilon=0.4, max_steps=3).fit(X, y)
+    clf.save_release(path, schema=schema)
+    known = schema_of(path)
+    assert known == schema.with_fixed_encoding(len(loans), epsilon=0.4)
+    assert n_intervals == "auto" or known.n_intervals == n_intervals
+    model = make_pipeline(known.preprocessor(), load_release(path))  # of tables of any length
+    np.testing.assert_array_equal(model.predict_proba(loans[:2]), clf.predict_proba(X[:2]))
+
+
+def test_a_schema_without_encoding_means_scaled_columns(loans, path):
+    """As in files of before there were encodings."""
+    schema = replace(LOANS, n_intervals=0, log_columns=[], missing=[])
+    X, y, _ = schema.split(loans)
+    assert list(X) == ["pay", "age"]
+    DPFairClassifier("dpsgd", epsilon=1.0, max_steps=3).fit(X, y).save_release(path, schema=schema)
+    facts, weights = _file.read(path)
+    lines = [v for v in facts["schema"].splitlines() if not v.startswith(("n_int", "log_"))]
+    _file.write(path, facts | {"schema": "\n".join(lines)}, weights)
+    assert schema_of(path) == schema
+
+
+def test_a_schema_of_other_features_is_refused(loans, path):
+    X, y, _ = replace(LOANS, n_intervals=3).split(loans)
+    clf = DPFairClassifier("dpsgd", epsilon=1.0, max_steps=3).fit(X, y)
+    for other in ({"n_intervals": 4}, {"log_columns": []}, {"bounds": {"age": (18, 98)}}):
+        with pytest.raises(ValueError, match="schema gives the features"):
+            clf.save_release(path, schema=replace(LOANS, **other))
 
 
 class Wide(nn.Module):

@@ -5,14 +5,18 @@ import warnings
 from html import escape
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import binomtest
 from sklearn.metrics import log_loss
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from skdpfair import DPFairClassifier
 from skdpfair.audit import audit_artifact
 from skdpfair.datasets import make_two_groups
 from skdpfair.metrics import release_group_table
+from skdpfair.plotting import ShapeDisplay
 from skdpfair.preprocessing import public_preprocessor
 from skdpfair.report import model_card, model_page
 
@@ -80,6 +84,57 @@ def test_the_scanner_takes_pages_without_figures_and_nothing_added(fitted):
     ]
     for old, new in plants:
         assert not audit_artifact(page.replace(old, new).encode()).is_clean
+
+
+@pytest.fixture(scope="module")
+def additive():
+    rng = np.random.default_rng(0)
+    wards = [HOSTILE, "b"]
+    rows = pd.DataFrame({"age = 1": rng.uniform(20, 80, 900), "gain": rng.lognormal(5, 2, 900)})
+    rows["ward"] = rng.choice(wards, 900)
+    features = public_preprocessor({"age = 1": (20, 80), "gain": (0, 1e5)}, {"ward": wards})
+    clf = DPFairClassifier("dpsgd", epsilon=8.0, module="logistic", max_steps=5)
+    return make_pipeline(features, clf).fit(rows, np.arange(900) % 2)
+
+
+def test_an_additive_model_shows_what_it_has_learned(additive):
+    page = model_page(additive[-1], pipeline=additive)
+    assert page == model_page(additive[-1], pipeline=additive[0])
+    frame = ShapeDisplay.from_estimator(additive, n_points=25).frame
+    for column, value, logit in frame.itertuples(index=False):
+        if column == "ward":
+            row = f"<td>{escape(value)}</td>" + f'<td class="n">{logit:+.3f}</td>'
+        else:
+            row = f"<title>{column} = {value:.6g}: {logit:+.3f}</title>"
+        assert row in page
+    assert "gain (log)" in page and "age = 1 (log)" not in page
+    assert "contains no figures that are not private" in page and HOSTILE not in page
+
+
+def test_a_model_in_which_columns_interact_shows_no_curves(additive, fitted):
+    rows = additive[0].transform(pd.DataFrame({"age = 1": [20.0], "gain": 0.0, "ward": "b"}))
+    mlp = DPFairClassifier("dpsgd", epsilon=8.0, module="mlp", max_steps=5)
+    mlp.fit(pd.concat([rows] * 900) + np.random.default_rng(0).random((900, 1)), np.arange(900) % 2)
+    for clf, pipeline in ((mlp, additive[0]), (fitted[0], None), (fitted[0], StandardScaler())):
+        assert "What the model has learned" not in model_page(clf, pipeline=pipeline)
+
+
+def test_the_scanner_takes_curves_and_nothing_added(additive):
+    page = model_page(additive[-1], pipeline=additive)
+    report = audit_artifact(page.encode())
+    assert report.is_clean, report
+    first = re.search("<circle .*?</circle>", page)[0]
+    plants = [
+        (first, first + first),
+        (first, first.replace("<title>", "<title>Maria: ")),
+        (first, re.sub(r"[+-][0-9.]+</title>", "+123456.789</title>", first)),
+        (first, first.replace("<circle ", '<circle data-row="0.5, 0.25" ')),
+        ("</details>", "<p>0.5, 0.25</p></details>"),
+        ("<td>b</td>", "<td>" + "0.5, " * 60 + "</td>"),
+    ]
+    for old, new in plants:
+        assert old in page
+        assert not audit_artifact(page.replace(old, new, 1).encode()).is_clean
 
 
 def test_names_are_escaped(fitted):

@@ -1,0 +1,143 @@
+"""What a threshold, parity and calibration within the budget bring on Adult, and what they cost.
+
+python -m benchmarks.bench_thresholds [--seeds 4] [--epsilon 1]
+"""
+
+import argparse
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from fairlearn.metrics import equalized_odds_difference
+from fairlearn.postprocessing import ThresholdOptimizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import balanced_accuracy_score
+
+from benchmarks import pages
+from skdpfair import DPFairClassifier
+from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
+from skdpfair.postprocessing import DPThresholdClassifier
+from skdpfair.preprocessing import public_preprocessor
+
+FEMALE = "Female"
+
+
+def rows_of(rare, seed):
+    """Return the positions of the training rows: all, or with women cut to 1 %."""
+    sex = load_adult(subset="train").sensitive_features["sex"].to_numpy()
+    if not rare:
+        return np.arange(len(sex))
+    women, men = np.flatnonzero(sex == FEMALE), np.flatnonzero(sex != FEMALE)
+    kept = np.random.default_rng(seed).choice(women, len(men) // 99, replace=False)
+    return np.sort(np.append(men, kept))
+
+
+def arrays(epsilon, rows):
+    """Return features, labels (True above 50K) and groups of training and test rows."""
+    train, test = load_adult(subset="train"), load_adult(subset="test")
+    features = public_preprocessor(
+        ADULT_BOUNDS, ADULT_CATEGORIES, encoding="auto", epsilon=epsilon
+    ).fit(train.data.iloc[rows])
+    for data, chosen in ((train, rows), (test, np.arange(len(test.target)))):
+        x = features.transform(data.data.iloc[chosen]).to_numpy(np.float32)
+        y = data.target.iloc[chosen].to_numpy() == ">50K"
+        yield x, y, data.sensitive_features["sex"].iloc[chosen].to_numpy()
+
+
+def calibration_error(y, probability, n_bins=15):
+    """Return the expected calibration error over bins of equal width."""
+    bins = np.minimum((probability * n_bins).astype(int), n_bins - 1)
+    sums = [np.abs((y - probability)[bins == i].sum()) for i in range(n_bins)]
+    return sum(sums) / len(y)
+
+
+def measured(y, group, predicted, probability):
+    """Return the measures of a row, in percent."""
+    women = group == FEMALE
+    found = {
+        "accuracy": (predicted == y).mean(),
+        "balanced": balanced_accuracy_score(y, predicted),
+        "balanced, women": balanced_accuracy_score(y[women], predicted[women]),
+        "recall, women": predicted[women & y].mean(),
+        "odds difference": equalized_odds_difference(y, predicted, sensitive_features=group),
+        "calibration error": np.nan if probability is None else calibration_error(y, probability),
+    }
+    return {name: 100 * value for name, value in found.items()}
+
+
+def private(epsilon, rare, seed, **params):
+    """Return the measures of one private fit, with a threshold if ``params`` ask for one."""
+    (x, y, group), (x_test, y_test, group_test) = arrays(epsilon, rows_of(rare, seed))
+    model = DPFairClassifier(epsilon=epsilon, random_state=seed)
+    given = {}
+    if params:
+        model = DPThresholdClassifier(model, random_state=seed, **params)
+        if "constraint" in params or "by_group" in params:
+            given = {"sensitive_features": group_test, "random_state": seed}
+    model.fit(x, y, sensitive_features=group)
+    assert model.privacy_.epsilon <= epsilon
+    predicted = model.predict(x_test, **given)
+    return measured(y_test, group_test, predicted, model.predict_proba(x_test)[:, 1])
+
+
+def optimizer(epsilon, rare, seed):
+    """Return the measures of fairlearn's optimizer of thresholds, without privacy."""
+    (x, y, group), (x_test, y_test, group_test) = arrays(epsilon, rows_of(rare, seed))
+    model = ThresholdOptimizer(
+        estimator=LogisticRegression(max_iter=2000),
+        constraints="equalized_odds",
+        predict_method="predict_proba",
+    )
+    # it keeps probabilities in the type of x
+    model.fit(x.astype(np.float64), y, sensitive_features=group)
+    given = {"sensitive_features": group_test, "random_state": seed}
+    predicted = model.predict(x_test.astype(np.float64), **given)
+    return measured(y_test, group_test, np.asarray(predicted).astype(bool), None)
+
+
+CASES = {
+    "threshold .5": (private, False, {}),
+    "balanced accuracy": (private, False, {"objective": "balanced_accuracy"}),
+    "balanced accuracy, by group": (private, False, {"by_group": True}),
+    "calibrated by temperature": (
+        private,
+        False,
+        {"objective": None, "calibration": "temperature"},
+    ),
+    "calibrated by Platt's method": (private, False, {"objective": None, "calibration": "platt"}),
+    "demographic parity": (
+        private,
+        False,
+        {"objective": "accuracy", "constraint": "demographic_parity"},
+    ),
+    "equalized odds": (private, False, {"objective": "accuracy", "constraint": "equalized_odds"}),
+    "equalized odds, fairlearn, not private": (optimizer, False, {}),
+    "1 % women, threshold .5": (private, True, {}),
+    "1 % women, balanced accuracy": (private, True, {"objective": "balanced_accuracy"}),
+    "1 % women, selection rate": (private, True, {"objective": "selection_rate"}),
+}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=4)
+    parser.add_argument("--epsilon", type=float, default=1.0)
+    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    lines = []
+    for name, (run, rare, params) in CASES.items():
+        rows = [run(options.epsilon, rare, seed, **params) for seed in range(options.seeds)]
+        means = pd.DataFrame(rows).mean()
+        lines.append([name, *("" if np.isnan(v) else f"{v:.1f}" for v in means)])
+        print(*lines[-1], sep=" | ", flush=True)
+    options.output.mkdir(parents=True, exist_ok=True)
+    page = pages.table(["threshold", *means.index], lines, left=(0,))
+    (options.output / "thresholds.md").write_text("\n".join([*page, ""]))
+
+
+if __name__ == "__main__":
+    main()

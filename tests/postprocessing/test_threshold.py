@@ -1,0 +1,377 @@
+"""Thresholds that are paid for: sensitivity and noise of the counts, the budget, and the rates."""
+
+import pickle
+from unittest import mock
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from scipy.special import expit
+from sklearn.dummy import DummyClassifier
+from sklearn.metrics import balanced_accuracy_score, confusion_matrix, log_loss
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+
+from skdpfair import DPFairClassifier
+from skdpfair.budget import PrivacyLedger
+from skdpfair.exceptions import BudgetExceeded, PrivacyAccountingError
+from skdpfair.postprocessing import DPThresholdClassifier, _score_counts, _threshold
+from skdpfair.postprocessing._cuts import CONSTRAINTS, OBJECTIVES, best_cut, best_mixtures
+from skdpfair.postprocessing._score_counts import EDGES, N_BINS, score_counts, square_root
+from skdpfair.preprocessing import check_pipeline, public_preprocessor
+from skdpfair.privacy import epsilon as epsilon_of
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::skdpfair.exceptions.LowSignalWarning",
+    "ignore::skdpfair.exceptions.InsecureSeedWarning",
+)
+ALPHA = 1e-6  # the chance that correct code fails one of the statistical tests
+
+
+def table(n=3000, seed=0):
+    """Return features, labels (a ninth is positive) and groups with other base rates."""
+    rng = np.random.default_rng(seed)
+    group = rng.choice(["a", "b"], size=n, p=[0.7, 0.3])
+    x = rng.normal(size=(n, 3)) + (group == "b")[:, None] * [0.5, 0, 0]
+    y = (x @ [1.5, -1.0, 0.5] + rng.logistic(size=n) > 3.5 - 1.5 * (group == "b")).astype(int)
+    return x, np.where(y == 1, "yes", "no"), group
+
+
+def released(scores, classes, groups, n_groups):
+    """Return what gets noise, and its sensitivity."""
+    with mock.patch.object(_score_counts, "noisy", side_effect=lambda v, *_: v) as noisy:
+        rng = np.random.default_rng(0)
+        score_counts(np.array(scores), np.array(classes), np.array(groups), n_groups, 1.0, rng)
+    return noisy.call_args.args[:2]
+
+
+# the release
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    st.lists(
+        st.tuples(
+            st.floats(-20, 20) | st.sampled_from([np.nan, np.inf, -np.inf, 8.0, -8.0]),
+            st.integers(0, 1),
+            st.integers(0, 2),
+        ),
+        min_size=1,
+        max_size=20,
+    )
+)
+def test_one_record_moves_the_release_by_at_most_its_sensitivity(rows):
+    with_all, sensitivity = released(*zip(*rows, strict=True), n_groups=3)
+    without = np.zeros_like(with_all)
+    if len(rows) > 1:
+        without, _ = released(*zip(*rows[1:], strict=True), n_groups=3)
+    assert np.linalg.norm(with_all - without) <= sensitivity * (1 + 1e-12)
+
+
+def test_the_sensitivity_is_reached():
+    moved, sensitivity = released([9.0], [1], [0], n_groups=1)
+    assert np.linalg.norm(moved) == pytest.approx(sensitivity)
+
+
+def test_counts_without_noise_are_those_of_the_records():
+    rng = np.random.default_rng(0)
+    scores, classes, groups = (
+        rng.normal(0, 4, 500),
+        rng.integers(0, 2, 500),
+        rng.integers(0, 3, 500),
+    )
+    counts = score_counts(scores, classes, groups, 3, 0.0, rng)
+    clipped = np.clip(scores, EDGES[0], np.nextafter(EDGES[-1], 0))
+    for g in range(3):
+        for c in range(2):
+            of = clipped[(groups == g) & (classes == c)]
+            np.testing.assert_allclose(counts[g, c], [(of >= e).sum() for e in EDGES], atol=1e-9)
+
+
+def test_all_groups_and_classes_carry_fresh_noise_of_the_claimed_scale():
+    n_histograms, draws, noise = 4, 200, 3.0
+    empty, rng = np.zeros((n_histograms, N_BINS)), np.random.default_rng(0)
+    found = np.array([_score_counts.released(empty, noise, rng) for _ in range(draws)])
+    sd = noise * np.linalg.norm(square_root(N_BINS)[:, 0])
+    statistic = ((found / sd) ** 2).sum(axis=(0, 2))
+    tail = ALPHA / 2 / (n_histograms + 1)
+    low, high = stats.chi2.ppf([tail, 1 - tail], draws * N_BINS)
+    assert ((low < statistic) & (statistic < high)).all()
+    # independent: the mean over histograms has the variance of a mean
+    statistic = ((found.mean(axis=1) / sd) ** 2).sum() * n_histograms
+    assert low < statistic < high
+
+
+# the budget
+
+
+@pytest.mark.parametrize("method, accountant", [("global_adapt", "pld"), ("dp_is_sgd", "rdp")])
+def test_fit_and_counts_cost_the_epsilon_of_the_estimator(method, accountant):
+    x, y, group = table()
+    inner = DPFairClassifier(method, epsilon=2.0, accountant=accountant, max_steps=50)
+    model = DPThresholdClassifier(inner, budget_share=0.1).fit(x, y, sensitive_features=group)
+    entries = model.privacy_.ledger.entries
+    (counts,) = (e for e in entries if e.what == "score counts")
+    assert (counts.sample_rate, counts.steps) == (1.0, 1)
+    whole = epsilon_of([e.run for e in entries], model.privacy_.delta, accountant)
+    assert 1.99 < whole <= model.privacy_.epsilon <= 2.0
+    alone = DPFairClassifier(method, epsilon=2.0, accountant=accountant, max_steps=50)
+    alone.fit(x, y, sensitive_features=group)
+    assert model.privacy_.noise_multiplier > alone.privacy_.noise_multiplier
+    assert model.estimator_.privacy_ is model.privacy_
+    assert "weights and thresholds are" in model.privacy_.statement
+
+
+@pytest.mark.parametrize("by_group", [False, True])
+def test_the_counts_have_the_noise_that_the_ledger_holds(by_group):
+    x, y, group = table()
+    model = DPThresholdClassifier(DPFairClassifier(max_steps=50), by_group=by_group)
+    with mock.patch.object(_score_counts, "noisy", wraps=_score_counts.noisy) as noisy:
+        model.fit(x, y, sensitive_features=group)
+    (call,) = noisy.call_args_list
+    paid = [e.noise_multipliers for e in model.privacy_.ledger.entries if e.what == "score counts"]
+    assert [(call.args[2],)] == paid
+    share = 0.2 if by_group else 0.05
+    mu = model.estimator_.signal_to_noise_ / len(y)
+    assert call.args[2] == pytest.approx(1 / (mu * np.sqrt(share)))
+
+
+def test_two_fits_share_no_noise_and_a_seed_is_bound_to_the_records():
+    x, y, _ = table()
+    inner = DPFairClassifier(max_steps=50, random_state=0)
+
+    def noise_of(labels, seed):
+        with mock.patch.object(_score_counts, "noisy", wraps=_score_counts.noisy) as noisy:
+            DPThresholdClassifier(inner, random_state=seed).fit(x, labels)
+        return noisy.call_args.args[3].bit_generator.state["state"]["state"]
+
+    assert noise_of(y, None) != noise_of(y, None)
+    assert noise_of(y, 0) == noise_of(y, 0) != noise_of(np.roll(y, 1), 0)
+
+
+def test_a_seeded_release_says_so():
+    x, y, _ = table()
+    model = DPThresholdClassifier(DPFairClassifier(max_steps=50), random_state=0).fit(x, y)
+    assert model.privacy_.seeded and "seed" in model.privacy_.statement
+
+
+def test_a_ledger_is_charged_for_fit_and_counts_before_the_fit(tmp_path):
+    x, y, _ = table()
+    model = DPThresholdClassifier(DPFairClassifier(epsilon=1.0, max_steps=50))
+    with PrivacyLedger(tmp_path / "ledger.jsonl", epsilon=1.2, delta=1e-5) as ledger:
+        model.fit(x, y)
+        spent = ledger.epsilon()
+        assert spent == pytest.approx(model.privacy_.epsilon, rel=1e-3)
+        with pytest.raises(BudgetExceeded):
+            DPThresholdClassifier(DPFairClassifier(epsilon=1.0, max_steps=50)).fit(x, y)
+        assert ledger.epsilon() == spent
+
+
+def test_a_ledger_set_on_the_classifier_is_charged(tmp_path):
+    x, y, _ = table()
+    ledger = PrivacyLedger(tmp_path / "ledger.jsonl", epsilon=1.5, delta=1e-5)
+    model = DPThresholdClassifier(DPFairClassifier(max_steps=50)).set_callbacks(ledger).fit(x, y)
+    assert ledger.epsilon() == pytest.approx(model.privacy_.epsilon, rel=1e-3)
+
+
+def test_counts_that_nobody_paid_for_are_refused():
+    x, y, _ = table()
+    model = DPThresholdClassifier(DPFairClassifier(max_steps=50))
+    with (
+        mock.patch.object(_threshold, "SCORE_COUNTS", "another name"),
+        pytest.raises(PrivacyAccountingError, match="has not paid"),
+    ):
+        model.fit(x, y)
+
+
+def test_public_records_cost_nothing_and_are_named():
+    x, y, _ = table()
+    public = table(seed=1)[:2]
+    model = DPThresholdClassifier(DPFairClassifier(max_steps=50), validation_data=public).fit(x, y)
+    names = [e.what for e in model.privacy_.ledger.entries]
+    assert "score counts" not in names
+    assert any("validation_data holds public records" in s for s in model.privacy_.assumptions)
+    with mock.patch.object(_score_counts, "noisy", wraps=_score_counts.noisy) as noisy:
+        model.fit(x, y)
+    assert noisy.call_args.args[2] == 0.0
+
+
+def test_without_privacy_counts_are_exact_and_epsilon_infinite():
+    x, y, _ = table()
+    model = DPThresholdClassifier(DPFairClassifier(epsilon=None, max_steps=50)).fit(x, y)
+    assert not model.privacy_.is_private
+
+
+# thresholds on exact counts
+
+
+def exact(scores, labels, groups=None):
+    groups = np.zeros(len(scores), dtype=int) if groups is None else groups
+    n_groups = groups.max() + 1
+    return score_counts(scores, labels, groups, n_groups, 0.0, np.random.default_rng(0))
+
+
+def made_scores(seed=0, n=20_000):
+    rng = np.random.default_rng(seed)
+    groups = rng.integers(0, 2, n)
+    labels = (rng.random(n) < 0.2 + 0.2 * groups).astype(int)
+    return rng.normal(2.0 * labels - 1.5 + 0.5 * groups, 1.0), labels, groups
+
+
+def test_thresholds_serve_their_objective():
+    scores, labels, _ = made_scores()
+    (counts,) = exact(scores, labels)
+    costs = np.array([[0.0, 1.0], [5.0, 0.0]])
+    value = {
+        "balanced_accuracy": lambda p: balanced_accuracy_score(labels, p),
+        "accuracy": lambda p: (labels == p).mean(),
+    }
+    for objective, score in value.items():
+        found = score(scores >= EDGES[best_cut(counts, objective)])
+        assert found >= max(score(scores >= e) for e in EDGES) - 0.005
+    found = scores >= EDGES[best_cut(counts, costs)]
+    cost = [(costs * confusion_matrix(labels, scores >= e)).sum() for e in EDGES]
+    assert (costs * confusion_matrix(labels, found)).sum() <= 1.03 * min(cost)
+    selected = scores >= EDGES[best_cut(counts, "selection_rate")]
+    assert selected.mean() == pytest.approx(labels.mean(), abs=0.02)
+    selected = scores >= EDGES[best_cut(counts, "selection_rate", 0.1)]
+    assert selected.mean() == pytest.approx(0.1, abs=0.02)
+    found = scores >= EDGES[best_cut(counts, "true_positive_rate", 0.9)]
+    assert 0.9 <= found[labels == 1].mean() < 0.93
+
+
+@pytest.mark.parametrize("constraint", CONSTRAINTS)
+@pytest.mark.parametrize("objective", [*OBJECTIVES, np.array([[0.0, 1.0], [5.0, 0.0]])], ids=str)
+def test_mixtures_keep_their_constraint(objective, constraint):
+    scores, labels, groups = made_scores()
+    counts = exact(scores, labels, groups)
+    target = 0.7 if isinstance(objective, str) and objective == "true_positive_rate" else None
+    value = {}
+    for tolerance in (0.0, 0.05, 1.0):
+        weights = best_mixtures(counts, objective, target, constraint, tolerance)
+        np.testing.assert_allclose(weights.sum(axis=1), 1)
+        rates = np.einsum("ge,gce->gc", weights, counts / counts[..., :1])
+        shares = counts[..., 0] / counts[..., 0].sum(axis=1, keepdims=True)
+        gaps = np.abs(np.diff(rates, axis=0)).ravel()
+        if constraint == "demographic_parity":
+            gaps = np.abs(np.diff((rates * shares).sum(axis=1)))
+        elif constraint == "equal_opportunity":
+            gaps = gaps[1:]
+        assert gaps.max() <= tolerance + 1e-6
+        value[tolerance] = (rates * counts[..., 0] * [-1, 1]).sum()
+    if isinstance(objective, str) and objective == "accuracy":
+        assert value[0.0] <= value[0.05] <= value[1.0] + 1e-6
+
+
+def test_groups_get_equal_odds_in_predictions():
+    x, y, group = table(20_000)
+    inner = DPFairClassifier(epsilon=8.0, max_steps=100, random_state=0)
+    odds = {}
+    for constraint in (None, "equalized_odds"):
+        model = DPThresholdClassifier(inner, constraint=constraint, random_state=0)
+        model.fit(x, y, sensitive_features=group)
+        given = {"sensitive_features": group, "random_state": 0} if constraint else {}
+        predicted = model.predict(x, **given) == "yes"
+        rates = [[predicted[(group == g) & (y == c)].mean() for c in ("no", "yes")] for g in "ab"]
+        odds[constraint] = np.abs(np.diff(rates, axis=0)).max()
+    assert odds["equalized_odds"] < 0.02 < odds[None]
+
+
+def test_balanced_accuracy_of_a_rare_class_is_gained_at_the_cost_of_accuracy():
+    x, y, _ = table(6000)
+    inner = DPFairClassifier(epsilon=1.0, random_state=0)
+    plain = inner.fit(x, y).predict(x)
+    chosen = DPThresholdClassifier(inner, random_state=0).fit(x, y).predict(x)
+    assert balanced_accuracy_score(y, chosen) > balanced_accuracy_score(y, plain) + 0.05
+    assert (chosen == y).mean() < (plain == y).mean()
+
+
+@pytest.mark.parametrize("calibration", ["temperature", "platt"])
+def test_calibration_lowers_the_log_loss_of_probabilities_that_are_too_extreme(calibration):
+    x, y, _ = table(6000)
+    inner = DPFairClassifier(epsilon=8.0, max_steps=50, random_state=0)
+    model = DPThresholdClassifier(inner, calibration=calibration, random_state=0)
+    with mock.patch.object(
+        DPFairClassifier, "decision_function", lambda self, X: 4.0 * np.asarray(X) @ [1.5, -1, 0.5]
+    ):
+        model.fit(x, y)
+        proba = model.predict_proba(x)
+        raw = expit(model.estimator_.decision_function(x))
+    assert log_loss(y, proba) < log_loss(y, np.column_stack([1 - raw, raw])) - 0.1
+    assert (model.calibration_[1] == 0.0) == (calibration == "temperature")
+    assert 0.1 <= model.calibration_[0] < 0.6
+
+
+# around the classifier
+
+
+def test_groups_come_from_the_column_that_the_classifier_names():
+    x, y, group = table()
+    X = pd.DataFrame(x, columns=list("uvw")).assign(group=group)
+    features = public_preprocessor(
+        dict.fromkeys("uvw", (-4, 4)), passthrough=["group"], encoding="linear"
+    )
+    pipe = make_pipeline(features, DPFairClassifier(group_col="group", max_steps=50))
+    model = DPThresholdClassifier(pipe, by_group=True).fit(X, y)
+    assert list(model.thresholds_) == ["a", "b"]
+    assert list(model.feature_names_in_) == ["u", "v", "w", "group"]
+    assert model.predict(X).shape == y.shape
+    assert not check_pipeline(model).findings
+    copy = pickle.loads(pickle.dumps(model))
+    assert (copy.predict(X, random_state=0) == model.predict(X, random_state=0)).all()
+    assert copy.random_state is None and copy.validation_data is None
+
+
+def test_searches_and_cross_validation_take_it():
+    x, y, _ = table(1000)
+    model = DPThresholdClassifier(DPFairClassifier(max_steps=20))
+    search = GridSearchCV(model, {"objective": ["accuracy", "balanced_accuracy"]}, cv=2)
+    assert set(search.fit(x, y).best_params_) == {"objective"}
+    assert len(cross_val_score(model, x, y, cv=2)) == 2
+
+
+@pytest.mark.parametrize(
+    "params, given, match",
+    [
+        ({"objective": "f1"}, {}, "objective must be one of"),
+        ({"objective": [[1, 2, 3]]}, {}, "objective must be a name, None, or costs"),
+        ({"objective": "true_positive_rate"}, {}, "target must be the smallest"),
+        ({"constraint": "parity"}, {}, "constraint must be one of"),
+        ({"constraint": "equalized_odds"}, {}, "need groups"),
+        ({"objective": None, "by_group": True}, {}, "objective=None"),
+        ({"tolerance": 2.0}, {}, "tolerance"),
+        ({"budget_share": 1.0}, {}, "budget_share"),
+        ({"calibration": "isotonic"}, {}, "calibration must be one of"),
+        ({"validation_data": (1,)}, {}, "validation_data must be"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_before_the_fit(params, given, match):
+    x, y, _ = table(200)
+    model = DPThresholdClassifier(DPFairClassifier(max_steps=5), **params)
+    with (
+        mock.patch.object(DPFairClassifier, "fit") as fit,
+        pytest.raises((ValueError, TypeError), match=match),
+    ):
+        model.fit(x, y, **given)
+    assert not fit.called
+
+
+def test_other_estimators_and_classes_are_refused():
+    x, y, _ = table(200)
+    with pytest.raises(TypeError, match="must be a DPFairClassifier or a Pipeline"):
+        DPThresholdClassifier(DummyClassifier()).fit(x, y)
+    with pytest.raises(ValueError, match="Only binary classification"):
+        DPThresholdClassifier(DPFairClassifier()).fit(x, np.arange(200) % 3)
+
+
+def test_predictions_need_the_groups_that_thresholds_depend_on():
+    x, y, group = table()
+    model = DPThresholdClassifier(DPFairClassifier(max_steps=50), by_group=True)
+    model.fit(x, y, sensitive_features=group)
+    with pytest.raises(ValueError, match="need groups"):
+        model.predict(x)
+    with pytest.raises(ValueError, match="sensitive_features"):
+        model.predict(x, sensitive_features=np.where(group == "a", "c", "b"))
