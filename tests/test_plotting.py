@@ -17,6 +17,7 @@ from skdpfair.plotting import (
     TradeoffDisplay,
     plot_group_accuracy,
     plot_group_bars,
+    plot_group_measure,
     plot_privacy_cost,
 )
 from skdpfair.preprocessing import TableSchema, public_preprocessor
@@ -357,3 +358,40 @@ def test_a_model_without_curves_is_refused():
         ShapeDisplay.from_estimator(shaped(LogisticRegression(), n_classes=3)[0])
     with pytest.raises(ValueError, match="must be a fitted pipeline that begins with"):
         ShapeDisplay.from_estimator(LogisticRegression())
+
+
+def test_every_measure_of_predictions_has_a_curve_in_its_unit():
+    y_true, groups = np.tile([0, 1, 1, 0], 5), np.repeat(["F", "M"], 10)
+    rng = np.random.default_rng(0)
+    likely = {key: rng.dirichlet([1, 1], 20) for key in [("reference", None), ("dpsgd", 1.0)]}
+    models = {key: p.argmax(axis=1) for key, p in likely.items()}
+    given = {"sensitive_features": groups, "y_prob": likely, "classes": [0, 1]}
+    display = TradeoffDisplay.from_predictions(y_true, models, measure="excessive_risk[F]", **given)
+    rows, (reference, private) = groups == "F", likely.values()
+    own = (np.arange(10), y_true[rows])
+    risk = np.mean(np.log(reference[rows][own] / private[rows][own]))
+    assert display.curves["dpsgd"]["mean"].tolist() == pytest.approx([risk])
+    ax = display.plot().ax_
+    assert ax.get_ylabel() == "excessive risk (nats)"
+    assert ax.get_title(loc="left") == "Excessive risk of group F"
+    assert ax.lines[0].get_ydata()[0] == pytest.approx(risk)  # not times 100
+    worst = TradeoffDisplay.from_predictions(
+        y_true, models, measure="roc_auc_group_min", sensitive_features=groups, y_prob=likely
+    ).plot()
+    assert worst.ax_.get_ylabel() == "roc auc group min (%)"
+    with pytest.raises(ValueError, match="y_prob must be a dict with the keys of y_pred"):
+        TradeoffDisplay.from_predictions(y_true, models, sensitive_features=groups, y_prob={})
+    with pytest.raises(ValueError, match="measure must be one of"):
+        TradeoffDisplay({}, "auc").plot()
+
+
+def test_bars_of_losses_start_at_zero_and_those_of_shares_are_per_cent():
+    rows = pd.DataFrame(
+        {"log_loss[F]": [0.51], "log_loss[M]": [0.6], "roc_auc[F]": [0.91]}, index=["dpsgd"]
+    )
+    ax = plot_group_measure(rows, "log_loss")
+    assert ax.get_ylabel() == "log loss (nats)" and ax.get_ylim()[0] == 0
+    assert [text.get_text() for text in ax.texts] == ["0.510", "0.600"]
+    assert "axis starts at 80" in plot_group_measure(rows, "roc_auc").get_ylabel()
+    with pytest.raises(ValueError, match=r"columns selection_rate\[GROUP\]"):
+        plot_group_measure(rows, "selection_rate")

@@ -57,6 +57,16 @@ def visible(text) -> str:
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")
 
 
+MEASURES = click.option(
+    "--measures", help="Names separated by commas, such as balanced_accuracy,log_loss."
+)
+
+
+def names_in(text):
+    """Return the names in a list with commas, None for None."""
+    return None if text is None else [name.strip() for name in text.split(",")]
+
+
 class Unusable(click.ClickException):
     """An error of the input, which is no finding: status 2."""
 

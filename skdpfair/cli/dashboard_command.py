@@ -5,12 +5,13 @@ from contextlib import suppress
 
 import click
 
-from skdpfair.cli._input import AnyPath, echo, in_options, wrapped
+from skdpfair.cli._input import MEASURES, AnyPath, echo, in_options, names_in, wrapped
 
 _OPTIONS = {
     "port": "--port",
     "seed": "--seed",
     "fold": "--fold",
+    "measures": "--measures",
     "keep_predictions=True": "keep_predictions = true under [sweep]",
 }
 
@@ -20,7 +21,8 @@ _OPTIONS = {
 @click.option("--port", type=click.IntRange(1, 65_535), help="Of localhost; by default a free one.")
 @click.option("--seed", type=int, help="Whose test records; by default those of the first seed.")
 @click.option("--fold", type=int, default=0, show_default=True, help="Which of its folds.")
-def dashboard(results, port, seed, fold):
+@MEASURES
+def dashboard(results, port, seed, fold, measures):
     """Show all models of RESULTS, the folder of a sweep, in the Fairlearn dashboard.
 
     The sweep must have kept its predictions: keep_predictions = true under [sweep]. The dashboard
@@ -31,7 +33,9 @@ def dashboard(results, port, seed, fold):
 
     with in_options(_OPTIONS):
         found = TradeoffResults.from_store(results)
-        served = launch_fairness_dashboard(found, port, seed=seed, fold=fold)
+        served = launch_fairness_dashboard(
+            found, port, seed=seed, fold=fold, measures=names_in(measures)
+        )
     echo(f"The dashboard is at {served.url}")
     echo(wrapped("It shows private records' labels and groups. Ctrl-C ends it."))
     with suppress(KeyboardInterrupt):

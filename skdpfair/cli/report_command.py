@@ -7,12 +7,14 @@ import click
 
 from skdpfair.cli._input import (
     AS_JSON,
+    MEASURES,
     AnyPath,
     Unusable,
     check_outputs,
     echo,
     in_options,
     in_words,
+    names_in,
     recorded_warnings,
     wrapped,
 )
@@ -39,20 +41,22 @@ _WORDS = {"Use random_state=None": "Fit without --seed", "random_state": "--seed
 @click.option(
     "--card", type=AnyPath(dir_okay=False), help="For a model: write a model card here, too."
 )
+@MEASURES
 @AS_JSON
-def report(results, output, title, data, card, as_json):
+def report(results, output, title, data, card, measures, as_json):
     """Write a page about RESULTS: the folder of a sweep, or a model that `skdpfair fit` wrote.
 
     The page is one file without scripts or requests, and says whether its figures are private.
     """
     check_outputs(output, card, inputs=(results, data))
-    with in_options({"store": "RESULTS"}), recorded_warnings() as said:
+    options = {"store": "RESULTS", "measures": "--measures"}
+    with in_options(options), recorded_warnings() as said:
         if results.is_dir():
             if data or card:
                 raise Unusable("--data and --card are for a model, and RESULTS is a folder.")
-            private = _of_sweep(results, output, title)
+            private = _of_sweep(results, output, title, names_in(measures))
         else:
-            private = _of_model(results, output, title, data, card)
+            private = _of_model(results, output, title, data, card, names_in(measures))
     for text in said():
         echo(wrapped(f"Note: {in_words(text, _WORDS)}"), err=True)
     written = [str(path) for path in (output, card) if path is not None]
@@ -62,7 +66,7 @@ def report(results, output, title, data, card, as_json):
     echo(wrapped(f"Written to {' and '.join(written)}. It contains {holds} private."))
 
 
-def _of_sweep(results, output, title):
+def _of_sweep(results, output, title, measures):
     from skdpfair.cli.sweep_command import schema_beside
     from skdpfair.model_selection import TradeoffResults  # late: it needs most of the package
 
@@ -70,15 +74,18 @@ def _of_sweep(results, output, title):
     pipeline = None if schema is None else schema.preprocessor()
     if title is None and schema is not None:
         title = f"What privacy costs each group: {schema.target} by {' and '.join(schema.groups)}"
-    TradeoffResults.from_store(results).to_html(output, title=title, pipeline=pipeline)
+    found = TradeoffResults.from_store(results)
+    found.to_html(output, title=title, pipeline=pipeline, measures=measures)
     return False
 
 
-def _of_model(results, output, title, data, card):
+def _of_model(results, output, title, data, card, measures):
     from skdpfair.budget.files import replace_file
     from skdpfair.release import load_release, schema_of
     from skdpfair.report import model_card, model_page
 
+    if measures is not None and data is None:
+        raise Unusable("--measures need test records: give --data FILE.")
     clf, schema = load_release(results), schema_of(results)
     if schema is None and data is not None:
         raise ValueError(
@@ -92,10 +99,10 @@ def _of_model(results, output, title, data, card):
     pipeline = None if schema is None else schema.preprocessor()
     if title is None and schema is not None:
         title = f"A private classifier of {schema.target}"
-    page = model_page(clf, X, y, sensitive_features=groups, title=title, pipeline=pipeline)
-    pages = {output: page}
+    given = {"sensitive_features": groups, "measures": measures}
+    pages = {output: model_page(clf, X, y, title=title, pipeline=pipeline, **given)}
     if card is not None:
-        pages[card] = model_card(clf, X, y, sensitive_features=groups).render()
+        pages[card] = model_card(clf, X, y, **given).render()
     for path, text in pages.items():  # when all are made
         replace_file(path, text.encode())
     return X is None and clf.privacy_.is_private

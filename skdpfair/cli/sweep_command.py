@@ -9,12 +9,14 @@ from skdpfair.budget.files import replace_file
 from skdpfair.cli._input import (
     AS_JSON,
     LEDGER_WORDS,
+    MEASURES,
     AnyPath,
     Screen,
     check_ledger,
     echo,
     in_options,
     ledger_options,
+    names_in,
     opened_ledger,
     recorded_warnings,
     tell_ledger,
@@ -48,8 +50,9 @@ SCHEMA_FILE = "schema.toml"  # beside the finished fits, for the report
 )
 @ledger_options
 @click.option("--jobs", type=int, default=-1, show_default=True, help="Processes; -1: all cores.")
+@MEASURES
 @AS_JSON
-def sweep(study, data, output, ledger, ledger_epsilon, ledger_delta, jobs, as_json):
+def sweep(study, data, output, ledger, ledger_epsilon, ledger_delta, jobs, measures, as_json):
     """Compare methods and budgets as STUDY, a TOML file, asks.
 
     STUDY holds what is public about the columns, as `skdpfair schema` writes it, and [sweep] with
@@ -58,10 +61,14 @@ def sweep(study, data, output, ledger, ledger_epsilon, ledger_delta, jobs, as_js
     A ledger with a budget refuses a sweep, whose references have no privacy: --ledger-delta without
     --ledger-epsilon begins one that records what was spent.
     """
+    from skdpfair.metrics._measures import MEASURES as known
+    from skdpfair.metrics._measures import chosen_measures
     from skdpfair.model_selection import sweep as run  # late: it needs most of the package
     from skdpfair.model_selection._sweep import budgets_of
 
     check_ledger(ledger, ledger_epsilon, ledger_delta)
+    with in_options({"measures": "--measures"}):
+        chosen_measures(names_in(measures), known, ())  # before hours of fits
     with in_options({}):
         asked = Study.read(study)
         data = data or asked.data
@@ -102,14 +109,16 @@ def sweep(study, data, output, ledger, ledger_epsilon, ledger_delta, jobs, as_js
             )
         replace_file(Path(folder) / SCHEMA_FILE, f"{schema.to_toml()}\n".encode())
     cut = said.met(InterruptedWarning)
-    table = results.table()
     if as_json:
+        with in_options({"measures": "--measures"}):
+            table = results.table(measures=names_in(measures))
         table.columns = [f"{measure} {stat}" for measure, stat in table.columns]
         echo(table.reset_index().to_json(orient="records"))
         for text in said() * cut:
             echo(wrapped(f"Note: {text}"), err=True)
         sys.exit(130 * cut)
-    Screen().print(str(results), highlight=False)
+    with in_options({"measures": "--measures"}):
+        Screen().print(results.as_text(names_in(measures)), highlight=False)
     tell_ledger(active)
     for text in said():
         echo(wrapped(f"Note: {text}"), err=True)

@@ -23,6 +23,7 @@ from skdpfair.metrics._generalisation import (
     tv_bound,
 )
 from skdpfair.metrics._group_tables import group_table, release_group_table
+from skdpfair.metrics._measures import expected_calibration_error
 from skdpfair.metrics._privacy_cost import privacy_cost
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "excessive_risk_difference",
     "excessive_risk_group_max",
     "excessive_risk_ratio",
+    "expected_calibration_error",
     "group_table",
     "own_class_probability",
     "paired_wilcoxon",

@@ -74,7 +74,7 @@ def excessive_risk(y_true, y_prob, *, y_prob_ref=None, classes=None, sample_weig
     check_given("y_prob_ref", y_prob_ref)
     y_prob = as_own_class("y_prob", y_prob, y_true, classes)
     y_prob_ref = as_own_class("y_prob_ref", y_prob_ref, y_true, classes)
-    losses = _log_loss(y_prob) - _log_loss(y_prob_ref)
+    losses = log_losses(y_prob) - log_losses(y_prob_ref)
     sample_weight = as_weights(sample_weight, y_true)
     return float(np.average(losses, weights=sample_weight))
 
@@ -130,6 +130,23 @@ def as_own_class(name, values, y_true, classes=None):
 
 def _own_class(name, values, y_true, classes):
     y_true = as_vector("y_true", y_true, y_true)
+    values, classes = check_distributions(name, values, y_true, classes)
+    return values[np.arange(len(y_true)), class_codes(y_true, classes)]
+
+
+def class_codes(y_true, classes):
+    """Return the position of each label among ``classes``, else raise."""
+    place = {c: j for j, c in enumerate(np.asarray(classes).tolist())}
+    codes = [place.get(c) for c in y_true.tolist()]
+    if None in codes:
+        raise ValueError(
+            "classes must hold every label of y_true, but lacks some. Pass classes=model.classes_."
+        )
+    return np.asarray(codes)
+
+
+def check_distributions(name, values, y_true, classes=None):
+    """Return a matrix of probabilities, and the labels of its columns, else raise."""
     with error_context_without_data(name, "must hold probabilities"):
         values = np.asarray(values)
     if classes is None:
@@ -141,17 +158,6 @@ def _own_class(name, values, y_true, classes):
             f"{name} must be of shape (n_samples, n_classes) = {(len(y_true), len(classes))}, got "
             f"{values.shape}. Pass the result of predict_proba, and classes=model.classes_."
         )
-    _check_distributions(name, values)
-    columns = [{c: j for j, c in enumerate(classes.tolist())}.get(c) for c in y_true.tolist()]
-    if None in columns:
-        raise ValueError(
-            "classes must hold every label of y_true, but lacks some. Pass classes=model.classes_."
-        )
-    return values[np.arange(len(y_true)), columns]
-
-
-def _check_distributions(name, values):
-    """Raise unless every row of ``values`` is a distribution."""
     remedy = "Pass the result of predict_proba, not of decision_function."
     check_probabilities(name, values, remedy)
     sums = values.sum(axis=1, dtype=float)
@@ -162,9 +168,10 @@ def _check_distributions(name, values):
             f"{name} must hold probabilities that sum to 1 in every row, but some rows do not. "
             f"{remedy}"
         )
+    return values, classes
 
 
-def _log_loss(probability):
+def log_losses(probability):
     """Return -log of probabilities, clipped away from zero."""
     values = probability if probability.dtype.kind == "f" else probability.astype(float)
     return -np.log(np.maximum(values, np.finfo(values.dtype).eps), dtype=float)

@@ -1,4 +1,4 @@
-"""Tables of the groups' accuracies and privacy costs, exact or differentially private."""
+"""Tables of the groups' measures, exact or differentially private."""
 
 import math
 from collections.abc import Hashable, Mapping
@@ -8,13 +8,22 @@ from functools import partial
 import numpy as np
 import pandas as pd
 from scipy import stats
-from sklearn.metrics import balanced_accuracy_score
 
-from skdpfair._validate import number, safe_repr
-from skdpfair.inputs.groups import encode_features
-from skdpfair.metrics._arguments import accuracy, as_vector
-from skdpfair.metrics._compare_groups import by_group, difference, label
-from skdpfair.metrics._privacy_cost import privacy_cost
+from skdpfair._validate import error_context_without_data, number, outline, safe_repr
+from skdpfair.inputs.groups import encode_features, group_name
+from skdpfair.metrics._arguments import as_vector, check_kind
+from skdpfair.metrics._compare_groups import label, warn_undefined
+from skdpfair.metrics._excessive_risk import check_distributions
+from skdpfair.metrics._measures import (
+    COST,
+    MEASURES,
+    OVERALL,
+    chosen_measures,
+    columns_of,
+    compared,
+    leading_measures,
+    values_by_group,
+)
 from skdpfair.privacy import ADJACENCY_IN_WORDS
 from skdpfair.privacy.gdp import delta_for
 from skdpfair.privacy.one_time_noise import (
@@ -36,8 +45,17 @@ _NOT_ACCOUNTED = (
 )
 
 
-def group_table(y_true, predictions, *, reference, sensitive_features):
-    """Tabulate the accuracy and the privacy cost of several models for each group.
+def group_table(
+    y_true,
+    predictions,
+    *,
+    reference,
+    sensitive_features,
+    probabilities=None,
+    classes=None,
+    measures=None,
+):
+    """Tabulate measures of several models, and what privacy costs, for each group.
 
     Parameters
     ----------
@@ -49,21 +67,43 @@ def group_table(y_true, predictions, *, reference, sensitive_features):
         The name of the reference model, trained without clipping and noise; its cost is 0.
     sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
         The groups; several columns make intersections.
+    probabilities : dict of str to array-like of shape (n_samples, n_classes), default=None
+        The results of ``predict_proba`` of the same models, for the measures that need them:
+        ``roc_auc``, ``log_loss``, ``calibration_error`` and ``excessive_risk``.
+    classes : array-like of shape (n_classes,) or None, default=None
+        The label of each column of ``probabilities``: ``model.classes_``; the last of two is the
+        positive class. None means the sorted labels of ``y_true`` and ``predictions``.
+    measures : list of str or None, default=None
+        Names of measures, see Notes. None is ``accuracy``, ``balanced_accuracy`` and
+        ``privacy_cost``, and, if a class is rare, also ``rarest_class_recall``,
+        ``balanced_accuracy_cost`` and ``rarest_class_recall_cost``.
 
     Returns
     -------
     pandas.DataFrame
-        One row per model, in the order of ``predictions``, with columns ``accuracy``,
-        ``balanced_accuracy``, ``accuracy[GROUP]`` in [0, 1] and ``privacy_cost[GROUP]`` in [-1, 1]
-        for each group that occurs, and ``privacy_cost_difference`` >= 0, the largest
-        minus the smallest privacy cost. An intersection is written ``[Female, White]``.
-        ``attrs["reference"]`` is ``reference``. The table is not private.
+        One row per model, in the order of ``predictions``. For each measure there are the columns
+        ``MEASURE`` (all records), ``MEASURE[GROUP]`` for each group that occurs,
+        ``MEASURE_difference`` >= 0, the largest minus the smallest value of a group, and the value
+        of the worst group, ``MEASURE_group_min`` or, if less is better, ``MEASURE_group_max``. An
+        intersection is written ``[Female, White]``. ``attrs["reference"]`` is ``reference``. The
+        table is not private.
 
     Raises
     ------
     TypeError, ValueError
-        If ``predictions`` is not a dict, ``reference`` is not among the models, or an array does
-        not have one entry per label.
+        If ``predictions`` is not a dict, ``reference`` is not among the models, a measure is
+        unknown, or an array does not have one entry per label.
+
+    Notes
+    -----
+    The measures are ``accuracy``, ``balanced_accuracy``, ``rarest_class_recall``,
+    ``true_positive_rate``, ``false_positive_rate``, ``selection_rate`` (these three for two
+    classes), ``roc_auc``, ``log_loss``, ``calibration_error`` (`expected_calibration_error`) and
+    ``rarest_class_share``; and, against the reference model, ``privacy_cost`` (accuracy lost),
+    ``balanced_accuracy_cost``, ``rarest_class_recall_cost`` and ``excessive_risk`` (log loss
+    added). A class is rare if its share of ``y_true`` is below 30 % (of K > 2 classes, 0.6 / K).
+    A measure is NaN for a group that lacks the records it needs, with an
+    ``UndefinedMetricWarning``.
 
     Examples
     --------
@@ -71,16 +111,20 @@ def group_table(y_true, predictions, *, reference, sensitive_features):
     >>> table = group_table(
     ...     [1, 0, 1, 0], {"sgd": [1, 0, 1, 1], "dpsgd": [1, 0, 0, 1]},
     ...     reference="sgd", sensitive_features=["F", "M", "F", "M"],
+    ...     measures=["accuracy", "privacy_cost"],
     ... )
     >>> table.T
     model                     sgd  dpsgd
-    accuracy                 0.75    0.5
-    balanced_accuracy        0.75    0.5
-    accuracy[F]              1.00    0.5
-    accuracy[M]              0.50    0.5
-    privacy_cost[F]          0.00    0.5
-    privacy_cost[M]          0.00    0.0
-    privacy_cost_difference  0.00    0.5
+    accuracy                 0.75   0.50
+    accuracy[F]              1.00   0.50
+    accuracy[M]              0.50   0.50
+    accuracy_difference      0.50   0.00
+    accuracy_group_min       0.50   0.50
+    privacy_cost             0.00   0.25
+    privacy_cost[F]          0.00   0.50
+    privacy_cost[M]          0.00   0.00
+    privacy_cost_difference  0.00   0.50
+    privacy_cost_group_max   0.00   0.50
 
     The costs of one model, computed with fairlearn:
 
@@ -108,24 +152,67 @@ def group_table(y_true, predictions, *, reference, sensitive_features):
         name: as_vector(f"predictions[{safe_repr(name)}]", y_pred, y_true)
         for name, y_pred in predictions.items()
     }
+    for y_pred in checked.values():
+        check_kind("predictions", y_pred, y_true)
+    if classes is None:
+        with error_context_without_data("y_true", "has labels that cannot be sorted"):
+            classes = np.unique(np.concatenate([y_true, *checked.values()]))
+    likely = _probabilities(probabilities, checked, y_true, classes)
+    found = encode_features(sensitive_features, len(y_true))
+    assert found.levels is not None
+    levels = [group_name(level) for level in found.levels]
+    values = {
+        name: values_by_group(
+            y_true, y_pred, likely.get(name), classes=classes, code=found.code, levels=levels
+        )
+        for name, y_pred in checked.items()
+    }
+    known = _with_comparisons(values, reference)
+    simple = values[reference]
+    leading = leading_measures(simple.loc[OVERALL, "rarest_class_share"], len(classes))
+    default = ["accuracy", "balanced_accuracy", *leading]
+    default += [COST[name] for name in ("accuracy", *leading)]
+    wanted = chosen_measures(measures, known, default)
     rows = [
-        _row(y_true, y_pred, checked[reference], sensitive_features) for y_pred in checked.values()
+        {key: value for m in wanted for key, value in columns_of(m, part[m], levels).items()}
+        for part in values.values()
     ]
     table = pd.DataFrame(rows, index=pd.Index(list(checked), name="model"))
+    if table.isna().any(axis=None):
+        warn_undefined(
+            "Some measures of some groups are NaN: the groups lack the records that these need."
+        )
     table.attrs["reference"] = reference
     return table
 
 
-def _row(y_true, y_pred, y_ref, groups):
-    """Return the columns of one model as a dict, in their order."""
-    accuracies = by_group(accuracy, y_true, y_pred, sensitive_features=groups)
-    cost = by_group(privacy_cost, y_true, y_pred, sensitive_features=groups, y_ref=y_ref)
+def _with_comparisons(values, reference):
+    """Add the comparisons with the reference to each model's measures; return all names."""
+    names = [
+        name
+        for name, measure in MEASURES.items()
+        if measure.against == "reference" and all(measure.of in part for part in values.values())
+    ]
+    other = values[reference].copy()
+    for part in values.values():
+        for name in names:
+            part[name] = compared(part, other, name)
+    everywhere = set.intersection(*(set(part) for part in values.values()))
+    return [name for name in MEASURES if name in everywhere]
+
+
+def _probabilities(probabilities, checked, y_true, classes):
+    """Return each model's checked matrix of probabilities."""
+    if probabilities is None:
+        return {}
+    if not isinstance(probabilities, Mapping) or probabilities.keys() != checked.keys():
+        raise ValueError(
+            "probabilities must be a dict with the models of predictions, "
+            f"{safe_repr([*checked])}, got {outline(probabilities)}. Pass predict_proba(X) of each."
+        )
     return {
-        "accuracy": accuracy(y_true, y_pred),
-        "balanced_accuracy": balanced_accuracy_score(y_true, y_pred),
-        **{f"accuracy{label(group)}": value for group, value in accuracies.items()},
-        **{f"privacy_cost{label(group)}": value for group, value in cost.items()},
-        "privacy_cost_difference": difference(cost),
+        name: check_distributions(f"probabilities[{safe_repr(name)}]", values, y_true, classes)[0]
+        for name, values in probabilities.items()
     }
 
 

@@ -2,8 +2,17 @@
 
 from skdpfair.budget.privacy_ledger import PrivacyLedger
 from skdpfair.exceptions import BudgetExceeded
-from skdpfair.model_selection._cv_tables import dg_gap_table, privacy_cost_table, select_by
-from skdpfair.model_selection._difference_scorers import dg_gap_scorer, privacy_cost_scorer
+from skdpfair.model_selection._cv_tables import (
+    dg_gap_table,
+    excessive_risk_table,
+    privacy_cost_table,
+    select_by,
+)
+from skdpfair.model_selection._difference_scorers import (
+    dg_gap_scorer,
+    excessive_risk_scorer,
+    privacy_cost_scorer,
+)
 from skdpfair.model_selection._forecast import SearchPlan, plan
 from skdpfair.model_selection._private_search import DPRandomizedSearch
 from skdpfair.model_selection._results import TradeoffResults
@@ -19,6 +28,8 @@ __all__ = [
     "TradeoffResults",
     "dg_gap_scorer",
     "dg_gap_table",
+    "excessive_risk_scorer",
+    "excessive_risk_table",
     "plan",
     "privacy_cost_scorer",
     "privacy_cost_table",

@@ -17,16 +17,16 @@ from skdpfair._describe import describe
 from skdpfair.estimator import DPFairClassifier
 from skdpfair.exceptions import InsecureSeedWarning, LowSignalWarning
 from skdpfair.methods import get_method
+from skdpfair.metrics._measures import MEASURES, OVERALL, compared, rarest_class, values_by_group
 from skdpfair.model_selection._store import key_of
 from skdpfair.privacy.gdp import delta_for
 from skdpfair.training import defaults
 
 REFERENCE = "reference"  # the method of the models without privacy, in the results
 CELL_ENTRIES = (  # of a finished cell, as a store keeps it
-    *("method", "epsilon", "seed", "fold", "reference", "n", "right", "n_train", "right_train"),
+    *("method", "epsilon", "seed", "fold", "reference", "n", "test", "train"),
     *("epsilon_spent", "runs", "fit_seconds", "low_signal"),
 )
-OVERALL = "overall"
 
 
 @dataclass(frozen=True)
@@ -69,20 +69,23 @@ def _fit_and_test(cell, X, y, code, levels, keep_predictions):
             _rows(X, cell.train), y[cell.train], sensitive_features=names[code[cell.train]]
         )
     seconds = time.perf_counter() - start
-    predicted, group = model.predict(_rows(X, cell.test)), code[cell.test]
-    seen = model.predict(_rows(X, cell.train)) == y[cell.train]
-    n, right = _counts(predicted == y[cell.test], group, levels)
-    n_train, right_train = _counts(seen, code[cell.train], levels)
+    X_test, y_test, group = _rows(X, cell.test), y[cell.test], code[cell.test]
+    predicted = model.predict(X_test)
+    rarest = rarest_class(np.searchsorted(model.classes_, y), len(model.classes_))
+    options = {"classes": model.classes_, "levels": levels, "rarest": rarest}
+    test = values_by_group(y_test, predicted, model.predict_proba(X_test), code=group, **options)
+    seen = model.predict(_rows(X, cell.train))
+    options |= {"code": code[cell.train], "measures": ["accuracy"]}
+    train = values_by_group(y[cell.train], seen, **options)
     result = {
         "method": cell.method,
         "epsilon": cell.epsilon,
         "seed": cell.seed,
         "fold": cell.fold,
         "reference": cell.reference,
-        "n": n,
-        "right": right,
-        "n_train": n_train,
-        "right_train": right_train,
+        "n": test.pop("n").tolist(),
+        "test": test.to_dict("list"),
+        "train": train.drop(columns="n").to_dict("list"),
         "epsilon_spent": float(model.privacy_.epsilon),
         "runs": [[*map(float, e.run[:2]), e.run.steps] for e in model.privacy_.ledger.entries],
         "fit_seconds": seconds,
@@ -92,17 +95,11 @@ def _fit_and_test(cell, X, y, code, levels, keep_predictions):
     }
     if keep_predictions:
         result["predictions"] = {
-            "true": np.searchsorted(model.classes_, y[cell.test]).tolist(),
+            "true": np.searchsorted(model.classes_, y_test).tolist(),
             "predicted": np.searchsorted(model.classes_, predicted).tolist(),
             "group": group.tolist(),
         }
     return result
-
-
-def _counts(right, group, levels):
-    """Return the numbers of records, and of right predictions, in all and in each group."""
-    parts = [right, *(right[group == i] for i in range(len(levels)))]
-    return [len(part) for part in parts], [int(part.sum()) for part in parts]
 
 
 def cells_of(methods, epsilons, seed, fold, rows, base):
@@ -186,16 +183,18 @@ def _rows(X, rows):
 
 
 def frame_of(cells, levels):
-    """Return one row per cell and group, with costs against the reference of the same split."""
+    """Return one row per cell and group: measures, and comparisons with the reference."""
     frame = pd.DataFrame([row for cell in cells for row in _frame_rows(cell, levels)])
     if frame.empty:
         raise ValueError("The sweep has no finished cell yet. Let it run for longer.")
     at = ["seed", "fold", "reference", "group"]
     is_reference = frame["reference"].isna()
     frame["reference"] = frame["reference"].fillna(frame["method"])
-    reference = frame[is_reference].set_index(at)["accuracy"]
-    cost = reference.reindex(pd.MultiIndex.from_frame(frame[at])).to_numpy() - frame["accuracy"]
-    frame.insert(frame.columns.get_loc("accuracy") + 1, "privacy_cost", cost)
+    other = frame[is_reference].set_index(at).reindex(pd.MultiIndex.from_frame(frame[at]))
+    other.index = frame.index
+    for name, measure in MEASURES.items():
+        if measure.against == "reference" and measure.of in frame:
+            frame.insert(frame.columns.get_loc("dg_gap"), name, compared(frame, other, name))
     return frame.drop(columns="reference")
 
 
@@ -223,18 +222,17 @@ def releases_of(cells):
 def _frame_rows(cell, levels):
     """Yield a cell's rows of the frame."""
     method, epsilon, seed, fold = _key(cell)
-    columns = (cell[name] for name in ("n", "right", "n_train", "right_train"))
-    for group, n, right, n_train, seen in zip([OVERALL, *levels], *columns, strict=True):
-        accuracy = right / n if n else np.nan
+    for i, group in enumerate([OVERALL, *levels]):
+        test, train = ({m: v[i] for m, v in cell[part].items()} for part in ("test", "train"))
         yield {
             "method": method,
             "epsilon": epsilon,
             "seed": seed,
             "fold": fold,
             "group": group,
-            "n": n,
-            "accuracy": accuracy,
-            "dg_gap": seen / n_train - accuracy if n_train else np.nan,
+            "n": cell["n"][i],
+            **test,
+            "dg_gap": compared(test, train, "dg_gap"),
             "epsilon_spent": cell["epsilon_spent"],
             "fit_seconds": cell["fit_seconds"],
             "reference": cell["reference"],

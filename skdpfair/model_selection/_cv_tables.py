@@ -1,4 +1,4 @@
-"""Tables of a search's ``cv_results_``: privacy cost, DG gap, and the choice of a candidate."""
+"""Tables of a search's ``cv_results_``, and the choice of a candidate."""
 
 import re
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ import pandas as pd
 from sklearn.exceptions import NotFittedError
 
 from skdpfair._validate import number
-from skdpfair.metrics._compare_groups import difference
+from skdpfair.metrics._compare_groups import difference, group_max, group_min
 
 _BUDGETS = ("epsilon", "noise_multiplier")
 
@@ -28,11 +28,11 @@ def privacy_cost_table(search, metric="accuracy"):
     -------
     pandas.DataFrame
         One row per private candidate, indexed by its row in ``cv_results_``, with its parameters
-        (without prefix), ``privacy_cost``, ``privacy_cost[GROUP]`` and ``privacy_cost_difference``
-        >= 0, all as shares: 0.01 is one percentage point of accuracy. A cost is the reference
-        model's score minus the candidate's, averaged over the folds in which the group occurs.
-        The difference is between these averages; groups without one are left out. The table is
-        not private. ``to_string()`` prints all of it.
+        (without prefix), ``privacy_cost``, ``privacy_cost[GROUP]``, ``privacy_cost_difference``
+        >= 0 and ``privacy_cost_group_max``, all as shares: 0.01 is one percentage point of
+        accuracy. A cost is the reference model's score minus the candidate's, averaged over the
+        folds in which the group occurs. Difference and maximum are those of these averages; groups
+        without one are left out. The table is not private. ``to_string()`` prints all of it.
 
     Raises
     ------
@@ -46,11 +46,58 @@ def privacy_cost_table(search, metric="accuracy"):
     ...     "split0_test_accuracy": [0.9, 0.8],
     ...     "split0_test_accuracy[F]": [0.9, 0.6], "split0_test_accuracy[M]": [0.9, 0.8],
     ... }
-    >>> print(privacy_cost_table(results).round(2).to_string())
-         epsilon  privacy_cost  privacy_cost[F]  privacy_cost[M]  privacy_cost_difference
-    row
-    1        1.0           0.1              0.3              0.1                      0.2
+    >>> print(privacy_cost_table(results).round(2).iloc[0].to_string())
+    epsilon                    1.0
+    privacy_cost               0.1
+    privacy_cost[F]            0.3
+    privacy_cost[M]            0.1
+    privacy_cost_difference    0.2
+    privacy_cost_group_max     0.3
     """
+    return _against_reference(search, metric, "privacy_cost")
+
+
+def excessive_risk_table(search, metric="neg_log_loss"):
+    """Tabulate the excessive risk of each candidate of a search that has a reference model.
+
+    Parameters
+    ----------
+    search : fitted search, or its ``cv_results_``
+        A search scored by `GroupScorer`, such as ``GroupScorer(measures=["accuracy",
+        "log_loss"])``, in which one candidate, the reference model, has ``epsilon=None``.
+    metric : str, default="neg_log_loss"
+        The scorer's name of the negated log loss.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per private candidate, indexed by its row in ``cv_results_``, with its parameters
+        (without prefix), ``excessive_risk``, ``excessive_risk[GROUP]``,
+        ``excessive_risk_difference`` >= 0 and ``excessive_risk_group_max``, in nats: the
+        candidate's log loss minus that of the reference model, averaged as in
+        `privacy_cost_table`. The table is not private.
+
+    Raises
+    ------
+    ValueError
+        If the search has no log loss by group, or the grid has no reference model, or several that
+        match a candidate equally well.
+
+    Examples
+    --------
+    >>> results = {
+    ...     "params": [{"epsilon": None}, {"epsilon": 1.0}],
+    ...     "split0_test_neg_log_loss": [-0.3, -0.4],
+    ...     "split0_test_neg_log_loss[F]": [-0.3, -0.6],
+    ...     "split0_test_neg_log_loss[M]": [-0.3, -0.4],
+    ... }
+    >>> excessive_risk_table(results).round(2).loc[1, "excessive_risk[F]"].item()
+    0.3
+    """
+    return _against_reference(search, metric, "excessive_risk")
+
+
+def _against_reference(search, metric, name):
     results = _results(search)
     scores = {key: _folds(results, "test", key) for key in _keys(results, metric)}
     rows, references = private_rows(results), _references(results)
@@ -59,8 +106,9 @@ def privacy_cost_table(search, metric="accuracy"):
         paired = [
             folds[references[i]] - folds[i] if i in references else folds[i] * np.nan for i in rows
         ]
-        costs["privacy_cost" + key[len(metric) :]] = _mean(paired)
-    return _table(results, rows, costs, "privacy_cost")
+        costs[name + key[len(metric) :]] = _mean(paired)
+    table = _table(results, rows, costs, name)
+    return table.assign(**{f"{name}_group_max": group_max(table.filter(like=f"{name}["))})
 
 
 def dg_gap_table(search, metric="accuracy"):
@@ -78,8 +126,10 @@ def dg_gap_table(search, metric="accuracy"):
     pandas.DataFrame
         One row per candidate, including the reference model (epsilon inf, method "reference"),
         indexed by its row in ``cv_results_``, with its parameters (without prefix), ``dg_gap`` and
-        ``dg_gap[GROUP]``, training minus held-out score averaged over folds, and
-        ``dg_gap_difference`` >= 0 between groups, all as shares. The table is not private.
+        ``dg_gap[GROUP]``, training minus held-out score averaged over folds,
+        ``dg_gap_difference`` >= 0 between groups, and ``dg_gap_worst_group``, the worst average
+        training score of a group minus the worst average held-out score of a group, all as shares.
+        The table is not private.
 
     Raises
     ------
@@ -94,10 +144,13 @@ def dg_gap_table(search, metric="accuracy"):
     ...     "split0_train_accuracy[F]": [0.9], "split0_test_accuracy[F]": [0.6],
     ...     "split0_train_accuracy[M]": [0.9], "split0_test_accuracy[M]": [0.9],
     ... }
-    >>> dg_gap_table(results).round(2)
-         epsilon  dg_gap  dg_gap[F]  dg_gap[M]  dg_gap_difference
-    row
-    0        1.0     0.1        0.3        0.0                0.3
+    >>> print(dg_gap_table(results).round(2).iloc[0].to_string())
+    epsilon               1.0
+    dg_gap                0.1
+    dg_gap[F]             0.3
+    dg_gap[M]             0.0
+    dg_gap_difference     0.3
+    dg_gap_worst_group    0.3
     """
     results = _results(search)
     if f"split0_train_{metric}" not in results:
@@ -105,14 +158,18 @@ def dg_gap_table(search, metric="accuracy"):
             f"The search has no training scores of {metric!r}, which the DG gap needs. Set "
             "return_train_score=True, and fit again."
         )
-    rows = list(range(len(results["params"])))
+    rows, keys = list(range(len(results["params"]))), _keys(results, metric)
+    parts = {part: {key: _folds(results, part, key) for key in keys} for part in ("train", "test")}
     gaps = {
-        "dg_gap" + key[len(metric) :]: _mean(
-            _folds(results, "train", key) - _folds(results, "test", key)
-        )
-        for key in _keys(results, metric)
+        "dg_gap" + key[len(metric) :]: _mean(parts["train"][key] - parts["test"][key])
+        for key in keys
     }
-    return _table(results, rows, gaps, "dg_gap")
+    train, test = (
+        group_min(pd.DataFrame({key: _mean(folds[key]) for key in keys[1:]}))
+        for folds in parts.values()
+    )
+    table = _table(results, rows, gaps, "dg_gap")
+    return table.assign(dg_gap_worst_group=(train - test).to_numpy())
 
 
 class select_by:
@@ -121,13 +178,17 @@ class select_by:
     Parameters
     ----------
     column : str, default="privacy_cost_difference"
-        A column of `privacy_cost_table` (the smallest wins) or `dg_gap_table` (the nearest to 0
-        wins), or a key of the scorer (the largest wins; for its ``..._difference`` the smallest).
+        A column of `privacy_cost_table` or `excessive_risk_table` (the smallest wins) or of
+        `dg_gap_table` (the nearest to 0 wins), such as ``"dg_gap_worst_group"``, or a key of the
+        scorer (the largest wins; for its ``..._difference`` the smallest).
+        ``"excessive_risk_gap"`` and ``"privacy_cost_gap"`` are the papers' names of the
+        differences.
     at_least : dict of str to float or None, default=None
         Lower bounds on mean scores, such as ``{"accuracy": 0.8}``. Without a bound, a constant
         model may win a comparison of groups.
-    metric : str, default="accuracy"
-        The scorer's metric from which costs and gaps are computed.
+    metric : str or None, default=None
+        The scorer's metric from which costs and gaps are computed; None is ``"neg_log_loss"`` for
+        the excessive risk, and ``"accuracy"`` otherwise.
 
     Raises
     ------
@@ -154,7 +215,9 @@ class select_by:
     2
     """
 
-    def __init__(self, column="privacy_cost_difference", *, at_least=None, metric="accuracy"):
+    def __init__(self, column="privacy_cost_difference", *, at_least=None, metric=None):
+        if column in ("privacy_cost_gap", "excessive_risk_gap"):
+            column = column.replace("_gap", "_difference")
         _check_form(column, at_least)
         self.column = column
         self.at_least = at_least
@@ -183,12 +246,17 @@ class select_by:
         return int(loss.idxmin())
 
     def _loss(self, results):
-        if self.column.startswith("privacy_cost"):
-            return self._of(privacy_cost_table(results, self.metric))
-        if self.column.startswith("dg_gap"):
-            return self._of(dg_gap_table(results, self.metric)).abs()[private_rows(results)]
-        scores = pd.Series(_mean_score(results, self.column, "column"))
-        return (scores if self.column.endswith("_difference") else -scores)[private_rows(results)]
+        name = next((n for n in _TABLES if self.column.startswith(n)), None)
+        rows = private_rows(results)
+        if name is None or f"mean_test_{self.column}" in results:
+            scores = pd.Series(_mean_score(results, self.column, "column"))
+            negated = self.column.removeprefix("neg_").startswith(tuple(_TABLES))
+            is_loss = name is not None or (self.column.endswith("_difference") and not negated)
+            values = scores if is_loss else -scores
+        else:
+            metric = self.metric or ("neg_log_loss" if name == "excessive_risk" else "accuracy")
+            values = self._of(_TABLES[name](results, metric))
+        return (values.abs() if name == "dg_gap" else values)[rows]
 
     def _of(self, table):
         if self.column not in table:
@@ -200,12 +268,13 @@ class select_by:
 def _check_form(column, at_least):
     if not isinstance(column, str):
         raise TypeError(f"column must be a text such as 'privacy_cost_difference', got {column!r}.")
-    for table in ("privacy_cost", "dg_gap"):
-        pattern = rf"{table}(_difference|\[.+\])?"
+    for table in _TABLES:
+        worst = "_worst_group" if table == "dg_gap" else "_group_max"
+        pattern = rf"{table}(_difference|{worst}|\[.+\])?"
         if column.startswith(table) and not re.fullmatch(pattern, column, re.S):
             raise ValueError(
-                f"column must be '{table}', '{table}_difference' or '{table}[GROUP]', got "
-                f"{column!r}."
+                f"column must be '{table}', '{table}_difference', '{table}{worst}' or "
+                f"'{table}[GROUP]', got {column!r}."
             )
     if at_least is not None and not isinstance(at_least, Mapping):
         raise TypeError(
@@ -216,11 +285,20 @@ def _check_form(column, at_least):
         number("at_least", value)
 
 
+_TABLES = {
+    "privacy_cost": privacy_cost_table,
+    "excessive_risk": excessive_risk_table,
+    "dg_gap": dg_gap_table,
+}
+
+
 def _mean_score(results, key, name):
     if f"mean_test_{key}" not in results:
         known = [k[len("mean_test_") :] for k in results if k.startswith("mean_test_")]
-        derived = ", or of the tables, 'privacy_cost', 'dg_gap', and their '..._difference' and "
-        derived = "" if name == "at_least" else f"{derived}'...[GROUP]'"
+        derived = (
+            f", or of the tables, {', '.join(map(repr, _TABLES))}, and their '..._difference' "
+        )
+        derived = "" if name == "at_least" else f"{derived}and '...[GROUP]'"
         raise ValueError(f"{name} must name a score of the search, {known}{derived}, got {key!r}.")
     return results[f"mean_test_{key}"]
 

@@ -1,4 +1,4 @@
-"""Scorers of differences by group: privacy cost and distributional-generalisation gap."""
+"""Scorers of differences by group: privacy cost, excessive risk and generalisation gap."""
 
 from dataclasses import dataclass
 
@@ -8,26 +8,27 @@ import pandas as pd
 from skdpfair.inputs import fitted_rows as _fitted_rows
 from skdpfair.inputs import labels as _labels
 from skdpfair.inputs import table as _table
-from skdpfair.metrics._compare_groups import difference
+from skdpfair.metrics._compare_groups import difference, group_max, group_min
+from skdpfair.metrics._excessive_risk import as_own_class, log_losses
 from skdpfair.model_selection._scorers import ByGroupScorer, at_final_step, warn_absent
 
 
 class _Differences(ByGroupScorer):
-    """Scores that are differences of two accuracies, smaller is better."""
+    """Scores that are differences of two accuracies or losses, smaller is better."""
 
     name: str
 
     def _scores(self, estimator, X, y, parts):
         warn_absent(parts)
-        overall, by_group = self._difference(estimator, X, y, parts)
-        scores = {self.name: overall, f"{self.name}_difference": difference(by_group)}
+        overall, by_group, worst = self._difference(estimator, X, y, parts)
+        scores = {self.name: overall, f"{self.name}_difference": difference(by_group), **worst}
         # scikit-learn's refit="..." takes the largest
         scores |= {f"neg_{key}": -value for key, value in scores.items()}
         return scores | {f"{self.name}[{g}]": value for g, value in by_group.items()}
 
 
-class _PrivacyCostScorer(_Differences):
-    name = "privacy_cost"
+class _AgainstReference(_Differences):
+    """Mean losses of a model minus those of the reference model that it keeps."""
 
     def __init__(self, *, group_col=None, groups=None, only=None):
         self.group_col = group_col
@@ -35,10 +36,31 @@ class _PrivacyCostScorer(_Differences):
         self.only = only
 
     def _difference(self, estimator, X, y, parts):
-        reference = np.asarray(_reference_predictions(estimator, X)) == y
-        private = np.asarray(estimator.predict(X)) == y
-        lost = reference.astype(float) - private
-        return float(lost.mean()), _means(lost, parts)
+        final, inner = at_final_step(estimator, X)
+        if not hasattr(final, "reference_"):
+            raise ValueError(
+                f"{self.name}_scorer needs the reference model, reference_, which this "
+                f"{type(final).__name__} does not have. Fit with keep_reference=True and score in "
+                f"the same process, or put epsilon=None into the grid and use {self.name}_table("
+                "search)."
+            )
+        more = self._losses(estimator, X, y) - self._losses(final.reference_, inner, y)
+        by_group = _means(more, parts)
+        return float(more.mean()), by_group, {f"{self.name}_group_max": group_max(by_group)}
+
+
+class _PrivacyCostScorer(_AgainstReference):
+    name = "privacy_cost"
+
+    def _losses(self, model, X, y):
+        return (np.asarray(model.predict(X)) != y).astype(float)
+
+
+class _ExcessiveRiskScorer(_AgainstReference):
+    name = "excessive_risk"
+
+    def _losses(self, model, X, y):
+        return log_losses(as_own_class("y_prob", model.predict_proba(X), y, model.classes_))
 
 
 @dataclass(repr=False)  # a repr would print the rows
@@ -66,7 +88,8 @@ class _DGGapScorer(_Differences):
         held_out = _means(right, parts)
         seen = _means(right_all, {g: rows & fitted for g, rows in parts_all.items()})
         by_group = {g: value - held_out[g] for g, value in seen.items()}
-        return float(right_all[fitted].mean() - right.mean()), by_group
+        worst = {"dg_gap_worst_group": group_min(seen) - group_min(held_out)}
+        return float(right_all[fitted].mean() - right.mean()), by_group, worst
 
 
 def _fitted_among(estimator, table, scored):
@@ -128,8 +151,9 @@ def privacy_cost_scorer(*, group_col=None, groups=None, only=None):
     -------
     callable
         ``scorer(estimator, X, y, sensitive_features=None)``, which returns a dict: ``privacy_cost``
-        and ``privacy_cost[GROUP]`` in [-1, 1], ``privacy_cost_difference`` >= 0, and the first and
-        last negated, ``neg_...``, for ``refit=``. The scores are not private.
+        and ``privacy_cost[GROUP]`` in [-1, 1], ``privacy_cost_difference`` >= 0,
+        ``privacy_cost_group_max``, the largest of a group, and all but those of the groups negated,
+        ``neg_...``, for ``refit=``. The scores are not private.
 
     Examples
     --------
@@ -137,6 +161,35 @@ def privacy_cost_scorer(*, group_col=None, groups=None, only=None):
     >>> scorer = privacy_cost_scorer(group_col="sex", only="neg_privacy_cost_difference")
     """
     return _PrivacyCostScorer(group_col=group_col, groups=groups, only=only)
+
+
+def excessive_risk_scorer(*, group_col=None, groups=None, only=None):
+    """Make a scorer of the excessive risk, for models that keep their reference model.
+
+    The excessive risk is the log loss of the model minus that of the reference model
+    (`skdpfair.metrics.excessive_risk`). As for `privacy_cost_scorer`, the final step must be fitted
+    with ``keep_reference=True`` in the same process. To compare many candidates, a reference model
+    in the grid and `excessive_risk_table` are cheaper.
+
+    Parameters
+    ----------
+    group_col, groups, only
+        As in `GroupScorer`.
+
+    Returns
+    -------
+    callable
+        ``scorer(estimator, X, y, sensitive_features=None)``, which returns a dict, in nats:
+        ``excessive_risk`` and ``excessive_risk[GROUP]``, ``excessive_risk_difference`` >= 0,
+        ``excessive_risk_group_max``, the largest of a group, and all but those of the groups
+        negated, ``neg_...``, for ``refit=``. The scores are not private.
+
+    Examples
+    --------
+    >>> from skdpfair.model_selection import excessive_risk_scorer
+    >>> scorer = excessive_risk_scorer(group_col="sex", only="neg_excessive_risk_group_max")
+    """
+    return _ExcessiveRiskScorer(group_col=group_col, groups=groups, only=only)
 
 
 def dg_gap_scorer(
@@ -162,9 +215,10 @@ def dg_gap_scorer(
     callable
         ``scorer(estimator, X, y, sensitive_features=None)``, which returns a dict: ``dg_gap`` and
         ``dg_gap[GROUP]`` in [-1, 1], positive if training rows have the higher accuracy,
-        ``dg_gap_difference`` >= 0 between the groups' gaps, and the first and last negated,
-        ``neg_...``, for ``refit=``. The scores are not private. The scorer raises ValueError if it
-        cannot identify the training rows.
+        ``dg_gap_difference`` >= 0 between the groups' gaps, ``dg_gap_worst_group``, the worst
+        accuracy of a group on the training rows minus the worst one on the scored rows, and all but
+        those of the groups negated, ``neg_...``, for ``refit=``. The scores are not private. The
+        scorer raises ValueError if it cannot identify the training rows.
 
     Notes
     -----
@@ -193,14 +247,3 @@ def dg_gap_scorer(
 
 def _means(values, parts):
     return {g: float(values[rows].mean()) if rows.any() else np.nan for g, rows in parts.items()}
-
-
-def _reference_predictions(estimator, X):
-    final, X = at_final_step(estimator, X)
-    if not hasattr(final, "reference_"):
-        raise ValueError(
-            "privacy_cost_scorer needs the reference model, reference_, which this "
-            f"{type(final).__name__} does not have. Fit with keep_reference=True and score in the "
-            "same process, or put epsilon=None into the grid and use privacy_cost_table(search)."
-        )
-    return final.reference_.predict(X)

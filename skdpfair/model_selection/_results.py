@@ -7,10 +7,18 @@ from sklearn.metrics import accuracy_score
 
 from skdpfair._validate import one_of, safe_repr
 from skdpfair.budget.files import path_of, replace_file
-from skdpfair.metrics._compare_groups import difference
+from skdpfair.metrics._measures import (
+    COST,
+    MEASURES,
+    OVERALL,
+    chosen_measures,
+    described,
+    is_better_larger,
+    leading_measures,
+    worst_column,
+)
 from skdpfair.model_selection._cells import (
     CELL_ENTRIES,
-    OVERALL,
     frame_of,
     predictions_of,
     releases_of,
@@ -22,8 +30,6 @@ _MODEL = ["method", "epsilon"]
 _RUN = ["seed", "fold"]
 _ASKED = {"methods", "classes", "group names", "epsilons", "seeds", "cv", "params", "n_samples"}
 _ASKED |= {"delta", "skdpfair", "torch"}
-_MEASURES = ("accuracy", "privacy_cost", "dg_gap")
-_HEADS = {"accuracy": "accuracy (%)", "privacy_cost": "privacy cost (percentage points)"}
 _MOST_GROUPS = 7  # that a terminal has room for
 _FEWEST = "fewest test records"
 
@@ -35,9 +41,10 @@ class TradeoffResults:
     ----------
     frame : pandas.DataFrame
         One row per cell and group, and one per cell with group ``"overall"``: method, epsilon (inf
-        without privacy), seed, fold, group, n (test records), accuracy, privacy_cost (accuracy of
-        the reference model of the same seed and fold minus this one; NaN if it was not run), dg_gap
-        (accuracy on the training records minus accuracy), epsilon_spent, fit_seconds.
+        without privacy), seed, fold, group, n (test records), the measures of
+        `skdpfair.metrics.group_table`, where costs and excessive_risk compare with the reference
+        model of the same seed and fold (NaN if it was not run), dg_gap (accuracy on the training
+        records minus accuracy), epsilon_spent, fit_seconds.
     predictions : dict or None, default=None
         Maps (method, epsilon, seed, fold) to a frame of y_true, y_pred and group.
     asked : dict or None, default=None
@@ -135,65 +142,145 @@ class TradeoffResults:
 
     def __str__(self):
         """Return the means for a terminal, in per cent and percentage points."""
-        return as_blocks(self.table("text"), self.frame)
+        return self.as_text()
+
+    def as_text(self, measures=None):
+        """Return the means for a terminal, one block for each measure.
+
+        Parameters
+        ----------
+        measures : list of str or None, default=None
+            As in `table`.
+
+        Returns
+        -------
+        str
+        """
+        return as_blocks(self.table("text", measures=measures), self.frame)
+
+    @property
+    def leading_measures(self):
+        """Measures that tables and pages begin with: accuracy, unless a class is rare.
+
+        If the rarest class has less than 30 % of the test records (of K > 2 classes, 0.6 / K),
+        accuracy hides how often it is missed. Then these are ``balanced_accuracy`` and
+        ``rarest_class_recall``. The share is that of the test records, and not private.
+        """
+        if not {"rarest_class_share", "balanced_accuracy", "rarest_class_recall"} <= set(
+            self.frame
+        ):
+            return ["accuracy"]
+        everyone = self.frame[self.frame["group"] == OVERALL]
+        n_classes = 2 if self.asked is None else len(self.asked["classes"])
+        return leading_measures(everyone["rarest_class_share"].mean(), n_classes)
+
+    def chosen_measures(self, measures=None):
+        """Return the names of measures, the default for None, else raise ValueError.
+
+        Parameters
+        ----------
+        measures : list of str or None, default=None
+            As in `table`.
+
+        Returns
+        -------
+        list of str
+        """
+        simple = list(dict.fromkeys([*self.leading_measures, "accuracy"]))
+        known = [name for name in MEASURES if name in self.frame]
+        return chosen_measures(measures, known, [*simple, *map(COST.get, simple)])
 
     def by_run(self):
-        """Return shares: accuracy, cost and DG gap of each cell, by group, and differences.
+        """Return the measures of each cell, by group, with differences and worst groups.
 
         A group without test records in a run has NaN, and the difference leaves it out.
 
         Returns
         -------
         pandas.DataFrame
-            Indexed by method, epsilon, seed and fold, in the order of the sweep.
+            Indexed by method, epsilon, seed and fold, in the order of the sweep. For each measure
+            there are ``MEASURE``, ``MEASURE[GROUP]``, ``MEASURE_difference`` and, of the worst
+            group, ``MEASURE_group_min`` or, if less is better, ``MEASURE_group_max``.
+            ``dg_gap_worst_group`` is the worst accuracy of a group on the training records minus
+            the worst one on the test records.
         """
-        wide = {
-            name: self.frame.pivot(index=[*_MODEL, *_RUN], columns="group", values=name)
-            for name in _MEASURES
-            if name in self.frame
-        }
-        groups = [g for g in self.frame["group"].unique() if g != OVERALL]
-        parts = {}
-        for name, values in wide.items():
-            parts[name] = values[OVERALL]
-            parts |= {f"{name}[{group}]": values[group] for group in groups}
-            parts[f"{name}_difference"] = difference(values[groups])
-        table = pd.DataFrame(parts)
-        order = self.frame[[*_MODEL, *_RUN]].drop_duplicates()
-        return table.loc[pd.MultiIndex.from_frame(order)]
+        runs = self._runs()
+        names, groups = self._known(), self._groups()
+        rows = [
+            {
+                c: float(plus[0] - minus[0])
+                for c, (plus, minus) in _across_groups(parts, names).items()
+            }
+            for _, parts in _blocks(runs, groups, [*_MODEL, *_RUN])
+        ]
+        table = pd.concat([runs, pd.DataFrame(rows, index=runs.index)], axis=1)
+        return table[[c for name in names for c in _columns(name, groups) if c in table]]
 
-    def table(self, form="numbers"):
+    def table(self, form="numbers", *, measures=None):
         """Return mean and standard error over runs, in the form of the papers.
 
         Parameters
         ----------
         form : {"numbers", "text"}, default="numbers"
-            "numbers" gives shares, with columns (quantity, "mean" or "se"). "text" gives per cent
-            and percentage points, such as "83.1 ± 0.2", with columns (quantity and unit, group),
-            and the fewest test records of each group in a run, for ``to_latex()`` or
-            ``to_string()``. In a terminal, use ``print(results)``.
+            "numbers" has columns (quantity, "mean" or "se"), as shares, and nats for ``log_loss``
+            and ``excessive_risk``. "text" gives per cent, percentage points and nats, such as
+            "83.1 ± 0.2", with columns (quantity and unit, group), and the fewest test records of
+            each group in a run, for ``to_latex()`` or ``to_string()``. In a terminal, use
+            ``print(results)``.
+        measures : list of str or None, default=None
+            Names of measures. None is all for "numbers"; for "text" it is ``accuracy`` and
+            ``privacy_cost``, after ``balanced_accuracy``, ``rarest_class_recall`` and their costs
+            if a class is rare (`leading_measures`).
 
         Returns
         -------
         pandas.DataFrame
             One row per method and epsilon. Means are over the runs in which a group has test
-            records. Differences are between the groups with the largest and the smallest mean.
-            Runs on one data set are not independent, so the standard errors are rough.
+            records. Differences and worst groups are those of the groups with the largest and the
+            smallest mean. Runs on one data set are not independent, so the standard errors are
+            rough.
+
+        Raises
+        ------
+        ValueError
+            If a measure is unknown, or the sweep does not have it.
         """
         one_of("form", form, ("numbers", "text"))
-        runs = self.by_run()
-        models = runs.groupby(level=_MODEL, sort=False)
-        columns = [c for c in runs if c in _MEASURES or "[" in c]
-        means, errors = models[columns].mean(), models[columns].sem()
-        out = {(c, stat): of[c] for c in columns for stat, of in (("mean", means), ("se", errors))}
-        parts = models.indices
-        for name in (name for name in _MEASURES if name in runs):
-            by_group = runs[[c for c in columns if c.startswith(f"{name}[")]].to_numpy()
-            gaps = [_gap_of_means(by_group[parts[model]]) for model in means.index]
-            for stat, values in zip(("mean", "se"), zip(*gaps, strict=True), strict=True):
-                out[f"{name}_difference", stat] = pd.Series(values, means.index)
+        if form == "text" or measures is not None:
+            measures = self.chosen_measures(measures)
+        names, groups = measures or self._known(), self._groups()
+        runs = self._runs()
+        means, errors = (
+            getattr(runs.groupby(level=_MODEL, sort=False), how)() for how in ("mean", "sem")
+        )
+        blocks = _blocks(runs, groups, _MODEL)
+        between = {model: _across_groups(parts, names) for model, parts in blocks}
+        out = {}
+        for column in (c for name in names for c in _columns(name, groups)):
+            if column in means:
+                out[column, "mean"], out[column, "se"] = means[column], errors[column]
+                continue
+            pairs = [_mean_and_error(between[model][column]) for model in means.index]
+            for stat, values in zip(("mean", "se"), zip(*pairs, strict=True), strict=True):
+                out[column, stat] = pd.Series(values, means.index)
         table = pd.DataFrame(out)
-        return table if form == "numbers" else text_table(table, self.frame)
+        return table if form == "numbers" else text_table(table, self.frame, names)
+
+    def _known(self):
+        return [name for name in MEASURES if name in self.frame]
+
+    def _groups(self):
+        return [g for g in self.frame["group"].unique() if g != OVERALL]
+
+    def _runs(self):
+        """Return the measures of each cell, of all records and of each group."""
+        parts = {}
+        for name in self._known():
+            values = self.frame.pivot(index=[*_MODEL, *_RUN], columns="group", values=name)
+            parts[name] = values[OVERALL]
+            parts |= {f"{name}[{group}]": values[group] for group in self._groups()}
+        order = self.frame[[*_MODEL, *_RUN]].drop_duplicates()
+        return pd.DataFrame(parts).loc[pd.MultiIndex.from_frame(order)]
 
     def pareto_front(self, x="accuracy", y="privacy_cost_difference"):
         """Return the private models that no other beats in both quantities.
@@ -201,8 +288,8 @@ class TradeoffResults:
         Parameters
         ----------
         x, y : str
-            Columns of `table`, or ``"epsilon"``. A larger accuracy is better; smaller costs, gaps
-            and epsilon are better.
+            Columns of `table`, or ``"epsilon"``. Larger scores, such as accuracy, are better;
+            smaller losses, costs, differences and epsilon are better.
 
         Returns
         -------
@@ -237,7 +324,7 @@ class TradeoffResults:
         Parameters
         ----------
         measure : str, default="accuracy"
-            A column of `by_run`.
+            A column of `by_run`, such as ``"true_positive_rate[F]"``.
         ax : matplotlib.axes.Axes or None, default=None
             Axes to draw into.
 
@@ -249,7 +336,7 @@ class TradeoffResults:
 
         return TradeoffDisplay.from_results(self, measure=measure).plot(ax=ax)
 
-    def to_html(self, path=None, *, title=None, pipeline=None):
+    def to_html(self, path=None, *, title=None, pipeline=None, measures=None):
         """Return or write a report as one self-contained HTML page; NOT private.
 
         Parameters
@@ -260,6 +347,8 @@ class TradeoffResults:
             Title of the page.
         pipeline : estimator, PipelineReport or None, default=None
             The pipeline that prepared the features; the page lists its `check_pipeline` findings.
+        measures : list of str or None, default=None
+            Measures to tabulate by group, see `skdpfair.report.results_page`.
 
         Returns
         -------
@@ -272,7 +361,7 @@ class TradeoffResults:
             If jinja2 is missing: ``pip install "skdpfair[report]"``.
         """
         path = None if path is None else path_of(path)
-        page = results_page(self, title=title, pipeline=pipeline)
+        page = results_page(self, title=title, pipeline=pipeline, measures=measures)
         if path is None:
             return page
         replace_file(path, page.encode())
@@ -385,34 +474,89 @@ def _name(key, with_run=False):
     return f"{method}{budget}" + (f", seed {seed}, fold {fold}" if with_run else "")
 
 
-def _gap_of_means(by_group):
-    """Return the difference of the groups that differ most on average, with its standard error."""
-    there = ~np.isnan(by_group)
-    if not there.any():
+def _columns(name, groups):
+    """Return the names of a measure's columns, in their order."""
+    columns = [name, *(f"{name}[{group}]" for group in groups), f"{name}_difference"]
+    if MEASURES[name].against == "training":
+        return [*columns, f"{name}_worst_group"]
+    worst = worst_column(name)
+    return columns if worst is None else [*columns, f"{name}{worst[0]}"]
+
+
+def _blocks(runs, groups, levels):
+    """Yield the runs that agree in some levels, as arrays of shape (n_runs, n_groups)."""
+    for key, rows in runs.groupby(level=levels, sort=False).indices.items():
+        yield (
+            key,
+            {
+                name: runs[[f"{name}[{group}]" for group in groups]].to_numpy()[rows]
+                for name in MEASURES
+                if name in runs
+            },
+        )
+
+
+def _across_groups(parts, names):
+    """Return, by column, two arrays whose difference is the value of each run.
+
+    Which groups are compared is decided by their means over the runs, not run by run.
+    """
+    out = {}
+    for name in names:
+        low, high = (_of_group(parts[name], which) for which in (np.argmin, np.argmax))
+        out[f"{name}_difference"] = high, low
+        if MEASURES[name].against == "training":
+            test = parts[MEASURES[name].of]
+            least = (_of_group(values, np.argmin) for values in (test + parts[name], test))
+            out[f"{name}_worst_group"] = tuple(least)
+        elif (worst := worst_column(name)) is not None:
+            out[f"{name}{worst[0]}"] = low if worst[0] == "_group_min" else high, np.zeros(len(low))
+    return out
+
+
+def _of_group(by_group, which):
+    """Return the values of the group with the least or the largest mean, NaN without a group."""
+    known = np.flatnonzero(~np.isnan(by_group).all(axis=0))
+    if not len(known):
+        return np.full(len(by_group), np.nan)
+    return by_group[:, known[which(np.nanmean(by_group[:, known], axis=0))]]
+
+
+def _mean_and_error(pair):
+    """Return the difference of two means, and its standard error over the runs that have both."""
+    if any(np.isnan(values).all() for values in pair):
         return np.nan, np.nan
-    known = there.any(axis=0)
-    means = np.full(len(known), np.nan)
-    means[known] = np.nanmean(by_group[:, known], axis=0)
-    apart = by_group[:, np.nanargmax(means)] - by_group[:, np.nanargmin(means)]
+    apart = pair[0] - pair[1]
     apart = apart[~np.isnan(apart)]
     error = apart.std(ddof=1) / len(apart) ** 0.5 if len(apart) > 1 else np.nan
-    return difference(means), error
+    return np.nanmean(pair[0]) - np.nanmean(pair[1]), error
 
 
 def _sign(column):
     """Return -1 if larger is better."""
-    return -1 if column.startswith("accuracy") and not column.endswith("_difference") else 1
+    return -1 if is_better_larger(column) else 1
 
 
-def text_table(table, frame):
+def _head(name):
+    """Return the heading of a measure's block."""
+    return f"{name.replace('_', ' ')} ({described(name)[1]})"
+
+
+def text_table(table, frame, names):
     """Return the numbers of `TradeoffResults.table` as text, and the least n of each group."""
     groups = [g for g in frame["group"].unique() if g != OVERALL]
     cells = {}
-    for measure, head in _HEADS.items():
+    for measure in names:
+        _, unit, factor = described(measure)
         columns = {OVERALL: measure, **{g: f"{measure}[{g}]" for g in groups}}
-        for name, column in (columns | {"gap": f"{measure}_difference"}).items():
+        columns["gap"] = f"{measure}_difference"
+        columns |= zip(["worst"], _columns(measure, groups)[len(columns) :], strict=False)
+        for name, column in columns.items():
             pairs = zip(table[column, "mean"], table[column, "se"], strict=True)
-            cells[head, name] = [_written(mean, se) for mean, se in pairs]
+            digits = 3 if unit == "nats" else 1
+            cells[_head(measure), name] = [
+                _written(factor * mean, factor * se, digits) for mean, se in pairs
+            ]
     fewest = frame.groupby(["method", "epsilon", "group"])["n"].min().unstack("group")
     for group in groups:
         cells[_FEWEST, group] = fewest[group].reindex(table.index).tolist()
@@ -425,7 +569,7 @@ def as_blocks(text, frame):
     over = f"mean ± standard error of {n_runs} runs" if n_runs > 1 else "one run"
     groups = list(text[_FEWEST].columns)
     blocks, many = [], len(groups) > _MOST_GROUPS
-    for head in _HEADS.values():
+    for head in dict.fromkeys(head for head, _ in text if head != _FEWEST):
         block = (text[head].drop(columns=groups) if many else text[head]).reset_index()
         block["epsilon"] = [f"{e:g}" if np.isfinite(e) else "-" for e in block["epsilon"]]
         blocks.append(f"{head}, {over}\n{block.to_string(index=False)}")
@@ -450,7 +594,8 @@ def _where(seeds):
     return f" (seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))})"
 
 
-def _written(mean, se):
+def _written(mean, se, digits):
     if np.isnan(mean):
         return "-"
-    return f"{round(100 * mean, 1) + 0.0:.1f}" + ("" if np.isnan(se) else f" ± {100 * se:.1f}")
+    error = "" if np.isnan(se) else f" ± {se:.{digits}f}"
+    return f"{round(mean, digits) + 0.0:.{digits}f}{error}"

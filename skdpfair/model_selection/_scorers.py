@@ -17,6 +17,13 @@ from skdpfair._validate import flag, listed, one_of, safe_repr
 from skdpfair.inputs import groups as _groups
 from skdpfair.inputs.groups import group_name
 from skdpfair.metrics._compare_groups import difference, group_min
+from skdpfair.metrics._measures import (
+    MEASURES,
+    OVERALL,
+    chosen_measures,
+    simple_measures,
+    values_by_group,
+)
 
 _PREDICT = "predict"
 _METHODS = (_PREDICT, "predict_proba", "predict_log_proba", "decision_function")
@@ -110,7 +117,12 @@ class GroupScorer(ByGroupScorer):
     metrics : dict of str to str, scorer or function, or None, default=None
         The name of a scikit-learn scorer (``"roc_auc"``, ``"neg_log_loss"``), a scorer from
         `sklearn.metrics.make_scorer`, or a function ``metric(y_true, y_pred)``. None is
-        ``{"accuracy": "accuracy"}``.
+        ``{"accuracy": "accuracy"}``, unless ``measures`` are given.
+    measures : list of str or None, default=None
+        Names of measures of `skdpfair.metrics.group_table` that need one model only, such as
+        ``["balanced_accuracy", "rarest_class_recall", "log_loss", "calibration_error"]``. Losses
+        are negated and named so: ``neg_log_loss``. They take no sample weights. The rarest class is
+        that of the scored records.
     response_method : str, list of str, or None, default=None
         The output that the functions in ``metrics`` take, as in ``make_scorer``: ``"predict"``,
         ``"predict_proba"``, ``"decision_function"``. None is the same as in scikit-learn's own
@@ -160,6 +172,7 @@ class GroupScorer(ByGroupScorer):
         self,
         metrics=None,
         *,
+        measures=None,
         response_method=None,
         greater_is_better=None,
         group_col=None,
@@ -168,7 +181,9 @@ class GroupScorer(ByGroupScorer):
     ):
         # now, rather than in the last fold of a search
         _scorers(metrics, response_method, greater_is_better)
+        chosen_measures(measures, simple_measures(2), ())
         self.metrics = metrics
+        self.measures = measures
         self.response_method = response_method
         self.greater_is_better = greater_is_better
         self.group_col = group_col
@@ -201,8 +216,11 @@ class GroupScorer(ByGroupScorer):
 
     def _scores(self, estimator, X, y, parts, **per_record):
         warn_absent(parts)
-        scorers = _scorers(self.metrics, self.response_method, self.greater_is_better)
-        everyone, answers, scores = np.full(len(y), True), {}, {}
+        everyone, answers, scores, scorers = np.full(len(y), True), {}, {}, {}
+        if self.measures is not None:
+            scores |= self._measured(estimator, X, y, parts, per_record)
+        if self.metrics is not None or self.measures is None:
+            scorers = _scorers(self.metrics, self.response_method, self.greater_is_better)
         for name, scorer in scorers.items():
             answer = _answer(scorer, estimator, X, answers)
             score = partial(_score, scorer, estimator, X, y, answer, per_record)
@@ -213,6 +231,41 @@ class GroupScorer(ByGroupScorer):
             scores[f"{name}_group_min"] = group_min(values)
             scores[f"{name}_difference"] = difference(values)
             scores |= {f"{name}[{g}]": value for g, value in values.items()}
+        return scores
+
+    def _measured(self, estimator, X, y, parts, per_record):
+        """Return the scores of the named measures."""
+        if per_record:
+            raise ValueError(
+                f"measures={self.measures!r} take no sample weights, but sample_weight was passed. "
+                "Name scorers in metrics= instead, or do not request sample_weight."
+            )
+        classes = estimator.classes_
+        names = chosen_measures(self.measures, simple_measures(len(classes)), ())
+        likely = None
+        if any(MEASURES[name].needs_probabilities for name in names):
+            likely = estimator.predict_proba(X)
+        code = np.argmax(list(parts.values()), axis=0)
+        table = values_by_group(
+            y,
+            estimator.predict(X),
+            likely,
+            classes=classes,
+            code=code,
+            levels=list(parts),
+            measures=names,
+        )
+        scores = {}
+        for name in names:
+            is_loss = MEASURES[name].greater_is_better is False
+            key, values = f"{'neg_' * is_loss}{name}", (-1 if is_loss else 1) * table[name]
+            by_group = values[list(parts)]
+            undefined = by_group.isna() & (table["n"][list(parts)] > 0)
+            _warn_one_class(name, list(by_group.index[undefined]))
+            scores[key] = float(values[OVERALL])
+            scores[f"{key}_group_min"] = group_min(by_group)
+            scores[f"{key}_difference"] = difference(by_group)
+            scores |= {f"{key}[{group}]": float(value) for group, value in by_group.items()}
         return scores
 
 

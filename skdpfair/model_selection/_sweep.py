@@ -21,6 +21,7 @@ from skdpfair.exceptions import InterruptedWarning, LowSignalWarning
 from skdpfair.inputs import groups
 from skdpfair.inputs.groups import group_name
 from skdpfair.methods import get_method
+from skdpfair.metrics._measures import rarest_class
 from skdpfair.model_selection._cells import (
     CELL_ENTRIES,
     REFERENCE,
@@ -171,6 +172,7 @@ def sweep(
         "torch": torch.__version__,
         "n_samples": len(y),
         "classes": classes.tolist(),
+        "rarest class": str(classes[rarest_class(np.searchsorted(classes, y), len(classes))]),
         "group names": levels,
         "methods": {name: describe(method) for name, method in methods.items()},
         "epsilons": epsilons,

@@ -1,6 +1,11 @@
 """Plots of group tables, sweeps and recorded values, with matplotlib."""
 
-from skdpfair.plotting._bars import plot_group_accuracy, plot_group_bars, plot_privacy_cost
+from skdpfair.plotting._bars import (
+    plot_group_accuracy,
+    plot_group_bars,
+    plot_group_measure,
+    plot_privacy_cost,
+)
 from skdpfair.plotting._comparison import PrivacyCostDisplay, TradeoffDisplay
 from skdpfair.plotting._shapes import ShapeDisplay
 from skdpfair.plotting._training import (
@@ -22,5 +27,6 @@ __all__ = [
     "TradeoffDisplay",
     "plot_group_accuracy",
     "plot_group_bars",
+    "plot_group_measure",
     "plot_privacy_cost",
 ]

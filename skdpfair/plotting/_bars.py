@@ -2,6 +2,7 @@
 
 import math
 
+from skdpfair.metrics._measures import described
 from skdpfair.plotting._axes import (
     PALETTE,
     axes_width,
@@ -105,10 +106,69 @@ def _draw(table, names, ax, label, title, value_format, baseline):
     return ax
 
 
+def plot_group_measure(table, measure="accuracy", ax=None):
+    """Draw a measure of each group for each model of a group table.
+
+    The axis of a share starts just below the lowest value to make differences visible, and is
+    marked so.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        From `skdpfair.metrics.group_table`, with the columns ``MEASURE[GROUP]``.
+    measure : str, default="accuracy"
+        The measure, such as ``"rarest_class_recall"`` or ``"excessive_risk"``.
+    ax : matplotlib.axes.Axes or None, default=None
+        Axes to draw into; None makes a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes, in per cent, percentage points or nats.
+
+    Raises
+    ------
+    ImportError
+        If matplotlib is not installed.
+    ValueError
+        If the table has no column ``MEASURE[GROUP]``.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skdpfair.plotting import plot_group_measure
+    >>> table = pd.DataFrame({"log_loss[F]": [0.31], "log_loss[M]": [0.42]}, index=["dpsgd"])
+    >>> ax = plot_group_measure(table, "log_loss")
+    >>> ax.get_ylabel(), ax.get_title(loc="left")
+    ('log loss (nats)', 'Log loss of each group')
+    >>> ax.figure.clear()
+    """
+    columns = _group_columns(table, measure)
+    title, unit, factor = described(measure)
+    values = table[list(columns)] * factor
+    start = _axis_start(values) if unit == "%" else 0
+    label = f"{measure.replace('_', ' ')} ({unit})" + (
+        f", axis starts at {start:g}" if start else ""
+    )
+    value_format = "{:.1f}" if factor == 100 else "{:.3f}"
+    ax = _draw(values, columns, ax, label, f"{title} of each group", value_format, start)
+    if unit == "%":
+        lying = _is_lying(columns)
+        # room for the labels of the highest bars
+        end = start + (max(values.max().max(), start + 1) - start) * 1.1
+        (ax.set_xlim if lying else ax.set_ylim)(start, end)
+        axis = ax.xaxis if lying else ax.yaxis
+        axis.set_ticks([tick for tick in axis.get_ticklocs() if start <= tick <= 100])
+        if start:
+            mark_break(ax, lying)
+    drop_overlapping(ax)
+    return ax
+
+
 def plot_group_accuracy(table, ax=None):
     """Draw the accuracy of each group for each model of a group table.
 
-    The axis starts just below the lowest accuracy to make differences visible, and is marked so.
+    This is `plot_group_measure` with ``measure="accuracy"``.
 
     Parameters
     ----------
@@ -139,22 +199,7 @@ def plot_group_accuracy(table, ax=None):
     'accuracy (%), axis starts at 70'
     >>> ax.figure.clear()
     """
-    columns = _group_columns(table, "accuracy")
-    percent = table[list(columns)] * 100
-    start = _axis_start(percent)
-    ylabel = "accuracy (%)" + (f", axis starts at {start:g}" if start else "")
-    title = "Accuracy of each group"
-    ax = _draw(percent, columns, ax, ylabel, title, "{:.1f}", start)
-    lying = _is_lying(columns)
-    # room for the labels of the highest bars
-    end = start + (max(percent.max().max(), start + 1) - start) * 1.1
-    (ax.set_xlim if lying else ax.set_ylim)(start, end)
-    axis = ax.xaxis if lying else ax.yaxis
-    axis.set_ticks([tick for tick in axis.get_ticklocs() if start <= tick <= 100])
-    if start:
-        mark_break(ax, lying)
-    drop_overlapping(ax)
-    return ax
+    return plot_group_measure(table, "accuracy", ax)
 
 
 def plot_privacy_cost(table, ax=None):
@@ -187,7 +232,7 @@ def plot_privacy_cost(table, ax=None):
     >>> from skdpfair.plotting import plot_privacy_cost
     >>> table = group_table(
     ...     [1, 0, 1, 0], {"sgd": [1, 0, 1, 1], "dpsgd": [1, 0, 0, 1]},
-    ...     reference="sgd", sensitive_features=["F", "M", "F", "M"],
+    ...     reference="sgd", sensitive_features=["F", "M", "F", "M"], measures=["privacy_cost"],
     ... )
     >>> ax = plot_privacy_cost(table)
     >>> [text.get_text() for text in ax.get_xticklabels()]

@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
-from skdpfair._validate import number, one_of
-from skdpfair.metrics import group_table, privacy_cost
+from skdpfair._validate import number, one_of, outline
+from skdpfair.metrics import group_table
 from skdpfair.metrics._arguments import as_vector
-from skdpfair.metrics._compare_groups import difference
+from skdpfair.metrics._measures import MEASURES, described, measure_of
 from skdpfair.plotting._axes import (
     PALETTE,
     axes_width,
@@ -25,14 +25,6 @@ from skdpfair.plotting._bars import plot_privacy_cost
 _REFERENCE = "reference"
 _MARKERS = "osD^vPX"
 _LINES = ("-", "-.", ":")
-_TITLES = {
-    "accuracy": "Accuracy",
-    "accuracy_difference": "Accuracy difference between groups",
-    "privacy_cost": "Privacy cost",
-    "privacy_cost_difference": "Privacy cost difference between groups",
-    "dg_gap": "Accuracy on training records minus on test records",
-    "dg_gap_difference": "Difference of generalisation gaps between groups",
-}
 
 
 class PrivacyCostDisplay:
@@ -86,7 +78,13 @@ class PrivacyCostDisplay:
             As in `skdpfair.metrics.group_table`.
         """
         return cls(
-            group_table(y_true, y_pred, reference=reference, sensitive_features=sensitive_features)
+            group_table(
+                y_true,
+                y_pred,
+                reference=reference,
+                sensitive_features=sensitive_features,
+                measures=["privacy_cost"],
+            )
         )
 
     @classmethod
@@ -212,9 +210,9 @@ class TradeoffDisplay:
     ----------
     curves : dict of str to DataFrame
         For each method, a frame with columns epsilon (inf without privacy, which is drawn as a
-        dashed line), mean and se, in [-1, 1].
+        dashed line), mean and se: shares, or nats for ``log_loss`` and ``excessive_risk``.
     measure : str, default="accuracy"
-        The measure.
+        The measure: a column of `skdpfair.metrics.group_table` or of a sweep's ``table()``.
 
     Attributes
     ----------
@@ -236,7 +234,9 @@ class TradeoffDisplay:
         self.curves, self.measure = curves, measure
 
     @classmethod
-    def from_predictions(cls, y_true, y_pred, *, sensitive_features, measure="accuracy"):
+    def from_predictions(
+        cls, y_true, y_pred, *, sensitive_features, y_prob=None, classes=None, measure="accuracy"
+    ):
         """Make the display of models that were run once each.
 
         Parameters
@@ -248,9 +248,14 @@ class TradeoffDisplay:
             model; costs need exactly one.
         sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
             Groups.
+        y_prob : dict of (str, float or None) to array-like, or None, default=None
+            Each model's ``predict_proba``, for the measures that need it.
+        classes : array-like of shape (n_classes,) or None, default=None
+            The label of each column of ``y_prob``.
         measure : str, default="accuracy"
-            ``"accuracy"`` or ``"privacy_cost"``, or the same of a group (``"accuracy[F]"``), or its
-            difference between groups (``"accuracy_difference"``).
+            A measure of `skdpfair.metrics.group_table`, or the same of a group
+            (``"accuracy[F]"``), its difference between groups (``"accuracy_difference"``) or its
+            value for the worst group (``"accuracy_group_min"``).
 
         Returns
         -------
@@ -272,27 +277,32 @@ class TradeoffDisplay:
         """
         models = _by_budget(y_pred, y_true)
         references = [model for model in models if np.isinf(model[1])]
-        if len(references) != 1 and measure.startswith("privacy_cost"):
+        name = measure_of(measure)
+        if len(references) != 1 and MEASURES[name].against is not None:
             raise ValueError(
                 f"y_pred must hold one model with epsilon None for measure={measure!r}, got "
                 f"{len(references)}. Add the predictions of the reference model, by "
                 "('reference', None)."
             )
         keys = list(models)
-        reference = references[0] if references else keys[0]
+        if y_prob is not None and (
+            not isinstance(y_prob, Mapping) or y_prob.keys() != y_pred.keys()
+        ):
+            raise ValueError(
+                f"y_prob must be a dict with the keys of y_pred, {[*y_pred]!r}, got "
+                f"{outline(y_prob)}. Pass predict_proba(X) of each model."
+            )
         table = group_table(
             y_true,
             {i: models[key] for i, key in enumerate(keys)},
-            reference=keys.index(reference),
+            reference=keys.index(references[0] if references else keys[0]),
             sensitive_features=sensitive_features,
+            probabilities=None if y_prob is None else dict(enumerate(y_prob[k] for k in y_pred)),
+            classes=classes,
+            measures=[name],
         )
-        table["accuracy_difference"] = difference(table.filter(like="accuracy["))
-        table["privacy_cost"] = [
-            privacy_cost(y_true, y_pred, y_ref=models[reference]) for y_pred in models.values()
-        ]
-        known = [c for c in table if c != "balanced_accuracy"]
         rows = pd.DataFrame(keys, columns=["method", "epsilon"]).assign(
-            mean=table[_known(measure, known)].to_numpy(), se=np.nan
+            mean=table[_known(measure, table.columns)].to_numpy(), se=np.nan
         )
         return cls(_by_method(rows), measure)
 
@@ -324,17 +334,24 @@ class TradeoffDisplay:
         NotFittedError
             If a model is not fitted.
         """
-        predictions = {}
+        predictions, likely = {}, {}
         for model in estimator if isinstance(estimator, (list, tuple)) else [estimator]:
             last, inner = _final_step(model, X)
             private = last.privacy_.is_private
             budget = last.privacy_.epsilon if last.epsilon is None else last.epsilon
             name = (last.method_.name, budget) if private else (_REFERENCE, None)
-            predictions[name] = model.predict(X)
+            predictions[name], likely[name] = model.predict(X), model.predict_proba(X)
             if hasattr(last, "reference_"):
-                predictions[_REFERENCE, None] = last.reference_.predict(inner)
+                reference = last.reference_
+                predictions[_REFERENCE, None] = reference.predict(inner)
+                likely[_REFERENCE, None] = reference.predict_proba(inner)
         return cls.from_predictions(
-            y, predictions, sensitive_features=sensitive_features, measure=measure
+            y,
+            predictions,
+            sensitive_features=sensitive_features,
+            y_prob=likely,
+            classes=last.classes_,
+            measure=measure,
         )
 
     @classmethod
@@ -384,8 +401,9 @@ class TradeoffDisplay:
         Raises
         ------
         ValueError
-            If all values are NaN.
+            If all values are NaN, or the measure is unknown.
         """
+        title, unit, factor = described(self.measure)
         curves = {m: rows[np.isfinite(rows["mean"])] for m, rows in self.curves.items()}
         curves = {method: rows for method, rows in curves.items() if len(rows)}
         if not curves:
@@ -397,10 +415,9 @@ class TradeoffDisplay:
         ax = new_axes() if ax is None else ax
         ends, budgets, drawn = [], set(), 0
         for method, rows in curves.items():
-            mean, se = 100 * rows["mean"], 100 * rows["se"].fillna(0.0)
+            mean, se = factor * rows["mean"], factor * rows["se"].fillna(0.0)
             if np.isinf(rows["epsilon"]).all():
-                # costs are measured from the reference model: zero is drawn anyway
-                if not self.measure.startswith("privacy_cost"):
+                if not self._is_cost():  # measured from the reference model: zero is drawn anyway
                     ax.axhline(mean.iloc[0], color="0.35", linestyle="--", linewidth=1.2, zorder=1)
                     ends.append((mean.iloc[0], method, "0.35", None))
                 continue
@@ -418,26 +435,24 @@ class TradeoffDisplay:
             ends.append((mean.iloc[-1], method, colour, rows["epsilon"].iloc[-1]))
             budgets |= set(rows["epsilon"])
             drawn += 1
-        self._dress(ax, sorted(budgets))
+        kind = self.measure.partition("[")[0].replace("_", " ")
+        ax.set(xlabel="privacy budget ε, log scale", ylabel=f"{kind} ({unit})")
+        if budgets:
+            ax.set_xscale("log")
+            shown = spaced(sorted(budgets), 0.8 * axes_width(ax))  # the rest is for the names
+            ax.set_xticks(shown, [f"{b:.3g}" for b in shown])
+            ax.minorticks_off()
+        if self._is_cost():
+            ax.axhline(0, color="black", linewidth=1, zorder=1)
+        dress(ax, title)
         if ax.collections and any(rows["se"].notna().any() for rows in self.curves.values()):
             ax.set_xlabel(ax.get_xlabel() + "; bands are ± 1 standard error")
         label_ends(ax, ends)
         self.ax_, self.figure_ = ax, ax.figure
         return self
 
-    def _dress(self, ax, budgets):
-        measure, _, group = self.measure.partition("[")
-        of_group = f" of group {group.removesuffix(']')}" if group else ""
-        unit = "percentage points" if measure != "accuracy" else "%"
-        ax.set(xlabel="privacy budget ε, log scale", ylabel=f"{measure.replace('_', ' ')} ({unit})")
-        if budgets:
-            ax.set_xscale("log")
-            shown = spaced(budgets, 0.8 * axes_width(ax))  # the rest is for the curves' names
-            ax.set_xticks(shown, [f"{b:.3g}" for b in shown])
-            ax.minorticks_off()
-        if measure.startswith("privacy_cost"):
-            ax.axhline(0, color="black", linewidth=1, zorder=1)
-        dress(ax, _TITLES[measure] + of_group)
+    def _is_cost(self):
+        return MEASURES[measure_of(self.measure)].against == "reference"
 
 
 def _by_method(rows):

@@ -13,6 +13,7 @@ import sklearn.metrics as skm
 
 from skdpfair import _validate
 from skdpfair.metrics._group_tables import accuracy_interval
+from skdpfair.metrics._measures import chosen_measures, rarest_class
 
 _MISSING = (
     'The dashboard needs two things, see docs/dashboard.md: pip install "skdpfair[dashboard]" and '
@@ -83,7 +84,7 @@ def _classes(results, parts):
     return np.unique(np.concatenate([p[c] for p in parts for c in ("y_true", "y_pred")]))
 
 
-def launch_fairness_dashboard(results, port=None, *, seed=None, fold=0):
+def launch_fairness_dashboard(results, port=None, *, seed=None, fold=0, measures=None):
     """Serve the dashboard on this machine, and show it if this is a notebook.
 
     Parameters
@@ -92,6 +93,12 @@ def launch_fairness_dashboard(results, port=None, *, seed=None, fold=0):
         As in `to_fairness_dashboard`.
     port : int or None, default=None
         Port of localhost; None uses the first free port from 8704.
+    measures : list of str or None, default=None
+        Measures of performance to choose from, the first of which is shown unless ``accuracy`` is
+        among them: ``accuracy``, ``balanced_accuracy``, ``rarest_class_recall``,
+        ``true_positive_rate``, ``false_positive_rate``, ``selection_rate``. None is all that
+        raiwidgets offers, but without ``accuracy`` if a class is rare
+        (`TradeoffResults.leading_measures`).
 
     Returns
     -------
@@ -104,7 +111,8 @@ def launch_fairness_dashboard(results, port=None, *, seed=None, fold=0):
     ImportError
         If raiwidgets or a package that it needs is missing; the error says how to install it.
     ValueError
-        If the port is taken, the predictions were not kept, or there are more than two classes.
+        If the port is taken, the predictions were not kept, there are more than two classes, or a
+        measure is unknown.
 
     Notes
     -----
@@ -130,11 +138,12 @@ def launch_fairness_dashboard(results, port=None, *, seed=None, fold=0):
             "results has more than two classes, for which raiwidgets' dashboard has no metric. "
             "Use results.to_html(), or results.to_fairlearn()."
         )
+    metrics = _metrics(_performance(results, given["y_true"], measures))
     made = _fairness_dashboard()
     quiet = nullcontext() if _in_notebook() else redirect_stdout(StringIO())
     try:
         with quiet:
-            return made(**given, port=port, fairness_metric_mapping=_metrics())
+            return made(**given, port=port, fairness_metric_mapping=metrics)
     except RuntimeError as error:  # raiwidgets looks at the port
         raise ValueError(f"port={port!r} cannot be used: {error}") from None
 
@@ -210,7 +219,23 @@ def _safe(name):
     return str(name).translate(_SAFE)
 
 
-def _metrics():
+def _performance(results, y_true, measures):
+    """Return raiwidgets' names of the measures of performance; it opens with accuracy, if there."""
+    names = {
+        "accuracy": "accuracy_score",
+        "balanced_accuracy": "balanced_accuracy_score",
+        "rarest_class_recall": ("specificity_score", "recall_score")[rarest_class(y_true, 2)],
+        "true_positive_rate": "recall_score",
+        "false_positive_rate": "fallout_rate",
+        "selection_rate": "selection_rate",
+    }
+    chosen = [names[m] for m in chosen_measures(measures, names, results.leading_measures)]
+    if measures is None:
+        chosen += ["precision_score", "recall_score", "balanced_accuracy_score", "f1_score"]
+    return list(dict.fromkeys(chosen))
+
+
+def _metrics(performance):
     """Return the metrics by raiwidgets' names; with intervals where they are shares of records."""
     everybody, correct = (lambda t, p: t == t), (lambda t, p: t == p)
     selected, refused = (lambda t, p: p == 1), (lambda t, p: p == 0)
@@ -231,10 +256,9 @@ def _metrics():
         "balanced_accuracy_score": {"function": lambda t, p: float(balanced(t, p))},
         "f1_score": {"function": lambda t, p: float(f1(t, p))},
     }
-    classify = ("accuracy_score", "precision_score", "recall_score", *(metrics.keys() - shares))
     return {
-        name: {"model_type": ["classification"] if name in classify else []} | metric
-        for name, metric in metrics.items()
+        name: {"model_type": ["classification"] if name in performance else []} | metrics[name]
+        for name in dict.fromkeys([*performance, *metrics])
     }
 
 

@@ -13,14 +13,31 @@ from skdpfair._validate import safe_repr
 from skdpfair.budget.files import path_of, replace_file
 from skdpfair.inputs.groups import encode, group_name
 from skdpfair.metrics._compare_groups import difference
-from skdpfair.metrics._group_tables import accuracy_interval
+from skdpfair.metrics._measures import (
+    MEASURES,
+    OVERALL,
+    chosen_measures,
+    described,
+    leading_measures,
+    rarest_class,
+    simple_measures,
+    values_by_group,
+)
 from skdpfair.plotting import ShapeDisplay
 from skdpfair.privacy.statement import ADJACENCY_IN_WORDS, rounded_up
 from skdpfair.release import release
 from skdpfair.report._page_facts import learned
-from skdpfair.report._rendering import findings, isolated, points, readable, render
+from skdpfair.report._rendering import (
+    findings,
+    in_words,
+    isolated,
+    points,
+    readable,
+    render,
+    share_interval,
+    written,
+)
 
-_LEVEL = 0.95
 _N_POINTS = 25  # of a curve; the knots of 2, 4 and 8 intervals are among them
 _FLAG = (
     "NOT private: computed on real people without noise. It is for people who may see the data; "
@@ -39,7 +56,16 @@ _LIMITS = (
 )
 
 
-def model_page(classifier, X=None, y=None, *, sensitive_features=None, title=None, pipeline=None):
+def model_page(
+    classifier,
+    X=None,
+    y=None,
+    *,
+    sensitive_features=None,
+    title=None,
+    pipeline=None,
+    measures=None,
+):
     """Return the report of a fitted classifier as one HTML page.
 
     Parameters
@@ -56,6 +82,11 @@ def model_page(classifier, X=None, y=None, *, sensitive_features=None, title=Non
         The pipeline that prepared the features; the page lists its `check_pipeline` findings. If
         it is a fitted `public_preprocessor`, or begins with one, and the classifier adds one
         function of each column, the page shows these functions.
+    measures : list of str or None, default=None
+        Measures of the group table, as in `skdpfair.metrics.group_table`, those against a
+        reference model excepted. None is ``accuracy``, after ``balanced_accuracy`` and
+        ``rarest_class_recall`` if a class has less than 30 % of the test records (of K > 2
+        classes, 0.6 / K). Requires X.
 
     Returns
     -------
@@ -67,7 +98,7 @@ def model_page(classifier, X=None, y=None, *, sensitive_features=None, title=Non
     ImportError
         If jinja2 is missing: ``pip install "skdpfair[report]"``.
     ValueError
-        If X is given without y, or the groups differ from those of the fit.
+        If X is given without y, the groups differ from those of the fit, or a measure is unknown.
 
     Examples
     --------
@@ -83,8 +114,9 @@ def model_page(classifier, X=None, y=None, *, sensitive_features=None, title=Non
     check_is_fitted(classifier, "net_")
     if title is not None and not isinstance(title, str):
         raise TypeError(f"title must be a text or None, got {safe_repr(title)}.")
-    table = _tested(classifier, X, y, sensitive_features)
+    table, names = _tested(classifier, X, y, sensitive_features, measures)
     privacy = classifier.privacy_
+    rare = None if table is None else _rare(classifier, table)
     context = {
         "title": title or f"A classifier trained with {privacy.method}",
         "facts": _facts(classifier),
@@ -99,9 +131,11 @@ def model_page(classifier, X=None, y=None, *, sensitive_features=None, title=Non
             (e.what, f"{e.steps:,}", f"{e.sample_rate:.4g}", _noises(e.noise_multipliers))
             for e in privacy.ledger.entries
         ],
-        "groups": None if table is None else _cells(table),
+        "groups": None if table is None else _cells(table, names),
+        "measures": [_head(name) for name in names],
+        "rare": rare,
         "classes": [str(c) for c in classifier.classes_],
-        "difference": _difference(table),
+        "differences": [] if table is None else _differences(table, names),
         "findings": findings(pipeline),
         "learned": _learned(classifier, pipeline),
         "version": version("skdpfair"),
@@ -118,6 +152,7 @@ def model_card(
     intended_use=None,
     released_table=None,
     path=None,
+    measures=None,
 ):
     """Return a skops model card: privacy statement, intended use, limits, and a group table.
 
@@ -136,6 +171,8 @@ def model_card(
         its privacy statement.
     path : path-like or None, default=None
         Markdown file to write in addition.
+    measures : list of str or None, default=None
+        As in `model_page`.
 
     Returns
     -------
@@ -171,7 +208,7 @@ def model_card(
         raise ValueError(
             "X and released_table must not both be given: the card has one group table."
         )
-    table = _tested(classifier, X, y, sensitive_features)
+    table, names = _tested(classifier, X, y, sensitive_features, measures)
     card = _card(release(classifier))
     privacy = classifier.privacy_
     facts = "\n".join(f"- {name}: {_plain(value)}" for name, value in _facts(classifier))
@@ -188,7 +225,7 @@ def model_card(
             "Limits": _listed(_LIMITS),
         }
     )
-    _add_groups(card, table, released_table)
+    _add_groups(card, None if table is None else _card_table(table, names), released_table)
     if path is not None:
         replace_file(path_of(path), card.render().encode())
     return card
@@ -220,18 +257,23 @@ def _plain(cell):
     return escape(isolated(cell)).replace("|", "&#124;") if isinstance(cell, str) else cell
 
 
-def _tested(classifier, X, y, sensitive_features):
-    """Return one row for all records and for each group, None without records: NOT private.
+def _tested(classifier, X, y, sensitive_features, measures):
+    """Return a table for all records and for each group, and its measures: NOT private.
 
-    The columns are ``n``, ``accuracy`` with Wilson's 95 % interval ``low`` and ``high``, and for
-    each class ``predicted[class]``, its share of the predictions.
+    The columns are ``n``, the simple measures and, for each class, ``predicted[class]``, its share
+    of the predictions. Without records, the table is None.
     """
     if X is None:
-        return None
+        if measures is not None:
+            raise ValueError(
+                f"measures={safe_repr(measures)} need test records, but X is None. Pass X and y; "
+                "the table that they give is not private."
+            )
+        return None, []
     if y is None:
         raise ValueError("y must be given with X: a group table needs labels of test records.")
     y, predicted = np.asarray(y), classifier.predict(X)
-    parts = {"all": np.ones(len(y), dtype=bool)}
+    code, levels = None, []
     if sensitive_features is not None or classifier.group_col is not None:
         found = encode(
             X,
@@ -241,17 +283,65 @@ def _tested(classifier, X, y, sensitive_features):
             sensitive_features=sensitive_features,
         )
         assert found.levels is not None
-        parts |= {group_name(level): found.code == i for i, level in enumerate(found.levels)}
-    masks = pd.DataFrame(parts)
-    counts = masks.sum().rename("n")
-    right = masks[predicted == y].sum()
-    accuracy, low, high = accuracy_interval(right, counts - right, 0.0, _LEVEL)
-    shares = {
-        f"predicted[{label}]": masks[predicted == label].sum() / counts
-        for label in classifier.classes_
+        code, levels = found.code, [group_name(level) for level in found.levels]
+    classes = classifier.classes_
+    table = values_by_group(
+        y, predicted, classifier.predict_proba(X), classes=classes, code=code, levels=levels
+    ).rename({OVERALL: "all"})
+    codes = pd.Index(classes).get_indexer(y)
+    table.attrs["rarest"] = rarest_class(codes[codes >= 0], len(classes))
+    leading = leading_measures(table["rarest_class_share"].iloc[0], len(classes))
+    names = chosen_measures(measures, simple_measures(len(classes)), [*leading, "accuracy"])
+    parts = [np.full(len(y), True), *(code == i for i in range(len(levels)))]
+    for label in classes:
+        hits = [predicted[rows] == label for rows in parts]
+        table[f"predicted[{label}]"] = [h.mean() if len(h) else np.nan for h in hits]
+    return table, names
+
+
+def _rare(classifier, table):
+    """Return what the page says first if a class is rare, else None."""
+    classes, share = classifier.classes_, table["rarest_class_share"].iloc[0]
+    if len(leading_measures(share, len(classes))) == 1:
+        return None
+    recall = table["rarest_class_recall"]
+    by_group = recall[1:].dropna()
+    return {
+        "label": str(classes[table.attrs["rarest"]]),
+        "share": points(share),
+        "recall": points(recall.iloc[0]),
+        "group": None if by_group.empty else readable(by_group.idxmin()),
+        "least": None if by_group.empty else points(by_group.min()),
     }
-    rows = {"n": counts, "accuracy": accuracy, "low": low, "high": high} | shares
-    return pd.DataFrame(rows, index=counts.index)
+
+
+def _differences(table, names):
+    """Return the differences between the groups as text, where two groups have a value."""
+    found = []
+    for name in names:
+        values = table[name][1:].dropna()
+        if len(values) > 1:
+            _, unit, _ = described(f"{name}_difference")
+            found.append((in_words(name), written(difference(values), name), unit))
+    return found
+
+
+def _card_table(table, names):
+    """Return the numbers of a card: counts, measures with intervals, shares of predictions."""
+    columns = {"n": table["n"]}
+    for name in names:
+        columns[name] = table[name]
+        if MEASURES[name].trials:
+            intervals = [_interval(row, name) for _, row in table.iterrows()]
+            columns[f"{name}, 95 % interval"] = intervals
+    return pd.DataFrame(columns).join(table.filter(like="predicted["))
+
+
+def _interval(row, name):
+    """Return Wilson's interval of a share of records as text, "" of another measure."""
+    trials = {"all": row["n"], "rarest": row["n"] * row["rarest_class_share"]}
+    n = trials.get(MEASURES[name].trials or "", 0)
+    return "" if np.isnan(n) else share_interval(row[name], round(n))
 
 
 def _learned(classifier, pipeline):
@@ -271,12 +361,6 @@ def _learned(classifier, pipeline):
             rounded = {float(f"{v:.6g}"): float(f"{logit:.3f}") for v, logit in pairs}
             curves[column] = list(rounded.items())
     return learned(curves, display.log_columns, categories)
-
-
-def _difference(table):
-    """Return the difference in accuracy as text, or None unless two groups have test records."""
-    accuracies = [] if table is None else table["accuracy"][1:].dropna()
-    return points(difference(accuracies)) if len(accuracies) > 1 else None
 
 
 def _facts(classifier):
@@ -299,14 +383,19 @@ def _facts(classifier):
     return rows
 
 
-def _cells(table):
-    """Return rows of text: group, count, accuracy with its interval, shares of predictions."""
+def _head(name):
+    title, unit, _ = described(name)
+    return title if unit == "%" else f"{title}, {unit}"
+
+
+def _cells(table, names):
+    """Return rows of text: group, count, measures with intervals, shares of predictions."""
     rows = []
     named = table.rename(index=readable)
-    for name, row in (named if named.index.is_unique else table).iterrows():
+    for group, row in (named if named.index.is_unique else table).iterrows():
+        values = [(written(row[name], name), _interval(row, name)) for name in names]
         shares = [points(v) for k, v in row.items() if k.startswith("predicted[")]
-        interval = "" if row["n"] == 0 else f"{points(row['low'])} to {points(row['high'])}"
-        rows.append((name, f"{int(row['n']):,}", points(row["accuracy"]), interval, shares))
+        rows.append((group, f"{int(row['n']):,}", values, shares))
     return rows
 
 

@@ -7,6 +7,8 @@ from importlib.resources import files
 import numpy as np
 
 from skdpfair._validate import visible
+from skdpfair.metrics._group_tables import accuracy_interval
+from skdpfair.metrics._measures import MEASURES, measure_of
 from skdpfair.preprocessing import PipelineReport, check_pipeline
 
 _PART = re.compile(r"[^\s,;:()](?:[^,;:()\n]*[^\s,;:()])?")
@@ -42,6 +44,46 @@ def points(share) -> str:
     ('83.1', '0.0', '–')
     """
     return "–" if np.isnan(share) else f"{round(100 * share, 1) + 0.0:.1f}"
+
+
+def written(value, column) -> str:
+    """Return a value of a measure in its unit, or a dash.
+
+    Examples
+    --------
+    >>> written(0.8312, "roc_auc[F]"), written(0.8312, "log_loss")
+    ('83.1', '0.831')
+    """
+    if MEASURES[measure_of(column)].unit == "%":
+        return points(value)
+    return "–" if np.isnan(value) else f"{round(value, 3) + 0.0:.3f}"
+
+
+def in_words(column) -> str:
+    """Return the name of a measure as words.
+
+    Examples
+    --------
+    >>> in_words("rarest_class_recall"), in_words("roc_auc")
+    ('recall of the rarest class', 'ROC AUC')
+    """
+    title = MEASURES[measure_of(column)].title
+    return title if title[1].isupper() else title[0].lower() + title[1:]
+
+
+def share_interval(share, n, level=0.95) -> str:
+    """Return Wilson's interval of a share of n records in per cent, or "" without records.
+
+    Examples
+    --------
+    >>> share_interval(0.9, 100), share_interval(float("nan"), 0)
+    ('82.6 to 94.5', '')
+    """
+    if np.isnan(share) or n == 0:
+        return ""
+    hits = np.array([round(share * n)])
+    _, low, high = (ends[0] for ends in accuracy_interval(hits, n - hits, 0.0, level))
+    return f"{points(low)} to {points(high)}"
 
 
 def readable(group) -> str:

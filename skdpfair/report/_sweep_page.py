@@ -7,26 +7,33 @@ import numpy as np
 from scipy.stats import t
 
 from skdpfair._validate import safe_repr
-from skdpfair.metrics._group_tables import accuracy_interval
+from skdpfair.metrics._measures import COST, MEASURES, OVERALL, described
 from skdpfair.privacy import SampledGaussian
 from skdpfair.privacy import epsilon as epsilon_of
 from skdpfair.privacy.gdp import delta_for
 from skdpfair.privacy.statement import ADJACENCY_IN_WORDS, NOT_ACCOUNTED, rounded_up
 from skdpfair.report import _charts as charts
-from skdpfair.report._rendering import budget, findings, points, readable, render
+from skdpfair.report._rendering import (
+    budget,
+    findings,
+    in_words,
+    points,
+    readable,
+    render,
+    share_interval,
+    written,
+)
 
 _MODEL = ["method", "epsilon"]
-_OVERALL = "overall"
 _MOST_BARS = 3  # budgets for which costs are drawn as bars
 _LEVEL = 0.95
 _FEW = 30  # test records
 _WEAK = 0.01  # of accuracy, that a private model may have more than its reference
+_UNITS = {"%": "per cent"}
 _SPLIT = "20 % held out per seed, stratified by class and group (cv=None)"
-_DIFFERENCE = ("Difference in privacy cost between groups", "percentage points")
-_GENERALISATION = ("Accuracy on training records minus test records", "percentage points")
 
 
-def results_page(results, *, title=None, pipeline=None) -> str:
+def results_page(results, *, title=None, pipeline=None, measures=None) -> str:
     """Return the report of a sweep as one HTML page; NOT private.
 
     Parameters
@@ -37,6 +44,11 @@ def results_page(results, *, title=None, pipeline=None) -> str:
         Title of the page.
     pipeline : estimator, PipelineReport or None, default=None
         The pipeline that prepared the features; the page lists its `check_pipeline` findings.
+    measures : list of str or None, default=None
+        Measures to tabulate by group, as in `TradeoffResults.table`; None is ``accuracy``,
+        ``privacy_cost`` and ``dg_gap``, after ``balanced_accuracy``, ``rarest_class_recall`` and
+        their costs if a class is rare. The first sentences and the charts follow
+        `TradeoffResults.leading_measures`.
 
     Returns
     -------
@@ -49,6 +61,8 @@ def results_page(results, *, title=None, pipeline=None) -> str:
         If jinja2 is missing: ``pip install "skdpfair[report]"``.
     TypeError
         If ``title`` is not a text.
+    ValueError
+        If a measure is unknown, or the sweep does not have it.
 
     Examples
     --------
@@ -63,8 +77,11 @@ def results_page(results, *, title=None, pipeline=None) -> str:
     if title is not None and not isinstance(title, str):
         raise TypeError(f"title must be a text or None, got {safe_repr(title)}.")
     results = _readable(results)
-    table = results.table()
-    groups = [g for g in results.frame["group"].unique() if g != _OVERALL]
+    table, leading = results.table(), results.leading_measures
+    main, cost = leading[0], COST[leading[0]]
+    chosen = results.chosen_measures(measures)
+    chosen += ["dg_gap"] * (measures is None and "dg_gap" in results.frame)
+    groups = [g for g in results.frame["group"].unique() if g != OVERALL]
     runs = results.frame[["seed", "fold"]].drop_duplicates()
     context = {
         "title": title or "What privacy costs each group",
@@ -79,14 +96,18 @@ def results_page(results, *, title=None, pipeline=None) -> str:
         "total": _total(results),
         "adjacency": ADJACENCY_IN_WORDS["zero_out"],
         "sizes": _sizes(results.frame, groups),
-        "accuracy": _rows(results, table, groups, "accuracy"),
-        "costs": _rows(results, table, groups, "privacy_cost"),
-        "generalisation": _rows(results, table, groups, "dg_gap"),
-        "bars": _bars(results.frame),
-        "accuracy_chart": _curve(table, "accuracy", "Accuracy", "accuracy (%)", zero=False),
-        "difference_chart": _curve(table, "privacy_cost_difference", *_DIFFERENCE),
-        "generalisation_chart": _curve(table, "dg_gap", *_GENERALISATION),
-        "front": _front(results, table),
+        "rare": _rare(results, table) if len(leading) > 1 else None,
+        "largest_costs": [_largest_cost(table, groups, name) for name in leading],
+        "measures": _tables(results, table, groups, chosen, None),
+        "costs": _tables(results, table, groups, chosen, "reference"),
+        "generalisation": _tables(results, table, groups, chosen, "training"),
+        "bars": [chart for name in leading for chart in _bars(results.frame, COST[name])],
+        "charts": [
+            _curve(table, main, zero=False),
+            _curve(table, f"{cost}_difference"),
+        ],
+        "generalisation_chart": _curve(table, "dg_gap"),
+        "front": _front(results, table, main, f"{cost}_difference"),
         "ledger": _ledger(results),
         "findings": findings(pipeline),
         "not_accounted": NOT_ACCOUNTED,
@@ -99,8 +120,8 @@ def results_page(results, *, title=None, pipeline=None) -> str:
 def _readable(results):
     """Return the same results with names for groups that are, in part, missing cells."""
     group = results.frame["group"]
-    named = {g: readable(g) for g in group.unique() if g != _OVERALL}
-    taken = len({*named.values(), _OVERALL}) <= len(named)
+    named = {g: readable(g) for g in group.unique() if g != OVERALL}
+    taken = len({*named.values(), OVERALL}) <= len(named)
     if taken or all(g == name for g, name in named.items()):
         return results
     again = copy(results)
@@ -126,57 +147,107 @@ def _sizes(frame, groups):
     return [(g, int(counts.loc[g, "min"]), int(counts.loc[g, "max"])) for g in groups]
 
 
+def _rare(results, table):
+    """Return the rarest class, if its name was kept, and its share of the test records."""
+    share = table["rarest_class_share", "mean"].mean()
+    return (results.asked or {}).get("rarest class", ""), points(share)
+
+
+def _largest_cost(table, groups, name):
+    """Return the largest cost of a group, and where: None without costs."""
+    columns = [(f"{COST[name]}[{group}]", "mean") for group in groups]
+    if not set(columns) <= set(table):
+        return None
+    private = table[np.isfinite(table.index.get_level_values("epsilon"))]
+    costs = private[columns].droplevel(1, axis=1).set_axis(groups, axis=1).stack().dropna()
+    if costs.empty:
+        return None
+    method, epsilon, group = costs.idxmax()
+    cost, left = costs.max(), private.loc[(method, epsilon), (f"{name}[{group}]", "mean")]
+    return {
+        "measure": in_words(name),
+        "points": points(cost),
+        "group": group,
+        "method": method,
+        "budget": budget(epsilon),
+        "before": points(left + cost),
+        "left": points(left),
+    }
+
+
+def _tables(results, table, groups, chosen, against):
+    """Return the tables of the chosen measures of one kind."""
+    tables = []
+    for name in chosen:
+        rows = _rows(results, table, groups, name) if MEASURES[name].against == against else []
+        title, unit, _ = described(name)
+        heads = ["all", *groups, "difference", "worst group"]
+        if rows:
+            tables.append(
+                {
+                    "id": f"table-{name.replace('_', '-')}",
+                    "rows": rows,
+                    "heads": heads[: len(rows[0][2])],
+                    "caption": f"{title} in {_UNITS.get(unit, unit)}",
+                }
+            )
+    return tables
+
+
 def _rows(results, table, groups, measure):
     """Return one row per model: name, and cells with intervals for all, groups and difference."""
     if (measure, "mean") not in table or table[measure, "mean"].isna().all():
         return []
-    columns = [measure, *(f"{measure}[{g}]" for g in groups), f"{measure}_difference"]
-    factor = _factors(results.frame)
+    columns = [c for c, stat in table if stat == "mean" and _is_of(c, measure)]
+    factor, is_cost = _factors(results.frame), MEASURES[measure].against == "reference"
     rows = []
     for (method, epsilon), row in table.iterrows():
-        if measure == "privacy_cost" and np.isinf(epsilon) and row[measure, "mean"] == 0:
+        if is_cost and np.isinf(epsilon) and row[measure, "mean"] == 0:
             continue
-        limits = (0.0, 1.0) if measure == "accuracy" else (-1.0, 1.0)
         reach = factor[method, epsilon]
-        cells = [_cell(row[c, "mean"], row[c, "se"], reach, limits) for c in columns]
-        if measure == "accuracy" and factor[method, epsilon] is None:
+        cells = [_cell(row[c, "mean"], row[c, "se"], reach, c) for c in columns]
+        if MEASURES[measure].trials and reach is None:
             part = results.frame.query("method == @method and epsilon == @epsilon")
             part = part.set_index("group")
-            cells[:-1] = [_single(part.loc[g]) for g in (_OVERALL, *groups)]
+            singles = [_single(part.loc[g], measure) for g in (OVERALL, *groups)]
+            cells[: len(singles)] = singles
         rows.append((method, budget(epsilon), cells))
     return rows
 
 
+def _is_of(column, measure):
+    return column == measure or column.startswith(
+        (f"{measure}[", f"{measure}_difference", f"{measure}_group_", f"{measure}_worst_group")
+    )
+
+
 def _factors(frame):
     """Return by how many standard errors each model's intervals reach; None for one run."""
-    counts = frame[frame["group"] == _OVERALL].groupby(_MODEL, sort=False).size()
+    counts = frame[frame["group"] == OVERALL].groupby(_MODEL, sort=False).size()
     return {key: t.ppf((1 + _LEVEL) / 2, n - 1) if n > 1 else None for key, n in counts.items()}
 
 
-def _cell(mean, error, factor, limits):
-    if np.isnan(mean):
-        return "–", ""
-    text = points(mean)
-    if factor is None or np.isnan(error):
+def _cell(mean, error, factor, column):
+    text = written(mean, column)
+    if factor is None or np.isnan(mean) or np.isnan(error):
         return text, ""
+    limits = {"%": (0.0, 1.0), "nats": (-np.inf, np.inf)}.get(described(column)[1], (-1.0, 1.0))
     low, high = np.clip([mean - factor * error, mean + factor * error], *limits)
-    return text, f"{points(low)} to {points(high)}"
+    return text, f"{written(low, column)} to {written(high, column)}"
 
 
-def _single(row):
-    """Return the accuracy of one run with Wilson's interval."""
-    n = int(row["n"])
-    if n == 0:
-        return "–", ""
-    right = np.array([round(row["accuracy"] * n)])
-    accuracy, low, high = (x[0] for x in accuracy_interval(right, n - right, 0.0, _LEVEL))
-    return points(accuracy), f"{points(low)} to {points(high)}"
+def _single(row, measure):
+    """Return a share of one run with Wilson's interval."""
+    value, n = row[measure], int(row["n"])
+    if MEASURES[measure].trials == "rarest" and n:
+        n = round(n * row["rarest_class_share"])
+    return written(value, measure), share_interval(value, n)
 
 
-def _bars(frame):
+def _bars(frame, cost):
     """Return charts of the costs at the least, the middle and the largest budget."""
-    costs = frame[np.isfinite(frame["epsilon"]) & (frame["group"] != _OVERALL)]
-    means = 100 * costs.groupby(["epsilon", "method", "group"], sort=False)["privacy_cost"].mean()
+    costs = frame[np.isfinite(frame["epsilon"]) & (frame["group"] != OVERALL)]
+    means = 100 * costs.groupby(["epsilon", "method", "group"], sort=False)[cost].mean()
     budgets = np.sort(means.dropna().index.get_level_values("epsilon").unique())
     places = np.linspace(0, len(budgets) - 1, min(_MOST_BARS, len(budgets))).round().astype(int)
     return [
@@ -185,19 +256,20 @@ def _bars(frame):
                 name: part.droplevel(0).to_dict()
                 for name, part in means[budget].groupby("method", sort=False)
             },
-            title=f"Privacy cost of each group at ε {budget:g}",
-            label="percentage points of accuracy",
+            title=f"{described(cost)[0]} of each group at ε {budget:g}",
+            label=f"percentage points of {in_words(MEASURES[cost].of)}",
         )
         for budget in budgets[places]
     ]
 
 
-def _curve(table, measure, title, label, *, zero=True):
+def _curve(table, measure, *, zero=True):
     """Return a chart of a measure against the budget, or None if there is nothing to draw."""
     if (measure, "mean") not in table:
         return None
+    title, unit, factor = described(measure)
     curves, across = {}, {}
-    for (method, epsilon), row in (100 * table[measure]).sort_index(level="epsilon").iterrows():
+    for (method, epsilon), row in (factor * table[measure]).sort_index(level="epsilon").iterrows():
         if np.isnan(row["mean"]):
             continue
         if np.isinf(epsilon):
@@ -207,41 +279,42 @@ def _curve(table, measure, title, label, *, zero=True):
     if not curves:
         return None
     order = {m: curves[m] for m in table.index.get_level_values("method").unique() if m in curves}
-    if measure == "privacy_cost_difference":
+    if measure.endswith("cost_difference"):
         across = {}  # that of a reference is zero by definition
+    label = f"{in_words(measure)} ({unit})" if unit == "%" else unit
     return charts.lines(order, across, title=title, label=label, zero=zero)
 
 
-def _front(results, table):
+def _front(results, table, *measures):
     """Return the Pareto front as rows, and as a chart among all private models."""
     try:
-        front = results.pareto_front()
+        front = results.pareto_front(*measures)
     except ValueError:  # no private model has both
         return None
-    measures = ["accuracy", "privacy_cost_difference"]
     rows = [
         (method, budget(epsilon), *(points(row[m]) for m in measures))
         for (method, epsilon), row in front.iterrows()
     ]
-    means = 100 * table.xs("mean", axis=1, level=1)[measures].dropna()
-    spots = {}
+    means = 100 * table.xs("mean", axis=1, level=1)[[*measures]].dropna()
+    score, spots = in_words(measures[0]), {}
     for (method, epsilon), (x, y) in means.iterrows():
         if np.isfinite(epsilon):
-            says = f"{method}, ε {epsilon:g}: accuracy {x:.2f} %, difference {y:.2f} points"
+            says = f"{method}, ε {epsilon:g}: {score} {x:.2f} %, difference {y:.2f} points"
             spots.setdefault(method, []).append((x, y, says))
     chart = charts.scatter(
         spots,
-        (100 * front.sort_values("accuracy")).to_numpy().tolist(),
-        title="Accuracy and evenness: lower right is better; the line is the Pareto front",
+        (100 * front.sort_values(measures[0])).to_numpy().tolist(),
+        title=f"{described(measures[0])[0]} and evenness: lower right is better; the line is the "
+        "Pareto front",
         label="difference in privacy cost (points)",
-        x_label="accuracy (%)",
+        x_label=f"{score} (%)",
     )
-    return {"rows": rows, "chart": chart}
+    return {"rows": rows, "chart": chart, "score": score}
 
 
 def _ledger(results):
     """Return one row per private model: asked, spent at most, and what one of its fits released."""
-    frame = results.frame[results.frame["group"] == _OVERALL]
+    frame = results.frame[results.frame["group"] == OVERALL]
     spent = frame[np.isfinite(frame["epsilon"])].groupby(_MODEL, sort=False)["epsilon_spent"].max()
     released = _released(results.releases)
     return [
@@ -286,7 +359,7 @@ def _of_one_run(frame, asked):
     """Return how many records a fit trains on, and its delta, unless a splitter decided."""
     if asked["cv"] != "None" and not asked["cv"].isdigit():
         return []
-    trained = asked["n_samples"] - frame.loc[frame["group"] == _OVERALL, "n"]
+    trained = asked["n_samples"] - frame.loc[frame["group"] == OVERALL, "n"]
     low, high = int(trained.min()), int(trained.max())
     auto = asked["params"].get("delta", repr("auto")) == repr("auto")
     delta = delta_for("auto", low) if auto else asked["delta"]
@@ -300,7 +373,7 @@ def _unfinished(results):
     """Return in words which fits the sweep has not finished, or None."""
     if results.asked is None or not {"seeds", "methods", "epsilons"} <= results.asked.keys():
         return None
-    frame = results.frame[results.frame["group"] == _OVERALL]
+    frame = results.frame[results.frame["group"] == OVERALL]
     seeds = len(results.asked["seeds"]) * frame["fold"].nunique()
     private = len(results.asked["methods"]) * len(results.asked["epsilons"])
     per_model = frame.groupby(_MODEL, sort=False).size()

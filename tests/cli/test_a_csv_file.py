@@ -278,6 +278,21 @@ def test_a_sweep_is_resumed_and_reported(folder):
     assert "No step is known to learn from the records outside the budget" in page
 
 
+def test_measures_are_chosen_on_the_command_line(folder):
+    write_study()
+    said = refused("sweep", "study.toml", "--measures", "accurac,log_loss")
+    assert "--measures must be one of" in said and not (folder / "results").exists()
+    done = usable(invoke("sweep", "study.toml", "--jobs", 1, "--measures", "roc_auc, log_loss"))
+    assert "roc auc (%), mean" in done.output and "log loss (nats)" in done.output
+    assert "accuracy (%)" not in done.output
+    fitted()
+    said = refused("report", "model.safetensors", "--measures", "roc_auc")
+    assert "--measures need test records: give --data FILE" in said
+    given = ["--data", "loans.csv", "--measures", "roc_auc"]
+    usable(invoke("report", "model.safetensors", *given))
+    assert "ROC AUC" in (folder / "report.html").read_text()
+
+
 def test_a_schema_is_asked_for(folder):
     """Answers, in the order of the file's columns; 1..3 is a list."""
     answers = [

@@ -8,6 +8,7 @@ from sklearn.metrics import accuracy_score
 
 from skdpfair.model_selection import TradeoffResults
 from skdpfair.plotting import TradeoffDisplay
+from skdpfair.report._fairness_dashboard import _metrics, _performance
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -30,9 +31,8 @@ def cell(method, epsilon, seed, right, reference="reference"):
         "fold": 0,
         "reference": reference,
         "n": [300, 100, 200],
-        "right": [sum(right), *right],
-        "n_train": [600, 200, 400],
-        "right_train": [600, 200, 400],
+        "test": {"accuracy": [sum(right) / 300, right[0] / 100, right[1] / 200]},
+        "train": {"accuracy": [1.0, 1.0, 1.0]},
         "epsilon_spent": np.inf if epsilon is None else epsilon,
         "fit_seconds": 1.0,
         "low_signal": [],
@@ -55,6 +55,67 @@ CELLS = [
 @pytest.fixture
 def results():
     return TradeoffResults.from_cells(CELLS, ["F", "M"], np.array(["no", "yes"]))
+
+
+def test_the_worst_group_is_that_of_the_means_and_may_differ_in_training():
+    """F is worst on training records, with .8, and M on test records."""
+    cells = [
+        cell("reference", None, 0, (90, 160), None),
+        cell("poor", 1.0, 0, (70, 160)),
+        cell("poor", 1.0, 1, (90, 120)),
+    ]
+    for each in cells:
+        each["train"] = {"accuracy": [0.85, 0.8, 0.9]}
+    found = TradeoffResults.from_cells(cells, ["F", "M"], np.array(["no", "yes"]))
+    row = found.table().loc[("poor", 1.0)]
+    assert row["accuracy_group_min", "mean"] == pytest.approx(0.7)  # M: .8 and .6
+    assert row["accuracy_group_min", "se"] == pytest.approx(0.1)
+    assert row["dg_gap_worst_group", "mean"] == pytest.approx(0.8 - 0.7)
+    assert row["dg_gap_worst_group", "se"] == pytest.approx(0.1)
+    runs = found.by_run()
+    assert runs["accuracy_group_min"].tolist() == pytest.approx([0.8, 0.7, 0.6])
+    assert runs["dg_gap_worst_group"].tolist() == pytest.approx([0.0, 0.1, 0.2])
+    assert runs.loc[("poor", 1.0, 0, 0), "privacy_cost_group_max"] == pytest.approx(0.2)
+    chosen = found.table(measures=["dg_gap"])
+    assert {c.partition("[")[0] for c, _ in chosen} == {
+        "dg_gap",
+        "dg_gap_difference",
+        "dg_gap_worst_group",
+    }
+    assert list(found.pareto_front("accuracy_group_min", "epsilon").index) == [("poor", 1.0)]
+    with pytest.raises(ValueError, match=r"measures must be one of 'accuracy'.*got 'auc'"):
+        found.table(measures=["auc"])
+
+
+def test_a_rare_class_comes_first(results):
+    """A constant model has no cost in accuracy where 11 % are positive, and misses all of them."""
+    said = str(results)
+    assert results.leading_measures == ["accuracy"] and said.startswith("accuracy (%)")
+    cells = [cell("reference", None, 0, (90, 180), None), cell("constant", 1.0, 0, (89, 178))]
+    for each, recall in zip(cells, (0.5, 0.0), strict=True):
+        each["test"] |= {
+            "balanced_accuracy": [0.5 + recall / 2] * 3,
+            "rarest_class_recall": [recall] * 3,
+            "log_loss": [0.5, 0.6, 0.8 - recall],
+            "rarest_class_share": [0.11] * 3,
+        }
+    rare = TradeoffResults.from_cells(cells, ["F", "M"], np.array(["no", "yes"]))
+    assert rare.leading_measures == ["balanced_accuracy", "rarest_class_recall"]
+    row = rare.table().xs("mean", axis=1, level=1).loc[("constant", 1.0)]
+    assert row["privacy_cost"] == pytest.approx(0.01)
+    assert row["rarest_class_recall_cost[F]"] == 0.5
+    assert row["excessive_risk[M]"] == pytest.approx(0.5)
+    assert (
+        row["excessive_risk_group_max"]
+        == row["excessive_risk_difference"]
+        == row["excessive_risk[M]"]
+    )
+    blocks = [block.splitlines()[0] for block in str(rare).split("\n\n")]
+    assert blocks[0] == "balanced accuracy (%), one run"
+    assert blocks[1].startswith("rarest class recall (%)") and blocks[2].startswith("accuracy")
+    block = rare.as_text(["excessive_risk"]).splitlines()
+    assert block[0] == "excessive risk (nats), one run"
+    assert block[3].split() == ["constant", "1", "0.000", "0.000", "0.500", "0.500", "0.500"]
 
 
 def test_costs_are_paired_by_seed(results):
@@ -126,6 +187,26 @@ def test_fairlearn_and_the_dashboard_get_the_predictions(results):
         results.to_fairness_dashboard(seed=7)
 
 
+def test_the_dashboard_opens_with_balanced_accuracy_if_a_class_is_rare(results):
+    """It opens with accuracy if that is offered, or else with the first measure."""
+    y_true = [0] * 8 + [1]
+    assert _performance(results, y_true, None)[0] == "accuracy_score"
+    for part in ("rarest_class_share", "balanced_accuracy", "rarest_class_recall"):
+        results.frame[part] = 0.11
+    offered = _performance(results, y_true, None)
+    assert offered[:2] == ["balanced_accuracy_score", "recall_score"]
+    assert "accuracy_score" not in offered
+    chosen = ["rarest_class_recall", "false_positive_rate"]
+    assert _performance(results, y_true, chosen) == ["recall_score", "fallout_rate"]
+    turned = [1 - label for label in y_true]
+    assert _performance(results, turned, chosen) == ["specificity_score", "fallout_rate"]
+    metrics = _metrics(["recall_score", "fallout_rate"])
+    offered = [name for name, metric in metrics.items() if metric["model_type"]]
+    assert offered == ["recall_score", "fallout_rate"] and "accuracy_score" in metrics
+    with pytest.raises(ValueError, match=r"measures must be one of 'accuracy'.*got 'roc_auc'"):
+        _performance(results, y_true, ["roc_auc"])
+
+
 @pytest.mark.parametrize(
     "y", ["accuracy", "accuracy_difference", "privacy_cost[F]", "privacy_cost_difference"]
 )
@@ -163,7 +244,7 @@ def test_one_seed_has_no_band_and_repr_counts():
 def test_printed_results_are_whole_and_say_units_and_sizes(results):
     lines = str(results).splitlines()
     assert lines[0] == "accuracy (%), mean ± standard error of 2 runs"
-    assert lines[1].split() == ["method", "epsilon", "overall", "F", "M", "gap"]
+    assert lines[1].split() == ["method", "epsilon", "overall", "F", "M", "gap", "worst"]
     reference = ["reference", "-", "90.7", "±", "0.7", "92.0", "±", "2.0", "90.0", "±", "0.0"]
     assert lines[2].split()[:11] == reference
     assert len({len(line) for line in lines[1:6]}) == 1 and len(lines[1]) < 80
@@ -173,19 +254,19 @@ def test_printed_results_are_whole_and_say_units_and_sizes(results):
 def test_many_groups_are_left_to_the_report():
     """A terminal has no room for nine groups: all, the gap, and the smallest group."""
     names = [f"group {i}" for i in range(9)]
-    counts = {"n": [900, *[100] * 8, 90], "right": [800, *[80] * 9]}
-    cell = CELLS[0] | counts | {"n_train": counts["n"], "right_train": counts["right"]}
+    accuracy = {"accuracy": [0.8] * 10}
+    cell = CELLS[0] | {"n": [890, *[100] * 8, 90], "test": accuracy, "train": accuracy}
     lines = str(TradeoffResults.from_cells([cell], names, np.array([0, 1]))).splitlines()
-    assert lines[1].split() == ["method", "epsilon", "overall", "gap"]
+    assert lines[1].split() == ["method", "epsilon", "overall", "gap", "worst"]
     assert "9 groups" in lines[-1] and "90 (of 'group 8')" in lines[-1]
 
 
 def without_records(found, group):
     """A cell in which a group has no test record."""
     at = 1 + group
-    n, right = list(found["n"]), list(found["right"])
-    n[at] = right[at] = 0
-    return found | {"n": n, "right": right}
+    n, accuracy = list(found["n"]), list(found["test"]["accuracy"])
+    n[at], accuracy[at] = 0, np.nan
+    return found | {"n": n, "test": {"accuracy": accuracy}}
 
 
 def test_a_group_that_some_runs_lack_leaves_gaps_of_the_others():

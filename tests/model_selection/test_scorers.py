@@ -33,8 +33,10 @@ from sklearn.model_selection import (
 from sklearn.pipeline import make_pipeline
 
 from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
+from skdpfair.metrics import excessive_risk, expected_calibration_error
 from skdpfair.model_selection import (
     GroupScorer,
+    excessive_risk_scorer,
     privacy_cost_scorer,
     privacy_cost_table,
     select_by,
@@ -94,6 +96,7 @@ def test_intersections_have_one_key_each(from_first_column):
         (GroupScorer(groups=["a", "b"]), ["a", "z"], "values outside groups"),
         (GroupScorer(groups=["a", "b"], only="accurate"), ["a", "b"], "only must be one of"),
         (privacy_cost_scorer(groups=["a", "b"]), ["a", "b"], "keep_reference=True"),
+        (excessive_risk_scorer(groups=["a", "b"]), ["a", "b"], r"excessive_risk_table\(search\)"),
     ],
 )
 def test_refusals_name_the_remedy(scorer, sensitive, match, from_first_column):
@@ -448,6 +451,79 @@ def test_privacy_cost_of_one_model_uses_the_reference_it_carries(frame, classifi
     assert scores["neg_privacy_cost_difference"] == pytest.approx(-abs(each["a"] - each["b"]))
     found = cross_validate(model, X, y, cv=2, scoring=privacy_cost_scorer(), n_jobs=2)
     assert np.isfinite(found["test_privacy_cost_difference"]).all()
+
+
+def test_measures_are_scored_by_name_and_losses_negated(scored):
+    model, X, y, group = scored
+    names = ["accuracy", "log_loss", "calibration_error", "false_positive_rate", "selection_rate"]
+    scorer = GroupScorer(measures=names, groups=["a", "b"])
+    scores = scorer(model, X, y, group)
+    likely, predicted = model.predict_proba(X)[:, 1], model.predict(X)
+
+    def wrong_alarms(y_true, y_pred):
+        return np.mean(y_pred[y_true == 0])
+
+    for key, metric, answer, sign in (
+        ("accuracy", accuracy_score, predicted, 1),
+        ("neg_log_loss", log_loss, likely, -1),
+        ("neg_calibration_error", expected_calibration_error, likely, -1),
+        ("neg_false_positive_rate", wrong_alarms, predicted, -1),
+        ("selection_rate", lambda t, p: p.mean(), predicted, 1),
+    ):
+        expected = by_hand(metric, y, answer, group, sign)
+        assert found_of(scores, key) == pytest.approx(expected)
+    assert repr(clone(scorer)) == repr(scorer)
+    both = GroupScorer({"f1": "f1"}, measures=["roc_auc"], groups=["a", "b"])(model, X, y, group)
+    assert {"f1", "roc_auc", "f1_group_min", "roc_auc_group_min"} <= set(both)
+    assert not any(key.startswith("accuracy") for key in both)
+
+
+def test_measures_that_cannot_be_scored_are_refused(scored):
+    model, X, y, group = scored
+    with pytest.raises(ValueError, match=r"measures must be one of .*Did you mean 'accuracy'"):
+        GroupScorer(measures=["accurac"])
+    with pytest.raises(TypeError, match="measures must be a list of names"):
+        GroupScorer(measures="accuracy")
+    scorer = GroupScorer(measures=["accuracy"], groups=["a", "b"])
+    with pytest.raises(ValueError, match="take no sample weights"):
+        scorer(model, X, y, group, sample_weight=np.ones(len(y)))
+    three = LogisticRegression().fit(X, np.arange(len(y)) % 3)
+    rates = GroupScorer(measures=["true_positive_rate"], groups=["a", "b"])
+    with pytest.raises(ValueError, match=r"measures must be one of .* got 'true_positive_rate'"):
+        rates(three, X, np.arange(len(y)) % 3, group)
+    kept = (group == "a") | (y == 0)
+    with pytest.warns(UndefinedMetricWarning, match=r"\['b'\] have records of one class only"):
+        recall = GroupScorer(measures=["rarest_class_recall"], groups=["a", "b"])
+        turned = 1 - y[kept] if y[kept].mean() > 0.5 else y[kept]
+        scores = recall(model, X[kept], turned, group[kept])
+    assert np.isnan(scores["rarest_class_recall[b]"])
+
+
+def test_excessive_risk_of_one_model_uses_the_reference_it_carries(frame, classifier):
+    X, y = frame
+    model = make_pipeline(
+        public_preprocessor({f"x{j}": (-1, 1) for j in range(6)}, passthrough=["group"]),
+        classifier(group_col="group", keep_reference=True),
+    )
+    found = cross_validate(
+        model, X, y, cv=2, scoring=excessive_risk_scorer(), return_estimator=True
+    )
+    test = next(iter(StratifiedKFold(2).split(X, y)))[1]
+    fitted, X, y = found["estimator"][0], X.iloc[test], np.asarray(y)[test]
+    inner = fitted[:-1].transform(X)
+    likely = fitted.predict_proba(X), fitted[-1].reference_.predict_proba(inner)
+    each = {}
+    for g in ("a", "b"):
+        rows = (X["group"] == g).to_numpy()
+        each[g] = excessive_risk(y[rows], likely[0][rows], y_prob_ref=likely[1][rows])
+        assert found[f"test_excessive_risk[{g}]"][0] == pytest.approx(each[g])
+    assert found["test_excessive_risk"][0] == pytest.approx(
+        excessive_risk(y, likely[0], y_prob_ref=likely[1])
+    )
+    assert found["test_excessive_risk_group_max"][0] == pytest.approx(max(each.values()))
+    assert found["test_neg_excessive_risk_difference"][0] == pytest.approx(
+        -abs(each["a"] - each["b"])
+    )
 
 
 def test_it_scores_any_classifier(routed):

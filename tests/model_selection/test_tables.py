@@ -5,7 +5,12 @@ from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 
-from skdpfair.model_selection import dg_gap_table, privacy_cost_table, select_by
+from skdpfair.model_selection import (
+    dg_gap_table,
+    excessive_risk_table,
+    privacy_cost_table,
+    select_by,
+)
 
 
 def results_of(params, scores):
@@ -53,6 +58,47 @@ def test_dg_gaps_are_train_minus_test_of_every_candidate(results):
     assert table["dg_gap[M]"].tolist() == pytest.approx([0.3, 0.0, 0.1])
     assert table.loc[0, "dg_gap[F]"] == pytest.approx(-0.1)
     assert table.loc[0, "dg_gap_difference"] == pytest.approx(0.4)
+    # worst group on training rows: F, .55, then F, .7; on held-out rows: M, .6, then F, .7
+    worst = [0.55 - 0.6, 0.7 - 0.7, 1.0 - 0.8]
+    assert table["dg_gap_worst_group"].tolist() == pytest.approx(worst)
+
+
+@pytest.fixture
+def losses():
+    """Candidate 1 adds most log loss to F, candidate 2 least to the worst group."""
+    params = [{"epsilon": None}, {"epsilon": 1.0}, {"epsilon": 2.0}]
+    scores = {
+        ("test", "neg_log_loss"): [[-0.3], [-0.5], [-0.5]],
+        ("test", "neg_log_loss[F]"): [[-0.3], [-0.7], [-0.5]],
+        ("test", "neg_log_loss[M]"): [[-0.4], [-0.4], [-0.5]],
+        ("test", "neg_log_loss_group_min"): [[-0.4], [-0.7], [-0.5]],
+    }
+    return results_of(params, scores)
+
+
+def test_excessive_risk_is_the_log_loss_added_to_that_of_the_reference(losses):
+    table = excessive_risk_table(losses)
+    assert table["excessive_risk"].tolist() == pytest.approx([0.2, 0.2])
+    assert table["excessive_risk[F]"].tolist() == pytest.approx([0.4, 0.2])
+    assert table["excessive_risk_difference"].tolist() == pytest.approx([0.4, 0.1])
+    assert table["excessive_risk_group_max"].tolist() == pytest.approx([0.4, 0.2])
+    for column in ("excessive_risk_gap", "excessive_risk_difference", "excessive_risk_group_max"):
+        assert select_by(column)(losses) == 2
+    assert select_by("neg_log_loss_group_min")(losses) == 2
+    with pytest.raises(ValueError, match="no scores of metric='neg_log_loss'"):
+        select_by("excessive_risk")({k: v for k, v in losses.items() if k == "params"})
+
+
+def test_scores_of_the_scorers_themselves_are_selected_by():
+    """The largest negated difference, the smallest risk, and the gap that is nearest to 0."""
+    scores = {
+        ("test", "neg_excessive_risk_difference"): [[-0.3], [-0.1]],
+        ("test", "excessive_risk_group_max"): [[0.1], [0.2]],
+        ("test", "dg_gap_worst_group"): [[-0.2], [0.1]],
+    }
+    results = results_of([{"epsilon": 1.0}, {"epsilon": 2.0}], scores)
+    rows = [select_by(key)(results) for _, key in scores]
+    assert rows == [1, 0, 1]
 
 
 def test_parameters_have_short_names_and_the_reference_is_named(results):
@@ -99,6 +145,8 @@ def test_a_halving_search_pairs_within_a_round_and_leaves_the_rest_nan():
         (select_by("accuracy_difference", at_least={"accuracy": 0.7}), 1),
         (select_by("dg_gap"), 1),
         (select_by("dg_gap[F]"), 1),
+        (select_by("dg_gap_worst_group"), 1),
+        (select_by("privacy_cost_gap"), 1),
     ],
 )
 def test_choice_is_the_best_private_candidate(results, choice, row):
@@ -127,7 +175,7 @@ def test_refusals_of_a_choice(results, choice, match):
         (
             {"column": "privacy_costs"},
             ValueError,
-            "column must be 'privacy_cost', .*_difference' or",
+            "column must be 'privacy_cost', .*_difference', .*_group_max' or",
         ),
         ({"column": "dg_gap_F"}, ValueError, r"'dg_gap\[GROUP\]', got 'dg_gap_F'"),
         ({"column": None}, TypeError, "column must be a text"),

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import binomtest
+from sklearn.metrics import log_loss
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -50,7 +51,7 @@ def test_the_group_table_counts(fitted):
         cell = f'{100 * right[rows].mean():.1f}<span class="i">{100 * low:.1f} to {100 * high:.1f}'
         assert f'<td class="n">{rows.sum():,}</td>\n<td class="n">{cell}' in page
     apart = abs(right[groups == "b"].mean() - right[groups == HOSTILE].mean())
-    assert f"<strong>{100 * apart:.1f}</strong> points" in page
+    assert f"<strong>{100 * apart:.1f}</strong> percentage points" in page
 
 
 def test_groups_without_test_records_are_not_compared(fitted):
@@ -61,7 +62,7 @@ def test_groups_without_test_records_are_not_compared(fitted):
     right = clf.predict(data.data) == data.target
     apart = abs(right[groups == "b"].mean() - right[groups == HOSTILE].mean())
     assert '<th scope="row">c</th><td class="n">0</td>\n<td class="n">–</td>' in page
-    assert f"<strong>{100 * apart:.1f}</strong> points" in page
+    assert f"<strong>{100 * apart:.1f}</strong> percentage points" in page
     only = groups == "b"
     page = model_page(clf, data.data[only], data.target[only], sensitive_features=groups[only])
     assert "differ by" not in page
@@ -226,3 +227,43 @@ def test_names_from_right_to_left_turn_nothing_around_them():
         assert r"\u202eM\u001b[2J" in text
         assert not set(text) & set("\u202e\x1b")
     assert f'<th scope="row">\u2068{hebrew}\u2069</th>' in page and "<title>\u2068" in page
+
+
+def test_a_rare_class_is_named_and_its_recall_comes_first(fitted):
+    """11 % of the test records are of class 1, in all groups."""
+    clf, data, groups = fitted
+    negative, positive = (np.flatnonzero(data.target == label) for label in (0, 1))
+    kept = np.sort(np.r_[negative, positive[: len(negative) // 8]])
+    X, y, groups = data.data.iloc[kept], data.target[kept], groups[kept]
+    page = model_page(clf, X, y, sensitive_features=groups)
+    assert f"The rarest class, 1, has {100 * y.mean():.1f} % of the test records." in page
+    heads = re.findall(r'<th scope="col" class="n">([^<]*)</th>', page.split('id="groups"')[1])
+    assert heads[1:4] == ["Balanced accuracy", "Recall of the rarest class", "Accuracy"]
+    recalls = {g: clf.predict(X)[(y == 1) & (groups == g)] for g in (HOSTILE, "b")}
+    worst = min(recalls, key=lambda g: recalls[g].mean())
+    said = f"for {100 * recalls[worst].mean():.1f} % of those in group {escape(worst)}"
+    assert said in page.split("<nav")[0]
+    recall = recalls["b"]
+    low, high = binomtest(int(recall.sum()), len(recall)).proportion_ci(method="wilson")
+    cell = f'{100 * recall.mean():.1f}<span class="i">{100 * low:.1f} to {100 * high:.1f}'
+    assert f'<td class="n">{cell}' in page
+    assert "The largest difference in recall of the rarest class between two groups" in page
+    card = model_card(clf, X, y, sensitive_features=groups).render()
+    assert "rarest_class_recall" in card and "balanced_accuracy" in card
+    whole = model_page(clf, data.data, data.target, sensitive_features=fitted[2])
+    assert "The rarest class" not in whole and "Recall of the rarest" not in whole
+
+
+def test_measures_are_chosen_by_name(fitted):
+    clf, data, groups = fitted
+    given = {"sensitive_features": groups, "measures": ["log_loss", "calibration_error"]}
+    page = model_page(clf, data.data, data.target, **given)
+    loss = log_loss(data.target, clf.predict_proba(data.data))
+    assert f'<td class="n">{loss:.3f}</td>' in page and "Log loss, nats" in page
+    assert ">Accuracy<" not in page
+    card = model_card(clf, data.data, data.target, **given).render()
+    assert f"{round(loss, 4)}" in card and "calibration_error" in card
+    with pytest.raises(ValueError, match=r"measures=\['accuracy'\] need test records"):
+        model_page(clf, measures=["accuracy"])
+    with pytest.raises(ValueError, match="measures must be one of"):
+        model_page(clf, data.data, data.target, measures=["privacy_cost"])

@@ -12,6 +12,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skdpfair import DPFairClassifier
 from skdpfair.cli import main
+from skdpfair.metrics._measures import MEASURES
 from skdpfair.model_selection import TradeoffResults, sweep
 from skdpfair.privacy.gdp import auto_delta
 
@@ -77,6 +78,8 @@ def cells(groups=("F", "M"), methods=("poor", "even"), budgets=(1.0, 4.0), seeds
             for budget in [None] if method == "reference" else budgets:
                 lost = 0 if budget is None else (10 * k + 5) / budget / 100
                 right = [round(m * (0.9 - lost / (i + 1))) for i, m in enumerate(n)]
+                accuracy = [r / m for r, m in zip([sum(right), *right], [sum(n), *n], strict=True)]
+                more = [12 / (2 * sum(n)), *(4 / (2 * m) for m in n)]  # of the training records
                 yield {
                     "method": method,
                     "epsilon": budget,
@@ -84,9 +87,8 @@ def cells(groups=("F", "M"), methods=("poor", "even"), budgets=(1.0, 4.0), seeds
                     "fold": 0,
                     "reference": None if method == "reference" else "reference",
                     "n": [sum(n), *n],
-                    "right": [sum(right), *right],
-                    "n_train": [2 * sum(n), *(2 * m for m in n)],
-                    "right_train": [2 * sum(right) + 12, *(2 * r + 4 for r in right)],
+                    "test": {"accuracy": accuracy},
+                    "train": {"accuracy": [a + e for a, e in zip(accuracy, more, strict=True)]},
                     "epsilon_spent": np.inf if budget is None else 0.999 * budget,
                     "runs": [] if budget is None else [[0.02, 1.25, 900]],
                     "fit_seconds": 1.0,
@@ -155,7 +157,7 @@ def test_the_figures_are_those_of_the_results():
 def test_intervals_are_students_over_runs():
     rows = list(cells())
     for cell, more in ((rows[0], 2), (rows[5], -2)):  # the runs of the reference, of F
-        cell["right"][1] += more
+        cell["test"]["accuracy"][1] += more / 100
     found = TradeoffResults.from_cells(rows, ["F", "M"], np.array([0, 1]), ASKED)
     # mean .90, runs .92 and .88, standard error .02, t of one degree 12.706; at most 100 %
     text = Page(found.to_html()).text
@@ -165,7 +167,7 @@ def test_intervals_are_students_over_runs():
 def test_one_run_has_wilsons_intervals():
     text = Page(results(seeds=1).to_html()).text
     assert "90.0 82.6 to 94.5" in text  # 90 of 100: Wilson 1927
-    assert "intervals are Wilson's" in text
+    assert "intervals of shares are Wilson's" in text
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -179,7 +181,7 @@ def test_no_name_breaks_the_page(name):
 def test_a_sweep_without_references_or_budgets():
     alone = [c for c in cells() if c["method"] != "reference"]
     text = Page(TradeoffResults.from_cells(alone, ["F", "M"], np.array([0, 1])).to_html()).text
-    assert "they need runs of the reference model" in text and "was not kept" in text
+    assert "there are no runs of the reference model" in text and "was not kept" in text
     alone = [c for c in cells() if c["method"] == "reference"]
     Page(TradeoffResults.from_cells(alone, ["F", "M"], np.array([0, 1])).to_html())
 
@@ -187,7 +189,7 @@ def test_a_sweep_without_references_or_budgets():
 def test_a_bare_table_is_enough():
     found = TradeoffResults(results().frame.drop(columns="dg_gap"))
     text = Page(found.to_html()).text
-    assert "Training scores were not kept." in text
+    assert "Training scores were not kept" in text
     assert "these results come from a table without them" in text
 
 
@@ -288,20 +290,20 @@ def test_what_is_not_finished_and_small_groups_are_told(swept):
 
 
 def test_many_groups_are_split_into_tables_that_fit_a_page(swept):
-    """26 groups, all and the difference: 28 columns, 7 to a table; missing cells have a name."""
+    """26 groups and three more columns, 7 to a table; missing cells have a name."""
     frame = swept[0].frame.query("group != 'overall'").drop_duplicates(["method", "epsilon"])
     names = ["F, ", *(f"F, kanton {i}" for i in range(25))]
     many = [swept[0].frame.query("group == 'overall'")]
     many += [frame.assign(group=name, n=100) for name in names]
-    page = TradeoffResults(pd.concat(many), asked=swept[0].asked).to_html()
+    page = TradeoffResults(pd.concat(many), asked=swept[0].asked).to_html(measures=["accuracy"])
     ids = [value for _, name, value in Page(page).attributes if name == "id"]
     assert [i for i in ids if i.startswith("table-accuracy")] == [
         "table-accuracy",
-        *(f"table-accuracy-{i}" for i in (2, 3, 4)),
+        *(f"table-accuracy-{i}" for i in (2, 3, 4, 5)),
     ]
     heads = re.findall(r'<th scope="col" class="n">([^<]*)</th>', page.split('id="cost"')[0])
     own = [head for head in heads if head not in ("ε", "fewest", "most")]
-    assert own == ["all", "F, (missing)", *names[1:], "difference"]
+    assert own == ["all", "F, (missing)", *names[1:], "difference", "worst group"]
 
 
 def test_names_that_become_equal_stay_as_they_are(swept):
@@ -324,3 +326,63 @@ def test_a_reference_that_is_worse_than_private_models_is_told(swept):
     assert "global at ε 20 is 5.0 points more accurate" in page
     other = good.assign(privacy_cost=np.where(np.isinf(good["epsilon"]), -0.05, 0.02))
     assert "reference is worse" not in TradeoffResults(other).to_html()
+
+
+def test_a_rare_class_leads_the_page():
+    """A page that would say "no cost" in accuracy begins with what is missed."""
+    found = list(cells(methods=("poor",), budgets=(1.0,)))
+    for cell in found:
+        recall = 0.5 if cell["epsilon"] is None else 0.1
+        cell["test"] |= {
+            "accuracy": [0.9, 0.9, 0.9],
+            "balanced_accuracy": [0.5 + recall / 2, 0.5 + recall / 2, 0.75],
+            "rarest_class_recall": [recall, recall, 0.5],
+            "rarest_class_share": [0.11, 0.11, 0.11],
+            "log_loss": [0.4, 0.4 - recall, 0.4],
+        }
+    asked = ASKED | {"rarest class": HOSTILE[0], "classes": [0, 1]}
+    rare = TradeoffResults.from_cells(found, ["F", "M"], np.array([0, 1]), asked)
+    page = Page(rare.to_html())
+    said = page.text
+    assert f"The rarest class, {HOSTILE[0]}, has 11.0 % of the test records." in said
+    assert "The largest cost of a group in recall of the rarest class is 40.0 points" in said
+    assert "group F has 10.0 % with poor at ε 1, and 50.0 % without privacy" in said
+    assert "in balanced accuracy is 20.0 points" in said and "in accuracy is" not in said
+    ids = [v for _, n, v in page.attributes if n == "id" and v.startswith("table-")]
+    assert ids == [
+        "table-balanced-accuracy",
+        "table-rarest-class-recall",
+        "table-accuracy",
+        "table-balanced-accuracy-cost",
+        "table-rarest-class-recall-cost",
+        "table-privacy-cost",
+        "table-dg-gap",
+    ]
+    chosen = Page(rare.to_html(measures=["log_loss", "excessive_risk"]))
+    row = next(r for r in chosen.cells if r[:2] == ["poor", "1"] and len(r) == 7)
+    # all, F, M, difference, worst group
+    assert [cell[:5] for cell in row[2:]] == ["0.400", "0.300", "0.400", "0.100", "0.400"]
+    assert "Excessive risk in nats" in chosen.text
+    with pytest.raises(ValueError, match=r"measures must be one of .*got 'auc'"):
+        rare.to_html(measures=["auc"])
+
+
+def test_a_class_that_is_not_rare_leaves_accuracy_first(swept):
+    page = Page(swept[0].to_html())
+    assert "The rarest class" not in page.text
+    assert "The largest cost of a group in accuracy is" in page.text
+    everything = [name for name in swept[0].frame if name in MEASURES]
+    assert len(everything) == len(MEASURES)
+    ids = {v for _, n, v in Page(swept[0].to_html(measures=everything)).attributes if n == "id"}
+    assert {f"table-{name.replace('_', '-')}" for name in everything} <= ids
+
+
+def test_the_command_takes_names_of_measures(swept, tmp_path):
+    found, folder = swept
+    call = ["report", str(folder), "-o", str(tmp_path / "page.html"), "--measures"]
+    done = CliRunner().invoke(main, [*call, "roc_auc,excessive_risk"])
+    assert done.exit_code == 0, done.output
+    measures = ["roc_auc", "excessive_risk"]
+    assert (tmp_path / "page.html").read_text() == found.to_html(measures=measures)
+    wrong = CliRunner().invoke(main, [*call, "accurac"])
+    assert wrong.exit_code == 2 and "--measures must be one of" in wrong.output

@@ -1,0 +1,426 @@
+"""The measures by which models are compared; scorers, sweeps, plots and reports read this table."""
+
+import re
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from fairlearn.metrics import selection_rate
+from sklearn.metrics import accuracy_score, log_loss, recall_score, roc_auc_score
+
+from skdpfair._validate import integer, listed, one_of
+from skdpfair.metrics._arguments import as_vector, as_weights, check_probabilities
+from skdpfair.metrics._compare_groups import difference, group_max, group_min
+from skdpfair.metrics._excessive_risk import check_distributions, class_codes
+
+OVERALL = "overall"
+RARE = 0.3  # a share of one of two classes below which accuracy hides how often the class is missed
+_BINS = 15
+
+
+class Records(NamedTuple):
+    """Labels, predictions and probabilities of some records; classes are numbered from 0."""
+
+    true: np.ndarray
+    predicted: np.ndarray
+    likely: np.ndarray | None
+    n_classes: int
+    rarest: int
+
+
+class Measure(NamedTuple):
+    """A measure of some records, or of the difference of another measure between two models.
+
+    ``of`` is the measure that is compared ``against`` the reference model or the training records.
+    ``trials`` says of which records the value is a share: of "all", or of the "rarest" class.
+    """
+
+    title: str
+    value: Callable[[Records], float] | None = None
+    greater_is_better: bool | None = True
+    unit: str = "%"
+    needs_probabilities: bool = False
+    is_binary: bool = False
+    trials: str | None = None
+    of: str | None = None
+    against: str | None = None
+
+
+def _recall(records, label):
+    """Return the share of the records of a class that are predicted so, NaN without records."""
+    options = {"labels": [label], "average": "macro", "zero_division": np.nan}
+    return float(recall_score(records.true, records.predicted, **options))
+
+
+def _balanced_accuracy(records):
+    labels = np.unique(records.true)
+    if len(labels) < 2:
+        return np.nan
+    return float(recall_score(records.true, records.predicted, labels=labels, average="macro"))
+
+
+def _roc_auc(records):
+    if len(np.unique(records.true)) < records.n_classes:
+        return np.nan
+    if records.n_classes == 2:
+        return float(roc_auc_score(records.true, records.likely[:, 1]))
+    return float(roc_auc_score(records.true, records.likely, multi_class="ovr"))
+
+
+def _log_loss(records):
+    return float(log_loss(records.true, records.likely, labels=range(records.n_classes)))
+
+
+MEASURES = {
+    "accuracy": Measure(
+        "Accuracy", lambda r: float(accuracy_score(r.true, r.predicted)), trials="all"
+    ),
+    "balanced_accuracy": Measure("Balanced accuracy", _balanced_accuracy),
+    "rarest_class_recall": Measure(
+        "Recall of the rarest class", lambda r: _recall(r, r.rarest), trials="rarest"
+    ),
+    "true_positive_rate": Measure("True-positive rate", lambda r: _recall(r, 1), is_binary=True),
+    "false_positive_rate": Measure(
+        "False-positive rate", lambda r: 1 - _recall(r, 0), False, is_binary=True
+    ),
+    "selection_rate": Measure(
+        "Selection rate",
+        lambda r: float(selection_rate(r.true, r.predicted, pos_label=1)),
+        None,
+        is_binary=True,
+        trials="all",
+    ),
+    "roc_auc": Measure("ROC AUC", _roc_auc, needs_probabilities=True),
+    "log_loss": Measure("Log loss", _log_loss, False, "nats", needs_probabilities=True),
+    "calibration_error": Measure(
+        "Calibration error",
+        lambda r: _calibration_error(r.true, r.likely),
+        False,
+        needs_probabilities=True,
+    ),
+    "rarest_class_share": Measure(
+        "Share of the rarest class",
+        lambda r: float(np.mean(r.true == r.rarest)),
+        None,
+        trials="all",
+    ),
+    "privacy_cost": Measure(
+        "Privacy cost", greater_is_better=False, of="accuracy", against="reference"
+    ),
+    "balanced_accuracy_cost": Measure(
+        "Privacy cost in balanced accuracy",
+        greater_is_better=False,
+        of="balanced_accuracy",
+        against="reference",
+    ),
+    "rarest_class_recall_cost": Measure(
+        "Privacy cost in recall of the rarest class",
+        greater_is_better=False,
+        of="rarest_class_recall",
+        against="reference",
+    ),
+    "excessive_risk": Measure(
+        "Excessive risk",
+        greater_is_better=False,
+        unit="nats",
+        of="log_loss",
+        against="reference",
+    ),
+    "dg_gap": Measure(
+        "Accuracy on training records minus on test records",
+        greater_is_better=False,
+        of="accuracy",
+        against="training",
+    ),
+}
+COST = {
+    "accuracy": "privacy_cost",
+    "balanced_accuracy": "balanced_accuracy_cost",
+    "rarest_class_recall": "rarest_class_recall_cost",
+}
+_COLUMN = re.compile(
+    rf"({'|'.join(sorted(MEASURES, key=len, reverse=True))})"
+    r"(?:(_difference|_group_min|_group_max|_worst_group)|\[(.*)\])?",
+    re.DOTALL,
+)
+
+
+def simple_measures(n_classes: int, probabilities: bool = True) -> list[str]:
+    """Return the names of the measures that need one model only.
+
+    Examples
+    --------
+    >>> simple_measures(3, probabilities=False)
+    ['accuracy', 'balanced_accuracy', 'rarest_class_recall', 'rarest_class_share']
+    """
+    return [
+        name
+        for name, measure in MEASURES.items()
+        if measure.value is not None
+        and (probabilities or not measure.needs_probabilities)
+        and (n_classes == 2 or not measure.is_binary)
+    ]
+
+
+def leading_measures(rarest_class_share: float, n_classes: int = 2) -> list[str]:
+    """Return the measures that a page begins with: not accuracy if a class is rare.
+
+    A class is rare if its share is below 30 % of two classes, or 0.6 / K of K classes.
+
+    Examples
+    --------
+    >>> leading_measures(0.11), leading_measures(0.4)
+    (['balanced_accuracy', 'rarest_class_recall'], ['accuracy'])
+    """
+    is_rare = rarest_class_share < 2 * RARE / n_classes
+    return ["balanced_accuracy", "rarest_class_recall"] if is_rare else ["accuracy"]
+
+
+def chosen_measures(measures: Iterable[str] | None, known: Iterable[str], default) -> list[str]:
+    """Return the measures that the user picked, ``default`` for None, else raise.
+
+    Examples
+    --------
+    >>> chosen_measures(["accurac"], ["accuracy", "log_loss"], ["accuracy"])
+    Traceback (most recent call last):
+    ...
+    ValueError: measures must be one of 'accuracy', 'log_loss', got 'accurac'. Did you mean
+    'accuracy'?
+    """
+    known = list(known)
+    if measures is None:
+        return [name for name in dict.fromkeys(default) if name in known]
+    names = listed("measures", measures, f"names among {', '.join(known)}")
+    if not names:
+        raise ValueError(f"measures must name at least one of {known}, got an empty list.")
+    return list(dict.fromkeys(one_of("measures", name, known) for name in names))
+
+
+def described(column: str) -> tuple[str, str, float]:
+    """Return the title and the unit of a column, and the factor from its numbers to the unit.
+
+    Examples
+    --------
+    >>> described("accuracy[F]"), described("log_loss_difference")
+    (('Accuracy of group F', '%', 100.0), ('Log loss: difference between groups', 'nats', 1.0))
+    """
+    name, suffix, group = _parts(column)
+    measure = MEASURES[name]
+    of_what = {
+        None: "" if group is None else f" of group {group}",
+        "_difference": ": difference between groups",
+    }.get(suffix, " of the worst group")
+    is_point = measure.of is not None or suffix == "_difference"
+    unit = "percentage points" if measure.unit == "%" and is_point else measure.unit
+    return measure.title + of_what, unit, 100.0 if measure.unit == "%" else 1.0
+
+
+def measure_of(column: str) -> str:
+    """Return the measure of a column, else raise.
+
+    Examples
+    --------
+    >>> measure_of("roc_auc[F]"), measure_of("dg_gap_worst_group")
+    ('roc_auc', 'dg_gap')
+    """
+    return _parts(column)[0]
+
+
+def is_better_larger(column: str) -> bool:
+    """Return whether a larger value of a column is better.
+
+    Examples
+    --------
+    >>> [is_better_larger(c) for c in ("accuracy_group_min", "accuracy_difference", "dg_gap")]
+    [True, False, False]
+    """
+    if _COLUMN.fullmatch(column) is None:  # such as "epsilon"
+        return False
+    name, suffix, _ = _parts(column)
+    return suffix != "_difference" and MEASURES[name].greater_is_better is True
+
+
+def _parts(column):
+    found = _COLUMN.fullmatch(column) if isinstance(column, str) else None
+    return (one_of("measure", column, MEASURES), None, None) if found is None else found.groups()
+
+
+def worst_column(name: str):
+    """Return the suffix of a measure's worst-group column and its function, or None."""
+    best = MEASURES[name].greater_is_better
+    if best is None or MEASURES[name].against == "training":
+        return None
+    return ("_group_min", group_min) if best else ("_group_max", group_max)
+
+
+def values_by_group(
+    y_true, y_pred, y_prob=None, *, classes, code=None, levels=(), rarest=None, measures=None
+):
+    """Return the simple measures of all records and of each group; those undefined are NaN.
+
+    Parameters
+    ----------
+    y_true, y_pred : array-like of shape (n_samples,)
+        Labels and predicted labels.
+    y_prob : ndarray of shape (n_samples, n_classes) or None, default=None
+        Probabilities; None leaves out the measures that need them. They are NaN if a probability
+        is, as of a model that diverged.
+    classes : array-like of shape (n_classes,)
+        The label of each column of ``y_prob``.
+    code : ndarray of shape (n_samples,) or None, default=None
+        Index into ``levels`` of each record.
+    levels : sequence of str, default=()
+        Names of the groups.
+    rarest : int or None, default=None
+        Index of the class that is rarest; None is that of ``y_true``.
+    measures : list of str or None, default=None
+        Names of simple measures; None is all that can be computed.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Row ``overall``, then one for each of ``levels``; columns ``n`` and the measures.
+
+    Examples
+    --------
+    >>> values_by_group(
+    ...     [1, 0, 0], [1, 1, 0], classes=[0, 1], code=np.array([0, 0, 1]), levels=["F", "M"],
+    ...     measures=["accuracy", "true_positive_rate"])
+             n  accuracy  true_positive_rate
+    overall  3  0.666667                 1.0
+    F        2  0.500000                 1.0
+    M        1  1.000000                 NaN
+    """
+    labels = pd.Index(np.asarray(classes))
+    true, predicted = (labels.get_indexer(np.asarray(v)) for v in (y_true, y_pred))
+    names = simple_measures(len(labels), y_prob is not None) if measures is None else measures
+    if rarest is None:
+        rarest = rarest_class(true[true >= 0], len(labels))
+    is_usable = y_prob is not None and np.isfinite(y_prob).all() and (true >= 0).all()
+
+    if not is_usable:
+        y_prob = None
+    # a loop: MetricFrame copies each record for each metric, which takes eight times as long
+    parts = [np.arange(len(true))]
+    parts += [np.flatnonzero(code == i) for i in range(len(levels))]
+    rows = []
+    for part in parts:
+        likely = None if y_prob is None else y_prob[part]
+        records = Records(true[part], predicted[part], likely, len(labels), rarest)
+        rows.append({"n": len(part)} | {name: _value(name, records) for name in names})
+    return pd.DataFrame(rows, index=[OVERALL, *levels])
+
+
+def _value(name, records):
+    """Return a measure, NaN without records or without the probabilities that it needs."""
+    measure = MEASURES[name]
+    if not len(records.true) or (measure.needs_probabilities and records.likely is None):
+        return np.nan
+    assert measure.value is not None
+    return measure.value(records)
+
+
+def rarest_class(codes, n_classes: int) -> int:
+    """Return the class with the fewest records, the last of several.
+
+    Examples
+    --------
+    >>> rarest_class(np.array([0, 0, 1]), 2), rarest_class(np.array([0, 1]), 2)
+    (1, 1)
+    """
+    counts = np.bincount(codes, minlength=n_classes)
+    return int(n_classes - 1 - np.argmin(counts[::-1]))
+
+
+def compared(own, other, name):
+    """Return the values of a measure that compares two models, or two sets of records."""
+    measure = MEASURES[name]
+    assert measure.of is not None
+    if measure.against == "training" or MEASURES[measure.of].greater_is_better:
+        return other[measure.of] - own[measure.of]
+    return own[measure.of] - other[measure.of]
+
+
+def columns_of(name, values, levels):
+    """Return the columns of one measure: all records, each group, difference and worst group."""
+    by_group = values[list(levels)]
+    columns = {name: values[OVERALL]}
+    columns |= {f"{name}[{group}]": by_group[group] for group in levels}
+    columns[f"{name}_difference"] = difference(by_group)
+    if (worst := worst_column(name)) is not None:
+        suffix, reduce = worst
+        columns[f"{name}{suffix}"] = reduce(by_group)
+    return columns
+
+
+def expected_calibration_error(y_true, y_prob, *, classes=None, n_bins=_BINS, sample_weight=None):
+    """Measure how far predicted probabilities are from the frequencies of the labels.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_samples,)
+        The labels; 0 or 1 if ``y_prob`` is a vector.
+    y_prob : array-like of shape (n_samples, n_classes) or (n_samples,)
+        The result of ``predict_proba(X)``, or the probability of class 1, in [0, 1].
+    classes : array-like of shape (n_classes,) or None, default=None
+        The label of each column: ``model.classes_``. None means the sorted labels of ``y_true``.
+    n_bins : int, default=15
+        Number of bins of equal width, at least 1.
+    sample_weight : array-like of shape (n_samples,) or None, default=None
+        Weights of the records, >= 0, not all zero.
+
+    Returns
+    -------
+    float
+        In [0, 1]. The value is not private.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an array does not have one entry per label, a probability lies outside [0, 1], or a row
+        of probabilities does not sum to 1.
+
+    Notes
+    -----
+    The value is the sum over bins of the share of the records in the bin times abs(frequency -
+    mean probability), [naeini2015]_. For two classes, the records are binned by the probability of
+    the second class, and the frequency is that of this class. For several classes, they are binned
+    by the probability of the predicted class, and the frequency is that of correct predictions.
+    Unlike in `calibration_gap`, a bin is compared with the mean of its probabilities.
+
+    References
+    ----------
+    .. [naeini2015] M. Naeini, G. Cooper, M. Hauskrecht, "Obtaining Well Calibrated Probabilities
+       Using Bayesian Binning", AAAI 2015.
+
+    Examples
+    --------
+    >>> from skdpfair.metrics import expected_calibration_error
+    >>> y_true, y_prob = [0, 1, 1, 1], [0.5, 0.5, 0.9, 0.9]
+    >>> round(expected_calibration_error(y_true, y_prob), 4)  # (2 * 0 + 2 * 0.1) / 4
+    0.05
+    """
+    y_true = as_vector("y_true", y_true, y_true)
+    n_bins = integer("n_bins", n_bins)
+    sample_weight = as_weights(sample_weight, y_true)
+    if np.ndim(y_prob) == 2:
+        likely, classes = check_distributions("y_prob", y_prob, y_true, classes)
+        codes = class_codes(y_true, classes)
+    else:
+        likely = as_vector("y_prob", y_prob, y_true)
+        check_probabilities("y_prob", likely, "Pass predict_proba(X), and classes=model.classes_.")
+        likely = np.stack([1 - likely, likely], axis=1)
+        codes = class_codes(y_true, [0, 1])
+    return _calibration_error(codes, likely, n_bins, sample_weight)
+
+
+def _calibration_error(true, likely, n_bins=_BINS, weight=None):
+    if likely.shape[1] == 2:
+        confidence, hits = likely[:, 1], true == 1
+    else:
+        confidence, hits = likely.max(axis=1), true == likely.argmax(axis=1)
+    weight = np.ones(len(true)) if weight is None else weight
+    bins = np.minimum((confidence * n_bins).astype(int), n_bins - 1)
+    residual = (hits - confidence.astype(float)) * weight
+    return float(np.abs(np.bincount(bins, weights=residual)).sum() / weight.sum())
