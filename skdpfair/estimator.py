@@ -602,6 +602,19 @@ def classifier_of(estimator: Any) -> DPFairClassifier:
     return estimator
 
 
+def private_logits(model: Any, X: Any) -> np.ndarray:
+    """Return logits (n_samples, n_classes) of PRIVATE records, which are counted with noise.
+
+    The classifier at the end of a pipeline computes each from its own record alone. The steps
+    before it have to transform each row by itself, see :func:`check_pipeline`.
+    """
+    while isinstance(model, Pipeline):
+        X = model[:-1].transform(X) if len(model.steps) > 1 else X
+        model = model.steps[-1][1]
+    logits: np.ndarray = model.net_.private_logits(table.read_for_prediction(model, X))
+    return logits
+
+
 def routed(model: Any, sensitive_features: Any) -> dict[str, Any]:
     """Return the keywords of fit that pass the groups to the classifier in a pipeline."""
     if sensitive_features is None:

@@ -21,6 +21,7 @@ from skdpfair.audit._read_files import Tensors, Text
 from skdpfair.audit._read_pickles import Global, class_of, is_node, more_of, state_of
 from skdpfair.mechanism import METHODS
 from skdpfair.preprocessing import TableSchema
+from skdpfair.preprocessing._piecewise_linear import are_columns
 from skdpfair.privacy import Ledger, LedgerEntry, PrivacyReport
 from skdpfair.release import _facts, _file, statement
 from skdpfair.release._encode import NETWORKS, decode
@@ -252,11 +253,7 @@ def _are_bounds(node, state, walk):
 
 
 def _are_columns(node, state, walk):
-    """Tell whether a parameter names columns that have bounds, each once, or is an option."""
-    value, bounds = value_of(node), value_of(state.get("bounds"))
-    known = bounds if isinstance(bounds, dict) else range(_width(state) or 0)
-    chosen = [] if value in ("auto", "middle", "indicator", "keep") else list(value)
-    return len(set(chosen)) == len(chosen) and set(chosen) <= set(known)
+    return are_columns(value_of(node), value_of(state.get("bounds")), _width(state))
 
 
 def _are_choices(node, state, walk):

@@ -31,8 +31,7 @@ _NOT_ACCOUNTED = {*NOT_ACCOUNTED, words.WEIGHTS_FROM_OTHERS}
 _NOT_ACCOUNTED |= {_facts.NOTED.format(what) for what in _HELD}
 _PHRASE = re.compile(r"[a-zA-Z_ ,+()-]*(\d{1,10}[a-zA-Z_ ,+()-]+){0,3}\d{0,10}")
 _NUMBER = re.compile(r"\s*[-+]?\d*\.\d+(e[-+]?\d+)?\s*", re.IGNORECASE)
-_MOST_LEVELS, _MOST_SIZES, _MOST_ENTRIES, _MOST_POINTS, _NAME = 1000, 16, 4, 50, 100
-_LOGIT = re.compile(r"[+-]\d{1,3}\.\d{3}")
+_MOST_LEVELS, _MOST_SIZES, _MOST_ENTRIES, _NAME = 1000, 16, 4, 100
 
 
 def passes(test, *values) -> bool:
@@ -246,22 +245,9 @@ def is_line(line) -> bool:
     )
 
 
-def are_curves(learned) -> bool:
-    """Tell whether a page's curves have increasing values, and few of them, and logits."""
-    logits = [logit for _, _, logit in learned["categories"]]
-    names = [name for row in learned["categories"] for name in row[:2]]
-    for name, curve in learned["columns"].items():
-        values = [value for value, _ in curve]
-        names.append(name)
-        logits += [f"{logit:+.3f}" for _, logit in curve]
-        if len(curve) > _MOST_POINTS or values != sorted(set(values)):
-            return False
-    return all(map(is_word, names)) and all(map(_LOGIT.fullmatch, logits))
-
-
 def is_model_page(text) -> bool:
     """Tell whether a text is a model page without figures on records, and no more than that."""
-    from skdpfair.report._page_facts import context_of  # needs jinja2, as the next
+    from skdpfair.report._page_facts import are_curves, context_of  # needs jinja2, as the next
     from skdpfair.report._rendering import render
 
     context = context_of(text)
@@ -277,7 +263,7 @@ def is_model_page(text) -> bool:
         and set(privacy.assumptions) <= set(words.ASSUMPTIONS.values())
         and all(map(is_not_accounted, privacy.not_accounted))
         and (pipeline is None or not pipeline.notes)
-        and (context["learned"] is None or are_curves(context["learned"]))
+        and are_curves(context["learned"])
         and (privacy.is_private or privacy.statement.startswith("This fit is NOT differentially"))
         and len(privacy.statement) <= 4 * _NAME
         and render("model.html", context) == text

@@ -23,7 +23,7 @@ from sklearn.utils.validation import _num_samples
 
 from skdpfair._describe import describe, digest
 from skdpfair.budget.charging import paid_for, suspended
-from skdpfair.estimator import classifier_of, routed
+from skdpfair.estimator import classifier_of, private_logits, routed
 from skdpfair.exceptions import PrivacyAccountingError
 from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import labels as _labels
@@ -245,11 +245,16 @@ def public_sets(estimator, X, y, sensitive_features):
 def scorer(X, y, noise, rng):
     """Return the function that counts correct predictions, with noise.
 
-    One record changes the count by one at most: each is compared with one prediction.
+    One record changes the count by one at most: each is compared with one prediction, which a
+    classifier makes of private records (those with noise) one by one.
     """
 
     def score(model):
-        right = np.asarray(model.predict(X) == y, dtype=bool)
+        if noise:
+            predicted = model.classes_[private_logits(model, X).argmax(axis=1)]
+        else:
+            predicted = model.predict(X)
+        right = np.asarray(predicted == y, dtype=bool)
         if right.shape != np.shape(y):
             raise ValueError(
                 f"predict must return one label for each of {len(y)} rows, but the comparison "

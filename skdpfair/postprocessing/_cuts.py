@@ -89,10 +89,11 @@ def best_mixtures(counts, objective, target, constraint, tolerance):
     bounded = np.zeros((2, n_rates, n_groups, n_weights + n_rates))
     for k in range(n_rates):
         for g in range(n_groups):
-            of_group = slice(g * n_edges, (g + 1) * n_edges)
-            bounded[0, k, g, of_group], bounded[0, k, g, n_weights + k] = rates[k, g], -1
-            bounded[1, k, g] = -bounded[0, k, g]
-    limits = np.repeat([tolerance, 0.0], n_rates * n_groups)
+            if rates[k, g, 0] > 0.5:  # else the group has no records of the class, and no rate
+                of_group = slice(g * n_edges, (g + 1) * n_edges)
+                bounded[0, k, g, of_group], bounded[0, k, g, n_weights + k] = rates[k, g], -1
+                bounded[1, k, g] = -bounded[0, k, g]
+    limits = np.repeat([tolerance, 0.0], n_rates * n_groups) + 1e-9
     positives = np.pad(counts[:, 1].ravel(), (0, n_rates))
     above = np.vstack([bounded.reshape(-1, n_weights + n_rates), -positives])
     sums = np.pad(np.kron(np.eye(n_groups), np.ones(n_edges)), ((0, 0), (0, n_rates)))

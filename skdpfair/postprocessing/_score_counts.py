@@ -11,7 +11,7 @@ N_BINS = 128
 EDGES = np.linspace(-LARGEST_LOGIT, LARGEST_LOGIT, N_BINS + 1)
 
 
-def score_counts(logits, classes, groups, n_groups, noise_multiplier, generator):
+def score_counts(logits, classes, groups, n_groups, noise_multiplier, generator, kind="standard"):
     """Return noisy numbers of records whose score is at least each edge, by group and class.
 
     Parameters
@@ -28,6 +28,8 @@ def score_counts(logits, classes, groups, n_groups, noise_multiplier, generator)
         Standard deviation of the noise over the sensitivity; 0 for public records.
     generator : numpy.random.Generator
         The stream of the noise.
+    kind : {"standard", "gaussian_sum"}, default="standard"
+        See :func:`skdpfair.privacy.one_time_noise.noisy`.
 
     Returns
     -------
@@ -52,14 +54,14 @@ def score_counts(logits, classes, groups, n_groups, noise_multiplier, generator)
         (np.asarray(groups), np.asarray(classes), N_BINS - 1 - bins), (n_groups, 2, N_BINS)
     )
     histograms = np.bincount(cells, minlength=n_groups * 2 * N_BINS).reshape(-1, N_BINS)
-    sums = released(histograms, noise_multiplier, generator) @ square_root(N_BINS).T
+    sums = released(histograms, noise_multiplier, generator, kind) @ square_root(N_BINS).T
     from_above = np.array([isotonic_regression(row, y_min=0.0) for row in sums])
     counts = np.zeros((n_groups, 2, N_BINS + 1))
     counts[..., :-1] = from_above.reshape(n_groups, 2, N_BINS)[..., ::-1]
     return counts
 
 
-def released(histograms, noise_multiplier, generator):
+def released(histograms, noise_multiplier, generator, kind="standard"):
     """Return R h plus noise for each histogram h, where R R h are its cumulative sums.
 
     Parameters
@@ -70,6 +72,8 @@ def released(histograms, noise_multiplier, generator):
         Standard deviation of the noise over the sensitivity.
     generator : numpy.random.Generator
         The stream of the noise.
+    kind : {"standard", "gaussian_sum"}, default="standard"
+        See :func:`skdpfair.privacy.one_time_noise.noisy`.
 
     Returns
     -------
@@ -96,7 +100,7 @@ def released(histograms, noise_multiplier, generator):
     """
     root = square_root(N_BINS)
     sensitivity = float(np.linalg.norm(root[:, 0]))
-    return noisy(histograms @ root.T, sensitivity, noise_multiplier, generator)
+    return noisy(histograms @ root.T, sensitivity, noise_multiplier, generator, kind)
 
 
 def square_root(n):

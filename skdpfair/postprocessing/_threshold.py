@@ -1,6 +1,5 @@
 """Thresholds, parity between groups and calibration, paid for together with the fit."""
 
-from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -10,8 +9,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-from skdpfair._validate import error_context, flag, is_auto, number, one_of, safe_repr
-from skdpfair.estimator import classifier_of, routed
+from skdpfair._validate import error_context, flag, integer, is_auto, number, one_of, safe_repr
+from skdpfair.estimator import classifier_of, private_logits, routed
 from skdpfair.exceptions import PrivacyAccountingError
 from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import labels as _labels
@@ -176,15 +175,21 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         if public is None:
             classifier._score_counts_share = self._share
         context = _tasks.begin(self, X, y, 0)
-        with nullcontext() if context.ledger is None else context.ledger:
-            estimator.fit(X, y, **routed(estimator, sensitive_features))
+        if context.ledger is not None:
+            classifier.set_callbacks(context.ledger)
+        estimator.fit(X, y, **routed(estimator, sensitive_features))
+        classifier.__dict__.pop("_skl_callbacks", None)  # copies hold no ledger
         report = replace(classifier.privacy_, what="fitted weights and thresholds")
         if public is not None:
             taken = dict.fromkeys((*report.assumptions, ASSUMPTIONS["validation"]))
             report = replace(report, assumptions=tuple(taken))
         elif self.random_state is not None:
             report = replace(report, seeded=True)
-        counts = self._counted(estimator, public or records, _paid_noise(report, public))
+        if public is None:
+            noise, logits = _paid_noise(report), private_logits(estimator, X)
+            counts = self._counted(logits[:, 1] - logits[:, 0], records, noise, classifier.noise)
+        else:
+            counts = self._counted(estimator.decision_function(public[0]), public, 0.0)
         self.estimator_, self.classes_, self.privacy_ = estimator, classes, report
         classifier.privacy_ = report
         self.calibration_ = _calibrated(self.calibration, counts)
@@ -293,6 +298,8 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
                 "objective=None leaves the threshold at .5, so by_group must be False and "
                 "constraint None. Set an objective, or remove these."
             )
+        if self.random_state is not None:
+            integer("random_state", self.random_state, low=0)
         if self.calibration is not None:
             one_of("calibration", self.calibration, _CALIBRATIONS)
         if not is_auto(self.budget_share):
@@ -321,6 +328,11 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
                 "Thresholds by group need groups. Give fit and predict sensitive_features=, or "
                 "set group_col of the classifier."
             )
+        if _groups.TARGET in names:
+            raise ValueError(
+                "group_col='target' makes groups of the labels, which rows to predict do not have. "
+                "Give fit and predict sensitive_features=, or leave out by_group and constraint."
+            )
         if in_pipeline and not all(isinstance(name, str) for name in names):
             raise ValueError(
                 f"group_col={safe_repr(column)} is a position in what the pipeline makes of X, "
@@ -346,16 +358,14 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
             groups = self._groups_of(classifier, X, labels, groups, levels)
             return X, _labels.codes_in(classes, labels), groups
 
-    def _counted(self, estimator, records, noise_multiplier):
-        X, codes, groups = records
-        scores = np.asarray(estimator.decision_function(X), dtype=np.float64)
+    def _counted(self, scores, records, noise_multiplier, kind="standard"):
+        _, codes, groups = records
         settings = codes.tobytes(), groups.code.tobytes(), noise_multiplier
         generator = np.random.default_rng(0)
         if noise_multiplier:
             generator = generator_of(self.random_state, scores, settings, stacklevel=4)
-        return score_counts(
-            scores, codes, groups.code, groups.n_groups, noise_multiplier, generator
-        )
+        cells = scores, codes, groups.code, groups.n_groups
+        return score_counts(*cells, noise_multiplier, generator, kind)
 
     def _thresholds(self, objective, counts, levels):
         if objective is None:
@@ -377,7 +387,10 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         """Drop seeds and records."""
         state = super().__getstate__().copy()
         if "estimator_" in state:
-            state |= {"random_state": None, "validation_data": None}
+            unfitted = clone(self.estimator)
+            hidden = {"random_state": None, "validation_data": None}
+            classifier_of(unfitted).set_params(**hidden, callbacks=None)
+            state |= hidden | {"estimator": unfitted}
             state.pop("_skl_callbacks", None)
         return state
 
@@ -389,9 +402,9 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         return tags
 
 
-def _paid_noise(report, public):
-    """Return the noise multiplier that the report holds for the counts; 0 where none is due."""
-    if public is not None or not report.is_private:
+def _paid_noise(report):
+    """Return the noise multiplier that the report holds for the counts; 0 without privacy."""
+    if not report.is_private:
         return 0.0
     paid = [e.noise_multipliers for e in report.ledger.entries if e.what == SCORE_COUNTS]
     if not paid:
@@ -404,6 +417,8 @@ def _calibrated(kind, counts):
     if kind is None:
         return 1.0, 0.0
     by_class = np.maximum(-np.diff(counts.sum(axis=0), axis=1), 0.0)
+    if not by_class.any(axis=1).all():
+        return 1.0, 0.0
     centres = (EDGES[1:] + EDGES[:-1]) / 2
     model = LogisticRegression(C=np.inf, fit_intercept=kind == "platt")
     classes = np.repeat([0, 1], len(centres))

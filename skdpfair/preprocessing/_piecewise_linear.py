@@ -320,3 +320,10 @@ def _coarse(n_intervals):
     while n_intervals > MOST_INTERVALS and n_intervals % 2 == 0:
         n_intervals //= 2
     return n_intervals
+
+
+def are_columns(value, bounds, n_columns):
+    """Tell whether a value names columns that have bounds, each once, or is an option."""
+    known = bounds if isinstance(bounds, dict) else range(n_columns or 0)
+    chosen = [] if value in ("auto", "middle", "indicator", "keep") else list(value)
+    return len(set(chosen)) == len(chosen) and set(chosen) <= set(known)

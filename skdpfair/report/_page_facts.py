@@ -18,6 +18,8 @@ _POINT = re.compile(r'( class="log")?><title>([^<]*) = (\S+): (\S+)</title></cir
 _CATEGORY = re.compile(
     r'<tr><th scope="row">(.*?)</th><td>(.*?)</td><td class="n">([^<]*)</td></tr>'
 )
+_LOGIT = re.compile(r"[+-]\d{1,3}\.\d{3}")
+_MOST_POINTS, _LONGEST_NAME = 50, 100
 _ENTRY = re.compile(r'<tr><th scope="row">(.*?)</th>' + r'<td class="n">([^<]*)</td>' * 3 + "</tr>")
 
 
@@ -95,6 +97,21 @@ def context_of(text):
         "learned": _learned_in(parts.get("learned", "")),
         "version": text.split(_WRITTEN)[1].split(". ")[0],
     }
+
+
+def are_curves(learned) -> bool:
+    """Tell whether curves have short names, increasing values, few of them, and logits."""
+    if learned is None:
+        return True
+    logits = [logit for _, _, logit in learned["categories"]]
+    names = [name for row in learned["categories"] for name in row[:2]]
+    for name, curve in learned["columns"].items():
+        values = [value for value, _ in curve]
+        names.append(name)
+        logits += [f"{logit:+.3f}" for _, logit in curve]
+        if len(curve) > _MOST_POINTS or values != sorted(set(values)):
+            return False
+    return all(len(name) <= _LONGEST_NAME for name in names) and all(map(_LOGIT.fullmatch, logits))
 
 
 def _learned_in(part):

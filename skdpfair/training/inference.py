@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,8 @@ import torch
 from torch import nn
 from torch.nn.functional import softmax
 
+from skdpfair.engine import select_strategy
+from skdpfair.engine.per_sample import Strategy
 from skdpfair.inputs.streaming import as_rows
 from skdpfair.inputs.table import Rows
 
@@ -27,11 +29,45 @@ def logits(
     in buffers or attributes, is gone with it.
     """
     module = copy.deepcopy(module, {id(p): p for p in module.parameters()}).eval()
+    return _in_batches(module, x, device, batch_size)
+
+
+def record_by_record(
+    module: nn.Module, in_shape: Sequence[int], n_classes: int, device: str | torch.device
+) -> Strategy:
+    """Return what computes the logits of private records: each from its own record alone.
+
+    The code of the module sees a made-up record only. What it did is replayed on a copy of the
+    module for prediction, so that no record can leave traces in weights or buffers.
+
+    Raises
+    ------
+    UnsupportedModuleError
+        If the module mixes records when it predicts.
+    """
+    example = torch.zeros((1, *in_shape), device=device)
+    return select_strategy(copy.deepcopy(module).eval(), example, n_classes)
+
+
+def private_logits(
+    module: nn.Module, x: Rows, n_classes: int, device: str | torch.device = "cpu"
+) -> np.ndarray:
+    """Return logits (n, n_classes), float64, of private records, see `record_by_record`."""
+    with record_by_record(module, x.shape[1:], n_classes, device) as strategy:
+        return _in_batches(strategy.forward, x, device)
+
+
+def _in_batches(
+    forward: Callable[[torch.Tensor], torch.Tensor],
+    x: Rows,
+    device: str | torch.device,
+    batch_size: int = 4096,
+) -> np.ndarray:
     with torch.no_grad():
         batch_size = min(batch_size, max(1, _MOST_NUMBERS // math.prod(x.shape[1:])))
         starts = range(0, max(len(x), 1), batch_size)
         parts = (torch.from_numpy(as_rows(x, slice(s, s + batch_size))) for s in starts)
-        found = torch.cat([module(p.to(device)).double().cpu() for p in parts])
+        found = torch.cat([forward(p.to(device)).double().cpu() for p in parts])
         # a record so large that float32 overflows still gets an answer
         return found.nan_to_num(nan=0.0, posinf=1e38, neginf=-1e38).numpy()
 

@@ -22,7 +22,7 @@ from skdpfair.engine.step import Attack
 from skdpfair.inputs.streaming import as_rows
 from skdpfair.mechanism import Mechanism, Method, State
 from skdpfair.training.callbacks import WITHHELD, has_batch_callbacks
-from skdpfair.training.inference import InferenceNet, logits, weights_of
+from skdpfair.training.inference import InferenceNet, logits, private_logits, weights_of
 from skdpfair.training.schedule import PoissonBatches, Schedule, record_rates, rows_on
 from skdpfair.training.steps import TrainingLoop, trainable
 
@@ -300,3 +300,7 @@ class PrivateNet(NeuralNetClassifier):
     def logits(self, x: Any) -> np.ndarray:
         """Return logits (n, n_classes), float64, of an array, without skorch's loader."""
         return logits(self.module_, x, self.device)
+
+    def private_logits(self, x: Any) -> np.ndarray:
+        """Return logits (n, n_classes), float64, of private records, each from itself alone."""
+        return private_logits(self.module_, x, self.n_classes, self.device)

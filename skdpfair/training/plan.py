@@ -16,7 +16,8 @@ from skdpfair.mechanism import Mechanism, Method, Task
 from skdpfair.methods import get_method
 from skdpfair.methods._fractions import declared
 from skdpfair.privacy import PrivacyPlan
-from skdpfair.privacy.gdp import delta_for
+from skdpfair.privacy.calibration import compose_noise_multipliers
+from skdpfair.privacy.gdp import clt_parameter, delta_for
 from skdpfair.training import defaults, parameters
 from skdpfair.training.warm_start import PreviousFit
 
@@ -175,6 +176,9 @@ def _one_time_noise(
         noise = method.number("group_count_noise_multiplier", defaults.GROUP_COUNT_NOISE / mu)
         once[GROUP_COUNTS] = float(noise)
     if method.private and score_share:
+        if mechanism.noise_multiplier:  # given, and the steps may be
+            joint = compose_noise_multipliers(mechanism.noise_multipliers)
+            mu = clt_parameter(mechanism.max_sample_rate, joint, settings.n_steps)
         once[SCORE_COUNTS] = 1 / (mu * sqrt(score_share))
     return once
 

@@ -25,6 +25,7 @@ from skdpfair.privacy import Ledger, LedgerEntry
 from skdpfair.privacy.one_time_noise import noisy_counts
 from skdpfair.training import defaults
 from skdpfair.training.callbacks import Epochs, Progress, recorders
+from skdpfair.training.inference import record_by_record
 from skdpfair.training.net import PrivateNet
 from skdpfair.training.plan import GROUP_COUNTS, SCORE_COUNTS, Plan
 from skdpfair.training.schedule import Schedule
@@ -175,6 +176,8 @@ def _trained(
     net.on_step = _listener(plan, ledger, planned_rate)
     net.callbacks = _callbacks(params, plan, ledger, context)
     _initialize(net, streams)
+    if SCORE_COUNTS in plan.one_time:  # refused here, nothing has been spent
+        record_by_record(net.module_, net.module.in_shape, net.n_classes, net.device)
     net.group_levels_ = table.groups.levels
     net.steps_before_ = 0
     if previous is not None:

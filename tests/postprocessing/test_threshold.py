@@ -6,6 +6,7 @@ from unittest import mock
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -14,10 +15,12 @@ from sklearn.dummy import DummyClassifier
 from sklearn.metrics import balanced_accuracy_score, confusion_matrix, log_loss
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
+from torch import nn
 
 from skdpfair import DPFairClassifier
 from skdpfair.budget import PrivacyLedger
-from skdpfair.exceptions import BudgetExceeded, PrivacyAccountingError
+from skdpfair.estimator import private_logits
+from skdpfair.exceptions import BudgetExceeded, PrivacyAccountingError, UnsupportedModuleError
 from skdpfair.postprocessing import DPThresholdClassifier, _score_counts, _threshold
 from skdpfair.postprocessing._cuts import CONSTRAINTS, OBJECTIVES, best_cut, best_mixtures
 from skdpfair.postprocessing._score_counts import EDGES, N_BINS, score_counts, square_root
@@ -294,8 +297,16 @@ def test_calibration_lowers_the_log_loss_of_probabilities_that_are_too_extreme(c
     x, y, _ = table(6000)
     inner = DPFairClassifier(epsilon=8.0, max_steps=50, random_state=0)
     model = DPThresholdClassifier(inner, calibration=calibration, random_state=0)
-    with mock.patch.object(
-        DPFairClassifier, "decision_function", lambda self, X: 4.0 * np.asarray(X) @ [1.5, -1, 0.5]
+
+    def steep(X):
+        return 4.0 * np.asarray(X) @ [1.5, -1, 0.5]
+
+    def private(_, X):
+        return np.c_[0 * steep(X), steep(X)]
+
+    with (
+        mock.patch.object(DPFairClassifier, "decision_function", lambda self, X: steep(X)),
+        mock.patch.object(_threshold, "private_logits", private),
     ):
         model.fit(x, y)
         proba = model.predict_proba(x)
@@ -305,7 +316,105 @@ def test_calibration_lowers_the_log_loss_of_probabilities_that_are_too_extreme(c
     assert 0.1 <= model.calibration_[0] < 0.6
 
 
+def test_a_group_without_records_of_a_class_does_not_stop_the_others():
+    scores, labels, groups = made_scores()
+    groups = np.where((labels == 0) & (groups == 0) & (np.arange(len(labels)) % 50 == 0), 2, groups)
+    counts = exact(scores, labels, groups)
+    assert counts[2, 1, 0] == 0
+    weights = best_mixtures(counts, "true_positive_rate", 0.8, "equal_opportunity", 0.0)
+    rates = np.einsum("ge,ge->g", weights[:2], counts[:2, 1] / counts[:2, 1, :1])
+    assert rates[0] == pytest.approx(rates[1], abs=1e-4) and rates[0] >= 0.8 - 1e-4
+
+
+# what computes the scores
+
+
+class Mixes(nn.Module):
+    """Mixes records where training does not look."""
+
+    def __init__(self, how):
+        super().__init__()
+        self.how, self.layer, self.more = how, nn.Linear(3, 2), nn.Parameter(torch.zeros(1))
+
+    def forward(self, x):
+        if self.how == "evaluation" and not self.training and len(x) > 300:
+            x = x - x.mean(0)
+        if self.how == "size" and len(x) > 300:
+            x = x - x.mean(0)
+        if self.how == "no gradients" and not torch.is_grad_enabled() and len(x) > 300:
+            self.more.data.fill_(float(x.max()))
+            x = x - x.mean(0)
+        return self.layer(x) + 0 * self.more
+
+
+@pytest.mark.parametrize("how", ["evaluation", "size", "no gradients"])
+def test_a_score_is_that_of_its_record_alone(how):
+    x, y, _ = table(1000)
+    other = np.concatenate([[[4242.0] * 3], x[1:]])
+    inner = DPFairClassifier("dpsgd", module=Mixes, module_params={"how": how}, max_steps=10)
+    model = inner.fit(x, y)
+    scores = [private_logits(model, rows) for rows in (x, other)]
+    np.testing.assert_array_equal(scores[0][1:], scores[1][1:])
+    assert (scores[0][0] != scores[1][0]).any()
+    assert not any((p == 4242.0).any() for p in model.net_.module_.parameters())
+    with mock.patch.object(_score_counts, "noisy", side_effect=_score_counts.noisy) as noisy:
+        DPThresholdClassifier(inner).fit(other, y)
+    released, sensitivity, *_ = noisy.call_args.args
+    assert np.isfinite(released).all() and sensitivity < 1.7
+
+
+def test_a_module_that_must_mix_records_to_predict_is_refused_before_it_costs(tmp_path):
+    class Batch(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(3, 2)
+
+        def forward(self, x):
+            return self.layer(x if self.training else x - x.mean(0))
+
+    x, y, _ = table(1000)
+    model = DPThresholdClassifier(DPFairClassifier("dpsgd", module=Batch, max_steps=10))
+    with (
+        PrivacyLedger(tmp_path / "ledger.jsonl", epsilon=1.2, delta=1e-5) as ledger,
+        pytest.raises(UnsupportedModuleError),
+    ):
+        model.fit(x, y)
+    assert ledger.epsilon() == 0.0
+
+
 # around the classifier
+
+
+def test_a_pickle_holds_one_model_and_no_seed():
+    x, y, _ = table()
+    inner = DPFairClassifier(max_steps=20, random_state=123456789).fit(x, y)
+    copy = pickle.loads(pickle.dumps(DPThresholdClassifier(inner, random_state=5).fit(x, y)))
+    assert not hasattr(copy.estimator, "net_")
+    assert copy.estimator.random_state is None is copy.random_state
+    assert copy.estimator_.random_state is None
+
+
+def test_the_kind_of_noise_is_that_of_the_classifier():
+    x, y, _ = table()
+    inner = DPFairClassifier(max_steps=20, noise="gaussian_sum")
+    with mock.patch.object(_score_counts, "noisy", wraps=_score_counts.noisy) as noisy:
+        DPThresholdClassifier(inner).fit(x, y)
+    assert noisy.call_args.args[4] == "gaussian_sum"
+
+
+def test_a_share_of_given_noise_is_a_share_of_what_it_costs():
+    x, y, _ = table()
+    given = {"epsilon": None, "noise_multiplier": 2.0, "max_steps": 20}
+    alone = DPFairClassifier(**given).fit(x, y).privacy_.epsilon
+    both = DPThresholdClassifier(DPFairClassifier(**given)).fit(x, y).privacy_.epsilon
+    assert alone < both < 1.1 * alone
+
+
+def test_labels_are_no_groups_of_rows_to_predict():
+    x, y, _ = table(200)
+    model = DPThresholdClassifier(DPFairClassifier(group_col="target"), by_group=True)
+    with pytest.raises(ValueError, match="rows to predict do not have"):
+        model.fit(x, y)
 
 
 def test_groups_come_from_the_column_that_the_classifier_names():
@@ -346,6 +455,8 @@ def test_searches_and_cross_validation_take_it():
         ({"budget_share": 1.0}, {}, "budget_share"),
         ({"calibration": "isotonic"}, {}, "calibration must be one of"),
         ({"validation_data": (1,)}, {}, "validation_data must be"),
+        ({"random_state": -1}, {}, "random_state"),
+        ({"random_state": np.random.RandomState(0)}, {}, "random_state"),
     ],
 )
 def test_what_cannot_be_used_is_refused_before_the_fit(params, given, match):
