@@ -166,7 +166,9 @@ LEAKING = {
     "search in a pipeline": lambda: make_pipeline(
         Normalizer(), GridSearchCV(quick(), {"lr": [0.1]}, cv=2)
     ),
-    "boosting": lambda: AdaBoostClassifier(quick(max_sample_weight=1.0), n_estimators=2),
+    "boosting": lambda: AdaBoostClassifier(
+        quick(max_sample_weight=1.0, noise_multiplier=0.1, max_steps=20), n_estimators=2
+    ),
     "reduction": lambda: ExponentiatedGradient(
         quick(max_sample_weight=100.0), DemographicParity(), max_iter=2
     ),
