@@ -49,7 +49,7 @@ class SparseRows:
 
     def index_select(self, dim: int, index: torch.Tensor) -> "SparseRows":
         """Return some rows, still sparse."""
-        return SparseRows(self.matrix[index.numpy()], self.device)
+        return SparseRows(self.matrix[index.cpu().numpy()], self.device)
 
     def split(self, size: int) -> list["SparseRows"]:
         """Return chunks of at most ``size`` rows, still sparse; one if there are no rows."""

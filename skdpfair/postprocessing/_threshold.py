@@ -176,9 +176,9 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
             classifier._score_counts_share = self._share
         context = _tasks.begin(self, X, y, 0)
         if context.ledger is not None:
-            classifier.set_callbacks(context.ledger)
+            estimator.set_callbacks(*getattr(estimator, "_skl_callbacks", ()), context.ledger)
         estimator.fit(X, y, **routed(estimator, sensitive_features))
-        classifier.__dict__.pop("_skl_callbacks", None)  # copies hold no ledger
+        estimator.__dict__.pop("_skl_callbacks", None)  # copies hold no ledger
         report = replace(classifier.privacy_, what="fitted weights and thresholds")
         if public is not None:
             taken = dict.fromkeys((*report.assumptions, ASSUMPTIONS["validation"]))
@@ -190,10 +190,12 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
             counts = self._counted(logits[:, 1] - logits[:, 0], records, noise, classifier.noise)
         else:
             counts = self._counted(estimator.decision_function(public[0]), public, 0.0)
-        self.estimator_, self.classes_, self.privacy_ = estimator, classes, report
+        calibration = _calibrated(self.calibration, counts)
+        thresholds = self._thresholds(objective, counts, records[2].levels, calibration)
         classifier.privacy_ = report
-        self.calibration_ = _calibrated(self.calibration, counts)
-        self.thresholds_ = self._thresholds(objective, counts, records[2].levels)
+        kept = {"estimator_": estimator, "classes_": classes, "privacy_": report}
+        kept |= {"calibration_": calibration, "thresholds_": thresholds}
+        self.__dict__.update(kept)  # at once: a failed fit leaves the fit before as it was
         if context.end is not None:
             context.end()
         return self
@@ -367,9 +369,9 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         cells = scores, codes, groups.code, groups.n_groups
         return score_counts(*cells, noise_multiplier, generator, kind)
 
-    def _thresholds(self, objective, counts, levels):
+    def _thresholds(self, objective, counts, levels, calibration):
         if objective is None:
-            slope, intercept = self.calibration_
+            slope, intercept = calibration
             return {ALL: [(float(expit(-intercept / slope)), 1.0)]}
         cuts = expit(EDGES)
         if self.constraint is not None:

@@ -24,7 +24,7 @@ from skdpfair.exceptions import BudgetExceeded, PrivacyAccountingError, Unsuppor
 from skdpfair.postprocessing import DPThresholdClassifier, _score_counts, _threshold
 from skdpfair.postprocessing._cuts import CONSTRAINTS, OBJECTIVES, best_cut, best_mixtures
 from skdpfair.postprocessing._score_counts import EDGES, N_BINS, score_counts, square_root
-from skdpfair.preprocessing import check_pipeline, public_preprocessor
+from skdpfair.preprocessing import BoundedScaler, check_pipeline, public_preprocessor
 from skdpfair.privacy import epsilon as epsilon_of
 
 pytestmark = pytest.mark.filterwarnings(
@@ -173,11 +173,26 @@ def test_a_ledger_is_charged_for_fit_and_counts_before_the_fit(tmp_path):
         assert ledger.epsilon() == spent
 
 
-def test_a_ledger_set_on_the_classifier_is_charged(tmp_path):
+@pytest.mark.parametrize("steps", [[], [BoundedScaler((-8, 8))]], ids=["alone", "pipeline"])
+def test_a_ledger_set_on_the_classifier_is_charged(tmp_path, steps):
     x, y, _ = table()
     ledger = PrivacyLedger(tmp_path / "ledger.jsonl", epsilon=1.5, delta=1e-5)
-    model = DPThresholdClassifier(DPFairClassifier(max_steps=50)).set_callbacks(ledger).fit(x, y)
+    inner = DPFairClassifier(max_steps=50)
+    model = DPThresholdClassifier(make_pipeline(*steps, inner) if steps else inner)
+    model.set_callbacks(ledger).fit(x, y)
     assert ledger.epsilon() == pytest.approx(model.privacy_.epsilon, rel=1e-3)
+
+
+def test_a_fit_that_fails_at_its_thresholds_keeps_the_fit_before():
+    x, y, _ = table()
+    model = DPThresholdClassifier(DPFairClassifier(max_steps=20)).fit(x, y)
+    before = dict(vars(model))
+    with (
+        mock.patch.object(_threshold, "best_cut", side_effect=RuntimeError),
+        pytest.raises(RuntimeError),
+    ):
+        model.fit(x, y)
+    assert all(vars(model)[name] is before[name] for name in ("estimator_", "privacy_"))
 
 
 def test_counts_that_nobody_paid_for_are_refused():
