@@ -17,6 +17,7 @@ from torch.nn.functional import cross_entropy
 from skdpfair import _validate
 from skdpfair.engine.per_sample import Strategy
 from skdpfair.engine.per_sample.checks import ConstantDraws
+from skdpfair.engine.per_sample.graph import fixed_draws
 from skdpfair.engine.per_sample.stand_ins import NotRecorded
 from skdpfair.engine.per_sample.vmap import draw_from, operations_of
 from skdpfair.engine.step import Attack
@@ -338,8 +339,7 @@ def check_attack(
         draws: Callable[[], AbstractContextManager[Any]] = nullcontext,
     ) -> Tensor:
         x, y = torch.stack(records), torch.tensor(labels, device=example.device)
-        with torch.random.fork_rng(_devices(x)), torch.enable_grad(), draws():
-            torch.manual_seed(0)
+        with fixed_draws(x.device), torch.enable_grad(), draws():
             return _checked(attack(tried, x.clone(), y), x, limits, image)
 
     last = n_classes - 1
@@ -397,10 +397,6 @@ def _made_up(example: Tensor, limits: Limits | None) -> Tensor:
     generator = torch.Generator().manual_seed(0)
     x = torch.rand((3, *example.shape[1:]), generator=generator)
     return (low + (high - low) * x.to(example.device, example.dtype)).clamp(low, high)
-
-
-def _devices(x: Tensor) -> list[torch.device]:
-    return [x.device] if x.is_cuda else []
 
 
 def _same(module: nn.Module, original: nn.Module) -> bool:

@@ -217,7 +217,7 @@ class _Trial:
     def _combined(self, build, names, declared):
         """Return kinds of columns that the function runs on, tried in all combinations."""
         fixed = {name: declared.get(name, "numbers") for name in names}
-        varied = names[-5:]  # those that it asked for came last
+        varied = names[-4:]  # those that it asked for came last
         for each in itertools.product(_PROBES, repeat=len(varied)):
             kinds = fixed | dict(zip(varied, each, strict=True))
             missing = self._missing(build, kinds)

@@ -13,14 +13,18 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 from skdpfair import METHODS, DPFairClassifier
 from skdpfair.postprocessing import DPThresholdClassifier
 
+STEPS = 60  # enough for the little accuracy that the checks want
+
 
 def _estimators():
     # the checks want the class of the larger probability, as at the threshold .5
     plain = DPFairClassifier("dpsgd", epsilon=None, noise_multiplier=0.0, random_state=0)
+    plain.set_params(max_steps=STEPS)
     yield "threshold", DPThresholdClassifier(plain, objective=None, calibration="platt")
     for name, method in sorted(METHODS.items()):
         groups = "target" if method.needs_groups else None
         params = {"method": name, "group_col": groups, "max_sample_weight": 100.0}
+        params["max_steps"] = STEPS
         if not method.private:
             yield f"{name}-not_private", DPFairClassifier(**params, epsilon=None)
             continue

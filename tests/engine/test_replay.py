@@ -61,41 +61,39 @@ def records(n, dtype=torch.float64):
     return Batch(x, torch.arange(n) % 3, torch.arange(n) % 2, weight=weight)
 
 
-def check_padding(name, strategy, size, first):
-    """Compare a step with that on a batch filled up by the first record, as padding is."""
+def check_padding(name, strategy, sizes, first):
+    """Compare steps with those on batches filled up by the first record, as padding is."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
         module = MODULES[strategy]().double()
     every = records(30)
     every.x[0] = first
-    index = torch.arange(3, 3 + size)
-    filled = torch.cat([index, torch.full((9 - size,), -1)])
     mechanism = Mechanism(get_method(name), Task(30, 2, 0.3), 0.0)
     mechanism = replace(mechanism, noise_multiplier=0.0 if name == "sgd" else 1.0)
+    start = mechanism.method.start(mechanism.task)
     with select_strategy(module, every.x[1:2], 3) as engine:
-        steps = [
-            private_step(engine, batch, mechanism, mechanism.method.start(mechanism.task), noise)
-            for batch, noise in (
-                (every.select(index), Streams.seeded(0, digest=b"").noise()),
-                (every.select_padded(filled), Streams.seeded(0, digest=b"").noise()),
+        for size in sizes:
+            index = torch.arange(3, 3 + size)
+            filled = torch.cat([index, torch.full((9 - size,), -1)])
+            plain, padded = (
+                private_step(engine, batch, mechanism, start, Streams.seeded(0, digest=b"").noise())
+                for batch in (every.select(index), every.select_padded(filled))
             )
-        ]
-    torch.testing.assert_close(steps[0].gradient, steps[1].gradient, rtol=1e-10, atol=1e-12)
-    for a, b in zip(tree_leaves(steps[0].state), tree_leaves(steps[1].state), strict=True):
-        torch.testing.assert_close(a, b)
-    assert steps[1].sound
+            torch.testing.assert_close(plain.gradient, padded.gradient, rtol=1e-10, atol=1e-12)
+            for a, b in zip(tree_leaves(plain.state), tree_leaves(padded.state), strict=True):
+                torch.testing.assert_close(a, b)
+            assert padded.sound
 
 
 @pytest.mark.parametrize("strategy", MODULES)
 @pytest.mark.parametrize("name", sorted(METHODS))
-@pytest.mark.parametrize("size", [0, 1, 7])
-def test_padding_counts_for_nothing(name, strategy, size):
-    check_padding(name, strategy, size, float("nan"))
+def test_padding_counts_for_nothing(name, strategy):
+    check_padding(name, strategy, [0, 1, 7], float("nan"))
 
 
 @pytest.mark.parametrize("name", sorted(METHODS))
 def test_padding_with_a_good_record_counts_for_nothing(name):
-    check_padding(name, "closed_form", 1, 0.5)
+    check_padding(name, "closed_form", [1], 0.5)
 
 
 def test_batches_are_filled_to_few_sizes_and_never_cut():

@@ -220,10 +220,9 @@ def test_records_that_are_not_finite_count_for_nothing_in_any_sum(ahead, name):
         torch.testing.assert_close(got, expected, rtol=1e-9, atol=1e-11)
 
 
-@pytest.mark.parametrize("chunk_size", [1, 5, 23, 24, 100])
 @pytest.mark.parametrize("method", ["dpsgd", "global_adapt", "dpsgd_f", "naive", "bam"])
 @pytest.mark.parametrize("name", list(MODULES))
-def test_chunks_change_nothing(name, method, chunk_size):
+def test_chunks_change_nothing(name, method):
     module, batch = problem(name)
     batch = replace(batch, group=torch.arange(N) % 2)
     facts, method = Task(N, 2, 1.0), get_method(method)
@@ -238,6 +237,7 @@ def test_chunks_change_nothing(name, method, chunk_size):
                 Streams.seeded(0, digest=b"").noise(),
                 chunk_size=size,
             )
-            for size in (None, chunk_size)
+            for size in (None, 1, 5, 23, 24, 100)
         ]
-    torch.testing.assert_close(steps[0].gradient, steps[1].gradient, rtol=1e-10, atol=1e-12)
+    for step in steps[1:]:
+        torch.testing.assert_close(step.gradient, steps[0].gradient, rtol=1e-10, atol=1e-12)

@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
 from skdpfair._describe import state_of
-from skdpfair.engine.per_sample.graph import Graph, record
+from skdpfair.engine.per_sample.graph import Graph, fixed_draws, record
 from skdpfair.engine.per_sample.records import Strategy
 from skdpfair.engine.per_sample.stand_ins import Coupling, NotRecorded
 from skdpfair.exceptions import UnsupportedModuleError
@@ -259,9 +259,7 @@ def _perturbed(module: nn.Module) -> nn.Module:
 
 def _forward(module: Callable[[Tensor], Tensor], probe: Tensor) -> Tensor:
     """Return the output; equal calls draw equal dropout masks, whoever calls."""
-    devices = [probe.device] if probe.is_cuda else []
-    with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(0)
+    with fixed_draws(probe.device):
         try:
             return module(probe)
         except (RuntimeError, ValueError, IndexError) as error:

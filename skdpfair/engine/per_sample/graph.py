@@ -7,9 +7,11 @@ numbers or by what it remembers can bring two records together, and no line of i
 
 from __future__ import annotations
 
+import pickle
 import random
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -331,7 +333,18 @@ def _recorder(tape: Tape, layer: nn.Module) -> Callable[[Any], Any]:
 
 def shared_draws() -> tuple[object, ...]:
     """Return the states of Python's and numpy's global generators."""
-    return random.getstate(), repr(check_random_state(None).get_state())
+    return random.getstate(), pickle.dumps(check_random_state(None).get_state(legacy=False))
+
+
+@contextmanager
+def fixed_draws(device: torch.device) -> Iterator[None]:
+    """Let torch's global generators of the device start anew, and leave them as they were."""
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        torch.default_generator.manual_seed(0)
+        if device.type == "cuda":
+            with torch.cuda.device(device):
+                torch.cuda.manual_seed(0)
+        yield
 
 
 def _chance(device: torch.device) -> list[object]:

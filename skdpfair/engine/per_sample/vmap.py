@@ -6,6 +6,7 @@ import copy
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from operator import itemgetter
 from typing import Any, TypeAlias
@@ -13,7 +14,9 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 from torch._decomp import get_decompositions
+from torch._guards import TracingContext, tracing
 from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.func import functional_call, functionalize, grad, vmap
 from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -252,7 +255,7 @@ def operations_of(function: Callable[..., Any], given: tuple[Any, ...]) -> Graph
         draws = shared_draws()
         try:
             # vmap knows neither mkldnn's recurrences nor fused attention
-            with torch.backends.mkldnn.flags(enabled=False), sdpa_kernel(SDPBackend.MATH):
+            with torch.backends.mkldnn.flags(enabled=False), sdpa_kernel(SDPBackend.MATH), _noted():
                 found = make_fx(functionalize(lambda *args: function(*args)), _DROPOUT)(*copies)
         except Exception as error:
             raise with_place(error, error) from None
@@ -264,6 +267,11 @@ def operations_of(function: Callable[..., Any], given: tuple[Any, ...]) -> Graph
     if not all(map(torch.equal, tree_leaves(copies), tree_leaves(given))):
         raise NotRecorded("it changes its input or its parameters in place")
     return found
+
+
+def _noted() -> AbstractContextManager[Any]:
+    """Let the tracer note all shapes by one fake mode; it would make another for each tensor."""
+    return tracing(TracingContext(FakeTensorMode(allow_fallback_kernels=True)))
 
 
 def draw_from(operations: GraphModule, generator: torch.Generator) -> bool:
