@@ -327,7 +327,7 @@ def test_one_block_at_a_time_and_never_without_its_file(path, tmp_path):
     assert VARIABLE not in os.environ
 
 
-@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize("n_jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_the_plan_is_what_a_grid_search_spends(path, data, n_jobs):
     search = GridSearchCV(
         make_pipeline(FunctionTransformer(), quick()),

@@ -365,7 +365,9 @@ class FitsElsewhere(FunctionTransformer):
         return super().fit(X)
 
 
-@pytest.mark.parametrize("place", ["thread", "fork", "spawn", "loky"])
+@pytest.mark.parametrize(
+    "place", ["thread", "fork", "spawn", pytest.param("loky", marks=pytest.mark.slow)]
+)
 def test_a_step_that_fits_in_a_thread_or_process_is_refused(data, trials, place):
     if place == "loky":  # a pool that lived before knows of no search
         Parallel(2, backend="loky")([delayed(len)("") for _ in range(2)])

@@ -338,7 +338,7 @@ def test_scorer_is_picklable_clonable_and_its_request_can_be_changed(routed):
     assert by_column.get_metadata_routing().score.requests["sensitive_features"] is False
 
 
-@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize("n_jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_cross_validate_routes_the_groups(routed, two_groups, classifier, n_jobs):
     found = cross_validate(
         classifier(),

@@ -217,21 +217,21 @@ def test_apples_accelerator_is_never_chosen(monkeypatch):
     assert {p.device.type for p in model.net_.module_.parameters()} == {"cpu"}
 
 
-def _fit_in_child(connection, state):
-    connection.send(fitted_weights(quick(random_state=state)))
+def _fits_in_child(connection, states):
+    connection.send([fitted_weights(quick(random_state=state)) for state in states])
     connection.close()
 
 
-def in_children(kind, state, n=3):
-    """Return the weights of fits in ``n`` child processes."""
+def in_children(kind, states, n):
+    """Return the weights of the fits with each state, in ``n`` child processes."""
     context, found = multiprocessing.get_context(kind), []
     for _ in range(n):
         here, there = context.Pipe()
-        child = context.Process(target=_fit_in_child, args=(there, state))
+        child = context.Process(target=_fits_in_child, args=(there, states))
         child.start()
         found.append(here.recv())
         child.join()
-    return found
+    return zip(*found, strict=True)
 
 
 def _all_differ(runs):
@@ -243,14 +243,15 @@ def _all_differ(runs):
 def test_no_two_processes_share_noise_unless_seeded(kind):
     if kind not in multiprocessing.get_all_start_methods():
         pytest.skip(f"this system cannot {kind}")
-    n = 3 if kind == "fork" else 2
-    unseeded = [fitted_weights(quick()), *in_children(kind, None, n)]
-    assert _all_differ(unseeded)
-    seeded = [fitted_weights(quick(random_state=5)), *in_children(kind, 5, n - 1)]
-    assert all((a == seeded[0]).all() for a in seeded)
+    unseeded, seeded = in_children(kind, (None, 5), 3 if kind == "fork" else 2)
+    assert _all_differ([fitted_weights(quick()), *unseeded])
+    alone = fitted_weights(quick(random_state=5))
+    assert all((a == alone).all() for a in seeded)
 
 
-@pytest.mark.parametrize("backend", ["loky", "threading", "sequential"])
+@pytest.mark.parametrize(
+    "backend", [pytest.param("loky", marks=pytest.mark.slow), "threading", "sequential"]
+)
 def test_jobs_and_clones_share_no_noise_unless_seeded(backend):
     model, seeded = quick(), quick(random_state=2**40 + 1)
     with Parallel(n_jobs=2, backend=backend) as jobs:
