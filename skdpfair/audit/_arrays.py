@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -47,8 +46,7 @@ def as_array(node) -> Array | None:
         return None
     made = _made_by(class_of(node), node)
     if made is not None:
-        more = [*node.states[1:], *node.items[1:], *node.pairs]
-        made.extras += [("state", v) for v in more]
+        made.extras += [("state", v) for v in (*node.states[1:], *node.items[1:], *node.pairs)]
     return made
 
 
@@ -126,13 +124,13 @@ def _of_numpy(node):
 def _of_torch(node):
     """Return a tensor: a view of a storage, or another tensor with what is attached to it."""
     args, name = node.args, node.func.name
-    inner: Any
     if name.startswith("_rebuild_from_type"):
-        inner, more = as_array(Call(args[0], args[2])), args[3:]
+        made, more = as_array(Call(args[0], args[2])), args[3:]
     elif name.startswith("_rebuild_tensor"):
-        inner, more = Array(shape_of(args[2])), args[5:6]
+        made, more = Array(shape_of(args[2])), args[5:6]
     else:
-        inner, more = as_array(args[0]), args[1:]
+        made, more = as_array(args[0]), args[1:]
+    inner = made or Array(())  # of what is no tensor: it stays unexplained
     for part in [p for state in more for p in (state if isinstance(state, tuple) else [state])]:
         if isinstance(part, Call) and part.pairs:
             inner.extras.append(("hooks", part))

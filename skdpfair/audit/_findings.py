@@ -108,8 +108,7 @@ class ArtifactReport:
         DataFrame
             One row per finding, with the columns kind, where, what, shape and n_bytes.
         """
-        columns = ["kind", "where", "what", "shape", "n_bytes"]
-        return pd.DataFrame([vars(f) for f in self.findings], columns=columns)
+        return pd.DataFrame(map(vars, self.findings), columns=[*ArtifactFinding.__annotations__])
 
     def __repr__(self):
         if self.is_clean:

@@ -5,7 +5,7 @@ import math
 import re
 import tomllib
 from collections import namedtuple
-from typing import Any
+from contextlib import suppress
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,6 @@ from skdpfair.audit import _findings as kinds
 from skdpfair.audit import _public_facts as public
 from skdpfair.audit._arrays import as_array, scalar_of
 from skdpfair.audit._judge_others import attribute, item
-from skdpfair.audit._public_facts import PARAMETERS, passes
 from skdpfair.audit._read_files import Tensors, Text
 from skdpfair.audit._read_pickles import Global, class_of, is_node, more_of, state_of
 from skdpfair.mechanism import METHODS
@@ -51,10 +50,6 @@ _LEARNED = {  # what estimators other than the classifier keep of a fit
 }
 
 
-class Unlisted(ValueError):
-    """A value of a type that no file of this package holds."""
-
-
 # what a classifier's attributes must fit; n_outputs is None for an author's own network
 Network = namedtuple("Network", "params in_shape n_outputs")
 
@@ -68,7 +63,7 @@ def judge_ours(walk, node, where) -> bool:
     elif isinstance(node, dict):
         if not {"epsilon", "delta", "accountant", "adjacency"} <= set(node):
             return False
-        if not passes(lambda: public.is_statement(value_of(node))):
+        if not public.passes(lambda: public.is_statement(value_of(node))):
             walk.add(kinds.UNLISTED, where, "more than a privacy statement says")
         walk.skip(node)
     else:
@@ -83,7 +78,7 @@ def judge_ours(walk, node, where) -> bool:
 def _judge_object(walk, cls, node, where):
     pairs = state_of(node)
     if cls.path in _VALUES:
-        if not passes(lambda: public.is_value(value_of(node))):
+        if not public.passes(lambda: public.is_value(value_of(node))):
             walk.add(kinds.UNLISTED, where, "an object with values that its class does not take")
         return walk.skip(node)
     walk.judge(walk.parts(node, where), where)
@@ -98,7 +93,7 @@ def _judge_object(walk, cls, node, where):
 
 
 def value_of(node):
-    """Return the value that a part of a pickle stands for; raise Unlisted for one of no release."""
+    """Return the value that a part of a pickle stands for; raise ValueError for others."""
     if not is_node(node):
         return node
     if isinstance(node, Global):
@@ -121,7 +116,7 @@ def value_of(node):
     pairs, args = state_of(node) if path in _VALUES else [], getattr(node, "args", ())
     plain = all(v is None or isinstance(v, Global) for v in args)
     if path not in _VALUES or not plain or more_of(node) or len(dict(pairs)) < len(pairs):
-        raise Unlisted
+        raise ValueError("no release has this")
     state = {k: value_of(v) for k, v in pairs}
     return _ledger_of(**state) if path.endswith(".Ledger") else _VALUES[path](**state)
 
@@ -130,7 +125,7 @@ def _ledger_of(_entries=(), _last=None, _more=0):
     e = _entries[-1] if _entries else None
     last = None if e is None else (e.what, e.sample_rate, e.noise_multipliers, e.group_rates)
     if _last not in (None, last) or not public.is_whole(_more):
-        raise Unlisted
+        raise ValueError("no release has this")
     return Ledger(list(_entries))
 
 
@@ -158,8 +153,8 @@ def _judge_classifier(walk, state, where):
 def _take(walk, values, name, read, node, where):
     """Keep the value of a parameter or a fitted attribute; note all others."""
     try:
-        if name not in {*PARAMETERS, *_facts.FITTED, _facts.FACTORY_KEY}:
-            raise Unlisted
+        if name not in {*public.PARAMETERS, *_facts.FITTED, _facts.FACTORY_KEY}:
+            raise ValueError("no release has this")
         values[name] = read(node)
         walk.skip(node)
     except Exception:  # the facts may be anything
@@ -168,18 +163,16 @@ def _take(walk, values, name, read, node, where):
 
 
 def _facts_in(text):
-    try:
+    with suppress(ValueError, TypeError, RecursionError):
         facts = json.loads(text)
-    except (ValueError, TypeError, RecursionError):
-        return None
-    return facts if isinstance(facts, dict) else None
+        return facts if isinstance(facts, dict) else None
 
 
 def _judge_values(walk, values, network, where):
     """Judge parameters and fitted attributes, each against the others."""
     for name, value in values.items():
         at = attribute(where, name)
-        if not passes(public.is_listed, name, value, values, network):
+        if not public.passes(public.is_listed, name, value, values, network):
             walk.add(kinds.UNLISTED, at, "a value that no fit takes or leaves")
         if name == "random_state" and value is not None:
             walk.seeds.append(at)
@@ -235,7 +228,7 @@ def _judge_estimator(walk, learned, state, where):
             walk.seeds.append(at)
         elif name not in _TESTS:
             walk.judge(walk.visit(node, at), at)
-        elif not passes(_TESTS[name], node, state, walk):
+        elif not public.passes(_TESTS[name], node, state, walk):
             walk.note(kinds.UNLISTED, node, at, "a value that the estimator does not take")
         elif name.startswith("transformers"):
             walk.visit(node, at)
@@ -258,7 +251,7 @@ def _are_columns(node, state, walk):
 
 def _are_choices(node, state, walk):
     choices = value_of(node)
-    named = all(name.split("__")[-1] in PARAMETERS for name in choices)
+    named = all(name.split("__")[-1] in public.PARAMETERS for name in choices)
     return named and all(map(public.is_setting, [v for each in choices.values() for v in each]))
 
 
@@ -302,7 +295,7 @@ def _judge_tensors(walk, tensors, where):
     factory = [module.get("name"), params, module.get("in_shape")]
     _judge_values(walk, values, _judge_network(walk, factory, tensors.arrays, where), where)
     words = module.get("custom", ""), *module.get("left_out", [])
-    tests: dict[str, Any] = {
+    tests = {
         "format_version": public.is_whole,
         "sha256": re.compile("[0-9a-f]{64}").fullmatch,
         "skdpfair_version": re.compile(r"[\w.+!-]{1,40}").fullmatch,
@@ -312,7 +305,7 @@ def _judge_tensors(walk, tensors, where):
     }
     facts |= {k: v for k, v in metadata.items() if k != _file.METADATA_KEY}
     for name, value in facts.items():
-        if not passes(lambda key=name, v=value: tests[key](v)):
+        if not public.passes(tests.get(name), value):
             walk.note(kinds.UNLISTED, value, attribute(where, name), "a fact that no release has")
 
 
@@ -321,13 +314,13 @@ def _judge_text(walk, text, where):
     tree = _facts_in(text)
     lines = [_facts_in(line) for line in text.splitlines() if line.strip()]
     if tree is not None and public.STATEMENT & set(tree):
-        if not passes(public.is_statement, tree):
+        if not public.passes(public.is_statement, tree):
             walk.add(kinds.UNLISTED, where, "more than a privacy statement says")
     elif lines and None not in lines and "budget" in lines[0]:
         for i, line in enumerate(lines):
-            if not passes(public.is_line, line):
+            if not public.passes(public.is_line, line):
                 walk.add(kinds.UNLISTED, item(where, None, i), "a line that no ledger has")
     elif "<strong>This page contains non-private figures" in text:
         walk.add(kinds.FIGURES, where, "a page that says so of itself", len(text))
-    elif not passes(public.is_model_page, text):
+    elif not public.passes(public.is_model_page, text):
         walk.add(kinds.NOT_JUDGED, where, "a text, which is not judged", len(text))

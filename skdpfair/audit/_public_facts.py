@@ -27,8 +27,7 @@ PARAMETERS = DPFairClassifier().get_params(deep=False)
 STATEMENT = {"statement", "releasable", *(f.name for f in fields(PrivacyReport))}
 _REAL: Any = Real  # numbers of this type cannot be compared, as mypy sees it
 _HELD = {words.DIAGNOSTICS_HELD, words.REFERENCE_HELD}
-_NOT_ACCOUNTED = {*NOT_ACCOUNTED, words.WEIGHTS_FROM_OTHERS}
-_NOT_ACCOUNTED |= {_facts.NOTED.format(what) for what in _HELD}
+_NOT_ACCOUNTED = {*NOT_ACCOUNTED, words.WEIGHTS_FROM_OTHERS, *map(_facts.NOTED.format, _HELD)}
 _PHRASE = re.compile(r"[a-zA-Z_ ,+()-]*(\d{1,10}[a-zA-Z_ ,+()-]+){0,3}\d{0,10}")
 _NUMBER = re.compile(r"\s*[-+]?\d*\.\d+(e[-+]?\d+)?\s*", re.IGNORECASE)
 _MOST_LEVELS, _MOST_SIZES, _MOST_ENTRIES, _NAME = 1000, 16, 4, 100
@@ -174,17 +173,19 @@ def are_bounds(value, n_features, names) -> bool:
 def is_report(report, groups=None, n_fits=1) -> bool:
     """Tell whether a report, of so many fits with these groups, holds what reports do."""
     numbers = [report.epsilon, report.delta, report.noise_multiplier, report.sample_rate]
-    numbers += [report.expected_batch_size, report.max_grad_norm or 0.0]
-    numbers += [report.max_sample_weight or 0.0]
+    numbers += [
+        report.expected_batch_size,
+        report.max_grad_norm or 0,
+        report.max_sample_weight or 0,
+    ]
     whole, flags = (report.steps, report.n_samples or 0), (report.is_private, report.seeded)
     by_group, entries = report.group_epsilons or {}, report.ledger.entries
     return (
         isinstance(report, PrivacyReport)
-        and all(isinstance(v, _REAL) for v in numbers)
+        and all(isinstance(v, _REAL) and not v < 0 for v in (*numbers, *by_group.values()))
         and all(map(is_whole, whole))
         and all(isinstance(v, bool) for v in flags)
         and are_levels(by_group)
-        and all(isinstance(v, _REAL) and v >= 0 for v in by_group.values())
         and (groups is None or set(map(group_name, by_group)) <= set(map(group_name, groups)))
         and all(map(is_phrase, (report.method, report.what, report.stop, report.proof)))
         and report.accountant in ACCOUNTANTS
