@@ -308,7 +308,7 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
         # keep
         self._keep(fresh, data, trained, report, previous)
         if self.keep_reference and trained.net.steps_ == plan.settings.n_steps:
-            reference = reference_estimator(self, plan.settings, report.expected_batch_size)
+            reference = reference_estimator(self, plan.settings.module)
             reference._init_entropy = trained.init_entropy
             self.reference_ = reference.fit(
                 X, y, sensitive_features=sensitive_features, sample_weight=sample_weight

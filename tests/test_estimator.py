@@ -189,7 +189,7 @@ def test_the_twin(table):
     assert not reference.privacy_.is_private and reference.privacy_.ledger.entries == ()
     model = fast(keep_reference=True).fit(X, y)
     assert model.reference_.method_.name == "sgd"
-    assert model.reference_.n_steps_ == model.n_steps_
+    assert model.reference_.n_steps_ == model.n_steps_  # a number that was given
     again = pickle.loads(pickle.dumps(model))
     assert not hasattr(again, "reference_") and again.privacy_.releasable
     assert (
@@ -198,6 +198,20 @@ def test_the_twin(table):
     )
     for copy in (again, model.release()):
         assert any("reference model" in line for line in copy.privacy_.not_accounted)
+
+
+def test_the_reference_trains_as_it_would_by_itself_but_has_the_same_network(two_groups):
+    """A budget decides how long it pays to train, and whether a hidden layer does."""
+    data = [np.repeat(part.to_numpy(), 3, axis=0) for part in (two_groups.data, two_groups.target)]
+    model = DPFairClassifier(epsilon=0.5, random_state=0, keep_reference=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(*data)
+    alone = DPFairClassifier(module="logistic", epsilon=None, random_state=0).fit(*data)
+    assert isinstance(model.reference_.net_.module_, type(model.net_.module_))
+    assert len(weights(model)) == len(weights(alone))
+    assert model.reference_.n_steps_ == alone.n_steps_ > model.n_steps_
+    np.testing.assert_array_equal(weights(model.reference_), weights(alone))
 
 
 @pytest.mark.parametrize("state", [None, 0, np.random.RandomState(0)])

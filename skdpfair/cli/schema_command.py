@@ -36,7 +36,9 @@ WHY = (
     "no epsilon would cover that. So this asks you, and looks at the header of the file only."
 )
 STUDY_PARTS = ("data", "sweep")
-_SWEEP_PARTS = ("methods", "epsilons", "seeds", "store", "cv", "keep_predictions", "params")
+_SWEEP_PARTS = (
+    *("methods", "epsilons", "seeds", "store", "cv", "keep_predictions", "ceiling", "params"),
+)
 _MOST = 10_000  # values of a column
 _MANY = 15  # columns to be asked about one by one
 _SHOWN = 12  # values

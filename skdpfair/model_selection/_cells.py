@@ -8,21 +8,26 @@ from numbers import Integral
 import numpy as np
 import pandas as pd
 import torch
-from sklearn.base import clone
+from sklearn.base import ClassifierMixin, clone
 from sklearn.model_selection import StratifiedKFold, check_cv, train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import skdpfair
 from skdpfair import _validate
 from skdpfair._describe import describe
+from skdpfair.budget.charging import charged
 from skdpfair.estimator import DPFairClassifier
 from skdpfair.exceptions import InsecureSeedWarning, LowSignalWarning
 from skdpfair.methods import get_method
 from skdpfair.metrics._measures import MEASURES, OVERALL, compared, rarest_class, values_by_group
 from skdpfair.model_selection._store import key_of
+from skdpfair.privacy import Ledger
 from skdpfair.privacy.gdp import delta_for
 from skdpfair.training import defaults
 
 REFERENCE = "reference"  # the method of the models without privacy, in the results
+CEILING = "ceiling"  # that of scikit-learn's models, with their names
 CELL_ENTRIES = (  # of a finished cell, as a store keeps it
     *("method", "epsilon", "seed", "fold", "reference", "n", "test", "train"),
     *("epsilon_spent", "runs", "fit_seconds", "low_signal"),
@@ -38,7 +43,7 @@ class Cell:
     seed: int
     fold: int
     reference: str | None
-    estimator: DPFairClassifier
+    estimator: ClassifierMixin
     train: np.ndarray
     test: np.ndarray
     key: str = ""
@@ -60,14 +65,19 @@ def run_cell(cell, X, y, code, levels, keep_predictions):
 
 
 def _fit_and_test(cell, X, y, code, levels, keep_predictions):
-    names = np.asarray(levels, dtype=object)
+    names, spent, runs = np.asarray(levels, dtype=object), np.inf, []
     start = time.perf_counter()
     with warnings.catch_warnings(record=True) as recorded:
         warnings.simplefilter("always")
         warnings.simplefilter("ignore", InsecureSeedWarning)  # a sweep is for research
-        model = clone(cell.estimator).fit(
-            _rows(X, cell.train), y[cell.train], sensitive_features=names[code[cell.train]]
-        )
+        model, rows = clone(cell.estimator), (_rows(X, cell.train), y[cell.train])
+        if isinstance(model, DPFairClassifier):
+            model.fit(*rows, sensitive_features=names[code[cell.train]])
+            spent, entries = model.privacy_.epsilon, model.privacy_.ledger.entries
+            runs = [[*map(float, e.run[:2]), e.run.steps] for e in entries]
+        else:
+            with charged((), Ledger(), private=False):
+                model.fit(*rows)
     seconds = time.perf_counter() - start
     X_test, y_test, group = _rows(X, cell.test), y[cell.test], code[cell.test]
     predicted = model.predict(X_test)
@@ -86,8 +96,8 @@ def _fit_and_test(cell, X, y, code, levels, keep_predictions):
         "n": test.pop("n").tolist(),
         "test": test.to_dict("list"),
         "train": train.drop(columns="n").to_dict("list"),
-        "epsilon_spent": float(model.privacy_.epsilon),
-        "runs": [[*map(float, e.run[:2]), e.run.steps] for e in model.privacy_.ledger.entries],
+        "epsilon_spent": float(spent),
+        "runs": runs,
         "fit_seconds": seconds,
         "low_signal": [
             str(w.message) for w in recorded if issubclass(w.category, LowSignalWarning)
@@ -102,8 +112,8 @@ def _fit_and_test(cell, X, y, code, levels, keep_predictions):
     return result
 
 
-def cells_of(methods, epsilons, seed, fold, rows, base):
-    """Return the cells of one split: reference models first, then every method and budget."""
+def cells_of(methods, epsilons, seed, fold, rows, base, ceiling):
+    """Return the cells of one split: models without privacy, then every method and budget."""
     train, test = rows
     state = np.random.SeedSequence(seed, spawn_key=(1, fold)).generate_state(1)
     base = clone(base).set_params(random_state=int(state[0]))
@@ -120,7 +130,34 @@ def cells_of(methods, epsilons, seed, fold, rows, base):
         Cell(label, None, seed, fold, None, _reference(base, network), train, test)
         for network, label in labels.items()
     ]
+    if ceiling:
+        models = _ceilings(int(state[0])).items()
+        references += [
+            Cell(n, None, seed, fold, CEILING, model, train, test) for n, model in models
+        ]
     return references + [replace(cell, reference=labels[network]) for network, cell in private]
+
+
+def _ceilings(state):
+    """Return scikit-learn's models, by name, that show what is possible without privacy."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from sklearn.linear_model import LogisticRegression  # late: few sweeps ask for them
+    from sklearn.neural_network import MLPClassifier
+
+    models = {
+        "logistic": LogisticRegression(max_iter=1000),
+        "mlp": MLPClassifier(early_stopping=True, random_state=state),
+        "boosting": HistGradientBoostingClassifier(random_state=state),
+    }
+    flat = FunctionTransformer(_as_table)  # pictures, too
+    return {
+        f"{CEILING} ({name})": make_pipeline(flat, StandardScaler(), model)
+        for name, model in models.items()
+    }
+
+
+def _as_table(X):
+    return np.asarray(X).reshape(len(X), -1)
 
 
 def _network(base, n_train, epsilon):

@@ -414,13 +414,32 @@ def _reference_of(results, row, references):
     ]
     # the reference of every private method is plain SGD: prefer that which names the same method
     named = [r for r in agreeing if _same(results["params"][row], results["params"][r], _BUDGETS)]
-    best = named or agreeing
+    best = _of_one_network(results, row, named or agreeing)
     if len(best) > 1:
         raise ValueError(
             f"Rows {best} of the search are all references of row {row}, {results['params'][row]}. "
             "Keep one of them, or set all searched parameters in each reference."
         )
     return best[0] if best else None
+
+
+def _of_one_network(results, row, references):
+    """Return the references with as many weights as a row; one of those that are the same model."""
+    if not references or "split0_test_n_weights" not in results:
+        return references
+    params, weights = results["params"], _folds(results, "test", "n_weights")
+    alike = [r for r in references if not np.any(np.abs(weights[r] - weights[row]) > 0)]
+    if not alike:
+        low, high = (np.nanmax(weights[i]) for i in (row, references[0]))
+        raise ValueError(
+            f"Row {row} of the search, {params[row]}, has a network of {low:.0f} weights, and its "
+            f'reference, row {references[0]}, one of {high:.0f}: what "auto" means depends on '
+            "epsilon. Set module in all candidates, or add the reference of this network: "
+            '{"epsilon": [None], "module": ["logistic"]}.'
+        )
+    return (
+        alike[:1] if all(_same(params[alike[0]], params[r], ("module",)) for r in alike) else alike
+    )
 
 
 def _same(one, other, but):

@@ -1,5 +1,7 @@
 """Results of a sweep: a tidy frame, tables, the Pareto front, and inputs for fairlearn."""
 
+from copy import copy
+
 import numpy as np
 import pandas as pd
 from fairlearn.metrics import MetricFrame, plot_model_comparison
@@ -18,6 +20,7 @@ from skdpfair.metrics._measures import (
     worst_column,
 )
 from skdpfair.model_selection._cells import (
+    CEILING,
     CELL_ENTRIES,
     frame_of,
     predictions_of,
@@ -174,6 +177,30 @@ class TradeoffResults:
         n_classes = 2 if self.asked is None else len(self.asked["classes"])
         return leading_measures(everyone["rarest_class_share"].mean(), n_classes)
 
+    @property
+    def ceiling(self):
+        """Name of the best of scikit-learn's models without privacy; None if none was trained.
+
+        The best has the largest mean of the first leading measure, over all test records.
+        """
+        everyone = self.frame[self.frame["group"] == OVERALL]
+        everyone = everyone[everyone["method"].str.startswith(CEILING)]
+        means = everyone.groupby("method")[self.leading_measures[0]].mean()
+        return means.idxmax() if len(means) else None
+
+    def with_one_ceiling(self):
+        """Return the same results without scikit-learn's models that are not the `ceiling`.
+
+        Returns
+        -------
+        TradeoffResults
+        """
+        names = self.frame["method"]
+        kept = ~names.str.startswith(CEILING) | (names == self.ceiling)
+        again = copy(self)
+        again.frame = self.frame[kept].reset_index(drop=True)
+        return again
+
     def chosen_measures(self, measures=None):
         """Return the names of measures, the default for None, else raise ValueError.
 
@@ -246,6 +273,9 @@ class TradeoffResults:
             If a measure is unknown, or the sweep does not have it.
         """
         one_of("form", form, ("numbers", "text"))
+        best = self.with_one_ceiling()
+        if form == "text" and len(best.frame) < len(self.frame):
+            return best.table(form, measures=measures)
         if form == "text" or measures is not None:
             measures = self.chosen_measures(measures)
         names, groups = measures or self._known(), self._groups()

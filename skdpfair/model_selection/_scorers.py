@@ -156,7 +156,9 @@ class GroupScorer(ByGroupScorer):
     AUC). The least score and the difference leave such groups out. If predictions make a metric
     ill-defined, scikit-learn's value is kept (precision without predicted positives is 0). After
     ``set_score_request(sample_weight=True)``, metadata routing passes ``sample_weight`` to all
-    metrics. Scores on private records are not private.
+    metrics. Scores on private records are not private. Besides the scores there is ``n_weights``,
+    the number of weights of the network, 0 without one: by it `privacy_cost_table` finds the
+    reference model of the same network.
 
     Examples
     --------
@@ -231,7 +233,7 @@ class GroupScorer(ByGroupScorer):
             scores[f"{name}_group_min"] = group_min(values)
             scores[f"{name}_difference"] = difference(values)
             scores |= {f"{name}[{g}]": value for g, value in values.items()}
-        return scores
+        return scores | {"n_weights": _n_weights(estimator)}
 
     def _measured(self, estimator, X, y, parts, per_record):
         """Return the scores of the named measures."""
@@ -267,6 +269,13 @@ class GroupScorer(ByGroupScorer):
             scores[f"{key}_difference"] = difference(by_group)
             scores |= {f"{key}[{group}]": float(value) for group, value in by_group.items()}
         return scores
+
+
+def _n_weights(estimator):
+    """Return the number of weights of the network at the end of an estimator, 0 without one."""
+    final, _ = at_final_step(estimator)
+    net = getattr(getattr(final, "estimator_", final), "net_", None)
+    return float(sum(p.numel() for p in net.module_.parameters())) if net is not None else 0.0
 
 
 def _answer(scorer, estimator, X, answers):

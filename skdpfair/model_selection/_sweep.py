@@ -23,6 +23,7 @@ from skdpfair.inputs.groups import group_name
 from skdpfair.methods import get_method
 from skdpfair.metrics._measures import rarest_class
 from skdpfair.model_selection._cells import (
+    CEILING,
     CELL_ENTRIES,
     REFERENCE,
     cells_of,
@@ -70,6 +71,7 @@ def sweep(
     store=None,
     progress=True,
     keep_predictions=False,
+    ceiling=False,
     **params,
 ):
     """Train all methods at all budgets with all seeds, and a non-private reference model.
@@ -102,6 +104,9 @@ def sweep(
     keep_predictions : bool, default=False
         Keep predictions for `TradeoffResults.to_fairlearn`, also in the store. They include labels
         and groups of private records.
+    ceiling : bool, default=False
+        Train scikit-learn's logistic regression, MLP and gradient boosting, too: tables and pages
+        show the best of them, ``TradeoffResults.ceiling``, beside the reference model.
     **params
         Parameters of `DPFairClassifier` that all fits share.
 
@@ -151,6 +156,7 @@ def sweep(
     methods, epsilons, seeds = _named(methods), budgets_of(epsilons), seeds_of(seeds)
     _check(params, n_jobs)
     _validate.flag("keep_predictions", keep_predictions)
+    _validate.flag("ceiling", ceiling)
     if sensitive_features is None:
         raise ValueError("sensitive_features must hold the group of each row, got None.")
     y, given = np.asarray(y), params.pop("groups", None)
@@ -164,7 +170,7 @@ def sweep(
         replace(cell, key=key_of_cell(cell, data, levels, keep_predictions))
         for seed in seeds
         for fold, rows in enumerate(splits(cv, seed, y, found.code))
-        for cell in cells_of(methods, epsilons, seed, fold, rows, base)
+        for cell in cells_of(methods, epsilons, seed, fold, rows, base, ceiling)
     ]
     delta = delta_for(base.delta, len(y))
     asked = {
@@ -235,8 +241,14 @@ def _check_budget(cells, n_groups):
     """Raise BudgetExceeded if all cells together exceed the budget of an active ledger."""
     ledger = current_ledger()
     if ledger is not None:
-        planned = (planned_fit(c.estimator, len(c.train), n_groups) for c in cells)
+        planned = (_planned(c, n_groups) for c in cells)
         ledger.check(entry_of(entries, private=private) for private, entries in planned)
+
+
+def _planned(cell, n_groups):
+    if not isinstance(cell.estimator, DPFairClassifier):
+        return False, ()
+    return planned_fit(cell.estimator, len(cell.train), n_groups)
 
 
 def _named(methods):
@@ -254,10 +266,10 @@ def _named(methods):
         methods = dict(zip(names, methods, strict=True))
     if not methods:
         raise ValueError("methods is empty. Name at least one, such as 'dpsgd'.")
-    if any(str(name).startswith(REFERENCE) for name in methods):
+    if any(str(name).startswith((REFERENCE, CEILING)) for name in methods):
         raise ValueError(
-            f"methods must not have names that start with {REFERENCE!r}, which are those of the "
-            "reference models. Rename yours."
+            f"methods must not have names that start with {REFERENCE!r} or {CEILING!r}, which are "
+            "those of the models without privacy. Rename yours."
         )
     for method in methods.values():
         get_method(method)  # raises
@@ -285,7 +297,8 @@ def _check(params, n_jobs):
 def _check_models(cells, n_groups):
     """Raise if some model of the sweep cannot be fitted as asked, or cannot meet its budget."""
     tightest = min((cell.epsilon for cell in cells if cell.epsilon is not None), default=None)
-    for cell in {(cell.method, cell.epsilon): cell for cell in cells}.values():
+    models = {(cell.method, cell.epsilon): cell for cell in cells}.values()
+    for cell in (m for m in models if isinstance(m.estimator, DPFairClassifier)):
         if cell.epsilon == tightest:
             _planning.check(cell.estimator, len(cell.train), n_groups)
         else:  # calibrating takes a while, and a larger budget is met if this one is

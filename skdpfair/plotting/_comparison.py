@@ -380,7 +380,7 @@ class TradeoffDisplay:
                 f"{type(results).__name__}. Pass results itself; of a kept results.frame, "
                 "TradeoffResults(frame)."
             )
-        table = results.table()
+        table = results.with_one_ceiling().table()
         known = table.columns.get_level_values(0).unique()
         return cls(_by_method(table[_known(measure, known)].reset_index()), measure)
 
@@ -418,7 +418,8 @@ class TradeoffDisplay:
             mean, se = factor * rows["mean"], factor * rows["se"].fillna(0.0)
             if np.isinf(rows["epsilon"]).all():
                 if not self._is_cost():  # measured from the reference model: zero is drawn anyway
-                    ax.axhline(mean.iloc[0], color="0.35", linestyle="--", linewidth=1.2, zorder=1)
+                    line = ":" if method.startswith("ceiling") else "--"
+                    ax.axhline(mean.iloc[0], color="0.35", linestyle=line, linewidth=1.2, zorder=1)
                     ends.append((mean.iloc[0], method, "0.35", None))
                 continue
             cycle, place = divmod(drawn, len(PALETTE))

@@ -76,7 +76,7 @@ def results_page(results, *, title=None, pipeline=None, measures=None) -> str:
     """
     if title is not None and not isinstance(title, str):
         raise TypeError(f"title must be a text or None, got {safe_repr(title)}.")
-    results = _readable(results)
+    results = _readable(results.with_one_ceiling())
     table, leading = results.table(), results.leading_measures
     main, cost = leading[0], COST[leading[0]]
     chosen = results.chosen_measures(measures)
@@ -89,7 +89,8 @@ def results_page(results, *, title=None, pipeline=None, measures=None) -> str:
         "n_runs": len(runs),
         "groups": groups,
         "unfinished": _unfinished(results),
-        "n_references": results.frame.loc[np.isinf(results.frame["epsilon"]), "method"].nunique(),
+        "n_references": sum(name.startswith("reference") for name, _ in table.index.unique()),
+        "ceiling": _ceiling(results, table, main),
         "weak_reference": _weak_reference(table),
         "small": [g for g, least, _ in _sizes(results.frame, groups) if least < _FEW],
         "asked": _asked(results),
@@ -127,6 +128,19 @@ def _readable(results):
     again = copy(results)
     again.frame = results.frame.assign(group=group.replace(named))
     return again
+
+
+def _ceiling(results, table, measure):
+    """Return the name of the ceiling, the measure, its mean, and those of the references."""
+    if results.ceiling is None:
+        return None
+    means = table[measure, "mean"].droplevel("epsilon")
+    others = means[means.index.str.startswith("reference")]
+    name = results.ceiling.partition("(")[2].rstrip(")")
+    name = {"logistic": "logistic regression", "mlp": "an MLP", "boosting": "gradient boosting"}[
+        name
+    ]
+    return name, in_words(measure), points(means[results.ceiling]), points(others.max())
 
 
 def _weak_reference(table):

@@ -28,9 +28,11 @@ LOW_SIGNAL_TO_NOISE = 500.0  # below it accuracy suffers by several points
 NO_SIGNAL_TO_NOISE = 50.0  # below it a model learns next to nothing
 MIN_STEPS, MAX_STEPS = 100, 600
 MIN_BATCH_SIZE, MAX_BATCH_SIZE = 512, 4096
+NOISELESS_STEPS = 2000  # without noise more steps pay, on the smallest batches
 MAX_SAMPLE_RATE = 0.7  # rates above it are rounded to 1
 # optimizer
 MOMENTUM = {"momentum": 0.9, "dampening": 0.9}
+WEIGHT_DECAY, HIDDEN_WEIGHT_DECAY = 1.0, 10.0  # over n, not private; 1 is scikit-learn's C=1
 PLAIN_LR_SCALE = 8.0  # largest stable learning rate of a step without momentum
 ITERATE_AVERAGE = 0.5  # share of the last steps whose weights are averaged, while lr is "auto"
 # clipping bounds and what is released about groups
@@ -60,6 +62,8 @@ class Settings:
         Learning rate in units where a stable plain step is about 8.
     norm_growth : float
         Growth of gradient norms to expect from the initial weights.
+    weight_decay : float
+        Of the optimizer.
     """
 
     signal_to_noise: float
@@ -69,6 +73,7 @@ class Settings:
     warm_up: int
     lr_scale: float
     norm_growth: float
+    weight_decay: float
 
     @property
     def sample_rate(self) -> float:
@@ -88,6 +93,7 @@ def resolve(
     max_epochs: int | str = "auto",
     max_steps: int | None = None,
     searches_scale: bool = True,
+    decays: bool = False,
 ) -> Settings:
     """Fill what the user left at "auto".
 
@@ -103,6 +109,8 @@ def resolve(
         As given to the estimator.  Given sizes of hidden layers ask for an MLP.
     searches_scale : bool
         Whether the gradient scale must be found in a warm-up.
+    decays : bool
+        Whether weights decay: those of a model without privacy, which nothing else regularises.
 
     Returns
     -------
@@ -121,8 +129,10 @@ def resolve(
     if is_auto(module):
         is_linear = is_auto(hidden_layer_sizes) and learnable < HIDDEN_LAYER_FROM
         module = "logistic" if is_linear else "mlp"
+    decay = WEIGHT_DECAY if module == "logistic" else HIDDEN_WEIGHT_DECAY
     progress = (0.9 if module == "logistic" else 1.4) * learnable
-    steps = math.floor(_clip(progress / 16, MIN_STEPS, MAX_STEPS))
+    most = MAX_STEPS if math.isfinite(mu) else NOISELESS_STEPS
+    steps = math.floor(_clip(progress / 16, MIN_STEPS, most))
     # with many records a logistic model gains from larger steps, with few the noise does
     larger = 1.5 if module == "logistic" and learnable >= LARGER_STEPS_FROM else 1.0
     per_epoch = _steps_per_epoch(n_samples, mu, steps, batch_size)
@@ -142,6 +152,7 @@ def resolve(
         warm_up=warm_up,
         lr_scale=min(larger * progress / max(total - warm_up, 1), 64.0),
         norm_growth=1.0 if module == "logistic" else 4.0,
+        weight_decay=decay / n_samples if decays else 0.0,
     )
 
 
@@ -149,7 +160,8 @@ def _steps_per_epoch(n_samples: int, mu: float, steps: float, batch_size: int | 
     if not isinstance(batch_size, str):
         return math.ceil(n_samples / batch_size)
     # a noise multiplier of 5 or more wastes least of the budget
-    batch = _clip(5 * mu * n_samples / math.sqrt(steps), MIN_BATCH_SIZE, MAX_BATCH_SIZE)
+    most = MAX_BATCH_SIZE if math.isfinite(mu) else MIN_BATCH_SIZE
+    batch = _clip(5 * mu * n_samples / math.sqrt(steps), MIN_BATCH_SIZE, most)
     return 1 if batch / n_samples > MAX_SAMPLE_RATE else math.ceil(n_samples / batch)
 
 
@@ -230,7 +242,8 @@ def optimizer(
     if not isinstance(lr, str):
         return params, lr, None
     if name == "auto":
-        params, lr_scale = MOMENTUM | params, settings.lr_scale
+        decay = {"weight_decay": settings.weight_decay} if settings.weight_decay else {}
+        params, lr_scale = MOMENTUM | decay | params, settings.lr_scale
     elif cls is torch.optim.SGD:
         lr_scale = min(settings.lr_scale, PLAIN_LR_SCALE)
     else:

@@ -160,6 +160,7 @@ def _settings(
         max_epochs=params["max_epochs"],
         max_steps=params["max_steps"],
         searches_scale=waits or waits_for_lr,
+        decays=not method.private,
     )
 
 
@@ -233,16 +234,12 @@ def _warn_of_low_signal(mechanism: Mechanism, settings: defaults.Settings) -> No
     warnings.warn(" ".join(messages), LowSignalWarning, stacklevel=5)
 
 
-def reference_estimator(
-    estimator: BaseEstimator, settings: defaults.Settings, expected_batch_size: float
-) -> BaseEstimator:
-    """Return the unfitted non-private reference model: same module, initial weights and steps."""
+def reference_estimator(estimator: BaseEstimator, module: defaults.Module) -> BaseEstimator:
+    """Return the unfitted non-private reference model of a network; "auto" is its own affair."""
     reference: BaseEstimator = clone(estimator)
     return reference.set_params(
         epsilon=None,
         noise_multiplier=None,
         keep_reference=False,
-        batch_size=ceil(expected_batch_size),
-        max_steps=settings.n_steps,
-        **defaults.network(estimator.get_params(deep=False), settings.module),
+        **defaults.network(estimator.get_params(deep=False), module),
     )

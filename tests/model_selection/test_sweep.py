@@ -1,13 +1,24 @@
+import re
+
 import joblib
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.exceptions import UndefinedMetricWarning
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import KFold, ShuffleSplit
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from skdpfair import DPFairClassifier, get_method
 from skdpfair.exceptions import InfeasibleBudgetError, LowSignalWarning
-from skdpfair.model_selection import _cells, sweep
+from skdpfair.model_selection import (
+    BudgetExceeded,
+    PrivacyLedger,
+    TradeoffResults,
+    _cells,
+    sweep,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
 
@@ -62,6 +73,48 @@ def test_a_cell_is_the_fit_that_one_would_write_by_hand(data, settings):
     ]
 
 
+def test_the_ceiling_is_the_best_of_scikit_learns_models(data, settings, tmp_path):
+    X, y, group = data
+    call = (["dpsgd"], [2.0], 2, X, y, group)
+    plain = sweep(*call, store=tmp_path / "store", **settings)
+    assert plain.ceiling is None
+    results = sweep(*call, store=tmp_path / "store", ceiling=True, **settings)
+    names = [f"ceiling ({name})" for name in ("logistic", "mlp", "boosting")]
+    assert list(results.frame["method"].unique()) == ["reference", *names, "dpsgd"]
+    alone = results.frame[~results.frame["method"].isin(names)].reset_index(drop=True)
+    pd.testing.assert_frame_equal(alone, plain.frame)  # its cells were kept
+    frame = results.frame[results.frame["group"] == "overall"].set_index(["method", "seed"])
+    (train, test) = _cells.splits(None, 1, y.to_numpy(), (group == "b").astype(int).to_numpy())[0]
+    model = make_pipeline(StandardScaler(), LogisticRegression()).fit(X.iloc[train], y.iloc[train])
+    by_hand = model.score(X.iloc[test], y.iloc[test])
+    assert frame.loc[(names[0], 1), "accuracy"] == pytest.approx(by_hand)
+    assert np.isinf(frame.loc[names[0], "epsilon_spent"]).all()
+    assert frame.loc[names, "privacy_cost"].isna().all()
+    means = frame["accuracy"].groupby("method").mean()[names]
+    assert results.ceiling == means.idxmax()
+    shown = results.table("text").index.get_level_values("method")
+    assert list(shown) == ["reference", results.ceiling, "dpsgd"]
+    assert results.table().index.get_level_values("method").isin(names).sum() == 3
+    again = TradeoffResults.from_store(tmp_path / "store")
+    assert again.ceiling == results.ceiling
+    words = {"logistic": "logistic regression", "mlp": "an MLP", "boosting": "gradient boosting"}
+    best = words[results.ceiling[9:-1]]
+    page = re.sub(r"\s+", " ", results.to_html())
+    assert f"is {best}, with {100 * means.max():.1f} % in accuracy" in page
+    assert sum(name in page for name in names) == 1
+
+
+def test_a_ledger_counts_the_ceiling_as_a_fit_without_privacy(data, settings, tmp_path):
+    with PrivacyLedger(tmp_path / "ledger", delta=1e-4) as ledger:
+        sweep(["sgd"], [2.0], 1, *data, ceiling=True, **settings)
+    assert ledger.report().n_fits == 5 and np.isinf(ledger.epsilon())
+    with (
+        PrivacyLedger(tmp_path / "other", epsilon=5.0, delta=1e-4),
+        pytest.raises(BudgetExceeded),
+    ):
+        sweep(["dpsgd"], [2.0], 1, *data, ceiling=True, **settings)
+
+
 def test_the_schedule_does_not_matter(data, settings):
     call = (["dpsgd", "sgd"], [4.0], 2, *data)
     one = without_clock(sweep(*call, **settings))
@@ -94,7 +147,7 @@ def test_networks_that_auto_tells_apart_have_their_own_references():
     base = DPFairClassifier(groups=["a", "b"], classes=[0, 1])
     rows = (np.arange(9000), np.arange(9000, 9100))
     methods = {"dpsgd": get_method("dpsgd", max_grad_norm=0.5)}
-    cells = _cells.cells_of(methods, [0.1, 10.0], 0, 0, rows, base)
+    cells = _cells.cells_of(methods, [0.1, 10.0], 0, 0, rows, base, False)
     assert [(c.method, c.reference) for c in cells] == [
         ("reference (logistic)", None),
         ("reference (mlp)", None),

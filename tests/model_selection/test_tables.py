@@ -1,3 +1,5 @@
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -5,7 +7,9 @@ from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 
+from skdpfair import DPFairClassifier
 from skdpfair.model_selection import (
+    GroupScorer,
     dg_gap_table,
     excessive_risk_table,
     privacy_cost_table,
@@ -125,6 +129,40 @@ def test_every_candidate_gets_the_reference_that_agrees_with_it():
     scores = {("test", k): [[0.9], [0.8], [0.7], [0.5]] for k in ("f1", "f1[a]", "f1[b]")}
     table = privacy_cost_table(results_of(params, scores), metric="f1")
     assert table["privacy_cost"].tolist() == pytest.approx([0.1, 0.2])
+
+
+def test_candidates_are_paired_with_the_reference_of_the_same_network():
+    params = [{"epsilon": None}, {"epsilon": None, "module": "logistic"}]
+    params += [{"epsilon": 1.0}, {"epsilon": 3.0}]
+    scores = {("test", k): [[0.9], [0.8], [0.7], [0.7]] for k in ("f1", "f1[a]", "f1[b]")}
+    weights = {("test", "n_weights"): [[500.0], [10.0], [10.0], [500.0]]}
+    table = privacy_cost_table(results_of(params, scores | weights), metric="f1")
+    assert table["privacy_cost"].tolist() == pytest.approx([0.1, 0.2])
+    same = {("test", "n_weights"): [[10.0], [10.0], [10.0], [np.nan]]}
+    table = privacy_cost_table(results_of(params, scores | same), metric="f1")
+    assert table["privacy_cost"].tolist() == pytest.approx([0.2, 0.2])
+    other = {("test", "n_weights"): [[500.0], [500.0], [10.0], [500.0]]}
+    with pytest.raises(ValueError, match=r"Row 2.*network of 10 weights.*one of 500.*Set module"):
+        privacy_cost_table(results_of(params, scores | other), metric="f1")
+
+
+def test_a_search_with_a_reference_compares_equal_networks(two_groups):
+    X = two_groups.data.assign(group=two_groups.sensitive_features)
+    X, y = pd.concat([X] * 5, ignore_index=True), np.tile(two_groups.target, 5)
+    model = DPFairClassifier("dpsgd", group_col="group", max_steps=20, random_state=0)
+    grid = [{"epsilon": [1.0]}, {"epsilon": [None]}]
+    search = GridSearchCV(model, grid, scoring=GroupScorer(), refit=False, cv=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        search.fit(X, y)
+        with pytest.raises(ValueError, match='what "auto" means depends on epsilon'):
+            privacy_cost_table(search)
+        grid[1]["module"] = ["auto", "logistic"]
+        search.fit(X, y)
+    found = search.cv_results_
+    assert found["mean_test_n_weights"][0] == found["mean_test_n_weights"][2] < 20
+    cost = found["mean_test_accuracy"][2] - found["mean_test_accuracy"][0]
+    assert privacy_cost_table(search)["privacy_cost"].tolist() == pytest.approx([cost])
 
 
 def test_a_halving_search_pairs_within_a_round_and_leaves_the_rest_nan():
