@@ -101,7 +101,8 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
     noise : {"standard", "gaussian_sum"}, default="standard"
         "gaussian_sum" sums four float64 Gaussians per number against floating-point attacks.
     keep_reference : bool, default=False
-        Also train the non-private reference model and keep it in ``reference_``.
+        Also train the non-private reference model and keep it in ``reference_``: the same network
+        and initial weights; other settings at "auto" are those of a model without privacy.
     diagnostics : bool, default=False
         Record mean loss and gradient norm of each group over training, in ``diagnostics_``; with a
         :class:`skdpfair.analysis.GroupRecorder` among ``callbacks``, what that keeps.
