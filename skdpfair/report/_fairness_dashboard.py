@@ -13,12 +13,21 @@ import sklearn.metrics as skm
 
 from skdpfair import _validate
 from skdpfair.metrics._group_tables import accuracy_interval
-from skdpfair.metrics._measures import chosen_measures, rarest_class
+from skdpfair.metrics._measures import OVERALL, chosen_measures, described, rarest_class
 
 _MISSING = (
     'The dashboard needs two things, see docs/dashboard.md: pip install "skdpfair[dashboard]" and '
     "pip install --no-deps -r requirements/dashboard.txt"
 )
+# measures that labels alone do not give: the sweep has them, and raiwidgets knows one of them
+_OF_RUNS = {"roc_auc": "auc", "log_loss": "run_log_loss"}
+_OF_RUNS |= {name: f"run_{name}" for name in ("calibration_error", "excessive_risk", "dg_gap")}
+_NOT_SHOWN = {  # raiwidgets' names of what it does not show among figures that it is given
+    "fallout_rate": "False positive rate",
+    "selection_rate": "Selection rate",
+    "specificity_score": "Recall of class 0",
+}
+_SHOWN_IF_THERE = {"accuracy_score", "balanced_accuracy_score", "f1_score", "precision_score"}
 # what would end the text of a script in which raiwidgets puts the names as they are
 _SAFE = str.maketrans(
     {"<": "‹", ">": "›", '"': "”", "`": "’", "\\": "⧵", "$": "＄", "&": "＆"}
@@ -96,9 +105,10 @@ def launch_fairness_dashboard(results, port=None, *, seed=None, fold=0, measures
     measures : list of str or None, default=None
         Measures of performance to choose from, the first of which is shown unless ``accuracy`` is
         among them: ``accuracy``, ``balanced_accuracy``, ``rarest_class_recall``,
-        ``true_positive_rate``, ``false_positive_rate``, ``selection_rate``. None is all that
-        raiwidgets offers, but without ``accuracy`` if a class is rare
-        (`TradeoffResults.leading_measures`).
+        ``true_positive_rate``, ``false_positive_rate``, ``selection_rate``, ``roc_auc``,
+        ``log_loss``, ``calibration_error``, ``excessive_risk``, ``dg_gap``. None is all, or, if a
+        class is rare (`TradeoffResults.leading_measures`), those that need labels only, without
+        ``accuracy``. What is not defined for a group is shown as 0.
 
     Returns
     -------
@@ -139,13 +149,77 @@ def launch_fairness_dashboard(results, port=None, *, seed=None, fold=0, measures
             "Use results.to_html(), or results.to_fairlearn()."
         )
     metrics = _metrics(_performance(results, given["y_true"], measures))
+    figures = _figures(results, given, metrics, measures, seed, fold)
     made = _fairness_dashboard()
     quiet = nullcontext() if _in_notebook() else redirect_stdout(StringIO())
     try:
         with quiet:
-            return made(**given, port=port, fairness_metric_mapping=metrics)
+            board = made(**given, port=port, fairness_metric_mapping=metrics)
     except RuntimeError as error:  # raiwidgets looks at the port
         raise ValueError(f"port={port!r} cannot be used: {error}") from None
+    board.model_data.update(figures)
+    return board
+
+
+def _figures(results, given, metrics, measures, seed, fold):
+    """Return what the dashboard shows: the metrics, and measures that labels do not give.
+
+    It shows figures that it is given; else it would ask for its own metrics only.
+    """
+    (column,) = given["sensitive_features"].values()
+    groups, y_true = sorted(set(column)), np.asarray(given["y_true"])
+    rows_of = {group: np.asarray(column) == group for group in groups}
+    seed = next(iter(results.predictions))[2] if seed is None else seed
+    frame = results.frame.query("seed == @seed and fold == @fold")
+    frame = frame.assign(group=frame["group"].map(lambda g: g if g == OVERALL else _safe(g)))
+    others = _others(results, metrics, measures)
+    if not others:
+        return {}
+    asked = [n for n in _NOT_SHOWN if metrics[n]["model_type"]]
+    frame[others] = frame[others].fillna(0.0)
+    models = [
+        rows.set_index("group") for _, rows in frame.groupby(["method", "epsilon"], sort=False)
+    ]
+    figures = []
+    for rows, y_pred in zip(models, map(np.asarray, given["y_pred"].values()), strict=True):
+        shown = {}
+        for name, metric in metrics.items():
+            if not metric["model_type"] and name in _SHOWN_IF_THERE:
+                continue
+            parts = [(y_true[r], y_pred[r]) for r in rows_of.values()]
+            how = metric["function"]
+            shown[name] = {"global": how(y_true, y_pred), "bins": [how(*part) for part in parts]}
+            if limits := metric.get("error_function"):
+                ends = [dict(zip(("lower", "upper"), limits(*part), strict=True)) for part in parts]
+                both = dict(zip(("lower", "upper"), limits(y_true, y_pred), strict=True))
+                shown[name] |= {"bounds": both, "binBounds": ends}
+        for name in others:
+            values = rows[name]
+            shown[_OF_RUNS[name]] = {"global": values[OVERALL], "bins": values[groups].tolist()}
+        shown |= {f"run_{name}": shown[name] for name in asked}
+        figures.append(shown)
+    bins = {"binVector": [groups.index(group) for group in column], "binLabels": groups}
+    return {
+        "precomputedMetrics": [figures],
+        "precomputedFeatureBins": [{"featureBinName": "group"} | bins],
+        "customMetrics": [{"id": _OF_RUNS[m], "name": _title(m)} for m in others]
+        + [{"id": f"run_{name}", "name": _NOT_SHOWN[name]} for name in asked],
+        "predictionType": "binaryClassification",
+    }
+
+
+def _others(results, metrics, measures):
+    """Return the measures that raiwidgets does not compute; it opens with accuracy or with one."""
+    there = [name for name in _OF_RUNS if name in results.frame]
+    if measures is not None:
+        return [name for name in there if name in measures]
+    return there if metrics["accuracy_score"]["model_type"] else []
+
+
+def _title(name):
+    """Return the title of a measure; the dashboard shows all such figures times 100."""
+    title, unit, factor = described(name)
+    return title if factor == 100 else f"{title} (hundredths of {unit})"
 
 
 def _fairness_dashboard():
@@ -229,7 +303,9 @@ def _performance(results, y_true, measures):
         "false_positive_rate": "fallout_rate",
         "selection_rate": "selection_rate",
     }
-    chosen = [names[m] for m in chosen_measures(measures, names, results.leading_measures)]
+    known = names | {name: None for name in _OF_RUNS if name in results.frame}
+    chosen = chosen_measures(measures, known, results.leading_measures)
+    chosen = [names[name] for name in chosen if name in names]
     if measures is None:
         chosen += ["precision_score", "recall_score", "balanced_accuracy_score", "f1_score"]
     return list(dict.fromkeys(chosen))
