@@ -76,7 +76,7 @@ def main(names):
     context = multiprocessing.get_context("forkserver" if hasattr(os, "fork") else "spawn")
     context.set_forkserver_preload(["pandas", "sklearn.model_selection", "torch"])
     failed = False
-    with context.Pool(1, maxtasksperchild=1) as pool:  # a process for each page
+    with context.Pool(2, maxtasksperchild=1) as pool:  # a process for each page
         outputs = pool.imap(run, [[code for code, _ in found] for found in blocks])
         for page, found, printed in zip(pages, blocks, outputs, strict=True):
             wrong = faults(found, printed)

@@ -286,6 +286,7 @@ def planned_fit(classifier, n_samples, n_groups=1):
     params = classifier.get_params(deep=False)
     method = get_method(classifier.method)
     _params.check(params, method)
+    params[_planning.SCORE_COUNTS] = vars(classifier).get("_score_counts_share", 0.0)
     shares = getattr(method, "group_probabilities", None)
     declared = shares if shares is not None else params["groups"]
     n_groups = n_groups if declared is None else max(len(declared), 1)
@@ -345,6 +346,15 @@ def refuse_other_fits(estimator, counted=()):
             )
 
 
+def _without_thresholds(estimator):
+    """Return what is fitted before thresholds are chosen, with what is set aside for them."""
+    if isinstance(estimator, Pipeline) and estimator.steps:
+        *before, (name, last) = estimator.steps
+        return Pipeline([*before, (name, _without_thresholds(last))])
+    planned = getattr(estimator, "planned_estimator", None)
+    return estimator if planned is None else planned()
+
+
 def configured(estimator, params):
     """Return a clone with the parameters of a candidate, as a search makes it."""
     return clone(estimator).set_params(**{k: clone(v, safe=False) for k, v in params.items()})
@@ -352,7 +362,8 @@ def configured(estimator, params):
 
 def candidates_of(search, cv):
     """Return the configured candidates, the splitter or None, and whether there is a refit."""
-    if isinstance(search, (DPFairClassifier, Pipeline)):
+    if isinstance(search, (DPFairClassifier, Pipeline)) or hasattr(search, "planned_estimator"):
+        search = _without_thresholds(search)
         refuse_other_fits(search, DPQuantileScaler)
         return [search], cv, False
     if isinstance(search, GridSearchCV):
@@ -368,16 +379,16 @@ def candidates_of(search, cv):
         )
     else:
         raise TypeError(
-            "search must be a DPFairClassifier, a Pipeline that ends in one, a GridSearchCV, a "
-            f"RandomizedSearchCV or a DPRandomizedSearch, got {type(search).__name__}. Forecast "
-            "each of its fits."
+            "search must be a DPFairClassifier, a DPThresholdClassifier, a Pipeline that ends in "
+            "one, a GridSearchCV, a RandomizedSearchCV or a DPRandomizedSearch, got "
+            f"{type(search).__name__}. Forecast each of its fits."
         )
     if cv is not None:
         raise ValueError(
             f"cv must be None for a search, which has its own cv, got {cv!r}. For a nested search, "
             "forecast one outer fold, and compose."
         )
-    every = [configured(search.estimator, params) for params in every]
+    every = [_without_thresholds(configured(search.estimator, params)) for params in every]
     for candidate in every:
         refuse_other_fits(candidate, DPQuantileScaler)
     return every, 5 if search.cv is None else search.cv, search.refit is not False

@@ -133,6 +133,20 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         self.validation_data = validation_data
         self.random_state = random_state
 
+    def planned_estimator(self):
+        """Return the unfitted estimator that `fit` trains, with what it sets aside for the counts.
+
+        Returns
+        -------
+        DPFairClassifier or Pipeline
+            By it `skdpfair.model_selection.plan` forecasts a fit.
+        """
+        self._check()
+        estimator = clone(self.estimator)
+        if self.validation_data is None:
+            classifier_of(estimator)._score_counts_share = self._share
+        return estimator
+
     @_tasks.with_callbacks
     def fit(self, X, y, *, sensitive_features=None):
         """Fit the estimator, and choose thresholds from one noisy release.

@@ -31,6 +31,7 @@ from skdpfair.budget.charging import charged, current_ledger, planned_entries, s
 from skdpfair.budget.spending import DIAGNOSTICS, SCORES, TORN
 from skdpfair.exceptions import UnaccountedWarning
 from skdpfair.model_selection import BudgetExceeded, PrivacyLedger, plan
+from skdpfair.postprocessing import DPThresholdClassifier
 from skdpfair.preprocessing import DPQuantileScaler
 from skdpfair.privacy import Ledger, PrivacyPlan
 from skdpfair.privacy import epsilon as epsilon_of
@@ -367,6 +368,30 @@ def test_the_plan_of_a_fit_is_its_ledger(path, data, method):
         clone(clf).fit(X, data[1])
     assert ledger.epsilon() == pytest.approx(foreseen.epsilon, rel=1e-9)
     assert foreseen.epsilon_total == foreseen.epsilon
+
+
+@pytest.mark.parametrize("in_pipeline", [False, True])
+def test_the_plan_of_thresholds_is_their_ledger(path, data, in_pipeline):
+    inner = quick(noise_multiplier=None).set_params(epsilon=2.0)
+    model = DPThresholdClassifier(inner)
+    grid = {"estimator__max_steps": [3, 4]}
+    if in_pipeline:
+        model = make_pipeline(FunctionTransformer(), model)
+        grid = {f"dpthresholdclassifier__{name}": v for name, v in grid.items()}
+    alone = plan(model, 200, accountant="rdp")
+    with PrivacyLedger(path, delta=alone.delta, accountant="rdp") as ledger:
+        clone(model).fit(*data)
+    assert ledger.epsilon() == pytest.approx(alone.epsilon, rel=1e-9)
+    assert len(alone.fits[0].runs) == 2 and alone.epsilon == pytest.approx(2.0, rel=1e-3)
+    search = GridSearchCV(model, grid, cv=4, refit=False, error_score="raise")
+    foreseen = plan(search, 200, accountant="rdp")
+    with PrivacyLedger(path, delta=foreseen.delta, accountant="rdp", data="search") as ledger:
+        search.fit(*data)
+    made = [run for fit in foreseen.fits for run in fit.runs for _ in range(fit.n_fits)]
+    assert len(made) == 2 * 8 and ledger.report().n_fits == 8
+    assert ledger.epsilon() == pytest.approx(epsilon_of(made, foreseen.delta, "rdp"), rel=1e-9)
+    outside = DPThresholdClassifier(inner, validation_data=data)
+    assert len(plan(outside, 200, accountant="rdp").fits[0].runs) == 1
 
 
 def test_a_fit_beyond_the_budget_is_refused_before_it_starts(path, data):
