@@ -68,7 +68,7 @@ def forecast(search):
     ("cv", "fits", "seen", "n_jobs"),
     [
         (4, 9, 7, 1),
-        (4, 9, 7, 2),
+        pytest.param(4, 9, 7, 2, marks=pytest.mark.slow),
         (KFold(3), 7, 5, 1),
         (RepeatedStratifiedKFold(n_splits=2, n_repeats=3, random_state=0), 13, 7, 1),
         (ShuffleSplit(3, random_state=0), 7, 7, 1),
