@@ -274,7 +274,8 @@ class GroupScorer(ByGroupScorer):
 def _n_weights(estimator):
     """Return the number of weights of the network at the end of an estimator, 0 without one."""
     final, _ = at_final_step(estimator)
-    net = getattr(getattr(final, "estimator_", final), "net_", None)
+    final, _ = at_final_step(getattr(final, "estimator_", final))  # that of thresholds
+    net = getattr(final, "net_", None)
     return float(sum(p.numel() for p in net.module_.parameters())) if net is not None else 0.0
 
 

@@ -173,7 +173,7 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
             If an open `PrivacyLedger` has no room for fit and counts together.
         """
         objective = self._check()
-        estimator = clone(self.estimator)
+        estimator = self.planned_estimator()
         classifier = classifier_of(estimator)
         validate_data(self, X, y, skip_check_array=True)  # number and names of the columns
         labels = _labels.read(y)
@@ -186,8 +186,6 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
             )
         records = X, codes, self._groups_of(classifier, X, labels, sensitive_features)
         public = self._public(classifier, classes, records[2].levels)
-        if public is None:
-            classifier._score_counts_share = self._share
         context = _tasks.begin(self, X, y, 0)
         if context.ledger is not None:
             estimator.set_callbacks(*getattr(estimator, "_skl_callbacks", ()), context.ledger)

@@ -177,12 +177,11 @@ def _figures(results, given, metrics, measures, seed, fold):
         return {}
     asked = [n for n in _NOT_SHOWN if metrics[n]["model_type"]]
     frame[others] = frame[others].fillna(0.0)
-    models = [
-        rows.set_index("group") for _, rows in frame.groupby(["method", "epsilon"], sort=False)
-    ]
+    models = dict(iter(frame.set_index("group").groupby(["method", "epsilon"])))
+    kept = [key[:2] for key in results.predictions if key[2:] == (seed, fold)]
     figures = []
-    for rows, y_pred in zip(models, map(np.asarray, given["y_pred"].values()), strict=True):
-        shown = {}
+    for model, y_pred in zip(kept, map(np.asarray, given["y_pred"].values()), strict=True):
+        rows, shown = models[model], {}
         for name, metric in metrics.items():
             if not metric["model_type"] and name in _SHOWN_IF_THERE:
                 continue
