@@ -81,7 +81,7 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
         Number of steps on the data; overrides ``max_epochs``.
     iterate_average : float in [0, 1] or "auto", default="auto"
         Share of the last steps whose weights are averaged.  "auto": one half while ``lr`` is
-        "auto", else none.
+        "auto" and ``signal_to_noise_`` is at least 500, else none.
     max_physical_batch_size : int or "auto", default="auto"
         Records held in memory at once; never changes the result's distribution.
     attack : callable or None, default=None

@@ -18,9 +18,9 @@ from skdpfair.training.defaults import resolve
         (1000, 1.0, "logistic", 500, None),
         (1000, 8.0, "logistic", 1000, None),
         (32561, 1.0, "logistic", 1809, 24.0),
-        (32561, 3.0, "mlp", 4070, 49.2),
+        (32561, 3.0, "mlp", 4070, 46.9),
         (32561, 8.0, "mlp", 4070, 64.0),
-        (48336, 1.0, "mlp", 2302, 26.7),
+        (48336, 1.0, "mlp", 2302, 25.4),
     ],
 )
 def test_worked_values(n, epsilon, module, batch, unit):
@@ -29,6 +29,21 @@ def test_worked_values(n, epsilon, module, batch, unit):
     assert n / settings.steps_per_epoch == pytest.approx(batch, abs=1)
     if unit is not None:
         assert settings.lr_scale == pytest.approx(unit, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    "epsilon, given, share",
+    [
+        (1.0, {}, 0.0),  # a signal-to-noise ratio of 268
+        (3.0, {}, 0.5),  # of 719
+        (None, {}, 0.5),
+        (3.0, {"lr": 0.1}, 0.0),
+        (1.0, {"iterate_average": 0.25, "lr": 0.1}, 0.25),
+    ],
+)
+def test_iterates_are_averaged_unless_they_are_mostly_noise(epsilon, given, share):
+    settings = resolve(n_samples=1000, epsilon=epsilon, delta=1e-5, **given)
+    assert settings.averaged == share
 
 
 def test_the_rule_takes_no_data():

@@ -23,7 +23,6 @@ HIDDEN_LAYER_FROM = 1e4  # below it a hidden layer does not pay
 HIDDEN_LAYER_SIZE = 32
 MLP_LAYER_SIZES = (256, 256)  # of module="mlp"
 ENOUGH_MU = 8.0  # a budget so large, or none, that noise no longer matters
-LARGER_STEPS_FROM = 4000.0  # above it a logistic model takes larger steps
 LOW_SIGNAL_TO_NOISE = 500.0  # below it accuracy suffers by several points
 NO_SIGNAL_TO_NOISE = 50.0  # below it a model learns next to nothing
 MIN_STEPS, MAX_STEPS = 100, 600
@@ -34,7 +33,7 @@ MAX_SAMPLE_RATE = 0.7  # rates above it are rounded to 1
 MOMENTUM = {"momentum": 0.9, "dampening": 0.9}
 WEIGHT_DECAY, HIDDEN_WEIGHT_DECAY = 1.0, 10.0  # over n, not private; 1 is scikit-learn's C=1
 PLAIN_LR_SCALE = 8.0  # largest stable learning rate of a step without momentum
-ITERATE_AVERAGE = 0.5  # share of the last steps whose weights are averaged, while lr is "auto"
+ITERATE_AVERAGE = 0.5  # share of the last steps whose weights are averaged; none at low signal
 # clipping bounds and what is released about groups
 TARGET_QUANTILE = 0.1  # share of the gradients that are longer than the clipping threshold
 GROUP_COUNT_NOISE = 5.0  # over 1/mu of the budget: takes 1/25 of mu squared
@@ -60,6 +59,8 @@ class Settings:
         First steps that release the gradient scale only.
     lr_scale : float
         Learning rate in units where a stable plain step is about 8.
+    averaged : float in [0, 1]
+        Share of the last steps whose weights are averaged.
     norm_growth : float
         Growth of gradient norms to expect from the initial weights.
     weight_decay : float
@@ -72,6 +73,7 @@ class Settings:
     n_steps: int
     warm_up: int
     lr_scale: float
+    averaged: float
     norm_growth: float
     weight_decay: float
 
@@ -92,6 +94,8 @@ def resolve(
     batch_size: int | str = "auto",
     max_epochs: int | str = "auto",
     max_steps: int | None = None,
+    lr: float | str = "auto",
+    iterate_average: float | str = "auto",
     searches_scale: bool = True,
     decays: bool = False,
 ) -> Settings:
@@ -105,7 +109,7 @@ def resolve(
         The target; ``epsilon=None`` when there is none.
     noise_multiplier : float or None
         Fixes the noise instead of epsilon; None or 0 for no noise.
-    module, hidden_layer_sizes, batch_size, max_epochs, max_steps
+    module, hidden_layer_sizes, batch_size, max_epochs, max_steps, lr, iterate_average
         As given to the estimator.  Given sizes of hidden layers ask for an MLP.
     searches_scale : bool
         Whether the gradient scale must be found in a warm-up.
@@ -121,7 +125,7 @@ def resolve(
     --------
     >>> s = resolve(n_samples=32561, epsilon=1.0, delta=1e-6)
     >>> round(s.signal_to_noise), s.module, s.steps_per_epoch, s.n_steps - s.warm_up, s.warm_up
-    (7707, 'logistic', 18, 433, 22)
+    (7707, 'logistic', 18, 428, 21)
     """
     mu = _privacy_parameter(n_samples, epsilon, delta, noise_multiplier, batch_size)
     # without noise it is the number of records that limits what can be learned
@@ -130,11 +134,9 @@ def resolve(
         is_linear = is_auto(hidden_layer_sizes) and learnable < HIDDEN_LAYER_FROM
         module = "logistic" if is_linear else "mlp"
     decay = WEIGHT_DECAY if module == "logistic" else HIDDEN_WEIGHT_DECAY
-    progress = (0.9 if module == "logistic" else 1.4) * learnable
     most = MAX_STEPS if math.isfinite(mu) else NOISELESS_STEPS
-    steps = math.floor(_clip(progress / 16, MIN_STEPS, most))
-    # with many records a logistic model gains from larger steps, with few the noise does
-    larger = 1.5 if module == "logistic" and learnable >= LARGER_STEPS_FROM else 1.0
+    steps = math.floor(_clip(learnable / (18 if module == "logistic" else 12), MIN_STEPS, most))
+    averaged = _averaged(iterate_average, lr, n_samples * mu)
     per_epoch = _steps_per_epoch(n_samples, mu, steps, batch_size)
     warm_up = max(10, round(steps / 20)) if searches_scale else 0
     total = steps + warm_up
@@ -150,7 +152,9 @@ def resolve(
         steps_per_epoch=per_epoch,
         n_steps=total,
         warm_up=warm_up,
-        lr_scale=min(larger * progress / max(total - warm_up, 1), 64.0),
+        # so that the mean of the last weights has learned for a time proportional to the signal
+        lr_scale=min(learnable / (1 - averaged / 2) / max(total - warm_up, 1), 64.0),
+        averaged=averaged,
         norm_growth=1.0 if module == "logistic" else 4.0,
         weight_decay=decay / n_samples if decays else 0.0,
     )
@@ -185,6 +189,14 @@ def _privacy_parameter(
     return mu
 
 
+def _averaged(given: float | str, lr: float | str, signal_to_noise: float) -> float:
+    """Return the share of the last steps whose weights are averaged."""
+    if not isinstance(given, str):
+        return given
+    # where weights are mostly noise, a shorter walk has less of it than the mean of a longer one
+    return ITERATE_AVERAGE if lr == "auto" and signal_to_noise >= LOW_SIGNAL_TO_NOISE else 0.0
+
+
 def _clip(value: float, low: float, high: float) -> float:
     return min(max(value, low), high)
 
@@ -206,13 +218,6 @@ def network(params: dict[str, Any], module: Module) -> dict[str, Any]:
     if chosen:
         found["module_params"] = {"zero_output": True} | (params["module_params"] or {})
     return found
-
-
-def iterate_average(given: float | str, lr: float | str) -> float:
-    """Return the share of the last steps whose weights are averaged."""
-    if not isinstance(given, str):
-        return given
-    return ITERATE_AVERAGE if lr == "auto" else 0.0
 
 
 def device(given: str | torch.device) -> str | torch.device:

@@ -49,8 +49,6 @@ class Plan:
         Learning rate, before it is scaled.
     lr_scale : float or None
         Learning rate in units of the method's own scale; None where ``lr`` holds.
-    averaged : float in [0, 1]
-        Share of the last steps whose weights are averaged.
     """
 
     mechanism: Mechanism
@@ -62,7 +60,6 @@ class Plan:
     optimizer_params: dict[str, Any] = field(default_factory=dict)
     lr: float = 1.0
     lr_scale: float | None = None
-    averaged: float = 0.0
 
     @property
     def is_accounted(self) -> bool:
@@ -129,7 +126,6 @@ def plan(
         optimizer_params=given,
         lr=lr,
         lr_scale=lr_scale,
-        averaged=defaults.iterate_average(params["iterate_average"], params["lr"]),
     )
 
 
@@ -159,6 +155,8 @@ def _settings(
         batch_size=params["batch_size"],
         max_epochs=params["max_epochs"],
         max_steps=params["max_steps"],
+        lr=params["lr"],
+        iterate_average=params["iterate_average"],
         searches_scale=waits or waits_for_lr,
         decays=not method.private,
     )

@@ -274,7 +274,7 @@ def _net(params: dict[str, Any], plan: Plan, table: Table, streams: Streams) -> 
         warm_up=settings.warm_up,
         lr_scale=plan.lr_scale,
         norm_growth=settings.norm_growth,
-        averaged=plan.averaged,
+        averaged=settings.averaged,
     )
     return PrivateNet(
         module,
