@@ -2,8 +2,8 @@
 
 python -m benchmarks.bench_rivals FOLDER          # writes splits and the results of skdpfair
 python benchmarks/bench_rivals.py FOLDER          # measures the others, in an environment with
-                                                  # diffprivlib==0.6.6, interpret-core and
-                                                  # "scikit-learn<1.7"
+                                                  # diffprivlib==0.6.6, interpret-core, pyarrow
+                                                  # and "scikit-learn<1.7"
 
 The second command writes rivals.md. Nothing is tuned, except that the logistic regression of
 diffprivlib gets the penalty C of five that is best on the TEST rows.
