@@ -150,10 +150,10 @@ def test_wrappers_that_weigh_rows_run_and_each_of_their_fits_is_charged(name, da
     groups = {} if name == "boosting" else {"sensitive_features": np.arange(N) % 2}
     ledger = PrivacyLedger(tmp_path / "ledger", delta=1e-4, accountant="rdp", progress=False)
     with ledger:
-        model = WRAPPERS[name](quick(max_steps=20)).fit(X, y, **groups)
+        model = WRAPPERS[name](quick()).fit(X, y, **groups)
     fitted = model.estimators_ if name == "boosting" else model.predictors_
     fitted = [m for m in fitted if isinstance(m, DPFairClassifier)]
-    n_fits = len(fitted)
+    n_fits = 2 if name == "boosting" else len(fitted)  # a second no better than chance is dropped
     if name == "reduction":  # which keeps those that it uses
         n_fits = model.n_oracle_calls_ - model.n_oracle_calls_dummy_returned_
     assert model.predict(X).shape == (N,)
