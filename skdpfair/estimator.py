@@ -58,6 +58,16 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
         The public set of classes, likewise.
     group_as_feature : bool, default=False
         Whether the model sees the group columns, which must then be numbers.
+    unit_col : str, int or None, default=None
+        Column of X that names the person of each record, never a feature.  The guarantee is then
+        for all records of a person: batches are samples of persons, and the gradients of a
+        person's records are averaged and clipped as one.  Her group is that of most of her
+        records.
+    max_records_per_unit : int >= 1 or None, default=None
+        Public bound on the records of one person, needed with ``unit_col`` or ``units``.
+    surplus_records : {"thin", "raise"}, default="thin"
+        Of a person with more records, draw ``max_records_per_unit`` at random, anew in each fit;
+        or raise an error.
     module : {"auto", "logistic", "mlp", "cnn"}, torch.nn.Module class or factory, default="auto"
         The network, mapping (batch, ...) to logits (batch, n_classes).
     module_params : dict or None, default=None
@@ -74,7 +84,8 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
     lr : float > 0 or "auto", default="auto"
         Learning rate.
     batch_size : int or "auto", default="auto"
-        Expected number of records in a Poisson batch; the rate is 1 / ceil(n / batch_size).
+        Expected number of records (persons, with ``unit_col`` or ``units``) in a Poisson batch;
+        the rate is 1 / ceil(n / batch_size).
     max_epochs : int or "auto", default="auto"
         Passes over the data.
     max_steps : int or None, default=None
@@ -164,7 +175,7 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
     """
 
     _parameter_constraints = parameters.CONSTRAINTS
-    __metadata_request__fit = {"sensitive_features": True}
+    __metadata_request__fit = {"sensitive_features": True, "units": True}
 
     def __init__(
         self,
@@ -177,6 +188,9 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
         groups: Sequence[Any] | None = None,
         classes: Sequence[Any] | None = None,
         group_as_feature: bool = False,
+        unit_col: str | int | None = None,
+        max_records_per_unit: int | None = None,
+        surplus_records: str = "thin",
         module: str | Callable[..., nn.Module] = "auto",
         module_params: Mapping[str, Any] | None = None,
         hidden_layer_sizes: Sequence[int] | str = "auto",
@@ -211,6 +225,9 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
         self.groups = groups
         self.classes = classes
         self.group_as_feature = group_as_feature
+        self.unit_col = unit_col
+        self.max_records_per_unit = max_records_per_unit
+        self.surplus_records = surplus_records
         self.module = module
         self.module_params = module_params
         self.hidden_layer_sizes = hidden_layer_sizes
@@ -239,7 +256,13 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
 
     @sklearn_callbacks.with_callbacks
     def fit(
-        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None
+        self,
+        X: Any,
+        y: Any,
+        *,
+        sensitive_features: Any = None,
+        sample_weight: Any = None,
+        units: Any = None,
     ) -> Self:
         """Fit to a table and its groups.
 
@@ -255,6 +278,8 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
         sample_weight : array of shape (n_samples,), optional
             Factors of the loss of each row, in [0, ``max_sample_weight``], applied before
             clipping.  Epsilon assumes that each follows from its own row and public facts.
+        units : array of shape (n_samples,), optional
+            The person of each record, if ``unit_col`` does not name a column.
 
         Returns
         -------
@@ -293,13 +318,14 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
         parameters.check(params, method, has_sensitive_features=has_groups)
         # read
         fresh = type(self)(**params)  # a failed fit leaves this one as it was
-        data = table.read(fresh, X, y, sensitive_features, sample_weight)
+        data = table.read(fresh, X, y, sensitive_features, sample_weight, units)
         parameters.check_binary(method, data.classes, data.groups.levels)
+        parameters.check_units(method, params, data.unit is not None)
         previous = previous_fit(self, fresh, data) if self.warm_start else None
         # plan
         if share := self.__dict__.pop("_score_counts_share", 0.0):
             params[SCORE_COUNTS] = share
-        plan = make_plan(params, method, len(data.y), data.groups.n_groups, previous)
+        plan = make_plan(params, method, data.n_units, data.groups.n_groups, previous)
         # train
         context = sklearn_callbacks.begin(self, X, y, plan.n_epochs)
         init_entropy = self.__dict__.pop("_init_entropy", None)
@@ -312,7 +338,11 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
             reference = reference_estimator(self, plan.settings.module)
             reference._init_entropy = trained.init_entropy
             self.reference_ = reference.fit(
-                X, y, sensitive_features=sensitive_features, sample_weight=sample_weight
+                X,
+                y,
+                sensitive_features=sensitive_features,
+                sample_weight=sample_weight,
+                units=units,
             )
         if context.end is not None:
             context.end()
@@ -616,15 +646,12 @@ def private_logits(model: Any, X: Any) -> np.ndarray:
     return logits
 
 
-def routed(model: Any, sensitive_features: Any) -> dict[str, Any]:
-    """Return the keywords of fit that pass the groups to the classifier in a pipeline."""
-    if sensitive_features is None:
-        return {}
-    name, step = "sensitive_features", model
+def routed(model: Any, sensitive_features: Any, units: Any = None) -> dict[str, Any]:
+    """Return the keywords of fit that pass groups and persons to the classifier in a pipeline."""
+    prefix, step = "", model
     if not get_config()["enable_metadata_routing"]:
-        path = []
         while isinstance(step, Pipeline):
             last, step = step.steps[-1]
-            path.append(last)
-        name = "__".join([*path, name])
-    return {name: sensitive_features}
+            prefix += f"{last}__"
+    given = {"sensitive_features": sensitive_features, "units": units}
+    return {prefix + name: value for name, value in given.items() if value is not None}

@@ -227,6 +227,8 @@ class Method(AutoParameters, abc.ABC):
     needs_groups, needs_group_fractions, binary : bool
         Whether records must have groups, whether ``Task.group_fractions`` must be known, and
         whether the method is only for two classes and two groups; default False.
+    takes_units : bool
+        Whether records may be persons with several records; default True.
     scale_fields : tuple of str
         Parameters that :meth:`at_scale` sets, default ``("max_grad_norm",)``; if one is "auto", a
         fit begins with a warm-up that releases the gradient scale.
@@ -256,6 +258,7 @@ class Method(AutoParameters, abc.ABC):
     needs_groups: ClassVar[bool] = False
     needs_group_fractions: ClassVar[bool] = False
     binary: ClassVar[bool] = False
+    takes_units: ClassVar[bool] = True
     scale_fields: ClassVar[tuple[str, ...]] = ("max_grad_norm",)
     needs_gradient_scale: ClassVar[bool] = False
     private_alternative: ClassVar[str] = "dpsgd"

@@ -45,7 +45,11 @@ def early_sample(
         loss, probability, _ = model.loss_terms(logits, batch.y, None, batch.weight)
         finite = torch.isfinite(probability).all(1)
         sample = PerSample(torch.full_like(loss, torch.nan), loss, batch.group, probability)
-    return sample, finite if batch.real is None else finite & batch.real
+    if batch.real is not None:
+        finite = finite & batch.real
+    if batch.units is not None:  # a person counts with all her records or not at all
+        finite = batch.units.spread(batch.units.whole(finite))
+    return sample, finite
 
 
 def changed_gradients(
@@ -56,17 +60,26 @@ def changed_gradients(
     finite: Tensor,
     extra: Extra,
 ) -> Gradients | Tensor:
-    """Return the changed gradients, or their change in the logits where that is all."""
+    """Return the changed gradients, or their change in the logits where that is all.
+
+    Persons get their records' share of it.
+    """
+    slopes, units = extra.logit_gradient, batch.units
+    if units is not None:
+        slopes = slopes * units.share.to(slopes.dtype)[:, None]
     if not isinstance(sample, PerSampleGradients):
-        return extra.logit_gradient
+        return slopes
     if extra.averaged and mechanism.method.private:
         raise PrivacyAccountingError(
             f"{mechanism.method!r} adds a mean over the batch to every record's gradient, so one "
             "record moves all others; it cannot be private."
         )
-    found = materialised(model).gradients(
-        batch.dense_x, batch.y, extra.logit_gradient, extra.hvp_vectors, batch.weight
-    )
+    weight = batch.weight
+    if units is not None:
+        weight = units.share.to(slopes.dtype) * (1.0 if weight is None else weight)
+    found = materialised(model).gradients(batch.dense_x, batch.y, slopes, extra.hvp_vectors, weight)
+    if units is not None:
+        return found.by_unit(units)
     if extra.averaged:
         change = torch.where(finite[:, None], found.rows - sample.gradient, 0.0)
         found.rows = sample.gradient + change.sum(0) / finite.sum().clamp(min=1)

@@ -16,6 +16,7 @@ from skdpfair.engine.per_sample import Records, Strategy
 from skdpfair.engine.per_sample.materialised import Gradients
 from skdpfair.engine.per_sample.records import at_most
 from skdpfair.engine.precision import full_precision, is_exact, without_grad
+from skdpfair.engine.units import Units
 from skdpfair.mechanism import Clip, Mechanism, PerSample, Query
 
 Attack: TypeAlias = Callable[[Any, Tensor, Tensor], Tensor]
@@ -40,6 +41,9 @@ class Batch:
         False for rows that only fill the batch up and count for nothing; None if all are records.
     weight : Tensor of shape (batch,), or None
         Factor of each record's loss, >= 0; None for 1.
+    units : Units or None
+        The persons whose records these are, one after the other; None if each record is a person.
+        The loss of a person is the mean of the losses of her records in the batch.
 
     Examples
     --------
@@ -53,6 +57,7 @@ class Batch:
     group: Tensor
     real: Tensor | None = None
     weight: Tensor | None = None
+    units: Units | None = None
 
     def __len__(self) -> int:
         return len(self.y)
@@ -62,6 +67,11 @@ class Batch:
         """The inputs as a tensor, of sparse rows too."""
         x: Tensor = self.x if isinstance(self.x, Tensor) else self.x.dense()
         return x
+
+    @property
+    def unit_group(self) -> Tensor:
+        """Group code of each person, which all her records have; of each record without units."""
+        return self.group if self.units is None else self.group[self.units.first]
 
     def select(self, index: Tensor) -> Batch:
         """Return the records at some positions.
@@ -99,13 +109,20 @@ class Batch:
         return replace(self.select(index.clamp(min=0)), real=index >= 0)
 
     def split(self, size: int) -> list[Batch]:
-        """Return the batch in chunks of at most ``size`` records, in order."""
-        columns = {f.name: getattr(self, f.name) for f in fields(self)}
-        parts = {name: c.split(size) for name, c in columns.items() if c is not None}
-        return [
-            Batch(**dict(zip(parts, part, strict=True)))
-            for part in zip(*parts.values(), strict=True)
+        """Return the batch in chunks of at most ``size`` records, in order.
+
+        A person stays whole, also where she has more records.
+        """
+        parts: list[Any] = [None] if self.units is None else self.units.split(size)
+        sizes = size if self.units is None else [len(part.of) for part in parts]
+        columns = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "units"}
+        split = {name: c.split(sizes) for name, c in columns.items() if c is not None}
+        chunks = [
+            dict(zip(split, chunk, strict=True)) for chunk in zip(*split.values(), strict=True)
         ]
+        if self.units is None:
+            return [Batch(**chunk) for chunk in chunks]
+        return [Batch(**c, units=part) for c, part in zip(chunks, parts, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -210,6 +227,14 @@ def private_step(
         return _step(model, batch, mechanism, state, generator, chunk_size, out)
 
 
+def loss_weight(batch: Batch, like: Tensor) -> Tensor | None:
+    """Return the factor (batch,) of each record's loss in that of its person; None for 1."""
+    if batch.units is None:
+        return batch.weight
+    share = batch.units.share.to(like.dtype)
+    return share if batch.weight is None else share * batch.weight
+
+
 def attacked(
     model: Strategy, batch: Batch, attack: Attack | None, chunk_size: int | None = None
 ) -> Batch:
@@ -251,7 +276,10 @@ def weigh(
     release: dict[str, Tensor] = {}
     if changes_gradients(method):
         early, counted = early_sample(model, batch, mechanism, chunk_size)
-        release = noisy_sums(mechanism.queries, early, counted, state, generator, early=True)
+        share = None if batch.units is None else batch.units.share
+        release = noisy_sums(
+            mechanism.queries, early, counted, state, generator, early=True, share=share
+        )
         if len(batch):
             extra = method.extra(early, state, release)
             if extra is not None:
@@ -303,10 +331,13 @@ def noisy_sums(
     generator: Noise,
     *,
     early: bool | None = None,
+    share: Tensor | None = None,
 ) -> dict[str, Tensor]:
     """Return each query's sum of rows (sensitivity as declared) plus its Gaussian noise.
 
-    ``early`` picks the early or the other queries; None takes all.
+    ``early`` picks the early or the other queries; None takes all.  ``share`` is that of each
+    record in its person: a person's row is the mean of her records' rows, no longer than the
+    longest of them.
     """
     release = {}
     for query in queries:
@@ -315,6 +346,8 @@ def noisy_sums(
         rows = query.rows(sample, state)
         if finite is not None:
             rows = torch.where(finite[:, None], rows, 0.0)
+        if share is not None:
+            rows = rows * share.to(rows.dtype)[:, None]
         total = rows.sum(0)
         if query.noise_multiplier > 0:
             noise = torch.empty_like(total)
@@ -338,7 +371,10 @@ def _measure(
     radius: float,
     changed: Gradients | Tensor | None,
 ) -> tuple[PerSample, Tensor | None, AddWeighted]:
-    """Return the sample, which records count (None for all), and a function for weighted sums."""
+    """Return the sample, which records count (None for all), and a function for weighted sums.
+
+    All of it is by person where the batch has units.
+    """
     if len(batch) == 0:
         return _nothing(model, batch), None, lambda weight, out: None
     size = chunk_size or len(batch)
@@ -364,8 +400,9 @@ def _measure_in_chunks(
 ) -> tuple[PerSample, Tensor | None, AddWeighted]:
     chunks, chances = batch.split(chunk_size), []
     columns: list[tuple[Tensor, Tensor, Tensor]] = []
-    slopes: Sequence[Tensor | None]
-    slopes = [None] * len(chunks) if logit_gradient is None else logit_gradient.split(chunk_size)
+    slopes: Sequence[Tensor | None] = [None] * len(chunks)
+    if logit_gradient is not None:
+        slopes = logit_gradient.split([len(chunk) for chunk in chunks])
     for chunk, extra in zip(chunks, slopes, strict=True):
         chances.append(model.chance())
         records = _records(model, chunk, radius, extra)
@@ -376,8 +413,9 @@ def _measure_in_chunks(
 
     def add_weighted(weight: Tensor, out: Tensor) -> None:
         norms = [norm for norm, _, _ in columns]
+        weights = weight.split([len(norm) for norm in norms])
         for chunk, extra, w, then, chance in zip(
-            chunks, slopes, weight.split(chunk_size), norms, chances, strict=True
+            chunks, slopes, weights, norms, chances, strict=True
         ):
             model.replay(chance)  # the dropout masks that the norms were taken with
             records = _records(model, chunk, radius, extra)
@@ -392,10 +430,11 @@ def _records(
     model: Strategy, batch: Batch, radius: float, logit_gradient: Tensor | None
 ) -> Records:
     """Return the records' gradients, each ``radius`` ahead along itself."""
+    weight, units = loss_weight(batch, model.parameters[0]), batch.units
     if not radius:
-        return model.records(batch.dense_x, batch.y, logit_gradient, batch.weight)
+        return model.records(batch.dense_x, batch.y, logit_gradient, weight, units)
     chance = model.chance()
-    here = model.records(batch.dense_x, batch.y, weight=batch.weight)
+    here = model.records(batch.dense_x, batch.y, weight=weight, units=units)
     model.replay(chance)  # the same dropout masks
     return here.ahead(torch.where(here.norm > 0, radius / here.norm, 0.0))
 
@@ -409,8 +448,8 @@ def screened(
     """
     real = batch.real
     if real is None and norm.device.type == "cpu" and math.isfinite(norm.sum().item()):
-        return PerSample(norm, loss, batch.group, probability), None
+        return PerSample(norm, loss, batch.unit_group, probability), None
     finite = torch.isfinite(norm) if real is None else torch.isfinite(norm) & real
     norm, loss = torch.where(finite, norm, 0.0), torch.where(finite, loss, 0.0)
     probability = torch.where(finite[:, None], probability, 0.0)
-    return PerSample(norm, loss, batch.group, probability), finite
+    return PerSample(norm, loss, batch.unit_group, probability), finite

@@ -103,6 +103,16 @@ class Streams:
         """
         return np.random.Generator(np.random.PCG64DXSM(self._sequence(3)))
 
+    def thinning(self) -> np.random.Generator:
+        """Return the generator that draws which records of a person take part.
+
+        Returns
+        -------
+        numpy.random.Generator
+            At the beginning of its stream.
+        """
+        return np.random.Generator(np.random.PCG64DXSM(self._sequence(4)))
+
     def init_seed(self) -> int:
         """Return a seed for initial weights and dropout.
 

@@ -20,6 +20,7 @@ from skdpfair._validate import (
 from skdpfair.inputs.columns import in_pandas, refuse_masked
 
 TARGET = "target"
+_KINDS = {"group_col": ("group", "sensitive_features"), "unit_col": ("person", "units")}
 _MOST_GROUPS = 10_000  # found in the data; a column of numbers makes as many as there are rows
 
 
@@ -72,50 +73,54 @@ def as_columns(group_col: Any) -> list[Any]:
 def positions(X: Any, group_col: Any) -> list[int]:
     """Return the positions in X of the group columns that X has to hold."""
     columns = [c for c in as_columns(group_col) if c != TARGET]
-    names = [str(c) if isinstance(c, str) else c for c in getattr(X, "columns", [])]
-    if TARGET in as_columns(group_col) and TARGET in names:
+    if TARGET in as_columns(group_col) and TARGET in _names(X):
         raise ValueError(
             "group_col='target' means the class labels, but X has a column named 'target'. "
             "Rename the column."
         )
-    found = [_position(X, names, column) for column in columns]
+    found = [position(X, column) for column in columns]
     if len(set(found)) != len(found):
         raise ValueError(f"group_col names a column twice: {safe_repr(group_col)}. Name each once.")
     return found
 
 
-def _position(X: Any, names: list[Any], column: str | int) -> int:
-    n_columns = X.shape[1]
+def position(X: Any, column: str | int, name: str = "group_col") -> int:
+    """Return the position in X of a column that the parameter ``name`` names."""
+    n_columns, names = X.shape[1], _names(X)
+    kind, keyword = _KINDS[name]
+    given = f"{name}={safe_repr(column)}"
     if isinstance(column, str):
         if not hasattr(X, "columns"):
             raise ValueError(
-                f"group_col={safe_repr(column)} names a column, but X is not a DataFrame (maybe a "
-                "transformer returned an array). Either make the pipeline keep names: "
+                f"{given} names a column, but X is not a DataFrame (maybe a transformer returned "
+                "an array). Either make the pipeline keep names: "
                 "ColumnTransformer(..., verbose_feature_names_out=False)"
-                '.set_output(transform="pandas") with the group column under "passthrough"; or '
-                "give the groups as fit(..., sensitive_features=...)."
+                f'.set_output(transform="pandas") with the {kind} column under "passthrough"; or '
+                f"give the {kind}s as fit(..., {keyword}=...)."
             )
         if column not in names:
             raise ValueError(
-                f"group_col={safe_repr(column)} is not a column of X, which has {_shorten(names)}. "
+                f"{given} is not a column of X, which has {_shorten(names)}. "
                 "Inside a ColumnTransformer pass the column through under its own name: "
                 'set_output(transform="pandas"), verbose_feature_names_out=False, and '
-                f'("groups", "passthrough", [{safe_repr(column)}]), which '
+                f'("{kind}s", "passthrough", [{safe_repr(column)}]), which '
                 f"public_preprocessor(..., passthrough=[{safe_repr(column)}]) does; or give the "
-                "groups as fit(..., sensitive_features=...)."
+                f"{kind}s as fit(..., {keyword}=...)."
             )
         if names.count(column) > 1:
             raise ValueError(
-                f"group_col={safe_repr(column)} is the name of {names.count(column)} columns of X. "
-                "Name each column once, or give the groups as fit(..., sensitive_features=...)."
+                f"{given} is the name of {names.count(column)} columns of X. "
+                f"Name each column once, or give the {kind}s as fit(..., {keyword}=...)."
             )
         return names.index(column)
     if not -n_columns <= column < n_columns:
-        raise ValueError(
-            f"group_col={safe_repr(column)} is out of range for X with {n_columns} columns."
-        )
+        raise ValueError(f"{given} is out of range for X with {n_columns} columns.")
     at: int = column % n_columns
     return at
+
+
+def _names(X: Any) -> list[Any]:
+    return [str(c) if isinstance(c, str) else c for c in getattr(X, "columns", [])]
 
 
 def encode(

@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,6 +14,7 @@ from sklearn.utils.validation import _get_feature_names, check_array, validate_d
 from skdpfair._validate import error_context, error_context_without_data, safe_repr
 from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import labels as _labels
+from skdpfair.inputs import units as _units
 from skdpfair.inputs.columns import in_pandas, refuse_masked, refuse_sparse_columns
 from skdpfair.inputs.streaming import SparseRows, as_rows, is_sparse, is_streamed, kind_of
 
@@ -47,6 +48,9 @@ class Table:
         Public records, likewise.
     weight : ndarray of shape (n_samples,), float32, or None
         Sample weights.
+    unit : ndarray of shape (n_samples,), int64, or None
+        Number of each record's person, -1 for records that take no part; None if each record is
+        a person.
     """
 
     x: Rows
@@ -56,10 +60,28 @@ class Table:
     group_positions: list[int]
     validation: tuple[np.ndarray, np.ndarray] | None = None
     weight: np.ndarray | None = None
+    unit: np.ndarray | None = None
+
+    @property
+    def n_units(self) -> int:
+        """Number of persons; of records, if each is a person."""
+        return len(self.y) if self.unit is None else int(self.unit.max()) + 1
+
+    def thinned(self, most: int | None, generator: np.random.Generator) -> "Table":
+        """Return the table with at most ``most`` records of each person, who has one group."""
+        if self.unit is None or most is None:
+            return self
+        unit = _units.thinned(self.unit, most, generator)
+        return replace(self, unit=unit, groups=_units.grouped(self.groups, unit))
 
 
 def read(
-    estimator: Any, X: Any, y: Any, sensitive_features: Any, sample_weight: Any = None
+    estimator: Any,
+    X: Any,
+    y: Any,
+    sensitive_features: Any,
+    sample_weight: Any = None,
+    units: Any = None,
 ) -> Table:
     """Check the data given to ``fit`` and split it; sets the names and width of X.
 
@@ -68,13 +90,13 @@ def read(
     estimator : DPFairClassifier
         Its parameters say which columns are groups; gets ``n_features_in_`` and
         ``feature_names_in_``.
-    X, y, sensitive_features, sample_weight
+    X, y, sensitive_features, sample_weight, units
         As given to ``fit``.
 
     Returns
     -------
     Table
-        Features, class codes, group codes and weights.
+        Features, class codes, group codes, weights and persons.
 
     Raises
     ------
@@ -103,11 +125,15 @@ def read(
     )
     hidden = _hidden(estimator, X)
     x = _numbers(_without(X, hidden))
+    at = _units.columns(X, estimator.unit_col, estimator.group_col)
+    unit = _units.encode(X, len(y), at=at, units=units)
+    if unit is not None:
+        _units.check(unit, estimator.max_records_per_unit, estimator.surplus_records)
     validation = None
     if estimator.validation_data is not None:
         validation = _validation(estimator, hidden, x.shape[1:], classes)
     weight = _weights(sample_weight, len(y), estimator.max_sample_weight)
-    return Table(x, codes, classes, groups, hidden, validation, weight)
+    return Table(x, codes, classes, groups, hidden, validation, weight, unit)
 
 
 def _weights(given: Any, n_samples: int, most: float | None) -> np.ndarray | None:
@@ -144,8 +170,9 @@ def read_for_prediction(estimator: Any, X: Any) -> Rows:
 def _like_fitted(estimator: Any, X: Any, hidden: list[int], shape: tuple[int, ...]) -> Rows:
     """Return the features of rows like those of the fit, each of the same ``shape``."""
     X = _container(X)
-    lacks = bool(hidden) and _lacks_groups(estimator, X, hidden)
-    width = X.shape[1] + lacks * len(hidden)
+    shown = _hidden_in(estimator, X, hidden)
+    lacks = len(shown) < len(hidden)
+    width = X.shape[1] + len(hidden) - len(shown)
     if not hasattr(X, "iloc") and width != estimator.n_features_in_:
         raise ValueError(
             f"X has {width} features, but {type(estimator).__name__} is expecting "
@@ -153,7 +180,7 @@ def _like_fitted(estimator: Any, X: Any, hidden: list[int], shape: tuple[int, ..
         )
     if not lacks and hasattr(X, "iloc"):
         validate_data(estimator, X, reset=False, skip_check_array=True)
-    x = _numbers(X if lacks else _without(X, hidden))
+    x = _numbers(_without(X, shown))
     if x.shape[1:] != tuple(shape):
         raise ValueError(
             f"X must have rows of shape {tuple(shape)}, as in fit, got {tuple(x.shape[1:])}."
@@ -176,16 +203,22 @@ def _validation(
 
 def _hidden(estimator: Any, X: Any) -> list[int]:
     """Return the positions of the columns that the model must not see."""
+    at = _units.columns(X, estimator.unit_col, estimator.group_col)
     if estimator.group_as_feature:
-        return []
-    return _groups.positions(X, estimator.group_col)
+        return at
+    return [*_groups.positions(X, estimator.group_col), *at]
 
 
-def _lacks_groups(estimator: Any, X: Any, fitted: list[int]) -> bool:
+def _hidden_in(estimator: Any, X: Any, hidden: list[int]) -> list[int]:
+    """Return the positions in X of the columns that the model does not see; all may be absent."""
     names = _get_feature_names(X)
     if names is None or not hasattr(estimator, "feature_names_in_"):
-        return bool(X.shape[1] == estimator.n_features_in_ - len(fitted))
-    return bool(list(names) == list(np.delete(estimator.feature_names_in_, fitted)))
+        return [] if X.shape[1] == estimator.n_features_in_ - len(hidden) else hidden
+    unseen = set(estimator.feature_names_in_[hidden])
+    shown = [i for i, name in enumerate(names) if name in unseen]
+    if list(np.delete(names, shown)) == list(np.delete(estimator.feature_names_in_, hidden)):
+        return shown
+    return hidden
 
 
 def _container(X: Any) -> Any:
@@ -234,8 +267,9 @@ def _without(X: Any, columns: list[int]) -> Any:
         return X
     if is_streamed(X):
         raise ValueError(
-            "group_col cannot be taken out of a numpy.memmap or a torch.Tensor without copying it. "
-            "Give the groups as fit(..., sensitive_features=...), or group_as_feature=True."
+            "group_col and unit_col cannot be taken out of a numpy.memmap or a torch.Tensor "
+            "without copying it. Give groups as fit(..., sensitive_features=...) or "
+            "group_as_feature=True, and persons as fit(..., units=...)."
         )
     if hasattr(X, "iloc"):
         return X.iloc[:, [i for i in range(X.shape[1]) if i not in set(columns)]]

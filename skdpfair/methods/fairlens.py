@@ -63,6 +63,7 @@ class FairLens(Method, name="fairlens", reference="tran2021fairness"):
     private_alternative = "fairlens_dp"
     takes_noise = True  # as published, though it buys no epsilon
     needs_groups = True
+    takes_units = False
     binary = True
     _parameter_constraints = WEIGHTS
 

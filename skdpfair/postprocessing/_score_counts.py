@@ -11,7 +11,9 @@ N_BINS = 128
 EDGES = np.linspace(-LARGEST_LOGIT, LARGEST_LOGIT, N_BINS + 1)
 
 
-def score_counts(logits, classes, groups, n_groups, noise_multiplier, generator, kind="standard"):
+def score_counts(
+    logits, classes, groups, n_groups, noise_multiplier, generator, kind="standard", share=None
+):
     """Return noisy numbers of records whose score is at least each edge, by group and class.
 
     Parameters
@@ -30,6 +32,8 @@ def score_counts(logits, classes, groups, n_groups, noise_multiplier, generator,
         The stream of the noise.
     kind : {"standard", "gaussian_sum"}, default="standard"
         See :func:`skdpfair.privacy.one_time_noise.noisy`.
+    share : ndarray of shape (n_samples,), or None
+        One over the number of records of each record's person; None if each record is a person.
 
     Returns
     -------
@@ -53,7 +57,7 @@ def score_counts(logits, classes, groups, n_groups, noise_multiplier, generator,
     cells = np.ravel_multi_index(
         (np.asarray(groups), np.asarray(classes), N_BINS - 1 - bins), (n_groups, 2, N_BINS)
     )
-    histograms = np.bincount(cells, minlength=n_groups * 2 * N_BINS).reshape(-1, N_BINS)
+    histograms = np.bincount(cells, share, minlength=n_groups * 2 * N_BINS).reshape(-1, N_BINS)
     sums = released(histograms, noise_multiplier, generator, kind) @ square_root(N_BINS).T
     from_above = np.array([isotonic_regression(row, y_min=0.0) for row in sums])
     counts = np.zeros((n_groups, 2, N_BINS + 1))
@@ -66,8 +70,8 @@ def released(histograms, noise_multiplier, generator, kind="standard"):
 
     Parameters
     ----------
-    histograms : ndarray of shape (n_histograms, N_BINS), int
-        Each record is in one bin of one histogram.
+    histograms : ndarray of shape (n_histograms, N_BINS)
+        Each record is in one bin of one histogram; what a person adds to all bins is at most 1.
     noise_multiplier : float >= 0
         Standard deviation of the noise over the sensitivity.
     generator : numpy.random.Generator
@@ -82,9 +86,10 @@ def released(histograms, noise_multiplier, generator, kind="standard"):
     Notes
     -----
     R is the square root of the lower triangular matrix of ones [1]_. A record adds one column of R
-    to one vector. The first column is the longest, so its norm is the L2 sensitivity of all vectors
-    together: 1.62 for 128 bins. A cumulative sum R (R h + noise) has noise of at most 2.6 times
-    ``noise_multiplier``; sums of 128 noisy bins have 11 times.
+    to one vector, and a person the mean of her records' columns. The first column is the longest,
+    so its norm is the L2 sensitivity of all vectors together: 1.62 for 128 bins. A cumulative sum
+    R (R h + noise) has noise of at most 2.6 times ``noise_multiplier``; sums of 128 noisy bins
+    have 11 times.
 
     References
     ----------

@@ -14,6 +14,7 @@ from skdpfair.estimator import classifier_of, private_logits, routed
 from skdpfair.exceptions import PrivacyAccountingError
 from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import labels as _labels
+from skdpfair.inputs import units as _units
 from skdpfair.postprocessing._cuts import CONSTRAINTS, OBJECTIVES, best_cut, best_mixtures
 from skdpfair.postprocessing._score_counts import EDGES, score_counts
 from skdpfair.privacy.one_time_noise import generator_of
@@ -82,7 +83,8 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
     Notes
     -----
     The score of a record depends on the record and on released weights only. Under zero-out
-    adjacency a record therefore changes one cell of the histogram by one. The release, its
+    adjacency a record therefore changes one cell of the histogram by one, and a person with several
+    records changes some cells by one together. The release, its
     sensitivity and its error are described in ``_score_counts``.
 
     Thresholds under a ``constraint`` are mixtures that a linear programme finds on the noisy
@@ -105,7 +107,7 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
     (True, ['all'])
     """
 
-    __metadata_request__fit = {"sensitive_features": True}
+    __metadata_request__fit = {"sensitive_features": True, "units": True}
     __metadata_request__predict = {"sensitive_features": True}
 
     def __init__(
@@ -148,7 +150,7 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         return estimator
 
     @_tasks.with_callbacks
-    def fit(self, X, y, *, sensitive_features=None):
+    def fit(self, X, y, *, sensitive_features=None, units=None):
         """Fit the estimator, and choose thresholds from one noisy release.
 
         Parameters
@@ -159,6 +161,9 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
             Class labels, of two classes.
         sensitive_features : array, Series or DataFrame of n_samples rows, optional
             The groups, if they are not columns of X that ``group_col`` of the classifier names.
+        units : array of shape (n_samples,), optional
+            The person of each record, if ``unit_col`` of the classifier does not name a column.
+            The counts of a person are the mean of those of her records.
 
         Returns
         -------
@@ -185,11 +190,13 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
                 "the estimator without thresholds."
             )
         records = X, codes, self._groups_of(classifier, X, labels, sensitive_features)
+        at = _units.columns(X, classifier.unit_col, classifier.group_col)
+        unit = _units.encode(X, len(labels), at=at, units=units)
         public = self._public(classifier, classes, records[2].levels)
         context = _tasks.begin(self, X, y, 0)
         if context.ledger is not None:
             estimator.set_callbacks(*getattr(estimator, "_skl_callbacks", ()), context.ledger)
-        estimator.fit(X, y, **routed(estimator, sensitive_features))
+        estimator.fit(X, y, **routed(estimator, sensitive_features, units))
         estimator.__dict__.pop("_skl_callbacks", None)  # copies hold no ledger
         report = replace(classifier.privacy_, what="fitted weights and thresholds")
         if public is not None:
@@ -199,7 +206,8 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
             report = replace(report, seeded=True)
         if public is None:
             noise, logits = _paid_noise(report), private_logits(estimator, X)
-            counts = self._counted(logits[:, 1] - logits[:, 0], records, noise, classifier.noise)
+            scores, share = logits[:, 1] - logits[:, 0], _units.share_of(unit)
+            counts = self._counted(scores, records, noise, classifier.noise, share)
         else:
             counts = self._counted(estimator.decision_function(public[0]), public, 0.0)
         calibration = _calibrated(self.calibration, counts)
@@ -372,14 +380,14 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
             groups = self._groups_of(classifier, X, labels, groups, levels)
             return X, _labels.codes_in(classes, labels), groups
 
-    def _counted(self, scores, records, noise_multiplier, kind="standard"):
+    def _counted(self, scores, records, noise_multiplier, kind="standard", share=None):
         _, codes, groups = records
         settings = codes.tobytes(), groups.code.tobytes(), noise_multiplier
         generator = np.random.default_rng(0)
         if noise_multiplier:
             generator = generator_of(self.random_state, scores, settings, stacklevel=4)
         cells = scores, codes, groups.code, groups.n_groups
-        return score_counts(*cells, noise_multiplier, generator, kind)
+        return score_counts(*cells, noise_multiplier, generator, kind, share)
 
     def _thresholds(self, objective, counts, levels, calibration):
         if objective is None:

@@ -17,20 +17,29 @@ ADJACENCY_IN_WORDS = {
     "zero_out": (
         "neighbouring data sets differ in one record, which one of them replaces by a null "
         "record that contributes nothing; the number of records is public"
-    )
+    ),
+    "zero_out_unit": (
+        "neighbouring data sets differ in one person, all of whose records one of them replaces by "
+        "null records that contribute nothing; the number of persons is public"
+    ),
 }
+SEVERAL_RECORDS = "several records of one person: the guarantee is for one record"
 NOT_ACCOUNTED = (
     "preprocessing fitted on the data (scalers, encoders, imputers, feature selection)",
     "choices made by looking at results on this data (method, epsilon, hyper-parameters, features)",
     "other fits on the same records: their epsilons add up",
     "tables, scores and figures computed on private records",
-    "several records of one person: the guarantee is for one record",
+    SEVERAL_RECORDS,
     "floating point: the guarantee holds for real arithmetic",
     "the noise generator is statistical, not cryptographic; timing and memory are observable",
 )
 
 ASSUMPTIONS = {
     "n": "the number of records n is public",
+    "persons": (
+        "the number of persons n and max_records_per_unit are public, and each record names its "
+        "person"
+    ),
     "bounds": "the bounds are public",
     "shares": "the shares of the groups (group_probabilities) are public",
     "classes": "the set of classes is public (it was taken from y; declare classes=)",
@@ -56,6 +65,7 @@ _WEIGHTS = (
     " Sample weights multiply the loss before clipping; each must be a function of its own record "
     "and of public facts: epsilon does not cover weights computed from other records."
 )
+_PERSONS = " It protects all records of one person; at most {} of them take part."
 DIAGNOSTICS_HELD = "diagnostics by group"
 REFERENCE_HELD = "the non-private reference model"
 
@@ -102,12 +112,14 @@ class PrivacyReport:
     max_sample_weight : float or None
         Declared bound on the sample weights; None without weights.  They multiply the loss before
         clipping, so that no sensitivity depends on them.
+    max_records_per_unit : int or None
+        Bound on the records of one person that take part; None if each record is a person.
     is_private : bool
         Whether epsilon is finite.
     seeded : bool
         Whether knowledge of the seed allows the noise to be reproduced.
     n_samples : int or None
-        Number of records, assumed to be public.
+        Number of records, or of persons with several records, assumed to be public.
     holds : tuple of str
         Parts of the fitted object that are not private: diagnostics, the reference model.
     adjacency : str
@@ -149,6 +161,7 @@ class PrivacyReport:
     expected_batch_size: float
     max_grad_norm: float | None = None
     max_sample_weight: float | None = None
+    max_records_per_unit: int | None = None
     is_private: bool
     seeded: bool
     n_samples: int | None = None
@@ -177,6 +190,7 @@ class PrivacyReport:
             f"The {self.what} are ({rounded_up(self.epsilon)}, {rounded_up(self.delta, 3)})-"
             f"differentially private ({self.accountant} accountant, {self.adjacency} adjacency), "
             f"where {ADJACENCY_IN_WORDS[self.adjacency]}."
+            + (_PERSONS.format(self.max_records_per_unit) if self.max_records_per_unit else "")
             + (_WEIGHTS if self.max_sample_weight is not None else "")
             + (f" Training stopped {self.stop}." if self.stop else "")
             + (f" Gradients are {self.proof}." if self.proof else "")

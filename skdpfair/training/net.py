@@ -20,6 +20,7 @@ from skdpfair.engine.per_sample.materialised import materialised
 from skdpfair.engine.precision import full_precision
 from skdpfair.engine.step import Attack
 from skdpfair.inputs.streaming import as_rows
+from skdpfair.inputs.units import unit_groups
 from skdpfair.mechanism import Mechanism, Method, State
 from skdpfair.training.callbacks import WITHHELD, has_batch_callbacks
 from skdpfair.training.inference import InferenceNet, logits, private_logits, weights_of
@@ -46,6 +47,8 @@ class PrivateNet(NeuralNetClassifier):
         Public factors of the loss, one per class.
     chunk_size : int or "auto", default="auto"
         Records held in memory at once.
+    records_per_unit : int, default=1
+        Largest number of records of a person.
     noise : {"standard", "gaussian_sum"}, default="standard"
         See :class:`skdpfair.engine.noise.Noise`.
     attack : callable, optional
@@ -61,7 +64,8 @@ class PrivateNet(NeuralNetClassifier):
 
     Notes
     -----
-    X is ``{"x": (n, ...), "group": (n,)}``, and ``"weight": (n,)`` if records have weights.
+    X is ``{"x": (n, ...), "group": (n,)}``, and ``"weight": (n,)`` if records have weights and
+    ``"unit": (n,)`` if persons have several; see :class:`skdpfair.inputs.table.Table`.
     Losses, norms and batches are private and are never recorded; the history holds times and,
     with public validation data, its scores.
     """
@@ -84,6 +88,7 @@ class PrivateNet(NeuralNetClassifier):
         n_classes: int,
         class_weight: list[float] | None = None,
         chunk_size: int | str = "auto",
+        records_per_unit: int = 1,
         noise: str = "standard",
         attack: Attack | None = None,
         on_step: Callable[[str], None] | None = None,
@@ -95,6 +100,7 @@ class PrivateNet(NeuralNetClassifier):
         self.mechanism, self.schedule, self.streams = mechanism, schedule, streams
         self.n_classes, self.class_weight = n_classes, class_weight
         self.chunk_size, self.noise = chunk_size, noise
+        self.records_per_unit = records_per_unit
         self.attack, self.on_step, self.diagnostics = attack, on_step, diagnostics
         self.discloses = discloses
 
@@ -162,10 +168,12 @@ class PrivateNet(NeuralNetClassifier):
             return super().get_iterator(dataset, training)
         while hasattr(dataset, "dataset"):
             dataset = dataset.dataset
-        rows = dataset.X["x"], dataset.y, dataset.X["group"], dataset.X.get("weight")
-        data, rates = rows_on(self.device, *rows), record_rates(self.mechanism, rows[2])
+        x, group, unit = (dataset.X.get(name) for name in ("x", "group", "unit"))
+        data = rows_on(self.device, x, dataset.y, group, dataset.X.get("weight"), unit)
+        groups = unit_groups(group, unit)
+        rates = record_rates(self.mechanism, groups)
         assert self.streams is not None
-        sampler = PoissonSampler(rates, len(rows[0]), self.streams.sampling())
+        sampler = PoissonSampler(rates, len(groups), self.streams.sampling())
         loop = self._running
         return PoissonBatches(
             data, sampler, lambda: loop.left_this_epoch, loop.recorder is not None
@@ -188,7 +196,9 @@ class PrivateNet(NeuralNetClassifier):
         weight = None
         if self.class_weight is not None:
             weight = torch.tensor(self.class_weight, dtype=example.dtype, device=self.device)
-        self.engine_ = select_strategy(self.module_, example, self.n_classes, weight)
+        self.engine_ = select_strategy(
+            self.module_, example, self.n_classes, weight, self.records_per_unit
+        )
         assert self.streams is not None
         self.engine_.generator.manual_seed(self.streams.init_seed() + 1)
         method = self.mechanism.method

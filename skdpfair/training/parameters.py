@@ -55,6 +55,8 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "max_physical_batch_size": [_COUNT, _AUTO],
     "attack": [callable, None],
     "max_sample_weight": [Interval(Real, 0, LARGE, closed="right"), None],
+    "max_records_per_unit": [_COUNT, None],
+    "surplus_records": [StrOptions({"thin", "raise"})],
     "warm_start": ["boolean"],
     "accountant": [StrOptions(set(ACCOUNTANTS))],
     "noise": [StrOptions({"standard", "gaussian_sum"})],
@@ -192,6 +194,23 @@ def check_binary(method: Method, classes: np.ndarray, groups: np.ndarray | None)
         raise ValueError(
             f"method={method.name!r} is defined for two groups, and there are more. Merge groups, "
             "or use a method for any number of them."
+        )
+
+
+def check_units(method: Method, params: dict[str, Any], has_units: bool) -> None:
+    """Raise ValueError where persons with several records cannot be trained on."""
+    if not has_units:
+        return
+    if not method.takes_units:
+        raise ValueError(
+            f"method={method.name!r} has no formula for persons with several records. Leave "
+            f"persons out, or use a method such as {method.private_alternative!r}."
+        )
+    found = recorders(params["callbacks"])
+    if found:
+        raise ValueError(
+            f"callbacks holds {type(found[0]).__name__}, which measures records, not persons. "
+            "Leave persons out, or drop the callback."
         )
 
 

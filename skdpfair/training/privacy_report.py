@@ -16,6 +16,7 @@ from skdpfair.privacy.statement import (
     ASSUMPTIONS,
     DIAGNOSTICS_HELD,
     REFERENCE_HELD,
+    SEVERAL_RECORDS,
     WEIGHTS_FROM_OTHERS,
 )
 from skdpfair.training.plan import GROUP_COUNTS, Plan
@@ -43,7 +44,8 @@ def account(
     group_epsilons = _group_epsilons(plan, delta, ledger, table.groups.levels)
     seeded = trained.is_seeded
     most = None if table.weight is None else params["max_sample_weight"]
-    assumptions = _assumptions(params, net.method_, GROUP_COUNTS in plan.one_time, most)
+    most_records = None if table.unit is None else params["max_records_per_unit"]
+    assumptions = _assumptions(params, net.method_, GROUP_COUNTS in plan.one_time, most, table)
     if previous is not None:  # what no ledger holds: fits without privacy, seeds
         seeded = seeded or previous.privacy.seeded
         assumptions = tuple(dict.fromkeys((*previous.privacy.assumptions, *assumptions)))
@@ -64,6 +66,8 @@ def account(
         expected_batch_size=mechanism.expected_batch_size,
         max_grad_norm=net.bound_,
         max_sample_weight=most,
+        max_records_per_unit=most_records,
+        adjacency="zero_out" if most_records is None else "zero_out_unit",
         is_private=epsilon < inf,
         seeded=seeded,
         group_epsilons=group_epsilons,
@@ -77,7 +81,8 @@ def account(
     notes = (WEIGHTS_FROM_OTHERS,) if most is not None else ()
     if context.steps:
         notes = (STEPS_BEFORE.format(", ".join(map(repr, context.steps))), *notes)
-    return replace(report, not_accounted=(*notes, *report.not_accounted))
+    others = [n for n in report.not_accounted if most_records is None or n != SEVERAL_RECORDS]
+    return replace(report, not_accounted=(*notes, *others))
 
 
 def _group_epsilons(
@@ -103,10 +108,15 @@ def _group_epsilons(
 
 
 def _assumptions(
-    params: dict[str, Any], method: Method, counts_groups: bool, most_weight: float | None
+    params: dict[str, Any],
+    method: Method,
+    counts_groups: bool,
+    most_weight: float | None,
+    table: Table,
 ) -> tuple[str, ...]:
     taken = {
-        "n": True,
+        "n": table.unit is None,
+        "persons": table.unit is not None,
         "shares": getattr(method, "group_probabilities", None) is not None,
         "classes": params["classes"] is None,
         "groups": params["groups"] is None,

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from skdpfair.engine import Batch, PoissonSampler, ScaleSearch
 from skdpfair.engine.replay import padded
+from skdpfair.engine.units import Units
 from skdpfair.inputs.streaming import SparseRows, as_rows, is_streamed
 from skdpfair.inputs.table import Rows
 from skdpfair.mechanism import Mechanism
@@ -78,6 +79,32 @@ class StreamedRows:
         return replace(columns.select(at), x=x)
 
 
+class UnitRows:
+    """Rows of persons: a position is that of a person, who comes with all her records.
+
+    ``unit`` (n,) is the number of each record's person, -1 for records that take no part.
+    """
+
+    def __init__(self, rows: Batch | StreamedRows, unit: np.ndarray) -> None:
+        self.rows = rows
+        place = rows.y.device
+        taken = np.flatnonzero(unit >= 0)
+        self._order = torch.as_tensor(taken[np.argsort(unit[taken], kind="stable")], device=place)
+        self._size = torch.as_tensor(np.bincount(unit[taken]), device=place)
+        self._end = self._size.cumsum(0)
+        self._is_one = int(self._size.max()) == 1
+
+    def select(self, index: Tensor) -> Batch:
+        """Return the records of the persons at ``index``, on the device."""
+        at = index.to(self._size.device)
+        if self._is_one:
+            return self.rows.select(self._order.index_select(0, at))
+        units = Units(self._size.index_select(0, at))
+        before = units.spread(self._end.index_select(0, at) - units.end)
+        records = before + torch.arange(len(before), device=at.device)
+        return replace(self.rows.select(self._order.index_select(0, records)), units=units)
+
+
 class PoissonBatches:
     """The data and its sampler; iterating draws the batches of one epoch, afresh each time.
 
@@ -87,7 +114,7 @@ class PoissonBatches:
 
     def __init__(
         self,
-        data: Batch | StreamedRows,
+        data: Batch | StreamedRows | UnitRows,
         sampler: PoissonSampler,
         steps_left: Callable[[], int],
         filled: bool,
@@ -100,7 +127,7 @@ class PoissonBatches:
 
     def __iter__(self) -> Iterator[Tensor]:
         indices = self.sampler.draw(self.steps_left())
-        if isinstance(self.data, StreamedRows) or not indices:
+        if not isinstance(self.data, Batch) or not indices:
             return iter(indices)
         if self.filled:
             indices = padded(indices, self.sampler.expected)
@@ -138,8 +165,24 @@ def rows_on(
     y: np.ndarray,
     group: np.ndarray,
     weight: np.ndarray | None = None,
+    unit: np.ndarray | None = None,
+) -> Batch | StreamedRows | UnitRows:
+    """Return all records on the device, or :class:`StreamedRows` if they are streamed.
+
+    They are :class:`UnitRows` if some belong to one person.
+    """
+    if unit is not None:
+        return UnitRows(_rows_on(device, x, y, group, weight), unit)
+    return _rows_on(device, x, y, group, weight)
+
+
+def _rows_on(
+    device: str | torch.device,
+    x: Rows,
+    y: np.ndarray,
+    group: np.ndarray,
+    weight: np.ndarray | None,
 ) -> Batch | StreamedRows:
-    """Return all records on the device, or :class:`StreamedRows` if they are streamed."""
     codes, groups = (torch.as_tensor(a, device=device) for a in (y, group))
     weights = None if weight is None else torch.as_tensor(weight, device=device)
     if isinstance(x, SparseRows):

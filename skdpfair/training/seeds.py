@@ -49,8 +49,8 @@ def _own_streams(
     if not isinstance(x, SparseRows):
         x = np.asarray(x)
     past = () if previous is None else _past(previous)  # no two fits in a row share their noise
-    weight = () if table.weight is None else (table.weight,)
-    mixed = digest(x, table.y, table.groups.code, described, *weight, *past)
+    more = [column for column in (table.weight, table.unit) if column is not None]
+    mixed = digest(x, table.y, table.groups.code, described, *more, *past)
     return Streams.seeded(int(state), digest=mixed), True
 
 

@@ -19,8 +19,8 @@ from skdpfair.budget.charging import charged, planned_entries
 from skdpfair.budget.spending import DIAGNOSTICS, REFERENCE
 from skdpfair.engine import ScaleSearch, Streams
 from skdpfair.exceptions import InsecureSeedWarning, InterruptedWarning
-from skdpfair.inputs.groups import Groups
 from skdpfair.inputs.table import Table
+from skdpfair.inputs.units import unit_groups
 from skdpfair.privacy import Ledger, LedgerEntry
 from skdpfair.privacy.one_time_noise import noisy_counts
 from skdpfair.training import defaults
@@ -93,6 +93,7 @@ def train(
             InsecureSeedWarning,
             stacklevel=4,
         )
+    table = table.thinned(params["max_records_per_unit"], streams.thinning())
     ledger = Ledger(() if previous is None else previous.privacy.ledger.entries)
     reasons = {"diagnostics": DIAGNOSTICS, "keep_reference": REFERENCE}
     charge: dict[str, Any] = {"ledger": context.ledger, "place": context.place}
@@ -171,7 +172,8 @@ def _trained(
     previous: PreviousFit | None,
 ) -> tuple[PrivateNet, Plan]:
     planned_rate = plan.mechanism.max_sample_rate
-    plan = _with_group_fractions(plan, table.groups, streams, ledger, params["noise"])
+    groups = unit_groups(table.groups.code, table.unit)
+    plan = _with_group_fractions(plan, groups, streams, ledger, params["noise"])
     net = _net(params, plan, table, streams)
     net.on_step = _listener(plan, ledger, planned_rate)
     net.callbacks = _callbacks(params, plan, ledger, context)
@@ -184,7 +186,8 @@ def _trained(
         net.steps_before_ = previous.n_steps
         _load_weights(net, previous)
     records = {"x": table.x, "group": table.groups.code}
-    net.partial_fit(records | ({} if table.weight is None else {"weight": table.weight}), table.y)
+    more = {"weight": table.weight, "unit": table.unit}
+    net.partial_fit(records | {k: v for k, v in more.items() if v is not None}, table.y)
     return net, plan
 
 
@@ -199,7 +202,7 @@ def _load_weights(net: PrivateNet, previous: PreviousFit) -> None:
 
 
 def _with_group_fractions(
-    plan: Plan, groups: Groups, streams: Streams, ledger: Ledger, kind: str
+    plan: Plan, groups: np.ndarray, streams: Streams, ledger: Ledger, kind: str
 ) -> Plan:
     """Return the plan with noisy group shares, where the method needs undeclared ones."""
     method, task = plan.mechanism.method, plan.mechanism.task
@@ -207,7 +210,7 @@ def _with_group_fractions(
         return plan
     noise = plan.one_time.get(GROUP_COUNTS, 0.0)
     _record_once(ledger, plan, GROUP_COUNTS)
-    counts = noisy_counts(groups.code, task.n_groups, noise, streams.releases(), kind)
+    counts = noisy_counts(groups, task.n_groups, noise, streams.releases(), kind)
     counts = np.maximum(counts, 1.0)  # what noise took below one record still has a share
     task = replace(task, group_fractions=torch.from_numpy(counts / counts.sum()))
     return replace(plan, mechanism=replace(plan.mechanism, task=task))
@@ -284,6 +287,7 @@ def _net(params: dict[str, Any], plan: Plan, table: Table, streams: Streams) -> 
         n_classes=n_classes,
         class_weight=class_weight,
         chunk_size=params["max_physical_batch_size"],
+        records_per_unit=1 if table.unit is None else params["max_records_per_unit"],
         noise=params["noise"],
         attack=params["attack"],
         diagnostics=params["diagnostics"] and not recorders(params["callbacks"]),

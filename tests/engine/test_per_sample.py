@@ -1,5 +1,6 @@
 """Norms and weighted sums equal a naive loop, whatever the module; what cannot is refused."""
 
+import copy
 import warnings
 from itertools import pairwise
 
@@ -11,6 +12,8 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from skdpfair.engine import select_strategy
+from skdpfair.engine.flat import split
+from skdpfair.engine.units import Units
 from skdpfair.exceptions import UnsupportedModuleError
 
 
@@ -268,6 +271,70 @@ def test_gradients_ahead_equal_a_loop(case):
     torch.testing.assert_close(
         total, weight @ rows, rtol=1e-9, atol=1e-9 * float(total.abs().max())
     )
+
+
+SIZES = {"ragged": [1, 4, 2, 1, 5], "equal": [3, 3, 3], "one each": [1, 1, 1, 1]}
+
+
+@pytest.mark.parametrize("dtype, tolerance", [(torch.float64, 1e-10), (torch.float32, 1e-5)])
+@pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
+@pytest.mark.parametrize("case", list(MODULES))
+def test_persons_equal_a_loop(case, sizes, dtype, tolerance):
+    """Norms and sums of the summed gradients of each person, here and ahead."""
+    make, shape, expected = MODULES[case]
+    units, n = Units(torch.tensor(sizes)), sum(sizes)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        module = make().to(dtype)
+        x, y = torch.randn(n, *shape, dtype=dtype), torch.randint(0, 3, (n,))
+        own = torch.rand(n, dtype=dtype)
+        scale, weight = torch.rand(2, len(sizes), dtype=dtype)
+    strategy = select_strategy(module, x, 3, records_per_unit=max(sizes))
+    assert strategy.name == expected
+    persons = torch.eye(len(sizes), dtype=dtype).repeat_interleave(units.size, 0).t()
+    here = persons @ loop(module, x, y, None, own=own)
+    ahead = []
+    for u, (step, part) in enumerate(zip(scale, persons, strict=True)):
+        moved, of = copy.deepcopy(module), part.bool()
+        trained = [p for p in moved.parameters() if p.requires_grad]
+        with torch.no_grad():
+            for p, g in zip(trained, split(here[u], trained), strict=True):
+                p.add_(step * g)
+        ahead.append(loop(moved, x[of], y[of], None, own=own[of]).sum(0))
+    with strategy:
+        found = strategy.records(x, y, weight=own, units=units)
+        for records, rows in ((found, here), (found.ahead(scale), torch.stack(ahead))):
+            records.weighted_sum(weight, total := strategy.flat())
+            norm, largest = rows.norm(dim=1), float((weight @ rows).abs().max())
+            # 100 positions of one person: norms are rounded up by what their sum may err
+            upwards = 2.0 if case == "long sequence" else 1.0
+            torch.testing.assert_close(records.norm, norm, rtol=upwards * tolerance, atol=tolerance)
+            torch.testing.assert_close(
+                total, weight @ rows, rtol=tolerance, atol=tolerance * largest
+            )
+            assert (records.norm >= norm * (1 - 4 * torch.finfo(dtype).eps)).all()
+
+
+@pytest.mark.parametrize("case", ["linear", "convolution", "vmap"])
+def test_long_gradients_of_one_person_that_cancel_stay_within_the_bound(case):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        x = torch.randn(1, 6) * torch.tensor([[1e6], [-1e6], [1e6], [-1e6], [1.0]])
+        module = {
+            "linear": lambda: nn.Linear(6, 3, bias=False),
+            "convolution": lambda: nn.Sequential(
+                nn.Unflatten(1, (1, 6)), nn.Conv1d(1, 3, 6, bias=False), nn.Flatten()
+            ),
+            "vmap": lambda: Layers(lambda m, x: x @ m.out.weight.t()),
+        }[case]()
+        with torch.no_grad():
+            for p in module.parameters():
+                p.fill_(0.0 if p.dim() > 1 else 1.0)
+    y, units = torch.zeros(5, dtype=torch.int64), Units(torch.tensor([4, 1]))
+    with select_strategy(module, x, 3, records_per_unit=4) as strategy:
+        records, total = strategy.records(x, y, units=units), strategy.flat()
+        records.weighted_sum(torch.tensor([1.0, 0.0]) / records.norm, total)
+    assert total.norm() <= 1 + 1e-5
 
 
 @pytest.mark.parametrize("factor", [0.0, 1e-30, 1e-12])

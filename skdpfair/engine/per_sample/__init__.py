@@ -21,7 +21,11 @@ log = logging.getLogger("skdpfair")
 
 
 def select_strategy(
-    module: nn.Module, example: Tensor, n_classes: int, class_weight: Tensor | None = None
+    module: nn.Module,
+    example: Tensor,
+    n_classes: int,
+    class_weight: Tensor | None = None,
+    records_per_unit: int = 1,
 ) -> Strategy:
     """Return the cheapest strategy that is exact for ``module``, or refuse with the reason.
 
@@ -35,6 +39,8 @@ def select_strategy(
         Number of classes.
     class_weight : Tensor of shape (n_classes,), optional
         Fixed public factors of the loss.
+    records_per_unit : int, default=1
+        Largest number of records of a person.
 
     Returns
     -------
@@ -57,11 +63,15 @@ def select_strategy(
     # checks draw random numbers, too
     devices = [example.device] if example.is_cuda else []
     with torch.random.fork_rng(devices), full_precision(example.device):
-        return _chosen(module, example, n_classes, class_weight)
+        return _chosen(module, example, n_classes, class_weight, records_per_unit)
 
 
 def _chosen(
-    module: nn.Module, example: Tensor, n_classes: int, class_weight: Tensor | None
+    module: nn.Module,
+    example: Tensor,
+    n_classes: int,
+    class_weight: Tensor | None,
+    records_per_unit: int,
 ) -> Strategy:
     probe = check_module(module, example, n_classes)
     graph = recorded(module, probe)
@@ -76,7 +86,8 @@ def _chosen(
         return BookKeeping(module, n_classes, class_weight, graph)
 
     def vmap(module: nn.Module, graph: Graph | str) -> MicroVmap:
-        return MicroVmap(module, n_classes, class_weight, reason=refusals["bookkeeping"])
+        reason = refusals["bookkeeping"]
+        return MicroVmap(module, n_classes, class_weight, reason, records_per_unit)
 
     chain = chain_of(module, probe)
     refusals: dict[str, str] = {}

@@ -10,8 +10,9 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from skdpfair.engine.per_sample import layers
 from skdpfair.engine.per_sample.graph import Graph
 from skdpfair.engine.per_sample.layers import GradSampler
-from skdpfair.engine.per_sample.layers.grad_sampler import sum_of
+from skdpfair.engine.per_sample.layers.grad_sampler import UnitGradSampler, sum_of
 from skdpfair.engine.per_sample.records import Records, Strategy
+from skdpfair.engine.units import Units
 
 
 @dataclass
@@ -51,9 +52,10 @@ class BookKeeping(Strategy):
         y: Tensor,
         logit_gradient: Tensor | None = None,
         weight: Tensor | None = None,
+        units: Units | None = None,
     ) -> Records:
         """Return the gradients of a batch that is not empty."""
-        return self._records(x, y, logit_gradient, weight, {})
+        return self._records(x, y, logit_gradient, weight, units, {})
 
     def _records(
         self,
@@ -61,6 +63,7 @@ class BookKeeping(Strategy):
         y: Tensor,
         logit_gradient: Tensor | None,
         weight: Tensor | None,
+        units: Units | None,
         shifts: dict[nn.Module, tuple[GradSampler, Tensor]],
     ) -> Records:
         calls: list[_Call] = []
@@ -80,6 +83,9 @@ class BookKeeping(Strategy):
         grads = torch.autograd.grad(logits, [call.edge for call in calls], total)
         with torch.no_grad():
             samplers = [self._book(call, b) for call, b in zip(calls, grads, strict=True)]
+            if units is not None:
+                samplers = [UnitGradSampler(sampler, units) for sampler in samplers]
+                loss, probability = units.sum(loss), units.mean(probability)
             norm2 = sum_of(grad_sampler.norm2() for grad_sampler in samplers)
         return Records(
             norm2.sqrt(),
@@ -91,6 +97,7 @@ class BookKeeping(Strategy):
                 y,
                 logit_gradient,
                 weight,
+                units,
                 {g.module: (g, s) for g in samplers},
             ),
         )

@@ -1,6 +1,6 @@
 """Closed form: forward and backward of a chain of Linear layers by formulas, without autograd."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
@@ -9,10 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from skdpfair.engine.per_sample.layers.grad_sampler import lengths_of
+from skdpfair.engine.per_sample.layers.grad_sampler import UnitGradSampler, lengths_of, sum_of
 from skdpfair.engine.per_sample.layers.linear import LinearGradSampler
 from skdpfair.engine.per_sample.records import Records, Strategy
 from skdpfair.engine.precision import without_grad
+from skdpfair.engine.units import Units
 
 _aten = torch.ops.aten
 
@@ -33,8 +34,8 @@ ACTIVATIONS: dict[type[nn.Module], Activation] = {
 
 
 Chain: TypeAlias = list[tuple[nn.Linear, Activation | None]]
-# parameters moved, record by record, by numbers (batch,) times their gradients so far
-Move: TypeAlias = tuple[list[LinearGradSampler], Tensor]
+# parameters moved, record by record, by numbers (batch,) times the gradients so far
+Move: TypeAlias = tuple[Sequence[LinearGradSampler | UnitGradSampler], Tensor]
 
 
 class ClosedForm(Strategy):
@@ -66,9 +67,10 @@ class ClosedForm(Strategy):
         y: Tensor,
         logit_gradient: Tensor | None = None,
         weight: Tensor | None = None,
+        units: Units | None = None,
     ) -> Records:
         """Return the gradients of a batch that is not empty."""
-        return self._records(x, y, logit_gradient, weight)
+        return self._records(x, y, logit_gradient, weight, units)
 
     @without_grad
     def _records(
@@ -77,18 +79,27 @@ class ClosedForm(Strategy):
         y: Tensor,
         logit_gradient: Tensor | None = None,
         weight: Tensor | None = None,
+        units: Units | None = None,
         moved: Move | None = None,
     ) -> Records:
         """Return gradients, at moved parameters if ``moved`` says so."""
         inputs, logits = self._forward(x.flatten(1), moved)
         loss, probability, b = self.loss_terms(logits, y, logit_gradient, weight)
-        grad_samplers = self._backward(inputs, logits, b, moved)
+        own = self._backward(inputs, logits, b, moved)
+        grad_samplers: Sequence[LinearGradSampler | UnitGradSampler] = own
+        if units is None:
+            norm = self._norm(own)
+        else:
+            grad_samplers = [UnitGradSampler(sampler, units) for sampler in own]
+            norm = sum_of(sampler.norm2() for sampler in grad_samplers).sqrt_()
+            loss, probability = units.sum(loss), units.mean(probability)
+        ahead = partial(self._records, x, y, logit_gradient, weight, units)
         return Records(
-            self._norm(grad_samplers),
+            norm,
             loss,
             probability,
             partial(self._add_samplers, grad_samplers),
-            lambda scale: self._records(x, y, logit_gradient, weight, (grad_samplers, scale)),
+            lambda scale: ahead((grad_samplers, scale)),
         )
 
     def _forward(self, a: Tensor, moved: Move | None) -> tuple[list[Tensor], Tensor]:

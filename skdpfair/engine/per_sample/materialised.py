@@ -14,6 +14,7 @@ from skdpfair.engine.per_sample.layers.grad_sampler import sum_of
 from skdpfair.engine.per_sample.records import Strategy
 from skdpfair.engine.per_sample.vmap import MicroVmap, Tensors
 from skdpfair.engine.precision import without_grad
+from skdpfair.engine.units import Units
 from skdpfair.exceptions import UnsupportedModuleError
 
 
@@ -30,6 +31,10 @@ class Gradients:
         """L2 norm of each row, (batch,)."""
         norm: Tensor = torch.linalg.vecdot(self.rows, self.rows).sqrt()
         return norm
+
+    def by_unit(self, units: Units) -> Gradients:
+        """Return the sums of the rows and losses, and the mean probability, of each person."""
+        return Gradients(units.sum(self.rows), units.sum(self.loss), units.mean(self.probability))
 
     @without_grad
     def weighted_sum(self, weight: Tensor, out: Tensor, finite: Tensor | None = None) -> None:
@@ -81,11 +86,11 @@ class Materialised(MicroVmap):
     ) -> Gradients:
         """Return the gradients of each record, changed as `mechanism.Extra` says."""
         columns = self._columns(x, y, logit_gradient, weight)
-        found = list(self._each(self._gradient, *columns))
+        found = list(self._each(self._gradient, columns))
         rows = self._rows(gradients for gradients, _ in found)
         if hvp_vectors is not None:
             own = columns[-1], hvp_vectors
-            rows = rows + self._rows(self._each(self._hessian_product, x, y, *own))
+            rows = rows + self._rows(self._each(self._hessian_product, (x, y, *own)))
         logits = torch.cat([logits for _, logits in found])
         loss, probability, _ = self.loss_terms(logits, y, None, weight)
         return Gradients(rows, loss, probability)

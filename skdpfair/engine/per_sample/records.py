@@ -14,6 +14,7 @@ from torch.nn.functional import log_softmax, nll_loss
 
 from skdpfair.engine.flat import split
 from skdpfair.engine.precision import without_grad
+from skdpfair.engine.units import Units
 
 if TYPE_CHECKING:
     from skdpfair.engine.per_sample.layers.grad_sampler import GradSampler
@@ -30,6 +31,10 @@ class Records:
     ``weighted_sum(weight, out, finite=None)`` adds :math:`\sum_i w_i g_i` to the flat vector
     ``out``, over the records that are finite; ``ahead(scale)`` returns the records' gradients
     where the parameters are moved, for record i alone, by ``scale[i]`` times its own gradient.
+
+    If the strategy was given :class:`Units`, all of this is by person instead of record: the
+    gradient and the loss of a person are the sums of those of her records, the probability is the
+    mean.
     """
 
     norm: Tensor
@@ -87,11 +92,13 @@ class Strategy(abc.ABC):
         y: Tensor,
         logit_gradient: Tensor | None = None,
         weight: Tensor | None = None,
+        units: Units | None = None,
     ) -> Records:
         """Return the gradients of a batch that is not empty.
 
         ``logit_gradient`` (batch, n_classes) is added to the gradients in the logits; ``weight``
-        (batch,) multiplies the loss of each record, before anything is measured or clipped.
+        (batch,) multiplies the loss of each record, before anything is measured or clipped;
+        ``units`` adds up the gradients of each person.
         """
 
     @abc.abstractmethod

@@ -25,11 +25,13 @@ from torch.nn.functional import cross_entropy
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from skdpfair._describe import state_of
+from skdpfair.engine.flat import split
 from skdpfair.engine.per_sample.graph import shared_draws, with_place
-from skdpfair.engine.per_sample.layers.grad_sampler import sum_of
+from skdpfair.engine.per_sample.layers.grad_sampler import rounding, sum_of
 from skdpfair.engine.per_sample.records import Records, Strategy, at_most
 from skdpfair.engine.per_sample.stand_ins import NotRecorded
 from skdpfair.engine.precision import without_grad
+from skdpfair.engine.units import Units
 
 Tensors: TypeAlias = dict[str, Tensor]
 
@@ -57,8 +59,10 @@ class MicroVmap(Strategy):
         n_classes: int,
         class_weight: Tensor | None = None,
         reason: str = "",
+        records_per_unit: int = 1,
     ) -> None:
         super().__init__(module, n_classes, class_weight, reason)
+        self.micro_batch = max(MICRO_BATCH, records_per_unit)  # takes all records of a person
         # every place that holds a parameter, once: functional_call's own tying does not put a
         # parameter back where a layer is reached under two names
         names = {p: name for name, p in module.named_parameters()}
@@ -82,7 +86,7 @@ class MicroVmap(Strategy):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the logits of a batch."""
-        return torch.cat(list(self._each(self._logits, x)))
+        return torch.cat(list(self._each(self._logits, [x])))
 
     def records(
         self,
@@ -90,9 +94,12 @@ class MicroVmap(Strategy):
         y: Tensor,
         logit_gradient: Tensor | None = None,
         weight: Tensor | None = None,
+        units: Units | None = None,
     ) -> Records:
         """Return the gradients of a batch that is not empty."""
-        return self._records(self._columns(x, y, logit_gradient, weight), weight, None)
+        columns = self._columns(x, y, logit_gradient, weight)
+        self._trace(self._gradient, columns)
+        return self._records(columns, weight, units, partial(self._each, self._gradient, columns))
 
     def _columns(
         self, x: Tensor, y: Tensor, logit_gradient: Tensor | None, weight: Tensor | None
@@ -105,41 +112,71 @@ class MicroVmap(Strategy):
         return x, y, logit_gradient, like.new_ones(len(x)) if factor is None else factor
 
     def _records(
-        self, columns: tuple[Tensor, ...], weight: Tensor | None, scale: Tensor | None
+        self,
+        given: tuple[Tensor, ...],
+        weight: Tensor | None,
+        units: Units | None,
+        each: Callable[..., Iterator[Any]],
     ) -> Records:
-        _, y, *_ = given = columns
-        if scale is not None:
-            columns = (*columns, scale)
-        function = self._gradient if scale is None else self._gradient_ahead
-        self._trace(function, columns)
+        """Return the gradients that ``each`` yields, a few records at a time."""
+        parts = None if units is None else units.split(self.micro_batch)
         chance, logits, norms = self.chance(), [], []
-        for gradients, out in self._each(function, *columns):
-            norms.append(_norm(gradients))
+        for k, (gradients, out) in enumerate(each(parts)):
+            norms.append(_norm(gradients, parts[k] if parts else None))
             logits.append(out)
-        loss, probability, _ = self.loss_terms(torch.cat(logits), y, None, weight)
+        loss, probability, _ = self.loss_terms(torch.cat(logits), given[1], None, weight)
+        if units is not None:
+            loss, probability = units.sum(loss), units.mean(probability)
 
         @without_grad
         def weighted_sum(weight: Tensor, out: Tensor, finite: Tensor | None = None) -> None:
             self.replay(chance)  # the same dropout masks
-            views, parts = self.views(out), zip(norms, weight.split(MICRO_BATCH), strict=True)
-            for (gradients, _), (then, w) in zip(
-                self._each(function, *columns), parts, strict=True
-            ):
-                w = at_most(w, then, _norm(gradients))
+            views, weights = self.views(out), weight.split([len(norm) for norm in norms])
+            for k, (gradients, _) in enumerate(each(parts)):
+                own = parts[k] if parts else None
+                w = at_most(weights[k], norms[k], _norm(gradients, own))
+                w = own.spread(w) if own else w
                 for name, p in self._named(True).items():
                     rows = torch.where((w != 0)[:, None], _rows(gradients[name]), 0.0)
                     views[p].view(-1).addmv_(rows.t(), w)
 
-        ahead = partial(self._records, given, weight)
+        def ahead(scale: Tensor) -> Records:
+            if units is None:
+                ahead = partial(self._each, self._gradient_ahead, (*given, scale))
+            else:
+                ahead = partial(self._each_ahead, given, scale)
+            return self._records(given, weight, units, ahead)
+
         return Records(torch.cat(norms), loss, probability, weighted_sum, ahead)
 
-    def _each(self, function: Callable[..., Any], *columns: Tensor) -> Iterator[Any]:
-        """Yield what ``function`` of one record gives for each record, a few at a time."""
+    def _each(
+        self,
+        function: Callable[..., Any],
+        columns: Sequence[Tensor],
+        parts: Sequence[Units] | None = None,
+    ) -> Iterator[Any]:
+        """Yield what ``function`` of one record gives for each record, a few at a time.
+
+        ``parts`` holds the persons whose records are taken at a time.
+        """
         run, values = self._trace(function, columns), self._values()
-        for part in zip(*(column.split(MICRO_BATCH) for column in columns), strict=True):
+        sizes = self.micro_batch if parts is None else [len(part.of) for part in parts]
+        for part in zip(*(column.split(sizes) for column in columns), strict=True):
             n = len(part[0])
-            found = run(*values, *map(_filled, part))
+            found = run(*values, *(_filled(column, self.micro_batch) for column in part))
             yield tree_map_only(torch.Tensor, itemgetter(slice(n)), found)
+
+    def _each_ahead(
+        self, given: Sequence[Tensor], scale: Tensor, parts: Sequence[Units]
+    ) -> Iterator[Any]:
+        """Yield gradients where parameters are moved by ``scale`` times those of the person."""
+        here, sizes = self._each(self._gradient, given, parts), [len(part.of) for part in parts]
+        columns = zip(*(column.split(sizes) for column in given), strict=True)
+        scales = scale.split([len(part) for part in parts])
+        for part, own, s, (gradients, _) in zip(parts, columns, scales, here, strict=True):
+            rows = torch.cat([_rows(g) for g in gradients.values()], dim=1)
+            step = part.spread(part.sum(rows) * s[:, None])
+            yield from self._each(self._gradient_along, (*own, step))
 
     def _trace(self, function: Callable[..., Any], columns: Sequence[Tensor]) -> GraphModule:
         """Return the operations of ``function`` on so many records, traced once."""
@@ -154,7 +191,7 @@ class MicroVmap(Strategy):
         made_up = [column[0].new_full(column.shape[1:], _half(column)) for column in columns]
         one = operations_of(function, (*self._values(), *made_up))
         each = vmap(one, (None, None, *[0] * len(columns)), randomness="different")
-        several = [row.expand(MICRO_BATCH, *row.shape) for row in made_up]
+        several = [row.expand(self.micro_batch, *row.shape) for row in made_up]
         found = operations_of(each, (*self._values(), *several))
         self._drawing.append(draw_from(found, self.generator))
         return found
@@ -195,6 +232,20 @@ class MicroVmap(Strategy):
     ) -> tuple[Tensors, Tensor]:
         own, _ = self._gradient(trained, frozen, x, y, logit_gradient, factor)
         moved = {name: value + scale * own[name] for name, value in trained.items()}
+        return self._gradient(moved, frozen, x, y, logit_gradient, factor)
+
+    def _gradient_along(
+        self,
+        trained: Tensors,
+        frozen: Tensors,
+        x: Tensor,
+        y: Tensor,
+        logit_gradient: Tensor,
+        factor: Tensor,
+        step: Tensor,
+    ) -> tuple[Tensors, Tensor]:
+        steps = zip(trained.items(), split(step, self.parameters), strict=True)
+        moved = {name: value + part for (name, value), part in steps}
         return self._gradient(moved, frozen, x, y, logit_gradient, factor)
 
     def _values(self) -> tuple[Tensors, Tensors]:
@@ -294,18 +345,24 @@ def _half(column: Tensor) -> float:
     return 0.5 if column.is_floating_point() else 0
 
 
-def _norm(gradients: Tensors) -> Tensor:
-    """Return the norm of each record's gradient, from those of all parameters."""
-    return sum_of(_rows(g).square().sum(1) for g in gradients.values()).sqrt()
+def _norm(gradients: Tensors, units: Units | None = None) -> Tensor:
+    """Return the norm of each record's or person's gradient, from those of all parameters."""
+    norm2 = sum_of(_rows(g).square().sum(1) for g in gradients.values())
+    if units is None:
+        return norm2.sqrt()
+    # long gradients that cancel leave an error when they are added up
+    longest = units.sum(norm2.sqrt())
+    norm2 = sum_of(units.sum(_rows(g)).square().sum(1) for g in gradients.values())
+    return (norm2 + rounding(units.most, longest) * longest.square()).sqrt()
 
 
 def _rows(gradient: Tensor) -> Tensor:
     return gradient.reshape(len(gradient), -1)
 
 
-def _filled(column: Tensor) -> Tensor:
+def _filled(column: Tensor, size: int) -> Tensor:
     """Return a column of as many rows as were traced."""
-    missing = MICRO_BATCH - len(column)
+    missing = size - len(column)
     return (
         torch.cat([column, column.new_zeros((missing, *column.shape[1:]))]) if missing else column
     )

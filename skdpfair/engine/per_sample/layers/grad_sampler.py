@@ -15,13 +15,16 @@ scales are small.  A parameter that is frozen, or absent, takes no part.
 from __future__ import annotations
 
 import abc
+import copy
 import functools
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Self, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor, nn
+
+from skdpfair.engine.units import Units
 
 Views: TypeAlias = dict[Tensor, Tensor]
 SamplerMaker: TypeAlias = "Callable[[Any, Tensor, Tensor], GradSampler]"
@@ -134,9 +137,24 @@ class GradSampler(abc.ABC):
     def shift(self, scale: Tensor, x: Tensor) -> Tensor:
         """Return the change of the output on ``x`` if parameters move along their gradients."""
 
-    def masked(self, finite: Tensor) -> Self:
+    def masked(self, finite: Tensor) -> GradSampler:
         """Return the grad sampler in which records that are not finite have no gradient."""
         return type(self)(self.module, masked(self.a, finite), masked(self.b, finite))
+
+    def by_unit(self, units: Units) -> GradSampler:
+        """Return the grad sampler of persons: their records are the positions of one sequence."""
+        return sampler_of(self.module)(self.module, units.pad(self.a), units.pad(self.b))
+
+    def unit_norm2(self, units: Units) -> Tensor:
+        """Return the squared norm of the sum of each person's gradients, (n_units,)."""
+        return self.by_unit(units).norm2()
+
+    def unit_shift(self, units: Units, scale: Tensor, x: Tensor) -> Tensor:
+        """Return the change of the output on ``x``, record by record, if persons' parameters move.
+
+        Those of person u move by ``scale[u]`` times the sum of her records' gradients.
+        """
+        return units.unpad(self.by_unit(units).shift(scale, units.pad(x)))
 
 
 class RowsGradSampler(GradSampler):
@@ -151,9 +169,57 @@ class RowsGradSampler(GradSampler):
         parts += [self.bias_rows] if self.bias_trains else []
         return sum_of(lengths_of(r.shape[1])(r).square_() for r in parts)
 
+    def unit_norm2(self, units: Units) -> Tensor:
+        """Sum the rows, with room for the rounding error of long ones that cancel."""
+        longest = units.sum(self.norm2().sqrt())
+        norm2 = self._of_sums(units.sum).norm2()
+        return norm2 + rounding(units.most, longest) * longest.square()
+
+    def unit_shift(self, units: Units, scale: Tensor, x: Tensor) -> Tensor:
+        """Give each record the sum of its person's rows."""
+        summed = self._of_sums(lambda rows: units.spread(units.sum(rows)))
+        return summed.shift(units.spread(scale), x)
+
+    def _of_sums(self, summed: Callable[[Tensor], Tensor]) -> RowsGradSampler:
+        found = copy.copy(self)
+        if self.weight_trains:
+            found.rows = summed(self.rows)
+        if self.bias_trains:
+            found.bias_rows = summed(self.bias_rows)
+        return found
+
     def add(self, weight: Tensor, views: Views) -> None:
         """Add weight^T rows."""
         if self.weight_trains:
             views[self.module.weight].view(-1).addmv_(self.rows.t(), weight)
         if self.bias_trains:
             views[self.module.bias].view(-1).addmv_(self.bias_rows.t(), weight)
+
+
+class UnitGradSampler(GradSampler):
+    """A layer's gradients by person: the sums of those of each person's records."""
+
+    def __init__(self, records: GradSampler, units: Units) -> None:
+        self.module, self._records, self._units = records.module, records, units
+
+    def norm2(self) -> Tensor:
+        """Return the squared gradient norm of every person, (n_units,)."""
+        return self._records.unit_norm2(self._units)
+
+    def add(self, weight: Tensor, views: Views) -> None:
+        """Add the persons' gradients: a record has the weight of its person."""
+        self._records.add(self._units.spread(weight), views)
+
+    def shift(self, scale: Tensor, x: Tensor) -> Tensor:
+        """Return the change of each record's output by the gradient of its person."""
+        return self._records.unit_shift(self._units, scale, x)
+
+    def shift_back(self, scale: Tensor, b: Tensor) -> Tensor | None:
+        """Return the change of each record's gradient in the layer's input; None for none."""
+        persons: Any = self._records.by_unit(self._units)  # of a Linear
+        moved = persons.shift_back(scale, self._units.pad(b))
+        return None if moved is None else self._units.unpad(moved)
+
+    def masked(self, finite: Tensor) -> GradSampler:
+        """Return the grad sampler in which persons that are not finite have no gradient."""
+        return UnitGradSampler(self._records.masked(self._units.spread(finite)), self._units)

@@ -109,3 +109,9 @@ class SequenceGradSampler(LinearGradSampler):
             out = out + self.b.sum(1, keepdim=True)
         out = (scale[:, None, None] * out).expand(-1, x[0].numel() // x.shape[-1], -1)
         return out.reshape(*x.shape[:-1], self.b.shape[-1])
+
+    def shift_back(self, scale: Tensor, b: Tensor) -> Tensor | None:
+        """Return the change of the gradient in the layer's input by the shift; None for none."""
+        if not self.weight_trains:
+            return None
+        return scale[:, None, None] * torch.bmm(torch.bmm(b, self.b.transpose(1, 2)), self.a)

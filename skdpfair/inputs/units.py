@@ -1,0 +1,170 @@
+"""Persons of the records: codes, thinning to a public number of records, and groups."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from skdpfair._validate import error_context_without_data, is_integer, safe_repr
+from skdpfair.inputs.columns import in_pandas, refuse_masked
+from skdpfair.inputs.groups import Groups, position, positions
+
+_ONE_FOR_EACH = "one value for each record that names its person, without missing values"
+
+
+def columns(X: Any, unit_col: Any, group_col: Any) -> list[int]:
+    """Return the position in X of the column of persons, in a list; empty without one.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If there is no such column, or it is also a column of groups.
+    """
+    if unit_col is None:
+        return []
+    if not isinstance(unit_col, str) and not is_integer(unit_col):
+        raise TypeError(
+            f"unit_col must be the name or index of one column of X, got {safe_repr(unit_col)}. "
+            "Give persons that several columns name as fit(..., units=...)."
+        )
+    at = position(X, unit_col, "unit_col")
+    if at in positions(X, group_col):
+        raise ValueError(
+            f"unit_col={safe_repr(unit_col)} is also in group_col. A person is not a group: name "
+            "another column in one of them."
+        )
+    return [at]
+
+
+def encode(X: Any, n_samples: int, *, at: list[int], units: Any) -> np.ndarray | None:
+    """Return the number of each record's person, (n_samples,) int64; None without persons.
+
+    Parameters
+    ----------
+    X : DataFrame or array
+        The table.
+    n_samples : int
+        Number of records.
+    at : list of int
+        Position of the column of persons in X, if it has one.
+    units : array-like of shape (n_samples,) or None
+        The persons, in place of a column.
+
+    Raises
+    ------
+    ValueError
+        If persons are missing, or are given twice.
+    """
+    if at and units is not None:
+        raise ValueError("Give persons by unit_col or by units, not by both.")
+    if not at and units is None:
+        return None
+    name = "unit_col" if at else "units"
+    own = getattr(units, "name", None)
+    if own is not None and own in getattr(X, "columns", ()):
+        raise ValueError(
+            f"units is the column {safe_repr(own)} of X, which would also be a feature. Drop the "
+            f"column from X, or set unit_col={safe_repr(own)} instead."
+        )
+    if at:
+        units = X.iloc[:, at[0]] if hasattr(X, "iloc") else np.asarray(X)[:, at[0]]
+    refuse_masked(name, units)
+    with error_context_without_data(name, f"must hold {_ONE_FOR_EACH}"):
+        values = np.asarray(in_pandas(units))
+        if values.ndim == 2 and values.shape[1] == 1:
+            values = values[:, 0]
+        if values.shape != (n_samples,):
+            raise ValueError
+        code, _ = pd.factorize(values)
+    if (code < 0).any():
+        raise ValueError(
+            f"{name} has missing values, but must hold {_ONE_FOR_EACH}. Give each record without "
+            "a person a value of its own, if each belongs to another person; else drop them."
+        )
+    return np.asarray(code, dtype=np.int64)
+
+
+def check(unit: np.ndarray, most: int | None, surplus: str) -> None:
+    """Raise ValueError without a bound on a person's records, or if they may not be thinned to it.
+
+    Parameters
+    ----------
+    unit : ndarray of shape (n_samples,), int64
+        Number of each record's person.
+    most : int or None
+        ``max_records_per_unit``.
+    surplus : {"thin", "raise"}
+        ``surplus_records``.
+    """
+    if most is None:
+        raise ValueError(
+            "Persons are given, but max_records_per_unit=None declares no bound on the records of "
+            "one person. Declare a public number by max_records_per_unit=; of a person with more "
+            "records, so many take part, drawn at random."
+        )
+    if surplus == "raise" and np.bincount(unit).max() > most:
+        raise ValueError(
+            f"Some persons have more than max_records_per_unit={most} records, and "
+            'surplus_records="raise" forbids thinning. Set surplus_records="thin", which keeps '
+            f"{most} records of a person at random, or a larger max_records_per_unit."
+        )
+
+
+def thinned(unit: np.ndarray, most: int, generator: np.random.Generator) -> np.ndarray:
+    """Return the persons with -1 for surplus records: at most ``most`` of each person stay.
+
+    Which of her records stay depends on her own records and a fresh draw only.
+
+    Examples
+    --------
+    >>> kept = thinned(np.array([0, 1, 0, 0]), 2, np.random.default_rng(0))
+    >>> np.bincount(kept[kept >= 0])
+    array([2, 1])
+    """
+    order = np.lexsort((generator.random(len(unit)), unit))
+    size = np.bincount(unit)
+    rank = np.arange(len(unit)) - np.repeat(np.cumsum(size) - size, size)
+    kept = unit.copy()
+    kept[order[rank >= most]] = -1
+    return kept
+
+
+def grouped(groups: Groups, unit: np.ndarray) -> Groups:
+    """Return groups in which a person has one: that of most of her records.
+
+    Of several such groups it is the first.
+    """
+    taken = unit >= 0
+    votes = np.zeros((unit.max() + 1, groups.n_groups), dtype=np.int64)
+    np.add.at(votes, (unit[taken], groups.code[taken]), 1)
+    code = np.where(taken, votes.argmax(axis=1)[unit], groups.code)
+    return replace(groups, code=code)
+
+
+def unit_groups(group: np.ndarray, unit: np.ndarray | None) -> np.ndarray:
+    """Return the group code of each person, which all her records have; of each record without.
+
+    Parameters
+    ----------
+    group : ndarray of shape (n_samples,), int64
+        Group codes.
+    unit : ndarray of shape (n_samples,), int64, or None
+        Number of each record's person, -1 for records that take no part.
+    """
+    if unit is None:
+        return group
+    found = np.zeros(unit.max() + 1, dtype=np.int64)
+    found[unit[unit >= 0]] = group[unit >= 0]
+    return found
+
+
+def share_of(unit: np.ndarray | None) -> np.ndarray | None:
+    """Return one over the number of records of each record's person; None without persons.
+
+    Examples
+    --------
+    >>> share_of(np.array([0, 1, 0]))
+    array([0.5, 1. , 0.5])
+    """
+    return None if unit is None else 1.0 / np.bincount(unit)[unit]

@@ -1,0 +1,358 @@
+"""Persons with several records: what is sampled, clipped, thinned, counted and stated."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from sklearn.model_selection import GridSearchCV, GroupKFold, cross_validate
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from skdpfair import METHODS, DPFairClassifier, get_method, load_release
+from skdpfair.engine import Batch, Streams, private_step, select_strategy
+from skdpfair.engine.step import weigh
+from skdpfair.engine.units import Units
+from skdpfair.inputs.groups import Groups
+from skdpfair.inputs.units import grouped, thinned
+from skdpfair.mechanism import Mechanism
+from skdpfair.postprocessing import DPThresholdClassifier
+from skdpfair.postprocessing._score_counts import released
+from skdpfair.testing import task
+from skdpfair.training.schedule import UnitRows
+
+PRIVATE = sorted(name for name, method in METHODS.items() if method.private)
+ALPHA = 1e-6  # the chance that a correct draw fails a statistical test
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::skdpfair.exceptions.LowSignalWarning",
+    "ignore::skdpfair.exceptions.InsecureSeedWarning",
+)
+
+
+@pytest.fixture(scope="module")
+def visits():
+    """600 persons with 1 to 6 records, in any order."""
+    rng = np.random.default_rng(0)
+    person = rng.permutation(np.repeat(np.arange(600), rng.integers(1, 7, 600)))
+    X = rng.normal(size=(len(person), 3)).astype(np.float32)
+    y = (X[:, 0] + 0.5 * rng.normal(size=len(person)) > 0).astype(int)
+    frame = pd.DataFrame(X, columns=list("abc")).assign(
+        sex=np.where(person % 3, "f", "m"), person=1000 + person
+    )
+    return frame, y
+
+
+def quick(method="dpsgd", **params):
+    given = {"epsilon": 3.0, "max_steps": 8, "module": "logistic", "accountant": "rdp"}
+    given |= {"group_col": "sex", "unit_col": "person", "max_records_per_unit": 3}
+    return DPFairClassifier(method, **(given | {"random_state": 0} | params))
+
+
+# --- one step ---------------------------------------------------------------------------------
+
+
+def step_on(sizes, name="dpsgd", seed=0, **settings):
+    generator = torch.Generator().manual_seed(seed)
+    n = sum(sizes)
+    x = 3.0 * torch.randn((n, 4), generator=generator)
+    y = torch.randint(0, 2, (n,), generator=generator)
+    group = torch.randint(0, 2, (len(sizes),), generator=generator)
+    units = Units(torch.tensor(sizes))
+    batch = Batch(x, y, units.spread(group), units=units)
+    return batch, Mechanism(get_method(name, **settings), task(n_groups=2), 0.0)
+
+
+def without(batch, person):
+    kept = batch.units.of != person
+    size = batch.units.size[torch.arange(len(batch.units)) != person]
+    rest = batch.select(torch.nonzero(kept)[:, 0])
+    return Batch(rest.x, rest.y, rest.group, units=Units(size))
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+@given(sizes=st.lists(st.integers(1, 5), min_size=2, max_size=6), seed=st.integers(0, 9))
+@settings(max_examples=8, deadline=None)
+def test_one_person_moves_each_release_by_at_most_its_sensitivity(name, sizes, seed):
+    batch, mechanism = step_on(sizes, name, seed)
+    method, noise = mechanism.method, Streams.fresh().noise()
+    state = method.start(mechanism.task)
+    with select_strategy(torch.nn.Linear(4, 2), batch.x, 2) as model:
+        whole = weigh(model, batch, mechanism, state, noise, None)
+        assert len(whole.weight) == len(sizes)
+        gradients = torch.zeros(len(sizes), model.n_parameters)
+        for u, row in enumerate(gradients):
+            whole.add_weighted(torch.eye(len(sizes))[u], row)
+        for u in range(len(sizes)):
+            rest = weigh(model, without(batch, u), mechanism, state, noise, None)
+            for query in mechanism.queries:
+                moved = whole.release[query.name] - rest.release[query.name]
+                assert moved.norm() <= query.sensitivity * (1 + 1e-5)
+            # at the same released counts the others keep their weights
+            again = method.clip(rest.sample, state, whole.release)
+            others = torch.arange(len(sizes)) != u
+            if not method.queries(mechanism.task, 1.0) or not mechanism.queries[0].early:
+                torch.testing.assert_close(again.weight, whole.clip.weight[others])
+            assert (whole.weight[u] * gradients[u].norm()) <= whole.clip.bound * (1 + 1e-5)
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+def test_a_person_is_clipped_once_and_chunks_change_nothing(name):
+    batch, mechanism = step_on([3, 1, 4, 2, 5], name)
+    state = mechanism.method.start(mechanism.task)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        module = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Tanh(), torch.nn.Linear(3, 2))
+    found = []
+    for chunk in (None, 1, 4, 7):
+        with select_strategy(module, batch.x, 2) as model:
+            noise = Streams.seeded(0, digest=b"").noise()
+            step = private_step(model, batch, mechanism, state, noise, chunk_size=chunk)
+        assert step.sound
+        found.append(step.gradient.clone())
+    for other in found[1:]:
+        torch.testing.assert_close(other, found[0], rtol=1e-5, atol=1e-7)
+
+
+def test_the_gradient_of_a_person_is_the_mean_of_her_records():
+    batch, mechanism = step_on([2, 3], max_grad_norm=1e9)
+    rows = []
+    module = torch.nn.Linear(4, 2)
+    for x, y in zip(batch.x, batch.y, strict=True):
+        loss = torch.nn.functional.cross_entropy(module(x[None]), y[None])
+        grads = torch.autograd.grad(loss, module.parameters())
+        rows.append(torch.cat([g.flatten() for g in grads]))
+    with select_strategy(module, batch.x, 2) as model:
+        step = private_step(model, batch, mechanism, None, Streams.fresh().noise())
+    expected = torch.stack(rows[:2]).mean(0) + torch.stack(rows[2:]).mean(0)
+    size = mechanism.expected_batch_size
+    torch.testing.assert_close(step.gradient * size, expected, rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+def test_persons_with_one_record_take_the_step_of_records(name):
+    batch, mechanism = step_on([1] * 9, name)
+    mechanism = Mechanism(mechanism.method, mechanism.task, 1.0)
+    state, plain = mechanism.method.start(mechanism.task), Batch(batch.x, batch.y, batch.group)
+    persons = UnitRows(plain, np.arange(9)).select(torch.arange(9))
+    taken = []
+    for data in (plain, persons):
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            module = torch.nn.Linear(4, 2)
+        with select_strategy(module, data.x, 2) as model:
+            noise = Streams.seeded(0, digest=b"").noise()
+            taken.append(private_step(model, data, mechanism, state, noise).gradient)
+    assert torch.equal(*taken)
+
+
+def test_a_person_with_a_record_that_has_no_finite_gradient_counts_for_nothing():
+    batch, mechanism = step_on([2, 3, 1])
+    batch.x[1, 0] = torch.inf
+    with select_strategy(torch.nn.Linear(4, 2), batch.x, 2) as model:
+        with_it, rest = (
+            private_step(model, b, mechanism, None, Streams.fresh().noise()).gradient.clone()
+            for b in (batch, without(batch, 0))
+        )
+    torch.testing.assert_close(with_it, rest)
+
+
+def test_a_position_brings_all_records_of_a_person_and_none_of_another():
+    unit = np.array([2, 0, 1, 0, 2, 2, -1])
+    rows = Batch(torch.arange(7.0)[:, None], torch.arange(7), torch.zeros(7, dtype=torch.int64))
+    batch = UnitRows(rows, unit).select(torch.tensor([0, 2]))
+    assert batch.y.tolist() == [1, 3, 0, 4, 5] and batch.units.size.tolist() == [2, 3]
+    assert len(UnitRows(rows, unit).select(torch.tensor([], dtype=torch.int64))) == 0
+
+
+# --- thinning and groups ----------------------------------------------------------------------
+
+
+@given(sizes=st.lists(st.integers(1, 9), min_size=1, max_size=20), most=st.integers(1, 9))
+@settings(max_examples=50, deadline=None)
+def test_thinning_keeps_at_most_so_many_of_each_person(sizes, most):
+    unit = np.random.default_rng(0).permutation(np.repeat(np.arange(len(sizes)), sizes))
+    kept = thinned(unit, most, np.random.default_rng(1))
+    assert ((kept == unit) | (kept == -1)).all()
+    assert np.bincount(kept[kept >= 0]).tolist() == np.minimum(sizes, most).tolist()
+
+
+def test_thinning_draws_evenly_from_a_persons_own_records_whoever_else_is_there():
+    alone, others = np.zeros(4, dtype=np.int64), np.repeat([1, 2], [50, 3])
+    generator, n, counts = np.random.default_rng(0), 4000, []
+    for unit in (alone, np.concatenate([alone, others])):
+        draws = [thinned(unit, 2, generator)[:4] >= 0 for _ in range(n)]
+        pairs = np.array([np.flatnonzero(d) @ [4, 1] for d in draws])
+        counts.append(np.unique(pairs, return_counts=True)[1])
+    for found in counts:  # six pairs, equally likely
+        assert len(found) == 6 and stats.chisquare(found).pvalue > ALPHA
+    assert stats.chi2_contingency(counts).pvalue > ALPHA
+
+
+def test_a_person_has_one_group_that_of_most_of_her_records():
+    groups = Groups(np.array([0, 1, 1, 2, 0, 2, 1]), np.array(["a", "b", "c"]), True)
+    unit = np.array([0, 0, 0, 1, 1, 1, -1])
+    assert grouped(groups, unit).code.tolist() == [1, 1, 1, 2, 2, 2, 1]
+    tied = grouped(groups, np.array([0, 0, 1, 1, 1, 1, 1]))
+    assert tied.code[:2].tolist() == [0, 0]
+
+
+# --- fits -------------------------------------------------------------------------------------
+
+
+def test_persons_are_counted_sampled_and_stated(visits):
+    X, y = visits
+    model = quick(delta="auto", batch_size=60).fit(X, y)
+    report = model.privacy_
+    assert report.n_samples == 600 and report.sample_rate == 0.1 and report.delta == 1e-4
+    assert report.adjacency == "zero_out_unit" and report.max_records_per_unit == 3
+    assert "all records of one person" in report.statement
+    assert "number of persons" in report.statement and "number of records" not in report.statement
+    assert not any("several records" in item for item in report.not_accounted)
+    assert json.loads(json.dumps(report.to_dict()))["adjacency"] == "zero_out_unit"
+    as_records = quick(unit_col=None, max_records_per_unit=None, batch_size=60, delta=1e-4)
+    plain = as_records.fit(X.drop(columns="person"), y).privacy_
+    assert plain.adjacency == "zero_out" and plain.n_samples == len(y)
+
+
+def test_batches_are_poisson_samples_of_persons(visits, monkeypatch):
+    X, y = visits
+    seen = []
+
+    def recorded(model, batch, *rest, **kwargs):
+        seen.append(batch)
+        return private_step(model, batch, *rest, **kwargs)
+
+    monkeypatch.setattr("skdpfair.training.steps.private_step", recorded)
+    numbered = X.assign(a=np.arange(len(X)))
+    method = get_method("dpsgd", max_grad_norm=1.0)
+    quick(method, batch_size=60, max_steps=200, lr=0.1).fit(numbered, y)
+    person, kept = pd.factorize(X["person"])[0], {}
+    for batch in seen:
+        records = batch.x[:, 0].long().numpy()
+        of, size = person[records], batch.units.size.numpy()
+        assert (np.repeat(np.arange(len(size)), size) == pd.factorize(of)[0]).all()
+        for u in np.unique(of):  # the same records of hers in every batch
+            assert kept.setdefault(u, set(records[of == u])) == set(records[of == u])
+    assert {u: len(r) for u, r in kept.items()} == {
+        u: min(n, 3) for u, n in enumerate(np.bincount(person)) if u in kept
+    }
+    drawn = sum(len(batch.units) for batch in seen)
+    assert stats.binomtest(drawn, 600 * len(seen), 0.1).pvalue > ALPHA
+
+
+def test_the_column_of_persons_is_no_feature_and_may_be_absent(visits):
+    X, y = visits
+    model = quick().fit(X, y)
+    assert model.net_.module.in_shape == (3,)
+    whole = model.predict_proba(X)
+    for columns in (["person"], ["sex"], ["person", "sex"]):
+        np.testing.assert_array_equal(model.predict_proba(X.drop(columns=columns)), whole)
+    renamed = X.assign(person=[f"p{i}" for i in X["person"]])
+    assert quick().fit(renamed, y).privacy_.n_samples == 600
+
+
+def test_an_array_of_persons_does_as_a_column(visits):
+    X, y = visits
+    model = quick(unit_col=None).fit(X.drop(columns="person"), y, units=X["person"])
+    assert model.privacy_.n_samples == 600
+    nested = quick(unit_col=None, group_col=None, method="dpsgd")
+    memory = X[list("abc")].to_numpy()
+    assert nested.fit(memory, y, units=X["person"].to_numpy()).privacy_.n_samples == 600
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_every_method_trains_on_persons_or_says_why_not(name, visits):
+    X, y = visits
+    model = quick(name, epsilon=3.0 if METHODS[name].private else None, batch_size=200)
+    if METHODS[name].takes_units:
+        model.fit(X, y)
+        assert model.privacy_.max_records_per_unit == 3
+        assert model.privacy_.epsilon <= 3.0 or not METHODS[name].private
+    else:
+        with pytest.raises(ValueError, match="persons with several records"):
+            model.fit(X, y)
+
+
+def test_persons_pass_through_pipelines_searches_and_thresholds(visits, tmp_path):
+    X, y = visits
+    features, persons = X[list("abc")], X["person"].to_numpy()
+    plain = quick(unit_col=None, group_col=None)
+    pipe = make_pipeline(FunctionTransformer(), plain)
+    fitted = pipe.fit(features, y, dpfairclassifier__units=persons)[-1]
+    assert fitted.privacy_.n_samples == 600
+    found = cross_validate(
+        pipe,
+        features,
+        y,
+        groups=persons,
+        cv=GroupKFold(3),
+        params={"dpfairclassifier__units": persons},
+        return_estimator=True,
+    )
+    assert {m[-1].privacy_.n_samples for m in found["estimator"]} == {400}
+    search = GridSearchCV(plain, {"lr": [0.1, 1.0]}, cv=GroupKFold(2))
+    search.fit(features, y, units=persons, groups=persons)
+    assert search.best_estimator_.privacy_.n_samples == 600
+    model = DPThresholdClassifier(plain, objective="accuracy").fit(features, y, units=persons)
+    assert model.privacy_.adjacency == "zero_out_unit" and model.privacy_.epsilon <= 3.0
+    fitted.save_release(tmp_path / "model.safetensors")
+    again = load_release(tmp_path / "model.safetensors")
+    assert again.privacy_.statement == fitted.privacy_.statement
+    np.testing.assert_array_equal(again.predict(features), fitted.predict(features))
+
+
+def test_one_person_moves_the_counts_of_scores_by_one_record(visits, monkeypatch):
+    X, y = visits
+    seen = []
+    monkeypatch.setattr(
+        "skdpfair.postprocessing._score_counts.released",
+        lambda histograms, *rest: seen.append(histograms) or released(histograms, *rest),
+    )
+    DPThresholdClassifier(quick()).fit(X, y)
+    assert float(seen[0].sum()) == pytest.approx(600)
+
+
+def test_training_on_persons_learns(visits):
+    X, y = visits
+    model = quick(epsilon=None, noise_multiplier=0.0, max_steps=100, lr=1.0)
+    assert model.fit(X, y).score(X, y) > 0.8
+
+
+# --- bad input --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "params, change, error, match",
+    [
+        ({"max_records_per_unit": None}, {}, ValueError, "max_records_per_unit=None declares no"),
+        ({"max_records_per_unit": 0}, {}, ValueError, "max_records_per_unit.*got 0"),
+        ({"surplus_records": "raise"}, {}, ValueError, "more than max_records_per_unit=3"),
+        ({"surplus_records": "drop"}, {}, ValueError, "surplus_records.*got 'drop'"),
+        ({"unit_col": "sex"}, {}, ValueError, "also in group_col"),
+        ({"unit_col": "patient"}, {}, ValueError, "unit_col='patient' is not a column of X"),
+        ({"unit_col": ["person"]}, {}, TypeError, "unit_col must be the name or index"),
+        ({}, {"units": np.zeros(1)}, ValueError, "by unit_col or by units, not by both"),
+        ({"unit_col": None}, {"units": np.zeros(3)}, ValueError, "units must hold one value"),
+        ({"unit_col": None}, {"units": "person"}, ValueError, "units is the column 'person' of X"),
+    ],
+)
+def test_what_cannot_be_used_is_refused(params, change, error, match, visits):
+    X, y = visits
+    if isinstance(change.get("units"), str):
+        change = {"units": X[change["units"]]}
+    with pytest.raises(error, match=match) as caught:
+        quick(**params).fit(X, y, **change)
+    assert not any(cell in str(caught.value) for cell in map(str, X["person"].head(50)))
+
+
+@pytest.mark.parametrize("missing", [np.nan, None, pd.NA])
+def test_missing_persons_are_refused(missing, visits):
+    X, y = visits
+    X = X.assign(person=X["person"].astype(object))
+    X.loc[3, "person"] = missing
+    with pytest.raises(ValueError, match="unit_col has missing values"):
+        quick().fit(X, y)
