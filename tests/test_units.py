@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from sklearn.model_selection import GridSearchCV, GroupKFold, cross_validate
+from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
@@ -20,6 +20,8 @@ from skdpfair.engine.units import Units
 from skdpfair.inputs.groups import Groups
 from skdpfair.inputs.units import grouped, thinned
 from skdpfair.mechanism import Mechanism
+from skdpfair.model_selection import PrivacyLedger, plan, sweep
+from skdpfair.model_selection._cells import splits
 from skdpfair.postprocessing import DPThresholdClassifier
 from skdpfair.postprocessing._score_counts import released
 from skdpfair.testing import task
@@ -320,6 +322,69 @@ def test_training_on_persons_learns(visits):
     X, y = visits
     model = quick(epsilon=None, noise_multiplier=0.0, max_steps=100, lr=1.0)
     assert model.fit(X, y).score(X, y) > 0.8
+
+
+# --- folds, ledgers and sweeps ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cv, most", [(GroupKFold(3), 2), (KFold(3), 3), (None, 3)])
+def test_a_person_misses_a_fold_only_where_groups_stay_together(cv, most, visits, tmp_path):
+    X, y = visits
+    ledger = PrivacyLedger(tmp_path / "ledger", delta=1e-4, accountant="rdp", progress=False)
+    persons = X["person"].to_numpy()
+    search = GridSearchCV(quick(unit_col=None, group_col=None), {"lr": [0.5]}, cv=cv or 3)
+    search.refit = False
+    given = {"groups": persons} if isinstance(cv, GroupKFold) else {}
+    ledger.fit(search, X[list("abc")], y, units=persons, **given)
+    assert ledger.report().n_fits == 3 and ledger.report().n_fits_per_record == most
+
+
+def test_a_ledger_adds_up_one_kind_of_unit(visits, tmp_path):
+    X, y = visits
+    with PrivacyLedger(tmp_path / "ledger", delta=1e-4, accountant="rdp") as ledger:
+        model = quick().fit(X, y)
+        plain = quick(unit_col=None, max_records_per_unit=None)
+        with pytest.raises(ValueError, match="protects each record, but earlier fits"):
+            plain.fit(X.drop(columns="person"), y)
+    assert ledger.epsilon() == pytest.approx(model.privacy_.epsilon)
+
+
+def test_forecasts_count_persons_and_ask_for_folds_by_person(visits):
+    X, y = visits
+    model = quick(delta=1e-4)
+    spent = model.fit(X, y).privacy_.epsilon
+    assert plan(model, 600, n_groups=2, delta=1e-4, accountant="rdp").epsilon == pytest.approx(
+        spent
+    )
+    found = plan(model, 600, n_groups=2, cv=GroupKFold(3), delta=1e-4, accountant="rdp")
+    assert found.n_fits_per_record == 2
+    for cv in (3, KFold(3)):
+        with pytest.raises(ValueError, match="records of one person into several folds"):
+            plan(model, 600, cv=cv)
+
+
+def test_a_sweep_keeps_persons_on_one_side(visits):
+    X, y = visits
+    settings = {"max_records_per_unit": 3, "module": "logistic", "max_steps": 5, "lr": 0.5}
+    given = ["dpsgd"], [3.0], 1, X[list("abc")], y, X["sex"]
+    persons = X["person"].to_numpy()
+    results = sweep(*given, units=persons, progress=False, **settings)
+    assert (
+        results.frame.query("method == 'dpsgd' and group == 'overall'")["epsilon_spent"].le(3).all()
+    )
+    with pytest.raises(ValueError, match="records of one person among"):
+        sweep(*given, units=persons, cv=KFold(3), progress=False, **settings)
+    with pytest.raises(ValueError, match="unit_col"):
+        sweep(*given, unit_col="person", progress=False, **settings)
+
+
+def test_the_split_of_a_sweep_is_by_person():
+    unit = np.repeat(np.arange(40), 3)
+    y, code = np.arange(120) % 2, np.zeros(120, dtype=np.int64)
+    for cv in (None, 4):
+        for train, test in splits(cv, 0, y, code, unit):
+            assert not np.isin(unit[test], unit[train]).any()
+            assert len(train) + len(test) == 120
 
 
 # --- bad input --------------------------------------------------------------------------------

@@ -83,6 +83,7 @@ def charged(
     reasons: Sequence[str] = (),
     curve: np.ndarray | None = None,
     what: str = "steps",
+    unit: str = "record",
     ledger: PrivacyLedger | None = None,
     place: dict[str, Any] | None = None,
 ) -> Iterator[None]:
@@ -102,6 +103,8 @@ def charged(
         Renyi curve of a release that is no run of sampled Gaussians, at ``renyi.ORDERS``.
     what : str
         Name of a release without entries.
+    unit : {"record", "person"}, default="record"
+        What the fit protects.
     ledger : PrivacyLedger or None, default=None
         The one that the fit was given as a callback.
     place : dict or None, default=None
@@ -129,6 +132,7 @@ def charged(
     fit: Line = {"fit": name, "state": "planned", "data": ledger.data}
     fit |= entry_of(planned, private=private, reasons=reasons, curve=curve, what=what)
     fit["place"] = place if "search" in place else None
+    fit["unit"] = unit
     fit["around"] = active_ledger.current_call() or place.get("path", "").split("/")[0] or None
     ledger.begin(fit)
     try:

@@ -22,6 +22,7 @@ Line: TypeAlias = dict[str, Any]  # of a ledger's file, for instance a fit or a 
 
 _PARTITIONS = (KFold, StratifiedKFold, GroupKFold, StratifiedGroupKFold, LeaveOneOut)
 _REPEATED = (RepeatedKFold, RepeatedStratifiedKFold)
+_BY_GROUPS = (GroupKFold, StratifiedGroupKFold)
 _BY_LABELS = (StratifiedKFold, GroupKFold, StratifiedGroupKFold, RepeatedStratifiedKFold)
 _FOLD = "candidate-split-evaluation"  # scikit-learn's name of one fit and test of a search
 _SEARCH_TASKS = {_FOLD, "refit-with-best-params"}
@@ -104,6 +105,17 @@ def folds_of(cv: Any, n_splits: int) -> int | None:
     return n_splits // cv.n_repeats if type(cv) in _REPEATED else n_splits
 
 
+def keeps_persons_together(cv: Any) -> bool:
+    """Return whether a splitter puts all records of a group, such as a person, into one fold.
+
+    Examples
+    --------
+    >>> keeps_persons_together(GroupKFold(3)), keeps_persons_together(KFold(3))
+    (True, False)
+    """
+    return type(cv) in _BY_GROUPS and not _METHODS & vars(cv).keys()
+
+
 def takes_as_public(cv: Any) -> str | None:
     """Return the facts that folds depend on beside the number of records, or None.
 
@@ -125,14 +137,17 @@ def fits_seen_by_record(fits: Iterable[Line], searches: Mapping[str, Line]) -> l
     ----------
     fits : iterable of dict
         ``place`` holds the search, its round, and the position among the round's fits; None
-        for a fit outside of searches, which every record is in.
+        for a fit outside of searches, which every record is in.  ``unit`` is "person" if the
+        fit protects all records of a person.
     searches : dict of str to dict
-        ``splits`` per candidate, and ``folds`` (see `folds_of`), of each search.
+        ``splits`` per candidate, ``folds`` (see `folds_of`), and ``by_group`` (see
+        `keeps_persons_together`), of each search.
 
     Notes
     -----
     A record lies in the test fold of one split in ``folds`` of a search, the same for all
-    candidates, so it misses that split's fits and no other.  Until a fit of every split is in
+    candidates, so it misses that split's fits and no other.  So does a person if all her records
+    lie in one test fold, else she may be in all fits.  Until a fit of every split is in
     the ledger, some record may have missed none.  Where there would be too many combinations,
     further searches count in full.
 
@@ -151,7 +166,8 @@ def fits_seen_by_record(fits: Iterable[Line], searches: Mapping[str, Line]) -> l
     for fit in fits:
         place: Line = fit.get("place") or {}
         search = searches.get(place.get("search", ""), {"folds": None})
-        if search["folds"] is None or search["folds"] > _MOST_FOLDS:
+        is_split = fit.get("unit") == "person" and not search.get("by_group")
+        if is_split or search["folds"] is None or search["folds"] > _MOST_FOLDS:
             always.append(fit)
             continue
         repeat, split = divmod(place["index"] % search["splits"], search["folds"])

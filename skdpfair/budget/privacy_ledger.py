@@ -13,7 +13,13 @@ import pandas as pd
 
 from skdpfair._validate import number, one_of, safe_repr
 from skdpfair.budget import active_ledger
-from skdpfair.budget.folds import Line, folds_of, search_position, takes_as_public
+from skdpfair.budget.folds import (
+    Line,
+    folds_of,
+    keeps_persons_together,
+    search_position,
+    takes_as_public,
+)
 from skdpfair.budget.journal import Journal, cost, frame_of, read_entries, spending
 from skdpfair.budget.progress import LedgerFollower
 from skdpfair.budget.spending import REFERENCE, Spending
@@ -279,6 +285,7 @@ class PrivacyLedger:
             line = {"search": search_position(context)["path"], "splits": splits, "data": self.data}
             known = _is_of_scikit_learn(estimator)
             line |= {"folds": folds_of(cv, splits) if known else None}
+            line |= {"by_group": known and keeps_persons_together(cv)}
             with self._journal.locked():
                 self._journal.append(line | {"public": takes_as_public(cv) if known else None})
 
@@ -412,8 +419,11 @@ class PrivacyLedger:
         ------
         BudgetExceeded
             If it would exceed the budget; the fit is then not recorded.
+        ValueError
+            If it protects persons and earlier fits records, or the reverse.
         """
         with self._journal.locked() as lines:
+            _refuse_other_unit(fit, read_entries(lines, self.data)[0])
             if self.budget is not None:
                 try:
                     self._check(*read_entries(lines, self.data), [fit])
@@ -485,3 +495,13 @@ class PrivacyLedger:
 def _is_of_scikit_learn(search: Any) -> bool:
     """Return whether a search is one whose folds are those of its ``cv``."""
     return type(search).__module__.startswith("sklearn.model_selection.")
+
+
+def _refuse_other_unit(fit: Line, before: Sequence[Line]) -> None:
+    units = {entry.get("unit", "record") for entry in [fit, *before]}
+    if len(units) > 1:
+        raise ValueError(
+            f"This fit protects each {fit.get('unit', 'record')}, but earlier fits in the ledger "
+            "protect another unit, and there is no sum of both. Use a ledger of its own for the "
+            "fits with unit_col= or units=."
+        )

@@ -9,7 +9,12 @@ import numpy as np
 import pandas as pd
 import torch
 from sklearn.base import ClassifierMixin, clone
-from sklearn.model_selection import StratifiedKFold, check_cv, train_test_split
+from sklearn.model_selection import (
+    StratifiedGroupKFold,
+    StratifiedKFold,
+    check_cv,
+    train_test_split,
+)
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
@@ -46,6 +51,7 @@ class Cell:
     estimator: ClassifierMixin
     train: np.ndarray
     test: np.ndarray
+    n_units: int  # persons to train on; records if each is a person
     key: str = ""
 
     @property
@@ -55,16 +61,16 @@ class Cell:
         return f"{self.method}{budget}, seed {self.seed}, fold {self.fold}"
 
 
-def run_cell(cell, X, y, code, levels, keep_predictions):
+def run_cell(cell, X, y, code, levels, unit, keep_predictions):
     """Fit and test one cell."""
     try:
-        return _fit_and_test(cell, X, y, code, levels, keep_predictions)
+        return _fit_and_test(cell, X, y, code, levels, unit, keep_predictions)
     except Exception as error:
         error.add_note(f"In the cell: {cell.name}.")
         raise
 
 
-def _fit_and_test(cell, X, y, code, levels, keep_predictions):
+def _fit_and_test(cell, X, y, code, levels, unit, keep_predictions):
     names, spent, runs = np.asarray(levels, dtype=object), np.inf, []
     start = time.perf_counter()
     with warnings.catch_warnings(record=True) as recorded:
@@ -72,11 +78,13 @@ def _fit_and_test(cell, X, y, code, levels, keep_predictions):
         warnings.simplefilter("ignore", InsecureSeedWarning)  # a sweep is for research
         model, rows = clone(cell.estimator), (_rows(X, cell.train), y[cell.train])
         if isinstance(model, DPFairClassifier):
-            model.fit(*rows, sensitive_features=names[code[cell.train]])
+            units = None if unit is None else unit[cell.train]
+            model.fit(*rows, sensitive_features=names[code[cell.train]], units=units)
             spent, entries = model.privacy_.epsilon, model.privacy_.ledger.entries
             runs = [[*map(float, e.run[:2]), e.run.steps] for e in entries]
         else:
-            with charged((), Ledger(), private=False):
+            kind = "record" if unit is None else "person"
+            with charged((), Ledger(), private=False, unit=kind):
                 model.fit(*rows)
     seconds = time.perf_counter() - start
     X_test, y_test, group = _rows(X, cell.test), y[cell.test], code[cell.test]
@@ -112,29 +120,29 @@ def _fit_and_test(cell, X, y, code, levels, keep_predictions):
     return result
 
 
-def cells_of(methods, epsilons, seed, fold, rows, base, ceiling):
+def cells_of(methods, epsilons, seed, fold, rows, base, ceiling, unit):
     """Return the cells of one split: models without privacy, then every method and budget."""
     train, test = rows
+    n_units = len(train) if unit is None else len(np.unique(unit[train]))
+    at = train, test, n_units
     state = np.random.SeedSequence(seed, spawn_key=(1, fold)).generate_state(1)
     base = clone(base).set_params(random_state=int(state[0]))
     private = []
     for name, method in methods.items():
         for epsilon in epsilons if get_method(method).private else [None]:
-            network = _network(base, len(train), epsilon)
+            network = _network(base, n_units, epsilon)
             estimator = clone(base).set_params(method=method, epsilon=epsilon)
-            private.append((network, Cell(name, epsilon, seed, fold, None, estimator, train, test)))
+            private.append((network, Cell(name, epsilon, seed, fold, None, estimator, *at)))
     networks_used = list(dict.fromkeys(network for network, _ in private))
     several = len(networks_used) > 1
     labels = {n: f"{REFERENCE} ({n})" if several else REFERENCE for n in networks_used}
     references = [
-        Cell(label, None, seed, fold, None, _reference(base, network), train, test)
+        Cell(label, None, seed, fold, None, _reference(base, network), *at)
         for network, label in labels.items()
     ]
     if ceiling:
         models = _ceilings(int(state[0])).items()
-        references += [
-            Cell(n, None, seed, fold, CEILING, model, train, test) for n, model in models
-        ]
+        references += [Cell(n, None, seed, fold, CEILING, model, *at) for n, model in models]
     return references + [replace(cell, reference=labels[network]) for network, cell in private]
 
 
@@ -181,8 +189,8 @@ def _reference(base, network):
     return model.set_params(**defaults.network(base.get_params(deep=False), network))
 
 
-def splits(cv, seed, y, code):
-    """Return the (train, test) rows of each fold."""
+def splits(cv, seed, y, code, unit):
+    """Return the (train, test) rows of each fold, on one side of which all of a person are."""
     state = int(np.random.SeedSequence(seed, spawn_key=(0,)).generate_state(1)[0])
     if cv is None:
         strata = np.unique(
@@ -190,18 +198,29 @@ def splits(cv, seed, y, code):
         )[1].reshape(-1)
         if np.bincount(strata).min() < 2:
             strata = y
+        if unit is not None:
+            fifths = StratifiedGroupKFold(5, shuffle=True, random_state=state)
+            return [next(fifths.split(strata, strata, unit))]
         return [
             train_test_split(np.arange(len(y)), test_size=0.2, stratify=strata, random_state=state)
         ]
     if isinstance(cv, Integral):
         cv = _validate.integer("cv", cv, low=2)
-        cv = StratifiedKFold(cv, shuffle=True, random_state=state)
+        kind = StratifiedKFold if unit is None else StratifiedGroupKFold
+        cv = kind(cv, shuffle=True, random_state=state)
     splitter = check_cv(cv, y, classifier=True)
-    folds, again = (list(splitter.split(np.zeros((len(y), 1)), y)) for _ in range(2))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The groups parameter is ignored", UserWarning)
+        folds, again = (list(splitter.split(np.zeros((len(y), 1)), y, unit)) for _ in range(2))
     if not all(np.array_equal(a[1], b[1]) for a, b in zip(folds, again, strict=True)):
         raise ValueError(
             f"cv={cv!r} splits differently each time, so a sweep could not be resumed. Give "
             "it a random_state, or pass the number of folds."
+        )
+    if unit is not None and any(np.isin(unit[test], unit[train]).any() for train, test in folds):
+        raise ValueError(
+            f"cv={cv!r} puts records of one person among the records to train on and among those "
+            "to test. Use GroupKFold or StratifiedGroupKFold, or pass the number of folds."
         )
     return folds
 

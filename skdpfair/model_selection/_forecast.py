@@ -20,9 +20,9 @@ from sklearn.model_selection import (
 )
 from sklearn.pipeline import Pipeline
 
-from skdpfair._validate import integer, one_of
+from skdpfair._validate import integer, one_of, safe_repr
 from skdpfair.budget.charging import planned_entries
-from skdpfair.budget.folds import folds_of, takes_as_public
+from skdpfair.budget.folds import folds_of, keeps_persons_together, takes_as_public
 from skdpfair.budget.spending import DIAGNOSTICS, REFERENCE, SCORES, Spending
 from skdpfair.estimator import DPFairClassifier, classifier_of
 from skdpfair.methods import get_method
@@ -133,7 +133,7 @@ def plan(search, n_samples, *, n_groups=1, cv=None, delta="auto", accountant="pl
         A DPFairClassifier, a Pipeline that ends in one, or a GridSearchCV, RandomizedSearchCV
         or DPRandomizedSearch over either.
     n_samples : int
-        Number of records; public.
+        Number of records, or of persons where ``max_records_per_unit`` is set; public.
     n_groups : int, default=1
         Number of groups; ``groups`` or ``group_probabilities`` of the classifier override it.
     cv : int, splitter or None, default=None
@@ -150,8 +150,8 @@ def plan(search, n_samples, *, n_groups=1, cv=None, delta="auto", accountant="pl
     Raises
     ------
     TypeError, ValueError
-        If the candidates of ``search`` or the folds of ``cv`` cannot be known in advance, or one
-        of their parameters cannot be used.
+        If the candidates of ``search`` or the folds of ``cv`` cannot be known in advance, one
+        of their parameters cannot be used, or folds may split the records of a person.
 
     Notes
     -----
@@ -186,6 +186,8 @@ def plan(search, n_samples, *, n_groups=1, cv=None, delta="auto", accountant="pl
     if hasattr(search, "forecast"):  # a private search knows its own cost
         return _with_leaks(search.forecast(n_samples, n_groups=n_groups, delta=delta), search)
     candidates, cv, refit = candidates_of(search, cv)
+    if cv is not None:
+        _refuse_split_persons(candidates, cv)
     planned = _Planner(candidates, n_groups)
     reasons = [] if cv is None else [SCORES]
     if cv is None:
@@ -203,6 +205,16 @@ def plan(search, n_samples, *, n_groups=1, cv=None, delta="auto", accountant="pl
     total = math.inf if reasons else spent
     planned = plan_of(fits, spent, total, delta, accountant, reasons, public)
     return _with_leaks(planned, search)
+
+
+def _refuse_split_persons(candidates, cv):
+    """Refuse folds that may hold some records of a person, and leave others to the fit."""
+    by_person = any(classifier_of(c).max_records_per_unit is not None for c in candidates)
+    if by_person and not keeps_persons_together(cv):
+        raise ValueError(
+            f"cv={safe_repr(cv)} may put records of one person into several folds, so that she is "
+            "in all fits. Use GroupKFold or StratifiedGroupKFold with the persons as groups."
+        )
 
 
 def _with_leaks(planned, search):

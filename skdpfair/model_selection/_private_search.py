@@ -200,6 +200,12 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
             On Ctrl-C; nothing is kept, and the whole search stays charged.
         """
         self._check()
+        if classifier_of(self.estimator).max_records_per_unit is not None:
+            raise ValueError(
+                "DPRandomizedSearch scores records, not persons, so it takes no classifier with "
+                "max_records_per_unit. Choose settings by public facts, or on public "
+                "records, and fit the classifier itself."
+            )
         n_samples, pool = _num_samples(X), pool_of(self)
         delta = delta_for(self.delta, n_samples)
         planned, curve, noise = trial_of(self, pool, n_samples)

@@ -19,6 +19,7 @@ from skdpfair.budget.progress import ProgressBar
 from skdpfair.estimator import DPFairClassifier
 from skdpfair.exceptions import InterruptedWarning, LowSignalWarning
 from skdpfair.inputs import groups
+from skdpfair.inputs import units as _units
 from skdpfair.inputs.groups import group_name
 from skdpfair.methods import get_method
 from skdpfair.metrics._measures import rarest_class
@@ -47,6 +48,7 @@ _TAKEN = {
     "noise_multiplier": "Use epsilons= instead.",
     "keep_reference": "Leave it out: reference models are always trained.",
     "warm_start": "Leave it out: cells are independent.",
+    "unit_col": "Use units= instead.",
 }
 _OTHERS_CALL_IT = {
     "learning_rate": "lr",
@@ -72,6 +74,7 @@ def sweep(
     progress=True,
     keep_predictions=False,
     ceiling=False,
+    units=None,
     **params,
 ):
     """Train all methods at all budgets with all seeds, and a non-private reference model.
@@ -92,7 +95,8 @@ def sweep(
         The groups; several columns make intersections.
     cv : int, splitter or None, default=None
         None holds out 20 % per seed, stratified by class and group. A number of folds is shuffled
-        again for each seed. A splitter must give the same splits each time.
+        again for each seed. A splitter must give the same splits each time. With ``units``, all
+        records of a person are on one side.
     n_jobs : int or None, default=None
         Number of joblib processes; any backend chosen by ``joblib.parallel_config`` works.
     store : path-like or None, default=None
@@ -107,6 +111,8 @@ def sweep(
     ceiling : bool, default=False
         Train scikit-learn's logistic regression, MLP and gradient boosting, too: tables and pages
         show the best of them, ``TradeoffResults.ceiling``, beside the reference model.
+    units : array of shape (n_samples,), optional
+        The person of each record, with ``max_records_per_unit`` among the parameters.
     **params
         Parameters of `DPFairClassifier` that all fits share.
 
@@ -165,14 +171,16 @@ def sweep(
     levels = [group_name(level) for level in found.levels]
     classes = np.unique(y) if params.get("classes") is None else np.unique(params["classes"])
     base = DPFairClassifier(**params).set_params(groups=levels, classes=classes.tolist())
+    unit = _units.encode(X, len(y), at=[], units=units)
     data = {"X": digest_of(X), "y": digest_of(y), "groups": digest_of(found.code)}
+    data |= {} if unit is None else {"units": digest_of(unit)}
     cells = [
         replace(cell, key=key_of_cell(cell, data, levels, keep_predictions))
         for seed in seeds
-        for fold, rows in enumerate(splits(cv, seed, y, found.code))
-        for cell in cells_of(methods, epsilons, seed, fold, rows, base, ceiling)
+        for fold, rows in enumerate(splits(cv, seed, y, found.code, unit))
+        for cell in cells_of(methods, epsilons, seed, fold, rows, base, ceiling, unit)
     ]
-    delta = delta_for(base.delta, len(y))
+    delta = delta_for(base.delta, len(y) if unit is None else int(unit.max()) + 1)
     asked = {
         "skdpfair": skdpfair.__version__,
         "torch": torch.__version__,
@@ -192,7 +200,7 @@ def sweep(
     if store is not None:
         digests = {f"data {name}": digest for name, digest in data.items()}
         store = Store.open(store, asked | digests, needs=CELL_ENTRIES)
-    records = X, y, found.code, levels
+    records = X, y, found.code, levels, unit
     done = _run(cells, records, store, n_jobs, progress, delta, keep_predictions)
     if store is not None and len(done) == len(cells):
         store.sweep_away()
@@ -214,7 +222,7 @@ def _run(cells, records, store, n_jobs, progress, delta, keep_predictions):
     """Return the finished cells by key: those in the store, and those run now."""
     tasks = {cell.key: joblib.delayed(run_cell)(cell, *records, keep_predictions) for cell in cells}
     done = {} if store is None else store.finished(tasks)
-    _check_budget([cell for cell in cells if cell.key not in done], len(records[-1]))
+    _check_budget([cell for cell in cells if cell.key not in done], records)
     curve = rdp_curve(run for result in done.values() for run in result["runs"])
 
     def show(result):
@@ -237,18 +245,20 @@ def _run(cells, records, store, n_jobs, progress, delta, keep_predictions):
     return done
 
 
-def _check_budget(cells, n_groups):
+def _check_budget(cells, records):
     """Raise BudgetExceeded if all cells together exceed the budget of an active ledger."""
+    *_, levels, unit = records
     ledger = current_ledger()
     if ledger is not None:
-        planned = (_planned(c, n_groups) for c in cells)
-        ledger.check(entry_of(entries, private=private) for private, entries in planned)
+        planned = (_planned(c, len(levels)) for c in cells)
+        kind = {} if unit is None else {"unit": "person"}
+        ledger.check(entry_of(entries, private=private) | kind for private, entries in planned)
 
 
 def _planned(cell, n_groups):
     if not isinstance(cell.estimator, DPFairClassifier):
         return False, ()
-    return planned_fit(cell.estimator, len(cell.train), n_groups)
+    return planned_fit(cell.estimator, cell.n_units, n_groups)
 
 
 def _named(methods):
@@ -300,7 +310,7 @@ def _check_models(cells, n_groups):
     models = {(cell.method, cell.epsilon): cell for cell in cells}.values()
     for cell in (m for m in models if isinstance(m.estimator, DPFairClassifier)):
         if cell.epsilon == tightest:
-            _planning.check(cell.estimator, len(cell.train), n_groups)
+            _planning.check(cell.estimator, cell.n_units, n_groups)
         else:  # calibrating takes a while, and a larger budget is met if this one is
             method = get_method(cell.estimator.method)
             _params.check(cell.estimator.get_params(deep=False), method)

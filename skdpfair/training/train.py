@@ -97,6 +97,7 @@ def train(
     ledger = Ledger(() if previous is None else previous.privacy.ledger.entries)
     reasons = {"diagnostics": DIAGNOSTICS, "keep_reference": REFERENCE}
     charge: dict[str, Any] = {"ledger": context.ledger, "place": context.place}
+    charge["unit"] = "record" if table.unit is None else "person"
     charge["reasons"] = [why for name, why in reasons.items() if params[name]]
     with charged(_planned(plan), ledger, private=plan.is_accounted, **charge):
         # values that were released before the end may be why it ends: callbacks see the weights
