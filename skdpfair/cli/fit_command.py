@@ -28,7 +28,17 @@ from skdpfair.cli._input import (
     tell_ledger,
     wrapped,
 )
-from skdpfair.cli.schema_command import DATA, GROUP, TARGET, WHY, Study, ask
+from skdpfair.cli.schema_command import (
+    DATA,
+    GROUP,
+    MOST_RECORDS,
+    TARGET,
+    UNIT,
+    WHY,
+    Study,
+    ask,
+    check_unit,
+)
 from skdpfair.exceptions import InterruptedWarning
 from skdpfair.methods import METHODS
 from skdpfair.release import load_release, schema_of
@@ -40,6 +50,8 @@ _OWN = {
     "random_state": "--seed",
     "noise_multiplier": "--epsilon, which finds it",
     **dict.fromkeys(("group_col", "groups", "classes"), "the schema"),
+    "unit_col": "--unit",
+    "max_records_per_unit": "--max-records-per-unit",
     "verbose": "--json, which is quiet",
     **dict.fromkeys(("keep_reference", "diagnostics"), "Python: the file would not hold it"),
 }
@@ -66,6 +78,8 @@ _PRIVATE = sorted(name for name, method in METHODS.items() if method.private)
 )
 @TARGET
 @GROUP
+@UNIT
+@MOST_RECORDS
 @click.option(
     "--epsilon",
     type=click.FloatRange(min=0, min_open=True),
@@ -105,6 +119,8 @@ def fit(
     path,
     target,
     groups,
+    unit,
+    most_records,
     epsilon,
     delta,
     method,
@@ -133,7 +149,8 @@ def fit(
             "--output, or --force."
         )
     check_ledger(ledger, ledger_epsilon, ledger_delta)
-    schema, given = _schema(data, path, target, groups, output)
+    check_unit(unit, most_records)
+    schema, given = _schema(data, path, target, groups, (unit, most_records), output)
     if METHODS[method].needs_groups and not schema.groups:
         raise Unusable(
             f"--method {method} needs groups: name their column under [groups] of the schema."
@@ -143,7 +160,9 @@ def fit(
     with in_options({}):
         require_safetensors()  # before anything is spent
         table = schema.read_csv(data)
-        schema = schema.with_fixed_encoding(len(table), epsilon)
+        units = schema.units_in(table)
+        n_units = len(table) if units is None else pd.Series(units).nunique()
+        schema = schema.with_fixed_encoding(n_units, epsilon)
         X, y, sensitive = schema.split(table)
         params = {
             "method": method,
@@ -151,17 +170,18 @@ def fit(
             "delta": "auto" if delta is None else delta,
             "classes": schema.classes,
             "groups": schema.group_levels,
+            "max_records_per_unit": schema.max_records_per_unit,
             "random_state": seed,
             "verbose": 0 if as_json else 1,
         }
         clf = DPFairClassifier(**params).set_params(**_parsed(settings))
     if ledger is not None:
         with in_options(_WORDS):  # before there is one
-            _planning.check(clf, len(y), len(schema.group_levels or [None]))
+            _planning.check(clf, n_units, len(schema.group_levels or [None]))
     active = opened_ledger(ledger, ledger_epsilon, ledger_delta)
     with in_options(_WORDS), recorded_warnings() as said, active as active:
         fitted = clf.fit if ledger is None else partial(active.fit, clf)
-        fitted(X, y, sensitive_features=sensitive)
+        fitted(X, y, sensitive_features=sensitive, units=units)
         cut = said.met(InterruptedWarning)
         if cut and output.exists():  # a finished model is not replaced by half of one
             output = output.with_name(f"{output.stem}.part{output.suffix}")
@@ -209,7 +229,7 @@ def _saved(clf, output, schema):
     raise OSError(f"{problem} Nor can the current folder and that for temporary files.")
 
 
-def _schema(data, path, target, groups, output):
+def _schema(data, path, target, groups, person, output):
     """Return the schema, and where it was written if it had to be asked for."""
     if path is not None:
         with in_options({}):
@@ -218,6 +238,12 @@ def _schema(data, path, target, groups, output):
             raise Unusable(
                 f"{path} says target {schema.target!r} and groups {list(schema.groups)}: "
                 "--target and --group say something else. Leave them out."
+            )
+        if person not in ((None, None), (schema.unit, schema.max_records_per_unit)):
+            raise Unusable(
+                f"{path} says unit {schema.unit!r} and max_records_per_unit "
+                f"{schema.max_records_per_unit}: --unit and --max-records-per-unit say something "
+                "else. Leave them out."
             )
         return schema, None
     if target is None:
@@ -230,7 +256,7 @@ def _schema(data, path, target, groups, output):
         )
     kept = output.with_suffix(".schema.toml")
     with in_options({}):
-        schema = ask(data, target, groups)
+        schema = ask(data, target, groups, *person)
         if kept.exists():
             raise ValueError(f"{kept} is there already: pass it as --schema, or remove it.")
         replace_file(kept, f"{schema.to_toml()}\n".encode())

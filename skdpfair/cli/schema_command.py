@@ -49,6 +49,13 @@ TARGET = click.option("--target", help="Column to predict.")
 GROUP = click.option(
     "--group", "groups", multiple=True, help="Column of groups to compare; may be given again."
 )
+UNIT = click.option("--unit", help="Column that names the person of each record.")
+MOST_RECORDS = click.option(
+    "--max-records-per-unit",
+    "most_records",
+    type=click.IntRange(min=1),
+    help="Records of one person that take part, with --unit; public.",
+)
 
 
 @dataclass(frozen=True)
@@ -89,6 +96,8 @@ class Study:
 @DATA
 @TARGET
 @GROUP
+@UNIT
+@MOST_RECORDS
 @click.option(
     "--output",
     "-o",
@@ -104,7 +113,7 @@ class Study:
     help="Write nothing: count what this schema misses in DATA. NOT private.",
 )
 @AS_JSON
-def schema(data, target, groups, output, template, check, as_json):
+def schema(data, target, groups, unit, most_records, output, template, check, as_json):
     """Write down what is public about the columns of DATA, a CSV file.
 
     Limits of numbers and lists of values must come from what everybody may know, such as a form or
@@ -115,14 +124,18 @@ def schema(data, target, groups, output, template, check, as_json):
         return _check(data, check, as_json)
     if target is None:
         raise Unusable("--target is missing: name the column to predict.")
+    check_unit(unit, most_records)
     groups = tuple(dict.fromkeys(groups))
     check_outputs(output, inputs=(data,))
     with in_options({}):
         if output.exists():
             raise ValueError(f"{output} is there already. Give another --output, or remove it.")
-        text = _template(data, target, groups) if template else _heading(data)
+        person = unit, most_records
+        text = _template(data, target, groups, *person) if template else _heading(data)
         if not template:
-            text += ask(data, target, groups).to_toml() + _SWEEP.format(stem=Path(data).stem)
+            text += ask(data, target, groups, *person).to_toml() + _SWEEP.format(
+                stem=Path(data).stem
+            )
         replace_file(output, text.encode())
     if as_json:
         return echo(json.dumps({"written": str(output)}))
@@ -133,11 +146,17 @@ def schema(data, target, groups, output, template, check, as_json):
         echo(f"Typing errors, where you may look:  skdpfair schema {data} --check {output}")
 
 
-def ask(data, target, groups) -> TableSchema:
+def check_unit(unit, most_records):
+    """Refuse a column of persons without a bound on their records, and the reverse."""
+    if (unit is None) != (most_records is None):
+        raise Unusable("--unit and --max-records-per-unit go together: give both, or none.")
+
+
+def ask(data, target, groups, unit=None, most_records=None) -> TableSchema:
     """Ask a person about each column of a file, and return what they say."""
-    names, _ = columns_of(data, [target, *groups])
+    names, _ = columns_of(data, [target, *groups, *_named(unit)])
     echo(wrapped(WHY) + "\n\nAnswer b to go back to the question before.", err=True)
-    others = [name for name in names if name != target and name not in groups]
+    others = [name for name in names if name not in (target, unit, *groups)]
     if len(others) > _MANY:
         said = f"{len(others)} columns: --template writes a file to fill in with an editor instead."
         echo(wrapped(said), err=True)
@@ -156,7 +175,13 @@ def ask(data, target, groups) -> TableSchema:
         categories=used | {name: a[1] for name, a in columns.items() if a[0] == "c"},
         missing=[name for name, (*_, missing, _) in numbers.items() if missing],
         log_columns=[name for name, (*_, is_amount) in numbers.items() if is_amount],
+        unit=unit,
+        max_records_per_unit=most_records,
     )
+
+
+def _named(unit):
+    return [] if unit is None else [unit]
 
 
 class _Back(Exception):
@@ -285,16 +310,20 @@ def _heading(data):
     )
 
 
-def _template(data, target, groups):
+def _template(data, target, groups, unit, most_records):
     """Return a file with a line for each column, to be filled in."""
-    names, _ = columns_of(data, [target, *groups])
-    others = [name for name in names if name != target and name not in groups]
+    names, _ = columns_of(data, [target, *groups, *_named(unit)])
+    others = [name for name in names if name not in (target, unit, *groups)]
+    person = [f"unit = {_quoted(name)}" for name in _named(unit)]
+    if unit is not None:
+        person.append(f"max_records_per_unit = {most_records}")
     kept = [name for name in groups if name != target]
     lines = [
         _heading(data).rstrip(),
         "# For each column keep ONE line, without its #, and fill it in; others are left out.",
         f"target = {_quoted(target)}",
         "classes = []  # all values that the target can have",
+        *person,
         "missing = []  # columns of [bounds] in which a value can be missing",
         "# Amounts, such as money: mostly small, and sometimes very large. Without this line: the",
         "# columns whose bounds span several powers of ten.",

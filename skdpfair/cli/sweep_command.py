@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import click
+import pandas as pd
 
 from skdpfair.budget.files import replace_file
 from skdpfair.cli._input import (
@@ -87,8 +88,12 @@ def sweep(study, data, output, ledger, ledger_epsilon, ledger_delta, jobs, measu
         params = options.pop("params", {})
         table = asked.schema.read_csv(data)
         smallest = min(budgets_of(options["epsilons"]))  # features are the same for all fits
-        schema = asked.schema.with_fixed_encoding(len(table), smallest)
+        units = asked.schema.units_in(table)
+        n_units = len(table) if units is None else pd.Series(units).nunique()
+        schema = asked.schema.with_fixed_encoding(n_units, smallest)
         X, y, groups = schema.split(table)
+        if units is not None:
+            params = params | {"max_records_per_unit": schema.max_records_per_unit}
     active = opened_ledger(ledger, ledger_epsilon, ledger_delta)
     with in_options(_WORDS):
         with recorded_warnings() as said, active as active:
@@ -104,6 +109,7 @@ def sweep(study, data, output, ledger, ledger_epsilon, ledger_delta, jobs, measu
                 progress=not as_json,
                 groups=schema.group_levels,
                 classes=schema.classes,
+                units=units,
                 **options,
                 **params,
             )

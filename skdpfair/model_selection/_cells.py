@@ -120,7 +120,7 @@ def _fit_and_test(cell, X, y, code, levels, unit, keep_predictions):
     return result
 
 
-def cells_of(methods, epsilons, seed, fold, rows, base, ceiling, unit):
+def cells_of(methods, epsilons, seed, fold, rows, base, ceiling, unit=None):
     """Return the cells of one split: models without privacy, then every method and budget."""
     train, test = rows
     n_units = len(train) if unit is None else len(np.unique(unit[train]))
@@ -189,7 +189,7 @@ def _reference(base, network):
     return model.set_params(**defaults.network(base.get_params(deep=False), network))
 
 
-def splits(cv, seed, y, code, unit):
+def splits(cv, seed, y, code, unit=None):
     """Return the (train, test) rows of each fold, on one side of which all of a person are."""
     state = int(np.random.SeedSequence(seed, spawn_key=(0,)).generate_state(1)[0])
     if cv is None:

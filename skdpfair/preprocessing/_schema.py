@@ -63,6 +63,10 @@ class TableSchema:
     n_intervals : int from 0 to 1000, or "auto", default="auto"
         Number of intervals of the encoding of numbers. ``"auto"`` depends on the budget and the
         number of records, see `with_fixed_encoding`.
+    unit : str or None, default=None
+        Column that names the person of each record, if a person may have several; no feature.
+    max_records_per_unit : int >= 1 or None, default=None
+        Bound on the records of one person that take part; needed with ``unit``.
 
     Raises
     ------
@@ -103,6 +107,8 @@ class TableSchema:
     missing: list = field(default_factory=list)
     log_columns: list | str = "auto"
     n_intervals: int | str = "auto"
+    unit: str | None = None
+    max_records_per_unit: int | None = None
 
     def __post_init__(self):
         if not isinstance(self.target, str) or not self.target:
@@ -143,7 +149,27 @@ class TableSchema:
                 object.__setattr__(self, name, columns)
         if not is_auto(self.n_intervals):
             integer("n_intervals", self.n_intervals, low=0, high=_MOST_INTERVALS)
+        self._check_unit()
         self.preprocessor()  # raises
+
+    def _check_unit(self):
+        if (self.unit is None) != (self.max_records_per_unit is None):
+            raise ValueError(
+                f"unit={safe_repr(self.unit)} and max_records_per_unit="
+                f"{safe_repr(self.max_records_per_unit)} go together. Give both, or none."
+            )
+        if self.unit is None:
+            return
+        if not isinstance(self.unit, str) or not self.unit:
+            raise TypeError(f"unit must be the name of a column, got {safe_repr(self.unit)}.")
+        parts = {"bounds": self.bounds, "categories": self.categories, "groups": self.groups}
+        for name, part in {**parts, "target": [self.target]}.items():
+            if self.unit in part:
+                raise ValueError(
+                    f"unit must not name {self.unit!r}, which is also in {name}. A person is "
+                    "neither a feature nor a group: remove the column from one of them."
+                )
+        integer("max_records_per_unit", self.max_records_per_unit, low=1)
 
     @classmethod
     def from_dict(cls, facts):
@@ -219,8 +245,9 @@ class TableSchema:
             The text of a file for `from_toml`.
         """
         lines = [f"target = {_toml(self.target)}", f"classes = {_toml(self.classes)}"]
-        encoding = {"missing": [], "log_columns": "auto", "n_intervals": "auto"}
-        for name, default in encoding.items():
+        others = {"missing": [], "log_columns": "auto", "n_intervals": "auto"}
+        others |= dict.fromkeys(("unit", "max_records_per_unit"))
+        for name, default in others.items():
             value = getattr(self, name)
             lines += [f"{name} = {_toml(value)}"] * (value != default)
         for name in ("groups", "bounds", "categories"):
@@ -322,7 +349,7 @@ class TableSchema:
             The file, with column names in its first line, separated by commas, semicolons, tabs
             or bars. It may be compressed.
         labelled : bool, default=True
-            Whether to read the target and the groups, which prediction does not need.
+            Whether to read target, groups and persons, which prediction does not need.
 
         Returns
         -------
@@ -335,7 +362,8 @@ class TableSchema:
             If the file cannot be read, lacks a column, or holds text in a column with bounds. No
             error shows the content of a cell.
         """
-        named = (*self.categories, *((*self.groups, self.target) if labelled else ()))
+        unit = () if self.unit is None else (self.unit,)
+        named = (*self.categories, *((*self.groups, self.target, *unit) if labelled else ()))
         texts = list(dict.fromkeys(named))
         names, separator = columns_of(path, [*self.bounds, *texts])
         _check_rows(path, names, separator)
@@ -364,6 +392,21 @@ class TableSchema:
                     "categories."
                 )
         return table[[*self.bounds, *texts]]
+
+    def units_in(self, table):
+        """Return the person of each record.
+
+        Parameters
+        ----------
+        table : DataFrame, of pandas, polars or pyarrow
+            With the column that ``unit`` names.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), or None
+            None if ``unit`` is None.
+        """
+        return None if self.unit is None else in_pandas(table)[self.unit].to_numpy(dtype=object)
 
     def split(self, table, *, epsilon=1.0):
         """Split a table, as returned by `read_csv`, into features, labels and groups.
