@@ -178,7 +178,8 @@ def is_report(report, groups=None, n_fits=1) -> bool:
         report.max_grad_norm or 0,
         report.max_sample_weight or 0,
     ]
-    whole, flags = (report.steps, report.n_samples or 0), (report.is_private, report.seeded)
+    whole = (report.steps, report.n_samples or 0, report.records_per_person or 0)
+    flags = (report.is_private, report.seeded)
     by_group, entries = report.group_epsilons or {}, report.ledger.entries
     return (
         isinstance(report, PrivacyReport)
@@ -226,7 +227,7 @@ def is_statement(given) -> bool:
     key, entries = "noise_multipliers", given["ledger"]
     entries = [LedgerEntry(**e | {key: tuple(map(float, e[key]))}) for e in entries]
     report = PrivacyReport(**facts | {"ledger": Ledger(entries)})
-    return statement(report) == given and is_report(report, n_fits=_MOST_SIZES)
+    return is_report(report, n_fits=_MOST_SIZES) and statement(report) == given
 
 
 def is_line(line) -> bool:

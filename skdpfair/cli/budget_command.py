@@ -9,6 +9,7 @@ from rich.table import Table
 
 from skdpfair.cli._input import WORDS, Positive, Screen, Unusable, echo, in_options, wrapped
 from skdpfair.privacy import ACCOUNTANTS, PrivacyPlan, gdp_parameter
+from skdpfair.privacy.accounting import MOST_RECORDS
 from skdpfair.privacy.gdp import delta_for
 from skdpfair.privacy.statement import ADJACENCY_IN_WORDS, rounded_up
 
@@ -39,6 +40,13 @@ _POSITIVE = Positive()
     help="How epsilon is computed; pld is the tightest.",
 )
 @click.option(
+    "--records-per-person",
+    type=click.IntRange(1, MOST_RECORDS),
+    default=1,
+    show_default=True,
+    help="Most records of one person; --epsilon is then the budget of such a person.",
+)
+@click.option(
     "--candidates",
     type=click.IntRange(min=1),
     help="Forecast a grid search over so many settings, with such fits.",
@@ -56,6 +64,7 @@ def budget(
     epochs,
     delta,
     accountant,
+    records_per_person,
     candidates,
     folds,
     as_json,
@@ -67,6 +76,7 @@ def budget(
     \b
     skdpfair budget --records 36178 --batch-size 512 --epochs 10 --epsilon 1
     skdpfair budget --records 36178 --batch-size 512 --steps 700 --noise-multiplier 1.2
+    skdpfair budget --records 36178 --batch-size 512 --epochs 10 --epsilon 1 --records-per-person 5
     """  # noqa: D301 (click reads the character)
     if batch_size > records:
         raise Unusable(f"--batch-size {batch_size:g} is more than --records {records}.")
@@ -74,6 +84,8 @@ def budget(
         raise Unusable("--steps and --epochs say the same thing: give one.")
     if epochs is not None:
         steps = math.ceil(epochs * records / batch_size)
+    if candidates is not None and records_per_person > 1:
+        raise Unusable("--candidates forecasts what a record pays: leave --records-per-person out.")
     given = {"--epsilon": epsilon, "--noise-multiplier": noise_multiplier, "--steps": steps}
     missing = [name for name, value in given.items() if value is None]
     if len(missing) != 1:
@@ -86,19 +98,23 @@ def budget(
             noise_multipliers=(noise_multiplier or 1.0,),
         )
         if missing == ["--noise-multiplier"]:
-            plan = plan.calibrated(epsilon, delta, accountant)
+            plan = plan.calibrated(
+                epsilon, delta, accountant, records_per_person=records_per_person
+            )
         elif missing == ["--steps"]:
-            plan = plan.max_steps_within(epsilon, delta, accountant)
-        found = _facts(plan, records, delta, accountant)
+            plan = plan.max_steps_within(epsilon, delta, accountant, records_per_person)
+        found = _facts(plan, records, delta, accountant, records_per_person)
         if candidates is not None:
             found["search"] = _search(plan, records, delta, accountant, candidates, folds)
     _print(found, as_json)
 
 
-def _facts(plan, records, delta, accountant):
+def _facts(plan, records, delta, accountant, records_per_person):
     epsilon = plan.epsilon(delta, accountant)
     return {
         "epsilon": epsilon,
+        "records_per_person": records_per_person,
+        "epsilon_of_person": plan.epsilon(delta, accountant, records_per_person),
         "delta": delta,
         "signal": records * gdp_parameter(epsilon, delta),
         "noise_multiplier": plan.noise_multipliers[0],
@@ -142,8 +158,11 @@ def _print(found, as_json):
     if as_json:
         return echo(json.dumps(found))
     table = Table(box=SIMPLE_HEAD, show_header=False)
+    n = found["records_per_person"]
+    person = {f"epsilon of a person with {n} records": rounded_up(found["epsilon_of_person"])}
     rows = {
         "epsilon": rounded_up(found["epsilon"]),
+        **(person if n > 1 else {}),
         "delta": rounded_up(found["delta"], 3),
         "noise multiplier": f"{found['noise_multiplier']:.4f}",
         "steps": f"{found['steps']:,}",

@@ -99,9 +99,10 @@ class SearchPlan(Spending):
         rows = []
         for f in self.fits:
             one = epsilon_of(f.runs, self.delta, self.accountant) if f.private else math.inf
-            for released, (rate, noise, steps) in zip(f.released, f.runs, strict=True):
+            for released, run in zip(f.released, f.runs, strict=True):
                 kind = f.candidate, f.stage, f.n_samples, f.n_fits, f.n_fits_per_record
-                rows.append((*kind, released, steps, rate, noise, one))
+                values = run.steps, run.sample_rate, run.noise_multiplier
+                rows.append((*kind, released, *values, one))
         return pd.DataFrame(rows, columns=columns)
 
     def __repr__(self):

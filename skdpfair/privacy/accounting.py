@@ -10,12 +10,15 @@ from typing import NamedTuple
 import dp_accounting as dpa
 import numpy as np
 from dp_accounting.pld import privacy_loss_distribution as pld
+from scipy.stats import binom
 
 from skdpfair._validate import error_context, integer, number, one_of, safe_repr
 from skdpfair.privacy.gdp import LEAST_DELTA, clt_parameter, gdp_epsilon
+from skdpfair.privacy.mixture import loss_bounds, mixture_distribution
 from skdpfair.privacy.renyi import curve_epsilon, rdp_curve
 
 PRV_ERROR = 0.01
+MOST_RECORDS = 1000  # of a person: a minute of work at most
 RELATIONS = {
     "zero_out": dpa.NeighboringRelation.ADD_OR_REMOVE_ONE,  # the same dominating pair
     "add_remove": dpa.NeighboringRelation.ADD_OR_REMOVE_ONE,
@@ -45,26 +48,51 @@ class SampledGaussian(NamedTuple):
         Noise standard deviation divided by the L2 sensitivity of a step, >= 0.
     steps : int
         Number of steps, >= 0.
+    records : int, default=1
+        Number of records, from 1 to 1000, in which neighbouring data sets differ at most: those of
+        a person.  Each is sampled on its own.
 
     Examples
     --------
     >>> run = SampledGaussian(sample_rate=0.01, noise_multiplier=1.0, steps=100)
     >>> print(f"{epsilon([run], delta=1e-5):.2f}")
     0.72
+    >>> print(f"{epsilon([run._replace(records=5)], delta=1e-5):.2f}")
+    4.07
     """
 
     sample_rate: float
     noise_multiplier: float
     steps: int
+    records: int = 1
 
     @property
     def event(self) -> dpa.DpEvent:
         """The run as a ``dp_accounting`` event."""
-        gaussian = dpa.GaussianDpEvent(self.noise_multiplier)
-        if self.sample_rate == 1:
-            return dpa.SelfComposedDpEvent(gaussian, self.steps)
-        step = dpa.PoissonSampledDpEvent(self.sample_rate, gaussian)
-        return dpa.SelfComposedDpEvent(step, self.steps)
+        q, sigma, steps, records = self
+        if q == 1:
+            return dpa.SelfComposedDpEvent(dpa.GaussianDpEvent(sigma / records), steps)
+        step = dpa.PoissonSampledDpEvent(q, dpa.GaussianDpEvent(sigma))
+        if records > 1:
+            counts = np.arange(records + 1)
+            step = dpa.dp_event.MixtureOfGaussiansDpEvent(
+                sigma, counts, binom.pmf(counts, records, q)
+            )
+        return dpa.SelfComposedDpEvent(step, steps)
+
+
+def of_person(
+    runs: Iterable[SampledGaussian], records_per_person: int
+) -> tuple[SampledGaussian, ...]:
+    """Return runs about a record as runs about all records of a person.
+
+    Examples
+    --------
+    >>> of_person([SampledGaussian(0.01, 1.0, 100)], 5)
+    (SampledGaussian(sample_rate=0.01, noise_multiplier=1.0, steps=100, records=5),)
+    """
+    k = integer("records_per_person", records_per_person, high=MOST_RECORDS)
+    return tuple(run._replace(records=k) for run in runs)
 
 
 def epsilon(runs: Iterable[SampledGaussian], delta: float, accountant: str = "pld") -> float:
@@ -78,9 +106,10 @@ def epsilon(runs: Iterable[SampledGaussian], delta: float, accountant: str = "pl
         In (0, 1); infinity is returned below 1e-100.
     accountant : {"pld", "prv", "rdp"}
         ``"pld"`` is tight.  ``"prv"`` adds at most 0.01 (or 0.1 % of a large epsilon), and
-        uses ``"pld"`` above an epsilon of 500 or a million steps.
-        ``"rdp"`` is the fastest, and 10 to 20 % loose.  The others use ``"rdp"`` if float64 does
-        not resolve delta: below 1e-13 + 1e-14 for each step.
+        uses ``"pld"`` above an epsilon of 500 or a million steps, or for several records.
+        ``"rdp"`` is the fastest, and 10 to 20 % loose for one record; for several, it is many
+        times as large.  The others use ``"rdp"`` if float64 does not resolve delta: below
+        1e-13 + 1e-14 for each step.
 
     Returns
     -------
@@ -94,6 +123,16 @@ def epsilon(runs: Iterable[SampledGaussian], delta: float, accountant: str = "pl
     have an absolute error in delta, which is subtracted from delta first.  The interval of
     ``"pld"`` starts at 1e-3 and is divided by 3 until epsilon changes by less than 0.5 %; each
     value is an upper bound, and the smallest is returned.
+
+    Of k ``records``, each sampled with probability q, a step contains a Binomial(k, q) number J,
+    and moves by at most J times its sensitivity.  For ``"pld"``, the mixture of Gaussians with
+    these means dominates the step (Corollary 4.7 of [choquette2024]_).  ``"rdp"`` counts all k
+    records whenever any is sampled: a rate of 1 - (1 - q)^k and the noise multiplier divided by k.
+
+    References
+    ----------
+    .. [choquette2024] C. A. Choquette-Choo et al., "Privacy Amplification for Matrix Mechanisms",
+       ICLR 2024.
 
     Examples
     --------
@@ -144,29 +183,34 @@ def merged(runs: Iterable[SampledGaussian]) -> tuple[SampledGaussian, ...]:
     Examples
     --------
     >>> merged([(0.1, 1.0, 2), (0.5, 2.0, 0), (0.1, 1.0, 3)])
-    (SampledGaussian(sample_rate=0.1, noise_multiplier=1.0, steps=5),)
+    (SampledGaussian(sample_rate=0.1, noise_multiplier=1.0, steps=5, records=1),)
     """
     # one run whatever their order, which is faster and hits the cache
-    total: Counter[tuple[float, float]] = Counter()
-    for sample_rate, noise_multiplier, steps in _triples(runs):
+    total: Counter[tuple[float, float, int]] = Counter()
+    for sample_rate, noise_multiplier, steps, records in _checked(runs):
         steps = integer("steps", steps, low=0, high=_MOST_STEPS)
         rate = number("sample_rate", sample_rate, low=0, high=1)
         noise = number("noise_multiplier", noise_multiplier, low=0)
+        records = integer("records", records, high=MOST_RECORDS)
         if rate > 0 and noise < math.inf:
-            total[max(rate, _LEAST_RATE), min(noise, _MOST_NOISE)] += steps
+            total[max(rate, _LEAST_RATE), min(noise, _MOST_NOISE), records] += steps
     for steps in total.values():
         integer("steps", steps, low=0, high=_MOST_STEPS)
-    return tuple(SampledGaussian(*key, steps) for key, steps in sorted(total.items()) if steps)
+    return tuple(
+        SampledGaussian(rate, noise, steps, records)
+        for (rate, noise, records), steps in sorted(total.items())
+        if steps
+    )
 
 
-def _triples(runs: Iterable[SampledGaussian]) -> list[SampledGaussian]:
+def _checked(runs: Iterable[SampledGaussian]) -> list[SampledGaussian]:
     wanted = "must be a list of SampledGaussian(sample_rate, noise_multiplier, steps)"
     with error_context("runs", wanted):
         runs = list(runs)
     for run in runs:
-        if not isinstance(run, (tuple, list)) or len(run) != 3:
+        if not isinstance(run, (tuple, list)) or len(run) not in (3, 4):
             raise TypeError(f"runs {wanted}, got {safe_repr(run)} among them.")
-    return runs
+    return [SampledGaussian(*run) for run in runs]
 
 
 @lru_cache(maxsize=4096)
@@ -238,14 +282,18 @@ def _composed_distribution(
 def _distribution(
     run: SampledGaussian, width: float, relation: dpa.NeighboringRelation
 ) -> pld.PrivacyLossDistribution:
-    q, sigma, steps = run
+    q, sigma, steps, records = run
     if q == 1:  # plain Gaussians compose exactly, before anything is discretised
-        sigma, steps = sigma / math.sqrt(steps), 1
-    step = pld.from_gaussian_mechanism(
-        sigma,
-        value_discretization_interval=width,
-        sampling_prob=q,
-        neighboring_relation=relation,
+        sigma, steps, records = sigma / (records * math.sqrt(steps)), 1, 1
+    step = (
+        pld.from_gaussian_mechanism(
+            sigma,
+            value_discretization_interval=width,
+            sampling_prob=q,
+            neighboring_relation=relation,
+        )
+        if records == 1
+        else mixture_distribution(q, sigma, records, width)
     )
     if steps <= _MANY_STEPS:
         return step.self_compose(steps)
@@ -280,9 +328,13 @@ def interval(runs: tuple[SampledGaussian, ...], level: int) -> float:
 
 def _loss_range(run: SampledGaussian) -> float:
     """Width of the privacy loss that the library discretises, noise cut at 10 deviations."""
-    q, sigma, steps = run
+    q, sigma, steps, records = run
+    if q < 1 < records:
+        return loss_bounds(q, sigma, records)[1] + records * min(10 / sigma, -math.log1p(-q))
     if q == 1:
-        sigma /= math.sqrt(steps)  # the library composes plain Gaussians before it discretises
+        sigma /= records * math.sqrt(
+            steps
+        )  # the library composes plain Gaussians before it discretises
     plain = 10 / sigma + 0.5 / sigma**2
     if q == 1:
         return 2 * plain
@@ -308,7 +360,8 @@ def _rdp(runs: tuple[SampledGaussian, ...], delta: float) -> float:
 def _prv(runs: tuple[SampledGaussian, ...], delta: float) -> float:
     # an absolute error of 0.01 on an epsilon in the thousands would take minutes and gigabytes
     rough = gdp_epsilon(joint_mu(runs), delta)
-    if rough > _MOST_PRV or sum(run.steps for run in runs) > _MOST_PRV_STEPS:
+    too_many = sum(run.steps for run in runs) > _MOST_PRV_STEPS
+    if rough > _MOST_PRV or too_many or any(run.records > 1 for run in runs):
         return _pld(runs, delta)
     from opacus.accountants import PRVAccountant  # imports torch: here only
 
@@ -354,6 +407,10 @@ def total_variation(runs: Iterable[SampledGaussian], adjacency: str = "add_remov
     """
     one_of("adjacency", adjacency, RELATIONS)
     runs = merged(runs)
+    if adjacency == "replace_one" and any(run.records > 1 for run in runs):
+        raise ValueError(
+            f"records must be 1 with adjacency={adjacency!r}, got several. Use 'add_remove'."
+        )
     if any(run.noise_multiplier < _LEAST_NOISE for run in runs) or joint_mu(runs) > _MOST_MU:
         return 1.0
     return _total_variation(runs, RELATIONS[adjacency]) if runs else 0.0

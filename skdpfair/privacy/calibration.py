@@ -11,8 +11,10 @@ from skdpfair._validate import error_context, integer, listed, number, one_of, s
 from skdpfair.exceptions import InfeasibleBudgetError
 from skdpfair.privacy.accounting import (
     ACCOUNTANTS,
+    MOST_RECORDS,
     PRV_ERROR,
     SampledGaussian,
+    of_person,
     pld_epsilon,
     resolving,
     settled_level,
@@ -41,6 +43,7 @@ def calibrate(
     delta: float,
     accountant: str = "pld",
     one_time_noise_multipliers: tuple[float, ...] = (),
+    records_per_person: int = 1,
 ) -> float:
     """Return the smallest noise multiplier with which a run costs at most ``epsilon``.
 
@@ -58,6 +61,8 @@ def calibrate(
         See :func:`skdpfair.privacy.epsilon`.
     one_time_noise_multipliers : tuple of float
         Noise multipliers of one-time releases on all records in addition to the run.
+    records_per_person : int, default=1
+        From 1 to 1000; the target holds for a person with so many records.
 
     Returns
     -------
@@ -82,6 +87,8 @@ def calibrate(
     --------
     >>> print(f"{calibrate(1 / 16, 354, epsilon=1.0, delta=1e-6):.2f}")
     5.12
+    >>> print(f"{calibrate(1 / 16, 354, epsilon=1.0, delta=1e-6, records_per_person=5):.2f}")
+    24.96
     >>> calibrate(1.0, 10_000, epsilon=1e-6, delta=1e-6)
     Traceback (most recent call last):
     ...
@@ -102,14 +109,21 @@ def calibrate(
                 "one_time_noise_multipliers", one_time_noise_multipliers, "noise multipliers"
             )
         ),
+        integer("records_per_person", records_per_person, high=MOST_RECORDS),
     )
 
 
 @lru_cache(maxsize=1024)
 def _calibrate(
-    q: float, steps: int, target: float, delta: float, accountant: str, once: tuple[float, ...]
+    q: float,
+    steps: int,
+    target: float,
+    delta: float,
+    accountant: str,
+    once: tuple[float, ...],
+    records: int,
 ) -> float:
-    search = _Search(q, steps, target, delta, once)
+    search = _Search(q, steps, target, delta, once, records)
     accountant = resolving(accountant, delta, search.runs(1.0))
     _refuse_in_advance(search, accountant)
     if accountant == "pld":
@@ -147,7 +161,7 @@ def _refuse_in_advance(search: "_Search", accountant: str) -> None:
             f"{search} is below the {floor:.3g} that the {accountant!r} accountant can certify "
             f"at this delta, whatever the noise. Use {instead}, or a larger epsilon."
         )
-    needed = clt_noise_multiplier(search.q, search.mu, search.steps)
+    needed = clt_noise_multiplier(search.q, search.mu, search.steps, search.records)
     if needed > MAX_NOISE_MULTIPLIER:
         raise InfeasibleBudgetError(
             f"{search} needs a noise multiplier of about {needed:.2g}, above the supported "
@@ -159,14 +173,21 @@ class _Search:
     """A secant for one run and target, in the logs of noise and of the cost's ``mu``."""
 
     def __init__(
-        self, q: float, steps: int, target: float, delta: float, once: tuple[float, ...]
+        self,
+        q: float,
+        steps: int,
+        target: float,
+        delta: float,
+        once: tuple[float, ...],
+        records: int,
     ) -> None:
         self.q, self.steps, self.target, self.delta, self.once = q, steps, target, delta, once
-        left = gdp_parameter(target, delta) ** 2 - math.fsum(s**-2 for s in once)
+        self.records = records
+        left = gdp_parameter(target, delta) ** 2 - math.fsum((s / records) ** -2 for s in once)
         self.mu = math.sqrt(max(left, 0.0))  # what is left for the run
         if self.mu == 0:
             return
-        guess = clt_noise_multiplier(q, self.mu, steps)
+        guess = clt_noise_multiplier(q, self.mu, steps, records)
         self.sigma = min(max(guess, MIN_NOISE_MULTIPLIER), MAX_NOISE_MULTIPLIER)
         # the slope is 1 at high noise; where sampling amplifies a lot at low noise it nears 6
         self.slope = 1.0 if q == 1 else min(1 + self.sigma**-2, 3.0)
@@ -175,18 +196,22 @@ class _Search:
         return (
             f"epsilon={self.target:g} at delta={self.delta:g} over steps={self.steps} at "
             f"sample_rate={self.q:.4g}"
+            + (f" for a person with {self.records} records" if self.records > 1 else "")
         )
 
     def runs(self, sigma: float) -> tuple[SampledGaussian, ...]:
         once = (SampledGaussian(1.0, s, 1) for s in self.once)
-        return (SampledGaussian(self.q, sigma, self.steps), *once)
+        return of_person((SampledGaussian(self.q, sigma, self.steps), *once), self.records)
 
     def remedies(self, accountant: str) -> str:
         """Say what would do, each with a tenth to spare for the accountant's own looseness."""
+        if accountant == "rdp" and self.records > 1:
+            return "For several records, use accountant='pld', at a delta that it resolves."
         spare = 1.1 if accountant == "pld" else 1.4
-        rate = self.mu * MAX_NOISE_MULTIPLIER / math.sqrt(self.steps) / spare
-        steps = math.floor((self.mu * MAX_NOISE_MULTIPLIER / self.q / spare) ** 2)
-        mu = spare * clt_parameter(self.q, MAX_NOISE_MULTIPLIER, self.steps)
+        most = self.mu * MAX_NOISE_MULTIPLIER / self.records
+        rate = most / math.sqrt(self.steps) / spare
+        steps = math.floor((most / self.q / spare) ** 2)
+        mu = spare * clt_parameter(self.q, MAX_NOISE_MULTIPLIER, self.steps, self.records)
         options = [f"epsilon >= {_round_up(max(spare * self.target, gdp_epsilon(mu, self.delta)))}"]
         if 1 <= steps < self.steps:
             options.append(f"steps <= {steps}")
@@ -345,7 +370,7 @@ class PrivacyPlan:
             else self.run.event
         )
 
-    def epsilon(self, delta: float, accountant: str = "pld") -> float:
+    def epsilon(self, delta: float, accountant: str = "pld", records_per_person: int = 1) -> float:
         """Return the epsilon of the run.
 
         Parameters
@@ -354,16 +379,23 @@ class PrivacyPlan:
             In (0, 1).
         accountant : {"pld", "prv", "rdp"}, default="pld"
             See :func:`skdpfair.privacy.epsilon`.
+        records_per_person : int, default=1
+            From 1 to 1000; epsilon is that of a person with so many records.
 
         Returns
         -------
         float
             Epsilon >= 0.
         """
-        return epsilon_of(self.runs, delta, accountant)
+        return epsilon_of(of_person(self.runs, records_per_person), delta, accountant)
 
     def calibrated(
-        self, epsilon: float, delta: float, accountant: str = "pld", fixed: tuple[int, ...] = ()
+        self,
+        epsilon: float,
+        delta: float,
+        accountant: str = "pld",
+        fixed: tuple[int, ...] = (),
+        records_per_person: int = 1,
     ) -> "PrivacyPlan":
         """Return the plan with the least noise that satisfies (epsilon, delta).
 
@@ -375,6 +407,8 @@ class PrivacyPlan:
             The accountant that computes epsilon.
         fixed : tuple of int
             Positions in ``noise_multipliers`` that are fixed; the others are scaled together.
+        records_per_person : int, default=1
+            From 1 to 1000; the target holds for a person with so many records.
 
         Returns
         -------
@@ -402,6 +436,7 @@ class PrivacyPlan:
             delta,
             accountant,
             self.one_time_noise_multipliers,
+            records_per_person,
         )
         held = math.fsum(self.noise_multipliers[i] ** -2 for i in fixed)
         rest = target**-2 - held
@@ -422,7 +457,11 @@ class PrivacyPlan:
         return replace(self, noise_multipliers=scaled)
 
     def max_steps_within(
-        self, epsilon: float, delta: float, accountant: str = "pld"
+        self,
+        epsilon: float,
+        delta: float,
+        accountant: str = "pld",
+        records_per_person: int = 1,
     ) -> "PrivacyPlan":
         """Return the plan with the most steps that satisfies (epsilon, delta) at the same noise.
 
@@ -432,6 +471,8 @@ class PrivacyPlan:
             The target, never exceeded.
         accountant : {"pld", "prv", "rdp"}
             The accountant that computes epsilon.
+        records_per_person : int, default=1
+            From 1 to 1000; the target holds for a person with so many records.
 
         Returns
         -------
@@ -455,7 +496,8 @@ class PrivacyPlan:
         epsilon = number("epsilon", epsilon, low=0, low_open=True)
 
         def within(steps: int) -> bool:
-            return replace(self, steps=steps).epsilon(delta, accountant) <= epsilon
+            longer = replace(self, steps=steps)
+            return longer.epsilon(delta, accountant, records_per_person) <= epsilon
 
         if not within(1):
             raise InfeasibleBudgetError(

@@ -78,8 +78,10 @@ def gdp_epsilon(mu: float, delta: float) -> float:
     return root
 
 
-def clt_parameter(sample_rate: float, noise_multiplier: float, steps: int) -> float:
-    """Return the ``mu`` that the central limit theorem gives a run.
+def clt_parameter(
+    sample_rate: float, noise_multiplier: float, steps: int, records: int = 1
+) -> float:
+    """Return the ``mu`` that the central limit theorem gives a run about ``records`` records.
 
     Exact for ``sample_rate`` 1; else 1 to 14 % below the truth, and far below it at low noise:
     a scale to search on, never a guarantee.
@@ -89,13 +91,14 @@ def clt_parameter(sample_rate: float, noise_multiplier: float, steps: int) -> fl
     >>> print(f"{clt_parameter(1.0, 10.0, 25):.2f} {clt_parameter(0.1, 10.0, 25):.3f}")
     0.50 0.050
     """
-    plain = math.sqrt(steps) / noise_multiplier
+    plain = records * math.sqrt(steps) / noise_multiplier
     if sample_rate == 1 or noise_multiplier**-2 > 700:
         return plain
-    return min(plain, sample_rate * math.sqrt(steps * math.expm1(noise_multiplier**-2)))
+    sampled = records * sample_rate * math.sqrt(steps * math.expm1(noise_multiplier**-2))
+    return min(plain, sampled)
 
 
-def clt_noise_multiplier(sample_rate: float, mu: float, steps: int) -> float:
+def clt_noise_multiplier(sample_rate: float, mu: float, steps: int, records: int = 1) -> float:
     """Return the noise multiplier at which :func:`clt_parameter` is ``mu``.
 
     Examples
@@ -103,10 +106,10 @@ def clt_noise_multiplier(sample_rate: float, mu: float, steps: int) -> float:
     >>> print(f"{clt_noise_multiplier(0.1, 0.05, 25):.1f}")
     10.0
     """
-    plain = math.sqrt(steps) / mu
+    plain = records * math.sqrt(steps) / mu
     if sample_rate == 1:
         return plain
-    sampled: float = math.log1p(mu**2 / (sample_rate**2 * steps)) ** -0.5
+    sampled: float = math.log1p(mu**2 / ((records * sample_rate) ** 2 * steps)) ** -0.5
     return min(plain, sampled)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from skdpfair._validate import error_context, flag, integer, listed, number, safe_repr
-from skdpfair.privacy.accounting import SampledGaussian
+from skdpfair.privacy.accounting import SampledGaussian, of_person
 from skdpfair.privacy.accounting import epsilon as epsilon_of
 from skdpfair.privacy.calibration import PrivacyPlan, compose_noise_multipliers
 
@@ -34,7 +34,7 @@ class LedgerEntry:
     --------
     >>> entry = LedgerEntry("gradient sum", 0.01, (1.0,), steps=100, group_rates=(0.01, 0.002))
     >>> entry.run_of(group=1)
-    SampledGaussian(sample_rate=0.002, noise_multiplier=1.0, steps=100)
+    SampledGaussian(sample_rate=0.002, noise_multiplier=1.0, steps=100, records=1)
     """
 
     what: str
@@ -165,7 +165,7 @@ class Ledger:
             last = self._entries[-1]
             self._entries[-1], self._more = replace(last, steps=last.steps + self._more), 0
 
-    def epsilon(self, delta: float, accountant: str = "pld") -> float:
+    def epsilon(self, delta: float, accountant: str = "pld", records_per_person: int = 1) -> float:
         """Return the epsilon of the composition of all entries.
 
         Parameters
@@ -174,13 +174,16 @@ class Ledger:
             In (0, 1).
         accountant : {"pld", "prv", "rdp"}, default="pld"
             See :func:`skdpfair.privacy.epsilon`.
+        records_per_person : int, default=1
+            From 1 to 1000; epsilon is that of a person with so many records.
 
         Returns
         -------
         float
             Epsilon >= 0.
         """
-        return epsilon_of([entry.run for entry in self.entries], delta, accountant)
+        runs = of_person((entry.run for entry in self.entries), records_per_person)
+        return epsilon_of(runs, delta, accountant)
 
     def to_frame(self) -> pd.DataFrame:
         """Return the entries as a table.

@@ -28,13 +28,13 @@ _MOST_TRIALS, _LEAST_SHAPE, _MOST_SHAPE = 1e6, 1e-3, 1e3  # drawn from in time
 _SILENT = ContextVar("skdpfair_absl_silent", default=False)  # per thread, unlike a logger's level
 
 
-def rdp_curve(runs: Iterable[tuple[float, float, int]]) -> np.ndarray:
+def rdp_curve(runs: Iterable[tuple[float, ...]]) -> np.ndarray:
     """Return the Renyi divergence of the composition of ``runs`` at each of ``ORDERS``.
 
     Parameters
     ----------
     runs : iterable of SampledGaussian
-        Sample rate, noise multiplier, steps.
+        Sample rate, noise multiplier, steps, and records, 1 if left out.
 
     Returns
     -------
@@ -45,6 +45,8 @@ def rdp_curve(runs: Iterable[tuple[float, float, int]]) -> np.ndarray:
     Curves of mechanisms that run one after the other add up; for two mechanisms of which a
     record meets only one, known beforehand, the larger value at each order holds.
 
+    With several records, all of them count whenever any is sampled, an upper bound.
+
     Examples
     --------
     >>> curve = rdp_curve([(1.0, 2.0, 1)])
@@ -52,9 +54,12 @@ def rdp_curve(runs: Iterable[tuple[float, float, int]]) -> np.ndarray:
     True
     """
     total = np.zeros_like(ORDERS)
-    for sample_rate, noise_multiplier, steps in runs:
+    for sample_rate, noise_multiplier, steps, *rest in runs:
+        rate, records = float(sample_rate), rest[0] if rest else 1
+        if records > 1 and rate < 1:
+            rate = -math.expm1(records * math.log1p(-rate))
         if steps:
-            total = total + steps * _step_curve(float(sample_rate), float(noise_multiplier))
+            total = total + steps * _step_curve(rate, float(noise_multiplier) / records)
     return total
 
 

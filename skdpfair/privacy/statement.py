@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from skdpfair._validate import integer
+from skdpfair.privacy.accounting import MOST_RECORDS
 from skdpfair.privacy.ledger import Ledger
 
 ADJACENCY_IN_WORDS = {
@@ -23,7 +25,9 @@ ADJACENCY_IN_WORDS = {
         "null records that contribute nothing; the number of persons is public"
     ),
 }
-SEVERAL_RECORDS = "several records of one person: the guarantee is for one record"
+SEVERAL_RECORDS = (
+    "several records of one person: epsilon is for one record, epsilon_for(n) for n of them"
+)
 NOT_ACCOUNTED = (
     "preprocessing fitted on the data (scalers, encoders, imputers, feature selection)",
     "choices made by looking at results on this data (method, epsilon, hyper-parameters, features)",
@@ -120,6 +124,8 @@ class PrivacyReport:
         Whether knowledge of the seed allows the noise to be reproduced.
     n_samples : int or None
         Number of records, or of persons with several records, assumed to be public.
+    records_per_person : int or None
+        Declared number of records that a person has at most; None if not declared.
     holds : tuple of str
         Parts of the fitted object that are not private: diagnostics, the reference model.
     adjacency : str
@@ -148,6 +154,8 @@ class PrivacyReport:
     (True, 1e-05, True)
     >>> print(report.statement)
     The fitted weights are (..., 1e-05)-differentially private (pld accountant, zero_out ...
+    >>> report.epsilon_for(1) == report.epsilon, report.epsilon_for(5) > 5 * report.epsilon
+    (True, True)
     """
 
     method: str
@@ -165,6 +173,7 @@ class PrivacyReport:
     is_private: bool
     seeded: bool
     n_samples: int | None = None
+    records_per_person: int | None = None
     holds: tuple[str, ...] = ()
     adjacency: str = "zero_out"
     stop: str | None = None
@@ -179,6 +188,37 @@ class PrivacyReport:
         """Whether the fitted object is private, without non-private parts."""
         return self.is_private and not self.holds
 
+    def epsilon_for(self, n_records: int) -> float:
+        """Return the epsilon of a person with ``n_records`` records, at the report's delta.
+
+        Neighbouring data sets then differ in all records of one person, each of which is replaced
+        by a null record.
+
+        Parameters
+        ----------
+        n_records : int
+            From 1 to 1000.
+
+        Returns
+        -------
+        float
+            ``epsilon`` if ``n_records`` is 1, or if the fit sampled and clipped persons.
+
+        Raises
+        ------
+        ValueError
+            If the report has no ledger, as that of a private search.
+        """
+        n_records = integer("n_records", n_records, high=MOST_RECORDS)
+        if n_records == 1 or not self.is_private or self.adjacency == "zero_out_unit":
+            return self.epsilon
+        if self.steps and not self.ledger.entries:
+            raise ValueError(
+                f"n_records must be 1 for a report without a ledger, got {n_records}. Take the "
+                "report of a fit, not that of a private search."
+            )
+        return self.ledger.epsilon(self.delta, self.accountant, n_records)
+
     @property
     def statement(self) -> str:
         """The guarantee in one sentence, or a sentence that there is none."""
@@ -191,11 +231,23 @@ class PrivacyReport:
             f"differentially private ({self.accountant} accountant, {self.adjacency} adjacency), "
             f"where {ADJACENCY_IN_WORDS[self.adjacency]}."
             + (_PERSONS.format(self.max_records_per_unit) if self.max_records_per_unit else "")
+            + self._of_person
             + (_WEIGHTS if self.max_sample_weight is not None else "")
             + (f" Training stopped {self.stop}." if self.stop else "")
             + (f" Gradients are {self.proof}." if self.proof else "")
             + (seeded if self.seeded else "")
             + (self._besides if self.holds else "")
+        )
+
+    @property
+    def _of_person(self) -> str:
+        n = self.records_per_person or 1
+        if n == 1:
+            return ""
+        return (
+            f" For a person with at most {n} records, all of which are replaced, they are "
+            f"({rounded_up(self.epsilon_for(n))}, {rounded_up(self.delta, 3)})-differentially "
+            "private."
         )
 
     @property

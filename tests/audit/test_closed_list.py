@@ -5,6 +5,7 @@ import io
 import json
 import pickle
 from copy import deepcopy
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -160,6 +161,10 @@ def test_a_statement_is_clean_in_every_form(tmp_path):
     for form in (*forms(statement()), json.dumps(statement()).encode()):
         assert audit_artifact(form).is_clean, audit_artifact(form)
     assert not audit_artifact(json.dumps(statement(ledger=ROWS)).encode()).is_clean
+    of_person = replace(private().privacy_, records_per_person=3).to_dict()
+    assert "3 records" in of_person["statement"] and audit_artifact(of_person).is_clean
+    for wrong in (4, -3, 10**6, 3.0):
+        assert not audit_artifact(of_person | {"records_per_person": wrong}).is_clean
 
 
 def tensor(name, values):

@@ -42,6 +42,26 @@ def test_the_three_ways_agree():
     assert more["epsilon"] > 1.0
 
 
+def test_a_person_with_several_records_pays_more_or_takes_more_noise():
+    """Golden: noise for epsilon 1 about 5 records of a person is 7.24, and costs a record 0.172."""
+    run = ["budget", "--records", "30000", "--batch-size", "512", "--delta", "1e-5", "--json"]
+    run += ["--records-per-person", "5"]
+
+    def found(*arguments):
+        return json.loads(CliRunner().invoke(main, [*run, *arguments]).output)
+
+    noisy = found("--steps", "500", "--epsilon", "1")
+    assert noisy["noise_multiplier"] == pytest.approx(7.24, rel=5e-3)
+    assert 0.999 <= noisy["epsilon_of_person"] <= 1 and noisy["epsilon"] < 0.2
+    noise = str(noisy["noise_multiplier"])
+    back = found("--steps", "500", "--noise-multiplier", noise)
+    assert back["epsilon_of_person"] == pytest.approx(noisy["epsilon_of_person"])
+    longest = found("--epsilon", "1", "--noise-multiplier", noise)
+    assert longest["steps"] >= 500 and longest["epsilon_of_person"] <= 1
+    alone = facts("--steps", "1000", "--noise-multiplier", "1.0")
+    assert alone["epsilon_of_person"] == alone["epsilon"] and alone["records_per_person"] == 1
+
+
 def test_a_search_costs_what_a_record_meets():
     one = facts("--steps", "200", "--noise-multiplier", "1", "--accountant", "rdp")
     found = facts(
@@ -63,6 +83,11 @@ def test_a_search_costs_what_a_record_meets():
         (["--epsilon", "1e-6", "--noise-multiplier", "1"], "One step costs more"),
         (["--epsilon", "1", "--steps", "5", "--batch-size", "20000"], "--batch-size 20000"),
         (["--epsilon", "1", "--steps", "5", "--delta", "2"], "delta"),
+        (["--epsilon", "1", "--steps", "5", "--records-per-person", "0"], "--records-per-person"),
+        (
+            ["--epsilon", "1", "--steps", "5", "--records-per-person", "2", "--candidates", "2"],
+            "leave --records-per-person out",
+        ),
     ],
 )
 def test_what_cannot_be_used_is_named(arguments, named):
@@ -74,7 +99,9 @@ def test_what_cannot_be_used_is_named(arguments, named):
 def test_it_reads_well():
     done = invoke("--steps", "1000", "--epsilon", "1", "--candidates", "2")
     assert "noise multiplier" in done.output and "not private" in done.output
-    assert max(map(len, done.output.splitlines())) <= 100
+    assert max(map(len, done.output.splitlines())) <= 100 and "person" not in done.output
+    done = invoke("--steps", "1000", "--epsilon", "1", "--records-per-person", "2")
+    assert "epsilon of a person with 2 records" in done.output
     assert "skdpfair budget --records" in CliRunner().invoke(main, ["budget", "--help"]).output
 
 

@@ -1,0 +1,264 @@
+"""A person with several records: exact accounting against quadrature, convolution and theorems."""
+
+import math
+import re
+from dataclasses import replace
+
+import dp_accounting as dpa
+import mpmath
+import numpy as np
+import pytest
+from dp_accounting.pld import PLDAccountant
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binom, norm
+
+from skdpfair.exceptions import InfeasibleBudgetError
+from skdpfair.privacy import (
+    Ledger,
+    PrivacyPlan,
+    PrivacyReport,
+    SampledGaussian,
+    calibrate,
+    epsilon,
+    gdp_epsilon,
+    total_variation,
+)
+from skdpfair.privacy.statement import rounded_up
+
+RATE, STEPS, DELTA = 512 / 30_000, 500, 1e-5
+GOLDEN = {1: (1.00, 1.66), 2: (2.16, 3.01), 5: (6.18, 7.24), 10: (14.4, 14.3)}
+
+
+@pytest.mark.parametrize("records", GOLDEN)
+def test_golden_numbers(records):
+    cost, noise = GOLDEN[records]
+    plan = PrivacyPlan(steps=STEPS, sample_rate=RATE, noise_multipliers=(1.0,))
+    fit = plan.calibrated(1.0, DELTA)
+    found = fit.epsilon(DELTA, records_per_person=records)
+    assert found == pytest.approx(cost, rel=5e-3)
+    person = plan.calibrated(1.0, DELTA, records_per_person=records)
+    assert person.noise_multipliers[0] == pytest.approx(noise, rel=5e-3)
+    assert 0.999 <= person.epsilon(DELTA, records_per_person=records) <= 1.0
+
+
+@pytest.mark.parametrize("accountant", ["prv", "rdp"])
+def test_no_accountant_is_below_pld(accountant):
+    for records in (2, 5):
+        runs = [SampledGaussian(0.02, 2.0, 100, records), SampledGaussian(1.0, 30.0, 1, records)]
+        assert epsilon(runs, DELTA, accountant) >= epsilon(runs, DELTA)
+
+
+def test_one_record_is_what_it_was():
+    run = SampledGaussian(0.02, 1.2, 300)
+    assert epsilon([run], DELTA) == epsilon([run._replace(records=1)], DELTA)
+    assert epsilon([run], DELTA) == epsilon([tuple(run)[:3]], DELTA)
+    assert calibrate(0.02, 300, 1.0, DELTA) == calibrate(0.02, 300, 1.0, DELTA, "pld", (), 1)
+
+
+def hockey_stick(eps, q, sigma, k):
+    """Return delta of one step at ``eps`` to 60 digits, the larger of both directions."""
+    shares = [mpmath.binomial(k, j) * q**j * (1 - q) ** (k - j) for j in range(k + 1)]
+    terms = [(j, p * mpmath.exp(-(j**2) / (2 * sigma**2))) for j, p in enumerate(shares)]
+
+    def threshold(ratio):
+        low, high = mpmath.mpf(-1e6), mpmath.mpf(1e6)
+        for _ in range(160):
+            x = (low + high) / 2
+            below = sum(c * mpmath.exp(j * x / sigma**2) for j, c in terms) < ratio
+            low, high = (x, high) if below else (low, x)
+        return high
+
+    x = threshold(mpmath.exp(eps))
+    above = sum(p * mpmath.ncdf((j - x) / sigma) for j, p in enumerate(shares))
+    removed = above - mpmath.exp(eps) * mpmath.ncdf(-x / sigma)
+    if mpmath.exp(-eps) <= shares[0]:
+        return removed
+    x = threshold(mpmath.exp(-eps))
+    below = sum(p * mpmath.ncdf((x - j) / sigma) for j, p in enumerate(shares))
+    return max(removed, mpmath.ncdf(x / sigma) - mpmath.exp(eps) * below)
+
+
+@pytest.mark.parametrize("q, sigma, k", [(0.01, 0.5, 3), (0.3, 3.0, 8), (0.9, 20.0, 20)])
+@pytest.mark.parametrize("delta", [1e-3, 1e-6, 1e-9, 1e-12])
+def test_one_step_has_the_delta_of_the_mixture(q, sigma, k, delta):
+    with mpmath.workdps(60):
+        found = mpmath.mpf(epsilon([SampledGaussian(q, sigma, 1, k)], delta))
+        exact = hockey_stick(found, mpmath.mpf(q), mpmath.mpf(sigma), k)
+    # below, by the error of float64 that is subtracted from delta
+    assert 0.98 * delta <= exact <= delta
+
+
+def convolved(q, sigma, k, steps, delta, to_whole):
+    """Return epsilon by powers of the transformed losses, rounded down or up to a grid."""
+    width, shares = 2e-4, binom.pmf(range(k + 1), k, q)
+    x, dx = np.linspace(-9 * sigma, k + 9 * sigma, 100_001, retstep=True)
+    mixture = sum(p * norm.pdf(x, j, sigma) for j, p in enumerate(shares))
+    plain, found = norm.pdf(x, 0, sigma), []
+    for first, second in ((mixture, plain), (plain, mixture)):
+        whole = to_whole(np.log(first / second) / width).astype(int)
+        masses = np.bincount(whole - whole.min(), first * dx)
+        size = 2 ** math.ceil(math.log2(steps * len(masses)))
+        composed = np.fft.irfft(np.fft.rfft(masses, size) ** steps, size)
+        losses = width * (steps * whole.min() + np.arange(size))
+
+        def excess(eps, composed=composed, losses=losses):
+            kept = losses > eps
+            return composed[kept] @ -np.expm1(eps - losses[kept]) - delta
+
+        low, high = 0.0, float(losses[-1])
+        for _ in range(40):
+            middle = (low + high) / 2
+            low, high = (middle, high) if excess(middle) > 0 else (low, middle)
+        found.append(high)
+    return max(found)
+
+
+@pytest.mark.parametrize("q, sigma, k, steps", [(0.05, 1.5, 3, 12), (0.4, 8.0, 6, 20)])
+def test_composed_steps_lie_between_direct_convolutions(q, sigma, k, steps):
+    found = epsilon([SampledGaussian(q, sigma, steps, k)], DELTA)
+    low, high = (convolved(q, sigma, k, steps, DELTA, f) for f in (np.floor, np.ceil))
+    assert low < found < high and high - low < 0.02
+
+
+@pytest.mark.parametrize("records, steps", [(2, 1), (7, 300), (3, 10_001)])
+@pytest.mark.parametrize("delta", [1e-5, 1e-9])
+def test_a_rate_next_to_one_has_the_plain_gaussian_as_its_limit(records, steps, delta):
+    noise = records * math.sqrt(steps)  # together a Gaussian of mu 1
+    exact = gdp_epsilon(1.0, delta)
+    for rate in (1.0, 1 - 1e-9):
+        found = epsilon([SampledGaussian(rate, noise, steps, records)], delta)
+        assert exact * (1 - 1e-6) <= found <= exact * 1.01
+
+
+@settings(max_examples=5)
+@given(
+    q=st.floats(1e-4, 0.9),
+    sigma=st.floats(0.7, 10.0),
+    steps=st.integers(1, 60),
+    k=st.integers(2, 6),
+)
+def test_more_records_cost_more_but_no_more_than_group_privacy(q, sigma, steps, k):
+    run = SampledGaussian(q, sigma, steps)
+    one, fewer = epsilon([run], 1e-8), epsilon([run._replace(records=k - 1)], DELTA)
+    assert epsilon([run._replace(records=k)], DELTA) >= fewer
+    # k neighbouring steps away: (k e, k exp((k - 1) e) d)
+    grown = k * math.exp((k - 1) * one) * 1e-8
+    if grown < 1:
+        assert epsilon([run._replace(records=k)], grown) <= k * one + 1e-6
+
+
+def test_releases_on_all_records_count_each_record_of_a_person():
+    once = SampledGaussian(1.0, 20.0, 1)
+    steps = SampledGaussian(0.05, 2.0, 50)
+    both = [steps._replace(records=3), once._replace(records=3)]
+    plain = [steps._replace(records=3), once._replace(noise_multiplier=20.0 / 3)]
+    assert epsilon(both, DELTA) == epsilon(plain, DELTA)
+    ledger = Ledger()
+    ledger.record("counts", sample_rate=1.0, noise_multipliers=(20.0,), is_one_time=True)
+    ledger.record("gradient", sample_rate=0.05, noise_multipliers=(2.0,), steps=50)
+    assert ledger.epsilon(DELTA, records_per_person=3) == epsilon(both, DELTA)
+    plan = PrivacyPlan(
+        steps=50, sample_rate=0.05, noise_multipliers=(2.0,), one_time_noise_multipliers=(20.0,)
+    )
+    assert plan.epsilon(DELTA, records_per_person=3) == epsilon(both, DELTA)
+
+
+def test_the_event_of_a_person_agrees_with_the_librarys_accountant():
+    run = SampledGaussian(0.1, 2.0, 20, records=2)
+    accountant = PLDAccountant(value_discretization_interval=2e-3)
+    accountant.compose(dpa.ComposedDpEvent([run.event, SampledGaussian(1.0, 40.0, 4, 2).event]))
+    found = epsilon([run, SampledGaussian(1.0, 20.0, 4)], DELTA)
+    assert found == pytest.approx(accountant.get_epsilon(DELTA), rel=5e-3)
+
+
+@pytest.mark.parametrize(
+    "accountant, rate, once",
+    [("pld", 0.05, (30.0,)), ("pld", 1.0, ()), ("rdp", 0.05, (30.0,)), ("prv", 0.05, ())],
+)
+def test_every_accountant_calibrates_to_a_person(accountant, rate, once):
+    sigma = calibrate(rate, 20, 2.0, DELTA, accountant, once, records_per_person=4)
+    plan = PrivacyPlan(
+        steps=20, sample_rate=rate, noise_multipliers=(sigma,), one_time_noise_multipliers=once
+    )
+    assert 1.99 <= plan.epsilon(DELTA, accountant, 4) <= 2.0
+    assert plan.max_steps_within(2.0, DELTA, accountant, 4).steps == 20
+
+
+def test_each_remedy_of_an_infeasible_budget_of_a_person_works():
+    asked = {"sample_rate": 0.3, "steps": 3000, "epsilon": 0.1}
+    more = {"delta": DELTA, "records_per_person": 30}
+    with pytest.raises(InfeasibleBudgetError, match="for a person with 30 records") as caught:
+        calibrate(**asked, **more)
+    remedies = re.findall(r"(sample_rate|steps|epsilon) [<>]= ([\d.e+-]+\d)", str(caught.value))
+    assert {name for name, _ in remedies} == set(asked)
+    for name, value in remedies:
+        value = int(value) if name == "steps" else float(value)
+        assert calibrate(**(asked | {name: value}), **more) > 0
+    with pytest.raises(InfeasibleBudgetError, match="use accountant='pld'"):
+        calibrate(0.3, 10, 0.1, DELTA, "rdp", records_per_person=100)
+
+
+def test_the_total_variation_of_a_person_is_that_of_the_mixture():
+    x, dx = np.linspace(-20, 30, 200_001, retstep=True)
+    mixture = sum(p * norm.pdf(x, j, 2.0) for j, p in enumerate(binom.pmf(range(5), 4, 0.2)))
+    exact = np.abs(mixture - norm.pdf(x, 0, 2.0)).sum() * dx / 2
+    run = SampledGaussian(0.2, 2.0, 1, records=4)
+    assert exact * (1 - 1e-6) <= total_variation([run]) <= exact * 1.01
+    with pytest.raises(ValueError, match=r"^records must be 1 .*replace_one"):
+        total_variation([run], "replace_one")
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 1001, 2.5, "2", None])
+def test_a_number_of_records_that_cannot_be_is_named(wrong):
+    plan = PrivacyPlan(steps=5, sample_rate=0.1, noise_multipliers=(1.0,))
+    calls = {
+        "records ": lambda: epsilon([plan.run._replace(records=wrong)], DELTA),
+        "records_per_person": lambda: plan.epsilon(DELTA, records_per_person=wrong),
+        "records_per_person ": lambda: calibrate(0.1, 5, 1.0, DELTA, records_per_person=wrong),
+        "n_records": lambda: report().epsilon_for(wrong),
+    }
+    for name, call in calls.items():
+        with pytest.raises((ValueError, TypeError), match=f"^{name}"):
+            call()
+
+
+def report(**changes):
+    ledger = Ledger()
+    ledger.record("gradient sum", sample_rate=0.05, noise_multipliers=(2.0, 9.0), steps=50)
+    values = {
+        "method": "dpsgd",
+        "epsilon": ledger.epsilon(DELTA),
+        "delta": DELTA,
+        "accountant": "pld",
+        "noise_multiplier": 2.0,
+        "sample_rate": 0.05,
+        "steps": 50,
+        "expected_batch_size": 50.0,
+        "is_private": True,
+        "seeded": False,
+        "ledger": ledger,
+    }
+    return PrivacyReport(**(values | changes))
+
+
+def test_a_report_tells_what_a_person_is_guaranteed():
+    found = report()
+    assert found.epsilon_for(1) == found.epsilon
+    assert found.epsilon_for(4) == found.ledger.epsilon(DELTA, records_per_person=4)
+    assert "person" not in found.statement
+    assert replace(found, records_per_person=1).statement == found.statement
+    declared = replace(found, records_per_person=4)
+    told = f"person with at most 4 records, all of which are replaced, they are ({{}}, {DELTA:g})-"
+    assert told.format(rounded_up(found.epsilon_for(4))) in declared.statement
+    assert declared.to_dict()["records_per_person"] == 4
+    assert declared.to_frame().loc["records_per_person", "value"] == 4
+
+
+def test_reports_of_persons_without_a_guarantee_and_without_a_ledger():
+    assert report(is_private=False, epsilon=math.inf).epsilon_for(3) == math.inf
+    assert report(adjacency="zero_out_unit").epsilon_for(3) == report().epsilon
+    search = report(ledger=Ledger())
+    assert search.epsilon_for(1) == search.epsilon
+    with pytest.raises(ValueError, match=r"^n_records must be 1 for a report without a ledger"):
+        search.epsilon_for(2)
