@@ -64,7 +64,9 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
         person's records are averaged and clipped as one.  Her group is that of most of her
         records.
     max_records_per_unit : int >= 1 or None, default=None
-        Public bound on the records of one person, needed with ``unit_col`` or ``units``.
+        Public bound on the records of one person, needed with ``unit_col`` or ``units``.  Without
+        these, records are sampled one by one, and the statement also says what a person with so
+        many records is guaranteed.
     surplus_records : {"thin", "raise"}, default="thin"
         Of a person with more records, draw ``max_records_per_unit`` at random, anew in each fit;
         or raise an error.

@@ -234,6 +234,7 @@ def test_batches_are_poisson_samples_of_persons(visits, monkeypatch):
     quick(method, batch_size=60, max_steps=200, lr=0.1).fit(numbered, y)
     person, kept = pd.factorize(X["person"])[0], {}
     for batch in seen:
+        assert batch.units is not None
         records = batch.x[:, 0].long().numpy()
         of, size = person[records], batch.units.size.numpy()
         assert (np.repeat(np.arange(len(size)), size) == pd.factorize(of)[0]).all()

@@ -178,7 +178,8 @@ def is_report(report, groups=None, n_fits=1) -> bool:
         report.max_grad_norm or 0,
         report.max_sample_weight or 0,
     ]
-    whole = (report.steps, report.n_samples or 0, report.records_per_person or 0)
+    whole = [report.steps, report.n_samples or 0, report.records_per_person or 0]
+    whole.append(report.max_records_per_unit or 0)
     flags = (report.is_private, report.seeded)
     by_group, entries = report.group_epsilons or {}, report.ledger.entries
     return (

@@ -48,9 +48,12 @@ _COLUMNS = [
 # what the lines of a ledger's file may hold
 LINES = (
     {"budget", "id"},
-    {"fit", "state", "data", "private", "curve", "what", "reasons", "place", "entries", "around"},
+    {
+        *("fit", "state", "data", "private", "curve", "what", "reasons", "place", "entries"),
+        *("around", "unit"),
+    },
     {"around", "data", "outermost", "reasons", "notes"},
-    {"search", "splits", "data", "folds", "public"},
+    {"search", "splits", "data", "folds", "by_group", "public"},
     {"refused", "root"},
     {"torn"},
 )

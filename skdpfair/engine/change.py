@@ -60,26 +60,19 @@ def changed_gradients(
     finite: Tensor,
     extra: Extra,
 ) -> Gradients | Tensor:
-    """Return the changed gradients, or their change in the logits where that is all.
-
-    Persons get their records' share of it.
-    """
-    slopes, units = extra.logit_gradient, batch.units
-    if units is not None:
-        slopes = slopes * units.share.to(slopes.dtype)[:, None]
+    """Return the changed gradients, or their change in the logits where that is all."""
     if not isinstance(sample, PerSampleGradients):
-        return slopes
+        return extra.logit_gradient
     if extra.averaged and mechanism.method.private:
         raise PrivacyAccountingError(
             f"{mechanism.method!r} adds a mean over the batch to every record's gradient, so one "
             "record moves all others; it cannot be private."
         )
-    weight = batch.weight
-    if units is not None:
-        weight = units.share.to(slopes.dtype) * (1.0 if weight is None else weight)
-    found = materialised(model).gradients(batch.dense_x, batch.y, slopes, extra.hvp_vectors, weight)
-    if units is not None:
-        return found.by_unit(units)
+    found = materialised(model).gradients(
+        batch.dense_x, batch.y, extra.logit_gradient, extra.hvp_vectors, batch.weight
+    )
+    if batch.units is not None:
+        return found.by_unit(batch.units)
     if extra.averaged:
         change = torch.where(finite[:, None], found.rows - sample.gradient, 0.0)
         found.rows = sample.gradient + change.sum(0) / finite.sum().clamp(min=1)

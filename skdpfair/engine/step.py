@@ -71,7 +71,11 @@ class Batch:
     @property
     def unit_group(self) -> Tensor:
         """Group code of each person, which all her records have; of each record without units."""
-        return self.group if self.units is None else self.group[self.units.first]
+        if self.units is None:
+            return self.group
+        if self.units.each is not None:
+            return self.group[:: self.units.each]
+        return self.group.index_select(0, self.units.first)
 
     def select(self, index: Tensor) -> Batch:
         """Return the records at some positions.
@@ -114,7 +118,7 @@ class Batch:
         A person stays whole, also where she has more records.
         """
         parts: list[Any] = [None] if self.units is None else self.units.split(size)
-        sizes = size if self.units is None else [len(part.of) for part in parts]
+        sizes = size if self.units is None else [part.n_records for part in parts]
         columns = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "units"}
         split = {name: c.split(sizes) for name, c in columns.items() if c is not None}
         chunks = [
@@ -225,14 +229,6 @@ def private_step(
         return _step(model, batch, mechanism, state, generator, chunk_size, out)
     with model.moved(move):
         return _step(model, batch, mechanism, state, generator, chunk_size, out)
-
-
-def loss_weight(batch: Batch, like: Tensor) -> Tensor | None:
-    """Return the factor (batch,) of each record's loss in that of its person; None for 1."""
-    if batch.units is None:
-        return batch.weight
-    share = batch.units.share.to(like.dtype)
-    return share if batch.weight is None else share * batch.weight
 
 
 def attacked(
@@ -430,7 +426,7 @@ def _records(
     model: Strategy, batch: Batch, radius: float, logit_gradient: Tensor | None
 ) -> Records:
     """Return the records' gradients, each ``radius`` ahead along itself."""
-    weight, units = loss_weight(batch, model.parameters[0]), batch.units
+    weight, units = batch.weight, batch.units
     if not radius:
         return model.records(batch.dense_x, batch.y, logit_gradient, weight, units)
     chance = model.chance()

@@ -245,7 +245,7 @@ class TableSchema:
             The text of a file for `from_toml`.
         """
         lines = [f"target = {_toml(self.target)}", f"classes = {_toml(self.classes)}"]
-        others = {"missing": [], "log_columns": "auto", "n_intervals": "auto"}
+        others: dict = {"missing": [], "log_columns": "auto", "n_intervals": "auto"}
         others |= dict.fromkeys(("unit", "max_records_per_unit"))
         for name, default in others.items():
             value = getattr(self, name)

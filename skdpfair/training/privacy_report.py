@@ -67,6 +67,7 @@ def account(
         max_grad_norm=net.bound_,
         max_sample_weight=most,
         max_records_per_unit=most_records,
+        records_per_person=params["max_records_per_unit"] if most_records is None else None,
         adjacency="zero_out" if most_records is None else "zero_out_unit",
         is_private=epsilon < inf,
         seeded=seeded,

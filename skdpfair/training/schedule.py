@@ -87,22 +87,28 @@ class UnitRows:
 
     def __init__(self, rows: Batch | StreamedRows, unit: np.ndarray) -> None:
         self.rows = rows
-        place = rows.y.device
-        taken = np.flatnonzero(unit >= 0)
-        self._order = torch.as_tensor(taken[np.argsort(unit[taken], kind="stable")], device=place)
-        self._size = torch.as_tensor(np.bincount(unit[taken]), device=place)
-        self._end = self._size.cumsum(0)
-        self._is_one = int(self._size.max()) == 1
+        place, taken = rows.y.device, np.flatnonzero(unit >= 0)
+        size = np.bincount(unit[taken])
+        order = taken[np.argsort(unit[taken], kind="stable")]
+        self._each = int(size[0]) if len(np.unique(size)) == 1 else None
+        shape = len(order) if self._each is None else (-1, self._each)
+        self._order = torch.as_tensor(order, device=place).view(shape)
+        self._size = torch.as_tensor(size, device=place)
+        self._first = self._size.cumsum(0) - self._size
 
     def select(self, index: Tensor) -> Batch:
         """Return the records of the persons at ``index``, on the device."""
         at = index.to(self._size.device)
-        if self._is_one:
-            return self.rows.select(self._order.index_select(0, at))
-        units = Units(self._size.index_select(0, at))
-        before = units.spread(self._end.index_select(0, at) - units.end)
-        records = before + torch.arange(len(before), device=at.device)
-        return replace(self.rows.select(self._order.index_select(0, records)), units=units)
+        if self._each is not None:
+            records = self._order.index_select(0, at).flatten()
+            units = Units(self._size[: len(at)], self._each)
+        else:
+            units = Units(self._size.index_select(0, at))
+            within = torch.arange(units.n_records, device=at.device)
+            start = self._first.index_select(0, at) - units.first
+            records = self._order.index_select(0, units.spread(start) + within)
+        batch = self.rows.select(records)
+        return batch if self._each == 1 else replace(batch, units=units)
 
 
 class PoissonBatches:

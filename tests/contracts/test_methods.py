@@ -188,9 +188,9 @@ def test_a_record_moves_the_sum_by_at_most_the_bound_whatever_its_weight(
     mechanism = Mechanism(METHODS[name](**options), task(n_groups=2), 0.0)
     state, fixed, moves = mechanism.method.start(mechanism.task), {}, []
 
-    def same_for_neighbours(queries, *args, early=None):
+    def same_for_neighbours(queries, *args, early=None, share=None):
         if early not in fixed:
-            fixed[early] = noisy_sums(queries, *args, early=early)
+            fixed[early] = noisy_sums(queries, *args, early=early, share=share)
         return fixed[early]
 
     monkeypatch.setattr(engine_step, "noisy_sums", same_for_neighbours)

@@ -10,7 +10,7 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from skdpfair.engine.per_sample import layers
 from skdpfair.engine.per_sample.graph import Graph
 from skdpfair.engine.per_sample.layers import GradSampler
-from skdpfair.engine.per_sample.layers.grad_sampler import UnitGradSampler, sum_of
+from skdpfair.engine.per_sample.layers.grad_sampler import sum_of
 from skdpfair.engine.per_sample.records import Records, Strategy
 from skdpfair.engine.units import Units
 
@@ -84,11 +84,11 @@ class BookKeeping(Strategy):
         with torch.no_grad():
             samplers = [self._book(call, b) for call, b in zip(calls, grads, strict=True)]
             if units is not None:
-                samplers = [UnitGradSampler(sampler, units) for sampler in samplers]
-                loss, probability = units.sum(loss), units.mean(probability)
-            norm2 = sum_of(grad_sampler.norm2() for grad_sampler in samplers)
+                samplers = [sampler.by_unit(units) for sampler in samplers]
+                loss, probability = units.mean(loss), units.mean(probability)
+            norm = sum_of(grad_sampler.norm2() for grad_sampler in samplers).sqrt()
         return Records(
-            norm2.sqrt(),
+            norm if units is None else units.divided(norm),
             loss,
             probability,
             partial(self._add_samplers, samplers),

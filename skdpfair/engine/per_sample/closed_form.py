@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from skdpfair.engine.per_sample.layers.grad_sampler import UnitGradSampler, lengths_of, sum_of
+from skdpfair.engine.per_sample.layers.grad_sampler import GradSampler, lengths_of, sum_of
 from skdpfair.engine.per_sample.layers.linear import LinearGradSampler
 from skdpfair.engine.per_sample.records import Records, Strategy
 from skdpfair.engine.precision import without_grad
@@ -34,8 +34,27 @@ ACTIVATIONS: dict[type[nn.Module], Activation] = {
 
 
 Chain: TypeAlias = list[tuple[nn.Linear, Activation | None]]
-# parameters moved, record by record, by numbers (batch,) times the gradients so far
-Move: TypeAlias = tuple[Sequence[LinearGradSampler | UnitGradSampler], Tensor]
+
+
+@dataclass(frozen=True)
+class Move:
+    """Parameters moved, record by record or person by person, by ``scale`` times the gradients."""
+
+    samplers: list[LinearGradSampler]
+    scale: Tensor
+    units: Units | None
+
+    def shift(self, i: int, a: Tensor) -> Tensor:
+        """Return the change of the output of layer ``i`` on ``a``."""
+        if self.units is None:
+            return self.samplers[i].shift(self.scale, a)
+        return self.samplers[i].unit_shift(self.units, self.units.divided(self.scale), a)
+
+    def shift_back(self, i: int, b: Tensor) -> Tensor | None:
+        """Return the change of the gradient in the input of layer ``i``; None for none."""
+        if self.units is None:
+            return self.samplers[i].shift_back(self.scale, b)
+        return self.samplers[i].unit_shift_back(self.units, self.units.divided(self.scale), b)
 
 
 class ClosedForm(Strategy):
@@ -86,20 +105,20 @@ class ClosedForm(Strategy):
         inputs, logits = self._forward(x.flatten(1), moved)
         loss, probability, b = self.loss_terms(logits, y, logit_gradient, weight)
         own = self._backward(inputs, logits, b, moved)
-        grad_samplers: Sequence[LinearGradSampler | UnitGradSampler] = own
+        grad_samplers: Sequence[GradSampler] = own
         if units is None:
             norm = self._norm(own)
         else:
-            grad_samplers = [UnitGradSampler(sampler, units) for sampler in own]
-            norm = sum_of(sampler.norm2() for sampler in grad_samplers).sqrt_()
-            loss, probability = units.sum(loss), units.mean(probability)
+            grad_samplers = [sampler.by_unit(units) for sampler in own]
+            norm = units.divided(sum_of(s.norm2() for s in grad_samplers).sqrt_())
+            loss, probability = units.mean(loss), units.mean(probability)
         ahead = partial(self._records, x, y, logit_gradient, weight, units)
         return Records(
             norm,
             loss,
             probability,
             partial(self._add_samplers, grad_samplers),
-            lambda scale: ahead((grad_samplers, scale)),
+            lambda scale: ahead(Move(own, scale, units)),
         )
 
     def _forward(self, a: Tensor, moved: Move | None) -> tuple[list[Tensor], Tensor]:
@@ -108,8 +127,7 @@ class ClosedForm(Strategy):
             inputs.append(a)
             z = linear(a, layer.weight, layer.bias)
             if moved is not None and i >= self._first:
-                earlier, scale = moved
-                z += earlier[i - self._first].shift(scale, a)
+                z += moved.shift(i - self._first, a)
             a = z if activation is None else activation.forward(z)
         return inputs, a
 
@@ -127,8 +145,7 @@ class ClosedForm(Strategy):
             if i > self._first:
                 gained = None
                 if moved is not None:
-                    earlier, scale = moved
-                    gained = earlier[i - self._first].shift_back(scale, b)
+                    gained = moved.shift_back(i - self._first, b)
                 b = b @ layer.weight
                 if gained is not None:
                     b += gained

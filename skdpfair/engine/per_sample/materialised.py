@@ -33,8 +33,8 @@ class Gradients:
         return norm
 
     def by_unit(self, units: Units) -> Gradients:
-        """Return the sums of the rows and losses, and the mean probability, of each person."""
-        return Gradients(units.sum(self.rows), units.sum(self.loss), units.mean(self.probability))
+        """Return the means of the rows, losses and probabilities of each person."""
+        return Gradients(*map(units.mean, (self.rows, self.loss, self.probability)))
 
     @without_grad
     def weighted_sum(self, weight: Tensor, out: Tensor, finite: Tensor | None = None) -> None:

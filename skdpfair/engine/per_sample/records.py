@@ -32,9 +32,8 @@ class Records:
     ``out``, over the records that are finite; ``ahead(scale)`` returns the records' gradients
     where the parameters are moved, for record i alone, by ``scale[i]`` times its own gradient.
 
-    If the strategy was given :class:`Units`, all of this is by person instead of record: the
-    gradient and the loss of a person are the sums of those of her records, the probability is the
-    mean.
+    If the strategy was given :class:`Units`, all of this is by person instead of record: gradient,
+    loss and probability of a person are the means of those of her records.
     """
 
     norm: Tensor
@@ -98,7 +97,7 @@ class Strategy(abc.ABC):
 
         ``logit_gradient`` (batch, n_classes) is added to the gradients in the logits; ``weight``
         (batch,) multiplies the loss of each record, before anything is measured or clipped;
-        ``units`` adds up the gradients of each person.
+        ``units`` takes the means of the gradients of each person.
         """
 
     @abc.abstractmethod

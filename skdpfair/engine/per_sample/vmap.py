@@ -126,7 +126,7 @@ class MicroVmap(Strategy):
             logits.append(out)
         loss, probability, _ = self.loss_terms(torch.cat(logits), given[1], None, weight)
         if units is not None:
-            loss, probability = units.sum(loss), units.mean(probability)
+            loss, probability = units.mean(loss), units.mean(probability)
 
         @without_grad
         def weighted_sum(weight: Tensor, out: Tensor, finite: Tensor | None = None) -> None:
@@ -135,7 +135,7 @@ class MicroVmap(Strategy):
             for k, (gradients, _) in enumerate(each(parts)):
                 own = parts[k] if parts else None
                 w = at_most(weights[k], norms[k], _norm(gradients, own))
-                w = own.spread(w) if own else w
+                w = own.spread(own.divided(w)) if own else w
                 for name, p in self._named(True).items():
                     rows = torch.where((w != 0)[:, None], _rows(gradients[name]), 0.0)
                     views[p].view(-1).addmv_(rows.t(), w)
@@ -160,7 +160,7 @@ class MicroVmap(Strategy):
         ``parts`` holds the persons whose records are taken at a time.
         """
         run, values = self._trace(function, columns), self._values()
-        sizes = self.micro_batch if parts is None else [len(part.of) for part in parts]
+        sizes = self.micro_batch if parts is None else [part.n_records for part in parts]
         for part in zip(*(column.split(sizes) for column in columns), strict=True):
             n = len(part[0])
             found = run(*values, *(_filled(column, self.micro_batch) for column in part))
@@ -170,12 +170,12 @@ class MicroVmap(Strategy):
         self, given: Sequence[Tensor], scale: Tensor, parts: Sequence[Units]
     ) -> Iterator[Any]:
         """Yield gradients where parameters are moved by ``scale`` times those of the person."""
-        here, sizes = self._each(self._gradient, given, parts), [len(part.of) for part in parts]
+        here, sizes = self._each(self._gradient, given, parts), [part.n_records for part in parts]
         columns = zip(*(column.split(sizes) for column in given), strict=True)
         scales = scale.split([len(part) for part in parts])
         for part, own, s, (gradients, _) in zip(parts, columns, scales, here, strict=True):
             rows = torch.cat([_rows(g) for g in gradients.values()], dim=1)
-            step = part.spread(part.sum(rows) * s[:, None])
+            step = part.spread(part.mean(rows) * s[:, None])
             yield from self._each(self._gradient_along, (*own, step))
 
     def _trace(self, function: Callable[..., Any], columns: Sequence[Tensor]) -> GraphModule:
@@ -353,7 +353,7 @@ def _norm(gradients: Tensors, units: Units | None = None) -> Tensor:
     # long gradients that cancel leave an error when they are added up
     longest = units.sum(norm2.sqrt())
     norm2 = sum_of(units.sum(_rows(g)).square().sum(1) for g in gradients.values())
-    return (norm2 + rounding(units.most, longest) * longest.square()).sqrt()
+    return units.divided((norm2 + rounding(units.most, longest) * longest.square()).sqrt())
 
 
 def _rows(gradient: Tensor) -> Tensor:

@@ -142,19 +142,23 @@ class GradSampler(abc.ABC):
         return type(self)(self.module, masked(self.a, finite), masked(self.b, finite))
 
     def by_unit(self, units: Units) -> GradSampler:
-        """Return the grad sampler of persons: their records are the positions of one sequence."""
+        """Return the grad sampler of persons, see :class:`UnitGradSampler`."""
+        return UnitGradSampler(self, units)
+
+    def as_sequences(self, units: Units) -> GradSampler:
+        """Return the grad sampler in which the records of a person are positions of a sequence."""
         return sampler_of(self.module)(self.module, units.pad(self.a), units.pad(self.b))
 
     def unit_norm2(self, units: Units) -> Tensor:
         """Return the squared norm of the sum of each person's gradients, (n_units,)."""
-        return self.by_unit(units).norm2()
+        return self.as_sequences(units).norm2()
 
     def unit_shift(self, units: Units, scale: Tensor, x: Tensor) -> Tensor:
         """Return the change of the output on ``x``, record by record, if persons' parameters move.
 
         Those of person u move by ``scale[u]`` times the sum of her records' gradients.
         """
-        return units.unpad(self.by_unit(units).shift(scale, units.pad(x)))
+        return units.unpad(self.as_sequences(units).shift(scale, units.pad(x)))
 
 
 class RowsGradSampler(GradSampler):
@@ -169,24 +173,21 @@ class RowsGradSampler(GradSampler):
         parts += [self.bias_rows] if self.bias_trains else []
         return sum_of(lengths_of(r.shape[1])(r).square_() for r in parts)
 
-    def unit_norm2(self, units: Units) -> Tensor:
-        """Sum the rows, with room for the rounding error of long ones that cancel."""
-        longest = units.sum(self.norm2().sqrt())
-        norm2 = self._of_sums(units.sum).norm2()
-        return norm2 + rounding(units.most, longest) * longest.square()
+    def by_unit(self, units: Units) -> GradSampler:
+        """Add up the rows of each person."""
+        rows = units.sum(self.rows) if self.weight_trains else None
+        return UnitRowsGradSampler(
+            self, units, rows, units.sum(self.bias_rows) if self.bias_trains else None
+        )
 
     def unit_shift(self, units: Units, scale: Tensor, x: Tensor) -> Tensor:
         """Give each record the sum of its person's rows."""
-        summed = self._of_sums(lambda rows: units.spread(units.sum(rows)))
-        return summed.shift(units.spread(scale), x)
-
-    def _of_sums(self, summed: Callable[[Tensor], Tensor]) -> RowsGradSampler:
-        found = copy.copy(self)
+        summed = copy.copy(self)
         if self.weight_trains:
-            found.rows = summed(self.rows)
+            summed.rows = units.spread(units.sum(self.rows))
         if self.bias_trains:
-            found.bias_rows = summed(self.bias_rows)
-        return found
+            summed.bias_rows = units.spread(units.sum(self.bias_rows))
+        return summed.shift(units.spread(scale), x)
 
     def add(self, weight: Tensor, views: Views) -> None:
         """Add weight^T rows."""
@@ -197,29 +198,55 @@ class RowsGradSampler(GradSampler):
 
 
 class UnitGradSampler(GradSampler):
-    """A layer's gradients by person: the sums of those of each person's records."""
+    """A layer's gradients by person: the means of those of each person's records."""
 
     def __init__(self, records: GradSampler, units: Units) -> None:
         self.module, self._records, self._units = records.module, records, units
 
     def norm2(self) -> Tensor:
-        """Return the squared gradient norm of every person, (n_units,)."""
+        """Return the squared norm of the SUM of every person's gradients, (n_units,)."""
         return self._records.unit_norm2(self._units)
 
     def add(self, weight: Tensor, views: Views) -> None:
         """Add the persons' gradients: a record has the weight of its person."""
-        self._records.add(self._units.spread(weight), views)
+        self._records.add(self._units.spread(self._units.divided(weight)), views)
 
     def shift(self, scale: Tensor, x: Tensor) -> Tensor:
         """Return the change of each record's output by the gradient of its person."""
-        return self._records.unit_shift(self._units, scale, x)
-
-    def shift_back(self, scale: Tensor, b: Tensor) -> Tensor | None:
-        """Return the change of each record's gradient in the layer's input; None for none."""
-        persons: Any = self._records.by_unit(self._units)  # of a Linear
-        moved = persons.shift_back(scale, self._units.pad(b))
-        return None if moved is None else self._units.unpad(moved)
+        return self._records.unit_shift(self._units, self._units.divided(scale), x)
 
     def masked(self, finite: Tensor) -> GradSampler:
         """Return the grad sampler in which persons that are not finite have no gradient."""
         return UnitGradSampler(self._records.masked(self._units.spread(finite)), self._units)
+
+
+class UnitRowsGradSampler(RowsGradSampler):
+    """A layer's gradients by person, where the sum of a person's is small enough to make.
+
+    ``rows`` and ``bias_rows`` hold the sums; None where the parameter does not train.
+    """
+
+    def __init__(
+        self, records: GradSampler, units: Units, rows: Tensor | None, bias_rows: Tensor | None
+    ) -> None:
+        self.module, self._records, self._units = records.module, records, units
+        self.weight_trains, self.bias_trains = rows is not None, bias_rows is not None
+        if rows is not None:
+            self.rows = rows
+        if bias_rows is not None:
+            self.bias_rows = bias_rows
+
+    def add(self, weight: Tensor, views: Views) -> None:
+        """Add the means, weighted."""
+        super().add(self._units.divided(weight), views)
+
+    def shift(self, scale: Tensor, x: Tensor) -> Tensor:
+        """Return the change of each record's output by the gradient of its person."""
+        return self._records.unit_shift(self._units, self._units.divided(scale), x)
+
+    def masked(self, finite: Tensor) -> GradSampler:
+        """Return the grad sampler in which persons that are not finite have no gradient."""
+        rows = masked(self.rows, finite) if self.weight_trains else None
+        bias_rows = masked(self.bias_rows, finite) if self.bias_trains else None
+        records = self._records.masked(self._units.spread(finite))
+        return UnitRowsGradSampler(records, self._units, rows, bias_rows)

@@ -7,11 +7,15 @@ from torch import Tensor, nn
 
 from skdpfair.engine.per_sample.layers.grad_sampler import (
     GradSampler,
+    UnitGradSampler,
+    UnitRowsGradSampler,
     Views,
+    lengths_of,
     register_grad_sampler,
     rounding,
     underflow,
 )
+from skdpfair.engine.units import Units
 
 
 @register_grad_sampler(nn.Linear, takes=lambda module, n_axes: n_axes >= 2)
@@ -42,6 +46,46 @@ class LinearGradSampler(GradSampler):
         if self.bias_trains:
             views[module.bias].addmv_(b.t(), weight)
 
+    def by_unit(self, units: Units) -> GradSampler:
+        """Add up the gradients where each person's sum is no larger than her inputs."""
+        if self.b.shape[1] > units.most:
+            return UnitGradSampler(self, units)
+        b = units.pad(self.b)
+        rows = None
+        if self.weight_trains:
+            rows = torch.bmm(b.transpose(1, 2), units.pad(self.a)).flatten(1)
+        return UnitRowsGradSampler(self, units, rows, b.sum(1) if self.bias_trains else None)
+
+    def unit_norm2(self, units: Units) -> Tensor:
+        """Return the sum over a person's records i, j of (a_i.a_j + 1) b_i.b_j."""
+        a, b = self.a, self.b
+        slack = rounding(max(a.shape[1], b.shape[1]), b)
+        # squares that underflow, of sums that cancel, must not hide what is large
+        least = (max(a.shape[1], b.shape[1]) * torch.finfo(b.dtype).tiny / slack) ** 0.5
+        length = lengths_of(b.shape[1])(b).add_(least)
+        padded = units.pad(b)
+        gram = torch.bmm(padded, padded.transpose(1, 2))
+        if self.weight_trains:
+            long_a, padded = lengths_of(a.shape[1])(a), units.pad(a)
+            products = torch.bmm(padded, padded.transpose(1, 2))
+            if self.bias_trains:
+                gram.mul_(products.add_(1.0))
+                length.mul_(long_a.add_(1.0))
+            else:
+                gram.mul_(products)
+                length.mul_(long_a.add_(least))
+        longest = units.sum(length)
+        # what `add` sums up and cancels leaves an error, too: the norm stays above both
+        return gram.sum((1, 2)).clamp_(min=0.0).addcmul_(longest, longest, value=slack)
+
+    def unit_shift_back(self, units: Units, scale: Tensor, b: Tensor) -> Tensor | None:
+        """Return what `shift_back` does, record by record, if persons' parameters move."""
+        if not self.weight_trains:
+            return None
+        products = torch.bmm(units.pad(b), units.pad(self.b).transpose(1, 2))
+        moved = torch.bmm(products, units.pad(self.a))
+        return units.unpad(scale[:, None, None] * moved)
+
     def factor(self, scale: Tensor, x: Tensor) -> Tensor:
         """Return the numbers (batch,) by which ``b`` is added to the output on ``x``."""
         if not self.weight_trains:
@@ -63,6 +107,8 @@ class LinearGradSampler(GradSampler):
 
 class SequenceGradSampler(LinearGradSampler):
     """A Linear along further axes: Gram matrices if these are short, else instantiated."""
+
+    by_unit, unit_norm2 = GradSampler.by_unit, GradSampler.unit_norm2
 
     def __init__(self, module: nn.Linear, a: Tensor, b: Tensor) -> None:
         super().__init__(module, a.flatten(1, -2), b.flatten(1, -2))
@@ -109,9 +155,3 @@ class SequenceGradSampler(LinearGradSampler):
             out = out + self.b.sum(1, keepdim=True)
         out = (scale[:, None, None] * out).expand(-1, x[0].numel() // x.shape[-1], -1)
         return out.reshape(*x.shape[:-1], self.b.shape[-1])
-
-    def shift_back(self, scale: Tensor, b: Tensor) -> Tensor | None:
-        """Return the change of the gradient in the layer's input by the shift; None for none."""
-        if not self.weight_trains:
-            return None
-        return scale[:, None, None] * torch.bmm(torch.bmm(b, self.b.transpose(1, 2)), self.a)
