@@ -70,7 +70,7 @@ class Units:
     def mean(self, rows: Tensor) -> Tensor:
         """Return the mean (n_units, ...) of the rows of each person."""
         if self.each is not None:
-            return self.sum(rows).div_(self.each)
+            return rows.view(len(self), self.each, *rows.shape[1:]).mean(1)
         return self.sum(rows) / self.size.view(-1, *[1] * (rows.dim() - 1))
 
     def divided(self, values: Tensor) -> Tensor:
