@@ -58,6 +58,7 @@ docs-pages: $(VENV)/.docs
 bench: $(VENV)/.test
 	@echo "== Measuring; ratios in one run, one thread"
 	@$(ONE_THREAD) $(BIN)/python -m benchmarks.bench_training
+	@$(ONE_THREAD) $(BIN)/python -m benchmarks.bench_persons
 
 $(VENV)/bin/python:
 	@echo "== Creating a virtual environment in $(VENV)"

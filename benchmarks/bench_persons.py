@@ -1,0 +1,163 @@
+"""Persons with several records: what privacy for persons costs in accuracy and in time.
+
+python -m benchmarks.bench_persons [--seeds 8] [--output benchmarks/results]
+
+Adult with simulated persons of up to 5 records.  There are two ways to guarantee epsilon 1 to a
+person: batches of persons, whose mean gradients are clipped; and batches of records, with so little
+epsilon for a record that a person with 5 records has epsilon 1.
+"""
+
+import argparse
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from scipy.optimize import brentq
+from sklearn.metrics import balanced_accuracy_score, roc_auc_score
+from sklearn.model_selection import GroupShuffleSplit
+
+from benchmarks import pages
+from benchmarks.bench_training import interleave
+from benchmarks.workloads import Workload
+from skdpfair import DPFairClassifier, get_method
+from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult, make_adult_panel
+from skdpfair.engine import PoissonSampler, Streams, private_step, select_strategy
+from skdpfair.mechanism import Mechanism, Task
+from skdpfair.model_selection import plan
+from skdpfair.preprocessing import public_preprocessor
+from skdpfair.privacy import epsilon as epsilon_of
+from skdpfair.training.schedule import rows_on
+
+K, EPSILON, DELTA = 5, 1.0, 1e-5
+
+
+def panel(seed):
+    """Return simulated persons whose records resemble each other, a fifth of them for the test."""
+    data = make_adult_panel(max_records=K, random_state=seed)
+    split = GroupShuffleSplit(1, test_size=0.2, random_state=seed)
+    train, test = next(split.split(data.target, data.target, data.units))
+    every = data.data, data.target
+    return _encoded(
+        *(part.iloc[train] for part in every),
+        data.units.to_numpy()[train],
+        *(part.iloc[test] for part in every),
+    )
+
+
+def dealt(n_persons):
+    """Return a function that deals K records to each of so many persons, at random."""
+
+    def made(seed):
+        train, test = load_adult(subset="train"), load_adult(subset="test")
+        rows = np.random.default_rng(seed).permutation(len(train.target))[: n_persons * K]
+        unit = np.arange(len(rows)) // K
+        every = train.data.iloc[rows], train.target.iloc[rows], unit, test.data, test.target
+        return _encoded(*every)
+
+    return made
+
+
+def _encoded(rows, y, unit, test, y_test):
+    features = public_preprocessor(ADULT_BOUNDS, ADULT_CATEGORIES, epsilon=EPSILON)
+    features.fit(rows.iloc[: len(np.unique(unit))])  # finer the more persons there are
+    x, x_test = (features.transform(part).to_numpy(np.float32) for part in (rows, test))
+    return (x, y.to_numpy(), unit), (x_test, y_test.to_numpy())
+
+
+CASES = {
+    f"{n:,} persons, {K} records each, which differ": dealt(n) for n in (500, 1000, 2000, 6000)
+}
+CASES[f"about 12,000 persons, 1 to {K} records, which resemble each other"] = panel
+
+
+def record_epsilon(n_records):
+    """Return the epsilon of a record with which a person of K records has EPSILON."""
+
+    def excess(log_epsilon):
+        model = DPFairClassifier(epsilon=float(np.exp(log_epsilon)), delta=DELTA)
+        runs = [run for fit in plan(model, n_records).fits for run in fit.runs]
+        return epsilon_of([run._replace(records=K) for run in runs], DELTA) - EPSILON
+
+    return float(np.exp(brentq(excess, np.log(EPSILON / 20), np.log(EPSILON), xtol=1e-3)))
+
+
+def worth(n_seeds):
+    """Return rows: measures of models of both kinds."""
+    found = []
+    for name, make in CASES.items():
+        for seed in range(n_seeds):
+            (x, y, unit), (x_test, y_test) = make(seed)
+            kinds = {
+                "persons": ({"epsilon": EPSILON, "max_records_per_unit": K}, {"units": unit}),
+                "records": ({"epsilon": record_epsilon(len(y))}, {}),
+            }
+            for kind, (params, given) in kinds.items():
+                model = DPFairClassifier(delta=DELTA, random_state=seed, **params)
+                predicted = model.fit(x, y, **given).predict(x_test)
+                score = model.decision_function(x_test)
+                measured = {
+                    "accuracy": 100 * (predicted == y_test).mean(),
+                    "balanced": 100 * balanced_accuracy_score(y_test, predicted),
+                    "AUC": 100 * roc_auc_score(y_test, score),
+                }
+                found.append({"data": name, "batches of": kind} | measured)
+                print(found[-1], flush=True)
+    return pd.DataFrame(found).groupby(["data", "batches of"], sort=False).mean()
+
+
+def costs(rounds):
+    """Return the time of a step on persons over that of a step on as many records."""
+    out = {}
+    for name in ("Adult MLP", "Dutch logistic"):
+        for batch in (256, 2048):
+            work = Workload.named(name)
+            out[name, batch] = interleave(_steps(work, batch), rounds)["persons"]["ratio"]
+            print(name, batch, out[name, batch], flush=True)
+    return out
+
+
+def _steps(work, batch):
+    unit = np.arange(work.n) // 4
+    nobody = np.zeros(work.n, dtype=np.int64)
+    every = {"records": None, "persons": unit}
+    return {name: _step(work, nobody, unit, batch / work.n) for name, unit in every.items()}
+
+
+def _step(work, group, unit, rate):
+    n = work.n if unit is None else int(unit.max()) + 1
+    data = rows_on("cpu", work.x, work.y, group, unit=unit)
+    model = select_strategy(work.module(), torch.from_numpy(work.x[:1]), work.n_classes)
+    mechanism = Mechanism(get_method("dpsgd", max_grad_norm=1.0), Task(n, 1, rate), 1.0)
+    noise, out = Streams.fresh().noise(), model.flat()
+    batches = PoissonSampler(rate, n, np.random.default_rng(1)).draw(60)
+    turn = iter(lambda: batches, None)
+    position = iter(range(10**9))
+
+    def step():
+        index = next(turn)[next(position) % len(batches)]
+        private_step(model, data.select(index), mechanism, None, noise, out=out)
+
+    return step
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    measured = costs(options.rounds)
+    rows = [(name, batch, f"{ratio:.2f}") for (name, batch), ratio in measured.items()]
+    lines = pages.table(["step", "expected batch", "persons over records"], rows, left=(0,))
+    table = worth(options.seeds).round(1).reset_index()
+    lines += ["", *pages.table(list(table), table.to_numpy().tolist(), left=(0, 1)), ""]
+    options.output.mkdir(parents=True, exist_ok=True)
+    (options.output / "persons.md").write_text("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()
