@@ -20,6 +20,7 @@ from skdpfair.engine.units import Units
 from skdpfair.inputs.groups import Groups
 from skdpfair.inputs.units import grouped, thinned
 from skdpfair.mechanism import Mechanism
+from skdpfair.metrics import release_group_table
 from skdpfair.model_selection import PrivacyLedger, plan, sweep
 from skdpfair.model_selection._cells import splits
 from skdpfair.postprocessing import DPThresholdClassifier
@@ -319,6 +320,26 @@ def test_one_person_moves_the_counts_of_scores_by_one_record(visits, monkeypatch
     assert float(seen[0].sum()) == pytest.approx(600)
 
 
+def test_a_released_table_counts_one_record_of_each_person(visits):
+    X, y = visits
+    given = {"sensitive_features": X["sex"], "epsilon": 1e3, "groups": ["f", "m"]}
+    persons = X["person"].to_numpy()
+    table = release_group_table(y, y, units=persons, delta="auto", **given)
+    assert table[["correct", "incorrect"]].to_numpy().sum() == 600
+    assert table.attrs["privacy"]["adjacency"] == "zero_out_unit"
+    assert table.attrs["privacy"]["delta"] == 1e-4
+    assert "number of persons" in table.attrs["privacy"]["statement"]
+    of_one = release_group_table(y, y, units=np.zeros(len(y)), **given)
+    assert of_one[["correct", "incorrect"]].to_numpy().sum() == 1
+    right = np.arange(len(y)) % 2  # each record is drawn as often as her others
+    rates = [
+        release_group_table(right, np.ones_like(right), units=np.arange(len(y)) // 2, **given)
+        for _ in range(20)
+    ]
+    total = sum(t["correct"].sum() for t in rates)
+    assert stats.binomtest(int(total), 20 * (len(y) // 2 + len(y) % 2), 0.5).pvalue > ALPHA
+
+
 def test_training_on_persons_learns(visits):
     X, y = visits
     model = quick(epsilon=None, noise_multiplier=0.0, max_steps=100, lr=1.0)
@@ -358,13 +379,13 @@ def test_forecasts_count_persons_and_ask_for_folds_by_person(visits):
         spent
     )
     found = plan(model, 600, n_groups=2, cv=GroupKFold(3), delta=1e-4, accountant="rdp")
-    assert found.n_fits_per_record == 2
+    assert found.n_fits_per_record == 2 and "which are the persons" in str(found)
     for cv in (3, KFold(3)):
         with pytest.raises(ValueError, match="records of one person into several folds"):
             plan(model, 600, cv=cv)
 
 
-def test_a_sweep_keeps_persons_on_one_side(visits):
+def test_a_sweep_keeps_persons_on_one_side(visits, tmp_path):
     X, y = visits
     settings = {"max_records_per_unit": 3, "module": "logistic", "max_steps": 5, "lr": 0.5}
     given = ["dpsgd"], [3.0], 1, X[list("abc")], y, X["sex"]
@@ -373,6 +394,9 @@ def test_a_sweep_keeps_persons_on_one_side(visits):
     assert (
         results.frame.query("method == 'dpsgd' and group == 'overall'")["epsilon_spent"].le(3).all()
     )
+    page = tmp_path / "page.html"
+    results.to_html(page)
+    assert "differ in one person" in page.read_text()
     with pytest.raises(ValueError, match="records of one person among"):
         sweep(*given, units=persons, cv=KFold(3), progress=False, **settings)
     with pytest.raises(ValueError, match="unit_col"):

@@ -127,6 +127,11 @@ def takes_as_public(cv: Any) -> str | None:
     kind = StratifiedKFold if cv is None or isinstance(cv, int) else type(cv)
     if kind not in _BY_LABELS:
         return None
+    if kind in _BY_GROUPS:
+        return (
+            f"the groups by which {kind.__name__} makes its folds, which are the persons if fits "
+            "protect persons"
+        )
     return f"the labels or groups by which {kind.__name__} makes its folds"
 
 

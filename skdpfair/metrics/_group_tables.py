@@ -10,6 +10,7 @@ import pandas as pd
 from scipy import stats
 
 from skdpfair._validate import error_context_without_data, number, outline, safe_repr
+from skdpfair.inputs import units as _units
 from skdpfair.inputs.groups import encode_features, group_name
 from skdpfair.metrics._arguments import as_vector, check_kind
 from skdpfair.metrics._compare_groups import label, warn_undefined
@@ -36,7 +37,6 @@ from skdpfair.privacy.one_time_noise import (
 )
 from skdpfair.privacy.statement import rounded_up
 
-_ADJACENCY = "zero_out"
 _SMALLEST = 1e-6
 _NOT_ACCOUNTED = (
     "the training of the model, if it used any of these records: add its epsilon",
@@ -226,13 +226,14 @@ def release_group_table(
     groups=None,
     confidence_level=0.95,
     random_state=None,
+    units=None,
 ):
     """Release a private count of the correct and incorrect predictions in each group.
 
     Parameters
     ----------
     y_true, y_pred : array-like of shape (n_samples,)
-        Labels and predicted labels. Each person must have one record only.
+        Labels and predicted labels. Without ``units``, each person must have one record only.
     sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
         The groups; several columns make intersections.
     epsilon : float
@@ -249,6 +250,9 @@ def release_group_table(
     random_state : int or None, default=None
         None draws the noise from the operating system's entropy. An int makes it reproducible
         and raises a warning, because whoever knows the seed can remove the noise.
+    units : array-like of shape (n_samples,) or None, default=None
+        The person of each record, if persons have several. One record of each person, drawn at
+        random, is counted.
 
     Returns
     -------
@@ -273,12 +277,13 @@ def release_group_table(
 
     Notes
     -----
-    A record adds 1 to one of the 2K counts, so the counts have sensitivity 1 in the L1 and in the
-    L2 norm if a record is zeroed, added or removed. Replacing a record costs at most twice
-    epsilon. The intervals are for the accuracy of the group in the population: they cover both
-    the sampling of the records and the noise. They invert the test of
-    (1 - a) correct - a incorrect, which has the variance n a (1 - a) + v ((1 - a)^2 + a^2) for
-    accuracy a and noise variance v. Without noise they are Wilson's intervals.
+    A record, or the one that is drawn of a person, adds 1 to one of the 2K counts, so the counts
+    have sensitivity 1 in the L1 and in the L2 norm if a record or a person is zeroed, added or
+    removed. Replacing one costs at most twice epsilon. The intervals are for the accuracy of the
+    group in the population: they cover both the sampling of the records and the noise. They invert
+    the test of (1 - a) correct - a incorrect, which has the variance
+    n a (1 - a) + v ((1 - a)^2 + a^2) for accuracy a and noise variance v. Without noise they are
+    Wilson's intervals.
 
     The noise is drawn by exact sampling of integers [canonne2020]_, so that rounding of floating
     point numbers neither limits its tails nor reveals the count.
@@ -311,14 +316,19 @@ def release_group_table(
         raise ValueError(
             "epsilon must be finite, got inf, which gives no privacy. Give a number such as 1.0."
         )
-    delta = delta_for(delta, len(y_true), low=0)
+    unit = _units.encode(None, len(y_true), at=[], units=units)
+    counted = np.arange(len(y_true))
+    if unit is not None:
+        source = np.random.default_rng(random_state)
+        counted = np.flatnonzero(_units.thinned(unit, 1, source) >= 0)
+    delta = delta_for(delta, len(counted), low=0)
     level = number(
         "confidence_level", confidence_level, low=0, high=1, low_open=True, high_open=True
     )
     found = encode_features(sensitive_features, len(y_true), groups)
     assert found.levels is not None
     levels = list(found.levels)
-    codes = 2 * found.code + (y_true != y_pred)
+    codes = (2 * found.code + (y_true != y_pred))[counted]
     generator = generator_of(random_state, codes, (epsilon, delta, levels))
     below = below_of(None if random_state is None else generator)
     if delta == 0:
@@ -343,7 +353,7 @@ def release_group_table(
         },
         index=pd.Index([label(group) for group in levels], name="group"),
     )
-    table.attrs["privacy"] = _privacy(epsilon, delta, scale, random_state, groups)
+    table.attrs["privacy"] = _privacy(epsilon, delta, scale, random_state, groups, units)
     return table
 
 
@@ -380,16 +390,19 @@ def _lower_end(hits, misses, squared_z, v):
         return np.where(c <= 0, 0.0, 2 * c / (np.sqrt(np.maximum(b**2 - 4 * a * c, 0.0)) - b))
 
 
-def _privacy(epsilon, delta, scale, random_state, groups):
+def _privacy(epsilon, delta, scale, random_state, groups, units):
     mechanism = "discrete Laplace" if delta == 0 else "discrete Gaussian"
     seeded = random_state is not None
+    adjacency = "zero_out" if units is None else "zero_out_unit"
     assumptions = ["each person has one record", "the number of records is public"]
+    if units is not None:
+        assumptions = ["each record names its person", "the number of persons is public"]
     if groups is None:
         assumptions.append("the groups were taken from the data and are public")
     statement = (
         f"The counts are ({rounded_up(epsilon)}, {rounded_up(delta, 3)})-differentially private "
         f"({mechanism} noise of scale {scale:.4g}, sensitivity 1), where "
-        f"{ADJACENCY_IN_WORDS[_ADJACENCY]}."
+        f"{ADJACENCY_IN_WORDS[adjacency]}."
     )
     if seeded:
         statement += " The noise was seeded: whoever knows the seed can remove it."
@@ -397,7 +410,7 @@ def _privacy(epsilon, delta, scale, random_state, groups):
         "statement": statement,
         "epsilon": epsilon,
         "delta": delta,
-        "adjacency": _ADJACENCY,
+        "adjacency": adjacency,
         "mechanism": mechanism,
         "sensitivity": 1.0,
         "noise_scale": scale,

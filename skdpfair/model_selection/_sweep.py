@@ -196,6 +196,7 @@ def sweep(
         "keep_predictions": keep_predictions,
         "params": {k: describe(v) for k, v in sorted(params.items())},
     }
+    asked |= {} if unit is None else {"unit": "person"}
     _check_models(cells, len(levels))  # before a folder is made
     if store is not None:
         digests = {f"data {name}": digest for name, digest in data.items()}

@@ -95,7 +95,9 @@ def results_page(results, *, title=None, pipeline=None, measures=None) -> str:
         "small": [g for g, least, _ in _sizes(results.frame, groups) if least < _FEW],
         "asked": _asked(results),
         "total": _total(results),
-        "adjacency": ADJACENCY_IN_WORDS["zero_out"],
+        "adjacency": ADJACENCY_IN_WORDS[
+            "zero_out_unit" if "unit" in (results.asked or {}) else "zero_out"
+        ],
         "sizes": _sizes(results.frame, groups),
         "rare": _rare(results, table) if len(leading) > 1 else None,
         "largest_costs": [_largest_cost(table, groups, name) for name in leading],
