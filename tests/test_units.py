@@ -18,7 +18,7 @@ from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.engine.step import weigh
 from skdpfair.engine.units import Units
 from skdpfair.inputs.groups import Groups
-from skdpfair.inputs.units import grouped, thinned
+from skdpfair.inputs.persons import grouped, thinned
 from skdpfair.mechanism import Mechanism
 from skdpfair.metrics import release_group_table
 from skdpfair.model_selection import PrivacyLedger, plan, sweep

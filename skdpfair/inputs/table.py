@@ -14,7 +14,7 @@ from sklearn.utils.validation import _get_feature_names, check_array, validate_d
 from skdpfair._validate import error_context, error_context_without_data, safe_repr
 from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import labels as _labels
-from skdpfair.inputs import units as _units
+from skdpfair.inputs import persons as _persons
 from skdpfair.inputs.columns import in_pandas, refuse_masked, refuse_sparse_columns
 from skdpfair.inputs.streaming import SparseRows, as_rows, is_sparse, is_streamed, kind_of
 
@@ -71,8 +71,8 @@ class Table:
         """Return the table with at most ``most`` records of each person, who has one group."""
         if self.unit is None or most is None:
             return self
-        unit = _units.thinned(self.unit, most, generator)
-        return replace(self, unit=unit, groups=_units.grouped(self.groups, unit))
+        unit = _persons.thinned(self.unit, most, generator)
+        return replace(self, unit=unit, groups=_persons.grouped(self.groups, unit))
 
 
 def read(
@@ -125,10 +125,10 @@ def read(
     )
     hidden = _hidden(estimator, X)
     x = _numbers(_without(X, hidden))
-    at = _units.columns(X, estimator.unit_col, estimator.group_col)
-    unit = _units.encode(X, len(y), at=at, units=units)
+    at = _persons.columns(X, estimator.unit_col, estimator.group_col)
+    unit = _persons.encode(X, len(y), at=at, units=units)
     if unit is not None:
-        _units.check(unit, estimator.max_records_per_unit, estimator.surplus_records)
+        _persons.check(unit, estimator.max_records_per_unit, estimator.surplus_records)
     validation = None
     if estimator.validation_data is not None:
         validation = _validation(estimator, hidden, x.shape[1:], classes)
@@ -203,7 +203,7 @@ def _validation(
 
 def _hidden(estimator: Any, X: Any) -> list[int]:
     """Return the positions of the columns that the model must not see."""
-    at = _units.columns(X, estimator.unit_col, estimator.group_col)
+    at = _persons.columns(X, estimator.unit_col, estimator.group_col)
     if estimator.group_as_feature:
         return at
     return [*_groups.positions(X, estimator.group_col), *at]

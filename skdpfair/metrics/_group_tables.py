@@ -10,7 +10,7 @@ import pandas as pd
 from scipy import stats
 
 from skdpfair._validate import error_context_without_data, number, outline, safe_repr
-from skdpfair.inputs import units as _units
+from skdpfair.inputs import persons as _persons
 from skdpfair.inputs.groups import encode_features, group_name
 from skdpfair.metrics._arguments import as_vector, check_kind
 from skdpfair.metrics._compare_groups import label, warn_undefined
@@ -316,11 +316,11 @@ def release_group_table(
         raise ValueError(
             "epsilon must be finite, got inf, which gives no privacy. Give a number such as 1.0."
         )
-    unit = _units.encode(None, len(y_true), at=[], units=units)
+    unit = _persons.encode(None, len(y_true), at=[], units=units)
     counted = np.arange(len(y_true))
     if unit is not None:
         source = np.random.default_rng(random_state)
-        counted = np.flatnonzero(_units.thinned(unit, 1, source) >= 0)
+        counted = np.flatnonzero(_persons.thinned(unit, 1, source) >= 0)
     delta = delta_for(delta, len(counted), low=0)
     level = number(
         "confidence_level", confidence_level, low=0, high=1, low_open=True, high_open=True

@@ -19,7 +19,7 @@ from skdpfair.budget.progress import ProgressBar
 from skdpfair.estimator import DPFairClassifier
 from skdpfair.exceptions import InterruptedWarning, LowSignalWarning
 from skdpfair.inputs import groups
-from skdpfair.inputs import units as _units
+from skdpfair.inputs import persons as _persons
 from skdpfair.inputs.groups import group_name
 from skdpfair.methods import get_method
 from skdpfair.metrics._measures import rarest_class
@@ -171,7 +171,7 @@ def sweep(
     levels = [group_name(level) for level in found.levels]
     classes = np.unique(y) if params.get("classes") is None else np.unique(params["classes"])
     base = DPFairClassifier(**params).set_params(groups=levels, classes=classes.tolist())
-    unit = _units.encode(X, len(y), at=[], units=units)
+    unit = _persons.encode(X, len(y), at=[], units=units)
     data = {"X": digest_of(X), "y": digest_of(y), "groups": digest_of(found.code)}
     data |= {} if unit is None else {"units": digest_of(unit)}
     cells = [

@@ -14,7 +14,7 @@ from skdpfair.estimator import classifier_of, private_logits, routed
 from skdpfair.exceptions import PrivacyAccountingError
 from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import labels as _labels
-from skdpfair.inputs import units as _units
+from skdpfair.inputs import persons as _persons
 from skdpfair.postprocessing._cuts import CONSTRAINTS, OBJECTIVES, best_cut, best_mixtures
 from skdpfair.postprocessing._score_counts import EDGES, score_counts
 from skdpfair.privacy.one_time_noise import generator_of
@@ -190,8 +190,8 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
                 "the estimator without thresholds."
             )
         records = X, codes, self._groups_of(classifier, X, labels, sensitive_features)
-        at = _units.columns(X, classifier.unit_col, classifier.group_col)
-        unit = _units.encode(X, len(labels), at=at, units=units)
+        at = _persons.columns(X, classifier.unit_col, classifier.group_col)
+        unit = _persons.encode(X, len(labels), at=at, units=units)
         public = self._public(classifier, classes, records[2].levels)
         context = _tasks.begin(self, X, y, 0)
         if context.ledger is not None:
@@ -206,7 +206,7 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
             report = replace(report, seeded=True)
         if public is None:
             noise, logits = _paid_noise(report), private_logits(estimator, X)
-            scores, share = logits[:, 1] - logits[:, 0], _units.share_of(unit)
+            scores, share = logits[:, 1] - logits[:, 0], _persons.share_of(unit)
             counts = self._counted(scores, records, noise, classifier.noise, share)
         else:
             counts = self._counted(estimator.decision_function(public[0]), public, 0.0)

@@ -69,7 +69,7 @@ _WEIGHTS = (
     " Sample weights multiply the loss before clipping; each must be a function of its own record "
     "and of public facts: epsilon does not cover weights computed from other records."
 )
-_PERSONS = " It protects all records of one person; at most {} of them take part."
+_PERSONS = " It protects all records of one person, of which at most {} take part in the training."
 DIAGNOSTICS_HELD = "diagnostics by group"
 REFERENCE_HELD = "the non-private reference model"
 

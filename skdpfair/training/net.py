@@ -19,8 +19,8 @@ from skdpfair.engine.memory import affordable_batch
 from skdpfair.engine.per_sample.materialised import materialised
 from skdpfair.engine.precision import full_precision
 from skdpfair.engine.step import Attack
+from skdpfair.inputs.persons import unit_groups
 from skdpfair.inputs.streaming import as_rows
-from skdpfair.inputs.units import unit_groups
 from skdpfair.mechanism import Mechanism, Method, State
 from skdpfair.training.callbacks import WITHHELD, has_batch_callbacks
 from skdpfair.training.inference import InferenceNet, logits, private_logits, weights_of

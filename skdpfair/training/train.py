@@ -19,8 +19,8 @@ from skdpfair.budget.charging import charged, planned_entries
 from skdpfair.budget.spending import DIAGNOSTICS, REFERENCE
 from skdpfair.engine import ScaleSearch, Streams
 from skdpfair.exceptions import InsecureSeedWarning, InterruptedWarning
+from skdpfair.inputs.persons import unit_groups
 from skdpfair.inputs.table import Table
-from skdpfair.inputs.units import unit_groups
 from skdpfair.privacy import Ledger, LedgerEntry
 from skdpfair.privacy.one_time_noise import noisy_counts
 from skdpfair.training import defaults

@@ -373,7 +373,7 @@ MUTANTS = (
     Mutant(
         "thinning by others",
         "how many records of a person stay depends on how many others have",
-        "inputs/units.py",
+        "inputs/persons.py",
         "kept[order[rank >= most]] = -1",
         "kept[order[rank >= max(most, np.median(size))]] = -1",
         "tests/test_units.py::test_thinning_keeps_at_most_so_many_of_each_person",

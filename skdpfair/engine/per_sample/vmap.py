@@ -141,11 +141,11 @@ class MicroVmap(Strategy):
                     views[p].view(-1).addmv_(rows.t(), w)
 
         def ahead(scale: Tensor) -> Records:
-            if units is None:
-                ahead = partial(self._each, self._gradient_ahead, (*given, scale))
-            else:
-                ahead = partial(self._each_ahead, given, scale)
-            return self._records(given, weight, units, ahead)
+            persons = Units(torch.ones_like(given[1]), each=1) if units is None else units
+            own = persons.split(self.micro_batch)
+            return self._records(
+                given, weight, units, lambda parts: self._each_ahead(given, scale, own)
+            )
 
         return Records(torch.cat(norms), loss, probability, weighted_sum, ahead)
 
@@ -219,20 +219,6 @@ class MicroVmap(Strategy):
         found: tuple[Tensors, Tensor]
         found = grad(self._loss, has_aux=True)(trained, frozen, x, y, logit_gradient, factor)
         return found
-
-    def _gradient_ahead(
-        self,
-        trained: Tensors,
-        frozen: Tensors,
-        x: Tensor,
-        y: Tensor,
-        logit_gradient: Tensor,
-        factor: Tensor,
-        scale: Tensor,
-    ) -> tuple[Tensors, Tensor]:
-        own, _ = self._gradient(trained, frozen, x, y, logit_gradient, factor)
-        moved = {name: value + scale * own[name] for name, value in trained.items()}
-        return self._gradient(moved, frozen, x, y, logit_gradient, factor)
 
     def _gradient_along(
         self,
