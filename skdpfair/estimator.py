@@ -19,7 +19,7 @@ from torch import nn
 
 from skdpfair import _validate, release
 from skdpfair.engine.step import Attack
-from skdpfair.inputs import fitted_rows, labels, table
+from skdpfair.inputs import fitted_rows, labels, persons, table
 from skdpfair.inputs.streaming import is_streamed
 from skdpfair.mechanism import Method
 from skdpfair.methods import get_method
@@ -646,6 +646,37 @@ def private_logits(model: Any, X: Any) -> np.ndarray:
         model = model.steps[-1][1]
     logits: np.ndarray = model.net_.private_logits(table.read_for_prediction(model, X))
     return logits
+
+
+def persons_of(model: Any, X: Any, n_samples: int, units: Any) -> np.ndarray | None:
+    """Return the number of each record's person, (n_samples,) int64; None without persons.
+
+    Parameters
+    ----------
+    model : DPFairClassifier or Pipeline that ends in one
+    X : DataFrame or array
+        What ``model.fit`` will be given.
+    n_samples : int
+        Number of records.
+    units : array-like of shape (n_samples,) or None
+        The persons, if ``unit_col`` does not name their column.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If persons are missing, given twice, or in a column that a pipeline makes.
+    """
+    classifier = classifier_of(model)
+    if classifier is model:
+        at = persons.columns(X, classifier.unit_col, classifier.group_col)
+        return persons.encode(X, n_samples, at=at, units=units)
+    if classifier.unit_col is not None:
+        raise ValueError(
+            f"unit_col={_validate.safe_repr(classifier.unit_col)} names a column of what the steps "
+            "of the pipeline return, which is not known before they are fitted. Set unit_col=None, "
+            "and pass the persons of all records as fit(..., units=...)."
+        )
+    return persons.encode(None, n_samples, at=[], units=units)
 
 
 def routed(model: Any, sensitive_features: Any, units: Any = None) -> dict[str, Any]:

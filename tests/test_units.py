@@ -21,7 +21,7 @@ from skdpfair.inputs.groups import Groups
 from skdpfair.inputs.persons import grouped, thinned
 from skdpfair.mechanism import Mechanism
 from skdpfair.metrics import release_group_table
-from skdpfair.model_selection import PrivacyLedger, plan, sweep
+from skdpfair.model_selection import DPRandomizedSearch, PrivacyLedger, _trials, plan, sweep
 from skdpfair.model_selection._cells import splits
 from skdpfair.postprocessing import DPThresholdClassifier
 from skdpfair.postprocessing._score_counts import released
@@ -318,6 +318,78 @@ def test_one_person_moves_the_counts_of_scores_by_one_record(visits, monkeypatch
     )
     DPThresholdClassifier(quick()).fit(X, y)
     assert float(seen[0].sum()) == pytest.approx(600)
+
+
+def private_search(estimator, **params):
+    given = {"mean_trials": 2.0, "shape": 1.0, "random_state": 0, "validation_data": None}
+    return DPRandomizedSearch(estimator, {"lr": [0.1, 1.0]}, **(given | params))
+
+
+def test_a_private_search_protects_persons(visits, tmp_path):
+    X, y = visits
+    with PrivacyLedger(tmp_path / "ledger", epsilon=100.0, delta=1e-4) as ledger:
+        search = private_search(quick()).fit(X, y)
+    report = search.privacy_
+    assert (report.adjacency, report.max_records_per_unit) == ("zero_out_unit", 3)
+    assert report.delta == 1e-4 and "number of persons n" in report.assumptions[0]
+    planned = search.forecast(600)
+    assert report.epsilon == pytest.approx(planned.epsilon_total)
+    assert ledger.epsilon() == pytest.approx(report.epsilon)
+    assert planned.fits[0].n_samples == 480
+    pipe = make_pipeline(FunctionTransformer(), quick(unit_col=None, group_col=None))
+    searching = DPRandomizedSearch(pipe, {"dpfairclassifier__lr": [1.0]}, shape=1.0)
+    searching.fit(X[list("abc")], y, units=X["person"])
+    assert searching.privacy_.adjacency == "zero_out_unit"
+    with PrivacyLedger(tmp_path / "ledger") as ledger, pytest.raises(ValueError, match="another"):
+        private_search(quick(unit_col=None, max_records_per_unit=None)).fit(X, y)
+
+
+def test_a_private_search_holds_out_whole_persons_each_of_whom_counts_once(visits, monkeypatch):
+    X, y = visits
+    seen, scorer = [], _trials.scorer
+    monkeypatch.setattr(_trials, "trainer", lambda _, data, *rest: seen.append(data[0]["person"]))
+    monkeypatch.setattr(_trials, "scorer", lambda *given: seen.append(given) or scorer(*given))
+    monkeypatch.setattr(_trials, "run", lambda *_: ((None, None), None))
+    private_search(quick()).fit(X, y)
+    trained, (rows, labels, noise, rng, share) = seen
+    scored = rows["person"]
+    assert set(trained) | set(scored) == set(X["person"]) and noise > 0
+    assert not set(trained) & set(scored) and scored.nunique() == 120
+    right = FunctionTransformer()  # a model that predicts what the first column says
+    right.predict = lambda X: np.asarray(X)
+    counted = scorer(labels, labels, 0.0, rng, share)(right)
+    assert counted == pytest.approx(120)
+    wrong = np.where(scored == scored.iloc[0], 1 - labels, labels)
+    assert scorer(wrong, labels, 0.0, rng, share)(right) == pytest.approx(119)
+
+
+def test_a_private_search_refuses_persons_that_it_cannot_count(visits):
+    X, y = visits
+    plain, features = quick(unit_col=None, group_col=None), X[list("abc")]
+    for searching, rows, units, says in (
+        (private_search(plain), features, None, "needs the person of each record"),
+        (private_search(quick(max_records_per_unit=None)), X, None, "max_records_per_unit=None"),
+        (private_search(quick(surplus_records="raise")), X, None, "forbids thinning"),
+        (
+            DPRandomizedSearch(quick(), {"unit_col": ["a", "person"]}),
+            X,
+            None,
+            "unit_col='a' in param_distributions",
+        ),
+        (
+            private_search(make_pipeline(FunctionTransformer(), quick())).set_params(
+                param_distributions={"dpfairclassifier__lr": [1.0]}
+            ),
+            X,
+            None,
+            "Set unit_col=None",
+        ),
+    ):
+        with pytest.raises(ValueError, match=says):
+            searching.fit(rows, y, units=units)
+    thresholds = DPThresholdClassifier(make_pipeline(FunctionTransformer(), quick()))
+    with pytest.raises(ValueError, match="Set unit_col=None"):
+        thresholds.fit(X, y)
 
 
 def test_a_released_table_counts_one_record_of_each_person(visits):

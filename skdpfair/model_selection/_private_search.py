@@ -17,9 +17,10 @@ from sklearn.utils.validation import (
 
 from skdpfair._validate import error_context, integer, is_auto, number, safe_repr
 from skdpfair.budget.charging import charged
-from skdpfair.estimator import classifier_of
+from skdpfair.estimator import classifier_of, persons_of, routed
 from skdpfair.exceptions import InsecureSeedWarning
 from skdpfair.inputs import labels as _labels
+from skdpfair.inputs import persons as _persons
 from skdpfair.model_selection import _trials
 from skdpfair.model_selection._forecast import (
     PlannedFit,
@@ -67,7 +68,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         Standard deviation of the noise on the number of correct predictions.  "auto" is the
         smallest value that adds nothing to epsilon.
     holdout : float in (0, 1), default=0.2
-        Share of the records that are held out to score all trials.
+        Share of the records, or of the persons, that are held out to score all trials.
     validation_data : tuple (X, y) or None, default=None
         PUBLIC records to score on instead; trials then train on all of X, and scores have no noise.
     n_candidates : int, default=100
@@ -93,11 +94,12 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
 
     Notes
     -----
-    The cost follows Papernot and Steinke (2022) for a trial with the pointwise largest Renyi
-    curve of all configurations.  A record is either trained on or held out, so the larger of the
-    two curves applies.  The Poisson distribution may draw K = 0, with probability
-    ``exp(-mean_trials)``; the search then returns a model that depends on no record and predicts
-    all classes with equal probability, as the theorem requires.
+    The cost follows Papernot and Steinke (2022) for a trial with the pointwise largest Renyi curve
+    of all configurations.  A record is either trained on or held out, so the larger of the two
+    curves applies.  Where persons are given, all records of a person are on one side, and she
+    counts by the share of her records that are predicted correctly.  The Poisson distribution may
+    draw K = 0, with probability ``exp(-mean_trials)``; the search then returns a model that depends
+    on no record and predicts all classes with equal probability, as the theorem requires.
 
     The run time of the search depends on K: do not publish it.  While trials run, the process
     prints, logs and warns nothing, joblib starts no threads or processes, and other threads
@@ -123,7 +125,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         - the best of 10 trials on average is released
     """
 
-    __metadata_request__fit = {"sensitive_features": True}
+    __metadata_request__fit = {"sensitive_features": True, "units": True}
 
     def __init__(
         self,
@@ -156,7 +158,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         Parameters
         ----------
         n_samples : int
-            Number of records; public.
+            Number of records, or of persons; public.
         n_groups : int, default=1
             Number of groups.
         delta : float in (0, 1) or None, default=None
@@ -174,7 +176,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         return plan_of((trial,), one, total, delta, "rdp", (why,))
 
     @_tasks.with_callbacks
-    def fit(self, X, y, *, sensitive_features=None):
+    def fit(self, X, y, *, sensitive_features=None, units=None):
         """Run the search, and keep the best model.
 
         Parameters
@@ -185,6 +187,8 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
             Class labels.
         sensitive_features : array, Series or DataFrame of n_samples rows, optional
             Passed to the classifier.
+        units : array of shape (n_samples,), optional
+            The person of each record, if ``unit_col`` of the classifier does not name a column.
 
         Returns
         -------
@@ -200,15 +204,12 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
             On Ctrl-C; nothing is kept, and the whole search stays charged.
         """
         self._check()
-        if classifier_of(self.estimator).max_records_per_unit is not None:
-            raise ValueError(
-                "DPRandomizedSearch scores records, not persons, so it takes no classifier with "
-                "max_records_per_unit. Choose settings by public facts, or on public "
-                "records, and fit the classifier itself."
-            )
         n_samples, pool = _num_samples(X), pool_of(self)
-        delta = delta_for(self.delta, n_samples)
-        planned, curve, noise = trial_of(self, pool, n_samples)
+        unit = persons_of(self.estimator, X, n_samples, units)
+        most_records = _most_records(self, pool, unit)
+        n_units = n_samples if unit is None else 1 + int(unit.max())
+        delta = delta_for(self.delta, n_units)
+        planned, curve, noise = trial_of(self, pool, n_units)
         whole = self._selection_curve(curve)
         seeded = self.random_state is not None
         if seeded:
@@ -232,12 +233,14 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
             ledger=context.ledger,
             place=context.place,
             what="private selection",
+            unit="record" if unit is None else "person",
         ):
-            records = X, y, sensitive_features
-            found, error = self._best(records, scored, pool, curve, noise, public)
+            records = X, y, sensitive_features, units
+            plan = pool, planned.n_samples, curve, noise
+            found, error = self._best(records, unit, scored, plan, public)
         if error is not None:  # the frame that held the generator is gone
             raise error
-        report = report_of(self, planned, whole, delta, seeded)
+        report = report_of(self, planned, whole, delta, seeded, most_records)
         self._keep(found, public["classes"], report)
         if context.end is not None:
             context.end()
@@ -307,24 +310,30 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
     def _selection_curve(self, curve):
         return selection_curve(curve, self.mean_trials, self.shape)
 
-    def _best(self, records, scored, pool, curve, noise, public):
+    def _best(self, records, unit, scored, plan, public):
         """Return the result of `_trials.run`; nothing else keeps the generator of its secrets."""
-        rng = _trials.generator_of(self, pool, records)
+        pool, n_train, curve, noise = plan
+        given = records if records[3] is not None else records[:3]
+        rng, share = _trials.generator_of(self, pool, given), None
         if scored is None:
-            held, inner = self._split(rng, _num_samples(records[0]))
+            held, inner = self._split(rng, _num_samples(records[0]), unit)
             scored = [_safe_indexing(part, held) for part in records[:2]]
+            share = None if unit is None else _persons.share_of(unit[held])
             records = [r if r is None else _safe_indexing(r, inner) for r in records]
-        *data, groups = records
+        *data, groups, units = records
         seeded = self.random_state is not None
-        train = _trials.trainer(self.estimator, data, groups, curve, rng, seeded, public)
+        routing = routed(self.estimator, groups, units)
+        train = _trials.trainer(self.estimator, data, routing, n_train, curve, rng, seeded, public)
         rows, labels = scored
-        score = _trials.scorer(rows, labels, noise, rng)
+        score = _trials.scorer(rows, labels, noise, rng, share)
         return _trials.run(rng, (self.mean_trials, self.shape), pool, train, score)
 
-    def _split(self, rng, n_samples):
-        order = rng.permutation(n_samples)
-        held = n_held(self, n_samples)
-        return np.sort(order[:held]), np.sort(order[held:])
+    def _split(self, rng, n_samples, unit):
+        """Return the positions of held-out records and of the others; no person has both."""
+        unit = np.arange(n_samples) if unit is None else unit
+        order = rng.permutation(1 + unit.max())
+        is_held = np.isin(unit, order[: n_held(self, len(order))])
+        return np.flatnonzero(is_held), np.flatnonzero(~is_held)
 
     def _public_scored(self, classes):
         if not self.validation_data:
@@ -436,10 +445,33 @@ def n_held(search, n_samples):
     return min(max(1, round(search.holdout * n_samples)), n_samples - 1)
 
 
-def report_of(search, trial, whole, delta, seeded):
+def _most_records(search, pool, unit):
+    """Return the most records that a person has in a trial; None if each record is a person."""
+    most_records = 0
+    for params in pool:
+        classifier = classifier_of(configured(search.estimator, params))
+        if classifier.unit_col != classifier_of(search.estimator).unit_col:
+            raise ValueError(
+                f"unit_col={safe_repr(classifier.unit_col)} in param_distributions is not that of "
+                "the estimator. All trials must protect the same persons: set it there."
+            )
+        bound = classifier.max_records_per_unit
+        if unit is not None:
+            _persons.check(unit, bound, classifier.surplus_records)
+        elif bound is not None:
+            raise ValueError(
+                f"max_records_per_unit={bound} needs the person of each record here: pass "
+                "units to fit, or name their column by unit_col."
+            )
+        most_records = max(most_records, bound or 0)
+    return most_records or None
+
+
+def report_of(search, trial, whole, delta, seeded, most_records):
     """Return the report of the search: the same whichever trial won, or whether one did."""
     run = trial.runs[-1]
     epsilon = curve_epsilon(whole, delta)
+    sets = ("sets",) if most_records is None else ("persons", "classes", "groups")
     scores = "validation" if search.validation_data else "held out"
     return PrivacyReport(
         method="private selection",
@@ -452,6 +484,8 @@ def report_of(search, trial, whole, delta, seeded):
         expected_batch_size=run.sample_rate * trial.n_samples,
         is_private=epsilon < math.inf,
         seeded=seeded,
-        assumptions=tuple(ASSUMPTIONS[name] for name in ("sets", scores, "trials")),
+        max_records_per_unit=most_records,
+        adjacency="zero_out" if most_records is None else "zero_out_unit",
+        assumptions=tuple(ASSUMPTIONS[name] for name in (*sets, scores, "trials")),
         not_accounted=NOT_ACCOUNTED,
     )

@@ -19,11 +19,10 @@ import torch
 from joblib import parallel_config
 from sklearn.dummy import DummyClassifier
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _num_samples
 
 from skdpfair._describe import describe, digest
 from skdpfair.budget.charging import paid_for, suspended
-from skdpfair.estimator import classifier_of, private_logits, routed
+from skdpfair.estimator import classifier_of, private_logits
 from skdpfair.exceptions import PrivacyAccountingError
 from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import labels as _labels
@@ -196,8 +195,11 @@ class _Mute:
 _MUTE = _Mute()
 
 
-def trainer(estimator, data, sensitive_features, curve, rng, seeded, public):
-    """Return the function that trains one configuration; ``public`` as of `public_sets`."""
+def trainer(estimator, data, routing, n_samples, curve, rng, seeded, public):
+    """Return the function that trains one configuration on so many records or persons.
+
+    ``routing`` holds further arguments of fit; ``public`` is as of `public_sets`.
+    """
 
     def train(params):
         model = configured(estimator, params)
@@ -206,9 +208,9 @@ def trainer(estimator, data, sensitive_features, curve, rng, seeded, public):
         classifier = classifier_of(model)
         sets = {name: v for name, v in public.items() if getattr(classifier, name) is None}
         classifier.set_params(random_state=seed, **sets)
-        _, planned = planned_runs(classifier, _num_samples(data[0]))
+        _, planned = planned_runs(classifier, n_samples)
         with paid_for(curve):
-            model.fit(*data, **routed(model, sensitive_features))
+            model.fit(*data, **routing)
         classifier = classifier_of(model)
         if classifier.n_steps_ < planned[-1].steps:
             raise _Interrupt  # that the classifier took for the end of this fit
@@ -242,11 +244,12 @@ def public_sets(estimator, X, y, sensitive_features):
     return {"classes": classes, "groups": _groups.encode(rows, y, **given).levels}
 
 
-def scorer(X, y, noise, rng):
+def scorer(X, y, noise, rng, share=None):
     """Return the function that counts correct predictions, with noise.
 
     One record changes the count by one at most: each is compared with one prediction, which a
-    classifier makes of private records (those with noise) one by one.
+    classifier makes of private records (those with noise) one by one.  So does one person, if
+    each record counts by ``share``, one over the number of her records.
     """
 
     def score(model):
@@ -260,7 +263,8 @@ def scorer(X, y, noise, rng):
                 f"predict must return one label for each of {len(y)} rows, but the comparison "
                 f"with their labels has shape {right.shape}. Check the steps of the pipeline."
             )
-        return float(noisy(np.array([np.count_nonzero(right)]), 1.0, noise, rng)[0])
+        count = right.sum() if share is None else right @ share
+        return float(noisy(np.array([float(count)]), 1.0, noise, rng)[0])
 
     return score
 

@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from skdpfair._validate import error_context, flag, integer, is_auto, number, one_of, safe_repr
-from skdpfair.estimator import classifier_of, private_logits, routed
+from skdpfair.estimator import classifier_of, persons_of, private_logits, routed
 from skdpfair.exceptions import PrivacyAccountingError
 from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import labels as _labels
@@ -190,8 +190,7 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
                 "the estimator without thresholds."
             )
         records = X, codes, self._groups_of(classifier, X, labels, sensitive_features)
-        at = _persons.columns(X, classifier.unit_col, classifier.group_col)
-        unit = _persons.encode(X, len(labels), at=at, units=units)
+        unit = persons_of(estimator, X, len(labels), units)
         public = self._public(classifier, classes, records[2].levels)
         context = _tasks.begin(self, X, y, 0)
         if context.ledger is not None:

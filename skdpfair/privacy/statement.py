@@ -58,7 +58,7 @@ ASSUMPTIONS = {
         "the sample weight of each record is a function of that record and of public facts, and "
         "max_sample_weight is public"
     ),
-    "held out": "the number of held-out records is public",
+    "held out": "the size of the held-out part is public",
     "trials": "the number of trials and their scores stay secret; the steps above are of one trial",
 }
 WEIGHTS_FROM_OTHERS = (

@@ -276,7 +276,7 @@ def test_records_without_labels_are_no_validation_data(data):
 
 def test_a_trial_that_released_more_than_planned_ends_the_search(data, monkeypatch):
     rng, low = np.random.default_rng(0), rdp_curve([SampledGaussian(0.1, 100.0, 1)])
-    train = _trials.trainer(base(), data, None, low, rng, False, {})
+    train = _trials.trainer(base(), data, {}, len(data[0]), low, rng, False, {})
     with suspended(), pytest.raises(PrivacyAccountingError, match="covers one model each"):
         train({})
     monkeypatch.setattr(_training, "_planned", lambda run: ())  # told less than it released
