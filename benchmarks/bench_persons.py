@@ -108,26 +108,31 @@ def worth(n_seeds):
 
 
 def costs(rounds):
-    """Return the time of a step on persons over that of a step on as many records."""
-    out = {}
+    """Return rows: the time of a step on persons over that of a step on as many records."""
+    rows = []
     for name in ("Adult MLP", "Dutch logistic"):
-        for batch in (256, 2048):
-            work = Workload.named(name)
-            out[name, batch] = interleave(_steps(work, batch), rounds)["persons"]["ratio"]
-            print(name, batch, out[name, batch], flush=True)
-    return out
+        for batch in (256, 2048, 8192):
+            found = interleave(_steps(Workload.named(name), batch), rounds)
+            ratios = [f"{found[kind]['ratio']:.2f}" for kind in _KINDS]
+            rows.append((name, batch, *ratios))
+            print(rows[-1], flush=True)
+    return rows
+
+
+_KINDS = {"4 records each": (4, 4), "1 to 7 records": (1, 7)}
 
 
 def _steps(work, batch):
-    unit = np.arange(work.n) // 4
-    nobody = np.zeros(work.n, dtype=np.int64)
-    every = {"records": None, "persons": unit}
-    return {name: _step(work, nobody, unit, batch / work.n) for name, unit in every.items()}
+    steps = {"records": _step(work, None, batch / work.n)}
+    for kind, (least, most) in _KINDS.items():
+        size = np.random.default_rng(0).integers(least, most + 1, work.n)
+        steps[kind] = _step(work, np.arange(work.n).repeat(size)[: work.n], batch / work.n)
+    return steps
 
 
-def _step(work, group, unit, rate):
+def _step(work, unit, rate):
     n = work.n if unit is None else int(unit.max()) + 1
-    data = rows_on("cpu", work.x, work.y, group, unit=unit)
+    data = rows_on("cpu", work.x, work.y, np.zeros(work.n, dtype=np.int64), unit=unit)
     model = select_strategy(work.module(), torch.from_numpy(work.x[:1]), work.n_classes)
     mechanism = Mechanism(get_method("dpsgd", max_grad_norm=1.0), Task(n, 1, rate), 1.0)
     noise, out = Streams.fresh().noise(), model.flat()
@@ -150,9 +155,8 @@ def main():
     options = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    measured = costs(options.rounds)
-    rows = [(name, batch, f"{ratio:.2f}") for (name, batch), ratio in measured.items()]
-    lines = pages.table(["step", "expected batch", "persons over records"], rows, left=(0,))
+    columns = ["step", "expected batch", *_KINDS]
+    lines = pages.table(columns, costs(options.rounds), left=(0,))
     table = worth(options.seeds).round(1).reset_index()
     lines += ["", *pages.table(list(table), table.to_numpy().tolist(), left=(0, 1)), ""]
     options.output.mkdir(parents=True, exist_ok=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor
+from torch.nn.functional import embedding_bag
 
 
 class Units:
@@ -66,6 +67,15 @@ class Units:
         if self.each is not None:
             return rows.view(len(self), self.each, *rows.shape[1:]).sum(1)
         return rows.new_zeros((len(self), *rows.shape[1:])).index_add_(0, self.of, rows)
+
+    def outer_sum(self, b: Tensor, a: Tensor) -> Tensor:
+        """Return the sum (n_units, n_b, n_a) of the outer products of the rows of each person."""
+        if self.each is not None:
+            return torch.bmm(self.pad(b).transpose(1, 2), self.pad(a))
+        # several times faster than `index_add_`, and no product is made
+        at = torch.arange(len(a), device=a.device)
+        add = partial(embedding_bag, at, a, self.first, mode="sum")
+        return torch.stack([add(per_sample_weights=column.contiguous()) for column in b.t()], 1)
 
     def mean(self, rows: Tensor) -> Tensor:
         """Return the mean (n_units, ...) of the rows of each person."""

@@ -50,11 +50,9 @@ class LinearGradSampler(GradSampler):
         """Add up the gradients where each person's sum is no larger than her inputs."""
         if self.b.shape[1] > units.most:
             return UnitGradSampler(self, units)
-        b = units.pad(self.b)
-        rows = None
-        if self.weight_trains:
-            rows = torch.bmm(b.transpose(1, 2), units.pad(self.a)).flatten(1)
-        return UnitRowsGradSampler(self, units, rows, b.sum(1) if self.bias_trains else None)
+        rows = units.outer_sum(self.b, self.a).flatten(1) if self.weight_trains else None
+        bias_rows = units.sum(self.b) if self.bias_trains else None
+        return UnitRowsGradSampler(self, units, rows, bias_rows)
 
     def unit_norm2(self, units: Units) -> Tensor:
         """Return the sum over a person's records i, j of (a_i.a_j + 1) b_i.b_j."""
