@@ -10,9 +10,12 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
-from skdpfair._validate import integer, number, one_of, safe_repr
+from skdpfair._validate import integer, is_integer, number, one_of, safe_repr
 from skdpfair.audit._lower_bounds import describe_bound, one_run_epsilon
 from skdpfair.estimator import DPFairClassifier
+from skdpfair.inputs import groups as _groups
+from skdpfair.inputs import persons as _persons
+from skdpfair.inputs.columns import in_pandas
 
 _NO_CLAIM = (
     "estimator claims no finite epsilon: nothing to audit. Give it an epsilon and a private method."
@@ -36,6 +39,8 @@ class FitAudit:
         Chance that correct code passes.
     n_canaries, n_guesses, n_correct : int
         Canaries, and the guesses behind the bound.
+    unit : {"record", "person"}, default="record"
+        What a canary is.
 
     Examples
     --------
@@ -56,6 +61,7 @@ class FitAudit:
     n_canaries: int
     n_guesses: int
     n_correct: int
+    unit: str = "record"
 
     @property
     def passed(self) -> bool:
@@ -63,12 +69,12 @@ class FitAudit:
         return self.epsilon_lower <= self.epsilon_claimed
 
     def __str__(self):
-        evidence = (
-            f"{self.n_correct} of {self.n_guesses} guesses about {self.n_canaries} canaries right"
-        )
+        canaries = "canaries" if self.unit == "record" else "canary persons"
+        about = f"guesses about {self.n_canaries} {canaries}"
+        evidence = f"{self.n_correct} of {self.n_guesses} {about} right"
         right = [(_n_guesses(self.n_canaries, share),) * 2 for share in _SHARES]
         best = _best_bound(self.n_canaries, right, self.delta, 1 - self.confidence)[0]
-        return describe_bound(self, "the fit", evidence, best, "canaries")
+        return describe_bound(self, "the fit", evidence, best, canaries)
 
 
 def audit_fit(
@@ -78,11 +84,12 @@ def audit_fit(
     n_canaries=1000,
     *,
     sensitive_features=None,
+    units=None,
     kind="feature",
     confidence=0.95,
     random_state=None,
 ) -> FitAudit:
-    """Fit once on records of which some are canaries, and guess which took part.
+    """Fit once on records or persons of which some are canaries, and guess which took part.
 
     Parameters
     ----------
@@ -94,13 +101,17 @@ def audit_fit(
     y : array of shape (n_samples,)
     n_canaries : int in [10, n_samples / 2], default=1000
         Records of X that are turned into canaries; a fair coin decides about each whether the
-        fit sees it.
+        fit sees it.  With persons, so many persons, at most half of them: all records of a person
+        are turned and share one coin.
     sensitive_features : array, Series or DataFrame of n_samples rows, optional
         Passed on to ``fit``.
+    units : array of shape (n_samples,), optional
+        The person of each record, passed on to ``fit``, if ``unit_col`` of the classifier does
+        not name a column.
     kind : {"feature", "mislabelled"}, default="feature"
         A canary of kind "feature" gets a label by chance, and in place of the numbers of its
-        record one further feature of its own: a strong attack, for tables.  "mislabelled"
-        changes the label alone: weak, for records of any kind.
+        record one further feature of its own, both the same in all records of a person: a strong
+        attack, for tables.  "mislabelled" changes the label alone: weak, for records of any kind.
     confidence : float in (0, 1), default=0.95
         Chance that correct code passes.  Beyond 1 - 2 n_canaries delta nothing can be proved.
     random_state : int or None, default=None
@@ -119,13 +130,14 @@ def audit_fit(
     Notes
     -----
     A canary's score is the log-odds that the fitted model gives its label, for "feature" less
-    those of a record without any feature.  The highest scores are guessed to have taken part,
-    the lowest not; five numbers of guesses are tried and paid for.  One run gives a weak bound:
-    it finds gross mistakes in the plumbing, such as missing noise or clipping.  What the audit
-    computes on the records is not private.
+    those of a record without any feature; the score of a person is the mean of those of her
+    records.  The highest scores are guessed to have taken part, the lowest not; five numbers of
+    guesses are tried and paid for.  One run gives a weak bound: it finds gross mistakes in the
+    plumbing, such as missing noise or clipping.  What the audit computes on the records is not
+    private.
 
-    A canary that does not take part is left out, so that the number of records, which is public,
-    differs as well; the claim is about a record that is replaced by one that contributes nothing.
+    A canary that does not take part is left out, so that the number of records or persons, which
+    is public, differs as well; the claim is about one that is replaced by null records.
 
     References
     ----------
@@ -143,11 +155,6 @@ def audit_fit(
     """
     n_samples = _n_records(X, y, sensitive_features)
     integer("n_canaries", n_canaries, low=10)
-    if 2 * n_canaries > n_samples:
-        raise ValueError(
-            f"n_canaries={n_canaries!r} is more than half of the {n_samples} records. Take fewer, "
-            "or pass more records."
-        )
     one_of("kind", kind, tuple(_PLANT))
     number("confidence", confidence, low=0, high=1, low_open=True, high_open=True)
     if random_state is not None:
@@ -155,24 +162,39 @@ def audit_fit(
     rng, y, classifier = np.random.default_rng(random_state), np.asarray(y), _classifier(estimator)
     if isinstance(estimator, Pipeline) and len(estimator) > 1:
         X = clone(estimator[:-1]).fit_transform(X, y)
-    estimator = classifier
-    chosen = rng.permutation(n_samples)[:n_canaries]
+    X = in_pandas(X) if hasattr(X, "shape") else np.asarray(X)
+    at = _persons.columns(X, classifier.unit_col, classifier.group_col)
+    person = _persons.encode(X, n_samples, at=at, units=units)
+    unit = "record" if person is None else "person"
+    code = np.arange(n_samples) if person is None else person
+    n_units = int(code.max()) + 1
+    if 2 * n_canaries > n_units:
+        raise ValueError(
+            f"n_canaries={n_canaries!r} is more than half of the {n_units} {unit}s. Take fewer, "
+            f"or pass more {unit}s."
+        )
+    number_of = np.full(n_units, -1)
+    number_of[rng.permutation(n_units)[:n_canaries]] = np.arange(n_canaries)
     took_part = rng.random(n_canaries) < 0.5
-    kept = np.setdiff1d(np.arange(n_samples), chosen[~took_part])
-    X, labels, blank = _PLANT[kind](estimator, X, y, chosen, rng)
-    given = {}
-    if sensitive_features is not None:
-        given["sensitive_features"] = _safe_indexing(sensitive_features, kept)
-    model = clone(estimator).fit(_safe_indexing(X, kept), labels[kept], **given)
+    of = number_of[code]  # the canary whose record it is, -1 for none
+    chosen = np.argsort(of, kind="stable")[np.sum(of < 0) :]
+    of = of[chosen]
+    kept = np.setdiff1d(np.arange(n_samples), chosen[~took_part[of]])
+    model, X, labels, blank = _PLANT[kind](clone(classifier), X, y, chosen, of, rng)
+    given = {"sensitive_features": sensitive_features, "units": units}
+    given = {name: _safe_indexing(rows, kept) for name, rows in given.items() if rows is not None}
+    model.fit(_safe_indexing(X, kept), labels[kept], **given)
     score = _log_odds(model, _safe_indexing(X, chosen), labels[chosen])
     if blank is not None:
         repeated = _safe_indexing(blank, np.zeros_like(chosen))
         score = score - _log_odds(model, repeated, labels[chosen])
+    score = np.bincount(of, score) / np.bincount(of)
     if np.isinf(model.privacy_.epsilon):
         raise ValueError(_NO_CLAIM)
-    found = _best_guess(score, took_part, model.privacy_.delta, 1 - confidence, rng)
-    claim = model.privacy_.epsilon, found[0], model.privacy_.delta, confidence
-    return FitAudit(model.privacy_.method, *claim, n_canaries, *found[1:])
+    delta = model.privacy_.delta
+    lower, n_guesses, n_correct = _best_guess(score, took_part, delta, 1 - confidence, rng)
+    claim = model.privacy_.epsilon, lower, delta, confidence
+    return FitAudit(model.privacy_.method, *claim, n_canaries, n_guesses, n_correct, unit)
 
 
 def _classifier(estimator):
@@ -227,15 +249,15 @@ def _numbers(features):
     )
 
 
-def _mislabelled(estimator, X, y, chosen, rng):
+def _mislabelled(model, X, y, chosen, of, rng):
     classes, labels = np.unique(y), y.copy()
     others = rng.integers(1, len(classes), len(chosen))
     labels[chosen] = classes[(np.searchsorted(classes, y[chosen]) + others) % len(classes)]
-    return X, labels, None
+    return model, X, labels, None
 
 
-def _with_features(estimator, X, y, chosen, rng):
-    """Return the records with a feature for each canary; labels; a record without features."""
+def _with_features(model, X, y, chosen, of, rng):
+    """Return the model; records with a feature for each canary; labels; one without features."""
     if np.ndim(X) != 2:
         raise ValueError(
             f"kind='feature' adds columns to a table, got X of shape {np.shape(X)}. Use "
@@ -246,23 +268,44 @@ def _with_features(estimator, X, y, chosen, rng):
             "X must be dense for kind='feature', got a sparse matrix. Pass X.toarray(), or let the "
             "pipeline's steps give dense output."
         )
-    classes, labels = np.unique(y), y.copy()
-    labels[chosen] = classes[rng.integers(0, len(classes), len(chosen))]
+    classes, labels, n_canaries = np.unique(y), y.copy(), of.max() + 1
+    labels[chosen] = classes[rng.integers(0, len(classes), n_canaries)[of]]
     frame = X if isinstance(X, pd.DataFrame) else pd.DataFrame(np.asarray(X))
-    named = estimator.group_col if isinstance(estimator.group_col, list) else [estimator.group_col]
-    groups = [g for g in named if g in frame]
-    features = frame.drop(columns=groups)
-    numbers = _numbers(features)
-    own = np.zeros((len(frame), len(chosen)), np.float32)
-    own[chosen, np.arange(len(chosen))] = np.linalg.norm(numbers, axis=1).max()
+    hidden = [
+        *_groups.positions(X, model.group_col),
+        *_persons.columns(X, model.unit_col, model.group_col),
+    ]
+    seen = [i for i in range(frame.shape[1]) if i not in hidden]
+    numbers = _numbers(frame.iloc[:, seen])
+    own = np.zeros((len(frame), n_canaries), np.float32)
+    own[chosen, of] = np.linalg.norm(numbers, axis=1).max()
     numbers[chosen] = 0.0
-    names = [f"canary {i}" for i in range(len(chosen))]
-    tables = pd.DataFrame(numbers, frame.index, features.columns), pd.DataFrame(own, frame.index)
-    planted = pd.concat([tables[0], tables[1].set_axis(names, axis=1), frame[groups]], axis=1)
-    blank = planted.iloc[chosen[:1]].assign(**dict.fromkeys(names, np.float32(0.0)))
-    if isinstance(X, pd.DataFrame):
-        return planted, labels, blank
-    return planted.to_numpy(np.float32), labels, blank.to_numpy(np.float32)
+    features = pd.DataFrame(numbers, frame.index, frame.columns[seen])
+    table = pd.concat([features, frame.iloc[:, hidden]], axis=1)
+    table = table.iloc[:, np.argsort([*seen, *hidden])]
+    planted = pd.concat([table, pd.DataFrame(own, frame.index)], axis=1)
+    names = [f"canary {i}" for i in range(n_canaries)]
+    has_names = all(isinstance(name, str) for name in frame)
+    planted.columns = [*frame, *names] if has_names else range(planted.shape[1])
+    blank = planted.iloc[chosen[:1]].copy()
+    blank.iloc[:, frame.shape[1] :] = np.float32(0.0)
+    model = _counted_from_the_front(model, X)
+    if hidden or isinstance(X, pd.DataFrame):
+        return model, planted, labels, blank
+    return model, planted.to_numpy(np.float32), labels, blank.to_numpy(np.float32)
+
+
+def _counted_from_the_front(model, X):
+    """Return the model, whose numbers of columns hold when columns are added at the end."""
+    for name in ("group_col", "unit_col"):
+        given = getattr(model, name)
+        several = isinstance(given, (list, tuple))
+        columns = [
+            _groups.position(X, column, name) if is_integer(column) else column
+            for column in (given if several else [given])
+        ]
+        model.set_params(**{name: columns if several else columns[0]})
+    return model
 
 
 _PLANT = {"feature": _with_features, "mislabelled": _mislabelled}

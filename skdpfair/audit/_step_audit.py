@@ -1,7 +1,7 @@
 """White-box audit of single steps: attacks on all that a step releases.
 
-The attacker knows the batch, the weights and the gradients, and must tell whether one record took
-part: by thresholds on likelihood ratios, known and learned.
+The attacker knows the batch, the weights and the gradients, and must tell whether one record or
+person took part: by thresholds on likelihood ratios, known and learned.
 """
 
 import copy
@@ -15,9 +15,11 @@ from torch import nn
 from skdpfair._validate import integer, number, one_of, safe_repr
 from skdpfair.audit._lower_bounds import describe_bound, mu_lower_bound
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
+from skdpfair.engine.units import Units
 from skdpfair.mechanism import Mechanism, PerSample, Task
 from skdpfair.methods import get_method
 from skdpfair.privacy import gdp
+from skdpfair.privacy.accounting import MOST_RECORDS
 from skdpfair.privacy.calibration import compose_noise_multipliers
 from skdpfair.testing import per_sample, released
 
@@ -34,7 +36,7 @@ _RIDGE = 1e-9
 
 @dataclass(frozen=True)
 class Scenario:
-    """A batch, and the group of the record that joins it."""
+    """A batch, and the group of the record or person that joins it."""
 
     name: str
     norms: tuple[float, ...]
@@ -78,6 +80,8 @@ class StepAudit:
         Chance that correct code passes.
     n_draws : int
         Outputs of each of the two neighbours, for each batch.
+    records_per_person : int, default=1
+        Largest number of records of a person.
 
     Examples
     --------
@@ -95,6 +99,7 @@ class StepAudit:
     delta: float
     confidence: float
     n_draws: int
+    records_per_person: int = 1
 
     @property
     def passed(self) -> bool:
@@ -104,7 +109,10 @@ class StepAudit:
     def __str__(self):
         best = best_mu(self.n_draws, (1 - self.confidence) / len(scenarios(1)))
         at_best = gdp.gdp_epsilon(best, self.delta) if best > 0 else 0.0
-        return describe_bound(self, "a step", f"batch {self.scenario!r}", at_best, "draws")
+        evidence, k = f"batch {self.scenario!r}", self.records_per_person
+        if k > 1:
+            evidence += f" of persons with up to {k} records"
+        return describe_bound(self, "a step", evidence, at_best, "draws")
 
 
 def audit_step(
@@ -117,10 +125,11 @@ def audit_step(
     confidence=1 - 1e-6,
     n_groups=2,
     n_features=1000,
+    records_per_person=1,
     random_state=None,
     callback=None,
 ) -> StepAudit:
-    """Attack single steps of a method, knowing all but whether one record took part.
+    """Attack single steps of a method, knowing all but whether one record or person took part.
 
     Parameters
     ----------
@@ -140,6 +149,9 @@ def audit_step(
         Groups of the simulated task.
     n_features : int >= 250, default=1000
         The model has twice as many parameters.
+    records_per_person : int in [1, 1000], default=1
+        If more than 1, the batches are of persons with 1 to so many records; the one who joins
+        has so many.
     random_state : int or None, default=None
         None draws fresh noise.
     callback : callable or None, default=None
@@ -154,19 +166,20 @@ def audit_step(
     Raises
     ------
     ValueError, TypeError
-        If the method claims no finite epsilon, or a number is out of range.
+        If the method claims no finite epsilon or takes no persons, or a number is out of range.
 
     Notes
     -----
     A softmax regression takes its first step through the engine that fits use, on a batch with
     and without a record whose gradient is orthogonal to all others and of the norm that shows
-    most.  The attack sees every release, the noisy gradient and the next state: their parts
-    along the record's gradient, along the others', and the norm of the rest, which betrays a
-    noise that depends on the data.  A quarter of the draws fit a normal distribution to each
-    neighbour; on the others their log-likelihood ratio is thresholded, and so is the one that
-    the method's own rule gives for what was released.  Clopper-Pearson limits of the error rates
-    give the least ``mu`` (Dong et al., 2022), all at ``confidence`` together.  The claim is the
-    joint Gaussian of the step that the accountant charges for.
+    most.  A person's records have equal gradients, so that a sum in place of their mean, or
+    clipping record by record, shows most.  The attack sees every release, the noisy gradient and
+    the next state: their parts along the record's gradient, along the others', and the norm of
+    the rest, which betrays a noise that depends on the data.  A quarter of the draws fit a normal
+    distribution to each neighbour; on the others their log-likelihood ratio is thresholded, and so
+    is the one that the method's own rule gives for what was released.  Clopper-Pearson limits of
+    the error rates give the least ``mu`` (Dong et al., 2022), all at ``confidence`` together.  The
+    claim is the joint Gaussian of the step that the accountant charges for.
 
     Each batch is given, so sampling is not audited.
 
@@ -186,6 +199,12 @@ def audit_step(
     number("confidence", confidence, high=1, **inner)
     integer("n_draws", n_draws, low=100)
     integer("n_features", n_features, low=250)
+    integer("records_per_person", records_per_person, high=MOST_RECORDS)
+    if records_per_person > 1 and not method.takes_units:
+        raise ValueError(
+            f"method={method.name!r} has no formula for persons with several records: "
+            f"records_per_person={records_per_person} cannot be audited. Use 1."
+        )
     if callback is not None and not callable(callback):
         raise TypeError(f"callback must be callable or None, got {safe_repr(callback)}.")
     task = Task(1000, 2 if method.binary else integer("n_groups", n_groups), 0.1)
@@ -193,7 +212,8 @@ def audit_step(
     batches, bounds = scenarios(task.n_groups), {}
     for place, scenario in enumerate(batches):
         source = _streams(random_state, place).noise(kind=noise)
-        without, with_record = _outputs(mechanism, scenario, n_features, n_draws, source, callback)
+        with_record = _batch(mechanism, scenario, n_features, records_per_person)
+        without, with_record = _outputs(mechanism, with_record, n_draws, source, callback)
         bounds[scenario.name] = mu_of(without, with_record, (1 - confidence) / len(batches))
     worst = max(bounds, key=bounds.__getitem__)
     mu, mu_lower = 1 / compose_noise_multipliers(mechanism.noise_multipliers), bounds[worst]
@@ -207,6 +227,7 @@ def audit_step(
         delta=delta,
         confidence=confidence,
         n_draws=n_draws,
+        records_per_person=records_per_person,
     )
 
 
@@ -217,28 +238,39 @@ def _streams(random_state, place):
     return Streams.seeded(seed, digest=bytes([place]))
 
 
-def _outputs(mechanism, scenario, n_features, n_draws, noise, callback):
-    """Return what the attack sees, (n_draws, n_seen), without the record and with it."""
-    module = nn.Linear(n_features, 2, bias=False)
+def _outputs(mechanism, with_record, n_draws, noise, callback):
+    """Return what the attack sees, (n_draws, n_seen), without the record or person and with it."""
+    module = nn.Linear(with_record.x.shape[1], 2, bias=False)
     nn.init.zeros_(module.weight)
-    with_record = _batch(scenario, n_features, _telling_norm(mechanism, scenario))
-    without = with_record.select(torch.arange(len(scenario.norms)))
+    without = _without_last(with_record)
     with select_strategy(module, with_record.x, 2) as engine:
         attack = Transcripts(engine, mechanism, with_record, noise)
         return [attack.draws(batch, n_draws, callback) for batch in (without, with_record)]
 
 
-def _batch(scenario, n_features, norm):
-    """Return the batch with the record last; its inputs share no feature with the others'."""
-    norms = torch.tensor([*scenario.norms, norm])
+def _batch(mechanism, scenario, n_features, most):
+    """Return the batch with the record or person last; inputs of two share no feature."""
+    norms = torch.tensor([*scenario.norms, _telling_norm(mechanism, scenario)])
     x = torch.zeros(len(norms), n_features)
     x.fill_diagonal_(2**0.5)  # a gradient is half of (x, -x)
     y = torch.zeros(len(norms), dtype=torch.int64)
-    return Batch(x * norms[:, None], y, torch.tensor([*scenario.groups, scenario.canary_group]))
+    batch = Batch(x * norms[:, None], y, torch.tensor([*scenario.groups, scenario.canary_group]))
+    if most == 1:
+        return batch
+    units = Units(torch.tensor([*(1 + i % most for i in range(len(norms) - 1)), most]))
+    return replace(batch.select(units.of), units=units)
+
+
+def _without_last(batch):
+    """Return the batch without its last record or person."""
+    if batch.units is None:
+        return batch.select(torch.arange(len(batch) - 1))
+    units = Units(batch.units.size[:-1])
+    return replace(batch.select(torch.arange(units.n_records)), units=units)
 
 
 def _telling_norm(mechanism, scenario):
-    """Return the largest gradient norm whose record moves the releases, or their noise, most."""
+    """Return the largest norm of a gradient that moves the releases, or their noise, most."""
     method, groups = mechanism.method, [*scenario.groups, scenario.canary_group]
     state, best = method.start(mechanism.task), (0.0, 1.0)
     others = per_sample(scenario.norms, group=scenario.groups)
@@ -265,7 +297,7 @@ class Transcripts:
     mechanism : Mechanism
         What is audited.
     batch : Batch
-        With the record, which is the last.
+        With the record or person, who is the last.
     noise : Noise
         The stream of the noise.
     """
@@ -273,16 +305,16 @@ class Transcripts:
     def __init__(self, engine, mechanism, batch, noise):
         self.engine, self.mechanism, self.noise = engine, mechanism, noise
         self.state = mechanism.method.start(mechanism.task)
-        last = torch.arange(len(batch)) == len(batch) - 1
-        self.directions = torch.stack([self._direction(batch, kept) for kept in (last, ~last)])
-        measured = engine.records(batch.x, batch.y)
-        facts = measured.norm, measured.loss, batch.group, measured.probability
+        measured = engine.records(batch.x, batch.y, units=batch.units)
+        last = torch.arange(len(measured.norm)) == len(measured.norm) - 1
+        self.directions = torch.stack([self._direction(measured, kept) for kept in (last, ~last)])
+        facts = measured.norm, measured.loss, batch.unit_group, measured.probability
         self.record = PerSample(*(fact[-1:] for fact in facts))
 
-    def _direction(self, batch, kept):
-        """Return the direction of the sum of some records' gradients."""
+    def _direction(self, measured, kept):
+        """Return the direction of the sum of some gradients."""
         total = self.engine.flat()
-        self.engine.records(batch.x, batch.y).weighted_sum(kept.float(), total)
+        measured.weighted_sum(kept.float(), total)
         return (total / total.norm().clamp(min=1e-30)).double()
 
     def draws(self, batch, n_draws, callback=None):

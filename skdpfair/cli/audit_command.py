@@ -15,6 +15,7 @@ from skdpfair.cli._input import AS_JSON, AnyPath, Unusable, echo, in_options, wr
 from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
 from skdpfair.methods import METHODS
 from skdpfair.preprocessing import columns_of, public_preprocessor
+from skdpfair.privacy.accounting import MOST_RECORDS
 
 _METHOD = click.option(
     "--method",
@@ -99,14 +100,22 @@ def run(method, epsilon, canaries, records, seed, as_json):
     show_default=True,
     help="Steps of each of six kinds; the default takes minutes, 1000 take seconds.",
 )
+@click.option(
+    "--records-per-person",
+    type=click.IntRange(1, MOST_RECORDS),
+    default=1,
+    show_default=True,
+    help="If more than 1, attack persons with so many records.",
+)
 @_SEED
 @AS_JSON
-def step(method, noise_multiplier, draws, seed, as_json):
-    """Attack single steps, knowing all but whether a record took part.
+def step(method, noise_multiplier, draws, records_per_person, seed, as_json):
+    """Attack single steps, knowing all but whether a record or person took part.
 
     Minutes at the default number of draws.
     """
     settings = {"noise_multiplier": noise_multiplier, "n_draws": draws, "random_state": seed}
+    settings["records_per_person"] = records_per_person
     with in_options(), _progress(6 * draws) as callback:
         found = audit_step(method, callback=callback, **settings)
     _report(found, as_json)

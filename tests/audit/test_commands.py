@@ -29,6 +29,7 @@ def invoke(*arguments):
         (["audit", "step", "--noise-multiplier", "1e308"], "--noise-multiplier"),
         (["audit", "step", "--noise-multiplier", "1e-320"], "--noise-multiplier"),
         (["audit", "step", "--noise-multiplier", "nan"], "--noise-multiplier"),
+        (["audit", "step", "--records-per-person", 0], "--records-per-person"),
         (["audit", "artifact", "/nowhere"], "does not exist"),
         (["audit", "artifact", "/nowhere\0"], "null byte"),
         (["audit", "artifact", "/" + "n" * 300], "'PATH'"),

@@ -3,10 +3,13 @@
 Fits are seeded: unseeded, a correct one would fail with a chance of at most 5 %.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
+from sklearn.compose import ColumnTransformer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -17,6 +20,7 @@ from skdpfair.audit._lower_bounds import one_run_epsilon
 from skdpfair.datasets import make_two_groups
 from skdpfair.engine.noise import Noise
 from skdpfair.preprocessing import BoundedScaler
+from skdpfair.training.schedule import UnitRows
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::skdpfair.exceptions.LowSignalWarning",
@@ -71,6 +75,137 @@ def test_frames_pipelines_and_records_that_are_no_table(data):
     assert audit_fit(few, images, np.arange(200) % 3, 20, **settings).passed
     with pytest.raises(ValueError, match="kind='mislabelled'"):
         audit_fit(few, images, np.arange(200) % 3, 20)
+
+
+@pytest.fixture
+def fitted(monkeypatch):
+    """Return a list of what fits are given: X, y and keywords; and of their estimators."""
+    seen, fit = [], DPFairClassifier.fit
+
+    def recorded(self, X, y, **given):
+        seen.append((X, y, given, self))
+        return fit(self, X, y, **given)
+
+    monkeypatch.setattr(DPFairClassifier, "fit", recorded)
+    return seen
+
+
+@pytest.mark.parametrize("at", [0, -1])
+def test_columns_of_groups_and_persons_stay_what_they_are_in_an_array(at, data, fitted):
+    sex, person = np.arange(2000) % 2, 2**40 + np.arange(2000) // 4  # float32 tells no two apart
+    for name, column in (("group_col", sex), ("unit_col", person)):
+        place = at % 7
+        X = np.insert(data.data.to_numpy(float), place, column, axis=1)
+        params = {name: at, "max_records_per_unit": 4, "max_steps": 3}
+        audit = audit_fit(strong(**params), X, data.target, 50, random_state=0)
+        planted, model = np.asarray(fitted[-1][0]), fitted[-1][3]
+        assert planted.shape[1] == 7 + 50 and model._group_positions == [place]
+        kept = set(planted[:, place])
+        assert kept <= set(column) and len(kept) > 0.9 * len(set(column))
+        assert audit.unit == ("record" if name == "group_col" else "person")
+
+
+# --- persons ----------------------------------------------------------------------------------
+
+
+def persons(n, most, least=1):
+    """Return records, labels and the persons whose they are, in any order."""
+    rng = np.random.default_rng(0)
+    person = rng.permutation(np.repeat(np.arange(n), rng.integers(least, most + 1, n)))
+    return rng.normal(size=(len(person), 2)), rng.integers(0, 2, len(person)), person
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+def test_correct_fits_of_persons_pass(name):
+    X, y, person = persons(600, 6)
+    clf = strong(name, max_records_per_unit=4, max_steps=30)
+    settings = {"sensitive_features": person % 2, "units": person, "random_state": 0}
+    audit = audit_fit(clf, X, y, 300, **settings)
+    assert audit.passed and audit.epsilon_claimed <= 1.0 and audit.delta == 1e-4
+    assert audit.unit == "person" and audit.n_canaries == 300
+    assert "about 300 canary persons" in str(audit)
+
+
+def records_one_by_one(select):
+    return lambda self, index: replace(select(self, index), units=None)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "fault"),
+    [
+        (UnitRows, "select", records_one_by_one(UnitRows.select)),
+        (Noise, "fill_", lambda self, out, *args: out.zero_()),
+    ],
+)
+def test_persons_who_are_clipped_record_by_record_or_without_noise_are_found(
+    owner, name, fault, monkeypatch
+):
+    X, y, person = persons(800, 40, 40)
+    clf = strong(epsilon=0.5, lr=0.5, batch_size=300, max_steps=30, max_records_per_unit=40)
+    assert audit_fit(clf, X, y, 400, units=person, random_state=0).passed
+    monkeypatch.setattr(owner, name, fault)
+    audit = audit_fit(clf, X, y, 400, units=person, random_state=0)
+    assert not audit.passed and audit.epsilon_lower > 2 * audit.epsilon_claimed
+
+
+@pytest.mark.parametrize("kind", ["feature", "mislabelled"])
+def test_a_canary_is_a_person_with_all_her_records(kind, fitted):
+    X, y, person = persons(100, 5)
+    clf = strong(max_records_per_unit=5, max_steps=2, batch_size=50)
+    audit_fit(clf, X, y, 40, units=person, kind=kind, random_state=0)
+    planted, labels, given, _ = fitted[0]
+    kept = pd.Index(given["units"]).unique()
+    assert 100 - 40 < len(kept) < 100
+    rows = np.isin(person, kept)  # nobody lost a part of her records
+    assert np.array_equal(given["units"], person[rows])
+    if kind == "mislabelled":
+        changed = pd.Series(labels != y[rows]).groupby(given["units"])
+        assert (changed.min() == changed.max()).all() and 0 < changed.min().sum() < 40
+        return
+    owned = pd.DataFrame(planted[:, 2:] != 0).groupby(given["units"])
+    assert (owned.min() == owned.max()).all(axis=None)  # one feature for all of hers
+    canaries = owned.max().any(axis=1)
+    assert 0 < canaries.sum() == len(kept) - 60 and owned.max().sum().max() == 1
+    mine = canaries[given["units"]].to_numpy()
+    assert not planted[mine, :2].any() and (planted[~mine, :2] == X[rows][~mine].astype("f")).all()
+    assert (pd.Series(labels)[mine].groupby(given["units"][mine]).nunique() == 1).all()
+
+
+def test_a_column_of_persons_and_a_pipeline_do_as_an_array(fitted):
+    X, y, person = persons(100, 5)
+    frame = pd.DataFrame(X, columns=["a", "b"]).assign(person=[f"p{i}" for i in person])
+    settings = {"max_records_per_unit": 5, "max_steps": 2, "batch_size": 50}
+    scaled = make_pipeline(BoundedScaler((-5, 5)), strong(**settings))
+    pipe = make_pipeline(
+        ColumnTransformer([("scaled", BoundedScaler((-5, 5)), ["a", "b"])], remainder="passthrough",
+                          verbose_feature_names_out=False).set_output(transform="pandas"),
+        strong(unit_col="person", **settings),
+    )  # fmt: skip
+    for estimator, table, units in (
+        (strong(**settings), X, person),
+        (strong(unit_col="person", **settings), frame, None),
+        (scaled, X, list(person)),
+        (pipe, frame, None),
+    ):
+        assert audit_fit(estimator, table, y, 20, units=units, random_state=0).unit == "person"
+    (_, _, by_units, _), (by_column, *_), *others = fitted
+    told = [f"p{i}" for i in by_units["units"]]
+    assert by_column["person"].tolist() == told == others[1][0]["person"].tolist()
+    assert others[0][2]["units"] == by_units["units"].tolist()
+    assert list(by_column)[:3] == ["a", "b", "person"] and by_column.shape[1] == 3 + 20
+
+
+def test_bad_persons_are_refused():
+    X, y, person = persons(30, 5)
+    clf = strong(max_records_per_unit=5)
+    with pytest.raises(ValueError, match="n_canaries=16 is more than half of the 30 persons"):
+        audit_fit(clf, X, y, 16, units=person)
+    with pytest.raises(ValueError, match="units must hold one value for each record"):
+        audit_fit(clf, X, y, 10, units=person[:-1])
+    with pytest.raises(ValueError, match="by unit_col or by units, not by both"):
+        audit_fit(strong(unit_col=1, max_records_per_unit=5), X, y, 10, units=person)
+    with pytest.raises(ValueError, match="max_records_per_unit=None declares no bound"):
+        audit_fit(strong(), X, y, 10, units=person)
 
 
 def test_records_stay_as_they_were(data):

@@ -1,6 +1,7 @@
 """The white-box audit: correct code passes, with room for nothing worse than it claims."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +16,8 @@ from skdpfair.audit._lower_bounds import (
     one_run_epsilon,
     rate_at_most,
 )
+from skdpfair.engine.per_sample.layers.grad_sampler import RowsGradSampler, UnitRowsGradSampler
+from skdpfair.engine.step import weigh
 from skdpfair.mechanism import Clip
 
 PRIVATE = sorted(name for name, method in METHODS.items() if method.private)
@@ -89,6 +92,46 @@ def test_faults_of_other_peoples_methods_are_found(name, fault):
     assert not audit.passed and audit.epsilon_lower > 1.2 * audit.epsilon_claimed
 
 
+QUICK = {"n_draws": 400, "n_features": 250, "confidence": 0.999, "random_state": 0}
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+def test_no_attack_on_a_person_beats_the_claim(name):
+    audit = audit_step(name, records_per_person=3, **QUICK)
+    assert audit.passed and audit.mu_lower > 0.2, str(audit)
+    assert "of persons with up to 3 records" in str(audit)
+
+
+def records_one_by_one(model, batch, *rest):
+    return weigh(model, replace(batch, units=None), *rest)
+
+
+@pytest.mark.parametrize(
+    ("name", "part", "fault"),
+    [
+        ("dpsgd", "skdpfair.engine.step.weigh", records_one_by_one),
+        ("global_adapt", "skdpfair.engine.step.weigh", records_one_by_one),
+        ("dpsgd_f", (UnitRowsGradSampler, "add"), RowsGradSampler.add),  # sums, clipped as means
+    ],
+)
+def test_a_person_who_counts_as_often_as_she_has_records_is_found(name, part, fault, monkeypatch):
+    part = (part,) if isinstance(part, str) else part
+    monkeypatch.setattr(*part, fault)
+    audit = audit_step(name, records_per_person=3, **QUICK)
+    assert not audit.passed and audit.mu_lower > 1.8 * audit.mu_claimed
+    plain = audit_step(name, **QUICK)  # one record shows none of this
+    assert plain.passed and plain.mu_claimed == audit.mu_claimed
+
+
+def test_a_method_that_takes_no_persons_is_refused():
+    class WithoutPersons(METHODS["dpsgd"]):
+        takes_units = False
+
+    assert audit_step(WithoutPersons(), n_draws=100).passed
+    with pytest.raises(ValueError, match="records_per_person=2 cannot be audited"):
+        audit_step(WithoutPersons(), records_per_person=2)
+
+
 def test_fresh_noise_unless_asked():
     audits = [
         audit_step("dpsgd", n_draws=400, confidence=0.9, random_state=s) for s in (3, 3, None, None)
@@ -125,6 +168,7 @@ def test_a_lower_bound_of_zero_is_no_result():
         ({"n_groups": 0}, "n_groups"),
         ({"noise": "loud"}, "noise"),
         ({"n_features": 10}, "n_features"),
+        ({"records_per_person": 0}, "records_per_person"),
     ],
 )
 def test_bad_input(params, says):

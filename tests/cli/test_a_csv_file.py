@@ -488,8 +488,10 @@ def test_methods_as_json():
 
 def test_audits_as_json(folder):
     step = ["audit", "step", "--draws", "200", "--seed", "0", "--json"]
-    found = json.loads(usable(invoke(*step)).stdout)
-    assert found["passed"] and found["epsilon_lower"] <= found["epsilon_claimed"]
+    for most in (1, 2):
+        found = json.loads(usable(invoke(*step, "--records-per-person", most)).stdout)
+        assert found["passed"] and found["records_per_person"] == most
+        assert found["epsilon_lower"] <= found["epsilon_claimed"]
     with open("rows.pkl", "wb") as file:
         pickle.dump(np.random.default_rng(0).normal(size=(50, 4)), file)
     done = invoke("audit", "artifact", "rows.pkl", "--json")
