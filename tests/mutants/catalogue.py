@@ -396,6 +396,15 @@ MUTANTS = (
         "tests/test_units.py::test_one_person_moves_the_counts_of_scores_by_one_record",
     ),
     Mutant(
+        "trials scored by records",
+        "a person with several records counts several times in the score of a trial",
+        "model_selection/_private_search.py",
+        "_persons.share_of(unit[held])",
+        "np.ones(len(held))",
+        "tests/test_units.py::"
+        "test_a_private_search_holds_out_whole_persons_each_of_whom_counts_once",
+    ),
+    Mutant(
         "folds that split persons",
         "a ledger lets a person miss a fold whose other records are in other folds",
         "budget/folds.py",
@@ -516,8 +525,8 @@ MUTANTS = (
         "trained on held-out records",
         "a private search trains on records that score the trials",
         "model_selection/_private_search.py",
-        "np.sort(order[held:])",
-        "np.sort(order)[: len(order) - held]",
+        "np.flatnonzero(~is_held)",
+        "np.arange(np.sum(~is_held))",
         "tests/model_selection/test_private_search.py::test_no_record_is_trained_on_and_scored",
     ),
     # leaks
@@ -566,7 +575,7 @@ MUTANTS = (
         "searches that share secrets",
         "seeded searches of neighbouring data have the same trials, split and noise",
         "model_selection/_private_search.py",
-        "_trials.generator_of(self, pool, records)",
+        "_trials.generator_of(self, pool, given)",
         "np.random.default_rng(self.random_state)",
         "tests/model_selection/test_private_search_secrets.py::"
         "test_seeded_searches_share_no_secret_unless_all_is_equal",
