@@ -63,7 +63,7 @@ class SearchPlan(Spending):
     ----------
     epsilon, epsilon_total, delta, accountant, reasons
         As in :class:`~skdpfair.budget.spending.Spending`.
-    n_fits, n_fits_per_record, assumptions, notes
+    n_fits, n_fits_per_record, assumptions, notes, unit
         As in :class:`~skdpfair.budget.spending.Spending`.
     fits : tuple of PlannedFit
         All fits.
