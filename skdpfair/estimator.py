@@ -25,6 +25,7 @@ from skdpfair.mechanism import Method
 from skdpfair.methods import get_method
 from skdpfair.metrics._arguments import check_kind
 from skdpfair.privacy import PrivacyReport
+from skdpfair.privacy.statement import UNITS
 from skdpfair.training import parameters, sklearn_callbacks
 from skdpfair.training.callbacks import diagnostics_frame
 from skdpfair.training.plan import SCORE_COUNTS, reference_estimator
@@ -149,13 +150,14 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
     lr_ : float
         Learning rate of the optimizer.
     batch_size_ : int
-        Expected number of records in a batch, rounded.
+        Expected number of records in a batch, or of persons, rounded.
     n_steps_ : int
         Number of steps on the data in the last fit, warm-up included.
     n_iter_ : int
         Number of epochs in the last fit, at least 1.
     signal_to_noise_ : float
-        Number of records times mu, the privacy parameter of Gaussian DP; infinite without noise.
+        Number of records, or of persons, times mu, the privacy parameter of Gaussian DP; infinite
+        without noise.
     diagnostics_ : DataFrame with columns step, group, n_samples, loss, gradient_norm, ...
         If ``diagnostics``; never pickled.
     reference_ : DPFairClassifier
@@ -309,7 +311,7 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
         InsecureSeedWarning
             If ``random_state`` makes the noise reproducible.
         LowSignalWarning
-            If the records are few for the budget.
+            If the records, or the persons, are few for the budget.
         UnaccountedWarning
             If a ledger counts the fits of this estimator or of its original, but not this one.
         """
@@ -327,7 +329,8 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
         # plan
         if share := self.__dict__.pop("_score_counts_share", 0.0):
             params[SCORE_COUNTS] = share
-        plan = make_plan(params, method, data.n_units, data.groups.n_groups, previous)
+        unit = UNITS[data.adjacency]
+        plan = make_plan(params, method, data.n_units, data.groups.n_groups, previous, unit)
         # train
         context = sklearn_callbacks.begin(self, X, y, plan.n_epochs)
         init_entropy = self.__dict__.pop("_init_entropy", None)

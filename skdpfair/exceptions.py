@@ -122,7 +122,7 @@ class InterruptedWarning(UserWarning):
 
 
 class LowSignalWarning(UserWarning):
-    """There are too few records for the budget, so the private model is much less accurate.
+    """There are too few records, or persons, for the budget: the model is much less accurate.
 
     Examples
     --------

@@ -1,6 +1,7 @@
 """Persons with several records: what is sampled, clipped, thinned, counted and stated."""
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,7 @@ from skdpfair import METHODS, DPFairClassifier, get_method, load_release
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.engine.step import weigh
 from skdpfair.engine.units import Units
+from skdpfair.exceptions import LowSignalWarning
 from skdpfair.inputs.groups import Groups
 from skdpfair.inputs.persons import grouped, thinned
 from skdpfair.mechanism import Mechanism
@@ -25,6 +27,7 @@ from skdpfair.model_selection import DPRandomizedSearch, PrivacyLedger, _trials,
 from skdpfair.model_selection._cells import splits
 from skdpfair.postprocessing import DPThresholdClassifier
 from skdpfair.postprocessing._score_counts import released
+from skdpfair.preprocessing import DPQuantileScaler
 from skdpfair.testing import task
 from skdpfair.training.schedule import UnitRows
 
@@ -221,6 +224,39 @@ def test_persons_are_counted_sampled_and_stated(visits):
     assert plain.adjacency == "zero_out" and plain.n_samples == len(y)
 
 
+def test_a_report_says_what_holds_for_persons(visits):
+    """Each entry that speaks of the unit is that of persons, weights included; numbers stay."""
+    X, y = visits
+    weighted = {"sample_weight": np.ones(len(y))}
+    report = quick(max_sample_weight=1.0).fit(X, y, **weighted).privacy_
+    plain = quick(unit_col=None, max_records_per_unit=None, max_sample_weight=1.0)
+    of_records = plain.fit(X.drop(columns="person"), y, **weighted).privacy_
+    assert (report.unit, of_records.unit) == ("person", "record")
+    said, other = ({*r.assumptions, *r.not_accounted} for r in (report, of_records))
+    assert len(other - said) == len(said - other) + 1 == 5  # several records: no risk any more
+    assert all("person" in text for text in said - other)
+    assert "function of the records of its person" in report.statement
+    assert "its own record" not in report.statement and "its own record" in of_records.statement
+    assert report.to_frame().loc["n_samples", "value"] == 600
+    for text in (repr(report), report._repr_html_()):
+        assert "600 persons" in text and "the same records" not in text
+    assert "persons" not in repr(of_records)
+
+
+@pytest.mark.parametrize("unit", ["person", "record"])
+def test_a_warning_of_few_persons_counts_persons(unit, visits):
+    X, y = visits
+    given = {} if unit == "person" else {"unit_col": None, "max_records_per_unit": None}
+    columns = X if unit == "person" else X.drop(columns="person")
+    model = quick("dpsgd_f", epsilon=0.05, batch_size=50, delta=1e-5, **given)
+    with pytest.warns(LowSignalWarning) as caught:
+        model.fit(columns, y)
+    n = 600 if unit == "person" else len(y)
+    said = next(str(w.message) for w in caught if w.category is LowSignalWarning)
+    assert f"n = {n} {unit}s are few" in said and f"More {unit}s or" in said
+    assert re.search(f"batches of (49|50) {unit}s", said)
+
+
 def test_batches_are_poisson_samples_of_persons(visits, monkeypatch):
     X, y = visits
     seen = []
@@ -401,6 +437,7 @@ def test_a_released_table_counts_one_record_of_each_person(visits):
     assert table.attrs["privacy"]["adjacency"] == "zero_out_unit"
     assert table.attrs["privacy"]["delta"] == 1e-4
     assert "number of persons" in table.attrs["privacy"]["statement"]
+    assert not any("records" in text for text in table.attrs["privacy"]["not_accounted"])
     of_one = release_group_table(y, y, units=np.zeros(len(y)), **given)
     assert of_one[["correct", "incorrect"]].to_numpy().sum() == 1
     right = np.arange(len(y)) % 2  # each record is drawn as often as her others
@@ -431,6 +468,7 @@ def test_a_person_misses_a_fold_only_where_groups_stay_together(cv, most, visits
     given = {"groups": persons} if isinstance(cv, GroupKFold) else {}
     ledger.fit(search, X[list("abc")], y, units=persons, **given)
     assert ledger.report().n_fits == 3 and ledger.report().n_fits_per_record == most
+    assert str(ledger.report()).startswith(f"Spending: 3 fits, at most {most} per person\n")
 
 
 def test_a_ledger_adds_up_one_kind_of_unit(visits, tmp_path):
@@ -451,10 +489,13 @@ def test_forecasts_count_persons_and_ask_for_folds_by_person(visits):
         spent
     )
     found = plan(model, 600, n_groups=2, cv=GroupKFold(3), delta=1e-4, accountant="rdp")
-    assert found.n_fits_per_record == 2 and "which are the persons" in str(found)
+    assert str(found).startswith("SearchPlan: 3 fits, at most 2 per person\n")
+    assert "which are the persons" in str(found)
     for cv in (3, KFold(3)):
         with pytest.raises(ValueError, match="records of one person into several folds"):
             plan(model, 600, cv=cv)
+    with pytest.raises(ValueError, match="there is no sum of both"):
+        plan(make_pipeline(DPQuantileScaler(), model), 600)
 
 
 def test_a_sweep_keeps_persons_on_one_side(visits, tmp_path):
@@ -466,9 +507,13 @@ def test_a_sweep_keeps_persons_on_one_side(visits, tmp_path):
     assert (
         results.frame.query("method == 'dpsgd' and group == 'overall'")["epsilon_spent"].le(3).all()
     )
-    page = tmp_path / "page.html"
-    results.to_html(page)
-    assert "differ in one person" in page.read_text()
+    page = results.to_html()
+    assert "differ in one person" in page and "excluding all records of one person" in page
+    assert "<dt>persons</dt><dd>600</dd>" in page
+    size = int(re.search("<dt>persons of one fit</dt><dd>([0-9]+)</dd>", page)[1])
+    assert size == pytest.approx(480, abs=10)  # 1,700 records
+    assert "<dt>δ of one fit</dt><dd>0.0001</dd>" in page  # that of the records is 1e-05
+    assert "several records of one person" not in page and "fits on the same persons" in page
     with pytest.raises(ValueError, match="records of one person among"):
         sweep(*given, units=persons, cv=KFold(3), progress=False, **settings)
     with pytest.raises(ValueError, match="unit_col"):

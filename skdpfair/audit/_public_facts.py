@@ -27,7 +27,9 @@ PARAMETERS = DPFairClassifier().get_params(deep=False)
 STATEMENT = {"statement", "releasable", *(f.name for f in fields(PrivacyReport))}
 _REAL: Any = Real  # numbers of this type cannot be compared, as mypy sees it
 _HELD = {words.DIAGNOSTICS_HELD, words.REFERENCE_HELD}
+_ASSUMPTIONS = {t for u in words.PROTECTED for t in words.in_unit(words.ASSUMPTIONS.values(), u)}
 _NOT_ACCOUNTED = {*NOT_ACCOUNTED, words.WEIGHTS_FROM_OTHERS, *map(_facts.NOTED.format, _HELD)}
+_NOT_ACCOUNTED |= {*words.in_unit(_NOT_ACCOUNTED, "person")}
 _PHRASE = re.compile(r"[a-zA-Z_ ,+()-]*(\d{1,10}[a-zA-Z_ ,+()-]+){0,3}\d{0,10}")
 _NUMBER = re.compile(r"\s*[-+]?\d*\.\d+(e[-+]?\d+)?\s*", re.IGNORECASE)
 _MOST_LEVELS, _MOST_SIZES, _MOST_ENTRIES, _NAME = 1000, 16, 4, 100
@@ -193,7 +195,7 @@ def is_report(report, groups=None, n_fits=1) -> bool:
         and report.accountant in ACCOUNTANTS
         and report.adjacency in words.ADJACENCY_IN_WORDS
         and set(report.holds) <= _HELD
-        and set(report.assumptions) <= set(words.ASSUMPTIONS.values())
+        and set(report.assumptions) <= _ASSUMPTIONS
         and all(map(is_not_accounted, report.not_accounted))
         and len(entries) <= _MOST_ENTRIES * n_fits
         and all(map(is_entry, entries))
@@ -263,7 +265,7 @@ def is_model_page(text) -> bool:
         and all(map(is_phrase, [*facts, *(row[0] for row in context["ledger"])]))
         and all(re.fullmatch(r"[\d.,e+\- ]{1,60}|inf", v) for v in amounts)
         and all(map(are_levels, (*sets, context["group_epsilons"])))
-        and set(privacy.assumptions) <= set(words.ASSUMPTIONS.values())
+        and set(privacy.assumptions) <= _ASSUMPTIONS
         and all(map(is_not_accounted, privacy.not_accounted))
         and (pipeline is None or not pipeline.notes)
         and are_curves(context["learned"])

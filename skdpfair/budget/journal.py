@@ -234,6 +234,7 @@ def spending(lines: Sequence[Line], data: str, delta: float, accountant: str) ->
         n_fits_per_record=max(map(len, fits_seen_by_record(fits, searches))),
         assumptions=tuple(dict.fromkeys(s["public"] for s in own if s["public"])),
         notes=tuple(notes),
+        unit=next((fit.get("unit", "record") for fit in fits), "record"),
     )
 
 

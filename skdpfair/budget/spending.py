@@ -41,6 +41,8 @@ class Spending:
         Facts that must be public for the numbers to hold.
     notes : tuple of str
         Unverified assumptions of ``epsilon_total``.
+    unit : {"record", "person"}, default="record"
+        What the fits protect.  If persons, a record in these lines is all records of a person.
     """
 
     epsilon: float
@@ -52,6 +54,7 @@ class Spending:
     n_fits_per_record: int
     assumptions: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    unit: str = "record"
 
     @property
     def known(self) -> bool:
@@ -63,7 +66,7 @@ class Spending:
         total = f"epsilon={rounded_up(self.epsilon_total)}" if self.known else "unknown"
         lines = [
             f"{type(self).__name__}: {n_fits} fit{'s' * (n_fits != 1)}, at most "
-            f"{self.n_fits_per_record} per record",
+            f"{self.n_fits_per_record} per {self.unit}",
             f"  private fits   epsilon={rounded_up(self.epsilon)} at delta={self.delta:g} "
             f"({self.accountant})",
             f"  as a whole     {total}",

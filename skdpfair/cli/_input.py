@@ -24,7 +24,10 @@ WORDS = {
     "path_or_object": "PATH",
     "store": "RESULTS",
 }
-LEDGER_WORDS = {"a ledger without a budget": "a ledger begun by --ledger-delta alone"}
+LEDGER_WORDS = {
+    "a ledger without a budget": "a ledger begun by --ledger-delta alone",
+    "unit_col= or units=": "a unit in their schema",
+}
 _WIDEST = 100
 
 

@@ -5,6 +5,7 @@ import json
 import os
 import sys
 import tempfile
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -38,6 +39,7 @@ from skdpfair.cli.schema_command import (
     Study,
     ask,
     check_unit,
+    person_question,
 )
 from skdpfair.exceptions import InterruptedWarning
 from skdpfair.methods import METHODS
@@ -160,6 +162,7 @@ def fit(
     with in_options({}):
         require_safetensors()  # before anything is spent
         table = schema.read_csv(data)
+        question = None if given else person_question(data, schema.unit)
         units = schema.units_in(table)
         n_units = len(table) if units is None else pd.Series(units).nunique()
         schema = schema.with_fixed_encoding(n_units, epsilon)
@@ -175,6 +178,8 @@ def fit(
             "verbose": 0 if as_json else 1,
         }
         clf = DPFairClassifier(**params).set_params(**_parsed(settings))
+    if question is not None and not as_json:
+        echo(wrapped(f"Note: {question}"), err=True)
     if ledger is not None:
         with in_options(_WORDS):  # before there is one
             _planning.check(clf, n_units, len(schema.group_levels or [None]))
@@ -189,14 +194,15 @@ def fit(
     notes = [in_words(text, _WORDS) for text in said()] + [problem] * (problem is not None)
     status = 130 if cut else 0 if problem is None else 1
     if as_json:
+        notes += [question] * (question is not None)
         facts = clf.privacy_statement() | {"written": str(written), "warnings": notes}
         echo(json.dumps(facts | {"interrupted": cut}))
         sys.exit(status)
     echo(wrapped(clf.privacy_.statement))
     if clf.privacy_.epsilon > _LARGE:
         notes.append(
-            f"An epsilon above {_LARGE} promises little: the odds of guessing that a record took "
-            "part may be multiplied by e to the epsilon."
+            f"An epsilon above {_LARGE} promises little: the odds of guessing that a "
+            f"{clf.privacy_.unit} took part may be multiplied by e to the epsilon."
         )
     tell_ledger(active)
     for text in notes:
@@ -234,6 +240,9 @@ def _schema(data, path, target, groups, person, output):
     if path is not None:
         with in_options({}):
             schema = Study.read(path).schema
+            if schema.unit is None and person != (None, None):
+                unit, most_records = person
+                schema = replace(schema, unit=unit, max_records_per_unit=most_records)
         if target not in (None, schema.target) or (groups and set(groups) != set(schema.groups)):
             raise Unusable(
                 f"{path} says target {schema.target!r} and groups {list(schema.groups)}: "

@@ -1,6 +1,7 @@
 """``skdpfair report``: write the results of a sweep, or a model, as one page of HTML."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -95,7 +96,8 @@ def _of_model(results, output, title, data, card, measures):
         )
     X = y = groups = None
     if data is not None:
-        X, y, groups = schema.split(schema.read_csv(data))
+        tested = replace(schema, unit=None, max_records_per_unit=None)  # which tests do not need
+        X, y, groups = schema.split(tested.read_csv(data))
     pipeline = None if schema is None else schema.preprocessor()
     if title is None and schema is not None:
         title = f"A private classifier of {schema.target}"

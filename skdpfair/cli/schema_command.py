@@ -4,6 +4,7 @@ import csv
 import json
 import math
 import re
+import textwrap
 import tomllib
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from skdpfair.cli._input import (
     wrapped,
 )
 from skdpfair.preprocessing import TableSchema, columns_of, outside_public
+from skdpfair.preprocessing._linter import PERSON_QUESTION, column_of_persons
 from skdpfair.preprocessing._piecewise_linear import spans_decades
 
 WHY = (
@@ -131,7 +133,7 @@ def schema(data, target, groups, unit, most_records, output, template, check, as
         if output.exists():
             raise ValueError(f"{output} is there already. Give another --output, or remove it.")
         person = unit, most_records
-        text = _template(data, target, groups, *person) if template else _heading(data)
+        text = _template(data, target, groups, *person) if template else _heading(data, unit)
         if not template:
             text += ask(data, target, groups, *person).to_toml() + _SWEEP.format(
                 stem=Path(data).stem
@@ -156,6 +158,8 @@ def ask(data, target, groups, unit=None, most_records=None) -> TableSchema:
     """Ask a person about each column of a file, and return what they say."""
     names, _ = columns_of(data, [target, *groups, *_named(unit)])
     echo(wrapped(WHY) + "\n\nAnswer b to go back to the question before.", err=True)
+    if question := person_question(data, unit):
+        echo(wrapped(question), err=True)
     others = [name for name in names if name not in (target, unit, *groups)]
     if len(others) > _MANY:
         said = f"{len(others)} columns: --template writes a file to fill in with an editor instead."
@@ -178,6 +182,17 @@ def ask(data, target, groups, unit=None, most_records=None) -> TableSchema:
         unit=unit,
         max_records_per_unit=most_records,
     )
+
+
+def person_question(data, unit):
+    """Return the question whether a row is a person; None if ``unit`` or the names answer it."""
+    name = _column_of_persons(data, unit)
+    remedy = f"give --unit {name!r} and --max-records-per-unit."
+    return None if name is None else PERSON_QUESTION.format(repr(name), remedy)
+
+
+def _column_of_persons(data, unit):
+    return column_of_persons(columns_of(data)[0]) if unit is None else None
 
 
 def _named(unit):
@@ -303,11 +318,16 @@ store = "{stem}-results"
 """
 
 
-def _heading(data):
-    return (
-        "# What is public about the columns. Nothing here was read off the rows.\n"
-        f"data = {_quoted(str(data))}\n"
-    )
+def _heading(data, unit):
+    lines = ["# What is public about the columns. Nothing here was read off the rows."]
+    lines.append(f"data = {_quoted(str(data))}")
+    name = _column_of_persons(data, unit)
+    if name is not None:
+        remedy = "take the # from the next two lines, and say of how many rows at most."
+        asked = PERSON_QUESTION.format(_quoted(name), remedy)
+        lines += textwrap.wrap(asked, 98, initial_indent="# ", subsequent_indent="# ")
+        lines += [f"# unit = {_quoted(name)}", "# max_records_per_unit = 1"]
+    return "\n".join(lines) + "\n"
 
 
 def _template(data, target, groups, unit, most_records):
@@ -319,7 +339,7 @@ def _template(data, target, groups, unit, most_records):
         person.append(f"max_records_per_unit = {most_records}")
     kept = [name for name in groups if name != target]
     lines = [
-        _heading(data).rstrip(),
+        _heading(data, unit).rstrip(),
         "# For each column keep ONE line, without its #, and fill it in; others are left out.",
         f"target = {_quoted(target)}",
         "classes = []  # all values that the target can have",

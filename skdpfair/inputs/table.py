@@ -67,6 +67,11 @@ class Table:
         """Number of persons; of records, if each is a person."""
         return len(self.y) if self.unit is None else int(self.unit.max()) + 1
 
+    @property
+    def adjacency(self) -> str:
+        """The relation between neighbouring tables."""
+        return "zero_out" if self.unit is None else "zero_out_unit"
+
     def thinned(self, most: int | None, generator: np.random.Generator) -> "Table":
         """Return the table with at most ``most`` records of each person, who has one group."""
         if self.unit is None or most is None:

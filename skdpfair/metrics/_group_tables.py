@@ -35,13 +35,13 @@ from skdpfair.privacy.one_time_noise import (
     generator_of,
     integer_counts,
 )
-from skdpfair.privacy.statement import rounded_up
+from skdpfair.privacy.statement import UNITS, rounded_up
 
 _SMALLEST = 1e-6
 _NOT_ACCOUNTED = (
-    "the training of the model, if it used any of these records: add its epsilon",
-    "other tables and scores of the same records: their epsilons add up",
-    "the number of records, and delta where it is derived from it, are public",
+    "the training of the model, if it used any of these {}s: add its epsilon",
+    "other tables and scores of the same {}s: their epsilons add up",
+    "the number of {}s, and delta where it is derived from it, are public",
 )
 
 
@@ -416,5 +416,5 @@ def _privacy(epsilon, delta, scale, random_state, groups, units):
         "noise_scale": scale,
         "seeded": seeded,
         "assumptions": assumptions,
-        "not_accounted": list(_NOT_ACCOUNTED),
+        "not_accounted": [text.format(UNITS[adjacency]) for text in _NOT_ACCOUNTED],
     }

@@ -63,7 +63,7 @@ class SearchPlan(Spending):
     ----------
     epsilon, epsilon_total, delta, accountant, reasons
         As in :class:`~skdpfair.budget.spending.Spending`.
-    n_fits, n_fits_per_record, assumptions, notes
+    n_fits, n_fits_per_record, assumptions, notes, unit
         As in :class:`~skdpfair.budget.spending.Spending`.
     fits : tuple of PlannedFit
         All fits.
@@ -110,7 +110,7 @@ class SearchPlan(Spending):
         return super().__repr__() + "".join(f"\n  each fit also pays for {step}" for step in paying)
 
 
-def plan_of(fits, epsilon, epsilon_total, delta, accountant, reasons, assumptions=()):
+def plan_of(fits, epsilon, epsilon_total, delta, accountant, reasons, assumptions=(), *, unit):
     """Return the plan of a search that makes these fits."""
     return SearchPlan(
         epsilon,
@@ -121,6 +121,7 @@ def plan_of(fits, epsilon, epsilon_total, delta, accountant, reasons, assumption
         sum(fit.n_fits for fit in fits),
         sum(fit.n_fits_per_record for fit in fits),
         tuple(assumptions),
+        unit=unit,
         fits=fits,
     )
 
@@ -152,7 +153,8 @@ def plan(search, n_samples, *, n_groups=1, cv=None, delta="auto", accountant="pl
     ------
     TypeError, ValueError
         If the candidates of ``search`` or the folds of ``cv`` cannot be known in advance, one
-        of their parameters cannot be used, or folds may split the records of a person.
+        of their parameters cannot be used, folds may split the records of a person, or a
+        DPQuantileScaler protects records where the classifier protects persons.
 
     Notes
     -----
@@ -187,8 +189,7 @@ def plan(search, n_samples, *, n_groups=1, cv=None, delta="auto", accountant="pl
     if hasattr(search, "forecast"):  # a private search knows its own cost
         return _with_leaks(search.forecast(n_samples, n_groups=n_groups, delta=delta), search)
     candidates, cv, refit = candidates_of(search, cv)
-    if cv is not None:
-        _refuse_split_persons(candidates, cv)
+    unit = _unit_of(candidates, cv)
     planned = _Planner(candidates, n_groups)
     reasons = [] if cv is None else [SCORES]
     if cv is None:
@@ -204,18 +205,26 @@ def plan(search, n_samples, *, n_groups=1, cv=None, delta="auto", accountant="pl
         public.append("that its folds are of equal size")
     spent = epsilon_of(_runs(fits), delta, accountant)
     total = math.inf if reasons else spent
-    planned = plan_of(fits, spent, total, delta, accountant, reasons, public)
+    planned = plan_of(fits, spent, total, delta, accountant, reasons, public, unit=unit)
     return _with_leaks(planned, search)
 
 
-def _refuse_split_persons(candidates, cv):
-    """Refuse folds that may hold some records of a person, and leave others to the fit."""
-    by_person = any(classifier_of(c).max_records_per_unit is not None for c in candidates)
-    if by_person and not keeps_persons_together(cv):
+def _unit_of(candidates, cv):
+    """Return what the fits protect; refuse those whose costs to a person do not add up."""
+    if all(classifier_of(c).max_records_per_unit is None for c in candidates):
+        return "record"
+    if any(check_pipeline(c).spending for c in candidates):
+        raise ValueError(
+            "search has a step with a budget of its own, which protects each record, and a "
+            "classifier with max_records_per_unit, which protects each person: there is no sum of "
+            "both. Use BoundedScaler, with public bounds, in place of DPQuantileScaler."
+        )
+    if cv is not None and not keeps_persons_together(cv):
         raise ValueError(
             f"cv={safe_repr(cv)} may put records of one person into several folds, so that she is "
             "in all fits. Use GroupKFold or StratifiedGroupKFold with the persons as groups."
         )
+    return "person"
 
 
 def _with_leaks(planned, search):

@@ -40,7 +40,7 @@ from skdpfair.privacy.renyi import (
     rdp_curve,
     selection_curve,
 )
-from skdpfair.privacy.statement import ASSUMPTIONS
+from skdpfair.privacy.statement import ASSUMPTIONS, UNITS, in_unit
 from skdpfair.training import sklearn_callbacks as _tasks
 
 _ONLY = {"keep_reference": False, "warm_start": False, "callbacks": None}
@@ -173,7 +173,9 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         trial, curve, _ = trial_of(self, pool_of(self), n_samples, n_groups)
         one, total = (curve_epsilon(c, delta) for c in (curve, self._selection_curve(curve)))
         why = f"the best of {self.mean_trials:g} trials on average is released"
-        return plan_of((trial,), one, total, delta, "rdp", (why,))
+        by_record = classifier_of(self.estimator).max_records_per_unit is None
+        unit = "record" if by_record else "person"
+        return plan_of((trial,), one, total, delta, "rdp", (why,), unit=unit)
 
     @_tasks.with_callbacks
     def fit(self, X, y, *, sensitive_features=None, units=None):
@@ -471,7 +473,8 @@ def report_of(search, trial, whole, delta, seeded, most_records):
     """Return the report of the search: the same whichever trial won, or whether one did."""
     run = trial.runs[-1]
     epsilon = curve_epsilon(whole, delta)
-    sets = ("sets",) if most_records is None else ("persons", "classes", "groups")
+    adjacency = "zero_out" if most_records is None else "zero_out_unit"
+    sets = ("sets",) if most_records is None else ("n", "classes", "groups")
     scores = "validation" if search.validation_data else "held out"
     return PrivacyReport(
         method="private selection",
@@ -485,7 +488,9 @@ def report_of(search, trial, whole, delta, seeded, most_records):
         is_private=epsilon < math.inf,
         seeded=seeded,
         max_records_per_unit=most_records,
-        adjacency="zero_out" if most_records is None else "zero_out_unit",
-        assumptions=tuple(ASSUMPTIONS[name] for name in (*sets, scores, "trials")),
-        not_accounted=NOT_ACCOUNTED,
+        adjacency=adjacency,
+        assumptions=in_unit(
+            [ASSUMPTIONS[name] for name in (*sets, scores, "trials")], UNITS[adjacency]
+        ),
+        not_accounted=in_unit(NOT_ACCOUNTED, UNITS[adjacency]),
     )

@@ -180,7 +180,8 @@ def sweep(
         for fold, rows in enumerate(splits(cv, seed, y, found.code, unit))
         for cell in cells_of(methods, epsilons, seed, fold, rows, base, ceiling, unit)
     ]
-    delta = delta_for(base.delta, len(y) if unit is None else int(unit.max()) + 1)
+    n_units = len(y) if unit is None else int(unit.max()) + 1
+    delta = delta_for(base.delta, n_units)
     asked = {
         "skdpfair": skdpfair.__version__,
         "torch": torch.__version__,
@@ -196,7 +197,13 @@ def sweep(
         "keep_predictions": keep_predictions,
         "params": {k: describe(v) for k, v in sorted(params.items())},
     }
-    asked |= {} if unit is None else {"unit": "person"}
+    if unit is not None:
+        sizes = [cell.n_units for cell in cells]
+        asked |= {
+            "unit": "person",
+            "n_units": n_units,
+            "n_units of one fit": [min(sizes), max(sizes)],
+        }
     _check_models(cells, len(levels))  # before a folder is made
     if store is not None:
         digests = {f"data {name}": digest for name, digest in data.items()}

@@ -2,6 +2,7 @@
 
 import math
 import pickle
+import re
 import textwrap
 import warnings
 from collections import Counter
@@ -15,6 +16,7 @@ import numpy as np
 import pandas as pd
 from sklearn.base import clone
 
+from skdpfair._validate import safe_repr
 from skdpfair.budget.active_ledger import linter
 from skdpfair.budget.spending import ELSEWHERE, LEAKS, SCORES
 from skdpfair.exceptions import PrivacyLeakWarning
@@ -42,6 +44,15 @@ _GRIDS = ("param_grid", "param_distributions", "search_spaces")
 _MOST = 256  # candidates that are looked at one by one
 _DRAWS = 8  # values that stand for a distribution
 _WIDTH = 96
+PERSON_QUESTION = (
+    "Is a row a person? The guarantee is for one row, and the column {} may name persons with "
+    "several: then {}"
+)
+_NAMES_PERSONS = re.compile(  # as a whole word of a column's name, also in camelCase
+    r"(?:^|[_\-. ]|(?<=[a-z0-9])(?=[A-Z]))"
+    r"(?i:id|person|patient|customer|client|user|member|household|account|nhs|ssn|mrn)"
+    r"(?:$|[_\-. ]|(?<=[a-z])(?=[A-Z])|(?=[A-Z][a-z]))"
+)
 
 
 @dataclass(frozen=True)
@@ -190,7 +201,9 @@ def check_pipeline(pipe) -> PipelineReport:
     Steps of scikit-learn are looked up in a table by class, and subclasses by their parent unless
     they define ``fit``.  An unknown step is a finding, unless its tags have ``requires_fit=False``
     and a trial on made-up rows agrees, or it is fitted and its ``privacy_.is_private`` is true.
-    The check cannot detect parameters (bounds, categories) that were computed from the rows.
+    The check cannot detect parameters (bounds, categories) that were computed from the rows. If a
+    column has a name such as "patient_id" and a DPFairClassifier has no ``unit_col`` and no
+    ``max_records_per_unit``, a note asks whether each row is a person.
 
     The trial runs the unknown step, or the function of a FunctionTransformer, on made-up rows with
     the columns that the pipeline names: together, one at a time, with other rows, on several
@@ -224,7 +237,24 @@ def check_pipeline(pipe) -> PipelineReport:
     walk.into(pipe, ())
     found = (list(dict.fromkeys(held)) for held in (walk.findings, walk.notes, walk.searches))
     findings, notes, searches = found
+    names = [*walk.declared, *getattr(pipe, "feature_names_in_", ())]
+    name = column_of_persons(names)
+    if walk.by_row and name is not None:
+        remedy = f"keep it, and set unit_col={safe_repr(name)} and max_records_per_unit="
+        notes.append(f"{PERSON_QUESTION.format(safe_repr(name), remedy)}; else drop it")
     return PipelineReport(findings, notes, walk.spending, searches)
+
+
+def column_of_persons(names) -> str | None:
+    """Return the first name of a column that suggests that it names persons.
+
+    Examples
+    --------
+    >>> column_of_persons(["age", "patientId"]), column_of_persons(["age", "paid", "valid_until"])
+    ('patientId', None)
+    """
+    texts = (name for name in names if isinstance(name, str))
+    return next((name for name in texts if _NAMES_PERSONS.search(name)), None)
 
 
 @linter
@@ -270,6 +300,7 @@ class _Walk:
 
     def __init__(self, declared, tried, search_pays=True):
         self.declared, self.tried, self.pays = declared, tried, search_pays
+        self.by_row = False  # whether some classifier takes each row for a person
         self.findings, self.notes, self.spending, self.searches = [], [], [], []
 
     def into(self, estimator, path, columns=None):
@@ -277,6 +308,8 @@ class _Walk:
         if grids_of(estimator) is not None:
             self._search(estimator, path)
             return
+        limits = ("unit_col", "max_records_per_unit")
+        self.by_row |= {params.get(name, "no such parameter") for name in limits} == {None}
         row = verdict(estimator)
         inner = params.get(row.like)
         if row.learns and not (is_estimator(inner) and not self._learns(inner)):
@@ -315,6 +348,7 @@ class _Walk:
         self.notes += [note for walk in every for note in walk.notes]
         self.spending += [step for walk in every for step in walk.spending]
         self.searches += [step for walk in every for step in walk.searches]
+        self.by_row |= any(walk.by_row for walk in every)
         if not private:
             self.searches.append(_step(search, path))
             self.notes.append(

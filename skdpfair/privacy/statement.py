@@ -1,7 +1,7 @@
 """The privacy report of a fit: its cost, its assumptions and its limits."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from decimal import ROUND_CEILING, Context
 from html import escape
@@ -25,13 +25,16 @@ ADJACENCY_IN_WORDS = {
         "null records that contribute nothing; the number of persons is public"
     ),
 }
+UNITS = {"zero_out": "record", "zero_out_unit": "person"}  # what a fit protects
+PROTECTED = {"record": "one record", "person": "all records of one person"}
 SEVERAL_RECORDS = (
     "several records of one person: epsilon is for one record, epsilon_for(n) for n of them"
 )
+OTHER_FITS = "other fits on the same records: their epsilons add up"
 NOT_ACCOUNTED = (
     "preprocessing fitted on the data (scalers, encoders, imputers, feature selection)",
     "choices made by looking at results on this data (method, epsilon, hyper-parameters, features)",
-    "other fits on the same records: their epsilons add up",
+    OTHER_FITS,
     "tables, scores and figures computed on private records",
     SEVERAL_RECORDS,
     "floating point: the guarantee holds for real arithmetic",
@@ -40,10 +43,6 @@ NOT_ACCOUNTED = (
 
 ASSUMPTIONS = {
     "n": "the number of records n is public",
-    "persons": (
-        "the number of persons n and max_records_per_unit are public, and each record names its "
-        "person"
-    ),
     "bounds": "the bounds are public",
     "shares": "the shares of the groups (group_probabilities) are public",
     "classes": "the set of classes is public (it was taken from y; declare classes=)",
@@ -70,8 +69,52 @@ _WEIGHTS = (
     "and of public facts: epsilon does not cover weights computed from other records."
 )
 _PERSONS = " It protects all records of one person, of which at most {} take part in the training."
+_OF_PERSONS = {  # what a report on persons says instead; "" for nothing
+    SEVERAL_RECORDS: "",
+    OTHER_FITS: "other fits on the same persons: their epsilons add up",
+    ASSUMPTIONS["n"]: (
+        "the number of persons n and max_records_per_unit are public, and each record names its "
+        "person"
+    ),
+    ASSUMPTIONS["weights"]: (
+        "the sample weight of each record is a function of the records of its person and of public "
+        "facts, and max_sample_weight is public"
+    ),
+    WEIGHTS_FROM_OTHERS: WEIGHTS_FROM_OTHERS.replace(
+        "other private records", "records of other persons"
+    ),
+    _WEIGHTS: (
+        " Sample weights multiply the loss before clipping; each must be a function of the records "
+        "of its person and of public facts: epsilon does not cover weights computed from the "
+        "records of others."
+    ),
+}
 DIAGNOSTICS_HELD = "diagnostics by group"
 REFERENCE_HELD = "the non-private reference model"
+
+
+def in_unit(texts: Iterable[str], unit: str) -> tuple[str, ...]:
+    """Return what a report says, in the words for what its fit protects.
+
+    Parameters
+    ----------
+    texts : iterable of str
+        As reports of fits on records say them.
+    unit : {"record", "person"}
+        A value of `UNITS`.
+
+    Returns
+    -------
+    tuple of str
+        Without those that do not apply.
+
+    Examples
+    --------
+    >>> in_unit((OTHER_FITS, "bounds"), "person")
+    ('other fits on the same persons: their epsilons add up', 'bounds')
+    """
+    said = texts if unit == "record" else (_OF_PERSONS.get(text, text) for text in texts)
+    return tuple(text for text in said if text)
 
 
 def rounded_up(value: float, digits: int = 4) -> str:
@@ -105,7 +148,7 @@ class PrivacyReport:
     noise_multiplier : float
         Noise of the gradient sum divided by its sensitivity; 0 for none.
     sample_rate : float
-        Largest Poisson sampling rate of a record.
+        Largest Poisson sampling rate of a record, or of a person, see ``unit``.
     steps : int
         Number of steps on the data, including warm-up and empty batches.
     expected_batch_size : float
@@ -123,7 +166,7 @@ class PrivacyReport:
     seeded : bool
         Whether knowledge of the seed allows the noise to be reproduced.
     n_samples : int or None
-        Number of records, or of persons with several records, assumed to be public.
+        Number of records, or of persons, see ``unit``; assumed to be public.
     records_per_person : int or None
         Declared number of records that a person has at most; None if not declared.
     holds : tuple of str
@@ -184,6 +227,11 @@ class PrivacyReport:
     ledger: Ledger = field(default_factory=Ledger)
 
     @property
+    def unit(self) -> str:
+        """What the guarantee is for: a "record", or a "person" with all records."""
+        return UNITS[self.adjacency]
+
+    @property
     def releasable(self) -> bool:
         """Whether the fitted object is private, without non-private parts."""
         return self.is_private and not self.holds
@@ -210,7 +258,7 @@ class PrivacyReport:
             If the report has no ledger, as that of a private search.
         """
         n_records = integer("n_records", n_records, high=MOST_RECORDS)
-        if n_records == 1 or not self.is_private or self.adjacency == "zero_out_unit":
+        if n_records == 1 or not self.is_private or self.unit == "person":
             return self.epsilon
         if self.steps and not self.ledger.entries:
             raise ValueError(
@@ -232,7 +280,7 @@ class PrivacyReport:
             f"where {ADJACENCY_IN_WORDS[self.adjacency]}."
             + (_PERSONS.format(self.max_records_per_unit) if self.max_records_per_unit else "")
             + self._of_person
-            + (_WEIGHTS if self.max_sample_weight is not None else "")
+            + "".join(in_unit([_WEIGHTS] * (self.max_sample_weight is not None), self.unit))
             + (f" Training stopped {self.stop}." if self.stop else "")
             + (f" Gradients are {self.proof}." if self.proof else "")
             + (seeded if self.seeded else "")
@@ -298,10 +346,14 @@ class PrivacyReport:
         rows += [(f"epsilon[{g}]", e) for g, e in (self.group_epsilons or {}).items()]
         return rows
 
+    def _printed(self) -> list[tuple[str, str]]:
+        counts = ("n_samples", "expected_batch_size") if self.unit == "person" else ()
+        return [(n, _show(v) + " persons" * (n in counts)) for n, v in self._numbers()]
+
     def __repr__(self) -> str:
-        rows = self._numbers()
+        rows = self._printed()
         width = max(len(name) for name, _ in rows)
-        lines = [*wrap(self.statement, 88), *(f"  {n:<{width}}  {_show(v)}" for n, v in rows)]
+        lines = [*wrap(self.statement, 88), *(f"  {n:<{width}}  {v}" for n, v in rows)]
         for title, items in self._lists():
             lines += [f"{title}:", *(f"  - {item}" for item in items)]
         return "\n".join(lines)
@@ -318,8 +370,8 @@ class PrivacyReport:
     def _repr_html_(self) -> str:
         cell = '<td style="text-align:left;padding:2px 12px 2px 0">'
         rows = "".join(
-            f"<tr>{cell}{escape(name)}</td>{cell}<code>{escape(_show(value))}</code></td></tr>"
-            for name, value in self._numbers()
+            f"<tr>{cell}{escape(name)}</td>{cell}<code>{escape(value)}</code></td></tr>"
+            for name, value in self._printed()
         )
         lists = "".join(
             f"<p style='margin:6px 0 0'><b>{escape(title)}</b></p><ul style='margin:0'>"

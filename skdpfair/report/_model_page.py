@@ -24,7 +24,7 @@ from skdpfair.metrics._measures import (
     values_by_group,
 )
 from skdpfair.plotting import ShapeDisplay
-from skdpfair.privacy.statement import ADJACENCY_IN_WORDS, rounded_up
+from skdpfair.privacy.statement import ADJACENCY_IN_WORDS, PROTECTED, rounded_up
 from skdpfair.release import release
 from skdpfair.report._page_facts import learned
 from skdpfair.report._rendering import (
@@ -48,8 +48,7 @@ _USE = (
     "checked its effect on each group with their own data."
 )
 _LIMITS = (
-    "The guarantee is for one training record and for this fit only, not for other uses of the "
-    "records.",
+    "The guarantee is for {} and for this fit only, not for other uses of the records.",
     "Differential privacy does not make a model fair or accurate: rare groups may lose more "
     "accuracy to the noise.",
     "The model may not be valid for people who differ from the training data.",
@@ -124,6 +123,7 @@ def model_page(
         "epsilon": rounded_up(privacy.epsilon),
         "delta": rounded_up(privacy.delta, 3),
         "adjacency": ADJACENCY_IN_WORDS[privacy.adjacency],
+        "protected": PROTECTED[privacy.unit],
         "group_epsilons": {
             group_name(g): rounded_up(e) for g, e in (privacy.group_epsilons or {}).items()
         },
@@ -211,6 +211,7 @@ def model_card(
     table, names = _tested(classifier, X, y, sensitive_features, measures)
     card = _card(release(classifier))
     privacy = classifier.privacy_
+    protected = PROTECTED[privacy.unit].replace("record", "training record")
     facts = "\n".join(f"- {name}: {_plain(value)}" for name, value in _facts(classifier))
     card.add(**{"Model": facts, "Intended use": intended_use or _USE, "Privacy": privacy.statement})
     card.add(
@@ -222,7 +223,7 @@ def model_card(
             ),
             "Privacy/Assumed": _listed(privacy.assumptions),
             "Privacy/Not accounted": _listed(privacy.not_accounted),
-            "Limits": _listed(_LIMITS),
+            "Limits": _listed(text.format(protected) for text in _LIMITS),
         }
     )
     _add_groups(card, None if table is None else _card_table(table, names), released_table)
@@ -373,10 +374,14 @@ def _facts(classifier):
     if classifier.groups_ is not None:
         rows.append(("groups", ", ".join(map(group_name, classifier.groups_))))
     if privacy.n_samples is not None:
-        rows.append(("records trained on", f"{privacy.n_samples:,}"))
+        rows.append((f"{privacy.unit}s trained on", f"{privacy.n_samples:,}"))
+    size = f"{privacy.expected_batch_size:.4g}"
+    if privacy.unit == "person":
+        rows.append(("records of a person", f"at most {privacy.max_records_per_unit:,}"))
+        size += " persons"
     rows += [
         ("steps", f"{classifier.n_steps_:,}"),
-        ("expected batch size", f"{privacy.expected_batch_size:.4g}"),
+        ("expected batch size", size),
         ("learning rate", f"{classifier.lr_:.4g}"),
         ("written by", f"skdpfair {version('skdpfair')}"),
     ]

@@ -4,11 +4,12 @@ import re
 from html import unescape
 from types import SimpleNamespace
 
-from skdpfair.privacy.statement import ADJACENCY_IN_WORDS
+from skdpfair.privacy.statement import ADJACENCY_IN_WORDS, PROTECTED, UNITS
 from skdpfair.report._charts import curves
 
-_FACTS = {"method", "classes", "features", "groups", "records trained on", "steps"}
+_FACTS = {"method", "classes", "features", "groups", "records of a person", "steps"}
 _FACTS |= {"expected batch size", "learning rate", "written by"}
+_FACTS |= {f"{unit}s trained on" for unit in UNITS.values()}
 _WRITTEN = "<footer>Written by skdpfair "
 _ROWS = re.compile(r"<dt>(.*?)</dt><dd>(.*?)</dd>")
 _ITEM = re.compile(r"<li>(.*?)</li>")
@@ -68,6 +69,7 @@ def context_of(text):
     if not set(dict(_texts(_ROWS, parts["model"]))) <= _FACTS:
         raise ValueError("a fact that no model page tells")
     epsilon, delta, accountant = (_EPSILON.findall(parts["privacy"]) or [("inf", "", "")])[0]
+    adjacency = next(a for a, w in ADJACENCY_IN_WORDS.items() if not accountant or w in text)
     prepared = (
         None
         if "No pipeline was given" in parts["pipeline"]
@@ -87,7 +89,8 @@ def context_of(text):
         "privacy": privacy,
         "epsilon": epsilon,
         "delta": delta,
-        "adjacency": next(w for w in ADJACENCY_IN_WORDS.values() if not accountant or w in text),
+        "adjacency": ADJACENCY_IN_WORDS[adjacency],
+        "protected": PROTECTED[UNITS[adjacency]],
         "group_epsilons": dict(_texts(_BY_GROUP, parts["privacy"])),
         "ledger": _texts(_ENTRY, parts["ledger"]),
         "groups": None,

@@ -11,7 +11,14 @@ from skdpfair.metrics._measures import COST, MEASURES, OVERALL, described
 from skdpfair.privacy import SampledGaussian
 from skdpfair.privacy import epsilon as epsilon_of
 from skdpfair.privacy.gdp import delta_for
-from skdpfair.privacy.statement import ADJACENCY_IN_WORDS, NOT_ACCOUNTED, rounded_up
+from skdpfair.privacy.statement import (
+    ADJACENCY_IN_WORDS,
+    NOT_ACCOUNTED,
+    PROTECTED,
+    UNITS,
+    in_unit,
+    rounded_up,
+)
 from skdpfair.report import _charts as charts
 from skdpfair.report._rendering import (
     budget,
@@ -83,6 +90,7 @@ def results_page(results, *, title=None, pipeline=None, measures=None) -> str:
     chosen += ["dg_gap"] * (measures is None and "dg_gap" in results.frame)
     groups = [g for g in results.frame["group"].unique() if g != OVERALL]
     runs = results.frame[["seed", "fold"]].drop_duplicates()
+    adjacency = "zero_out_unit" if "unit" in (results.asked or {}) else "zero_out"
     context = {
         "title": title or "What privacy costs each group",
         "n_models": len(table),
@@ -95,9 +103,9 @@ def results_page(results, *, title=None, pipeline=None, measures=None) -> str:
         "small": [g for g, least, _ in _sizes(results.frame, groups) if least < _FEW],
         "asked": _asked(results),
         "total": _total(results),
-        "adjacency": ADJACENCY_IN_WORDS[
-            "zero_out_unit" if "unit" in (results.asked or {}) else "zero_out"
-        ],
+        "adjacency": ADJACENCY_IN_WORDS[adjacency],
+        "unit": UNITS[adjacency],
+        "protected": PROTECTED[UNITS[adjacency]],
         "sizes": _sizes(results.frame, groups),
         "rare": _rare(results, table) if len(leading) > 1 else None,
         "largest_costs": [_largest_cost(table, groups, name) for name in leading],
@@ -113,7 +121,7 @@ def results_page(results, *, title=None, pipeline=None, measures=None) -> str:
         "front": _front(results, table, main, f"{cost}_difference"),
         "ledger": _ledger(results),
         "findings": findings(pipeline),
-        "not_accounted": NOT_ACCOUNTED,
+        "not_accounted": in_unit(NOT_ACCOUNTED, UNITS[adjacency]),
         "reproduce": _versions(results),
         "version": version("skdpfair"),
     }
@@ -362,6 +370,8 @@ def _asked(results):
     ]
     if results.asked is not None:
         rows.append(("records", f"{results.asked['n_samples']:,}"))
+        if "unit" in results.asked:
+            rows.append(("persons", f"{results.asked['n_units']:,}"))
         rows.append(("δ of all fits together", rounded_up(results.asked["delta"], 3)))
         rows += _of_one_run(frame, results.asked)
         classes = results.asked.get("classes")
@@ -372,15 +382,16 @@ def _asked(results):
 
 
 def _of_one_run(frame, asked):
-    """Return how many records a fit trains on, and its delta, unless a splitter decided."""
-    if asked["cv"] != "None" and not asked["cv"].isdigit():
+    """Return how many a fit trains on, and its delta, unless a splitter decided on records."""
+    unit = asked.get("unit", "record")
+    if unit == "record" and asked["cv"] != "None" and not asked["cv"].isdigit():
         return []
     trained = asked["n_samples"] - frame.loc[frame["group"] == OVERALL, "n"]
-    low, high = int(trained.min()), int(trained.max())
+    low, high = asked.get("n_units of one fit", [int(trained.min()), int(trained.max())])
     auto = asked["params"].get("delta", repr("auto")) == repr("auto")
     delta = delta_for("auto", low) if auto else asked["delta"]
     return [
-        ("records of one fit", f"{low:,}" if low == high else f"{low:,} to {high:,}"),
+        (f"{unit}s of one fit", f"{low:,}" if low == high else f"{low:,} to {high:,}"),
         ("δ of one fit", rounded_up(delta, 3)),
     ]
 
@@ -416,4 +427,6 @@ def _versions(results):
     if results.asked is None:
         return None
     versions = {name: results.asked[name] for name in ("skdpfair", "torch")}
-    return versions | {"split": _SPLIT if results.asked["cv"] == "None" else results.asked["cv"]}
+    split = _SPLIT if results.asked["cv"] == "None" else results.asked["cv"]
+    apart = "; all records of a person are on one side" if "unit" in results.asked else ""
+    return versions | {"split": split + apart}

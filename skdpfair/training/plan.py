@@ -78,10 +78,12 @@ def plan(
     n_samples: int,
     n_groups: int,
     previous: PreviousFit | None = None,
+    unit: str = "record",
 ) -> Plan:
     """Resolve every "auto" and calibrate the noise, from public facts alone.
 
-    ``params`` are the estimator's, as `parameters.check` leaves them.
+    ``params`` are the estimator's, as `parameters.check` leaves them; ``unit`` is what is counted,
+    a "record" or a "person".
 
     Raises
     ------
@@ -91,7 +93,7 @@ def plan(
     Warns
     -----
     LowSignalWarning
-        If the records are few for the budget.
+        If the records, or the persons, are few for the budget.
     """
     epsilon, noise = params["epsilon"], params["noise_multiplier"]
     settled_lr = None if previous is None else previous.lr
@@ -108,7 +110,7 @@ def plan(
     once = _one_time_noise(mechanism, settings, params.get(SCORE_COUNTS, 0.0))
     if epsilon is not None:
         mechanism = _calibrated(mechanism, settings, epsilon, delta, params["accountant"], once)
-    _warn_of_low_signal(mechanism, settings)
+    _warn_of_low_signal(mechanism, settings, unit)
     cls = parameters.resolve_optimizer(params["optimizer"])
     given = dict(params["optimizer_params"] or {})
     given, lr, lr_scale = defaults.optimizer(
@@ -209,7 +211,7 @@ def _calibrated(
     return replace(mechanism, noise_multiplier=noise * (1 + 1e-9))
 
 
-def _warn_of_low_signal(mechanism: Mechanism, settings: defaults.Settings) -> None:
+def _warn_of_low_signal(mechanism: Mechanism, settings: defaults.Settings, unit: str) -> None:
     noisiest = max(mechanism.noise_multipliers[1:], default=0.0)
     is_coarse = noisiest > 0.2 * mechanism.expected_batch_size
     signal, enough = settings.signal_to_noise, defaults.LOW_SIGNAL_TO_NOISE
@@ -219,13 +221,13 @@ def _warn_of_low_signal(mechanism: Mechanism, settings: defaults.Settings) -> No
     if signal < defaults.NO_SIGNAL_TO_NOISE:
         expect = "no better than guessing the larger class"
     few = (
-        f"n = {mechanism.task.n_samples} records are few for this privacy budget (signal to noise "
+        f"n = {mechanism.task.n_samples} {unit}s are few for this privacy budget (signal to noise "
         f"n*mu = {signal:.0f}; {enough:.0f} would be comfortable): expect to be {expect}. More "
-        "records or a larger epsilon help."
+        f"{unit}s or a larger epsilon help."
     )
     coarse = (
         f"What the method releases about groups has a noise multiplier of {noisiest:.0f}, for "
-        f"batches of {mechanism.expected_batch_size:.0f} records: too coarse to follow. Fewer "
+        f"batches of {mechanism.expected_batch_size:.0f} {unit}s: too coarse to follow. Fewer "
         "steps, larger batches or a larger epsilon help."
     )
     messages = [few] * (signal < enough) + [coarse] * is_coarse

@@ -16,8 +16,9 @@ from skdpfair.privacy.statement import (
     ASSUMPTIONS,
     DIAGNOSTICS_HELD,
     REFERENCE_HELD,
-    SEVERAL_RECORDS,
+    UNITS,
     WEIGHTS_FROM_OTHERS,
+    in_unit,
 )
 from skdpfair.training.plan import GROUP_COUNTS, Plan
 from skdpfair.training.sklearn_callbacks import FitContext
@@ -68,7 +69,7 @@ def account(
         max_sample_weight=most,
         max_records_per_unit=most_records,
         records_per_person=params["max_records_per_unit"] if most_records is None else None,
-        adjacency="zero_out" if most_records is None else "zero_out_unit",
+        adjacency=table.adjacency,
         is_private=epsilon < inf,
         seeded=seeded,
         group_epsilons=group_epsilons,
@@ -82,8 +83,7 @@ def account(
     notes = (WEIGHTS_FROM_OTHERS,) if most is not None else ()
     if context.steps:
         notes = (STEPS_BEFORE.format(", ".join(map(repr, context.steps))), *notes)
-    others = [n for n in report.not_accounted if most_records is None or n != SEVERAL_RECORDS]
-    return replace(report, not_accounted=(*notes, *others))
+    return replace(report, not_accounted=in_unit((*notes, *report.not_accounted), report.unit))
 
 
 def _group_epsilons(
@@ -116,8 +116,7 @@ def _assumptions(
     table: Table,
 ) -> tuple[str, ...]:
     taken = {
-        "n": table.unit is None,
-        "persons": table.unit is not None,
+        "n": True,
         "shares": getattr(method, "group_probabilities", None) is not None,
         "classes": params["classes"] is None,
         "groups": params["groups"] is None,
@@ -125,4 +124,5 @@ def _assumptions(
         "validation": params["validation_data"] is not None,
         "weights": most_weight is not None,
     }
-    return tuple(ASSUMPTIONS[name] for name, is_taken in taken.items() if is_taken)
+    said = (ASSUMPTIONS[name] for name, is_taken in taken.items() if is_taken)
+    return in_unit(said, UNITS[table.adjacency])

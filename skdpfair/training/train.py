@@ -23,6 +23,7 @@ from skdpfair.inputs.persons import unit_groups
 from skdpfair.inputs.table import Table
 from skdpfair.privacy import Ledger, LedgerEntry
 from skdpfair.privacy.one_time_noise import noisy_counts
+from skdpfair.privacy.statement import UNITS
 from skdpfair.training import defaults
 from skdpfair.training.callbacks import Epochs, Progress, recorders
 from skdpfair.training.inference import record_by_record
@@ -97,7 +98,7 @@ def train(
     ledger = Ledger(() if previous is None else previous.privacy.ledger.entries)
     reasons = {"diagnostics": DIAGNOSTICS, "keep_reference": REFERENCE}
     charge: dict[str, Any] = {"ledger": context.ledger, "place": context.place}
-    charge["unit"] = "record" if table.unit is None else "person"
+    charge["unit"] = UNITS[table.adjacency]
     charge["reasons"] = [why for name, why in reasons.items() if params[name]]
     with charged(_planned(plan), ledger, private=plan.is_accounted, **charge):
         # values that were released before the end may be why it ends: callbacks see the weights

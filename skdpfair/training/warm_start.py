@@ -13,6 +13,7 @@ from skdpfair.inputs.table import Table
 from skdpfair.mechanism import Method
 from skdpfair.methods import get_method
 from skdpfair.privacy import PrivacyReport
+from skdpfair.privacy.statement import UNITS
 
 
 @dataclass(frozen=True)
@@ -87,9 +88,8 @@ def previous_fit(
 
 
 def _check_same_form(estimator: BaseEstimator, fresh: BaseEstimator, table: Table) -> None:
-    has_persons = estimator.privacy_.max_records_per_unit is not None
     same: dict[str, tuple[Any, Any]] = {
-        "kind of the records' persons": (has_persons, table.unit is not None),
+        "unit of the guarantee": (estimator.privacy_.unit, UNITS[table.adjacency]),
         "classes": (estimator.classes_, table.classes),
         "groups": (estimator.groups_, table.groups.levels),
         "number of features": (estimator.n_features_in_, fresh.n_features_in_),

@@ -5,6 +5,7 @@ import pickle
 import re
 import sys
 import time
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -381,6 +382,65 @@ def test_a_template_holds_names_only(folder, table):
     assert all(f'"{name}"' in text for name in table) and "secret-" not in text
     assert "missing = []" in text and "# log_columns = []" in text
     assert "classes must list at least 2" in refused("fit", "loans.csv", "--schema", "t.toml")
+
+
+@pytest.fixture
+def visits(folder, table):
+    """The same loans, whose persons have three each."""
+    table.assign(patientId=np.arange(len(table)) // 3).to_csv("visits.csv", index=False)
+    return ["fit", "visits.csv", "--schema", "schema.toml", "--method", "dpsgd", *SHORT]
+
+
+def test_a_fit_on_persons_is_reported_with_and_without_their_column(visits, folder):
+    person = ["--unit", "patientId", "--max-records-per-unit", "2", "--epsilon", "11"]
+    said = usable(invoke(*visits, *person)).output
+    assert "differ in one person" in said and "Is a row a person?" not in said
+    assert "guessing that a person took part" in " ".join(said.split())
+    assert schema_of("model.safetensors").unit == "patientId"
+    for data in ("visits.csv", "loans.csv"):
+        usable(invoke("report", "model.safetensors", "--data", data, "--card", "card.md"))
+        assert "<dt>persons trained on</dt><dd>1,000</dd>" in Path("report.html").read_text()
+        usable(invoke("predict", "model.safetensors", data))
+    audit = ["audit", "artifact", "model.safetensors", "--rows", "visits.csv"]
+    assert "nothing found" in usable(invoke(*audit)).output
+    other = TableSchema(**SCHEMA.to_dict() | {"unit": "Name, Vorname", "max_records_per_unit": 2})
+    Path("other.toml").write_text(other.to_toml())
+    visits[visits.index("schema.toml")] = "other.toml"
+    assert "--max-records-per-unit say something else" in refused(*visits, *person, "--force")
+
+
+def test_a_sweep_on_persons_is_reported_and_shown(visits, folder, monkeypatch):
+    schema = TableSchema(**SCHEMA.to_dict() | {"unit": "patientId", "max_records_per_unit": 2})
+    study = 'data = "visits.csv"\n' + schema.to_toml() + STUDY.replace("seeds = 2", "seeds = 1")
+    study = study.replace("[sweep]\n", "[sweep]\nkeep_predictions = true\n")
+    Path("study.toml").write_text(study)
+    usable(invoke("sweep", "study.toml", "--jobs", 1))
+    usable(invoke("report", "results"))
+    assert "<dt>persons</dt><dd>1,000</dd>" in Path("report.html").read_text()
+    served, module = [], "skdpfair.report.launch_fairness_dashboard"
+    monkeypatch.setattr(module, lambda found, *args, **more: served.append(found))
+    invoke("dashboard", "results")
+    assert len(served[0].to_fairness_dashboard()["y_true"]) % 3 == 0  # whole persons
+
+
+def test_a_column_that_may_name_persons_is_asked_about(visits, folder):
+    """In a draft, before the questions, and before a fit on records; as a remark only."""
+    question = "the column 'patientId' may name persons"
+    said = usable(invoke(*visits)).output
+    assert question in " ".join(said.split())
+    told = json.loads(usable(invoke(*visits, "--force", "--json")).stdout)
+    assert sum(question in text for text in told["warnings"]) == 1
+    draft = ["schema", "visits.csv", "--target", "kredit ok?", "--template"]
+    usable(invoke(*draft, "-o", "draft.toml"))
+    text = Path("draft.toml").read_text()
+    assert 'column "patientId" may name' in text and tomllib.loads(text).get("unit") is None
+    filled = tomllib.loads(text.replace("# unit =", "unit =").replace("# max_rec", "max_rec"))
+    assert filled["unit"] == "patientId" and filled["max_records_per_unit"] == 1
+    named = ["--unit", "patientId", "--max-records-per-unit", 2]
+    usable(invoke(*draft, "-o", "named.toml", *named))
+    assert "may name persons" not in Path("named.toml").read_text()
+    done = invoke("schema", "visits.csv", "--target", "kredit ok?", "-o", "asked.toml", input="b\n")
+    assert question in " ".join(done.output.split())
 
 
 def test_what_a_schema_misses_is_counted(folder, table):

@@ -885,6 +885,35 @@ def test_what_cannot_be_seen_is_noted():
     assert "FrozenEstimator" in check_pipeline(FrozenEstimator(PCA())).notes[0]
 
 
+@pytest.mark.parametrize(
+    ("name", "asks"),
+    [
+        *((n, True) for n in ("id", "patient_id", "Patient", "user.name", "nhs-number", "MRN")),
+        *((n, True) for n in ("customerId", "IDNumber", "client no", "SSN", "x_member", "aID")),
+        *((n, False) for n in ("paid", "valid", "idea", "personal", "clients2", "grid", "age")),
+    ],
+)
+def test_a_column_that_may_name_persons_asks_what_a_row_is(name, asks):
+    columns = make_column_transformer((BoundedScaler((0, 1)), [name, "height"]))
+    report = check_pipeline(make_pipeline(columns, private()))
+    assert report.findings == [] and len(report.notes) == asks
+    assert all(f"unit_col={name!r}" in note for note in report.notes)
+
+
+def test_the_question_what_a_row_is_can_be_answered():
+    """By a column or a bound; a search asks if one candidate does; names of a fit count."""
+    columns = make_column_transformer((BoundedScaler((0, 1)), ["user_id"]))
+    for answer in ({"unit_col": "user_id"}, {"max_records_per_unit": 3}):
+        assert check_pipeline(make_pipeline(columns, private(**answer))).notes == []
+    assert check_pipeline(columns).notes == []  # nothing is trained
+    pipe = make_pipeline(columns, private(max_records_per_unit=3))
+    grid = {"dpfairclassifier__max_records_per_unit": [2, None]}
+    assert "Is a row a person?" in check_pipeline(GridSearchCV(pipe, grid)).notes[-1]
+    rows = pd.DataFrame({"nhsNumber": [0.0, 1.0] * 1500})
+    fitted = private(module="logistic", max_steps=1).fit(rows, [0, 1] * 1500)
+    assert "'nhsNumber'" in check_pipeline(fitted).notes[0]
+
+
 @pytest.mark.parametrize("pipe", [StandardScaler, "passthrough", None, [("a", PCA())]])
 def test_what_is_no_estimator_is_refused(pipe):
     with pytest.raises(TypeError, match="pipe must be an estimator"):

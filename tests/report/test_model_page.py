@@ -181,6 +181,30 @@ def test_group_epsilons_are_told(fitted):
     assert "Epsilon of each group" in model_page(clf)
 
 
+def test_a_model_of_persons_says_so(fitted):
+    """Page and card count persons, and the scanner knows both pages."""
+    _, data, groups = fitted
+    persons = np.arange(3000) // 2
+    given = {"epsilon": 3.0, "max_steps": 5, "max_records_per_unit": 2}
+    clf = DPFairClassifier("dpsgd", **given).fit(data.data, data.target, units=persons)
+    page, card = model_page(clf), model_card(clf).render()
+    assert "<dt>persons trained on</dt><dd>1,500</dd>" in page
+    assert "<dt>records of a person</dt><dd>at most 2</dd>" in page
+    assert re.search(r"<dt>expected batch size</dt><dd>[0-9.]+ persons</dd>", page)
+    assert "including or excluding all records of one person changes" in page
+    assert "- persons trained on: 1500" in card.replace(",", "")
+    assert "is for all training records of one person and for this fit only" in card
+    for text in (page, card):
+        assert "one record" not in text and "records trained on" not in text
+        assert "the same records" not in text and "other fits on the same persons" in text
+    report = audit_artifact(page.encode())
+    assert report.is_clean, report
+    tested = model_page(clf, data.data, data.target)
+    assert "where a person has several test records" in tested
+    of_records = model_page(fitted[0], data.data, data.target, sensitive_features=groups)
+    assert "where a person" not in of_records
+
+
 def test_the_card_flags_or_pays(fitted, tmp_path):
     clf, data, groups = fitted
     card = model_card(clf, data.data, data.target, sensitive_features=groups)
