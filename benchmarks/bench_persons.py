@@ -27,6 +27,7 @@ from skdpfair.engine import PoissonSampler, Streams, private_step, select_strate
 from skdpfair.mechanism import Mechanism, Task
 from skdpfair.model_selection import plan
 from skdpfair.preprocessing import public_preprocessor
+from skdpfair.privacy import PrivacyPlan
 from skdpfair.privacy import epsilon as epsilon_of
 from skdpfair.training.schedule import rows_on
 
@@ -66,10 +67,29 @@ def _encoded(rows, y, unit, test, y_test):
     return (x, y.to_numpy(), unit), (x_test, y_test.to_numpy())
 
 
+def by_default(n_records):
+    """Return the settings of batches of persons and of records, but for epsilon the defaults."""
+    return {"epsilon": EPSILON}, {"epsilon": record_epsilon(n_records)}
+
+
+def by_hand(n_records):
+    """Return the same for 500 steps on 512 records each."""
+    own = {"max_steps": 500, "accountant": "pld", "method": "dpsgd", "module": "mlp"}
+    both = []
+    for batch, k in ((512 // K, 1), (512, K)):
+        n = n_records // (K // k)
+        plan = PrivacyPlan(steps=500, sample_rate=batch / n, noise_multipliers=(1.0,))
+        noise = plan.calibrated(EPSILON, DELTA, records_per_person=k).joint_noise_multiplier
+        both.append(own | {"epsilon": None, "noise_multiplier": noise, "batch_size": batch})
+    return both
+
+
 CASES = {
-    f"{n:,} persons, {K} records each, which differ": dealt(n) for n in (500, 1000, 2000, 6000)
+    f"{n:,} persons, {K} records each, which differ": (dealt(n), by_default)
+    for n in (500, 1000, 2000, 6000)
 }
-CASES[f"about 12,000 persons, 1 to {K} records, which resemble each other"] = panel
+CASES["the same 6,000 persons, an MLP by DPSGD in 500 steps"] = dealt(6000), by_hand
+CASES[f"about 12,000 persons, 1 to {K} records, which resemble each other"] = panel, by_default
 
 
 def record_epsilon(n_records):
@@ -86,12 +106,13 @@ def record_epsilon(n_records):
 def worth(n_seeds):
     """Return rows: measures of models of both kinds."""
     found = []
-    for name, make in CASES.items():
+    for name, (make, settings) in CASES.items():
         for seed in range(n_seeds):
             (x, y, unit), (x_test, y_test) = make(seed)
+            by_person, by_record = settings(len(y))
             kinds = {
-                "persons": ({"epsilon": EPSILON, "max_records_per_unit": K}, {"units": unit}),
-                "records": ({"epsilon": record_epsilon(len(y))}, {}),
+                "persons": (by_person | {"max_records_per_unit": K}, {"units": unit}),
+                "records": (by_record, {}),
             }
             for kind, (params, given) in kinds.items():
                 model = DPFairClassifier(delta=DELTA, random_state=seed, **params)
