@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cached_property, partial
+from collections.abc import Iterator
+from functools import cached_property
+from itertools import groupby
 
 import torch
 from torch import Tensor
@@ -52,6 +54,10 @@ class Units:
         return int(self.size.max()) if self.each is None else self.each
 
     @cached_property
+    def _at(self) -> Tensor:
+        return torch.arange(self.n_records, device=self.size.device)
+
+    @cached_property
     def share(self) -> Tensor:
         """One over the number of records of each record's person, (n_records,), float64."""
         return self.spread(1.0 / self.size.double())
@@ -63,19 +69,21 @@ class Units:
         return self.of * self.most + within
 
     def sum(self, rows: Tensor) -> Tensor:
-        """Return the sum (n_units, ...) of the rows of each person."""
-        if self.each is not None:
-            return rows.view(len(self), self.each, *rows.shape[1:]).sum(1)
+        """Return the sum (n_units, ...) of the rows of each person.
+
+        It is added up record by record: other persons do not change how it is rounded.
+        """
+        if rows.dim() > 1 and rows[0].numel() > 8 and rows.is_floating_point():
+            return self._bags(rows.flatten(1)).view(len(self), *rows.shape[1:])
         return rows.new_zeros((len(self), *rows.shape[1:])).index_add_(0, self.of, rows)
 
     def outer_sum(self, b: Tensor, a: Tensor) -> Tensor:
-        """Return the sum (n_units, n_b, n_a) of the outer products of the rows of each person."""
-        if self.each is not None:
-            return torch.bmm(self.pad(b).transpose(1, 2), self.pad(a))
-        # several times faster than `index_add_`, and no product is made
-        at = torch.arange(len(a), device=a.device)
-        add = partial(embedding_bag, at, a, self.first, mode="sum")
-        return torch.stack([add(per_sample_weights=column.contiguous()) for column in b.t()], 1)
+        """Return the sum (n_units, n_b, n_a) of the outer products of the rows, as `sum` does."""
+        return torch.stack([self._bags(a, column.contiguous()) for column in b.t()], 1)
+
+    def _bags(self, rows: Tensor, weight: Tensor | None = None) -> Tensor:
+        # several times faster than `index_add_`, and weighted rows are never made
+        return embedding_bag(self._at, rows, self.first, mode="sum", per_sample_weights=weight)
 
     def mean(self, rows: Tensor) -> Tensor:
         """Return the mean (n_units, ...) of the rows of each person."""
@@ -96,6 +104,23 @@ class Units:
     def whole(self, counts: Tensor) -> Tensor:
         """Return which persons (n_units,) have no record that does not count."""
         return self.sum((~counts).to(torch.int64)) == 0
+
+    def runs(self, width: int) -> Iterator[tuple[slice, int]]:
+        """Yield slices of the records of persons with equally many, and how many each has.
+
+        A slice has about 2**16 numbers at most where a record has ``width``, which stay in a cache.
+        """
+        sizes = [(self.each, len(self))] if self.each is not None else self._equal_sizes
+        stop = 0
+        for each, n in sizes:
+            step = each * max(1, 2**16 // (each * width))
+            start, stop = stop, stop + each * n
+            for first in range(start, stop, step):
+                yield slice(first, min(first + step, stop)), each
+
+    @cached_property
+    def _equal_sizes(self) -> list[tuple[int, int]]:
+        return [(size, len(list(same))) for size, same in groupby(self.size.tolist())]
 
     def pad(self, rows: Tensor) -> Tensor:
         """Return the rows of each person, (n_units, most, ...), zeros after the last."""

@@ -103,7 +103,8 @@ class UnitRows:
             records = self._order.index_select(0, at).flatten()
             units = Units(self._size[: len(at)], self._each)
         else:
-            units = Units(self._size.index_select(0, at))
+            size, by_size = self._size.index_select(0, at).sort()
+            at, units = at.index_select(0, by_size), Units(size)
             within = torch.arange(units.n_records, device=at.device)
             start = self._first.index_select(0, at) - units.first
             records = self._order.index_select(0, units.spread(start) + within)

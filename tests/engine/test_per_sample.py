@@ -317,6 +317,34 @@ def test_persons_equal_a_loop(case, sizes, dtype, tolerance):
             assert (records.norm >= norm * (1 - 4 * torch.finfo(dtype).eps)).all()
 
 
+@pytest.mark.parametrize("case", MODULES)
+def test_how_many_records_one_person_has_changes_nobody_else(case):
+    """Even where the gradients of a person nearly cancel, so that rounding decides the norm."""
+    make, shape, _ = MODULES[case]
+    n, more = 64, 30
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        module = make()
+        x = torch.randn(1, *shape).expand(2 * n, *shape)
+        x = torch.cat([x, torch.randn(more, *shape)])
+    y, sums, norms = torch.zeros(len(x), dtype=torch.int64), [], []
+    slope = torch.tensor([[1.0, -0.7, -0.3]]) * torch.tensor([[1.0], [-1.001]])
+    with select_strategy(module, x[:2], 3, records_per_unit=more) as strategy:
+        for last in (1, 2, 3, 6, more):
+            m = 2 * n + last
+            wanted = torch.cat([slope.repeat(n, 1), torch.zeros(last, 3)])
+            plain = torch.softmax(strategy.forward(x[:m]).detach(), 1) - torch.eye(3)[y[:m]]
+            units = Units(torch.tensor([2] * n + [last]), each=2 if last == 2 else None)
+            records = strategy.records(x[:m], y[:m], wanted - plain, units=units)
+            weight = 1.0 / records.norm
+            weight[n] = 0.0
+            records.weighted_sum(weight, total := strategy.flat())
+            norms.append(records.norm[:n])
+            sums.append(total)
+    assert torch.stack([(a - sums[0]).norm() for a in sums]).max() <= 0.02
+    assert torch.stack([(a / norms[0] - 1).abs().max() for a in norms]).max() <= 1e-3
+
+
 @pytest.mark.parametrize("case", ["linear", "convolution", "vmap"])
 def test_long_gradients_of_one_person_that_cancel_stay_within_the_bound(case):
     with torch.random.fork_rng():

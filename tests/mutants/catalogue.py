@@ -363,6 +363,15 @@ MUTANTS = (
         "tests/test_units.py::test_batches_are_poisson_samples_of_persons",
     ),
     Mutant(
+        "norms that others change",
+        "one person with many records changes what all norms allow for rounding",
+        "engine/per_sample/layers/linear.py",
+        "rows, bias_rows, self._unit_slack(units))",
+        "rows, bias_rows, 0.0 * self._unit_slack(units))",
+        "tests/engine/test_per_sample.py::"
+        "test_how_many_records_one_person_has_changes_nobody_else[linear]",
+    ),
+    Mutant(
         "records counted as persons",
         "delta and rate follow from the number of records, of which there are more",
         "inputs/table.py",

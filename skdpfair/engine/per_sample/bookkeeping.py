@@ -88,7 +88,7 @@ class BookKeeping(Strategy):
                 loss, probability = units.mean(loss), units.mean(probability)
             norm = sum_of(grad_sampler.norm2() for grad_sampler in samplers).sqrt()
         return Records(
-            norm if units is None else units.divided(norm),
+            norm if units is None else units.divided(norm).to(loss.dtype),
             loss,
             probability,
             partial(self._add_samplers, samplers),

@@ -110,7 +110,7 @@ class ClosedForm(Strategy):
             norm = self._norm(own)
         else:
             grad_samplers = [sampler.by_unit(units) for sampler in own]
-            norm = units.divided(sum_of(s.norm2() for s in grad_samplers).sqrt_())
+            norm = units.divided(sum_of(s.norm2() for s in grad_samplers).sqrt_()).to(loss.dtype)
             loss, probability = units.mean(loss), units.mean(probability)
         ahead = partial(self._records, x, y, logit_gradient, weight, units)
         return Records(

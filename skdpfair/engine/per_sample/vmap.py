@@ -339,7 +339,7 @@ def _norm(gradients: Tensors, units: Units | None = None) -> Tensor:
     # long gradients that cancel leave an error when they are added up
     longest = units.sum(norm2.sqrt())
     norm2 = sum_of(units.sum(_rows(g)).square().sum(1) for g in gradients.values())
-    return units.divided((norm2 + rounding(units.most, longest) * longest.square()).sqrt())
+    return units.divided((norm2 + rounding(units.size, longest) * longest.square()).sqrt())
 
 
 def _rows(gradient: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from skdpfair.engine.per_sample.layers.grad_sampler import (
     register_grad_sampler,
     rounding,
 )
+from skdpfair.engine.units import Units
 
 
 def _plain_embedding(module: nn.Embedding) -> bool:
@@ -29,12 +30,22 @@ class EmbeddingGradSampler(GradSampler):
 
     def norm2(self) -> Tensor:
         """Return the sum of b_s.b_t over positions s, t with equal indices."""
+        return self._norm2(self.b)
+
+    def unit_norm2(self, units: Units) -> Tensor:
+        """Return that over the positions of all records of a person."""
+        wide: EmbeddingGradSampler = self.as_sequences(units, torch.float64)
+        return wide._norm2(self.b)
+
+    def _norm2(self, like: Tensor) -> Tensor:
+        """Return the squared norms, above the errors of sums in the type of ``like``."""
         equal = self.a[:, :, None] == self.a[:, None, :]
         products = torch.bmm(self.b, self.b.transpose(1, 2))
         length = torch.linalg.vector_norm(self.b, dim=2)
         longest = torch.where(equal, length[:, :, None] * length[:, None, :], 0.0).sum((1, 2))
         norm2 = torch.where(equal, products, 0.0).sum((1, 2)).clamp(min=0.0)
-        return norm2 + rounding(self.b.shape[2], self.b) * longest
+        guarded: Tensor = norm2 + rounding(self.b.shape[2], like) * longest
+        return guarded
 
     def add(self, weight: Tensor, views: Views) -> None:
         """Add each weighted position to its row of the table."""

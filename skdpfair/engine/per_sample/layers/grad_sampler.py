@@ -90,9 +90,9 @@ def masked(rows: Tensor, finite: Tensor) -> Tensor:
     return torch.where(over_batch(finite, rows), rows, 0)
 
 
-def rounding(size: int, like: Tensor) -> float:
+def rounding(size: Any, like: Tensor) -> Any:
     """Return a bound on the relative error of sums of products of ``size`` numbers."""
-    return float(8.0 + 2.0 * size**0.5) * torch.finfo(like.dtype).eps
+    return (8.0 + 2.0 * size**0.5) * torch.finfo(like.dtype).eps
 
 
 def lengths_of(width: int) -> Callable[[Tensor], Tensor]:
@@ -145,13 +145,21 @@ class GradSampler(abc.ABC):
         """Return the grad sampler of persons, see :class:`UnitGradSampler`."""
         return UnitGradSampler(self, units)
 
-    def as_sequences(self, units: Units) -> GradSampler:
+    def as_sequences(self, units: Units, dtype: torch.dtype | None = None) -> Any:
         """Return the grad sampler in which the records of a person are positions of a sequence."""
-        return sampler_of(self.module)(self.module, units.pad(self.a), units.pad(self.b))
+        a, b = self.a, self.b
+        if dtype is not None:
+            a, b = a.to(dtype) if a.is_floating_point() else a, b.to(dtype)
+        return sampler_of(self.module)(self.module, units.pad(a), units.pad(b))
 
     def unit_norm2(self, units: Units) -> Tensor:
-        """Return the squared norm of the sum of each person's gradients, (n_units,)."""
-        return self.as_sequences(units).norm2()
+        """Return the squared norm of the sum of each person's gradients, (n_units,), float64.
+
+        Gradients that cancel leave an error where `add` sums them up: the norm stays above both.
+        What it adds for that follows from the person's own records, and so must all that may
+        round differently where other persons have more or fewer: it is computed in float64.
+        """
+        raise NotImplementedError
 
     def unit_shift(self, units: Units, scale: Tensor, x: Tensor) -> Tensor:
         """Return the change of the output on ``x``, record by record, if persons' parameters move.
@@ -176,9 +184,10 @@ class RowsGradSampler(GradSampler):
     def by_unit(self, units: Units) -> GradSampler:
         """Add up the rows of each person."""
         rows = units.sum(self.rows) if self.weight_trains else None
-        return UnitRowsGradSampler(
-            self, units, rows, units.sum(self.bias_rows) if self.bias_trains else None
-        )
+        bias_rows = units.sum(self.bias_rows) if self.bias_trains else None
+        longest = units.sum(RowsGradSampler.norm2(self).sqrt_())
+        slack = longest.square_().mul_(rounding(units.size, self.b))
+        return UnitRowsGradSampler(self, units, rows, bias_rows, slack)
 
     def unit_shift(self, units: Units, scale: Tensor, x: Tensor) -> Tensor:
         """Give each record the sum of its person's rows."""
@@ -223,18 +232,29 @@ class UnitGradSampler(GradSampler):
 class UnitRowsGradSampler(RowsGradSampler):
     """A layer's gradients by person, where the sum of a person's is small enough to make.
 
-    ``rows`` and ``bias_rows`` hold the sums; None where the parameter does not train.
+    ``rows`` and ``bias_rows`` hold the sums; None where the parameter does not train.  ``slack``
+    (n_units,) is added to the squared norms, see `GradSampler.unit_norm2`.
     """
 
     def __init__(
-        self, records: GradSampler, units: Units, rows: Tensor | None, bias_rows: Tensor | None
+        self,
+        records: GradSampler,
+        units: Units,
+        rows: Tensor | None,
+        bias_rows: Tensor | None,
+        slack: Tensor,
     ) -> None:
         self.module, self._records, self._units = records.module, records, units
+        self._slack = slack
         self.weight_trains, self.bias_trains = rows is not None, bias_rows is not None
         if rows is not None:
             self.rows = rows
         if bias_rows is not None:
             self.bias_rows = bias_rows
+
+    def norm2(self) -> Tensor:
+        """Return the squared norm of the SUM of every person's gradients, and the slack."""
+        return super().norm2() + self._slack
 
     def add(self, weight: Tensor, views: Views) -> None:
         """Add the means, weighted."""
@@ -249,4 +269,4 @@ class UnitRowsGradSampler(RowsGradSampler):
         rows = masked(self.rows, finite) if self.weight_trains else None
         bias_rows = masked(self.bias_rows, finite) if self.bias_trains else None
         records = self._records.masked(self._units.spread(finite))
-        return UnitRowsGradSampler(records, self._units, rows, bias_rows)
+        return UnitRowsGradSampler(records, self._units, rows, bias_rows, self._slack)

@@ -52,29 +52,30 @@ class LinearGradSampler(GradSampler):
             return UnitGradSampler(self, units)
         rows = units.outer_sum(self.b, self.a).flatten(1) if self.weight_trains else None
         bias_rows = units.sum(self.b) if self.bias_trains else None
-        return UnitRowsGradSampler(self, units, rows, bias_rows)
+        return UnitRowsGradSampler(self, units, rows, bias_rows, self._unit_slack(units))
 
-    def unit_norm2(self, units: Units) -> Tensor:
-        """Return the sum over a person's records i, j of (a_i.a_j + 1) b_i.b_j."""
+    def _unit_slack(self, units: Units) -> Tensor:
+        """Return what keeps the squared norm above the errors of sums that cancel."""
         a, b = self.a, self.b
         slack = rounding(max(a.shape[1], b.shape[1]), b)
         # squares that underflow, of sums that cancel, must not hide what is large
         least = (max(a.shape[1], b.shape[1]) * torch.finfo(b.dtype).tiny / slack) ** 0.5
         length = lengths_of(b.shape[1])(b).add_(least)
-        padded = units.pad(b)
-        gram = torch.bmm(padded, padded.transpose(1, 2))
         if self.weight_trains:
-            long_a, padded = lengths_of(a.shape[1])(a), units.pad(a)
-            products = torch.bmm(padded, padded.transpose(1, 2))
-            if self.bias_trains:
-                gram.mul_(products.add_(1.0))
-                length.mul_(long_a.add_(1.0))
-            else:
-                gram.mul_(products)
-                length.mul_(long_a.add_(least))
-        longest = units.sum(length)
-        # what `add` sums up and cancels leaves an error, too: the norm stays above both
-        return gram.sum((1, 2)).clamp_(min=0.0).addcmul_(longest, longest, value=slack)
+            long_a = lengths_of(a.shape[1])(a)
+            length.mul_(long_a.add_(1.0 if self.bias_trains else least))
+        return units.sum(length).square_().mul_(slack)
+
+    def unit_norm2(self, units: Units) -> Tensor:
+        """Return the sum over a person's records i, j of (a_i.a_j + 1) b_i.b_j."""
+        found = []
+        for records, each in units.runs(max(self.a.shape[1], self.b.shape[1])):
+            gram = _gram(self.b[records], each)
+            if self.weight_trains:
+                products = _gram(self.a[records], each)
+                gram.mul_(products.add_(1.0) if self.bias_trains else products)
+            found.append(gram.sum((1, 2)))
+        return torch.cat(found).clamp_(min=0.0).add_(self._unit_slack(units))
 
     def unit_shift_back(self, units: Units, scale: Tensor, b: Tensor) -> Tensor | None:
         """Return what `shift_back` does, record by record, if persons' parameters move."""
@@ -103,10 +104,16 @@ class LinearGradSampler(GradSampler):
         return moved
 
 
+def _gram(rows: Tensor, each: int) -> Tensor:
+    """Return the products of the rows of each person, in float64."""
+    rows = rows.double().view(-1, each, rows.shape[1])
+    return torch.bmm(rows, rows.transpose(1, 2))
+
+
 class SequenceGradSampler(LinearGradSampler):
     """A Linear along further axes: Gram matrices if these are short, else instantiated."""
 
-    by_unit, unit_norm2 = GradSampler.by_unit, GradSampler.unit_norm2
+    by_unit = GradSampler.by_unit
 
     def __init__(self, module: nn.Linear, a: Tensor, b: Tensor) -> None:
         super().__init__(module, a.flatten(1, -2), b.flatten(1, -2))
@@ -115,6 +122,15 @@ class SequenceGradSampler(LinearGradSampler):
 
     def norm2(self) -> Tensor:
         """Return the squared norm of sum_t b_t a_t^T, and of sum_t b_t."""
+        return self._norm2(self.a.shape[1], self.b)
+
+    def unit_norm2(self, units: Units) -> Tensor:
+        """Return that over the positions of all records of a person."""
+        wide: SequenceGradSampler = self.as_sequences(units, torch.float64)
+        return wide._norm2(self.a.shape[1], self.b)
+
+    def _norm2(self, n_positions: int, like: Tensor) -> Tensor:
+        """Return the squared norms, above the errors of sums in the type of ``like``."""
         a, b = self.a, self.b
         norm2 = b.new_zeros(len(b))
         if self.bias_trains:
@@ -129,8 +145,8 @@ class SequenceGradSampler(LinearGradSampler):
         # `add` sums positions and records in one go, where large positions that cancel leave an
         # error: the norm stays above gradient and error, so that no weighted part grows large
         long_a, long_b = torch.linalg.vector_norm(a, dim=2), torch.linalg.vector_norm(b, dim=2)
-        terms: int = max(*a.shape[1:], b.shape[2])
-        norm2 = norm2 + rounding(terms, b) * (long_a * long_b).sum(1).square()
+        terms: int = max(n_positions, a.shape[2], b.shape[2])
+        norm2 = norm2 + rounding(terms, like) * (long_a * long_b).sum(1).square()
         # nor may squares that underflow on one side hide what is large on the other
         norm2 = norm2 + underflow(b) * long_a.sum(1).square()
         guarded: Tensor = norm2 + underflow(a) * long_b.sum(1).square()
