@@ -679,7 +679,9 @@ def persons_of(model: Any, X: Any, n_samples: int, units: Any) -> np.ndarray | N
             "of the pipeline return, which is not known before they are fitted. Set unit_col=None, "
             "and pass the persons of all records as fit(..., units=...)."
         )
-    return persons.encode(None, n_samples, at=[], units=units)
+    unit = persons.encode(None, n_samples, at=[], units=units)
+    persons.check_index(X, units)
+    return unit
 
 
 def routed(model: Any, sensitive_features: Any, units: Any = None) -> dict[str, Any]:

@@ -15,12 +15,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from skdpfair import METHODS, DPFairClassifier, get_method, load_release
+from skdpfair.audit import audit_fit
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.engine.step import weigh
 from skdpfair.engine.units import Units
 from skdpfair.exceptions import LowSignalWarning
 from skdpfair.inputs.groups import Groups
-from skdpfair.inputs.persons import grouped, thinned
+from skdpfair.inputs.persons import codes, grouped, thinned
+from skdpfair.inputs.table import Table
 from skdpfair.mechanism import Mechanism
 from skdpfair.metrics import release_group_table
 from skdpfair.model_selection import DPRandomizedSearch, PrivacyLedger, _trials, plan, sweep
@@ -199,11 +201,19 @@ def test_thinning_draws_evenly_from_a_persons_own_records_whoever_else_is_there(
 
 
 def test_a_person_has_one_group_that_of_most_of_her_records():
-    groups = Groups(np.array([0, 1, 1, 2, 0, 2, 1]), np.array(["a", "b", "c"]), True)
-    unit = np.array([0, 0, 0, 1, 1, 1, -1])
-    assert grouped(groups, unit).code.tolist() == [1, 1, 1, 2, 2, 2, 1]
-    tied = grouped(groups, np.array([0, 0, 1, 1, 1, 1, 1]))
+    groups = Groups(np.array([0, 1, 1, 2, 0, 2]), np.array(["a", "b", "c"]), True)
+    assert grouped(groups, np.array([0, 0, 0, 1, 1, 1])).code.tolist() == [1, 1, 1, 2, 2, 2]
+    tied = grouped(groups, np.array([0, 0, 1, 1, 1, 1]))
     assert tied.code[:2].tolist() == [0, 0]
+
+
+def test_records_that_take_no_part_vote_on_the_group_of_their_person():
+    code = np.tile([0] * 9 + [1], 50)
+    groups, unit = Groups(code, np.array(["a", "b"]), True), np.repeat(np.arange(50), 10)
+    whole = Table(np.zeros((500, 1)), code, np.array([0, 1]), groups, [], unit=unit)
+    drawn = whole.thinned(1, np.random.default_rng(0))
+    taken = drawn.unit >= 0
+    assert code[taken].any() and not drawn.groups.code[taken].any()
 
 
 # --- fits -------------------------------------------------------------------------------------
@@ -543,23 +553,102 @@ def test_the_split_of_a_sweep_is_by_person():
         ({"unit_col": "patient"}, {}, ValueError, "unit_col='patient' is not a column of X"),
         ({"unit_col": ["person"]}, {}, TypeError, "unit_col must be the name or index"),
         ({}, {"units": np.zeros(1)}, ValueError, "by unit_col or by units, not by both"),
-        ({"unit_col": None}, {"units": np.zeros(3)}, ValueError, "units must hold one value"),
+        ({"unit_col": None}, {"units": np.zeros(3)}, ValueError, "units has 3 values for 2,"),
+        ({"unit_col": None}, {"units": np.zeros((3, 2))}, ValueError, r"got shape \(3, 2\)"),
+        ({"unit_col": None}, {"units": ("person",)}, ValueError, "set unit_col='person'"),
+        ({"unit_col": 0}, {}, ValueError, "unit_col='a' holds fractions"),
         ({"unit_col": None}, {"units": "person"}, ValueError, "units is the column 'person' of X"),
     ],
 )
 def test_what_cannot_be_used_is_refused(params, change, error, match, visits):
     X, y = visits
     if isinstance(change.get("units"), str):
+        X = X.assign(person=[f"p{i}" for i in X["person"]])  # a text, of no use as a feature
         change = {"units": X[change["units"]]}
+    if isinstance(change.get("units"), tuple):
+        change = {"units": change["units"][0]}
     with pytest.raises(error, match=match) as caught:
         quick(**params).fit(X, y, **change)
+    assert "Error)" not in str(caught.value)
     assert not any(cell in str(caught.value) for cell in map(str, X["person"].head(50)))
 
 
-@pytest.mark.parametrize("missing", [np.nan, None, pd.NA])
+@pytest.mark.parametrize("missing", [np.nan, None, pd.NA, "", " "])
 def test_missing_persons_are_refused(missing, visits):
     X, y = visits
-    X = X.assign(person=X["person"].astype(object))
+    X = X.assign(person=[f"p{i}" for i in X["person"]]).astype({"person": object})
     X.loc[3, "person"] = missing
-    with pytest.raises(ValueError, match="unit_col has missing values"):
+    with pytest.raises(ValueError, match="unit_col='person' has missing values"):
         quick().fit(X, y)
+    features, persons = X.drop(columns="person"), X["person"].tolist()
+    with pytest.raises(ValueError, match="units has missing values"):
+        quick(unit_col=None).fit(features, y, units=persons)
+
+
+@pytest.mark.parametrize(
+    "values, expected",
+    [
+        (["17", "17 ", " 17.0", "017", "17.5"], [0, 0, 0, 1, 2]),
+        (np.array(["b", "a", "b\t"]), [0, 1, 0]),
+        (pd.Series(["b", "a", "b "], dtype="category"), [0, 1, 0]),
+        (pd.Series([2, 1, 2], dtype="Int64"), [0, 1, 0]),
+        ([1, 1.0, 2.0, np.int64(1)], [0, 0, 1, 0]),
+        (np.array([[3.0], [1.0], [3.0]]), [0, 1, 0]),
+        (pd.to_datetime(["2001-01-02", "2001-01-01", "2001-01-02"]), [0, 1, 0]),
+        ([b"17", b"18", b"17"], [0, 1, 0]),
+    ],
+)
+def test_one_person_is_one_however_she_is_spelt(values, expected):
+    assert codes("units", values, len(expected)).tolist() == expected
+
+
+@pytest.mark.parametrize("values", [[1, 1.0, "1"], pd.Series([17, "17"]), [b"1", "1"]])
+def test_values_of_several_types_name_no_persons(values):
+    with pytest.raises(ValueError, match=r"units holds (bytes|numbers) and texts.*astype\(str\)"):
+        codes("units", values, len(values))
+    with pytest.raises(ValueError, match="missing values"):  # which astype(str) would hide
+        codes("units", [*values, None], len(values) + 1)
+
+
+@pytest.mark.parametrize("place", ["fit", "pipeline", "threshold", "search", "sweep", "audit"])
+def test_persons_in_another_order_than_the_records_are_refused(place, visits):
+    X, y = visits
+    features, persons = X[list("abc")], X["person"].sample(frac=1, random_state=0)
+    plain = quick(unit_col=None, group_col=None)
+    pipe = make_pipeline(FunctionTransformer(np.asarray), plain)
+    with pytest.raises(ValueError, match=r"units has another index than X.*units.loc\[X.index\]"):
+        if place == "fit":
+            plain.fit(features, y, units=persons)
+        elif place == "pipeline":  # whose steps keep the index
+            kept = make_pipeline(FunctionTransformer(), plain)
+            kept.fit(features, y, dpfairclassifier__units=persons)
+        elif place == "threshold":
+            DPThresholdClassifier(pipe, objective="accuracy").fit(features, y, units=persons)
+        elif place == "search":
+            params = {"dpfairclassifier__lr": [1.0]}
+            DPRandomizedSearch(pipe, params, shape=1.0).fit(features, y, units=persons)
+        elif place == "sweep":
+            sweep(["dpsgd"], [3.0], 1, features, y, X["sex"], units=persons, progress=False)
+        else:
+            audit_fit(pipe, features, y, 20, units=persons)
+
+
+def test_persons_of_a_part_come_with_the_index_of_their_records(visits):
+    X, y = visits
+    part = X.sample(500, random_state=0)
+    features, labels = part[list("abc")], y[part.index]
+    plain = quick(unit_col=None, group_col=None)
+    report = plain.fit(features, labels, units=part["person"]).privacy_
+    assert report.n_samples == part["person"].nunique()
+    plain.fit(features, labels, units=part["person"].tolist())
+    persons = part["person"].reset_index(drop=True)
+    with pytest.raises(ValueError, match=r"another index than X.*units\.to_numpy"):
+        plain.fit(features, labels, units=persons)
+    found = cross_validate(
+        plain, features, labels, cv=3, params={"units": part["person"]}, error_score="raise"
+    )
+    assert len(found["test_score"]) == 3
+    given = {"sensitive_features": part["sex"], "epsilon": 1.0}
+    truth = pd.Series(labels, index=part.index)
+    with pytest.raises(ValueError, match="another index than y_true"):
+        release_group_table(truth, labels, units=persons, **given)

@@ -160,6 +160,7 @@ def audit_fit(
     if random_state is not None:
         integer("random_state", random_state, low=0)
     rng, y, classifier = np.random.default_rng(random_state), np.asarray(y), _classifier(estimator)
+    _persons.check_index(X, units)
     if isinstance(estimator, Pipeline) and len(estimator) > 1:
         X = clone(estimator[:-1]).fit_transform(X, y)
     X = in_pandas(X) if hasattr(X, "shape") else np.asarray(X)
@@ -181,6 +182,7 @@ def audit_fit(
     of = of[chosen]
     kept = np.setdiff1d(np.arange(n_samples), chosen[~took_part[of]])
     model, X, labels, blank = _PLANT[kind](clone(classifier), X, y, chosen, of, rng)
+    units = units.to_numpy() if hasattr(units, "to_numpy") else units  # canaries get a new index
     given = {"sensitive_features": sensitive_features, "units": units}
     given = {name: _safe_indexing(rows, kept) for name, rows in given.items() if rows is not None}
     model.fit(_safe_indexing(X, kept), labels[kept], **given)

@@ -372,6 +372,8 @@ def _check(data, path, as_json):
         table = known.read_csv(data)
         lists = known.categories | known.groups | {known.target: known.classes}
         found = outside_public(table, known.bounds, lists)
+    if known.unit is not None:
+        found.loc[known.unit] = table[known.unit].isna().mean(), 0.0, None
     if as_json:
         return echo(found.reset_index().to_json(orient="records"))
     shown = Table(box=SIMPLE_HEAD, title="Shares of the rows; NOT private", title_justify="left")
@@ -399,6 +401,10 @@ def _check(data, path, as_json):
                 'sweep: list the values there, "" for a missing one, or leave these rows out.'
             )
         )
+    try:
+        known.units_in(table)
+    except ValueError as error:
+        echo(wrapped(error))
 
 
 def _is_strange(row):

@@ -1,6 +1,8 @@
 """Persons of the records: codes, thinning to a public number of records, and groups."""
 
+import re
 from dataclasses import replace
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ from skdpfair.inputs.columns import in_pandas, refuse_masked
 from skdpfair.inputs.groups import Groups, position, positions
 
 _ONE_FOR_EACH = "one value for each record that names its person, without missing values"
+_WHOLE = re.compile(r"(-?(?:0|[1-9][0-9]*))\.0+")  # codes such as 01.0 are no numbers
 
 
 def columns(X: Any, unit_col: Any, group_col: Any) -> list[int]:
@@ -54,35 +57,128 @@ def encode(X: Any, n_samples: int, *, at: list[int], units: Any) -> np.ndarray |
     Raises
     ------
     ValueError
-        If persons are missing, or are given twice.
+        If persons are missing, given twice or in another order than X, or are also a feature.
     """
     if at and units is not None:
         raise ValueError("Give persons by unit_col or by units, not by both.")
     if not at and units is None:
         return None
-    name = "unit_col" if at else "units"
-    own = getattr(units, "name", None)
+    if at:
+        column = X.columns[at[0]] if hasattr(X, "columns") else at[0]
+        values = X.iloc[:, at[0]] if hasattr(X, "iloc") else np.asarray(X)[:, at[0]]
+        return codes(f"unit_col={safe_repr(column)}", values, n_samples)
+    code = codes("units", units, n_samples)
+    check_index(X, units)
+    table = getattr(units, "columns", None)
+    own = getattr(units, "name", None) if table is None else table[0]
     if own is not None and own in getattr(X, "columns", ()):
         raise ValueError(
             f"units is the column {safe_repr(own)} of X, which would also be a feature. Drop the "
-            f"column from X, or set unit_col={safe_repr(own)} instead."
+            "column from X (in a pipeline, take it out of passthrough=), or set "
+            f"unit_col={safe_repr(own)} instead."
         )
-    if at:
-        units = X.iloc[:, at[0]] if hasattr(X, "iloc") else np.asarray(X)[:, at[0]]
-    refuse_masked(name, units)
+    return code
+
+
+def codes(name: str, values: Any, n_samples: int) -> np.ndarray:
+    """Return a number for each record, (n_samples,) int64, the same for all of one person.
+
+    Texts are compared without the spaces around them; "17" and "17.0" are one person.
+
+    Parameters
+    ----------
+    name : str
+        What an error calls the values.
+    values : array-like of shape (n_samples,) or (n_samples, 1)
+        The persons.
+    n_samples : int
+        Number of records.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If values are missing, of several types or with fractions, or not one for each record.
+
+    Examples
+    --------
+    >>> codes("units", ["17", "9 ", "17.0", " 9"], 4)
+    array([0, 1, 0, 1])
+    """
+    if isinstance(values, str):
+        raise ValueError(
+            f"{name} must be an array, got {safe_repr(values)}; to name a column, set "
+            f"unit_col={safe_repr(values)}."
+        )
+    refuse_masked(name, values)
+    values = in_pandas(values)
     with error_context_without_data(name, f"must hold {_ONE_FOR_EACH}"):
-        values = np.asarray(in_pandas(units))
-        if values.ndim == 2 and values.shape[1] == 1:
-            values = values[:, 0]
-        if values.shape != (n_samples,):
-            raise ValueError
-        code, _ = pd.factorize(values)
+        # numpy would turn NaN and None beside texts to texts
+        values = np.asarray(values, dtype=None if hasattr(values, "dtype") else object)
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if values.ndim != 1:
+        raise ValueError(
+            f"{name} must hold {_ONE_FOR_EACH}, got shape {values.shape}. Number persons that "
+            "several columns name: table.groupby(columns).ngroup()."
+        )
+    if len(values) != n_samples:
+        raise ValueError(
+            f"{name} has {len(values):,} values for {n_samples:,} records. Give one for each."
+        )
+    with error_context_without_data(name, f"must hold {_ONE_FOR_EACH}"):
+        is_plain = values.dtype.kind in "biumM"
+        code, distinct = pd.factorize(values if is_plain else values.astype(object))
+        found = [] if is_plain else distinct.tolist()
+        kinds = sorted({_kind(value) for value in found})
+        has_fractions = kinds == ["numbers"] and any(value % 1 != 0 for value in found)
+    if "texts" in kinds:
+        spelt = [_spelt(value) if isinstance(value, str) else value for value in found]
+        again, _ = pd.factorize(np.array(spelt, dtype=object))
+        code = np.append(again, -1)[code]
     if (code < 0).any():
         raise ValueError(
             f"{name} has missing values, but must hold {_ONE_FOR_EACH}. Give each record without "
             "a person a value of its own, if each belongs to another person; else drop them."
         )
+    if len(kinds) > 1:
+        raise ValueError(
+            f"{name} holds {' and '.join(kinds)}, so that one person may have two values; give it "
+            "one type, as by astype(str)."
+        )
+    if has_fractions:
+        raise ValueError(
+            f"{name} holds fractions, so it names no persons. Name another column, or pass the "
+            "persons as fit(..., units=...)."
+        )
     return np.asarray(code, dtype=np.int64)
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, str):
+        return "texts"
+    return "numbers" if isinstance(value, (Number, np.bool_)) else type(value).__name__
+
+
+def _spelt(text: str) -> str | None:
+    """Return a text as it is compared; None if nothing is in it."""
+    text = str.__str__(text).strip()
+    whole = _WHOLE.fullmatch(text)
+    return (whole[1] if whole else text) or None
+
+
+def check_index(X: Any, units: Any, name: str = "X") -> None:
+    """Raise ValueError if the rows, called ``name``, and their persons differ in their indexes."""
+    own, other = getattr(X, "index", None), getattr(units, "index", None)
+    if not isinstance(own, pd.Index) or not isinstance(other, pd.Index):
+        return
+    if len(own) != len(other) or own.equals(other):
+        return
+    same = own.is_unique and other.is_unique and own.isin(other).all()
+    raise ValueError(
+        f"units has another index than {name}, so its values may belong to other rows. Pass "
+        f"{f'units.loc[{name}.index], or ' if same else ''}units.to_numpy() if its order is that "
+        f"of {name}."
+    )
 
 
 def check(unit: np.ndarray, most: int | None, surplus: str) -> None:
@@ -135,11 +231,9 @@ def grouped(groups: Groups, unit: np.ndarray) -> Groups:
 
     Of several such groups it is the first.
     """
-    taken = unit >= 0
     votes = np.zeros((unit.max() + 1, groups.n_groups), dtype=np.int64)
-    np.add.at(votes, (unit[taken], groups.code[taken]), 1)
-    code = np.where(taken, votes.argmax(axis=1)[unit], groups.code)
-    return replace(groups, code=code)
+    np.add.at(votes, (unit, groups.code), 1)
+    return replace(groups, code=votes.argmax(axis=1)[unit])
 
 
 def unit_groups(group: np.ndarray, unit: np.ndarray | None) -> np.ndarray:

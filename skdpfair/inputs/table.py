@@ -76,8 +76,8 @@ class Table:
         """Return the table with at most ``most`` records of each person, who has one group."""
         if self.unit is None or most is None:
             return self
-        unit = _persons.thinned(self.unit, most, generator)
-        return replace(self, unit=unit, groups=_persons.grouped(self.groups, unit))
+        groups = _persons.grouped(self.groups, self.unit)  # all her records vote
+        return replace(self, unit=_persons.thinned(self.unit, most, generator), groups=groups)
 
 
 def read(
@@ -129,9 +129,9 @@ def read(
         sensitive_features=sensitive_features,
     )
     hidden = _hidden(estimator, X)
-    x = _numbers(_without(X, hidden))
     at = _persons.columns(X, estimator.unit_col, estimator.group_col)
-    unit = _persons.encode(X, len(y), at=at, units=units)
+    unit = _persons.encode(X, len(y), at=at, units=units)  # before a column of persons is a feature
+    x = _numbers(_without(X, hidden))
     if unit is not None:
         _persons.check(unit, estimator.max_records_per_unit, estimator.surplus_records)
     validation = None

@@ -309,6 +309,7 @@ def release_group_table(
     >>> table.attrs["privacy"]["mechanism"]
     'discrete Laplace'
     """
+    _persons.check_index(y_true, units, "y_true")
     y_true = as_vector("y_true", y_true, y_true)
     y_pred = as_vector("y_pred", y_pred, y_true)
     epsilon = number("epsilon", epsilon, low=_SMALLEST)

@@ -22,6 +22,7 @@ from skdpfair._validate import (
     number,
     safe_repr,
 )
+from skdpfair.inputs import persons
 from skdpfair.inputs.columns import in_pandas
 from skdpfair.preprocessing._piecewise_linear import (
     n_columns_of,
@@ -394,7 +395,7 @@ class TableSchema:
         return table[[*self.bounds, *texts]]
 
     def units_in(self, table):
-        """Return the person of each record.
+        """Return a number for the person of each record.
 
         Parameters
         ----------
@@ -403,10 +404,18 @@ class TableSchema:
 
         Returns
         -------
-        ndarray of shape (n_samples,), or None
+        ndarray of int of shape (n_samples,), or None
             None if ``unit`` is None.
+
+        Raises
+        ------
+        ValueError
+            If values are missing, or of several types.
         """
-        return None if self.unit is None else in_pandas(table)[self.unit].to_numpy(dtype=object)
+        if self.unit is None:
+            return None
+        values = in_pandas(table)[self.unit]
+        return persons.codes(f"Unit column {self.unit!r}", values, len(values))
 
     def split(self, table, *, epsilon=1.0):
         """Split a table, as returned by `read_csv`, into features, labels and groups.

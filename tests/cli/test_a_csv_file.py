@@ -409,6 +409,24 @@ def test_a_fit_on_persons_is_reported_with_and_without_their_column(visits, fold
     assert "--max-records-per-unit say something else" in refused(*visits, *person, "--force")
 
 
+def test_persons_of_a_file_are_one_however_spelt_and_none_is_missing(visits, folder, table):
+    schema = TableSchema(**SCHEMA.to_dict() | {"unit": "patientId", "max_records_per_unit": 2})
+    Path("schema.toml").write_text(schema.to_toml())
+    frame = table.assign(patientId=[f"{i // 3}{['', ' ', '.0'][i % 3]}" for i in range(len(table))])
+    frame.to_csv("visits.csv", index=False)
+    assert schema.units_in(schema.read_csv("visits.csv")).tolist() == [*np.arange(len(table)) // 3]
+    check = ["schema", "visits.csv", "--check", "schema.toml"]
+    assert "Unit column" not in usable(invoke(*check)).output
+    frame.assign(patientId=frame["patientId"].where(frame.index != 5)).to_csv(
+        "visits.csv", index=False
+    )
+    says = "Unit column 'patientId' has missing values"
+    assert says in " ".join(usable(invoke(*check)).output.split())
+    told = json.loads(usable(invoke(*check, "--json")).stdout)
+    assert told[-1]["column"] == "patientId" and told[-1]["missing"] > 0
+    assert says in refused(*visits, "--epsilon", "11", "--force")
+
+
 def test_a_sweep_on_persons_is_reported_and_shown(visits, folder, monkeypatch):
     schema = TableSchema(**SCHEMA.to_dict() | {"unit": "patientId", "max_records_per_unit": 2})
     study = 'data = "visits.csv"\n' + schema.to_toml() + STUDY.replace("seeds = 2", "seeds = 1")
