@@ -23,7 +23,14 @@ from skdpfair.inputs.groups import Groups
 from skdpfair.inputs.persons import grouped, thinned
 from skdpfair.mechanism import Mechanism
 from skdpfair.metrics import release_group_table
-from skdpfair.model_selection import DPRandomizedSearch, PrivacyLedger, _trials, plan, sweep
+from skdpfair.model_selection import (
+    BudgetExceeded,
+    DPRandomizedSearch,
+    PrivacyLedger,
+    _trials,
+    plan,
+    sweep,
+)
 from skdpfair.model_selection._cells import splits
 from skdpfair.postprocessing import DPThresholdClassifier
 from skdpfair.postprocessing._score_counts import released
@@ -469,6 +476,47 @@ def test_a_person_misses_a_fold_only_where_groups_stay_together(cv, most, visits
     ledger.fit(search, X[list("abc")], y, units=persons, **given)
     assert ledger.report().n_fits == 3 and ledger.report().n_fits_per_record == most
     assert str(ledger.report()).startswith(f"Spending: 3 fits, at most {most} per person\n")
+
+
+def test_groups_that_are_not_the_persons_give_no_discount(visits, tmp_path):
+    X, y = visits
+    plain = quick(unit_col=None, group_col=None)
+    search, columns = GridSearchCV(plain, {"lr": [0.5]}, cv=GroupKFold(3)), list("abc")
+    by_column = GridSearchCV(quick(), {"lr": [0.5]}, cv=GroupKFold(3))
+    two_columns = GridSearchCV(quick(), {"unit_col": ["person", "other"]}, cv=GroupKFold(3))
+    two = X.assign(other=np.arange(len(X)) // 3)
+    persons = X["person"].to_numpy()
+    site = persons % 30
+    cases = {
+        "other": (search, X[columns], {"groups": np.arange(len(y)) % 30, "units": persons}, 4),
+        "coarser": (search, X[columns], {"groups": site, "units": persons}, 3),
+        "a column": (by_column, X, {"groups": persons}, 3),
+        "another column": (by_column, X, {"groups": np.arange(len(y)) % 30}, 4),
+        "two columns": (two_columns, two, {"groups": persons}, 7),
+    }
+    for name, (searching, rows, given, most) in cases.items():
+        ledger = PrivacyLedger(tmp_path / name, delta=1e-4, accountant="rdp", progress=False)
+        ledger.fit(searching, rows, y, **given)
+        found = ledger.report()
+        assert found.n_fits_per_record == most, name
+        assert ("costs less" in str(found)) == (most != 3)
+        assert ("taken as public: the labels or groups" in str(found)) == (most == 3)
+    budget = {"epsilon": PrivacyLedger(tmp_path / "coarser").epsilon() * (1 + 1e-9), "delta": 1e-4}
+    ledger = PrivacyLedger(tmp_path / "exact", accountant="rdp", progress=False, **budget)
+    ledger.fit(search, *cases["coarser"][1:2], y, **cases["coarser"][2])
+    other = PrivacyLedger(tmp_path / "less", accountant="rdp", progress=False, **budget)
+    search.set_params(error_score="raise")
+    with pytest.raises(BudgetExceeded):  # before the refit
+        other.fit(search, X[columns], y, **cases["other"][2])
+    assert len(other.frame()) == 3
+
+
+def test_a_search_that_the_ledger_was_not_given_the_persons_of_is_charged_in_full(visits, tmp_path):
+    X, y = visits
+    ledger = PrivacyLedger(tmp_path / "ledger", delta=1e-4, accountant="rdp", progress=False)
+    search = GridSearchCV(quick(), {"lr": [0.5]}, cv=GroupKFold(3)).set_callbacks(ledger)
+    search.fit(X, y, groups=X["person"])
+    assert ledger.report().n_fits_per_record == 4
 
 
 def test_a_ledger_adds_up_one_kind_of_unit(visits, tmp_path):

@@ -408,7 +408,7 @@ MUTANTS = (
         "folds that split persons",
         "a ledger lets a person miss a fold whose other records are in other folds",
         "budget/folds.py",
-        'is_split = fit.get("unit") == "person" and not search.get("by_group")',
+        'is_split = fit.get("unit") == "person" and not search.get("persons_together")',
         "is_split = False",
         "tests/test_units.py::test_a_person_misses_a_fold_only_where_groups_stay_together",
     ),
