@@ -494,9 +494,9 @@ def test_groups_that_are_not_the_persons_give_no_discount(visits, tmp_path):
         "another column": (by_column, X, {"groups": np.arange(len(y)) % 30}, 4),
         "two columns": (two_columns, two, {"groups": persons}, 7),
     }
-    for name, (searching, rows, given, most) in cases.items():
+    for name, (searching, rows, passed, most) in cases.items():
         ledger = PrivacyLedger(tmp_path / name, delta=1e-4, accountant="rdp", progress=False)
-        ledger.fit(searching, rows, y, **given)
+        ledger.fit(searching, rows, y, **passed)
         found = ledger.report()
         assert found.n_fits_per_record == most, name
         assert ("costs less" in str(found)) == (most != 3)
@@ -538,12 +538,37 @@ def test_forecasts_count_persons_and_ask_for_folds_by_person(visits):
     )
     found = plan(model, 600, n_groups=2, cv=GroupKFold(3), delta=1e-4, accountant="rdp")
     assert str(found).startswith("SearchPlan: 3 fits, at most 2 per person\n")
-    assert "which are the persons" in str(found)
+    assert str(found).endswith("\n  planned for 600 persons")
+    assert "taken as public: that these groups are the persons" in str(found)
     for cv in (3, KFold(3)):
         with pytest.raises(ValueError, match="records of one person into several folds"):
             plan(model, 600, cv=cv)
     with pytest.raises(ValueError, match="there is no sum of both"):
         plan(make_pipeline(DPQuantileScaler(), model), 600)
+
+
+def test_forecasts_ask_whether_fits_protect_persons(visits):
+    bounded, given = quick(unit_col=None, delta=1e-4), {"delta": 1e-4, "accountant": "rdp"}
+    with pytest.raises(ValueError, match=r"units=None, .* Pass units=True"):
+        plan(bounded, 600, **given)
+    assert plan(bounded, 600, units=True, **given).unit == "person"
+    records = plan(bounded, 600, units=False, **given)
+    assert records.unit == "record" and "planned for" not in str(records)
+    plain = quick(unit_col=None, max_records_per_unit=None)
+    assert plan(plain, 600).unit == "record"
+    for model, units in ((plain, True), (quick(max_records_per_unit=None), None)):
+        with pytest.raises(ValueError, match="max_records_per_unit=None declares no bound"):
+            plan(model, 600, units=units)
+    for model in (quick(), GridSearchCV(quick(), {"unit_col": ["person", None]}, cv=GroupKFold(3))):
+        with pytest.raises(ValueError, match="There is no sum of both"):
+            plan(model, 600, units=False)
+    with pytest.raises(TypeError, match="units must be"):
+        plan(bounded, 600, units=visits[0]["person"])
+    assert plan(private_search(bounded), 600).unit == "person"  # whose fit demands them
+    with pytest.raises(ValueError, match="units=False, but a DPRandomizedSearch protects"):
+        plan(private_search(bounded), 600, units=False)
+    with pytest.raises(ValueError, match="max_records_per_unit=None declares no bound"):
+        private_search(quick(max_records_per_unit=None)).forecast(600)
 
 
 def test_a_sweep_keeps_persons_on_one_side(visits, tmp_path):
@@ -586,6 +611,7 @@ def test_the_split_of_a_sweep_is_by_person():
         ({"max_records_per_unit": None}, {}, ValueError, "max_records_per_unit=None declares no"),
         ({"max_records_per_unit": 0}, {}, ValueError, "max_records_per_unit.*got 0"),
         ({"surplus_records": "raise"}, {}, ValueError, "more than max_records_per_unit=3"),
+        ({"surplus_records": "raise", "unit_col": None}, {}, ValueError, "no persons are given"),
         ({"surplus_records": "drop"}, {}, ValueError, "surplus_records.*got 'drop'"),
         ({"unit_col": "sex"}, {}, ValueError, "also in group_col"),
         ({"unit_col": "patient"}, {}, ValueError, "unit_col='patient' is not a column of X"),

@@ -139,9 +139,9 @@ def persons_lie_in_groups(search: Any, X: Any, params: Mapping[str, Any]) -> boo
     with suppress(Exception):  # the fit will tell what is wrong
         if column is not None and "unit_col" not in str(spaces):  # one column for all candidates
             persons.append(X[column] if hasattr(X, "columns") else np.asarray(X)[:, column])
-        if hasattr(search, "cv") and hasattr(search.cv, "get_metadata_routing"):
-            if search.cv.get_metadata_routing().split.requests["groups"] is not True:
-                return False  # it takes groups by another name
+        routing = getattr(getattr(search, "cv", None), "get_metadata_routing", None)
+        if routing and routing().split.requests["groups"] is not True:
+            return False  # the splitter takes groups by another name
         group = pd.Series(pd.factorize(np.asarray(params["groups"]))[0])
         codes = [pd.factorize(np.asarray(unit))[0] for unit in persons]
         return bool(codes) and all((group.groupby(c).nunique() == 1).all() for c in codes)
