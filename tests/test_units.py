@@ -10,11 +10,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from sklearn import config_context
 from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from skdpfair import METHODS, DPFairClassifier, get_method, load_release
+from skdpfair.budget.folds import persons_lie_in_groups
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.engine.step import weigh
 from skdpfair.engine.units import Units
@@ -517,6 +519,11 @@ def test_a_search_that_the_ledger_was_not_given_the_persons_of_is_charged_in_ful
     search = GridSearchCV(quick(), {"lr": [0.5]}, cv=GroupKFold(3)).set_callbacks(ledger)
     search.fit(X, y, groups=X["person"])
     assert ledger.report().n_fits_per_record == 4
+    given = {"groups": X["person"]}
+    assert persons_lie_in_groups(search, X, given)
+    with config_context(enable_metadata_routing=True):
+        search.cv.set_split_request(groups="site")
+    assert not persons_lie_in_groups(search, X, given)  # it splits by others
 
 
 def test_a_ledger_adds_up_one_kind_of_unit(visits, tmp_path):

@@ -72,7 +72,9 @@ class PrivacyLedger:
     search, a Pipeline or a classifier, in workers of every back end, and records the fold of each
     fit.  With k folds, each record is in only k-1 of the k fits of each candidate, and only these
     are charged.  Without the callback, for splitters whose test folds may overlap and for searches
-    that are not scikit-learn's, every fit is charged as if it read all records.  Neighbouring data
+    that are not scikit-learn's, every fit is charged as if it read all records.  So is every fit
+    that protects persons, unless a call ``ledger.fit(search, X, y, groups=..., ...)`` with
+    GroupKFold or StratifiedGroupKFold shows that each person is in one group.  Neighbouring data
     sets have the same folds: in one of them a null record replaces a record of the other, except
     for the labels or groups by which a splitter makes its folds, which are assumed to be public.
 

@@ -412,6 +412,14 @@ MUTANTS = (
         "is_split = False",
         "tests/test_units.py::test_a_person_misses_a_fold_only_where_groups_stay_together",
     ),
+    Mutant(
+        "groups taken for persons",
+        "a ledger takes the groups of any GroupKFold for the persons",
+        "budget/privacy_ledger.py",
+        "together and active_ledger.are_in_groups(estimator)",
+        "together",
+        "tests/test_units.py::test_groups_that_are_not_the_persons_give_no_discount",
+    ),
     # accounting
     Mutant(
         "count composed apart",
