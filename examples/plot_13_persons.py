@@ -76,4 +76,5 @@ scores = cross_validate(
     params={"units": person},
 )
 print({name: f"{v.mean():.3f}" for name, v in scores.items() if name.startswith("test")})
-print(plan(model(max_records_per_unit=5), person.nunique(), cv=folds, delta=1e-5))
+planned = plan(model(max_records_per_unit=5), person.nunique(), units=True, cv=folds, delta=1e-5)
+print(planned)

@@ -10,12 +10,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from sklearn import config_context
 from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from skdpfair import METHODS, DPFairClassifier, get_method, load_release
 from skdpfair.audit import audit_fit
+from skdpfair.budget.folds import persons_lie_in_groups
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.engine.step import weigh
 from skdpfair.engine.units import Units
@@ -25,7 +27,14 @@ from skdpfair.inputs.persons import codes, grouped, thinned
 from skdpfair.inputs.table import Table
 from skdpfair.mechanism import Mechanism
 from skdpfair.metrics import release_group_table
-from skdpfair.model_selection import DPRandomizedSearch, PrivacyLedger, _trials, plan, sweep
+from skdpfair.model_selection import (
+    BudgetExceeded,
+    DPRandomizedSearch,
+    PrivacyLedger,
+    _trials,
+    plan,
+    sweep,
+)
 from skdpfair.model_selection._cells import splits
 from skdpfair.postprocessing import DPThresholdClassifier
 from skdpfair.postprocessing._score_counts import released
@@ -481,6 +490,52 @@ def test_a_person_misses_a_fold_only_where_groups_stay_together(cv, most, visits
     assert str(ledger.report()).startswith(f"Spending: 3 fits, at most {most} per person\n")
 
 
+def test_groups_that_are_not_the_persons_give_no_discount(visits, tmp_path):
+    X, y = visits
+    plain = quick(unit_col=None, group_col=None)
+    search, columns = GridSearchCV(plain, {"lr": [0.5]}, cv=GroupKFold(3)), list("abc")
+    by_column = GridSearchCV(quick(), {"lr": [0.5]}, cv=GroupKFold(3))
+    two_columns = GridSearchCV(quick(), {"unit_col": ["person", "other"]}, cv=GroupKFold(3))
+    two = X.assign(other=np.arange(len(X)) // 3)
+    persons = X["person"].to_numpy()
+    site = persons % 30
+    cases = {
+        "other": (search, X[columns], {"groups": np.arange(len(y)) % 30, "units": persons}, 4),
+        "coarser": (search, X[columns], {"groups": site, "units": persons}, 3),
+        "a column": (by_column, X, {"groups": persons}, 3),
+        "another column": (by_column, X, {"groups": np.arange(len(y)) % 30}, 4),
+        "two columns": (two_columns, two, {"groups": persons}, 7),
+    }
+    for name, (searching, rows, passed, most) in cases.items():
+        ledger = PrivacyLedger(tmp_path / name, delta=1e-4, accountant="rdp", progress=False)
+        ledger.fit(searching, rows, y, **passed)
+        found = ledger.report()
+        assert found.n_fits_per_record == most, name
+        assert ("costs less" in str(found)) == (most != 3)
+        assert ("taken as public: the labels or groups" in str(found)) == (most == 3)
+    budget = {"epsilon": PrivacyLedger(tmp_path / "coarser").epsilon() * (1 + 1e-9), "delta": 1e-4}
+    ledger = PrivacyLedger(tmp_path / "exact", accountant="rdp", progress=False, **budget)
+    ledger.fit(search, *cases["coarser"][1:2], y, **cases["coarser"][2])
+    other = PrivacyLedger(tmp_path / "less", accountant="rdp", progress=False, **budget)
+    search.set_params(error_score="raise")
+    with pytest.raises(BudgetExceeded):  # before the refit
+        other.fit(search, X[columns], y, **cases["other"][2])
+    assert len(other.frame()) == 3
+
+
+def test_a_search_that_the_ledger_was_not_given_the_persons_of_is_charged_in_full(visits, tmp_path):
+    X, y = visits
+    ledger = PrivacyLedger(tmp_path / "ledger", delta=1e-4, accountant="rdp", progress=False)
+    search = GridSearchCV(quick(), {"lr": [0.5]}, cv=GroupKFold(3)).set_callbacks(ledger)
+    search.fit(X, y, groups=X["person"])
+    assert ledger.report().n_fits_per_record == 4
+    given = {"groups": X["person"]}
+    assert persons_lie_in_groups(search, X, given)
+    with config_context(enable_metadata_routing=True):
+        search.cv.set_split_request(groups="site")
+    assert not persons_lie_in_groups(search, X, given)  # it splits by others
+
+
 def test_a_ledger_adds_up_one_kind_of_unit(visits, tmp_path):
     X, y = visits
     with PrivacyLedger(tmp_path / "ledger", delta=1e-4, accountant="rdp") as ledger:
@@ -500,12 +555,37 @@ def test_forecasts_count_persons_and_ask_for_folds_by_person(visits):
     )
     found = plan(model, 600, n_groups=2, cv=GroupKFold(3), delta=1e-4, accountant="rdp")
     assert str(found).startswith("SearchPlan: 3 fits, at most 2 per person\n")
-    assert "which are the persons" in str(found)
+    assert str(found).endswith("\n  planned for 600 persons")
+    assert "taken as public: that these groups are the persons" in str(found)
     for cv in (3, KFold(3)):
         with pytest.raises(ValueError, match="records of one person into several folds"):
             plan(model, 600, cv=cv)
     with pytest.raises(ValueError, match="there is no sum of both"):
         plan(make_pipeline(DPQuantileScaler(), model), 600)
+
+
+def test_forecasts_ask_whether_fits_protect_persons(visits):
+    bounded, given = quick(unit_col=None, delta=1e-4), {"delta": 1e-4, "accountant": "rdp"}
+    with pytest.raises(ValueError, match=r"units=None, .* Pass units=True"):
+        plan(bounded, 600, **given)
+    assert plan(bounded, 600, units=True, **given).unit == "person"
+    records = plan(bounded, 600, units=False, **given)
+    assert records.unit == "record" and "planned for" not in str(records)
+    plain = quick(unit_col=None, max_records_per_unit=None)
+    assert plan(plain, 600).unit == "record"
+    for model, units in ((plain, True), (quick(max_records_per_unit=None), None)):
+        with pytest.raises(ValueError, match="max_records_per_unit=None declares no bound"):
+            plan(model, 600, units=units)
+    for model in (quick(), GridSearchCV(quick(), {"unit_col": ["person", None]}, cv=GroupKFold(3))):
+        with pytest.raises(ValueError, match="There is no sum of both"):
+            plan(model, 600, units=False)
+    with pytest.raises(TypeError, match="units must be"):
+        plan(bounded, 600, units=visits[0]["person"])
+    assert plan(private_search(bounded), 600).unit == "person"  # whose fit demands them
+    with pytest.raises(ValueError, match="units=False, but a DPRandomizedSearch protects"):
+        plan(private_search(bounded), 600, units=False)
+    with pytest.raises(ValueError, match="max_records_per_unit=None declares no bound"):
+        private_search(quick(max_records_per_unit=None)).forecast(600)
 
 
 def test_a_sweep_keeps_persons_on_one_side(visits, tmp_path):
@@ -548,6 +628,7 @@ def test_the_split_of_a_sweep_is_by_person():
         ({"max_records_per_unit": None}, {}, ValueError, "max_records_per_unit=None declares no"),
         ({"max_records_per_unit": 0}, {}, ValueError, "max_records_per_unit.*got 0"),
         ({"surplus_records": "raise"}, {}, ValueError, "more than max_records_per_unit=3"),
+        ({"surplus_records": "raise", "unit_col": None}, {}, ValueError, "no persons are given"),
         ({"surplus_records": "drop"}, {}, ValueError, "surplus_records.*got 'drop'"),
         ({"unit_col": "sex"}, {}, ValueError, "also in group_col"),
         ({"unit_col": "patient"}, {}, ValueError, "unit_col='patient' is not a column of X"),

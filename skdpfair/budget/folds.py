@@ -4,10 +4,13 @@ A record is in no fit of its own test fold.
 """
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from itertools import product
 from math import prod
 from typing import Any, TypeAlias
 
+import numpy as np
+import pandas as pd
 from sklearn.model_selection import (
     GroupKFold,
     KFold,
@@ -106,7 +109,7 @@ def folds_of(cv: Any, n_splits: int) -> int | None:
 
 
 def keeps_persons_together(cv: Any) -> bool:
-    """Return whether a splitter puts all records of a group, such as a person, into one fold.
+    """Return whether a splitter puts all records of a group into one fold.
 
     Examples
     --------
@@ -114,6 +117,35 @@ def keeps_persons_together(cv: Any) -> bool:
     (True, False)
     """
     return type(cv) in _BY_GROUPS and not _METHODS & vars(cv).keys()
+
+
+def persons_lie_in_groups(search: Any, X: Any, params: Mapping[str, Any]) -> bool:
+    """Return whether all records of a person are in one group, where a search is fitted.
+
+    False if the call ``search.fit(X, y, **params)`` does not name both, as ``groups`` and as
+    ``units`` or the ``unit_col`` of the search's classifier.
+
+    Examples
+    --------
+    >>> units = [0, 0, 1]
+    >>> persons_lie_in_groups(None, [], {"groups": ["a", "a", "a"], "model__units": units})
+    True
+    >>> persons_lie_in_groups(None, [], {"groups": ["a", "b", "a"], "units": units})
+    False
+    """
+    persons = [v for name, v in params.items() if name.rpartition("__")[2] == "units"]
+    column = getattr(getattr(search, "estimator", None), "unit_col", None)
+    spaces = [getattr(search, name, {}) for name in ("param_grid", "param_distributions")]
+    with suppress(Exception):  # the fit will tell what is wrong
+        if column is not None and "unit_col" not in str(spaces):  # one column for all candidates
+            persons.append(X[column] if hasattr(X, "columns") else np.asarray(X)[:, column])
+        routing = getattr(getattr(search, "cv", None), "get_metadata_routing", None)
+        if routing and routing().split.requests["groups"] is not True:
+            return False  # the splitter takes groups by another name
+        group = pd.Series(pd.factorize(np.asarray(params["groups"]))[0])
+        codes = [pd.factorize(np.asarray(unit))[0] for unit in persons]
+        return bool(codes) and all((group.groupby(c).nunique() == 1).all() for c in codes)
+    return False
 
 
 def takes_as_public(cv: Any) -> str | None:
@@ -127,11 +159,6 @@ def takes_as_public(cv: Any) -> str | None:
     kind = StratifiedKFold if cv is None or isinstance(cv, int) else type(cv)
     if kind not in _BY_LABELS:
         return None
-    if kind in _BY_GROUPS:
-        return (
-            f"the groups by which {kind.__name__} makes its folds, which are the persons if fits "
-            "protect persons"
-        )
     return f"the labels or groups by which {kind.__name__} makes its folds"
 
 
@@ -145,8 +172,8 @@ def fits_seen_by_record(fits: Iterable[Line], searches: Mapping[str, Line]) -> l
         for a fit outside of searches, which every record is in.  ``unit`` is "person" if the
         fit protects all records of a person.
     searches : dict of str to dict
-        ``splits`` per candidate, ``folds`` (see `folds_of`), and ``by_group`` (see
-        `keeps_persons_together`), of each search.
+        ``splits`` per candidate, ``folds`` (see `folds_of`), and ``persons_together``, whether
+        each person is known to lie in one fold, of each search.
 
     Notes
     -----
@@ -171,7 +198,7 @@ def fits_seen_by_record(fits: Iterable[Line], searches: Mapping[str, Line]) -> l
     for fit in fits:
         place: Line = fit.get("place") or {}
         search = searches.get(place.get("search", ""), {"folds": None})
-        is_split = fit.get("unit") == "person" and not search.get("by_group")
+        is_split = fit.get("unit") == "person" and not search.get("persons_together")
         if is_split or search["folds"] is None or search["folds"] > _MOST_FOLDS:
             always.append(fit)
             continue

@@ -14,7 +14,7 @@ import pandas as pd
 
 from skdpfair.budget.files import path_of
 from skdpfair.budget.folds import Line, fits_seen_by_record
-from skdpfair.budget.spending import SCORES, TORN, UNKNOWN, Spending
+from skdpfair.budget.spending import SCORES, SPLIT, TORN, UNKNOWN, Spending
 from skdpfair.exceptions import UnaccountedWarning
 from skdpfair.privacy.accounting import SampledGaussian
 from skdpfair.privacy.accounting import epsilon as epsilon_of
@@ -53,7 +53,7 @@ LINES = (
         *("around", "unit"),
     },
     {"around", "data", "outermost", "reasons", "notes"},
-    {"search", "splits", "data", "folds", "by_group", "public"},
+    {"search", "splits", "data", "folds", "persons_together", "public"},
     {"refused", "root"},
     {"torn"},
 )
@@ -222,7 +222,9 @@ def spending(lines: Sequence[Line], data: str, delta: float, accountant: str) ->
         reasons[SCORES] = None  # comes last
     if not reasons and not all(is_known(fit, around) for fit in fits):
         reasons[UNKNOWN] = None
-    notes = () if reasons else dict.fromkeys(note for line in looks for note in line["notes"])
+    notes = [] if reasons else [note for line in looks for note in line["notes"]]
+    unit = next((fit.get("unit", "record") for fit in fits), "record")
+    split = [s for s in own if unit == "person" and not s.get("persons_together")]
     spent = cost(private, searches, delta, accountant)
     return Spending(
         epsilon=spent,
@@ -232,9 +234,11 @@ def spending(lines: Sequence[Line], data: str, delta: float, accountant: str) ->
         reasons=tuple(reasons),
         n_fits=len(fits),
         n_fits_per_record=max(map(len, fits_seen_by_record(fits, searches))),
-        assumptions=tuple(dict.fromkeys(s["public"] for s in own if s["public"])),
-        notes=tuple(notes),
-        unit=next((fit.get("unit", "record") for fit in fits), "record"),
+        assumptions=tuple(
+            dict.fromkeys(s["public"] for s in own if s["public"] and s not in split)
+        ),
+        notes=tuple(dict.fromkeys([*notes, *([SPLIT] * bool(split))])),
+        unit=unit,
     )
 
 

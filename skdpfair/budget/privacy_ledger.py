@@ -17,6 +17,7 @@ from skdpfair.budget.folds import (
     Line,
     folds_of,
     keeps_persons_together,
+    persons_lie_in_groups,
     search_position,
     takes_as_public,
 )
@@ -71,7 +72,9 @@ class PrivacyLedger:
     search, a Pipeline or a classifier, in workers of every back end, and records the fold of each
     fit.  With k folds, each record is in only k-1 of the k fits of each candidate, and only these
     are charged.  Without the callback, for splitters whose test folds may overlap and for searches
-    that are not scikit-learn's, every fit is charged as if it read all records.  Neighbouring data
+    that are not scikit-learn's, every fit is charged as if it read all records.  So is every fit
+    that protects persons, unless a call ``ledger.fit(search, X, y, groups=..., ...)`` with
+    GroupKFold or StratifiedGroupKFold shows that each person is in one group.  Neighbouring data
     sets have the same folds: in one of them a null record replaces a record of the other, except
     for the labels or groups by which a splitter makes its folds, which are assumed to be public.
 
@@ -202,7 +205,9 @@ class PrivacyLedger:
             If a step learns from the records outside the budget.
         """
         data = (X,) if y is None else (X, y)
-        with active_ledger.call_of(estimator) as name, self, self._set_on(estimator):
+        are_in_groups = persons_lie_in_groups(estimator, X, params)
+        call = active_ledger.call_of(estimator, are_in_groups)
+        with call as name, self, self._set_on(estimator):
             self._look(name, estimator)
             estimator.fit(*data, **params)
         return estimator
@@ -285,7 +290,8 @@ class PrivacyLedger:
             line = {"search": search_position(context)["path"], "splits": splits, "data": self.data}
             known = _is_of_scikit_learn(estimator)
             line |= {"folds": folds_of(cv, splits) if known else None}
-            line |= {"by_group": known and keeps_persons_together(cv)}
+            together = known and keeps_persons_together(cv)
+            line["persons_together"] = together and active_ledger.are_in_groups(estimator)
             with self._journal.locked():
                 self._journal.append(line | {"public": takes_as_public(cv) if known else None})
 

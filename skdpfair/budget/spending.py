@@ -11,6 +11,10 @@ DIAGNOSTICS = "a fitted object holds diagnostics, which are not private (diagnos
 LEAKS = "{} learn{} from private records outside the budget: see check_pipeline"
 TORN = "a line of the ledger's file was cut off: a fit may be missing"
 ELSEWHERE = "{} spend{} another budget, which is not counted here"
+SPLIT = (
+    "every fit counts for every person, as folds may split her records: ledger.fit(search, X, y, "
+    "groups=persons, ...) with cv=GroupKFold costs less"
+)
 REFERENCE = (
     "a non-private reference model is trained on the same records (epsilon=None, or "
     "keep_reference=True)"

@@ -20,7 +20,7 @@ from sklearn.model_selection import (
 )
 from sklearn.pipeline import Pipeline
 
-from skdpfair._validate import integer, one_of, safe_repr
+from skdpfair._validate import flag, integer, one_of, safe_repr
 from skdpfair.budget.charging import planned_entries
 from skdpfair.budget.folds import folds_of, keeps_persons_together, takes_as_public
 from skdpfair.budget.spending import DIAGNOSTICS, REFERENCE, SCORES, Spending
@@ -67,6 +67,8 @@ class SearchPlan(Spending):
         As in :class:`~skdpfair.budget.spending.Spending`.
     fits : tuple of PlannedFit
         All fits.
+    n_samples : int
+        Number of records or persons that the forecast is for.
 
     Examples
     --------
@@ -80,6 +82,7 @@ class SearchPlan(Spending):
     """
 
     fits: tuple[PlannedFit, ...] = ()
+    n_samples: int = 0
 
     @property
     def runs(self) -> list[SampledGaussian]:
@@ -107,10 +110,15 @@ class SearchPlan(Spending):
 
     def __repr__(self):
         paying = dict.fromkeys(step for f in self.fits for step in f.steps)
-        return super().__repr__() + "".join(f"\n  each fit also pays for {step}" for step in paying)
+        more = [f"each fit also pays for {step}" for step in paying]
+        if self.unit == "person":  # whoever passes len(X) must see it
+            more.append(f"planned for {self.n_samples:,} persons")
+        return "\n  ".join([super().__repr__(), *more])
 
 
-def plan_of(fits, epsilon, epsilon_total, delta, accountant, reasons, assumptions=(), *, unit):
+def plan_of(
+    fits, epsilon, epsilon_total, delta, accountant, reasons, assumptions=(), *, unit, n_samples
+):
     """Return the plan of a search that makes these fits."""
     return SearchPlan(
         epsilon,
@@ -123,10 +131,13 @@ def plan_of(fits, epsilon, epsilon_total, delta, accountant, reasons, assumption
         tuple(assumptions),
         unit=unit,
         fits=fits,
+        n_samples=n_samples,
     )
 
 
-def plan(search, n_samples, *, n_groups=1, cv=None, delta="auto", accountant="pld") -> SearchPlan:
+def plan(
+    search, n_samples, *, n_groups=1, units=None, cv=None, delta="auto", accountant="pld"
+) -> SearchPlan:
     """Forecast the cost of a search, a cross-validation or a fit, without fitting anything.
 
     Parameters
@@ -135,9 +146,12 @@ def plan(search, n_samples, *, n_groups=1, cv=None, delta="auto", accountant="pl
         A DPFairClassifier, a Pipeline that ends in one, or a GridSearchCV, RandomizedSearchCV
         or DPRandomizedSearch over either.
     n_samples : int
-        Number of records, or of persons where ``max_records_per_unit`` is set; public.
+        Number of records, or of persons where the fits protect persons; public.
     n_groups : int, default=1
         Number of groups; ``groups`` or ``group_probabilities`` of the classifier override it.
+    units : bool or None, default=None
+        Whether ``fit`` will be given ``units``, so that it protects persons.  None is for
+        classifiers that name them by ``unit_col``, or that declare no ``max_records_per_unit``.
     cv : int, splitter or None, default=None
         Forecast ``cross_validate(search, ..., cv=cv)`` of a classifier or a pipeline.
     delta : float or "auto", default="auto"
@@ -153,8 +167,9 @@ def plan(search, n_samples, *, n_groups=1, cv=None, delta="auto", accountant="pl
     ------
     TypeError, ValueError
         If the candidates of ``search`` or the folds of ``cv`` cannot be known in advance, one
-        of their parameters cannot be used, folds may split the records of a person, or a
-        DPQuantileScaler protects records where the classifier protects persons.
+        of their parameters cannot be used, folds may split the records of a person, a
+        DPQuantileScaler protects records where the classifier protects persons, or ``units`` does
+        not fit the classifier.
 
     Notes
     -----
@@ -185,11 +200,21 @@ def plan(search, n_samples, *, n_groups=1, cv=None, delta="auto", accountant="pl
         )
     n_samples, n_groups = integer("n_samples", n_samples), integer("n_groups", n_groups)
     one_of("accountant", accountant, ACCOUNTANTS)
+    if units is not None:
+        flag("units", units)
     delta = delta_for(delta, n_samples)
     if hasattr(search, "forecast"):  # a private search knows its own cost
-        return _with_leaks(search.forecast(n_samples, n_groups=n_groups, delta=delta), search)
+        found = search.forecast(n_samples, n_groups=n_groups, delta=delta)
+        if units not in (None, found.unit == "person"):
+            raise ValueError(
+                f"units={units!r}, but a {type(search).__name__} protects persons if, and only if, "
+                "its classifier declares max_records_per_unit. Leave units out."
+            )
+        return _with_leaks(found, search)
     candidates, cv, refit = candidates_of(search, cv)
-    unit = _unit_of(candidates, cv)
+    unit = unit_of(map(classifier_of, candidates), units)
+    if unit == "person":
+        _refuse_no_sum(candidates, cv)
     planned = _Planner(candidates, n_groups)
     reasons = [] if cv is None else [SCORES]
     if cv is None:
@@ -201,30 +226,58 @@ def plan(search, n_samples, *, n_groups=1, cv=None, delta="auto", accountant="pl
     reasons = list(planned.reasons) + reasons
     by_folds = None if cv is None else takes_as_public(cv)
     public = [by_folds] if by_folds else []
+    if public and unit == "person":
+        public.append("that these groups are the persons")
     if isinstance(cv, (GroupKFold, StratifiedGroupKFold)):
         public.append("that its folds are of equal size")
     spent = epsilon_of(_runs(fits), delta, accountant)
     total = math.inf if reasons else spent
-    planned = plan_of(fits, spent, total, delta, accountant, reasons, public, unit=unit)
+    planned = plan_of(
+        fits, spent, total, delta, accountant, reasons, public, unit=unit, n_samples=n_samples
+    )
     return _with_leaks(planned, search)
 
 
-def _unit_of(candidates, cv):
-    """Return what the fits protect; refuse those whose costs to a person do not add up."""
-    if all(classifier_of(c).max_records_per_unit is None for c in candidates):
+def unit_of(classifiers, units=None):
+    """Return what fits of classifiers protect, with or without ``units``."""
+    named = [(c.unit_col, c.max_records_per_unit) for c in classifiers]
+    columns = {column is not None for column, _ in named}
+    is_bounded = {bound is not None for _, bound in named}
+    if len(columns) > 1 or (columns == {True} and units is False):
+        raise ValueError(
+            "unit_col names persons for the fits of a candidate, but another candidate, or "
+            f"units={units!r}, asks for fits that protect records. There is no sum of both: set "
+            "unit_col for all candidates, or for none."
+        )
+    if units is None and columns == {False} and True in is_bounded:
+        raise ValueError(
+            "units=None, and the classifier has max_records_per_unit but no unit_col, so its fit "
+            "protects persons only if it is given units. Pass units=True for fit(..., units=...) "
+            "and the number of persons, or units=False for fits that protect records."
+        )
+    if not (units or columns == {True}):
         return "record"
+    if False in is_bounded:
+        raise ValueError(
+            "max_records_per_unit=None declares no bound on the records of one person, which fits "
+            "with unit_col or units need. Set max_records_per_unit."
+        )
+    return "person"
+
+
+def _refuse_no_sum(candidates, cv):
+    """Refuse a search whose costs to a person do not add up."""
     if any(check_pipeline(c).spending for c in candidates):
         raise ValueError(
             "search has a step with a budget of its own, which protects each record, and a "
-            "classifier with max_records_per_unit, which protects each person: there is no sum of "
-            "both. Use BoundedScaler, with public bounds, in place of DPQuantileScaler."
+            "classifier that protects each person: there is no sum of both. Use BoundedScaler, "
+            "with public bounds, in place of DPQuantileScaler."
         )
     if cv is not None and not keeps_persons_together(cv):
         raise ValueError(
             f"cv={safe_repr(cv)} may put records of one person into several folds, so that she is "
             "in all fits. Use GroupKFold or StratifiedGroupKFold with the persons as groups."
         )
-    return "person"
 
 
 def _with_leaks(planned, search):

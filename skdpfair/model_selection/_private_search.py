@@ -30,6 +30,7 @@ from skdpfair.model_selection._forecast import (
     plan_of,
     planned_runs,
     refuse_other_fits,
+    unit_of,
 )
 from skdpfair.privacy import NOT_ACCOUNTED, Ledger, PrivacyReport, SampledGaussian
 from skdpfair.privacy.gdp import delta_for
@@ -170,12 +171,14 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         """
         self._check()
         delta = delta_for(self.delta, n_samples) if delta is None else delta
-        trial, curve, _ = trial_of(self, pool_of(self), n_samples, n_groups)
+        pool = pool_of(self)
+        every = [classifier_of(configured(self.estimator, params)) for params in pool]
+        unit = unit_of(every, any(c.max_records_per_unit is not None for c in every) or None)
+        trial, curve, _ = trial_of(self, pool, n_samples, n_groups)
         one, total = (curve_epsilon(c, delta) for c in (curve, self._selection_curve(curve)))
         why = f"the best of {self.mean_trials:g} trials on average is released"
-        by_record = classifier_of(self.estimator).max_records_per_unit is None
-        unit = "record" if by_record else "person"
-        return plan_of((trial,), one, total, delta, "rdp", (why,), unit=unit)
+        spent = one, total, delta, "rdp"
+        return plan_of((trial,), *spent, (why,), unit=unit, n_samples=n_samples)
 
     @_tasks.with_callbacks
     def fit(self, X, y, *, sensitive_features=None, units=None):

@@ -198,8 +198,13 @@ def check_binary(method: Method, classes: np.ndarray, groups: np.ndarray | None)
 
 
 def check_units(method: Method, params: dict[str, Any], has_units: bool) -> None:
-    """Raise ValueError where persons with several records cannot be trained on."""
+    """Raise ValueError where persons cannot be trained on, or are missing and are relied on."""
     if not has_units:
+        if params["surplus_records"] == "raise":
+            raise ValueError(
+                'surplus_records="raise" checks how many records a person has, but no persons are '
+                "given. Name their column by unit_col=, or pass them as fit(..., units=...)."
+            )
         return
     if not method.takes_units:
         raise ValueError(

@@ -417,9 +417,17 @@ MUTANTS = (
         "folds that split persons",
         "a ledger lets a person miss a fold whose other records are in other folds",
         "budget/folds.py",
-        'is_split = fit.get("unit") == "person" and not search.get("by_group")',
+        'is_split = fit.get("unit") == "person" and not search.get("persons_together")',
         "is_split = False",
         "tests/test_units.py::test_a_person_misses_a_fold_only_where_groups_stay_together",
+    ),
+    Mutant(
+        "groups taken for persons",
+        "a ledger takes the groups of any GroupKFold for the persons",
+        "budget/privacy_ledger.py",
+        "together and active_ledger.are_in_groups(estimator)",
+        "together",
+        "tests/test_units.py::test_groups_that_are_not_the_persons_give_no_discount",
     ),
     # accounting
     Mutant(
