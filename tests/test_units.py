@@ -364,6 +364,18 @@ def test_persons_pass_through_pipelines_searches_and_thresholds(visits, tmp_path
     np.testing.assert_array_equal(again.predict(features), fitted.predict(features))
 
 
+@pytest.mark.parametrize("of_persons", [True, False])
+def test_a_continued_fit_states_the_largest_number_of_records(visits, of_persons):
+    X, y = visits
+    model = quick(warm_start=True).set_params(**{} if of_persons else {"unit_col": None})
+    for most in (5, 2):
+        model.set_params(max_records_per_unit=most).fit(X, y)
+    report, said = model.privacy_, "of which at most 5" if of_persons else "with at most 5 records"
+    assert said in report.statement
+    stated = report.max_records_per_unit, report.records_per_person
+    assert stated == ((5, None) if of_persons else (None, 5))
+
+
 def test_one_person_moves_the_counts_of_scores_by_one_record(visits, monkeypatch):
     X, y = visits
     seen = []
@@ -390,7 +402,10 @@ def test_a_private_search_protects_persons(visits, tmp_path):
     planned = search.forecast(600)
     assert report.epsilon == pytest.approx(planned.epsilon_total)
     assert ledger.epsilon() == pytest.approx(report.epsilon)
-    assert planned.fits[0].n_samples == 480
+    assert planned.fits[0].n_samples == 480 and report.n_samples == 600
+    assert sum("declare" in text for text in report.assumptions) == 2
+    declared = private_search(quick(classes=[0, 1], groups=["f", "m"])).fit(X, y).privacy_
+    assert not any("declare" in text for text in declared.assumptions)
     pipe = make_pipeline(FunctionTransformer(), quick(unit_col=None, group_col=None))
     searching = DPRandomizedSearch(pipe, {"dpfairclassifier__lr": [1.0]}, shape=1.0)
     searching.fit(X[list("abc")], y, units=X["person"])
@@ -455,7 +470,8 @@ def test_a_released_table_counts_one_record_of_each_person(visits):
     assert table[["correct", "incorrect"]].to_numpy().sum() == 600
     assert table.attrs["privacy"]["adjacency"] == "zero_out_unit"
     assert table.attrs["privacy"]["delta"] == 1e-4
-    assert "number of persons" in table.attrs["privacy"]["statement"]
+    statement = table.attrs["privacy"]["statement"]
+    assert "number of persons" in statement and "One record of each person" in statement
     assert not any("records" in text for text in table.attrs["privacy"]["not_accounted"])
     of_one = release_group_table(y, y, units=np.zeros(len(y)), **given)
     assert of_one[["correct", "incorrect"]].to_numpy().sum() == 1
@@ -598,7 +614,7 @@ def test_a_sweep_keeps_persons_on_one_side(visits, tmp_path):
         results.frame.query("method == 'dpsgd' and group == 'overall'")["epsilon_spent"].le(3).all()
     )
     page = results.to_html()
-    assert "differ in one person" in page and "excluding all records of one person" in page
+    assert "differ in one person" in page and "replacing all records of one person" in page
     assert "<dt>persons</dt><dd>600</dd>" in page
     size = int(re.search("<dt>persons of one fit</dt><dd>([0-9]+)</dd>", page)[1])
     assert size == pytest.approx(480, abs=10)  # 1,700 records

@@ -17,7 +17,12 @@ _POSITIVE = Positive()
 
 
 @click.command()
-@click.option("--records", type=click.IntRange(min=1), required=True, help="How many there are.")
+@click.option(
+    "--records",
+    type=click.IntRange(min=1),
+    required=True,
+    help="How many there are; the number of persons, where fits are by person.",
+)
 @click.option(
     "--batch-size", type=_POSITIVE, required=True, help="Expected size of a Poisson batch."
 )

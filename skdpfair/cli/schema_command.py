@@ -184,11 +184,10 @@ def ask(data, target, groups, unit=None, most_records=None) -> TableSchema:
     )
 
 
-def person_question(data, unit):
+def person_question(data, unit, remedy="give --unit {!r} and --max-records-per-unit."):
     """Return the question whether a row is a person; None if ``unit`` or the names answer it."""
     name = _column_of_persons(data, unit)
-    remedy = f"give --unit {name!r} and --max-records-per-unit."
-    return None if name is None else PERSON_QUESTION.format(repr(name), remedy)
+    return None if name is None else PERSON_QUESTION.format(repr(name), remedy.format(name))
 
 
 def _column_of_persons(data, unit):

@@ -23,7 +23,7 @@ from skdpfair.cli._input import (
     tell_ledger,
     wrapped,
 )
-from skdpfair.cli.schema_command import Study
+from skdpfair.cli.schema_command import Study, person_question
 from skdpfair.exceptions import InterruptedWarning
 
 _WORDS = {
@@ -94,6 +94,10 @@ def sweep(study, data, output, ledger, ledger_epsilon, ledger_delta, jobs, measu
         X, y, groups = schema.split(table)
         if units is not None:
             params = params | {"max_records_per_unit": schema.max_records_per_unit}
+        remedy = "add unit = {!r} and max_records_per_unit to the study."
+        question = person_question(data, schema.unit, remedy)
+    if question is not None:
+        echo(wrapped(f"Note: {question}"), err=True)
     active = opened_ledger(ledger, ledger_epsilon, ledger_delta)
     with in_options(_WORDS):
         with recorded_warnings() as said, active as active:

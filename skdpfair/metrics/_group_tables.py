@@ -405,6 +405,8 @@ def _privacy(epsilon, delta, scale, random_state, groups, units):
         f"({mechanism} noise of scale {scale:.4g}, sensitivity 1), where "
         f"{ADJACENCY_IN_WORDS[adjacency]}."
     )
+    if units is not None:
+        statement += " One record of each person, drawn at random, was counted."
     if seeded:
         statement += " The noise was seeded: whoever knows the seed can remove it."
     return {

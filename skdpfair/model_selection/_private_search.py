@@ -245,7 +245,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
             found, error = self._best(records, unit, scored, plan, public)
         if error is not None:  # the frame that held the generator is gone
             raise error
-        report = report_of(self, planned, whole, delta, seeded, most_records)
+        report = report_of(self, planned, whole, delta, seeded, most_records, n_units)
         self._keep(found, public["classes"], report)
         if context.end is not None:
             context.end()
@@ -472,12 +472,15 @@ def _most_records(search, pool, unit):
     return most_records or None
 
 
-def report_of(search, trial, whole, delta, seeded, most_records):
+def report_of(search, trial, whole, delta, seeded, most_records, n_units):
     """Return the report of the search: the same whichever trial won, or whether one did."""
     run = trial.runs[-1]
     epsilon = curve_epsilon(whole, delta)
     adjacency = "zero_out" if most_records is None else "zero_out_unit"
-    sets = ("sets",) if most_records is None else ("n", "classes", "groups")
+    sets = ["sets"]
+    if most_records is not None:
+        last = classifier_of(search.estimator)
+        sets = ["n", *(name for name in ("classes", "groups") if getattr(last, name) is None)]
     scores = "validation" if search.validation_data else "held out"
     return PrivacyReport(
         method="private selection",
@@ -490,6 +493,7 @@ def report_of(search, trial, whole, delta, seeded, most_records):
         expected_batch_size=run.sample_rate * trial.n_samples,
         is_private=epsilon < math.inf,
         seeded=seeded,
+        n_samples=None if most_records is None else n_units,
         max_records_per_unit=most_records,
         adjacency=adjacency,
         assumptions=in_unit(

@@ -27,6 +27,10 @@ ADJACENCY_IN_WORDS = {
 }
 UNITS = {"zero_out": "record", "zero_out_unit": "person"}  # what a fit protects
 PROTECTED = {"record": "one record", "person": "all records of one person"}
+CHANGED = {
+    "record": "including or excluding one record",
+    "person": "replacing all records of one person by null records",
+}
 SEVERAL_RECORDS = (
     "several records of one person: epsilon is for one record, epsilon_for(n) for n of them"
 )
@@ -74,7 +78,8 @@ _OF_PERSONS = {  # what a report on persons says instead; "" for nothing
     OTHER_FITS: "other fits on the same persons: their epsilons add up",
     ASSUMPTIONS["n"]: (
         "the number of persons n and max_records_per_unit are public, and each record names its "
-        "person"
+        "person; the number of records is public, too, where steps before the classifier depend on "
+        "it"
     ),
     ASSUMPTIONS["weights"]: (
         "the sample weight of each record is a function of the records of its person and of public "

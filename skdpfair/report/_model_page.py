@@ -1,5 +1,7 @@
 """Page and model card of one classifier: privacy, settings, groups, and what is not accounted."""
 
+import math
+from dataclasses import replace
 from html import escape
 from importlib.metadata import version
 
@@ -24,9 +26,15 @@ from skdpfair.metrics._measures import (
     values_by_group,
 )
 from skdpfair.plotting import ShapeDisplay
-from skdpfair.privacy.statement import ADJACENCY_IN_WORDS, PROTECTED, rounded_up
+from skdpfair.privacy.statement import (
+    ADJACENCY_IN_WORDS,
+    CHANGED,
+    PROTECTED,
+    SEVERAL_RECORDS,
+    rounded_up,
+)
 from skdpfair.release import release
-from skdpfair.report._page_facts import learned
+from skdpfair.report._page_facts import SELECTION, learned
 from skdpfair.report._rendering import (
     findings,
     in_words,
@@ -42,6 +50,10 @@ _N_POINTS = 25  # of a curve; the knots of 2, 4 and 8 intervals are among them
 _FLAG = (
     "NOT private: computed on real people without noise. It is for people who may see the data; "
     "no ε covers its publication."
+)
+_NARROW = (
+    " Intervals may be too narrow where a person has several test records, which are counted as "
+    "independent."
 )
 _USE = (
     "Support of decisions about people who are similar to the training data, by users who have "
@@ -69,7 +81,7 @@ def model_page(
 
     Parameters
     ----------
-    classifier : DPFairClassifier
+    classifier : DPFairClassifier, DPThresholdClassifier or DPRandomizedSearch
         The fitted classifier.
     X, y : DataFrame or array, and array, optional
         Test records; with them, the page has a group table and is NOT private.
@@ -110,20 +122,24 @@ def model_page(
     >>> "contains no figures that are not private" in page
     True
     """
-    check_is_fitted(classifier, "net_")
+    model, classifier = classifier, _classifier_in(classifier)
     if title is not None and not isinstance(title, str):
         raise TypeError(f"title must be a text or None, got {safe_repr(title)}.")
-    table, names = _tested(classifier, X, y, sensitive_features, measures)
+    table, names = _tested(model, classifier, X, y, sensitive_features, measures)
     privacy = classifier.privacy_
+    of_person = _of_person(privacy)
+    is_calibrated = getattr(model, "calibration", None) is not None  # then the logits are others
     rare = None if table is None else _rare(classifier, table)
     context = {
         "title": title or f"A classifier trained with {privacy.method}",
         "facts": _facts(classifier),
-        "privacy": privacy,
+        "privacy": replace(privacy, not_accounted=_not_accounted(privacy, of_person)),
         "epsilon": rounded_up(privacy.epsilon),
         "delta": rounded_up(privacy.delta, 3),
         "adjacency": ADJACENCY_IN_WORDS[privacy.adjacency],
-        "protected": PROTECTED[privacy.unit],
+        "changed": CHANGED[privacy.unit],
+        "of_person": of_person,
+        "selection": _selection(privacy),
         "group_epsilons": {
             group_name(g): rounded_up(e) for g, e in (privacy.group_epsilons or {}).items()
         },
@@ -137,7 +153,7 @@ def model_page(
         "classes": [str(c) for c in classifier.classes_],
         "differences": [] if table is None else _differences(table, names),
         "findings": findings(pipeline),
-        "learned": _learned(classifier, pipeline),
+        "learned": None if is_calibrated else _learned(classifier, pipeline),
         "version": version("skdpfair"),
     }
     return render("model.html", context)
@@ -158,7 +174,7 @@ def model_card(
 
     Parameters
     ----------
-    classifier : DPFairClassifier
+    classifier : DPFairClassifier, DPThresholdClassifier or DPRandomizedSearch
         The fitted classifier.
     X, y : DataFrame or array, and array, optional
         Test records; with them, the card has a group table, marked as NOT private.
@@ -197,7 +213,7 @@ def model_card(
     >>> card.select("Privacy").content == clf.privacy_.statement
     True
     """
-    check_is_fitted(classifier, "net_")
+    model, classifier = classifier, _classifier_in(classifier)
     if released_table is not None and "privacy" not in getattr(released_table, "attrs", {}):
         raise ValueError(
             "released_table must come from skdpfair.metrics.release_group_table, which keeps its "
@@ -208,28 +224,69 @@ def model_card(
         raise ValueError(
             "X and released_table must not both be given: the card has one group table."
         )
-    table, names = _tested(classifier, X, y, sensitive_features, measures)
+    table, names = _tested(model, classifier, X, y, sensitive_features, measures)
     card = _card(release(classifier))
     privacy = classifier.privacy_
     protected = PROTECTED[privacy.unit].replace("record", "training record")
+    if of_person := _of_person(privacy):
+        protected += f" or, with ε = {of_person[0]}, all of a person with at most {of_person[1]},"
     facts = "\n".join(f"- {name}: {_plain(value)}" for name, value in _facts(classifier))
     card.add(**{"Model": facts, "Intended use": intended_use or _USE, "Privacy": privacy.statement})
     card.add(
         **{
-            "Privacy/Released": _listed(
+            "Privacy/Released": _selection(privacy)
+            or _listed(
                 f"{e.steps:,} × {e.what}, sampling rate {e.sample_rate:.4g}, noise "
                 f"{_noises(e.noise_multipliers)}"
                 for e in privacy.ledger.entries
             ),
             "Privacy/Assumed": _listed(privacy.assumptions),
-            "Privacy/Not accounted": _listed(privacy.not_accounted),
+            "Privacy/Not accounted": _listed(_not_accounted(privacy, of_person)),
             "Limits": _listed(text.format(protected) for text in _LIMITS),
         }
     )
-    _add_groups(card, None if table is None else _card_table(table, names), released_table)
+    note = _NARROW if of_person or privacy.unit == "person" else ""
+    _add_groups(card, None if table is None else _card_table(table, names), released_table, note)
     if path is not None:
         replace_file(path_of(path), card.render().encode())
     return card
+
+
+def _classifier_in(model):
+    """Return the fitted DPFairClassifier that a model is or holds; its report is the model's."""
+    check_is_fitted(model)
+    inner = getattr(model, "estimator_", getattr(model, "best_estimator_", model))
+    while inner is not model and isinstance(inner, Pipeline):
+        inner = inner[-1]
+    if not hasattr(model, "privacy_") or not hasattr(inner, "net_"):
+        holds = "" if inner is model else f" that holds a {type(inner).__name__}"
+        raise TypeError(
+            "classifier must be a fitted DPFairClassifier, DPThresholdClassifier or "
+            f"DPRandomizedSearch, got a {type(model).__name__}{holds}. Pass the DPFairClassifier "
+            "inside, such as model[-1] of a pipeline."
+        )
+    return inner
+
+
+def _of_person(privacy):
+    """Return the epsilon of a person in a fit on records, and the number of her records."""
+    n = privacy.records_per_person or 1
+    if n == 1 or not privacy.is_private:
+        return None
+    return rounded_up(privacy.epsilon_for(n)), str(n)
+
+
+def _selection(privacy):
+    """Return what a private search released, None for a fit."""
+    if privacy.method != "private selection":
+        return None
+    facts = f"{privacy.steps:,}", f"{privacy.sample_rate:.4g}", f"{privacy.noise_multiplier:.4g}"
+    return SELECTION.format(*facts)
+
+
+def _not_accounted(privacy, of_person):
+    covered = () if of_person is None else (SEVERAL_RECORDS,)
+    return tuple(text for text in privacy.not_accounted if text not in covered)
 
 
 def _card(classifier):
@@ -240,12 +297,12 @@ def _card(classifier):
     return Card(classifier, model_diagram=False, template=None)
 
 
-def _add_groups(card, table, released):
+def _add_groups(card, table, released, note):
     if released is not None:
         said = f"**Released.** {released.attrs['privacy']['statement']}"
         rows = released.rename_axis("group").reset_index().round(4)
     elif table is not None:
-        said, rows = f"**{_FLAG}**", table.rename_axis("group").reset_index().round(4)
+        said, rows = f"**{_FLAG}**{note}", table.rename_axis("group").reset_index().round(4)
     else:
         card.add(Groups="No group table was requested.")
         return
@@ -258,7 +315,7 @@ def _plain(cell):
     return escape(isolated(cell)).replace("|", "&#124;") if isinstance(cell, str) else cell
 
 
-def _tested(classifier, X, y, sensitive_features, measures):
+def _tested(model, classifier, X, y, sensitive_features, measures):
     """Return a table for all records and for each group, and its measures: NOT private.
 
     The columns are ``n``, the simple measures and, for each class, ``predicted[class]``, its share
@@ -273,7 +330,9 @@ def _tested(classifier, X, y, sensitive_features, measures):
         return None, []
     if y is None:
         raise ValueError("y must be given with X: a group table needs labels of test records.")
-    y, predicted = np.asarray(y), classifier.predict(X)
+    by_group = hasattr(model, "thresholds_") and sensitive_features is not None
+    given = {"sensitive_features": sensitive_features} if by_group else {}
+    y, predicted = np.asarray(y), model.predict(X, **given)
     code, levels = None, []
     if sensitive_features is not None or classifier.group_col is not None:
         found = encode(
@@ -287,7 +346,7 @@ def _tested(classifier, X, y, sensitive_features, measures):
         code, levels = found.code, [group_name(level) for level in found.levels]
     classes = classifier.classes_
     table = values_by_group(
-        y, predicted, classifier.predict_proba(X), classes=classes, code=code, levels=levels
+        y, predicted, model.predict_proba(X), classes=classes, code=code, levels=levels
     ).rename({OVERALL: "all"})
     codes = pd.Index(classes).get_indexer(y)
     table.attrs["rarest"] = rarest_class(codes[codes >= 0], len(classes))
@@ -369,15 +428,18 @@ def _facts(classifier):
     rows = [
         ("method", privacy.method),
         ("classes", ", ".join(map(str, classifier.classes_))),
-        ("features", f"{classifier.n_features_in_:,}"),
+        ("features", f"{math.prod(classifier.net_.module.in_shape):,}"),
     ]
     if classifier.groups_ is not None:
         rows.append(("groups", ", ".join(map(group_name, classifier.groups_))))
+    done, size = " trained on", f"{privacy.expected_batch_size:.4g}"
+    if _selection(privacy) is not None:  # some are held out, and trials have batches of their own
+        done, size = "", f"{classifier.batch_size_:,}"
     if privacy.n_samples is not None:
-        rows.append((f"{privacy.unit}s trained on", f"{privacy.n_samples:,}"))
-    size = f"{privacy.expected_batch_size:.4g}"
+        rows.append((f"{privacy.unit}s{done}", f"{privacy.n_samples:,}"))
+    if most := privacy.max_records_per_unit or privacy.records_per_person:
+        rows.append(("records of a person", f"at most {most:,}"))
     if privacy.unit == "person":
-        rows.append(("records of a person", f"at most {privacy.max_records_per_unit:,}"))
         size += " persons"
     rows += [
         ("steps", f"{classifier.n_steps_:,}"),

@@ -4,16 +4,24 @@ import re
 from html import unescape
 from types import SimpleNamespace
 
-from skdpfair.privacy.statement import ADJACENCY_IN_WORDS, PROTECTED, UNITS
+from skdpfair.privacy.statement import ADJACENCY_IN_WORDS, CHANGED, UNITS
 from skdpfair.report._charts import curves
 
 _FACTS = {"method", "classes", "features", "groups", "records of a person", "steps"}
 _FACTS |= {"expected batch size", "learning rate", "written by"}
-_FACTS |= {f"{unit}s trained on" for unit in UNITS.values()}
+_FACTS |= {f"{unit}s{done}" for unit in UNITS.values() for done in ("", " trained on")}
+SELECTION = (
+    "The best of a random number of trials was released. The costliest trial has {} steps with "
+    "sampling rate {} and noise {}. The number of trials and their scores are secret."
+)
 _WRITTEN = "<footer>Written by skdpfair "
 _ROWS = re.compile(r"<dt>(.*?)</dt><dd>(.*?)</dd>")
 _ITEM = re.compile(r"<li>(.*?)</li>")
-_EPSILON = re.compile(r"<strong>ε = (\S+) at δ = (\S+)</strong> \((\w+) accountant\)")
+_EPSILON = re.compile(
+    r"<strong>ε = (\S+) at δ = (\S+)</strong>(?: for one record, <strong>ε = ([\d.e+-]+|inf)"
+    r"</strong> for a person with at most (\d+) records)? \((\w+) accountant\)"
+)
+_SELECTION = re.compile(re.escape(SELECTION).replace(r"\{\}", r"[\d.,e-]{1,20}"))
 _BY_GROUP = re.compile(r'<tr><th scope="row">(.*?)</th><td class="n">([^<]*)</td></tr>')
 _POINT = re.compile(r'( class="log")?><title>([^<]*) = (\S+): (\S+)</title></circle>')
 _CATEGORY = re.compile(
@@ -68,7 +76,8 @@ def context_of(text):
     parts = dict(re.findall(r'<section aria-labelledby="([\w-]+)">(.*?)</section>', text, re.S))
     if not set(dict(_texts(_ROWS, parts["model"]))) <= _FACTS:
         raise ValueError("a fact that no model page tells")
-    epsilon, delta, accountant = (_EPSILON.findall(parts["privacy"]) or [("inf", "", "")])[0]
+    found = _EPSILON.findall(parts["privacy"]) or [("inf", "", "", "", "")]
+    epsilon, delta, *of_person, accountant = found[0]
     adjacency = next(a for a, w in ADJACENCY_IN_WORDS.items() if not accountant or w in text)
     prepared = (
         None
@@ -90,7 +99,9 @@ def context_of(text):
         "epsilon": epsilon,
         "delta": delta,
         "adjacency": ADJACENCY_IN_WORDS[adjacency],
-        "protected": PROTECTED[UNITS[adjacency]],
+        "changed": CHANGED[UNITS[adjacency]],
+        "of_person": of_person if any(of_person) else None,
+        "selection": next(iter(_SELECTION.findall(parts["ledger"])), None),
         "group_epsilons": dict(_texts(_BY_GROUP, parts["privacy"])),
         "ledger": _texts(_ENTRY, parts["ledger"]),
         "groups": None,

@@ -13,8 +13,8 @@ from skdpfair.privacy import epsilon as epsilon_of
 from skdpfair.privacy.gdp import delta_for
 from skdpfair.privacy.statement import (
     ADJACENCY_IN_WORDS,
+    CHANGED,
     NOT_ACCOUNTED,
-    PROTECTED,
     UNITS,
     in_unit,
     rounded_up,
@@ -105,7 +105,7 @@ def results_page(results, *, title=None, pipeline=None, measures=None) -> str:
         "total": _total(results),
         "adjacency": ADJACENCY_IN_WORDS[adjacency],
         "unit": UNITS[adjacency],
-        "protected": PROTECTED[UNITS[adjacency]],
+        "changed": CHANGED[UNITS[adjacency]],
         "sizes": _sizes(results.frame, groups),
         "rare": _rare(results, table) if len(leading) > 1 else None,
         "largest_costs": [_largest_cost(table, groups, name) for name in leading],

@@ -45,12 +45,15 @@ def account(
     group_epsilons = _group_epsilons(plan, delta, ledger, table.groups.levels)
     seeded = trained.is_seeded
     most = None if table.weight is None else params["max_sample_weight"]
-    most_records = None if table.unit is None else params["max_records_per_unit"]
+    most_records = params["max_records_per_unit"]
     assumptions = _assumptions(params, net.method_, GROUP_COUNTS in plan.one_time, most, table)
     if previous is not None:  # what no ledger holds: fits without privacy, seeds
         seeded = seeded or previous.privacy.seeded
         assumptions = tuple(dict.fromkeys((*previous.privacy.assumptions, *assumptions)))
-        most = max(filter(None, (most, previous.privacy.max_sample_weight)), default=None)
+        before = previous.privacy
+        most = max(filter(None, (most, before.max_sample_weight)), default=None)
+        bounds = most_records, before.max_records_per_unit, before.records_per_person
+        most_records = max(filter(None, bounds), default=None)
         if not previous.privacy.is_private:
             epsilon = inf
             group_epsilons = group_epsilons and dict.fromkeys(group_epsilons, inf)
@@ -67,8 +70,8 @@ def account(
         expected_batch_size=mechanism.expected_batch_size,
         max_grad_norm=net.bound_,
         max_sample_weight=most,
-        max_records_per_unit=most_records,
-        records_per_person=params["max_records_per_unit"] if most_records is None else None,
+        max_records_per_unit=None if table.unit is None else most_records,
+        records_per_person=most_records if table.unit is None else None,
         adjacency=table.adjacency,
         is_private=epsilon < inf,
         seeded=seeded,

@@ -434,7 +434,9 @@ def test_a_sweep_on_persons_is_reported_and_shown(visits, folder, monkeypatch):
     Path("study.toml").write_text(study)
     usable(invoke("sweep", "study.toml", "--jobs", 1))
     usable(invoke("report", "results"))
-    assert "<dt>persons</dt><dd>1,000</dd>" in Path("report.html").read_text()
+    page = Path("report.html").read_text()
+    assert "<dt>persons</dt><dd>1,000</dd>" in page and "each fit had read every person" in page
+    assert "replacing all records of one person by null records changes" in page
     served, module = [], "skdpfair.report.launch_fairness_dashboard"
     monkeypatch.setattr(module, lambda found, *args, **more: served.append(found))
     invoke("dashboard", "results")
@@ -448,6 +450,9 @@ def test_a_column_that_may_name_persons_is_asked_about(visits, folder):
     assert question in " ".join(said.split())
     told = json.loads(usable(invoke(*visits, "--force", "--json")).stdout)
     assert sum(question in text for text in told["warnings"]) == 1
+    compared = ["sweep", "schema.toml", "--data", "visits.csv", "--ledger", "spent"]
+    said = refused(*compared, "--ledger-epsilon", 1, "--ledger-delta", 1e-5)  # before any fit
+    assert question in " ".join(said.split()) and "add unit = 'patientId'" in said
     draft = ["schema", "visits.csv", "--target", "kredit ok?", "--template"]
     usable(invoke(*draft, "-o", "draft.toml"))
     text = Path("draft.toml").read_text()

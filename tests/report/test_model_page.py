@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from scipy.stats import binomtest
 from sklearn.metrics import log_loss
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -16,8 +17,11 @@ from skdpfair import DPFairClassifier
 from skdpfair.audit import audit_artifact
 from skdpfair.datasets import make_two_groups
 from skdpfair.metrics import release_group_table
+from skdpfair.model_selection import DPRandomizedSearch
 from skdpfair.plotting import ShapeDisplay
+from skdpfair.postprocessing import DPThresholdClassifier
 from skdpfair.preprocessing import public_preprocessor
+from skdpfair.privacy.statement import SEVERAL_RECORDS, rounded_up
 from skdpfair.report import model_card, model_page
 
 HOSTILE = "<b onclick=x>|a|</b>"
@@ -191,18 +195,87 @@ def test_a_model_of_persons_says_so(fitted):
     assert "<dt>persons trained on</dt><dd>1,500</dd>" in page
     assert "<dt>records of a person</dt><dd>at most 2</dd>" in page
     assert re.search(r"<dt>expected batch size</dt><dd>[0-9.]+ persons</dd>", page)
-    assert "including or excluding all records of one person changes" in page
+    assert "replacing all records of one person by null records changes" in page
     assert "- persons trained on: 1500" in card.replace(",", "")
     assert "is for all training records of one person and for this fit only" in card
     for text in (page, card):
         assert "one record" not in text and "records trained on" not in text
         assert "the same records" not in text and "other fits on the same persons" in text
+        assert "the number of records is public, too, where steps before" in text
     report = audit_artifact(page.encode())
     assert report.is_clean, report
-    tested = model_page(clf, data.data, data.target)
-    assert "where a person has several test records" in tested
-    of_records = model_page(fitted[0], data.data, data.target, sensitive_features=groups)
-    assert "where a person" not in of_records
+    for write in (model_page, lambda *given, **more: model_card(*given, **more).render()):
+        assert "where a person has several test records" in write(clf, data.data, data.target)
+        of_records = write(fitted[0], data.data, data.target, sensitive_features=groups)
+        assert "where a person" not in of_records
+
+
+def test_a_fit_on_records_tells_what_it_guarantees_a_person(fitted):
+    data = fitted[1]
+    clf = DPFairClassifier("dpsgd", epsilon=3.0, max_steps=5, max_records_per_unit=12)
+    clf.set_params(accountant="rdp").fit(data.data, data.target)
+    page, card = model_page(clf), model_card(clf).render()
+    epsilon = rounded_up(clf.privacy_.epsilon_for(12))
+    assert f"<strong>ε = {epsilon}</strong> for a person with at most 12 records (rdp" in page
+    assert "one record, or, with the larger ε, all records of such a person, changes" in page
+    assert "<dt>records of a person</dt><dd>at most 12</dd>" in page
+    assert f"one training record or, with ε = {epsilon}, all of a person with at most 12" in card
+    plain = model_page(fitted[0])
+    assert "of a person" not in plain and SEVERAL_RECORDS in plain
+    assert SEVERAL_RECORDS not in page + card
+    assert audit_artifact(page.encode()).is_clean
+    for new in ("at most 12 records of Maria (rdp", "at most 0.5, 0.25 records (rdp"):
+        assert not audit_artifact(page.replace("at most 12 records (rdp", new).encode()).is_clean
+
+
+def test_columns_of_groups_and_persons_are_no_features(fitted):
+    data = fitted[1]
+    X = data.data.assign(sex=data.sensitive_features, person=np.arange(3000) // 2)
+    clf = DPFairClassifier("dpsgd", epsilon=3.0, max_steps=5, max_records_per_unit=2)
+    clf.set_params(group_col="sex", unit_col="person").fit(X, data.target)
+    assert f"<dt>features</dt><dd>{data.data.shape[1]}</dd>" in model_page(clf)
+
+
+@pytest.mark.parametrize("of_persons", [False, True])
+def test_a_private_search_tells_what_it_released(of_persons, fitted):
+    data = fitted[1]
+    clf = DPFairClassifier("dpsgd", epsilon=3.0, max_steps=34, batch_size=99, module="logistic")
+    clf.set_params(classes=[0, 1], accountant="rdp")
+    given = {"units": np.arange(3000) // 2} if of_persons else {}
+    clf.set_params(max_records_per_unit=2 if of_persons else None)
+    search = DPRandomizedSearch(clf, {"lr": [0.1]}, mean_trials=2.0, shape=1.0)
+    search.fit(data.data, data.target, **given)
+    page = model_page(search)
+    assert page == model_page(search.best_estimator_)
+    for text in (page, model_card(search).render()):
+        assert "The best of a random number of trials was released." in text
+        assert "has 34 steps" in text and "number of trials and their scores are secret" in text
+        assert "ledger is empty" not in text and "Nothing." not in text
+        assert "declare classes=" not in text
+        assert ("declare groups=" in text) == of_persons
+    assert ("<dt>persons</dt><dd>1,500</dd>" in page) == of_persons
+    assert audit_artifact(page.encode()).is_clean
+    assert not audit_artifact(page.replace("34 steps", "34 Marias").encode()).is_clean
+
+
+def test_thresholds_are_shown_with_the_report_of_the_whole(fitted):
+    _, data, groups = fitted
+    clf = DPFairClassifier("dpsgd", epsilon=3.0, max_steps=5, accountant="rdp")
+    model = DPThresholdClassifier(
+        make_pipeline(public_preprocessor(dict.fromkeys(data.data, (-9, 9))), clf), by_group=True
+    )
+    model.fit(data.data, data.target, sensitive_features=groups)
+    given = data.data, data.target
+    page = model_page(model, *given, sensitive_features=groups)
+    right = model.predict(data.data, sensitive_features=groups) == data.target
+    assert f'<td class="n">{100 * right.mean():.1f}<span' in page and "score counts" in page
+    card = model_card(model)
+    assert card.select("Privacy").content == model.privacy_.statement
+    pipe = model.estimator_
+    search = GridSearchCV(clf, {"lr": [0.1]}, cv=2).fit(*given)
+    for other, name in ((pipe, "Pipeline"), (search, "GridSearchCV that holds a DPFair")):
+        with pytest.raises(TypeError, match=f"got a {name}"):
+            model_page(other)
 
 
 def test_the_card_flags_or_pays(fitted, tmp_path):
