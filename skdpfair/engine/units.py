@@ -71,14 +71,18 @@ class Units:
     def sum(self, rows: Tensor) -> Tensor:
         """Return the sum (n_units, ...) of the rows of each person.
 
-        It is added up record by record: other persons do not change how it is rounded.
+        How many records the others in the batch have does not change how it is rounded.
         """
+        if self.each is not None:
+            return rows.view(len(self), self.each, *rows.shape[1:]).sum(1)
         if rows.dim() > 1 and rows[0].numel() > 8 and rows.is_floating_point():
             return self._bags(rows.flatten(1)).view(len(self), *rows.shape[1:])
         return rows.new_zeros((len(self), *rows.shape[1:])).index_add_(0, self.of, rows)
 
     def outer_sum(self, b: Tensor, a: Tensor) -> Tensor:
         """Return the sum (n_units, n_b, n_a) of the outer products of the rows, as `sum` does."""
+        if self.each is not None:
+            return torch.bmm(self.pad(b).transpose(1, 2), self.pad(a))
         return torch.stack([self._bags(a, column.contiguous()) for column in b.t()], 1)
 
     def _bags(self, rows: Tensor, weight: Tensor | None = None) -> Tensor:
