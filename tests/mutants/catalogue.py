@@ -744,7 +744,7 @@ MUTANTS = (
         "a call that spans threads",
         "fits of other threads count as those of the call that was looked at",
         "budget/active_ledger.py",
-        "    token = _CALL.set((name, estimator))\n"
+        "    token = _CALL.set((name, estimator, are_in_groups))\n"
         "    try:\n"
         "        yield name\n"
         "    finally:\n"
@@ -754,7 +754,7 @@ MUTANTS = (
         "def current_call() -> str | None:\n"
         '    """Return the name of the call that this thread is in."""\n'
         "    return _CALL.get()[0]",
-        "    token = _CALL.set((name, estimator))\n"
+        "    token = _CALL.set((name, estimator, are_in_groups))\n"
         "    _LINTERS.append(name)\n"
         "    try:\n"
         "        yield name\n"
@@ -904,15 +904,15 @@ MUTANTS = (
         "embeddings that cancel",
         "norms of embeddings lack their guard for slopes that cancel",
         "engine/per_sample/layers/embedding.py",
-        "return norm2 + rounding(self.b.shape[2], self.b) * longest",
-        "return norm2",
+        "norm2 + rounding(self.b.shape[2], like) * longest",
+        "norm2",
         "tests/engine/test_per_sample.py::test_norms_of_embeddings_stay_above_slopes_that_cancel",
     ),
     Mutant(
         "sequences that cancel",
         "norms of sequences lack their guard for positions that cancel",
         "engine/per_sample/layers/linear.py",
-        "        norm2 = norm2 + rounding(terms, b) * (long_a * long_b).sum(1).square()\n",
+        "        norm2 = norm2 + rounding(terms, like) * (long_a * long_b).sum(1).square()\n",
         "",
         STANDS + "test_values_that_cancel_neither_break_the_bound_nor_erase_noise",
     ),
