@@ -132,6 +132,9 @@ def persons_lie_in_groups(search: Any, X: Any, params: Mapping[str, Any]) -> boo
     True
     >>> persons_lie_in_groups(None, [], {"groups": ["a", "b", "a"], "units": units})
     False
+    >>> spelt = ["17", "17 ", "18"]  # one person, as the fit reads them
+    >>> persons_lie_in_groups(None, [], {"groups": ["a", "b", "a"], "units": spelt})
+    False
     """
     persons = [v for name, v in params.items() if name.rpartition("__")[2] == "units"]
     column = getattr(getattr(search, "estimator", None), "unit_col", None)
@@ -143,7 +146,9 @@ def persons_lie_in_groups(search: Any, X: Any, params: Mapping[str, Any]) -> boo
         if routing and routing().split.requests["groups"] is not True:
             return False  # the splitter takes groups by another name
         group = pd.Series(pd.factorize(np.asarray(params["groups"]))[0])
-        codes = [pd.factorize(np.asarray(unit))[0] for unit in persons]
+        # two spellings that a fit takes for one person must not be two here
+        names = [pd.Series(np.asarray(unit)).astype(str).str.strip() for unit in persons]
+        codes = [name.str.replace(r"\.0*$", "", regex=True) for name in names]
         return bool(codes) and all((group.groupby(c).nunique() == 1).all() for c in codes)
     return False
 
