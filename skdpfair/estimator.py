@@ -19,6 +19,7 @@ from torch import nn
 
 from skdpfair import _validate, release
 from skdpfair.engine.step import Attack
+from skdpfair.features import Scattering2D
 from skdpfair.inputs import fitted_rows, labels, persons, table
 from skdpfair.inputs.streaming import is_streamed
 from skdpfair.mechanism import Method
@@ -26,7 +27,7 @@ from skdpfair.methods import get_method
 from skdpfair.metrics._arguments import check_kind
 from skdpfair.privacy import PrivacyReport
 from skdpfair.privacy.statement import UNITS
-from skdpfair.training import parameters, sklearn_callbacks
+from skdpfair.training import parameters, pictures, sklearn_callbacks
 from skdpfair.training.callbacks import diagnostics_frame
 from skdpfair.training.plan import SCORE_COUNTS, reference_estimator
 from skdpfair.training.plan import plan as make_plan
@@ -71,10 +72,13 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
     surplus_records : {"thin", "raise"}, default="thin"
         Of a person with more records, draw ``max_records_per_unit`` at random, anew in each fit;
         or raise an error.
-    module : {"auto", "logistic", "mlp", "cnn"}, torch.nn.Module class or factory, default="auto"
-        The network, mapping (batch, ...) to logits (batch, n_classes).
+    module : {"auto", "logistic", "mlp", "cnn", "scattering"}, class or factory, default="auto"
+        The network, or a torch.nn.Module class or factory of one, which maps (batch, ...) to
+        logits (batch, n_classes).  "scattering" is a linear model on the public features
+        :class:`skdpfair.features.Scattering2D` of pictures.  "auto" chooses it for records of 2 or
+        3 axes, of 8 x 8 pixels or more; for others, a linear model or a small MLP.
     module_params : dict or None, default=None
-        Keyword arguments of the module.
+        Keyword arguments of the module; of `Scattering2D`, with ``module="scattering"``.
     hidden_layer_sizes : tuple of int or "auto", default="auto"
         Of an MLP: given with ``module="auto"``, they choose one.  "auto" means (256, 256) with
         ``module="mlp"``, and with ``module="auto"`` what suits the data's size and the budget.
@@ -143,6 +147,8 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
         Names of these columns, if they are all texts.
     privacy_ : PrivacyReport
         What the fit spent, and under which assumptions.
+    features_ : Scattering2D or None
+        The public features of pictures that ``net_`` takes; None if it takes the records.
     net_ : PrivateNet
         The trained skorch net; after unpickling, a net that can only predict.
     method_ : Method
@@ -325,6 +331,7 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
         data = table.read(fresh, X, y, sensitive_features, sample_weight, units)
         parameters.check_binary(method, data.classes, data.groups.levels)
         parameters.check_units(method, params, data.unit is not None)
+        features = pictures.features_of(params, data.x.shape[1:])
         previous = previous_fit(self, fresh, data) if self.warm_start else None
         # plan
         if share := self.__dict__.pop("_score_counts_share", 0.0):
@@ -334,14 +341,17 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
         # train
         context = sklearn_callbacks.begin(self, X, y, plan.n_epochs)
         init_entropy = self.__dict__.pop("_init_entropy", None)
-        trained = train(params, plan, data, context, previous, init_entropy)
+        shown = pictures.extracted(data, features, self.__dict__.pop("_extracted", None))
+        trained = train(params, plan, shown, context, previous, init_entropy)
         # account
-        report = account(params, trained, data, context, previous)
+        report = account(params, trained, shown, context, previous)
         # keep
-        self._keep(fresh, data, trained, report, previous)
+        self._keep(fresh, data, features, trained, report, previous)
         if self.keep_reference and trained.net.steps_ == plan.settings.n_steps:
-            reference = reference_estimator(self, plan.settings.module)
+            network = plan.settings.module if features is None else pictures.SCATTERING
+            reference = reference_estimator(self, network)
             reference._init_entropy = trained.init_entropy
+            reference._extracted = None if features is None else shown
             self.reference_ = reference.fit(
                 X,
                 y,
@@ -562,6 +572,7 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
         self,
         fresh: Self,
         data: table.Table,
+        features: Scattering2D | None,
         trained: Trained,
         report: PrivacyReport,
         previous: PreviousFit | None,
@@ -573,6 +584,7 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
             "classes_": data.classes,
             "groups_": data.groups.levels,
             "net_": net,
+            "features_": pictures.for_prediction(features),
             "method_": net.method_,
             "privacy_": report,
             "lr_": net.lr,

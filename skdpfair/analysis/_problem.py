@@ -17,7 +17,7 @@ from skdpfair.engine import Batch, select_strategy
 from skdpfair.engine.flat import split
 from skdpfair.engine.memory import ACTIVATION_BUDGET, affordable_batch
 from skdpfair.inputs import groups, table
-from skdpfair.inputs.streaming import as_rows
+from skdpfair.inputs.streaming import MappedRows, as_rows
 from skdpfair.training import defaults
 
 _FEWEST = 8  # records of a chunk, unless memory holds fewer
@@ -196,6 +196,7 @@ def of_estimator(estimator, X, y):
         )
     check_is_fitted(estimator, "net_")
     x = table.read_for_prediction(estimator, X)
+    x = np.asarray(x) if isinstance(x, MappedRows) else x
     return estimator.net_.module_, x, _codes(x, y, estimator.classes_)
 
 

@@ -13,6 +13,7 @@ from skdpfair._validate import is_auto
 from skdpfair.attacks import PGD
 from skdpfair.budget.journal import LINES
 from skdpfair.estimator import DPFairClassifier
+from skdpfair.features import Scattering2D
 from skdpfair.inputs.groups import group_name
 from skdpfair.mechanism import Method
 from skdpfair.preprocessing._bounded_scaler import BoundedScaler, bounds_of
@@ -31,6 +32,10 @@ _ASSUMPTIONS = {t for u in words.PROTECTED for t in words.in_unit(words.ASSUMPTI
 _NOT_ACCOUNTED = {*NOT_ACCOUNTED, words.WEIGHTS_FROM_OTHERS, *map(_facts.NOTED.format, _HELD)}
 _NOT_ACCOUNTED |= {*words.in_unit(_NOT_ACCOUNTED, "person")}
 _PHRASE = re.compile(r"[a-zA-Z_ ,+()-]*(\d{1,10}[a-zA-Z_ ,+()-]+){0,3}\d{0,10}")
+_FEATURES = re.compile(
+    r"(Scattering2D|Hog)\([\w=, '()]{0,120}\), which learns nothing"
+    r"|FrozenFeatures\([\w. -]{1,80}\), sha256 [0-9a-f]{16}, public by declaration"
+)
 _NUMBER = re.compile(r"\s*[-+]?\d*\.\d+(e[-+]?\d+)?\s*", re.IGNORECASE)
 _MOST_LEVELS, _MOST_SIZES, _MOST_ENTRIES, _NAME = 1000, 16, 4, 100
 
@@ -151,7 +156,11 @@ def is_listed(name, value, values, network) -> bool:
         return are_names(value, n_features)
     if name == "n_features_in_":
         n_hidden = len(values.get("_group_positions") or ())
-        return is_whole(value) and network.in_shape[:1] == (value - n_hidden,)
+        features = values.get("features_")
+        shape = network.in_shape if features is None else features.in_shape_
+        return is_whole(value) and shape[:1] == (value - n_hidden,)
+    if name == "features_":
+        return type(value) is Scattering2D and all(map(is_setting, vars(value).values()))
     if name == "_group_positions":
         return len(set(value)) == len(value) and set(value) <= set(range(n_features))
     if name == "privacy_":
@@ -192,6 +201,7 @@ def is_report(report, groups=None, n_fits=1) -> bool:
         and are_levels(by_group)
         and (groups is None or set(map(group_name, by_group)) <= set(map(group_name, groups)))
         and all(map(is_phrase, (report.method, report.what, report.stop, report.proof)))
+        and (report.features is None or bool(_FEATURES.fullmatch(report.features)))
         and report.accountant in ACCOUNTANTS
         and report.adjacency in words.ADJACENCY_IN_WORDS
         and set(report.holds) <= _HELD

@@ -16,9 +16,17 @@ from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import labels as _labels
 from skdpfair.inputs import persons as _persons
 from skdpfair.inputs.columns import in_pandas, refuse_masked, refuse_sparse_columns
-from skdpfair.inputs.streaming import SparseRows, as_rows, is_sparse, is_streamed, kind_of
+from skdpfair.inputs.provenance import noted
+from skdpfair.inputs.streaming import (
+    MappedRows,
+    SparseRows,
+    as_rows,
+    is_sparse,
+    is_streamed,
+    kind_of,
+)
 
-Rows: TypeAlias = np.ndarray | torch.Tensor | SparseRows
+Rows: TypeAlias = np.ndarray | torch.Tensor | SparseRows | MappedRows
 
 _NUMERIC_OBJECTS = {"integer", "floating", "boolean", "mixed-integer-float", "decimal", "empty"}
 _NOT_NUMBERS = (
@@ -51,6 +59,8 @@ class Table:
     unit : ndarray of shape (n_samples,), int64, or None
         Number of each record's person, -1 for records that take no part; None if each record is
         a person.
+    features : str or None
+        What computed the features from each record alone; None if nothing is known.
     """
 
     x: Rows
@@ -61,6 +71,7 @@ class Table:
     validation: tuple[np.ndarray, np.ndarray] | None = None
     weight: np.ndarray | None = None
     unit: np.ndarray | None = None
+    features: str | None = None
 
     @property
     def n_units(self) -> int:
@@ -108,6 +119,7 @@ def read(
     TypeError, ValueError
         If the data cannot be used; no message holds a cell of them.
     """
+    features = noted(X)
     X = _container(X)
     if isinstance(y, str):  # which scikit-learn compares with texts of its own
         raise ValueError("y should be a 1d array, one label for each row, got a text.")
@@ -138,7 +150,7 @@ def read(
     if estimator.validation_data is not None:
         validation = _validation(estimator, hidden, x.shape[1:], classes)
     weight = _weights(sample_weight, len(y), estimator.max_sample_weight)
-    return Table(x, codes, classes, groups, hidden, validation, weight, unit)
+    return Table(x, codes, classes, groups, hidden, validation, weight, unit, features)
 
 
 def _weights(given: Any, n_samples: int, most: float | None) -> np.ndarray | None:
@@ -168,7 +180,16 @@ def _weights(given: Any, n_samples: int, most: float | None) -> np.ndarray | Non
 
 def read_for_prediction(estimator: Any, X: Any) -> Rows:
     """Return the features of X, with or without the group columns that fit had."""
-    shape = estimator.net_.module.in_shape
+    x = read_rows(estimator, X)
+    if estimator.features_ is None:
+        return x
+    return MappedRows(x, estimator.features_.transform, estimator.net_.module.in_shape)
+
+
+def read_rows(estimator: Any, X: Any) -> Rows:
+    """Return X without group columns, before features are computed that the classifier chose."""
+    features = estimator.features_
+    shape = estimator.net_.module.in_shape if features is None else features.in_shape_
     return _like_fitted(estimator, X, estimator._group_positions, shape)
 
 

@@ -126,7 +126,7 @@ def _marked(estimator, X, y, parts):
     """Return a mark of each row and its label, as the final step gets them, and its group."""
     final, X = at_final_step(estimator, X)
     codes = pd.Index(final.classes_).get_indexer(_labels.read(y))
-    marks = _fitted_rows.marks(np.asarray(_table.read_for_prediction(final, X)), codes)
+    marks = _fitted_rows.marks(np.asarray(_table.read_rows(final, X)), codes)
     return marks, np.argmax(list(parts.values()), axis=0)
 
 

@@ -249,6 +249,9 @@ ROWS = {
     "skdpfair.BoundedScaler": FREE,
     "skdpfair.PiecewiseLinearEncoder": FREE,
     "skdpfair.PublicEncoder": FREE,
+    "skdpfair.Scattering2D": FREE,
+    "skdpfair.Hog": FREE,
+    "skdpfair.FrozenFeatures": FREE,
     "skdpfair.DPQuantileScaler": Row(spends=True),
     "skdpfair.DPThresholdClassifier": Row(goes_in=True),  # its fit pays for the thresholds
     "skdpfair.DPFairClassifier": Row(

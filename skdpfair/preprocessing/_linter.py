@@ -381,7 +381,7 @@ class _Walk:
                 f"{_step(estimator, path)} is assumed to work row by row: on made-up rows, {name} "
                 "gave results that did not depend on other rows"
             )
-        if type(estimator).__name__ == "FrozenEstimator":
+        if type(estimator).__name__ in ("FrozenEstimator", "FrozenFeatures"):
             self.notes.append(
                 f"{_step(estimator, path)} learns nothing more, but its content must come from "
                 "public rows, or be covered by a budget"

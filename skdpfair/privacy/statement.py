@@ -183,6 +183,8 @@ class PrivacyReport:
     proof : str or None
         Why no record affects the gradient of another: "per-record by traced graph" or "per-record
         by vmap".
+    features : str or None
+        What computed the features from each record alone, as far as it is known.
     group_epsilons : dict or None
         Epsilon of each group, if rates differ by group.
     assumptions : tuple of str
@@ -226,6 +228,7 @@ class PrivacyReport:
     adjacency: str = "zero_out"
     stop: str | None = None
     proof: str | None = None
+    features: str | None = None
     group_epsilons: dict[Any, float] | None = None
     assumptions: tuple[str, ...] = ()
     not_accounted: tuple[str, ...] = NOT_ACCOUNTED
@@ -288,6 +291,7 @@ class PrivacyReport:
             + "".join(in_unit([_WEIGHTS] * (self.max_sample_weight is not None), self.unit))
             + (f" Training stopped {self.stop}." if self.stop else "")
             + (f" Gradients are {self.proof}." if self.proof else "")
+            + (f" Features are those of {self.features}." if self.features else "")
             + (seeded if self.seeded else "")
             + (self._besides if self.holds else "")
         )

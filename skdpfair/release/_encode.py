@@ -9,6 +9,7 @@ import torch
 
 from skdpfair import networks
 from skdpfair.attacks import PGD
+from skdpfair.features import Scattering2D
 from skdpfair.mechanism import METHODS, Method
 from skdpfair.privacy import PrivacyReport
 from skdpfair.privacy.ledger import Ledger, LedgerEntry
@@ -104,6 +105,18 @@ def _optimizer(name):
     return found
 
 
+def _scattering_facts(value):
+    return value.get_params(deep=False), getattr(value, "in_shape_", None)
+
+
+def _scattering(parts):
+    features = Scattering2D(**parts[0])
+    if parts[1] is not None:
+        features.check(tuple(parts[1]))
+        features.in_shape_ = tuple(parts[1])
+    return features
+
+
 def _is_torch_optimizer(value):
     is_optimizer = isinstance(value, type) and issubclass(value, torch.optim.Optimizer)
     return is_optimizer and getattr(torch.optim, value.__name__, None) is value
@@ -139,6 +152,7 @@ _TAGS = [
     ),
     ("method", _is_registered, lambda v: (v.name, v.get_params(deep=False)), _method),
     ("pgd", lambda v: type(v) is PGD, lambda v: (v.get_params(),), lambda p: PGD(**p[0])),
+    ("scattering", lambda v: type(v) is Scattering2D, _scattering_facts, _scattering),
     ("optimizer", _is_torch_optimizer, lambda v: v.__name__, _optimizer),
     ("device", _of(torch.device), str, torch.device),
     ("network", lambda v: _name_of(v) is not None, _name_of, NETWORKS.__getitem__),

@@ -19,10 +19,10 @@ DROPPED = SCRUBBED | {"keep_reference": False, "diagnostics": False}
 _NEVER_KEPT = ("reference_", "diagnostics_", "_skl_callbacks")
 FITTED = (
     *("classes_", "groups_", "n_features_in_", "feature_names_in_", "method_", "privacy_"),
-    *("lr_", "batch_size_", "n_steps_", "n_iter_", "signal_to_noise_"),
+    *("lr_", "batch_size_", "n_steps_", "n_iter_", "signal_to_noise_", "features_"),
     *("_settled", "_n_fits", "_group_positions", "_charged"),
 )
-_NEEDED = [name for name in FITTED if name not in ("feature_names_in_", "_charged")]
+_NEEDED = [n for n in FITTED if n not in ("feature_names_in_", "features_", "_charged")]
 FACTS_KEY, WEIGHTS_KEY, FACTORY_KEY = "_facts", "_weights", "_factory"  # of a pickled state
 NOTED = "{}, which whoever fitted could look at; not in this copy"
 
@@ -131,6 +131,7 @@ def rebuilt(cls, facts, weights, module=None):
     for name in FITTED:
         if name in facts["fitted"]:
             setattr(estimator, name, decode(facts["fitted"][name]))
+    estimator.features_ = getattr(estimator, "features_", None)
     estimator.net_ = InferenceNet(module or _builtin(facts["module"], weights), weights)
     return estimator
 

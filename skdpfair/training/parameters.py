@@ -30,7 +30,7 @@ from skdpfair.privacy import ACCOUNTANTS
 from skdpfair.privacy.gdp import LEAST_DELTA
 from skdpfair.training.callbacks import recorders
 
-MODULES = ("auto", "logistic", "mlp", "cnn")
+MODULES = ("auto", "logistic", "mlp", "cnn", "scattering")
 _AUTO = StrOptions({"auto"})
 _COUNT = Interval(Integral, 1, 2**63 - 1, closed="both")  # what numpy and torch count with
 # beyond these no accountant can tell epsilon

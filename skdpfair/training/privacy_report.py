@@ -80,12 +80,13 @@ def account(
         holds=tuple(word for name, word in _HELD.items() if params[name]),
         stop=trained.stop,
         proof=net.engine_.proof if plan.is_accounted else None,
+        features=table.features,
         assumptions=assumptions,
         ledger=ledger,
     )
     notes = (WEIGHTS_FROM_OTHERS,) if most is not None else ()
-    if context.steps:
-        notes = (STEPS_BEFORE.format(", ".join(map(repr, context.steps))), *notes)
+    if unknown := context.steps[: -1 if table.features else None]:  # of the last it is known
+        notes = (STEPS_BEFORE.format(", ".join(map(repr, unknown))), *notes)
     return replace(report, not_accounted=in_unit((*notes, *report.not_accounted), report.unit))
 
 

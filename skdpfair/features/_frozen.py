@@ -1,0 +1,254 @@
+"""A public network, frozen, as a transformer."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import os
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from skdpfair._describe import state_of
+from skdpfair._validate import error_context, safe_repr
+from skdpfair.engine.per_sample.graph import record
+from skdpfair.engine.per_sample.stand_ins import Coupling, NotRecorded
+from skdpfair.exceptions import UnsupportedModuleError
+from skdpfair.features._base import Extract, PublicFeatures
+
+_N_PROBE = 4
+_NEEDS_ONNX = "FrozenFeatures of an .onnx file needs: pip install 'skdpfair[onnx]'."
+_NEEDS_SAFETENSORS = "weights in a .safetensors file need: pip install 'skdpfair[release]'."
+
+
+class FrozenFeatures(PublicFeatures):
+    """Features that a public network computes; nothing is learned from the records.
+
+    The network must have been trained on PUBLIC records only: this is declared, not checked, and
+    reports of fits on the features say so, with a digest of the weights.  It runs in evaluation
+    mode, without gradients, so that batch normalisation uses its stored statistics.
+
+    Parameters
+    ----------
+    module : torch.nn.Module, callable, str or path-like
+        The network, which maps (batch, ...) to features (batch, ...): a module, a class or function
+        that makes one, or a TorchScript (``.pt``) or ONNX (``.onnx``) file.
+    weights : str, path-like or None, default=None
+        A file with the state of the module: safetensors, or tensors only as ``torch.save`` writes
+        them.  Entries that the module does not have, such as those of a removed last layer, are
+        left out; none may be missing.
+    module_params : dict or None, default=None
+        Keyword arguments, where ``module`` is a class or function.
+    image_shape : tuple of int or None, default=None
+        Shape of the records, if the rows of X hold their numbers one after the other.
+    cache_dir : path-like or None, default=None
+        A folder for memory maps of features, see :class:`Scattering2D`.
+    device : str, default="auto"
+        Device of torch; "auto" is "cuda" if there is one, else "cpu".
+    verbose : int, default=0
+        1 shows a progress bar.
+
+    Attributes
+    ----------
+    in_shape_ : tuple of int
+        Shape of the records of ``fit``.
+
+    Notes
+    -----
+    The features of a record follow from this record alone: the operations of the module are
+    recorded on made-up records and carried out on the private ones, if all are known to treat
+    each record by itself.  Other modules, and files, get one record at a time.  Records of uint8
+    are divided by 255; put any other scaling that the network expects into the module.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpfair.features import FrozenFeatures
+    >>> layers = nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(2)
+    >>> frozen = FrozenFeatures(nn.Sequential(*layers))
+    >>> frozen.fit_transform(np.zeros((5, 3, 32, 32), np.float32)).shape
+    (5, 32)
+    >>> frozen.described
+    'FrozenFeatures(Sequential), sha256 ..., public by declaration'
+    """
+
+    def __init__(
+        self,
+        module: nn.Module | Callable[..., nn.Module] | str | os.PathLike[str],
+        weights: str | os.PathLike[str] | None = None,
+        *,
+        module_params: Mapping[str, Any] | None = None,
+        image_shape: tuple[int, ...] | None = None,
+        cache_dir: str | os.PathLike[str] | None = None,
+        device: str | torch.device = "auto",
+        verbose: int = 0,
+    ) -> None:
+        self.module = module
+        self.weights = weights
+        self.module_params = module_params
+        self.image_shape = image_shape
+        self.cache_dir = cache_dir
+        self.device = device
+        self.verbose = verbose
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the network: of its file, or of its tensors by name."""
+        if self._is_file:
+            return hashlib.sha256(self._path.read_bytes()).hexdigest()
+        return digest_of(self._made())
+
+    @property
+    def described(self) -> str:
+        """What computes the features, and why that costs no privacy."""
+        name = self._path.name if self._is_file else type(self._made()).__name__
+        return f"FrozenFeatures({name}), sha256 {self.digest[:16]}, public by declaration"
+
+    @property
+    def _is_file(self) -> bool:
+        return isinstance(self.module, (str, os.PathLike))
+
+    @property
+    def _path(self) -> Path:
+        assert isinstance(self.module, (str, os.PathLike))
+        path = Path(self.module)
+        if not path.is_file():
+            raise ValueError(f"module={str(path)!r} is not a file. Give a file or a module.")
+        if self.weights is not None or self.module_params:
+            raise ValueError(
+                "weights and module_params belong to a module, but module is a file, which holds "
+                "its own weights. Leave them out."
+            )
+        return path
+
+    def _facts(self) -> dict[str, Any]:
+        return {"sha256": self.digest, "code": "" if self._is_file else state_of(self._made())}
+
+    def _extractor(self, shape: tuple[int, ...]) -> Extract:
+        if self._is_file and self._path.suffix == ".onnx":
+            return _flat(_one_by_one(_onnx_session(self._path)))
+        if self._is_file:
+            with error_context("module", "is not a TorchScript file"):
+                loaded: Any = torch.jit.load(str(self._path), map_location=self.used_device)
+            return _flat(_one_by_one(_without_traces(loaded.eval())))
+        module = self._made().to(self.used_device)
+        return _flat(_record_by_record(module, shape, self.used_device))
+
+    def _made(self) -> nn.Module:
+        """Return a frozen copy of the module, with its weights."""
+        made: Any = self.module
+        if not isinstance(made, nn.Module):
+            if not callable(made):
+                raise TypeError(
+                    "module must be a torch.nn.Module, a callable that makes one, or a file, got "
+                    f"{safe_repr(made)}."
+                )
+            with error_context("module", "cannot be made with module_params"):
+                made = made(**(self.module_params or {}))
+        if not isinstance(made, nn.Module):
+            raise TypeError(f"module must make a torch.nn.Module, got {type(made).__name__}.")
+        made = copy.deepcopy(made)
+        if self.weights is not None:
+            _load(made, Path(self.weights))
+        return made.float().eval().requires_grad_(False)
+
+
+def digest_of(module: nn.Module) -> str:
+    """Return the SHA-256 of a module's tensors: names, types, shapes and bytes.
+
+    Examples
+    --------
+    >>> one, other = nn.Linear(2, 2), nn.Linear(2, 2)
+    >>> digest_of(one) == digest_of(copy.deepcopy(one)), digest_of(one) == digest_of(other)
+    (True, False)
+    """
+    found = hashlib.sha256()
+    for name, tensor in sorted(module.state_dict().items()):
+        array = tensor.detach().cpu().contiguous().numpy()
+        found.update(repr((name, array.dtype.str, array.shape)).encode())
+        found.update(array.tobytes())
+    return found.hexdigest()
+
+
+def _load(module: nn.Module, path: Path) -> None:
+    with error_context("weights", "cannot be read as tensors by name"):
+        if path.suffix == ".safetensors":
+            try:
+                state = import_module("safetensors.torch").load_file(path)
+            except ImportError:
+                raise ImportError(_NEEDS_SAFETENSORS) from None
+        else:
+            state = torch.load(path, map_location="cpu", weights_only=True)
+        missing = module.load_state_dict(state, strict=False).missing_keys
+    if missing:
+        raise ValueError(
+            f"weights={path.name!r} lacks {safe_repr(missing)} of the module. Give the weights of "
+            "this module."
+        )
+
+
+def _record_by_record(
+    module: nn.Module, shape: tuple[int, ...], device: str | torch.device
+) -> Extract:
+    """Return the module as a function of a batch in which no record meets another."""
+    probe = torch.rand((_N_PROBE, *shape), generator=torch.Generator().manual_seed(0)).to(device)
+    called = copy.deepcopy(module)
+    try:
+        graph = record(called, probe).on(module, called)
+    except Coupling as error:
+        raise UnsupportedModuleError(
+            f"module mixes the records of a batch: {error}. Make each output row a function of its "
+            "own input row only."
+        ) from None
+    except NotRecorded:
+        return _one_by_one(_without_traces(module))
+    return graph
+
+
+def _one_by_one(run: Extract) -> Extract:
+    return lambda x: torch.cat([run(one) for one in x.split(1)])
+
+
+def _without_traces(module: nn.Module) -> Extract:
+    """Return a module as a function that forgets each record before it gets the next."""
+    shared = [] if isinstance(module, torch.jit.ScriptModule) else module.parameters()
+
+    def run(x: Tensor) -> Tensor:
+        found: Tensor = copy.deepcopy(module, {id(p): p for p in shared})(x)
+        return found
+
+    return run
+
+
+def _onnx_session(path: Path) -> Extract:
+    try:
+        runtime = import_module("onnxruntime")
+    except ImportError:
+        raise ImportError(_NEEDS_ONNX) from None
+    with error_context("module", "is not an ONNX file"):
+        session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    (name,) = (given.name for given in session.get_inputs())
+
+    def run(x: Tensor) -> Tensor:
+        found: np.ndarray = session.run(None, {name: x.cpu().numpy()})[0]
+        return torch.from_numpy(found)
+
+    return run
+
+
+def _flat(run: Extract) -> Extract:
+    def flat(x: Tensor) -> Tensor:
+        found = run(x)
+        if not isinstance(found, Tensor) or found.ndim < 2 or len(found) != len(x):
+            raise UnsupportedModuleError(
+                f"module must return features (batch, ...), one row per record, got "
+                f"{tuple(getattr(found, 'shape', ())) or type(found).__name__} for {len(x)}."
+            )
+        return found.flatten(1)
+
+    return flat

@@ -1,0 +1,211 @@
+"""The scattering transform of pictures: Morlet wavelets, moduli and a local mean."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+_AT_ONCE = 2**19  # complex numbers held by a part of a batch
+
+
+class Scattering(nn.Module):
+    r"""Maps pictures (n, channels, height, width) to means (n, channels, paths, rows, columns).
+
+    Of each channel x it returns, averaged by a Gaussian of width ``2**J`` and sampled at that
+    distance, x itself, the moduli \|x * psi\| of its wavelet transform, and those of second order,
+    \|\|x * psi\| * psi'\|, where psi' has the larger scale.  Nothing in it is trained, and each
+    picture is transformed by itself.
+
+    Parameters
+    ----------
+    shape : tuple (height, width)
+        Of the pictures, each at least ``2**J``.
+    J : int
+        Number of scales: of 1, 2, ... ``2**(J - 1)`` pixels.
+    L : int
+        Number of orientations.
+    max_order : {1, 2}
+        Largest order of the moduli.
+
+    Notes
+    -----
+    Paths are sorted by order, then by scale (j1, j2), then by orientation.  Pictures are reflected
+    at their borders.
+
+    References
+    ----------
+    Bruna and Mallat, "Invariant scattering convolution networks", 2013.
+
+    Examples
+    --------
+    >>> Scattering((28, 28), J=2, L=8, max_order=2)(torch.rand(3, 1, 28, 28)).shape
+    torch.Size([3, 1, 81, 7, 7])
+    """
+
+    def __init__(self, shape: Sequence[int], J: int, L: int, max_order: int) -> None:
+        super().__init__()
+        self.J, self.L, self.max_order = J, L, max_order
+        width = 2**J
+        padded = [width * math.ceil(n / width + 2) for n in shape]
+        for axis, (n, p) in enumerate(zip(shape, padded, strict=True)):
+            self._constant(f"border_{axis}", _reflected(n, width, p - n - width))
+        # wavelet j at resolution r, of the pictures sampled every 2**r pixels
+        for j in range(J):
+            wavelets = _wavelets(padded, j, L)
+            for r in range(j + 1 if max_order > 1 else 1):
+                self._constant(f"psi_{j}_{r}", _sampled(wavelets, r).float())
+        for axis, (n, p) in enumerate(zip(shape, padded, strict=True)):
+            for r in range(J):
+                self._constant(f"mean_{axis}_{r}", _means(n, p, J, r).float())
+
+    @property
+    def n_paths(self) -> int:
+        """Number of results for each channel and place."""
+        first, second = self.J * self.L, self.J * (self.J - 1) // 2 * self.L**2
+        return 1 + first + (second if self.max_order > 1 else 0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the means, with bounded memory however many pictures there are."""
+        size = max(1, _AT_ONCE // (2 * self._get("psi_0_0").numel() * x.shape[1]))
+        return torch.cat([self._part(part) for part in x.split(size)])
+
+    def _part(self, x: Tensor) -> Tensor:
+        n, channels = x.shape[:2]
+        x = x.flatten(0, 1)
+        x = x.index_select(1, self._get("border_0")).index_select(2, self._get("border_1"))
+        found = [self._mean(x[:, None], 0)]
+        second = []
+        spectrum = self._spectrum(x[:, None])
+        for j in range(self.J):
+            moduli = self._moduli(spectrum, self._get(f"psi_{j}_0"), j)
+            found.append(self._mean(moduli, j))
+            if self.max_order == 1 or j + 1 == self.J:
+                continue
+            inner = self._spectrum(moduli[:, :, None])
+            for k in range(j + 1, self.J):
+                pairs = self._moduli(inner, self._get(f"psi_{k}_{j}"), k - j)
+                second.append(self._mean(pairs.flatten(1, 2), k))
+        return torch.cat([*found, *second], 1).unflatten(0, (n, channels))
+
+    def _spectrum(self, x: Tensor) -> Any:
+        return torch.fft.fft2(x)
+
+    def _moduli(self, spectrum: Any, psi: Tensor, r: int) -> Tensor:
+        """Return the moduli of convolutions with wavelets, every ``2**r`` pixels."""
+        return torch.fft.ifft2(_folded(spectrum * psi, r)).abs()
+
+    def _mean(self, x: Tensor, r: int) -> Tensor:
+        return self._get(f"mean_0_{r}") @ x @ self._get(f"mean_1_{r}").T
+
+    def _constant(self, name: str, value: Tensor) -> None:
+        self.register_buffer(name, value, persistent=False)
+
+    def _get(self, name: str) -> Tensor:
+        value: Tensor = getattr(self, name)
+        return value
+
+
+class RealScattering(Scattering):
+    """The same by matrices of real numbers, for runtimes without complex ones; slower."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the means of all pictures at once."""
+        return self._part(x)
+
+    def _spectrum(self, x: Tensor) -> Any:
+        return _turned(x, torch.zeros_like(x), -1.0)
+
+    def _moduli(self, spectrum: Any, psi: Tensor, r: int) -> Tensor:
+        real, imaginary = (_folded(part * psi, r) for part in spectrum)
+        n = real.shape[-2] * real.shape[-1]
+        real, imaginary = _turned(real / n, imaginary / n, 1.0)
+        return (real**2 + imaginary**2).sqrt()
+
+
+def _turned(real: Tensor, imaginary: Tensor, sign: float) -> tuple[Tensor, Tensor]:
+    """Return the Fourier transform over both axes, real and imaginary; ``sign=1`` is its inverse."""
+    for _ in range(2):
+        n = real.shape[-1]
+        at = torch.arange(n, dtype=torch.float64)
+        angle = sign * 2 * math.pi / n * torch.outer(at, at).remainder(n)
+        c, s = angle.cos().to(real), angle.sin().to(real)
+        real, imaginary = real @ c - imaginary @ s, real @ s + imaginary @ c
+        real, imaginary = real.transpose(-1, -2), imaginary.transpose(-1, -2)
+    return real, imaginary
+
+
+def _folded(product: Tensor, r: int) -> Tensor:
+    """Return the spectrum of every ``2**r``-th pixel of a signal, which averages over aliases."""
+    for axis in (-2, -1) if r else ():
+        product = reduce(torch.add, product.split(product.shape[axis] >> r, axis))
+    return product * 4.0**-r if r else product
+
+
+def _reflected(n: int, before: int, after: int) -> Tensor:
+    """Return the positions of a picture's rows once it is reflected at its borders."""
+    at = torch.arange(-before, n + after)
+    if n == 1:
+        return torch.zeros_like(at)
+    at = at.remainder(2 * n - 2)
+    return torch.minimum(at, 2 * n - 2 - at)
+
+
+def _wavelets(shape: Sequence[int], j: int, L: int) -> Tensor:
+    """Return the spectra (L, height, width), float64, of the Morlet wavelets of one scale."""
+    angles = [(L - L // 2 - 1 - k) * math.pi / L for k in range(L)]
+    sigma, xi, slant = 0.8 * 2**j, 0.75 * math.pi / 2**j, 4 / L
+    found = []
+    for angle in angles:
+        wave = _gabor(shape, sigma, angle, xi, slant)
+        bump = _gabor(shape, sigma, angle, 0.0, slant)
+        found.append(np.fft.fft2(wave - wave.sum() / bump.sum() * bump).real)
+    return torch.from_numpy(np.stack(found))
+
+
+def _gabor(shape: Sequence[int], sigma: float, angle: float, xi: float, slant: float) -> np.ndarray:
+    """Return an oriented Gaussian times a wave of frequency ``xi``, periodic in the picture."""
+    turn = np.array([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
+    curvature = turn @ np.diag([1.0, slant**2]) @ turn.T / (2 * sigma**2)
+    rows, columns = (np.arange(-2 * n, 3 * n, dtype=float) for n in shape)
+    u, v = rows[:, None], columns[None]
+    exponent = -(curvature[0, 0] * u**2 + 2 * curvature[0, 1] * u * v + curvature[1, 1] * v**2)
+    wave = np.exp(exponent + 1j * xi * (u * math.cos(angle) + v * math.sin(angle)))
+    periodic = wave.reshape(5, shape[0], 5, shape[1]).sum((0, 2))
+    found: np.ndarray = periodic / (2 * math.pi * sigma**2 / slant)
+    return found
+
+
+def _sampled(spectra: Tensor, r: int) -> Tensor:
+    """Return the spectra of filters for signals of every ``2**r``-th pixel."""
+    for axis in (-2, -1):
+        n = spectra.shape[axis]
+        kept = _low(n, r)
+        spectra = (spectra.movedim(axis, -1) * kept).unflatten(-1, (-1, n >> r)).sum(-2)
+        spectra = spectra.movedim(-1, axis)
+    return spectra
+
+
+def _low(n: int, r: int) -> Tensor:
+    """Return 1 for the frequencies that sampling at every ``2**r``-th pixel keeps, else 0."""
+    at = torch.arange(n)
+    first = n >> (r + 1)
+    high = (at >= first) & (at < first + n - (n >> r))
+    return (~high).double()
+
+
+def _means(n: int, padded: int, J: int, r: int) -> Tensor:
+    """Return the matrix, float64, of the means of a line of ``padded >> r`` pixels.
+
+    Their places are ``2**J`` pixels apart, and in the middle of the ``n`` pixels of the picture.
+    """
+    step = 2**J
+    places = (n - 1) / 2 + step * (np.arange(n // step) - (n // step - 1) / 2)
+    pixels = 2**r * np.arange(padded >> r) - step
+    bell = np.exp(-((places[:, None] - pixels) ** 2) / (2 * (0.8 * 2 ** (J - 1)) ** 2))
+    return torch.from_numpy(bell / bell.sum(1, keepdims=True))

@@ -1,0 +1,78 @@
+"""Public features of pictures, on which ``module="scattering"`` trains a linear model."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Any
+
+from sklearn.base import clone
+
+from skdpfair._validate import error_context, is_auto
+from skdpfair.features import Scattering2D
+from skdpfair.inputs.table import Table
+
+SCATTERING = "scattering"
+_LEAST_SIDE = 8  # pixels; smaller arrays of numbers are hardly pictures
+
+log = logging.getLogger("skdpfair")
+
+
+def features_of(params: dict[str, Any], shape: tuple[int, ...]) -> Scattering2D | None:
+    """Return the features that the estimator's parameters ask for, by the shape of a record.
+
+    Where there are some, ``params`` then describe the linear head.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If features of other records than pictures are asked for, or with an attack on pixels.
+    """
+    chosen = is_auto(params["module"])
+    if not (_suits(params, shape) if chosen else params["module"] == SCATTERING):
+        return None
+    if params["attack"] is not None:
+        raise ValueError(
+            f"attack={params['attack']!r} changes pixels, but module='scattering' trains on "
+            'features of them. Use module="cnn" or a module of your own.'
+        )
+    with error_context("module_params", "do not describe a Scattering2D"):
+        features = Scattering2D(**{"device": params["device"], **(params["module_params"] or {})})
+    features.check(shape)
+    features.in_shape_ = tuple(shape)
+    if chosen:
+        log.info("module='auto': a linear model on %s, as records have shape %s", features, shape)
+    params |= {"module": "logistic", "module_params": None}
+    return features
+
+
+def _suits(params: dict[str, Any], shape: tuple[int, ...]) -> bool:
+    """Tell whether records are pictures, and nothing else is asked for than a network."""
+    asks = params["attack"] is not None or not is_auto(params["hidden_layer_sizes"])
+    if asks or params["module_params"] or len(shape) not in (2, 3):
+        return False
+    try:
+        Scattering2D().check(shape)
+    except ValueError:
+        return False
+    return min(sorted(shape)[-2:]) >= _LEAST_SIDE
+
+
+def for_prediction(features: Scattering2D | None) -> Scattering2D | None:
+    """Return the features for other pictures, which no folder keeps."""
+    if features is None:
+        return None
+    kept: Scattering2D = clone(features).set_params(cache_dir=None, device="auto", verbose=0)
+    kept.in_shape_ = features.in_shape_
+    return kept
+
+
+def extracted(table: Table, features: Scattering2D | None, before: Table | None = None) -> Table:
+    """Return the table with features in the place of pictures; ``before`` holds them already."""
+    if features is None or before is not None:
+        return before or table
+    x = features.transform(table.x)
+    validation = table.validation
+    if validation is not None:
+        validation = features.transform(validation[0]), validation[1]
+    return replace(table, x=x, validation=validation, features=features.described)

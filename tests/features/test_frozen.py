@@ -1,0 +1,170 @@
+"""Public networks as transformers: each record alone, no traces, and what reports say."""
+
+import re
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import j0
+from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
+from torch import nn
+
+from skdpfair import DPFairClassifier
+from skdpfair.exceptions import UnsupportedModuleError
+from skdpfair.features import FrozenFeatures
+from skdpfair.preprocessing import check_pipeline
+
+
+class Backbone(nn.Module):
+    def __init__(self, width=4):
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Conv2d(3, width, 3, stride=2), nn.BatchNorm2d(width), nn.ReLU(), nn.Dropout(0.5)
+        )
+
+    def forward(self, x):
+        return self.layers(x).mean((2, 3))
+
+
+class Centred(nn.Module):
+    """Mixes the records of a batch."""
+
+    def forward(self, x):
+        return x.flatten(1) - x.flatten(1).mean(0)
+
+
+class Unlisted(nn.Module):
+    """Uses an operation that no recording follows, and counts its calls."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x):
+        self.calls += 1
+        return torch.special.bessel_j0(x.flatten(1)) + len(x) * self.calls
+
+
+@pytest.fixture
+def pictures():
+    return np.random.default_rng(0).random((9, 3, 12, 12), dtype=np.float32)
+
+
+@pytest.fixture
+def backbone():
+    torch.manual_seed(0)
+    module = Backbone()
+    module(torch.rand(64, 3, 12, 12) * 3)  # moves the running statistics
+    return module
+
+
+def test_the_features_are_those_of_the_module_in_evaluation_mode(backbone, pictures):
+    before = {k: v.clone() for k, v in backbone.state_dict().items()}
+    found = FrozenFeatures(backbone.train()).fit_transform(pictures)
+    with torch.no_grad():
+        expected = backbone.eval()(torch.from_numpy(pictures)).numpy()
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    assert all(torch.equal(v, before[k]) for k, v in backbone.state_dict().items())
+
+
+def test_a_module_that_mixes_records_is_refused(pictures):
+    with pytest.raises(UnsupportedModuleError, match="mixes the records"):
+        FrozenFeatures(Centred()).fit_transform(pictures)
+
+
+def test_a_module_that_cannot_be_recorded_gets_one_record_at_a_time(pictures):
+    found = FrozenFeatures(Unlisted()).fit_transform(pictures)
+    np.testing.assert_allclose(found, j0(pictures.reshape(9, -1)) + 1, rtol=1e-5)
+
+
+def test_weights_come_from_files(backbone, pictures, tmp_path):
+    expected = FrozenFeatures(backbone).fit_transform(pictures)
+    from safetensors.torch import save_file
+
+    state = backbone.state_dict() | {"head.weight": torch.zeros(2, 4)}  # of a removed layer
+    save_file(state, tmp_path / "net.safetensors")
+    torch.save(state, tmp_path / "net.pt")
+    for name in ("net.safetensors", "net.pt"):
+        frozen = FrozenFeatures(Backbone, tmp_path / name, module_params={"width": 4})
+        np.testing.assert_array_equal(frozen.fit_transform(pictures), expected)
+        assert frozen.digest == FrozenFeatures(backbone).digest
+    with pytest.raises(ValueError, match=r"weights='net.pt' lacks \[.*'1.running_mean'"):
+        FrozenFeatures(
+            nn.Sequential(nn.Flatten(), nn.BatchNorm1d(3)), tmp_path / "net.pt"
+        ).fit_transform(pictures)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_files_of_whole_networks(backbone, pictures, tmp_path):
+    expected = FrozenFeatures(backbone).fit_transform(pictures)
+    path = tmp_path / "net.torchscript.pt"
+    torch.jit.trace(backbone.eval(), torch.from_numpy(pictures)).save(str(path))
+    frozen = FrozenFeatures(path)
+    np.testing.assert_allclose(frozen.fit_transform(pictures), expected, rtol=1e-5, atol=1e-6)
+    assert re.fullmatch(
+        r"FrozenFeatures\(net.torchscript.pt\), sha256 [0-9a-f]{16}, public by declaration",
+        frozen.described,
+    )
+    with pytest.raises(ValueError, match="weights and module_params belong to a module"):
+        FrozenFeatures(path, weights=path).fit_transform(pictures)
+
+
+def test_onnx_files(pictures, tmp_path):
+    import onnx
+    from onnx import TensorProto, helper
+
+    # the mean over the batch is taken, too: alone, each record is its own mean
+    node = helper.make_node("ReduceMean", ["x"], ["y"], axes=[0, 2], keepdims=0)
+    made = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [node, helper.make_node("Unsqueeze", ["y", "axes"], ["z"])],
+        "net",
+        [made("x", TensorProto.FLOAT, ["n", 3, 12, 12])],
+        [made("z", TensorProto.FLOAT, [1, 3, 12])],
+        [helper.make_tensor("axes", TensorProto.INT64, [1], [0])],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, tmp_path / "net.onnx")
+    found = FrozenFeatures(tmp_path / "net.onnx").fit_transform(pictures)
+    np.testing.assert_allclose(found, pictures.mean(2).reshape(9, -1), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "arguments, error, text",
+    [
+        ({"module": 3}, TypeError, "module must be a torch.nn.Module, a callable"),
+        ({"module": "missing.onnx"}, ValueError, "module='missing.onnx' is not a file"),
+        ({"module": dict}, TypeError, "module must make a torch.nn.Module, got dict"),
+        ({"module": nn.Flatten(0)}, UnsupportedModuleError, "mixes|one row per record"),
+        ({"module": Backbone, "module_params": {"depth": 2}}, TypeError, "module"),
+    ],
+)
+def test_what_cannot_be_used(arguments, error, text, pictures):
+    with pytest.raises(error, match=text):
+        FrozenFeatures(**arguments).fit_transform(pictures[:, 0])
+
+
+def test_the_report_names_the_network_and_its_digest(backbone):
+    rng = np.random.default_rng(0)
+    X, y = rng.random((400, 3, 12, 12), dtype=np.float32), rng.integers(0, 2, 400)
+    frozen = FrozenFeatures(backbone)
+    head = DPFairClassifier("dpsgd", epsilon=8.0, delta=1e-4, module="logistic", max_steps=3)
+    pipe = make_pipeline(frozen, head).fit(X, y)
+    told = f"Features are those of FrozenFeatures(Backbone), sha256 {frozen.digest[:16]}, public"
+    assert told in pipe[-1].privacy_.statement
+    assert "frozenfeatures" not in " ".join(pipe[-1].privacy_.not_accounted)
+    report = check_pipeline(pipe)
+    assert not report.findings
+    assert any("must come from public rows" in note for note in report.notes)
+    bare = clone(pipe).fit(X, y)[-1].fit(frozen.transform(X).copy(), y)  # a copy may be anything
+    assert bare.privacy_.features is None
+
+
+def test_a_cache_belongs_to_the_weights(backbone, pictures, tmp_path):
+    one = FrozenFeatures(backbone, cache_dir=tmp_path).fit_transform(pictures)
+    with torch.no_grad():
+        backbone.layers[0].bias += 1
+    other = FrozenFeatures(backbone, cache_dir=tmp_path).fit_transform(pictures)
+    assert len(list(tmp_path.iterdir())) == 2
+    assert not np.allclose(one, other)
