@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import group_norm
+from torch.nn.functional import layer_norm
 
-from skdpfair._validate import flag, integer, one_of
+from skdpfair._validate import flag, integer, is_auto, one_of
 from skdpfair.features._base import Extract, PublicFeatures
 from skdpfair.features._wavelets import Scattering
 
-_COLOURS = (1, 3)
+_OPPONENTS = [[1 / 3, 1 / 3, 1 / 3], [0.5, 0.0, -0.5], [-0.25, 0.5, -0.25]]
+_EPS = 1e-5
 CHANNELS = ("auto", "first", "last", "none")
 
 
@@ -34,10 +36,10 @@ class Scattering2D(PublicFeatures):
         Number of orientations.
     max_order : {1, 2}, default=2
         Largest number of wavelets that are applied one after the other.
-    normalize : bool, default=True
-        Whether the channels of a record are normalised in groups of three, each to mean 0 and
-        variance 1 over channels and places, as by Tramer and Boneh.  It uses numbers of this
-        record only.
+    mirror : bool or "auto", default="auto"
+        Whether a picture and its mirror image (left and right exchanged) have the same features,
+        which halves their number.  "auto" is true for three channels: photographs mostly show
+        the same thing in a mirror, while a digit or an X-ray does not.
     channels : {"auto", "first", "last", "none"}, default="auto"
         Where pictures of three axes have their channels; "none" for pictures of two axes.  "auto"
         looks for an axis of 1 or 3, first (channels, height, width), then (height, width,
@@ -60,9 +62,14 @@ class Scattering2D(PublicFeatures):
 
     Notes
     -----
-    A channel x gives x * phi, \|x * psi\| * phi and \|\|x * psi\| * psi'\| * phi for Morlet wavelets
-    psi and a Gaussian phi, at every ``2**J``-th pixel: for J = 2 and L = 8, 81 numbers for each of
-    7 x 7 places of a picture of 28 x 28.
+    A grey picture x gives x * phi, \|x * psi\| * phi and \|\|x * psi\| * psi'\| * phi for Morlet
+    wavelets psi and a Gaussian phi, at every ``2**J``-th pixel: for J = 2 and L = 8, 81 numbers for
+    each of 7 x 7 places of a picture of 28 x 28.  A colour picture gives those of its mean over
+    red, green and blue, and, without the second order, of the differences R - B and 2G - R - B.
+
+    The numbers of a record are normalised in groups, each to mean 0 and variance 1 over places,
+    paths and both colour differences: order 0, each scale of order 1, and each first wavelet of
+    order 2.
 
     References
     ----------
@@ -85,7 +92,7 @@ class Scattering2D(PublicFeatures):
         L: int = 8,
         *,
         max_order: int = 2,
-        normalize: bool = True,
+        mirror: bool | str = "auto",
         channels: str = "auto",
         image_shape: tuple[int, ...] | None = None,
         cache_dir: str | os.PathLike[str] | None = None,
@@ -95,7 +102,7 @@ class Scattering2D(PublicFeatures):
         self.J = J
         self.L = L
         self.max_order = max_order
-        self.normalize = normalize
+        self.mirror = mirror
         self.channels = channels
         self.image_shape = image_shape
         self.cache_dir = cache_dir
@@ -133,7 +140,8 @@ class Scattering2D(PublicFeatures):
         J = integer("J", self.J, high=8)
         integer("L", self.L, high=64)
         integer("max_order", self.max_order, high=2)
-        flag("normalize", self.normalize)
+        if not is_auto(self.mirror):
+            flag("mirror", self.mirror)
         form = form_of(shape, one_of("channels", self.channels, CHANNELS))
         if min(form[1:]) < 2**J:
             raise ValueError(
@@ -142,23 +150,76 @@ class Scattering2D(PublicFeatures):
             )
         return form
 
-    def _extractor(self, shape: tuple[int, ...]) -> Extract:
+    def network(self, shape: tuple[int, ...], kind: type[Scattering] = Scattering) -> nn.Module:
+        """Return the features of pictures of a shape as a module without parameters.
+
+        Parameters
+        ----------
+        shape : tuple of int
+            Shape of one record.
+        kind : type, default=Scattering
+            `RealScattering`, for runtimes without complex numbers.
+
+        Returns
+        -------
+        torch.nn.Module
+            Maps (batch, *shape), float32, to (batch, n_features).
+
+        Raises
+        ------
+        ValueError, TypeError
+            If a parameter or the shape cannot be used.
+        """
         form = self.check(shape)
-        module = _scattering(form[1:], self.J, self.L, self.max_order).to(self.used_device)
+        mirror = form[0] == 3 if self.mirror == "auto" else bool(self.mirror)
+        move = len(shape) == 3 and tuple(shape) != form
+        return _features(kind, form, move, self.J, self.L, self.max_order, mirror)
 
-        def extract(x: Tensor) -> Tensor:
-            x = x.movedim(-1, 1) if form != shape and len(shape) == 3 else x
-            found = module(x.reshape(len(x), *form)).flatten(1, 2)
-            if self.normalize:
-                found = group_norm(found, max(1, found.shape[1] // 3), eps=1e-5)
-            return found.flatten(1)
-
-        return extract
+    def _extractor(self, shape: tuple[int, ...]) -> Extract:
+        return self.network(shape).to(self.used_device)
 
 
 @lru_cache(maxsize=8)
-def _scattering(shape: tuple[int, int], J: int, L: int, max_order: int) -> nn.Module:
-    return Scattering(shape, J, L, max_order)
+def _features(kind: type[Scattering], form: tuple[int, int, int], *rest: Any) -> nn.Module:
+    return _Features(kind, form, *rest)
+
+
+class _Features(nn.Module):
+    """Normalised scattering coefficients of pictures, those of colours coarser."""
+
+    def __init__(
+        self,
+        kind: type[Scattering],
+        form: tuple[int, int, int],
+        channels_last: bool,
+        J: int,
+        L: int,
+        max_order: int,
+        mirror: bool,
+    ) -> None:
+        super().__init__()
+        self.form, self.channels_last, self.mirror = form, channels_last, mirror
+        self.light = kind(form[1:], J, L, max_order)
+        self.colour = kind(form[1:], J, L, 1) if form[0] == 3 else None
+        self.register_buffer("opponents", torch.tensor(_OPPONENTS), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.movedim(-1, 1) if self.channels_last else x
+        x = x.reshape(len(x), *self.form)
+        if self.colour is None:
+            return self._normalised(self.light, x)
+        x = torch.einsum("kc,nchw->nkhw", self.opponents, x)
+        parts = self._normalised(self.light, x[:, :1]), self._normalised(self.colour, x[:, 1:])
+        return torch.cat(parts, 1)
+
+    def _normalised(self, scattering: Scattering, x: Tensor) -> Tensor:
+        """Return the coefficients of all channels, each group of mean 0 and variance 1."""
+        found = scattering(x.flatten(0, 1)).unflatten(0, (len(x), x.shape[1]))
+        if self.mirror:
+            found = (found + found[:, :, scattering.mirrored].flip(-1)) / 2
+            found = found[..., : (found.shape[-1] + 1) // 2]
+        parts = found.split(scattering.group_sizes, 2)
+        return torch.cat([layer_norm(p.flatten(1), (p[0].numel(),), eps=_EPS) for p in parts], 1)
 
 
 def form_of(shape: Sequence[int], channels: str) -> tuple[int, int, int]:
@@ -166,10 +227,10 @@ def form_of(shape: Sequence[int], channels: str) -> tuple[int, int, int]:
     if len(shape) == 2 and channels in ("auto", "none"):
         return 1, shape[0], shape[1]
     if len(shape) == 3 and channels != "none":
-        first = channels == "first" or (channels == "auto" and shape[0] in _COLOURS)
+        first = channels == "first" or (channels == "auto" and shape[0] in (1, 3))
         if first:
             return shape[0], shape[1], shape[2]
-        if channels == "last" or shape[2] in _COLOURS:
+        if channels == "last" or shape[2] in (1, 3):
             return shape[2], shape[0], shape[1]
     raise ValueError(
         f"X must hold pictures of (height, width), (channels, height, width) or (height, width, "

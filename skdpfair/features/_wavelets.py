@@ -15,10 +15,10 @@ _AT_ONCE = 2**19  # complex numbers held by a part of a batch
 
 
 class Scattering(nn.Module):
-    r"""Maps pictures (n, channels, height, width) to means (n, channels, paths, rows, columns).
+    r"""Maps grey pictures (n, height, width) to local means (n, paths, rows, columns).
 
-    Of each channel x it returns, averaged by a Gaussian of width ``2**J`` and sampled at that
-    distance, x itself, the moduli \|x * psi\| of its wavelet transform, and those of second order,
+    Of a picture x it returns, averaged by a Gaussian of width ``2**J`` at places of that distance,
+    x itself, the moduli \|x * psi\| of its wavelet transform, and those of second order,
     \|\|x * psi\| * psi'\|, where psi' has the larger scale.  Nothing in it is trained, and each
     picture is transformed by itself.
 
@@ -33,10 +33,16 @@ class Scattering(nn.Module):
     max_order : {1, 2}
         Largest order of the moduli.
 
+    Attributes
+    ----------
+    mirrored : list of int
+        Of each path, the one that the mirror image (left and right exchanged) has in its place.
+    group_sizes : list of int
+        Numbers of successive paths of one order, scales and, in order 2, first orientation.
+
     Notes
     -----
-    Paths are sorted by order, then by scale (j1, j2), then by orientation.  Pictures are reflected
-    at their borders.
+    Pictures are reflected at their borders.
 
     References
     ----------
@@ -44,13 +50,20 @@ class Scattering(nn.Module):
 
     Examples
     --------
-    >>> Scattering((28, 28), J=2, L=8, max_order=2)(torch.rand(3, 1, 28, 28)).shape
-    torch.Size([3, 1, 81, 7, 7])
+    >>> Scattering((28, 28), J=2, L=8, max_order=2)(torch.rand(3, 28, 28)).shape
+    torch.Size([3, 81, 7, 7])
     """
 
     def __init__(self, shape: Sequence[int], J: int, L: int, max_order: int) -> None:
         super().__init__()
-        self.J, self.L, self.max_order = J, L, max_order
+        self.J, self.max_order = J, max_order
+        # scales, then orientations, which are multiples of pi / L
+        first = [((j,), (k,)) for j in range(J) for k in range(L)]
+        pairs = [(i, j) for i in range(J) for j in range(i + 1, J)] if max_order > 1 else []
+        second = [(pair, (k, m)) for pair in pairs for k in range(L) for m in range(L)]
+        paths = [((), ()), *first, *second]
+        self.mirrored = [paths.index((j, tuple(-k % L for k in turn))) for j, turn in paths]
+        self.group_sizes = [1] + [L] * (J + L * len(pairs))
         width = 2**J
         padded = [width * math.ceil(n / width + 2) for n in shape]
         for axis, (n, p) in enumerate(zip(shape, padded, strict=True)):
@@ -64,20 +77,12 @@ class Scattering(nn.Module):
             for r in range(J):
                 self._constant(f"mean_{axis}_{r}", _means(n, p, J, r).float())
 
-    @property
-    def n_paths(self) -> int:
-        """Number of results for each channel and place."""
-        first, second = self.J * self.L, self.J * (self.J - 1) // 2 * self.L**2
-        return 1 + first + (second if self.max_order > 1 else 0)
-
     def forward(self, x: Tensor) -> Tensor:
         """Return the means, with bounded memory however many pictures there are."""
-        size = max(1, _AT_ONCE // (2 * self._get("psi_0_0").numel() * x.shape[1]))
+        size = max(1, _AT_ONCE // (2 * self._get("psi_0_0").numel()))
         return torch.cat([self._part(part) for part in x.split(size)])
 
     def _part(self, x: Tensor) -> Tensor:
-        n, channels = x.shape[:2]
-        x = x.flatten(0, 1)
         x = x.index_select(1, self._get("border_0")).index_select(2, self._get("border_1"))
         found = [self._mean(x[:, None], 0)]
         second = []
@@ -91,7 +96,7 @@ class Scattering(nn.Module):
             for k in range(j + 1, self.J):
                 pairs = self._moduli(inner, self._get(f"psi_{k}_{j}"), k - j)
                 second.append(self._mean(pairs.flatten(1, 2), k))
-        return torch.cat([*found, *second], 1).unflatten(0, (n, channels))
+        return torch.cat([*found, *second], 1)
 
     def _spectrum(self, x: Tensor) -> Any:
         return torch.fft.fft2(x)
@@ -129,7 +134,7 @@ class RealScattering(Scattering):
 
 
 def _turned(real: Tensor, imaginary: Tensor, sign: float) -> tuple[Tensor, Tensor]:
-    """Return the Fourier transform over both axes, real and imaginary; ``sign=1`` is its inverse."""
+    """Return the Fourier transform over two axes, by parts; with ``sign=1`` its inverse."""
     for _ in range(2):
         n = real.shape[-1]
         at = torch.arange(n, dtype=torch.float64)
@@ -158,7 +163,7 @@ def _reflected(n: int, before: int, after: int) -> Tensor:
 
 def _wavelets(shape: Sequence[int], j: int, L: int) -> Tensor:
     """Return the spectra (L, height, width), float64, of the Morlet wavelets of one scale."""
-    angles = [(L - L // 2 - 1 - k) * math.pi / L for k in range(L)]
+    angles = [k * math.pi / L for k in range(L)]
     sigma, xi, slant = 0.8 * 2**j, 0.75 * math.pi / 2**j, 4 / L
     found = []
     for angle in angles:

@@ -16,6 +16,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from skdpfair.features import RealScattering
+
 _IR = 8  # of graphs of plain layers; ONNX Runtime 1.12 and later read it
 _OPSET = 17
 _OPSET_TRACED = 18
@@ -43,13 +45,17 @@ class _Part:
 def content(estimator, statement, version) -> bytes:
     """Return the bytes of an ONNX file of an estimator whose net is an inference net."""
     onnx = _onnx()
-    example = torch.zeros(2, *estimator.net_.module.in_shape)
+    module, shape = estimator.net_.module_, estimator.net_.module.in_shape
+    if (features := estimator.features_) is not None:
+        shape = features.in_shape_
+        module = nn.Sequential(features.network(shape, RealScattering), module)
+    example = torch.zeros(2, *shape)
     try:
-        part = _layers_of(onnx, estimator.net_.module_, example)
+        part = _layers_of(onnx, module, example)
     except _Unknown:
-        part = _traced(estimator.net_.module_, example)
+        part = _traced(module, example)
     model = onnx.helper.make_model(
-        _graph(onnx, part, estimator),
+        _graph(onnx, part, estimator, shape),
         opset_imports=[onnx.helper.make_opsetid("", part.opset)],
         ir_version=max(_IR, part.ir_version),
         producer_name="skdpfair",
@@ -65,7 +71,7 @@ def content(estimator, statement, version) -> bytes:
     return model.SerializeToString(deterministic=True)
 
 
-def _graph(onnx, part, estimator):
+def _graph(onnx, part, estimator, shape):
     make, classes = onnx.helper, estimator.classes_
     labels = _labels(onnx, classes)
     nodes = [
@@ -76,7 +82,7 @@ def _graph(onnx, part, estimator):
         make.make_node("Gather", ["classes", "label_code"], ["label"], axis=0),
     ]
     number, table = onnx.TensorProto.FLOAT, ["batch", len(classes)]
-    record = ["batch", *estimator.net_.module.in_shape]
+    record = ["batch", *shape]
     return make.make_graph(
         nodes,
         "classifier",
