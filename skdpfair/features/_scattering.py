@@ -205,7 +205,7 @@ class _Features(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = x.movedim(-1, 1) if self.channels_last else x
-        x = x.reshape(len(x), *self.form)
+        x = x.reshape(-1, *self.form)
         if self.colour is None:
             return self._normalised(self.light, x)
         x = torch.einsum("kc,nchw->nkhw", self.opponents, x)
@@ -214,7 +214,7 @@ class _Features(nn.Module):
 
     def _normalised(self, scattering: Scattering, x: Tensor) -> Tensor:
         """Return the coefficients of all channels, each group of mean 0 and variance 1."""
-        found = scattering(x.flatten(0, 1)).unflatten(0, (len(x), x.shape[1]))
+        found = scattering(x.flatten(0, 1)).unflatten(0, (-1, x.shape[1]))
         if self.mirror:
             found = (found + found[:, :, scattering.mirrored].flip(-1)) / 2
             found = found[..., : (found.shape[-1] + 1) // 2]

@@ -1,0 +1,163 @@
+"""Pictures in DPFairClassifier: features by shape, the same everywhere, in every form of a model."""
+
+import logging
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import cross_val_predict
+from sklearn.pipeline import make_pipeline
+
+from skdpfair import DPFairClassifier, load_release
+from skdpfair.attacks import PGD
+from skdpfair.audit import audit_artifact
+from skdpfair.features import Scattering2D
+from skdpfair.model_selection import dg_gap_scorer
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::skdpfair.exceptions.InsecureSeedWarning"),
+    pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning"),
+]
+SETTINGS = {"epsilon": 8.0, "delta": 1e-4, "max_steps": 30, "random_state": 0, "classes": [0, 1]}
+
+
+@pytest.fixture(scope="module")
+def bars():
+    """Pictures of horizontal or vertical bars, some of them faint."""
+    rng = np.random.default_rng(0)
+    y, group = rng.integers(0, 2, 600), rng.choice(["bright", "faint"], 600)
+    phase = rng.uniform(0, 6, 600)[:, None, None]
+    rows, columns = np.mgrid[:12, :10]
+    waves = np.where(y[:, None, None], np.sin(rows * 1.5 + phase), np.sin(columns * 1.5 + phase))
+    strength = np.where(group == "faint", 0.1, 0.4)[:, None, None]
+    x = 0.5 + strength * waves + 0.1 * rng.standard_normal((600, 12, 10))
+    return x.clip(0, 1).astype(np.float32), y, group
+
+
+@pytest.fixture(scope="module")
+def fitted(bars):
+    x, y, group = bars
+    return DPFairClassifier(**SETTINGS).fit(x, y, sensitive_features=group)
+
+
+def test_auto_trains_a_linear_model_on_features_and_says_so(bars, caplog):
+    x, y, group = bars
+    with caplog.at_level(logging.INFO, "skdpfair"):
+        fitted = DPFairClassifier(**SETTINGS).fit(x, y, sensitive_features=group)
+    assert "module='auto': a linear model on Scattering2D(), as records have" in caplog.text
+    assert fitted.score(x, y) > 0.9
+    assert repr(fitted.features_) == "Scattering2D()"
+    told = "Features are those of Scattering2D(), which learns nothing."
+    assert told in fitted.privacy_.statement
+    assert fitted.privacy_statement()["features"] == "Scattering2D(), which learns nothing"
+
+
+def test_it_is_the_model_of_a_pipeline(bars, fitted):
+    x, y, group = bars
+    pipe = make_pipeline(Scattering2D(), DPFairClassifier(module="logistic", **SETTINGS))
+    pipe.fit(x, y, dpfairclassifier__sensitive_features=group)
+    np.testing.assert_array_equal(pipe.predict_proba(x), fitted.predict_proba(x))
+    assert pipe[-1].privacy_.epsilon == fitted.privacy_.epsilon
+    named = clone(fitted).set_params(module="scattering", module_params={"J": 2})
+    named.fit(x, y, sensitive_features=group)
+    np.testing.assert_array_equal(named.predict_proba(x), fitted.predict_proba(x))
+
+
+@pytest.mark.parametrize(
+    "shape, params, chosen",
+    [
+        ((12, 10), {}, "Scattering2D()"),
+        ((3, 8, 8), {}, "Scattering2D()"),
+        ((8, 9, 3), {}, "Scattering2D()"),
+        ((7, 12), {}, "None"),  # too small
+        ((5, 12, 12), {}, "None"),  # no colours
+        ((2, 3, 12, 12), {}, "None"),
+        ((12, 10), {"hidden_layer_sizes": (4,)}, "None"),
+        ((12, 10), {"attack": PGD(0.1, n_steps=1)}, "None"),
+        ((12, 10), {"module": "logistic"}, "None"),
+        ((12, 10), {"module": "cnn"}, "None"),
+        ((12, 10), {"module": "scattering", "module_params": {"L": 4}}, "Scattering2D(L=4)"),
+    ],
+)
+def test_what_is_chosen_follows_from_public_facts(shape, params, chosen):
+    x = np.random.default_rng(0).random((300, *shape), dtype=np.float32)
+    y = np.arange(300) % 2
+    fitted = DPFairClassifier("dpsgd", **SETTINGS | {"max_steps": 2} | params).fit(x, y)
+    shown = "None" if fitted.features_ is None else repr(fitted.features_).replace("'", "")
+    assert shown == chosen
+
+
+@pytest.mark.parametrize(
+    "params, shape, text",
+    [
+        ({}, (9,), "X must hold pictures"),
+        ({"module_params": {"J": 9}}, (12, 12), "J"),
+        ({"module_params": {"K": 2}}, (12, 12), "module_params"),
+        ({"attack": PGD(0.1)}, (12, 12), "attack=PGD.*changes pixels"),
+    ],
+)
+def test_what_cannot_be_used(params, shape, text):
+    x = np.random.default_rng(0).random((50, *shape))
+    with pytest.raises((ValueError, TypeError), match=text):
+        DPFairClassifier(module="scattering", **SETTINGS, **params).fit(x, np.arange(50) % 2)
+
+
+def test_every_form_of_a_model_takes_pictures(bars, fitted, tmp_path):
+    x, _, _ = bars
+    expected = fitted.predict_proba(x[:40])
+    path = tmp_path / "model.safetensors"
+    fitted.save_release(path)
+    assert audit_artifact(path).is_clean
+    for other in (load_release(path), fitted.release(), pickle.loads(pickle.dumps(fitted))):
+        np.testing.assert_array_equal(other.predict_proba(x[:40]), expected)
+        assert other.features_.in_shape_ == (12, 10)
+        with pytest.raises(ValueError, match="X has 10 features, but"):
+            other.predict(x.transpose(0, 2, 1))
+
+
+def test_an_onnx_file_takes_pictures(bars, fitted, tmp_path):
+    from onnxruntime import InferenceSession
+
+    x, _, _ = bars
+    fitted.export_onnx(tmp_path / "model.onnx")
+    session = InferenceSession(tmp_path / "model.onnx")
+    found = session.run(["probabilities"], {"features": x[:7]})[0]
+    np.testing.assert_allclose(found, fitted.predict_proba(x[:7]), atol=1e-5)
+
+
+def test_reference_validation_and_warm_start(bars):
+    x, y, group = bars
+    clf = DPFairClassifier(
+        **SETTINGS, keep_reference=True, warm_start=True, validation_data=(x[:50], y[:50])
+    )
+    clf.fit(x, y, sensitive_features=group)
+    assert repr(clf.reference_.features_) == "Scattering2D()"
+    assert clf.reference_.score(x, y) > 0.9
+    assert clf.net_.history[-1]["valid_acc"] > 0.8
+    once = clf.privacy_.epsilon
+    clf.fit(x, y, sensitive_features=group)
+    assert clf.privacy_.epsilon > once
+    assert clf.score(x, y) > 0.9
+
+
+def test_pictures_may_lie_in_a_memory_map(bars, fitted, tmp_path):
+    x, y, group = bars
+    np.save(tmp_path / "x.npy", x)
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    own = clone(fitted).set_params(module="scattering", module_params={"cache_dir": tmp_path / "f"})
+    own.fit(mapped, y, sensitive_features=group)
+    np.testing.assert_array_equal(own.predict_proba(mapped), fitted.predict_proba(x))
+    assert own.features_.cache_dir is None  # pictures to predict are not kept
+    assert len(list((tmp_path / "f").iterdir())) == 1
+
+
+def test_folds_and_scorers_take_pictures(bars):
+    x, y, group = bars
+    clf = DPFairClassifier(**SETTINGS | {"max_steps": 10})
+    assert cross_val_predict(clf, x, y, cv=2).shape == (600,)
+    scorer = dg_gap_scorer(X_train=x, y_train=y, sensitive_features=group)
+    clf.fit(x[:300], y[:300], sensitive_features=group[:300])
+    found = scorer(clf, x[300:], y[300:], sensitive_features=group[300:])
+    gap = clf.score(x[:300], y[:300]) - clf.score(x[300:], y[300:])
+    assert found["dg_gap"] == pytest.approx(gap)
