@@ -94,6 +94,7 @@ ROOMS = {
     "skdpfair.release": "Releases",
     "skdpfair.analysis": "Analysis",
     "skdpfair.attacks": "Adversarial inputs",
+    "skdpfair.augmentations": "Augmentation",
     "skdpfair.performative": "Decision-dependent data",
     "skdpfair.audit": "Audits",
     "skdpfair.datasets": "Data sets",

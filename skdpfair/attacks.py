@@ -28,7 +28,7 @@ _MOST_ODD = 0.1  # share of coordinates that rounding may move where batches dif
 
 
 class RecordByRecord:
-    """A user's attack that runs on each record separately.
+    """A user's attack, or augmentation, that runs on each record separately.
 
     Its Python code runs once, on a made-up batch of one record, while torch traces its operations.
     Training repeats the traced operations under vmap: even if the attack decides by values, by the
@@ -42,6 +42,8 @@ class RecordByRecord:
         The module that is attacked, see :func:`skdpfair.engine.select_strategy`.
     example : Tensor of shape (1, ...)
         Only its shape, dtype and device are used.
+    name : str, default="attack"
+        What errors call it.
 
     Raises
     ------
@@ -59,7 +61,9 @@ class RecordByRecord:
             [1., 1., 1.]])
     """
 
-    def __init__(self, attack: Attack, model: Strategy, example: Tensor) -> None:
+    def __init__(
+        self, attack: Attack, model: Strategy, example: Tensor, name: str = "attack"
+    ) -> None:
         self.model = model
         called = _Attacked(attack, copy.deepcopy(model.module))
         _, limits = _image_and_limits(attack, example)
@@ -72,13 +76,14 @@ class RecordByRecord:
             return found
 
         try:
-            self._run: Callable[..., Tensor] = operations_of(one, (self._values(), x, y))
+            self._run = operations_of(one, (self._values(), x, y))
+            draw_from(self._run, model.generator)
         except NotRecorded as error:
             raise ValueError(
-                f"attack cannot run on one record at a time: {error}. Use tensor operations such "
-                "as torch.where instead of branches on values, and keep no state between calls."
+                f"{name} cannot run on one record at a time: {error}. Use tensor operations such "
+                "as torch.where instead of branches on values, random numbers of torch's global "
+                "generator, and keep no state between calls."
             ) from None
-        draw_from(self._run, model.generator)
 
     def __call__(self, module: object, x: Tensor, y: Tensor) -> Tensor:
         """Return the inputs to train on, each made from its own record.
@@ -291,6 +296,7 @@ def check_attack(
     module: nn.Module,
     example: Tensor,
     n_classes: int,
+    name: str = "attack",
 ) -> None:
     """Check that an attack can be used on inputs like ``example``, and keeps privacy.
 
@@ -310,6 +316,8 @@ def check_attack(
         Only its shape, dtype and device are used.
     n_classes : int
         Number of classes.
+    name : str, default="attack"
+        What errors call it.
 
     Raises
     ------
@@ -340,24 +348,24 @@ def check_attack(
     ) -> Tensor:
         x, y = torch.stack(records), torch.tensor(labels, device=example.device)
         with fixed_draws(x.device), torch.enable_grad(), draws():
-            return _checked(attack(tried, x.clone(), y), x, limits, image)
+            return _checked(name, attack(tried, x.clone(), y), x, limits, image)
 
     last = n_classes - 1
     both = run([a, b], (0, last))
     if not _same(tried, module):
         raise ValueError(
-            "attack changes the weights, buffers or mode of the module. Do not change them, or "
+            f"{name} changes the weights, buffers or mode of the module. Do not change them, or "
             "use copy.deepcopy(module): only noised gradients may change weights."
         )
     # the same seed and size, so that neither random numbers nor rounding tell the runs apart
     beside_others = run([a, other], (0, 0))[0], run([other, b], (last, last))[1]
     if any(_odd(p, q) > 0 for p, q in zip(both, beside_others, strict=True)):
-        raise _coupled("another record")
+        raise _coupled(name, "another record")
     # at another size random numbers would differ: here they are all one constant
     both = run([a, b], (0, last), ConstantDraws)
     alone = run([a], (0,), ConstantDraws)[0], run([b], (last,), ConstantDraws)[0]
     if any(_odd(p, q) > _MOST_ODD for p, q in zip(both, alone, strict=True)):
-        raise _coupled("the size of the batch")
+        raise _coupled(name, "the size of the batch")
 
 
 def _image_and_limits(attack: object, example: Tensor) -> tuple[bool, Limits | None]:
@@ -393,7 +401,7 @@ def _is_finite(value: object) -> bool:
 
 def _made_up(example: Tensor, limits: Limits | None) -> Tensor:
     """Return three records, uniform in the range."""
-    low, high = (-1.0, 1.0) if limits is None else limits
+    low, high = (0.0, 1.0) if limits is None else limits
     generator = torch.Generator().manual_seed(0)
     x = torch.rand((3, *example.shape[1:]), generator=generator)
     return (low + (high - low) * x.to(example.device, example.dtype)).clamp(low, high)
@@ -408,30 +416,30 @@ def _same(module: nn.Module, original: nn.Module) -> bool:
     )
 
 
-def _checked(found: object, x: Tensor, limits: Limits | None, image: bool) -> Tensor:
+def _checked(name: str, found: object, x: Tensor, limits: Limits | None, image: bool) -> Tensor:
     """Return what the attack returned if it can be trained on."""
     if not isinstance(found, Tensor):
-        raise TypeError(f"attack must return a torch.Tensor like x, got {type(found).__name__}.")
+        raise TypeError(f"{name} must return a torch.Tensor like x, got {type(found).__name__}.")
     if found.shape != x.shape:
         raise ValueError(
-            f"attack must return inputs of the shape of x, {tuple(x.shape)} for a batch of "
+            f"{name} must return inputs of the shape of x, {tuple(x.shape)} for a batch of "
             f"{len(x)}, got {tuple(found.shape)}."
         )
     if found.dtype != x.dtype:
         raise ValueError(
-            f"attack must return inputs of the dtype of x, {x.dtype}, got {found.dtype}. Use "
-            "x_adv.to(x.dtype)."
+            f"{name} must return inputs of the dtype of x, {x.dtype}, got {found.dtype}. Convert "
+            "them by .to(x.dtype)."
         )
     found = found.detach()
     if not bool(torch.isfinite(found).all()):
         raise ValueError(
-            "attack returns NaN or infinity for finite inputs. Bound its steps, for instance by "
+            f"{name} returns NaN or infinity for finite inputs. Bound its steps, for instance by "
             "the signs of the gradient, and clamp to the range of X."
         )
     if limits is not None and bool(((found < limits[0]) | (found > limits[1])).any()):
         why = " (assumed, since X are images)" if image else ""
         raise ValueError(
-            f"attack returns inputs outside input_range={tuple(limits)!r}{why}. Clamp them, or "
+            f"{name} returns inputs outside input_range={tuple(limits)!r}{why}. Clamp them, or "
             "set attack.input_range = (low, high) to the public range of X, or None for no range."
         )
     return found
@@ -442,10 +450,10 @@ def _odd(p: Tensor, q: Tensor) -> float:
     return float((~torch.isclose(p, q, rtol=1e-4, atol=1e-5)).double().mean())
 
 
-def _coupled(what: str) -> ValueError:
+def _coupled(name: str, what: str) -> ValueError:
     return ValueError(
-        f"attack makes the input of one record from {what}, so one record moves the gradients of "
-        "all others and epsilon would be wrong. Take gradients of the SUM of the losses, with no "
-        "mean, norm or maximum over the batch, and draw random numbers from torch's global "
+        f"{name} makes the input of one record from {what}, so one record moves the gradients of "
+        "all others and epsilon would be wrong. Take no mean, norm or maximum over the batch, "
+        "gradients of the SUM of the losses only, and draw random numbers from torch's global "
         "generator only."
     )

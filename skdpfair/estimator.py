@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from skdpfair import _validate, release
+from skdpfair.augmentations import Augment
 from skdpfair.engine.step import Attack
 from skdpfair.features import Scattering2D
 from skdpfair.inputs import fitted_rows, labels, persons, table
@@ -101,10 +102,19 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
         Share of the last steps whose weights are averaged.  "auto": one half while ``lr`` is
         "auto" and ``signal_to_noise_`` is at least 500, else none.
     max_physical_batch_size : int or "auto", default="auto"
-        Records held in memory at once; never changes the result's distribution.
+        Records held in memory at once, views of records counted one by one; never changes the
+        result's distribution.
     attack : callable or None, default=None
         Adversarial training: :class:`skdpfair.attacks.PGD`, or any ``attack(module, x, y)`` that
         returns the inputs to train on, each made from its own record.
+    augment : callable or None, default=None
+        Random views of the records: :class:`skdpfair.augmentations.FlipAndShift`, or any
+        ``augment(x)`` that returns records of the same shape, each made from its own record.  In
+        every step, each record is replaced by new views of it, before ``attack``.  Records that
+        are predicted, in ``validation_data`` or in diagnostics are left as they are.
+    n_augmentations : int >= 1, default=1
+        Number of views of a record in a step.  Their gradients are averaged and clipped as one,
+        so epsilon is the same for any number.
     class_weight : dict or None, default=None
         Fixed public factors of the loss per class, applied before clipping.
     max_sample_weight : float > 0 or None, default=None
@@ -214,6 +224,8 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
         iterate_average: float | str = "auto",
         max_physical_batch_size: int | str = "auto",
         attack: Attack | None = None,
+        augment: Augment | None = None,
+        n_augmentations: int = 1,
         class_weight: Mapping[Any, float] | None = None,
         max_sample_weight: float | None = None,
         validation_data: tuple[Any, Any] | None = None,
@@ -251,6 +263,8 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
         self.iterate_average = iterate_average
         self.max_physical_batch_size = max_physical_batch_size
         self.attack = attack
+        self.augment = augment
+        self.n_augmentations = n_augmentations
         self.class_weight = class_weight
         self.max_sample_weight = max_sample_weight
         self.validation_data = validation_data

@@ -419,6 +419,9 @@ BAD = [
     ({"noise": "loud"}, ValueError, "noise"),
     ({"device": "abacus"}, ValueError, "device"),
     ({"attack": "pgd"}, ValueError, "attack"),
+    ({"augment": "flip"}, ValueError, "augment"),
+    ({"n_augmentations": 0}, ValueError, "n_augmentations"),
+    ({"n_augmentations": 2}, ValueError, "augment=None makes none"),
     ({"diagnostics": "yes"}, TypeError, "diagnostics"),
 ]
 

@@ -12,6 +12,7 @@ from sklearn.pipeline import make_pipeline
 from skdpfair import DPFairClassifier, load_release
 from skdpfair.attacks import PGD
 from skdpfair.audit import audit_artifact
+from skdpfair.augmentations import FlipAndShift
 from skdpfair.features import Scattering2D
 from skdpfair.model_selection import dg_gap_scorer
 
@@ -75,6 +76,7 @@ def test_it_is_the_model_of_a_pipeline(bars, fitted):
         ((2, 3, 12, 12), {}, "None"),
         ((12, 10), {"hidden_layer_sizes": (4,)}, "None"),
         ((12, 10), {"attack": PGD(0.1, n_steps=1)}, "None"),
+        ((12, 10), {"augment": FlipAndShift(shift=1), "n_augmentations": 2}, "None"),
         ((12, 10), {"module": "logistic"}, "None"),
         ((12, 10), {"module": "cnn"}, "None"),
         ((12, 10), {"module": "scattering", "module_params": {"L": 4}}, "Scattering2D(L=4)"),
@@ -95,6 +97,7 @@ def test_what_is_chosen_follows_from_public_facts(shape, params, chosen):
         ({"module_params": {"J": 9}}, (12, 12), "J"),
         ({"module_params": {"K": 2}}, (12, 12), "module_params"),
         ({"attack": PGD(0.1)}, (12, 12), "attack=PGD.*changes pixels"),
+        ({"augment": FlipAndShift()}, (12, 12), "augment=FlipAndShift.*changes pixels"),
     ],
 )
 def test_what_cannot_be_used(params, shape, text):

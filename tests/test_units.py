@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
+from scipy import sparse, stats
 from sklearn import config_context
 from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, cross_validate
 from sklearn.pipeline import make_pipeline
@@ -24,6 +24,7 @@ from skdpfair.engine.units import Units
 from skdpfair.exceptions import LowSignalWarning
 from skdpfair.inputs.groups import Groups
 from skdpfair.inputs.persons import codes, grouped, thinned
+from skdpfair.inputs.streaming import SparseRows
 from skdpfair.inputs.table import Table
 from skdpfair.mechanism import Mechanism
 from skdpfair.metrics import release_group_table
@@ -183,6 +184,27 @@ def test_a_position_brings_all_records_of_a_person_and_none_of_another():
     batch = UnitRows(rows, unit).select(torch.tensor([0, 2]))
     assert batch.y.tolist() == [1, 3, 0, 4, 5] and batch.units.size.tolist() == [2, 3]
     assert len(UnitRows(rows, unit).select(torch.tensor([], dtype=torch.int64))) == 0
+
+
+def test_sparse_rows_are_split_as_dense_ones_are():
+    dense = torch.arange(14.0).view(7, 2)
+    for size in (1, 3, 7, 9, [2, 4, 1]):
+        parts = SparseRows(sparse.csr_array(dense.numpy())).split(size)
+        assert all(map(torch.equal, [part.dense() for part in parts], dense.split(size)))
+
+
+def test_sparse_rows_of_persons_can_be_processed_in_parts(visits):
+    X, y = visits
+    rows = sparse.csr_array(X[list("abc")].to_numpy())
+    method = get_method("dpsgd", max_grad_norm=0.5)
+    params = {"group_col": None, "unit_col": None, "epsilon": None, "noise_multiplier": 0.0}
+    found = [
+        quick(method, **params, lr=0.5, batch_size=600, max_physical_batch_size=size)
+        .fit(rows, y, units=X["person"].to_numpy())
+        .decision_function(rows)
+        for size in (10_000, 100)
+    ]
+    assert np.isfinite(found).all()
 
 
 # --- thinning and groups ----------------------------------------------------------------------

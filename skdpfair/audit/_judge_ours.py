@@ -18,6 +18,7 @@ from skdpfair.audit._arrays import as_array, scalar_of
 from skdpfair.audit._judge_others import attribute, item
 from skdpfair.audit._read_files import Tensors, Text
 from skdpfair.audit._read_pickles import Global, class_of, is_node, more_of, state_of
+from skdpfair.augmentations import FlipAndShift
 from skdpfair.mechanism import METHODS
 from skdpfair.preprocessing import TableSchema
 from skdpfair.preprocessing._piecewise_linear import are_columns
@@ -27,7 +28,7 @@ from skdpfair.release._encode import NETWORKS, decode
 
 _VALUES = {  # classes whose objects are values: rebuilt, and judged as such
     f"{cls.__module__}.{cls.__qualname__}": cls
-    for cls in (PrivacyReport, LedgerEntry, Ledger, PGD, *METHODS.values())
+    for cls in (PrivacyReport, LedgerEntry, Ledger, PGD, FlipAndShift, *METHODS.values())
 }
 _MODULE = {"name", "params", "in_shape", "custom", "left_out"}
 _OF_SKLEARN = {  # what public_preprocessor makes

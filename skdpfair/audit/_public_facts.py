@@ -11,6 +11,7 @@ import pandas as pd
 
 from skdpfair._validate import is_auto
 from skdpfair.attacks import PGD
+from skdpfair.augmentations import FlipAndShift
 from skdpfair.budget.journal import LINES
 from skdpfair.estimator import DPFairClassifier
 from skdpfair.features import Scattering2D
@@ -165,8 +166,8 @@ def is_listed(name, value, values, network) -> bool:
         return len(set(value)) == len(value) and set(value) <= set(range(n_features))
     if name == "privacy_":
         return is_report(value, values.get("groups_"), values.get("_n_fits", 1))
-    if name in ("attack", "group_col"):
-        return isinstance(value, PGD) or is_setting(value)
+    if name in ("attack", "augment", "group_col"):
+        return isinstance(value, (PGD, FlipAndShift)) or is_setting(value)
     return is_scalar(value) and name not in ("callbacks", "validation_data")
 
 

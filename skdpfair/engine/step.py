@@ -71,11 +71,32 @@ class Batch:
     @property
     def unit_group(self) -> Tensor:
         """Group code of each person, which all her records have; of each record without units."""
+        return self._by_unit(self.group)
+
+    @property
+    def unit_real(self) -> Tensor | None:
+        """``real`` of each person, which all her records have; of each record without units."""
+        return None if self.real is None else self._by_unit(self.real)
+
+    def _by_unit(self, column: Tensor) -> Tensor:
         if self.units is None:
-            return self.group
+            return column
         if self.units.each is not None:
-            return self.group[:: self.units.each]
-        return self.group.index_select(0, self.units.first)
+            return column[:: self.units.each]
+        return column.index_select(0, self.units.first)
+
+    def repeated(self, n: int) -> Batch:
+        """Return the batch with ``n`` copies of each record, which count as it did.
+
+        The copies stand together, as the records of one person: of the same one, where she has
+        several already.
+        """
+        if n == 1:
+            return self
+        index = torch.arange(len(self), device=self.y.device).repeat_interleave(n)
+        real = None if self.real is None else self.real.index_select(0, index)
+        units = Units(torch.full_like(self.y, n), n) if self.units is None else self.units.times(n)
+        return replace(self.select(index), real=real, units=units)
 
     def select(self, index: Tensor) -> Batch:
         """Return the records at some positions.
@@ -442,7 +463,7 @@ def screened(
 
     Rows that are no record, or have no finite gradient, contribute zero to every sum.
     """
-    real = batch.real
+    real = batch.unit_real
     if real is None and norm.device.type == "cpu" and math.isfinite(norm.sum().item()):
         return PerSample(norm, loss, batch.unit_group, probability), None
     finite = torch.isfinite(norm) if real is None else torch.isfinite(norm) & real

@@ -141,12 +141,18 @@ class Units:
 
     def split(self, most: int) -> list[Units]:
         """Return the persons in chunks of at most ``most`` records, and at least one person."""
+        if self.each is not None:  # without a wait for sizes
+            return [Units(part, self.each) for part in self.size.split(max(1, most // self.each))]
         chunks = [[0, 0]]
         for n in self.size.tolist():
             if chunks[-1][0] and chunks[-1][1] + n > most:
                 chunks.append([0, 0])
             chunks[-1] = [chunks[-1][0] + 1, chunks[-1][1] + n]
-        return [Units(part, self.each) for part in self.size.split([n for n, _ in chunks])]
+        return [Units(part) for part in self.size.split([n for n, _ in chunks])]
+
+    def times(self, n: int) -> Units:
+        """Return the persons with ``n`` times as many records each."""
+        return Units(self.size * n, None if self.each is None else self.each * n)
 
     @property
     def n_records(self) -> int:

@@ -1,6 +1,7 @@
 """Rows fetched batch by batch: memory maps, sparse rows, tensors in another memory."""
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -51,10 +52,16 @@ class SparseRows:
         """Return some rows, still sparse."""
         return SparseRows(self.matrix[index.cpu().numpy()], self.device)
 
-    def split(self, size: int) -> list["SparseRows"]:
-        """Return chunks of at most ``size`` rows, still sparse; one if there are no rows."""
-        starts = range(0, max(len(self), 1), size)
-        return [SparseRows(self.matrix[s : s + size], self.device) for s in starts]
+    def split(self, size: int | list[int]) -> list["SparseRows"]:
+        """Return chunks of ``size`` rows, or of the sizes in a list, still sparse, as torch does.
+
+        The last of equal size may be shorter; there is one if there are no rows.
+        """
+        if isinstance(size, int):
+            starts = [*range(0, max(len(self), 1), size), len(self)]
+        else:
+            starts = [0, *accumulate(size)]
+        return [SparseRows(self.matrix[a:b], self.device) for a, b in pairwise(starts)]
 
     def dense(self) -> torch.Tensor:
         """Return the rows as a tensor on the device."""

@@ -9,6 +9,7 @@ import torch
 
 from skdpfair import networks
 from skdpfair.attacks import PGD
+from skdpfair.augmentations import FlipAndShift
 from skdpfair.features import Scattering2D
 from skdpfair.mechanism import METHODS, Method
 from skdpfair.privacy import PrivacyReport
@@ -153,6 +154,12 @@ _TAGS = [
     ("method", _is_registered, lambda v: (v.name, v.get_params(deep=False)), _method),
     ("pgd", lambda v: type(v) is PGD, lambda v: (v.get_params(),), lambda p: PGD(**p[0])),
     ("scattering", lambda v: type(v) is Scattering2D, _scattering_facts, _scattering),
+    (
+        "flip_and_shift",
+        lambda v: type(v) is FlipAndShift,
+        lambda v: (v.get_params(),),
+        lambda p: FlipAndShift(**p[0]),
+    ),
     ("optimizer", _is_torch_optimizer, lambda v: v.__name__, _optimizer),
     ("device", _of(torch.device), str, torch.device),
     ("network", lambda v: _name_of(v) is not None, _name_of, NETWORKS.__getitem__),

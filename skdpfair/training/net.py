@@ -13,6 +13,7 @@ from skorch.callbacks import Callback, EpochScoring, EpochTimer, PassthroughScor
 from torch import Tensor, nn
 
 from skdpfair.attacks import PGD, RecordByRecord, check_attack
+from skdpfair.augmentations import Augment, Views, check_augment
 from skdpfair.engine import PoissonSampler, Streams, select_strategy
 from skdpfair.engine.flat import acts_elementwise, flat_optimizer, flatten_
 from skdpfair.engine.memory import affordable_batch
@@ -53,6 +54,10 @@ class PrivateNet(NeuralNetClassifier):
         See :class:`skdpfair.engine.noise.Noise`.
     attack : callable, optional
         ``attack(module, x, y)`` returns the inputs to train on, each made from its own record.
+    augment : callable, optional
+        ``augment(x)`` returns other views of the records, before they are attacked.
+    n_augmentations : int, default=1
+        Number of views of a record, whose gradients are averaged.
     on_step : callable, optional
         Called with the name of each release before it is made; records it in the ledger.
     diagnostics : bool, default=False
@@ -91,6 +96,8 @@ class PrivateNet(NeuralNetClassifier):
         records_per_unit: int = 1,
         noise: str = "standard",
         attack: Attack | None = None,
+        augment: Augment | None = None,
+        n_augmentations: int = 1,
         on_step: Callable[[str], None] | None = None,
         diagnostics: bool = False,
         discloses: bool = False,
@@ -102,6 +109,7 @@ class PrivateNet(NeuralNetClassifier):
         self.chunk_size, self.noise = chunk_size, noise
         self.records_per_unit = records_per_unit
         self.attack, self.on_step, self.diagnostics = attack, on_step, diagnostics
+        self.augment, self.n_augmentations = augment, n_augmentations
         self.discloses = discloses
 
     @property
@@ -196,9 +204,8 @@ class PrivateNet(NeuralNetClassifier):
         weight = None
         if self.class_weight is not None:
             weight = torch.tensor(self.class_weight, dtype=example.dtype, device=self.device)
-        self.engine_ = select_strategy(
-            self.module_, example, self.n_classes, weight, self.records_per_unit
-        )
+        most = self.records_per_unit * self.n_augmentations
+        self.engine_ = select_strategy(self.module_, example, self.n_classes, weight, most)
         assert self.streams is not None
         self.engine_.generator.manual_seed(self.streams.init_seed() + 1)
         method = self.mechanism.method
@@ -207,13 +214,6 @@ class PrivateNet(NeuralNetClassifier):
             raise ValueError(f"method={method!r} cannot train this model: {reason}.")
         if method.sees_gradients():
             materialised(self.engine_).check(example)
-        attack = self.attack
-        if attack is not None:
-            check_attack(attack, self.module_, example, self.n_classes)
-            if type(attack) is PGD:
-                attack = attack.plain()
-            else:
-                attack = RecordByRecord(attack, self.engine_, example)
         chunk = self.chunk_size
         assert self.flat_ is not None
         self._loop = TrainingLoop(
@@ -226,8 +226,23 @@ class PrivateNet(NeuralNetClassifier):
             chunk=affordable_batch(self.module_, example) if isinstance(chunk, str) else chunk,
             lr=self.lr,
             on_step=self.on_step,
-            attack=attack,
+            attack=self._inputs(example),
+            copies=self.n_augmentations,
         )
+
+    def _inputs(self, example: Tensor) -> Attack | None:
+        """Return what makes the inputs to train on, views first; None for the records' own."""
+        attack, augment = self.attack, self.augment
+        if attack is not None:
+            check_attack(attack, self.module_, example, self.n_classes)
+            if type(attack) is PGD:
+                attack = attack.plain()
+            else:
+                attack = RecordByRecord(attack, self.engine_, example)
+        if augment is None:
+            return attack
+        check_augment(augment, example)
+        return Views(augment, self.engine_, example, attack)
 
     def _end(self) -> None:
         """Keep weights and released values, drop whatever a step held."""

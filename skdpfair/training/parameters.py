@@ -54,6 +54,8 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "iterate_average": [Interval(Real, 0, 1, closed="both"), _AUTO],
     "max_physical_batch_size": [_COUNT, _AUTO],
     "attack": [callable, None],
+    "augment": [callable, None],
+    "n_augmentations": [_COUNT],
     "max_sample_weight": [Interval(Real, 0, LARGE, closed="right"), None],
     "max_records_per_unit": [_COUNT, None],
     "surplus_records": [StrOptions({"thin", "raise"})],
@@ -96,6 +98,7 @@ def check(params: dict[str, Any], method: Method, *, has_sensitive_features: boo
     _check_callbacks(params["callbacks"], params["validation_data"] is not None)
     _check_recorders(params)
     _check_attack(params["attack"])
+    _check_augment(params["augment"], params["n_augmentations"], method)
     _check_device(params["device"])
     method._validate_params()
     _check_optimizer(params)
@@ -327,16 +330,39 @@ def _check_attack(attack: Any) -> None:
     wanted = "attack must be None, PGD(radius, step_size, n_steps) or a callable"
     if isinstance(attack, (type, nn.Module)):
         raise TypeError(f"{wanted} (module, x, y) -> x, got {safe_repr(attack)}.")
+    _check_takes(attack, 3, f"{wanted} (module, x, y) -> x")
+
+
+def _check_augment(augment: Any, n_augmentations: int, method: Method) -> None:
+    if augment is None:
+        if n_augmentations > 1:
+            raise ValueError(
+                f"n_augmentations={n_augmentations} asks for views of each record, but "
+                "augment=None makes none. Set augment=, as FlipAndShift() of "
+                "skdpfair.augmentations, or n_augmentations=1."
+            )
+        return
+    if n_augmentations > 1 and not method.takes_units:
+        raise ValueError(
+            f"method={method.name!r} has no formula for several views of a record. Set "
+            f"n_augmentations=1, or use a method such as {method.private_alternative!r}."
+        )
+    wanted = "augment must be None, FlipAndShift() or a callable x -> x"
+    if isinstance(augment, (type, nn.Module)):
+        raise TypeError(f"{wanted}, got {safe_repr(augment)}.")
+    _check_takes(augment, 1, wanted)
+
+
+def _check_takes(function: Any, n: int, wanted: str) -> None:
+    """Refuse a callable that cannot take ``n`` arguments."""
     try:
-        takes = signature(attack)
+        takes = signature(function)
     except (TypeError, ValueError):  # some functions written in C do not tell
         return
     try:
-        takes.bind(None, None, None)
+        takes.bind(*[None] * n)
     except TypeError as error:
-        raise TypeError(
-            f"{wanted} (module, x, y) -> x, got {safe_repr(attack)}: {error}."
-        ) from None
+        raise TypeError(f"{wanted}, got {safe_repr(function)}: {error}.") from None
 
 
 def _check_device(device: str | torch.device) -> None:

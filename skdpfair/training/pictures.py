@@ -8,7 +8,7 @@ from typing import Any
 
 from sklearn.base import clone
 
-from skdpfair._validate import error_context, is_auto
+from skdpfair._validate import error_context, is_auto, safe_repr
 from skdpfair.features import Scattering2D
 from skdpfair.inputs.table import Table
 
@@ -26,16 +26,17 @@ def features_of(params: dict[str, Any], shape: tuple[int, ...]) -> Scattering2D 
     Raises
     ------
     ValueError, TypeError
-        If features of other records than pictures are asked for, or with an attack on pixels.
+        If features of other records than pictures are asked for, or with a change of pixels.
     """
     chosen = is_auto(params["module"])
     if not (_suits(params, shape) if chosen else params["module"] == SCATTERING):
         return None
-    if params["attack"] is not None:
-        raise ValueError(
-            f"attack={params['attack']!r} changes pixels, but module='scattering' trains on "
-            'features of them. Use module="cnn" or a module of your own.'
-        )
+    for name in ("attack", "augment"):
+        if params[name] is not None:
+            raise ValueError(
+                f"{name}={safe_repr(params[name])} changes pixels, but module='scattering' trains "
+                'on features of them. Use module="cnn" or a module of your own.'
+            )
     with error_context("module_params", "do not describe a Scattering2D"):
         features = Scattering2D(**{"device": params["device"], **(params["module_params"] or {})})
     features.check(shape)
@@ -48,8 +49,9 @@ def features_of(params: dict[str, Any], shape: tuple[int, ...]) -> Scattering2D 
 
 def _suits(params: dict[str, Any], shape: tuple[int, ...]) -> bool:
     """Tell whether records are pictures, and nothing else is asked for than a network."""
-    asks = params["attack"] is not None or not is_auto(params["hidden_layer_sizes"])
-    if asks or params["module_params"] or len(shape) not in (2, 3):
+    others = params["attack"], params["augment"], params["module_params"]
+    asks = not is_auto(params["hidden_layer_sizes"]) or any(o is not None for o in others)
+    if asks or len(shape) not in (2, 3):
         return False
     try:
         Scattering2D().check(shape)

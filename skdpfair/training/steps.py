@@ -50,6 +50,9 @@ class TrainingLoop:
         Called with the name of each release before it is made.
     attack : callable or None
         Changes the inputs of each record, see :func:`skdpfair.engine.private_step`.
+    copies : int
+        Number of copies of each record whose inputs ``attack`` changes, each by itself; the
+        gradient of a record is the mean of theirs.
     """
 
     def __init__(
@@ -65,12 +68,13 @@ class TrainingLoop:
         lr: float,
         on_step: Callable[[str], None] | None,
         attack: Attack | None,
+        copies: int,
     ) -> None:
         self.engine, self.optimizer, self.flat = engine, optimizer, flat
         self.mechanism: Mechanism = mechanism
         self.schedule: Schedule = schedule
         self.noise, self.chunk, self.lr = noise, chunk, lr
-        self.on_step, self.attack = on_step, attack
+        self.on_step, self.attack, self.copies = on_step, attack, copies
         self.taken, self.method, self._held = 0, mechanism.method, _places(engine.module)
         self.device = flat.device
         self.scale = torch.ones((), device=self.device)
@@ -135,12 +139,13 @@ class TrainingLoop:
     def step(self, index: Tensor) -> None:
         """Take the next step on the records at ``index``."""
         if self.is_warming_up:
-            self._warm_up_step(self.batch(index))
+            self._warm_up_step(index)
         else:
             self._train_step(index)
         self.taken += 1
 
-    def _warm_up_step(self, batch: Batch) -> None:
+    def _warm_up_step(self, index: Tensor) -> None:
+        batch = self._copied(index)
         search, size = self.schedule.search, self.mechanism.expected_batch_size
         assert search is not None  # a warm-up has one
         # booked first, so that an interrupt can only overcount
@@ -159,10 +164,11 @@ class TrainingLoop:
             self._settle()
         self._account(self._what)
         self._set_step_size()
-        if self._replay is not None and len(index) <= self.chunk:
+        size = len(index) * self.copies
+        if self._replay is not None and size <= self.chunk:
             self._replay(index)
         else:
-            self._go(self._in_memory(len(index), lambda: self._release(index)))
+            self._go(self._in_memory(size, lambda: self._release(index)))
         if not self._updates_in_place:
             self.optimizer.step()
         self._project()
@@ -190,7 +196,7 @@ class TrainingLoop:
     def _release(self, index: Tensor) -> Step:
         return private_step(
             self.engine,
-            self.batch(index),
+            self._copied(index),
             self._mechanism,
             self._state,
             self.noise,
@@ -198,6 +204,10 @@ class TrainingLoop:
             attack=self.attack,
             out=self._gradient,
         )
+
+    def _copied(self, index: Tensor) -> Batch:
+        """Return the records at ``index``, with the copies that a step is taken on."""
+        return self.batch(index).repeated(self.copies)
 
     def _go(self, step: Step) -> None:
         """Update state and weights from the results of a step."""
@@ -244,7 +254,10 @@ class TrainingLoop:
             params[name].copy_(value)
 
     def measured(self, index: Tensor) -> tuple[int, np.ndarray]:
-        """Return the step's number and, by group, counts, losses and norms summed; NOT private."""
+        """Return the step's number and, by group, counts, losses and norms summed; NOT private.
+
+        All are of the records as they are, neither augmented nor attacked.
+        """
         chance = self.engine.chance()
         sample, finite = measure(self.engine, self.batch(index), self.chunk)
         self.engine.replay(chance)  # looking must not change the dropout masks to come

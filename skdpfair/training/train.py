@@ -292,6 +292,8 @@ def _net(params: dict[str, Any], plan: Plan, table: Table, streams: Streams) -> 
         records_per_unit=1 if table.unit is None else params["max_records_per_unit"],
         noise=params["noise"],
         attack=params["attack"],
+        augment=params["augment"],
+        n_augmentations=params["n_augmentations"],
         diagnostics=params["diagnostics"] and not recorders(params["callbacks"]),
         discloses=params["diagnostics"] or not plan.is_accounted,
         lr=plan.lr,

@@ -13,6 +13,7 @@ NOISE = FIT + "test_every_step_carries_fresh_noise_of_the_claimed_scale"
 POISSON = FIT + "test_batches_are_poisson_samples[dpsgd]"
 THRESHOLD = "tests/postprocessing/test_threshold.py::"
 STANDS = "tests/e2e/test_what_stands_around.py::"
+VIEWS = "tests/test_augmentations.py::"
 AROUND = "tests/privacy/test_around.py::"
 BOUND = FIT + "test_no_record_moves_the_weights_beyond_its_bound"
 
@@ -500,8 +501,8 @@ MUTANTS = (
         "a release repeated",
         "memory that runs out in the update makes a second release, booked as one",
         "training/steps.py",
-        "            self._go(self._in_memory(len(index), lambda: self._release(index)))",
-        "            self._in_memory(len(index), lambda: self._fixed_step(index))",
+        "            self._go(self._in_memory(size, lambda: self._release(index)))",
+        "            self._in_memory(size, lambda: self._fixed_step(index))",
         "tests/robustness/test_endurance.py::"
         "test_an_update_that_runs_out_of_memory_repeats_no_release",
     ),
@@ -972,6 +973,41 @@ MUTANTS = (
         "attack = RecordByRecord(attack, self.engine_, example)",
         "pass",
         STANDS + "test_attacks_that_bring_records_together_do_not[longer]",
+    ),
+    Mutant(
+        "views clipped one by one",
+        "the views of a record are not averaged: each is clipped by itself",
+        "engine/step.py",
+        "units = Units(torch.full_like(self.y, n), n) if self.units is None else",
+        "units = None if self.units is None else",
+        VIEWS
+        + "test_one_record_or_person_moves_the_sum_by_at_most_the_bound[closed_form-records-3]",
+    ),
+    Mutant(
+        "views of persons clipped record by record",
+        "views of a record are averaged, but not those of the other records of its person",
+        "engine/step.py",
+        "if self.units is None else self.units.times(n)",
+        "",
+        VIEWS
+        + "test_one_record_or_person_moves_the_sum_by_at_most_the_bound[closed_form-persons-3]",
+    ),
+    Mutant(
+        "views of whole batches",
+        "an augmentation of a user's own gets all records of the batch",
+        "augmentations.py",
+        "RecordByRecord(_Blind(augment), model, example, _NAME)",
+        "_Blind(augment)",
+        VIEWS + "test_views_are_made_from_their_own_record[reversed]",
+    ),
+    Mutant(
+        "views that come again",
+        "each step draws the views by the same random numbers",
+        "training/steps.py",
+        "        return self.batch(index).repeated(self.copies)\n",
+        "        self.engine.generator.manual_seed(0)\n"
+        "        return self.batch(index).repeated(self.copies)\n",
+        VIEWS + "test_views_are_drawn_anew_in_each_step_for_each_copy[False]",
     ),
     Mutant(
         "memory of predictions",

@@ -16,6 +16,7 @@ from torch import nn
 
 from skdpfair import METHODS, DPFairClassifier, get_method, load_release
 from skdpfair.attacks import PGD
+from skdpfair.augmentations import FlipAndShift
 from skdpfair.exceptions import PrivacyLeakWarning
 from skdpfair.release._facts import facts_of
 
@@ -106,7 +107,9 @@ def test_feature_names_of_any_kind(table, fitted, check_copies):
 def test_images(module, shape, fitted, check_copies):
     rng = np.random.default_rng(0)
     X, y = rng.random((40, *shape), dtype=np.float32), rng.integers(0, 3, 40)
-    check_copies(fitted((X, y), module=module, group_col=None), X)
+    views = {"augment": FlipAndShift(shift=2), "n_augmentations": 2}
+    loaded = check_copies(fitted((X, y), module=module, group_col=None, **views), X)
+    assert loaded.augment.get_params() == {"flip": True, "shift": 2} and loaded.n_augmentations == 2
 
 
 PARAMETERS = [

@@ -158,6 +158,7 @@ NOT_SHARES = among(
 NOT_A_CALLABLE = among(CONTAINERS, ARRAYS, [o for o in ODD if not callable(o)], NOT_FINITE, TEXTS)
 NOT_A_MODULE = [lambda: None, lambda: 1, lambda x: x, lambda: 1 / 0, int, torch.nn.Linear(1, 1)]
 NOT_AN_ATTACK = [lambda: None, int, torch.nn.Linear, lambda module, x, y: None, torch.nn.Tanh()]
+NOT_AN_AUGMENT = [lambda: None, int, torch.nn.Linear, lambda x: None, torch.nn.Tanh()]
 PAIRS = [
     (1, 2),
     (None, None),
@@ -201,6 +202,8 @@ TABLE = [
     ("iterate_average", {}, below_zero() | st.floats(min_value=1, exclude_min=True)),
     ("max_physical_batch_size", {}, not_a_count()),
     ("attack", {}, NOT_A_CALLABLE | among(NOT_AN_ATTACK)),
+    ("augment", {}, NOT_A_CALLABLE | among(NOT_AN_AUGMENT)),
+    ("n_augmentations", {"augment": lambda x: x}, not_a_count()),
     ("class_weight", {}, among(ODD, hostile(), TEXTS, NOT_FINITE, FLAGS, ARRAYS, ["balanced"])),
     ("class_weight", {}, among([{0: -1.0}, {9: 1.0}, {0: True}, {0: float("nan")}, {0: "1"}])),
     ("max_sample_weight", {}, not_positive()),

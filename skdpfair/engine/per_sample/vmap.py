@@ -40,6 +40,10 @@ _TRACING = threading.Lock()  # torch's tracer keeps a state of the whole process
 _DROPOUT: Any = get_decompositions(
     [torch.ops.aten.native_dropout]
 )  # by numbers of a given generator
+_LIKE: Any = {  # vmap would draw for one record after the other
+    torch.ops.aten.rand_like.default: torch.ops.aten.rand.generator,
+    torch.ops.aten.randn_like.default: torch.ops.aten.randn.generator,
+}
 
 
 class MicroVmap(Strategy):
@@ -319,6 +323,8 @@ def draw_from(operations: GraphModule, generator: torch.Generator) -> bool:
         if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
     ]
     for node in drawn:
+        if node.kwargs.get("generator") is not None:
+            raise NotRecorded("it draws random numbers from a generator of its own")
         node.target = _drawing(node.target, generator)
     for node in operations.graph.nodes:
         if "empty" in getattr(getattr(node.target, "overloadpacket", None), "__name__", ""):
@@ -356,6 +362,8 @@ def _filled(column: Tensor, size: int) -> Tensor:
 
 def _drawing(operation: OpOverload[..., Any], generator: torch.Generator) -> Callable[..., Any]:
     """Return a random operation that draws from ``generator``."""
+    if operation in _LIKE:
+        return _bound_like(_LIKE[operation], generator)
     packet = operation.overloadpacket
     for overload in (operation, *(getattr(packet, name) for name in packet.overloads())):
         takes = [a.name for a in overload._schema.arguments]
@@ -374,6 +382,14 @@ def _zeroed(operation: OpOverload[..., Any]) -> Callable[..., Any]:
 def _bound(operation: OpOverload[..., Any], generator: torch.Generator) -> Callable[..., Any]:
     def drawn(*args: Any, **kwargs: Any) -> Any:
         return operation(*args, generator=generator, **kwargs)
+
+    return drawn
+
+
+def _bound_like(operation: OpOverload[..., Any], generator: torch.Generator) -> Callable[..., Any]:
+    def drawn(like: Tensor, *, dtype: torch.dtype | None = None, **kwargs: Any) -> Any:
+        kind = {"dtype": dtype or like.dtype, "device": like.device}
+        return operation(like.shape, generator=generator, **kind)
 
     return drawn
 

@@ -1,0 +1,189 @@
+"""Random views of records, each made from its own record, so that training stays private."""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import torch
+from sklearn.base import BaseEstimator
+from torch import Tensor, nn
+
+from skdpfair import _validate
+from skdpfair.attacks import RecordByRecord, check_attack
+from skdpfair.engine.per_sample import Strategy
+from skdpfair.engine.step import Attack
+
+Augment: TypeAlias = Callable[[Tensor], Tensor]
+
+
+class FlipAndShift(BaseEstimator):
+    """Mirror pictures from left to right at random, and shift them by a few pixels.
+
+    ``DPFairClassifier(augment=FlipAndShift(), n_augmentations=8)`` trains on 8 views of each
+    picture in every step, and a grid search can vary ``augment__shift``.
+
+    Parameters
+    ----------
+    flip : bool, default=True
+        Whether to mirror each picture with probability 1/2.  Digits and letters must not be.
+    shift : int >= 0, default=4
+        Largest number of pixels by which a picture moves, up or down and to either side.  What
+        enters at a border is the mirror image of what is inside.
+
+    References
+    ----------
+    De et al., "Unlocking High-Accuracy Differentially Private Image Classification through Scale",
+    2022.
+
+    Examples
+    --------
+    >>> picture = torch.arange(6.0).view(1, 2, 3)  # one grey picture of 2 x 3 pixels
+    >>> FlipAndShift(shift=1)(picture).shape
+    torch.Size([1, 2, 3])
+    >>> FlipAndShift(flip=False, shift=0)(picture).equal(picture)
+    True
+    """
+
+    def __init__(self, flip: bool = True, shift: int = 4) -> None:
+        self.flip = flip
+        self.shift = shift
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Return one random view of each picture.
+
+        Parameters
+        ----------
+        x : Tensor of shape (batch, ..., height, width)
+            Pictures, of any number of channels.
+
+        Returns
+        -------
+        Tensor
+            Like ``x``.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If a parameter cannot be used, or ``x`` are no pictures larger than the shift.
+        """
+        flip = _validate.flag("flip", self.flip)
+        shift = _validate.integer("shift", self.shift, low=0)
+        if x.dim() < 3 or min(x.shape[-2:]) <= shift:
+            raise ValueError(
+                f"FlipAndShift takes pictures (..., height, width) of more than shift={shift} "
+                f"pixels on each side, got records of shape {tuple(x.shape[1:])}. Set a smaller "
+                "shift, or another augment for other records."
+            )
+        if flip:
+            mirrored = torch.rand((len(x), *[1] * (x.dim() - 1)), device=x.device) < 0.5
+            x = torch.where(mirrored, x.flip(-1), x)
+        for axis in (-2, -1) if shift else ():
+            x = _shifted(x, axis, shift)
+        return x
+
+
+def _shifted(x: Tensor, axis: int, most: int) -> Tensor:
+    """Return each picture shifted along an axis by its own random number of pixels."""
+    n = x.shape[axis]
+    by = torch.randint(-most, most + 1, (len(x), 1), device=x.device)
+    at = (torch.arange(n, device=x.device) + by).abs()
+    at = (n - 1) - (n - 1 - at).abs()  # mirrored at both borders
+    shape = [1] * x.dim()
+    shape[0], shape[axis] = len(x), n
+    return x.gather(axis, at.view(shape).expand(x.shape))
+
+
+class Views:
+    """Random views of records, each made from its own record alone, and then attacked.
+
+    Parameters
+    ----------
+    augment : callable
+        See :func:`check_augment`.  It is traced once, see `RecordByRecord`.
+    model : Strategy
+        From whose generator views are drawn.
+    example : Tensor of shape (1, ...)
+        Only its shape, dtype and device are used.
+    attack : callable or None, default=None
+        Changes the views, see :func:`skdpfair.engine.private_step`.
+
+    Examples
+    --------
+    >>> from skdpfair.engine import select_strategy
+    >>> example = torch.zeros(1, 3)
+    >>> with select_strategy(nn.Linear(3, 2), example, n_classes=2) as model:
+    ...     views = Views(lambda x: x + torch.rand(1), model, example)
+    ...     found = views(None, torch.zeros(2, 3), torch.tensor([0, 1]))
+    >>> bool((found[:, 0] == found[:, 1]).all()), bool((found[0] == found[1]).any())
+    (True, False)
+    """
+
+    def __init__(
+        self, augment: Augment, model: Strategy, example: Tensor, attack: Attack | None = None
+    ) -> None:
+        self._view, self._attack = RecordByRecord(_Blind(augment), model, example, _NAME), attack
+
+    def __call__(self, module: object, x: Tensor, y: Tensor) -> Tensor:
+        """Return the inputs to train on.
+
+        Parameters
+        ----------
+        module : object
+            What an attack gets.
+        x : Tensor of shape (batch, ...)
+            Inputs.
+        y : Tensor of shape (batch,)
+            Class codes.
+
+        Returns
+        -------
+        Tensor
+            Like ``x``.
+        """
+        x = self._view(module, x, y)
+        return x if self._attack is None else self._attack(module, x, y)
+
+
+def check_augment(augment: Augment, example: Tensor) -> None:
+    """Check that an augmentation can be used on inputs like ``example``, and keeps privacy.
+
+    It runs on two made-up records: it must return finite records of the same shape, each of which
+    depends only on its own record.  The check reads no record of the data and has no side effects.
+
+    Parameters
+    ----------
+    augment : callable
+        ``augment(x)`` returns other records, random ones by torch's global generator.
+    example : Tensor of shape (1, ...)
+        Only its shape, dtype and device are used.
+
+    Raises
+    ------
+    TypeError
+        If it does not return a tensor.
+    ValueError
+        If its parameters are out of range, or it returns records of another form.
+
+    Examples
+    --------
+    >>> check_augment(FlipAndShift(), torch.zeros(1, 3, 8, 8))
+    >>> check_augment(lambda x: x.flip(0), torch.zeros(1, 3))
+    Traceback (most recent call last):
+    ...
+    ValueError: augment makes the input of one record from another record...
+    """
+    check_attack(_Blind(augment), nn.Identity(), example, 1, _NAME)
+
+
+_NAME = "augment"
+
+
+class _Blind:
+    """An augmentation as an attack, which sees neither the module nor the label."""
+
+    input_range = None
+
+    def __init__(self, augment: Augment) -> None:
+        self.augment = augment
+
+    def __call__(self, module: object, x: Tensor, y: Tensor) -> Tensor:
+        return self.augment(x)

@@ -1,0 +1,448 @@
+"""Views of records: their gradients are averaged and clipped once, each from its own record."""
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+from torch import nn
+from torch.nn.functional import cross_entropy, pad
+
+from skdpfair import METHODS, DPFairClassifier, get_method
+from skdpfair.attacks import PGD
+from skdpfair.augmentations import FlipAndShift, Views, check_augment
+from skdpfair.engine import Batch, Streams, private_step, select_strategy
+from skdpfair.engine.units import Units
+from skdpfair.mechanism import Mechanism
+from skdpfair.testing import task
+from skdpfair.training.steps import TrainingLoop
+
+PRIVATE = sorted(name for name, method in METHODS.items() if method.private)
+BOUND = 0.7
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::skdpfair.exceptions.InsecureSeedWarning",
+    "ignore::skdpfair.exceptions.LowSignalWarning",
+)
+
+
+def jittered(x):
+    return x + torch.randn_like(x)
+
+
+# --- one step ---------------------------------------------------------------------------------
+
+MODULES = {
+    "closed_form": nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)),
+    "bookkeeping": nn.Sequential(nn.Linear(4, 5), nn.GELU(), nn.Linear(5, 3)),
+    "vmap": nn.Sequential(nn.Linear(4, 5), nn.PReLU(), nn.Linear(5, 3)),
+}
+
+
+def module_of(name):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        module = MODULES[name].double()
+        for p in module.parameters():
+            nn.init.normal_(p)
+    return module
+
+
+def batch_of(sizes=None, n=9):
+    """A batch of ``n`` records, or of persons with ``sizes`` records."""
+    generator = torch.Generator().manual_seed(1)
+    units = None if sizes is None else Units(torch.tensor(sizes))
+    n = n if sizes is None else sum(sizes)
+    x = torch.randn((n, 4), generator=generator, dtype=torch.float64)
+    y = torch.randint(0, 2, (n,), generator=generator)
+    group = torch.randint(0, 2, (n if units is None else len(units),), generator=generator)
+    return Batch(x, y, group if units is None else units.spread(group), units=units)
+
+
+def stepped(module, batch, copies=1, attack=None, method=None, noise=0.0, **options):
+    """Return the sum of a step, and the inputs that it was taken on."""
+    method = method or get_method("dpsgd", max_grad_norm=BOUND)
+    mechanism, seen = Mechanism(method, task(n_groups=2), noise), []
+    with select_strategy(module, batch.x, 3, records_per_unit=5 * copies) as model:
+        model.generator.manual_seed(0)
+        views = None if attack is None else Views(attack, model, batch.x[:1])
+
+        def watched(module, x, y):
+            seen.append(views(module, x, y))
+            return seen[-1]
+
+        options["attack"] = None if views is None else watched
+        stream, state = Streams.seeded(0, digest=b"").noise(), method.start(mechanism.task)
+        step = private_step(model, batch.repeated(copies), mechanism, state, stream, **options)
+    return step.gradient.clone() * mechanism.expected_batch_size, seen
+
+
+def by_loop(module, x, y, sizes):
+    """The mean gradient of each unit, clipped, one record at a time."""
+    total, start = 0.0, 0
+    for size in sizes:
+        rows = []
+        for i in range(start, start + size):
+            loss = cross_entropy(module(x[i : i + 1]), y[i : i + 1])
+            gradients = torch.autograd.grad(loss, list(module.parameters()))
+            rows.append(torch.cat([g.flatten() for g in gradients]))
+        mean = torch.stack(rows).mean(0)
+        total, start = total + mean * min(1.0, BOUND / float(mean.norm())), start + size
+    return total
+
+
+@pytest.mark.parametrize("chunk_size", [None, 7])
+@pytest.mark.parametrize("copies", [1, 3])
+@pytest.mark.parametrize("sizes", [None, [2, 1, 3], [2, 2, 2]], ids=["records", "persons", "pairs"])
+@pytest.mark.parametrize("name", list(MODULES))
+def test_a_step_equals_a_loop_over_the_views(name, sizes, copies, chunk_size):
+    module, batch = module_of(name), batch_of(sizes)
+    found, seen = stepped(module, batch, copies, jittered, chunk_size=chunk_size)
+    x, y = torch.cat(seen), batch.y.repeat_interleave(copies)
+    assert len(x) == copies * len(batch)  # both passes over the chunks see the same views
+    each = [1] * len(batch) if sizes is None else sizes
+    expected = by_loop(module, x, y, [copies * size for size in each])
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("copies", [1, 3])
+@pytest.mark.parametrize("sizes", [None, [2, 1, 3]], ids=["records", "persons"])
+@pytest.mark.parametrize("name", list(MODULES))
+def test_one_record_or_person_moves_the_sum_by_at_most_the_bound(name, sizes, copies):
+    module, batch = module_of(name), batch_of(sizes)
+    whole, seen = stepped(module, batch, copies, lambda x: 9.0 * jittered(x))
+    viewed = batch.repeated(copies)
+    units = Units(copies * torch.tensor(sizes or [1] * len(batch)))
+    for u in (0, len(units) - 1):
+        kept = units.of != u
+        rest = Batch(
+            torch.cat(seen)[kept],
+            viewed.y[kept],
+            viewed.group[kept],
+            units=Units(units.size[torch.arange(len(units)) != u]),
+        )
+        without, _ = stepped(module, rest)
+        assert 0 < (whole - without).norm() <= BOUND * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("sizes", [None, [2, 1, 3]], ids=["records", "persons"])
+@pytest.mark.parametrize("name", PRIVATE)
+def test_views_that_are_the_record_change_nothing(name, sizes):
+    module, batch, method = module_of("closed_form"), batch_of(sizes), get_method(name)
+    plain, _ = stepped(module, batch, method=method, noise=0.5)
+    for copies in (1, 3):
+        found, _ = stepped(module, batch, copies, lambda x: x, method=method, noise=0.5)
+        torch.testing.assert_close(found, plain, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+def test_rows_that_fill_a_batch_up_count_for_nothing(name):
+    module, batch, method = module_of("closed_form"), batch_of(), get_method(name)
+    filled = batch.select_padded(torch.tensor([*range(9), -1, -1]))
+    found = [
+        stepped(module, b, 3, lambda x: x, method=method, noise=0.5)[0] for b in (batch, filled)
+    ]
+    torch.testing.assert_close(*found, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+def test_an_empty_batch_releases_noise(name):
+    module, batch = module_of("closed_form"), batch_of()
+    none, method = batch.select(torch.tensor([], dtype=torch.int64)), get_method(name)
+    found, _ = stepped(module, none, 3, jittered, method=method, noise=0.5)
+    assert found.norm() > 0
+
+
+def test_sizes_that_are_equal_are_split_without_being_read():
+    units = Units(torch.full((5,), 3), each=3)
+    assert [len(part) for part in units.split(7)] == [2, 2, 1]
+    assert [len(part) for part in units.split(2)] == [1] * 5
+    assert units.times(2).each == 6 and Units(torch.tensor([1, 2])).times(2).each is None
+
+
+# --- no record acts on the views of another ------------------------------------------------------
+
+COUPLED = {
+    "reversed": lambda x: x.flip(0),
+    "mean of the batch": lambda x: x - x.mean(0),
+    "size of the batch": lambda x: x / len(x),
+    "mix-up": lambda x: (x + x[torch.randperm(len(x))]) / 2,
+    "larger batches": lambda x: x - x.mean(0) if len(x) > 2 else x,
+    "first record": lambda x: torch.cat([x[:1], x[1:] + x[:1]]),
+    "one draw for all": lambda x: x * torch.rand(()),
+}
+
+
+@pytest.mark.parametrize("name", COUPLED)
+def test_views_are_made_from_their_own_record(name):
+    x = torch.rand((5, 4), generator=torch.Generator().manual_seed(0))
+    y = torch.zeros(5, dtype=torch.int64)
+    with select_strategy(nn.Linear(4, 2), x, 2) as model:
+        try:
+            check_augment(COUPLED[name], x[:1])
+        except ValueError as error:
+            assert "from another record" in str(error) or "size of the batch" in str(error)
+        # whether it is refused or not, what is trained on brings no records together
+        views, found = Views(COUPLED[name], model, x[:1]), []
+        for others in (x[1:], 1 - x[1:]):
+            model.generator.manual_seed(0)
+            found.append(views(None, torch.cat([x[:1], others]), y)[0])
+        assert torch.equal(*found)
+        if name == "one draw for all":
+            ratio = views(None, torch.ones(5, 4), y)
+            assert len(ratio.unique()) == 5
+
+
+@pytest.mark.parametrize("name", ["reversed", "mean of the batch", "size of the batch"])
+def test_what_mixes_records_cannot_be_fitted(name):
+    with pytest.raises(ValueError, match="augment makes the input of one record from"):
+        quick(module="logistic", augment=COUPLED[name]).fit(*pictures())
+
+
+# --- the views of this package -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(7, 6), (1, 7, 6), (3, 7, 6)])
+@pytest.mark.parametrize("flip", [False, True])
+@pytest.mark.parametrize("shift", [0, 1, 2])
+def test_flip_and_shift_takes_each_of_its_views_evenly(shape, flip, shift):
+    height, width = shape[-2:]
+    picture = torch.rand(shape, generator=torch.Generator().manual_seed(0))
+    x = torch.stack([picture, picture + 1]).repeat_interleave(2000, 0)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        found = FlipAndShift(flip, shift)(x)
+    views = []
+    for mirrored in {False, flip}:
+        image = picture.flip(-1) if mirrored else picture
+        image = image.reshape(1, -1, height, width)
+        wide = pad(image, [shift] * 4, mode="reflect")
+        views += [
+            wide[..., i : i + height, j : j + width].reshape(shape)
+            for i in range(2 * shift + 1)
+            for j in range(2 * shift + 1)
+        ]
+    for part, start in ((found[:2000], 0), (found[2000:], 1)):
+        which = (part[:, None] == torch.stack(views)[None] + start).flatten(2).all(2)
+        assert which.any(1).all()  # each is one of the views, of its own picture
+        share = which.float().mean(0)
+        assert (share > 0.4 / len(views)).all() and (share < 2.0 / len(views)).all()
+
+
+@pytest.mark.parametrize(
+    ("params", "shape", "error", "match"),
+    [
+        ({"shift": -1}, (6, 6), ValueError, "shift must be an integer >= 0, got -1"),
+        ({"shift": 1.5}, (6, 6), TypeError, "shift must be an integer.*1.5"),
+        ({"flip": "yes"}, (6, 6), TypeError, "flip must be True or False, got 'yes'"),
+        ({}, (6,), ValueError, r"takes pictures .* records of shape \(6,\)"),
+        ({"shift": 6}, (6, 6), ValueError, "more than shift=6 pixels"),
+    ],
+)
+def test_parameters_are_checked_before_the_fit(params, shape, error, match):
+    with pytest.raises(error, match=match):
+        check_augment(FlipAndShift(**params), torch.zeros(1, *shape))
+
+
+def test_is_a_value_as_scikit_learn_knows_them():
+    augment = FlipAndShift(shift=2)
+    assert repr(augment) == "FlipAndShift(shift=2)"
+    copies = clone(augment), pickle.loads(pickle.dumps(augment))
+    assert all(c.get_params() == augment.get_params() for c in copies)
+    model = clone(quick(augment=augment, n_augmentations=2))
+    assert model.augment is not augment and model.n_augmentations == 2
+    assert "augment=FlipAndShift(shift=2)" in repr(model) and "n_augmentations=2" in repr(model)
+    assert model.set_params(augment__shift=3).augment.shift == 3
+
+
+# --- fits ----------------------------------------------------------------------------------------
+
+
+def pictures(n=120, shape=(6, 6)):
+    rng = np.random.default_rng(0)
+    x, y = 0.6 * rng.random((n, *shape), dtype=np.float32), np.arange(n) % 2
+    x[y == 1, ..., :3] += 0.4
+    return x, y
+
+
+def quick(method="dpsgd", **params):
+    given = {"epsilon": 3.0, "max_steps": 8, "batch_size": 60, "random_state": 0}
+    given |= {"module": "cnn", "module_params": {"channels": (2,)}, "accountant": "rdp"}
+    if "module" in params:
+        del given["module_params"]
+    return DPFairClassifier(method, **(given | params))
+
+
+VIEWS = {"augment": FlipAndShift(shift=1), "n_augmentations": 3}
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_every_method_trains_on_views_or_says_why_not(name):
+    X, y = pictures()
+    epsilon = 5.0 if METHODS[name].private else None
+    model = quick(name, epsilon=epsilon, **VIEWS)
+    groups = np.arange(len(y)) // 2 % 2
+    if not METHODS[name].takes_units:
+        with pytest.raises(ValueError, match="no formula for several views of a record"):
+            model.fit(X, y, sensitive_features=groups)
+        model.set_params(n_augmentations=1)
+    model.fit(X, y, sensitive_features=groups)
+    assert np.isfinite(model.predict_proba(X)).all()
+
+
+def test_the_guarantee_is_that_of_a_fit_without_views():
+    X, y = pictures()
+    plain, viewed = (quick("global_adapt", **p).fit(X, y).privacy_ for p in ({}, VIEWS))
+    assert viewed.ledger == plain.ledger and viewed.epsilon == plain.epsilon
+    for name in ("unit", "n_samples", "sample_rate", "noise_multiplier", "delta", "steps"):
+        assert getattr(viewed, name) == getattr(plain, name)
+    persons = np.arange(len(y)) // 3
+    bounded = {"max_records_per_unit": 2, "delta": 1e-3}
+    plain, viewed = (quick(**bounded, **p).fit(X, y, units=persons).privacy_ for p in ({}, VIEWS))
+    assert viewed.epsilon == plain.epsilon and viewed.n_samples == plain.n_samples == 40
+
+
+def seen_in(model, X, y, monkeypatch, **given):
+    """Fit, and return the inputs that each step was taken on."""
+    seen, begin = [], TrainingLoop.__init__
+
+    def watched(self, *, attack, **kwargs):
+        def noted(module, x, y):
+            seen.append(attack(module, x, y))
+            return seen[-1]
+
+        begin(self, attack=noted, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainingLoop, "__init__", watched)
+        model.fit(X, y, **given)
+    return seen
+
+
+@pytest.mark.parametrize("persons", [False, True])
+def test_views_are_drawn_anew_in_each_step_for_each_copy(persons, monkeypatch):
+    X, y = np.zeros((60, 4), dtype=np.float32), np.arange(60) % 2
+    given = {"units": np.arange(60) // 3} if persons else {}
+    model = quick(module="logistic", augment=jittered, n_augmentations=3)
+    model.set_params(max_records_per_unit=3 if persons else None, delta=1e-3, batch_size=20)
+    first = seen_in(model, X, y, monkeypatch, **given)
+    assert len(first) >= 6 and all(len(x) % 3 == 0 for x in first)
+    values = torch.cat(first).flatten()
+    assert len(values.unique()) > 0.999 * len(values)
+    again = seen_in(clone(model), X, y, monkeypatch, **given)
+    assert all(map(torch.equal, first, again))
+    other = seen_in(clone(model).set_params(random_state=1), X, y, monkeypatch, **given)
+    assert not torch.equal(first[0][:3], other[0][:3])
+
+
+def test_views_are_made_before_the_attack(monkeypatch):
+    X, y = pictures()
+    model = quick(attack=lambda module, x, y: x.clamp(max=0.5), augment=lambda x: x * 0 + 0.9)
+    seen = seen_in(model, X, y, monkeypatch)
+    assert all(bool((x == 0.5).all()) for x in seen)
+    quick(attack=PGD(0.1, n_steps=2), **VIEWS).fit(X, y)
+
+
+@pytest.mark.parametrize("module", ["logistic", "cnn", lambda: OfItsOwn()])
+def test_chunks_change_nothing(module):
+    X, y = pictures(30)
+    params = {"augment": lambda x: x.flip(-1) + 0.1, "n_augmentations": 3, "module": module}
+    noiseless = {"epsilon": None, "noise_multiplier": 0.0, "lr": 0.5, "max_steps": 3}
+    found = [
+        quick(get_method("dpsgd", max_grad_norm=0.3), **params, **noiseless)
+        .set_params(max_physical_batch_size=size, batch_size=30)
+        .fit(X, y)
+        .decision_function(X)
+        for size in (1000, 20, 2)
+    ]
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(found[2], found[0], rtol=1e-3, atol=1e-4)
+
+
+class OfItsOwn(nn.Module):
+    """One that only vmap takes."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.linspace(-0.1, 0.1, 72).view(36, 2))
+
+    def forward(self, x):
+        return x.flatten(1) @ self.weight
+
+
+def test_records_are_predicted_and_measured_as_they_are():
+    X, y = pictures()
+    params = {"module": "logistic", "batch_size": len(y), "diagnostics": True}
+    hidden = {"augment": lambda x: x * 0, "n_augmentations": 2}
+    noiseless = {"epsilon": None, "noise_multiplier": 0.0, "lr": 0.5}
+    method = get_method("dpsgd", max_grad_norm=1.0)
+    plain, blind = (quick(method, **params, **noiseless, **p).fit(X, y) for p in ({}, hidden))
+    assert not blind.net_.module_[1].weight.any()  # it saw nothing but zeros
+    first = [m.diagnostics_[["step", "loss", "gradient_norm"]].iloc[0] for m in (blind, plain)]
+    np.testing.assert_allclose(*first)
+    seeing = quick(**VIEWS, validation_data=(X, y)).fit(X, y)
+    np.testing.assert_array_equal(seeing.predict_proba(X), seeing.predict_proba(X))
+    score = seeing.net_.history[-1]["valid_acc"]
+    assert score == pytest.approx(seeing.score(X, y))
+
+
+@pytest.mark.parametrize("persons", [False, True])
+def test_sparse_rows_train_on_views_like_dense_ones(persons):
+    X, y = np.eye(120, 5, dtype=np.float32), np.arange(120) % 2
+    params = {"module": "logistic", "augment": lambda x: 2 * x, "n_augmentations": 2}
+    noiseless = {"epsilon": None, "noise_multiplier": 0.0, "lr": 0.5, "batch_size": 120}
+    found = [
+        quick(get_method("dpsgd", max_grad_norm=0.3), **(params | noiseless))
+        .set_params(max_physical_batch_size=50, max_records_per_unit=3 if persons else None)
+        .fit(rows, y, units=np.arange(120) // 3 if persons else None)
+        .decision_function(X)
+        for rows in (X, sparse.csr_array(X))
+    ]
+    np.testing.assert_allclose(*found, rtol=1e-5)
+
+
+def test_the_reference_and_copies_keep_the_views():
+    X, y = pictures()
+    model = quick(**VIEWS, keep_reference=True).fit(X, y)
+    assert model.reference_.n_augmentations == 3 and model.reference_.augment.shift == 1
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    assert again.augment.get_params() == model.augment.get_params()
+    assert model.release().n_augmentations == 3
+
+
+def test_a_grid_over_views():
+    X, y = pictures()
+    grid = {"n_augmentations": [1, 2], "augment__shift": [0, 1]}
+    search = GridSearchCV(quick(augment=FlipAndShift(), max_steps=2), grid, cv=2).fit(X, y)
+    assert len(search.cv_results_["params"]) == 4
+
+
+@pytest.mark.parametrize(
+    ("params", "error", "match"),
+    [
+        ({"n_augmentations": 2}, ValueError, "n_augmentations=2.*augment=None makes none"),
+        ({"augment": FlipAndShift}, TypeError, r"augment must be .*FlipAndShift\(\)"),
+        ({"augment": nn.Tanh()}, TypeError, "augment must be .* callable"),
+        ({"augment": lambda: None}, TypeError, "augment must be .* callable"),
+        ({"augment": lambda x: None}, TypeError, "augment must return a torch.Tensor"),
+        ({"augment": lambda x: x[:, :3]}, ValueError, "augment must return inputs of the shape"),
+        ({"augment": lambda x: x.double()}, ValueError, "augment must return .* dtype"),
+        ({"augment": lambda x: x / 0}, ValueError, "augment returns NaN or infinity"),
+        (
+            {"augment": lambda x: x if torch.rand(()) < 0.5 else -x},
+            ValueError,
+            r"augment cannot run on one record at a time: .*line \d+",
+        ),
+        (
+            {"augment": lambda x: x + torch.rand(1, generator=torch.Generator())},
+            ValueError,
+            "generator of its own",
+        ),
+    ],
+)
+def test_what_cannot_be_used_is_refused(params, error, match):
+    with pytest.raises(error, match=match):
+        quick(**params).fit(*pictures())
