@@ -1,4 +1,4 @@
-"""Pictures in DPFairClassifier: features by shape, the same everywhere, in every form of a model."""
+"""Pictures in DPFairClassifier: features by shape, and models in every form."""
 
 import logging
 import pickle

@@ -180,7 +180,7 @@ class Scattering2D(PublicFeatures):
 
 
 @lru_cache(maxsize=8)
-def _features(kind: type[Scattering], form: tuple[int, int, int], *rest: Any) -> nn.Module:
+def _features(kind: Any, form: tuple[int, int, int], *rest: Any) -> nn.Module:
     return _Features(kind, form, *rest)
 
 
