@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.nn.functional import softmax
 
+from skdpfair._describe import sha256_of
 from skdpfair.engine import select_strategy
 from skdpfair.engine.per_sample import Strategy
 from skdpfair.inputs.streaming import as_rows
@@ -79,6 +80,17 @@ def weights_of(net: Any) -> dict[str, np.ndarray]:
     held = {*dict(module.named_parameters(**every)), *dict(module.named_buffers(**every))}
     state = {name: v for name, v in module.state_dict().items() if name in held}
     return {name: v.detach().cpu().numpy().copy() for name, v in state.items()}
+
+
+def frozen_numbers(net: Any) -> tuple[int, str]:
+    """Return how many numbers of a net's weights do not train, and their SHA-256.
+
+    These are frozen parameters and all buffers, such as running statistics.
+    """
+    named = net.module_.named_parameters(remove_duplicate=False)
+    trained = {name for name, p in named if p.requires_grad}
+    frozen = {name: w for name, w in weights_of(net).items() if name not in trained}
+    return sum(w.size for w in frozen.values()), sha256_of(frozen)
 
 
 class InferenceNet:

@@ -16,6 +16,7 @@ from skdpfair.attacks import PGD, RecordByRecord, check_attack
 from skdpfair.engine import PoissonSampler, Streams, select_strategy
 from skdpfair.engine.flat import acts_elementwise, flat_optimizer, flatten_
 from skdpfair.engine.memory import affordable_batch
+from skdpfair.engine.per_sample.batch_statistics import hold_statistics
 from skdpfair.engine.per_sample.materialised import materialised
 from skdpfair.engine.precision import full_precision
 from skdpfair.engine.step import Attack
@@ -23,7 +24,13 @@ from skdpfair.inputs.persons import unit_groups
 from skdpfair.inputs.streaming import as_rows
 from skdpfair.mechanism import Mechanism, Method, State
 from skdpfair.training.callbacks import WITHHELD, has_batch_callbacks
-from skdpfair.training.inference import InferenceNet, logits, private_logits, weights_of
+from skdpfair.training.inference import (
+    InferenceNet,
+    frozen_numbers,
+    logits,
+    private_logits,
+    weights_of,
+)
 from skdpfair.training.schedule import PoissonBatches, Schedule, record_rates, rows_on
 from skdpfair.training.steps import TrainingLoop, trainable
 
@@ -77,6 +84,7 @@ class PrivateNet(NeuralNetClassifier):
     measured_: list[tuple[int, np.ndarray]]
     bound_: float | None
     group_levels_: np.ndarray | None
+    frozen_: tuple[int, str] | None  # as the fit began, see `frozen_numbers`
 
     def __init__(
         self,
@@ -121,6 +129,7 @@ class PrivateNet(NeuralNetClassifier):
         self.steps_, self.method_, self._loop = 0, self.mechanism.method, None
         self.measured_, self.settled_, self.bound_ = [], False, None
         self.group_levels_, self.steps_before_, self.records_ = None, 0, None
+        self.frozen_ = None
         return self
 
     @property
@@ -199,6 +208,7 @@ class PrivateNet(NeuralNetClassifier):
         self.engine_ = select_strategy(
             self.module_, example, self.n_classes, weight, self.records_per_unit
         )
+        self.frozen_ = frozen_numbers(self)
         assert self.streams is not None
         self.engine_.generator.manual_seed(self.streams.init_seed() + 1)
         method = self.mechanism.method
@@ -240,6 +250,11 @@ class PrivateNet(NeuralNetClassifier):
         loop.finish()
         self._set_training(False)
         loop.check_bound()  # once more, for an epoch that was interrupted
+
+    def _set_training(self, training: bool = True) -> None:
+        """Set the mode of the module; frozen statistics stay constant."""
+        super()._set_training(training)
+        hold_statistics(self.module_)
 
     def notify(self, method_name: str, **seen: Any) -> None:
         """Call the callbacks, without training rows unless the net discloses them."""
