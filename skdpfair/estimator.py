@@ -72,7 +72,9 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
         Of a person with more records, draw ``max_records_per_unit`` at random, anew in each fit;
         or raise an error.
     module : {"auto", "logistic", "mlp", "cnn"}, torch.nn.Module class or factory, default="auto"
-        The network, mapping (batch, ...) to logits (batch, n_classes).
+        The network, mapping (batch, ...) to logits (batch, n_classes).  What is frozen in it
+        (``requires_grad=False``) is public by declaration, batch normalisation too; batch
+        normalisation that trains is only for ``sgd``, ``is_sgd``, ``iw_sgd`` and ``gdro``.
     module_params : dict or None, default=None
         Keyword arguments of the module.
     hidden_layer_sizes : tuple of int or "auto", default="auto"
@@ -97,7 +99,8 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
         Share of the last steps whose weights are averaged.  "auto": one half while ``lr`` is
         "auto" and ``signal_to_noise_`` is at least 500, else none.
     max_physical_batch_size : int or "auto", default="auto"
-        Records held in memory at once; never changes the result's distribution.
+        Records held in memory at once; never changes the result's distribution, except for batch
+        normalisation that trains, which normalises each part by itself.
     attack : callable or None, default=None
         Adversarial training: :class:`skdpfair.attacks.PGD`, or any ``attack(module, x, y)`` that
         returns the inputs to train on, each made from its own record.

@@ -205,13 +205,20 @@ class PrivateNet(NeuralNetClassifier):
         weight = None
         if self.class_weight is not None:
             weight = torch.tensor(self.class_weight, dtype=example.dtype, device=self.device)
+        method = self.mechanism.method
         self.engine_ = select_strategy(
-            self.module_, example, self.n_classes, weight, self.records_per_unit
+            self.module_,
+            example,
+            self.n_classes,
+            weight,
+            self.records_per_unit,
+            may_mix=method.takes_batch_statistics and not method.private,
         )
+        if not self.engine_.per_record:
+            self._check_mixed()
         self.frozen_ = frozen_numbers(self)
         assert self.streams is not None
         self.engine_.generator.manual_seed(self.streams.init_seed() + 1)
-        method = self.mechanism.method
         reason = method.refusal(self.mechanism.task, self.engine_.n_parameters)
         if reason is not None:
             raise ValueError(f"method={method!r} cannot train this model: {reason}.")
@@ -238,6 +245,23 @@ class PrivateNet(NeuralNetClassifier):
             on_step=self.on_step,
             attack=attack,
         )
+
+    def _check_mixed(self) -> None:
+        """Refuse what needs gradients of single records, or weights that were not trained."""
+        schedule = self.schedule
+        measures = schedule.warm_up or schedule.lr_scale is not None
+        wrong = {
+            "lr='auto', which measures the norms of gradients (give a number)": measures,
+            "diagnostics=True, which records norms of gradients": self.diagnostics,
+            "attack, which is to make each input from its own record": self.attack,
+            "iterate_average, as running statistics are of the last weights": schedule.averaged,
+        }
+        for what, is_set in wrong.items():
+            if is_set:
+                raise ValueError(
+                    "module normalises by batch statistics, so that records have no gradients of "
+                    f"their own. It cannot be trained with {what}. Or use GroupNorm."
+                )
 
     def _end(self) -> None:
         """Keep weights and released values, drop whatever a step held."""

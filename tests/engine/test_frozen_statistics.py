@@ -111,7 +111,7 @@ def test_one_record_moves_the_sum_by_at_most_the_bound(case):
 
 
 def test_frozen_layers_are_neither_differentiated_nor_kept():
-    module, (x, y) = with_head(), records()
+    module, x = with_head(), records()[0]
     with select_strategy(module, x, 3) as strategy:
         assert strategy.n_parameters == 15  # of the head
         assert [type(layer) for layer in strategy.graph.layers] == [nn.Linear]
@@ -165,6 +165,7 @@ class Own(nn.BatchNorm1d):
         (Relapsing, "mixes the records"),
         (lambda: nn.Sequential(Own(6).requires_grad_(False), nn.Linear(6, 3)), "mixes"),
     ],
+    ids=["trains", "no parameters", "half frozen", "no statistics", "relapsing", "own forward"],
 )
 def test_what_is_not_frozen_for_good_is_refused(make, match):
     with pytest.raises(UnsupportedModuleError, match=match):

@@ -18,7 +18,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
 from skdpfair._describe import state_of
-from skdpfair.engine.per_sample.batch_statistics import hold_statistics, mixing_layers
+from skdpfair.engine.per_sample.batch_statistics import (
+    has_running_statistics,
+    hold_statistics,
+    mixing_layers,
+)
 from skdpfair.engine.per_sample.graph import Graph, fixed_draws, record
 from skdpfair.engine.per_sample.records import Strategy
 from skdpfair.engine.per_sample.stand_ins import Coupling, NotRecorded
@@ -53,10 +57,12 @@ class ConstantDraws(TorchDispatchMode):
         return out
 
 
-def check_module(module: nn.Module, example: Tensor, n_classes: int) -> Tensor:
+def check_module(
+    module: nn.Module, example: Tensor, n_classes: int, *, may_mix: bool = False
+) -> Tensor:
     """Return probe inputs after checking types and the shape of the output."""
     _refuse_unusable_tensors(module)
-    _refuse_batch_statistics(module)
+    _refuse_batch_statistics(module, may_mix)
     _refuse_max_norm(module)
     _refuse_other_state(module)
     probe = _probe(example)
@@ -303,8 +309,16 @@ def _refuse_other_state(module: nn.Module) -> None:
             )
 
 
-def _refuse_batch_statistics(module: nn.Module) -> None:
+def _refuse_batch_statistics(module: nn.Module, may_mix: bool) -> None:
     for name, layer in mixing_layers(module).items():
+        if may_mix and not has_running_statistics(layer):
+            raise UnsupportedModuleError(
+                f"module has {type(layer).__name__} {_place(name)} without running statistics, so "
+                "that a prediction would depend on the rows that are predicted with it. Set "
+                "track_running_stats=True."
+            )
+        if may_mix:
+            continue
         raise UnsupportedModuleError(
             f"module has {type(layer).__name__} {_place(name)}, which mixes the records of a batch "
             "(or keeps statistics of them), so one record moves the gradients of all others. Use "
