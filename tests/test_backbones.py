@@ -14,6 +14,7 @@ from skdpfair._describe import sha256_of
 from skdpfair.attacks import PGD
 from skdpfair.audit import audit_artifact
 from skdpfair.exceptions import PrivacyAccountingError, UnsupportedModuleError
+from skdpfair.postprocessing import DPThresholdClassifier
 from skdpfair.training.inference import weights_of
 
 RNG = np.random.default_rng(0)
@@ -200,6 +201,12 @@ def test_methods_without_privacy_learn_with_batch_statistics(method, tmp_path):
     assert np.array_equal(copied.predict_proba(X), model.predict_proba(X))
     rows = [model.predict_proba(X[i : i + 1])[0] for i in range(5)]
     np.testing.assert_allclose(rows, model.predict_proba(X)[:5], atol=1e-5)
+
+
+def test_thresholds_are_found_by_running_statistics():
+    model = not_private(max_steps=30, batch_size=100)
+    thresholds = DPThresholdClassifier(model).fit(X, Y)
+    assert thresholds.score(X, Y) > 0.9
 
 
 @pytest.mark.parametrize(

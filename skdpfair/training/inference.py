@@ -13,6 +13,7 @@ from torch.nn.functional import softmax
 from skdpfair._describe import sha256_of
 from skdpfair.engine import select_strategy
 from skdpfair.engine.per_sample import Strategy
+from skdpfair.engine.per_sample.batch_statistics import mixing_layers
 from skdpfair.inputs.streaming import as_rows
 from skdpfair.inputs.table import Rows
 
@@ -47,7 +48,10 @@ def record_by_record(
         If the module mixes records when it predicts.
     """
     example = torch.zeros((1, *in_shape), device=device)
-    return select_strategy(copy.deepcopy(module).eval(), example, n_classes)
+    module = copy.deepcopy(module).eval()
+    for layer in mixing_layers(module).values():
+        layer.requires_grad_(False)  # predicts by running statistics, which are constants here
+    return select_strategy(module, example, n_classes)
 
 
 def private_logits(
