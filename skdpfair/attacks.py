@@ -16,6 +16,7 @@ from torch.nn.functional import cross_entropy
 
 from skdpfair import _validate
 from skdpfair.engine.per_sample import Strategy
+from skdpfair.engine.per_sample.batch_statistics import hold_statistics
 from skdpfair.engine.per_sample.checks import ConstantDraws
 from skdpfair.engine.per_sample.graph import fixed_draws
 from skdpfair.engine.per_sample.stand_ins import NotRecorded
@@ -65,7 +66,7 @@ class RecordByRecord:
         self, attack: Attack, model: Strategy, example: Tensor, name: str = "attack"
     ) -> None:
         self.model = model
-        called = _Attacked(attack, copy.deepcopy(model.module))
+        called = _Attacked(attack, hold_statistics(copy.deepcopy(model.module)))
         _, limits = _image_and_limits(attack, example)
         low, high = (0.0, 1.0) if limits is None else limits
         x = torch.full_like(example, (low + high) / 2)

@@ -77,7 +77,9 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
         The network, or a torch.nn.Module class or factory of one, which maps (batch, ...) to
         logits (batch, n_classes).  "scattering" is a linear model on the public features
         :class:`skdpfair.features.Scattering2D` of pictures.  "auto" chooses it for records of 2 or
-        3 axes, of 8 x 8 pixels or more; for others, a linear model or a small MLP.
+        3 axes, of 8 x 8 pixels or more; for others, a linear model or a small MLP.  What is frozen
+        in a module (``requires_grad=False``) is public by declaration, batch normalisation too;
+        batch normalisation that trains is only for ``sgd``, ``is_sgd``, ``iw_sgd`` and ``gdro``.
     module_params : dict or None, default=None
         Keyword arguments of the module; of `Scattering2D`, with ``module="scattering"``.
     hidden_layer_sizes : tuple of int or "auto", default="auto"
@@ -103,7 +105,8 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
         "auto" and ``signal_to_noise_`` is at least 500, else none.
     max_physical_batch_size : int or "auto", default="auto"
         Records held in memory at once, views of records counted one by one; never changes the
-        result's distribution.
+        result's distribution, except for batch normalisation that trains, which normalises each
+        part by itself.
     attack : callable or None, default=None
         Adversarial training: :class:`skdpfair.attacks.PGD`, or any ``attack(module, x, y)`` that
         returns the inputs to train on, each made from its own record.

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from skdpfair.engine import select_strategy
+from skdpfair.engine.per_sample.batch_statistics import hold_statistics
 from skdpfair.engine.step import noisy_sums
 from skdpfair.mechanism import Method, PerSample, PerSampleGradients, Release, State, Task
 
@@ -193,8 +194,9 @@ def check_engine(
     Parameters
     ----------
     module : torch.nn.Module
-        Maps (batch, ...) to logits (batch, n_classes); a float64 copy is used, in the same mode.
-        A module with dropout must be in evaluation mode.
+        Maps (batch, ...) to logits (batch, n_classes); a float64 copy is used, in the same mode,
+        frozen batch normalisation in evaluation mode.  A module with dropout must be in evaluation
+        mode.
     example : Tensor of shape (1, ...)
         An example with the shape of a record.
     n_classes : int
@@ -227,7 +229,7 @@ def check_engine(
     >>> check_engine(module, torch.zeros(1, 1, 6), n_classes=2)
     'bookkeeping'
     """
-    module = copy.deepcopy(module).double()
+    module = hold_statistics(copy.deepcopy(module)).double()
     generator = torch.Generator().manual_seed(seed)
     shape = (n_records, *example.shape[1:])
     x = torch.rand(shape, generator=generator, dtype=torch.float64)

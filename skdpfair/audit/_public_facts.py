@@ -32,6 +32,8 @@ _HELD = {words.DIAGNOSTICS_HELD, words.REFERENCE_HELD}
 _ASSUMPTIONS = {t for u in words.PROTECTED for t in words.in_unit(words.ASSUMPTIONS.values(), u)}
 _NOT_ACCOUNTED = {*NOT_ACCOUNTED, words.WEIGHTS_FROM_OTHERS, *map(_facts.NOTED.format, _HELD)}
 _NOT_ACCOUNTED |= {*words.in_unit(_NOT_ACCOUNTED, "person")}
+_PARTS = map(re.escape, re.split(r"{.*?}", words.FROZEN))
+_FROZEN = re.compile(r"{}[\d,]{{1,15}}{}[0-9a-f]{{16}}{}".format(*_PARTS))
 _PHRASE = re.compile(r"[a-zA-Z_ ,+()-]*(\d{1,10}[a-zA-Z_ ,+()-]+){0,3}\d{0,10}")
 _FEATURES = re.compile(
     r"(Scattering2D|Hog)\([\w=, '()]{0,120}\), which learns nothing"
@@ -206,7 +208,7 @@ def is_report(report, groups=None, n_fits=1) -> bool:
         and report.accountant in ACCOUNTANTS
         and report.adjacency in words.ADJACENCY_IN_WORDS
         and set(report.holds) <= _HELD
-        and set(report.assumptions) <= _ASSUMPTIONS
+        and are_assumptions(report.assumptions, n_fits)
         and all(map(is_not_accounted, report.not_accounted))
         and len(entries) <= _MOST_ENTRIES * n_fits
         and all(map(is_entry, entries))
@@ -218,6 +220,12 @@ def is_value(value) -> bool:
     if isinstance(value, PrivacyReport):
         return is_report(value, n_fits=_MOST_SIZES)
     return not isinstance(value, Method) or is_method(value)
+
+
+def are_assumptions(texts, n_fits) -> bool:
+    """Tell whether texts are assumptions of a report, at most one of each fit on frozen numbers."""
+    others = set(texts) - _ASSUMPTIONS
+    return len(others) <= n_fits and all(map(_FROZEN.fullmatch, others))
 
 
 def is_not_accounted(text) -> bool:
@@ -276,7 +284,7 @@ def is_model_page(text) -> bool:
         and all(map(is_phrase, [*facts, *(row[0] for row in context["ledger"])]))
         and all(re.fullmatch(r"[\d.,e+\- ]{1,60}|inf", v) for v in amounts)
         and all(map(are_levels, (*sets, context["group_epsilons"])))
-        and set(privacy.assumptions) <= _ASSUMPTIONS
+        and are_assumptions(privacy.assumptions, _MOST_SIZES)
         and all(map(is_not_accounted, privacy.not_accounted))
         and (pipeline is None or not pipeline.notes)
         and are_curves(context["learned"])

@@ -1,5 +1,8 @@
 """Batch size that fits in memory, and detection of out-of-memory errors."""
 
+import copy
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -9,21 +12,22 @@ ACTIVATION_BUDGET = 2**28  # floats that the activations of one chunk may take
 def affordable_batch(module: nn.Module, example: Tensor) -> int:
     """Return the number of records like ``example`` that fit the memory budget, at least 1.
 
-    Each activation is counted three times: itself, its gradient, and room for work.
+    Each activation that the backward pass needs is counted three times: itself, its gradient, and
+    room for work.  Of the others, as of a frozen backbone, the largest alone is.
     """
-    outputs = []
-    handles = [
-        layer.register_forward_hook(lambda m, i, o: outputs.append(getattr(o, "numel", int)()))
-        for layer in module.modules()
-        if not list(layer.children())
-    ]
-    try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            module(torch.zeros_like(example))
-    finally:
-        for handle in handles:
-            handle.remove()
-    return max(1, ACTIVATION_BUDGET // (3 * max(sum(outputs), example.numel())))
+    module = copy.deepcopy(module, {id(p): p for p in module.parameters()}).eval()
+    kept, passing = [0], [example.numel()]
+
+    def count(layer: nn.Module, given: Any, out: Any) -> None:
+        if isinstance(out, Tensor):
+            (kept if out.requires_grad else passing).append(out.numel())
+
+    for layer in module.modules():
+        if not list(layer.children()):
+            layer.register_forward_hook(count)
+    with torch.enable_grad(), torch.random.fork_rng(devices=[]):
+        module(torch.zeros_like(example))
+    return max(1, ACTIVATION_BUDGET // (3 * max(sum(kept), *passing)))
 
 
 def is_out_of_memory(error: Exception) -> bool:

@@ -150,7 +150,7 @@ class Scattering2D(PublicFeatures):
             )
         return form
 
-    def network(self, shape: tuple[int, ...], kind: type[Scattering] = Scattering) -> nn.Module:
+    def network(self, shape: tuple[int, ...], kind: Any = Scattering) -> nn.Module:
         """Return the features of pictures of a shape as a module without parameters.
 
         Parameters

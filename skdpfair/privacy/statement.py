@@ -64,6 +64,7 @@ ASSUMPTIONS = {
     "held out": "the size of the held-out part is public",
     "trials": "the number of trials and their scores stay secret; the steps above are of one trial",
 }
+FROZEN = "frozen: {:,} numbers of the module (sha256 {:.16}) are public by declaration"
 WEIGHTS_FROM_OTHERS = (
     "sample weights computed from other private records, or from predictions on them, as AdaBoost "
     "and Fairlearn's ExponentiatedGradient and GridSearch do"

@@ -1,10 +1,10 @@
 """The safetensors file of a release: weights, facts, and a digest of both."""
 
-import hashlib
 import json
 
 import numpy as np
 
+from skdpfair._describe import sha256_of
 from skdpfair.budget.files import path_of, replace_file
 
 FORMAT_VERSION = 1
@@ -61,12 +61,7 @@ def _checked(path, text, weights):
 
 
 def _digest(facts, weights):
-    sha = hashlib.sha256(_canonical(facts).encode())
-    for name in sorted(weights):
-        w = weights[name]
-        sha.update(_canonical([name, w.dtype.str, list(w.shape)]).encode())
-        sha.update(np.ascontiguousarray(w).tobytes())
-    return sha.hexdigest()
+    return sha256_of(weights, _canonical(facts).encode())
 
 
 def _canonical(value):

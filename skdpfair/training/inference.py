@@ -10,8 +10,10 @@ import torch
 from torch import nn
 from torch.nn.functional import softmax
 
+from skdpfair._describe import sha256_of
 from skdpfair.engine import select_strategy
 from skdpfair.engine.per_sample import Strategy
+from skdpfair.engine.per_sample.batch_statistics import mixing_layers
 from skdpfair.inputs.streaming import as_rows
 from skdpfair.inputs.table import Rows
 
@@ -46,7 +48,10 @@ def record_by_record(
         If the module mixes records when it predicts.
     """
     example = torch.zeros((1, *in_shape), device=device)
-    return select_strategy(copy.deepcopy(module).eval(), example, n_classes)
+    module = copy.deepcopy(module).eval()
+    for layer in mixing_layers(module).values():
+        layer.requires_grad_(False)  # predicts by running statistics, which are constants here
+    return select_strategy(module, example, n_classes)
 
 
 def private_logits(
@@ -79,6 +84,17 @@ def weights_of(net: Any) -> dict[str, np.ndarray]:
     held = {*dict(module.named_parameters(**every)), *dict(module.named_buffers(**every))}
     state = {name: v for name, v in module.state_dict().items() if name in held}
     return {name: v.detach().cpu().numpy().copy() for name, v in state.items()}
+
+
+def frozen_numbers(net: Any) -> tuple[int, str]:
+    """Return how many numbers of a net's weights do not train, and their SHA-256.
+
+    These are frozen parameters and all buffers, such as running statistics.
+    """
+    named = net.module_.named_parameters(remove_duplicate=False)
+    trained = {name for name, p in named if p.requires_grad}
+    frozen = {name: w for name, w in weights_of(net).items() if name not in trained}
+    return sum(w.size for w in frozen.values()), sha256_of(frozen)
 
 
 class InferenceNet:

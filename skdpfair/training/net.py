@@ -17,6 +17,7 @@ from skdpfair.augmentations import Augment, Views, check_augment
 from skdpfair.engine import PoissonSampler, Streams, select_strategy
 from skdpfair.engine.flat import acts_elementwise, flat_optimizer, flatten_
 from skdpfair.engine.memory import affordable_batch
+from skdpfair.engine.per_sample.batch_statistics import hold_statistics
 from skdpfair.engine.per_sample.materialised import materialised
 from skdpfair.engine.precision import full_precision
 from skdpfair.engine.step import Attack
@@ -24,7 +25,13 @@ from skdpfair.inputs.persons import unit_groups
 from skdpfair.inputs.streaming import as_rows
 from skdpfair.mechanism import Mechanism, Method, State
 from skdpfair.training.callbacks import WITHHELD, has_batch_callbacks
-from skdpfair.training.inference import InferenceNet, logits, private_logits, weights_of
+from skdpfair.training.inference import (
+    InferenceNet,
+    frozen_numbers,
+    logits,
+    private_logits,
+    weights_of,
+)
 from skdpfair.training.schedule import PoissonBatches, Schedule, record_rates, rows_on
 from skdpfair.training.steps import TrainingLoop, trainable
 
@@ -82,6 +89,7 @@ class PrivateNet(NeuralNetClassifier):
     measured_: list[tuple[int, np.ndarray]]
     bound_: float | None
     group_levels_: np.ndarray | None
+    frozen_: tuple[int, str] | None  # as the fit began, see `frozen_numbers`
 
     def __init__(
         self,
@@ -129,6 +137,7 @@ class PrivateNet(NeuralNetClassifier):
         self.steps_, self.method_, self._loop = 0, self.mechanism.method, None
         self.measured_, self.settled_, self.bound_ = [], False, None
         self.group_levels_, self.steps_before_, self.records_ = None, 0, None
+        self.frozen_ = None
         return self
 
     @property
@@ -204,11 +213,20 @@ class PrivateNet(NeuralNetClassifier):
         weight = None
         if self.class_weight is not None:
             weight = torch.tensor(self.class_weight, dtype=example.dtype, device=self.device)
-        most = self.records_per_unit * self.n_augmentations
-        self.engine_ = select_strategy(self.module_, example, self.n_classes, weight, most)
+        method = self.mechanism.method
+        self.engine_ = select_strategy(
+            self.module_,
+            example,
+            self.n_classes,
+            weight,
+            self.records_per_unit * self.n_augmentations,
+            may_mix=method.takes_batch_statistics and not method.private,
+        )
+        if not self.engine_.per_record:
+            self._check_mixed()
+        self.frozen_ = frozen_numbers(self)
         assert self.streams is not None
         self.engine_.generator.manual_seed(self.streams.init_seed() + 1)
-        method = self.mechanism.method
         reason = method.refusal(self.mechanism.task, self.engine_.n_parameters)
         if reason is not None:
             raise ValueError(f"method={method!r} cannot train this model: {reason}.")
@@ -244,6 +262,23 @@ class PrivateNet(NeuralNetClassifier):
         check_augment(augment, example)
         return Views(augment, self.engine_, example, attack)
 
+    def _check_mixed(self) -> None:
+        """Refuse what needs gradients of single records, or weights that were not trained."""
+        schedule = self.schedule
+        measures = schedule.warm_up or schedule.lr_scale is not None
+        wrong = {
+            "lr='auto', which measures the norms of gradients (give a number)": measures,
+            "diagnostics=True, which records norms of gradients": self.diagnostics,
+            "attack, which is to make each input from its own record": self.attack,
+            "iterate_average, as running statistics are of the last weights": schedule.averaged,
+        }
+        for what, is_set in wrong.items():
+            if is_set:
+                raise ValueError(
+                    "module normalises by batch statistics, so that records have no gradients of "
+                    f"their own. It cannot be trained with {what}. Or use GroupNorm."
+                )
+
     def _end(self) -> None:
         """Keep weights and released values, drop whatever a step held."""
         loop = self._running
@@ -255,6 +290,11 @@ class PrivateNet(NeuralNetClassifier):
         loop.finish()
         self._set_training(False)
         loop.check_bound()  # once more, for an epoch that was interrupted
+
+    def _set_training(self, training: bool = True) -> None:
+        """Set the mode of the module; frozen statistics stay constant."""
+        super()._set_training(training)
+        hold_statistics(self.module_)
 
     def notify(self, method_name: str, **seen: Any) -> None:
         """Call the callbacks, without training rows unless the net discloses them."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from skdpfair.exceptions import PrivacyAccountingError
 from skdpfair.inputs.table import Table
 from skdpfair.mechanism import Method
 from skdpfair.privacy import Ledger, PrivacyReport
@@ -15,11 +16,14 @@ from skdpfair.privacy import epsilon as epsilon_of
 from skdpfair.privacy.statement import (
     ASSUMPTIONS,
     DIAGNOSTICS_HELD,
+    FROZEN,
     REFERENCE_HELD,
     UNITS,
     WEIGHTS_FROM_OTHERS,
     in_unit,
 )
+from skdpfair.training.inference import frozen_numbers
+from skdpfair.training.net import PrivateNet
 from skdpfair.training.plan import GROUP_COUNTS, Plan
 from skdpfair.training.sklearn_callbacks import FitContext
 from skdpfair.training.train import Trained
@@ -47,6 +51,8 @@ def account(
     most = None if table.weight is None else params["max_sample_weight"]
     most_records = params["max_records_per_unit"]
     assumptions = _assumptions(params, net.method_, GROUP_COUNTS in plan.one_time, most, table)
+    if plan.is_accounted:
+        assumptions += _frozen(net)
     if previous is not None:  # what no ledger holds: fits without privacy, seeds
         seeded = seeded or previous.privacy.seeded
         assumptions = tuple(dict.fromkeys((*previous.privacy.assumptions, *assumptions)))
@@ -88,6 +94,18 @@ def account(
     if unknown := context.steps[: -1 if table.features else None]:  # of the last it is known
         notes = (STEPS_BEFORE.format(", ".join(map(repr, unknown))), *notes)
     return replace(report, not_accounted=in_unit((*notes, *report.not_accounted), report.unit))
+
+
+def _frozen(net: PrivateNet) -> tuple[str, ...]:
+    """Return what the report says of the numbers that do not train, once none has moved."""
+    n, sha256 = frozen_numbers(net)
+    if (n, sha256) != net.frozen_:
+        raise PrivacyAccountingError(
+            "Numbers of the module that do not train, its frozen parameters or its buffers, "
+            "changed during the fit, so that they may hold traces of records; the fit is void. Do "
+            "not change them in callbacks."
+        )
+    return (FROZEN.format(n, sha256),) if n else ()
 
 
 def _group_epsilons(

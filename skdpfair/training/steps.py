@@ -82,7 +82,9 @@ class TrainingLoop:
         self._largest_bound = torch.full_like(self._longest, -inf)
         self._smallest_bound = torch.full_like(self._longest, inf)
         self._averaged = Average(schedule.first_averaged)
-        self.recorder = recorder(noise, self.device, engine.generator)
+        self.recorder = None  # which fills batches up, and statistics would count what fills them
+        if engine.per_record:
+            self.recorder = recorder(noise, self.device, engine.generator)
         self._replay: Replay | None = None
         self._options: list[dict[str, Any]] | None = None
         if self.recorder is not None:

@@ -11,6 +11,7 @@ from skdpfair.engine.per_sample.stand_ins import Coupling, NotRecorded
 
 ROW, SEQUENCE, IMAGE, CUBE = (6,), (3, 4), (4, 6, 6), (2, 4, 4, 4)
 CONSTANT = torch.linspace(0.1, 0.9, 6)
+CONSTANTS = torch.zeros(4), torch.full((4,), 2.0)  # running statistics of channels
 
 
 class Run(nn.Module):
@@ -156,8 +157,11 @@ SPECIAL = {
     "group_norm": (lambda x: F.group_norm(x, 2), IMAGE),
     "layer_norm": (lambda x: F.layer_norm(x, (4,)), SEQUENCE),
     "rms_norm": (lambda x: F.rms_norm(x, (4,)), SEQUENCE),
-    "instance_norm": (lambda x: F.instance_norm(x), IMAGE),
-    "batch_norm": (lambda x: F.batch_norm(x, torch.zeros(4), torch.ones(4)), IMAGE),
+    "instance_norm": (
+        lambda x: F.instance_norm(F.instance_norm(x, *CONSTANTS, use_input_stats=False)),
+        IMAGE,
+    ),
+    "batch_norm": (lambda x: F.batch_norm(x, *CONSTANTS), IMAGE),
     "scaled_dot_product_attention": (
         lambda x: F.scaled_dot_product_attention(x, x, x, is_causal=True),
         SEQUENCE,
@@ -348,6 +352,9 @@ UNKNOWN = {
     "rows of a table": lambda x: torch.embedding(x, torch.tensor([1, 0, 2, 3, 4])),
     "statistics that are kept": lambda x: torch.instance_norm(
         x[:, None], None, None, torch.zeros(1), torch.ones(1), True, 0.1, 1e-5, False
+    )[:, 0],
+    "statistics that a layer keeps": lambda x: F.instance_norm(
+        x[:, None], torch.zeros(1), torch.ones(1)
     )[:, 0],
     "windows of records": lambda x: x[:, None, None].unfold(0, 1, 1),
     "hidden in an object": lambda x: Run(lambda y: y.data)(x),

@@ -845,6 +845,49 @@ MUTANTS = (
         "tests/engine/test_operations.py::test_what_brings_records_together_is_refused[shape]",
     ),
     Mutant(
+        "frozen normalisation in training",
+        "frozen batch normalisation stays in training mode, and normalises by the batch",
+        "engine/per_sample/batch_statistics.py",
+        "            layer.eval()\n",
+        "            layer.train()\n",
+        "tests/engine/test_frozen_statistics.py::test_only_frozen_normalisation_is_held",
+    ),
+    Mutant(
+        "half frozen for frozen",
+        "batch normalisation is taken for frozen if one of its parameters is",
+        "engine/per_sample/batch_statistics.py",
+        "not any(trains)",
+        "not all(trains)",
+        "tests/engine/test_frozen_statistics.py::"
+        "test_what_is_not_frozen_for_good_is_refused[half frozen]",
+    ),
+    Mutant(
+        "kept statistics for constants",
+        "instance normalisation that keeps statistics of the records passes for constant",
+        "engine/per_sample/operations.py",
+        'call.get(5, "use_input_stats", default=True)',
+        "False",
+        "tests/engine/test_operations.py::"
+        "test_what_may_bring_records_together_is_not_recorded[statistics that a layer keeps]",
+    ),
+    Mutant(
+        "frozen numbers that move",
+        "numbers that are stated to be public may change during a fit",
+        "training/privacy_report.py",
+        "if (n, sha256) != net.frozen_:",
+        "if net.frozen_ is None:",
+        "tests/test_backbones.py::"
+        "test_callbacks_meet_frozen_layers_in_evaluation_mode_and_cannot_move_them",
+    ),
+    Mutant(
+        "batch statistics of private methods",
+        "private methods train batch normalisation by the gradient of the whole batch",
+        "training/net.py",
+        "may_mix=method.takes_batch_statistics and not method.private,",
+        "may_mix=True,",
+        "tests/test_backbones.py::test_private_methods_refuse_batch_statistics[1.0]",
+    ),
+    Mutant(
         "modules that count their calls",
         "a module that changes itself in the forward pass is accepted",
         "engine/per_sample/checks.py",

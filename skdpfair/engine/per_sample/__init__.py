@@ -6,6 +6,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from skdpfair.engine.per_sample.autograd import Autograd
+from skdpfair.engine.per_sample.batch_statistics import mixing_layers
 from skdpfair.engine.per_sample.bookkeeping import BookKeeping, uncovered
 from skdpfair.engine.per_sample.checks import check_module, disagreement, recorded
 from skdpfair.engine.per_sample.closed_form import ClosedForm, chain_of
@@ -15,7 +17,15 @@ from skdpfair.engine.per_sample.vmap import MicroVmap
 from skdpfair.engine.precision import full_precision
 from skdpfair.exceptions import UnsupportedModuleError
 
-__all__ = ["BookKeeping", "ClosedForm", "MicroVmap", "Records", "Strategy", "select_strategy"]
+__all__ = [
+    "Autograd",
+    "BookKeeping",
+    "ClosedForm",
+    "MicroVmap",
+    "Records",
+    "Strategy",
+    "select_strategy",
+]
 
 log = logging.getLogger("skdpfair")
 
@@ -26,6 +36,8 @@ def select_strategy(
     n_classes: int,
     class_weight: Tensor | None = None,
     records_per_unit: int = 1,
+    *,
+    may_mix: bool = False,
 ) -> Strategy:
     """Return the cheapest strategy that is exact for ``module``, or refuse with the reason.
 
@@ -41,6 +53,8 @@ def select_strategy(
         Fixed public factors of the loss.
     records_per_unit : int, default=1
         Largest number of records of a person.
+    may_mix : bool, default=False
+        Whether records may be mixed by batch normalisation, so that gradients are NOT private.
 
     Returns
     -------
@@ -63,6 +77,9 @@ def select_strategy(
     # checks draw random numbers, too
     devices = [example.device] if example.is_cuda else []
     with torch.random.fork_rng(devices), full_precision(example.device):
+        if may_mix and mixing_layers(module):
+            check_module(module, example, n_classes, may_mix=True)
+            return Autograd(module, n_classes, class_weight)
         return _chosen(module, example, n_classes, class_weight, records_per_unit)
 
 

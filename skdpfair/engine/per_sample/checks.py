@@ -14,12 +14,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
-from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.modules.instancenorm import _InstanceNorm
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
 from skdpfair._describe import state_of
+from skdpfair.engine.per_sample.batch_statistics import (
+    has_running_statistics,
+    hold_statistics,
+    mixing_layers,
+)
 from skdpfair.engine.per_sample.graph import Graph, fixed_draws, record
 from skdpfair.engine.per_sample.records import Strategy
 from skdpfair.engine.per_sample.stand_ins import Coupling, NotRecorded
@@ -54,10 +57,13 @@ class ConstantDraws(TorchDispatchMode):
         return out
 
 
-def check_module(module: nn.Module, example: Tensor, n_classes: int) -> Tensor:
+def check_module(
+    module: nn.Module, example: Tensor, n_classes: int, *, may_mix: bool = False
+) -> Tensor:
     """Return probe inputs after checking types and the shape of the output."""
     _refuse_unusable_tensors(module)
-    _refuse_batch_statistics(module)
+    _refuse_batch_statistics(module, may_mix)
+    _refuse_max_norm(module)
     _refuse_other_state(module)
     probe = _probe(example)
     logits = _forward(_copied(module), probe)
@@ -142,10 +148,10 @@ def _differ(a: Tensor, b: Tensor) -> bool:
 
 
 def _switched(module: nn.Module) -> nn.Module:
-    """Return the module in its other mode."""
+    """Return the module in its other mode; frozen statistics stay constant."""
     for m in module.modules():
         m.training = not m.training
-    return module
+    return hold_statistics(module)
 
 
 def _remembers() -> UnsupportedModuleError:
@@ -232,9 +238,9 @@ def _probe(example: Tensor) -> Tensor:
 
 
 def _copied(module: nn.Module) -> nn.Module:
-    """Return a copy of the module, whose code may change it."""
+    """Return a copy of the module as it is trained, whose code may change it."""
     try:
-        return copy.deepcopy(module)
+        return hold_statistics(copy.deepcopy(module))
     except RuntimeError as error:
         raise UnsupportedModuleError(
             f"module cannot be copied: {error} (torch.nn.utils.parametrizations has forms of "
@@ -246,12 +252,13 @@ def _perturbed(module: nn.Module) -> nn.Module:
     """Return a copy whose weights are all random, so that no zero hides anything.
 
     They are moved by about what torch's initial weights measure, so that deep nets stay tame.
+    Frozen weights stay as they are, for training never moves them.
     """
     module = _copied(module)
     device = next(module.parameters()).device
     generator = torch.Generator(device).manual_seed(0)
     with torch.no_grad():
-        for p in module.parameters():
+        for p in filter(lambda p: p.requires_grad, module.parameters()):
             size = 2.0 * p[0].numel() ** -0.5 if p.dim() > 1 and p.numel() else 1.0
             p.add_((torch.rand(p.shape, generator=generator, device=device) - 0.5) * size)
     return module
@@ -302,20 +309,34 @@ def _refuse_other_state(module: nn.Module) -> None:
             )
 
 
-def _refuse_batch_statistics(module: nn.Module) -> None:
-    for name, layer in module.named_modules():
-        place = f"at {name!r}" if name else "at its root"
-        tracks = isinstance(layer, _InstanceNorm) and layer.track_running_stats
-        if isinstance(layer, _BatchNorm) or tracks:
+def _refuse_batch_statistics(module: nn.Module, may_mix: bool) -> None:
+    for name, layer in mixing_layers(module).items():
+        if may_mix and not has_running_statistics(layer):
             raise UnsupportedModuleError(
-                f"module has {type(layer).__name__} {place}, which mixes the "
-                "records of a batch (or keeps statistics of them), so one record moves the "
-                "gradients of all others. Use GroupNorm or LayerNorm instead "
-                "(opacus.validators.ModuleValidator.fix does the replacement)."
+                f"module has {type(layer).__name__} {_place(name)} without running statistics, so "
+                "that a prediction would depend on the rows that are predicted with it. Set "
+                "track_running_stats=True."
             )
+        if may_mix:
+            continue
+        raise UnsupportedModuleError(
+            f"module has {type(layer).__name__} {_place(name)}, which mixes the records of a batch "
+            "(or keeps statistics of them), so one record moves the gradients of all others. Use "
+            "GroupNorm or LayerNorm instead (opacus.validators.ModuleValidator.fix does the "
+            "replacement), or, if its running statistics and its parameters are public, freeze "
+            "it: layer.requires_grad_(False)."
+        )
+
+
+def _refuse_max_norm(module: nn.Module) -> None:
+    for name, layer in module.named_modules():
         if getattr(layer, "max_norm", None) is not None:
             raise UnsupportedModuleError(
-                f"module has {type(layer).__name__} with max_norm {place}, which changes "
+                f"module has {type(layer).__name__} with max_norm {_place(name)}, which changes "
                 "its weights in the forward pass, by the records it sees and without noise. "
                 "Leave max_norm out."
             )
+
+
+def _place(name: str) -> str:
+    return f"at {name!r}" if name else "at its root"

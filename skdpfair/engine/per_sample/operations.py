@@ -336,7 +336,9 @@ def with_statistics(call: Call) -> None:
     if call.name == "batch_norm":
         if call.get(5, "training", default=False):
             raise Coupling("batch_norm normalises by statistics of the batch")
-    elif call.get(1, "running_mean") is not None or x.dim() < 3:
+    elif x.dim() < 3 or (
+        call.get(1, "running_mean") is not None and call.get(5, "use_input_stats", default=True)
+    ):
         raise NotRecorded("instance_norm keeps statistics of the records")
 
 

@@ -53,6 +53,7 @@ class Strategy(abc.ABC):
     name: str
     proof: str
     draws = False  # whether a forward pass draws random numbers, as for dropout
+    per_record = True  # whether each record has a gradient of its own
 
     def __init__(
         self,

@@ -26,6 +26,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from skdpfair._describe import state_of
 from skdpfair.engine.flat import split
+from skdpfair.engine.per_sample.batch_statistics import hold_statistics
 from skdpfair.engine.per_sample.graph import shared_draws, with_place
 from skdpfair.engine.per_sample.layers.grad_sampler import rounding, sum_of
 from skdpfair.engine.per_sample.records import Records, Strategy, at_most
@@ -75,7 +76,7 @@ class MicroVmap(Strategy):
             for prefix, layer in module.named_modules()
             for local, p in layer.named_parameters(recurse=False, remove_duplicate=False)
         }
-        self._called = copy.deepcopy(module)
+        self._called = hold_statistics(copy.deepcopy(module))
         self._traced: dict[str, tuple[GraphModule, Sequence[Tensor]]] = {}
         self._drawing: list[bool] = []
 

@@ -1,0 +1,93 @@
+"""Autograd: the gradient of a batch as torch takes it, for modules that mix its records."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.functional import cross_entropy
+
+from skdpfair.engine.per_sample.records import Records, Strategy
+from skdpfair.engine.precision import without_grad
+from skdpfair.engine.units import Units
+
+
+class Autograd(Strategy):
+    """The weighted sum of the losses of a batch, differentiated as a whole; NOT private.
+
+    Layers normalise by the statistics of the batch and keep running ones, as in torch. Gradients of
+    single records do not exist: ``norm`` is 0, and whatever needs more is refused.
+    """
+
+    name = "autograd"
+    proof = "none: the records of a batch are mixed"
+    draws = True
+    per_record = False
+
+    def __init__(self, module: nn.Module, n_classes: int, class_weight: Tensor | None) -> None:
+        reason = "the module normalises by batch statistics, and the method is not private"
+        super().__init__(module, n_classes, class_weight, reason)
+        shared = {id(t): t for t in (*module.parameters(), *module.buffers())}
+        self._predicting = copy.deepcopy(module, shared).eval()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the logits of a batch by running statistics."""
+        logits: Tensor = self._predicting(x)
+        return logits
+
+    def records(
+        self,
+        x: Tensor,
+        y: Tensor,
+        logit_gradient: Tensor | None = None,
+        weight: Tensor | None = None,
+        units: Units | None = None,
+    ) -> Records:
+        """Return losses and probabilities of a batch; its weighted sum moves running statistics."""
+        if logit_gradient is not None:
+            self._refuse()
+        # a batch of one has no statistics
+        module = self.module if len(x) > 1 else self._predicting
+        # replaced where the sum is taken: a batch that is looked at twice counts once
+        kept = {name: b.clone() for name, b in module.named_buffers()}
+        with torch.enable_grad(), self._drawing():
+            logits: Tensor = functional_call(module, kept, (x,))
+            each = cross_entropy(logits, y, reduction="none")
+            factor = self.loss_factor(y, weight)
+            each = each if factor is None else each * factor
+        loss, probability = each.detach(), logits.detach().softmax(1)
+        if units is not None:
+            loss, probability = units.mean(loss), units.mean(probability)
+
+        @without_grad
+        def weighted_sum(weight: Tensor, out: Tensor, finite: Tensor | None = None) -> None:
+            own = weight if units is None else units.spread(units.divided(weight))
+            found = torch.autograd.grad(each, self.parameters, own, allow_unused=True)
+            views = self.views(out)
+            for p, gradient in zip(self.parameters, found, strict=True):
+                if gradient is not None:
+                    views[p].add_(gradient)
+            for name, b in module.named_buffers():
+                b.copy_(kept[name])
+
+        return Records(loss * 0.0, loss, probability, weighted_sum, lambda scale: self._refuse())
+
+    @contextmanager
+    def _drawing(self) -> Iterator[None]:
+        """Let the module's random numbers follow from the strategy's generator."""
+        device = self.parameters[0].device
+        seed = torch.randint(2**62, (), generator=self.generator, device=device)
+        with torch.random.fork_rng([device] if device.type == "cuda" else []):
+            torch.manual_seed(int(seed))
+            yield
+
+    def _refuse(self) -> NoReturn:
+        raise ValueError(
+            "The method looks at gradients of single records, which a module that normalises by "
+            "batch statistics does not have. Use GroupNorm, or method='sgd'."
+        )

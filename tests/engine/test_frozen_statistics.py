@@ -1,0 +1,203 @@
+"""Frozen batch normalisation normalises by constants, and couples no records."""
+
+import copy
+import time
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from skdpfair import get_method
+from skdpfair.engine import Batch, Streams, private_step, select_strategy
+from skdpfair.engine.memory import affordable_batch
+from skdpfair.engine.per_sample.batch_statistics import hold_statistics
+from skdpfair.engine.per_sample.materialised import materialised
+from skdpfair.exceptions import UnsupportedModuleError
+from skdpfair.mechanism import Mechanism
+from skdpfair.testing import check_engine, task
+
+
+class Residual(nn.Module):
+    """Two convolutions with batch normalisation, and the way around them."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.first, self.second = (nn.Conv2d(width, width, 3, 1, 1, bias=False) for _ in range(2))
+        self.norm, self.last_norm = nn.BatchNorm2d(width), nn.BatchNorm2d(width)
+        self.relu = nn.ReLU(inplace=True)
+
+    def forward(self, x):
+        out = self.last_norm(self.second(self.relu(self.norm(self.first(x)))))
+        out += x
+        return self.relu(out)
+
+
+def backbone(width=4):
+    """A small ResNet whose statistics were learned from what is not the data."""
+    torch.manual_seed(0)
+    layers = [nn.Conv2d(1, width, 3), nn.BatchNorm2d(width), nn.ReLU(inplace=True)]
+    layers += [nn.InstanceNorm2d(width, affine=True, track_running_stats=True)]
+    layers += [Residual(width), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
+    module = nn.Sequential(*layers)
+    for _ in range(20):
+        module(2.0 * torch.randn(16, 1, 8, 8) + 1.0)
+    return module.requires_grad_(False)
+
+
+def with_head(*, of_block=False, custom=False):
+    module = nn.Sequential(backbone(), nn.Linear(4, 3), nn.PReLU() if custom else nn.Identity())
+    module[0][4].second.requires_grad_(of_block)
+    return module.train()
+
+
+def records(n=12):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand((n, 1, 8, 8), generator=generator)
+    return x, torch.arange(n) % 3
+
+
+CASES = {
+    "head": ({}, "bookkeeping"),
+    "last layers": ({"of_block": True}, "bookkeeping"),
+    "custom head": ({"custom": True, "of_block": True}, "vmap"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_gradients_are_those_of_each_record_and_no_statistic_moves(case):
+    options, name = CASES[case]
+    module = with_head(**options).double()
+    before = copy.deepcopy(module.state_dict())
+    assert check_engine(module, torch.zeros(1, 1, 8, 8), 3) == name
+    x, y = records()
+    x, weight = x.double(), torch.linspace(0.0, 1.0, len(y), dtype=torch.float64)
+    held = copy.deepcopy(module).eval()
+    trained = [p for p in held.parameters() if p.requires_grad]
+    rows = []
+    for i in range(len(y)):
+        loss = cross_entropy(held(x[i : i + 1]), y[i : i + 1])
+        rows.append(torch.cat([g.flatten() for g in torch.autograd.grad(loss, trained)]))
+    rows = torch.stack(rows)
+    with select_strategy(module, x, 3) as strategy:
+        assert strategy.name == name
+        module.train()  # whatever mode the module is put in afterwards
+        found, total = strategy.records(x, y), strategy.flat()
+        found.weighted_sum(weight, total)
+        matrix = materialised(strategy).gradients(x, y).rows
+    torch.testing.assert_close(found.norm, rows.norm(dim=1), rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(total, weight @ rows, rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(matrix, rows, rtol=1e-10, atol=1e-12)
+    after = module.state_dict()
+    assert all(torch.equal(after[key], value) for key, value in before.items())
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_one_record_moves_the_sum_by_at_most_the_bound(case):
+    x, y = records()
+    x[-1] *= 1000.0  # in training mode, this one would move all others
+    mechanism = Mechanism(get_method("dpsgd", max_grad_norm=0.5), task(), 0.0)
+    with select_strategy(with_head(**CASES[case][0]), x, 3) as strategy:
+        sums = [
+            private_step(
+                strategy,
+                Batch(x[:n], y[:n], torch.zeros(n, dtype=torch.int64)),
+                mechanism, None, Streams.fresh().noise(), chunk_size=5,
+            ).gradient
+            for n in (12, 11)
+        ]  # fmt: skip
+    moved = (sums[0] - sums[1]).norm() * mechanism.expected_batch_size
+    assert 0.1 < moved <= 0.5 * (1 + 1e-5)
+
+
+def test_frozen_layers_are_neither_differentiated_nor_kept():
+    module, x = with_head(), records()[0]
+    with select_strategy(module, x, 3) as strategy:
+        assert strategy.n_parameters == 15  # of the head
+        assert [type(layer) for layer in strategy.graph.layers] == [nn.Linear]
+        logits = strategy.forward(x)
+    assert logits.grad_fn.next_functions[1][0] is None  # nothing behind the head's input
+    trained = affordable_batch(with_head().requires_grad_(True), x[:1])
+    assert affordable_batch(module, x[:1]) > 3 * trained
+
+
+def affine_free():
+    return nn.Sequential(nn.BatchNorm1d(6, affine=False), nn.Linear(6, 3))
+
+
+def half_frozen():
+    module = nn.Sequential(nn.BatchNorm1d(6), nn.Linear(6, 3))
+    module[0].weight.requires_grad_(False)
+    return module
+
+
+def without_statistics():
+    module = nn.Sequential(nn.BatchNorm1d(6, track_running_stats=False), nn.Linear(6, 3))
+    module[0].requires_grad_(False)
+    return module
+
+
+class Relapsing(nn.Module):
+    """Puts its frozen layer back into training mode when it is called."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.out = nn.BatchNorm1d(6).requires_grad_(False), nn.Linear(6, 3)
+
+    def forward(self, x):
+        return self.out(self.norm.train()(x))
+
+
+class Own(nn.BatchNorm1d):
+    """Normalises by the batch, whatever its mode."""
+
+    def forward(self, x):
+        return nn.functional.batch_norm(x, None, None, self.weight, self.bias, training=True)
+
+
+@pytest.mark.parametrize(
+    "make, match",
+    [
+        (lambda: nn.Sequential(nn.BatchNorm1d(6), nn.Linear(6, 3)), "requires_grad_.False"),
+        (affine_free, "BatchNorm1d at '0'.*GroupNorm"),
+        (half_frozen, "BatchNorm1d at '0'.*GroupNorm"),
+        (without_statistics, "BatchNorm1d at '0'.*GroupNorm"),
+        (Relapsing, "mixes the records"),
+        (lambda: nn.Sequential(Own(6).requires_grad_(False), nn.Linear(6, 3)), "mixes"),
+    ],
+    ids=["trains", "no parameters", "half frozen", "no statistics", "relapsing", "own forward"],
+)
+def test_what_is_not_frozen_for_good_is_refused(make, match):
+    with pytest.raises(UnsupportedModuleError, match=match):
+        select_strategy(make(), torch.zeros(4, 6), 3)
+
+
+def test_only_frozen_normalisation_is_held():
+    module = nn.Sequential(with_head(), nn.Dropout(), nn.BatchNorm1d(3)).train()
+    hold_statistics(module)
+    held = {type(m) for m in module.modules() if not m.training}
+    assert held == {nn.BatchNorm2d, nn.InstanceNorm2d} and module[2].training
+
+
+@pytest.mark.slow
+def test_a_step_costs_a_forward_pass_of_the_frozen_backbone():
+    module, n = nn.Sequential(backbone(16), nn.Linear(16, 3)).train(), 256
+    x, y = torch.rand(n, 1, 32, 32), torch.zeros(n, dtype=torch.int64)
+    batch, mechanism = Batch(x, y, y), Mechanism(get_method("dpsgd"), task(), 1.0)
+    alone, noise = copy.deepcopy(module[0]).eval(), Streams.fresh().noise()
+
+    def seconds(work):
+        start = time.perf_counter()
+        work()
+        return time.perf_counter() - start
+
+    with select_strategy(module, x, 3) as strategy, torch.no_grad():
+        pairs = [
+            (
+                seconds(lambda: private_step(strategy, batch, mechanism, None, noise)),
+                seconds(lambda: alone(x)),
+            )
+            for _ in range(9)
+        ]
+    step, forward = (min(times) for times in zip(*pairs, strict=True))
+    assert step < 1.5 * forward
