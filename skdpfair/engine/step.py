@@ -98,21 +98,24 @@ class Batch:
         units = Units(torch.full_like(self.y, n), n) if self.units is None else self.units.times(n)
         return replace(self.select(index), real=real, units=units)
 
-    def select(self, index: Tensor) -> Batch:
+    def select(self, index: Tensor, out: Tensor | None = None) -> Batch:
         """Return the records at some positions.
 
         Parameters
         ----------
         index : Tensor of shape (n,), int64
             Positions in the batch, each at least 0.
+        out : Tensor of shape (n, ...), optional
+            Memory for the inputs.
 
         Returns
         -------
         Batch
             With the records in the order of ``index``.
         """
+        x = self.x
         return Batch(
-            self.x.index_select(0, index),
+            x.index_select(0, index) if out is None else torch.index_select(x, 0, index, out=out),
             self.y.index_select(0, index),
             self.group.index_select(0, index),
             weight=None if self.weight is None else self.weight.index_select(0, index),

@@ -65,10 +65,13 @@ class StreamedRows:
         self.x, self.y, self.group, self.device = x, y, group, device
         self.weight = weight
 
-    def select(self, index: Tensor) -> Batch:
-        """Return the records at ``index`` on the device."""
+    def select(self, index: Tensor, out: Tensor | None = None) -> Batch:
+        """Return the records at ``index`` on the device; in the memory of ``out``, if it fits."""
         x: Tensor | SparseRows
-        if isinstance(self.x, SparseRows):
+        if out is not None and isinstance(self.x, np.ndarray):
+            np.take(self.x, index.numpy(), 0, out.numpy(), "clip")  # the others make copies
+            x = out
+        elif isinstance(self.x, SparseRows):
             x = self.x.index_select(0, index)  # made dense chunk by chunk
         elif isinstance(self.x, torch.Tensor):
             x = self.x.index_select(0, index.to(self.x.device)).to(self.device, torch.float32)
@@ -112,6 +115,15 @@ class UnitRows:
         return batch if self._each == 1 else replace(batch, units=units)
 
 
+def _is_plain(data: Batch | StreamedRows) -> bool:
+    """Tell whether records are float32 numbers in memory, or in a memory map, for the CPU."""
+    if isinstance(data, StreamedRows):
+        mapped = isinstance(data.x, np.ndarray) and data.x.dtype == np.float32
+        return mapped and torch.device(data.device).type == "cpu"
+    x = data.x
+    return isinstance(x, Tensor) and x.device.type == "cpu" and x.dtype == torch.float32
+
+
 class PoissonBatches:
     """The data and its sampler; iterating draws the batches of one epoch, afresh each time.
 
@@ -131,6 +143,8 @@ class PoissonBatches:
         self._select = data.select
         if filled and isinstance(data, Batch):
             self._select = data.select_padded
+        self._room: Tensor | None = None
+        self._reuses = not filled and not isinstance(data, UnitRows) and _is_plain(data)
 
     def __iter__(self) -> Iterator[Tensor]:
         indices = self.sampler.draw(self.steps_left())
@@ -144,6 +158,14 @@ class PoissonBatches:
     def select(self, index: Tensor) -> Batch:
         """Return a batch on the device."""
         return self._select(index)
+
+    def select_anew(self, index: Tensor) -> Batch:
+        """Return a batch in the memory of the one before: to fetch it anew takes longer."""
+        if not self._reuses or isinstance(self.data, UnitRows):
+            return self._select(index)
+        if self._room is None or len(index) > len(self._room):
+            self._room = torch.empty((len(index), *self.data.x.shape[1:]))
+        return self.data.select(index, self._room[: len(index)])
 
 
 class Average:

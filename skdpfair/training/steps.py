@@ -209,7 +209,7 @@ class TrainingLoop:
 
     def _copied(self, index: Tensor) -> Batch:
         """Return the records at ``index``, with the copies that a step is taken on."""
-        return self.batch(index).repeated(self.copies)
+        return self._batches.select_anew(index).repeated(self.copies)
 
     def _go(self, step: Step) -> None:
         """Update state and weights from the results of a step."""
