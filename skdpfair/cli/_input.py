@@ -65,6 +65,46 @@ MEASURES = click.option(
 )
 
 
+FILE = "file"  # column of the names of pictures
+
+
+class Size(click.ParamType):
+    """WIDTHxHEIGHT in pixels."""
+
+    name = "WIDTHxHEIGHT"
+
+    def convert(self, value, param, ctx):
+        """Return (width, height)."""
+        found = re.fullmatch(r"([1-9][0-9]{0,4})x([1-9][0-9]{0,4})", str(value))
+        if not found:
+            self.fail(f"{value!r} is not a size such as 32x32.", param, ctx)
+        return int(found[1]), int(found[2])
+
+
+LABELS = click.option(
+    "--labels",
+    type=AnyPath(exists=True, dir_okay=False),
+    help="For pictures: CSV file of their targets and groups.",
+)
+FILE_COLUMN = click.option(
+    "--file-column",
+    default=FILE,
+    show_default=True,
+    help="For a folder of pictures: column of --labels that names each file in it.",
+)
+SIZE = click.option(
+    "--size", type=Size(), help="For a folder of pictures: resize each, such as to 32x32."
+)
+MODE = click.option(
+    "--mode",
+    type=click.Choice(["L", "RGB"]),
+    help="For a folder of pictures: make each grey (L) or coloured.",
+)
+
+
+RECORDS = click.argument("data", type=AnyPath(exists=True))
+
+
 def names_in(text):
     """Return the names in a list with commas, None for None."""
     return None if text is None else [name.strip() for name in text.split(",")]

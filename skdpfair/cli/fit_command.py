@@ -1,4 +1,4 @@
-"""``skdpfair fit`` and ``skdpfair predict``: train a model on a CSV file, and predict with it."""
+"""``skdpfair fit`` and ``skdpfair predict``: train a model on records, and predict with it."""
 
 import difflib
 import json
@@ -15,7 +15,12 @@ import pandas as pd
 from skdpfair.budget.files import replace_file
 from skdpfair.cli._input import (
     AS_JSON,
+    FILE_COLUMN,
+    LABELS,
     LEDGER_WORDS,
+    MODE,
+    RECORDS,
+    SIZE,
     AnyPath,
     Unusable,
     check_ledger,
@@ -29,8 +34,8 @@ from skdpfair.cli._input import (
     tell_ledger,
     wrapped,
 )
+from skdpfair.cli._records import source_for, source_of
 from skdpfair.cli.schema_command import (
-    DATA,
     GROUP,
     MOST_RECORDS,
     TARGET,
@@ -71,7 +76,7 @@ _PRIVATE = sorted(name for name, method in METHODS.items() if method.private)
 
 
 @click.command()
-@DATA
+@RECORDS
 @click.option(
     "--schema",
     "path",
@@ -82,6 +87,10 @@ _PRIVATE = sorted(name for name, method in METHODS.items() if method.private)
 @GROUP
 @UNIT
 @MOST_RECORDS
+@LABELS
+@FILE_COLUMN
+@SIZE
+@MODE
 @click.option(
     "--epsilon",
     type=click.FloatRange(min=0, min_open=True),
@@ -134,17 +143,20 @@ def fit(
     output,
     force,
     as_json,
+    **pictures,
 ):
-    """Train a private classifier on DATA, a CSV file, and write it to one file.
+    """Train a private classifier on DATA, and write it to one file.
 
     \b
     skdpfair fit loans.csv --schema schema.toml --epsilon 1 -o model.safetensors
     skdpfair fit loans.csv --target approved --group sex
+    skdpfair fit faces --labels faces.csv --schema schema.toml --epsilon 3
 
-    The first takes what is public about the columns from a file; the second asks for it. Nothing
-    but the model and what it has spent is printed or kept.
+    DATA is a CSV file, a folder of pictures, or an .npz file with an array "images". The first and
+    the last take what is public about the columns from a file; the second asks for it. Nothing but
+    the model and what it has spent is printed or kept.
     """  # noqa: D301 (click reads the character)
-    check_outputs(output, inputs=(data, path, ledger))
+    check_outputs(output, inputs=(data, path, ledger, pictures["labels"]))
     if output.exists() and not (force and output.is_file()):
         raise Unusable(
             f"{output} is there already, and training again would cost budget. Give another "
@@ -152,7 +164,10 @@ def fit(
         )
     check_ledger(ledger, ledger_epsilon, ledger_delta)
     check_unit(unit, most_records)
-    schema, given = _schema(data, path, target, groups, (unit, most_records), output)
+    with in_options({}):
+        source = source_of(data, **pictures)
+        source.columns()  # before anything is asked
+    schema, given = _schema(source, path, target, groups, (unit, most_records), output)
     if METHODS[method].needs_groups and not schema.groups:
         raise Unusable(
             f"--method {method} needs groups: name their column under [groups] of the schema."
@@ -161,12 +176,9 @@ def fit(
 
     with in_options({}):
         require_safetensors()  # before anything is spent
-        table = schema.read_csv(data)
-        question = None if given else person_question(data, schema.unit)
-        units = schema.units_in(table)
-        n_units = len(table) if units is None else pd.Series(units).nunique()
-        schema = schema.with_fixed_encoding(n_units, epsilon)
-        X, y, sensitive = schema.split(table)
+        records = source.read(schema, epsilon)
+        schema, X, y, sensitive, units = records
+        question = None if given else person_question(source.columns(), schema.unit)
         params = {
             "method": method,
             "epsilon": epsilon,
@@ -182,7 +194,7 @@ def fit(
         echo(wrapped(f"Note: {question}"), err=True)
     if ledger is not None:
         with in_options(_WORDS):  # before there is one
-            _planning.check(clf, n_units, len(schema.group_levels or [None]))
+            _planning.check(clf, records.n_units, len(schema.group_levels or [None]))
     active = opened_ledger(ledger, ledger_epsilon, ledger_delta)
     with in_options(_WORDS), recorded_warnings() as said, active as active:
         fitted = clf.fit if ledger is None else partial(active.fit, clf)
@@ -235,7 +247,7 @@ def _saved(clf, output, schema):
     raise OSError(f"{problem} Nor can the current folder and that for temporary files.")
 
 
-def _schema(data, path, target, groups, person, output):
+def _schema(source, path, target, groups, person, output):
     """Return the schema, and where it was written if it had to be asked for."""
     if path is not None:
         with in_options({}):
@@ -259,13 +271,15 @@ def _schema(data, path, target, groups, person, output):
         raise Unusable("Give --schema FILE, or --target COLUMN and maybe --group COLUMN.")
     if not sys.stdin.isatty():
         named = "".join(f" --group {name}" for name in groups)
+        make = f"skdpfair schema {source.table or 'LABELS.csv'} --target {target}{named} --template"
         raise Unusable(
-            f"{WHY} There is no terminal to ask on. Write a file first: skdpfair schema {data} "
-            f"--target {target}{named} --template, fill it in, and pass it as --schema."
+            f"{WHY} There is no terminal to ask on. Write a file first: {make}, fill it in, and "
+            "pass it as --schema."
         )
     kept = output.with_suffix(".schema.toml")
     with in_options({}):
-        schema = ask(data, target, groups, *person)
+        names = source.columns([target, *groups, *(name for name in person[:1] if name)])
+        schema = ask(names, target, groups, *person, labels_only=source.holds_pictures)
         if kept.exists():
             raise ValueError(f"{kept} is there already: pass it as --schema, or remove it.")
         replace_file(kept, f"{schema.to_toml()}\n".encode())
@@ -300,7 +314,8 @@ def _parsed(settings):
 
 @click.command()
 @click.argument("model", type=AnyPath(exists=True, dir_okay=False))
-@DATA
+@RECORDS
+@SIZE
 @click.option(
     "--output",
     "-o",
@@ -310,10 +325,11 @@ def _parsed(settings):
     help="The CSV file to write, a line for each of DATA.",
 )
 @AS_JSON
-def predict(model, data, output, as_json):
-    """Predict the rows of DATA, a CSV file, with MODEL, which `skdpfair fit` wrote.
+def predict(model, data, output, as_json, size):
+    """Predict the records of DATA with MODEL, which `skdpfair fit` wrote.
 
-    Writes the class and the probability of each class. DATA needs the feature columns only.
+    Writes the class and the probability of each class. A CSV file needs the feature columns only;
+    of a folder, all pictures are predicted, in the order of their names.
     """
     check_outputs(output, inputs=(model, data))
     with in_options({}):
@@ -324,10 +340,11 @@ def predict(model, data, output, as_json):
                 "skdpfair.load_release in Python, or save it with save_release(schema=...)."
             )
         clf = load_release(model)
-        table = schema.read_csv(data, labelled=False)
-        chances = clf.predict_proba(schema.preprocessor().transform(table))
+        names, X = source_for(model, schema, clf, data, size=size).unlabelled(schema)
+        chances = clf.predict_proba(X)
         out = pd.DataFrame(chances, columns=[f"probability[{c}]" for c in clf.classes_])
         out.insert(0, schema.target, clf.classes_[chances.argmax(axis=1)])
+        out = pd.concat([names, out], axis=1)
         replace_file(output, out.to_csv(index=False, float_format="%.6g").encode())
     if as_json:
         return echo(json.dumps({"written": str(output), "rows": len(out)}))

@@ -8,7 +8,10 @@ import click
 
 from skdpfair.cli._input import (
     AS_JSON,
+    FILE_COLUMN,
+    LABELS,
     MEASURES,
+    SIZE,
     AnyPath,
     Unusable,
     check_outputs,
@@ -36,20 +39,23 @@ _WORDS = {"Use random_state=None": "Fit without --seed", "random_state": "--seed
 @click.option("--title", help="Of the page.")
 @click.option(
     "--data",
-    type=AnyPath(exists=True, dir_okay=False),
-    help="For a model: CSV file of test records, for a group table that is NOT private.",
+    type=AnyPath(exists=True),
+    help="For a model: test records as in fit, for a group table that is NOT private.",
 )
+@LABELS
+@FILE_COLUMN
+@SIZE
 @click.option(
     "--card", type=AnyPath(dir_okay=False), help="For a model: write a model card here, too."
 )
 @MEASURES
 @AS_JSON
-def report(results, output, title, data, card, measures, as_json):
+def report(results, output, title, data, card, measures, as_json, **pictures):
     """Write a page about RESULTS: the folder of a sweep, or a model that `skdpfair fit` wrote.
 
     The page is one file without scripts or requests, and says whether its figures are private.
     """
-    check_outputs(output, card, inputs=(results, data))
+    check_outputs(output, card, inputs=(results, data, pictures["labels"]))
     options = {"store": "RESULTS", "measures": "--measures"}
     with in_options(options), recorded_warnings() as said:
         if results.is_dir():
@@ -57,7 +63,8 @@ def report(results, output, title, data, card, measures, as_json):
                 raise Unusable("--data and --card are for a model, and RESULTS is a folder.")
             private = _of_sweep(results, output, title, names_in(measures))
         else:
-            private = _of_model(results, output, title, data, card, names_in(measures))
+            measures = names_in(measures)
+            private = _of_model(results, output, title, data, card, measures, pictures)
     for text in said():
         echo(wrapped(f"Note: {in_words(text, _WORDS)}"), err=True)
     written = [str(path) for path in (output, card) if path is not None]
@@ -72,7 +79,7 @@ def _of_sweep(results, output, title, measures):
     from skdpfair.model_selection import TradeoffResults  # late: it needs most of the package
 
     schema = schema_beside(results)
-    pipeline = None if schema is None else schema.preprocessor()
+    pipeline = _pipeline_of(schema)
     if title is None and schema is not None:
         title = f"What privacy costs each group: {schema.target} by {' and '.join(schema.groups)}"
     found = TradeoffResults.from_store(results)
@@ -80,8 +87,13 @@ def _of_sweep(results, output, title, measures):
     return False
 
 
-def _of_model(results, output, title, data, card, measures):
+def _pipeline_of(schema):
+    return schema.preprocessor() if schema is not None and schema.has_features else None
+
+
+def _of_model(results, output, title, data, card, measures, pictures):
     from skdpfair.budget.files import replace_file
+    from skdpfair.cli._records import source_for
     from skdpfair.release import load_release, schema_of
     from skdpfair.report import model_card, model_page
 
@@ -97,8 +109,9 @@ def _of_model(results, output, title, data, card, measures):
     X = y = groups = None
     if data is not None:
         tested = replace(schema, unit=None, max_records_per_unit=None)  # which tests do not need
-        X, y, groups = schema.split(tested.read_csv(data))
-    pipeline = None if schema is None else schema.preprocessor()
+        source = source_for(results, schema, clf, data, **pictures)
+        _, X, y, groups, _ = source.read(tested)
+    pipeline = _pipeline_of(schema)
     if title is None and schema is not None:
         title = f"A private classifier of {schema.target}"
     given = {"sensitive_features": groups, "measures": measures}

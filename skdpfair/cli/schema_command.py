@@ -133,9 +133,12 @@ def schema(data, target, groups, unit, most_records, output, template, check, as
         if output.exists():
             raise ValueError(f"{output} is there already. Give another --output, or remove it.")
         person = unit, most_records
-        text = _template(data, target, groups, *person) if template else _heading(data, unit)
-        if not template:
-            text += ask(data, target, groups, *person).to_toml() + _SWEEP.format(
+        names, _ = columns_of(data, [target, *groups, *_named(unit)])
+        text = _heading(data, names, unit)
+        if template:
+            text = _template(data, names, target, groups, *person)
+        else:
+            text += ask(names, target, groups, *person).to_toml() + _SWEEP.format(
                 stem=Path(data).stem
             )
         replace_file(output, text.encode())
@@ -154,22 +157,22 @@ def check_unit(unit, most_records):
         raise Unusable("--unit and --max-records-per-unit go together: give both, or none.")
 
 
-def ask(data, target, groups, unit=None, most_records=None) -> TableSchema:
-    """Ask a person about each column of a file, and return what they say."""
-    names, _ = columns_of(data, [target, *groups, *_named(unit)])
+def ask(names, target, groups, unit=None, most_records=None, *, labels_only=False) -> TableSchema:
+    """Ask a person about each column, or those of labels only, and return what they say."""
     echo(wrapped(WHY) + "\n\nAnswer b to go back to the question before.", err=True)
-    if question := person_question(data, unit):
+    if question := person_question(names, unit):
         echo(wrapped(question), err=True)
-    others = [name for name in names if name not in (target, unit, *groups)]
+    others = [name for name in names if name not in (target, unit, *groups)] * (not labels_only)
     if len(others) > _MANY:
         said = f"{len(others)} columns: --template writes a file to fill in with an editor instead."
         echo(wrapped(said), err=True)
-    questions = [(_classes, target), *((_group, name) for name in groups)]
+    group = _levels if labels_only else _group
+    questions = [(_classes, target), *((group, name) for name in groups)]
     questions += [(_column, name) for name in others]
-    answers = _answers(questions)
+    answers = _answers(questions, labels_only)
     columns = {name: answers[_column, name] for name in others}
     numbers = {name: answer for name, answer in columns.items() if answer[0] == "n"}
-    levels = {name: answers[_group, name] for name in groups}
+    levels = {name: answers[group, name] for name in groups}
     used = {name: values for name, (values, predicts) in levels.items() if predicts}
     return TableSchema(
         target=target,
@@ -184,14 +187,14 @@ def ask(data, target, groups, unit=None, most_records=None) -> TableSchema:
     )
 
 
-def person_question(data, unit, remedy="give --unit {!r} and --max-records-per-unit."):
+def person_question(names, unit, remedy="give --unit {!r} and --max-records-per-unit."):
     """Return the question whether a row is a person; None if ``unit`` or the names answer it."""
-    name = _column_of_persons(data, unit)
+    name = _column_of_persons(names, unit)
     return None if name is None else PERSON_QUESTION.format(repr(name), remedy.format(name))
 
 
-def _column_of_persons(data, unit):
-    return column_of_persons(columns_of(data)[0]) if unit is None else None
+def _column_of_persons(names, unit):
+    return column_of_persons(names) if unit is None else None
 
 
 def _named(unit):
@@ -202,7 +205,7 @@ class _Back(Exception):
     """The question before is to be asked again."""
 
 
-def _answers(questions):
+def _answers(questions, labels_only):
     """Return the answers by question and column, with a way back."""
     answers, at = {}, 0
     while at < len(questions):
@@ -215,7 +218,7 @@ def _answers(questions):
             at = max(at - 1, 0)
             continue
         at += 1
-        if at == len(questions) and not _predicts(answers.values()):
+        if at == len(questions) and not labels_only and not _predicts(answers.values()):
             echo("  Nothing is left to predict from. Once more:", err=True)
             at = next((i for i, (kind, _) in enumerate(questions) if kind is _column), at - 1)
     return answers
@@ -230,9 +233,13 @@ def _classes(name):
     return _values(f"All values that {name} can have, separated by commas (1..9 is 1 to 9)", 2)
 
 
+def _levels(name):
+    return _values(f'All groups of {name}, separated by commas ("" for a missing cell)', 2), False
+
+
 def _group(name):
     while True:
-        values = _values(f'All groups of {name}, separated by commas ("" for a missing cell)', 2)
+        values, _ = _levels(name)
         with suppress(_Back):
             return values, _yes(f"May the model use {name} to predict?", default=False)
 
@@ -317,10 +324,10 @@ store = "{stem}-results"
 """
 
 
-def _heading(data, unit):
+def _heading(data, names, unit):
     lines = ["# What is public about the columns. Nothing here was read off the rows."]
     lines.append(f"data = {_quoted(str(data))}")
-    name = _column_of_persons(data, unit)
+    name = _column_of_persons(names, unit)
     if name is not None:
         remedy = "take the # from the next two lines, and say of how many rows at most."
         asked = PERSON_QUESTION.format(_quoted(name), remedy)
@@ -329,16 +336,15 @@ def _heading(data, unit):
     return "\n".join(lines) + "\n"
 
 
-def _template(data, target, groups, unit, most_records):
+def _template(data, names, target, groups, unit, most_records):
     """Return a file with a line for each column, to be filled in."""
-    names, _ = columns_of(data, [target, *groups, *_named(unit)])
     others = [name for name in names if name not in (target, unit, *groups)]
     person = [f"unit = {_quoted(name)}" for name in _named(unit)]
     if unit is not None:
         person.append(f"max_records_per_unit = {most_records}")
     kept = [name for name in groups if name != target]
     lines = [
-        _heading(data, unit).rstrip(),
+        _heading(data, names, unit).rstrip(),
         "# For each column keep ONE line, without its #, and fill it in; others are left out.",
         f"target = {_quoted(target)}",
         "classes = []  # all values that the target can have",

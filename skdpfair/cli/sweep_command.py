@@ -4,13 +4,16 @@ import sys
 from pathlib import Path
 
 import click
-import pandas as pd
 
 from skdpfair.budget.files import replace_file
 from skdpfair.cli._input import (
     AS_JSON,
+    FILE_COLUMN,
+    LABELS,
     LEDGER_WORDS,
     MEASURES,
+    MODE,
+    SIZE,
     AnyPath,
     Screen,
     check_ledger,
@@ -23,6 +26,7 @@ from skdpfair.cli._input import (
     tell_ledger,
     wrapped,
 )
+from skdpfair.cli._records import source_of
 from skdpfair.cli.schema_command import Study, person_question
 from skdpfair.exceptions import InterruptedWarning
 
@@ -41,8 +45,14 @@ SCHEMA_FILE = "schema.toml"  # beside the finished fits, for the report
 @click.command()
 @click.argument("study", type=AnyPath(exists=True, dir_okay=False))
 @click.option(
-    "--data", type=AnyPath(exists=True, dir_okay=False), help="CSV file; by default the study's."
+    "--data",
+    type=AnyPath(exists=True),
+    help="CSV file, folder of pictures or .npz file; by default the study's.",
 )
+@LABELS
+@FILE_COLUMN
+@SIZE
+@MODE
 @click.option(
     "--output",
     "-o",
@@ -53,7 +63,9 @@ SCHEMA_FILE = "schema.toml"  # beside the finished fits, for the report
 @click.option("--jobs", type=int, default=-1, show_default=True, help="Processes; -1: all cores.")
 @MEASURES
 @AS_JSON
-def sweep(study, data, output, ledger, ledger_epsilon, ledger_delta, jobs, measures, as_json):
+def sweep(
+    study, data, output, ledger, ledger_epsilon, ledger_delta, jobs, measures, as_json, **pictures
+):
     """Compare methods and budgets as STUDY, a TOML file, asks.
 
     STUDY holds what is public about the columns, as `skdpfair schema` writes it, and [sweep] with
@@ -86,16 +98,13 @@ def sweep(study, data, output, ledger, ledger_epsilon, ledger_delta, jobs, measu
         if not asked.schema.groups:
             raise ValueError(f"{study} names no groups: a sweep compares them. Add [groups].")
         params = options.pop("params", {})
-        table = asked.schema.read_csv(data)
         smallest = min(budgets_of(options["epsilons"]))  # features are the same for all fits
-        units = asked.schema.units_in(table)
-        n_units = len(table) if units is None else pd.Series(units).nunique()
-        schema = asked.schema.with_fixed_encoding(n_units, smallest)
-        X, y, groups = schema.split(table)
+        source = source_of(data, **pictures)
+        schema, X, y, groups, units = source.read(asked.schema, smallest)
         if units is not None:
             params = params | {"max_records_per_unit": schema.max_records_per_unit}
         remedy = "add unit = {!r} and max_records_per_unit to the study."
-        question = person_question(data, schema.unit, remedy)
+        question = person_question(source.columns(), schema.unit, remedy)
     if question is not None:
         echo(wrapped(f"Note: {question}"), err=True)
     active = opened_ledger(ledger, ledger_epsilon, ledger_delta)

@@ -302,6 +302,11 @@ def _without(X: Any, columns: list[int]) -> Any:
     return np.delete(X, columns, axis=1)
 
 
+def numbers_of(X: Any) -> Rows:
+    """Return the numbers of X as a fit reads them."""
+    return _numbers(_container(X))
+
+
 def _numbers(X: Any) -> Rows:
     """Return features as float32, or as they are if streamed; refuse other than finite numbers."""
     if hasattr(X, "iloc"):

@@ -38,6 +38,7 @@ from skdpfair.model_selection._store import Store, digest_of, run_missing
 from skdpfair.privacy.gdp import delta_for
 from skdpfair.privacy.renyi import curve_epsilon, rdp_curve
 from skdpfair.training import parameters as _params
+from skdpfair.training import pictures
 from skdpfair.training import plan as _planning
 
 _TAKEN = {
@@ -87,8 +88,8 @@ def sweep(
         Budgets, each for a single fit.
     seeds : int or list of int >= 0
         A number n means 0 to n - 1. The seed sets the split, initial weights, batches and noise.
-    X : DataFrame or array of shape (n_samples, n_features)
-        Numbers, see `skdpfair.preprocessing.public_preprocessor`.
+    X : DataFrame or array of shape (n_samples, n_features, ...)
+        Numbers, see `skdpfair.preprocessing.public_preprocessor`, or pictures.
     y : array-like of shape (n_samples,)
         Class labels.
     sensitive_features : array, Series or DataFrame of n_samples rows
@@ -141,6 +142,9 @@ def sweep(
     each network has its own reference model; all other "auto" settings are resolved separately for
     each model. Ctrl-C returns the finished cells.
 
+    Where ``module`` stands for a linear model on public features of pictures, the features are
+    computed once for all fits, and those of ``ceiling`` are trained on them, too.
+
     Examples
     --------
     >>> from skdpfair.datasets import make_two_groups
@@ -172,7 +176,9 @@ def sweep(
     classes = np.unique(y) if params.get("classes") is None else np.unique(params["classes"])
     base = DPFairClassifier(**params).set_params(groups=levels, classes=classes.tolist())
     unit = _persons.encode(X, len(y), at=[], units=units)
+    base, features = pictures.head_of(base, np.shape(X)[1:])
     data = {"X": digest_of(X), "y": digest_of(y), "groups": digest_of(found.code)}
+    data |= {} if features is None else {"features": features.described}
     data |= {} if unit is None else {"units": digest_of(unit)}
     cells = [
         replace(cell, key=key_of_cell(cell, data, levels, keep_predictions))
@@ -209,7 +215,7 @@ def sweep(
         digests = {f"data {name}": digest for name, digest in data.items()}
         store = Store.open(store, asked | digests, needs=CELL_ENTRIES)
     records = X, y, found.code, levels, unit
-    done = _run(cells, records, store, n_jobs, progress, delta, keep_predictions)
+    done = _run(cells, records, features, store, n_jobs, progress, delta, keep_predictions)
     if store is not None and len(done) == len(cells):
         store.sweep_away()
     _warn_once(done.values())
@@ -226,11 +232,14 @@ def sweep(
     return results
 
 
-def _run(cells, records, store, n_jobs, progress, delta, keep_predictions):
+def _run(cells, records, features, store, n_jobs, progress, delta, keep_predictions):
     """Return the finished cells by key: those in the store, and those run now."""
+    done = {} if store is None else store.finished(cell.key for cell in cells)
+    missing = [cell for cell in cells if cell.key not in done]
+    _check_budget(missing, records)
+    if features is not None and missing:  # once, as they are the same in all fits
+        records = pictures.transformed(features, records[0]), *records[1:]
     tasks = {cell.key: joblib.delayed(run_cell)(cell, *records, keep_predictions) for cell in cells}
-    done = {} if store is None else store.finished(tasks)
-    _check_budget([cell for cell in cells if cell.key not in done], records)
     curve = rdp_curve(run for result in done.values() for run in result["runs"])
 
     def show(result):

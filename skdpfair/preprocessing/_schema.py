@@ -52,7 +52,8 @@ class TableSchema:
         Columns that define the groups, with all their values; ``""`` is a missing value. Several
         columns make intersections. They are features only if ``categories`` also names them.
     bounds : dict of str to (low, high), default={}
-        Numeric feature columns, with their smallest and largest possible values.
+        Numeric feature columns, with their smallest and largest possible values. The labels of
+        pictures have neither ``bounds`` nor ``categories``.
     categories : dict of str to list of str, default={}
         Text feature columns, with all their values; in these lists "1" is equal to 1.0.
     missing : list of str, default=[]
@@ -130,10 +131,6 @@ class TableSchema:
             texts = {c: _texts(f"{name}[{c!r}]", v, least) for c, v in part.items()}
             object.__setattr__(self, name, texts)
         object.__setattr__(self, "bounds", {c: _pair(c, v) for c, v in self.bounds.items()})
-        if not self.bounds and not self.categories:
-            raise ValueError(
-                "bounds and categories are both empty. Name at least one feature column."
-            )
         if both := sorted(self.bounds.keys() & self.groups.keys()):
             raise ValueError(
                 f"bounds and groups both name {safe_repr(both)}, but groups are texts. Remove the "
@@ -151,7 +148,8 @@ class TableSchema:
         if not is_auto(self.n_intervals):
             integer("n_intervals", self.n_intervals, low=0, high=_MOST_INTERVALS)
         self._check_unit()
-        self.preprocessor()  # raises
+        if self.has_features:
+            self.preprocessor()  # raises
 
     def _check_unit(self):
         if (self.unit is None) != (self.max_records_per_unit is None):
@@ -267,6 +265,11 @@ class TableSchema:
         return list(product(*self.groups.values()))
 
     @property
+    def has_features(self) -> bool:
+        """Whether some columns are features; none are if the records are pictures."""
+        return bool(self.bounds or self.categories)
+
+    @property
     def feature_names(self) -> list:
         """The columns that `preprocessor` makes; only if ``n_intervals`` is a number."""
         if is_auto(self.n_intervals):
@@ -327,7 +330,16 @@ class TableSchema:
         sklearn.compose.ColumnTransformer
             See `public_preprocessor`. If ``n_intervals`` is a number, nothing depends on the rows,
             and the transformer is fitted already.
+
+        Raises
+        ------
+        ValueError
+            If ``bounds`` and ``categories`` are both empty.
         """
+        if not self.has_features:
+            raise ValueError(
+                "bounds and categories are both empty. Name at least one feature column."
+            )
         made = public_preprocessor(
             self.bounds,
             self.categories,
@@ -366,25 +378,7 @@ class TableSchema:
         unit = () if self.unit is None else (self.unit,)
         named = (*self.categories, *((*self.groups, self.target, *unit) if labelled else ()))
         texts = list(dict.fromkeys(named))
-        names, separator = columns_of(path, [*self.bounds, *texts])
-        _check_rows(path, names, separator)
-        usual = ["", "NA", "N/A", "nan", "NaN", "null", "?", "-"]
-        try:
-            table = pd.read_csv(
-                path,
-                sep=separator,
-                usecols=[*self.bounds, *texts],
-                dtype=dict.fromkeys(texts, object),
-                keep_default_na=False,
-                na_values=dict.fromkeys(self.bounds, usual) | {column: [""] for column in texts},
-                skipinitialspace=True,
-                encoding="utf-8-sig",
-                low_memory=False,
-            )
-        except Exception as error:  # parsers quote the line that they stumble over
-            raise ValueError(f"{Path(path).name} {_unreadable(error)}") from None
-        if table.empty:
-            raise ValueError(f"{Path(path).name} has no rows below its header.")
+        table = read_columns(path, self.bounds, texts)
         for column in self.bounds:
             if not pd.api.types.is_numeric_dtype(table[column].dtype):
                 raise ValueError(
@@ -443,14 +437,44 @@ class TableSchema:
             If a label or a group is missing or not listed; the error does not show its value.
         """
         table = in_pandas(table)
-        groups = table[list(self.groups)].astype(object)
-        y = _spelt("classes", table[self.target], self.classes, "Take these rows out.")
-        for column, levels in self.groups.items():
-            remedy = 'Add "" to the list, as a group of its own, or fill them in.'
-            values = groups[column].fillna("")
-            groups[column] = _spelt(f"groups[{column!r}]", values, levels, remedy).astype(object)
+        y, groups = labels_in(self, table)
         X = self.with_fixed_encoding(len(table), epsilon).preprocessor().transform(table)
-        return X, y, groups if self.groups else None
+        return X, y, groups
+
+
+def read_columns(path, numbers, texts):
+    """Read some columns of a CSV file; numbers that cannot be read as such stay texts."""
+    names, separator = columns_of(path, [*numbers, *texts])
+    _check_rows(path, names, separator)
+    usual = ["", "NA", "N/A", "nan", "NaN", "null", "?", "-"]
+    try:
+        table = pd.read_csv(
+            path,
+            sep=separator,
+            usecols=[*numbers, *texts],
+            dtype=dict.fromkeys(texts, object),
+            keep_default_na=False,
+            na_values=dict.fromkeys(numbers, usual) | {column: [""] for column in texts},
+            skipinitialspace=True,
+            encoding="utf-8-sig",
+            low_memory=False,
+        )
+    except Exception as error:  # parsers quote the line that they stumble over
+        raise ValueError(f"{Path(path).name} {_unreadable(error)}") from None
+    if table.empty:
+        raise ValueError(f"{Path(path).name} has no rows below its header.")
+    return table
+
+
+def labels_in(schema, table):
+    """Return the labels and the groups of a table of pandas, see `TableSchema.split`."""
+    groups = table[list(schema.groups)].astype(object)
+    y = _spelt("classes", table[schema.target], schema.classes, "Take these rows out.")
+    for column, levels in schema.groups.items():
+        remedy = 'Add "" to the list, as a group of its own, or fill them in.'
+        values = groups[column].fillna("")
+        groups[column] = _spelt(f"groups[{column!r}]", values, levels, remedy).astype(object)
+    return y, groups if schema.groups else None
 
 
 def columns_of(path, wanted=()):

@@ -154,6 +154,12 @@ def check_loaded(estimator, facts) -> None:
         raise ValueError("weights that are not finite numbers")
 
 
+def record_shape(estimator):
+    """Return the shape of a record, before features are computed that a fit chose."""
+    features = estimator.features_
+    return estimator.net_.module.in_shape if features is None else features.in_shape_
+
+
 def factory_of(facts, make):
     """Return the factory of a module whose class is ``make``."""
     params = {name: decode(value) for name, value in facts["params"].items()}

@@ -11,7 +11,7 @@ from skdpfair.budget.files import replace_file
 from skdpfair.preprocessing import TableSchema
 from skdpfair.preprocessing._schema import with_features
 from skdpfair.release import _file, _onnx
-from skdpfair.release._facts import check_loaded, factory_of, facts_of, rebuilt
+from skdpfair.release._facts import check_loaded, factory_of, facts_of, rebuilt, record_shape
 
 
 def release(estimator):
@@ -256,6 +256,8 @@ def _checked(schema, estimator):
         return None
     if not isinstance(schema, TableSchema):
         raise TypeError(f"schema must be a TableSchema or None, got {safe_repr(schema)}.")
+    if not schema.has_features and len(record_shape(estimator)) > 1:
+        return schema  # of the labels of pictures
     schema = with_features(schema, estimator.n_features_in_)
     made = schema.feature_names
     fitted = list(getattr(estimator, "feature_names_in_", made))

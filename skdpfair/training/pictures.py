@@ -6,11 +6,12 @@ import logging
 from dataclasses import replace
 from typing import Any
 
-from sklearn.base import clone
+import numpy as np
+from sklearn.base import BaseEstimator, clone
 
 from skdpfair._validate import error_context, is_auto, safe_repr
 from skdpfair.features import Scattering2D
-from skdpfair.inputs.table import Table
+from skdpfair.inputs.table import Table, numbers_of
 
 SCATTERING = "scattering"
 _LEAST_SIDE = 8  # pixels; smaller arrays of numbers are hardly pictures
@@ -78,3 +79,27 @@ def extracted(table: Table, features: Scattering2D | None, before: Table | None 
     if validation is not None:
         validation = features.transform(validation[0]), validation[1]
     return replace(table, x=x, validation=validation, features=features.described)
+
+
+def head_of(
+    estimator: BaseEstimator, shape: tuple[int, ...]
+) -> tuple[BaseEstimator, Scattering2D | None]:
+    """Return the features that an estimator's fits would all compute, and the linear head for them.
+
+    Fits of the head on ``transformed(features, X)`` are those of the estimator on X. Without
+    features, the estimator itself is returned.
+    """
+    params: dict[str, Any] = estimator.get_params(deep=False)
+    features = features_of(params, shape)
+    if features is None:
+        return estimator, None
+    head = {name: params[name] for name in ("module", "module_params")}
+    if params["validation_data"] is not None:
+        x, y = params["validation_data"]
+        head["validation_data"] = transformed(features, x), y
+    return clone(estimator).set_params(**head), features
+
+
+def transformed(features: Scattering2D, X: Any) -> np.ndarray:
+    """Return the features of pictures as a fit reads them from an array in memory."""
+    return features.transform(numbers_of(np.asarray(X)))

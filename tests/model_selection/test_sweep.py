@@ -6,12 +6,14 @@ import pandas as pd
 import pytest
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
 from sklearn.model_selection import KFold, ShuffleSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skdpfair import DPFairClassifier, get_method
 from skdpfair.exceptions import InfeasibleBudgetError, LowSignalWarning
+from skdpfair.features import Scattering2D
 from skdpfair.model_selection import (
     BudgetExceeded,
     PrivacyLedger,
@@ -71,6 +73,44 @@ def test_a_cell_is_the_fit_that_one_would_write_by_hand(data, settings):
         np.inf,
         0,
     ]
+
+
+@pytest.mark.filterwarnings("ignore::skdpfair.exceptions.InsecureSeedWarning")
+@pytest.mark.parametrize("kind", [np.uint8, np.float32])
+def test_features_of_pictures_are_computed_once_for_all_fits(kind, monkeypatch, tmp_path):
+    rng = np.random.default_rng(0)
+    y, group = rng.integers(0, 2, 400), rng.choice(["a", "b"], 400)
+    X = rng.random((400, 12, 12)) + y[:, None, None] * (np.arange(12) % 2) / 4
+    X = (X * 100).astype(kind)
+    transform, n_pictures = Scattering2D.transform, []
+
+    def counted(self, X):
+        n_pictures.append(len(X))
+        return transform(self, X)
+
+    monkeypatch.setattr(Scattering2D, "transform", counted)
+    settings = {"max_steps": 5, "lr": 0.5, "batch_size": 100}
+    call = (["dpsgd"], [1.0, 8.0], [3], X, y, group)
+    results = sweep(*call, store=tmp_path / "store", **settings)
+    again = sweep(*call, store=tmp_path / "store", **settings)
+    assert n_pictures == [400]  # what is finished needs no features
+    assert without_clock(again).equals(without_clock(results))
+    state = int(np.random.SeedSequence(3, spawn_key=(1, 0)).generate_state(1)[0])
+    ((train, test),) = _cells.splits(None, 3, y, (group == "b").astype(int))
+    shared = settings | {"random_state": state, "groups": ["a", "b"], "classes": [0, 1]}
+    frame = results.frame.query("group == 'overall'").set_index(["method", "epsilon"])
+    assert list(frame.index) == [("reference", np.inf), ("dpsgd", 1.0), ("dpsgd", 8.0)]
+    for (method, epsilon), row in frame.iterrows():
+        private = {"method": "dpsgd", "epsilon": epsilon}
+        alone = {"method": "sgd", "epsilon": None} if method == "reference" else private
+        model = DPFairClassifier(**alone, **shared)
+        model.fit(X[train], y[train], sensitive_features=group[train])
+        assert row["accuracy"] == model.score(X[test], y[test])
+        expected = log_loss(y[test], model.predict_proba(X[test]))
+        assert row["log_loss"] == pytest.approx(expected, rel=1e-5)
+    public = {"validation_data": (X[:9], y[:9])}
+    sweep(["dpsgd"], [1.0], 1, X, y, group, **settings, **public)
+    assert n_pictures[-2:] == [9, 400]
 
 
 def test_the_ceiling_is_the_best_of_scikit_learns_models(data, settings, tmp_path):

@@ -827,6 +827,14 @@ MUTANTS = (
         "list(",
         "tests/cli/test_ledger.py::test_a_sweep_beyond_its_budget_is_refused_before_any_fit",
     ),
+    Mutant(
+        "pictures named twice",
+        "labels may name a picture in several rows, each counted as a record",
+        "cli/_records.py",
+        "if names.isna().any() or names.duplicated().any():",
+        "if names.isna().any():",
+        "tests/cli/test_pictures.py::test_what_cannot_be_used_is_refused",
+    ),
     # modules, and what stands around a fit
     Mutant(
         "cumulative sums over the batch",

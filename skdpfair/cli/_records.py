@@ -1,0 +1,309 @@
+"""Records that commands read: the rows of a CSV file, or pictures with their labels."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from skdpfair.cli._input import FILE
+from skdpfair.preprocessing import TableSchema, columns_of
+from skdpfair.preprocessing._schema import labels_in, read_columns
+from skdpfair.release._facts import record_shape
+
+_IMAGES = "images"  # array of pictures
+_SUFFIXES = {
+    ".png": "PNG",
+    **dict.fromkeys((".jpg", ".jpeg"), "JPEG"),
+    **dict.fromkeys((".tif", ".tiff"), "TIFF"),
+    **dict.fromkeys((".pgm", ".ppm"), "PPM"),
+    **{".bmp": "BMP", ".gif": "GIF", ".webp": "WEBP"},
+}
+_FORMATS = sorted(set(_SUFFIXES.values()))  # none runs a program, as that of .eps does
+_MODES = {  # of pillow, of 8 bits or fewer
+    **dict.fromkeys(("1", "L", "LA"), "L"),
+    **dict.fromkeys(("P", "PA", "RGB", "RGBA", "CMYK", "YCbCr"), "RGB"),
+}
+
+
+class Records(NamedTuple):
+    """Labelled records, and the schema that reads others like them."""
+
+    schema: TableSchema
+    X: Any
+    y: np.ndarray
+    groups: pd.DataFrame | None
+    units: np.ndarray | None
+
+    @property
+    def n_units(self) -> int:
+        """Number of persons; of records, if each is a person."""
+        return len(self.y) if self.units is None else len(np.unique(self.units))
+
+
+def source_of(data, *, labels=None, file_column=FILE, size=None, mode=None):
+    """Return what reads the records in a file or a folder, by the options of a command."""
+    if data.is_dir():
+        return Folder(data, labels, file_column, size, mode)
+    if size is not None or mode is not None:
+        raise ValueError(f"--size and --mode are for a folder of pictures, and {data} is a file.")
+    if data.suffix.lower() == ".npz":
+        return Arrays(data, labels)
+    if labels is not None:
+        raise ValueError(
+            f"--labels are those of pictures, and {data} is neither a folder nor an .npz file."
+        )
+    return Rows(data)
+
+
+def source_for(model, schema, clf, data, **options):
+    """Return what reads records like those of a model, which is named in errors."""
+    source = source_of(data, **options)
+    if source.holds_pictures == schema.has_features:
+        wanted = "a CSV file" if schema.has_features else "a folder of pictures or an .npz file"
+        raise ValueError(f"{model} predicts the records of {wanted}, and {data} is none.")
+    return source.like(record_shape(clf)) if source.holds_pictures else source
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of a CSV file."""
+
+    path: Path
+    holds_pictures = False
+
+    @property
+    def table(self) -> Path:
+        """The CSV file that holds target and groups."""
+        return self.path
+
+    def columns(self, wanted=()) -> list:
+        """Return the names of the columns, ``wanted`` among them."""
+        return columns_of(self.path, wanted)[0]
+
+    def read(self, schema, epsilon=1.0) -> Records:
+        """Return the records that a schema describes."""
+        table = schema.read_csv(self.path)
+        units = schema.units_in(table)
+        n_units = len(table) if units is None else pd.Series(units).nunique()
+        schema = schema.with_fixed_encoding(n_units, epsilon)
+        X, y, groups = schema.split(table)
+        return Records(schema, X, y, groups, units)
+
+    def unlabelled(self, schema):
+        """Return a table without columns, a row for each record, and the records."""
+        table = schema.read_csv(self.path, labelled=False)
+        return table[[]], schema.preprocessor().transform(table)
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A folder of pictures, labelled by a CSV file that names them."""
+
+    path: Path
+    labels: Path | None = None
+    file_column: str = FILE
+    size: tuple[int, int] | None = None  # width, height
+    mode: str | None = None
+    shape: tuple | None = None  # of each; by default that of the first
+    holds_pictures = True
+
+    @property
+    def table(self) -> Path:
+        """The CSV file that holds target and groups."""
+        if self.labels is None:
+            raise ValueError(
+                f"{self.path} is a folder of pictures: give --labels FILE, a CSV file with a "
+                f"column {self.file_column!r} of their names, the target and the groups."
+            )
+        return self.labels
+
+    def columns(self, wanted=()) -> list:
+        """Return the names of the columns of labels, ``wanted`` among them."""
+        return columns_of(self.table, [self.file_column, *wanted])[0]
+
+    def read(self, schema, epsilon=None) -> Records:
+        """Return the pictures that the labels name, in their order."""
+        schema = _of_labels(schema)
+        table = read_columns(self.table, (), dict.fromkeys([*_named(schema), self.file_column]))
+        names = table[self.file_column]
+        if names.isna().any() or names.duplicated().any():
+            raise ValueError(
+                f"Column {self.file_column!r} of {self.table.name} must name one picture in each "
+                "row, and no picture twice. Correct the file."
+            )
+        y, groups = labels_in(schema, table)
+        units = schema.units_in(table)
+        return Records(schema, self._pictures([self.path / n for n in names]), y, groups, units)
+
+    def unlabelled(self, schema):
+        """Return a table of the names of all pictures, sorted, and the pictures."""
+        paths = sorted(p for p in self.path.rglob("*") if p.suffix.lower() in _SUFFIXES)
+        if not paths:
+            raise ValueError(f"{self.path} holds no pictures ({', '.join(_SUFFIXES)}).")
+        names = [p.relative_to(self.path).as_posix() for p in paths]
+        return pd.DataFrame({FILE: names}), self._pictures(paths)
+
+    def like(self, shape):
+        """Return the folder, read as pictures of a shape."""
+        if len(shape) == 2 or shape[2:] == (3,):
+            return replace(self, shape=shape, mode="L" if len(shape) == 2 else "RGB")
+        raise ValueError(
+            f"The model takes arrays of shape {shape}, which are no pictures of a folder. Give an "
+            ".npz file."
+        )
+
+    def _pictures(self, paths) -> np.ndarray:
+        """Return pictures of one size, all grey or all coloured, as numbers from 0 to 1."""
+        shape = self.shape or self._picture(paths[0]).shape
+        out = np.empty((len(paths), *shape), np.float32)
+        for i, path in enumerate(paths):
+            picture = self._picture(path)
+            if picture.ndim != len(shape):
+                raise ValueError(
+                    f"Some pictures of {self.path} are grey and some are coloured. Make them alike "
+                    "by --mode L or --mode RGB."
+                )
+            if picture.shape != shape:
+                like = "the first of them" if self.shape is None else "those of the model"
+                size = f"{shape[1]}x{shape[0]}"
+                raise ValueError(
+                    f"The pictures of {self.path} must all have {size} pixels, like {like}. "
+                    f"Resize them by --size {size}."
+                )
+            out[i] = picture
+        return out
+
+    def _picture(self, path) -> np.ndarray:
+        try:
+            from PIL import Image, ImageOps
+        except ImportError:
+            raise ImportError(
+                "Pictures of a folder need pillow: pip install 'skdpfair[images]'."
+            ) from None
+        try:
+            with Image.open(path, formats=_FORMATS) as opened:
+                picture = ImageOps.exif_transpose(opened)
+        except Exception as error:  # pillow raises many
+            raise ValueError(f"{path} cannot be read as a picture: {_why(error)}.") from None
+        if picture.mode not in _MODES:
+            raise ValueError(
+                f"{path} has pixels of mode {picture.mode}, which are not of 8 bits. Convert it, "
+                "or give the pictures as an .npz file."
+            )
+        picture = picture.convert(self.mode or _MODES[picture.mode])
+        if self.size is not None:
+            picture = picture.resize(self.size, Image.Resampling.BILINEAR)
+        return np.asarray(picture, np.float32) / 255
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """An .npz file with an array ``images``, and labels in other arrays or in a CSV file."""
+
+    path: Path
+    labels: Path | None = None
+    holds_pictures = True
+
+    @property
+    def table(self) -> Path | None:
+        """The CSV file that holds target and groups; None if they are arrays of the file."""
+        return self.labels
+
+    def columns(self, wanted=()) -> list:
+        """Return the names of the labels, ``wanted`` among them."""
+        if self.labels is not None:
+            return columns_of(self.labels, wanted)[0]
+        with self._opened() as file:
+            names = [name for name in file.files if name != _IMAGES]
+        if absent := next((name for name in wanted if name not in names), None):
+            raise ValueError(
+                f"{self.path.name} has no array {absent!r}. Add it, or give --labels FILE, a CSV "
+                "file."
+            )
+        return names
+
+    def read(self, schema, epsilon=None) -> Records:
+        """Return the pictures and their labels."""
+        schema, named = _of_labels(schema), _named(schema)
+        images = self._images()
+        if self.labels is not None:
+            table = read_columns(self.labels, (), named)
+            if len(table) != len(images):
+                raise ValueError(
+                    f"{self.labels.name} has {len(table):,} rows for {len(images):,} pictures of "
+                    f"{self.path.name}. Give one row for each picture, in their order."
+                )
+        else:
+            self.columns(named)
+            table = pd.DataFrame({name: self._labels(name, len(images)) for name in named})
+        y, groups = labels_in(schema, table)
+        return Records(schema, images, y, groups, schema.units_in(table))
+
+    def unlabelled(self, schema):
+        """Return a table without columns, a row for each picture, and the pictures."""
+        images = self._images()
+        return pd.DataFrame(index=range(len(images))), images
+
+    def like(self, shape):
+        """Return itself: the model compares the shapes."""
+        return self
+
+    def _images(self) -> np.ndarray:
+        """Return the pictures; bytes become numbers from 0 to 1."""
+        images = self._array(_IMAGES)
+        if images.ndim not in (3, 4) or not (images.dtype == np.uint8 or images.dtype.kind == "f"):
+            raise ValueError(
+                f"images of {self.path.name} must be of uint8 or float, and of shape (n, height, "
+                f"width), with channels before or after these; got {images.dtype} of shape "
+                f"{images.shape}."
+            )
+        return images if images.dtype.kind == "f" else np.asarray(images, np.float32) / 255
+
+    def _labels(self, name, n) -> pd.Series:
+        values = self._array(name)
+        if values.shape != (n,) or values.dtype.kind not in "biufU":
+            raise ValueError(
+                f"{name!r} of {self.path.name} must be {n:,} numbers or texts, one for each "
+                f"picture; got {values.dtype} of shape {values.shape}."
+            )
+        return pd.Series(values.tolist(), dtype=object)
+
+    def _array(self, name) -> np.ndarray:
+        with self._opened() as file:
+            if name not in file.files:
+                raise ValueError(f"{self.path.name} has no array {name!r}. Add it.")
+            try:
+                return file[name]
+            except Exception as error:
+                raise ValueError(
+                    f"{name!r} of {self.path.name} cannot be read: {_why(error)}. Save numbers or "
+                    "texts, not objects of Python."
+                ) from None
+
+    def _opened(self):
+        try:
+            file = np.load(self.path, allow_pickle=False)
+            if not isinstance(file, np.lib.npyio.NpzFile):
+                raise TypeError
+        except Exception as error:
+            raise ValueError(f"{self.path} is not an .npz file: {_why(error)}.") from None
+        return file
+
+
+def _of_labels(schema) -> TableSchema:
+    """Return a schema without feature columns."""
+    none: dict = {"bounds": {}, "categories": {}, "missing": [], "log_columns": "auto"}
+    return replace(schema, **none, n_intervals="auto")
+
+
+def _named(schema) -> list:
+    """Return the columns of labels that a schema names, each once."""
+    unit = [] if schema.unit is None else [schema.unit]
+    return list(dict.fromkeys([*schema.groups, schema.target, *unit]))
+
+
+def _why(error) -> str:
+    """Return the kind of an error, without what it quotes."""
+    return getattr(error, "strerror", None) or type(error).__name__
