@@ -354,7 +354,8 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
         if share := self.__dict__.pop("_score_counts_share", 0.0):
             params[SCORE_COUNTS] = share
         unit = UNITS[data.adjacency]
-        plan = make_plan(params, method, data.n_units, data.groups.n_groups, previous, unit)
+        wide, n_groups = pictures.is_wide(data, features), data.groups.n_groups
+        plan = make_plan(params, method, data.n_units, n_groups, previous, unit, wide)
         # train
         context = sklearn_callbacks.begin(self, X, y, plan.n_epochs)
         init_entropy = self.__dict__.pop("_init_entropy", None)

@@ -47,7 +47,7 @@ def test_auto_trains_a_linear_model_on_features_and_says_so(bars, caplog):
     with caplog.at_level(logging.INFO, "skdpfair"):
         fitted = DPFairClassifier(**SETTINGS).fit(x, y, sensitive_features=group)
     assert "module='auto': a linear model on Scattering2D(), as records have" in caplog.text
-    assert fitted.score(x, y) > 0.9
+    assert fitted.score(x, y) > 0.85
     assert repr(fitted.features_) == "Scattering2D()"
     told = "Features are those of Scattering2D(), which learns nothing."
     assert told in fitted.privacy_.statement

@@ -101,6 +101,11 @@ or (n_samples, height, width, channels)
         return found
 
     @property
+    def n_features_out(self) -> int:
+        """Number of features of a picture of ``fit``."""
+        return int(self._n_features_out)
+
+    @property
     def described(self) -> str:
         """What computes the features, and why that costs no privacy."""
         raise NotImplementedError

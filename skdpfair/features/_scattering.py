@@ -67,9 +67,10 @@ class Scattering2D(PublicFeatures):
     each of 7 x 7 places of a picture of 28 x 28.  A colour picture gives those of its mean over
     red, green and blue, and, without the second order, of the differences R - B and 2G - R - B.
 
-    The numbers of a record are normalised in groups, each to mean 0 and variance 1 over places,
-    paths and both colour differences: order 0, each scale of order 1, and each first wavelet of
-    order 2.
+    The numbers of a record are normalised in groups, each to mean 0 and variance 1 (1e-5 is added
+    to the variance): of grey pictures, those of each path over all places; of colour pictures,
+    those of each order and scale over all places and orientations, and over both colour
+    differences.
 
     References
     ----------
@@ -218,7 +219,8 @@ class _Features(nn.Module):
         if self.mirror:
             found = (found + found[:, :, scattering.mirrored].flip(-1)) / 2
             found = found[..., : (found.shape[-1] + 1) // 2]
-        parts = found.split(scattering.group_sizes, 2)
+        grey = [1] * found.shape[2]
+        parts = found.split(grey if self.colour is None else scattering.group_sizes, 2)
         return torch.cat([layer_norm(p.flatten(1), (p[0].numel(),), eps=_EPS) for p in parts], 1)
 
 

@@ -38,7 +38,7 @@ class Scattering(nn.Module):
     mirrored : list of int
         Of each path, the one that the mirror image (left and right exchanged) has in its place.
     group_sizes : list of int
-        Numbers of successive paths of one order, scales and, in order 2, first orientation.
+        Numbers of successive paths of one order and the same scales.
 
     Notes
     -----
@@ -63,7 +63,7 @@ class Scattering(nn.Module):
         second = [(pair, (k, m)) for pair in pairs for k in range(L) for m in range(L)]
         paths = [((), ()), *first, *second]
         self.mirrored = [paths.index((j, tuple(-k % L for k in turn))) for j, turn in paths]
-        self.group_sizes = [1] + [L] * (J + L * len(pairs))
+        self.group_sizes = [1] + [L] * J + [L**2] * len(pairs)
         width = 2**J
         padded = [width * math.ceil(n / width + 2) for n in shape]
         for axis, (n, p) in enumerate(zip(shape, padded, strict=True)):

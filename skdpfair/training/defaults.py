@@ -28,6 +28,9 @@ NO_SIGNAL_TO_NOISE = 50.0  # below it a model learns next to nothing
 MIN_STEPS, MAX_STEPS = 100, 600
 MIN_BATCH_SIZE, MAX_BATCH_SIZE = 512, 4096
 NOISELESS_STEPS = 2000  # without noise more steps pay, on the smallest batches
+WIDE_FROM = 1000  # features of a record; then a larger learning rate is stable
+LR_SCALE, WIDE_LR_SCALE = 64.0, 128.0  # largest ones
+MAX_WIDE_STEPS = 1200
 MAX_SAMPLE_RATE = 0.7  # rates above it are rounded to 1
 # optimizer
 MOMENTUM = {"momentum": 0.9, "dampening": 0.9}
@@ -98,6 +101,7 @@ def resolve(
     iterate_average: float | str = "auto",
     searches_scale: bool = True,
     decays: bool = False,
+    is_wide: bool = False,
 ) -> Settings:
     """Fill what the user left at "auto".
 
@@ -115,6 +119,8 @@ def resolve(
         Whether the gradient scale must be found in a warm-up.
     decays : bool
         Whether weights decay: those of a model without privacy, which nothing else regularises.
+    is_wide : bool
+        Whether a record has many features, `WIDE_FROM` or more.
 
     Returns
     -------
@@ -137,6 +143,11 @@ def resolve(
     most = MAX_STEPS if math.isfinite(mu) else NOISELESS_STEPS
     steps = math.floor(_clip(learnable / (18 if module == "logistic" else 12), MIN_STEPS, most))
     averaged = _averaged(iterate_average, lr, n_samples * mu)
+    lr_scale, is_wide = LR_SCALE, is_wide and module == "logistic"
+    if is_wide:
+        lr_scale = WIDE_LR_SCALE
+        enough = math.ceil(learnable / (1 - averaged / 2) / lr_scale)
+        steps = max(steps, min(enough, MAX_WIDE_STEPS))
     per_epoch = _steps_per_epoch(n_samples, mu, steps, batch_size)
     warm_up = max(10, round(steps / 20)) if searches_scale else 0
     total = steps + warm_up
@@ -153,7 +164,7 @@ def resolve(
         n_steps=total,
         warm_up=warm_up,
         # so that the mean of the last weights has learned for a time proportional to the signal
-        lr_scale=min(learnable / (1 - averaged / 2) / max(total - warm_up, 1), 64.0),
+        lr_scale=min(learnable / (1 - averaged / 2) / max(total - warm_up, 1), lr_scale),
         averaged=averaged,
         norm_growth=1.0 if module == "logistic" else 4.0,
         weight_decay=decay / n_samples if decays else 0.0,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,9 @@ from sklearn.base import BaseEstimator, clone
 
 from skdpfair._validate import error_context, is_auto, safe_repr
 from skdpfair.features import Scattering2D
+from skdpfair.inputs.streaming import SparseRows
 from skdpfair.inputs.table import Table, numbers_of
+from skdpfair.training import defaults
 
 SCATTERING = "scattering"
 _LEAST_SIDE = 8  # pixels; smaller arrays of numbers are hardly pictures
@@ -40,8 +43,7 @@ def features_of(params: dict[str, Any], shape: tuple[int, ...]) -> Scattering2D 
             )
     with error_context("module_params", "do not describe a Scattering2D"):
         features = Scattering2D(**{"device": params["device"], **(params["module_params"] or {})})
-    features.check(shape)
-    features.in_shape_ = tuple(shape)
+    features.fit(np.zeros((1, *shape), np.float32))
     if chosen:
         log.info("module='auto': a linear model on %s, as records have shape %s", features, shape)
     params |= {"module": "logistic", "module_params": None}
@@ -59,6 +61,14 @@ def _suits(params: dict[str, Any], shape: tuple[int, ...]) -> bool:
     except ValueError:
         return False
     return min(sorted(shape)[-2:]) >= _LEAST_SIDE
+
+
+def is_wide(table: Table, features: Scattering2D | None) -> bool:
+    """Tell whether the network takes dense records of many numbers."""
+    if features is not None:
+        return features.n_features_out >= defaults.WIDE_FROM
+    is_dense = not isinstance(table.x, SparseRows)
+    return is_dense and math.prod(table.x.shape[1:]) >= defaults.WIDE_FROM
 
 
 def for_prediction(features: Scattering2D | None) -> Scattering2D | None:

@@ -79,11 +79,12 @@ def plan(
     n_groups: int,
     previous: PreviousFit | None = None,
     unit: str = "record",
+    is_wide: bool = False,
 ) -> Plan:
     """Resolve every "auto" and calibrate the noise, from public facts alone.
 
     ``params`` are the estimator's, as `parameters.check` leaves them; ``unit`` is what is counted,
-    a "record" or a "person".
+    a "record" or a "person"; ``is_wide`` says that the network takes many numbers of each.
 
     Raises
     ------
@@ -102,7 +103,7 @@ def plan(
     if epsilon is None and noise is None and method.private:
         method = get_method("sgd")  # the non-private reference model
     delta = delta_for(params["delta"], n_samples)
-    settings = _settings(params, method, n_samples, delta, settled_lr is not None)
+    settings = _settings(params, method, n_samples, delta, settled_lr is not None, is_wide)
     method = method.planned(defaults.TARGET_QUANTILE)
     shares = declared(getattr(method, "group_probabilities", None), n_groups)
     task = Task(n_samples, n_groups, settings.sample_rate, shares)
@@ -142,7 +143,12 @@ def check(estimator: BaseEstimator, n_samples: int, n_groups: int) -> None:
 
 
 def _settings(
-    params: dict[str, Any], method: Method, n_samples: int, delta: float, is_settled: bool
+    params: dict[str, Any],
+    method: Method,
+    n_samples: int,
+    delta: float,
+    is_settled: bool,
+    is_wide: bool,
 ) -> defaults.Settings:
     waits = any(method.is_auto(name) for name in method.scale_fields)
     is_scaled = method.needs_gradient_scale or not method.private
@@ -161,6 +167,7 @@ def _settings(
         iterate_average=params["iterate_average"],
         searches_scale=waits or waits_for_lr,
         decays=not method.private,
+        is_wide=is_wide,
     )
 
 
