@@ -12,6 +12,7 @@ import argparse
 import json
 import time
 import warnings
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +32,11 @@ FEATURES = ("pixels", "hog", "scattering")
 PIXELS = {"mnist": {"hidden_layer_sizes": (32,)}}  # what "auto" takes for a table of this size
 RARE = ("sgd", "dpsgd", "dpsgd_f", "global_adapt")
 RARE_EPSILON = 5.9  # as printed
+PAGES = {
+    "images": ("images.md", "defaults.md", "../README.md"),
+    "faces by group": ("images.md",),
+    "rare eights": ("reproducibility.md",),
+}
 AGES = [0, 16, 30, 45, 60, 200]
 
 
@@ -84,18 +90,16 @@ def measured(parts, params, seed):
 
 def jobs(names, n_seeds):
     """Yield name, features, parameters and seed of each fit."""
+    seeds = range(n_seeds)
     for name in names:
-        for seed in range(n_seeds):
-            if name == "rare":
-                for method in RARE:
-                    epsilon = None if method == "sgd" else RARE_EPSILON
-                    yield name, "scattering", {"method": method, "epsilon": epsilon}, seed
-                continue
-            for kind in FEATURES:
-                fixed = PIXELS.get(name, {"module": "logistic"}) if kind == "pixels" else {}
-                fixed = fixed or {"module": "logistic"}
-                for epsilon in EPSILONS:
-                    yield name, kind, {"epsilon": epsilon, **fixed}, seed
+        if name == "rare":
+            for seed, method in product(seeds, RARE):
+                budget = {"epsilon": None if method == "sgd" else RARE_EPSILON}
+                yield name, "scattering", {"method": method, "module": "logistic", **budget}, seed
+            continue
+        for kind, seed, epsilon in product(reversed(FEATURES), seeds, EPSILONS):
+            network = PIXELS.get(name) if kind == "pixels" else None
+            yield name, kind, {"epsilon": epsilon, **(network or {"module": "logistic"})}, seed
 
 
 def run(names, n_seeds, folder):
@@ -179,11 +183,15 @@ def main():
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--data", nargs="*", default=[*NAMES, "rare"])
     parser.add_argument("--cache", default=None, help="a folder for features")
+    parser.add_argument("--write", action="store_true", help="put the tables into the pages")
     args = parser.parse_args()
     warnings.simplefilter("ignore")
     run(args.data, args.seeds, args.cache)
-    for name, lines in tables(done()).items():
-        print(f"\n{name}\n", *lines, sep="\n")
+    found = tables(done())
+    for name, places in PAGES.items():
+        print(f"\n{name}\n", *found[name], sep="\n")
+        for page in places if args.write else ():
+            pages.put(page, name, found[name])
 
 
 if __name__ == "__main__":

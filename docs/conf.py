@@ -87,6 +87,7 @@ ROOMS = {
     "skdpfair.privacy": "Accounting",
     "skdpfair.budget": "Budgets over many fits",
     "skdpfair.preprocessing": "Preparation",
+    "skdpfair.features": "Features of pictures",
     "skdpfair.model_selection": "Model selection",
     "skdpfair.postprocessing": "Thresholds and calibration",
     "skdpfair.plotting": "Figures",

@@ -3,6 +3,5 @@
 from skdpfair.features._frozen import FrozenFeatures
 from skdpfair.features._hog import Hog
 from skdpfair.features._scattering import Scattering2D
-from skdpfair.features._wavelets import RealScattering, Scattering
 
-__all__ = ["FrozenFeatures", "Hog", "RealScattering", "Scattering", "Scattering2D"]
+__all__ = ["FrozenFeatures", "Hog", "Scattering2D"]

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from skdpfair.features import RealScattering
+from skdpfair.features._wavelets import RealScattering
 
 _IR = 8  # of graphs of plain layers; ONNX Runtime 1.12 and later read it
 _OPSET = 17

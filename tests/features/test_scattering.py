@@ -11,7 +11,8 @@ from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 
 from skdpfair import DPFairClassifier
-from skdpfair.features import Hog, RealScattering, Scattering, Scattering2D, _base
+from skdpfair.features import Hog, Scattering2D, _base
+from skdpfair.features._wavelets import RealScattering, Scattering
 from skdpfair.preprocessing import check_pipeline
 
 
