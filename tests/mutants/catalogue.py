@@ -1184,4 +1184,37 @@ MUTANTS = (
         "pass",
         THRESHOLD + "test_the_counts_have_the_noise_that_the_ledger_holds[True]",
     ),
+    # features of pictures
+    Mutant(
+        "features normalised over the batch",
+        "the features of a picture depend on the others of its batch",
+        "features/_scattering.py",
+        "layer_norm(p.flatten(1), (p[0].numel(),), eps=_EPS)",
+        "(p.flatten(1) - p.mean()) / (p.var() + _EPS).sqrt()",
+        "tests/features/test_scattering.py::test_a_picture_gets_the_same_features_beside_others",
+    ),
+    Mutant(
+        "several records at a time",
+        "a network that cannot be recorded gets a batch",
+        "features/_frozen.py",
+        "return lambda x: torch.cat([run(one) for one in x.split(1)])",
+        "return run",
+        "tests/features/test_frozen.py::test_a_module_that_cannot_be_recorded_gets_one_record_at_a_time",
+    ),
+    Mutant(
+        "a network that remembers",
+        "what it keeps of a record is there when it gets the next",
+        "features/_frozen.py",
+        "found: Tensor = copy.deepcopy(module, {id(p): p for p in shared})(x)",
+        "found: Tensor = module(x)",
+        "tests/features/test_frozen.py::test_a_module_that_cannot_be_recorded_gets_one_record_at_a_time",
+    ),
+    Mutant(
+        "copies of features",
+        "a statement names features that were changed since",
+        "inputs/provenance.py",
+        "return found[1] if found is not None and found[0]() is array else None",
+        "return next((said for _, said in _MADE.values()), None)",
+        "tests/features/test_frozen.py::test_the_report_names_the_network_and_its_digest",
+    ),
 )
