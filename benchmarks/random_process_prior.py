@@ -20,8 +20,10 @@ The file is made in about a minute, and is used in this way:
 
 On CIFAR-10 (``--compare``), these features are 2 to 3 points better than scattering features at
 epsilon 1 and 3, and both side by side (``make_union``) 3.5 to 4 points, but they take 7 times as
-long to compute: see ``benchmarks/results/random_process_prior.md``.  The same seed, sizes and number of threads give the
-same file on the same machine.  For a quick trial: ``--pictures 200 --epochs 1``.
+long to compute: see ``benchmarks/results/random_process_prior.md``.
+
+The same seed, sizes and number of threads give the same file on the same machine.  For a quick
+trial: ``--pictures 200 --epochs 1``.
 
 References
 ----------
