@@ -20,8 +20,10 @@ The file is made in about a minute, and is used in this way:
 
 On CIFAR-10 (``--compare``), these features are 2 to 3 points better than scattering features at
 epsilon 1 and 3, and both side by side (``make_union``) 3.5 to 4 points, but they take 7 times as
-long to compute: see ``benchmarks/results/random_process_prior.md``.  The same seed, sizes and number of threads give the
-same file on the same machine.  For a quick trial: ``--pictures 200 --epochs 1``.
+long to compute: see ``benchmarks/results/random_process_prior.md``.
+
+The same seed, sizes and number of threads give the same file on the same machine.  For a quick
+trial: ``--pictures 200 --epochs 1``.
 
 References
 ----------
@@ -143,8 +145,7 @@ def _dead_leaves(n, rng):
         wide = np.pad(out, ends, mode="edge")
         beside = wide.take(range(SIZE), axis) + wide.take(range(2, SIZE + 2), axis)
         out = (out + weight * beside / 2) / (1 + weight)
-    out = out + uniform(0, 0.04) * rng.standard_normal(out.shape, np.float32)
-    return out.clip(0, 1)
+    return (out + uniform(0, 0.04) * rng.standard_normal(out.shape, np.float32)).clip(0, 1)
 
 
 def trained(x, n_filters, epochs, seed):
@@ -222,8 +223,7 @@ def compare(path, n_filters, part, n_seeds):
             cells.append(f"{np.mean(right):.1f} ({min(right):.1f} to {max(right):.1f})")
             print(name, epsilon, cells[-1], flush=True)
         body.append((name, f"{z.shape[1]:,}", *cells))
-    heads = "features", "number", *(f"epsilon {e:g}" for e in EPSILONS)
-    print(*pages.table(heads, body), sep="\n")
+    print(*pages.table(("features", "number", *EPSILONS), body), sep="\n")
 
 
 def main():
