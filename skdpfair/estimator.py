@@ -349,7 +349,7 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
         parameters.check_binary(method, data.classes, data.groups.levels)
         parameters.check_units(method, params, data.unit is not None)
         features = pictures.features_of(params, data.x.shape[1:])
-        previous = previous_fit(self, fresh, data) if self.warm_start else None
+        previous = previous_fit(self, fresh, data, features) if self.warm_start else None
         # plan
         if share := self.__dict__.pop("_score_counts_share", 0.0):
             params[SCORE_COUNTS] = share
@@ -362,7 +362,7 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
         shown = pictures.extracted(data, features, self.__dict__.pop("_extracted", None))
         trained = train(params, plan, shown, context, previous, init_entropy)
         # account
-        report = account(params, trained, shown, context, previous)
+        report = account(params, trained, shown, context, previous, data.features is not None)
         # keep
         self._keep(fresh, data, features, trained, report, previous)
         if self.keep_reference and trained.net.steps_ == plan.settings.n_steps:

@@ -5,9 +5,11 @@ import pickle
 
 import numpy as np
 import pytest
+import torch
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_predict
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 
 from skdpfair import DPFairClassifier, load_release
 from skdpfair.attacks import PGD
@@ -164,3 +166,46 @@ def test_folds_and_scorers_take_pictures(bars):
     found = scorer(clf, x[300:], y[300:], sensitive_features=group[300:])
     gap = clf.score(x[:300], y[:300]) - clf.score(x[300:], y[300:])
     assert found["dg_gap"] == pytest.approx(gap)
+
+
+def test_bytes_are_fractions_of_255_wherever_they_lie(bars, fitted, tmp_path):
+    x, y, _ = bars
+    levels = (255 * x).round().astype(np.uint8)
+    np.save(tmp_path / "x.npy", levels)
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    forms = {"array": levels, "map": mapped, "tensor": torch.from_numpy(levels)}
+    expected = fitted.predict_proba(levels.astype(np.float32) / 255)
+    for name, form in forms.items():
+        np.testing.assert_allclose(fitted.predict_proba(form), expected, atol=1e-4, err_msg=name)
+        settings = SETTINGS | {"validation_data": (form, y), "max_steps": 5}
+        losses = DPFairClassifier(**settings).fit(form, y).net_.history[:, "valid_loss"]
+        assert losses[-1] < 0.7, name
+
+
+def test_a_statement_names_features_only_while_they_are_as_computed(bars):
+    x, y, _ = bars
+    head = DPFairClassifier(module="logistic", **SETTINGS | {"max_steps": 2})
+    features = Scattering2D().fit_transform(x)
+    assert clone(head).fit(features, y).privacy_.features is not None
+    features -= features.mean(0)
+    assert clone(head).fit(features, y).privacy_.features is None
+
+
+def test_steps_before_features_are_still_named(bars):
+    x, y, _ = bars
+    centre = FunctionTransformer(lambda x: x - x.mean(0))
+    pipe = make_pipeline(centre, DPFairClassifier(**SETTINGS | {"max_steps": 2})).fit(x, y)
+    assert pipe[-1].features_ is not None
+    assert any("functiontransformer" in note for note in pipe[-1].privacy_.not_accounted)
+
+
+def test_what_would_predict_on_other_features_is_refused(bars, tmp_path):
+    x, y, _ = bars
+    by_name = DPFairClassifier(module="scattering", **SETTINGS | {"max_steps": 2})
+    with pytest.raises(ValueError, match="module_params has image_shape"):
+        clone(by_name).set_params(module_params={"image_shape": (12, 10)}).fit(x, y)
+    model = clone(by_name).set_params(warm_start=True, module_params={"cache_dir": str(tmp_path)})
+    model.fit(x, y).save_release(tmp_path / "model.safetensors")
+    assert str(tmp_path).encode() not in (tmp_path / "model.safetensors").read_bytes()
+    with pytest.raises(ValueError, match="features of pictures changed"):
+        model.set_params(module_params={"mirror": True}).fit(x, y)

@@ -166,8 +166,12 @@ or (n_samples, height, width, channels)
         with error_context("cache_dir", "cannot be used"):
             folder = Path(self.cache_dir)
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path = folder / f"{type(self).__name__.lower()}-{self._digest(X)}.npy"
-        if not path.exists():
+        # on made-up records, too: code that is not among the parameters may have changed
+        made_up = np.random.default_rng(0).random((2, *X.shape[1:]), dtype=np.float32)
+        probe = _features_of(extract, made_up, slice(None), self.used_device)
+        path = folder / f"{type(self).__name__.lower()}-{self._digest(X, probe)}.npy"
+        shape = (len(X), probe.shape[1])
+        if not _holds(path, shape):
             # made beside it and only readable by its owner: features tell what pictures show
             handle, part = tempfile.mkstemp(suffix=".part", dir=folder)
             os.close(handle)
@@ -180,12 +184,15 @@ or (n_samples, height, width, channels)
         found: np.ndarray = np.load(path, mmap_mode="r")
         return found
 
-    def _digest(self, X: Any) -> str:
+    def _digest(self, X: Any, probe: np.ndarray) -> str:
         facts = [_VERSION, type(self).__name__, self._facts(), X.shape, str(X.dtype)]
         found = hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode())
+        found.update(probe.tobytes())
         for start in range(0, len(X), BATCH_SIZE):
             part = X[start : start + BATCH_SIZE]
-            part = part.numpy(force=True) if isinstance(part, Tensor) else part
+            if isinstance(part, Tensor):
+                part = part.float() if part.is_floating_point() else part
+                part = part.numpy(force=True)
             found.update(np.ascontiguousarray(part).view(np.uint8).reshape(-1).data)
         return found.hexdigest()[:32]
 
@@ -196,6 +203,15 @@ or (n_samples, height, width, channels)
         return tags
 
 
+def _holds(path: Path, shape: tuple[int, int]) -> bool:
+    """Tell whether a file holds features of this shape."""
+    try:
+        held = np.load(path, mmap_mode="r")
+    except (OSError, ValueError, EOFError):
+        return False
+    return bool(held.shape == shape and held.dtype == np.float32)
+
+
 def _new_map(path: str, shape: tuple[int, int]) -> np.ndarray:
     return np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
 
@@ -203,14 +219,16 @@ def _new_map(path: str, shape: tuple[int, int]) -> np.ndarray:
 def _features_of(extract: Extract, X: Any, rows: slice, device: str | torch.device) -> np.ndarray:
     """Return the features of some pictures, float32."""
     part = X[rows]
-    if not isinstance(part, Tensor):
-        part = torch.from_numpy(np.require(part, None, ["C", "W"]))
-    part = part.to(device)
-    part = part.float() / 255 if part.dtype == torch.uint8 else part.float()
-    if not bool(torch.isfinite(part).all()):
-        raise ValueError(
-            "X holds NaN, infinity or numbers beyond float32. Leave such pictures out."
-        )
+    scale = 255 if part.dtype in (np.uint8, torch.uint8) else 1
+    if isinstance(part, Tensor):
+        part = part.to(torch.float32, copy=True)
+    else:  # a copy, as a module may change what it is given
+        with np.errstate(over="ignore"):
+            part = torch.from_numpy(np.array(part, np.float32, order="C"))
     with torch.no_grad():
-        found: np.ndarray = extract(part).float().cpu().numpy()
+        found: np.ndarray = extract(part.to(device) / scale).float().cpu().numpy()
+    if not bool(torch.isfinite(part).all()) or not np.isfinite(found).all():
+        raise ValueError(
+            "X holds NaN, infinity or numbers too large for float32. Leave such pictures out."
+        )
     return found

@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call, vmap
 
 from skdpfair._describe import state_of
 from skdpfair._validate import error_context, safe_repr
-from skdpfair.engine.per_sample.graph import record
+from skdpfair.engine.per_sample.graph import fixed_draws, record
 from skdpfair.engine.per_sample.stand_ins import Coupling, NotRecorded
+from skdpfair.engine.per_sample.vmap import draw_from, operations_of
 from skdpfair.exceptions import UnsupportedModuleError
 from skdpfair.features._base import Extract, PublicFeatures
 
@@ -60,10 +62,11 @@ class FrozenFeatures(PublicFeatures):
 
     Notes
     -----
-    The features of a record follow from this record alone: the operations of the module are
-    recorded on made-up records and carried out on the private ones, if all are known to treat
-    each record by itself.  Other modules, and files, get one record at a time.  Records of uint8
-    are divided by 255; put any other scaling that the network expects into the module.
+    The features of a record follow from this record alone: the operations of a module are
+    recorded on made-up records and repeated on the private ones, each by itself, so that no code
+    of the module sees them.  The code of files gets one record at a time, and is tried on made-up
+    records: only use files that you trust to keep nothing.  Records of uint8 are divided by 255;
+    put any other scaling that the network expects into the module.
 
     Examples
     --------
@@ -130,12 +133,10 @@ class FrozenFeatures(PublicFeatures):
         return {"sha256": self.digest, "code": "" if self._is_file else state_of(self._made())}
 
     def _extractor(self, shape: tuple[int, ...]) -> Extract:
-        if self._is_file and self._path.suffix == ".onnx":
-            return _flat(_one_by_one(_onnx_session(self._path)))
         if self._is_file:
-            with error_context("module", "is not a TorchScript file"):
-                loaded: Any = torch.jit.load(str(self._path), map_location=self.used_device)
-            return _flat(_one_by_one(_without_traces(loaded.eval())))
+            is_onnx = self._path.suffix == ".onnx"
+            run = _onnx_session(self._path) if is_onnx else _script(self._path, self.used_device)
+            return _flat(_one_by_one(run, shape))
         module = self._made().to(self.used_device)
         return _flat(_record_by_record(module, shape, self.used_device))
 
@@ -148,10 +149,19 @@ class FrozenFeatures(PublicFeatures):
                     "module must be a torch.nn.Module, a callable that makes one, or a file, got "
                     f"{safe_repr(made)}."
                 )
-            with error_context("module", "cannot be made with module_params"):
+            # the same weights in each call, where they are drawn at random
+            with (
+                error_context("module", "cannot be made with module_params"),
+                fixed_draws(torch.device("cpu")),
+            ):
                 made = made(**(self.module_params or {}))
         if not isinstance(made, nn.Module):
             raise TypeError(f"module must make a torch.nn.Module, got {type(made).__name__}.")
+        if any(isinstance(m, torch.jit.ScriptModule) for m in made.modules()):
+            raise TypeError(
+                "module holds a torch.jit.ScriptModule. Save it by torch.jit.save, and give the "
+                "file as module."
+            )
         made = copy.deepcopy(made)
         if self.weights is not None:
             _load(made, Path(self.weights))
@@ -195,31 +205,71 @@ def _load(module: nn.Module, path: Path) -> None:
 def _record_by_record(
     module: nn.Module, shape: tuple[int, ...], device: str | torch.device
 ) -> Extract:
-    """Return the module as a function of a batch in which no record meets another."""
+    """Return the module as a function of a batch in which no record meets another.
+
+    Its code sees made-up records only: what it did with them is repeated on the private ones.
+    """
     probe = torch.rand((_N_PROBE, *shape), generator=torch.Generator().manual_seed(0)).to(device)
     called = copy.deepcopy(module)
     try:
         graph = record(called, probe).on(module, called)
+        if graph.draws:
+            raise NotRecorded("it draws random numbers")
+        return graph
     except Coupling as error:
         raise UnsupportedModuleError(
             f"module mixes the records of a batch: {error}. Make each output row a function of its "
             "own input row only."
         ) from None
     except NotRecorded:
-        return _one_by_one(_without_traces(module))
-    return graph
+        return _traced(module, probe[:1])
 
 
-def _one_by_one(run: Extract) -> Extract:
+def _traced(module: nn.Module, example: Tensor) -> Extract:
+    """Return the operations of a module on one record, for each record of a batch alone."""
+    values = dict(module.named_parameters()) | dict(module.named_buffers())
+    called = copy.deepcopy(module)
+
+    def one(values: dict[str, Tensor], x: Tensor) -> Tensor:
+        found: Tensor = functional_call(called, values, (x,))
+        return found
+
+    try:
+        run = operations_of(one, (values, example))
+        if draw_from(run, torch.Generator(example.device)):
+            raise NotRecorded("it draws random numbers")
+    except NotRecorded as error:
+        raise UnsupportedModuleError(
+            f"module cannot run on one record at a time: {error}. Use tensor operations such as "
+            "torch.where instead of branches on values, keep no state between calls, and draw no "
+            "random numbers."
+        ) from None
+    each = vmap(run, (None, 0))
+
+    def all_of(x: Tensor) -> Tensor:
+        found: Tensor = each(values, x[:, None])[:, 0]
+        return found
+
+    return all_of
+
+
+def _one_by_one(run: Extract, shape: tuple[int, ...]) -> Extract:
+    """Return a function that gives the code of a file one record at a time."""
+    first, second = torch.rand((2, 1, *shape), generator=torch.Generator().manual_seed(0))
+    if not torch.equal(run(first), (run(second), run(first))[1]):
+        raise UnsupportedModuleError(
+            "module remembers the records before, or draws random numbers: equal records have "
+            "different features. Use a network whose output follows from its input."
+        )
     return lambda x: torch.cat([run(one) for one in x.split(1)])
 
 
-def _without_traces(module: nn.Module) -> Extract:
-    """Return a module as a function that forgets each record before it gets the next."""
-    shared = [] if isinstance(module, torch.jit.ScriptModule) else module.parameters()
+def _script(path: Path, device: str | torch.device) -> Extract:
+    with error_context("module", "is not a TorchScript file"):
+        loaded: Any = torch.jit.load(str(path), map_location=device).eval()
 
     def run(x: Tensor) -> Tensor:
-        found: Tensor = copy.deepcopy(module, {id(p): p for p in shared})(x)
+        found: Tensor = copy.deepcopy(loaded)(x.to(device))  # forgets what the copy keeps
         return found
 
     return run

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from skdpfair._validate import integer, one_of
 from skdpfair.features._base import Extract, PublicFeatures
-from skdpfair.features._scattering import CHANNELS, form_of
+from skdpfair.features._scattering import CHANNELS, form_of, has_channels_last
 
 
 class Hog(PublicFeatures):
@@ -96,7 +96,7 @@ class Hog(PublicFeatures):
             raise ImportError("Hog needs: pip install 'skdpfair[images]'.") from None
 
         def extract(x: Tensor) -> Tensor:
-            x = x if form == shape or len(shape) == 2 else x.movedim(-1, 1)
+            x = x.movedim(-1, 1) if has_channels_last(shape, self.channels) else x
             pictures = x.reshape(len(x), *form).movedim(1, -1).numpy()
             found = [
                 hog(

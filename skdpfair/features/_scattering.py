@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Sequence
 from functools import lru_cache
@@ -173,8 +174,9 @@ class Scattering2D(PublicFeatures):
         """
         form = self.check(shape)
         mirror = form[0] == 3 if self.mirror == "auto" else bool(self.mirror)
-        move = len(shape) == 3 and tuple(shape) != form
-        return _features(kind, form, move, self.J, self.L, self.max_order, mirror)
+        move = has_channels_last(shape, self.channels)
+        made = _features(kind, form, move, self.J, self.L, self.max_order, mirror)
+        return copy.deepcopy(made)  # whoever gets it may change it
 
     def _extractor(self, shape: tuple[int, ...]) -> Extract:
         return self.network(shape).to(self.used_device)
@@ -224,16 +226,21 @@ class _Features(nn.Module):
         return torch.cat([layer_norm(p.flatten(1), (p[0].numel(),), eps=_EPS) for p in parts], 1)
 
 
+def has_channels_last(shape: Sequence[int], channels: str) -> bool:
+    """Tell whether pictures of a shape have their channels in the last axis."""
+    if len(shape) != 3 or channels in ("first", "none"):
+        return False
+    return channels == "last" or (shape[0] not in (1, 3) and shape[2] in (1, 3))
+
+
 def form_of(shape: Sequence[int], channels: str) -> tuple[int, int, int]:
     """Return (channels, height, width) of pictures."""
     if len(shape) == 2 and channels in ("auto", "none"):
         return 1, shape[0], shape[1]
-    if len(shape) == 3 and channels != "none":
-        first = channels == "first" or (channels == "auto" and shape[0] in (1, 3))
-        if first:
-            return shape[0], shape[1], shape[2]
-        if channels == "last" or shape[2] in (1, 3):
-            return shape[2], shape[0], shape[1]
+    if len(shape) == 3 and has_channels_last(shape, channels):
+        return shape[2], shape[0], shape[1]
+    if len(shape) == 3 and (channels == "first" or (channels == "auto" and shape[0] in (1, 3))):
+        return shape[0], shape[1], shape[2]
     raise ValueError(
         f"X must hold pictures of (height, width), (channels, height, width) or (height, width, "
         f"channels), got {tuple(shape)} with channels={channels!r}. Give image_shape= for rows of "

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import weakref
+import zlib
 from typing import Any
 
-_MADE: dict[int, tuple[weakref.ref[Any], str]] = {}  # by identity: arrays have no hash
+import numpy as np
+
+# by identity, as arrays have no hash; with a checksum, as arrays may be changed in place
+_MADE: dict[int, tuple[weakref.ref[Any], int | None, str]] = {}
 
 
-def note(array: Any, features: str) -> Any:
-    """Note what computed an array, as long as the array lives, and return the array.
+def note(array: np.ndarray, features: str) -> np.ndarray:
+    """Note what computed an array, as long as it lives unchanged, and return the array.
 
     Copies and parts of the array are other arrays, of which nothing is known.
     """
     key = id(array)
-    _MADE[key] = weakref.ref(array, lambda _: _MADE.pop(key, None)), features
+    alive = weakref.ref(array, lambda _: _MADE.pop(key, None))
+    _MADE[key] = alive, _checksum(array), features
     return array
 
 
@@ -23,10 +28,17 @@ def noted(array: Any) -> str | None:
 
     Examples
     --------
-    >>> import numpy as np
     >>> rows = note(np.ones((2, 3)), "Scattering2D(), which learns nothing")
     >>> noted(rows), noted(rows.copy()), noted(7)
     ('Scattering2D(), which learns nothing', None, None)
     """
-    found = _MADE.get(id(array))
-    return found[1] if found is not None and found[0]() is array else None
+    if not isinstance(array, np.ndarray) or id(array) not in _MADE:
+        return None
+    alive, checksum, features = _MADE[id(array)]
+    same = checksum == _checksum(array) and alive() is array
+    return features if same else None
+
+
+def _checksum(array: np.ndarray) -> int | None:
+    """Return a number that changes with the content; None for an array that nobody can change."""
+    return zlib.crc32(np.ascontiguousarray(array).data.cast("B")) if array.flags.writeable else None

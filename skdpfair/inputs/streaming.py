@@ -9,6 +9,7 @@ import torch
 from scipy import sparse
 
 _AT_ONCE = 2**22  # numbers
+BYTES = 255
 
 
 class SparseRows:
@@ -132,8 +133,15 @@ def kind_of(X: Any) -> str:
 
 
 def as_rows(x: Any, rows: slice | np.ndarray) -> np.ndarray:
-    """Return some rows of an array, memory map or tensor as a float32 array."""
+    """Return some rows of an array, memory map or tensor as a float32 array, bytes over 255."""
     part = x[rows]
+    scale = BYTES if are_bytes(part) else 1
     if isinstance(part, torch.Tensor):
         part = part.to(torch.float32).numpy(force=True)  # numpy knows no bfloat16
-    return np.require(part, np.float32, ["C", "W", "E"])
+    found: np.ndarray = np.require(part, np.float32, ["C", "W", "E"])
+    return found if scale == 1 else found / np.float32(scale)
+
+
+def are_bytes(x: Any) -> bool:
+    """Tell whether an array or tensor holds pictures of bytes, which are divided by 255."""
+    return x.ndim > 2 and x.dtype in (np.uint8, torch.uint8)

@@ -18,8 +18,10 @@ from skdpfair.inputs import persons as _persons
 from skdpfair.inputs.columns import in_pandas, refuse_masked, refuse_sparse_columns
 from skdpfair.inputs.provenance import noted
 from skdpfair.inputs.streaming import (
+    BYTES,
     MappedRows,
     SparseRows,
+    are_bytes,
     as_rows,
     is_sparse,
     is_streamed,
@@ -339,7 +341,8 @@ def _as_float32(X: Any) -> np.ndarray:
         raise ValueError(_NOT_NUMBERS) from None
     except Exception:  # of an object's own making
         raise TypeError(f"{_NOT_NUMBERS} (argument must be a string or a number)") from None
-    return np.require(x, requirements=["C", "W"])
+    numbers: np.ndarray = np.require(x, requirements=["C", "W"])
+    return numbers / np.float32(BYTES) if are_bytes(np.asarray(X)) else numbers
 
 
 def _has_text(X: Any) -> bool:

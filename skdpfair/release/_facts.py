@@ -85,6 +85,10 @@ def _parameters(estimator):
     params = estimator.get_params(deep=False) | DROPPED
     if module_facts(estimator.net_.module)["name"] is None:
         params = {k: v for k, v in params.items() if k not in ("module", "module_params")}
+    if params.get("module_params"):  # no folder of this machine
+        params["module_params"] = {
+            k: v for k, v in params["module_params"].items() if k != "cache_dir"
+        }
     out, left_out = {}, []
     for name, value in params.items():
         try:

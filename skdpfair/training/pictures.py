@@ -43,6 +43,11 @@ def features_of(params: dict[str, Any], shape: tuple[int, ...]) -> Scattering2D 
             )
     with error_context("module_params", "do not describe a Scattering2D"):
         features = Scattering2D(**{"device": params["device"], **(params["module_params"] or {})})
+    if features.image_shape is not None:
+        raise ValueError(
+            "module_params has image_shape, but X must hold pictures here: give "
+            f"X.reshape(-1, {', '.join(map(str, features.image_shape))})."
+        )
     features.fit(np.zeros((1, *shape), np.float32))
     if chosen:
         log.info("module='auto': a linear model on %s, as records have shape %s", features, shape)

@@ -40,8 +40,12 @@ def account(
     table: Table,
     context: FitContext,
     previous: PreviousFit | None = None,
+    is_known: bool = False,
 ) -> PrivacyReport:
-    """Return the privacy report of a fit and those before it."""
+    """Return the privacy report of a fit and those before it.
+
+    ``is_known`` says that the last step before the classifier computed public features.
+    """
     plan, net, ledger = trained.plan, trained.net, trained.ledger
     # a smaller data set must not buy a larger delta for a larger one
     delta = plan.delta if previous is None else min(plan.delta, previous.privacy.delta)
@@ -91,7 +95,7 @@ def account(
         ledger=ledger,
     )
     notes = (WEIGHTS_FROM_OTHERS,) if most is not None else ()
-    if unknown := context.steps[: -1 if table.features else None]:  # of the last it is known
+    if unknown := context.steps[: -1 if is_known else None]:
         notes = (STEPS_BEFORE.format(", ".join(map(repr, unknown))), *notes)
     return replace(report, not_accounted=in_unit((*notes, *report.not_accounted), report.unit))
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from skdpfair.engine import Batch, PoissonSampler, ScaleSearch
 from skdpfair.engine.replay import padded
 from skdpfair.engine.units import Units
-from skdpfair.inputs.streaming import SparseRows, as_rows, is_streamed
+from skdpfair.inputs.streaming import BYTES, SparseRows, are_bytes, as_rows, is_streamed
 from skdpfair.inputs.table import Rows
 from skdpfair.mechanism import Mechanism
 
@@ -74,7 +74,8 @@ class StreamedRows:
         elif isinstance(self.x, SparseRows):
             x = self.x.index_select(0, index)  # made dense chunk by chunk
         elif isinstance(self.x, torch.Tensor):
-            x = self.x.index_select(0, index.to(self.x.device)).to(self.device, torch.float32)
+            x = self.x.index_select(0, index.to(self.x.device))
+            x = x.to(self.device, torch.float32) / (BYTES if are_bytes(self.x) else 1)
         else:
             x = torch.from_numpy(as_rows(self.x, index.numpy())).to(self.device)
         at = index.to(self.device)

@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from torch import nn
 
+from skdpfair.features import Scattering2D
 from skdpfair.inputs.table import Table
 from skdpfair.mechanism import Method
 from skdpfair.methods import get_method
@@ -43,7 +44,10 @@ class PreviousFit:
 
 
 def previous_fit(
-    estimator: BaseEstimator, fresh: BaseEstimator, table: Table
+    estimator: BaseEstimator,
+    fresh: BaseEstimator,
+    table: Table,
+    features: Scattering2D | None = None,
 ) -> PreviousFit | None:
     """Return the fit that ``estimator`` holds, or None if it was never fitted.
 
@@ -55,6 +59,8 @@ def previous_fit(
         Its copy that has read the new table.
     table : Table
         The new records.
+    features : Scattering2D or None
+        What the new fit trains on instead of pictures.
 
     Returns
     -------
@@ -74,7 +80,7 @@ def previous_fit(
             "warm_start=True composes with the releases before, but this model comes from a "
             f"{report.method}, which keeps none to compose with. Fit a clone of it."
         )
-    _check_same_form(estimator, fresh, table)
+    _check_same_form(estimator, fresh, table, features)
     is_same_method = type(get_method(estimator.method)) is type(estimator.method_)
     n_steps = getattr(estimator.net_, "steps_before_", 0) + estimator.n_steps_
     return PreviousFit(
@@ -87,8 +93,15 @@ def previous_fit(
     )
 
 
-def _check_same_form(estimator: BaseEstimator, fresh: BaseEstimator, table: Table) -> None:
+def _check_same_form(
+    estimator: BaseEstimator,
+    fresh: BaseEstimator,
+    table: Table,
+    features: Scattering2D | None,
+) -> None:
+    described = [None if f is None else f.described for f in (estimator.features_, features)]
     same: dict[str, tuple[Any, Any]] = {
+        "features of pictures": (described[0], described[1]),
         "unit of the guarantee": (estimator.privacy_.unit, UNITS[table.adjacency]),
         "classes": (estimator.classes_, table.classes),
         "groups": (estimator.groups_, table.groups.levels),

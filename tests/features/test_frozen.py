@@ -35,7 +35,14 @@ class Centred(nn.Module):
 
 
 class Unlisted(nn.Module):
-    """Uses an operation that no recording follows, and counts its calls."""
+    """Uses an operation that no recording follows."""
+
+    def forward(self, x):
+        return torch.special.bessel_j0(x.flatten(1))
+
+
+class Counting(Unlisted):
+    """Counts its calls."""
 
     def __init__(self):
         super().__init__()
@@ -43,7 +50,28 @@ class Unlisted(nn.Module):
 
     def forward(self, x):
         self.calls += 1
-        return torch.special.bessel_j0(x.flatten(1)) + len(x) * self.calls
+        return super().forward(x) + self.calls
+
+
+class Hurting(nn.Module):
+    """Changes what it is given."""
+
+    def forward(self, x):
+        x -= 1
+        return x.flatten(1)
+
+
+class Remembering(nn.Module):
+    """Adds the record before."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("last", torch.zeros(432))
+
+    def forward(self, x):
+        out = x.flatten(1) + self.last
+        self.last.copy_(x[0].flatten())
+        return out
 
 
 @pytest.fixture
@@ -73,9 +101,29 @@ def test_a_module_that_mixes_records_is_refused(pictures):
         FrozenFeatures(Centred()).fit_transform(pictures)
 
 
-def test_a_module_that_cannot_be_recorded_gets_one_record_at_a_time(pictures):
+def test_a_module_that_cannot_be_recorded_is_traced_on_one_record(pictures):
     found = FrozenFeatures(Unlisted()).fit_transform(pictures)
-    np.testing.assert_allclose(found, j0(pictures.reshape(9, -1)) + 1, rtol=1e-5)
+    np.testing.assert_allclose(found, j0(pictures.reshape(9, -1)), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("module", [Counting(), nn.Sequential(nn.Flatten(), Remembering())])
+def test_a_module_that_remembers_is_refused(module, pictures):
+    with pytest.raises(UnsupportedModuleError):
+        FrozenFeatures(module).fit_transform(pictures)
+
+
+def test_a_factory_makes_the_same_network_each_time(pictures):
+    frozen = FrozenFeatures(Backbone).fit(pictures)
+    np.testing.assert_array_equal(frozen.transform(pictures), frozen.transform(pictures))
+    assert frozen.described == clone(frozen).described
+
+
+def test_the_pictures_stay_as_they_are(pictures):
+    before = pictures.copy()
+    FrozenFeatures(nn.Sequential(nn.ReLU(inplace=True), nn.Flatten())).fit_transform(pictures)
+    with pytest.raises(UnsupportedModuleError, match="changes its input"):
+        FrozenFeatures(Hurting()).fit_transform(pictures)
+    np.testing.assert_array_equal(pictures, before)
 
 
 def test_weights_come_from_files(backbone, pictures, tmp_path):
@@ -106,8 +154,29 @@ def test_files_of_whole_networks(backbone, pictures, tmp_path):
         r"FrozenFeatures\(net.torchscript.pt\), sha256 [0-9a-f]{16}, public by declaration",
         frozen.described,
     )
+    torch.jit.script(Remembering()).save(str(tmp_path / "bad.pt"))
+    found = FrozenFeatures(tmp_path / "bad.pt").fit_transform(pictures)
+    np.testing.assert_array_equal(found, pictures.reshape(9, -1))  # each copy starts afresh
+    with pytest.raises(TypeError, match=r"torch\.jit\.save"):
+        FrozenFeatures(torch.jit.script(Remembering())).fit_transform(pictures)
     with pytest.raises(ValueError, match="weights and module_params belong to a module"):
         FrozenFeatures(path, weights=path).fit_transform(pictures)
+
+
+class Drawing(nn.Module):
+    def forward(self, x):
+        return x.flatten(1) + torch.rand_like(x.flatten(1))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_a_file_that_draws_is_refused(pictures, tmp_path):
+    torch.jit.script(Drawing()).save(str(tmp_path / "net.pt"))
+    refused = False
+    try:
+        FrozenFeatures(tmp_path / "net.pt").fit_transform(pictures)
+    except UnsupportedModuleError:
+        refused = True
+    assert refused
 
 
 def test_onnx_files(pictures, tmp_path):

@@ -217,3 +217,30 @@ def test_hog_is_that_of_scikit_image(digits):
     np.testing.assert_allclose(Hog(orientations=6).fit_transform(colour), found, rtol=1e-4)
     with pytest.raises(ValueError, match="pixels_per_cell=16 and cells_per_block=2 need pictures"):
         Hog(pixels_per_cell=16).fit_transform(digits)
+
+
+def test_a_foreign_file_is_not_taken_for_features(digits, tmp_path):
+    found = np.array(Scattering2D(cache_dir=tmp_path).fit_transform(digits))
+    (path,) = tmp_path.iterdir()
+    for content in (b"", b"no array"):
+        path.write_bytes(content)
+        np.testing.assert_array_equal(Scattering2D(cache_dir=tmp_path).fit_transform(digits), found)
+    np.save(path, np.zeros((1, 5)))
+    np.testing.assert_array_equal(Scattering2D(cache_dir=tmp_path).fit_transform(digits), found)
+
+
+def test_a_module_of_features_is_the_callers_own(digits):
+    transformer = Scattering2D()
+    found = transformer.fit_transform(digits)
+    for value in transformer.network((20, 24)).buffers():
+        value.zero_()
+    np.testing.assert_array_equal(transformer.transform(digits), found)
+
+
+@pytest.mark.parametrize("transformer", [Scattering2D(channels="last"), Hog(channels="last")])
+def test_channels_may_be_as_many_as_rows(transformer):
+    cube = np.random.default_rng(0).random((2, 8, 8, 8))
+    first = clone(transformer).set_params(channels="first")
+    np.testing.assert_allclose(
+        transformer.fit_transform(cube), first.fit_transform(np.moveaxis(cube, -1, 1)), atol=1e-5
+    )
