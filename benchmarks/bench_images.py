@@ -10,6 +10,8 @@ pixels, "hog" a linear model on histograms of oriented gradients, "scattering" w
 
 import argparse
 import json
+import resource
+import tempfile
 import time
 import warnings
 from itertools import product
@@ -17,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import torch
 
 from benchmarks import pages
 from benchmarks.papers import data as splits
@@ -33,7 +36,7 @@ PIXELS = {"mnist": {"hidden_layer_sizes": (32,)}}  # what "auto" takes for a tab
 RARE = ("sgd", "dpsgd", "dpsgd_f", "global_adapt")
 RARE_EPSILON = 5.9  # as printed
 PAGES = {
-    "images": ("images.md", "defaults.md", "../README.md"),
+    "images": ("images.md", "choosing.md", "defaults.md", "../README.md"),
     "faces by group": ("images.md",),
     "rare eights": ("reproducibility.md",),
 }
@@ -173,6 +176,27 @@ def tables(rows):
     return out
 
 
+def times(folder):
+    """Print how long features and a head take on MNIST, once in memory and once in a file."""
+    torch.set_num_threads(1)
+    x, y, _, _, _, _ = load("mnist")
+    with tempfile.TemporaryDirectory(dir=folder) as cache:
+        kept = Scattering2D(cache_dir=cache)
+        for what in ("computed", "from the cache"):
+            start = time.perf_counter()
+            mapped = kept.fit_transform(x)
+            seconds = time.perf_counter() - start
+            print(f"features {what}: {seconds:.1f} s, {1e3 * seconds / len(x):.2f} ms a picture")
+        head = DPFairClassifier(module="logistic", epsilon=3.0, delta=DELTA, random_state=0)
+        for what, features in (("file", mapped), ("memory", np.array(mapped))):
+            start, cpu = time.perf_counter(), time.process_time()
+            head.fit(features, y)
+            spent = time.perf_counter() - start, time.process_time() - cpu
+            most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+            print(f"fit, features in a {what}: {spent[0]:.0f} s, {spent[1]:.0f} s of the processor")
+            print(f"largest memory so far, mapped pages included: {most:.2f} GiB", flush=True)
+
+
 def _start(group):
     """Return a key that sorts names by letters, and intervals by where they begin."""
     return (int(group[1:].split(",")[0]), "") if group.startswith("[") else (0, group)
@@ -184,8 +208,12 @@ def main():
     parser.add_argument("--data", nargs="*", default=[*NAMES, "rare"])
     parser.add_argument("--cache", default=None, help="a folder for features")
     parser.add_argument("--write", action="store_true", help="put the tables into the pages")
+    parser.add_argument("--times", action="store_true", help="measure times only")
     args = parser.parse_args()
     warnings.simplefilter("ignore")
+    if args.times:
+        times(args.cache)
+        return
     run(args.data, args.seeds, args.cache)
     found = tables(done())
     for name, places in PAGES.items():
