@@ -165,7 +165,8 @@ class PoissonBatches:
         if not self._reuses or isinstance(self.data, UnitRows):
             return self._select(index)
         if self._room is None or len(index) > len(self._room):
-            self._room = torch.empty((len(index), *self.data.x.shape[1:]))
+            shape = (len(index), *self.data.x.shape[1:])
+            self._room = torch.empty(shape, dtype=torch.float32)
         return self.data.select(index, self._room[: len(index)])
 
 

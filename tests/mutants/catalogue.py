@@ -1055,9 +1055,9 @@ MUTANTS = (
         "views that come again",
         "each step draws the views by the same random numbers",
         "training/steps.py",
-        "        return self.batch(index).repeated(self.copies)\n",
+        "        return self._batches.select_anew(index).repeated(self.copies)\n",
         "        self.engine.generator.manual_seed(0)\n"
-        "        return self.batch(index).repeated(self.copies)\n",
+        "        return self._batches.select_anew(index).repeated(self.copies)\n",
         VIEWS + "test_views_are_drawn_anew_in_each_step_for_each_copy[False]",
     ),
     Mutant(
@@ -1194,14 +1194,6 @@ MUTANTS = (
         "tests/features/test_scattering.py::test_a_picture_gets_the_same_features_beside_others",
     ),
     Mutant(
-        "several records at a time",
-        "a network in a file gets a batch",
-        "features/_frozen.py",
-        "return lambda x: torch.cat([run(one) for one in x.split(1)])",
-        "return run",
-        "tests/features/test_frozen.py::test_onnx_files",
-    ),
-    Mutant(
         "a network that remembers",
         "a file whose features are drawn, or of records before, is not noticed",
         "features/_frozen.py",
@@ -1214,7 +1206,7 @@ MUTANTS = (
         "a statement names features that were changed since",
         "inputs/provenance.py",
         "return features if same else None",
-        "return next((said for _, _, said in _MADE.values()), None)",
-        "tests/features/test_frozen.py::test_the_report_names_the_network_and_its_digest",
+        "return features",
+        "tests/test_pictures.py::test_a_statement_names_features_only_while_they_are_as_computed",
     ),
 )
