@@ -34,7 +34,7 @@ from skdpfair.cli._input import (
     tell_ledger,
     wrapped,
 )
-from skdpfair.cli._records import source_for, source_of
+from skdpfair.cli._pictures import source_for, source_of
 from skdpfair.cli.schema_command import (
     GROUP,
     MOST_RECORDS,
