@@ -18,6 +18,7 @@ from skdpfair.features._wavelets import Scattering
 
 _OPPONENTS = [[1 / 3, 1 / 3, 1 / 3], [0.5, 0.0, -0.5], [-0.25, 0.5, -0.25]]
 _EPS = 1e-5
+_GREY = 3  # paths in a group of a grey picture: 27 groups for J=2 and L=8, as in print
 CHANNELS = ("auto", "first", "last", "none")
 
 
@@ -69,8 +70,8 @@ class Scattering2D(PublicFeatures):
     red, green and blue, and, without the second order, of the differences R - B and 2G - R - B.
 
     The numbers of a record are normalised in groups, each to mean 0 and variance 1 (1e-5 is added
-    to the variance): of grey pictures, those of each path over all places; of colour pictures,
-    those of each order and scale over all places and orientations, and over both colour
+    to the variance): of grey pictures, those of three successive paths over all places; of colour
+    pictures, those of each order and scale over all places and orientations, and over both colour
     differences.
 
     References
@@ -221,8 +222,7 @@ class _Features(nn.Module):
         if self.mirror:
             found = (found + found[:, :, scattering.mirrored].flip(-1)) / 2
             found = found[..., : (found.shape[-1] + 1) // 2]
-        grey = [1] * found.shape[2]
-        parts = found.split(grey if self.colour is None else scattering.group_sizes, 2)
+        parts = found.split(_GREY if self.colour is None else scattering.group_sizes, 2)
         return torch.cat([layer_norm(p.flatten(1), (p[0].numel(),), eps=_EPS) for p in parts], 1)
 
 
