@@ -33,6 +33,7 @@ from skdpfair.training.callbacks import diagnostics_frame
 from skdpfair.training.plan import SCORE_COUNTS, reference_estimator
 from skdpfair.training.plan import plan as make_plan
 from skdpfair.training.privacy_report import account
+from skdpfair.training.processes import check_parts, together
 from skdpfair.training.train import Trained, train
 from skdpfair.training.warm_start import PreviousFit, previous_fit
 
@@ -142,6 +143,9 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
         Called at epoch ends, and at batch ends if they override that.
     device : str or "auto", default="auto"
         "auto" is "cuda" if there is one, else "cpu".
+    distributed : "auto" or None, default=None
+        "auto": the processes of `torch.distributed`, as torchrun starts them, train one model
+        together.  Each calls ``fit`` with its own records, and all end with the same model.
     random_state : int, RandomState or None, default=None
         None draws noise and batches from fresh OS entropy.  A seed makes the fit reproducible
         on one device and version, and the noise predictable: for research only.
@@ -239,6 +243,7 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
         diagnostics: bool = False,
         callbacks: Sequence[Any] | None = None,
         device: str = "auto",
+        distributed: str | None = None,
         random_state: int | np.random.RandomState | np.random.Generator | None = None,
         verbose: int = 0,
     ) -> None:
@@ -278,6 +283,7 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
         self.diagnostics = diagnostics
         self.callbacks = callbacks
         self.device = device
+        self.distributed = distributed
         self.random_state = random_state
         self.verbose = verbose
 
@@ -343,28 +349,34 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
         method = get_method(self.method)
         has_groups = sensitive_features is not None
         parameters.check(params, method, has_sensitive_features=has_groups)
-        # read
-        fresh = type(self)(**params)  # a failed fit leaves this one as it was
-        data = table.read(fresh, X, y, sensitive_features, sample_weight, units)
-        parameters.check_binary(method, data.classes, data.groups.levels)
-        parameters.check_units(method, params, data.unit is not None)
-        features = pictures.features_of(params, data.x.shape[1:])
-        previous = previous_fit(self, fresh, data, features) if self.warm_start else None
-        # plan
-        if share := self.__dict__.pop("_score_counts_share", 0.0):
-            params[SCORE_COUNTS] = share
-        unit = UNITS[data.adjacency]
-        wide, n_groups = pictures.is_wide(data, features), data.groups.n_groups
-        plan = make_plan(params, method, data.n_units, n_groups, previous, unit, wide)
-        # train
-        context = sklearn_callbacks.begin(self, X, y, plan.n_epochs)
-        init_entropy = self.__dict__.pop("_init_entropy", None)
-        shown = pictures.extracted(data, features, self.__dict__.pop("_extracted", None))
-        trained = train(params, plan, shown, context, previous, init_entropy)
-        # account
-        report = account(params, trained, shown, context, previous, data.features is not None)
-        # keep
-        self._keep(fresh, data, features, trained, report, previous)
+        with together(self.distributed) as processes:
+            # read
+            fresh = type(self)(**params)  # a failed fit leaves this one as it was
+            data = processes.agreed(
+                lambda: table.read(fresh, X, y, sensitive_features, sample_weight, units)
+            )
+            parameters.check_binary(method, data.classes, data.groups.levels)
+            parameters.check_units(method, params, data.unit is not None)
+            features = pictures.features_of(params, data.x.shape[1:])
+            previous = previous_fit(self, fresh, data, features) if self.warm_start else None
+            # plan
+            share = self.__dict__.pop("_score_counts_share", 0.0)
+            check_parts(processes, fresh, method, data, share)
+            if share:
+                params[SCORE_COUNTS] = share
+            unit = UNITS[data.adjacency]
+            n_units, n_groups = processes.sum(data.n_units), data.groups.n_groups
+            wide = pictures.is_wide(data, features)
+            plan = make_plan(params, method, n_units, n_groups, previous, unit, wide)
+            # train
+            context = sklearn_callbacks.begin(self, X, y, plan.n_epochs)
+            init_entropy = self.__dict__.pop("_init_entropy", None)
+            shown = pictures.extracted(data, features, self.__dict__.pop("_extracted", None))
+            trained = train(params, plan, shown, context, previous, init_entropy, processes)
+            # account
+            report = account(params, trained, shown, context, previous, data.features is not None)
+            # keep
+            self._keep(fresh, data, features, trained, report, previous)
         if self.keep_reference and trained.net.steps_ == plan.settings.n_steps:
             network = plan.settings.module if features is None else pictures.SCATTERING
             reference = reference_estimator(self, network)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from skdpfair.engine import select_strategy
+from skdpfair.engine import Streams, select_strategy
 from skdpfair.engine.per_sample.batch_statistics import hold_statistics
 from skdpfair.engine.step import noisy_sums
 from skdpfair.mechanism import Method, PerSample, PerSampleGradients, Release, State, Task
@@ -116,7 +116,7 @@ def released(
     if method.sees_gradients() and not isinstance(sample, PerSampleGradients):
         sample = with_gradients(sample)
     queries = tuple(replace(q, noise_multiplier=0.0) for q in method.queries(task, 0.0))
-    return noisy_sums(queries, sample, finite, state, None)  # type: ignore[arg-type]  # noise off
+    return noisy_sums(queries, sample, finite, state, Streams.fresh().noise())
 
 
 def with_gradients(sample: PerSample, n_parameters: int = 3) -> PerSampleGradients:

@@ -13,7 +13,7 @@ from skdpfair.inputs.table import Table
 from skdpfair.privacy import Ledger
 from skdpfair.training.seeds import streams_of
 
-NO_MATTER = {"verbose", "device", "random_state", "keep_reference", "diagnostics"}
+NO_MATTER = {"verbose", "device", "distributed", "random_state", "keep_reference", "diagnostics"}
 PARAMS = DPFairClassifier(random_state=0).get_params(deep=False)
 
 

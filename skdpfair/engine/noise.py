@@ -45,9 +45,7 @@ class Noise:
         self._sequence = sequence
         self._device = device
         self._gaussians: Gaussians | None = None
-        if torch.device(device).type == "cpu":
-            self._gaussians = Gaussians(sequence.generate_state(8, np.uint64).tobytes())
-        else:
+        if torch.device(device).type != "cpu":
             self.renew()
 
     def renew(self) -> None:
@@ -80,12 +78,29 @@ class Noise:
         four = torch.empty((4, *out.shape), dtype=torch.float64, device=out.device)
         return out.copy_(self._fill(four, sensitivity, noise_multiplier / 2).sum(0))
 
+    def total_(self, sums: Tensor) -> Tensor:
+        """Overwrite a noisy sum with that over all processes of the fit: this one alone.
+
+        Parameters
+        ----------
+        sums : Tensor
+            Sum over the records of this process, with what `fill_` drew for it.
+
+        Returns
+        -------
+        Tensor
+            ``sums``.
+        """
+        return sums
+
     def _fill(self, out: Tensor, sensitivity: float | Tensor, noise_multiplier: float) -> Tensor:
-        if self._gaussians is None:
+        if out.device.type != "cpu":
             return out.normal_(generator=self.generator).mul_(sensitivity * noise_multiplier)
         if out.dtype not in _NUMPY:
             wide = torch.empty_like(out, dtype=torch.float32)
             return out.copy_(self._fill(wide, sensitivity, noise_multiplier))
+        if self._gaussians is None:  # seeding takes milliseconds
+            self._gaussians = Gaussians(self._sequence.generate_state(8, np.uint64).tobytes())
         scale = _NUMPY[out.dtype](float(sensitivity) * noise_multiplier)
         self._gaussians.fill_all_(out.view(-1).numpy(), scale)
         return out

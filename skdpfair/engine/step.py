@@ -339,6 +339,7 @@ def _step(
     # more than both, whatever the batch, keeps the bound true
     shrink = (1 - (100 + 10 * size**0.5) * torch.finfo(weight.dtype).eps) / size
     found.add_weighted(weight * model.number(shrink), gradient)
+    generator.total_(gradient)
     state = method.update(state, {**found.release, "gradient": gradient})
     return Step(gradient, state, longest, clip.bound)
 
@@ -372,7 +373,7 @@ def noisy_sums(
         if query.noise_multiplier > 0:
             noise = torch.empty_like(total)
             total += generator.fill_(noise, query.sensitivity, query.noise_multiplier)
-        release[query.name] = total
+        release[query.name] = generator.total_(total)
     return release
 
 

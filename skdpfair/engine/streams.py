@@ -60,6 +60,23 @@ class Streams:
         """
         return cls((seed, int.from_bytes(digest[:32], "little")), (seed,))
 
+    def of_process(self, rank: int) -> Streams:
+        """Return streams that share nothing with those of other processes of one fit.
+
+        Parameters
+        ----------
+        rank : int
+            Number of the process; process 0 keeps these streams.
+
+        Returns
+        -------
+        Streams
+            For the records of this process.
+        """
+        if rank == 0:
+            return self
+        return Streams((*self.entropy, rank), (*self.init_entropy, rank))
+
     def __repr__(self) -> str:
         return "Streams(...)"  # logs must not hold the entropy
 

@@ -61,6 +61,7 @@ ASSUMPTIONS = {
         "the sample weight of each record is a function of that record and of public facts, and "
         "max_sample_weight is public"
     ),
+    "processes": "the processes that trained together are one trusted curator",
     "held out": "the size of the held-out part is public",
     "trials": "the number of trials and their scores stay secret; the steps above are of one trial",
 }

@@ -32,6 +32,7 @@ from skdpfair.training.inference import (
     private_logits,
     weights_of,
 )
+from skdpfair.training.processes import ALONE, Processes
 from skdpfair.training.schedule import PoissonBatches, Schedule, record_rates, rows_on
 from skdpfair.training.steps import TrainingLoop, trainable
 
@@ -49,6 +50,8 @@ class PrivateNet(NeuralNetClassifier):
         How long, and in which steps.
     streams : Streams
         Where randomness comes from.
+    processes : Processes
+        Those that train the module together.
     n_classes : int
         Number of outputs.
     class_weight : list of float, optional
@@ -99,6 +102,7 @@ class PrivateNet(NeuralNetClassifier):
         schedule: Schedule,
         streams: Streams,
         n_classes: int,
+        processes: Processes = ALONE,
         class_weight: list[float] | None = None,
         chunk_size: int | str = "auto",
         records_per_unit: int = 1,
@@ -113,6 +117,7 @@ class PrivateNet(NeuralNetClassifier):
     ) -> None:
         super().__init__(module, criterion=torch.nn.CrossEntropyLoss, **kwargs)
         self.mechanism, self.schedule, self.streams = mechanism, schedule, streams
+        self.processes = processes
         self.n_classes, self.class_weight = n_classes, class_weight
         self.chunk_size, self.noise = chunk_size, noise
         self.records_per_unit = records_per_unit
@@ -240,7 +245,8 @@ class PrivateNet(NeuralNetClassifier):
             flat=self.flat_,
             mechanism=self.mechanism,
             schedule=self.schedule,
-            noise=self.streams.noise(self.device, self.noise),
+            noise=self.processes.noise(self.streams.noise(self.device, self.noise)),
+            processes=self.processes,
             chunk=affordable_batch(self.module_, example) if isinstance(chunk, str) else chunk,
             lr=self.lr,
             on_step=self.on_step,
@@ -307,7 +313,8 @@ class PrivateNet(NeuralNetClassifier):
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without records and seeds of a running fit."""
         state: dict[str, Any] = super().__getstate__()
-        return state | {"_loop": None, "records_": None, "measured_": [], "streams": None}
+        state |= {"_loop": None, "records_": None, "measured_": [], "streams": None}
+        return state | {"processes": ALONE}
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Reduce a copy to the module's factory and weights: no records, seeds or history."""
@@ -337,7 +344,7 @@ class PrivateNet(NeuralNetClassifier):
                 self.measured_.append(loop.measured(index))
             step(index)
         self.steps_ = loop.taken
-        loop.check_bound()
+        loop.check_epoch()
 
     def _step_with_callbacks(self, index: Tensor) -> None:
         loop = self._running

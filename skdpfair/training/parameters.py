@@ -66,6 +66,7 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "diagnostics": ["boolean"],
     "callbacks": [list, tuple, None],
     "device": [str, torch.device],
+    "distributed": [_AUTO, None],
     "random_state": [
         Interval(Integral, 0, 2**128, closed="both"),
         np.random.RandomState,

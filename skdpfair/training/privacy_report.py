@@ -55,6 +55,8 @@ def account(
     most = None if table.weight is None else params["max_sample_weight"]
     most_records = params["max_records_per_unit"]
     assumptions = _assumptions(params, net.method_, GROUP_COUNTS in plan.one_time, most, table)
+    if trained.is_shared:
+        assumptions += (ASSUMPTIONS["processes"],)
     if plan.is_accounted:
         assumptions += _frozen(net)
     if previous is not None:  # what no ledger holds: fits without privacy, seeds

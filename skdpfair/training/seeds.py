@@ -14,7 +14,9 @@ from skdpfair.inputs.table import Table
 from skdpfair.training.warm_start import PreviousFit
 
 # what cannot change the weights of a fit, or has no stable description
-_NOT_IN_DIGEST = {"verbose", "device", "random_state", "keep_reference", "diagnostics"}
+_NOT_IN_DIGEST = {
+    "verbose", "device", "distributed", "random_state", "keep_reference", "diagnostics",
+}  # fmt: skip
 
 
 def streams_of(
@@ -43,8 +45,7 @@ def _own_streams(
         state = state.randint(2**31 - 1)
     elif isinstance(state, np.random.Generator):
         state = state.integers(2**63 - 1)
-    acting = params | {"callbacks": _acting(params["callbacks"])}
-    described = sorted((k, describe(v)) for k, v in acting.items() if k not in _NOT_IN_DIGEST)
+    described = sorted(described_params(params).items())
     x = table.x.numpy(force=True) if torch.is_tensor(table.x) else table.x
     if not isinstance(x, SparseRows):
         x = np.asarray(x)
@@ -52,6 +53,12 @@ def _own_streams(
     more = [column for column in (table.weight, table.unit) if column is not None]
     mixed = digest(x, table.y, table.groups.code, described, *more, *past)
     return Streams.seeded(int(state), digest=mixed), True
+
+
+def described_params(params: dict[str, Any]) -> dict[str, str]:
+    """Return descriptions of the parameters that act on the weights of a fit."""
+    acting = params | {"callbacks": _acting(params["callbacks"])}
+    return {k: describe(v) for k, v in acting.items() if k not in _NOT_IN_DIGEST}
 
 
 def _acting(callbacks: Sequence[Any] | None) -> list[Any] | None:

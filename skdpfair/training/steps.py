@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
+from skdpfair._describe import digest
 from skdpfair.engine import Batch, Noise, Step, private_step
 from skdpfair.engine.flat import FlatSGD, other_options, rejoin_, set_lr, unflatten_
 from skdpfair.engine.memory import is_out_of_memory
@@ -20,6 +21,7 @@ from skdpfair.engine.replay import Replay, recorder
 from skdpfair.engine.step import BOUND_TOLERANCE, Attack, measure
 from skdpfair.exceptions import PrivacyAccountingError, UnsupportedModuleError
 from skdpfair.mechanism import Mechanism, Method, State
+from skdpfair.training.processes import Processes
 from skdpfair.training.schedule import Average, PoissonBatches, Schedule
 
 T = TypeVar("T")
@@ -42,6 +44,8 @@ class TrainingLoop:
         How long, and in which steps.
     noise : Noise
         The stream of the noise.
+    processes : Processes
+        Those that take the steps together, each on its own records.
     chunk : int
         Records held in memory at once.
     lr : float
@@ -64,6 +68,7 @@ class TrainingLoop:
         mechanism: Mechanism,
         schedule: Schedule,
         noise: Noise,
+        processes: Processes,
         chunk: int,
         lr: float,
         on_step: Callable[[str], None] | None,
@@ -73,7 +78,7 @@ class TrainingLoop:
         self.engine, self.optimizer, self.flat = engine, optimizer, flat
         self.mechanism: Mechanism = mechanism
         self.schedule: Schedule = schedule
-        self.noise, self.chunk, self.lr = noise, chunk, lr
+        self.noise, self.processes, self.chunk, self.lr = noise, processes, chunk, lr
         self.on_step, self.attack, self.copies = on_step, attack, copies
         self.taken, self.method, self._held = 0, mechanism.method, _places(engine.module)
         self.device = flat.device
@@ -83,7 +88,7 @@ class TrainingLoop:
         self._smallest_bound = torch.full_like(self._longest, inf)
         self._averaged = Average(schedule.first_averaged)
         self.recorder = None  # which fills batches up, and statistics would count what fills them
-        if engine.per_record:
+        if engine.per_record and processes.size == 1:
             self.recorder = recorder(noise, self.device, engine.generator)
         self._replay: Replay | None = None
         self._options: list[dict[str, Any]] | None = None
@@ -187,6 +192,8 @@ class TrainingLoop:
                 return work()
             except (MemoryError, RuntimeError) as error:
                 half = min(self.chunk, size) // 2
+                if self.processes.size > 1:  # the others do not retry
+                    raise
                 if half == 0 or not is_out_of_memory(error):
                     raise
             self.chunk = half
@@ -288,6 +295,14 @@ class TrainingLoop:
                 f"{self.mechanism.method!r} weighed a gradient beyond its declared bound, so its "
                 "epsilon would be wrong. This is a fault of the method; the fit is void."
             )
+
+    def check_epoch(self) -> None:
+        """Raise if a process broke its bound, or if the weights differ between processes."""
+        self.processes.largest_(self._longest)
+        self.check_bound()
+        if self.processes.size > 1:  # which make the same updates
+            weights = digest(self.flat.detach().numpy(force=True))
+            self.processes.check_same({"the weights after an epoch": weights.hex()})
 
     @property
     def bound(self) -> float | None:

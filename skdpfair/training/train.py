@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,6 +30,7 @@ from skdpfair.training.callbacks import Epochs, Progress, recorders
 from skdpfair.training.inference import record_by_record
 from skdpfair.training.net import PrivateNet
 from skdpfair.training.plan import GROUP_COUNTS, SCORE_COUNTS, Plan
+from skdpfair.training.processes import ALONE, Processes
 from skdpfair.training.schedule import Schedule
 from skdpfair.training.seeds import streams_of
 from skdpfair.training.sklearn_callbacks import FitContext
@@ -55,6 +57,8 @@ class Trained:
         Whether the noise follows from a seed.
     init_entropy : tuple of int
         Of the initial weights; the reference model gets the same.
+    is_shared : bool
+        Whether several processes trained it.
     """
 
     net: PrivateNet
@@ -63,6 +67,7 @@ class Trained:
     stop: str
     is_seeded: bool
     init_entropy: tuple[int, ...]
+    is_shared: bool
 
 
 def train(
@@ -72,8 +77,9 @@ def train(
     context: FitContext,
     previous: PreviousFit | None = None,
     init_entropy: tuple[int, ...] | None = None,
+    processes: Processes = ALONE,
 ) -> Trained:
-    """Train a net as planned, and charge the ledger for it.
+    """Train a net as planned, and charge the ledger for it, in the first of the processes.
 
     ``init_entropy`` is given where the initial weights are to be those of another fit.
 
@@ -86,6 +92,7 @@ def train(
     """
     check_inputs(params["attack"], table.x)
     streams, is_seeded = streams_of(params, table, previous, init_entropy)
+    streams = streams.of_process(processes.rank)
     if is_seeded and plan.mechanism.noise_multiplier > 0:
         warnings.warn(
             f"random_state={params['random_state']!r} makes the noise reproducible: whoever "
@@ -100,18 +107,26 @@ def train(
     charge: dict[str, Any] = {"ledger": context.ledger, "place": context.place}
     charge["unit"] = UNITS[table.adjacency]
     charge["reasons"] = [why for name, why in reasons.items() if params[name]]
-    with charged(_planned(plan), ledger, private=plan.is_accounted, **charge):
+    charging: AbstractContextManager[None] = nullcontext()
+    if processes.rank == 0:
+        charging = charged(_planned(plan), ledger, private=plan.is_accounted, **charge)
+    with ExitStack() as stack:
+        processes.agreed(lambda: stack.enter_context(charging))
         # values that were released before the end may be why it ends: callbacks see the weights
         by_values = _may_stop_by_values(params, plan, table, context)
         try:
-            net, plan = _trained(params, plan, table, streams, ledger, context, previous)
+            net, plan = _trained(params, plan, table, streams, ledger, context, previous, processes)
         finally:
             if by_values:
                 _account_for_the_plan(ledger, plan.settings.n_steps, previous)
         _record_once(ledger, plan, SCORE_COUNTS)  # whoever reserved them makes them next
-    stop = _stop(net.steps_, plan.settings.n_steps, by_values, context.is_called)
+    is_called = context.is_called or processes.size > 1
+    stop = _stop(net.steps_, plan.settings.n_steps, by_values, is_called)
     net.on_step = net.streams = None  # whoever gets the net must not get the seeds
-    return Trained(net, plan, ledger, stop, is_seeded, streams.init_entropy)
+    net.processes = ALONE
+    return Trained(
+        net, plan, ledger, stop, is_seeded, streams.init_entropy, is_shared=processes.size > 1
+    )
 
 
 def _stop(taken: int, planned: int, by_values: bool, is_called: bool) -> str:
@@ -172,13 +187,14 @@ def _trained(
     ledger: Ledger,
     context: FitContext,
     previous: PreviousFit | None,
+    processes: Processes,
 ) -> tuple[PrivateNet, Plan]:
     planned_rate = plan.mechanism.max_sample_rate
     groups = unit_groups(table.groups.code, table.unit)
-    plan = _with_group_fractions(plan, groups, streams, ledger, params["noise"])
-    net = _net(params, plan, table, streams)
+    plan = _with_group_fractions(plan, groups, streams, ledger, params["noise"], processes)
+    net = _net(params, plan, table, streams, processes)
     net.on_step = _listener(plan, ledger, planned_rate)
-    net.callbacks = _callbacks(params, plan, ledger, context)
+    net.callbacks = _callbacks(params, plan, ledger, context, processes.rank == 0)
     _initialize(net, streams)
     if SCORE_COUNTS in plan.one_time:  # refused here, nothing has been spent
         record_by_record(net.module_, net.module.in_shape, net.n_classes, net.device)
@@ -187,6 +203,8 @@ def _trained(
     if previous is not None:
         net.steps_before_ = previous.n_steps
         _load_weights(net, previous)
+    for tensor in net.module_.state_dict().values():
+        processes.first_(tensor)
     records = {"x": table.x, "group": table.groups.code}
     more = {"weight": table.weight, "unit": table.unit}
     net.partial_fit(records | {k: v for k, v in more.items() if v is not None}, table.y)
@@ -204,16 +222,26 @@ def _load_weights(net: PrivateNet, previous: PreviousFit) -> None:
 
 
 def _with_group_fractions(
-    plan: Plan, groups: np.ndarray, streams: Streams, ledger: Ledger, kind: str
+    plan: Plan,
+    groups: np.ndarray,
+    streams: Streams,
+    ledger: Ledger,
+    kind: str,
+    processes: Processes,
 ) -> Plan:
-    """Return the plan with noisy group shares, where the method needs undeclared ones."""
+    """Return the plan with noisy group shares, where the method needs undeclared ones.
+
+    They are of the records of all processes, the first of which draws the noise.
+    """
     method, task = plan.mechanism.method, plan.mechanism.task
     if not method.needs_group_fractions or task.group_fractions is not None:
         return plan
-    noise = plan.one_time.get(GROUP_COUNTS, 0.0)
+    noise = plan.one_time.get(GROUP_COUNTS, 0.0) if processes.rank == 0 else 0.0
     _record_once(ledger, plan, GROUP_COUNTS)
     counts = noisy_counts(groups, task.n_groups, noise, streams.releases(), kind)
-    counts = np.maximum(counts, 1.0)  # what noise took below one record still has a share
+    counts = np.maximum(
+        processes.sum(counts), 1.0
+    )  # what noise took below one record still has a share
     task = replace(task, group_fractions=torch.from_numpy(counts / counts.sum()))
     return replace(plan, mechanism=replace(plan.mechanism, task=task))
 
@@ -237,11 +265,11 @@ def _listener(plan: Plan, ledger: Ledger, rate: float) -> Callable[[str], None] 
 
 
 def _callbacks(
-    params: dict[str, Any], plan: Plan, ledger: Ledger, context: FitContext
+    params: dict[str, Any], plan: Plan, ledger: Ledger, context: FitContext, is_first: bool
 ) -> list[Any] | None:
     """Return the user's callbacks, the progress bar's and scikit-learn's, or None."""
     callbacks = list(params["callbacks"] or [])
-    if params["verbose"]:
+    if params["verbose"] and is_first:
 
         def spent() -> float | None:
             return ledger.epsilon(plan.delta, plan.accountant) if plan.is_accounted else None
@@ -253,7 +281,9 @@ def _callbacks(
     return callbacks or None
 
 
-def _net(params: dict[str, Any], plan: Plan, table: Table, streams: Streams) -> PrivateNet:
+def _net(
+    params: dict[str, Any], plan: Plan, table: Table, streams: Streams, processes: Processes
+) -> PrivateNet:
     """Return the net of a plan, not yet initialized."""
     settings, n_classes = plan.settings, len(table.classes)
     class_weight, initial_logits = defaults.loss_weights(
@@ -286,6 +316,7 @@ def _net(params: dict[str, Any], plan: Plan, table: Table, streams: Streams) -> 
         mechanism=plan.mechanism,
         schedule=schedule,
         streams=streams,
+        processes=processes,
         n_classes=n_classes,
         class_weight=class_weight,
         chunk_size=params["max_physical_batch_size"],

@@ -28,6 +28,7 @@ BIBLIOGRAPHY = Path(__file__).parents[2] / "docs" / "references.bib"
 PRIVATE = sorted(name for name, method in METHODS.items() if method.private)
 # the chance that correct noise fails one of the tests below
 ALPHA = 1e-6
+UNUSED = Streams.fresh().noise()  # of steps without noise
 
 extreme = st.sampled_from([0.0, 1e-38, 1e-6, 0.5, 1.0, 1.0 + 1e-6, 1e6, 1e30])
 norms = st.lists(st.one_of(extreme, st.floats(0, 1e3, width=32)), max_size=12)
@@ -165,8 +166,8 @@ def test_a_record_without_a_finite_gradient_contributes_nothing(name, value, wid
     mechanism = Mechanism(METHODS[name](), task(n_groups=2), 0.0)
     state = mechanism.method.start(mechanism.task)
     with select_strategy(wide, good.x, 20) as strategy:
-        with_bad = private_step(strategy, bad, mechanism, state, None)
-        without = private_step(strategy, good.select(kept), mechanism, state, None)
+        with_bad = private_step(strategy, bad, mechanism, state, UNUSED)
+        without = private_step(strategy, good.select(kept), mechanism, state, UNUSED)
     torch.testing.assert_close(with_bad.gradient, without.gradient, rtol=1e-5, atol=1e-9)
     as_tuple = (s if isinstance(s, tuple) else (s,) for s in (with_bad.state, without.state))
     for a, b in zip(*as_tuple, strict=True):
@@ -195,10 +196,10 @@ def test_a_record_moves_the_sum_by_at_most_the_bound_whatever_its_weight(
 
     monkeypatch.setattr(engine_step, "noisy_sums", same_for_neighbours)
     with select_strategy(wide, batch.x, 20) as strategy:
-        without = private_step(strategy, batch.select(kept), mechanism, state, None).gradient
+        without = private_step(strategy, batch.select(kept), mechanism, state, UNUSED).gradient
         for weight in (0.0, 1e-20, 0.1, 1.0, 1e3, 1e15):
             batch.weight[2] = weight
-            step = private_step(strategy, batch, mechanism, state, None)
+            step = private_step(strategy, batch, mechanism, state, UNUSED)
             moved = (step.gradient - without).norm() * mechanism.expected_batch_size
             moves.append(float(moved / step.bound))
     assert max(moves) <= 1 + 1e-5
@@ -212,8 +213,8 @@ def test_chunks_change_nothing(name, wide):
     mechanism = Mechanism(METHODS[name](), task(n_groups=2), 0.0)
     state = mechanism.method.start(mechanism.task)
     with select_strategy(wide, batch.x, 20) as strategy:
-        whole = private_step(strategy, batch, mechanism, state, None)
-        parts = private_step(strategy, batch, mechanism, state, None, chunk_size=7)
+        whole = private_step(strategy, batch, mechanism, state, UNUSED)
+        parts = private_step(strategy, batch, mechanism, state, UNUSED, chunk_size=7)
     largest = float(whole.gradient.abs().max())
     torch.testing.assert_close(whole.gradient, parts.gradient, rtol=1e-4, atol=1e-6 * largest)
 
@@ -230,9 +231,9 @@ def test_a_broken_bound_is_noticed(name, wide):
     batch, state = batch_of(9, [0, 1]), method.start(mechanism.task)
     batch = replace(batch, x=batch.x * 1e-4)  # short enough for every method to keep
     with select_strategy(wide, batch.x, 20) as strategy:
-        assert bool(private_step(strategy, batch, mechanism, state, None).sound)
+        assert bool(private_step(strategy, batch, mechanism, state, UNUSED).sound)
         object.__setattr__(method, "clip", too_heavy)
-        assert not bool(private_step(strategy, batch, mechanism, state, None).sound)
+        assert not bool(private_step(strategy, batch, mechanism, state, UNUSED).sound)
 
 
 @pytest.mark.parametrize("name", sorted(METHODS))

@@ -15,6 +15,7 @@ THRESHOLD = "tests/postprocessing/test_threshold.py::"
 STANDS = "tests/e2e/test_what_stands_around.py::"
 VIEWS = "tests/test_augmentations.py::"
 AROUND = "tests/privacy/test_around.py::"
+SHARED = "tests/test_distributed.py::"
 BOUND = FIT + "test_no_record_moves_the_weights_beyond_its_bound"
 
 
@@ -101,8 +102,7 @@ MUTANTS = (
         "the generator of the noise is seeded anew for each step",
         "engine/noise.py",
         '        if self.kind == "standard":\n            return',
-        "        if self._gaussians is not None:\n"
-        "            self._gaussians = Gaussians(bytes(8))\n"
+        "        self._gaussians = Gaussians(bytes(8))\n"
         '        if self.kind == "standard":\n            return',
         CONTRACT + "test_two_steps_draw_fresh_noise[dpsgd]",
     ),
@@ -264,7 +264,7 @@ MUTANTS = (
         'method.update(state, {**found.release, "gradient": gradient})',
         "method.update(state, {**found.release, **noisy_sums("
         "replace(mechanism, noise_multiplier=0.0)"
-        '.queries, found.sample, None, state, None, early=False), "gradient": gradient})',
+        '.queries, found.sample, None, state, generator, early=False), "gradient": gradient})',
         AUDIT + "[global_adapt]",
         ("step", "global_adapt"),
     ),
@@ -1208,5 +1208,70 @@ MUTANTS = (
         "return features if same else None",
         "return features",
         "tests/test_pictures.py::test_a_statement_names_features_only_while_they_are_as_computed",
+    ),
+    # one model by several processes
+    Mutant(
+        "equal batches in all processes",
+        "processes with equal seeds and records draw equal masks, so that nothing is amplified",
+        "engine/streams.py",
+        "return Streams((*self.entropy, rank), (*self.init_entropy, rank))",
+        "return self",
+        SHARED + "test_processes_draw_their_batches_independently[0]",
+    ),
+    Mutant(
+        "an empty batch stays away",
+        "a process whose batch is empty takes no part in the step",
+        "engine/step.py",
+        "    generator.total_(gradient)\n",
+        "    generator.total_(gradient) if len(batch) else gradient\n",
+        SHARED + "test_a_process_with_an_empty_batch_takes_part",
+    ),
+    Mutant(
+        "noise in every process",
+        "each process draws the whole noise, so that the sum has too much, and the weights differ",
+        "training/processes.py",
+        "        if self._processes.rank:\n            return out.zero_()\n",
+        "",
+        SHARED + "test_the_noise_of_a_sum_is_drawn_once[2]",
+    ),
+    Mutant(
+        "noise by parts",
+        "each process is to draw its part of the noise, and only the first draws",
+        "training/processes.py",
+        "return self._noise.fill_(out, sensitivity, noise_multiplier)",
+        "return self._noise.fill_(out, sensitivity, noise_multiplier / self._processes.size**0.5)",
+        SHARED + "test_the_noise_of_a_sum_is_drawn_once[3]",
+    ),
+    Mutant(
+        "the n of one process",
+        "a sum over all processes is divided by the batch of one, and so is its noise",
+        "estimator.py",
+        "processes.sum(data.n_units)",
+        "data.n_units",
+        SHARED + "test_without_noise_two_processes_release_what_one_does[dpsgd]",
+    ),
+    Mutant(
+        "the groups of one process",
+        "each process samples by the counts of its own records",
+        "training/train.py",
+        "np.maximum(processes.sum(counts), 1.0)",
+        "np.maximum(counts, 1.0)",
+        SHARED + "test_groups_are_counted_over_all_processes",
+    ),
+    Mutant(
+        "weights that are not compared",
+        "processes go on with different weights",
+        "training/steps.py",
+        'self.processes.check_same({"the weights after an epoch": weights.hex()})',
+        "pass",
+        SHARED + "test_weights_that_differ_end_the_fit",
+    ),
+    Mutant(
+        "a charge for each process",
+        "every process charges the ledger for the one fit",
+        "training/train.py",
+        "    if processes.rank == 0:\n        charging",
+        "    if True:\n        charging",
+        SHARED + "test_a_ledger_is_charged_once",
     ),
 )

@@ -1,0 +1,239 @@
+"""Training of one model by several processes, each with its own part of the records."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import reduce
+from operator import add
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from sklearn.base import BaseEstimator
+from torch import Tensor
+
+from skdpfair.engine import Noise
+from skdpfair.inputs.table import Table
+from skdpfair.mechanism import Method
+from skdpfair.methods.sgd import SGD
+from skdpfair.training.seeds import described_params
+
+T = TypeVar("T")
+
+_BY_LAUNCHER = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}  # environment variables
+
+
+class Processes:
+    """The processes that train a model: one alone.
+
+    Attributes
+    ----------
+    size : int
+        Number of processes.
+    rank : int
+        Number of this one, from 0.
+    """
+
+    size, rank = 1, 0
+
+    def agreed(self, work: Callable[[], T]) -> T:
+        """Return ``work()``; an error in one process is an error in all."""
+        return work()
+
+    def check_same(self, facts: dict[str, Any]) -> None:
+        """Raise ValueError if values, told apart by their reprs, differ between processes."""
+
+    def sum(self, value: T) -> T:
+        """Return the sum of a number or an array over all processes."""
+        return value
+
+    def total_(self, sums: Tensor) -> Tensor:
+        """Overwrite a tensor with its sum over all processes, and return it."""
+        return sums
+
+    def largest_(self, value: Tensor) -> Tensor:
+        """Overwrite a tensor with its maximum over all processes, and return it."""
+        return value
+
+    def first_(self, value: Tensor) -> Tensor:
+        """Overwrite a tensor with that of process 0, and return it."""
+        return value
+
+    def noise(self, noise: Noise) -> Noise:
+        """Return the noise of sums over all processes."""
+        return noise
+
+
+ALONE = Processes()
+
+
+class SharedNoise(Noise):
+    """Noise of sums over several processes: process 0 draws all of it, the others none.
+
+    The sum over the processes of a sum and its noise then has the noise once, of full size.
+    """
+
+    def __init__(self, noise: Noise, processes: Processes) -> None:
+        self._noise, self._processes = noise, processes
+
+    def fill_(
+        self, out: Tensor, sensitivity: float | Tensor, noise_multiplier: float = 1.0
+    ) -> Tensor:
+        """Overwrite a tensor with Gaussian noise in process 0, with zeros in the others."""
+        if self._processes.rank:
+            return out.zero_()
+        return self._noise.fill_(out, sensitivity, noise_multiplier)
+
+    def total_(self, sums: Tensor) -> Tensor:
+        """Overwrite a noisy sum of this process with that of all, and return it."""
+        return self._processes.total_(sums)
+
+
+class Group(Processes):
+    """Processes of a group of `torch.distributed`."""
+
+    def __init__(self, group: dist.ProcessGroup) -> None:
+        self.group = group
+        self.size, self.rank = group.size(), group.rank()
+
+    def agreed(self, work: Callable[[], T]) -> T:
+        """Return ``work()``; an error in one process is an error in all."""
+        try:
+            found = work()
+        except Exception as error:
+            self._gathered(f"{type(error).__name__}: {error}")
+            raise
+        for rank, told in enumerate(self._gathered(None)):
+            if told is not None:
+                raise RuntimeError(f"Process {rank} of {self.size} cannot fit. {told}")
+        return found
+
+    def check_same(self, facts: dict[str, Any]) -> None:
+        """Raise ValueError if values, told apart by their reprs, differ between processes."""
+        all_facts = self._gathered({name: repr(value) for name, value in facts.items()})
+        for name, own in all_facts[0].items():
+            for rank, others in enumerate(all_facts):
+                if others[name] != own:
+                    raise ValueError(
+                        f"The processes that train one model differ in {name}: {own} in process 0, "
+                        f"{others[name]} in process {rank}. Give all of them the same parameters "
+                        "and columns, and declare classes= and groups=, which a part of the "
+                        "records may lack."
+                    )
+
+    def sum(self, value: T) -> T:
+        """Return the sum of a number or an array over all processes."""
+        parts: list[T] = self._gathered(value)
+        return reduce(add, parts)
+
+    def total_(self, sums: Tensor) -> Tensor:
+        """Overwrite a tensor with its sum over all processes, and return it."""
+        with _naming_others():
+            dist.all_reduce(sums, dist.ReduceOp.SUM, self.group)
+        return sums
+
+    def largest_(self, value: Tensor) -> Tensor:
+        """Overwrite a tensor with its maximum over all processes, and return it."""
+        with _naming_others():
+            dist.all_reduce(value, dist.ReduceOp.MAX, self.group)
+        return value
+
+    def first_(self, value: Tensor) -> Tensor:
+        """Overwrite a tensor with that of process 0, and return it."""
+        with _naming_others():
+            dist.broadcast(value, group=self.group, group_src=0)
+        return value
+
+    def noise(self, noise: Noise) -> Noise:
+        """Return the noise of sums over all processes."""
+        return SharedNoise(noise, self)
+
+    def _gathered(self, what: Any) -> list[Any]:
+        found: list[Any] = [None] * self.size
+        with _naming_others():
+            dist.all_gather_object(found, what, self.group)
+        return found
+
+
+@contextmanager
+def together(distributed: str | None) -> Iterator[Processes]:
+    """Return the processes that train one model, for the time of a block.
+
+    Parameters
+    ----------
+    distributed : "auto" or None
+        "auto" takes the processes of `torch.distributed`'s default group, or of the launcher that
+        started this process, as torchrun does; None takes this process alone.
+
+    Notes
+    -----
+    The group is one of their own, which ends with the block. So a process that leaves it with an
+    error ends the block in all others, too.
+    """
+    if distributed is None or not _is_one_of_many():
+        yield ALONE
+        return
+    group = dist.new_group()
+    try:
+        yield Group(group)
+    finally:
+        dist.destroy_process_group(group)
+
+
+def _is_one_of_many() -> bool:
+    if not dist.is_available():
+        return False
+    if not dist.is_initialized() and os.environ.keys() >= _BY_LAUNCHER:
+        dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+    return dist.is_initialized() and dist.get_world_size() > 1
+
+
+def check_parts(
+    processes: Processes, estimator: BaseEstimator, method: Method, table: Table, score_share: float
+) -> None:
+    """Raise ValueError if processes cannot train one model on their parts of the records.
+
+    ``estimator`` has read the ``table`` of this process.
+    """
+    if processes.size == 1:
+        return
+    params: dict[str, Any] = estimator.get_params(deep=False)
+    persons = "persons (unit_col or units), whose records may lie in several processes"
+    wrong = {
+        f"method={method.name!r}, which is not private": not (
+            method.private or type(method) is SGD
+        ),
+        "diagnostics=True": params["diagnostics"],
+        persons: table.unit is not None,
+        "thresholds, whose counts are those of one process": score_share,
+    }
+    for what, is_set in wrong.items():
+        if is_set:
+            raise ValueError(
+                f'distributed="auto" does not train with {what}. Train in one process, with '
+                "distributed=None."
+            )
+    names = getattr(estimator, "feature_names_in_", None)
+    described = described_params(params | {"callbacks": None})  # each process may log its own
+    facts = described | {
+        "the number of columns of X": estimator.n_features_in_,
+        "the names of the columns of X": None if names is None else list(names),
+        "the shape of a record": tuple(table.x.shape[1:]),
+        "classes": table.classes.tolist(),
+        "groups": None if table.groups.levels is None else list(table.groups.levels),
+        "sample_weight": table.weight is not None,
+    }
+    processes.check_same(facts)
+
+
+@contextmanager
+def _naming_others() -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:
+        raise RuntimeError(
+            "Another process of this fit has ended or cannot be reached, so that the fit ends "
+            "here, too. The message of that process says why."
+        ) from error
