@@ -146,6 +146,10 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
     distributed : "auto" or None, default=None
         "auto": the processes of `torch.distributed`, as torchrun starts them, train one model
         together.  Each calls ``fit`` with its own records, and all end with the same model.
+    checkpoint : str, path-like or None, default=None
+        A file in which the state of the fit is kept while it lasts, for its owner only.  After a
+        crash or Ctrl-C, ``fit`` with the same parameters and records goes on from it, and spends
+        no more than an uninterrupted fit; a finished fit removes it.
     random_state : int, RandomState or None, default=None
         None draws noise and batches from fresh OS entropy.  A seed makes the fit reproducible
         on one device and version, and the noise predictable: for research only.
@@ -244,6 +248,7 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
         callbacks: Sequence[Any] | None = None,
         device: str = "auto",
         distributed: str | None = None,
+        checkpoint: str | PathLike[str] | None = None,
         random_state: int | np.random.RandomState | np.random.Generator | None = None,
         verbose: int = 0,
     ) -> None:
@@ -284,6 +289,7 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
         self.callbacks = callbacks
         self.device = device
         self.distributed = distributed
+        self.checkpoint = checkpoint
         self.random_state = random_state
         self.verbose = verbose
 

@@ -3,7 +3,7 @@
 import os
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import MappingProxyType
@@ -86,7 +86,9 @@ def charged(
     unit: str = "record",
     ledger: PrivacyLedger | None = None,
     place: dict[str, Any] | None = None,
-) -> Iterator[None]:
+    resumed: tuple[str | None, Sequence[LedgerEntry], Sequence[LedgerEntry]] | None = None,
+    may_resume: Callable[[], bool] = lambda: False,
+) -> Iterator[str | None]:
     """Charge a fit to ``ledger`` or else to the current one, if there is any.
 
     Parameters
@@ -109,6 +111,16 @@ def charged(
         The one that the fit was given as a callback.
     place : dict or None, default=None
         Position in a search, see :func:`skdpfair.budget.folds.search_position`.
+    resumed : tuple (name, earlier, made) or None, default=None
+        For a fit that goes on after a crash: the name under which it was charged, what it had
+        released before that, and in all, which ``releases`` holds.  ``planned`` is then the rest.
+    may_resume : callable
+        Tells whether a fit that ends with an error can go on; its whole plan then stays charged.
+
+    Yields
+    ------
+    str or None
+        Name under which the fit is charged.
 
     Raises
     ------
@@ -120,15 +132,23 @@ def charged(
     """
     if active_ledger.is_searching():
         _take_what_was_paid(planned, private and curve is None)
-        yield
+        yield None
         return
     place = place if ledger is not None and place else {}
     ledger = current_ledger() if ledger is None else ledger
     if ledger is None:
-        yield
+        yield None
         return
     name = uuid.uuid4().hex
     before = _counted(releases.entries)
+    if resumed is not None:
+        charge, earlier, made = resumed
+        state = ledger.state_of(charge)
+        if charge is not None and state == "planned":  # else another process went on, or nobody
+            ledger.end(charge, _since(_counted(earlier), made))
+        if state is None:  # this ledger has not heard of the fit
+            planned = *made, *planned
+            before.subtract(_counted(made))
     fit: Line = {"fit": name, "state": "planned", "data": ledger.data}
     fit |= entry_of(planned, private=private, reasons=reasons, curve=curve, what=what)
     fit["place"] = place if "search" in place else None
@@ -136,11 +156,20 @@ def charged(
     fit["around"] = active_ledger.current_call() or place.get("path", "").split("/")[0] or None
     ledger.begin(fit)
     try:
-        yield
-    finally:
-        made = _counted(releases.entries)
-        made.subtract(before)
-        ledger.end(name, [_plain(e, steps) for e, steps in made.items() if steps > 0])
+        yield name
+    except BaseException:
+        if may_resume():
+            raise
+        ledger.end(name, _since(before, releases.entries))
+        raise
+    ledger.end(name, _since(before, releases.entries))
+
+
+def _since(before: Counter[LedgerEntry], releases: Iterable[LedgerEntry]) -> list[list[Any]]:
+    """Return what was released since, in the form that a ledger keeps."""
+    made = _counted(releases)
+    made.subtract(before)
+    return [_plain(e, steps) for e, steps in made.items() if steps > 0]
 
 
 @contextmanager

@@ -26,8 +26,10 @@ def path_of(path: str | os.PathLike[str]) -> Path:
         return Path(path)
 
 
-def replace_file(path: str | os.PathLike[str], content: bytes) -> None:
+def replace_file(path: str | os.PathLike[str], content: bytes, *, is_private: bool = False) -> None:
     """Write a file beside the old one, then put it in its place.
+
+    If ``is_private``, only the owner may read it.
 
     Examples
     --------
@@ -39,7 +41,7 @@ def replace_file(path: str | os.PathLike[str], content: bytes) -> None:
     ('two', 1)
     """
     path = path_of(path)
-    with _written_beside(path, content) as part:
+    with _written_beside(path, content, 0o600 if is_private else 0o666) as part:
         os.replace(part, path)
     if hasattr(os, "O_DIRECTORY"):  # Windows syncs no folders
         folder = os.open(path.parent, os.O_DIRECTORY)
@@ -56,10 +58,10 @@ def check_writable(path: str | os.PathLike[str]) -> None:
 
 
 @contextmanager
-def _written_beside(path: Path, content: bytes) -> Iterator[Path]:
+def _written_beside(path: Path, content: bytes, mode: int = 0o666) -> Iterator[Path]:
     part = path.with_name(f".{path.name[:100]}.{os.urandom(8).hex()}.part")
     try:
-        with part.open("wb") as file:
+        with open(part, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())

@@ -480,6 +480,17 @@ class PrivacyLedger:
         with self._journal.locked():
             self._journal.append({"fit": name, "state": "done", "entries": entries})
 
+    def state_of(self, name: str | None) -> str | None:
+        """Return "planned" or "done" for a fit of this ledger, and None for others.
+
+        Parameters
+        ----------
+        name : str or None
+            The entry ``fit`` of a fit.
+        """
+        states = {fit["fit"]: fit["state"] for fit in self._entries(self.data)[0]}
+        return states.get(name)
+
     def so_far(self) -> tuple[int, float | None]:
         """Return the number of finished fits, and a fast upper bound on the cost of all fits.
 

@@ -48,6 +48,11 @@ class Noise:
         if torch.device(device).type != "cpu":
             self.renew()
 
+    @property
+    def on_cpu(self) -> bool:
+        """Whether the noise is made on the CPU."""
+        return torch.device(self._device).type == "cpu"
+
     def renew(self) -> None:
         """Replace the generator by one that shares nothing with it; not on CPU."""
         (sequence,) = self._sequence.spawn(1)

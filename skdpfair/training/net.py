@@ -25,6 +25,7 @@ from skdpfair.inputs.persons import unit_groups
 from skdpfair.inputs.streaming import as_rows
 from skdpfair.mechanism import Mechanism, Method, State
 from skdpfair.training.callbacks import WITHHELD, has_batch_callbacks
+from skdpfair.training.checkpoint import Checkpoint
 from skdpfair.training.inference import (
     InferenceNet,
     frozen_numbers,
@@ -93,6 +94,8 @@ class PrivateNet(NeuralNetClassifier):
     bound_: float | None
     group_levels_: np.ndarray | None
     frozen_: tuple[int, str] | None  # as the fit began, see `frozen_numbers`
+    checkpoint_: Checkpoint | None  # until the fit ends
+    saved_: dict[str, Any] | None  # the state that the fit goes on from, as it begins
 
     def __init__(
         self,
@@ -142,7 +145,7 @@ class PrivateNet(NeuralNetClassifier):
         self.steps_, self.method_, self._loop = 0, self.mechanism.method, None
         self.measured_, self.settled_, self.bound_ = [], False, None
         self.group_levels_, self.steps_before_, self.records_ = None, 0, None
-        self.frozen_ = None
+        self.frozen_ = self.checkpoint_ = self.saved_ = None
         return self
 
     @property
@@ -197,9 +200,9 @@ class PrivateNet(NeuralNetClassifier):
         assert self.streams is not None
         sampler = PoissonSampler(rates, len(groups), self.streams.sampling())
         loop = self._running
-        return PoissonBatches(
-            data, sampler, lambda: loop.left_this_epoch, loop.recorder is not None
-        )
+        for epoch in range(loop.taken // self.schedule.steps_per_epoch):  # before a crash
+            sampler.draw(loop.steps_of(epoch))
+        return PoissonBatches(data, sampler, lambda: loop.this_epoch, loop.recorder is not None)
 
     def fit_loop(self, X: Any, y: Any = None, epochs: int | None = None, **fit_params: Any) -> Self:
         """Run skorch's loop inside the context that computes per-record gradients."""
@@ -207,8 +210,9 @@ class PrivateNet(NeuralNetClassifier):
         if self.discloses:
             self.records_ = X, y  # while the fit lasts
         try:
+            past = self._running.taken // self.schedule.steps_per_epoch
             with self.engine_, full_precision(self.device):
-                super().fit_loop(X, y, epochs, **fit_params)
+                super().fit_loop(X, y, (epochs or self.max_epochs) - past, **fit_params)
         finally:
             self._end()
         return self
@@ -237,7 +241,10 @@ class PrivateNet(NeuralNetClassifier):
             raise ValueError(f"method={method!r} cannot train this model: {reason}.")
         if method.sees_gradients():
             materialised(self.engine_).check(example)
-        chunk = self.chunk_size
+        chunk, saved = self.chunk_size, self.saved_
+        noise = self.streams.noise(self.device, self.noise)
+        if self.checkpoint_ is not None:
+            noise = self.checkpoint_.counted(noise, None if saved is None else saved["draws"])
         assert self.flat_ is not None
         self._loop = TrainingLoop(
             engine=self.engine_,
@@ -245,14 +252,20 @@ class PrivateNet(NeuralNetClassifier):
             flat=self.flat_,
             mechanism=self.mechanism,
             schedule=self.schedule,
-            noise=self.processes.noise(self.streams.noise(self.device, self.noise)),
+            noise=self.processes.noise(noise),
             processes=self.processes,
             chunk=affordable_batch(self.module_, example) if isinstance(chunk, str) else chunk,
             lr=self.lr,
             on_step=self.on_step,
             attack=self._inputs(example),
             copies=self.n_augmentations,
+            checkpoint=self.checkpoint_,
         )
+        if saved is None:
+            self._loop.save()
+        else:
+            self._loop.go_on(saved)
+            self.engine_.generator.manual_seed(self.streams.init_seed() + 1 + saved["taken"])
 
     def _inputs(self, example: Tensor) -> Attack | None:
         """Return what makes the inputs to train on, views first; None for the records' own."""
@@ -288,7 +301,7 @@ class PrivateNet(NeuralNetClassifier):
     def _end(self) -> None:
         """Keep weights and released values, drop whatever a step held."""
         loop = self._running
-        self._loop = self.flat_ = self.records_ = None
+        self._loop = self.flat_ = self.records_ = self.checkpoint_ = self.saved_ = None
         self.steps_, self.method_, self.lr = loop.taken, loop.method, loop.lr
         self.state_ = loop.state  # made of released values
         self.settled_ = loop.taken > 0 and not loop.is_warming_up
@@ -314,7 +327,7 @@ class PrivateNet(NeuralNetClassifier):
         """Return the state without records and seeds of a running fit."""
         state: dict[str, Any] = super().__getstate__()
         state |= {"_loop": None, "records_": None, "measured_": [], "streams": None}
-        return state | {"processes": ALONE}
+        return state | {"processes": ALONE, "checkpoint_": None, "saved_": None}
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Reduce a copy to the module's factory and weights: no records, seeds or history."""

@@ -1,5 +1,6 @@
 """Constraints of the estimator's parameters; errors name parameter, value and remedy."""
 
+import os
 import warnings
 from collections.abc import Callable, Mapping
 from inspect import signature
@@ -67,6 +68,7 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "callbacks": [list, tuple, None],
     "device": [str, torch.device],
     "distributed": [_AUTO, None],
+    "checkpoint": [str, os.PathLike, None],
     "random_state": [
         Interval(Integral, 0, 2**128, closed="both"),
         np.random.RandomState,

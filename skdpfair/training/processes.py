@@ -49,6 +49,10 @@ class Processes:
         """Return the sum of a number or an array over all processes."""
         return value
 
+    def of_first(self, work: Callable[[], T]) -> T:
+        """Return, in all processes, ``work()`` of process 0."""
+        return work()
+
     def total_(self, sums: Tensor) -> Tensor:
         """Overwrite a tensor with its sum over all processes, and return it."""
         return sums
@@ -127,6 +131,12 @@ class Group(Processes):
         """Return the sum of a number or an array over all processes."""
         parts: list[T] = self._gathered(value)
         return reduce(add, parts)
+
+    def of_first(self, work: Callable[[], T]) -> T:
+        """Return, in all processes, ``work()`` of process 0."""
+        own = self.agreed(lambda: None if self.rank else work())
+        found: T = self._gathered(own)[0]
+        return found
 
     def total_(self, sums: Tensor) -> Tensor:
         """Overwrite a tensor with its sum over all processes, and return it."""

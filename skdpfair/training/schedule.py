@@ -128,7 +128,8 @@ def _is_plain(data: Batch | StreamedRows) -> bool:
 class PoissonBatches:
     """The data and its sampler; iterating draws the batches of one epoch, afresh each time.
 
-    What it yields is for :meth:`select`.  ``filled`` fills batches up to a few sizes, as steps
+    What it yields is for :meth:`select`.  ``steps()`` returns how many steps of the epoch were
+    taken before a crash, and how many it has.  ``filled`` fills batches up to a few sizes, as steps
     that are recorded need; the indices of an epoch go to the device at once.
     """
 
@@ -136,10 +137,10 @@ class PoissonBatches:
         self,
         data: Batch | StreamedRows | UnitRows,
         sampler: PoissonSampler,
-        steps_left: Callable[[], int],
+        steps: Callable[[], tuple[int, int]],
         filled: bool,
     ) -> None:
-        self.data, self.sampler, self.steps_left = data, sampler, steps_left
+        self.data, self.sampler, self.steps = data, sampler, steps
         self.filled = filled and isinstance(data, Batch)
         self._select = data.select
         if filled and isinstance(data, Batch):
@@ -148,7 +149,8 @@ class PoissonBatches:
         self._reuses = not filled and not isinstance(data, UnitRows) and _is_plain(data)
 
     def __iter__(self) -> Iterator[Tensor]:
-        indices = self.sampler.draw(self.steps_left())
+        taken, n_steps = self.steps()
+        indices = self.sampler.draw(n_steps)[taken:]
         if not isinstance(self.data, Batch) or not indices:
             return iter(indices)
         if self.filled:

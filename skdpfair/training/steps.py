@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
 from skdpfair._describe import digest
 from skdpfair.engine import Batch, Noise, Step, private_step
@@ -21,6 +21,7 @@ from skdpfair.engine.replay import Replay, recorder
 from skdpfair.engine.step import BOUND_TOLERANCE, Attack, measure
 from skdpfair.exceptions import PrivacyAccountingError, UnsupportedModuleError
 from skdpfair.mechanism import Mechanism, Method, State
+from skdpfair.training.checkpoint import Checkpoint
 from skdpfair.training.processes import Processes
 from skdpfair.training.schedule import Average, PoissonBatches, Schedule
 
@@ -54,6 +55,8 @@ class TrainingLoop:
         Called with the name of each release before it is made.
     attack : callable or None
         Changes the inputs of each record, see :func:`skdpfair.engine.private_step`.
+    checkpoint : Checkpoint or None
+        Where the state is written every so many steps.
     copies : int
         Number of copies of each record whose inputs ``attack`` changes, each by itself; the
         gradient of a record is the mean of theirs.
@@ -74,12 +77,14 @@ class TrainingLoop:
         on_step: Callable[[str], None] | None,
         attack: Attack | None,
         copies: int,
+        checkpoint: Checkpoint | None = None,
     ) -> None:
         self.engine, self.optimizer, self.flat = engine, optimizer, flat
         self.mechanism: Mechanism = mechanism
         self.schedule: Schedule = schedule
         self.noise, self.processes, self.chunk, self.lr = noise, processes, chunk, lr
         self.on_step, self.attack, self.copies = on_step, attack, copies
+        self.checkpoint = checkpoint
         self.taken, self.method, self._held = 0, mechanism.method, _places(engine.module)
         self.device = flat.device
         self.scale = torch.ones((), device=self.device)
@@ -109,9 +114,15 @@ class TrainingLoop:
         return isinstance(self.optimizer, FlatSGD)
 
     @property
-    def left_this_epoch(self) -> int:
-        """Number of steps in the next epoch."""
-        return min(self.schedule.steps_per_epoch, self.schedule.n_steps - self.taken)
+    def this_epoch(self) -> tuple[int, int]:
+        """Numbers of steps of an epoch: taken before a crash, and in all."""
+        epoch, taken = divmod(self.taken, self.schedule.steps_per_epoch)
+        return taken, self.steps_of(epoch)
+
+    def steps_of(self, epoch: int) -> int:
+        """Return the number of steps of an epoch, counted from 0."""
+        size, n_steps = self.schedule.steps_per_epoch, self.schedule.n_steps
+        return min(size, n_steps - epoch * size)
 
     @property
     def is_warming_up(self) -> bool:
@@ -150,6 +161,41 @@ class TrainingLoop:
         else:
             self._train_step(index)
         self.taken += 1
+        if self.checkpoint is not None and self.checkpoint.ends_step(self.taken):
+            self.save()
+
+    def save(self) -> None:
+        """Write a checkpoint."""
+        if self.checkpoint is None:
+            return
+        self.check_bound()
+        module = self.engine.module.state_dict()
+        self.checkpoint.write(
+            {
+                "taken": self.taken,
+                "scale": self.scale,
+                "module": {name: value.detach().clone() for name, value in module.items()},
+                "optimizer": self.optimizer.state_dict(),
+                "state": tree_flatten(self._state)[0],
+                "average": self._averaged.mean,
+                "bounds": [self._largest_bound, self._smallest_bound],
+            }
+        )
+
+    def go_on(self, saved: dict[str, Any]) -> None:
+        """Take over the state of a checkpoint."""
+        self.taken, self.scale = saved["taken"], saved["scale"].to(self.device)
+        self.engine.module.load_state_dict(saved["module"])  # in place
+        if self.taken and not self.is_warming_up:
+            self._settle()
+            here = tree_map_only(Tensor, lambda t: t.to(self.device), saved["state"])
+            self._state = tree_unflatten(here, tree_flatten(self._state)[1])
+        self.optimizer.load_state_dict(saved["optimizer"])
+        mean = saved["average"]
+        self._averaged.mean = None if mean is None else mean.to(self.device)
+        largest, smallest = saved["bounds"]
+        self._largest_bound.copy_(largest)
+        self._smallest_bound.copy_(smallest)
 
     def _warm_up_step(self, index: Tensor) -> None:
         batch = self._copied(index)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 import threading
 import warnings
 from collections.abc import Callable
@@ -13,6 +15,7 @@ import numpy as np
 import torch
 from skorch.dataset import Dataset
 from skorch.helper import predefined_split
+from skorch.history import History
 
 from skdpfair import networks
 from skdpfair.attacks import check_inputs
@@ -27,12 +30,13 @@ from skdpfair.privacy.one_time_noise import noisy_counts
 from skdpfair.privacy.statement import UNITS
 from skdpfair.training import defaults
 from skdpfair.training.callbacks import Epochs, Progress, recorders
+from skdpfair.training.checkpoint import Checkpoint, plain
 from skdpfair.training.inference import record_by_record
 from skdpfair.training.net import PrivateNet
 from skdpfair.training.plan import GROUP_COUNTS, SCORE_COUNTS, Plan
 from skdpfair.training.processes import ALONE, Processes
 from skdpfair.training.schedule import Schedule
-from skdpfair.training.seeds import streams_of
+from skdpfair.training.seeds import described_params, streams_of
 from skdpfair.training.sklearn_callbacks import FitContext
 from skdpfair.training.warm_start import PreviousFit
 
@@ -103,24 +107,44 @@ def train(
         )
     table = table.thinned(params["max_records_per_unit"], streams.thinning())
     ledger = Ledger(() if previous is None else previous.privacy.ledger.entries)
+    # values that were released before the end may be why it ends: callbacks see the weights
+    by_values = _may_stop_by_values(params, plan, table, context)
+    checkpoint, saved, resumed = None, None, None
+    if params["checkpoint"] is not None:
+        checkpoint = _checkpoint(params, plan, table, context, processes)
+        saved = processes.of_first(checkpoint.read)
+        if saved is not None:
+            made = _made(saved, plan, checkpoint.interval, by_values)
+            for entry in made:
+                ledger.record(**vars(entry))
+            earlier = tuple(LedgerEntry(*entry) for entry in saved["earlier"])
+            resumed = saved["charge"], earlier, made
+            checkpoint.earlier = made
     reasons = {"diagnostics": DIAGNOSTICS, "keep_reference": REFERENCE}
     charge: dict[str, Any] = {"ledger": context.ledger, "place": context.place}
     charge["unit"] = UNITS[table.adjacency]
     charge["reasons"] = [why for name, why in reasons.items() if params[name]]
-    charging: AbstractContextManager[None] = nullcontext()
+    charge["resumed"] = resumed
+    charge["may_resume"] = lambda: checkpoint is not None and checkpoint.path.exists()
+    charging: AbstractContextManager[str | None] = nullcontext()
     if processes.rank == 0:
-        charging = charged(_planned(plan), ledger, private=plan.is_accounted, **charge)
+        charging = charged(_planned(plan, saved), ledger, private=plan.is_accounted, **charge)
     with ExitStack() as stack:
-        processes.agreed(lambda: stack.enter_context(charging))
-        # values that were released before the end may be why it ends: callbacks see the weights
-        by_values = _may_stop_by_values(params, plan, table, context)
+        name = processes.agreed(lambda: stack.enter_context(charging))
+        if checkpoint is not None:
+            checkpoint.charge = name
+        on_disk = checkpoint, saved
         try:
-            net, plan = _trained(params, plan, table, streams, ledger, context, previous, processes)
+            net, plan = _trained(
+                params, plan, table, streams, ledger, context, previous, processes, on_disk
+            )
         finally:
             if by_values:
                 _account_for_the_plan(ledger, plan.settings.n_steps, previous)
         _record_once(ledger, plan, SCORE_COUNTS)  # whoever reserved them makes them next
-    is_called = context.is_called or processes.size > 1
+    if checkpoint is not None and net.steps_ == plan.settings.n_steps:
+        checkpoint.remove()
+    is_called = context.is_called or processes.size > 1 or checkpoint is not None
     stop = _stop(net.steps_, plan.settings.n_steps, by_values, is_called)
     net.on_step = net.streams = None  # whoever gets the net must not get the seeds
     net.processes = ALONE
@@ -141,6 +165,50 @@ def _stop(taken: int, planned: int, by_values: bool, is_called: bool) -> str:
         counted = "the steps taken, as nobody had seen a released value"
     warnings.warn(f"{what}; privacy_ counts {counted}.", InterruptedWarning, stacklevel=5)
     return f"after {taken} of {planned} steps, and the accounting counts {counted}"
+
+
+def _checkpoint(
+    params: dict[str, Any], plan: Plan, table: Table, context: FitContext, processes: Processes
+) -> Checkpoint:
+    """Return the checkpoint of a fit, not yet read.
+
+    Raises
+    ------
+    ValueError
+        If several fits may share the file, or go on from a fit before this one.
+    """
+    path = params["checkpoint"]
+    if context.is_called or params["warm_start"]:
+        raise ValueError(
+            f"checkpoint={str(path)!r} is the file of one fit from its beginning, but "
+            "warm_start=True, a search or a clone may fit several times. Set checkpoint=None there."
+        )
+    mechanism, settings = plan.mechanism, plan.settings
+    facts = described_params(params) | {
+        "random_state": repr(params["random_state"]),
+        "n_samples": repr(mechanism.task.n_samples),
+        "the shape of a record": repr(tuple(table.x.shape[1:])),
+        "classes": repr(table.classes.tolist()),
+        "groups": repr(None if table.groups.levels is None else list(table.groups.levels)),
+        "n_steps": repr(settings.n_steps),
+        "sample_rate": repr(mechanism.max_sample_rate),
+        "noise_multipliers": repr(mechanism.noise_multipliers),
+        "processes": repr(processes.size),
+        "versions": repr((sys.modules["skdpfair"].__version__, torch.__version__)),
+    }
+    return Checkpoint(path, facts, settings.n_steps, writes=processes.rank == 0)
+
+
+def _made(
+    saved: dict[str, Any], plan: Plan, interval: int, by_values: bool
+) -> tuple[LedgerEntry, ...]:
+    """Return what a fit released before a crash, with steps whose results only callbacks saw."""
+    made = tuple(LedgerEntry(*entry) for entry in saved["entries"])
+    lost = min(interval, plan.settings.n_steps - saved["taken"])
+    if by_values and lost and plan.is_accounted:
+        rate, noise = plan.mechanism.max_sample_rate, plan.mechanism.noise_multipliers
+        made += (LedgerEntry("steps that a crash may have undone", rate, noise, lost),)
+    return made
 
 
 def _may_stop_by_values(
@@ -171,12 +239,16 @@ def _account_for_the_plan(ledger: Ledger, n_steps: int, previous: PreviousFit | 
         )
 
 
-def _planned(plan: Plan) -> tuple[LedgerEntry, ...]:
-    """Return the ledger entries of the whole fit as planned."""
+def _planned(plan: Plan, saved: dict[str, Any] | None) -> tuple[LedgerEntry, ...]:
+    """Return the ledger entries of the fit as planned, without what a checkpoint holds."""
     if not plan.is_accounted:
         return ()
+    made, taken = (), 0
+    if saved is not None:
+        made, taken = tuple(what for what, *_ in saved["entries"]), saved["taken"]
+    one_time = {what: noise for what, noise in plan.one_time.items() if what not in made}
     rate, noise = plan.mechanism.max_sample_rate, plan.mechanism.noise_multipliers
-    return planned_entries(rate, noise, plan.settings.n_steps, plan.one_time)
+    return planned_entries(rate, noise, plan.settings.n_steps - taken, one_time)
 
 
 def _trained(
@@ -188,8 +260,12 @@ def _trained(
     context: FitContext,
     previous: PreviousFit | None,
     processes: Processes,
+    on_disk: tuple[Checkpoint | None, dict[str, Any] | None],
 ) -> tuple[PrivateNet, Plan]:
+    checkpoint, saved = on_disk
     planned_rate = plan.mechanism.max_sample_rate
+    if saved is not None:
+        plan = _with_shares(plan, saved["group_fractions"])
     groups = unit_groups(table.groups.code, table.unit)
     plan = _with_group_fractions(plan, groups, streams, ledger, params["noise"], processes)
     net = _net(params, plan, table, streams, processes)
@@ -205,6 +281,16 @@ def _trained(
         _load_weights(net, previous)
     for tensor in net.module_.state_dict().values():
         processes.first_(tensor)
+    if checkpoint is not None:
+        fractions = plan.mechanism.task.group_fractions
+        checkpoint.more = lambda: {
+            "entries": plain(ledger.entries),
+            "group_fractions": fractions,
+            "history": json.dumps(net.history.to_list(), default=float),
+        }
+        net.checkpoint_, net.saved_ = checkpoint, saved
+        if saved is not None:
+            net.history = History(json.loads(saved["history"]))
     records = {"x": table.x, "group": table.groups.code}
     more = {"weight": table.weight, "unit": table.unit}
     net.partial_fit(records | {k: v for k, v in more.items() if v is not None}, table.y)
@@ -239,10 +325,13 @@ def _with_group_fractions(
     noise = plan.one_time.get(GROUP_COUNTS, 0.0) if processes.rank == 0 else 0.0
     _record_once(ledger, plan, GROUP_COUNTS)
     counts = noisy_counts(groups, task.n_groups, noise, streams.releases(), kind)
-    counts = np.maximum(
-        processes.sum(counts), 1.0
-    )  # what noise took below one record still has a share
-    task = replace(task, group_fractions=torch.from_numpy(counts / counts.sum()))
+    # what noise took below one record still has a share
+    counts = np.maximum(processes.sum(counts), 1.0)
+    return _with_shares(plan, torch.from_numpy(counts / counts.sum()))
+
+
+def _with_shares(plan: Plan, fractions: torch.Tensor | None) -> Plan:
+    task = replace(plan.mechanism.task, group_fractions=fractions)
     return replace(plan, mechanism=replace(plan.mechanism, task=task))
 
 

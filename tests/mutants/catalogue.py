@@ -331,10 +331,10 @@ MUTANTS = (
         "one sample for all epochs",
         "the batches of the first epoch are used again",
         "training/schedule.py",
-        "        indices = self.sampler.draw(self.steps_left())\n",
+        "        indices = self.sampler.draw(n_steps)[taken:]\n",
         "        if not hasattr(self, 'first'):\n"
-        "            self.first = self.sampler.draw(self.steps_left())\n"
-        "        indices = self.first[: self.steps_left()]\n",
+        "            self.first = self.sampler.draw(n_steps)\n"
+        "        indices = self.first[:n_steps]\n",
         POISSON,
     ),
     Mutant(

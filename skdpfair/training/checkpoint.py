@@ -1,0 +1,168 @@
+"""Checkpoints of a running fit, from which ``fit`` goes on after a crash."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import astuple
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from skdpfair._validate import error_context
+from skdpfair.budget.files import path_of, replace_file
+from skdpfair.engine import Noise
+from skdpfair.privacy import LedgerEntry
+
+FORMAT = "skdpfair checkpoint 1"
+_WRITTEN = 100  # times in a fit
+
+# what is drawn in a step, and in how many steps in a row
+Draws: TypeAlias = list[tuple[int, list[tuple[int, str]]]]
+
+
+class Checkpoint:
+    """A file with the state of a running fit, all of which was released or is public.
+
+    It holds the weights, the optimizer's and the method's state, the releases so far and how many
+    numbers were drawn; neither records nor seeds.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file, which only its owner may read.
+    facts : dict of str to str
+        Public facts that a fit must share in order to go on from it.
+    n_steps : int
+        Planned number of steps.
+    writes : bool, default=True
+        Whether this process writes.
+
+    Attributes
+    ----------
+    interval : int
+        Number of steps between two writes.
+    charge : str or None
+        Name of the fit in the ledger that was charged.
+    earlier : tuple of LedgerEntry
+        What was released before that.
+    more : callable
+        Returns what else is to be written.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        facts: dict[str, str],
+        n_steps: int,
+        writes: bool = True,
+    ) -> None:
+        self.path: Path = path_of(path)
+        self.facts, self.writes = facts, writes
+        self.interval = -(-n_steps // _WRITTEN)
+        self.charge: str | None = None
+        self.earlier: tuple[LedgerEntry, ...] = ()
+        self.noise: CountedNoise | None = None
+        self.more: Callable[[], dict[str, Any]] = dict
+
+    def counted(self, noise: Noise, draws: Draws | None) -> Noise:
+        """Return noise that is counted, on the CPU; past ``draws``, if there are some."""
+        if not noise.on_cpu:
+            return noise
+        self.noise = counted = CountedNoise(noise)
+        counted.skip(draws or [])
+        return counted
+
+    def read(self) -> dict[str, Any] | None:
+        """Return the state that the file holds, or None if there is no file.
+
+        Raises
+        ------
+        ValueError
+            If the file is no checkpoint, or one of another fit.
+        """
+        try:
+            content = self.path.read_bytes()
+        except FileNotFoundError:
+            return None
+        with error_context("checkpoint", f"{str(self.path)!r} is not a checkpoint of a fit"):
+            found = torch.load(io.BytesIO(content), weights_only=True)
+            if not isinstance(found, dict) or found.get("format") != FORMAT:
+                raise ValueError("it holds something else")
+            state: dict[str, Any] = found
+            facts = json.loads(state["facts"])
+        for name, value in self.facts.items():
+            if facts.get(name) != value:
+                raise ValueError(
+                    f"checkpoint={str(self.path)!r} is of a fit with {name} {facts.get(name)}, but "
+                    f"this one has {value}. Go on with the parameters and records of that fit, or "
+                    "remove the file."
+                )
+        return state
+
+    def write(self, state: dict[str, Any]) -> None:
+        """Put a new state in the place of the one before, at once."""
+        if not self.writes:
+            return
+        content = io.BytesIO()
+        about = {
+            "format": FORMAT,
+            "facts": json.dumps(self.facts),
+            "charge": self.charge,
+            "earlier": plain(self.earlier),
+            "draws": None if self.noise is None else self.noise.draws,
+        }
+        torch.save(about | self.more() | state, content)
+        replace_file(self.path, content.getvalue(), is_private=True)
+
+    def ends_step(self, taken: int) -> bool:
+        """Count the noise of a step, and tell whether the state after it is to be written."""
+        if self.noise is not None:
+            self.noise.end_step()
+        return taken % self.interval == 0
+
+    def remove(self) -> None:
+        """Remove the file of a fit that has finished."""
+        if self.writes:
+            self.path.unlink(missing_ok=True)
+
+
+class CountedNoise(Noise):
+    """Noise that counts what it draws, so that an equal stream can be brought to its position."""
+
+    def __init__(self, noise: Noise) -> None:
+        self._noise = noise
+        self._step: list[tuple[int, str]] = []
+        self.draws: Draws = []
+
+    def fill_(
+        self, out: Tensor, sensitivity: float | Tensor, noise_multiplier: float = 1.0
+    ) -> Tensor:
+        """Overwrite a tensor with Gaussian noise."""
+        self._step.append((out.numel(), str(out.dtype).removeprefix("torch.")))
+        return self._noise.fill_(out, sensitivity, noise_multiplier)
+
+    def end_step(self) -> None:
+        """Count the draws since the last call as those of a step."""
+        if self.draws and self.draws[-1][1] == self._step:
+            self.draws[-1] = self.draws[-1][0] + 1, self._step
+        else:
+            self.draws.append((1, self._step))
+        self._step = []
+
+    def skip(self, draws: Draws) -> None:
+        """Draw what an equal stream has drawn, and drop it."""
+        for n_steps, sizes in draws:
+            for _ in range(n_steps):
+                for size, dtype in sizes:
+                    self.fill_(torch.empty(size, dtype=getattr(torch, dtype)), 1.0)
+                self.end_step()
+
+
+def plain(entries: Sequence[LedgerEntry]) -> list[tuple[Any, ...]]:
+    """Return ledger entries as tuples of plain values."""
+    return [astuple(entry) for entry in entries]

@@ -1,0 +1,292 @@
+"""Fits that go on after a crash."""
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from skorch.callbacks import Callback
+
+from skdpfair import DPFairClassifier
+from skdpfair.audit import audit_artifact
+from skdpfair.budget import PrivacyLedger
+from skdpfair.datasets import make_two_groups
+from skdpfair.engine.noise import Gaussians
+from skdpfair.exceptions import BudgetExceeded
+from skdpfair.training.steps import TrainingLoop
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning"),
+    pytest.mark.filterwarnings("ignore::skdpfair.exceptions.InsecureSeedWarning"),
+]
+
+
+class Killed(BaseException):
+    """What ends a process in the tests."""
+
+
+@pytest.fixture(scope="module")
+def table():
+    data = make_two_groups(800, random_state=0)
+    return [np.asarray(column) for column in (data.data, data.target, data.sensitive_features)]
+
+
+@pytest.fixture
+def die(monkeypatch):
+    """Return a function that sets after how many steps of this process it is killed."""
+    plain, left = TrainingLoop.step, [None]
+
+    def step(self, index):
+        if left[0] is not None:
+            left[0] -= 1
+            if left[0] < 0:
+                left[0] = None
+                raise Killed
+        plain(self, index)
+
+    monkeypatch.setattr(TrainingLoop, "step", step)
+    return lambda after: left.__setitem__(0, after)
+
+
+def fit(table, path=None, **params):
+    x, y, group = table
+    params = {"epsilon": 1.0, "max_steps": 130, "batch_size": 100, "checkpoint": path} | params
+    return DPFairClassifier().set_params(**params).fit(x, y, sensitive_features=group)
+
+
+def weights(clf):
+    return torch.cat([p.detach().flatten() for p in clf.net_.module_.parameters()])
+
+
+ADAM = {"optimizer": "adam", "lr": 0.01, "iterate_average": 0.5}
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"method": "global_adapt"},
+        {"method": "dp_sat", "module": "mlp", "hidden_layer_sizes": (8,)},
+        {"method": "dpsgd_f", "noise": "gaussian_sum"},
+        {"method": "dp_is_sgd"},
+        {"method": "fairlens_dp"},
+        {"method": "dpsgd", **ADAM},
+        {"method": "pcsgd"},
+    ],
+    ids=lambda params: params["method"],
+)
+def test_a_seeded_fit_killed_ten_times_ends_with_the_same_weights(params, table, die, tmp_path):
+    path, params = tmp_path / "fit.ckpt", params | {"random_state": 3}
+    whole = fit(table, **params)
+    for after in (0, 1, 2, 7, 11, 13, 17, 19, 23, 25):
+        die(after)
+        with pytest.raises(Killed):
+            fit(table, path, **params)
+        assert path.exists()
+    die(None)
+    clf = fit(table, path, **params)
+    assert torch.equal(weights(clf), weights(whole))
+    assert clf.privacy_.epsilon == whole.privacy_.epsilon and clf.n_steps_ == whole.n_steps_
+    assert clf.privacy_.ledger.entries == whole.privacy_.ledger.entries
+    assert clf.n_iter_ >= whole.n_iter_ and not path.exists()
+
+
+def test_an_unseeded_fit_never_draws_the_same_noise_again(table, die, tmp_path, monkeypatch):
+    drawn, plain = [], Gaussians.fill_all_
+
+    def fill_all_(self, flat, scale):
+        plain(self, flat, scale)
+        drawn.append(flat / scale)
+
+    monkeypatch.setattr(Gaussians, "fill_all_", fill_all_)
+    path, whole = tmp_path / "fit.ckpt", fit(table)
+    drawn.clear()
+    for after in (40, 20, 33):
+        die(after)
+        with pytest.raises(Killed):
+            fit(table, path)
+    die(None)
+    clf = fit(table, path)
+    numbers = np.concatenate(drawn)
+    assert len(np.unique(numbers)) > 0.999 * len(numbers)
+    assert clf.privacy_.epsilon == whole.privacy_.epsilon
+
+
+def test_the_file_holds_no_noise_to_come(table, die, tmp_path):
+    """Two processes that go on from copies of one file draw different noise."""
+    path, copy = tmp_path / "fit.ckpt", tmp_path / "copy.ckpt"
+    die(60)
+    with pytest.raises(Killed):
+        fit(table, path)
+    copy.write_bytes(path.read_bytes())
+    die(None)
+    assert not torch.equal(weights(fit(table, path)), weights(fit(table, copy)))
+
+
+def test_the_file_is_private_and_known_to_the_scanner(table, die, tmp_path):
+    path = tmp_path / "fit.ckpt"
+    die(60)
+    with pytest.raises(Killed):
+        fit(table, path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert [p.name for p in tmp_path.iterdir()] == ["fit.ckpt"]
+    found = torch.load(path, weights_only=True)
+    assert found["taken"] == 60 and "seed" not in " ".join(map(str, found))
+    arrays = list(found["module"].values())
+    assert sum(a.numel() for a in arrays) == 14
+    found = audit_artifact(path).findings
+    assert any("a checkpoint of a fit that has not ended" in str(finding) for finding in found)
+
+
+@pytest.mark.parametrize(
+    ("what", "params"),
+    [
+        ("epsilon 1.0", {"epsilon": 2.0}),
+        ("method", {"method": "dpsgd"}),
+        ("max_steps", {"max_steps": 131}),
+        ("random_state", {"random_state": 1}),
+    ],
+)
+def test_a_file_of_another_fit_is_refused(what, params, table, die, tmp_path):
+    path = tmp_path / "fit.ckpt"
+    die(60)
+    with pytest.raises(Killed):
+        fit(table, path)
+    die(None)
+    with pytest.raises(ValueError, match=f"is of a fit with .*{what.split()[0]}"):
+        fit(table, path, **params)
+    x, y, group = (column[1:] for column in table)
+    with pytest.raises(ValueError, match="n_samples"):
+        fit((x, y, group), path)
+    assert path.exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"no checkpoint", b"PK\x03\x04"])
+def test_a_file_of_something_else_is_left_as_it_is(content, table, tmp_path):
+    path = tmp_path / "fit.ckpt"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="is not a checkpoint of a fit"):
+        fit(table, path)
+    assert path.read_bytes() == content
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_a_step(table, tmp_path):
+    with PrivacyLedger(tmp_path / "ledger.jsonl", epsilon=3.0, delta=1e-5, data="d") as ledger:
+        with pytest.raises(OSError):
+            fit(table, tmp_path / "no folder" / "fit.ckpt")
+        assert ledger.epsilon() == 0
+
+
+def test_what_may_fit_several_times_is_refused(table, tmp_path):
+    x, y, group = table
+    clf = DPFairClassifier(checkpoint=tmp_path / "fit.ckpt")
+    for other in (clone(clf), clf.set_params(warm_start=True)):
+        with pytest.raises(ValueError, match="checkpoint="):
+            other.fit(x, y, sensitive_features=group)
+
+
+def test_a_ledger_charges_a_fit_that_goes_on_once(table, die, tmp_path):
+    path = tmp_path / "fit.ckpt"
+    whole = fit(table, delta=1e-5).privacy_.epsilon
+    with PrivacyLedger(tmp_path / "ledger.jsonl", epsilon=1.1, delta=1e-5, data="d") as ledger:
+        for after in (0, 30, 55):
+            die(after)
+            with pytest.raises(Killed):
+                fit(table, path, delta=1e-5)
+            assert ledger.epsilon() == pytest.approx(whole, rel=1e-6)
+        die(None)
+        copy = tmp_path / "copy.ckpt"
+        copy.write_bytes(path.read_bytes())
+        fit(table, path, delta=1e-5)
+        assert ledger.epsilon() == pytest.approx(whole, rel=1e-6)
+    with PrivacyLedger(tmp_path / "ledger.jsonl", data="d"), pytest.raises(BudgetExceeded):
+        fit(table, copy, delta=1e-5)  # the rest is charged again, and there is no room
+
+
+def test_a_ledger_that_has_not_heard_of_the_fit_charges_all_of_it(table, die, tmp_path):
+    path = tmp_path / "fit.ckpt"
+    die(60)
+    with pytest.raises(Killed):
+        fit(table, path, delta=1e-5)
+    die(None)
+    with PrivacyLedger(tmp_path / "ledger.jsonl", epsilon=1.1, delta=1e-5, data="d") as ledger:
+        clf = fit(table, path, delta=1e-5)
+        assert ledger.epsilon() == pytest.approx(clf.privacy_.epsilon, rel=1e-6)
+
+
+class Watch(Callback):
+    """Sees the weights."""
+
+
+def test_steps_that_callbacks_saw_and_a_crash_undid_are_counted(table, die, tmp_path):
+    path, whole = tmp_path / "fit.ckpt", fit(table)
+    die(61)
+    with pytest.raises(Killed):
+        fit(table, path, callbacks=[Watch()])
+    die(None)
+    clf = fit(table, path, callbacks=[Watch()])
+    assert clf.privacy_.steps == whole.privacy_.steps + 2
+    assert clf.privacy_.epsilon > whole.privacy_.epsilon
+
+
+def test_an_interrupt_leaves_the_file_and_raises(table, tmp_path, monkeypatch):
+    path, plain, taken = tmp_path / "fit.ckpt", TrainingLoop.step, []
+
+    def step(self, index):
+        taken.append(index)
+        if len(taken) == 70:
+            raise KeyboardInterrupt
+        plain(self, index)
+
+    monkeypatch.setattr(TrainingLoop, "step", step)
+    with pytest.raises(KeyboardInterrupt, match="after 69 of 130 steps"):
+        fit(table, path)
+    assert path.exists()
+    assert fit(table, path).n_steps_ == 130 and not path.exists()
+
+
+SCRIPT = """
+import os, signal, sys, warnings
+warnings.simplefilter("ignore")
+import numpy as np
+from skdpfair import DPFairClassifier
+from skdpfair._describe import digest
+from skdpfair.datasets import make_two_groups
+from skdpfair.training.steps import TrainingLoop
+
+path, left = sys.argv[1], int(sys.argv[2])
+plain = TrainingLoop.step
+
+def step(self, index):
+    global left
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    left -= 1
+    plain(self, index)
+
+TrainingLoop.step = step
+data = make_two_groups(800, random_state=0)
+clf = DPFairClassifier(
+    "dpsgd", max_steps=130, batch_size=100, random_state=0, checkpoint=path if path else None
+)
+clf.fit(np.asarray(data.data), np.asarray(data.target))
+print(digest(*(p.detach().numpy() for p in clf.net_.module_.parameters())).hex())
+"""
+
+
+def test_a_killed_process_is_followed_by_one_that_goes_on(tmp_path):
+    path = tmp_path / "fit.ckpt"
+
+    def run(path, left):
+        command = [sys.executable, "-c", SCRIPT, str(path), str(left)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+    assert run(path, 70).returncode == -signal.SIGKILL and Path(path).exists()
+    ends = run(path, -1), run("", -1)
+    assert ends[0].stdout == ends[1].stdout and len(ends[0].stdout) == 65, ends[0].stderr
+    assert not os.listdir(tmp_path)
