@@ -54,14 +54,15 @@ def is_exact(device: torch.device) -> bool:
     if torch.is_autocast_enabled(kind):
         return False
     if _setting is None:  # before torch 2.9
-        return torch.get_float32_matmul_precision() == "highest"
+        exact = torch.get_float32_matmul_precision() == "highest"
+        return exact and not (kind == "cuda" and torch.backends.cudnn.allow_tf32)
     if kind == "cpu":
         return _setting("mkldnn", "matmul") in _EXACT
     return {_setting(*place) for place in _PLACES[kind == "cuda"]} <= _EXACT
 
 
-# where torch keeps its settings for products, on a CPU and on a GPU
-_PLACES = (("mkldnn", "matmul"),), (("cuda", "matmul"), ("cudnn", "conv"))
+# where torch keeps its settings for products, on a CPU and on a GPU; cuDNN's are under "cuda"
+_PLACES = (("mkldnn", "matmul"),), tuple(("cuda", name) for name in ("matmul", "conv", "rnn"))
 _EXACT = {"none", "ieee"}
 _setting = getattr(torch._C, "_get_fp32_precision_getter", None)
 
@@ -70,13 +71,21 @@ _setting = getattr(torch._C, "_get_fp32_precision_getter", None)
 def _set(kind: str) -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(torch.autocast(kind, enabled=False))
-        for backend, name in _PLACES[kind == "cuda"]:
-            place: Any = getattr(getattr(torch.backends, backend), name, None)
-            if hasattr(place, "fp32_precision"):
-                stack.callback(setattr, place, "fp32_precision", place.fp32_precision)
-                place.fp32_precision = "ieee"
-            else:
-                before = torch.get_float32_matmul_precision()
-                stack.callback(torch.set_float32_matmul_precision, before)
-                torch.set_float32_matmul_precision("highest")
+        if _setting is None:
+            stack.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
+            torch.set_float32_matmul_precision("highest")
+            cudnn: Any = torch.backends.cudnn
+            stack.callback(setattr, cudnn, "allow_tf32", cudnn.allow_tf32)
+            cudnn.allow_tf32 = cudnn.allow_tf32 and kind != "cuda"
+        else:
+            change: Callable[..., Any] = torch._C._set_fp32_precision_setter
+            for backend, name in _PLACES[kind == "cuda"]:
+                stack.callback(change, backend, name, _setting(backend, name))
+                change(backend, name, "ieee")
         yield
+
+
+def current_device(device: str | torch.device) -> AbstractContextManager[Any]:
+    """Return a context in which a CUDA device is the current one, as a recording needs it."""
+    device = torch.device(device)
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
