@@ -21,6 +21,7 @@ from benchmarks.engines import BASELINES
 from benchmarks.workloads import WORKLOADS, Workload
 from skdpfair import DPFairClassifier
 from skdpfair.datasets import fetch_mnist
+from skdpfair.exceptions import DataIntegrityError
 from skdpfair.features import Scattering2D
 
 TIGHT = "tight torch, not private"
@@ -70,7 +71,7 @@ def pictures(device):
     """Return seconds of features and a head on MNIST, and its accuracy; None without the data."""
     try:
         train, test = (fetch_mnist(subset=subset, as_frame=False) for subset in ("train", "test"))
-    except OSError as error:
+    except DataIntegrityError as error:
         print(f"MNIST is not measured: {error}", flush=True)
         return None
     features = Scattering2D(device=device).fit(train.data)
