@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_leaves
 from skdpfair import METHODS, DPFairClassifier, get_method
 from skdpfair.attacks import PGD
 from skdpfair.datasets import make_two_groups
-from skdpfair.engine import Batch, PoissonSampler, Streams, memory, select_strategy
+from skdpfair.engine import Batch, PoissonSampler, Streams, memory, precision, select_strategy
 from skdpfair.engine import replay as replay_module
 from skdpfair.engine.flat import FlatSGD, flatten_
 from skdpfair.engine.memory import affordable_batch, is_out_of_memory
@@ -412,14 +412,42 @@ def test_chunks_follow_the_free_memory_of_a_card(monkeypatch):
     assert at_home == memory.ACTIVATION_BUDGET // 30
 
 
-def test_full_precision_covers_cudas_products():
-    places = [("cuda", name) for name in ("matmul", "conv", "rnn")]
-    settings = lambda: [torch._C._get_fp32_precision_getter(*place) for place in places]  # noqa: E731
-    before = settings()
-    assert not is_exact(torch.device("cuda"))  # cuDNN's TF32 is on by default
+PLACES = [("cuda", name) for name in ("matmul", "conv", "rnn")]
+
+
+def cuda_settings():
+    return [torch._C._get_fp32_precision_getter(*place) for place in PLACES]
+
+
+@pytest.fixture
+def tf32():
+    """What torch sets on a GPU by default: TF32 for cuDNN."""
+    before = cuda_settings()
+    assert before[1:] == ["tf32", "tf32"] and not is_exact(torch.device("cuda"))
+    yield
+    assert cuda_settings() == before
+
+
+def test_full_precision_covers_cudas_products(tf32):
     with full_precision("cuda"):
-        assert is_exact(torch.device("cuda")) and settings() == ["ieee"] * 3
-    assert settings() == before
+        assert is_exact(torch.device("cuda")) and cuda_settings() == ["ieee"] * 3
+
+
+def test_full_precision_lasts_as_long_as_any_fit(tf32):
+    first, second = full_precision("cuda"), full_precision("cuda")
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert is_exact(torch.device("cuda"))
+    second.__exit__(None, None, None)
+
+
+def test_full_precision_of_older_versions_of_torch(monkeypatch):
+    monkeypatch.setattr(precision, "_setting", None)
+    assert not is_exact(torch.device("cuda")) and is_exact(torch.device("cpu"))
+    with full_precision("cuda"):
+        assert is_exact(torch.device("cuda")) and not torch.backends.cudnn.allow_tf32
+    assert torch.backends.cudnn.allow_tf32
 
 
 def test_a_fit_makes_its_device_the_current_one(monkeypatch):
