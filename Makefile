@@ -7,7 +7,11 @@ PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -q --no-
 # one thread per process: small models gain nothing from more, and the tests run in parallel
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: demo test test-slow lint lint-types lint-style docs docs-code docs-pages bench clean help
+# a python that has torch with CUDA; the rest comes from wheels/, where there is no network
+GPU_PYTHON ?= python3
+GPU_RUN := env PYTHONPATH="build/gpu:.:$$PYTHONPATH" $(GPU_PYTHON)
+
+.PHONY: demo test test-slow lint lint-types lint-style docs docs-code docs-pages bench gpu clean help
 
 help:
 	@echo "make demo       private classifiers on the Adult data, with a group report"
@@ -15,6 +19,7 @@ help:
 	@echo "make test-slow  the tests that take minutes"
 	@echo "make docs       the documentation, its gallery run, warnings as errors"
 	@echo "make bench      speed and memory against plain torch and skorch"
+	@echo "make gpu        tests and measurements on a GPU, in at most 8 minutes"
 
 demo: $(VENV)/.demo
 	@echo "== Running the demo: Adult data, epsilon 1, groups by sex"
@@ -59,6 +64,19 @@ bench: $(VENV)/.test
 	@echo "== Measuring; ratios in one run, one thread"
 	@$(ONE_THREAD) $(BIN)/python -m benchmarks.bench_training
 	@$(ONE_THREAD) $(BIN)/python -m benchmarks.bench_persons
+
+gpu:
+	@$(GPU_PYTHON) -c "import torch; assert torch.cuda.is_available()" 2>/dev/null || \
+	  { echo "make gpu: $(GPU_PYTHON) has no torch that finds a CUDA device; set GPU_PYTHON"; exit 1; }
+	@test ! -d wheels || $(GPU_PYTHON) -m pip install --disable-pip-version-check -q --no-index \
+	  --no-deps --upgrade --target build/gpu wheels/*.whl
+	@echo "== Testing fits and recorded steps on the GPU"
+	@mkdir -p build
+	@timeout 210 $(GPU_RUN) -m pytest -q -m gpu -W default tests/engine; echo $$? > build/gpu.tests
+	@echo "== Measuring steps, pictures and fits on the GPU"
+	@timeout 240 $(GPU_RUN) -m benchmarks.bench_gpu
+	@test "$$(cat build/gpu.tests)" = 0 || { echo "make gpu: tests failed"; exit 1; }
+	@echo "== make gpu: everything passed"
 
 $(VENV)/bin/python:
 	@echo "== Creating a virtual environment in $(VENV)"

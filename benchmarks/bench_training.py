@@ -1,7 +1,7 @@
 """Cost of private training: steps, whole fits and memory, against torch, skorch and Opacus.
 
 Ratios are medians over interleaved rounds on one thread, of CPU time; milliseconds depend on the
-machine.  On a machine with a GPU the steps are measured there, too.
+machine.
 
     python -m benchmarks.bench_training [--rounds 7] [--output benchmarks/results]
 """
@@ -28,12 +28,6 @@ from skdpfair import DPFairClassifier, get_method
 ADULT, DUTCH = "Adult MLP", "Dutch logistic"
 ROOT = Path(__file__).resolve().parents[1]
 MEMORY_OF = {ADULT: 100, "MNIST CNN": 4}
-
-
-def finished():
-    """Return the time once the GPU, if there is one, has done its work."""
-    torch.cuda.synchronize()
-    return time.perf_counter()
 
 
 def interleave(functions, rounds, seconds=0.25, clock=time.process_time, warm=1):
@@ -65,15 +59,13 @@ def interleave(functions, rounds, seconds=0.25, clock=time.process_time, warm=1)
     }
 
 
-def steps(rounds, device="cpu"):
+def steps(rounds):
     """Measure a step of every engine on every workload, and of every method on the Adult MLP."""
-    # on a GPU, all batch sizes must have come twice before the clock starts, to be recorded
-    options = {} if device == "cpu" else {"clock": finished, "warm": 200}
     out = {}
     for name in WORKLOADS:
-        work = Workload.named(name, device=device)
+        work = Workload.named(name)
         engines = BASELINES | (METHODS if name == ADULT else {})
-        out[name] = interleave({e: make(work) for e, make in engines.items()}, rounds, **options)
+        out[name] = interleave({e: make(work) for e, make in engines.items()}, rounds)
         print(name, {e: round(row["ratio"], 2) for e, row in out[name].items()}, flush=True)
     return out
 
@@ -173,9 +165,6 @@ def step_table(measured):
 def markdown(results):
     """Return the tables that the docs include."""
     lines = ["One step, over a tight non-private step:", "", *step_table(results["steps"])]
-    if "gpu_steps" in results:
-        lines += ["", f"The same on {results['machine']['gpu']}, elapsed time:", ""]
-        lines += step_table(results["gpu_steps"])
     lines += ["", "A whole fit, over plain non-private skorch:", ""]
     fits = {w: results["fits"][w] for w in (ADULT, DUTCH)}
     rows = [[m, *(f"{fit[m]['ratio']:.2f}" for fit in fits.values())] for m in fits[ADULT]]
@@ -211,9 +200,6 @@ def main():
         "memory": memory(),
         "scaling": scaling(3),
     }
-    if torch.cuda.is_available():
-        results["machine"]["gpu"] = torch.cuda.get_device_name()
-        results["gpu_steps"] = steps(options.rounds, "cuda")
     options.output.mkdir(parents=True, exist_ok=True)
     (options.output / "training.json").write_text(json.dumps(results, indent=2) + "\n")
     (options.output / "training.md").write_text(markdown(results))

@@ -48,7 +48,7 @@ def ours(name, **params):
         start = tree_map_only(Tensor, lambda t: t.to(work.device), mechanism.method.start(task))
         state, gradient = [start], strategy.flat()
         flat.grad = gradient
-        graphs = recorder(noise, work.device)
+        graphs = recorder(noise, flat.device)
         turn, take = (
             work.turn(graphs is not None),
             every.select if graphs is None else every.select_padded,

@@ -6,7 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-ACTIVATION_BUDGET = 2**28  # floats that the activations of one chunk may take
+ACTIVATION_BUDGET = 2**28  # floats that the activations of one chunk may take, but on CUDA
+# what the libraries of a device say where memory ran out, in errors of no type of their own
+_OUT_OF_MEMORY = ("can't allocate memory", "out of memory", "ALLOC_FAILED", "ALLOCATION_FAILED")
 
 
 def affordable_batch(module: nn.Module, example: Tensor) -> int:
@@ -27,7 +29,16 @@ def affordable_batch(module: nn.Module, example: Tensor) -> int:
             layer.register_forward_hook(count)
     with torch.enable_grad(), torch.random.fork_rng(devices=[]):
         module(torch.zeros_like(example))
-    return max(1, ACTIVATION_BUDGET // (3 * max(sum(kept), *passing)))
+    return max(1, _budget(example.device) // (3 * max(sum(kept), *passing)))
+
+
+def _budget(device: torch.device) -> int:
+    """Return the floats that one chunk's activations may take: on CUDA half of the free memory."""
+    if device.type != "cuda":
+        return ACTIVATION_BUDGET
+    free, _ = torch.cuda.mem_get_info(device)
+    cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return (free + cached) // (2 * torch.float32.itemsize)
 
 
 def is_out_of_memory(error: Exception) -> bool:
@@ -40,4 +51,4 @@ def is_out_of_memory(error: Exception) -> bool:
     """
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return True
-    return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+    return isinstance(error, RuntimeError) and any(text in str(error) for text in _OUT_OF_MEMORY)

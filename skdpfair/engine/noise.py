@@ -45,7 +45,7 @@ class Noise:
         self._sequence = sequence
         self._device = device
         self._gaussians: Gaussians | None = None
-        if torch.device(device).type != "cpu":
+        if not self.on_cpu:
             self.renew()
 
     @property
@@ -99,7 +99,7 @@ class Noise:
         return sums
 
     def _fill(self, out: Tensor, sensitivity: float | Tensor, noise_multiplier: float) -> Tensor:
-        if out.device.type != "cpu":
+        if not self.on_cpu:
             return out.normal_(generator=self.generator).mul_(sensitivity * noise_multiplier)
         if out.dtype not in _NUMPY:
             wide = torch.empty_like(out, dtype=torch.float32)

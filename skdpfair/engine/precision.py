@@ -1,7 +1,8 @@
 """Torch's modes during a step: no autograd, and full precision of matrix products."""
 
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -28,7 +29,7 @@ def full_precision(device: str | torch.device) -> AbstractContextManager[None]:
     """Return a context in which float32 products are float32's, whatever the process prefers.
 
     TF32, bfloat16 and autocast would round the sum otherwise than the norms, beyond the shrink
-    that a step allows for.  Settings are put back at the end.
+    that a step allows for.  Settings are put back at the end, of the last fit if there are several.
 
     Examples
     --------
@@ -38,8 +39,7 @@ def full_precision(device: str | torch.device) -> AbstractContextManager[None]:
     'ieee'
     >>> torch.set_float32_matmul_precision("highest")
     """
-    device = torch.device(device)
-    return nullcontext() if is_exact(device) else _set(device.type)
+    return _exact(torch.device(device).type)
 
 
 def is_exact(device: torch.device) -> bool:
@@ -54,29 +54,65 @@ def is_exact(device: torch.device) -> bool:
     if torch.is_autocast_enabled(kind):
         return False
     if _setting is None:  # before torch 2.9
-        return torch.get_float32_matmul_precision() == "highest"
+        exact = torch.get_float32_matmul_precision() == "highest"
+        return exact and not (kind == "cuda" and torch.backends.cudnn.allow_tf32)
     if kind == "cpu":
         return _setting("mkldnn", "matmul") in _EXACT
     return {_setting(*place) for place in _PLACES[kind == "cuda"]} <= _EXACT
 
 
-# where torch keeps its settings for products, on a CPU and on a GPU
-_PLACES = (("mkldnn", "matmul"),), (("cuda", "matmul"), ("cudnn", "conv"))
+# where torch keeps its settings for products, on a CPU and on a GPU; cuDNN's are under "cuda"
+_PLACES = (("mkldnn", "matmul"),), tuple(("cuda", name) for name in ("matmul", "conv", "rnn"))
 _EXACT = {"none", "ieee"}
 _setting = getattr(torch._C, "_get_fp32_precision_getter", None)
 
 
+_LOCK = threading.Lock()
+# how often each kind of device is in use, and its settings before
+_IN_USE: dict[str, tuple[int, list[Any]]] = {}
+
+
 @contextmanager
-def _set(kind: str) -> Iterator[None]:
-    with ExitStack() as stack:
-        stack.enter_context(torch.autocast(kind, enabled=False))
-        for backend, name in _PLACES[kind == "cuda"]:
-            place: Any = getattr(getattr(torch.backends, backend), name, None)
-            if hasattr(place, "fp32_precision"):
-                stack.callback(setattr, place, "fp32_precision", place.fp32_precision)
-                place.fp32_precision = "ieee"
-            else:
-                before = torch.get_float32_matmul_precision()
-                stack.callback(torch.set_float32_matmul_precision, before)
-                torch.set_float32_matmul_precision("highest")
-        yield
+def _exact(kind: str) -> Iterator[None]:
+    """Set full precision; the last of several threads puts back what the first one found."""
+    # not every kind of device knows autocast
+    autocasts = torch.is_autocast_enabled(kind)
+    with torch.autocast(kind, enabled=False) if autocasts else nullcontext():
+        with _LOCK:
+            n, before = _IN_USE.get(kind, (0, []))
+            before = before if n else _settings(kind)
+            _IN_USE[kind] = n + 1, before
+            _change(kind, ["highest", False] if _setting is None else ["ieee"] * len(before))
+        try:
+            yield
+        finally:
+            with _LOCK:
+                n, before = _IN_USE[kind]
+                _IN_USE[kind] = n - 1, before
+                if n == 1:
+                    _change(kind, before)
+
+
+def _settings(kind: str) -> list[Any]:
+    """Return torch's settings for products on a kind of device."""
+    if _setting is None:
+        return [torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32]
+    return [_setting(*place) for place in _PLACES[kind == "cuda"]]
+
+
+def _change(kind: str, settings: list[Any]) -> None:
+    """Change torch's settings for products on a kind of device."""
+    if _setting is None:
+        torch.set_float32_matmul_precision(settings[0])
+        cudnn: Any = torch.backends.cudnn
+        cudnn.allow_tf32 = settings[1]
+        return
+    change: Callable[..., Any] = torch._C._set_fp32_precision_setter
+    for place, setting in zip(_PLACES[kind == "cuda"], settings, strict=True):
+        change(*place, setting)
+
+
+def current_device(device: str | torch.device) -> AbstractContextManager[Any]:
+    """Return a context in which a CUDA device is the current one, as a recording needs it."""
+    device = torch.device(device)
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()

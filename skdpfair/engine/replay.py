@@ -1,6 +1,7 @@
 """CUDA graphs: steps recorded once per batch size and replayed in one launch."""
 
 import logging
+import threading
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -9,6 +10,10 @@ from torch import Tensor
 from torch.utils._pytree import tree_flatten
 
 from skdpfair.engine.noise import Noise
+
+_CAPTURE = threading.Lock()  # a process may capture one graph at a time
+# by thread and device, made once: each stream holds workspaces of cuBLAS for good
+_STREAMS: dict[tuple[int, torch.device], torch.cuda.Stream] = {}
 
 log = logging.getLogger("skdpfair")
 
@@ -50,7 +55,7 @@ class Replay:
     def __init__(self, step: Callable[[Tensor], None], recorder: Recorder, most: int = 16) -> None:
         self.step, self.recorder, self.most = step, recorder, most
         self.refusal: str | None = None
-        self._recording = False
+        self.is_recording = False
         self.forget()
 
     def forget(self) -> None:
@@ -75,7 +80,7 @@ class Replay:
         """Return where the values of ``new`` are kept from now on: if possible, in ``old``."""
         kept = write_over(old, new)
         if kept is not old:
-            if self._recording:
+            if self.is_recording:
                 raise ReplayError("the method's state changes its form from step to step")
             self.forget()
         return kept
@@ -84,14 +89,15 @@ class Replay:
         return self.refusal is None and len(self._recorded) < self.most
 
     def _record(self, index: Tensor) -> None:
-        where, self._recording = index.clone(), True
+        where, self.is_recording = index.clone(), True
         try:
             self._recorded[len(index)] = where, self.recorder.record(lambda: self.step(where))
         except Exception as error:  # whatever a user's module or method raises while recorded
             self.refusal = f"{type(error).__name__}: {error}"
             log.info("steps are not replayed: %s", self.refusal)
+            self.forget()  # others draw from the states that generators had before
         finally:
-            self._recording = False
+            self.is_recording = False
 
 
 class CudaGraphs:
@@ -103,7 +109,14 @@ class CudaGraphs:
     def __init__(self, noise: Noise, device: str | torch.device, *others: torch.Generator) -> None:
         self.noise, self.device, self.others = noise, torch.device(device), others
         self._pool = torch.cuda.graph_pool_handle()
-        self._stream = torch.cuda.Stream(self.device)
+
+    @property
+    def _stream(self) -> torch.cuda.Stream:
+        """The thread's stream beside the one that everything else is on."""
+        key = threading.get_ident(), self.device
+        if key not in _STREAMS:
+            _STREAMS[key] = torch.cuda.Stream(self.device)
+        return _STREAMS[key]
 
     def warm_up(self, run: Callable[[], None]) -> None:
         """Run beside the stream that everything else is on, as a recording would."""
@@ -117,13 +130,24 @@ class CudaGraphs:
         graph = torch.cuda.CUDAGraph()
         for generator in (self.noise.generator, *self.others):
             graph.register_generator_state(generator)
+        # other threads may use the device meanwhile; torch leaves the stream as it is on failure
+        before = torch.cuda.stream(torch.cuda.current_stream(self.device))
+        capture = torch.cuda.graph(
+            graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"
+        )
         try:
-            with torch.cuda.graph(graph, pool=self._pool, stream=self._stream):
+            with _CAPTURE, before, capture:
                 run()
         except Exception:
-            self.noise.renew()  # the generator may be left in the middle of the recording
+            self._release_generators()
             raise
         return graph.replay
+
+    def _release_generators(self) -> None:
+        """Give generators that may be left in the middle of a recording new states."""
+        self.noise.renew()
+        for generator in (torch.cuda.default_generators[self.device.index], *self.others):
+            generator.graphsafe_set_state(generator.clone_state())
 
 
 def recorder(

@@ -53,6 +53,7 @@ class Cell:
     test: np.ndarray
     n_units: int  # persons to train on; records if each is a person
     key: str = ""
+    place: int = 0  # among those that run, which take the GPUs of a machine in turn
 
     @property
     def name(self) -> str:
@@ -78,6 +79,7 @@ def _fit_and_test(cell, X, y, code, levels, unit, keep_predictions):
         warnings.simplefilter("ignore", InsecureSeedWarning)  # a sweep is for research
         model, rows = clone(cell.estimator), (_rows(X, cell.train), y[cell.train])
         if isinstance(model, DPFairClassifier):
+            model.set_params(device=defaults.device_in_turn(model.device, cell.place))
             units = None if unit is None else unit[cell.train]
             model.fit(*rows, sensitive_features=names[code[cell.train]], units=units)
             spent, entries = model.privacy_.epsilon, model.privacy_.ledger.entries

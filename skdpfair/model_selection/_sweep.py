@@ -99,7 +99,8 @@ def sweep(
         again for each seed. A splitter must give the same splits each time. With ``units``, all
         records of a person are on one side.
     n_jobs : int or None, default=None
-        Number of joblib processes; any backend chosen by ``joblib.parallel_config`` works.
+        Number of joblib processes; any backend chosen by ``joblib.parallel_config`` works. With
+        ``device`` "auto" or "cuda", the cells take the GPUs of a machine in turn.
     store : path-like or None, default=None
         Folder for finished cells; repeating the call continues where it stopped. Its manifest
         holds digests of X, y and the groups, and the names of the groups.
@@ -239,7 +240,10 @@ def _run(cells, records, features, store, n_jobs, progress, delta, keep_predicti
     _check_budget(missing, records)
     if features is not None and missing:  # once, as they are the same in all fits
         records = pictures.transformed(features, records[0]), *records[1:]
-    tasks = {cell.key: joblib.delayed(run_cell)(cell, *records, keep_predictions) for cell in cells}
+    tasks = {
+        cell.key: joblib.delayed(run_cell)(replace(cell, place=i), *records, keep_predictions)
+        for i, cell in enumerate(missing)
+    }
     curve = rdp_curve(run for result in done.values() for run in result["runs"])
 
     def show(result):

@@ -238,6 +238,12 @@ def device(given: str | torch.device) -> str | torch.device:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
+def device_in_turn(given: str | torch.device, place: int) -> str | torch.device:
+    """Return the device of the fit number ``place``: each GPU in turn, where any may be taken."""
+    n = torch.cuda.device_count() if str(device(given)) == "cuda" else 1
+    return f"cuda:{place % n}" if n > 1 else given
+
+
 def optimizer(
     name: Any, cls: Callable[..., Any], params: dict[str, Any], lr: float | str, settings: Settings
 ) -> tuple[dict[str, Any], float, float | None]:

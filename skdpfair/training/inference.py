@@ -72,7 +72,7 @@ def _in_batches(
         batch_size = min(batch_size, max(1, _MOST_NUMBERS // math.prod(x.shape[1:])))
         starts = range(0, max(len(x), 1), batch_size)
         parts = (torch.from_numpy(as_rows(x, slice(s, s + batch_size))) for s in starts)
-        found = torch.cat([forward(p.to(device)).double().cpu() for p in parts])
+        found = torch.cat([forward(p.to(device)).cpu().double() for p in parts])
         # a record so large that float32 overflows still gets an answer
         return found.nan_to_num(nan=0.0, posinf=1e38, neginf=-1e38).numpy()
 

@@ -19,7 +19,7 @@ from skdpfair.engine.flat import acts_elementwise, flat_optimizer, flatten_
 from skdpfair.engine.memory import affordable_batch
 from skdpfair.engine.per_sample.batch_statistics import hold_statistics
 from skdpfair.engine.per_sample.materialised import materialised
-from skdpfair.engine.precision import full_precision
+from skdpfair.engine.precision import current_device, full_precision
 from skdpfair.engine.step import Attack
 from skdpfair.inputs.persons import unit_groups
 from skdpfair.inputs.streaming import as_rows
@@ -206,15 +206,16 @@ class PrivateNet(NeuralNetClassifier):
 
     def fit_loop(self, X: Any, y: Any = None, epochs: int | None = None, **fit_params: Any) -> Self:
         """Run skorch's loop inside the context that computes per-record gradients."""
-        self._begin(torch.from_numpy(as_rows(X["x"], slice(1))).to(self.device))
-        if self.discloses:
-            self.records_ = X, y  # while the fit lasts
-        try:
-            past = self._running.taken // self.schedule.steps_per_epoch
-            with self.engine_, full_precision(self.device):
-                super().fit_loop(X, y, (epochs or self.max_epochs) - past, **fit_params)
-        finally:
-            self._end()
+        with current_device(self.device):
+            self._begin(torch.from_numpy(as_rows(X["x"], slice(1))).to(self.device))
+            if self.discloses:
+                self.records_ = X, y  # while the fit lasts
+            try:
+                past = self._running.taken // self.schedule.steps_per_epoch
+                with self.engine_, full_precision(self.device):
+                    super().fit_loop(X, y, (epochs or self.max_epochs) - past, **fit_params)
+            finally:
+                self._end()
         return self
 
     def _begin(self, example: Tensor) -> None:

@@ -77,7 +77,9 @@ class StreamedRows:
             x = self.x.index_select(0, index.to(self.x.device))
             x = x.to(self.device, torch.float32) / (BYTES if are_bytes(self.x) else 1)
         else:
-            x = torch.from_numpy(as_rows(self.x, index.numpy())).to(self.device)
+            # copies to the device run beside the steps; to pin rows first takes longer than that
+            aside = torch.device(self.device).type == "cuda"
+            x = torch.from_numpy(as_rows(self.x, index.numpy())).to(self.device, non_blocking=aside)
         at = index.to(self.device)
         columns = Batch(self.y, self.y, self.group, weight=self.weight)
         return replace(columns.select(at), x=x)
@@ -202,6 +204,8 @@ def rows_on(
 ) -> Batch | StreamedRows | UnitRows:
     """Return all records on the device, or :class:`StreamedRows` if they are streamed.
 
+    A tensor of float32 that lies on the device is taken as it is.
+
     They are :class:`UnitRows` if some belong to one person.
     """
     if unit is not None:
@@ -220,6 +224,8 @@ def _rows_on(
     weights = None if weight is None else torch.as_tensor(weight, device=device)
     if isinstance(x, SparseRows):
         x = SparseRows(x.matrix, device)
+    if isinstance(x, Tensor) and x.device == codes.device and x.dtype == torch.float32:
+        return Batch(x.detach(), codes, groups, weight=weights)
     if is_streamed(x):
         return StreamedRows(x, codes, groups, weights, device)
     return Batch(torch.as_tensor(x, device=device), codes, groups, weight=weights)

@@ -97,11 +97,13 @@ class TrainingLoop:
             self.recorder = recorder(noise, self.device, engine.generator)
         self._replay: Replay | None = None
         self._options: list[dict[str, Any]] | None = None
+        self._lr: list[Tensor] = []  # of each group, where recorded steps read it
         if self.recorder is not None:
             self._replay = Replay(self._fixed_step, self.recorder)
             if self._updates_in_place:
                 for group in optimizer.param_groups:
                     group["lr"] = torch.tensor(float(group["lr"]), device=self.device)
+                self._lr = [group["lr"] for group in optimizer.param_groups]
         self._state: State
         self._restart_method(mechanism.method)
         self._gradient = engine.flat()
@@ -143,6 +145,9 @@ class TrainingLoop:
         """Start an epoch: take over changes by callbacks, and settle how its steps are taken."""
         self._batches = batches
         self.rejoin()
+        for group, lr in zip(self.optimizer.param_groups, self._lr, strict=False):
+            lr.fill_(group["lr"])
+            group["lr"] = lr
         options, self._options = self._options, other_options(self.optimizer)
         if with_callbacks or not batches.filled:
             self._replay = None
@@ -217,11 +222,10 @@ class TrainingLoop:
             self._settle()
         self._account(self._what)
         self._set_step_size()
-        size = len(index) * self.copies
-        if self._replay is not None and size <= self.chunk:
+        if self._replay is not None and len(index) * self.copies <= self.chunk:
             self._replay(index)
         else:
-            self._go(self._in_memory(size, lambda: self._release(index)))
+            self._fixed_step(index)
         if not self._updates_in_place:
             self.optimizer.step()
         self._project()
@@ -243,10 +247,16 @@ class TrainingLoop:
                 if half == 0 or not is_out_of_memory(error):
                     raise
             self.chunk = half
+            if self._replay is not None:
+                self._replay.forget()  # recordings hold memory
 
     def _fixed_step(self, index: Tensor) -> None:
         """Do the part of a step that can be recorded: it works in tensors that stay in place."""
-        self._go(self._release(index))
+        size, replay = len(index) * self.copies, self._replay
+        if replay is not None and replay.is_recording:  # a second try would be recorded, too
+            self._go(self._release(index))
+        else:
+            self._go(self._in_memory(size, lambda: self._release(index)))
 
     def _release(self, index: Tensor) -> Step:
         return private_step(
@@ -358,7 +368,9 @@ class TrainingLoop:
         return largest if is_fixed else None
 
     def finish(self) -> None:
-        """Give the weights back to the module, averaged if so planned, and drop all gradients."""
+        """Give the weights back to the module, averaged if so planned; drop gradients and data."""
+        self._replay = None  # it and the batches refer to this loop
+        vars(self).pop("_batches", None)
         if self._averaged.mean is not None:
             self.flat.data.copy_(self._averaged.mean)
         unflatten_(trainable(self.engine.module))

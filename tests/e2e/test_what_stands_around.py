@@ -400,7 +400,11 @@ def test_many_equal_records_do_not_add_up_their_rounding(n):
     with select_strategy(module, x, 2) as strategy:
         sums = [
             private_step(
-                strategy, Batch(x[i:], codes[i:], codes[i:]), mechanism, None, None
+                strategy,
+                Batch(x[i:], codes[i:], codes[i:]),
+                mechanism,
+                None,
+                Streams.fresh().noise(),
             ).gradient
             for i in (0, 1)
         ]
@@ -421,7 +425,9 @@ def weighed_of(module, x, n_classes):
     codes = torch.zeros(len(x), dtype=torch.int64)
     mechanism = Mechanism(get_method("dpsgd", max_grad_norm=C), Task(1, 1, 1.0), 0.0)
     with select_strategy(module, x, n_classes) as strategy:
-        return private_step(strategy, Batch(x, codes, codes), mechanism, None, None).gradient
+        return private_step(
+            strategy, Batch(x, codes, codes), mechanism, None, Streams.fresh().noise()
+        ).gradient
 
 
 @pytest.mark.parametrize("gate", [-40.0, -42.0, -44.0, -46.0])

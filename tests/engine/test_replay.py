@@ -1,6 +1,5 @@
-"""Steps on padded batches, recorded and replayed; on CPU by a recorder that runs them again."""
+"""Steps on padded batches; recordings by a recorder that runs them again."""
 
-import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -11,18 +10,13 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from skdpfair import METHODS, DPFairClassifier, get_method
-from skdpfair.datasets import make_two_groups
+from skdpfair import METHODS, get_method
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.engine.flat import FlatSGD
 from skdpfair.engine.per_sample import BookKeeping, ClosedForm, chain_of
 from skdpfair.engine.per_sample.graph import record
 from skdpfair.engine.replay import Replay, padded, write_over
 from skdpfair.mechanism import Mechanism, Task
-from skdpfair.training import steps
-
-gpu = pytest.mark.gpu
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
 
 
 class Again:
@@ -134,27 +128,6 @@ def test_a_state_is_written_over_only_where_it_fits():
     assert bool((old[0] == 1).all())
 
 
-@pytest.mark.parametrize("name", sorted(METHODS))
-def test_a_replayed_fit_is_the_plain_fit(name, monkeypatch):
-    data = make_two_groups(600, random_state=0)
-    private = METHODS[name].private
-    model = DPFairClassifier(
-        name, epsilon=3.0 if private else None, batch_size=100, max_epochs=6, random_state=0
-    )
-
-    def logits():
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            model.fit(data.data, data.target, sensitive_features=data.sensitive_features)
-        return model.decision_function(data.data)
-
-    plain, recorders = logits(), []
-    monkeypatch.setattr(steps, "recorder", lambda *a: recorders.append(Again()) or recorders[-1])
-    replayed = logits()
-    assert recorders[0].replayed > 20
-    np.testing.assert_allclose(replayed, plain, rtol=1e-3, atol=1e-4 * np.abs(plain).max())
-
-
 class Strict(TorchDispatchMode):
     """Refuses numbers from the host, for a graph would hold the first of them forever."""
 
@@ -207,29 +180,3 @@ def test_a_learning_rate_on_the_device_gives_the_same_steps():
             optimizer.step()
         results.append(p.detach())
     torch.testing.assert_close(*results)
-
-
-@gpu
-@needs_gpu
-@pytest.mark.parametrize("name", sorted(METHODS))
-def test_a_graph_gives_the_steps_that_plain_operations_give(name, monkeypatch):
-    data = make_two_groups(2000, random_state=0)
-    method = METHODS[name]()
-    model = DPFairClassifier(
-        method,
-        epsilon=None,
-        noise_multiplier=0.0 if method.private else None,
-        lr=0.5,
-        batch_size=200,
-        max_epochs=6,
-        device="cuda",
-        random_state=0,
-    )
-
-    def logits():
-        fitted = model.fit(data.data, data.target, sensitive_features=data.sensitive_features)
-        return fitted.decision_function(data.data)
-
-    replayed = logits()
-    monkeypatch.setattr(steps, "recorder", lambda *a: None)
-    np.testing.assert_allclose(logits(), replayed, rtol=1e-3, atol=1e-4)

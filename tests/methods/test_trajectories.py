@@ -499,7 +499,11 @@ def test_without_noise_fairlens_dp_follows_the_gradient_of_the_published_regular
             mechanism, unclipped = Mechanism(m, task, 0.0), m
             if m is method:
                 object.__setattr__(unclipped, "clip", lambda s, *a: get_method("sgd").clip(s, *a))
-            totals.append(private_step(engine, every, mechanism, m.start(task), None).gradient)
+            totals.append(
+                private_step(
+                    engine, every, mechanism, m.start(task), Streams.fresh().noise()
+                ).gradient
+            )
     at = p.theta.clone().requires_grad_()
     (expected,) = torch.autograd.grad(regulariser(p, at, batch, 0.8, gamma1, gamma2), at)
     torch.testing.assert_close(totals[0] - totals[1], expected, rtol=1e-10, atol=1e-10)

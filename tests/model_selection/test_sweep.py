@@ -35,8 +35,35 @@ def settings(quick):
     return quick | {"lr": 0.5, "max_steps": 6}
 
 
+DEVICE_OF = {"auto": "cuda"}  # on a machine with GPUs
+
+
 def without_clock(results):
     return results.frame.drop(columns="fit_seconds")
+
+
+@pytest.mark.parametrize(
+    ("device", "n_devices", "expected"),
+    [
+        ("auto", 3, ["cuda:0", "cuda:1", "cuda:2", "cuda:0"]),
+        ("cuda", 2, ["cuda:0", "cuda:1", "cuda:0", "cuda:1"]),
+        ("auto", 1, ["auto"] * 4),
+        ("cpu", 3, ["cpu"] * 4),
+    ],
+)
+def test_cells_take_the_devices_in_turn(device, n_devices, expected, data, settings, monkeypatch):
+    used, fit = [], DPFairClassifier.fit
+
+    def noted(self, *given, **named):
+        used.append(self.device)
+        return fit(self.set_params(device="cpu"), *given, **named)
+
+    monkeypatch.setattr(DPFairClassifier, "fit", noted)
+    monkeypatch.setattr(_cells.defaults, "device", lambda given: DEVICE_OF.get(given, given))
+    monkeypatch.setattr("torch.cuda.device_count", lambda: n_devices)
+    monkeypatch.setattr("skdpfair.training.parameters._check_device", lambda given: None)
+    sweep(["dpsgd"], [1.0, 2.0, 3.0], [0], *data, **settings, device=device)
+    assert used == expected
 
 
 @pytest.mark.filterwarnings("ignore::skdpfair.exceptions.InsecureSeedWarning")

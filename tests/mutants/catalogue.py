@@ -502,7 +502,7 @@ MUTANTS = (
         "memory that runs out in the update makes a second release, booked as one",
         "training/steps.py",
         "            self._go(self._in_memory(size, lambda: self._release(index)))",
-        "            self._in_memory(size, lambda: self._fixed_step(index))",
+        "            self._in_memory(size, lambda: self._go(self._release(index)))",
         "tests/robustness/test_endurance.py::"
         "test_an_update_that_runs_out_of_memory_repeats_no_release",
     ),
@@ -951,6 +951,14 @@ MUTANTS = (
         "    if not is_exact(batch.x.device):\n",
         "    if False:\n",
         STANDS + "test_steps_run_in_full_precision_whatever_the_process_prefers",
+    ),
+    Mutant(
+        "convolutions in TF32",
+        "products on a GPU are exact, but for those of cuDNN",
+        "engine/precision.py",
+        'for name in ("matmul", "conv", "rnn")',
+        'for name in ("matmul",)',
+        "tests/engine/test_recorded_steps.py::test_full_precision_covers_cudas_products",
     ),
     Mutant(
         "embeddings that cancel",

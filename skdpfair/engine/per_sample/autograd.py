@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
+from skdpfair.engine.per_sample.graph import fixed_draws
 from skdpfair.engine.per_sample.records import Records, Strategy
 from skdpfair.engine.precision import without_grad
 from skdpfair.engine.units import Units
@@ -82,8 +83,7 @@ class Autograd(Strategy):
         """Let the module's random numbers follow from the strategy's generator."""
         device = self.parameters[0].device
         seed = torch.randint(2**62, (), generator=self.generator, device=device)
-        with torch.random.fork_rng([device] if device.type == "cuda" else []):
-            torch.manual_seed(int(seed))
+        with fixed_draws(device, int(seed)):
             yield
 
     def _refuse(self) -> NoReturn:

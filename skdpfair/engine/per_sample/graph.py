@@ -337,13 +337,13 @@ def shared_draws() -> tuple[object, ...]:
 
 
 @contextmanager
-def fixed_draws(device: torch.device) -> Iterator[None]:
+def fixed_draws(device: torch.device, seed: int = 0) -> Iterator[None]:
     """Let torch's global generators of the device start anew, and leave them as they were."""
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        torch.default_generator.manual_seed(0)
+        torch.default_generator.manual_seed(seed)
         if device.type == "cuda":
             with torch.cuda.device(device):
-                torch.cuda.manual_seed(0)
+                torch.cuda.manual_seed(seed)
         yield
 
 

@@ -6,7 +6,7 @@ import copy
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from operator import itemgetter
 from typing import Any, TypeAlias
@@ -296,8 +296,13 @@ def operations_of(function: Callable[..., Any], given: tuple[Any, ...]) -> Graph
         warnings.simplefilter("ignore")  # of operations that vmap takes one by one
         draws = shared_draws()
         try:
-            # vmap knows neither mkldnn's recurrences nor fused attention
-            with torch.backends.mkldnn.flags(enabled=False), sdpa_kernel(SDPBackend.MATH), _noted():
+            # vmap knows neither mkldnn's and cuDNN's recurrences nor fused attention
+            with (
+                torch.backends.mkldnn.flags(enabled=False),
+                _without_cudnn(),
+                sdpa_kernel(SDPBackend.MATH),
+                _noted(),
+            ):
                 found = make_fx(functionalize(lambda *args: function(*args)), _DROPOUT)(*copies)
         except Exception as error:
             raise with_place(error, error) from None
@@ -309,6 +314,17 @@ def operations_of(function: Callable[..., Any], given: tuple[Any, ...]) -> Graph
     if not all(map(torch.equal, tree_leaves(copies), tree_leaves(given))):
         raise NotRecorded("it changes its input or its parameters in place")
     return found
+
+
+@contextmanager
+def _without_cudnn() -> Iterator[None]:
+    """Turn cuDNN off; its ``flags`` read a switch of TF32 that full precision leaves undefined."""
+    before = torch.backends.cudnn.enabled
+    torch.backends.cudnn.enabled = False
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.enabled = before
 
 
 def _noted() -> AbstractContextManager[Any]:

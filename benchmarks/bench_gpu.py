@@ -1,0 +1,149 @@
+"""Steps, fits and features on a GPU, in elapsed time; `make gpu` runs this after the tests.
+
+    python -m benchmarks.bench_gpu [--device cuda] [--rounds 5] [--output benchmarks/results]
+
+Results are written after each part, so that a run that is cut off keeps what it has measured.
+"""
+
+import argparse
+import json
+import statistics
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from benchmarks import pages
+from benchmarks.bench_training import interleave
+from benchmarks.engines import BASELINES
+from benchmarks.workloads import WORKLOADS, Workload
+from skdpfair import DPFairClassifier
+from skdpfair.datasets import fetch_mnist
+from skdpfair.exceptions import DataIntegrityError
+from skdpfair.features import Scattering2D
+
+TIGHT = "tight torch, not private"
+ENGINES = (TIGHT, "dpsgd", "Opacus ghost clipping")
+SIZES = (1_000, 10_000, 100_000, 1_000_000)  # records of fits
+MODULES = ("logistic", "mlp")
+# so that all sizes of batches have come twice, and are recorded, before the clock starts
+WARM = 200
+
+
+def finished():
+    """Return the time once the GPU, if there is one, has done its work."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+def steps(device, rounds, warm=WARM):
+    """Return milliseconds of a step by engine, and their ratio to a tight one, by workload."""
+    out = {}
+    for name in WORKLOADS:
+        work = Workload.named(name, device=device)
+        engines = {engine: BASELINES[engine](work) for engine in ENGINES}
+        out[name] = interleave(engines, rounds, clock=finished, warm=warm)
+        print(name, {e: round(row["ratio"], 2) for e, row in out[name].items()}, flush=True)
+    return out
+
+
+def fits(device, rounds, sizes=SIZES):
+    """Return seconds of default fits by module, number of records, and device."""
+    rng, out = np.random.default_rng(0), {}
+    for n in sizes:
+        x = rng.standard_normal((n, 50), dtype=np.float32)
+        y = (x[:, 0] + rng.standard_normal(n) > 0).astype(int)
+        for module in MODULES:
+            row = out[f"{module}, n = {n:,}"] = {}
+            for where in ("cpu", device):
+                row[where] = statistics.median(
+                    _seconds(DPFairClassifier(module=module, epsilon=1.0, device=where).fit, x, y)
+                    for _ in range(rounds)
+                )
+            print(module, n, row, flush=True)
+    return out
+
+
+def pictures(device):
+    """Return seconds of features and a head on MNIST, and its accuracy; None without the data."""
+    try:
+        train, test = (fetch_mnist(subset=subset, as_frame=False) for subset in ("train", "test"))
+    except DataIntegrityError as error:
+        print(f"MNIST is not measured: {error}", flush=True)
+        return None
+    features = Scattering2D(device=device).fit(train.data)
+    head = DPFairClassifier(module="logistic", epsilon=3.0, delta=1e-5, device=device)
+    start = finished()
+    x = features.transform(train.data)
+    middle = finished()
+    head.fit(x, train.target)
+    end = finished()
+    accuracy = float(head.score(features.transform(test.data), test.target))
+    return {"features": middle - start, "head": end - middle, "accuracy": accuracy}
+
+
+def _seconds(function, *given):
+    start = finished()
+    function(*given)
+    return finished() - start
+
+
+def markdown(results):
+    """Return the lines of the tables of the parts that were measured."""
+    device = results["machine"]["device"]
+    lines = [f"On {results['machine']['gpu']}, with torch {results['machine']['torch']}:"]
+    if "steps" in results:
+        measured = results["steps"]
+        rows = [
+            [name, *(f"{row[e]['ms']:.3f}" for e in ENGINES), f"{row['dpsgd']['ratio']:.2f}"]
+            for name, row in measured.items()
+        ]
+        heads = ["milliseconds of a step", *ENGINES, "dpsgd over tight"]
+        lines += ["", *pages.table(heads, rows)]
+    if "fits" in results:
+        rows = [
+            [name, f"{row['cpu']:.2f}", f"{row[device]:.2f}"]
+            for name, row in results["fits"].items()
+        ]
+        lines += ["", *pages.table(["seconds of a default fit", "CPU", "GPU"], rows)]
+    if results.get("pictures"):
+        found = results["pictures"]
+        row = [f"{found[k]:.1f}" for k in ("features", "head")] + [f"{found['accuracy']:.1%}"]
+        heads = ["MNIST, epsilon 3", "features, seconds", "head, seconds", "accuracy"]
+        lines += ["", *pages.table(heads, [["scattering", *row]])]
+    return lines
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    device = options.device
+    results = {
+        "machine": {
+            "device": device,
+            "gpu": torch.cuda.get_device_name(device),
+            "torch": torch.__version__,
+        }
+    }
+    parts = {
+        "steps": lambda: steps(device, options.rounds),
+        "pictures": lambda: pictures(device),
+        "fits": lambda: fits(device, 3),
+    }
+    options.output.mkdir(parents=True, exist_ok=True)
+    for name, measure in parts.items():
+        results[name] = measure()
+        (options.output / "gpu.json").write_text(json.dumps(results, indent=2) + "\n")
+        pages.put("performance.md", "results on a GPU", markdown(results))
+    print(*markdown(results), sep="\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+"""Fits on a GPU: what an emulator cannot show."""
+
+import threading
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from skdpfair import DPFairClassifier, get_method
+from skdpfair.datasets import make_two_groups
+from skdpfair.engine import Batch, Streams, private_step, select_strategy
+from skdpfair.mechanism import Mechanism, Task
+from skdpfair.training import steps
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device"),
+]
+DATA = make_two_groups(4000, random_state=0)
+X, Y = DATA.data.to_numpy(np.float32), DATA.target
+
+
+def fit(x=X, y=Y, **params):
+    given = {"epsilon": 9.0, "batch_size": 200, "max_epochs": 4, "device": "cuda"} | params
+    return DPFairClassifier(**given).fit(x, y)
+
+
+@pytest.fixture
+def replays(monkeypatch):
+    """The replays of the fits, one for each epoch."""
+    seen, begin = [], steps.TrainingLoop.begin_epoch
+
+    def noted(loop, batches, **how):
+        begin(loop, batches, **how)
+        seen.append(loop._replay)
+
+    monkeypatch.setattr(steps.TrainingLoop, "begin_epoch", noted)
+    return seen
+
+
+def test_convolutions_are_exact_and_replayed(replays):
+    x = np.random.default_rng(0).random((2000, 1, 28, 28), dtype=np.float32)
+    model = fit(x, np.arange(2000) % 10, module="cnn", batch_size=128)
+    assert model.net_.engine_.name == "bookkeeping"
+    assert replays[-1].refusal is None and replays[-1]._recorded
+
+
+class Last(nn.Module):
+    """A recurrence along the columns, and a linear layer on its last state."""
+
+    def __init__(self):
+        super().__init__()
+        self.lstm, self.linear = nn.LSTM(1, 4, batch_first=True), nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.linear(self.lstm(x[..., None])[0][:, -1])
+
+
+def test_recurrences_have_gradients_by_record():
+    assert fit(module=Last, max_epochs="auto", max_steps=5).privacy_.steps == 5
+
+
+@pytest.mark.parametrize("setting", ["highest", "high", "medium"])
+@pytest.mark.parametrize("value", [1 + 2.0**-11 + 2.0**-13, 1 + 2.0**-12])  # TF32 rounds these
+def test_no_record_adds_more_than_its_bound(setting, value):
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(256, 256), nn.Tanh(), nn.Linear(256, 10)).to("cuda")
+    x = torch.full((512, 256), value, device="cuda")
+    zeros = torch.zeros(512, dtype=torch.int64, device="cuda")
+    mechanism = Mechanism(get_method("dpsgd", max_grad_norm=0.01), Task(1, 1, 1.0), 0.0)
+    torch.set_float32_matmul_precision(setting)
+    try:
+        with select_strategy(module, x[:1], 10) as engine:
+            real = torch.arange(512, device="cuda") == 0
+            batch = Batch(x, zeros, zeros, real)
+            step = private_step(engine, batch, mechanism, None, Streams.fresh().noise("cuda"))
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    assert float(step.gradient.double().norm()) <= 0.01
+
+
+def test_rows_on_the_device_are_used_in_place(replays):
+    x = torch.tensor(X, device="cuda")
+    model = fit(x)
+    assert replays[-1]._recorded and model.predict(X).shape == (4000,)
+    assert torch.equal(x.cpu(), torch.tensor(X))
+
+
+def test_rows_on_disk_are_fetched_beside_the_steps(tmp_path):
+    rows = np.memmap(tmp_path / "rows", np.float32, "w+", shape=X.shape)
+    rows[:] = X
+    kept = {"epsilon": None, "noise_multiplier": 0.0, "method": "dpsgd", "lr": 0.5}
+    scores = [fit(x, random_state=0, **kept).decision_function(X) for x in (rows, X)]
+    np.testing.assert_allclose(*scores, rtol=1e-3, atol=1e-4)
+
+
+def test_the_last_device_is_as_good_as_the_first(replays):
+    last = torch.cuda.device_count() - 1
+    model = fit(device=f"cuda:{last}", module="mlp")
+    assert {p.device.index for p in model.net_.module_.parameters()} == {last}
+    assert replays[-1]._recorded and torch.cuda.current_device() == 0
+
+
+def test_fits_in_threads_do_not_disturb_each_other():
+    errors = []
+
+    def one(module):
+        try:
+            fit(module=module)
+        except Exception as error:  # of any kind: it is shown
+            errors.append(error)
+
+    threads = [threading.Thread(target=one, args=(m,)) for m in ("mlp", "logistic") * 3]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+
+
+class Wide(nn.Module):
+    """A hidden layer whose activations take much memory."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(X.shape[1], 60_000), nn.Linear(60_000, 2)
+
+    def forward(self, x):
+        return self.last(torch.tanh(self.first(x)))
+
+
+def test_little_memory_takes_smaller_chunks():
+    torch.cuda.empty_cache()
+    _, total = torch.cuda.mem_get_info()
+    most = torch.cuda.memory_reserved() + 4e8
+    torch.cuda.set_per_process_memory_fraction(min(1.0, most / total))
+    try:
+        model = fit(module=Wide, batch_size=3000, max_physical_batch_size=100_000)
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+    assert model.privacy_.steps > 0
+
+
+def test_many_fits_leave_nothing_on_the_device():
+    held = []
+    for _ in range(12):
+        fit(module="mlp", max_epochs=3)
+        torch.cuda.empty_cache()
+        held.append(torch.cuda.memory_reserved())
+    assert held[-1] <= held[2] + 2**23
