@@ -40,7 +40,12 @@ def replace_file(path: str | os.PathLike[str], content: bytes) -> None:
     """
     path = path_of(path)
     with _written_beside(path, content) as part:
-        os.replace(part, path)
+        put_in_place(part, path)
+
+
+def put_in_place(part: str | os.PathLike[str], path: Path) -> None:
+    """Rename a file whose content is on the disk, so that it replaces another."""
+    os.replace(part, path)
     if hasattr(os, "O_DIRECTORY"):  # Windows syncs no folders
         folder = os.open(path.parent, os.O_DIRECTORY)
         try:
