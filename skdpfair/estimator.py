@@ -419,7 +419,7 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
         ValueError
             If X does not have the columns that ``fit`` saw.
         """
-        codes = self.predict_proba(X).argmax(axis=1)
+        codes = self._logits(X).argmax(axis=1)
         predicted: np.ndarray = self.classes_[codes]
         return predicted
 

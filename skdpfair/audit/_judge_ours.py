@@ -256,7 +256,16 @@ def _are_choices(node, state, walk):
     return named and all(map(public.is_setting, [v for each in choices.values() for v in each]))
 
 
+_REMAINDER = "sklearn.compose._column_transformer._RemainderColsList"  # scikit-learn 1.6
+_WARNINGS = "warning_was_emitted", "warning_enabled"
+
+
 def _are_of_columns(node, state=None, walk=None):
+    cls = class_of(node)
+    if cls is not None and cls.path == _REMAINDER and not more_of(node):
+        found = dict(state_of(node))
+        others = [found.pop(name, None) for name in ("future_dtype", *_WARNINGS)]
+        node = [*found.items(), *(other for other in others if not isinstance(other, bool))]
     if not isinstance(node, (dict, list, tuple, np.ndarray)):
         node = value_of(node)
     if isinstance(node, (dict, list, tuple, np.ndarray)):

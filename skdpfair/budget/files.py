@@ -42,7 +42,12 @@ def replace_file(path: str | os.PathLike[str], content: bytes, *, is_private: bo
     """
     path = path_of(path)
     with _written_beside(path, content, 0o600 if is_private else 0o666) as part:
-        os.replace(part, path)
+        put_in_place(part, path)
+
+
+def put_in_place(part: str | os.PathLike[str], path: Path) -> None:
+    """Rename a file whose content is on the disk, so that it replaces another."""
+    os.replace(part, path)
     if hasattr(os, "O_DIRECTORY"):  # Windows syncs no folders
         folder = os.open(path.parent, os.O_DIRECTORY)
         try:

@@ -158,7 +158,9 @@ def _progress(length):
 def _numbers(path):
     """Return the columns of numbers of a CSV file; errors never show its cells."""
     try:
-        table = pd.read_csv(path, sep=columns_of(path)[1], encoding="utf-8-sig")
+        rounds = int(pd.__version__.partition(".")[0]) < 3  # and would miss most rows
+        exact = {"float_precision": "round_trip"} if rounds else {}
+        table = pd.read_csv(path, sep=columns_of(path)[1], encoding="utf-8-sig", **exact)
     except (ValueError, OSError) as error:
         raise Unusable(
             f"--rows {path} must be a CSV file in UTF-8 with a header line and rows: "

@@ -11,7 +11,7 @@ from rich.table import Table
 
 import skdpfair
 from skdpfair._validate import number
-from skdpfair.cli._input import AS_JSON, AnyPath, Screen, echo
+from skdpfair.cli._input import AS_JSON, AnyPath, Screen, check_outputs, echo
 from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
 from skdpfair.metrics import group_table
 from skdpfair.preprocessing import check_pipeline, public_preprocessor
@@ -48,6 +48,7 @@ def demo(epsilon, seed, output, as_json):
     try:
         number("epsilon", epsilon, low=0, low_open=True)
         output.mkdir(parents=True, exist_ok=True)
+        check_outputs(output / "group_table.csv")
         figures = _plotting()
         train, test = _adult(epsilon)
         console.print(

@@ -1,6 +1,7 @@
 """All trainable parameters as one vector, and an SGD that steps on it."""
 
 from collections.abc import Callable
+from inspect import unwrap
 from typing import Any
 
 import torch
@@ -87,6 +88,11 @@ class FlatSGD(torch.optim.SGD):
     torch takes the first gradient into its momentum undamped; here dampening holds from the
     first step on.
     """
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group of parameters."""
+        # torch's wrapper would import its compiler first: a second, in which small fits are done
+        unwrap(torch.optim.Optimizer.add_param_group)(self, param_group)
 
     @without_grad
     def step(self, closure: Any = None) -> None:  # type: ignore[override]  # takes no closure

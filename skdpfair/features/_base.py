@@ -18,6 +18,7 @@ from sklearn.utils import Tags
 from torch import Tensor
 
 from skdpfair._validate import error_context, safe_repr
+from skdpfair.budget.files import put_in_place
 from skdpfair.budget.progress import ProgressBar
 from skdpfair.inputs.provenance import note
 
@@ -177,7 +178,9 @@ or (n_samples, height, width, channels)
             os.close(handle)
             try:
                 self._filled(X, extract, lambda shape: _new_map(part, shape))
-                os.replace(part, path)
+                with open(part, "rb+") as file:
+                    os.fsync(file.fileno())  # or a power cut could leave zeros in its place
+                put_in_place(part, path)
             finally:
                 with suppress(OSError):
                     os.unlink(part)

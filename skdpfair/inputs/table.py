@@ -3,6 +3,7 @@
 import math
 import warnings
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -208,7 +209,8 @@ def _like_fitted(estimator: Any, X: Any, hidden: list[int], shape: tuple[int, ..
         )
     if not lacks and hasattr(X, "iloc"):
         validate_data(estimator, X, reset=False, skip_check_array=True)
-    x = _numbers(_without(X, shown))
+    named = hasattr(estimator, "feature_names_in_")  # errors come before the warning of no names
+    x = _numbers(_without(X, shown), at_once=named)
     if x.shape[1:] != tuple(shape):
         raise ValueError(
             f"X must have rows of shape {tuple(shape)}, as in fit, got {tuple(x.shape[1:])}."
@@ -309,8 +311,11 @@ def numbers_of(X: Any) -> Rows:
     return _numbers(_container(X))
 
 
-def _numbers(X: Any) -> Rows:
-    """Return features as float32, or as they are if streamed; refuse other than finite numbers."""
+def _numbers(X: Any, *, at_once: bool = True) -> Rows:
+    """Return features as float32, or as they are if streamed; refuse other than finite numbers.
+
+    Unless ``at_once``, the numbers of an array are converted and checked batch by batch.
+    """
     if hasattr(X, "iloc"):
         _refuse_text(X)
     elif kind_of(X) == "c":
@@ -327,8 +332,19 @@ def _numbers(X: Any) -> Rows:
         streamed: Rows = X
         _refuse_not_finite(X, streamed)
         return streamed
+    if not at_once and isinstance(X, np.ndarray) and X.dtype != object:
+        return MappedRows(X, partial(_finite, X), X.shape[1:])
     x = _as_float32(X)
     _refuse_not_finite(X, x)
+    return x
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def _finite(X: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Return some rows of X as float32; refuse other than finite numbers."""
+    x = as_rows(rows, slice(None))
+    if not (np.isfinite(x.sum()) or np.isfinite(x).all()):
+        _refuse_not_finite(X, X)
     return x
 
 
@@ -361,7 +377,7 @@ def _refuse_text(X: Any) -> None:
         )
 
 
-@np.errstate(over="ignore")  # float64 on disk becomes float32
+@np.errstate(over="ignore", invalid="ignore")  # float64 becomes float32, sums may overflow
 def _refuse_not_finite(X: Any, x: Rows) -> None:
     step = max(1, _SCANNED // max(1, math.prod(x.shape[1:])))
     starts = range(0, len(x), step)
@@ -371,7 +387,7 @@ def _refuse_not_finite(X: Any, x: Rows) -> None:
         spoilt = np.zeros(x.shape[1], dtype=bool)
     for start in starts:
         part = as_rows(x, slice(start, start + step))
-        if not np.isfinite(part.sum(dtype=np.float64)):
+        if not np.isfinite(part.sum()):
             spoilt |= ~np.isfinite(part).reshape(len(part), x.shape[1], -1).all(axis=(0, 2))
     if spoilt.any():
         at = np.flatnonzero(spoilt)

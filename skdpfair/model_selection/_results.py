@@ -515,7 +515,8 @@ def _columns(name, groups):
 
 def _blocks(runs, groups, levels):
     """Yield the runs that agree in some levels, as arrays of shape (n_runs, n_groups)."""
-    for key, rows in runs.groupby(level=levels, sort=False).indices.items():
+    found = runs.groupby(level=levels, sort=False).indices
+    for key, rows in sorted(found.items(), key=lambda item: item[1][0]):  # pandas 2 keeps no order
         yield (
             key,
             {

@@ -74,7 +74,7 @@ def _in_batches(
         parts = (torch.from_numpy(as_rows(x, slice(s, s + batch_size))) for s in starts)
         found = torch.cat([forward(p.to(device)).cpu().double() for p in parts])
         # a record so large that float32 overflows still gets an answer
-        return found.nan_to_num(nan=0.0, posinf=1e38, neginf=-1e38).numpy()
+        return found.nan_to_num_(nan=0.0, posinf=1e38, neginf=-1e38).numpy()
 
 
 def weights_of(net: Any) -> dict[str, np.ndarray]:

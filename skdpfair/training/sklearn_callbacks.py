@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
+from sklearn.utils.metaestimators import available_if
+
 from skdpfair.budget import active_ledger
 from skdpfair.budget.folds import ancestors, is_in_search, search_position, steps_before
 from skdpfair.budget.privacy_ledger import PrivacyLedger
@@ -34,6 +36,7 @@ class Counted(CallbackSupportMixin):
     mark ``_charged`` goes with them and with clones, and a marked fit without a ledger warns.
     """
 
+    @available_if(lambda self: hasattr(CallbackSupportMixin, "set_callbacks"))
     def set_callbacks(self, *callbacks: Any) -> Self:
         """Set callbacks of scikit-learn (1.9 or later), for instance a PrivacyLedger.
 

@@ -3,6 +3,7 @@
 import inspect
 import json
 import re
+import tomllib
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -115,3 +116,13 @@ def test_the_readme_states_what_was_measured():
     assert numbers == pytest.approx(measured, rel=0.005)
     ratio = found["fits"]["Adult MLP"]["dpsgd"]["ratio"]
     assert [float(n) for n in re.findall(r"\d+\.\d+", fit)] == pytest.approx([ratio, 1.0], rel=0.01)
+
+
+def test_the_lowest_versions_that_are_tested_are_those_that_are_stated():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    parts = [project["dependencies"], *(extras[e] for e in extras.keys() - {"test", "docs"})]
+    tested = (ROOT / "requirements" / "lowest.txt").read_text()
+    assert set(re.findall(r"^\S+==\S+", tested, re.M)) == {
+        requirement.replace(">=", "==") for part in parts for requirement in part
+    }

@@ -1,6 +1,7 @@
 """The main job on real data, end to end."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 
 from skdpfair import DPFairClassifier
-from skdpfair.cli import main
+from skdpfair.cli import demo_command, main
 from skdpfair.datasets import (
     ADULT_BOUNDS,
     ADULT_CATEGORIES,
@@ -52,6 +53,13 @@ def test_user_errors_have_no_traceback(arguments, tmp_path):
     result = CliRunner().invoke(main, [*arguments, "--output", str(tmp_path / "x")])
     assert result.exit_code == 1 and "epsilon" in result.output
     assert "Traceback" not in result.output and not (tmp_path / "x").exists()
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="a folder that takes no files")
+def test_the_demo_trains_nothing_where_it_cannot_write(monkeypatch):
+    monkeypatch.setattr(demo_command, "_train", None)
+    result = CliRunner().invoke(main, ["demo", "--output", "/proc"])
+    assert result.exit_code == 2 and "cannot be written" in result.output
 
 
 def test_methods_are_listed():

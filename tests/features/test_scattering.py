@@ -1,6 +1,8 @@
 """Scattering features against a direct computation, and what the transformer promises."""
 
+import errno
 import math
+import os
 import stat
 
 import numpy as np
@@ -227,6 +229,17 @@ def test_a_foreign_file_is_not_taken_for_features(digits, tmp_path):
         np.testing.assert_array_equal(Scattering2D(cache_dir=tmp_path).fit_transform(digits), found)
     np.save(path, np.zeros((1, 5)))
     np.testing.assert_array_equal(Scattering2D(cache_dir=tmp_path).fit_transform(digits), found)
+
+
+def test_features_are_on_the_disk_before_they_are_named(digits, tmp_path, monkeypatch):
+    def full(descriptor):
+        assert [p.suffix for p in tmp_path.iterdir()] == [".part"]
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        Scattering2D(cache_dir=tmp_path).fit_transform(digits)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_module_of_features_is_the_callers_own(digits):

@@ -14,7 +14,7 @@ from scipy.special import expit
 from sklearn.dummy import DummyClassifier
 from sklearn.metrics import balanced_accuracy_score, confusion_matrix, log_loss
 from sklearn.model_selection import GridSearchCV, cross_val_score
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from torch import nn
 
 from skdpfair import DPFairClassifier
@@ -173,6 +173,7 @@ def test_a_ledger_is_charged_for_fit_and_counts_before_the_fit(tmp_path):
         assert ledger.epsilon() == spent
 
 
+@pytest.mark.skipif(not hasattr(Pipeline, "set_callbacks"), reason="scikit-learn < 1.9")
 @pytest.mark.parametrize("steps", [[], [BoundedScaler((-8, 8))]], ids=["alone", "pipeline"])
 def test_a_ledger_set_on_the_classifier_is_charged(tmp_path, steps):
     x, y, _ = table()

@@ -226,6 +226,19 @@ def test_records_of_infinite_gradients_contribute_nothing(method):
         assert np.isfinite(model.predict_proba(A)).all()
 
 
+@pytest.mark.parametrize("dtype", ["f", "d"])
+def test_predictions_read_arrays_batch_by_batch(dtype):
+    model = fitted(A, Y)
+    X = np.zeros((10_000, 3), dtype)  # three batches
+    X[:2_000] = 3e38  # whose sum is infinite
+    with np.errstate(over="raise", invalid="raise"):
+        np.testing.assert_array_equal(model.predict(X), model.predict_proba(X).argmax(axis=1))
+    X[5_000, 2], X[9_000, 0] = np.nan, -np.inf
+    for predict in (model.predict, model.predict_proba):
+        with pytest.raises(ValueError, match=r"NaN or infinity \(inf\) in columns \[0, 2\]"):
+            predict(X)
+
+
 def test_numpy_numbers_count_like_pythons():
     """A small or short type must neither overflow nor round the budget."""
     small = {"max_epochs": np.int8(30), "batch_size": np.int8(10), "max_steps": None}

@@ -105,11 +105,15 @@ def test_ctrl_c_while_a_fit_is_set_up_leaves_the_fit_before(monkeypatch, place):
     assert not [name for name in vars(other) if name.endswith("_")]
 
 
-def test_ctrl_c_stops_a_search_and_the_twin_too():
+@pytest.mark.skipif(not hasattr(GridSearchCV, "set_callbacks"), reason="scikit-learn < 1.9")
+def test_ctrl_c_stops_a_search_whatever_callbacks_there_are():
     search = GridSearchCV(quick(callbacks=[Interrupts(2)]), {"lr": [0.1, 0.2]}, cv=2)
     with pytest.raises(KeyboardInterrupt, match=r"after [23] of 4 steps"):
         search.fit(X, Y)
     assert not hasattr(search, "best_estimator_")
+
+
+def test_ctrl_c_stops_the_twin_too():
     model = quick(callbacks=[Interrupts(2)], keep_reference=True)
     with pytest.warns(UserWarning, match="interrupted"):
         model.fit(X, Y)
