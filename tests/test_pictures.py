@@ -17,6 +17,7 @@ from skdpfair.audit import audit_artifact
 from skdpfair.augmentations import FlipAndShift
 from skdpfair.features import Scattering2D
 from skdpfair.model_selection import dg_gap_scorer
+from skdpfair.networks import small_cnn
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::skdpfair.exceptions.InsecureSeedWarning"),
@@ -129,6 +130,31 @@ def test_an_onnx_file_takes_pictures(bars, fitted, tmp_path):
     session = InferenceSession(tmp_path / "model.onnx")
     found = session.run(["probabilities"], {"features": x[:7]})[0]
     np.testing.assert_allclose(found, fitted.predict_proba(x[:7]), atol=1e-5)
+
+
+def test_a_cnn_takes_channels_first_or_last(bars, tmp_path):
+    from onnxruntime import InferenceSession
+
+    x, y, _ = bars
+    x = np.stack([x, x / 2, 1 - x], axis=-1)
+    model = DPFairClassifier(**SETTINGS, module="cnn").fit(x, y)
+    same = small_cnn((3, 12, 10), 2)
+    same.load_state_dict(
+        dict(zip(same.state_dict(), model.net_.module_.state_dict().values(), strict=True))
+    )
+    with torch.no_grad():
+        wanted = same(torch.from_numpy(x[:7]).movedim(-1, 1)).softmax(1)
+    model.save_release(tmp_path / "model.safetensors")
+    released = load_release(tmp_path / "model.safetensors")
+    model.export_onnx(tmp_path / "model.onnx")
+    session = InferenceSession(tmp_path / "model.onnx")
+    for found in (
+        model.predict_proba(x[:7]),
+        released.predict_proba(x[:7]),
+        session.run(["probabilities"], {"features": x[:7]})[0],
+    ):
+        np.testing.assert_allclose(found, wanted, atol=1e-5)
+    assert audit_artifact(tmp_path / "model.safetensors").is_clean
 
 
 def test_reference_validation_and_warm_start(bars):
