@@ -10,14 +10,16 @@ from sklearn.base import clone
 from sklearn.model_selection import cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
+from torch import nn
 
 from skdpfair import DPFairClassifier, load_release
 from skdpfair.attacks import PGD
 from skdpfair.audit import audit_artifact
 from skdpfair.augmentations import FlipAndShift
-from skdpfair.features import Scattering2D
-from skdpfair.model_selection import dg_gap_scorer
+from skdpfair.features import FrozenFeatures, Scattering2D
+from skdpfair.model_selection import TradeoffResults, dg_gap_scorer, sweep
 from skdpfair.networks import small_cnn
+from skdpfair.report import model_page, results_page
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::skdpfair.exceptions.InsecureSeedWarning"),
@@ -215,6 +217,26 @@ def test_a_statement_names_features_only_while_they_are_as_computed(bars):
     assert clone(head).fit(features, y).privacy_.features is not None
     features -= features.mean(0)
     assert clone(head).fit(features, y).privacy_.features is None
+
+
+def test_pages_name_the_features(bars, fitted, tmp_path):
+    x, y, group = bars
+    page = model_page(fitted)
+    assert "<dt>public features</dt><dd>Scattering2D(), which learns nothing</dd>" in page
+    assert "No pipeline was given" not in page and audit_artifact(page.encode()).is_clean
+    forged = page.replace("<dd>Scattering2D()", "<dd>Jane Doe")
+    assert not audit_artifact(forged.encode()).is_clean
+    frozen = FrozenFeatures(nn.Flatten())
+    on_them = DPFairClassifier(**SETTINGS).fit(given := frozen.transform(x), y)
+    assert frozen.described in model_page(on_them)
+    made = {"store": tmp_path / "runs", "max_steps": 2, "delta": 1e-4, "progress": False}
+    results = sweep(["dpsgd"], [8.0], 1, x, y, group, **made)
+    for found in (results, TradeoffResults.from_store(tmp_path / "runs")):
+        page = results_page(found)
+        assert "<dd>Scattering2D(), which learns nothing</dd>" in page
+        assert "No pipeline was given" not in page
+    frozen_runs = sweep(["dpsgd"], [8.0], 1, given, y, group, max_steps=2, progress=False)
+    assert frozen.described in results_page(frozen_runs)
 
 
 def test_steps_before_features_are_still_named(bars):
