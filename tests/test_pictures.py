@@ -20,6 +20,7 @@ from skdpfair.features import FrozenFeatures, Scattering2D
 from skdpfair.model_selection import TradeoffResults, dg_gap_scorer, sweep
 from skdpfair.networks import small_cnn
 from skdpfair.report import model_page, results_page
+from skdpfair.training.pictures import features_of
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::skdpfair.exceptions.InsecureSeedWarning"),
@@ -96,6 +97,46 @@ def test_what_is_chosen_follows_from_public_facts(shape, params, chosen):
 
 
 @pytest.mark.parametrize(
+    "shape, given, reason",
+    [
+        ((4, 32, 32), {}, "records of shape (4, 32, 32) are no pictures of 1 or 3 channels"),
+        ((32, 7), {}, "pictures of shape (32, 7) have less than 8 pixels on a side"),
+        ((32, 32), {"augment": FlipAndShift()}, "augment is given"),
+        ((32, 32), {"hidden_layer_sizes": (4,)}, "hidden_layer_sizes is given"),
+    ],
+)
+def test_why_pixels_are_trained_on_is_logged(shape, given, reason, caplog):
+    params = DPFairClassifier(**given).get_params()
+    with caplog.at_level(logging.INFO, "skdpfair"):
+        assert features_of(params, shape) is None
+        assert features_of(params, (5,)) is None  # a row of a table is not worth a line
+    assert caplog.messages == [f"module='auto': no features of pictures, as {reason}"]
+
+
+DIFFERENT = [np.zeros((12, 10)), np.zeros((12, 9))]
+OBJECTS = np.empty(2, dtype=object)
+OBJECTS[:] = DIFFERENT
+
+
+@pytest.mark.parametrize("X", [DIFFERENT, OBJECTS, [torch.zeros(2, 3), torch.zeros(2, 4)]])
+@pytest.mark.parametrize("read", [lambda X: DPFairClassifier().fit(X, [0, 1]), Scattering2D().fit])
+def test_pictures_of_different_sizes_are_refused(X, read):
+    with pytest.raises(ValueError, match=r"^X holds arrays of different shapes, such as \("):
+        read(X)
+
+
+@pytest.mark.parametrize("spoilt", [np.nan, np.inf])
+def test_advice_on_missing_pixels_is_for_pictures(bars, fitted, spoilt):
+    x, y, _ = bars
+    x = x.copy()
+    x[3, 4, 5] = spoilt
+    for read in (fitted.predict, lambda x: clone(fitted).fit(x, y)):
+        with pytest.raises(ValueError, match=r"^X contains NaN or inf.*Leave such records") as told:
+            read(x)
+        assert "column" not in str(told.value)
+
+
+@pytest.mark.parametrize(
     "params, shape, text",
     [
         ({}, (9,), "X must hold pictures"),
@@ -120,7 +161,7 @@ def test_every_form_of_a_model_takes_pictures(bars, fitted, tmp_path):
     for other in (load_release(path), fitted.release(), pickle.loads(pickle.dumps(fitted))):
         np.testing.assert_array_equal(other.predict_proba(x[:40]), expected)
         assert other.features_.in_shape_ == (12, 10)
-        with pytest.raises(ValueError, match="X has 10 features, but"):
+        with pytest.raises(ValueError, match=r"of shape \(12, 10\), as in fit, got \(10, 12\)"):
             other.predict(x.transpose(0, 2, 1))
 
 
