@@ -298,7 +298,8 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
         ----------
         X : DataFrame (pandas, polars, pyarrow) or array of shape (n_samples, n_features, ...)
             Finite numbers; the group columns may hold anything.  A scipy.sparse matrix stays
-            sparse, and its batches are made dense.
+            sparse, and its batches are made dense.  Pictures (3 axes or more) of uint8 are divided
+            by 255, and other numbers are taken as they are, here and in predictions.
         y : array of shape (n_samples,)
             Class labels.
         sensitive_features : array, Series or DataFrame of n_samples rows, optional

@@ -255,10 +255,30 @@ def small_cnn(
 
 
 class ChannelsFirst(nn.Module):
-    """Move the last axis of a batch of pictures, that of channels, before height and width."""
+    """Move the last axis of a batch of pictures, that of channels, before height and width.
+
+    Examples
+    --------
+    >>> ChannelsFirst()(torch.zeros(5, 32, 24, 3)).shape
+    torch.Size([5, 3, 32, 24])
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return pictures (batch, channels, height, width) of (batch, height, width, channels)."""
+        """Return pictures with their channels first.
+
+        Parameters
+        ----------
+        x : Tensor of shape (batch, height, width, channels)
+            Pictures.
+
+        Returns
+        -------
+        Tensor of shape (batch, channels, height, width)
+            The same pictures.
+        """
         return x.permute(0, 3, 1, 2).contiguous()
 
 

@@ -75,7 +75,7 @@ class PublicFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         X : array-like of shape (n_samples, height, width), (n_samples, channels, height, width) \
 or (n_samples, height, width, channels)
             Pictures; rows (n_samples, n_pixels) need ``image_shape``.  A memory map is read in
-            batches.
+            batches.  Those of uint8 are divided by 255, and other numbers are taken as they are.
 
         Returns
         -------
