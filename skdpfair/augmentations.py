@@ -11,6 +11,7 @@ from skdpfair import _validate
 from skdpfair.attacks import RecordByRecord, check_attack
 from skdpfair.engine.per_sample import Strategy
 from skdpfair.engine.step import Attack
+from skdpfair.networks import has_channels_last
 
 Augment: TypeAlias = Callable[[Tensor], Tensor]
 
@@ -19,7 +20,9 @@ class FlipAndShift(BaseEstimator):
     """Mirror pictures from left to right at random, and shift them by a few pixels.
 
     ``DPFairClassifier(augment=FlipAndShift(), n_augmentations=8)`` trains on 8 views of each
-    picture in every step, and a grid search can vary ``augment__shift``.
+    picture in every step, and a grid search can vary ``augment__shift``.  Records of three axes are
+    (channels, height, width), or (height, width, channels) if only the last axis has length 1 or 3
+    of these two; other records have height and width in their last two axes.
 
     Parameters
     ----------
@@ -52,8 +55,8 @@ class FlipAndShift(BaseEstimator):
 
         Parameters
         ----------
-        x : Tensor of shape (batch, ..., height, width)
-            Pictures, of any number of channels.
+        x : Tensor of shape (batch, ..., height, width) or (batch, height, width, channels)
+            Pictures, of any number of channels; of 1 or 3 where these are last.
 
         Returns
         -------
@@ -67,7 +70,8 @@ class FlipAndShift(BaseEstimator):
         """
         flip = _validate.flag("flip", self.flip)
         shift = _validate.integer("shift", self.shift, low=0)
-        if x.dim() < 3 or min(x.shape[-2:]) <= shift:
+        height, width = (-3, -2) if has_channels_last(x.shape[1:]) else (-2, -1)
+        if x.dim() < 3 or min(x.shape[height], x.shape[width]) <= shift:
             raise ValueError(
                 f"FlipAndShift takes pictures (..., height, width) of more than shift={shift} "
                 f"pixels on each side, got records of shape {tuple(x.shape[1:])}. Set a smaller "
@@ -75,8 +79,8 @@ class FlipAndShift(BaseEstimator):
             )
         if flip:
             mirrored = torch.rand((len(x), *[1] * (x.dim() - 1)), device=x.device) < 0.5
-            x = torch.where(mirrored, x.flip(-1), x)
-        for axis in (-2, -1) if shift else ():
+            x = torch.where(mirrored, x.flip(width), x)
+        for axis in (height, width) if shift else ():
             x = _shifted(x, axis, shift)
         return x
 

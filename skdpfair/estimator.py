@@ -78,7 +78,8 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
         The network, or a torch.nn.Module class or factory of one, which maps (batch, ...) to
         logits (batch, n_classes).  "scattering" is a linear model on the public features
         :class:`skdpfair.features.Scattering2D` of pictures.  "auto" chooses it for records of 2 or
-        3 axes, of 8 x 8 pixels or more; for others, a linear model or a small MLP.  What is frozen
+        3 axes, of 8 x 8 pixels or more; for others, a linear model or a small MLP.  "cnn" takes
+        (height, width), or a channel axis first or, if of length 1 or 3, last.  What is frozen
         in a module (``requires_grad=False``) is public by declaration, batch normalisation too;
         batch normalisation that trains is only for ``sgd``, ``is_sgd``, ``iw_sgd`` and ``gdro``.
     module_params : dict or None, default=None
@@ -309,7 +310,8 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
         ----------
         X : DataFrame (pandas, polars, pyarrow) or array of shape (n_samples, n_features, ...)
             Finite numbers; the group columns may hold anything.  A scipy.sparse matrix stays
-            sparse, and its batches are made dense.
+            sparse, and its batches are made dense.  Pictures (3 axes or more) of uint8 are divided
+            by 255, and other numbers are taken as they are, here and in predictions.
         y : array of shape (n_samples,)
             Class labels.
         sensitive_features : array, Series or DataFrame of n_samples rows, optional

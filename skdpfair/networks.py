@@ -223,7 +223,8 @@ def small_cnn(
     Parameters
     ----------
     in_shape : tuple of int
-        (height, width) or (channels, height, width) of one record.
+        (height, width), (channels, height, width) or (height, width, channels) of one record, see
+        `has_channels_last`.
     n_classes : int
         Number of outputs.
     activation : {"tanh", "relu", "sigmoid", "gelu"}, default="tanh"
@@ -234,7 +235,8 @@ def small_cnn(
     Returns
     -------
     torch.nn.Sequential
-        The convolutions with their activations, a Flatten and a Linear layer.
+        The convolutions with their activations, a Flatten and a Linear layer; before them, what
+        puts channels first.
 
     Examples
     --------
@@ -242,12 +244,66 @@ def small_cnn(
     >>> module(torch.zeros(5, 28, 28)).shape, sum(p.numel() for p in module.parameters())
     (torch.Size([5, 10]), 97114)
     """
+    layers: list[nn.Module] = [nn.Unflatten(1, (1, in_shape[0]))] if len(in_shape) == 2 else []
+    if has_channels_last(in_shape):
+        layers, in_shape = [ChannelsFirst()], (in_shape[2], *in_shape[:2])
     depth, height, width = in_shape if len(in_shape) == 3 else (1, *in_shape)
-    layers: list[nn.Module] = [nn.Unflatten(1, (1, height))] if len(in_shape) == 2 else []
     for size in channels:
         layers += [nn.Conv2d(depth, size, 3), ACTIVATIONS[activation]()]
         depth, height, width = size, height - 2, width - 2
     return nn.Sequential(*layers, nn.Flatten(), nn.Linear(depth * height * width, n_classes))
+
+
+class ChannelsFirst(nn.Module):
+    """Move the last axis of a batch of pictures, that of channels, before height and width.
+
+    Examples
+    --------
+    >>> ChannelsFirst()(torch.zeros(5, 32, 24, 3)).shape
+    torch.Size([5, 3, 32, 24])
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return pictures with their channels first.
+
+        Parameters
+        ----------
+        x : Tensor of shape (batch, height, width, channels)
+            Pictures.
+
+        Returns
+        -------
+        Tensor of shape (batch, channels, height, width)
+            The same pictures.
+        """
+        return x.permute(0, 3, 1, 2).contiguous()
+
+
+def has_channels_last(shape: Sequence[int], channels: str = "auto") -> bool:
+    """Tell whether pictures of a shape have their channels in the last axis.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Shape of one record.
+    channels : {"auto", "first", "last", "none"}, default="auto"
+        "auto" is "last" where the last of three axes has length 1 or 3, and the first has not.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> has_channels_last((32, 24, 3)), has_channels_last((3, 32, 24)), has_channels_last((32, 24))
+    (True, False, False)
+    """
+    if len(shape) != 3 or channels in ("first", "none"):
+        return False
+    return channels == "last" or (shape[0] not in (1, 3) and shape[2] in (1, 3))
 
 
 def _zero(layer: nn.Linear, initial_logits: Sequence[float] | None) -> None:

@@ -204,23 +204,26 @@ def test_what_mixes_records_cannot_be_fitted(name):
 # --- the views of this package -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shape", [(7, 6), (1, 7, 6), (3, 7, 6)])
+@pytest.mark.parametrize("shape", [(7, 6), (1, 7, 6), (3, 7, 6), (7, 6, 3), (7, 6, 1)])
 @pytest.mark.parametrize("flip", [False, True])
 @pytest.mark.parametrize("shift", [0, 1, 2])
 def test_flip_and_shift_takes_each_of_its_views_evenly(shape, flip, shift):
-    height, width = shape[-2:]
+    height, width = 7, 6
+    is_last = shape[-1] < 6
     picture = torch.rand(shape, generator=torch.Generator().manual_seed(0))
     x = torch.stack([picture, picture + 1]).repeat_interleave(2000, 0)
     with torch.random.fork_rng():
         torch.manual_seed(0)
         found = FlipAndShift(flip, shift)(x)
+    if is_last:
+        picture, found = picture.movedim(-1, 0), found.movedim(-1, 1)
     views = []
     for mirrored in {False, flip}:
         image = picture.flip(-1) if mirrored else picture
         image = image.reshape(1, -1, height, width)
         wide = pad(image, [shift] * 4, mode="reflect")
         views += [
-            wide[..., i : i + height, j : j + width].reshape(shape)
+            wide[..., i : i + height, j : j + width].reshape(picture.shape)
             for i in range(2 * shift + 1)
             for j in range(2 * shift + 1)
         ]

@@ -223,6 +223,11 @@ def test_what_needs_gradients_of_records_is_refused(options, match):
         not_private(**options).fit(X, Y)
 
 
+def test_a_module_that_is_frozen_as_a_whole_is_refused():
+    with pytest.raises(ValueError, match=r"^module has no trainable parameter.*FrozenFeatures"):
+        private(module=lambda: with_backbone().requires_grad_(False)).fit(X, Y)
+
+
 def test_frozen_normalisation_is_frozen_for_methods_without_privacy(fitted):
     for tail in ([], [nn.BatchNorm1d(64)]):
         factory = partial(_stacked, tail)

@@ -10,13 +10,17 @@ from sklearn.base import clone
 from sklearn.model_selection import cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
+from torch import nn
 
 from skdpfair import DPFairClassifier, load_release
 from skdpfair.attacks import PGD
 from skdpfair.audit import audit_artifact
 from skdpfair.augmentations import FlipAndShift
-from skdpfair.features import Scattering2D
-from skdpfair.model_selection import dg_gap_scorer
+from skdpfair.features import FrozenFeatures, Scattering2D
+from skdpfair.model_selection import TradeoffResults, dg_gap_scorer, sweep
+from skdpfair.networks import small_cnn
+from skdpfair.report import model_page, results_page
+from skdpfair.training.pictures import features_of
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::skdpfair.exceptions.InsecureSeedWarning"),
@@ -93,6 +97,46 @@ def test_what_is_chosen_follows_from_public_facts(shape, params, chosen):
 
 
 @pytest.mark.parametrize(
+    "shape, given, reason",
+    [
+        ((4, 32, 32), {}, "records of shape (4, 32, 32) are no pictures of 1 or 3 channels"),
+        ((32, 7), {}, "pictures of shape (32, 7) have less than 8 pixels on a side"),
+        ((32, 32), {"augment": FlipAndShift()}, "augment is given"),
+        ((32, 32), {"hidden_layer_sizes": (4,)}, "hidden_layer_sizes is given"),
+    ],
+)
+def test_why_pixels_are_trained_on_is_logged(shape, given, reason, caplog):
+    params = DPFairClassifier(**given).get_params()
+    with caplog.at_level(logging.INFO, "skdpfair"):
+        assert features_of(params, shape) is None
+        assert features_of(params, (5,)) is None  # a row of a table is not worth a line
+    assert caplog.messages == [f"module='auto': no features of pictures, as {reason}"]
+
+
+DIFFERENT = [np.zeros((12, 10)), np.zeros((12, 9))]
+OBJECTS = np.empty(2, dtype=object)
+OBJECTS[:] = DIFFERENT
+
+
+@pytest.mark.parametrize("X", [DIFFERENT, OBJECTS, [torch.zeros(2, 3), torch.zeros(2, 4)]])
+@pytest.mark.parametrize("read", [lambda X: DPFairClassifier().fit(X, [0, 1]), Scattering2D().fit])
+def test_pictures_of_different_sizes_are_refused(X, read):
+    with pytest.raises(ValueError, match=r"^X holds arrays of different shapes, such as \("):
+        read(X)
+
+
+@pytest.mark.parametrize("spoilt", [np.nan, np.inf])
+def test_advice_on_missing_pixels_is_for_pictures(bars, fitted, spoilt):
+    x, y, _ = bars
+    x = x.copy()
+    x[3, 4, 5] = spoilt
+    for read in (fitted.predict, lambda x: clone(fitted).fit(x, y)):
+        with pytest.raises(ValueError, match=r"^X contains NaN or inf.*Leave such records") as told:
+            read(x)
+        assert "column" not in str(told.value)
+
+
+@pytest.mark.parametrize(
     "params, shape, text",
     [
         ({}, (9,), "X must hold pictures"),
@@ -117,7 +161,7 @@ def test_every_form_of_a_model_takes_pictures(bars, fitted, tmp_path):
     for other in (load_release(path), fitted.release(), pickle.loads(pickle.dumps(fitted))):
         np.testing.assert_array_equal(other.predict_proba(x[:40]), expected)
         assert other.features_.in_shape_ == (12, 10)
-        with pytest.raises(ValueError, match="X has 10 features, but"):
+        with pytest.raises(ValueError, match=r"of shape \(12, 10\), as in fit, got \(10, 12\)"):
             other.predict(x.transpose(0, 2, 1))
 
 
@@ -129,6 +173,31 @@ def test_an_onnx_file_takes_pictures(bars, fitted, tmp_path):
     session = InferenceSession(tmp_path / "model.onnx")
     found = session.run(["probabilities"], {"features": x[:7]})[0]
     np.testing.assert_allclose(found, fitted.predict_proba(x[:7]), atol=1e-5)
+
+
+def test_a_cnn_takes_channels_first_or_last(bars, tmp_path):
+    from onnxruntime import InferenceSession
+
+    x, y, _ = bars
+    x = np.stack([x, x / 2, 1 - x], axis=-1)
+    model = DPFairClassifier(**SETTINGS, module="cnn").fit(x, y)
+    same = small_cnn((3, 12, 10), 2)
+    same.load_state_dict(
+        dict(zip(same.state_dict(), model.net_.module_.state_dict().values(), strict=True))
+    )
+    with torch.no_grad():
+        wanted = same(torch.from_numpy(x[:7]).movedim(-1, 1)).softmax(1)
+    model.save_release(tmp_path / "model.safetensors")
+    released = load_release(tmp_path / "model.safetensors")
+    model.export_onnx(tmp_path / "model.onnx")
+    session = InferenceSession(tmp_path / "model.onnx")
+    for found in (
+        model.predict_proba(x[:7]),
+        released.predict_proba(x[:7]),
+        session.run(["probabilities"], {"features": x[:7]})[0],
+    ):
+        np.testing.assert_allclose(found, wanted, atol=1e-5)
+    assert audit_artifact(tmp_path / "model.safetensors").is_clean
 
 
 def test_reference_validation_and_warm_start(bars):
@@ -189,6 +258,26 @@ def test_a_statement_names_features_only_while_they_are_as_computed(bars):
     assert clone(head).fit(features, y).privacy_.features is not None
     features -= features.mean(0)
     assert clone(head).fit(features, y).privacy_.features is None
+
+
+def test_pages_name_the_features(bars, fitted, tmp_path):
+    x, y, group = bars
+    page = model_page(fitted)
+    assert "<dt>public features</dt><dd>Scattering2D(), which learns nothing</dd>" in page
+    assert "No pipeline was given" not in page and audit_artifact(page.encode()).is_clean
+    forged = page.replace("<dd>Scattering2D()", "<dd>Jane Doe")
+    assert not audit_artifact(forged.encode()).is_clean
+    frozen = FrozenFeatures(nn.Flatten())
+    on_them = DPFairClassifier(**SETTINGS).fit(given := frozen.transform(x), y)
+    assert frozen.described in model_page(on_them)
+    made = {"store": tmp_path / "runs", "max_steps": 2, "delta": 1e-4, "progress": False}
+    results = sweep(["dpsgd"], [8.0], 1, x, y, group, **made)
+    for found in (results, TradeoffResults.from_store(tmp_path / "runs")):
+        page = results_page(found)
+        assert "<dd>Scattering2D(), which learns nothing</dd>" in page
+        assert "No pipeline was given" not in page
+    frozen_runs = sweep(["dpsgd"], [8.0], 1, given, y, group, max_steps=2, progress=False)
+    assert frozen.described in results_page(frozen_runs)
 
 
 def test_steps_before_features_are_still_named(bars):

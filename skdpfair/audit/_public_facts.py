@@ -204,7 +204,7 @@ def is_report(report, groups=None, n_fits=1) -> bool:
         and are_levels(by_group)
         and (groups is None or set(map(group_name, by_group)) <= set(map(group_name, groups)))
         and all(map(is_phrase, (report.method, report.what, report.stop, report.proof)))
-        and (report.features is None or bool(_FEATURES.fullmatch(report.features)))
+        and are_features(report.features)
         and report.accountant in ACCOUNTANTS
         and report.adjacency in words.ADJACENCY_IN_WORDS
         and set(report.holds) <= _HELD
@@ -213,6 +213,11 @@ def is_report(report, groups=None, n_fits=1) -> bool:
         and len(entries) <= _MOST_ENTRIES * n_fits
         and all(map(is_entry, entries))
     )
+
+
+def are_features(text) -> bool:
+    """Tell whether a text says what computed public features; None says nothing."""
+    return text is None or bool(_FEATURES.fullmatch(text))
 
 
 def is_value(value) -> bool:
@@ -271,16 +276,19 @@ def is_line(line) -> bool:
 
 def is_model_page(text) -> bool:
     """Tell whether a text is a model page without figures on records, and no more than that."""
-    from skdpfair.report._page_facts import are_curves, context_of  # needs jinja2, as the next
+    # they need jinja2
+    from skdpfair.report._page_facts import FEATURES, are_curves, context_of
     from skdpfair.report._rendering import render
 
     context = context_of(text)
     facts, privacy, pipeline = dict(context["facts"]), context["privacy"], context["findings"]
+    features = facts.pop(FEATURES, None)
     sets = [facts.pop(name, "").split(", ") for name in ("classes", "groups")]
     amounts = [v for row in context["ledger"] for v in row[1:]]
     amounts += [context["epsilon"], *context["group_epsilons"].values()]
     return (
-        all(map(is_word, [context["title"], context["version"], *facts.values()]))
+        are_features(features)
+        and all(map(is_word, [context["title"], context["version"], *facts.values()]))
         and all(map(is_phrase, [*facts, *(row[0] for row in context["ledger"])]))
         and all(re.fullmatch(r"[\d.,e+\- ]{1,60}|inf", v) for v in amounts)
         and all(map(are_levels, (*sets, context["group_epsilons"])))

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from skdpfair.cli._input import FILE
+from skdpfair.cli._input import FILE, echo
 from skdpfair.preprocessing import TableSchema, columns_of
 from skdpfair.preprocessing._schema import labels_in, read_columns
 from skdpfair.release._facts import record_shape
@@ -46,6 +46,8 @@ def source_of(data, *, labels=None, file_column=FILE, size=None, mode=None):
     """Return what reads the records in a file or a folder, by the options of a command."""
     if data.is_dir():
         return Folder(data, labels, file_column, size, mode)
+    if data.suffix.lower() in _SUFFIXES:
+        raise ValueError(f"{data} is one picture. Put it in a folder, and name the folder.")
     if size is not None or mode is not None:
         raise ValueError(f"--size and --mode are for a folder of pictures, and {data} is a file.")
     if data.suffix.lower() == ".npz":
@@ -135,15 +137,26 @@ class Folder:
             )
         y, groups = labels_in(schema, table)
         units = schema.units_in(table)
-        return Records(schema, self._pictures([self.path / n for n in names]), y, groups, units)
+        paths = [self.path / n for n in names]
+        if n_others := len(set(self._found()).difference(paths)):
+            echo(
+                f"Note: {n_others:,} pictures of {self.path} are left out, as {self.table.name} "
+                "does not name them.",
+                err=True,
+            )
+        return Records(schema, self._pictures(paths), y, groups, units)
 
     def unlabelled(self, schema):
         """Return a table of the names of all pictures, sorted, and the pictures."""
-        paths = sorted(p for p in self.path.rglob("*") if p.suffix.lower() in _SUFFIXES)
+        paths = self._found()
         if not paths:
             raise ValueError(f"{self.path} holds no pictures ({', '.join(_SUFFIXES)}).")
         names = [p.relative_to(self.path).as_posix() for p in paths]
         return pd.DataFrame({FILE: names}), self._pictures(paths)
+
+    def _found(self) -> list:
+        """Return the paths of all pictures, sorted."""
+        return sorted(p for p in self.path.rglob("*") if p.suffix.lower() in _SUFFIXES)
 
     def like(self, shape):
         """Return the folder, read as pictures of a shape."""

@@ -86,7 +86,8 @@ def sweep(
         asked = Study.read(study)
         data = data or asked.data
         if data is None:
-            raise ValueError(f'{study} does not say data = "...": give --data FILE.')
+            records = "FILE" if asked.schema.has_features else "FOLDER of pictures or FILE.npz"
+            raise ValueError(f'{study} does not say data = "...": give --data {records}.')
         options = {
             "methods": ["dpsgd", "global_adapt"],
             "epsilons": [1.0],

@@ -11,6 +11,12 @@ from torch.nn.parameter import UninitializedParameter
 from skdpfair.engine.precision import without_grad
 from skdpfair.exceptions import UnsupportedModuleError
 
+NOTHING_TRAINS = (
+    "module has no trainable parameter. Add a layer that trains, or let its last one train by "
+    "layer.requires_grad_(True); skdpfair.features.FrozenFeatures computes features by a frozen "
+    "network."
+)
+
 
 def split(flat: Tensor, parameters: list[nn.Parameter]) -> list[Tensor]:
     """Return the part of ``flat`` that belongs to each parameter, in its shape."""
@@ -25,6 +31,8 @@ def flatten_(parameters: list[nn.Parameter]) -> nn.Parameter:
             "module has lazy layers, whose sizes are unknown before data pass through. Give the "
             "sizes, by module_params for instance."
         )
+    if not parameters:
+        raise UnsupportedModuleError(NOTHING_TRAINS)
     places = [p.data_ptr() for p in parameters if p.numel()]
     if len(set(places)) < len(places):
         raise UnsupportedModuleError(

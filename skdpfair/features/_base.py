@@ -20,11 +20,12 @@ from torch import Tensor
 from skdpfair._validate import error_context, safe_repr
 from skdpfair.budget.files import put_in_place
 from skdpfair.budget.progress import ProgressBar
+from skdpfair.inputs.columns import refuse_different_shapes
 from skdpfair.inputs.provenance import note
 
 BATCH_SIZE = 256
 _VERSION = 1  # of cached files: a change of any transformer's numbers needs the next
-_NOT_NUMBERS = "X must hold numbers: an array of pictures, or rows of their pixels"
+_NOT_NUMBERS = "must hold numbers: an array of pictures, or rows of their pixels"
 
 Extract = Callable[[Tensor], Tensor]
 
@@ -75,7 +76,7 @@ class PublicFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         X : array-like of shape (n_samples, height, width), (n_samples, channels, height, width) \
 or (n_samples, height, width, channels)
             Pictures; rows (n_samples, n_pixels) need ``image_shape``.  A memory map is read in
-            batches.
+            batches.  Those of uint8 are divided by 255, and other numbers are taken as they are.
 
         Returns
         -------
@@ -128,12 +129,13 @@ or (n_samples, height, width, channels)
         return {k: v for k, v in params.items() if k not in ("cache_dir", "verbose", "device")}
 
     def _read(self, X: Any) -> Any:
+        refuse_different_shapes("X", X)
         if not isinstance(X, (np.ndarray, Tensor)):
             with error_context("X", _NOT_NUMBERS):
                 X = np.asarray(X)
         kind = X.dtype.kind if isinstance(X, np.ndarray) else "f"
         if kind not in "biuf":
-            raise TypeError(f"{_NOT_NUMBERS}, got an array of {X.dtype}.")
+            raise TypeError(f"X {_NOT_NUMBERS}, got an array of {X.dtype}.")
         if X.ndim < 2 or not all(X.shape[1:]):
             raise ValueError(f"X must hold records of one axis or more, got shape {X.shape}.")
         if X.ndim == 2 and self.image_shape is not None:

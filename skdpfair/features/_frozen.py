@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from skdpfair._describe import state_of
-from skdpfair._validate import error_context, safe_repr
+from skdpfair._validate import error_context, safe_repr, visible
 from skdpfair.engine.per_sample.graph import fixed_draws, record
 from skdpfair.engine.per_sample.stand_ins import Coupling, NotRecorded
 from skdpfair.engine.per_sample.vmap import draw_from, operations_of
@@ -24,6 +24,7 @@ from skdpfair.exceptions import UnsupportedModuleError
 from skdpfair.features._base import Extract, PublicFeatures
 
 _N_PROBE = 4
+_LONGEST = 300  # of a line of torch
 _NEEDS_ONNX = "FrozenFeatures of an .onnx file needs: pip install 'skdpfair[onnx]'."
 _NEEDS_SAFETENSORS = "weights in a .safetensors file need: pip install 'skdpfair[release]'."
 
@@ -39,7 +40,9 @@ class FrozenFeatures(PublicFeatures):
     ----------
     module : torch.nn.Module, callable, str or path-like
         The network, which maps (batch, ...) to features (batch, ...): a module, a class or function
-        that makes one, or a TorchScript (``.pt``) or ONNX (``.onnx``) file.
+        that makes one, or a TorchScript (``.pt``) or ONNX (``.onnx``) file.  A module, and what a
+        function makes, may have its weights already, and random ones count as public; a class
+        with parameters needs ``weights``.
     weights : str, path-like or None, default=None
         A file with the state of the module: safetensors, or tensors only as ``torch.save`` writes
         them.  Entries that the module does not have, such as those of a removed last layer, are
@@ -65,8 +68,11 @@ class FrozenFeatures(PublicFeatures):
     The features of a record follow from this record alone: the operations of a module are
     recorded on made-up records and repeated on the private ones, each by itself, so that no code
     of the module sees them.  The code of files gets one record at a time, and is tried on made-up
-    records: only use files that you trust to keep nothing.  Records of uint8 are divided by 255;
-    put any other scaling that the network expects into the module.
+    records: only use files that you trust to keep nothing.  Records of uint8 are divided by 255,
+    and other numbers are taken as they are: put any other scaling that the network expects into
+    the module, as its first layer.  The private methods train best on features of mean 0 and
+    variance 1: a last layer ``nn.LayerNorm(n_features, elementwise_affine=False)`` scales those of
+    each record alone.
 
     Examples
     --------
@@ -136,7 +142,15 @@ class FrozenFeatures(PublicFeatures):
         if self._is_file:
             is_onnx = self._path.suffix == ".onnx"
             run = _onnx_session(self._path) if is_onnx else _script(self._path, self.used_device)
-            return _flat(_one_by_one(run, shape))
+            try:
+                return _flat(_one_by_one(run, shape))
+            except UnsupportedModuleError:
+                raise
+            except Exception as error:  # many lines of TorchScript, the last of which says why
+                raise UnsupportedModuleError(
+                    f"module={self._path.name!r} cannot run on records of shape {shape}: "
+                    f"{_line(error, 0 if is_onnx else -1)}."
+                ) from None
         module = self._made().to(self.used_device)
         return _flat(_record_by_record(module, shape, self.used_device))
 
@@ -165,6 +179,12 @@ class FrozenFeatures(PublicFeatures):
         made = copy.deepcopy(made)
         if self.weights is not None:
             _load(made, Path(self.weights))
+        elif isinstance(self.module, type) and next(made.parameters(), None) is not None:
+            raise ValueError(
+                f"module={self.module.__name__} is a class, whose weights would be drawn at "
+                "random. Give weights=, a module that has its weights, or a function that loads "
+                "them."
+            )
         return made.float().eval().requires_grad_(False)
 
 
@@ -186,20 +206,63 @@ def digest_of(module: nn.Module) -> str:
 
 
 def _load(module: nn.Module, path: Path) -> None:
-    with error_context("weights", "cannot be read as tensors by name"):
-        if path.suffix == ".safetensors":
-            try:
-                state = import_module("safetensors.torch").load_file(path)
-            except ImportError:
-                raise ImportError(_NEEDS_SAFETENSORS) from None
-        else:
-            state = torch.load(path, map_location="cpu", weights_only=True)
+    """Load the state of a module from a file."""
+    if not path.is_file():
+        raise ValueError(f"weights={str(path)!r} is not a file. Give the path of one.")
+    state = _state_in(path)
+    try:
         missing = module.load_state_dict(state, strict=False).missing_keys
+    except RuntimeError as error:
+        raise ValueError(
+            f"weights={path.name!r} does not fit the module: {_line(error, -1)}. Make the module "
+            "with the sizes of the trained one."
+        ) from None
     if missing:
         raise ValueError(
-            f"weights={path.name!r} lacks {safe_repr(missing)} of the module. Give the weights of "
-            "this module."
+            f"weights={path.name!r} lacks {safe_repr(missing)} of the module. "
+            f"{_where_else(state, missing[0])}"
         )
+
+
+def _state_in(path: Path) -> Mapping[str, Any]:
+    """Return the content of a file of weights."""
+    try:
+        if path.suffix == ".safetensors":
+            state: Any = import_module("safetensors.torch").load_file(path)
+        else:
+            state = torch.load(path, map_location="cpu", weights_only=True)
+    except ImportError:
+        raise ImportError(_NEEDS_SAFETENSORS) from None
+    except Exception as error:  # of torch or safetensors, in many lines
+        state = type(error)
+    if not isinstance(state, Mapping):
+        raise ValueError(
+            f"weights={path.name!r} cannot be read as tensors by name ({_kind(state)}). Write them "
+            "by torch.save(module.state_dict(), FILE), or as safetensors."
+        )
+    return state
+
+
+def _kind(state: Any) -> str:
+    """Return the name of the type that a file holds, or of the error that it raised."""
+    return state.__name__ if isinstance(state, type) else type(state).__name__
+
+
+def _where_else(state: Mapping[str, Any], name: str) -> str:
+    """Return where else in a file a tensor of the module may be, and the remedy."""
+    for key, held in state.items():
+        if isinstance(held, Mapping):
+            return f"The file has other tensors under {key!r}: save these alone."
+        if str(key).endswith(f".{name}"):
+            prefix = key.removesuffix(name)
+            return f"The file's names begin with {prefix!r}: save its tensors without this prefix."
+    return "Give the weights of this module."
+
+
+def _line(error: Exception, which: int) -> str:
+    """Return one line of an error's message."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [""]
+    return visible(lines[which]).rstrip(".")[:_LONGEST]
 
 
 def _record_by_record(
@@ -265,8 +328,13 @@ def _one_by_one(run: Extract, shape: tuple[int, ...]) -> Extract:
 
 
 def _script(path: Path, device: str | torch.device) -> Extract:
-    with error_context("module", "is not a TorchScript file"):
+    try:
         loaded: Any = torch.jit.load(str(path), map_location=device).eval()
+    except Exception:  # torch speaks of archives
+        raise ValueError(
+            f"module={path.name!r} is not a TorchScript file. If it holds weights, pass it as "
+            "weights=, and the class of the network as module=."
+        ) from None
 
     def run(x: Tensor) -> Tensor:
         found: Tensor = copy.deepcopy(loaded)(x.to(device))  # forgets what the copy keeps
@@ -280,8 +348,12 @@ def _onnx_session(path: Path) -> Extract:
         runtime = import_module("onnxruntime")
     except ImportError:
         raise ImportError(_NEEDS_ONNX) from None
-    with error_context("module", "is not an ONNX file"):
+    try:
         session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    except Exception as error:
+        raise ValueError(
+            f"module={path.name!r} is not an ONNX file: {_line(error, 0)}. Export it again."
+        ) from None
     (name,) = (given.name for given in session.get_inputs())
 
     def run(x: Tensor) -> Tensor:

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from skdpfair._validate import integer, one_of
 from skdpfair.features._base import Extract, PublicFeatures
-from skdpfair.features._scattering import CHANNELS, form_of, has_channels_last
+from skdpfair.features._scattering import CHANNELS, form_of
+from skdpfair.networks import has_channels_last
 
 
 class Hog(PublicFeatures):

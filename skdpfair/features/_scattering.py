@@ -15,6 +15,7 @@ from torch.nn.functional import layer_norm
 from skdpfair._validate import flag, integer, is_auto, one_of
 from skdpfair.features._base import Extract, PublicFeatures
 from skdpfair.features._wavelets import Scattering
+from skdpfair.networks import has_channels_last
 
 _OPPONENTS = [[1 / 3, 1 / 3, 1 / 3], [0.5, 0.0, -0.5], [-0.25, 0.5, -0.25]]
 _EPS = 1e-5
@@ -224,13 +225,6 @@ class _Features(nn.Module):
             found = found[..., : (found.shape[-1] + 1) // 2]
         parts = found.split(_GREY if self.colour is None else scattering.group_sizes, 2)
         return torch.cat([layer_norm(p.flatten(1), (p[0].numel(),), eps=_EPS) for p in parts], 1)
-
-
-def has_channels_last(shape: Sequence[int], channels: str) -> bool:
-    """Tell whether pictures of a shape have their channels in the last axis."""
-    if len(shape) != 3 or channels in ("first", "none"):
-        return False
-    return channels == "last" or (shape[0] not in (1, 3) and shape[2] in (1, 3))
 
 
 def form_of(shape: Sequence[int], channels: str) -> tuple[int, int, int]:

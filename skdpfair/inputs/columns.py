@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 
 from skdpfair._validate import safe_repr
 
@@ -31,6 +32,20 @@ def refuse_masked(name: str, values: object) -> None:
             f"{name} has masked values, which are missing values. Fill them by public constants, "
             "or drop these rows."
         )
+
+
+def refuse_different_shapes(name: str, values: object) -> None:
+    """Raise ValueError if a list holds arrays of different shapes, such as pictures of any size."""
+    if isinstance(values, (list, tuple)) or (
+        isinstance(values, np.ndarray) and values.dtype == object and values.ndim == 1
+    ):
+        shapes = {tuple(v.shape) for v in values if isinstance(v, (np.ndarray, torch.Tensor))}
+        if len(shapes) > 1:
+            one, other, *_ = sorted(shapes)
+            raise ValueError(
+                f"{name} holds arrays of different shapes, such as {one} and {other}. Give all "
+                "records one shape: resize or crop pictures."
+            )
 
 
 def refuse_sparse_columns(name: str, frame: object) -> None:

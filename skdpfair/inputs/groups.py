@@ -154,7 +154,10 @@ def encode(
     table = _group_table(in_pandas(X), y, group_col, in_pandas(sensitive_features))
     if table is None:
         if groups is not None:
-            raise ValueError("groups= declares levels, but there is no group_col. Set group_col.")
+            raise ValueError(
+                "groups= declares levels, but no groups are given. Pass fit(..., "
+                "sensitive_features=...), or set group_col=."
+            )
         return Groups(np.zeros(len(y), dtype=np.int64), None, True)
     if len(table) != len(y):
         raise ValueError(f"sensitive_features has {len(table)} rows, but y has {len(y)}.")

@@ -16,7 +16,12 @@ from skdpfair._validate import error_context, error_context_without_data, safe_r
 from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import labels as _labels
 from skdpfair.inputs import persons as _persons
-from skdpfair.inputs.columns import in_pandas, refuse_masked, refuse_sparse_columns
+from skdpfair.inputs.columns import (
+    in_pandas,
+    refuse_different_shapes,
+    refuse_masked,
+    refuse_sparse_columns,
+)
 from skdpfair.inputs.provenance import noted
 from skdpfair.inputs.streaming import (
     BYTES,
@@ -36,6 +41,7 @@ _NOT_NUMBERS = (
     "X has values that are not numbers. Encode text with public categories, for instance "
     "OneHotEncoder(categories=[...]), and dates as numbers."
 )
+_OTHER_SHAPE = "X must have records of shape {}, as in fit, got {}."
 _SCANNED = 2**19  # numbers looked at in one go
 
 
@@ -203,6 +209,8 @@ def _like_fitted(estimator: Any, X: Any, hidden: list[int], shape: tuple[int, ..
     lacks = len(shown) < len(hidden)
     width = X.shape[1] + len(hidden) - len(shown)
     if not hasattr(X, "iloc") and width != estimator.n_features_in_:
+        if X.ndim > 2 or len(shape) > 1:
+            raise ValueError(_OTHER_SHAPE.format(tuple(shape), tuple(X.shape[1:])))
         raise ValueError(
             f"X has {width} features, but {type(estimator).__name__} is expecting "
             f"{estimator.n_features_in_} features as input."
@@ -212,9 +220,7 @@ def _like_fitted(estimator: Any, X: Any, hidden: list[int], shape: tuple[int, ..
     named = hasattr(estimator, "feature_names_in_")  # errors come before the warning of no names
     x = _numbers(_without(X, shown), at_once=named)
     if x.shape[1:] != tuple(shape):
-        raise ValueError(
-            f"X must have rows of shape {tuple(shape)}, as in fit, got {tuple(x.shape[1:])}."
-        )
+        raise ValueError(_OTHER_SHAPE.format(tuple(shape), tuple(x.shape[1:])))
     if not lacks and not hasattr(X, "iloc"):  # warns if fit saw names
         validate_data(estimator, X, reset=False, skip_check_array=True)
     return x
@@ -267,6 +273,7 @@ def _container(X: Any) -> Any:
         )
     refuse_sparse_columns("X", X)
     refuse_masked("X", X)
+    refuse_different_shapes("X", X)
     with error_context_without_data("X", "cannot be read as a table"):
         if not is_streamed(X):
             X = _in_memory(X)
@@ -389,6 +396,11 @@ def _refuse_not_finite(X: Any, x: Rows) -> None:
         part = as_rows(x, slice(start, start + step))
         if not np.isfinite(part.sum()):
             spoilt |= ~np.isfinite(part).reshape(len(part), x.shape[1], -1).all(axis=(0, 2))
+    if spoilt.any() and x.ndim > 2:
+        raise ValueError(
+            "X contains NaN or infinity (inf), as float32 counts from 3.4e38 on. Leave such "
+            "records out, or fill them by a public constant: numpy.where(numpy.isfinite(X), X, 0)."
+        )
     if spoilt.any():
         at = np.flatnonzero(spoilt)
         names = [X.columns[i] if hasattr(X, "columns") else int(i) for i in at]

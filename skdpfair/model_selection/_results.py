@@ -134,7 +134,9 @@ class TradeoffResults:
             at = budgets.index(budget) if budget in budgets else -1
             return cell["seed"], cell["fold"], place.get(cell["method"], -1), at, cell["method"]
 
+        features = asked.get("data features")
         asked = {name: value for name, value in asked.items() if not name.startswith("data ")}
+        asked["features"] = features
         classes = np.asarray(asked["classes"])
         return cls.from_cells(sorted(cells, key=order), asked["group names"], classes, asked)
 

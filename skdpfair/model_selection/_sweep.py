@@ -21,6 +21,7 @@ from skdpfair.exceptions import InterruptedWarning, LowSignalWarning
 from skdpfair.inputs import groups
 from skdpfair.inputs import persons as _persons
 from skdpfair.inputs.groups import group_name
+from skdpfair.inputs.provenance import noted
 from skdpfair.methods import get_method
 from skdpfair.metrics._measures import rarest_class
 from skdpfair.model_selection._cells import (
@@ -221,6 +222,7 @@ def sweep(
         store.sweep_away()
     _warn_once(done.values())
     finished = [done[cell.key] for cell in cells if cell.key in done]
+    asked["features"] = noted(X) if features is None else features.described
     results = TradeoffResults.from_cells(finished, levels, classes, asked)
     if empty_runs(results.frame):
         warnings.warn(

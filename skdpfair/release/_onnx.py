@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from skdpfair.features._wavelets import RealScattering
+from skdpfair.networks import ChannelsFirst
 
 _IR = 8  # of graphs of plain layers; ONNX Runtime 1.12 and later read it
 _OPSET = 17
@@ -196,6 +197,9 @@ class _Builder:
             group=layer.groups,
         )
 
+    def _channels_first(self, layer, y):
+        self.output = self._node("Transpose", self.output, perm=(0, 3, 1, 2))
+
     def _gelu(self, layer, y):
         if layer.approximate != "none":
             raise _Unknown
@@ -212,6 +216,7 @@ _MAKERS = {
     nn.Linear: _Builder._linear,
     nn.Conv2d: _Builder._convolution,
     nn.GELU: _Builder._gelu,
+    ChannelsFirst: _Builder._channels_first,
 }
 
 

@@ -34,7 +34,7 @@ from skdpfair.privacy.statement import (
     rounded_up,
 )
 from skdpfair.release import release
-from skdpfair.report._page_facts import SELECTION, learned
+from skdpfair.report._page_facts import FEATURES, SELECTION, learned
 from skdpfair.report._rendering import (
     findings,
     in_words,
@@ -430,6 +430,8 @@ def _facts(classifier):
         ("classes", ", ".join(map(str, classifier.classes_))),
         ("features", f"{math.prod(classifier.net_.module.in_shape):,}"),
     ]
+    if privacy.features is not None:
+        rows.append((FEATURES, privacy.features))
     if classifier.groups_ is not None:
         rows.append(("groups", ", ".join(map(group_name, classifier.groups_))))
     done, size = " trained on", f"{privacy.expected_batch_size:.4g}"

@@ -7,7 +7,8 @@ from types import SimpleNamespace
 from skdpfair.privacy.statement import ADJACENCY_IN_WORDS, CHANGED, UNITS
 from skdpfair.report._charts import curves
 
-_FACTS = {"method", "classes", "features", "groups", "records of a person", "steps"}
+FEATURES = "public features"
+_FACTS = {FEATURES, "method", "classes", "features", "groups", "records of a person", "steps"}
 _FACTS |= {"expected batch size", "learning rate", "written by"}
 _FACTS |= {f"{unit}s{done}" for unit in UNITS.values() for done in ("", " trained on")}
 SELECTION = (
@@ -74,14 +75,15 @@ def context_of(text):
         If the text is no such page.
     """
     parts = dict(re.findall(r'<section aria-labelledby="([\w-]+)">(.*?)</section>', text, re.S))
-    if not set(dict(_texts(_ROWS, parts["model"]))) <= _FACTS:
+    facts = _texts(_ROWS, parts["model"])
+    if not set(dict(facts)) <= _FACTS:
         raise ValueError("a fact that no model page tells")
     found = _EPSILON.findall(parts["privacy"]) or [("inf", "", "", "", "")]
     epsilon, delta, *of_person, accountant = found[0]
     adjacency = next(a for a, w in ADJACENCY_IN_WORDS.items() if not accountant or w in text)
     prepared = (
         None
-        if "No pipeline was given" in parts["pipeline"]
+        if 'class="banner' not in parts["pipeline"]
         else SimpleNamespace(steps=[], notes=_texts(_ITEM, parts["pipeline"]))
     )
     privacy = SimpleNamespace(
@@ -89,12 +91,13 @@ def context_of(text):
         seeded="The noise was seeded" in parts["privacy"],
         accountant=accountant,
         statement=unescape("".join(re.findall(r'role="note">(.*?)</p>', parts["privacy"], re.S))),
+        features=dict(facts).get(FEATURES),
         assumptions=_texts(_ITEM, parts["assumed"]),
         not_accounted=_texts(_ITEM, parts["not-accounted"]),
     )
     return {
         "title": unescape(re.findall(r"<h1>(.*?)</h1>", text)[0]),
-        "facts": _texts(_ROWS, parts["model"]),
+        "facts": facts,
         "privacy": privacy,
         "epsilon": epsilon,
         "delta": delta,

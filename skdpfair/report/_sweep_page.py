@@ -121,6 +121,7 @@ def results_page(results, *, title=None, pipeline=None, measures=None) -> str:
         "front": _front(results, table, main, f"{cost}_difference"),
         "ledger": _ledger(results),
         "findings": findings(pipeline),
+        "features": (results.asked or {}).get("features"),
         "not_accounted": in_unit(NOT_ACCOUNTED, UNITS[adjacency]),
         "reproduce": _versions(results),
         "version": version("skdpfair"),
@@ -376,6 +377,7 @@ def _asked(results):
         rows += _of_one_run(frame, results.asked)
         classes = results.asked.get("classes")
         rows += [("classes", ", ".join(map(str, classes)))] if classes else []
+        rows += [("public features", f)] if (f := results.asked.get("features")) else []
         params = results.asked["params"].items()
         rows += [(name, value) for name, value in params if name not in ("classes", "groups")]
     return rows

@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator, clone
 
 from skdpfair._validate import error_context, is_auto, safe_repr
 from skdpfair.features import Scattering2D
+from skdpfair.features._scattering import form_of
 from skdpfair.inputs.streaming import SparseRows
 from skdpfair.inputs.table import Table, numbers_of
 from skdpfair.training import defaults
@@ -33,7 +34,10 @@ def features_of(params: dict[str, Any], shape: tuple[int, ...]) -> Scattering2D 
         If features of other records than pictures are asked for, or with a change of pixels.
     """
     chosen = is_auto(params["module"])
-    if not (_suits(params, shape) if chosen else params["module"] == SCATTERING):
+    reason = _unsuited(params, shape) if chosen else None
+    if reason is not None and len(shape) in (2, 3):
+        log.info("module='auto': no features of pictures, as %s", reason)
+    if reason is not None or not (chosen or params["module"] == SCATTERING):
         return None
     for name in ("attack", "augment"):
         if params[name] is not None:
@@ -55,17 +59,20 @@ def features_of(params: dict[str, Any], shape: tuple[int, ...]) -> Scattering2D 
     return features
 
 
-def _suits(params: dict[str, Any], shape: tuple[int, ...]) -> bool:
-    """Tell whether records are pictures, and nothing else is asked for than a network."""
-    others = params["attack"], params["augment"], params["module_params"]
-    asks = not is_auto(params["hidden_layer_sizes"]) or any(o is not None for o in others)
-    if asks or len(shape) not in (2, 3):
-        return False
+def _unsuited(params: dict[str, Any], shape: tuple[int, ...]) -> str | None:
+    """Return why records are no pictures or a network is asked for; None if neither holds."""
+    for name in ("attack", "augment", "module_params"):
+        if params[name] is not None:
+            return f"{name} is given"
+    if not is_auto(params["hidden_layer_sizes"]):
+        return "hidden_layer_sizes is given"
     try:
-        Scattering2D().check(shape)
+        _, *sides = form_of(shape, "auto")
     except ValueError:
-        return False
-    return min(sorted(shape)[-2:]) >= _LEAST_SIDE
+        return f"records of shape {shape} are no pictures of 1 or 3 channels"
+    if min(sides) < _LEAST_SIDE:
+        return f"pictures of shape {shape} have less than {_LEAST_SIDE} pixels on a side"
+    return None
 
 
 def is_wide(table: Table, features: Scattering2D | None) -> bool:

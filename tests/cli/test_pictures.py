@@ -99,6 +99,15 @@ def test_every_form_gives_the_same_model_whose_predictions_are_written():
     pd.testing.assert_frame_equal(named.loc[order].reset_index(drop=True), found, rtol=1e-4)
 
 
+def test_pictures_that_no_label_names_are_counted():
+    names = pd.read_csv("labels.csv")
+    names[5:].assign(file="./" + names["file"][5:]).to_csv("some.csv", index=False)
+    assert "left out" not in usable("fit", *FORMS["folder"], *FIT).stderr
+    done = usable("fit", "faces", "--labels", "some.csv", *FIT, "--json")
+    assert "Note: 5 pictures of faces are left out, as some.csv does not name" in done.stderr
+    assert json.loads(done.stdout)["n_samples"] == N - 5
+
+
 def test_a_person_may_have_several_pictures():
     person = ["--unit", "person_id", "--max-records-per-unit", "2"]
     for data in ("folder", "labelled arrays"):
@@ -230,6 +239,11 @@ def test_what_cannot_be_used_is_refused(monkeypatch):
     predict = ["predict", "model.safetensors"]
     assert "holds no pictures (.png" in refused(*predict, "none")
     assert "labels.csv is none" in refused(*predict, "labels.csv")
+    Image.fromarray(images[0]).save("one.png")
+    for given in ([], ["--size", "9x9"]):
+        said = refused(*predict, "one.png", *given)
+        assert "one.png is one picture. Put it in a folder, and name the folder" in said
+    assert "give --data FOLDER of pictures or FILE.npz" in refused("sweep", "schema.toml")
     assert "'short' is not a size such as 32x32" in refused(*predict, "faces", "--size", "short")
     monkeypatch.setitem(sys.modules, "PIL", None)
     assert "pip install 'skdpfair[images]'" in refused(*predict, "faces")

@@ -140,6 +140,11 @@ MODULES = {
     ),
     "features of a buffer": (lambda: fourier(), ROW, RECORDED),
     "papers' cnn": (lambda: small_cnn((8, 8), 3, channels=(4, 2)), (8, 8), RECORDED),
+    "papers' cnn, channels last": (
+        lambda: small_cnn((8, 8, 3), 3, channels=(4, 2)),
+        (8, 8, 3),
+        RECORDED,
+    ),
     "pooled cnn": (
         lambda: seq(
             nn.Conv2d(2, 4, 3, padding=1),

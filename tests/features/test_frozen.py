@@ -113,7 +113,7 @@ def test_a_module_that_remembers_is_refused(module, pictures):
 
 
 def test_a_factory_makes_the_same_network_each_time(pictures):
-    frozen = FrozenFeatures(Backbone).fit(pictures)
+    frozen = FrozenFeatures(lambda: Backbone()).fit(pictures)
     np.testing.assert_array_equal(frozen.transform(pictures), frozen.transform(pictures))
     assert frozen.described == clone(frozen).described
 
@@ -141,6 +141,50 @@ def test_weights_come_from_files(backbone, pictures, tmp_path):
         FrozenFeatures(
             nn.Sequential(nn.Flatten(), nn.BatchNorm1d(3)), tmp_path / "net.pt"
         ).fit_transform(pictures)
+
+
+def test_a_class_without_weights_is_refused(pictures):
+    with pytest.raises(ValueError, match=r"^module=Backbone is a class, whose weights would be"):
+        FrozenFeatures(Backbone).fit(pictures)
+    assert FrozenFeatures(nn.Flatten).fit(pictures).n_features_out == 432  # it has no weights
+
+
+@pytest.mark.parametrize(
+    "state, width, text",
+    [
+        (lambda s: {"epoch": 3, "state_dict": s}, 4, r"other tensors under 'state_dict': save"),
+        (lambda s: {f"module.{k}": v for k, v in s.items()}, 4, r"begin with 'module\.': save"),
+        (lambda s: s, 5, r"does not fit the module: size mismatch for layers\.[^\n]*\. Make"),
+        (lambda s: torch.zeros(3), 4, r"cannot be read as tensors by name \(Tensor\)"),
+        (lambda s: Backbone(), 4, r"cannot be read as tensors by name \(UnpicklingError\)"),
+        (None, 4, r"^weights='.*net.pt' is not a file"),
+    ],
+)
+def test_weights_that_cannot_be_used_are_named_in_a_line(
+    state, width, text, backbone, pictures, tmp_path
+):
+    path = tmp_path / "net.pt"
+    if state is not None:
+        torch.save(state(backbone.state_dict()), path)
+    with pytest.raises(ValueError, match=text) as told:
+        FrozenFeatures(Backbone, path, module_params={"width": width}).fit(pictures)
+    assert str(told.value).isprintable()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_files_that_cannot_be_run_are_named_in_a_line(backbone, pictures, tmp_path):
+    torch.save(backbone.state_dict(), tmp_path / "net.pt")
+    (tmp_path / "net.onnx").write_bytes(b"no network" * 9)
+    torch.jit.script(nn.Conv2d(7, 5, 3)).save(tmp_path / "seven.pt")
+    texts = {
+        "net.pt": r"^module='net\.pt' is not a TorchScript file.*weights=",
+        "net.onnx": r"^module='net\.onnx' is not an ONNX file",
+        "seven.pt": r"^module='seven\.pt' cannot run on records of shape \(3, 12, 12\).*7 channels",
+    }
+    for name, text in texts.items():
+        with pytest.raises(ValueError, match=text) as told:
+            FrozenFeatures(tmp_path / name).fit(pictures)
+        assert str(told.value).isprintable()
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")

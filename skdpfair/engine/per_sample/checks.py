@@ -18,6 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
 from skdpfair._describe import state_of
+from skdpfair.engine.flat import NOTHING_TRAINS
 from skdpfair.engine.per_sample.batch_statistics import (
     has_running_statistics,
     hold_statistics,
@@ -283,7 +284,7 @@ def _tensors(module: nn.Module) -> list[Tensor]:
 def _refuse_unusable_tensors(module: nn.Module) -> None:
     trained = [p for p in module.parameters() if p.requires_grad]
     if not trained:
-        raise UnsupportedModuleError("module has no trainable parameter.")
+        raise UnsupportedModuleError(NOTHING_TRAINS)
     types = {p.dtype for p in trained}
     if len(types) > 1 or not types <= {torch.float32, torch.float64}:
         raise UnsupportedModuleError(
