@@ -184,7 +184,7 @@ def _checkpoint(
             "warm_start=True, a search or a clone may fit several times. Set checkpoint=None there."
         )
     mechanism, settings = plan.mechanism, plan.settings
-    facts = described_params(params) | {
+    facts = described_params(params | {"callbacks": None}) | {  # which begin anew
         "random_state": repr(params["random_state"]),
         "n_samples": repr(mechanism.task.n_samples),
         "the shape of a record": repr(tuple(table.x.shape[1:])),
