@@ -184,18 +184,21 @@ def _checkpoint(
             "warm_start=True, a search or a clone may fit several times. Set checkpoint=None there."
         )
     mechanism, settings = plan.mechanism, plan.settings
-    facts = described_params(params | {"callbacks": None}) | {  # which begin anew
-        "random_state": repr(params["random_state"]),
-        "n_samples": repr(mechanism.task.n_samples),
-        "the shape of a record": repr(tuple(table.x.shape[1:])),
-        "classes": repr(table.classes.tolist()),
-        "groups": repr(None if table.groups.levels is None else list(table.groups.levels)),
-        "n_steps": repr(settings.n_steps),
-        "sample_rate": repr(mechanism.max_sample_rate),
-        "noise_multipliers": repr(mechanism.noise_multipliers),
-        "processes": repr(processes.size),
-        "versions": repr((sys.modules["skdpfair"].__version__, torch.__version__)),
-    }
+    facts = (
+        described_params(params | {"callbacks": None})
+        | {  # which begin anew
+            "random_state": repr(params["random_state"]),
+            "n_samples": repr(mechanism.task.n_samples),
+            "the shape of a record": repr(tuple(table.x.shape[1:])),
+            "classes": repr(table.classes.tolist()),
+            "groups": repr(None if table.groups.levels is None else list(table.groups.levels)),
+            "n_steps": repr(settings.n_steps),
+            "sample_rate": repr(mechanism.max_sample_rate),
+            "noise_multipliers": repr(mechanism.noise_multipliers),
+            "processes": repr(processes.size),
+            "versions": repr((sys.modules["skdpfair"].__version__, torch.__version__)),
+        }
+    )
     return Checkpoint(path, facts, settings.n_steps, writes=processes.rank == 0)
 
 

@@ -12,9 +12,11 @@ import pandas as pd
 import pytest
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
+from skorch.callbacks import Callback
 
 from skdpfair import DPFairClassifier
 from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult, make_two_groups
+from skdpfair.distributed import fit_on_dask
 from skdpfair.model_selection import GroupScorer, PrivacyLedger, plan, select_by, sweep
 from skdpfair.preprocessing import public_preprocessor
 
@@ -123,3 +125,55 @@ def test_a_sweep_is_the_same_and_outlives_a_worker(cluster, two_groups, tmp_path
     pd.testing.assert_frame_equal(one, far)
     assert len(list(store.glob("[0-9a-f]*.json"))) == 15
     assert len(list(store.glob(".*"))) == 0
+
+
+def collections(n):
+    data = make_two_groups(n, random_state=0)
+    columns = [np.asarray(c) for c in (data.data, data.target, data.sensitive_features)]
+    array = pytest.importorskip("dask.array")
+    return columns, [array.from_array(c, chunks=(n // 4, *c.shape[1:])) for c in columns]
+
+
+def test_one_model_on_all_workers(cluster, tmp_path):
+    """Without noise and with all records in each step, it is the model of one process."""
+    columns, (X, y, group) = collections(600)
+    params = {"epsilon": None, "noise_multiplier": 0.0, "batch_size": 600, "max_steps": 20}
+    clf = DPFairClassifier(module="logistic", classes=[0, 1], random_state=0, **params)
+    clf.set_params(groups=list(np.unique(columns[2])))
+    here = distributed.get_client()
+    far = fit_on_dask(here, clf, X, y, sensitive_features=group)
+    one = clf.fit(*columns[:2], sensitive_features=columns[2])
+    assert far.privacy_.n_samples == 600
+    assert any("one trusted curator" in text for text in far.privacy_.assumptions)
+    np.testing.assert_allclose(
+        far.decision_function(columns[0]), one.decision_function(columns[0]), rtol=1e-4, atol=1e-5
+    )
+    with PrivacyLedger(tmp_path / "ledger.jsonl", delta=1e-5) as ledger:
+        private = DPFairClassifier("dpsgd", module="logistic", classes=[0, 1], delta=1e-5)
+        found = fit_on_dask(here, private, X, y)
+        assert ledger.report().n_fits == 1
+        assert ledger.epsilon() == pytest.approx(found.privacy_.epsilon, rel=1e-6)
+
+
+def test_partitions_that_differ_are_refused(cluster):
+    _, (X, y, _) = collections(600)
+    with pytest.raises(ValueError, match="same partitions"):
+        fit_on_dask(distributed.get_client(), DPFairClassifier(), X, y.rechunk(600))
+    with pytest.raises(TypeError, match="X must be a dask"):
+        fit_on_dask(distributed.get_client(), DPFairClassifier(), np.eye(3), y)
+
+
+class EndOfWorker(Callback):
+    def on_epoch_end(self, net, **kwargs):
+        if net.processes.rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_worker_that_ends_ends_the_fit(cluster, tmp_path):
+    """Last here: the cluster starts another worker in its place."""
+    _, (X, y, _) = collections(600)
+    clf = DPFairClassifier("dpsgd", module="logistic", classes=[0, 1], delta=1e-5)
+    with PrivacyLedger(tmp_path / "ledger.jsonl", delta=1e-5) as ledger:
+        with pytest.raises(RuntimeError, match=r"process of this fit|workers"):
+            fit_on_dask(distributed.get_client(), clf.set_params(callbacks=[EndOfWorker()]), X, y)
+        assert ledger.report().n_fits == 1 and 0 < ledger.epsilon() <= 1.0

@@ -1,0 +1,181 @@
+"""Training of one model on the workers of a dask cluster, where its records lie."""
+
+from __future__ import annotations
+
+import socket
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlparse
+
+import numpy as np
+import pandas as pd
+import torch
+import torch.distributed as dist
+from sklearn.base import BaseEstimator, clone
+
+from skdpfair.budget.charging import current_ledger
+from skdpfair.budget.privacy_ledger import PrivacyLedger
+
+__all__ = ["fit_on_dask"]
+_LOOKS = 5  # seconds between two looks at the workers
+
+
+def fit_on_dask(
+    client: Any,
+    estimator: BaseEstimator,
+    X: Any,
+    y: Any,
+    *,
+    sensitive_features: Any = None,
+    sample_weight: Any = None,
+) -> Any:
+    """Fit one model on all partitions of a dask collection, which stay on their workers.
+
+    Each worker that holds partitions trains on these, as a process of a fit with
+    ``distributed="auto"``.
+
+    Parameters
+    ----------
+    client : dask.distributed.Client
+        Of a cluster whose workers are processes with a thread free for the fit.
+    estimator : DPFairClassifier
+        Is not changed.  Declare ``classes`` and ``groups``, which a partition may lack.
+    X : dask.dataframe.DataFrame or dask.array.Array of shape (n_samples, n_features, ...)
+        Finite numbers; the group columns may hold anything.
+    y : dask.dataframe.Series or dask.array.Array of shape (n_samples,)
+        Class labels, with the partitions of X.
+    sensitive_features, sample_weight : likewise, optional
+        As in ``fit``.
+
+    Returns
+    -------
+    DPFairClassifier
+        A fitted copy, as a pickle holds it.
+
+    Raises
+    ------
+    ValueError
+        If the partitions differ, or the fit refuses the parameters or the data.
+    RuntimeError
+        If a worker ends.  With ``checkpoint``, a file that all workers can reach, another call
+        goes on from there.
+
+    Notes
+    -----
+    An open :class:`skdpfair.budget.PrivacyLedger` is charged once, by a worker, which must reach
+    its file.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from dask.distributed import Client
+    >>> from skdpfair import DPFairClassifier
+    >>> X, y = da.random.random((10**6, 20)), da.random.randint(0, 2, 10**6)
+    >>> model = DPFairClassifier(epsilon=1.0, classes=[0, 1])
+    >>> fit_on_dask(Client(), model, X, y)  # doctest: +SKIP
+    DPFairClassifier(classes=[0, 1], distributed='auto')
+    """
+    given = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
+    columns = {"X": X, "y": y} | {name: c for name, c in given.items() if c is not None}
+    parts = {name: _partitions(name, column) for name, column in columns.items()}
+    counts = {name: len(own) for name, own in parts.items()}
+    if len(set(counts.values())) > 1:
+        raise ValueError(
+            f"X, y and what belongs to them must have the same partitions, got {counts}. Rechunk "
+            "or repartition them alike."
+        )
+    held = client.compute([part for own in parts.values() for part in own])
+    client.gather([client.submit(_nothing, part, pure=False) for part in held])  # errors come here
+    where = client.who_has(held[: counts["X"]])
+    by_worker: dict[str, list[int]] = defaultdict(list)
+    for i, part in enumerate(held[: counts["X"]]):
+        by_worker[sorted(where[part.key])[0]].append(i)
+    first = next(iter(by_worker))
+    host = urlparse(first).hostname
+    port = client.submit(_free_port, workers=[first], pure=False).result()
+    ledger = current_ledger()
+    model = clone(estimator).set_params(distributed="auto")
+    n = counts["X"]
+    fits = []
+    for rank, (worker, own) in enumerate(by_worker.items()):
+        mine = {name: [held[k * n + i] for i in own] for k, name in enumerate(columns)}
+        place = rank, len(by_worker), f"tcp://{host}:{port}"
+        only = {"workers": [worker], "allow_other_workers": False, "pure": False, "retries": 0}
+        charged = ledger if rank == 0 else None
+        fits.append(client.submit(_fit, model, mine, place, charged, **only))
+    try:
+        return _first_of(fits, client, set(by_worker))
+    finally:
+        client.cancel(fits)
+
+
+def _partitions(name: str, column: Any) -> list[Any]:
+    """Return the partitions of a collection as delayed objects, each with whole rows."""
+    if not hasattr(column, "to_delayed"):
+        raise TypeError(
+            f"{name} must be a dask DataFrame, Series or Array, got {type(column).__name__}."
+        )
+    if hasattr(column, "rechunk") and column.ndim > 1:
+        column = column.rechunk(dict.fromkeys(range(1, column.ndim), -1))
+    return list(np.ravel(column.to_delayed()))
+
+
+def _nothing(part: Any) -> None:
+    """Return nothing, once a partition is there."""
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("", 0))
+        port: int = free.getsockname()[1]
+    return port
+
+
+def _first_of(fits: Sequence[Any], client: Any, workers: set[str]) -> Any:
+    """Return the result of the first fit, or raise the first error of any."""
+    from distributed import wait
+
+    running = fits
+    while running:
+        try:
+            done, running = wait(running, timeout=_LOOKS, return_when="FIRST_COMPLETED")
+        except TimeoutError:
+            if gone := workers - client.nthreads().keys():  # whose fits would wait for them
+                raise RuntimeError(f"The workers {sorted(gone)} of this fit have ended.") from None
+            continue
+        for fit in done:
+            fit.result()
+    return fits[0].result()
+
+
+def _fit(
+    model: Any,
+    parts: dict[str, list[Any]],
+    place: tuple[int, int, str],
+    ledger: PrivacyLedger | None,
+) -> Any:
+    """Fit on the partitions of this worker; return the model on the first one."""
+    rank, size, address = place
+    joined = {name: _joined(own) for name, own in parts.items()}
+    X, y = joined.pop("X"), joined.pop("y")
+    if size == 1:
+        model.set_params(distributed=None)
+    else:
+        backend = "nccl" if torch.cuda.is_available() else "gloo"
+        dist.init_process_group(backend, init_method=address, rank=rank, world_size=size)
+    try:
+        if ledger is None:
+            model.fit(X, y, **joined)
+        else:
+            ledger.fit(model, X, y, **joined)
+    finally:
+        if size > 1:
+            dist.destroy_process_group()
+    return model if rank == 0 else None
+
+
+def _joined(parts: list[Any]) -> Any:
+    if isinstance(parts[0], (pd.DataFrame, pd.Series)):
+        return pd.concat(parts)
+    return np.concatenate(parts)
