@@ -1,6 +1,6 @@
 """Tables in Parquet files that are larger than memory, encoded by a schema part by part."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
@@ -204,6 +204,13 @@ class _RowGroups:
         return frame.astype({c: np.float64 for c in self._numbers if c in frame})
 
 
+def column_names(source: Any, wanted: Iterable[str] = ()) -> list[str]:
+    """Return the names of the columns of Parquet files, ``wanted`` among them."""
+    dataset = _dataset(source)
+    _check(next(dataset.get_fragments()), dataset.schema, wanted, ())
+    return list(dataset.schema.names)
+
+
 def n_rows(source: Any, schema: TableSchema) -> int:
     """Return the number of rows of Parquet files, which their footers state."""
     return len(_RowGroups(source, schema))
@@ -221,7 +228,7 @@ def _dataset(source: Any) -> Any:
         return dataset.dataset(paths, format="parquet")
 
 
-def _check(fragment: Any, schema: Any, wanted: list[str], numbers: list[str]) -> None:
+def _check(fragment: Any, schema: Any, wanted: Iterable[str], numbers: Collection[str]) -> None:
     """Raise ValueError if a file lacks a column, or holds another type in it."""
     from pyarrow import dataset, types
 
