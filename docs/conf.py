@@ -96,6 +96,7 @@ ROOMS = {
     "skdpfair.analysis": "Analysis",
     "skdpfair.attacks": "Adversarial inputs",
     "skdpfair.augmentations": "Augmentation",
+    "skdpfair.distributed": "Several processes",
     "skdpfair.performative": "Decision-dependent data",
     "skdpfair.audit": "Audits",
     "skdpfair.datasets": "Data sets",

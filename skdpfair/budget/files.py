@@ -1,7 +1,7 @@
 """Files that appear whole, on the disk, or not at all."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -26,8 +26,10 @@ def path_of(path: str | os.PathLike[str]) -> Path:
         return Path(path)
 
 
-def replace_file(path: str | os.PathLike[str], content: bytes, *, is_private: bool = False) -> None:
-    """Write a file beside the old one, then put it in its place.
+def replace_file(
+    path: str | os.PathLike[str], content: bytes | Iterable[bytes], *, is_private: bool = False
+) -> None:
+    """Write a file, whole or part by part, beside the old one, then put it in its place.
 
     If ``is_private``, only the owner may read it.
 
@@ -63,11 +65,13 @@ def check_writable(path: str | os.PathLike[str]) -> None:
 
 
 @contextmanager
-def _written_beside(path: Path, content: bytes, mode: int = 0o666) -> Iterator[Path]:
+def _written_beside(
+    path: Path, content: bytes | Iterable[bytes], mode: int = 0o666
+) -> Iterator[Path]:
     part = path.with_name(f".{path.name[:100]}.{os.urandom(8).hex()}.part")
     try:
         with open(part, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
-            file.write(content)
+            file.writelines([content] if isinstance(content, bytes) else content)
             file.flush()
             os.fsync(file.fileno())
         yield part

@@ -14,8 +14,8 @@ from skdpfair import __version__
 # command: its module, and what `skdpfair --help` says of it without importing that
 COMMANDS = {
     "schema": ("schema_command", "Write down what is public about a CSV file."),
-    "fit": ("fit_command", "Train a private classifier on a CSV file or on pictures."),
-    "predict": ("fit_command", "Predict the rows of a CSV file, or pictures."),
+    "fit": ("fit_command", "Train a private classifier on a CSV file, Parquet files or pictures."),
+    "predict": ("fit_command", "Predict the rows of a CSV or Parquet file, or pictures."),
     "sweep": ("sweep_command", "Compare methods and budgets on a CSV file or on pictures."),
     "report": ("report_command", "Write a page about a sweep or a model."),
     "dashboard": ("dashboard_command", "Look at a sweep in the Fairlearn dashboard."),

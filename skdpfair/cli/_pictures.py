@@ -1,14 +1,17 @@
-"""Records that commands read: the rows of a CSV file, or pictures with their labels."""
+"""Records that commands read: rows of a CSV file or of Parquet files, or labelled pictures."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
+import click
 import numpy as np
 import pandas as pd
 
 from skdpfair.cli._input import FILE, echo
-from skdpfair.preprocessing import TableSchema, columns_of
+from skdpfair.preprocessing import TableSchema, columns_of, encode_parquet
+from skdpfair.preprocessing._parquet import column_names, n_rows
 from skdpfair.preprocessing._schema import labels_in, read_columns
 from skdpfair.release._facts import record_shape
 
@@ -35,15 +38,21 @@ class Records(NamedTuple):
     y: np.ndarray
     groups: pd.DataFrame | None
     units: np.ndarray | None
+    n_in_all: int | None = None  # if other processes have more of them
 
     @property
     def n_units(self) -> int:
         """Number of persons; of records, if each is a person."""
+        if self.n_in_all is not None:
+            return self.n_in_all
         return len(self.y) if self.units is None else len(np.unique(self.units))
 
 
-def source_of(data, *, labels=None, file_column=FILE, size=None, mode=None):
+def source_of(data, *others, labels=None, file_column=FILE, size=None, mode=None):
     """Return what reads the records in a file or a folder, by the options of a command."""
+    is_parquet = [path.suffix.lower() == ".parquet" and path.is_file() for path in (data, *others)]
+    if others and not all(is_parquet):
+        raise ValueError("Give one DATA, or several Parquet files (.parquet).")
     if data.is_dir():
         return Folder(data, labels, file_column, size, mode)
     if data.suffix.lower() in _SUFFIXES:
@@ -56,14 +65,31 @@ def source_of(data, *, labels=None, file_column=FILE, size=None, mode=None):
         raise ValueError(
             f"--labels are those of pictures, and {data} is neither a folder nor an .npz file."
         )
-    return Rows(data)
+    return Parquet((data, *others)) if is_parquet[0] else Rows(data)
+
+
+def part_of(source, rank, n_processes):
+    """Return what reads the records of one of several processes."""
+    if n_processes == 1:
+        return source
+    n_files = len(source.paths) if isinstance(source, Parquet) else 0
+    if n_files < n_processes:
+        raise ValueError(
+            f"{n_processes} processes train on at least as many Parquet files, of which each reads "
+            f"its own, got {n_files}. Give more files, or start fewer processes."
+        )
+    return replace(source, rank=rank, n_processes=n_processes)
 
 
 def source_for(model, schema, clf, data, **options):
     """Return what reads records like those of a model, which is named in errors."""
     source = source_of(data, **options)
     if source.holds_pictures == schema.has_features:
-        wanted = "a CSV file" if schema.has_features else "a folder of pictures or an .npz file"
+        wanted = (
+            "a CSV or Parquet file"
+            if schema.has_features
+            else "a folder of pictures or an .npz file"
+        )
         raise ValueError(f"{model} predicts the records of {wanted}, and {data} is none.")
     return source.like(record_shape(clf)) if source.holds_pictures else source
 
@@ -97,6 +123,39 @@ class Rows:
         """Return a table without columns, a row for each record, and the records."""
         table = schema.read_csv(self.path, labelled=False)
         return table[[]], schema.preprocessor().transform(table)
+
+
+@dataclass(frozen=True)
+class Parquet:
+    """The rows of Parquet files, of which each of several processes reads its own."""
+
+    paths: tuple[Path, ...]
+    rank: int = 0
+    n_processes: int = 1
+    holds_pictures = False
+    table = None
+
+    def columns(self, wanted=()) -> list:
+        """Return the names of the columns, ``wanted`` among them."""
+        return column_names(self.paths, wanted)
+
+    def read(self, schema, epsilon=1.0) -> Records:
+        """Return the records that a schema describes; features in a file until the command ends."""
+        n_in_all = None
+        if self.n_processes > 1:
+            n_in_all = n_rows(self.paths, schema)
+            schema = schema.with_fixed_encoding(n_in_all, epsilon)
+        folder = TemporaryDirectory(ignore_cleanup_errors=True)  # Windows keeps what is mapped
+        path = Path(click.get_current_context().with_resource(folder)) / "features.npy"
+        own = self.paths[self.rank :: self.n_processes]
+        found = encode_parquet(own, schema, path, epsilon=epsilon, verbose=self.rank == 0)
+        groups = found.sensitive_features
+        return Records(found.schema, found.X, found.y, groups, found.units, n_in_all)
+
+    def unlabelled(self, schema):
+        """Return a table without columns, a row for each record, and the records."""
+        X = encode_parquet(self.paths, schema, labelled=False).X
+        return pd.DataFrame(index=range(len(X))), X
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import click
+import numpy as np
 import pandas as pd
 
 from skdpfair.budget.files import replace_file
@@ -34,7 +35,7 @@ from skdpfair.cli._input import (
     tell_ledger,
     wrapped,
 )
-from skdpfair.cli._pictures import source_for, source_of
+from skdpfair.cli._pictures import Parquet, part_of, source_for, source_of
 from skdpfair.cli.schema_command import (
     GROUP,
     MOST_RECORDS,
@@ -51,6 +52,7 @@ from skdpfair.methods import METHODS
 from skdpfair.release import load_release, schema_of
 from skdpfair.release._file import require_safetensors
 from skdpfair.training import plan as _planning
+from skdpfair.training.processes import launched
 
 _OWN = {
     **{name: f"--{name}" for name in ("epsilon", "delta", "method")},
@@ -60,6 +62,7 @@ _OWN = {
     "unit_col": "--unit",
     "max_records_per_unit": "--max-records-per-unit",
     "verbose": "--json, which is quiet",
+    "distributed": "torchrun",
     **dict.fromkeys(("keep_reference", "diagnostics"), "Python: the file would not hold it"),
 }
 _WORDS = {
@@ -76,7 +79,7 @@ _PRIVATE = sorted(name for name, method in METHODS.items() if method.private)
 
 
 @click.command()
-@RECORDS
+@click.argument("data", nargs=-1, required=True, type=AnyPath(exists=True))
 @click.option(
     "--schema",
     "path",
@@ -151,12 +154,14 @@ def fit(
     skdpfair fit loans.csv --schema schema.toml --epsilon 1 -o model.safetensors
     skdpfair fit loans.csv --target approved --group sex
     skdpfair fit faces --labels faces.csv --schema schema.toml --epsilon 3
+    torchrun --nproc-per-node 2 -m skdpfair fit parts/*.parquet --schema schema.toml
 
-    DATA is a CSV file, a folder of pictures, or an .npz file with an array "images". The first and
-    the last take what is public about the columns from a file; the second asks for it. Nothing but
-    the model and what it has spent is printed or kept.
+    DATA is a CSV file, one Parquet file or several, a folder of pictures, or an .npz file with an
+    array "images". --schema names a file of what is public about the columns; without it, fit asks.
+    Nothing but the model and what it has spent is printed or kept.
     """  # noqa: D301 (click reads the character)
-    check_outputs(output, inputs=(data, path, ledger, pictures["labels"]))
+    rank, n_processes = launched()
+    check_outputs(output, inputs=(*data, path, ledger, pictures["labels"]))
     if output.exists() and not (force and output.is_file()):
         raise Unusable(
             f"{output} is there already, and training again would cost budget. Give another "
@@ -165,8 +170,12 @@ def fit(
     check_ledger(ledger, ledger_epsilon, ledger_delta)
     check_unit(unit, most_records)
     with in_options({}):
-        source = source_of(data, **pictures)
+        source = part_of(source_of(*data, **pictures), rank, n_processes)
         source.columns()  # before anything is asked
+    if n_processes > 1 and path is None:
+        raise Unusable(f"{n_processes} processes cannot ask. Give --schema FILE.")
+    if rank:
+        ledger = None  # that of process 0 is charged for all
     schema, given = _schema(source, path, target, groups, (unit, most_records), output)
     if METHODS[method].needs_groups and not schema.groups:
         raise Unusable(
@@ -177,7 +186,7 @@ def fit(
     with in_options({}):
         require_safetensors()  # before anything is spent
         records = source.read(schema, epsilon)
-        schema, X, y, sensitive, units = records
+        schema, X, y, sensitive, units, _ = records
         question = None if given else person_question(source.columns(), schema.unit)
         params = {
             "method": method,
@@ -188,9 +197,10 @@ def fit(
             "max_records_per_unit": schema.max_records_per_unit,
             "random_state": seed,
             "verbose": 0 if as_json else 1,
+            "distributed": "auto" if n_processes > 1 else None,
         }
         clf = DPFairClassifier(**params).set_params(**_parsed(settings))
-    if question is not None and not as_json:
+    if question is not None and not as_json and rank == 0:
         echo(wrapped(f"Note: {question}"), err=True)
     if ledger is not None:
         with in_options(_WORDS):  # before there is one
@@ -199,6 +209,10 @@ def fit(
     with in_options(_WORDS), recorded_warnings() as said, active as active:
         fitted = clf.fit if ledger is None else partial(active.fit, clf)
         fitted(X, y, sensitive_features=sensitive, units=units)
+        if rank:
+            return
+        if isinstance(source, Parquet):  # whose memory map has no names
+            clf.feature_names_in_ = np.asarray(schema.feature_names, dtype=object)
         cut = said.met(InterruptedWarning)
         if cut and output.exists():  # a finished model is not replaced by half of one
             output = output.with_name(f"{output.stem}.part{output.suffix}")
@@ -328,8 +342,8 @@ def _parsed(settings):
 def predict(model, data, output, as_json, size):
     """Predict the records of DATA with MODEL, which `skdpfair fit` wrote.
 
-    Writes the class and the probability of each class. A CSV file needs the feature columns only;
-    of a folder, all pictures are predicted, in the order of their names.
+    Writes the class and the probability of each class. A CSV or Parquet file needs the
+    feature columns only; of a folder, all pictures are predicted, in the order of their names.
     """
     check_outputs(output, inputs=(model, data))
     with in_options({}):
@@ -341,6 +355,8 @@ def predict(model, data, output, as_json, size):
             )
         clf = load_release(model)
         names, X = source_for(model, schema, clf, data, size=size).unlabelled(schema)
+        if not hasattr(X, "columns"):
+            vars(clf).pop("feature_names_in_", None)  # the schema makes the features, in its order
         chances = clf.predict_proba(X)
         out = pd.DataFrame(chances, columns=[f"probability[{c}]" for c in clf.classes_])
         out.insert(0, schema.target, clf.classes_[chances.argmax(axis=1)])

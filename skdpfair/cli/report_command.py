@@ -92,6 +92,8 @@ def _pipeline_of(schema):
 
 
 def _of_model(results, output, title, data, card, measures, pictures):
+    import pandas as pd
+
     from skdpfair.budget.files import replace_file
     from skdpfair.cli._pictures import source_for
     from skdpfair.release import load_release, schema_of
@@ -110,7 +112,9 @@ def _of_model(results, output, title, data, card, measures, pictures):
     if data is not None:
         tested = replace(schema, unit=None, max_records_per_unit=None)  # which tests do not need
         source = source_for(results, schema, clf, data, **pictures)
-        _, X, y, groups, _ = source.read(tested)
+        _, X, y, groups, _, _ = source.read(tested)
+        if schema.has_features:
+            X = pd.DataFrame(X, columns=schema.feature_names)
     pipeline = _pipeline_of(schema)
     if title is None and schema is not None:
         title = f"A private classifier of {schema.target}"

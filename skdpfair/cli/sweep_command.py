@@ -101,7 +101,7 @@ def sweep(
         params = options.pop("params", {})
         smallest = min(budgets_of(options["epsilons"]))  # features are the same for all fits
         source = source_of(data, **pictures)
-        schema, X, y, groups, units = source.read(asked.schema, smallest)
+        schema, X, y, groups, units, _ = source.read(asked.schema, smallest)
         if units is not None:
             params = params | {"max_records_per_unit": schema.max_records_per_unit}
         remedy = "add unit = {!r} and max_records_per_unit to the study."

@@ -115,7 +115,7 @@ class MappedRows:
 
 def is_streamed(X: object) -> bool:
     """Tell whether rows are fetched batch by batch, never all at once."""
-    return isinstance(X, (np.memmap, torch.Tensor, SparseRows))
+    return isinstance(X, (np.memmap, torch.Tensor, SparseRows, MappedRows))
 
 
 def is_sparse(X: object) -> bool:

@@ -3,6 +3,7 @@
 from skdpfair.exceptions import PrivacyLeakWarning
 from skdpfair.preprocessing._bounded_scaler import BoundedScaler
 from skdpfair.preprocessing._linter import PipelineFinding, PipelineReport, check_pipeline
+from skdpfair.preprocessing._parquet import EncodedTable, encode_parquet
 from skdpfair.preprocessing._piecewise_linear import PiecewiseLinearEncoder
 from skdpfair.preprocessing._public import outside_public, public_preprocessor
 from skdpfair.preprocessing._quantile_scaler import DPQuantileScaler
@@ -11,6 +12,7 @@ from skdpfair.preprocessing._schema import TableSchema, columns_of
 __all__ = [
     "BoundedScaler",
     "DPQuantileScaler",
+    "EncodedTable",
     "PiecewiseLinearEncoder",
     "PipelineFinding",
     "PipelineReport",
@@ -18,6 +20,7 @@ __all__ = [
     "TableSchema",
     "check_pipeline",
     "columns_of",
+    "encode_parquet",
     "outside_public",
     "public_preprocessor",
 ]

@@ -192,6 +192,13 @@ def together(distributed: str | None) -> Iterator[Processes]:
         dist.destroy_process_group(group)
 
 
+def launched() -> tuple[int, int]:
+    """Return the rank of this process, and how many a launcher such as torchrun started."""
+    if os.environ.keys() >= _BY_LAUNCHER:
+        return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    return 0, 1
+
+
 def _is_one_of_many() -> bool:
     if not dist.is_available():
         return False

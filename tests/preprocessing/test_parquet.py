@@ -1,0 +1,219 @@
+"""Parquet files, encoded part by part, give what their rows give in memory."""
+
+import tracemalloc
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+from skdpfair import DPFairClassifier
+from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
+from skdpfair.engine import PoissonSampler
+from skdpfair.preprocessing import TableSchema, _parquet, encode_parquet
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning"),
+    pytest.mark.filterwarnings("ignore::skdpfair.exceptions.InsecureSeedWarning"),
+]
+IN_MEMORY = ds.dataset(pa.table({"age": [1]}))
+SCHEMA = TableSchema(
+    target="income",
+    classes=["<=50K", ">50K"],
+    groups={"sex": ["Female", "Male", ""], "race": ["White", "Black", "Other"]},
+    bounds=ADULT_BOUNDS,
+    categories={c: list(v) for c, v in ADULT_CATEGORIES.items()} | {"code": ["1", "2"]},
+    missing=["age"],
+)
+
+
+@pytest.fixture(scope="module")
+def table():
+    """Rows of Adult with missing values, unlisted categories and numbers beyond their bounds."""
+    adult, rng = load_adult(subset="test"), np.random.default_rng(0)
+    frame = adult.data.head(3000).reset_index(drop=True).astype({"age": float})
+    frame["income"] = np.asarray(adult.target[:3000])
+    frame["race"] = rng.choice(["White", "Black", "Other"], 3000)
+    frame["code"] = pd.array(rng.choice([1, 2, 3], 3000), dtype="Int64")
+    frame["person"] = rng.permutation(3000) // 2
+    frame = frame.astype(dict.fromkeys(ADULT_CATEGORIES, object))
+    for column in ("age", "workclass", "sex", "code"):
+        frame.loc[rng.random(3000) < 0.1, column] = None
+    frame.loc[rng.random(3000) < 0.1, "education"] = "none of these"
+    frame.loc[5, "age"] = 400.0
+    return frame
+
+
+@pytest.fixture
+def parts(table, tmp_path):
+    """Three files of several row groups, one of them with texts in dictionaries."""
+    paths = [tmp_path / f"{i}.parquet" for i in range(3)]
+    for path, rows in zip(
+        paths, (slice(0, 1200), slice(1200, 1201), slice(1201, None)), strict=True
+    ):
+        own = pa.Table.from_pandas(table[rows], preserve_index=False)
+        if path == paths[2]:
+            at = own.schema.get_field_index("education")
+            own = own.set_column(at, "education", own["education"].dictionary_encode())
+        pq.write_table(own, path, row_group_size=500)
+    return paths
+
+
+def in_memory(table, tmp_path, schema):
+    """Return what the rows of a CSV file give."""
+    table.to_csv(tmp_path / "all.csv", index=False)
+    read = schema.read_csv(tmp_path / "all.csv")
+    return *schema.split(read), schema.units_in(read)
+
+
+@pytest.mark.parametrize("at_once", [2**16, 70])
+@pytest.mark.parametrize("to_file", [True, False])
+def test_features_labels_and_groups_are_those_of_a_csv_file(
+    to_file, at_once, table, parts, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(_parquet, "_AT_ONCE", at_once)
+    X, y, groups, _ = in_memory(table, tmp_path, SCHEMA)
+    path = tmp_path / "features.npy" if to_file else None
+    found = encode_parquet(parts, SCHEMA, path)
+    assert found.schema == SCHEMA.with_fixed_encoding(len(table))
+    assert list(X) == found.schema.feature_names and found.units is None
+    np.testing.assert_array_equal(np.asarray(found.X), X.to_numpy(np.float32))
+    np.testing.assert_array_equal(found.y, y)
+    assert (found.sensitive_features.astype(object) == groups).all(axis=None)
+    if to_file:
+        assert isinstance(found.X, np.memmap) and path.stat().st_mode & 0o777 == 0o600
+        assert (np.load(path) == found.X).all()
+
+
+def test_persons(table, parts, tmp_path):
+    schema = replace(SCHEMA, unit="person", max_records_per_unit=2)
+    *_, units = in_memory(table, tmp_path, schema)
+    found = encode_parquet(parts, schema)
+    np.testing.assert_array_equal(found.units, units)
+    assert found.schema == schema.with_fixed_encoding(1500)
+
+
+def test_columns_in_the_names_of_folders(table, tmp_path):
+    pq.write_to_dataset(
+        pa.Table.from_pandas(table, preserve_index=False), tmp_path / "d", partition_cols=["race"]
+    )
+    source = ds.dataset(tmp_path / "d", format="parquet", partitioning="hive")
+    found = encode_parquet(source, SCHEMA)
+    assert found.sensitive_features["race"].value_counts().to_dict() == {
+        k: int(n) for k, n in table["race"].value_counts().items()
+    }
+
+
+def test_rows_are_read_from_their_row_groups_only(table, parts, monkeypatch):
+    found = encode_parquet(parts, SCHEMA)
+    everything, read = np.asarray(found.X), []
+    plain = _parquet._RowGroups._table
+    monkeypatch.setattr(
+        _parquet._RowGroups, "_table", lambda self, i: read.append(i) or plain(self, i)
+    )
+    for rows in ([2999, 4, 1200, 3, 3, 2998], [], slice(499, 501)):
+        np.testing.assert_array_equal(found.X[rows], everything[rows])
+    assert read == [0, 3, 7, 0, 1]
+
+
+@pytest.mark.parametrize("to_file", [True, False])
+@pytest.mark.parametrize("by_person", [True, False])
+def test_a_fit_is_that_of_the_rows_in_memory(to_file, by_person, parts, tmp_path):
+    schema = replace(SCHEMA, unit="person", max_records_per_unit=2) if by_person else SCHEMA
+    data = encode_parquet(parts, schema, tmp_path / "x.npy" if to_file else None)
+
+    def fitted(X, **more):
+        clf = DPFairClassifier(
+            "dpsgd", epsilon=1.0, module="logistic", max_steps=6, batch_size=300, random_state=0
+        ).set_params(max_records_per_unit=schema.max_records_per_unit)
+        return clf.fit(X, data.y, sensitive_features=data.sensitive_features, units=data.units)
+
+    everything = np.array(data.X)
+    one, other = fitted(data.X), fitted(everything)
+    chances = other.predict_proba(everything)
+    np.testing.assert_allclose(one.predict_proba(data.X), chances, rtol=1e-5)
+    assert chances.std() > 0.01
+
+
+def test_a_batch_without_a_record(parts, monkeypatch):
+    plain, empty = PoissonSampler.draw, []
+
+    def draw(self, n_steps):
+        found = plain(self, n_steps)
+        found[0] = found[0][:0]
+        empty.append(found[0])
+        return found
+
+    monkeypatch.setattr(PoissonSampler, "draw", draw)
+    data = encode_parquet(parts, SCHEMA)
+    clf = DPFairClassifier("dpsgd", module="logistic", max_steps=3, batch_size=50)
+    assert clf.fit(data.X, data.y).n_steps_ == 3 and empty
+
+
+def test_memory_is_that_of_a_row_group(tmp_path):
+    rng, n = np.random.default_rng(0), 80_000
+    schema = TableSchema(
+        target="y", classes=["a", "b"], bounds={f"x{i}": (0, 1) for i in range(10)}, n_intervals=20
+    )
+    with pq.ParquetWriter(tmp_path / "a.parquet", schema_of_arrow(schema)) as writer:
+        for _ in range(40):
+            rows = {c: rng.random(n // 40) for c in schema.bounds}
+            rows["y"] = rng.choice(["a", "b"], n // 40)
+            writer.write_table(pa.table(rows))
+    tracemalloc.start()
+    found = encode_parquet(tmp_path / "a.parquet", schema, tmp_path / "x.npy")
+    peak = tracemalloc.get_traced_memory()[1] + pa.default_memory_pool().max_memory()
+    tracemalloc.stop()
+    assert len(found.X) == n and peak < found.X.nbytes / 4
+
+
+def schema_of_arrow(schema):
+    return pa.schema([*((c, pa.float64()) for c in schema.bounds), (schema.target, pa.string())])
+
+
+def test_a_failure_leaves_the_file_that_was_there(table, parts, tmp_path):
+    path = tmp_path / "features.npy"
+    encode_parquet(parts[:1], SCHEMA, path)
+    before, names = path.read_bytes(), sorted(tmp_path.iterdir())
+    pq.write_table(pa.Table.from_pandas(table.assign(income="secret")), parts[2])
+    with pytest.raises(ValueError, match="'income' holds values") as error:
+        encode_parquet(parts, SCHEMA, path)
+    assert "secret" not in str(error.value)
+    assert path.read_bytes() == before and sorted(tmp_path.iterdir()) == names
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda t: t.drop(columns="race"), "2.parquet has no column 'race'"),
+        (lambda t: t.assign(age="secret"), "'age' has bounds, but 2.parquet holds .*string there"),
+        (lambda t: t.assign(workclass=b"secret"), "'workclass' of 2.parquet holds binary"),
+        (lambda t: t.assign(code="secret"), "source has a file that cannot be read"),
+    ],
+)
+def test_what_cannot_be_used_is_refused(change, said, table, parts):
+    pq.write_table(pa.Table.from_pandas(change(table), preserve_index=False), parts[2])
+    with pytest.raises(ValueError, match=said) as error:
+        encode_parquet(parts, SCHEMA).X[:]
+    assert "secret" not in str(error.value)
+
+
+@pytest.mark.parametrize("source", ["nowhere.parquet", __file__, 3, [3.5], IN_MEMORY])
+def test_what_is_no_parquet_is_refused(source):
+    with pytest.raises((ValueError, TypeError), match="source must be Parquet files"):
+        encode_parquet(source, SCHEMA)
+
+
+def test_no_rows(tmp_path, table):
+    pq.write_table(pa.Table.from_pandas(table.head(0)), tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match="source has no rows"):
+        encode_parquet(tmp_path / "a.parquet", SCHEMA)
+
+
+def test_without_pyarrow(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
+    with pytest.raises(ImportError, match=r"pip install 'skdpfair\[parquet\]'"):
+        encode_parquet("a.parquet", SCHEMA)
