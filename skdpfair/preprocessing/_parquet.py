@@ -26,7 +26,7 @@ _UNREADABLE = "must be Parquet files, or a pyarrow.dataset of them without a fil
 class EncodedTable:
     """A table as `DPFairClassifier.fit` takes it, made by `encode_parquet`.
 
-    Attributes
+    Parameters
     ----------
     schema : TableSchema
         With fixed encoding, see `TableSchema.with_fixed_encoding`.
@@ -38,6 +38,19 @@ class EncodedTable:
         The groups; None if the schema has none.
     units : ndarray of int of shape (n_samples,), or None
         The number of each record's person; None if the schema names no column of persons.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "a.parquet"
+    >>> pd.DataFrame({"age": [18, 59], "sex": ["F", "M"], "paid": ["no", "yes"]}).to_parquet(path)
+    >>> schema = TableSchema(
+    ...     target="paid", classes=["no", "yes"], groups={"sex": ["F", "M"]},
+    ...     bounds={"age": (18, 100)}, n_intervals=0,
+    ... )
+    >>> table = encode_parquet(path, schema)
+    >>> table.X[1:], table.y[1:], list(table.sensitive_features["sex"])
+    (array([[0.]], dtype=float32), array(['yes'], dtype='<U3'), ['F', 'M'])
     """
 
     schema: TableSchema
