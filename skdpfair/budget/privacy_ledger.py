@@ -487,6 +487,10 @@ class PrivacyLedger:
         ----------
         name : str or None
             The entry ``fit`` of a fit.
+
+        Returns
+        -------
+        str or None
         """
         states = {fit["fit"]: fit["state"] for fit in self._entries(self.data)[0]}
         return states.get(name)
