@@ -8,7 +8,7 @@ import pytest
 import torch
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_predict
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from torch import nn
 
@@ -280,6 +280,7 @@ def test_pages_name_the_features(bars, fitted, tmp_path):
     assert frozen.described in results_page(frozen_runs)
 
 
+@pytest.mark.skipif(not hasattr(Pipeline, "set_callbacks"), reason="scikit-learn < 1.9")
 def test_steps_before_features_are_still_named(bars):
     x, y, _ = bars
     centre = FunctionTransformer(lambda x: x - x.mean(0))

@@ -515,6 +515,12 @@ def test_training_on_persons_learns(visits):
 # --- folds, ledgers and sweeps ----------------------------------------------------------------
 
 
+follows_folds = pytest.mark.skipif(
+    not hasattr(GridSearchCV, "set_callbacks"), reason="scikit-learn < 1.9 tells of no folds"
+)
+
+
+@follows_folds
 @pytest.mark.parametrize("cv, most", [(GroupKFold(3), 2), (KFold(3), 3), (None, 3)])
 def test_a_person_misses_a_fold_only_where_groups_stay_together(cv, most, visits, tmp_path):
     X, y = visits
@@ -528,6 +534,7 @@ def test_a_person_misses_a_fold_only_where_groups_stay_together(cv, most, visits
     assert str(ledger.report()).startswith(f"Spending: 3 fits, at most {most} per person\n")
 
 
+@follows_folds
 def test_groups_that_are_not_the_persons_give_no_discount(visits, tmp_path):
     X, y = visits
     plain = quick(unit_col=None, group_col=None)
@@ -561,6 +568,7 @@ def test_groups_that_are_not_the_persons_give_no_discount(visits, tmp_path):
     assert len(other.frame()) == 3
 
 
+@follows_folds
 def test_a_search_that_the_ledger_was_not_given_the_persons_of_is_charged_in_full(visits, tmp_path):
     X, y = visits
     ledger = PrivacyLedger(tmp_path / "ledger", delta=1e-4, accountant="rdp", progress=False)

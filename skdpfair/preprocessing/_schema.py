@@ -472,7 +472,8 @@ def labels_in(schema, table):
     y = _spelt("classes", table[schema.target], schema.classes, "Take these rows out.")
     for column, levels in schema.groups.items():
         remedy = 'Add "" to the list, as a group of its own, or fill them in.'
-        values = groups[column].fillna("")
+        values = groups[column].copy()
+        values[values.isna()] = ""  # fillna of pandas 2 would guess another dtype
         groups[column] = _spelt(f"groups[{column!r}]", values, levels, remedy).astype(object)
     return y, groups if schema.groups else None
 

@@ -204,6 +204,8 @@ def _is_one_of_many() -> bool:
         return False
     if not dist.is_initialized() and os.environ.keys() >= _BY_LAUNCHER:
         dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+        if torch.cuda.is_available():
+            torch.cuda.set_device(dist.get_rank() % torch.cuda.device_count())
     return dist.is_initialized() and dist.get_world_size() > 1
 
 
