@@ -163,10 +163,13 @@ def test_memory_is_that_of_a_row_group(tmp_path):
             rows = {c: rng.random(n // 40) for c in schema.bounds}
             rows["y"] = rng.choice(["a", "b"], n // 40)
             writer.write_table(pa.table(rows))
+    before, pool = pa.default_memory_pool(), pa.proxy_memory_pool(pa.default_memory_pool())
+    pa.set_memory_pool(pool)
     tracemalloc.start()
     found = encode_parquet(tmp_path / "a.parquet", schema, tmp_path / "x.npy")
-    peak = tracemalloc.get_traced_memory()[1] + pa.default_memory_pool().max_memory()
+    peak = tracemalloc.get_traced_memory()[1] + pool.max_memory()
     tracemalloc.stop()
+    pa.set_memory_pool(before)
     assert len(found.X) == n and peak < found.X.nbytes / 4
 
 
