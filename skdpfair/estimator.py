@@ -352,12 +352,14 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
         UnaccountedWarning
             If a ledger counts the fits of this estimator or of its original, but not this one.
         """
-        # check
         params: dict[str, Any] = self.get_params(deep=False)
-        method = get_method(self.method)
-        has_groups = sensitive_features is not None
-        parameters.check(params, method, has_sensitive_features=has_groups)
         with together(self.distributed) as processes:
+            # check
+            method = processes.agreed(lambda: get_method(self.method))
+            has_groups = sensitive_features is not None
+            processes.agreed(
+                lambda: parameters.check(params, method, has_sensitive_features=has_groups)
+            )
             # read
             fresh = type(self)(**params)  # a failed fit leaves this one as it was
             data = processes.agreed(
@@ -369,7 +371,7 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
             previous = previous_fit(self, fresh, data, features) if self.warm_start else None
             # plan
             share = self.__dict__.pop("_score_counts_share", 0.0)
-            check_parts(processes, fresh, method, data, share)
+            check_parts(processes, fresh, method, data, share, previous)
             if share:
                 params[SCORE_COUNTS] = share
             unit = UNITS[data.adjacency]
@@ -385,6 +387,8 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
             report = account(params, trained, shown, context, previous, data.features is not None)
             # keep
             self._keep(fresh, data, features, trained, report, previous)
+            if trained.checkpoint is not None:
+                trained.checkpoint.remove()
         if self.keep_reference and trained.net.steps_ == plan.settings.n_steps:
             network = plan.settings.module if features is None else pictures.SCATTERING
             reference = reference_estimator(self, network)

@@ -185,7 +185,8 @@ def test_a_place_that_cannot_be_written_is_refused_before_a_step(table, tmp_path
 def test_what_may_fit_several_times_is_refused(table, tmp_path):
     x, y, group = table
     clf = DPFairClassifier(checkpoint=tmp_path / "fit.ckpt")
-    for other in (clone(clf), clf.set_params(warm_start=True)):
+    watched = clone(clf).set_params(callbacks=[Watch()])
+    for other in (clone(clf), watched, clf.set_params(warm_start=True)):
         with pytest.raises(ValueError, match="checkpoint="):
             other.fit(x, y, sensitive_features=group)
 
@@ -223,31 +224,123 @@ class Watch(Callback):
     """Sees the weights."""
 
 
-def test_steps_that_callbacks_saw_and_a_crash_undid_are_counted(table, die, tmp_path):
+def test_steps_that_callbacks_saw_and_crashes_undid_are_counted(table, die, tmp_path):
+    """Each crash may have undone two steps, whoever continues the fit."""
     path, whole = tmp_path / "fit.ckpt", fit(table)
-    die(61)
-    with pytest.raises(Killed):
-        fit(table, path, callbacks=[Watch()])
+    for after in (61, 1, 0):
+        die(after)
+        with pytest.raises(Killed):
+            fit(table, path, callbacks=[Watch()])
     die(None)
-    clf = fit(table, path, callbacks=[Watch()])
-    assert clf.privacy_.steps == whole.privacy_.steps + 2
+    clf = fit(table, path)
+    assert clf.privacy_.steps == whole.privacy_.steps + 6
     assert clf.privacy_.epsilon > whole.privacy_.epsilon
 
 
+def test_steps_that_were_seen_are_taken_again_with_other_noise(table, die, tmp_path, monkeypatch):
+    drawn, plain = [], Gaussians.fill_all_
+
+    def fill_all_(self, flat, scale):
+        plain(self, flat, scale)
+        drawn.append(flat[0] / scale)
+
+    monkeypatch.setattr(Gaussians, "fill_all_", fill_all_)
+    path, params = tmp_path / "fit.ckpt", {"random_state": 0, "callbacks": [Watch()]}
+    for after in (61, 1, 1):
+        die(after)
+        with pytest.raises(Killed):
+            fit(table, path, **params)
+    die(None)
+    fit(table, path, **params)
+    assert len(set(drawn)) == len(drawn)
+
+
+def test_charges_add_up_however_a_fit_is_continued(table, die, tmp_path):
+    """After crashes before a write, without the ledger, and beside a process that still runs."""
+    path, copy = tmp_path / "fit.ckpt", tmp_path / "copy.ckpt"
+    whole = fit(table, delta=1e-5).privacy_.epsilon
+
+    def killed(after, path=path):
+        die(after)
+        with pytest.raises(Killed):
+            fit(table, path, delta=1e-5)
+        die(None)
+
+    with PrivacyLedger(tmp_path / "ledger.jsonl", delta=1e-5, data="d") as ledger:
+        for after in (60, 0, 1, 0):
+            killed(after)
+    killed(3)
+    with ledger:
+        killed(0)
+        assert ledger.epsilon() == pytest.approx(whole, rel=1e-6)
+    copy.write_bytes(path.read_bytes())
+    with ledger:
+        killed(20, copy)  # closes the charge of the other, which runs on
+    with PrivacyLedger(tmp_path / "ledger.jsonl", delta=1e-5, data="d") as ledger:
+        fit(table, path, delta=1e-5)
+        fit(table, copy, delta=1e-5)
+        steps = sum(e[3] for line in ledger._entries("d")[0] for e in line["entries"])
+    assert steps >= 130 + 60
+
+
+class WithFrozen(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.frozen = torch.nn.Linear(6, 5).requires_grad_(False)
+        self.register_buffer("kept", torch.rand(5))
+        self.register_buffer("dropped", torch.rand(5), persistent=False)
+        self.last = torch.nn.Linear(5, 2)
+
+    def forward(self, x):
+        return self.last(torch.tanh(self.frozen(x)) * self.kept * self.dropped)
+
+
+def test_what_is_drawn_and_frozen_is_continued(table, die, tmp_path):
+    path = tmp_path / "fit.ckpt"
+    die(60)
+    with pytest.raises(Killed):
+        fit(table, path, module=WithFrozen)
+    die(None)
+    held = torch.load(path, weights_only=True)
+    clf = fit(table, path, module=WithFrozen)
+    module = clf.net_.module_
+    torch.testing.assert_close(module.frozen.weight, held["module"]["frozen.weight"])
+    torch.manual_seed(0)  # whatever torch would draw
+    assert "dropped" not in held["module"] and not path.exists()
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"random_state": np.random.RandomState(0)},
+        {"random_state": np.random.default_rng(0)},
+        {"diagnostics": True},
+    ],
+)
+def test_what_a_file_cannot_hold_is_refused(params, table, tmp_path):
+    with pytest.raises(ValueError, match="checkpoint="):
+        fit(table, tmp_path / "fit.ckpt", **params)
+
+
 def test_an_interrupt_leaves_the_file_and_raises(table, tmp_path, monkeypatch):
-    path, plain, taken = tmp_path / "fit.ckpt", TrainingLoop.step, []
+    path, plain, taken, calm = tmp_path / "fit.ckpt", TrainingLoop.step, [], [True]
 
     def step(self, index):
         taken.append(index)
-        if len(taken) == 70:
+        if len(taken) == 70 and not calm:
             raise KeyboardInterrupt
         plain(self, index)
 
     monkeypatch.setattr(TrainingLoop, "step", step)
-    with pytest.raises(KeyboardInterrupt, match="after 69 of 130 steps"):
-        fit(table, path)
-    assert path.exists()
-    assert fit(table, path).n_steps_ == 130 and not path.exists()
+    whole = fit(table, delta=1e-5).privacy_.epsilon
+    taken.clear()
+    calm.clear()
+    with PrivacyLedger(tmp_path / "ledger.jsonl", delta=1e-5, data="d") as ledger:
+        with pytest.raises(KeyboardInterrupt, match="after 69 of 130 steps"):
+            fit(table, path, delta=1e-5)
+        assert path.exists()
+        assert fit(table, path, delta=1e-5).n_steps_ == 130 and not path.exists()
+        assert ledger.epsilon() == pytest.approx(whole, rel=1e-6)
 
 
 SCRIPT = """

@@ -36,7 +36,7 @@ class Played(Group):
         self.size, self.rank, self.boards, self.barrier = size, rank, boards, barrier
         self.calls = 0
 
-    def _gathered(self, what):
+    def gathered(self, what):
         self.calls += 1
         board = self.boards[self.calls]
         board[self.rank] = copy.deepcopy(what)
@@ -47,13 +47,13 @@ class Played(Group):
         return [board[rank] for rank in range(self.size)]
 
     def total_(self, sums):
-        return sums.copy_(torch.stack(self._gathered(sums)).sum(0))
+        return sums.copy_(torch.stack(self.gathered(sums)).sum(0))
 
     def largest_(self, value):
-        return value.copy_(torch.stack(self._gathered(value)).amax(0))
+        return value.copy_(torch.stack(self.gathered(value)).amax(0))
 
     def first_(self, value):
-        return value.copy_(self._gathered(value)[0])
+        return value.copy_(self.gathered(value)[0])
 
 
 @pytest.fixture
@@ -190,6 +190,25 @@ def test_processes_draw_their_batches_independently(seed, table, together, monke
     assert abs(float(correlation)) < 4.4 / one.numel() ** 0.5
 
 
+def test_seeded_noise_changes_with_the_records_of_any_process(table, together, gradients):
+    together.all()
+    params = {"method": "dpsgd", "noise_multiplier": 50.0, "max_steps": 2, "lr": 1e-9}
+    params |= {"random_state": 0, "batch_size": 600}
+    x, y, group = table
+    changed = x.copy()
+    changed[1, 0] += 1.0
+    first = []
+    for features in (x, changed):
+        gradients.clear()
+        found = together(
+            lambda rank, x=features: fitted((x, y, group), slice(rank, None, 2), **params)
+        )
+        assert not any(isinstance(clf, Exception) for clf in found), found
+        first.append(next(iter(gradients.values()))[0])
+    one, other = first
+    assert float((one - other).norm() / one.norm()) > 0.5
+
+
 def test_a_process_with_an_empty_batch_takes_part(table, together):
     together.all()
     parts = [slice(0, 1), slice(1, None)]
@@ -281,6 +300,9 @@ def test_what_one_process_cannot_use_ends_the_fit_in_all(table, together):
         ("epsilon", [{"epsilon": 1.0}, {"epsilon": 2.0}]),
         ("classes", [{"classes": [0, 1]}, {"classes": [0, 1, 2]}]),
         ("max_steps", [{"max_steps": 10}, {"max_steps": 11}]),
+        ("whether checkpoint", [{"checkpoint": "a.ckpt"}, {}]),
+        ("whether keep_reference", [{"keep_reference": True}, {}]),
+        ("whether random_state", [{"random_state": 0}, {}]),
     ],
 )
 def test_processes_that_differ_are_refused(what, params, table, together):
@@ -288,7 +310,7 @@ def test_processes_that_differ_are_refused(what, params, table, together):
     found = together(
         lambda rank: fitted(table, slice(rank, None, 2), noise_multiplier=None, **params[rank])
     )
-    assert all(isinstance(e, ValueError) and f"differ in {what}" in str(e) for e in found)
+    assert all(isinstance(e, ValueError) and f"differ in {what}" in str(e) for e in found), found
 
 
 @pytest.mark.parametrize(

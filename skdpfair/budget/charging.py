@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -143,12 +144,18 @@ def charged(
     before = _counted(releases.entries)
     if resumed is not None:
         charge, earlier, made = resumed
-        state = ledger.state_of(charge)
-        if charge is not None and state == "planned":  # else another process went on, or nobody
-            ledger.end(charge, _since(_counted(earlier), made))
-        if state is None:  # this ledger has not heard of the fit
-            planned = *made, *planned
-            before.subtract(_counted(made))
+        known = ledger.fit_called(charge)
+        owed = _counted(made)  # where this ledger has not heard of the fit
+        if charge is not None and known is not None:
+            owed.subtract(_counted(earlier))
+            if known["state"] == "planned":
+                ledger.end(charge, _since(_counted(earlier), made))
+                owed.clear()
+            for what, rate, noise, steps, once in known["entries"] if owed else ():
+                owed[LedgerEntry(what, rate, tuple(noise), 1, once)] -= steps
+        owed = +owed
+        planned = *(replace(entry, steps=n) for entry, n in owed.items()), *planned
+        before.subtract(owed)
     fit: Line = {"fit": name, "state": "planned", "data": ledger.data}
     fit |= entry_of(planned, private=private, reasons=reasons, curve=curve, what=what)
     fit["place"] = place if "search" in place else None

@@ -480,8 +480,8 @@ class PrivacyLedger:
         with self._journal.locked():
             self._journal.append({"fit": name, "state": "done", "entries": entries})
 
-    def state_of(self, name: str | None) -> str | None:
-        """Return "planned" or "done" for a fit of this ledger, and None for others.
+    def fit_called(self, name: str | None) -> Line | None:
+        """Return a fit of this ledger as it ended or was planned, and None for others.
 
         Parameters
         ----------
@@ -490,10 +490,9 @@ class PrivacyLedger:
 
         Returns
         -------
-        str or None
+        dict or None
         """
-        states = {fit["fit"]: fit["state"] for fit in self._entries(self.data)[0]}
-        return states.get(name)
+        return {fit["fit"]: fit for fit in self._entries(self.data)[0]}.get(name)
 
     def so_far(self) -> tuple[int, float | None]:
         """Return the number of finished fits, and a fast upper bound on the cost of all fits.

@@ -61,7 +61,7 @@ class Streams:
         return cls((seed, int.from_bytes(digest[:32], "little")), (seed,))
 
     def of_process(self, rank: int) -> Streams:
-        """Return streams that share nothing with those of other processes of one fit.
+        """Return streams whose batches and noise are not those of other processes of one fit.
 
         Parameters
         ----------
@@ -75,7 +75,7 @@ class Streams:
         """
         if rank == 0:
             return self
-        return Streams((*self.entropy, rank), (*self.init_entropy, rank))
+        return Streams((*self.entropy, rank), self.init_entropy)
 
     def __repr__(self) -> str:
         return "Streams(...)"  # logs must not hold the entropy

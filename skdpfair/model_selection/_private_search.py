@@ -45,6 +45,7 @@ from skdpfair.privacy.statement import ASSUMPTIONS, UNITS, in_unit
 from skdpfair.training import sklearn_callbacks as _tasks
 
 _ONLY = {"keep_reference": False, "warm_start": False, "callbacks": None}
+_ONLY |= {"distributed": None, "checkpoint": None}
 _MIDDLE = 60  # position of an order near 7, by which curves are ranked for display
 
 

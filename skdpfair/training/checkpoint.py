@@ -6,7 +6,7 @@ import io
 import json
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from skdpfair._validate import error_context
 from skdpfair.budget.files import path_of, replace_file
-from skdpfair.engine import Noise
+from skdpfair.engine import Noise, Streams
 from skdpfair.privacy import LedgerEntry
 
 FORMAT = "skdpfair checkpoint 1"
@@ -46,6 +46,14 @@ class Checkpoint:
     ----------
     interval : int
         Number of steps between two writes.
+    seen : bool
+        Whether somebody's code sees the weights as they are trained.
+    init_entropy : tuple of int
+        Of the initial weights, if it does not follow from a seed.
+    n_resumed : int
+        How often the fit was continued.
+    turns : tuple of int
+        What the entropy of the noise was mixed with, where it did not continue a stream.
     charge : str or None
         Name of the fit in the ledger that was charged.
     earlier : tuple of LedgerEntry
@@ -61,20 +69,41 @@ class Checkpoint:
         n_steps: int,
         writes: bool = True,
     ) -> None:
-        self.path: Path = path_of(path)
+        self.path: Path = path_of(path).resolve()
         self.facts, self.writes = facts, writes
         self.interval = -(-n_steps // _WRITTEN)
         self.charge: str | None = None
         self.earlier: tuple[LedgerEntry, ...] = ()
         self.noise: CountedNoise | None = None
+        self.seen, self.n_resumed = False, 0
+        self.init_entropy: tuple[int, ...] = ()
+        self.turns: tuple[int, ...] = ()
         self.more: Callable[[], dict[str, Any]] = dict
 
-    def counted(self, noise: Noise, draws: Draws | None) -> Noise:
-        """Return noise that is counted, on the CPU; past ``draws``, if there are some."""
+    def noise_of(
+        self,
+        streams: Streams,
+        device: str | torch.device,
+        kind: str,
+        saved: dict[str, Any] | None,
+    ) -> Noise:
+        """Return the noise of a fit, where a saved state has brought it.
+
+        It is that of an uninterrupted fit if the streams are seeded, on the CPU, unless somebody
+        saw the steps that were lost: then they are drawn anew, by a stream of its own.
+        """
+        draws: Draws = []
+        if saved is not None:
+            self.n_resumed, self.turns = saved["n_resumed"] + 1, tuple(saved["turns"])
+            if self.seen or torch.device(device).type != "cpu":
+                self.turns += saved["taken"] + 1, self.n_resumed
+            else:
+                draws = saved["draws"]
+        noise = replace(streams, entropy=(*streams.entropy, *self.turns)).noise(device, kind)
         if not noise.on_cpu:
             return noise
         self.noise = counted = CountedNoise(noise)
-        counted.skip(draws or [])
+        counted.skip(draws)
         return counted
 
     def read(self) -> dict[str, Any] | None:
@@ -90,11 +119,13 @@ class Checkpoint:
         except FileNotFoundError:
             return None
         with error_context("checkpoint", f"{str(self.path)!r} is not a checkpoint of a fit"):
-            found = torch.load(io.BytesIO(content), weights_only=True)
-            if not isinstance(found, dict) or found.get("format") != FORMAT:
+            state = _content(content)
+            if state.get("format") != FORMAT:
                 raise ValueError("it holds something else")
-            state: dict[str, Any] = found
             facts = json.loads(state["facts"])
+            steps = sum(n for _, _, _, n, is_one_time, _ in state["entries"] if not is_one_time)
+            if state["entries"] and not 0 <= state["taken"] <= steps:
+                raise ValueError("its releases are not those of its steps")
         for name, value in self.facts.items():
             if facts.get(name) != value:
                 raise ValueError(
@@ -114,9 +145,15 @@ class Checkpoint:
             "facts": json.dumps(self.facts),
             "charge": self.charge,
             "earlier": plain(self.earlier),
-            "draws": None if self.noise is None else self.noise.draws,
+            "draws": [] if self.noise is None else self.noise.draws,
+            "seen": self.seen,
+            "init_entropy": self.init_entropy,
+            "n_resumed": self.n_resumed,
+            "turns": self.turns,
         }
         torch.save(about | self.more() | state, content)
+        if state["taken"] == 0:  # so that what cannot be read is found before a step
+            _content(content.getvalue())
         replace_file(self.path, content.getvalue(), is_private=True)
 
     def ends_step(self, taken: int) -> bool:
@@ -161,6 +198,12 @@ class CountedNoise(Noise):
                 for size, dtype in sizes:
                     self.fill_(torch.empty(size, dtype=getattr(torch, dtype)), 1.0)
                 self.end_step()
+
+
+def _content(content: bytes) -> dict[str, Any]:
+    """Return what a file holds, read without running any code."""
+    found: dict[str, Any] = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    return found
 
 
 def plain(entries: Sequence[LedgerEntry]) -> list[tuple[Any, ...]]:

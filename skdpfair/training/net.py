@@ -236,16 +236,18 @@ class PrivateNet(NeuralNetClassifier):
             self._check_mixed()
         self.frozen_ = frozen_numbers(self)
         assert self.streams is not None
-        self.engine_.generator.manual_seed(self.streams.init_seed() + 1)
+        seed = self.streams.init_seed() + 1 + self.processes.rank
+        self.engine_.generator.manual_seed(seed)
         reason = method.refusal(self.mechanism.task, self.engine_.n_parameters)
         if reason is not None:
             raise ValueError(f"method={method!r} cannot train this model: {reason}.")
         if method.sees_gradients():
             materialised(self.engine_).check(example)
         chunk, saved = self.chunk_size, self.saved_
-        noise = self.streams.noise(self.device, self.noise)
-        if self.checkpoint_ is not None:
-            noise = self.checkpoint_.counted(noise, None if saved is None else saved["draws"])
+        if self.checkpoint_ is None:
+            noise = self.streams.noise(self.device, self.noise)
+        else:
+            noise = self.checkpoint_.noise_of(self.streams, self.device, self.noise, saved)
         assert self.flat_ is not None
         self._loop = TrainingLoop(
             engine=self.engine_,
@@ -262,11 +264,11 @@ class PrivateNet(NeuralNetClassifier):
             copies=self.n_augmentations,
             checkpoint=self.checkpoint_,
         )
-        if saved is None:
-            self._loop.save()
-        else:
+        if saved is not None:
             self._loop.go_on(saved)
-            self.engine_.generator.manual_seed(self.streams.init_seed() + 1 + saved["taken"])
+            seed += saved["taken"]
+            self.engine_.generator.manual_seed(seed)
+        self._loop.save()
 
     def _inputs(self, example: Tensor) -> Attack | None:
         """Return what makes the inputs to train on, views first; None for the records' own."""

@@ -14,11 +14,13 @@ import torch.distributed as dist
 from sklearn.base import BaseEstimator
 from torch import Tensor
 
+from skdpfair.budget import active_ledger
 from skdpfair.engine import Noise
 from skdpfair.inputs.table import Table
 from skdpfair.mechanism import Method
 from skdpfair.methods.sgd import SGD
 from skdpfair.training.seeds import described_params
+from skdpfair.training.warm_start import PreviousFit
 
 T = TypeVar("T")
 
@@ -45,8 +47,12 @@ class Processes:
     def check_same(self, facts: dict[str, Any]) -> None:
         """Raise ValueError if values, told apart by their reprs, differ between processes."""
 
+    def gathered(self, what: Any) -> list[Any]:
+        """Return a value of each process."""
+        return [what]
+
     def sum(self, value: T) -> T:
-        """Return the sum of a number or an array over all processes."""
+        """Return the sum over all processes: of numbers, of arrays, or tuples in a row."""
         return value
 
     def of_first(self, work: Callable[[], T]) -> T:
@@ -98,6 +104,8 @@ class SharedNoise(Noise):
 class Group(Processes):
     """Processes of a group of `torch.distributed`."""
 
+    group: dist.ProcessGroup | None  # until the fit ends
+
     def __init__(self, group: dist.ProcessGroup) -> None:
         self.group = group
         self.size, self.rank = group.size(), group.rank()
@@ -107,16 +115,16 @@ class Group(Processes):
         try:
             found = work()
         except Exception as error:
-            self._gathered(f"{type(error).__name__}: {error}")
+            self.gathered(f"{type(error).__name__}: {error}")
             raise
-        for rank, told in enumerate(self._gathered(None)):
+        for rank, told in enumerate(self.gathered(None)):
             if told is not None:
                 raise RuntimeError(f"Process {rank} of {self.size} cannot fit. {told}")
         return found
 
     def check_same(self, facts: dict[str, Any]) -> None:
         """Raise ValueError if values, told apart by their reprs, differ between processes."""
-        all_facts = self._gathered({name: repr(value) for name, value in facts.items()})
+        all_facts = self.gathered({name: repr(value) for name, value in facts.items()})
         for name, own in all_facts[0].items():
             for rank, others in enumerate(all_facts):
                 if others[name] != own:
@@ -129,13 +137,13 @@ class Group(Processes):
 
     def sum(self, value: T) -> T:
         """Return the sum of a number or an array over all processes."""
-        parts: list[T] = self._gathered(value)
+        parts: list[T] = self.gathered(value)
         return reduce(add, parts)
 
     def of_first(self, work: Callable[[], T]) -> T:
         """Return, in all processes, ``work()`` of process 0."""
         own = self.agreed(lambda: None if self.rank else work())
-        found: T = self._gathered(own)[0]
+        found: T = self.gathered(own)[0]
         return found
 
     def total_(self, sums: Tensor) -> Tensor:
@@ -160,7 +168,8 @@ class Group(Processes):
         """Return the noise of sums over all processes."""
         return SharedNoise(noise, self)
 
-    def _gathered(self, what: Any) -> list[Any]:
+    def gathered(self, what: Any) -> list[Any]:
+        """Return a value of each process."""
         found: list[Any] = [None] * self.size
         with _naming_others():
             dist.all_gather_object(found, what, self.group)
@@ -182,14 +191,15 @@ def together(distributed: str | None) -> Iterator[Processes]:
     The group is one of their own, which ends with the block. So a process that leaves it with an
     error ends the block in all others, too.
     """
-    if distributed is None or not _is_one_of_many():
+    if not (isinstance(distributed, str) and distributed == "auto" and _is_one_of_many()):
         yield ALONE
         return
-    group = dist.new_group()
+    found = Group(dist.new_group())
     try:
-        yield Group(group)
+        yield found
     finally:
-        dist.destroy_process_group(group)
+        dist.destroy_process_group(found.group)
+        found.group = None  # an error that is kept must not keep its connections
 
 
 def launched() -> tuple[int, int]:
@@ -210,7 +220,12 @@ def _is_one_of_many() -> bool:
 
 
 def check_parts(
-    processes: Processes, estimator: BaseEstimator, method: Method, table: Table, score_share: float
+    processes: Processes,
+    estimator: BaseEstimator,
+    method: Method,
+    table: Table,
+    score_share: float,
+    previous: PreviousFit | None,
 ) -> None:
     """Raise ValueError if processes cannot train one model on their parts of the records.
 
@@ -243,8 +258,16 @@ def check_parts(
         "classes": table.classes.tolist(),
         "groups": None if table.groups.levels is None else list(table.groups.levels),
         "sample_weight": table.weight is not None,
+        "the fits before": None if previous is None else (previous.n_fits, previous.privacy.ledger),
     }
+    for name in ("random_state", "keep_reference", "checkpoint"):
+        facts[f"whether {name} is given"] = not (params[name] is None or params[name] is False)
     processes.check_same(facts)
+    opened = processes.gathered(active_ledger.current() is not None)
+    if any(opened) and not opened[0]:
+        raise ValueError(
+            "A PrivacyLedger is open, but not in process 0, which charges for all. Open it there."
+        )
 
 
 @contextmanager

@@ -173,6 +173,7 @@ class TrainingLoop:
         """Write a checkpoint."""
         if self.checkpoint is None:
             return
+        self.processes.largest_(self._longest)
         self.check_bound()
         module = self.engine.module.state_dict()
         self.checkpoint.write(
@@ -188,9 +189,8 @@ class TrainingLoop:
         )
 
     def go_on(self, saved: dict[str, Any]) -> None:
-        """Take over the state of a checkpoint."""
+        """Take over the state of a checkpoint, whose weights the module has."""
         self.taken, self.scale = saved["taken"], saved["scale"].to(self.device)
-        self.engine.module.load_state_dict(saved["module"])  # in place
         if self.taken and not self.is_warming_up:
             self._settle()
             here = tree_map_only(Tensor, lambda t: t.to(self.device), saved["state"])

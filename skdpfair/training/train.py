@@ -63,6 +63,8 @@ class Trained:
         Of the initial weights; the reference model gets the same.
     is_shared : bool
         Whether several processes trained it.
+    checkpoint : Checkpoint or None
+        To be removed once the fit is kept.
     """
 
     net: PrivateNet
@@ -72,6 +74,7 @@ class Trained:
     is_seeded: bool
     init_entropy: tuple[int, ...]
     is_shared: bool
+    checkpoint: Checkpoint | None
 
 
 def train(
@@ -96,6 +99,10 @@ def train(
     """
     check_inputs(params["attack"], table.x)
     streams, is_seeded = streams_of(params, table, previous, init_entropy)
+    # what is drawn for one part of the records must change with all of them
+    entropy = processes.sum(streams.entropy) if is_seeded else streams.entropy
+    init_entropy = processes.of_first(lambda: streams.init_entropy)
+    streams = replace(streams, entropy=entropy, init_entropy=init_entropy)
     streams = streams.of_process(processes.rank)
     if is_seeded and plan.mechanism.noise_multiplier > 0:
         warnings.warn(
@@ -119,7 +126,11 @@ def train(
                 ledger.record(**vars(entry))
             earlier = tuple(LedgerEntry(*entry) for entry in saved["earlier"])
             resumed = saved["charge"], earlier, made
-            checkpoint.earlier = made
+            checkpoint.charge, checkpoint.earlier = saved["charge"], earlier
+            if not is_seeded:
+                streams = replace(streams, init_entropy=tuple(saved["init_entropy"]))
+        checkpoint.init_entropy = () if is_seeded else streams.init_entropy
+        checkpoint.seen = by_values or (saved is not None and saved["seen"])
     reasons = {"diagnostics": DIAGNOSTICS, "keep_reference": REFERENCE}
     charge: dict[str, Any] = {"ledger": context.ledger, "place": context.place}
     charge["unit"] = UNITS[table.adjacency]
@@ -131,8 +142,8 @@ def train(
         charging = charged(_planned(plan, saved), ledger, private=plan.is_accounted, **charge)
     with ExitStack() as stack:
         name = processes.agreed(lambda: stack.enter_context(charging))
-        if checkpoint is not None:
-            checkpoint.charge = name
+        if checkpoint is not None and name is not None:
+            checkpoint.charge, checkpoint.earlier = name, ledger.entries
         on_disk = checkpoint, saved
         try:
             net, plan = _trained(
@@ -141,15 +152,22 @@ def train(
         finally:
             if by_values:
                 _account_for_the_plan(ledger, plan.settings.n_steps, previous)
+        # a fit that can be continued is not ended, unless callbacks end it on purpose
+        goes_on = checkpoint is not None and not params["callbacks"]
+        is_called = context.is_called or processes.size > 1 or goes_on
+        stop = _stop(net.steps_, plan.settings.n_steps, by_values, is_called)
         _record_once(ledger, plan, SCORE_COUNTS)  # whoever reserved them makes them next
-    if checkpoint is not None and net.steps_ == plan.settings.n_steps:
-        checkpoint.remove()
-    is_called = context.is_called or processes.size > 1 or checkpoint is not None
-    stop = _stop(net.steps_, plan.settings.n_steps, by_values, is_called)
     net.on_step = net.streams = None  # whoever gets the net must not get the seeds
     net.processes = ALONE
     return Trained(
-        net, plan, ledger, stop, is_seeded, streams.init_entropy, is_shared=processes.size > 1
+        net,
+        plan,
+        ledger,
+        stop,
+        is_seeded,
+        streams.init_entropy,
+        is_shared=processes.size > 1,
+        checkpoint=checkpoint,
     )
 
 
@@ -178,10 +196,20 @@ def _checkpoint(
         If several fits may share the file, or go on from a fit before this one.
     """
     path = params["checkpoint"]
-    if context.is_called or params["warm_start"]:
+    if context.is_copy or params["warm_start"]:
         raise ValueError(
             f"checkpoint={str(path)!r} is the file of one fit from its beginning, but "
             "warm_start=True, a search or a clone may fit several times. Set checkpoint=None there."
+        )
+    if params["diagnostics"]:
+        raise ValueError(
+            f"checkpoint={str(path)!r} holds what was released only, but diagnostics=True records "
+            "what is not private. Leave one of them out."
+        )
+    if not (params["random_state"] is None or isinstance(params["random_state"], int)):
+        raise ValueError(
+            f"checkpoint={str(path)!r} needs random_state=None or an integer, got "
+            f"{params['random_state']!r}, which another process cannot bring to its position."
         )
     mechanism, settings = plan.mechanism, plan.settings
     facts = (
@@ -208,7 +236,7 @@ def _made(
     """Return what a fit released before a crash, with steps whose results only callbacks saw."""
     made = tuple(LedgerEntry(*entry) for entry in saved["entries"])
     lost = min(interval, plan.settings.n_steps - saved["taken"])
-    if by_values and lost and plan.is_accounted:
+    if (by_values or saved["seen"]) and lost and plan.is_accounted:
         rate, noise = plan.mechanism.max_sample_rate, plan.mechanism.noise_multipliers
         made += (LedgerEntry("steps that a crash may have undone", rate, noise, lost),)
     return made
@@ -282,6 +310,8 @@ def _trained(
     if previous is not None:
         net.steps_before_ = previous.n_steps
         _load_weights(net, previous)
+    if saved is not None:
+        net.module_.load_state_dict(saved["module"])
     for tensor in net.module_.state_dict().values():
         processes.first_(tensor)
     if checkpoint is not None:
@@ -289,7 +319,7 @@ def _trained(
         checkpoint.more = lambda: {
             "entries": plain(ledger.entries),
             "group_fractions": fractions,
-            "history": json.dumps(net.history.to_list(), default=float),
+            "history": json.dumps(net.history.to_list(), default=repr),
         }
         net.checkpoint_, net.saved_ = checkpoint, saved
         if saved is not None:

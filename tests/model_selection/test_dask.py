@@ -37,7 +37,7 @@ def cluster():
             processes=True,
             protocol="tcp",
             host="127.0.0.1",
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",
         ) as cluster,
         distributed.Client(cluster),
     ):

@@ -1222,7 +1222,7 @@ MUTANTS = (
         "equal batches in all processes",
         "processes with equal seeds and records draw equal masks, so that nothing is amplified",
         "engine/streams.py",
-        "return Streams((*self.entropy, rank), (*self.init_entropy, rank))",
+        "return Streams((*self.entropy, rank), self.init_entropy)",
         "return self",
         SHARED + "test_processes_draw_their_batches_independently[0]",
     ),
