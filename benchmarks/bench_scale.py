@@ -92,11 +92,11 @@ class Memory(threading.Thread):
 
     def __init__(self):
         super().__init__(daemon=True)
-        self.most, self.goes_on = 0, True
+        self.most, self.is_running = 0, True
 
     def run(self):
         """Look until told to stop."""
-        while self.goes_on:
+        while self.is_running:
             text = Path("/proc/self/status").read_text()
             self.most = max(self.most, int(text.split("RssAnon:")[1].split()[0]))
             time.sleep(0.02)
@@ -120,7 +120,7 @@ def fit(folder):
     before, begin = memory.most, time.perf_counter()
     clf.set_params(max_steps=None).fit(x[start:end], y[start:end])
     seconds = time.perf_counter() - begin
-    memory.goes_on = False
+    memory.is_running = False
     memory.join()
     return {"seconds": seconds, "MiB": memory.most / 1024, "before": before / 1024}
 

@@ -153,8 +153,8 @@ def train(
             if by_values:
                 _account_for_the_plan(ledger, plan.settings.n_steps, previous)
         # a fit that can be continued is not ended, unless callbacks end it on purpose
-        goes_on = checkpoint is not None and not params["callbacks"]
-        is_called = context.is_called or processes.size > 1 or goes_on
+        can_continue = checkpoint is not None and not params["callbacks"]
+        is_called = context.is_called or processes.size > 1 or can_continue
         stop = _stop(net.steps_, plan.settings.n_steps, by_values, is_called)
         _record_once(ledger, plan, SCORE_COUNTS)  # whoever reserved them makes them next
     net.on_step = net.streams = None  # whoever gets the net must not get the seeds
