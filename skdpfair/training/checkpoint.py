@@ -29,7 +29,7 @@ class Checkpoint:
     """A file with the state of a running fit, all of which was released or is public.
 
     It holds the weights, the optimizer's and the method's state, the releases so far and how many
-    numbers were drawn; neither records nor seeds.
+    numbers were drawn; neither records nor seeds of noise and batches.
 
     Parameters
     ----------
