@@ -59,7 +59,7 @@ def fit_on_dask(
         If the partitions differ, or the fit refuses the parameters or the data.
     RuntimeError
         If a worker ends.  With ``checkpoint``, a file that all workers can reach, another call
-        goes on from there.
+        continues from there.
 
     Notes
     -----

@@ -149,8 +149,8 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
         together.  Each calls ``fit`` with its own records, and all end with the same model.
     checkpoint : str, path-like or None, default=None
         A file in which the state of the fit is kept while it lasts, for its owner only.  After a
-        crash or Ctrl-C, ``fit`` with the same parameters and records goes on from it, and spends
-        no more than an uninterrupted fit; a finished fit removes it.
+        crash, ``fit`` with the same parameters and records continues from it.  Without callbacks,
+        it spends no more than an uninterrupted fit; a finished fit removes the file.
     random_state : int, RandomState or None, default=None
         None draws noise and batches from fresh OS entropy.  A seed makes the fit reproducible
         on one device and version, and the noise predictable: for research only.

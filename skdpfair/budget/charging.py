@@ -113,10 +113,10 @@ def charged(
     place : dict or None, default=None
         Position in a search, see :func:`skdpfair.budget.folds.search_position`.
     resumed : tuple (name, earlier, made) or None, default=None
-        For a fit that goes on after a crash: the name under which it was charged, what it had
+        For a fit that continues after a crash: the name under which it was charged, what it had
         released before that, and in all, which ``releases`` holds.  ``planned`` is then the rest.
     may_resume : callable
-        Tells whether a fit that ends with an error can go on; its whole plan then stays charged.
+        Tells whether a fit that ends with an error can continue; its whole plan then stays charged.
 
     Yields
     ------

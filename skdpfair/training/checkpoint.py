@@ -1,4 +1,4 @@
-"""Checkpoints of a running fit, from which ``fit`` goes on after a crash."""
+"""Checkpoints of a running fit, from which ``fit`` continues after a crash."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Checkpoint:
     path : str or path-like
         The file, which only its owner may read.
     facts : dict of str to str
-        Public facts that a fit must share in order to go on from it.
+        Public facts that a fit must share in order to continue from it.
     n_steps : int
         Planned number of steps.
     writes : bool, default=True
@@ -130,8 +130,8 @@ class Checkpoint:
             if facts.get(name) != value:
                 raise ValueError(
                     f"checkpoint={str(self.path)!r} is of a fit with {name} {facts.get(name)}, but "
-                    f"this one has {value}. Go on with the parameters and records of that fit, or "
-                    "remove the file."
+                    f"this one has {value}. Continue with the parameters and records of that fit, "
+                    "or remove the file."
                 )
         return state
 

@@ -95,7 +95,7 @@ class PrivateNet(NeuralNetClassifier):
     group_levels_: np.ndarray | None
     frozen_: tuple[int, str] | None  # as the fit began, see `frozen_numbers`
     checkpoint_: Checkpoint | None  # until the fit ends
-    saved_: dict[str, Any] | None  # the state that the fit goes on from, as it begins
+    saved_: dict[str, Any] | None  # the state that the fit continues from
 
     def __init__(
         self,
@@ -265,7 +265,7 @@ class PrivateNet(NeuralNetClassifier):
             checkpoint=self.checkpoint_,
         )
         if saved is not None:
-            self._loop.go_on(saved)
+            self._loop.resume(saved)
             seed += saved["taken"]
             self.engine_.generator.manual_seed(seed)
         self._loop.save()

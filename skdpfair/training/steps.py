@@ -188,7 +188,7 @@ class TrainingLoop:
             }
         )
 
-    def go_on(self, saved: dict[str, Any]) -> None:
+    def resume(self, saved: dict[str, Any]) -> None:
         """Take over the state of a checkpoint, whose weights the module has."""
         self.taken, self.scale = saved["taken"], saved["scale"].to(self.device)
         if self.taken and not self.is_warming_up:

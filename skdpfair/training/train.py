@@ -193,7 +193,7 @@ def _checkpoint(
     Raises
     ------
     ValueError
-        If several fits may share the file, or go on from a fit before this one.
+        If several fits may share the file, or continue a fit before this one.
     """
     path = params["checkpoint"]
     if context.is_copy or params["warm_start"]:
@@ -212,21 +212,20 @@ def _checkpoint(
             f"{params['random_state']!r}, which another process cannot bring to its position."
         )
     mechanism, settings = plan.mechanism, plan.settings
-    facts = (
-        described_params(params | {"callbacks": None})
-        | {  # which begin anew
-            "random_state": repr(params["random_state"]),
-            "n_samples": repr(mechanism.task.n_samples),
-            "the shape of a record": repr(tuple(table.x.shape[1:])),
-            "classes": repr(table.classes.tolist()),
-            "groups": repr(None if table.groups.levels is None else list(table.groups.levels)),
-            "n_steps": repr(settings.n_steps),
-            "sample_rate": repr(mechanism.max_sample_rate),
-            "noise_multipliers": repr(mechanism.noise_multipliers),
-            "processes": repr(processes.size),
-            "versions": repr((sys.modules["skdpfair"].__version__, torch.__version__)),
-        }
-    )
+    # callbacks begin anew
+    facts = described_params(params | {"callbacks": None})
+    facts |= {
+        "random_state": repr(params["random_state"]),
+        "n_samples": repr(mechanism.task.n_samples),
+        "the shape of a record": repr(tuple(table.x.shape[1:])),
+        "classes": repr(table.classes.tolist()),
+        "groups": repr(None if table.groups.levels is None else list(table.groups.levels)),
+        "n_steps": repr(settings.n_steps),
+        "sample_rate": repr(mechanism.max_sample_rate),
+        "noise_multipliers": repr(mechanism.noise_multipliers),
+        "processes": repr(processes.size),
+        "versions": repr((sys.modules["skdpfair"].__version__, torch.__version__)),
+    }
     return Checkpoint(path, facts, settings.n_steps, writes=processes.rank == 0)
 
 
