@@ -164,7 +164,7 @@ def tables(found):
         rows = []
         for power in sorted({key.split(",")[0] for key in found["growth"]}):
             own = [found["growth"][f"{power}, {n}"] for n in PROCESSES]
-            rows.append((power, *(f"{r['seconds']:.1f} s, {r['MiB']:.0f} MiB" for r in own)))
+            rows.append((power, *(f"{r['seconds']:.1f} s, {r['MiB']:,.0f} MiB" for r in own)))
         heads = ("records", *(f"{n} process{'es' * (n > 1)}" for n in PROCESSES))
         out["growth"] = pages.table(heads, rows)
     return out

@@ -8,26 +8,33 @@ machine.
 
 import argparse
 import json
+import os
 import platform
 import statistics
 import subprocess
 import sys
 import time
 import warnings
+from collections import defaultdict
+from functools import partial
 from pathlib import Path
 
 import torch
 from skorch import NeuralNetClassifier
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmarks import pages
 from benchmarks.engines import BASELINES, METHODS
 from benchmarks.workloads import WORKLOADS, Workload, mlp
 from skdpfair import DPFairClassifier, get_method
+from skdpfair.engine import Streams
 
 ADULT, DUTCH = "Adult MLP", "Dutch logistic"
 ROOT = Path(__file__).resolve().parents[1]
 MEMORY_OF = {ADULT: 100, "MNIST CNN": 4}
+# glibc keeps freed blocks of up to 32 MiB, more or fewer from run to run; now it returns them
+RETURNS_MEMORY = os.environ | {"MALLOC_MMAP_THRESHOLD_": str(2**20)}
 
 
 def interleave(functions, rounds, seconds=0.25, clock=time.process_time, warm=1):
@@ -68,6 +75,47 @@ def steps(rounds):
         out[name] = interleave({e: make(work) for e, make in engines.items()}, rounds)
         print(name, {e: round(row["ratio"], 2) for e, row in out[name].items()}, flush=True)
     return out
+
+
+class Calls(TorchDispatchMode):
+    """The torch operations that run in a ``with`` block, with their arguments."""
+
+    def __init__(self):
+        super().__init__()
+        self.made = []
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        if operation.namespace == "aten":
+            self.made.append((operation, args, kwargs or {}))
+        return operation(*args, **(kwargs or {}))
+
+
+def operations():
+    """Return microseconds by operation, each run alone, of a tight and of a private step."""
+    out = {}
+    for name in (ADULT, DUTCH):
+        work, out[name] = Workload.named(name), {}
+        noise, flat = Streams.fresh().noise(), torch.empty(work.n_parameters)
+        for engine in ("tight torch, not private", "dpsgd"):
+            step = BASELINES[engine](work)
+            whole = microseconds(step)
+            with Calls() as calls:
+                step()
+            times = defaultdict(float)
+            for operation, args, kwargs in calls.made:
+                kind = operation.overloadpacket.__name__.strip("_")
+                with torch.no_grad():
+                    times[kind] += microseconds(partial(operation, *args, **kwargs))
+            if engine == "dpsgd":
+                times["noise"] = microseconds(partial(noise.fill_, flat, 1.0))
+            times["Python, autograd and dispatch"] = whole - sum(times.values())
+            out[name][engine] = {"whole step": whole, **times}
+    return out
+
+
+def microseconds(function, rounds=15, seconds=0.01):
+    """Return the median time of a call."""
+    return 1e3 * interleave({"it": function}, rounds, seconds, warm=10)["it"]["ms"]
 
 
 def fits(epochs, rounds):
@@ -125,7 +173,7 @@ def memory():
         for engine in BASELINES:
             command = [sys.executable, "-m", "benchmarks.bench_training", "--peak", name, engine]
             added = subprocess.run(
-                command, capture_output=True, text=True, check=True, cwd=ROOT
+                command, capture_output=True, text=True, check=True, cwd=ROOT, env=RETURNS_MEMORY
             ).stdout
             out[name][engine] = {"added_mib": float(added)}
         base = out[name]["tight torch, not private"]["added_mib"]
@@ -162,6 +210,28 @@ def step_table(measured):
     return pages.table(["engine", *WORKLOADS], rows)
 
 
+def operation_table(measured):
+    """Return the lines of a table of operations, those of 2 % of a step at least by name."""
+    heads, columns = ["operation"], []
+    for name in measured:
+        for engine, times in measured[name].items():
+            heads.append(f"{name}, {engine.split()[0]}")
+            columns.append(times)
+    named = dict.fromkeys(
+        k for times in columns for k, v in times.items() if v >= 0.02 * times["whole step"]
+    )
+    first, last = "whole step", "Python, autograd and dispatch"
+    middle = [k for k in named if k not in (first, last)]
+    middle.sort(key=lambda k: -max(t.get(k, 0) / t[first] for t in columns))
+    rows = [
+        [k, *(f"{t[k]:.0f}" if k in t else "" for t in columns)] for k in (*middle, last, first)
+    ]
+    rest = [sum(v for k, v in t.items() if k not in named) for t in columns]
+    rows.insert(len(middle), ["others", *(f"{v:.0f}" for v in rest)])
+    title = "One step by operation, each measured alone, in microseconds:"
+    return [title, "", *pages.table(heads, rows)]
+
+
 def markdown(results):
     """Return the tables that the docs include."""
     lines = ["One step, over a tight non-private step:", "", *step_table(results["steps"])]
@@ -176,6 +246,7 @@ def markdown(results):
         for engine in BASELINES
     ]
     lines += pages.table(["engine", *MEMORY_OF], rows)
+    lines += ["", *operation_table(results["operations"])]
     lines += ["", "A private step over a tight one, Adult MLP with one size changed:", ""]
     rows = [(size, f"{ratio:.2f}") for size, ratio in results["scaling"].items()]
     lines += pages.table(["size", "ratio"], rows)
@@ -196,6 +267,7 @@ def main():
     results = {
         "machine": {"processor": platform.machine(), "torch": torch.__version__},
         "steps": steps(options.rounds),
+        "operations": operations(),
         "fits": fits(options.epochs, 3),
         "memory": memory(),
         "scaling": scaling(3),

@@ -57,6 +57,11 @@ class Workload:
         """Return a fresh module on the device."""
         return self.make().to(self.device)
 
+    @property
+    def n_parameters(self):
+        """Number of parameters of the module."""
+        return sum(p.numel() for p in self.make().parameters())
+
     def turn(self, filled=False):
         """Yield the batches over and over; ``filled`` up to a few sizes if asked for."""
         batches = padded(self.batches, float(self.batch)) if filled else self.batches

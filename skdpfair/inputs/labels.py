@@ -36,8 +36,7 @@ def read(y: Any) -> np.ndarray:
     if found.dtype.kind in "OS":
         _refuse_mixed("y", found)
     with error_context_without_data("y", _NOT_LABELS):
-        kind = type_of_target(found)
-        np.unique(found)  # raises where labels cannot be sorted
+        kind = type_of_target(distinct(found))  # raises where labels cannot be sorted
     if kind not in _KINDS:
         raise ValueError(
             f"Unknown label type: {kind}. y must hold one of a few classes for each row."
@@ -56,20 +55,27 @@ def _without_extension(y: Any) -> Any:
 
 def classes_of(y: np.ndarray, declared: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return the classes, as found in y or as declared, and the code of each label."""
-    found, codes = np.unique(y, return_inverse=True)
-    if len(found) == 0:
+    if len(y) == 0:
         raise ValueError("X and y have 0 samples, and a classifier needs two classes or more.")
-    if declared is None:
-        if len(found) < 2:
-            raise ValueError("y has one class only, and a classifier needs two or more.")
-        return found, codes.astype(np.int64)
-    classes = _declared(declared)
+    classes = distinct(y) if declared is None else _declared(declared)
+    if len(classes) < 2:
+        raise ValueError("y has one class only, and a classifier needs two or more.")
     return classes, codes_in(classes, y)
+
+
+def distinct(values: np.ndarray) -> np.ndarray:
+    """Return the distinct values in order; memory is that of a part of them."""
+    found = [np.unique(part) for part in _parts(values)]
+    return found[0] if len(found) == 1 else np.unique(np.concatenate(found))
+
+
+def _parts(values: np.ndarray) -> list[np.ndarray]:
+    return np.array_split(values, len(values) // 2**20 + 1)
 
 
 def codes_in(classes: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Return the position of each label among the classes, shape (n_samples,), int64."""
-    found, codes = np.unique(y, return_inverse=True)
+    found = distinct(y)
     position = {label: code for code, label in enumerate(classes.tolist())}
     at = np.array([position.get(label, -1) for label in found.tolist()], dtype=np.int64)
     if (at < 0).any():
@@ -77,7 +83,7 @@ def codes_in(classes: np.ndarray, y: np.ndarray) -> np.ndarray:
             "y has labels outside classes=, which must list them all. Declare every class, spelt "
             "as in y."
         )
-    return at[codes]
+    return np.concatenate([at[np.searchsorted(found, part)] for part in _parts(y)])
 
 
 def _declared(declared: Any) -> np.ndarray:

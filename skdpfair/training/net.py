@@ -204,6 +204,10 @@ class PrivateNet(NeuralNetClassifier):
             sampler.draw(loop.steps_of(epoch))
         return PoissonBatches(data, sampler, lambda: loop.this_epoch, loop.recorder is not None)
 
+    def check_data(self, X: Any, y: Any) -> None:
+        """Note the classes, which are public; the estimator has checked the data."""
+        self.classes_inferred_ = np.arange(self.n_classes)
+
     def fit_loop(self, X: Any, y: Any = None, epochs: int | None = None, **fit_params: Any) -> Self:
         """Run skorch's loop inside the context that computes per-record gradients."""
         with current_device(self.device):
