@@ -14,6 +14,10 @@ class BAM(Method, name="bam", reference="knolle2023bias"):
     biases the sum less.  Both gradients of a record depend on that record only.  Released each
     step: the gradient sum, of sensitivity C, with noise ``noise_multiplier`` C.
 
+    :math:`g'_i` is equation 14, an approximation of the gradient at :math:`\theta` of
+    :math:`\ell_i + \lambda \lVert g_i \rVert` (equation 10).  Line 3 of the printed Algorithm 2
+    takes the gradient of this sum at the point ahead, which would count the term twice.
+
     Parameters
     ----------
     max_grad_norm : float > 0 or "auto", default="auto"
@@ -24,7 +28,7 @@ class BAM(Method, name="bam", reference="knolle2023bias"):
     References
     ----------
     Knolle et al., "Bias-Aware Minimisation: Understanding and Mitigating Estimator Bias in
-    Private SGD", 2023, Algorithm 2.
+    Private SGD", 2023, equation 14 and Algorithm 2.
 
     Examples
     --------

@@ -26,8 +26,9 @@ class DPSGDF(Method, name="dpsgd_f", reference="xu2021removing"):
     count_noise_multiplier : float > 0 or "auto", default="auto"
         Noise of the counts; ``"auto"`` is 5 times the noise multiplier (the papers: 10).
     ratio : {"batch", "group_mean"}, default="batch"
-        Divide by the clipped share of the batch, capped at :math:`C_k \le (1+K) C`, as printed;
-        or by the mean over groups of their clipped shares, as in the published code.
+        Divide by the clipped share of the batch, as printed, or by the mean over groups of their
+        clipped shares, as in the published code.  Both are capped at :math:`C_k \le (1+K) C`; the
+        print has no cap (:math:`C_k` up to :math:`(1 + b/b_k) C`), and divides m by the batch size.
 
     References
     ----------

@@ -16,7 +16,7 @@ class PCSGD(Method, name="pcsgd", reference="li2024pcsgd"):
     r"""Clip to C, step, then project: :math:`\theta \gets P(\theta - \gamma_t \tilde g_t)`.
 
     P maps all trainable parameters jointly to the nearest point of the feasible set, and the
-    learning rate is multiplied by :math:`c_0 / (c_1 + t)` at step t = 0, 1, ...  Projection and
+    learning rate is multiplied by :math:`c_0 / (c_1 + t)` at step t = 1, 2, ...  Projection and
     schedule see released values only, so they cost no privacy.  Released each step: the gradient
     sum, of sensitivity C, with noise ``noise_multiplier`` C.
 
@@ -42,8 +42,8 @@ class PCSGD(Method, name="pcsgd", reference="li2024pcsgd"):
     >>> method = PCSGD(max_grad_norm=1.0, radius=2.5, schedule=(10.0, 100.0))
     >>> method.clip(per_sample(norm=[4.0, 0.5]), None, {})
     Clip(weight=tensor([0.2500, 1.0000]), bound=tensor(1.))
-    >>> method.step_size(0), method.step_size(100)
-    (0.1, 0.05)
+    >>> method.step_size(0), method.step_size(99)  # t = 1 and t = 100
+    (0.09900990099009901, 0.05)
     >>> method.project({"weight": torch.tensor([3.0]), "bias": torch.tensor([-4.0])}, None)
     {'weight': tensor([1.5000]), 'bias': tensor([-2.])}
     """
@@ -80,4 +80,4 @@ class PCSGD(Method, name="pcsgd", reference="li2024pcsgd"):
         if self.schedule is None:
             return 1.0
         c0, c1 = self.schedule
-        return c0 / (c1 + t)
+        return c0 / (c1 + t + 1)

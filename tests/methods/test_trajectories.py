@@ -114,7 +114,7 @@ class pcsgd(dpsgd):
     params = {"max_grad_norm": 0.8, "radius": 1.2, "schedule": (5.0, 7.0)}
 
     def factor(self, t):
-        return 5.0 / (7.0 + t)
+        return 5.0 / (7.0 + t + 1)  # the paper counts from 1
 
     def after(self, theta, t):
         return theta * min(1.0, 1.2 / float(theta.norm()))

@@ -6,6 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.papers.scalar import ScalarProblem
 from skdpfair import DPFairClassifier, get_method
 from skdpfair.datasets import make_two_groups
 
@@ -44,7 +45,9 @@ def test_the_box_is_of_each_parameter(first, second, radius):
 
 def test_the_schedule_multiplies_the_learning_rate():
     assert [get_method("pcsgd").step_size(t) for t in (0, 9)] == [1.0, 1.0]
-    assert get_method("pcsgd", schedule=(10.0, 100.0)).step_size(400) == 0.02
+    method = get_method("pcsgd", schedule=(10.0, 100.0))
+    published = ScalarProblem(schedule=(10.0, 100.0)).step_sizes(400)
+    assert [method.step_size(t) for t in range(400)] == published.tolist()
 
 
 @pytest.mark.parametrize(
