@@ -34,9 +34,9 @@ class StepRisk:
         above which a record of the group is clipped (C, Z or C_k).
     pairs : pandas.DataFrame
         One row per ordered pair ``group_a``, ``group_b``: ``clip_difference``,
-        ``direction_difference`` and ``linear_direction_difference`` (first order only), a minus b;
-        ``prop3_bound`` and ``tran_bound``, which are lower bounds on these if ``condition`` holds
-        and the loss is convex.
+        ``direction_difference``, ``direction_star_difference`` and ``linear_direction_difference``
+        (first order only), a minus b; ``tran_bound``, ``prop3_bound`` and ``prop3_star_bound``,
+        which are lower bounds on the first three if ``condition`` holds and the loss is convex.
     batches : pandas.DataFrame
         One row per batch: ``size``, ``gradient_norm``, ``clipped_gradient_norm`` and their
         ``cosine``, ``sensitivity``.
@@ -135,6 +135,10 @@ def step_risk_terms(
             \cos\bar\theta_a)] - \|g_b\| E[\|\bar g_B\| (\cos\theta_b - \cos\bar\theta_b)] -
             E\|\bar g_B\|^2 \right).
 
+    Proposition 3* (equation 18) bounds the difference of the starred terms in the same way, with
+    :math:`\|g_B\|` in place of :math:`\|\bar g_B\|`.  Its printed last term is :math:`E\|g_B\|`,
+    without the square: that bound exceeds the difference for some convex losses.
+
     ``tran_bound`` follows Theorem 3 of Tran et al., which replaces angles by lengths:
     :math:`\eta [\|g_a\| (2 p_a \|g_a\| - G) - \|g_b\| G - (\|g_a\| + \|g_b\|) C] - \frac\eta2
     (E\|g_B\|^2 + C^2)` with :math:`G = \sum_k p_k \|g_k\|`, the groups' shares :math:`p_k` and
@@ -147,8 +151,8 @@ def step_risk_terms(
     References
     ----------
     Esipova et al., "Disparate Impact in Differential Privacy from Gradient Misalignment", ICLR
-    2023, Propositions 1 to 3 and Appendix A.2; Tran, Dinh, Fioretto, "Differentially Private
-    Empirical Risk Minimization under the Fairness Lens", NeurIPS 2021, Theorem 3.
+    2023, Propositions 1 to 3, 2* and 3* (Appendix A.2); Tran, Dinh, Fioretto, "Differentially
+    Private Empirical Risk Minimization under the Fairness Lens", NeurIPS 2021, Theorem 3.
 
     Examples
     --------
@@ -279,6 +283,7 @@ def _noise(curved, mechanism, lr, batches, n_vectors, rng):
 
 _PAIR = ["group_a", "group_b", "clip_difference", "direction_difference"]
 _PAIR += ["linear_direction_difference", "prop3_bound", "tran_bound", "condition"]
+_PAIR += ["direction_star_difference", "prop3_star_bound"]
 
 
 def pair_differences(found, gradients, batches, rows, eigenvalues, lr):
@@ -286,11 +291,14 @@ def pair_differences(found, gradients, batches, rows, eigenvalues, lr):
     own = torch.linalg.vector_norm(gradients, dim=1).cpu().numpy()
     turned = rows["cosine"] - rows["clipped_cosine"]
     # without a gradient there is no direction, and so no error of it
-    aligned = own * np.nan_to_num(batches.lengths * turned).mean(axis=1)  # NaN if absent
-    square = (batches.lengths**2).mean()
+    plain_lengths = batches.frame["gradient_norm"].to_numpy()
+    aligned, aligned_star = (
+        own * np.nan_to_num(lengths * turned).mean(axis=1)  # NaN if absent
+        for lengths in (batches.lengths, plain_lengths)
+    )
+    square, plain = (batches.lengths**2).mean(), (plain_lengths**2).mean()
     condition = lr * np.nanmax(eigenvalues) <= 1
     shares = (found.sizes / found.sizes.sum()).cpu().numpy()
-    plain = (batches.frame["gradient_norm"] ** 2).mean()
     bound = batches.frame["sensitivity"].max() * batches.fullest
     table = []
     for a, b in permutations(range(len(own)), 2):
@@ -305,6 +313,8 @@ def pair_differences(found, gradients, batches, rows, eigenvalues, lr):
                 linear - lr * square,
                 _tran(own, shares, a, b, bound, plain, lr),
                 bool(condition and not (found.absent[a] or found.absent[b])),
+                (rows["direction_star"][a] - rows["direction_star"][b]).mean(),
+                lr * (aligned_star[a] - aligned_star[b] - plain),
             )
         )
     return pd.DataFrame(table, columns=_PAIR)

@@ -216,6 +216,61 @@ def test_noise_is_that_of_the_step_in_training():
     np.testing.assert_allclose(rarer / found[1.0, 0.25]["trace"], 4 * one / trace)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_proposition_3_star_with_explicit_hessians(seed):
+    module, x, y, groups = case(seed)
+    lr, own_mechanism = 0.05, mechanism("dpsgd")
+    plain, clipped = gradients(module, x, y, own_mechanism, groups)
+    turned = clipped * plain.norm() / clipped.norm()
+    start = torch.cat([p.detach().flatten() for p in module.parameters()])
+
+    def risk_and_gradient(level):
+        own = torch.from_numpy(x[groups == level]), torch.from_numpy(y[groups == level])
+
+        def loss(theta):
+            return cross_entropy(own[0] @ theta[:8].view(2, 4).T + theta[8:], own[1])
+
+        hessian = torch.autograd.functional.hessian(loss, start)
+        gradient = torch.autograd.functional.jacobian(loss, start)
+        bent = turned @ hessian @ turned - plain @ hessian @ plain
+        return lr * gradient @ (plain - turned) + lr**2 / 2 * bent, gradient
+
+    (risk_a, g_a), (risk_b, g_b) = map(risk_and_gradient, "ab")
+    found = step_risk_terms(
+        module, x, y, own_mechanism, sensitive_features=groups, lr=lr, n_batches=1, n_vectors=0
+    ).pairs.iloc[0]
+    assert found["direction_star_difference"] == pytest.approx(float(risk_a - risk_b), abs=1e-12)
+    expected = lr * float((g_a - g_b) @ (plain - turned) - plain @ plain)
+    assert found["prop3_star_bound"] == pytest.approx(expected, abs=1e-12)
+    assert found["condition"] and expected <= float(risk_a - risk_b)
+
+
+def test_proposition_3_star_as_printed_is_no_bound():
+    """If H_a lies along g_B, H_b across it and lr = 1 / lambda_max, the bound is attained."""
+    g, clipped = torch.tensor([2.0, 0.0]), torch.tensor([0.0, 1.0])
+    hessians = torch.diag(torch.tensor([1.0, 0.0])), torch.diag(torch.tensor([0.0, 1.0]))
+    own = torch.tensor([[0.0, -1.0], [0.0, -2.0]])  # gradients of a and b
+    terms = [
+        step_terms(one, g, clipped, h @ g, h @ clipped, lr=1.0)
+        for one, h in zip(own, hessians, strict=True)
+    ]
+    rows = {name: np.array([[asdict(t)[name]] for t in terms]) for name in asdict(terms[0])}
+    rows |= {"cosine": np.zeros((2, 1)), "clipped_cosine": np.array([[-1.0], [-1.0]])}
+    batches = SimpleNamespace(
+        lengths=np.array([1.0]),
+        fullest=1.0,
+        frame=pd.DataFrame({"gradient_norm": [2.0], "sensitivity": [1.0]}),
+    )
+    found = SimpleNamespace(
+        levels=["a", "b"], sizes=torch.tensor([1, 1]), absent=np.array([False, False])
+    )
+    pair = pair_differences(found, own, batches, rows, np.array([1.0, 1.0]), 1.0).iloc[0]
+    assert pair["condition"]
+    assert pair["prop3_star_bound"] == pair["direction_star_difference"] == 2.0 - 4.0 - 4.0
+    printed = pair["prop3_star_bound"] + 2.0**2 - 2.0
+    assert printed > pair["direction_star_difference"]
+
+
 @pytest.mark.parametrize("lr", [0.01, 0.1])
 def test_no_bound_is_above_its_gap_where_its_condition_holds(lr):
     """Softmax regression is convex: Proposition 3 and the bound of Tran et al., 60 problems."""
@@ -238,6 +293,8 @@ def test_no_bound_is_above_its_gap_where_its_condition_holds(lr):
         held += len(pairs) > 0
         assert (pairs["prop3_bound"] <= pairs["direction_difference"] + 1e-12).all()
         assert (pairs["tran_bound"] <= pairs["clip_difference"] + 1e-12).all()
+        star = pairs["direction_star_difference"]
+        assert (pairs["prop3_star_bound"] <= star + 1e-12).all()
         assert (
             pairs["direction_difference"] == -pairs["direction_difference"].iloc[::-1].to_numpy()
         ).all()
@@ -334,12 +391,13 @@ def numbers_of_two_groups():
         "clipped_cosine": np.array([[0.5, 0.6], [0.4, 0.3]]),
         "clip": np.zeros((2, 2)),
         "direction": np.array([[1.0, 2.0], [0.5, 0.25]]),
+        "direction_star": np.array([[3.0, 2.0], [1.0, 0.5]]),
     }
     return found, gradients, batches, rows
 
 
-def test_both_bounds_by_hand():
-    """Prop. 3 and the bound in the notes of `step_risk_terms`, from the numbers above."""
+def test_the_bounds_by_hand():
+    """Prop. 3, Prop. 3* and the bound in the notes of `step_risk_terms`, from the numbers above."""
     table = pair_differences(*numbers_of_two_groups(), np.array([2.0, 4.0]), 0.1).set_index(
         "group_a"
     )
@@ -348,6 +406,10 @@ def test_both_bounds_by_hand():
     assert table.loc["a", "prop3_bound"] == pytest.approx(0.1 * (2.5 + 0.8 - 5.0))
     assert table.loc["b", "prop3_bound"] == pytest.approx(0.1 * (-0.8 - 2.5 - 5.0))
     assert table.loc["a", "direction_difference"] == pytest.approx(1.5 - 0.375)
+    # with |g_B|: a: 5 (2 * .4 + 4 * .2) / 2 = 4; b: 2 (2 * -.2 + 4 * -.2) / 2 = -1.2; E|g_B|^2 = 10
+    assert table.loc["a", "prop3_star_bound"] == pytest.approx(0.1 * (4.0 + 1.2 - 10.0))
+    assert table.loc["b", "prop3_star_bound"] == pytest.approx(0.1 * (-1.2 - 4.0 - 10.0))
+    assert table.loc["b", "direction_star_difference"] == pytest.approx(0.75 - 2.5)
     # G = .75 * 5 + .25 * 2 = 4.25; C = .5 * 1.5 = .75; E|g_B|^2 = 10
     for a, b, p in ((5.0, 2.0, 0.75), (2.0, 5.0, 0.25)):
         first = a * (2 * p * a - 4.25) - b * 4.25 - 7.0 * 0.75
