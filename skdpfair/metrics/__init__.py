@@ -4,6 +4,13 @@ Measures of records are not private. `fairlearn.metrics.MetricFrame` takes those
 """
 
 from skdpfair.metrics._bootstrap import bootstrap_interval, paired_wilcoxon
+from skdpfair.metrics._bounds import (
+    calibration_bound,
+    dg_bound,
+    dg_bound_from_epsilon,
+    strong_dg_bound,
+    tv_bound,
+)
 from skdpfair.metrics._derived import (
     accuracy_difference,
     excessive_risk_difference,
@@ -16,11 +23,9 @@ from skdpfair.metrics._derived import (
 from skdpfair.metrics._excessive_risk import excessive_risk, own_class_probability
 from skdpfair.metrics._generalisation import (
     calibration_gap,
-    dg_bound,
     dg_gap,
     dg_gap_by_group,
     dg_gap_worst_group,
-    tv_bound,
 )
 from skdpfair.metrics._group_tables import group_table, release_group_table
 from skdpfair.metrics._measures import expected_calibration_error
@@ -29,8 +34,10 @@ from skdpfair.metrics._privacy_cost import privacy_cost
 __all__ = [
     "accuracy_difference",
     "bootstrap_interval",
+    "calibration_bound",
     "calibration_gap",
     "dg_bound",
+    "dg_bound_from_epsilon",
     "dg_gap",
     "dg_gap_by_group",
     "dg_gap_worst_group",
@@ -47,5 +54,6 @@ __all__ = [
     "privacy_cost_group_max",
     "privacy_cost_ratio",
     "release_group_table",
+    "strong_dg_bound",
     "tv_bound",
 ]

@@ -1,9 +1,9 @@
-"""Distributional generalisation: gaps between train and test, bounds on them, and calibration."""
+"""Distributional generalisation: gaps between train and test, and calibration."""
 
 import numpy as np
 import pandas as pd
 
-from skdpfair._validate import flag, number, one_of
+from skdpfair._validate import flag, number
 from skdpfair.inputs.groups import encode_features
 from skdpfair.metrics._arguments import (
     accuracy,
@@ -14,8 +14,6 @@ from skdpfair.metrics._arguments import (
     weighted,
 )
 from skdpfair.metrics._compare_groups import group_max, group_min, label, warn_undefined
-from skdpfair.privacy import Ledger, PrivacyPlan, PrivacyReport
-from skdpfair.privacy.accounting import RELATIONS, total_variation
 
 
 def dg_gap(y_true, y_pred, *, is_train, metric=None, sample_weight=None):
@@ -279,8 +277,7 @@ def calibration_gap(y_true, y_prob, *, tau=0.1, sample_weight=None):
     bin includes its lower end, so that the probabilities p are counted. As p is the LOWER end of
     a bin, perfectly calibrated probabilities have a gap of up to tau: compare train with test, or
     models at the same tau. For the gap between train and test, use `dg_gap` with
-    ``metric=calibration_gap``; under delta-strong distributional generalisation, Theorem C.8
-    bounds its mean by delta / tau.
+    ``metric=calibration_gap``, whose mean `calibration_bound` bounds.
 
     References
     ----------
@@ -304,10 +301,7 @@ def calibration_gap(y_true, y_prob, *, tau=0.1, sample_weight=None):
     >>> frame.by_group.round(4).to_dict()
     {'F': 0.0, 'M': 0.1}
     """
-    tau = number("tau", tau, low=0, low_open=True, high=1)
-    n_bins = round(1 / tau)
-    if abs(n_bins * tau - 1) > 1e-9:
-        raise ValueError(f"tau must divide 1, got {tau!r}. Use tau=1/{n_bins}.")
+    n_bins = bins_of(tau)
     y_true = as_vector("y_true", y_true, y_true)
     if not np.isin(y_true, [0, 1]).all():
         raise ValueError(
@@ -325,119 +319,16 @@ def calibration_gap(y_true, y_prob, *, tau=0.1, sample_weight=None):
     return float(np.abs(np.bincount(bins, weights=residual)).sum())
 
 
-def tv_bound(privacy, *, adjacency="add_remove"):
-    """Bound the total variation between the models trained on neighbouring data sets.
-
-    Parameters
-    ----------
-    privacy : PrivacyReport, Ledger or PrivacyPlan
-        The releases: ``clf.privacy_``, its ``ledger`` unless that is empty, or a plan.
-    adjacency : {"add_remove", "zero_out", "replace_one"}, default="add_remove"
-        Neighbouring data sets differ by adding or removing one record, by replacing one with a
-        null record as in the reports (which gives the same number), or with any other record.
-
-    Returns
-    -------
-    float
-        In [0, 1]; 0 if nothing was released, 1 if a release had no noise.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If ``privacy`` has another type, its ledger lacks steps, or the adjacency is unknown.
-
-    Notes
-    -----
-    The bound is delta at epsilon 0 of the composed privacy loss distribution, rounded up: the
-    total variation between the worst neighbours. It is far smaller than the bound from epsilon
-    and delta alone (Proposition 2.6 of [kulynych2022]_,
-    `skdpfair.privacy.accounting.tv_from_epsilon`).
-
-    References
-    ----------
-    .. [kulynych2022] B. Kulynych et al., "What You See is What You Get: Principled Deep Learning
-       via Distributional Generalization", NeurIPS 2022.
+def bins_of(tau):
+    """Return the number of bins of width ``tau`` in [0, 1), else raise.
 
     Examples
     --------
-    >>> from skdpfair.metrics import tv_bound
-    >>> from skdpfair.privacy import PrivacyPlan
-    >>> adult = PrivacyPlan(steps=1840, sample_rate=1 / 92, noise_multipliers=(1.0,))
-    >>> print(f"{tv_bound(adult):.3f}, {tv_bound(adult, adjacency='replace_one'):.3f}")
-    0.235, 0.381
+    >>> bins_of(0.1)
+    10
     """
-    runs = _runs(privacy)
-    return 1.0 if runs is None else total_variation(runs, adjacency)
-
-
-def dg_bound(privacy, *, adjacency="replace_one"):
-    """Bound the expected train-test gap of every test function with values in [0, 1].
-
-    Parameters
-    ----------
-    privacy : PrivacyReport, Ledger or PrivacyPlan
-        As in `tv_bound`.
-    adjacency : {"replace_one", "add_remove", "zero_out"}, default="replace_one"
-        The relation for which the total variation is bounded. "replace_one" is bounded directly;
-        the others count twice, which never gives a smaller bound.
-
-    Returns
-    -------
-    float
-        In [0, 1].
-
-    Raises
-    ------
-    TypeError, ValueError
-        As in `tv_bound`.
-
-    Notes
-    -----
-    By Theorem 2.5 of [kulynych2022]_, the distributional generalisation gap is at most the total
-    variation by which the output of training changes when one record is replaced. By its
-    Proposition C.6, the same holds for the records of each group. Both bound the mean over
-    training sets and runs, for test functions of one record and the model; a single `dg_gap`
-    varies about this mean.
-
-    References
-    ----------
-    .. [kulynych2022] B. Kulynych et al., "What You See is What You Get: Principled Deep Learning
-       via Distributional Generalization", NeurIPS 2022.
-
-    Examples
-    --------
-    >>> from skdpfair.metrics import dg_bound
-    >>> from skdpfair.privacy import PrivacyPlan
-    >>> adult = PrivacyPlan(steps=1840, sample_rate=1 / 92, noise_multipliers=(1.0,))
-    >>> print(f"{dg_bound(adult):.3f}, {dg_bound(adult, adjacency='add_remove'):.3f}")
-    0.381, 0.471
-    """
-    one_of("adjacency", adjacency, RELATIONS)
-    factor = 1 if adjacency == "replace_one" else 2
-    return min(1.0, factor * tv_bound(privacy, adjacency=adjacency))
-
-
-def _runs(privacy):
-    """Return the releases as the accountants read them; None if they are not private at all."""
-    if isinstance(privacy, PrivacyPlan):
-        return privacy.runs
-    if isinstance(privacy, Ledger) and not privacy.entries:
-        raise ValueError(
-            "privacy must be a ledger with entries, got an empty one, as a fit without privacy "
-            "also has. Pass its report, clf.privacy_."
-        )
-    if isinstance(privacy, PrivacyReport):
-        if not privacy.is_private:
-            return None
-        if privacy.steps > privacy.ledger.steps:
-            raise ValueError(
-                f"privacy.ledger must hold all of the {privacy.steps} steps of the report, got "
-                f"{privacy.ledger.steps}. Pass the report of a fit, clf.privacy_, as it is."
-            )
-        privacy = privacy.ledger
-    if isinstance(privacy, Ledger):
-        return [entry.run for entry in privacy.entries]
-    raise TypeError(
-        "privacy must be a PrivacyReport, a Ledger or a PrivacyPlan, got "
-        f"{type(privacy).__name__}. Pass clf.privacy_."
-    )
+    tau = number("tau", tau, low=0, low_open=True, high=1)
+    n_bins = round(1 / tau)
+    if abs(n_bins * tau - 1) > 1e-9:
+        raise ValueError(f"tau must divide 1, got {tau!r}. Use tau=1/{n_bins}.")
+    return n_bins

@@ -12,18 +12,14 @@ from sklearn.metrics import accuracy_score, balanced_accuracy_score, zero_one_lo
 
 from skdpfair.metrics import (
     calibration_gap,
-    dg_bound,
     dg_gap,
     dg_gap_by_group,
     dg_gap_worst_group,
-    tv_bound,
 )
-from skdpfair.privacy import Ledger, PrivacyPlan, PrivacyReport
 
 bit = st.integers(0, 1)
 tables = st.lists(st.tuples(bit, bit, st.booleans(), st.sampled_from("ab")), max_size=20)
 every_cell = [(1, 1, True, "a"), (0, 1, False, "a"), (1, 1, True, "b"), (1, 1, False, "b")]
-ADULT = PrivacyPlan(steps=1840, sample_rate=1 / 92, noise_multipliers=(1.0,))
 
 
 @settings(deadline=None, max_examples=30)
@@ -171,51 +167,6 @@ def test_weights_are_repetitions():
 def test_calibration_gap_names_bad_input(change, error, message):
     with pytest.raises(error, match=message):
         calibration_gap(**({"y_true": [0, 1], "y_prob": [0.5, 0.5]} | change))
-
-
-def report(**changes):
-    ledger = Ledger()
-    ledger.record("gradient", sample_rate=1 / 92, noise_multipliers=(1.0,), steps=1840)
-    values = {
-        "method": "dpsgd",
-        "epsilon": 3.104,
-        "delta": 1e-6,
-        "accountant": "pld",
-        "noise_multiplier": 1.0,
-        "sample_rate": 1 / 92,
-        "steps": 1840,
-        "expected_batch_size": 256.0,
-        "is_private": True,
-        "seeded": False,
-        "ledger": ledger,
-    }
-    return PrivacyReport(**(values | changes))
-
-
-@pytest.mark.parametrize("privacy", [report(), report().ledger, ADULT])
-def test_bounds_of_a_report_a_ledger_and_a_plan(privacy):
-    assert tv_bound(privacy) == pytest.approx(0.235, abs=5e-4)
-    assert tv_bound(privacy, adjacency=report().adjacency) == tv_bound(privacy)
-    assert tv_bound(privacy, adjacency="replace_one") == pytest.approx(0.381, abs=5e-4)
-    assert dg_bound(privacy) == tv_bound(privacy, adjacency="replace_one")
-    assert dg_bound(privacy, adjacency="add_remove") == 2 * tv_bound(privacy)
-
-
-def test_bounds_without_privacy_and_without_releases():
-    assert tv_bound(report(is_private=False, epsilon=math.inf)) == 1
-    assert dg_bound(report(is_private=False, epsilon=math.inf), adjacency="add_remove") == 1
-    assert tv_bound(report(steps=0, epsilon=0.0, ledger=Ledger())) == 0
-    with pytest.raises(ValueError, match="an empty one, as a fit without privacy also has"):
-        tv_bound(Ledger())
-
-
-def test_bounds_name_bad_input():
-    with pytest.raises(TypeError, match=r"privacy must be a PrivacyReport.*got float.*privacy_"):
-        tv_bound(3.0)
-    with pytest.raises(ValueError, match=r"privacy.ledger must hold all of the 1840 steps"):
-        tv_bound(report(ledger=Ledger()))
-    with pytest.raises(ValueError, match="adjacency must be one of"):
-        dg_bound(ADULT, adjacency="add")
 
 
 def test_greater_is_better_is_a_flag():
