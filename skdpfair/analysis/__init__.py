@@ -5,6 +5,7 @@ gradient, and robustness. Training does not use them.
 """
 
 from skdpfair.analysis._bias import GradientBias, bias_by_batch_size, gradient_bias
+from skdpfair.analysis._clipping_bound import clipping_error_bound
 from skdpfair.analysis._clipping_errors import ErrorRun, train_with_error
 from skdpfair.analysis._curvature import GroupCurvature
 from skdpfair.analysis._gradients import GroupGradients, group_gradients
@@ -22,6 +23,7 @@ __all__ = [
     "StepRisk",
     "StepTerms",
     "bias_by_batch_size",
+    "clipping_error_bound",
     "gradient_bias",
     "group_gradients",
     "noise_term",
