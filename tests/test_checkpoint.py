@@ -220,6 +220,20 @@ def test_a_ledger_that_has_not_heard_of_the_fit_charges_all_of_it(table, die, tm
         assert ledger.epsilon() == pytest.approx(clf.privacy_.epsilon, rel=1e-6)
 
 
+def test_a_crash_before_and_one_after_a_ledger_is_opened_lose_no_charge(table, die, tmp_path):
+    path = tmp_path / "fit.ckpt"
+    die(60)
+    with pytest.raises(Killed):
+        fit(table, path, delta=1e-5)
+    with PrivacyLedger(tmp_path / "ledger.jsonl", delta=1e-5, data="d") as ledger:
+        die(20)
+        with pytest.raises(Killed):
+            fit(table, path, delta=1e-5)
+        die(None)
+        clf = fit(table, path, delta=1e-5)
+        assert ledger.epsilon() == pytest.approx(clf.privacy_.epsilon, rel=1e-6)
+
+
 class Watch(Callback):
     """Sees the weights."""
 

@@ -137,13 +137,13 @@ def train(
     charge["reasons"] = [why for name, why in reasons.items() if params[name]]
     charge["resumed"] = resumed
     charge["may_resume"] = lambda: checkpoint is not None and checkpoint.path.exists()
-    charging: AbstractContextManager[str | None] = nullcontext()
+    charging: AbstractContextManager[Any] = nullcontext()
     if processes.rank == 0:
         charging = charged(_planned(plan, saved), ledger, private=plan.is_accounted, **charge)
     with ExitStack() as stack:
-        name = processes.agreed(lambda: stack.enter_context(charging))
-        if checkpoint is not None and name is not None:
-            checkpoint.charge, checkpoint.earlier = name, ledger.entries
+        charge_made = processes.agreed(lambda: stack.enter_context(charging))
+        if checkpoint is not None and charge_made is not None:
+            checkpoint.charge, checkpoint.earlier = charge_made
         on_disk = checkpoint, saved
         try:
             net, plan = _trained(
