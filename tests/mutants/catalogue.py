@@ -645,7 +645,7 @@ MUTANTS = (
         "a ledger without a lock",
         "two processes check the budget side by side, and both find room",
         "budget/journal.py",
-        "            _lock(handle)\n            handle.seek(0)\n",
+        "            lock(handle)\n            handle.seek(0)\n",
         "            handle.seek(0)\n",
         "tests/model_selection/test_budget.py::test_the_file_is_locked_from_the_check_to_the_entry",
     ),
