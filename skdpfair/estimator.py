@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from os import PathLike
 from typing import Any, Self
 
@@ -30,10 +30,11 @@ from skdpfair.privacy import PrivacyReport
 from skdpfair.privacy.statement import UNITS
 from skdpfair.training import parameters, pictures, sklearn_callbacks
 from skdpfair.training.callbacks import diagnostics_frame
+from skdpfair.training.checkpoint import claimed
 from skdpfair.training.plan import SCORE_COUNTS, reference_estimator
 from skdpfair.training.plan import plan as make_plan
 from skdpfair.training.privacy_report import account
-from skdpfair.training.processes import check_parts, together
+from skdpfair.training.processes import check_parts, facts_of, together
 from skdpfair.training.train import Trained, train
 from skdpfair.training.warm_start import PreviousFit, previous_fit
 
@@ -353,13 +354,15 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
             If a ledger counts the fits of this estimator or of its original, but not this one.
         """
         params: dict[str, Any] = self.get_params(deep=False)
-        with together(self.distributed) as processes:
+        with together(self.distributed) as processes, ExitStack() as stack:
             # check
             method = processes.agreed(lambda: get_method(self.method))
             has_groups = sensitive_features is not None
             processes.agreed(
                 lambda: parameters.check(params, method, has_sensitive_features=has_groups)
             )
+            claim = claimed(self.checkpoint, writes=processes.rank == 0)
+            processes.agreed(lambda: stack.enter_context(claim))
             # read
             fresh = type(self)(**params)  # a failed fit leaves this one as it was
             data = processes.agreed(
@@ -371,7 +374,8 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
             previous = previous_fit(self, fresh, data, features) if self.warm_start else None
             # plan
             share = self.__dict__.pop("_score_counts_share", 0.0)
-            check_parts(processes, fresh, method, data, share, previous)
+            facts = facts_of(fresh, data)
+            check_parts(processes, fresh, method, data, facts, share, previous)
             if share:
                 params[SCORE_COUNTS] = share
             unit = UNITS[data.adjacency]
@@ -382,7 +386,7 @@ class DPFairClassifier(sklearn_callbacks.Counted, ClassifierMixin, BaseEstimator
             context = sklearn_callbacks.begin(self, X, y, plan.n_epochs)
             init_entropy = self.__dict__.pop("_init_entropy", None)
             shown = pictures.extracted(data, features, self.__dict__.pop("_extracted", None))
-            trained = train(params, plan, shown, context, previous, init_entropy, processes)
+            trained = train(params, plan, shown, context, facts, previous, init_entropy, processes)
             # account
             report = account(params, trained, shown, context, previous, data.features is not None)
             # keep

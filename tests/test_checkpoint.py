@@ -5,20 +5,21 @@ import signal
 import stat
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.base import clone
 from skorch.callbacks import Callback
 
-from skdpfair import DPFairClassifier
+from skdpfair import METHODS, DPFairClassifier
 from skdpfair.audit import audit_artifact
 from skdpfair.budget import PrivacyLedger
 from skdpfair.datasets import make_two_groups
 from skdpfair.engine.noise import Gaussians
 from skdpfair.exceptions import BudgetExceeded
+from skdpfair.training import checkpoint
 from skdpfair.training.steps import TrainingLoop
 
 pytestmark = [
@@ -220,6 +221,20 @@ def test_a_ledger_that_has_not_heard_of_the_fit_charges_all_of_it(table, die, tm
         assert ledger.epsilon() == pytest.approx(clf.privacy_.epsilon, rel=1e-6)
 
 
+def test_a_crash_before_and_one_after_a_ledger_is_opened_lose_no_charge(table, die, tmp_path):
+    path = tmp_path / "fit.ckpt"
+    die(60)
+    with pytest.raises(Killed):
+        fit(table, path, delta=1e-5)
+    with PrivacyLedger(tmp_path / "ledger.jsonl", delta=1e-5, data="d") as ledger:
+        die(20)
+        with pytest.raises(Killed):
+            fit(table, path, delta=1e-5)
+        die(None)
+        clf = fit(table, path, delta=1e-5)
+        assert ledger.epsilon() == pytest.approx(clf.privacy_.epsilon, rel=1e-6)
+
+
 class Watch(Callback):
     """Sees the weights."""
 
@@ -288,7 +303,8 @@ class WithFrozen(torch.nn.Module):
         super().__init__()
         self.frozen = torch.nn.Linear(6, 5).requires_grad_(False)
         self.register_buffer("kept", torch.rand(5))
-        self.register_buffer("dropped", torch.rand(5), persistent=False)
+        drawn = torch.from_numpy(np.random.default_rng().random(5, np.float32))
+        self.register_buffer("dropped", drawn, persistent=False)
         self.last = torch.nn.Linear(5, 2)
 
     def forward(self, x):
@@ -301,12 +317,119 @@ def test_what_is_drawn_and_frozen_is_continued(table, die, tmp_path):
     with pytest.raises(Killed):
         fit(table, path, module=WithFrozen)
     die(None)
-    held = torch.load(path, weights_only=True)
-    clf = fit(table, path, module=WithFrozen)
-    module = clf.net_.module_
-    torch.testing.assert_close(module.frozen.weight, held["module"]["frozen.weight"])
-    torch.manual_seed(0)  # whatever torch would draw
-    assert "dropped" not in held["module"] and not path.exists()
+    held = torch.load(path, weights_only=True)["module"]
+    module = fit(table, path, module=WithFrozen).net_.module_
+    assert torch.equal(module.frozen.weight, held["frozen.weight"])
+    assert torch.equal(module.kept, held["kept"]) and torch.equal(module.dropped, held["dropped"])
+
+
+class WithDropout(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.Sequential(
+            torch.nn.Linear(6, 8), torch.nn.Dropout(0.5), torch.nn.Linear(8, 2)
+        )
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+def test_equal_noise_comes_with_equal_masks_of_dropout(table, die, tmp_path):
+    """With other masks, two releases with the same noise would differ by sums without any."""
+    path, params = tmp_path / "fit.ckpt", {"module": WithDropout, "random_state": 0}
+    whole = fit(table, **params)
+    for after in (37, 50):
+        die(after)
+        with pytest.raises(Killed):
+            fit(table, path, **params)
+    die(None)
+    assert torch.equal(weights(fit(table, path, **params)), weights(whole))
+
+
+def test_columns_in_another_order_are_refused(table, die, tmp_path):
+    path, (x, y, group) = tmp_path / "fit.ckpt", table
+    frame = pd.DataFrame(x, columns=list("abcdef"))
+    die(60)
+    with pytest.raises(Killed):
+        fit((frame, y, group), path)
+    die(None)
+    with pytest.raises(ValueError, match="names of the columns"):
+        fit((frame[list("fedcba")], y, group), path)
+
+
+class Grows(METHODS["dpsgd"]):
+    def start(self, task):
+        return []
+
+    def update(self, state, release):
+        return [*state, torch.zeros(1)] if len(state) < 40 else state
+
+
+class KeepsAnObject(Grows):
+    def update(self, state, release):
+        return [object()]
+
+
+class KeepsAnObjectFor(torch.optim.SGD):
+    def step(self, closure=None):
+        super().step(closure)
+        self.state[self.param_groups[0]["params"][0]]["mine"] = np.float64(1.0)
+
+
+@pytest.mark.parametrize(
+    ("what", "params"),
+    [
+        ("method=Grows", {"method": Grows()}),
+        ("'object'", {"method": KeepsAnObject()}),
+        ("the optimizer", {"method": "dpsgd", "optimizer": KeepsAnObjectFor}),
+    ],
+)
+def test_what_could_not_be_read_again_is_refused_when_written(what, params, table, tmp_path):
+    with pytest.raises(TypeError, match=f"(?s)checkpoint.*cannot hold.*{what}"):
+        fit(table, tmp_path / "fit.ckpt", **params)
+
+
+class Second(Callback):
+    """Begins another fit while this one runs."""
+
+    def __init__(self, begin):
+        self.begin = begin
+
+    def on_epoch_end(self, net, **kwargs):
+        self.begin()
+
+
+def test_a_file_belongs_to_one_fit_at_a_time(table, tmp_path):
+    path, refused = tmp_path / "fit.ckpt", []
+
+    def begin():
+        with pytest.raises(ValueError, match=r"(?s)checkpoint=.*fit.ckpt.*runs now"):
+            fit(table, path)
+        refused.append((tmp_path / ".fit.ckpt.lock").stat().st_mode)
+
+    fit(table, path, callbacks=[Second(begin)])
+    assert refused and stat.S_IMODE(refused[0]) == 0o600 and not os.listdir(tmp_path)
+
+
+def test_a_claim_outlives_the_removal_of_the_one_before(tmp_path, monkeypatch):
+    """Who waits at a lock file that its holder removes would hold a file without a name."""
+    path, plain, first = tmp_path / "fit.ckpt", checkpoint.lock, [True]
+
+    def late(file, **options):
+        if first.pop() if first else False:
+            (tmp_path / ".fit.ckpt.lock").unlink()
+        plain(file, **options)
+
+    monkeypatch.setattr(checkpoint, "lock", late)
+    other = checkpoint.claimed(path, writes=True)
+    with checkpoint.claimed(path, writes=True), pytest.raises(ValueError, match="runs now"), other:
+        pass
+
+
+def test_half_a_file_of_a_killed_process_is_removed(table, tmp_path):
+    (tmp_path / ".fit.ckpt.0123456789abcdef.part").write_bytes(b"half")
+    fit(table, tmp_path / "fit.ckpt")
+    assert not os.listdir(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -344,42 +467,61 @@ def test_an_interrupt_leaves_the_file_and_raises(table, tmp_path, monkeypatch):
 
 
 SCRIPT = """
-import os, signal, sys, warnings
+import os, random, signal, sys, warnings
 warnings.simplefilter("ignore")
 import numpy as np
 from skdpfair import DPFairClassifier
 from skdpfair._describe import digest
+from skdpfair.budget import PrivacyLedger
 from skdpfair.datasets import make_two_groups
 from skdpfair.training.steps import TrainingLoop
 
-path, left = sys.argv[1], int(sys.argv[2])
+folder = sys.argv[1]
+data = make_two_groups(800, random_state=0)
+x, y = np.asarray(data.data), np.asarray(data.target)
 plain = TrainingLoop.step
 
-def step(self, index):
-    global left
-    if left == 0:
-        os.kill(os.getpid(), signal.SIGKILL)
-    left -= 1
-    plain(self, index)
+def fit(path, end):
+    def step(self, index):
+        plain(self, index)
+        os.write(end, b"s")
 
-TrainingLoop.step = step
-data = make_two_groups(800, random_state=0)
-clf = DPFairClassifier(
-    "dpsgd", max_steps=130, batch_size=100, random_state=0, checkpoint=path if path else None
-)
-clf.fit(np.asarray(data.data), np.asarray(data.target))
-print(digest(*(p.detach().numpy() for p in clf.net_.module_.parameters())).hex())
+    TrainingLoop.step = step
+    clf = DPFairClassifier("dpsgd", max_steps=400, batch_size=100, random_state=0, delta=1e-5)
+    with PrivacyLedger(f"{folder}/{'one' if path else 'whole'}.jsonl", delta=1e-5, data="d") as led:
+        clf.set_params(checkpoint=path).fit(x, y)
+        spent = led.report().epsilon
+    weights = [p.detach().numpy() for p in clf.net_.module_.parameters()]
+    print(digest(*weights).hex(), clf.privacy_.epsilon, round(spent, 6), flush=True)
+
+def run(path, most):
+    start, end = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(start)
+        fit(path, end)
+        os._exit(0)
+    os.close(end)
+    while most > 0 and (got := os.read(start, most)):
+        most -= len(got)
+    if most == 0:
+        os.kill(pid, signal.SIGKILL)  # anywhere in the next step, or in a write
+    os.close(start)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+draw = random.Random(int(sys.argv[2]))
+killed = [run(f"{folder}/fit.ckpt", draw.randint(1, 60)) for _ in range(10)]
+print(killed, run(f"{folder}/fit.ckpt", 10**9), run(None, 10**9))
 """
 
 
-def test_a_killed_process_is_followed_by_one_that_goes_on(tmp_path):
-    path = tmp_path / "fit.ckpt"
-
-    def run(path, left):
-        command = [sys.executable, "-c", SCRIPT, str(path), str(left)]
-        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-
-    assert run(path, 70).returncode == -signal.SIGKILL and Path(path).exists()
-    ends = run(path, -1), run("", -1)
-    assert ends[0].stdout == ends[1].stdout and len(ends[0].stdout) == 65, ends[0].stderr
-    assert not os.listdir(tmp_path)
+@pytest.mark.slow
+def test_a_process_killed_ten_times_ends_with_the_weights_and_the_cost_of_one_that_was_not(
+    tmp_path,
+):
+    command = [sys.executable, "-c", SCRIPT, str(tmp_path), "0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    one, whole, codes = done.stdout.splitlines()
+    assert codes == f"{[-signal.SIGKILL] * 10} 0 0", done.stderr
+    assert one == whole
+    assert sorted(os.listdir(tmp_path)) == ["one.jsonl", "whole.jsonl"]

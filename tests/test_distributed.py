@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
+import weakref
 from collections import defaultdict
 from contextlib import contextmanager, suppress
 
@@ -19,7 +20,7 @@ from skdpfair.budget import PrivacyLedger
 from skdpfair.datasets import make_two_groups
 from skdpfair.engine import PoissonSampler
 from skdpfair.exceptions import BudgetExceeded, PrivacyAccountingError
-from skdpfair.training import steps
+from skdpfair.training import processes, steps
 from skdpfair.training.processes import Group
 
 pytestmark = [
@@ -262,6 +263,48 @@ def test_weights_that_differ_end_the_fit(table, together):
         assert isinstance(error, ValueError) and "the weights after an epoch" in str(error)
 
 
+def drawn_scale():
+    return torch.from_numpy(np.random.default_rng().random(2, np.float32))
+
+
+class Scaled(torch.nn.Linear):
+    """Scales its outputs by numbers that each process draws for itself."""
+
+    def __init__(self):
+        super().__init__(6, 2)
+        self.register_buffer("scale", drawn_scale(), persistent=False)
+
+    def forward(self, x):
+        return super().forward(x) * self.scale
+
+
+def test_buffers_that_no_state_dict_holds_are_those_of_the_first(table, together):
+    together.all()
+    found = together(lambda rank: fitted(table, slice(rank, None, 2), module=Scaled))
+    assert not any(isinstance(clf, Exception) for clf in found), found
+    assert torch.equal(*(clf.net_.module_.scale for clf in found))
+
+
+class Stop(Callback):
+    """Ends the fit of one process because of its weights."""
+
+    def on_epoch_end(self, net, **kwargs):
+        raise RuntimeError("these weights will do")
+
+
+def test_what_one_process_sees_is_charged_by_the_first(table, together, tmp_path):
+    """A rule that stops by released values is charged for the whole plan."""
+    together.all()
+    params = {"method": "dpsgd", "epsilon": 1.0, "noise_multiplier": None, "delta": 1e-5}
+    with PrivacyLedger(tmp_path / "ledger.jsonl", delta=1e-5, data="d") as ledger:
+        together(
+            lambda rank: fitted(
+                table, slice(rank, None, 2), callbacks=[Stop()] if rank else None, **params
+            )
+        )
+        assert ledger.epsilon() == pytest.approx(1.0, rel=0.01)
+
+
 class TwiceTooLong(METHODS["dpsgd"]):
     """Breaks its bound in the process whose records have a norm above 3."""
 
@@ -354,6 +397,51 @@ def test_the_statement_names_the_curator(table, together):
     found = together(lambda rank: fitted(table, slice(rank, None, 2)))
     said = "the processes that trained together are one trusted curator"
     assert said in found[1].privacy_.assumptions
+
+
+@pytest.fixture
+def launched(monkeypatch):
+    """The environment of a launcher's process 1 of 2."""
+    for name, value in {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("MASTER_PORT", "1")
+
+
+def test_a_process_that_another_started_is_not_one_of_the_group(table, launched, monkeypatch):
+    """It would wait for a group that its parent is in; so with n_jobs=2."""
+    monkeypatch.setenv("SKDPFAIR_LAUNCHED", str(os.getppid()))
+    with pytest.raises(ValueError, match="n_jobs=None"):
+        fitted(table, distributed="auto")
+
+
+def test_a_launched_process_tells_those_that_it_starts(launched):
+    told = "from skdpfair.training import processes; import os; print(os.environ[processes._MARK])"
+    process = subprocess.Popen([sys.executable, "-c", told], stdout=subprocess.PIPE, text=True)
+    assert int(process.communicate(timeout=60)[0]) == process.pid
+
+
+def test_a_second_thread_is_refused(table, monkeypatch):
+    """Two fits in threads could meet those of other processes in another order."""
+    monkeypatch.setattr(processes, "_is_one_of_many", lambda: True)
+    with processes._ONE_FIT, pytest.raises(ValueError, match="one model at a time"):
+        fitted(table, distributed="auto")
+
+
+def test_an_error_that_is_kept_keeps_no_connection():
+    """Frames of torch.distributed hold the group, so that others would wait for this process."""
+
+    class Connection:
+        pass
+
+    def reduce(connection):
+        raise RuntimeError("the other has ended")
+
+    connection = Connection()
+    known = weakref.ref(connection)
+    with pytest.raises(RuntimeError, match="Another process") as kept, processes._naming_others():
+        reduce(connection)
+    del connection
+    assert kept.value.__cause__ is not None and known() is None
 
 
 def test_without_a_launcher_one_process_trains_alone(table):

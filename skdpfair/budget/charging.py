@@ -14,7 +14,7 @@ import numpy as np
 
 from skdpfair.budget import active_ledger
 from skdpfair.budget.folds import Line
-from skdpfair.budget.journal import stored
+from skdpfair.budget.journal import read_entries, stored
 from skdpfair.budget.privacy_ledger import PrivacyLedger
 from skdpfair.budget.spending import REFERENCE
 from skdpfair.exceptions import PrivacyAccountingError
@@ -89,7 +89,7 @@ def charged(
     place: dict[str, Any] | None = None,
     resumed: tuple[str | None, Sequence[LedgerEntry], Sequence[LedgerEntry]] | None = None,
     may_resume: Callable[[], bool] = lambda: False,
-) -> Iterator[str | None]:
+) -> Iterator[tuple[str, tuple[LedgerEntry, ...]] | None]:
     """Charge a fit to ``ledger`` or else to the current one, if there is any.
 
     Parameters
@@ -120,8 +120,8 @@ def charged(
 
     Yields
     ------
-    str or None
-        Name under which the fit is charged.
+    tuple (name, earlier) or None
+        Name under which the fit is charged, and what it released that is not charged under it.
 
     Raises
     ------
@@ -142,34 +142,40 @@ def charged(
         return
     name = uuid.uuid4().hex
     before = _counted(releases.entries)
-    if resumed is not None:
-        charge, earlier, made = resumed
-        known = ledger.fit_called(charge)
-        owed = _counted(made)  # where this ledger has not heard of the fit
-        if charge is not None and known is not None:
-            owed.subtract(_counted(earlier))
-            if known["state"] == "planned":
-                ledger.end(charge, _since(_counted(earlier), made))
-                owed.clear()
-            for what, rate, noise, steps, once in known["entries"] if owed else ():
-                owed[LedgerEntry(what, rate, tuple(noise), 1, once)] -= steps
-        owed = +owed
-        planned = *(replace(entry, steps=n) for entry, n in owed.items()), *planned
-        before.subtract(owed)
     fit: Line = {"fit": name, "state": "planned", "data": ledger.data}
-    fit |= entry_of(planned, private=private, reasons=reasons, curve=curve, what=what)
     fit["place"] = place if "search" in place else None
     fit["unit"] = unit
     fit["around"] = active_ledger.current_call() or place.get("path", "").split("/")[0] or None
-    ledger.begin(fit)
+    with ledger.locked() as lines:  # nobody else closes the charge meanwhile
+        if resumed is not None:
+            charge, earlier, made = resumed
+            fits = {line["fit"]: line for line in read_entries(lines, ledger.data)[0]}
+            owed = _counted(made)  # where this ledger has not heard of the fit
+            if charge is not None and (known := fits.get(charge)) is not None:
+                owed.subtract(_counted(earlier))
+                if known["state"] == "planned":
+                    ledger.end(charge, _since(_counted(earlier), made), lines)
+                    owed.clear()
+                for what, rate, noise, steps, once in known["entries"] if owed else ():
+                    owed[LedgerEntry(what, rate, tuple(noise), 1, once)] -= steps
+            owed = +owed
+            planned = *_entries(owed), *planned
+            before.subtract(owed)
+        about = entry_of(planned, private=private, reasons=reasons, curve=curve, what=what)
+        ledger.begin(about | fit, lines)
     try:
-        yield name
+        yield name, _entries(before)
     except BaseException:
         if may_resume():
             raise
-        ledger.end(name, _since(before, releases.entries))
+        _end(ledger, name, before, releases)
         raise
-    ledger.end(name, _since(before, releases.entries))
+    _end(ledger, name, before, releases)
+
+
+def _end(ledger: PrivacyLedger, name: str, before: Counter[LedgerEntry], releases: Ledger) -> None:
+    with ledger.locked() as lines:
+        ledger.end(name, _since(before, releases.entries), lines)
 
 
 def _since(before: Counter[LedgerEntry], releases: Iterable[LedgerEntry]) -> list[list[Any]]:
@@ -228,6 +234,10 @@ def _counted(entries: Iterable[LedgerEntry]) -> Counter[LedgerEntry]:
     for e in entries:
         total[LedgerEntry(e.what, e.sample_rate, e.noise_multipliers, 1, e.is_one_time)] += e.steps
     return total
+
+
+def _entries(counted: Counter[LedgerEntry]) -> tuple[LedgerEntry, ...]:
+    return tuple(replace(entry, steps=n) for entry, n in counted.items() if n > 0)
 
 
 def _plain(entry: LedgerEntry, steps: int) -> list[Any]:

@@ -4,8 +4,25 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from skdpfair._validate import error_context, safe_repr
+
+try:
+    import fcntl
+
+    def lock(file: BinaryIO, *, waits: bool = True) -> None:
+        """Lock a file until it is closed, which the system does when its process dies."""
+        fcntl.flock(file, fcntl.LOCK_EX if waits else fcntl.LOCK_EX | fcntl.LOCK_NB)
+except ImportError:  # Windows
+    import msvcrt
+
+    def lock(file: BinaryIO, *, waits: bool = True) -> None:
+        """Lock a file until it is closed."""
+        file.seek(2**40)  # a byte that is never written, so that readers are not kept out
+        modes = msvcrt.LK_LOCK, msvcrt.LK_NBLCK  # type: ignore[attr-defined]  # on Windows
+        msvcrt.locking(file.fileno(), modes[not waits], 1)  # type: ignore[attr-defined]
+
 
 _TRIED = 2**20  # bytes that a folder must have room for
 

@@ -12,7 +12,7 @@ from typing import BinaryIO
 import numpy as np
 import pandas as pd
 
-from skdpfair.budget.files import path_of
+from skdpfair.budget.files import lock, path_of
 from skdpfair.budget.folds import Line, fits_seen_by_record
 from skdpfair.budget.spending import SCORES, SPLIT, TORN, UNKNOWN, Spending
 from skdpfair.exceptions import UnaccountedWarning
@@ -20,20 +20,6 @@ from skdpfair.privacy.accounting import SampledGaussian
 from skdpfair.privacy.accounting import epsilon as epsilon_of
 from skdpfair.privacy.ledger import LedgerEntry
 from skdpfair.privacy.renyi import ORDERS, curve_epsilon, rdp_curve
-
-try:
-    import fcntl
-
-    def _lock(handle: BinaryIO) -> None:
-        fcntl.flock(handle, fcntl.LOCK_EX)  # the system frees it when its process dies
-except ImportError:  # Windows
-    import msvcrt
-
-    def _lock(handle: BinaryIO) -> None:
-        handle.seek(2**40)  # a byte that is never written, so that readers are not kept out
-        lock, mode = msvcrt.locking, msvcrt.LK_LOCK  # type: ignore[attr-defined]  # on Windows
-        lock(handle.fileno(), mode, 1)
-
 
 _COLUMNS = [
     "data",
@@ -96,7 +82,7 @@ class Journal:
     def locked(self) -> Iterator[list[Line]]:
         """Hold the file for one writer; yields the lines so far."""
         with self._opened() as handle:
-            _lock(handle)
+            lock(handle)
             handle.seek(0)
             self._handle = handle
             self._content = handle.read()

@@ -413,13 +413,27 @@ class PrivacyLedger:
         if planned:
             self._check(*self._entries(self.data), planned)
 
-    def begin(self, fit: Line) -> None:
+    @contextmanager
+    def locked(self) -> Iterator[list[Line]]:
+        """Keep other processes from the file for the time of a block.
+
+        Yields
+        ------
+        list of dict
+            Its lines, for `begin` and `end`.
+        """
+        with self._journal.locked() as lines:
+            yield lines
+
+    def begin(self, fit: Line, lines: list[Line]) -> None:
         """Record a planned fit.
 
         Parameters
         ----------
         fit : dict
             See :func:`skdpfair.budget.charging.entry_of`.
+        lines : list of dict
+            See `locked`.
 
         Raises
         ------
@@ -428,17 +442,17 @@ class PrivacyLedger:
         ValueError
             If it protects persons and earlier fits records, or the reverse.
         """
-        with self._journal.locked() as lines:
-            _refuse_other_unit(fit, read_entries(lines, self.data)[0])
-            if self.budget is not None:
-                try:
-                    self._check(*read_entries(lines, self.data), [fit])
-                except BudgetExceeded as error:
-                    search = (fit["place"] or {}).get("search")
-                    root = {"root": search.split("/")[0]} if search else {}
-                    self._journal.append({"refused": str(error)} | root)
-                    raise
-            self._journal.append(fit)
+        fits, searches = read_entries(lines, self.data)
+        _refuse_other_unit(fit, fits)
+        if self.budget is not None:
+            try:
+                self._check(fits, searches, [fit])
+            except BudgetExceeded as error:
+                search = (fit["place"] or {}).get("search")
+                root = {"root": search.split("/")[0]} if search else {}
+                self._journal.append({"refused": str(error)} | root)
+                raise
+        self._journal.append(fit)
 
     def _check(
         self, before: Sequence[Line], searches: Mapping[str, Line], fits: Sequence[Line]
@@ -467,7 +481,7 @@ class PrivacyLedger:
                 f"epsilon={self.budget:g} of {str(self.path)!r}. Nothing was fitted. {remedy}"
             )
 
-    def end(self, name: str, entries: list[Any]) -> None:
+    def end(self, name: str, entries: list[Any], lines: list[Line]) -> None:
         """Record the releases of a fit.
 
         Parameters
@@ -476,23 +490,11 @@ class PrivacyLedger:
             The entry ``fit`` of the fit that `begin` recorded.
         entries : list
             The actual releases.
+        lines : list of dict
+            See `locked`.
         """
-        with self._journal.locked():
-            self._journal.append({"fit": name, "state": "done", "entries": entries})
-
-    def fit_called(self, name: str | None) -> Line | None:
-        """Return a fit of this ledger as it ended or was planned, and None for others.
-
-        Parameters
-        ----------
-        name : str or None
-            The entry ``fit`` of a fit.
-
-        Returns
-        -------
-        dict or None
-        """
-        return {fit["fit"]: fit for fit in self._entries(self.data)[0]}.get(name)
+        lines.append({"fit": name, "state": "done", "entries": entries})
+        self._journal.append(lines[-1])
 
     def so_far(self) -> tuple[int, float | None]:
         """Return the number of finished fits, and a fast upper bound on the cost of all fits.

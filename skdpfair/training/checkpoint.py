@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import glob
 import io
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -14,7 +16,7 @@ import torch
 from torch import Tensor
 
 from skdpfair._validate import error_context
-from skdpfair.budget.files import path_of, replace_file
+from skdpfair.budget.files import lock, path_of, replace_file
 from skdpfair.engine import Noise, Streams
 from skdpfair.privacy import LedgerEntry
 
@@ -95,7 +97,8 @@ class Checkpoint:
         draws: Draws = []
         if saved is not None:
             self.n_resumed, self.turns = saved["n_resumed"] + 1, tuple(saved["turns"])
-            if self.seen or torch.device(device).type != "cpu":
+            is_elsewhere = bool(saved["taken"] and not saved["draws"])  # it began on a GPU
+            if self.seen or is_elsewhere or torch.device(device).type != "cpu":
                 self.turns += saved["taken"] + 1, self.n_resumed
             else:
                 draws = saved["draws"]
@@ -151,9 +154,15 @@ class Checkpoint:
             "n_resumed": self.n_resumed,
             "turns": self.turns,
         }
-        torch.save(about | self.more() | state, content)
-        if state["taken"] == 0:  # so that what cannot be read is found before a step
+        try:
+            torch.save(about | self.more() | state, content)
             _content(content.getvalue())
+        except Exception as error:
+            raise TypeError(
+                f"checkpoint={str(self.path)!r} cannot hold the state of this fit, of which "
+                "a file could not be read again. Let the optimizer and the module keep tensors and "
+                f"plain numbers only, or set checkpoint=None. {error}"
+            ) from None
         replace_file(self.path, content.getvalue(), is_private=True)
 
     def ends_step(self, taken: int) -> bool:
@@ -166,6 +175,42 @@ class Checkpoint:
         """Remove the file of a fit that has finished."""
         if self.writes:
             self.path.unlink(missing_ok=True)
+            for part in self.path.parent.glob(f".{glob.escape(self.path.name[:100])}.*.part"):
+                part.unlink(missing_ok=True)  # of a process that was killed as it wrote
+
+
+@contextmanager
+def claimed(path: str | os.PathLike[str] | None, writes: bool) -> Iterator[None]:
+    """Keep other fits from the file of a checkpoint for the time of a block.
+
+    Raises
+    ------
+    ValueError
+        If another fit that runs has claimed it.
+    """
+    if path is None or not writes:
+        yield
+        return
+    path = path_of(path).resolve()
+    beside = path.with_name(f".{path.name}.lock")
+    is_ours = False
+    while not is_ours:
+        with open(beside, "ab", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+            try:
+                lock(file, waits=False)
+            except (BlockingIOError, PermissionError):
+                raise ValueError(
+                    f"checkpoint={str(path)!r} is the file of a fit that runs now, in this or in "
+                    "another process. Wait until it ends, or give each fit a path of its own."
+                ) from None
+            with suppress(FileNotFoundError):  # whoever claimed it before has removed it
+                is_ours = os.path.samestat(os.fstat(file.fileno()), beside.stat())
+            if is_ours:
+                try:
+                    yield
+                finally:
+                    with suppress(OSError):  # Windows keeps a file that is open
+                        beside.unlink()
 
 
 class CountedNoise(Noise):

@@ -77,11 +77,17 @@ def _in_batches(
         return found.nan_to_num_(nan=0.0, posinf=1e38, neginf=-1e38).numpy()
 
 
+def tensors_of(module: nn.Module) -> dict[str, torch.Tensor]:
+    """Return parameters and buffers by name, those that no ``state_dict`` holds among them."""
+    # a tied parameter has several names
+    parameters = dict(module.named_parameters(remove_duplicate=False))
+    return parameters | dict(module.named_buffers(remove_duplicate=False))
+
+
 def weights_of(net: Any) -> dict[str, np.ndarray]:
     """Return the state of a net's module as arrays by name, sharing no memory with it."""
     module = net.module_
-    every = {"remove_duplicate": False}  # a tied parameter has several names
-    held = {*dict(module.named_parameters(**every)), *dict(module.named_buffers(**every))}
+    held = tensors_of(module)
     state = {name: v for name, v in module.state_dict().items() if name in held}
     return {name: v.detach().cpu().numpy().copy() for name, v in state.items()}
 

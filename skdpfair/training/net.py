@@ -240,8 +240,7 @@ class PrivateNet(NeuralNetClassifier):
             self._check_mixed()
         self.frozen_ = frozen_numbers(self)
         assert self.streams is not None
-        seed = self.streams.init_seed() + 1 + self.processes.rank
-        self.engine_.generator.manual_seed(seed)
+        self.engine_.generator.manual_seed(self.streams.init_seed() + 1 + self.processes.rank)
         reason = method.refusal(self.mechanism.task, self.engine_.n_parameters)
         if reason is not None:
             raise ValueError(f"method={method!r} cannot train this model: {reason}.")
@@ -270,8 +269,6 @@ class PrivateNet(NeuralNetClassifier):
         )
         if saved is not None:
             self._loop.resume(saved)
-            seed += saved["taken"]
-            self.engine_.generator.manual_seed(seed)
         self._loop.save()
 
     def _inputs(self, example: Tensor) -> Attack | None:

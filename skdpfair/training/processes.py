@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import reduce
 from operator import add
+from traceback import clear_frames
 from typing import Any, TypeVar
 
 import torch
@@ -25,6 +27,10 @@ from skdpfair.training.warm_start import PreviousFit
 T = TypeVar("T")
 
 _BY_LAUNCHER = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}  # environment variables
+_MARK = "SKDPFAIR_LAUNCHED"  # the process that they are for; those that it starts inherit them
+if os.environ.keys() >= _BY_LAUNCHER:
+    os.environ.setdefault(_MARK, str(os.getpid()))
+_ONE_FIT = threading.Lock()  # of this process: of several, each process could join another
 
 
 class Processes:
@@ -194,12 +200,20 @@ def together(distributed: str | None) -> Iterator[Processes]:
     if not (isinstance(distributed, str) and distributed == "auto" and _is_one_of_many()):
         yield ALONE
         return
-    found = Group(dist.new_group())
+    if not _ONE_FIT.acquire(blocking=False):
+        raise ValueError(
+            'distributed="auto" trains one model at a time, but another thread of this process '
+            "trains one now. Fit one after the other, with n_jobs=None."
+        )
     try:
-        yield found
+        found = Group(dist.new_group())
+        try:
+            yield found
+        finally:
+            dist.destroy_process_group(found.group)
+            found.group = None  # an error that is kept must not keep its connections
     finally:
-        dist.destroy_process_group(found.group)
-        found.group = None  # an error that is kept must not keep its connections
+        _ONE_FIT.release()
 
 
 def launched() -> tuple[int, int]:
@@ -213,10 +227,35 @@ def _is_one_of_many() -> bool:
     if not dist.is_available():
         return False
     if not dist.is_initialized() and os.environ.keys() >= _BY_LAUNCHER:
+        if os.environ.get(_MARK) != str(os.getpid()):
+            raise ValueError(
+                'distributed="auto" trains in the processes of a launcher such as torchrun, but '
+                "this process was started by one of them, as n_jobs=2 does. Set n_jobs=None, or "
+                "distributed=None to train each model in one process."
+            )
         dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
         if torch.cuda.is_available():
             torch.cuda.set_device(dist.get_rank() % torch.cuda.device_count())
     return dist.is_initialized() and dist.get_world_size() > 1
+
+
+def facts_of(estimator: BaseEstimator, table: Table) -> dict[str, Any]:
+    """Return public facts that processes, or a fit and its continuation, have to share.
+
+    ``estimator`` has read the ``table``.
+    """
+    params = estimator.get_params(deep=False)
+    names = getattr(estimator, "feature_names_in_", None)
+    # each process, and each continuation, may log for itself
+    return described_params(params | {"callbacks": None}) | {
+        "the number of columns of X": estimator.n_features_in_,
+        "the names of the columns of X": None if names is None else list(names),
+        "the shape of a record": tuple(table.x.shape[1:]),
+        "classes": table.classes.tolist(),
+        "groups": None if table.groups.levels is None else list(table.groups.levels),
+        "sample_weight": table.weight is not None,
+        "units": table.unit is not None,
+    }
 
 
 def check_parts(
@@ -224,12 +263,13 @@ def check_parts(
     estimator: BaseEstimator,
     method: Method,
     table: Table,
+    facts: dict[str, Any],
     score_share: float,
     previous: PreviousFit | None,
 ) -> None:
     """Raise ValueError if processes cannot train one model on their parts of the records.
 
-    ``estimator`` has read the ``table`` of this process.
+    ``estimator`` has read the ``table`` of this process, ``facts`` are those of `facts_of`.
     """
     if processes.size == 1:
         return
@@ -249,15 +289,7 @@ def check_parts(
                 f'distributed="auto" does not train with {what}. Train in one process, with '
                 "distributed=None."
             )
-    names = getattr(estimator, "feature_names_in_", None)
-    described = described_params(params | {"callbacks": None})  # each process may log its own
-    facts = described | {
-        "the number of columns of X": estimator.n_features_in_,
-        "the names of the columns of X": None if names is None else list(names),
-        "the shape of a record": tuple(table.x.shape[1:]),
-        "classes": table.classes.tolist(),
-        "groups": None if table.groups.levels is None else list(table.groups.levels),
-        "sample_weight": table.weight is not None,
+    facts = facts | {
         "the fits before": None if previous is None else (previous.n_fits, previous.privacy.ledger),
     }
     for name in ("random_state", "keep_reference", "checkpoint"):
@@ -274,7 +306,10 @@ def check_parts(
 def _naming_others() -> Iterator[None]:
     try:
         yield
-    except RuntimeError as error:
+    except BaseException as error:
+        clear_frames(error.__traceback__)  # which hold the connections
+        if not isinstance(error, RuntimeError):
+            raise
         raise RuntimeError(
             "Another process of this fit has ended or cannot be reached, so that the fit ends "
             "here, too. The message of that process says why."

@@ -10,7 +10,13 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
+from torch.utils._pytree import (
+    keystr,
+    tree_flatten,
+    tree_flatten_with_path,
+    tree_map_only,
+    tree_unflatten,
+)
 
 from skdpfair._describe import digest
 from skdpfair.engine import Batch, Noise, Step, private_step
@@ -22,10 +28,12 @@ from skdpfair.engine.step import BOUND_TOLERANCE, Attack, measure
 from skdpfair.exceptions import PrivacyAccountingError, UnsupportedModuleError
 from skdpfair.mechanism import Mechanism, Method, State
 from skdpfair.training.checkpoint import Checkpoint
+from skdpfair.training.inference import tensors_of
 from skdpfair.training.processes import Processes
 from skdpfair.training.schedule import Average, PoissonBatches, Schedule
 
 T = TypeVar("T")
+_PLAIN = {Tensor, bool, int, float, str, type(None)}  # what a checkpoint of a state can hold
 
 
 class TrainingLoop:
@@ -175,18 +183,44 @@ class TrainingLoop:
             return
         self.processes.largest_(self._longest)
         self.check_bound()
-        module = self.engine.module.state_dict()
+        held = tensors_of(self.engine.module)
+        # masks drawn again from another state would belong to another sum with the same noise
+        chance = self.processes.gathered(self.engine.generator.get_state())
         self.checkpoint.write(
             {
                 "taken": self.taken,
                 "scale": self.scale,
-                "module": {name: value.detach().clone() for name, value in module.items()},
+                "module": {name: value.detach().clone() for name, value in held.items()},
+                "chance": chance,
                 "optimizer": self.optimizer.state_dict(),
-                "state": tree_flatten(self._state)[0],
+                "state": self._plain_state(),
                 "average": self._averaged.mean,
                 "bounds": [self._largest_bound, self._smallest_bound],
             }
         )
+
+    def _plain_state(self) -> dict[str, Any]:
+        """Return the parts of the method's state by place, for a checkpoint.
+
+        Raises
+        ------
+        TypeError
+            If the state could not be made of them again.
+        """
+        state, start = (
+            _by_place(state) for state in (self._state, self.method.start(self.mechanism.task))
+        )
+        wrong = {place: type(part).__name__ for place, part in state.items()}
+        wrong = {p: kind for p, kind in wrong.items() if type(state[p]) not in _PLAIN}
+        if wrong or state.keys() != start.keys():
+            raise TypeError(
+                f"checkpoint cannot hold the state of method={self.method!r}, whose parts are "
+                f"{sorted(state)} now and {sorted(start)} before the first step"
+                f"{f', among them {wrong}' if wrong else ''}. Let start and update return tensors "
+                "and plain numbers, in as many places before as after a step, or set "
+                "checkpoint=None."
+            )
+        return state
 
     def resume(self, saved: dict[str, Any]) -> None:
         """Take over the state of a checkpoint, whose weights the module has."""
@@ -194,7 +228,11 @@ class TrainingLoop:
         if self.taken and not self.is_warming_up:
             self._settle()
             here = tree_map_only(Tensor, lambda t: t.to(self.device), saved["state"])
-            self._state = tree_unflatten(here, tree_flatten(self._state)[1])
+            parts = [here[place] for place in _by_place(self._state)]
+            self._state = tree_unflatten(parts, tree_flatten(self._state)[1])
+        chance, generator = saved["chance"][self.processes.rank], self.engine.generator
+        if chance.shape == generator.get_state().shape:  # else the device is another one
+            generator.set_state(chance)
         self.optimizer.load_state_dict(saved["optimizer"])
         mean = saved["average"]
         self._averaged.mean = None if mean is None else mean.to(self.device)
@@ -383,6 +421,10 @@ class TrainingLoop:
     def _account(self, what: str) -> None:
         if self.on_step is not None:
             self.on_step(what)
+
+
+def _by_place(state: State) -> dict[str, Any]:
+    return {keystr(place): part for place, part in tree_flatten_with_path(state)[0]}
 
 
 def _places(module: nn.Module) -> list[tuple[str, int]]:

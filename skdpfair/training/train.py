@@ -31,12 +31,12 @@ from skdpfair.privacy.statement import UNITS
 from skdpfair.training import defaults
 from skdpfair.training.callbacks import Epochs, Progress, recorders
 from skdpfair.training.checkpoint import Checkpoint, plain
-from skdpfair.training.inference import record_by_record
+from skdpfair.training.inference import record_by_record, tensors_of
 from skdpfair.training.net import PrivateNet
 from skdpfair.training.plan import GROUP_COUNTS, SCORE_COUNTS, Plan
 from skdpfair.training.processes import ALONE, Processes
 from skdpfair.training.schedule import Schedule
-from skdpfair.training.seeds import described_params, streams_of
+from skdpfair.training.seeds import streams_of
 from skdpfair.training.sklearn_callbacks import FitContext
 from skdpfair.training.warm_start import PreviousFit
 
@@ -82,12 +82,14 @@ def train(
     plan: Plan,
     table: Table,
     context: FitContext,
+    facts: dict[str, Any],
     previous: PreviousFit | None = None,
     init_entropy: tuple[int, ...] | None = None,
     processes: Processes = ALONE,
 ) -> Trained:
     """Train a net as planned, and charge the ledger for it, in the first of the processes.
 
+    ``facts`` are those that a continuation has to share.
     ``init_entropy`` is given where the initial weights are to be those of another fit.
 
     Raises
@@ -115,10 +117,10 @@ def train(
     table = table.thinned(params["max_records_per_unit"], streams.thinning())
     ledger = Ledger(() if previous is None else previous.privacy.ledger.entries)
     # values that were released before the end may be why it ends: callbacks see the weights
-    by_values = _may_stop_by_values(params, plan, table, context)
+    by_values = any(processes.gathered(_may_stop_by_values(params, plan, table, context)))
     checkpoint, saved, resumed = None, None, None
     if params["checkpoint"] is not None:
-        checkpoint = _checkpoint(params, plan, table, context, processes)
+        checkpoint = _checkpoint(params, plan, facts, context, processes)
         saved = processes.of_first(checkpoint.read)
         if saved is not None:
             made = _made(saved, plan, checkpoint.interval, by_values)
@@ -137,13 +139,13 @@ def train(
     charge["reasons"] = [why for name, why in reasons.items() if params[name]]
     charge["resumed"] = resumed
     charge["may_resume"] = lambda: checkpoint is not None and checkpoint.path.exists()
-    charging: AbstractContextManager[str | None] = nullcontext()
+    charging: AbstractContextManager[Any] = nullcontext()
     if processes.rank == 0:
         charging = charged(_planned(plan, saved), ledger, private=plan.is_accounted, **charge)
     with ExitStack() as stack:
-        name = processes.agreed(lambda: stack.enter_context(charging))
-        if checkpoint is not None and name is not None:
-            checkpoint.charge, checkpoint.earlier = name, ledger.entries
+        charge_made = processes.agreed(lambda: stack.enter_context(charging))
+        if checkpoint is not None and charge_made is not None:
+            checkpoint.charge, checkpoint.earlier = charge_made
         on_disk = checkpoint, saved
         try:
             net, plan = _trained(
@@ -186,7 +188,11 @@ def _stop(taken: int, planned: int, by_values: bool, is_called: bool) -> str:
 
 
 def _checkpoint(
-    params: dict[str, Any], plan: Plan, table: Table, context: FitContext, processes: Processes
+    params: dict[str, Any],
+    plan: Plan,
+    facts: dict[str, Any],
+    context: FitContext,
+    processes: Processes,
 ) -> Checkpoint:
     """Return the checkpoint of a fit, not yet read.
 
@@ -212,21 +218,17 @@ def _checkpoint(
             f"{params['random_state']!r}, which another process cannot bring to its position."
         )
     mechanism, settings = plan.mechanism, plan.settings
-    # callbacks begin anew
-    facts = described_params(params | {"callbacks": None})
-    facts |= {
-        "random_state": repr(params["random_state"]),
-        "n_samples": repr(mechanism.task.n_samples),
-        "the shape of a record": repr(tuple(table.x.shape[1:])),
-        "classes": repr(table.classes.tolist()),
-        "groups": repr(None if table.groups.levels is None else list(table.groups.levels)),
-        "n_steps": repr(settings.n_steps),
-        "sample_rate": repr(mechanism.max_sample_rate),
-        "noise_multipliers": repr(mechanism.noise_multipliers),
-        "processes": repr(processes.size),
-        "versions": repr((sys.modules["skdpfair"].__version__, torch.__version__)),
+    facts = facts | {
+        "random_state": params["random_state"],
+        "n_samples": mechanism.task.n_samples,
+        "n_steps": settings.n_steps,
+        "sample_rate": mechanism.max_sample_rate,
+        "noise_multipliers": mechanism.noise_multipliers,
+        "processes": processes.size,
+        "versions": (sys.modules["skdpfair"].__version__, torch.__version__),
     }
-    return Checkpoint(path, facts, settings.n_steps, writes=processes.rank == 0)
+    told = {name: fact if isinstance(fact, str) else repr(fact) for name, fact in facts.items()}
+    return Checkpoint(path, told, settings.n_steps, writes=processes.rank == 0)
 
 
 def _made(
@@ -310,9 +312,9 @@ def _trained(
         net.steps_before_ = previous.n_steps
         _load_weights(net, previous)
     if saved is not None:
-        net.module_.load_state_dict(saved["module"])
-    for tensor in net.module_.state_dict().values():
-        processes.first_(tensor)
+        _take_over(tensors_of(net.module_), saved["module"])
+    for tensor in tensors_of(net.module_).values():
+        processes.first_(tensor.detach())
     if checkpoint is not None:
         fractions = plan.mechanism.task.group_fractions
         checkpoint.more = lambda: {
@@ -327,6 +329,18 @@ def _trained(
     more = {"weight": table.weight, "unit": table.unit}
     net.partial_fit(records | {k: v for k, v in more.items() if v is not None}, table.y)
     return net, plan
+
+
+@torch.no_grad()
+def _take_over(tensors: dict[str, torch.Tensor], saved: dict[str, torch.Tensor]) -> None:
+    forms = [{name: t.shape for name, t in held.items()} for held in (tensors, saved)]
+    if forms[0] != forms[1]:
+        raise ValueError(
+            "checkpoint holds other weights than this module has, whose code has changed. Continue "
+            "with the module of that fit, or remove the file."
+        )
+    for name, tensor in tensors.items():
+        tensor.copy_(saved[name])
 
 
 def _load_weights(net: PrivateNet, previous: PreviousFit) -> None:

@@ -645,7 +645,7 @@ MUTANTS = (
         "a ledger without a lock",
         "two processes check the budget side by side, and both find room",
         "budget/journal.py",
-        "            _lock(handle)\n            handle.seek(0)\n",
+        "            lock(handle)\n            handle.seek(0)\n",
         "            handle.seek(0)\n",
         "tests/model_selection/test_budget.py::test_the_file_is_locked_from_the_check_to_the_entry",
     ),
@@ -830,7 +830,7 @@ MUTANTS = (
     Mutant(
         "pictures named twice",
         "labels may name a picture in several rows, each counted as a record",
-        "cli/_pictures.py",
+        "cli/_records.py",
         "if names.isna().any() or names.duplicated().any():",
         "if names.isna().any():",
         "tests/cli/test_pictures.py::test_what_cannot_be_used_is_refused",
