@@ -178,8 +178,10 @@ def test_a_file_of_something_else_is_left_as_it_is(content, table, tmp_path):
 
 def test_a_place_that_cannot_be_written_is_refused_before_a_step(table, tmp_path):
     with PrivacyLedger(tmp_path / "ledger.jsonl", epsilon=3.0, delta=1e-5, data="d") as ledger:
-        with pytest.raises(OSError):
+        with pytest.raises(ValueError, match="in a folder that does not exist"):
             fit(table, tmp_path / "no folder" / "fit.ckpt")
+        with pytest.raises(ValueError, match="is a folder"):
+            fit(table, tmp_path)
         assert ledger.epsilon() == 0
 
 
@@ -208,6 +210,20 @@ def test_a_ledger_charges_a_fit_that_goes_on_once(table, die, tmp_path):
         assert ledger.epsilon() == pytest.approx(whole, rel=1e-6)
     with PrivacyLedger(tmp_path / "ledger.jsonl", data="d"), pytest.raises(BudgetExceeded):
         fit(table, copy, delta=1e-5)  # the rest is charged again, and there is no room
+
+
+def test_steps_that_only_a_ledger_counted_are_not_counted_again(table, die, tmp_path):
+    (x, y, group), ledger = table, PrivacyLedger(tmp_path / "ledger.jsonl", data="d")
+    whole = fit(table).privacy_.epsilon
+    clf = DPFairClassifier(
+        epsilon=1.0, max_steps=130, batch_size=100, checkpoint=tmp_path / "fit.ckpt"
+    )
+    die(55)
+    with pytest.raises(Killed):
+        ledger.fit(clf, x, y, sensitive_features=group)
+    die(None)
+    ledger.fit(clf, x, y, sensitive_features=group)
+    assert clf.privacy_.epsilon == ledger.epsilon(delta=clf.privacy_.delta) == whole
 
 
 def test_a_ledger_that_has_not_heard_of_the_fit_charges_all_of_it(table, die, tmp_path):

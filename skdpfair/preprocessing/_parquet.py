@@ -175,7 +175,8 @@ class _RowGroups:
         sizes = [piece.row_groups[0].num_rows for piece in self._pieces]
         self._starts = np.cumsum([0, *sizes])
         if len(self) == 0:
-            raise ValueError("source has no rows. Give Parquet files with rows.")
+            names = [getattr(fragment, "path", None) for fragment in fragments]
+            raise ValueError(f"source has no rows: {names}. Give Parquet files with rows.")
         self._last: tuple[int, Any] = -1, None
 
     def __len__(self) -> int:

@@ -121,7 +121,8 @@ class Checkpoint:
             content = self.path.read_bytes()
         except FileNotFoundError:
             return None
-        with error_context("checkpoint", f"{str(self.path)!r} is not a checkpoint of a fit"):
+        what = f"{str(self.path)!r} is not a checkpoint of a fit, or is damaged"
+        with error_context("checkpoint", f"{what}. Name another file, or remove it"):
             state = _content(content)
             if state.get("format") != FORMAT:
                 raise ValueError("it holds something else")
@@ -186,12 +187,15 @@ def claimed(path: str | os.PathLike[str] | None, writes: bool) -> Iterator[None]
     Raises
     ------
     ValueError
-        If another fit that runs has claimed it.
+        If another fit that runs has claimed it, or no file can be there.
     """
     if path is None or not writes:
         yield
         return
     path = path_of(path).resolve()
+    if path.is_dir() or not path.parent.is_dir():
+        what = "is a folder" if path.is_dir() else "lies in a folder that does not exist"
+        raise ValueError(f"checkpoint={str(path)!r} {what}. Name a file in a folder that exists.")
     beside = path.with_name(f".{path.name}.lock")
     is_ours = False
     while not is_ours:

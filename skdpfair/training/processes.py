@@ -312,5 +312,5 @@ def _naming_others() -> Iterator[None]:
             raise
         raise RuntimeError(
             "Another process of this fit has ended or cannot be reached, so that the fit ends "
-            "here, too. The message of that process says why."
+            "here, too. Its own message says why, unless it was killed, as for lack of memory."
         ) from error

@@ -124,7 +124,8 @@ def begin(estimator: Any, X: Any, y: Any, n_epochs: int) -> FitContext:
     def end() -> None:
         context.call_on_fit_task_end(estimator=estimator, X=X, y=y)
 
-    return replace(found, epoch=epoch, end=end)
+    others = [c for c in estimator._skl_callbacks if type(c) is not PrivacyLedger]
+    return replace(found, epoch=epoch if others else None, end=end)  # no ledger looks at epochs
 
 
 def _remember(estimator: Any, ledger: PrivacyLedger | None) -> None:
