@@ -11,10 +11,12 @@ from benchmarks.papers.runner import STUDIES, compare
 
 RESULTS = Path(__file__).parents[1] / "results" / "reproductions"
 PAGE, CHOOSING = DOCS / "reproducibility.md", DOCS / "choosing.md"
-PIVOTED = ("fair-comparison", "step-size", "knolle-figure2")  # nothing of these is in print
+# nothing of these is in print
+PIVOTED = ("fair-comparison", "step-size", "knolle-figure2", "esipova-figure4", "esipova-figure11")
 PICTURES = {
     "fair-comparison": "fair_comparison.png",
     "esipova-table1": "errors.png",
+    "esipova-figure4": "error_terms.png",
     "li-figures": "reaction.png",
 }
 

@@ -1,12 +1,23 @@
-"""Tables 1 to 5 of Esipova et al., and how much of Table 4 is the length of the steps."""
+"""Tables 1 to 5 and Figures 4, 11, 14, 15 of Esipova et al.; the length of the steps of Table 4."""
+
+from itertools import product
 
 import numpy as np
 import torch
 from torch import nn
 
 from benchmarks.papers import data, fitting
-from benchmarks.papers.study import LOSS, POINTS, Study, cell, claim, less_apart, printed
-from skdpfair.analysis import train_with_error
+from benchmarks.papers.study import (
+    LOSS,
+    OTHER,
+    POINTS,
+    Study,
+    cell,
+    claim,
+    less_apart,
+    printed,
+)
+from skdpfair.analysis import GroupRecorder, train_with_error
 from skdpfair.methods import get_method
 from skdpfair.networks import small_cnn
 from skdpfair.plotting._axes import PALETTE, dress
@@ -202,7 +213,7 @@ _NOTES = {
 }
 
 
-def trained(run, device, split=None):
+def trained(run, device, split=None, callbacks=()):
     """Train a row at one seed; return its group accuracies, losses, and epsilon."""
     settings = run.settings
     params = settings["params"]
@@ -219,6 +230,7 @@ def trained(run, device, split=None):
         epochs=settings["epochs"],
         lr=settings["lr"],
         device=device,
+        callbacks=callbacks,
         **SETTINGS[settings["data"]]["fit"],
     )
     privacy = model.privacy_
@@ -262,6 +274,7 @@ def _columns(own, row, reference, groups):
 
 
 _TABLE_4 = GroupTable(4, "adult", "Adult: accuracy and loss of men and women")
+_TABLE_5 = GroupTable(5, "dutch", "Dutch census: accuracy and loss of men and women")
 
 
 class StepSize(Study):
@@ -314,6 +327,98 @@ class StepSize(Study):
             claim("at lr 1, same epsilon, less than a point of it is left", long, below=1),
             claim("and men lose less than half a point to SGD", men, below=0.5),
         ]
+
+
+class ErrorTerms(Study):
+    """What direction, magnitude and noise add to the loss of each group, over training."""
+
+    terms = ("direction", "magnitude", "noise")
+    looks = 10  # over a training
+
+    def __init__(self, table, first, second, title):
+        self.table, self.title = table, title
+        self.name = f"esipova-figure{first}"
+        self.source = f"Esipova et al., ICLR 2023, Figures {first} and {second}"
+        self.rows = tuple(row for row in table.usual if row != _REFERENCE)
+        self.epochs, self.groups = table.epochs, table.known["groups"]
+
+    def settings(self, row, options):
+        """Return the settings of the table's row, and the number of looks."""
+        return self.table.settings(row, options) | {"looks": self.looks}
+
+    def measure(self, run, device):
+        """Train a row at one seed; return the terms of each group by epoch, and their means."""
+        split = getattr(data, run.settings["data"])(run.seed)
+        epoch = -(-len(split.y) // 256)
+        every = max(1, run.settings["epochs"] // run.settings["looks"]) * epoch
+        recorder = GroupRecorder(every=every, random_state=run.seed)
+        found = trained(run, device, split, callbacks=[recorder])
+        own = recorder.frame_.set_index(["group", "step"])[list(self.terms)]
+        mean = own.groupby(level="group").mean().stack()
+        found |= {f"{term}[{group}]": 1e6 * value for (group, term), value in mean.items()}
+        return found | {
+            f"{term}[{group}][{step // epoch}]": 1e6 * value
+            for (group, step, term), value in own.stack().items()
+        }
+
+    def cells(self, rows):
+        """Yield the means over training; the figures have no numbers to compare with."""
+        for row, own in rows.items():
+            for term in self.terms:
+                for group in self.groups:
+                    yield cell(row, f"{term} {group}", own[f"{term}[{group}]"], _MICRO)
+
+    def claims(self, rows):
+        """Judge what the paper says of the figures, group by group."""
+        if "dpsgd" not in rows:
+            return []
+        plain, found, unit = rows["dpsgd"], [], {"unit": _MICRO["unit"]}
+        wanted = [row for row in ("global", "global_adapt") if row in rows]
+        for row, group in product(wanted, self.groups):
+            direction, magnitude = f"direction[{group}]", f"magnitude[{group}]"
+            less = plain[direction] - 10 * rows[row][direction]
+            more = rows[row][magnitude] - plain[magnitude]
+            found += [
+                claim(
+                    f"{row} has less than a tenth of dpsgd's direction error, {group}", less, **unit
+                ),
+                claim(f"{row} has more magnitude error than dpsgd, {group}", more, **unit),
+            ]
+        return found
+
+    def notes(self, options):
+        """Return what is measured, and when."""
+        return [
+            "Terms of Proposition 2 (direction, magnitude) and Proposition 1 (noise, divided by "
+            "the squared batch size, which the paper's lacks), in 10^-6 nats a step, at "
+            f"{self.looks} looks over training, on 4 batches each; the training is that of "
+            f"Table {self.table.name[-1]}.",
+        ]
+
+    def draw(self, found):
+        """Draw the terms along training, a panel for each, a colour for each method."""
+        import matplotlib.pyplot as plt
+
+        drawn, axes = plt.subplots(1, 3, figsize=(12, 3.8), layout="constrained")
+        names = dict(zip(self.rows, PALETTE, strict=False))
+        for ax, term in zip(axes, self.terms, strict=True):
+            for (row, own), (group, style) in product(
+                found.runs.groupby("row", sort=False), zip(self.groups, ("-", ":"), strict=True)
+            ):
+                start = f"{term}[{group}]["
+                looks = {int(c[len(start) : -1]): own[c].mean() for c in own if c.startswith(start)}
+                label = f"{row}, {group}"
+                ax.plot(*zip(*looks.items(), strict=True), style, color=names[row], label=label)
+            if term != "noise":
+                ax.set_yscale("symlog", linthresh=1)
+            ax.set_xlabel("epoch")
+            dress(ax, f"{term.capitalize()} (micronats a step)", grid="both", pad=6)
+        handles = axes[0].get_legend_handles_labels()
+        drawn.legend(*handles, loc="outside lower center", ncols=4, frameon=False)
+        return drawn
+
+
+_MICRO = OTHER | {"unit": "micronats"}
 
 
 class Table1(Study):
@@ -435,6 +540,10 @@ STUDIES = (
     GroupTable(2, "mnist", "MNIST with 9 % of the eights: accuracy and loss of classes 2 and 8"),
     GroupTable(3, "faces", "UTKFace for CelebA: accuracy and loss by age"),
     _TABLE_4,
-    GroupTable(5, "dutch", "Dutch census: accuracy and loss of men and women"),
+    _TABLE_5,
+    ErrorTerms(_TABLE_4, 4, 14, "Adult: what the errors of a step add to each group's loss"),
+    ErrorTerms(
+        _TABLE_5, 11, 15, "Dutch census: what the errors of a step add to each group's loss"
+    ),
     StepSize(),
 )

@@ -41,7 +41,7 @@ class RunningLoss(Callback):
             self.sums_.setdefault(code, []).append(float(loss[group == code].mean()))
 
 
-def fit(method, split, seed, *, sigma, epochs, batch_size=256, delta=1e-6, **params):
+def fit(method, split, seed, *, sigma, epochs, batch_size=256, delta=1e-6, callbacks=(), **params):
     """Train on a split as the papers do; return the classifier and the running losses by group.
 
     ``sigma`` is the noise multiplier, None for a method that is not private; an epoch has
@@ -57,7 +57,7 @@ def fit(method, split, seed, *, sigma, epochs, batch_size=256, delta=1e-6, **par
         batch_size=batch_size,
         max_epochs=epochs,
         random_state=seed,
-        callbacks=[losses],
+        callbacks=[losses, *callbacks],
         diagnostics=True,  # which hands it the batches
         **params,
     )
