@@ -1,5 +1,6 @@
 """End-to-end audit of one fit: canaries put in or left out, and guesses which."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +12,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
 from skdpfair._validate import integer, is_integer, number, one_of, safe_repr
-from skdpfair.audit._lower_bounds import describe_bound, one_run_epsilon
+from skdpfair.audit._lower_bounds import describe_bound, guesses_excess, least_epsilon
 from skdpfair.estimator import DPFairClassifier
 from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import persons as _persons
@@ -20,7 +21,7 @@ from skdpfair.inputs.columns import in_pandas
 _NO_CLAIM = (
     "estimator claims no finite epsilon: nothing to audit. Give it an epsilon and a private method."
 )
-_SHARES = (0.05, 0.1, 0.2, 0.5, 1.0)  # of the canaries that are guessed
+_SHARES = (0.1, 0.2, 0.5)  # of the canaries that are guessed
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,8 @@ class FitAudit:
         Canaries, and the guesses behind the bound.
     unit : {"record", "person"}, default="record"
         What a canary is.
+    epsilon_at_best : float, default=inf
+        If ``epsilon_lower`` is 0, the lower bound if all guesses had been right.
 
     Examples
     --------
@@ -62,6 +65,7 @@ class FitAudit:
     n_guesses: int
     n_correct: int
     unit: str = "record"
+    epsilon_at_best: float = math.inf
 
     @property
     def passed(self) -> bool:
@@ -72,9 +76,7 @@ class FitAudit:
         canaries = "canaries" if self.unit == "record" else "canary persons"
         about = f"guesses about {self.n_canaries} {canaries}"
         evidence = f"{self.n_correct} of {self.n_guesses} {about} right"
-        right = [(_n_guesses(self.n_canaries, share),) * 2 for share in _SHARES]
-        best = _best_bound(self.n_canaries, right, self.delta, 1 - self.confidence)[0]
-        return describe_bound(self, "the fit", evidence, best, canaries)
+        return describe_bound(self, "the fit", evidence, self.epsilon_at_best, canaries)
 
 
 def audit_fit(
@@ -113,7 +115,7 @@ def audit_fit(
         record one further feature of its own, both the same in all records of a person: a strong
         attack, for tables.  "mislabelled" changes the label alone: weak, for records of any kind.
     confidence : float in (0, 1), default=0.95
-        Chance that correct code passes.  Beyond 1 - 2 n_canaries delta nothing can be proved.
+        Chance that correct code passes.
     random_state : int or None, default=None
         Of canaries and coins; the fit has its own.
 
@@ -131,17 +133,20 @@ def audit_fit(
     -----
     A canary's score is the log-odds that the fitted model gives its label, for "feature" less
     those of a record without any feature; the score of a person is the mean of those of her
-    records.  The highest scores are guessed to have taken part, the lowest not; five numbers of
-    guesses are tried and paid for.  One run gives a weak bound: it finds gross mistakes in the
-    plumbing, such as missing noise or clipping.  What the audit computes on the records is not
-    private.
+    records.  The highest scores are guessed to have taken part, the lowest not; three numbers of
+    guesses are tried and paid for.  What the audit computes on the records is not private.
+
+    The hypotheses are that the fit is as private as the steps in its ledger, with the noise of each
+    multiplied by one factor.  The lower bound is the epsilon of the largest factor that the guesses
+    refute by the f-DP bound for one run, whatever the dependence of the guesses.  It exceeds the
+    claim of a correct fit with a chance of at most 1 - ``confidence``.
 
     A canary that does not take part is left out, so that the number of records or persons, which
     is public, differs as well; the claim is about one that is replaced by null records.
 
     References
     ----------
-    Steinke, Nasr and Jagielski, "Privacy Auditing with One (1) Training Run", NeurIPS 2023.
+    Mahloujifar, Melis and Chaudhuri, "Auditing f-Differential Privacy in One Run", 2024.
 
     Examples
     --------
@@ -194,9 +199,13 @@ def audit_fit(
     if np.isinf(model.privacy_.epsilon):
         raise ValueError(_NO_CLAIM)
     delta = model.privacy_.delta
-    lower, n_guesses, n_correct = _best_guess(score, took_part, delta, 1 - confidence, rng)
+    runs = [entry.run for entry in model.privacy_.ledger.entries]
+    guesses = _guesses(score, took_part, rng)
+    lower, n_guesses, n_correct = _bound(runs, delta, n_canaries, guesses, 1 - confidence)
+    all_right = [(n, n) for n, _ in guesses]
+    at_best = lower or _bound(runs, delta, n_canaries, all_right, 1 - confidence)[0]
     claim = model.privacy_.epsilon, lower, delta, confidence
-    return FitAudit(model.privacy_.method, *claim, n_canaries, n_guesses, n_correct, unit)
+    return FitAudit(model.privacy_.method, *claim, n_canaries, n_guesses, n_correct, unit, at_best)
 
 
 def _classifier(estimator):
@@ -320,24 +329,28 @@ def _log_odds(model, X, y):
     return np.log(p) - np.log1p(-p)
 
 
-def _best_guess(score, took_part, delta, failure, rng):
-    """Return the best bound, with how many guesses and how many right ones."""
+def _guesses(score, took_part, rng):
+    """Return numbers of guesses, and of the right ones among them."""
     order = rng.permutation(len(score))  # ties carry no information
     order = order[np.argsort(score[order], kind="stable")]
     guesses = []
     for share in _SHARES:
-        half = _n_guesses(len(score), share) // 2
+        half = max(1, round(share * len(score) / 2))
         right = int(took_part[order[-half:]].sum() + (~took_part[order[:half]]).sum())
         guesses.append((2 * half, right))
-    return _best_bound(len(score), guesses, delta, failure)
+    return guesses
 
 
-def _n_guesses(n_canaries, share):
-    return 2 * max(1, round(share * n_canaries / 2))
-
-
-def _best_bound(n_canaries, guesses, delta, failure):
-    """Return the best bound of numbers of guesses and of right ones, with its numbers."""
+def _bound(runs, delta, n_canaries, guesses, failure):
+    """Return the lower bound, and the numbers of guesses and right ones that it rests on."""
     each = failure / len(guesses)
-    bounds = [(one_run_epsilon(n_canaries, n, k, delta, each), n, k) for n, k in guesses]
-    return max(bounds, key=lambda bound: bound[0])
+    tests = [(guesses_excess(n_canaries, n, k, each), n, k) for n, k in guesses]
+    last = {}
+
+    def excess(runs):
+        values = [test(runs) for test, _, _ in tests]
+        last["best"] = int(np.argmax(values))
+        return max(values)
+
+    lower = least_epsilon(runs, delta, excess)
+    return lower, *tests[last["best"]][1:]
