@@ -197,6 +197,24 @@ def guesses_excess(n_canaries: int, n_guesses: int, n_correct: int, failure: flo
     return excess
 
 
+def accuracy_excess(n_guesses: int, n_correct: int, failure: float):
+    """Return a function of runs, positive if so many right INDEPENDENT guesses refute them.
+
+    Parameters are those of :func:`guesses_excess`.  A guess about a fair coin is right with a
+    chance of at most (1 + TV) / 2, where TV is the total variation of the runs; the number of right
+    guesses is binomial, and its chance is replaced by the lower confidence limit.
+
+    Examples
+    --------
+    >>> from skdpfair.privacy import SampledGaussian
+    >>> excess = accuracy_excess(1000, 700, 0.05)
+    >>> excess((SampledGaussian(1.0, 1.2, 1),)) > 0 > excess((SampledGaussian(1.0, 1.0, 1),))
+    True
+    """
+    accuracy = 1 - rate_at_most(n_guesses - n_correct, n_guesses, failure)
+    return lambda runs: float(2 * accuracy - 1 - delta_curve(runs, np.zeros(1))[0])
+
+
 @lru_cache(maxsize=4)
 def least_chance(runs):
     """Return a function: what has chance y on one neighbour has how much at least on the other.
@@ -206,7 +224,7 @@ def least_chance(runs):
     >>> from skdpfair.privacy import SampledGaussian
     >>> chance = least_chance((SampledGaussian(1.0, 1.0, 1),))
     >>> print(f"{chance(0.5):.3f} {norm.cdf(norm.ppf(0.5) - 1):.3f}")
-    0.158 0.159
+    0.159 0.159
     """
     highest = 1.5 * gdp_epsilon(joint_mu(runs), _LEAST_CHANCE)
     epsilons = np.linspace(0, highest, _N_LINES)
