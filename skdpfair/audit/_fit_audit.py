@@ -245,8 +245,15 @@ def audit_fit(
             tests = [accuracy_excess(n, k, failure) for n, k in guesses]
         else:
             tests = [guesses_excess(n_canaries, n, k, failure) for n, k in guesses]
-        lower = least_epsilon(runs, report.delta, lambda runs: max(test(runs) for test in tests))
-        best = np.argmax([test(tuple(runs)) for test in tests])
+        best = 0  # at the noise that was tried last, which is close to that of the bound
+
+        def excess(runs):
+            nonlocal best
+            values = [test(runs) for test in tests]
+            best = int(np.argmax(values))
+            return values[best]
+
+        lower = least_epsilon(runs, report.delta, excess)
         return lower, *guesses[best]
 
     lower, n_guesses, n_correct = bound(guesses)
