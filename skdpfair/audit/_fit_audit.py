@@ -1,5 +1,6 @@
 """End-to-end audit of one fit: canaries put in or left out, and guesses which."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,16 +12,24 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
 from skdpfair._validate import integer, is_integer, number, one_of, safe_repr
-from skdpfair.audit._lower_bounds import describe_bound, one_run_epsilon
+from skdpfair.audit._lower_bounds import (
+    accuracy_excess,
+    describe_bound,
+    guesses_excess,
+    least_epsilon,
+)
+from skdpfair.audit._white_box import Canaries
+from skdpfair.engine.change import changes_gradients
 from skdpfair.estimator import DPFairClassifier
 from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import persons as _persons
 from skdpfair.inputs.columns import in_pandas
+from skdpfair.methods import get_method
 
 _NO_CLAIM = (
     "estimator claims no finite epsilon: nothing to audit. Give it an epsilon and a private method."
 )
-_SHARES = (0.05, 0.1, 0.2, 0.5, 1.0)  # of the canaries that are guessed
+_SHARES = (0.1, 0.2, 0.5)  # of the canaries that are guessed
 
 
 @dataclass(frozen=True)
@@ -41,6 +50,8 @@ class FitAudit:
         Canaries, and the guesses behind the bound.
     unit : {"record", "person"}, default="record"
         What a canary is.
+    epsilon_at_best : float, default=inf
+        If ``epsilon_lower`` is 0, the lower bound if all guesses had been right.
 
     Examples
     --------
@@ -62,6 +73,7 @@ class FitAudit:
     n_guesses: int
     n_correct: int
     unit: str = "record"
+    epsilon_at_best: float = math.inf
 
     @property
     def passed(self) -> bool:
@@ -72,9 +84,7 @@ class FitAudit:
         canaries = "canaries" if self.unit == "record" else "canary persons"
         about = f"guesses about {self.n_canaries} {canaries}"
         evidence = f"{self.n_correct} of {self.n_guesses} {about} right"
-        right = [(_n_guesses(self.n_canaries, share),) * 2 for share in _SHARES]
-        best = _best_bound(self.n_canaries, right, self.delta, 1 - self.confidence)[0]
-        return describe_bound(self, "the fit", evidence, best, canaries)
+        return describe_bound(self, "the fit", evidence, self.epsilon_at_best, canaries)
 
 
 def audit_fit(
@@ -85,6 +95,7 @@ def audit_fit(
     *,
     sensitive_features=None,
     units=None,
+    attack="black_box",
     kind="feature",
     confidence=0.95,
     random_state=None,
@@ -108,12 +119,17 @@ def audit_fit(
     units : array of shape (n_samples,), optional
         The person of each record, passed on to ``fit``, if ``unit_col`` of the classifier does
         not name a column.
+    attack : {"black_box", "white_box"}, default="black_box"
+        What the attacker sees: the fitted model, or the noisy sums of all steps, in which each
+        canary has a gradient of its own.  "white_box" gives bounds close to the claim, for records
+        of any kind, but does not audit how gradients of records are computed.
     kind : {"feature", "mislabelled"}, default="feature"
-        A canary of kind "feature" gets a label by chance, and in place of the numbers of its
-        record one further feature of its own, both the same in all records of a person: a strong
-        attack, for tables.  "mislabelled" changes the label alone: weak, for records of any kind.
+        For "black_box".  A canary of kind "feature" gets a label by chance, and in place of the
+        numbers of its record one further feature of its own, both the same in all records of a
+        person: a strong attack, for tables.  "mislabelled" changes the label alone: weak, for
+        records of any kind.
     confidence : float in (0, 1), default=0.95
-        Chance that correct code passes.  Beyond 1 - 2 n_canaries delta nothing can be proved.
+        Chance that correct code passes.
     random_state : int or None, default=None
         Of canaries and coins; the fit has its own.
 
@@ -129,19 +145,34 @@ def audit_fit(
 
     Notes
     -----
-    A canary's score is the log-odds that the fitted model gives its label, for "feature" less
-    those of a record without any feature; the score of a person is the mean of those of her
-    records.  The highest scores are guessed to have taken part, the lowest not; five numbers of
-    guesses are tried and paid for.  One run gives a weak bound: it finds gross mistakes in the
-    plumbing, such as missing noise or clipping.  What the audit computes on the records is not
+    For "black_box", a canary's score is the log-odds that the fitted model gives its label, for
+    "feature" less those of a record without any feature; the score of a person is the mean of those
+    of her records.  The highest scores are guessed to have taken part, the lowest not; three
+    numbers of guesses are tried and paid for.  What the audit computes on the records is not
     private.
+
+    For "white_box", the gradient of a canary is a vector of its own, orthogonal to all others and
+    of the norm that shows most, in place of that of its record.  It passes through the sampler,
+    queries, weights and noise of the fit.  Its score is the log-likelihood ratio of the inner
+    products of the released sums with it, and a positive score is the guess that it took part.  A
+    sampled step is not exactly Gaussian, and neither is the score, so that only its sign is used.
+    The bound takes
+    the guesses as independent: they are if sampling and noise are, except that thresholds and
+    bounds may follow noisy counts of all records.  The fit runs on the CPU, and its warm-up is not
+    attacked.
+
+    The hypotheses are that the fit is as private as the steps in its ledger, with the noise of each
+    multiplied by one factor.  The lower bound is the epsilon of the largest factor that the guesses
+    refute: for "black_box" by the f-DP bound for one run, which lets guesses depend on each other;
+    for "white_box" by the largest chance of a right guess, half of 1 plus the total variation.  It
+    exceeds the claim of a correct fit with a chance of at most 1 - ``confidence``.
 
     A canary that does not take part is left out, so that the number of records or persons, which
     is public, differs as well; the claim is about one that is replaced by null records.
 
     References
     ----------
-    Steinke, Nasr and Jagielski, "Privacy Auditing with One (1) Training Run", NeurIPS 2023.
+    Mahloujifar, Melis and Chaudhuri, "Auditing f-Differential Privacy in One Run", 2024.
 
     Examples
     --------
@@ -155,6 +186,7 @@ def audit_fit(
     """
     n_samples = _n_records(X, y, sensitive_features)
     integer("n_canaries", n_canaries, low=10)
+    one_of("attack", attack, ("black_box", "white_box"))
     one_of("kind", kind, tuple(_PLANT))
     number("confidence", confidence, low=0, high=1, low_open=True, high_open=True)
     if random_state is not None:
@@ -181,22 +213,66 @@ def audit_fit(
     chosen = np.argsort(of, kind="stable")[np.sum(of < 0) :]
     of = of[chosen]
     kept = np.setdiff1d(np.arange(n_samples), chosen[~took_part[of]])
-    model, X, labels, blank = _PLANT[kind](clone(classifier), X, y, chosen, of, rng)
     units = units.to_numpy() if hasattr(units, "to_numpy") else units  # canaries get a new index
     given = {"sensitive_features": sensitive_features, "units": units}
-    given = {name: _safe_indexing(rows, kept) for name, rows in given.items() if rows is not None}
-    model.fit(_safe_indexing(X, kept), labels[kept], **given)
-    score = _log_odds(model, _safe_indexing(X, chosen), labels[chosen])
-    if blank is not None:
-        repeated = _safe_indexing(blank, np.zeros_like(chosen))
-        score = score - _log_odds(model, repeated, labels[chosen])
-    score = np.bincount(of, score) / np.bincount(of)
+    given = {name: rows for name, rows in given.items() if rows is not None}
+    white_box, model = attack == "white_box", clone(classifier)
+    if white_box:
+        group = _groups_of(model, X, y, given)[chosen[np.unique(of, return_index=True)[1]]]
+        canaries = Canaries(number_of[pd.unique(code[kept])], group)
+        model.set_params(callbacks=[*(model.callbacks or ()), canaries], device="cpu")
+        labels, blank = y, None
+    else:
+        model, X, labels, blank = _PLANT[kind](model, X, y, chosen, of, rng)
+    of_kept = {name: _safe_indexing(rows, kept) for name, rows in given.items()}
+    model.fit(_safe_indexing(X, kept), labels[kept], **of_kept)
     if np.isinf(model.privacy_.epsilon):
         raise ValueError(_NO_CLAIM)
-    delta = model.privacy_.delta
-    lower, n_guesses, n_correct = _best_guess(score, took_part, delta, 1 - confidence, rng)
-    claim = model.privacy_.epsilon, lower, delta, confidence
-    return FitAudit(model.privacy_.method, *claim, n_canaries, n_guesses, n_correct, unit)
+    if white_box:
+        guesses = [(n_canaries, int(np.sum((canaries.score > 0) == took_part)))]
+    else:
+        score = _log_odds(model, _safe_indexing(X, chosen), labels[chosen])
+        if blank is not None:
+            repeated = _safe_indexing(blank, np.zeros_like(chosen))
+            score = score - _log_odds(model, repeated, labels[chosen])
+        guesses = _guesses(np.bincount(of, score) / np.bincount(of), took_part, rng)
+    report, failure = model.privacy_, (1 - confidence) / len(guesses)
+    runs = [entry.run for entry in report.ledger.entries]
+
+    def bound(guesses):
+        """Return the lower bound, and the numbers of guesses and right ones that it rests on."""
+        if white_box:
+            tests = [accuracy_excess(n, k, failure) for n, k in guesses]
+        else:
+            tests = [guesses_excess(n_canaries, n, k, failure) for n, k in guesses]
+        best = 0  # at the noise that was tried last, which is close to that of the bound
+
+        def excess(runs):
+            nonlocal best
+            values = [test(runs) for test in tests]
+            best = int(np.argmax(values))
+            return values[best]
+
+        lower = least_epsilon(runs, report.delta, excess)
+        return lower, *guesses[best]
+
+    lower, n_guesses, n_correct = bound(guesses)
+    at_best = lower or bound([(n, n) for n, _ in guesses])[0]
+    claim = report.epsilon, lower, report.delta, confidence
+    return FitAudit(report.method, *claim, n_canaries, n_guesses, n_correct, unit, at_best)
+
+
+def _groups_of(model, X, y, given):
+    """Return the group code of each record; refuse what the attack cannot give gradients to."""
+    method = get_method(model.method)
+    if changes_gradients(method):
+        raise ValueError(
+            f"attack='white_box' cannot plant gradients for {method.name!r}, which changes them. "
+            "Use attack='black_box'."
+        )
+    named = {"group_col": model.group_col, "groups": model.groups}
+    named["sensitive_features"] = given.get("sensitive_features")
+    return _groups.encode(X, y, **named).code
 
 
 def _classifier(estimator):
@@ -320,24 +396,13 @@ def _log_odds(model, X, y):
     return np.log(p) - np.log1p(-p)
 
 
-def _best_guess(score, took_part, delta, failure, rng):
-    """Return the best bound, with how many guesses and how many right ones."""
+def _guesses(score, took_part, rng):
+    """Return numbers of guesses, and of the right ones among them."""
     order = rng.permutation(len(score))  # ties carry no information
     order = order[np.argsort(score[order], kind="stable")]
     guesses = []
     for share in _SHARES:
-        half = _n_guesses(len(score), share) // 2
+        half = max(1, round(share * len(score) / 2))
         right = int(took_part[order[-half:]].sum() + (~took_part[order[:half]]).sum())
         guesses.append((2 * half, right))
-    return _best_bound(len(score), guesses, delta, failure)
-
-
-def _n_guesses(n_canaries, share):
-    return 2 * max(1, round(share * n_canaries / 2))
-
-
-def _best_bound(n_canaries, guesses, delta, failure):
-    """Return the best bound of numbers of guesses and of right ones, with its numbers."""
-    each = failure / len(guesses)
-    bounds = [(one_run_epsilon(n_canaries, n, k, delta, each), n, k) for n, k in guesses]
-    return max(bounds, key=lambda bound: bound[0])
+    return guesses

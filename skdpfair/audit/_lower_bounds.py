@@ -1,12 +1,23 @@
 """Lower bounds of epsilon from the outcomes of attacks, and the sentences that report them."""
 
 import math
+from functools import lru_cache
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.stats import beta, binom, chi2, norm
+from scipy.stats import beta, chi2, norm
 
-_HIGHEST = 50.0  # an epsilon that no count of guesses reaches
+from skdpfair.privacy.accounting import (
+    delta_curve,
+    epsilon,
+    joint_mu,
+    merged,
+)
+from skdpfair.privacy.gdp import gdp_epsilon
+
+_DOUBLINGS = 10  # of noise, up or down, that are tried
+_TOLERANCE = 1e-3  # of the logarithm of the noise
+_N_LINES, _LEAST_CHANCE = 200, 1e-9  # of the bound on a trade-off function
 
 
 def rate_at_most(hits: int, trials: int, failure: float) -> float:
@@ -98,10 +109,49 @@ def epsilon_lower_bound(without, with_record, thresholds, delta: float, failure:
     return best
 
 
-def one_run_epsilon(
-    n_canaries: int, n_guesses: int, n_correct: int, delta: float, failure: float
-) -> float:
-    """Return the least epsilon that so many right guesses in ONE run leave possible.
+def least_epsilon(runs, delta: float, excess) -> float:
+    """Return the least epsilon of a fit with these steps that the outcome of an attack leaves.
+
+    Parameters
+    ----------
+    runs : sequence of SampledGaussian
+        The steps as they are accounted for.
+    delta : float in (0, 1)
+        Where epsilon is taken.
+    excess : callable
+        Positive for runs that the outcome refutes.
+
+    Returns
+    -------
+    float
+        >= 0.
+
+    Notes
+    -----
+    The hypotheses are that the fit is as private as the runs with the noise of each multiplied by
+    one factor.  They are nested, as more noise is more private, so that epsilon of the largest
+    refuted noise exceeds that of the runs only if the runs themselves are refuted.
+    """
+
+    def scaled(x):
+        return merged(run._replace(noise_multiplier=run.noise_multiplier * 2**x) for run in runs)
+
+    def at(x):
+        return excess(scaled(x))
+
+    high = next((x for x in range(_DOUBLINGS) if at(x) > 0), None)
+    if high is None:
+        return 0.0
+    low = high - 1
+    while at(low) > 0 and low > -_DOUBLINGS:
+        high, low = low, low - 1
+    if low > -_DOUBLINGS:
+        high = min(high, brentq(at, low, high, xtol=_TOLERANCE) + _TOLERANCE)
+    return epsilon(scaled(high), delta)
+
+
+def guesses_excess(n_canaries: int, n_guesses: int, n_correct: int, failure: float):
+    r"""Return a function of runs, positive if so many right guesses in ONE run refute them.
 
     Parameters
     ----------
@@ -111,27 +161,22 @@ def one_run_epsilon(
         For how many of them a guess was made; fixed beforehand.
     n_correct : int
         How many of the guesses were right.
-    delta : float in [0, 1)
-        Delta of the claim.
     failure : float in (0, 1)
-        Chance that the bound exceeds the truth.
+        Chance that true runs are refuted.
 
-    Returns
-    -------
-    float
-        >= 0.
+    Notes
+    -----
+    Let :math:`p_t` be the chance of t right guesses.  If one coin is turned, a right guess becomes
+    a wrong one, and t right ones become t - 1.  So, on average over the m canaries, each i has
+    :math:`\sum_{t > i} t p_t / m \le 1 - f(\sum_{t \ge i} (n - t) p_t / m)`, where n is the
+    number of guesses and f the trade-off function of the runs.  Solved for
+    :math:`\sum_{t \ge i} p_t`, its right side grows with the sums for larger i: from ``failure``
+    for i = n_correct, they are bounded from below one by one.  If the last, for i = 0, exceeds 1,
+    so many right guesses are less probable than ``failure``.  Guesses may depend on each other.
 
     References
     ----------
-    Steinke, Nasr and Jagielski, "Privacy Auditing with One (1) Training Run", NeurIPS 2023,
-    Theorem 5.2 and Appendix D.
-
-    Examples
-    --------
-    >>> one_run_epsilon(1000, 100, 50, 1e-5, 0.05)
-    0.0
-    >>> print(f"{one_run_epsilon(1000, 100, 95, 1e-5, 0.05):.2f}")
-    2.17
+    Mahloujifar, Melis and Chaudhuri, "Auditing f-Differential Privacy in One Run", 2024.
     """
     if not 0 <= n_correct <= n_guesses <= n_canaries:
         raise ValueError(
@@ -139,12 +184,57 @@ def one_run_epsilon(
             "satisfy 0 <= n_correct <= n_guesses <= n_canaries."
         )
 
-    def excess(epsilon):
-        return _chance(n_canaries, n_guesses, n_correct, epsilon, delta) - failure
+    def excess(runs):
+        needed, tail, above = least_chance(runs), failure, 0.0  # P[t >= i + 1]; sum of the later
+        for i in range(n_correct - 1, -1, -1):
+            missed = n_canaries * needed(((i + 1) * tail + above) / n_canaries)
+            above += tail
+            tail = max(tail, (above + missed) / (n_guesses - i))
+            if tail > 1:
+                break
+        return tail - 1
 
-    if n_correct == 0 or excess(0.0) > 0:
-        return 0.0
-    return brentq(excess, 0.0, _HIGHEST, xtol=1e-6) if excess(_HIGHEST) > 0 else _HIGHEST
+    return excess
+
+
+def accuracy_excess(n_guesses: int, n_correct: int, failure: float):
+    """Return a function of runs, positive if so many right INDEPENDENT guesses refute them.
+
+    Parameters are those of :func:`guesses_excess`.  A guess about a fair coin is right with a
+    chance of at most (1 + TV) / 2, where TV is the total variation of the runs; the number of right
+    guesses is binomial, and its chance is replaced by the lower confidence limit.
+
+    Examples
+    --------
+    >>> from skdpfair.privacy import SampledGaussian
+    >>> excess = accuracy_excess(1000, 700, 0.05)
+    >>> excess((SampledGaussian(1.0, 1.2, 1),)) > 0 > excess((SampledGaussian(1.0, 1.0, 1),))
+    True
+    """
+    accuracy = 1 - rate_at_most(n_guesses - n_correct, n_guesses, failure)
+    return lambda runs: float(2 * accuracy - 1 - delta_curve(runs, np.zeros(1))[0])
+
+
+@lru_cache(maxsize=4)
+def least_chance(runs):
+    """Return a function: what has chance y on one neighbour has how much at least on the other.
+
+    Examples
+    --------
+    >>> from skdpfair.privacy import SampledGaussian
+    >>> chance = least_chance((SampledGaussian(1.0, 1.0, 1),))
+    >>> print(f"{chance(0.5):.3f} {norm.cdf(norm.ppf(0.5) - 1):.3f}")
+    0.159 0.159
+    """
+    highest = 1.5 * gdp_epsilon(joint_mu(runs), _LEAST_CHANCE)
+    epsilons = np.linspace(0, highest, _N_LINES)
+    deltas, ratio = delta_curve(runs, epsilons), np.exp(-epsilons)
+
+    def chance(y):
+        small, large = ratio * (y - deltas), 1 - deltas - (1 - y) / ratio
+        return max(0.0, small.max(), large.max())
+
+    return chance
 
 
 def sampling_p_values(included, rates) -> dict[str, float]:
@@ -191,15 +281,6 @@ def sampling_p_values(included, rates) -> dict[str, float]:
         "twice in a row": of_count(included[1:] & included[:-1], q[1:] * q[:-1]),
         "in pairs": of_count(included[:, ::2] & included[:, 1::2], q[:, ::2] * q[:, 1::2]),
     }
-
-
-def _chance(m, r, v, epsilon, delta):
-    """Return an upper bound of the chance of ``v`` right guesses of ``r``."""
-    right = 1 / (1 + math.exp(-epsilon))
-    tail = binom.sf(np.arange(v - 1, -2, -1), r, right)  # P[Bin >= v], then v - 1, ..., 0
-    steps = np.arange(1, v + 1)
-    worst = np.max((tail[1:] - tail[0]) / steps) if v else 0.0
-    return min(1.0, tail[0] + 2 * m * delta * worst)
 
 
 def confidence_in_words(confidence: float) -> str:

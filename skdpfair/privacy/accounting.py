@@ -304,6 +304,20 @@ def _distribution(
     return composed.compose(step.self_compose(rest)) if rest else composed
 
 
+def delta_curve(runs: tuple[SampledGaussian, ...], epsilons: np.ndarray) -> np.ndarray:
+    """Return upper bounds on the delta of a composition at each epsilon, in either direction.
+
+    Examples
+    --------
+    >>> delta_curve((SampledGaussian(1.0, 1.0, 1),), np.array([0.0, 1.0, 4.0])).round(4)
+    array([0.3831, 0.1271, 0.0001])
+    """
+    with np.errstate(all="ignore"):
+        deltas = _composed_distribution(runs, 0).get_delta_for_epsilon(epsilons)
+    bounds: np.ndarray = np.clip(deltas + rounding(runs), 0.0, 1.0)
+    return bounds
+
+
 def interval(runs: tuple[SampledGaussian, ...], level: int) -> float:
     """Return a discretisation interval: 1e-3 at level 0, a third of it at each further level.
 

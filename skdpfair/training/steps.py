@@ -93,6 +93,7 @@ class TrainingLoop:
         self.noise, self.processes, self.chunk, self.lr = noise, processes, chunk, lr
         self.on_step, self.attack, self.copies = on_step, attack, copies
         self.checkpoint = checkpoint
+        self.private_step = private_step  # an audit puts its own in place
         self.taken, self.method, self._held = 0, mechanism.method, _places(engine.module)
         self.device = flat.device
         self.scale = torch.ones((), device=self.device)
@@ -169,6 +170,7 @@ class TrainingLoop:
     @torch.no_grad()
     def step(self, index: Tensor) -> None:
         """Take the next step on the records at ``index``."""
+        self.index = index
         if self.is_warming_up:
             self._warm_up_step(index)
         else:
@@ -297,7 +299,7 @@ class TrainingLoop:
             self._go(self._in_memory(size, lambda: self._release(index)))
 
     def _release(self, index: Tensor) -> Step:
-        return private_step(
+        return self.private_step(
             self.engine,
             self._copied(index),
             self._mechanism,

@@ -1,0 +1,144 @@
+"""White-box attack on a fit: canaries with gradients of their own, seen in every step."""
+
+import copy
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from skorch.callbacks import Callback
+
+from skdpfair.engine import private_step
+from skdpfair.testing import per_sample, released
+
+_NORMS = np.geomspace(1e-3, 1e4, 701)
+_N_BLANK = 1000  # entries that are noise only
+_LEAST_VARIANCE = 1e-6
+_MOST = 500.0  # exponent of a likelihood ratio
+
+
+class Canaries(Callback):
+    """Give some records of a fit gradients that the attacker knows, and score what is released.
+
+    Parameters
+    ----------
+    canary_of : ndarray of shape (n_units,), int64
+        The canary that a record or person of the fit is, -1 for none.
+    group : ndarray of shape (n_canaries,), int64
+        Group code of each canary, of those that do not take part, too.
+
+    Attributes
+    ----------
+    score : ndarray of shape (n_canaries,)
+        Log-likelihood ratio that the canary took part, summed over the steps.
+
+    Notes
+    -----
+    The released gradient gets one more entry for each canary, which is the only one that its
+    gradient has, and 1000 that nobody has.  Sampler, queries, weights, noise and schedule are those
+    of the fit.  With r its weighted norm over the declared bound, x the released entry over that
+    bound, q its sampling rate and s the noise of the 1000 entries over that bound, a step adds
+    ``log(1 - q + q exp((r x - r^2 / 2) / s^2))`` to the score of a canary.  What is done with noise
+    that is too low, or missing, is thus what is best.
+    """
+
+    def __init__(self, canary_of, group):
+        self.canary_of, self.group = torch.from_numpy(canary_of), torch.from_numpy(group)
+        self.score = np.zeros(len(group))
+
+    def on_batch_begin(self, net, **kwargs):
+        """Take the place of the private step, after the warm-up."""
+        self.loop = net._running
+        self.loop.private_step = self._step
+
+    def on_train_end(self, net, **kwargs):
+        """Let go of the loop, which holds records."""
+        self.loop = None
+
+    def _step(self, engine, batch, mechanism, state, noise, *, out, **settings):
+        method, seen = copy.copy(mechanism.method), {}
+
+        def clip(sample, state, release):
+            seen["release"] = dict(release)
+            return mechanism.method.clip(sample, state, release)
+
+        method.clip = clip
+        norm = _telling_norm(mechanism, state)
+        n_more = len(self.group) + _N_BLANK
+        planted: Any = Planted(engine, self.canary_of[self.loop.index], norm, n_more)
+        watched = replace(mechanism, method=method)
+        step = private_step(planted, batch, watched, state, noise, **settings)
+        n, size = engine.n_parameters, mechanism.expected_batch_size
+        x = (step.gradient[n:].double() * size / step.bound).numpy()
+        x, blank = np.split(x, [len(self.group)])
+        groups = list(range(mechanism.task.n_groups))
+        sample = per_sample([norm] * len(groups), group=groups)
+        weighed = mechanism.method.clip(sample, state, seen["release"])
+        r = (weighed.weight * norm / weighed.bound).double()[self.group].numpy()
+        q = np.minimum(mechanism.rates[self.group].numpy(), 1 - 1e-12)
+        variance = max(np.mean(blank**2), _LEAST_VARIANCE)
+        exponent = np.clip((r * x - r**2 / 2) / variance, -_MOST, _MOST)
+        self.score += np.logaddexp(np.log1p(-q), np.log(q) + exponent)
+        return replace(step, gradient=out.copy_(step.gradient[:n]))
+
+
+class Planted:  # not a Strategy: it has no module of its own
+    """A strategy in which some records have a gradient along an entry of their own.
+
+    Parameters
+    ----------
+    engine : Strategy
+        Of all other records.
+    canary : Tensor of shape (batch,), int64
+        The canary that a record or person of the batch is, -1 for none.
+    norm : float
+        Of the gradients of the canaries.
+    n_more : int
+        Number of entries that follow those of the parameters; the first are those of the canaries.
+    """
+
+    def __init__(self, engine, canary, norm, n_more):
+        self._engine, self._canary, self._norm = engine, canary, norm
+        self._n_more, self._first = n_more, 0
+
+    def __getattr__(self, name):
+        return getattr(self._engine, name)
+
+    def flat(self):
+        """Return a zero vector with one entry per parameter and canary."""
+        flat = self._engine.flat()
+        return flat.new_zeros(len(flat) + self._n_more)
+
+    def moved(self, shift):
+        """Move the parameters; canaries have none."""
+        return self._engine.moved(shift[: self._engine.n_parameters])
+
+    def records(self, *args, **settings):
+        """Return the gradients of the next records of the batch, which may come in chunks."""
+        records = self._engine.records(*args, **settings)
+        first = self._first % len(self._canary)
+        self._first = first + len(records.norm)
+        return self._with_canaries(records, self._canary[first : self._first])
+
+    def _with_canaries(self, records, canary):
+        n, mine = self._engine.n_parameters, canary >= 0
+
+        def weighted_sum(weight, out, finite=None):
+            records.weighted_sum(torch.where(mine, 0.0, weight), out[:n], finite)
+            out[n:].index_add_(0, canary[mine], weight[mine] * self._norm)
+
+        return replace(
+            records,
+            norm=torch.where(mine, self._norm, records.norm),
+            weighted_sum=weighted_sum,
+            ahead=lambda scale: self._with_canaries(records.ahead(scale), canary),
+        )
+
+
+def _telling_norm(mechanism, state):
+    """Return the largest norm of a gradient that, weighted, is longest over its bound."""
+    method, task = mechanism.method, mechanism.task
+    sample = per_sample(_NORMS.tolist(), group=[task.n_groups - 1] * len(_NORMS))
+    clip = method.clip(sample, state, released(method, sample, task, state))
+    share = (clip.weight.double().numpy() * _NORMS / float(clip.bound)).round(5)
+    return float(_NORMS[share == share.max()].max())
