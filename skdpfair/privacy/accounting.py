@@ -310,7 +310,7 @@ def delta_curve(runs: tuple[SampledGaussian, ...], epsilons: np.ndarray) -> np.n
     Examples
     --------
     >>> delta_curve((SampledGaussian(1.0, 1.0, 1),), np.array([0.0, 1.0, 4.0])).round(4)
-    array([0.3831, 0.1271, 0.0001])
+    array([0.3829, 0.1269, 0.    ])
     """
     with np.errstate(all="ignore"):
         deltas = _composed_distribution(runs, 0).get_delta_for_epsilon(epsilons)
