@@ -186,6 +186,15 @@ def test_a_position_brings_all_records_of_a_person_and_none_of_another():
     assert len(UnitRows(rows, unit).select(torch.tensor([], dtype=torch.int64))) == 0
 
 
+def test_the_order_of_persons_in_a_batch_is_told():
+    rng = np.random.default_rng(0)
+    unit = rng.permutation(np.repeat(np.arange(50), rng.integers(1, 6, 50)))
+    codes = torch.from_numpy(unit)
+    data = UnitRows(Batch(torch.zeros(len(unit), 1), codes, codes), unit)
+    index = torch.from_numpy(rng.permutation(50)[:20])
+    assert data.select(index).unit_group.tolist() == data.in_order(index).tolist()
+
+
 def test_sparse_rows_are_split_as_dense_ones_are():
     dense = torch.arange(14.0).view(7, 2)
     for size in (1, 3, 7, 9, [2, 4, 1]):

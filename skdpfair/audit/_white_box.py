@@ -2,13 +2,13 @@
 
 import copy
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from skorch.callbacks import Callback
 
-from skdpfair.engine import private_step
 from skdpfair.testing import per_sample, released
 
 _NORMS = np.geomspace(1e-3, 1e4, 701)
@@ -46,16 +46,13 @@ class Canaries(Callback):
         self.canary_of, self.group = torch.from_numpy(canary_of), torch.from_numpy(group)
         self.score = np.zeros(len(group))
 
-    def on_batch_begin(self, net, **kwargs):
+    def on_epoch_begin(self, net, **kwargs):
         """Take the place of the private step, after the warm-up."""
-        self.loop = net._running
-        self.loop.private_step = self._step
+        loop = net._running
+        loop.release = partial(self._release, loop)
 
-    def on_train_end(self, net, **kwargs):
-        """Let go of the loop, which holds records."""
-        self.loop = None
-
-    def _step(self, engine, batch, mechanism, state, noise, *, out, **settings):
+    def _release(self, loop, index):
+        engine, mechanism, state = loop.engine, loop.mechanism, loop.state
         method, seen = copy.copy(mechanism.method), {}
 
         def clip(sample, state, release):
@@ -65,9 +62,8 @@ class Canaries(Callback):
         method.clip = clip
         norm = _telling_norm(mechanism, state)
         n_more = len(self.group) + _N_BLANK
-        planted: Any = Planted(engine, self.canary_of[self.loop.index], norm, n_more)
-        watched = replace(mechanism, method=method)
-        step = private_step(planted, batch, watched, state, noise, **settings)
+        planted: Any = Planted(engine, self.canary_of[loop.in_order(index)], norm, n_more)
+        step = loop.release_by(planted, replace(mechanism, method=method), index)
         n, size = engine.n_parameters, mechanism.expected_batch_size
         x = (step.gradient[n:].double() * size / step.bound).numpy()
         x, blank = np.split(x, [len(self.group)])
@@ -79,7 +75,7 @@ class Canaries(Callback):
         variance = max(np.mean(blank**2), _LEAST_VARIANCE)
         exponent = np.clip((r * x - r**2 / 2) / variance, -_MOST, _MOST)
         self.score += np.logaddexp(np.log1p(-q), np.log(q) + exponent)
-        return replace(step, gradient=out.copy_(step.gradient[:n]))
+        return replace(step, gradient=loop.flat.grad.copy_(step.gradient[:n]))
 
 
 class Planted:  # not a Strategy: it has no module of its own

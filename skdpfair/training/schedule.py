@@ -102,15 +102,21 @@ class UnitRows:
         self._size = torch.as_tensor(size, device=place)
         self._first = self._size.cumsum(0) - self._size
 
+    def in_order(self, index: Tensor) -> Tensor:
+        """Return positions in the order of a batch: persons with few records come first."""
+        at = index.to(self._size.device)
+        if self._each is not None:
+            return at
+        return at.index_select(0, self._size.index_select(0, at).argsort())
+
     def select(self, index: Tensor) -> Batch:
         """Return the records of the persons at ``index``, on the device."""
-        at = index.to(self._size.device)
+        at = self.in_order(index)
         if self._each is not None:
             records = self._order.index_select(0, at).flatten()
             units = Units(self._size[: len(at)], self._each)
         else:
-            size, by_size = self._size.index_select(0, at).sort()
-            at, units = at.index_select(0, by_size), Units(size)
+            units = Units(self._size.index_select(0, at))
             within = torch.arange(units.n_records, device=at.device)
             start = self._first.index_select(0, at) - units.first
             records = self._order.index_select(0, units.spread(start) + within)
@@ -159,6 +165,10 @@ class PoissonBatches:
             indices = padded(indices, self.sampler.expected)
         sizes = [len(index) for index in indices]
         return iter(torch.cat(indices).to(self.data.x.device).split(sizes))
+
+    def in_order(self, index: Tensor) -> Tensor:
+        """Return the positions of records or persons in the order of their batch."""
+        return self.data.in_order(index) if isinstance(self.data, UnitRows) else index
 
     def select(self, index: Tensor) -> Batch:
         """Return a batch on the device."""

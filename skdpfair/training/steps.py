@@ -93,7 +93,6 @@ class TrainingLoop:
         self.noise, self.processes, self.chunk, self.lr = noise, processes, chunk, lr
         self.on_step, self.attack, self.copies = on_step, attack, copies
         self.checkpoint = checkpoint
-        self.private_step = private_step  # an audit puts its own in place
         self.taken, self.method, self._held = 0, mechanism.method, _places(engine.module)
         self.device = flat.device
         self.scale = torch.ones((), device=self.device)
@@ -170,7 +169,6 @@ class TrainingLoop:
     @torch.no_grad()
     def step(self, index: Tensor) -> None:
         """Take the next step on the records at ``index``."""
-        self.index = index
         if self.is_warming_up:
             self._warm_up_step(index)
         else:
@@ -294,20 +292,31 @@ class TrainingLoop:
         """Do the part of a step that can be recorded: it works in tensors that stay in place."""
         size, replay = len(index) * self.copies, self._replay
         if replay is not None and replay.is_recording:  # a second try would be recorded, too
-            self._go(self._release(index))
+            self._go(self.release(index))
         else:
-            self._go(self._in_memory(size, lambda: self._release(index)))
+            self._go(self._in_memory(size, lambda: self.release(index)))
 
-    def _release(self, index: Tensor) -> Step:
-        return self.private_step(
-            self.engine,
+    def in_order(self, index: Tensor) -> Tensor:
+        """Return the positions of records or persons in the order of their batch."""
+        return self._batches.in_order(index)
+
+    def release(self, index: Tensor) -> Step:
+        """Return the noisy gradient of the records at ``index``, and the method's next state."""
+        return self.release_by(self.engine, self._mechanism, index, self._gradient)
+
+    def release_by(
+        self, engine: Strategy, mechanism: Mechanism, index: Tensor, out: Tensor | None = None
+    ) -> Step:
+        """Return what a step releases with another engine or mechanism than the fit's."""
+        return private_step(
+            engine,
             self._copied(index),
-            self._mechanism,
+            mechanism,
             self._state,
             self.noise,
             chunk_size=self.chunk,
             attack=self.attack,
-            out=self._gradient,
+            out=out,
         )
 
     def _copied(self, index: Tensor) -> Batch:
