@@ -35,7 +35,7 @@ from skdpfair.cli._input import (
     tell_ledger,
     wrapped,
 )
-from skdpfair.cli._records import Parquet, part_of, source_for, source_of
+from skdpfair.cli._sources import Parquet, part_of, source_for, source_of
 from skdpfair.cli.schema_command import (
     GROUP,
     MOST_RECORDS,

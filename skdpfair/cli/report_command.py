@@ -95,7 +95,7 @@ def _of_model(results, output, title, data, card, measures, pictures):
     import pandas as pd
 
     from skdpfair.budget.files import replace_file
-    from skdpfair.cli._records import source_for
+    from skdpfair.cli._sources import source_for
     from skdpfair.release import load_release, schema_of
     from skdpfair.report import model_card, model_page
 

@@ -26,7 +26,7 @@ from skdpfair.cli._input import (
     tell_ledger,
     wrapped,
 )
-from skdpfair.cli._records import source_of
+from skdpfair.cli._sources import source_of
 from skdpfair.cli.schema_command import Study, person_question
 from skdpfair.exceptions import InterruptedWarning
 

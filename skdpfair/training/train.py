@@ -227,8 +227,10 @@ def _checkpoint(
         "processes": processes.size,
         "versions": (sys.modules["skdpfair"].__version__, torch.__version__),
     }
-    told = {name: fact if isinstance(fact, str) else repr(fact) for name, fact in facts.items()}
-    return Checkpoint(path, told, settings.n_steps, writes=processes.rank == 0)
+    described = {
+        name: fact if isinstance(fact, str) else repr(fact) for name, fact in facts.items()
+    }
+    return Checkpoint(path, described, settings.n_steps, writes=processes.rank == 0)
 
 
 def _made(

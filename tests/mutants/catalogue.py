@@ -830,7 +830,7 @@ MUTANTS = (
     Mutant(
         "pictures named twice",
         "labels may name a picture in several rows, each counted as a record",
-        "cli/_records.py",
+        "cli/_sources.py",
         "if names.isna().any() or names.duplicated().any():",
         "if names.isna().any():",
         "tests/cli/test_pictures.py::test_what_cannot_be_used_is_refused",
