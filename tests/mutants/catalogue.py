@@ -501,8 +501,8 @@ MUTANTS = (
         "a release repeated",
         "memory that runs out in the update makes a second release, booked as one",
         "training/steps.py",
-        "            self._go(self._in_memory(size, lambda: self._release(index)))",
-        "            self._in_memory(size, lambda: self._go(self._release(index)))",
+        "            self._go(self._in_memory(size, lambda: self.release(index)))",
+        "            self._in_memory(size, lambda: self._go(self.release(index)))",
         "tests/robustness/test_endurance.py::"
         "test_an_update_that_runs_out_of_memory_repeats_no_release",
     ),
