@@ -192,3 +192,33 @@ def test_no_record_moves_the_weights_beyond_its_bound(name):
 @pytest.mark.parametrize("name", PRIVATE)
 def test_class_weights_leave_the_bound_as_it_is(name):
     check_bound(name, class_weight={0: 1.0, 1: 5.0})
+
+
+def test_the_divisor_is_the_same_for_neighbours():
+    """Four records, then a null record in place of the last: n q is 2, and stays 2."""
+    X = np.eye(4, dtype=np.float32) * 1e3
+    neighbour = X * np.float32([[1], [1], [1], [0]])
+    settings = {"noise_multiplier": 0.0, "batch_size": 2, "max_steps": 30, "lr": 1e-9}
+    for data in (X, neighbour):
+        moves = steps_of("dpsgd", data, **settings).reshape(30, 2, 4)
+        lengths = np.linalg.norm(moves, axis=1)[:, :3]
+        np.testing.assert_allclose(lengths[lengths > 0], 1 / 2, rtol=1e-4)
+        assert 0 < (lengths > 0).mean() < 1
+
+
+@pytest.mark.parametrize("argument", ["sampler", "iterator_train__sampler", "iterator_train"])
+def test_samplers_and_data_loaders_are_not_taken(argument):
+    with pytest.raises(TypeError, match=argument):
+        DPFairClassifier(**{argument: None})
+    with pytest.raises(ValueError, match=argument.partition("__")[0]):
+        DPFairClassifier().set_params(**{argument: None})
+
+
+class Repeated(Softmax):
+    def forward(self, x):
+        return sum(self.linear(x) for _ in range(100))
+
+
+@pytest.mark.parametrize("name", ["dpsgd", "global_adapt"])
+def test_a_module_that_uses_a_layer_many_times_is_clipped_once(name):
+    check_bound(name, module=Repeated)
