@@ -11,6 +11,8 @@ from benchmarks.papers.runner import STUDIES, compare
 
 RESULTS = Path(__file__).parents[1] / "results" / "reproductions"
 PAGE, CHOOSING = DOCS / "reproducibility.md", DOCS / "choosing.md"
+RUN = "python -m benchmarks.papers "  # what the commands of the tables begin with
+PAPERS = ("esipova", "xu", "kulynych", "knolle", "li")  # modules of studies
 # nothing of these is in print
 PIVOTED = ("fair-comparison", "step-size", "knolle-figure2", "esipova-figure4", "esipova-figure11")
 PICTURES = {
@@ -30,8 +32,14 @@ def kept(folder):
 def texts() -> dict[Path, str]:
     """Return the text of each page of the documentation and of the results, by the kept runs."""
     page, found = PAGE.read_text(encoding="utf-8"), {}
-    for folder in sorted(RESULTS.iterdir()):
-        comparison = kept(folder)
+    comparisons = {folder: kept(folder) for folder in sorted(RESULTS.iterdir())}
+    for module in PAPERS:
+        rows = [row for name in STUDIES for row in _claims(comparisons.get(RESULTS / name), module)]
+        if rows:
+            heads = ["claim", "holds?", "measured", "command"]
+            lines = ["", *table(heads, rows, left=(0, 1, 3)), ""]
+            page = filled(page, f"claims of {module}", lines)
+    for folder, comparison in comparisons.items():
         found[folder / "comparison.md"] = rendering.page(comparison)
         if f"<!-- {folder.name} -->" in page:
             page = filled(page, folder.name, ["", *_section(comparison), ""])
@@ -57,7 +65,7 @@ def outdated() -> list[Path]:
 
 
 def _section(found):
-    """Return a study's results: cells that are not as printed, or all; epsilons; claims."""
+    """Return a study's results: cells that are not as printed, or all; epsilons; own claims."""
     if found.study.name in PIVOTED:
         lines = _pivoted(found)
     else:
@@ -65,7 +73,24 @@ def _section(found):
         cells = found.cells[~found.cells["verdict"].isin(["same", "not in print"])]
         if len(cells):
             lines += [*rendering.table(cells), ""]
-    return [*lines, *_spent(found), *rendering.claims_table(found.claims)[1:]]
+    own = rendering.claims_table(found.claims)[1:] if _is_ours(found.study) else []
+    return [*lines, *_spent(found), *own]
+
+
+def _is_ours(study):
+    return study.source.startswith("In no paper")
+
+
+def _claims(found, module):
+    """Return one line per claim of a paper's study: claim, verdict, what was measured, command."""
+    if found is None or _is_ours(found.study) or not type(found.study).__module__.endswith(module):
+        return []
+    data, colon, _ = found.study.title.partition(": ")
+    command = rendering.command(found.study, found.options).removeprefix(RUN)
+    return [
+        [f"{data}: {said}" if colon else said, verdict, measured, f"`{command}`"]
+        for said, measured, verdict in rendering.claims_of(found.claims)
+    ]
 
 
 def _methods(cells):

@@ -71,7 +71,7 @@ def page(found) -> str:
     if "epsilon" in found.runs:
         rows = [(row, _epsilon(value)) for row, value in spent(found).items()]
         lines += ["", *pages.table(["row", "epsilon"], rows)]
-    return "\n".join([*lines, "", f"Command: `{_command(study, options)}`", ""])
+    return "\n".join([*lines, "", f"Command: `{command(study, options)}`", ""])
 
 
 def spent(found) -> dict[str, float]:
@@ -80,7 +80,7 @@ def spent(found) -> dict[str, float]:
     return {row: largest[row] for row in found.study.rows if row in largest}
 
 
-def _command(study, options):
+def command(study, options):
     """Return the command that gives the same."""
     parts = ["python -m benchmarks.papers", study.name]
     parts += ["--as-published"] * (not options.sound)
@@ -136,15 +136,19 @@ def table(cells) -> list[str]:
     return pages.table(heads, lines_of(cells), left=(0, 1, 5))
 
 
-def claims_table(claims) -> list[str]:
-    """Return the lines of a table of the claims made in words; none if there are no claims."""
-    if claims.empty:
-        return []
-    rows = [
-        (row.claim, f"{number(row.measured, row.se, row.unit)} {row.unit}", row.verdict)
+def claims_of(claims) -> list[list[str]]:
+    """Return each claim made in words as text: claim, measured and its unit, verdict."""
+    return [
+        [row.claim, f"{number(row.measured, row.se, row.unit)} {row.unit}", row.verdict]
         for row in claims.itertuples()
     ]
-    return ["", *pages.table(["claim", "measured", "verdict"], rows, left=(0, 2))]
+
+
+def claims_table(claims) -> list[str]:
+    """Return the lines of a table of the claims; none if there are no claims."""
+    if claims.empty:
+        return []
+    return ["", *pages.table(["claim", "measured", "verdict"], claims_of(claims), left=(0, 2))]
 
 
 def number(value, error, unit) -> str:
