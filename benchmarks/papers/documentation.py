@@ -14,12 +14,20 @@ PAGE, CHOOSING = DOCS / "reproducibility.md", DOCS / "choosing.md"
 RUN = "python -m benchmarks.papers "  # what the commands of the tables begin with
 PAPERS = ("esipova", "xu", "kulynych", "knolle", "li")  # modules of studies
 # nothing of these is in print
-PIVOTED = ("fair-comparison", "step-size", "knolle-figure2", "esipova-figure4", "esipova-figure11")
+PIVOTED = (
+    "fair-comparison",
+    "step-size",
+    "knolle-figure2",
+    "esipova-figure4",
+    "esipova-figure11",
+    "li-figure2",
+)
 PICTURES = {
     "fair-comparison": "fair_comparison.png",
     "esipova-table1": "errors.png",
     "esipova-figure4": "error_terms.png",
     "li-figures": "reaction.png",
+    "li-figure2": "step_sizes.png",
 }
 
 

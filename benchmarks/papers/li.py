@@ -1,5 +1,6 @@
 """The three figures of Li et al.: clipped SGD where the data react to the model."""
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -9,6 +10,7 @@ from benchmarks.papers.scalar import (
     ScalarProblem,
     corollary_noise_multiplier,
     expected_path,
+    minimum_bias_step,
     privacy_plan,
     simulate,
     upper_bound,
@@ -277,4 +279,85 @@ def epsilon_of(noise, n_steps):
     return float(plan.epsilon(delta=_DELTA))
 
 
-STUDIES = (Figures(),)
+class StepSizes(Study):
+    """The slides' middle figure: the distance to the stable point by epsilon and step size."""
+
+    name = "li-figure2"
+    title = "Clipped SGD with data that react: constant step sizes by epsilon"
+    source = "Li et al., ICML 2024 workshop, slides, middle figure"
+    rows = ("gamma*", "gamma by mu", "5 gamma*")
+    beta, few, epsilons = 0.05, 1000, (0.003, 0.03, 0.3, 3.0)
+
+    def settings(self, row, options):
+        """Return the numbers of people, which are those of steps, and the budgets."""
+        return {"few": self.few, "epsilons": self.epsilons, "published": (_STEPS, _EPSILON)}
+
+    def measure(self, run, device):
+        """Simulate a step size at one seed; return the mean squared distances."""
+        rng, found = np.random.default_rng(run.seed), {}
+        points = [(self.few, epsilon, 500) for epsilon in self.epsilons]
+        for n, epsilon, repetitions in [*points, (_STEPS, _EPSILON, 20)]:
+            problem = ScalarProblem(beta=self.beta, n_samples=n)
+            (noise,) = privacy_plan(problem, n).calibrated(epsilon, 1 / n).noise_multipliers
+            rate = 1.0 if run.row == self.rows[1] else None
+            size = minimum_bias_step(problem, n, noise_multiplier=noise, rate=rate)
+            size *= 5 if run.row == self.rows[2] else 1
+            problem = replace(problem, schedule=size)
+            options = {"n_repetitions": repetitions, "random_state": rng}
+            theta = simulate(problem, n, noise_multiplier=noise, **options)
+            found[f"n={n:g}, epsilon={epsilon:g}"] = ((theta - problem.stable_point) ** 2).mean()
+        return found
+
+    def cells(self, rows):
+        """Yield the distances; the slides print no numbers."""
+        for row, own in rows.items():
+            for point in own:
+                yield cell(row, point, own[point], OTHER)
+
+    def claims(self, rows):
+        """Judge the claims on the middle figure."""
+        if set(rows) != set(self.rows):
+            return []
+        best, stiff, long = (rows[row] for row in self.rows)
+        unit = {"unit": "squared distance"}
+        least, most = (
+            f"n={self.few}, epsilon={e:g}" for e in (self.epsilons[0], self.epsilons[-1])
+        )
+        published = f"n={_STEPS:g}, epsilon={_EPSILON:g}"
+        return [
+            claim("a larger budget brings less error", best[least] - best[most], **unit),
+            claim(
+                "gamma* has less error than gamma by mu", stiff[published] - best[published], **unit
+            ),
+            claim("gamma* has the least error", long[published] - best[published], **unit),
+        ]
+
+    def notes(self, options):
+        """Return what the slides leave open."""
+        bias = ScalarProblem(beta=self.beta).squared_bias
+        return [
+            f"beta is {self.beta:g}; steps are as many as people (n), and delta is 1/n. Clipping "
+            f"alone leaves a squared distance of {bias:.2f}.",
+            "gamma* = log(1 / Delta(m)) / (m T) with m = mu - L beta, and gamma by mu has m = mu. "
+            "The slides do not define Delta: it follows from Theorem 1.",
+        ]
+
+    def draw(self, found):
+        """Draw the distance against epsilon, one line per step size, mean over the seeds."""
+        ax = new_axes(7.0, 4.6)
+        means = found.cells.pivot(index="row", columns="measure", values="ours")
+        for colour, row in zip(
+            PALETTE, (row for row in self.rows if row in means.index), strict=False
+        ):
+            columns = [f"n={self.few}, epsilon={e:g}" for e in self.epsilons]
+            ax.plot(self.epsilons, means.loc[row, columns], "o-", color=colour, label=row)
+        bias = ScalarProblem(beta=self.beta).squared_bias
+        ax.axhline(bias, color="0.4", linestyle="--", linewidth=1, label="bias of clipping alone")
+        ax.set(xscale="log", xlabel="ε", ylabel=_DISTANCE, ylim=(0, None))
+        dress(ax, "Error by step size, 1000 people and steps", pad=44, grid="both")
+        where = {"loc": "lower left", "bbox_to_anchor": (0, 1.0)}
+        ax.legend(ncols=2, frameon=False, borderaxespad=0.3, **where)
+        return ax.figure
+
+
+STUDIES = (Figures(), StepSizes())

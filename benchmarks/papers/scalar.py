@@ -39,8 +39,8 @@ class ScalarProblem:
         The first theta.
     radius : float > 0, default=10.0
         Of the feasible set [-radius, radius], which holds ``start`` and the stable point.
-    schedule : tuple (c0, c1) of float > 0, default=(10.0, 100.0)
-        Step t = 1, 2, ... has size c0 / (c1 + t).
+    schedule : tuple (c0, c1) of float > 0 or float > 0, default=(10.0, 100.0)
+        Step t = 1, 2, ... has size c0 / (c1 + t); a number is the size of every step.
 
     Raises
     ------
@@ -75,7 +75,7 @@ class ScalarProblem:
     n_samples: int = 100_000
     start: float = 5.0
     radius: float = 10.0
-    schedule: tuple[float, float] = (10.0, 100.0)
+    schedule: tuple[float, float] | float = (10.0, 100.0)
 
     def __post_init__(self):
         number("a", self.a, low=1, high=math.inf, high_open=True)
@@ -89,9 +89,12 @@ class ScalarProblem:
                 f"p={self.p:g} of n_samples={self.n_samples} must be at least one person and less "
                 f"than half of them, got {self.ones}. Raise n_samples."
             )
-        schedule = listed("schedule", self.schedule, "two numbers > 0")
-        if len(schedule) != 2:
-            raise ValueError(f"schedule must be two numbers > 0, got {safe_repr(self.schedule)}.")
+        schedule = [self.schedule]
+        if not isinstance(self.schedule, (int, float)):
+            schedule = listed("schedule", self.schedule, "two numbers > 0")
+            if len(schedule) != 2:
+                got = safe_repr(self.schedule)
+                raise ValueError(f"schedule must be one or two numbers > 0, got {got}.")
         for value in schedule:
             number("schedule", value, low=0, low_open=True, high=math.inf, high_open=True)
         number("start", self.start, low=-1e300, high=math.inf, high_open=True)
@@ -140,6 +143,8 @@ class ScalarProblem:
 
     def step_sizes(self, n_steps) -> np.ndarray:
         """Return the sizes of steps 1 to ``n_steps``."""
+        if isinstance(self.schedule, (int, float)):
+            return np.full(n_steps, float(self.schedule))
         c0, c1 = self.schedule
         return c0 / (c1 + np.arange(1, n_steps + 1))
 
@@ -241,8 +246,47 @@ def upper_bound(problem, n_steps, *, noise_multiplier):
     sizes, rate = problem.step_sizes(n_steps), problem.rate
     c, G = problem.max_grad_norm, problem.gradient_bound
     forgotten = np.cumprod(1 - rate * sizes) * (problem.start - problem.stable_point) ** 2
-    c1 = 2 * (c**2 + G**2) + (noise_multiplier * c) ** 2
+    c1 = _spread(problem, noise_multiplier)
     return forgotten + 2 * c1 / rate * sizes + 8 * max(G - c, 0.0) ** 2 / rate**2
+
+
+def minimum_bias_step(problem, n_steps, *, noise_multiplier, rate=None):
+    r"""Return the constant step size that minimises Theorem 1's bound: gamma* of the slides.
+
+    ``rate=None`` is :math:`\tilde\mu = \mu - L \beta`.  The slides' other step size ignores that
+    the data react: it takes :math:`\mu`, which is 1 here.
+
+    Notes
+    -----
+    With a constant step, the first term of the bound is at most
+    :math:`e^{-\tilde\mu \gamma T} (\theta_0 - \theta_{PS})^2`.  The sum is least at
+    :math:`\gamma^* = \log(1 / \Delta(\tilde\mu)) / (\tilde\mu T)`, where
+    :math:`\Delta(m) = 2 c_1 / (m^2 T (\theta_0 - \theta_{PS})^2)`.  The slides do not define
+    :math:`\Delta`; this one follows from their bound.
+
+    Examples
+    --------
+    >>> problem = ScalarProblem(beta=0.05)
+    >>> sizes = [minimum_bias_step(problem, 100_000, noise_multiplier=0.54, rate=rate)
+    ...          for rate in (None, 1.0)]
+    >>> print(*(f"{size:.2e}" for size in sizes))
+    1.44e-04 8.60e-05
+    """
+    rate = problem.rate if rate is None else rate
+    distance = (problem.start - problem.stable_point) ** 2
+    share = 2 * _spread(problem, noise_multiplier) / (rate**2 * n_steps * distance)
+    if share >= 1:
+        raise ValueError(
+            f"n_steps={n_steps} are too few: Theorem 1's bound is least without any step. Take "
+            f"more than {share * n_steps:.0f}."
+        )
+    return math.log(1 / share) / (rate * n_steps)
+
+
+def _spread(problem, noise_multiplier):
+    """Return the constant c_1 of Theorem 1."""
+    c, G = problem.max_grad_norm, problem.gradient_bound
+    return 2 * (c**2 + G**2) + (noise_multiplier * c) ** 2
 
 
 def privacy_plan(problem, n_steps, *, noise_multiplier=1.0):

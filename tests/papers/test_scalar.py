@@ -4,12 +4,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import optimize
 
 from benchmarks.papers.li import bias_by_beta
 from benchmarks.papers.scalar import (
     ScalarProblem,
     corollary_noise_multiplier,
     expected_path,
+    minimum_bias_step,
     privacy_plan,
     simulate,
     upper_bound,
@@ -74,6 +76,30 @@ def test_the_bound_is_its_formula():
     assert upper_bound(problem, 2, noise_multiplier=noise)[1] == pytest.approx(by_hand)
     tight = ScalarProblem(max_grad_norm=19.0)
     assert upper_bound(tight, 10**6, noise_multiplier=0)[-1] < 0.05
+
+
+@pytest.mark.parametrize(("beta", "c", "noise"), [(0.01, 1.0, 0.5), (0.05, 3.0, 20.0)])
+def test_the_constant_step_of_least_bound_is_that_of_a_search(beta, c, noise):
+    """Theorem 1 with constant steps, where exp bounds the product, minimised numerically."""
+    T, rate, c1 = 10_000, 1 - 10 * beta, 2 * (c**2 + ((1 - 10 * beta) * 10 + 10) ** 2)
+    distance = (5 + 1 / rate) ** 2
+
+    def bound(size):
+        return np.exp(-rate * size * T) * distance + 2 * (c1 + (noise * c) ** 2) / rate * size
+
+    searched = optimize.minimize_scalar(bound, bounds=(0, 0.1), options={"xatol": 1e-10}).x
+    problem = ScalarProblem(beta=beta, max_grad_norm=c)
+    found = minimum_bias_step(problem, T, noise_multiplier=noise)
+    assert found == pytest.approx(searched, rel=1e-4)
+    with pytest.raises(ValueError, match="n_steps=9 are too few"):
+        minimum_bias_step(problem, 9, noise_multiplier=noise)
+
+
+def test_a_number_is_the_size_of_every_step():
+    problem = ScalarProblem(schedule=0.25)
+    assert problem.step_sizes(3).tolist() == [0.25] * 3
+    zero, one = problem.clipped(5.0)
+    assert expected_path(problem, 1)[1] == pytest.approx(5 - 0.25 * (0.9 * zero + 0.1 * one))
 
 
 @pytest.mark.parametrize("beta", [0.01, 0.05])
