@@ -47,14 +47,14 @@ def scaling(seed, *, row, unit):
     """Return the accuracy disparity of a row of Kulynych et al.'s Table 9."""
     split = kulynych.split_of(seed)
     if unit:
-        low, high = split.x[:, :5].min(0), split.x[:, :5].max(0)
+        low, high = split.x[:, :4].min(0), split.x[:, :4].max(0)
         split = replace(split, x=scaled(split.x, low, high), x_test=scaled(split.x_test, low, high))
     return kulynych.trained(row, split, seed)["accuracy_disparity"]
 
 
 def scaled(x, low, high):
-    """Return the five numbers in [0, 1], the rest as it is."""
-    return np.column_stack([(x[:, :5] - low) / (high - low), x[:, 5:]]).astype(np.float32)
+    """Return the four numbers in [0, 1], the rest as it is."""
+    return np.column_stack([(x[:, :4] - low) / (high - low), x[:, 4:]]).astype(np.float32)
 
 
 CASES = (

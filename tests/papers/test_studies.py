@@ -132,7 +132,10 @@ def test_other_sets_have_the_printed_sizes(outside_data, monkeypatch):
         split = xu.split_of(name, 0)
         assert split.x.shape[1] == width and split.x.min() >= 0 and split.x.max() == 1
     split = kulynych.split_of(0)
-    assert (len(split.y), len(split.y_test)) == (40_000, 5_842)
+    assert split.x.shape == (40_000, 86) and len(split.y_test) == 5_842
+    assert split.x[:, :4].std() == pytest.approx(1, abs=0.05) and set(
+        np.unique(split.x[:, 4:])
+    ) == {0, 1}
     sizes = pd.Series(np.concatenate([split.group, split.group_test])).value_counts()
     for group, n in kulynych.SIZES.items():  # of 40,000 out of 48,842, at random
         assert abs(sizes[group] / 45_842 - n / 40_000) < 0.005
