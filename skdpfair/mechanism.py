@@ -378,6 +378,16 @@ class Method(AutoParameters, abc.ABC):
         """
         return False
 
+    def changes_gradients(self) -> bool:
+        """Return whether :meth:`extra` is called, by default where a class has its own.
+
+        Returns
+        -------
+        bool
+            False takes the gradients as they are, without a pass for early samples.
+        """
+        return type(self).extra is not Method.extra
+
     def extra(self, sample: EarlySample, state: State, release: Release) -> Extra | None:
         """Return the addition to each record's gradient, from ITS data and early releases.
 

@@ -1,6 +1,5 @@
 """Bias of the clipped gradient: its length, and its parallel and orthogonal parts."""
 
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 
 import pandas as pd
@@ -9,13 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from skdpfair import _validate
-from skdpfair.analysis._mechanisms import (
-    as_numbers_of,
-    kept_state,
-    mean_gradient,
-    noiseless,
-    weighed,
-)
+from skdpfair.analysis._mechanisms import as_numbers_of, kept_state, noiseless, weighed
 from skdpfair.analysis._problem import problem
 from skdpfair.engine import PoissonSampler, Streams
 from skdpfair.mechanism import Mechanism, Task
@@ -62,7 +55,15 @@ class GradientBias:
 
 
 def gradient_bias(
-    model, X, y, method=None, *, state=None, reference="batch", chunk_size="auto"
+    model,
+    X,
+    y,
+    method=None,
+    *,
+    sensitive_features=None,
+    state=None,
+    reference="batch",
+    chunk_size="auto",
 ) -> GradientBias:
     r"""Measure the bias of a method's gradient on one batch, without noise.
 
@@ -71,10 +72,11 @@ def gradient_bias(
 
     Parameters
     ----------
-    model, X, y, chunk_size
-        As in `group_gradients`; X and y are the batch.
+    model, X, y, sensitive_features, chunk_size
+        As in `group_gradients`; X and y are the batch.  Only methods that need groups use them.
     method : str, Method or None, default=None
-        A method that needs no groups; None uses the estimator's own.
+        None uses the estimator's own.  The statistics of the groups that a method releases, such
+        as the counts of "dpsgd_f", are those of the batch without noise.
     state : object, default=None
         State of the method between steps, such as the last released gradient of "dp_sat".  None
         uses the initial state, or for the estimator's own method the state after its fit.
@@ -82,7 +84,7 @@ def gradient_bias(
         The reference of the bias.  "batch" is the mean gradient at the model's parameters, for
         every method.  "unclipped" is the mean of the method's own gradients before they are
         weighted, which isolates clipping.  The two differ only for methods that compute gradients
-        at other parameters ("bam", "dp_sat").
+        at other parameters ("bam", "dp_sat") or add to them ("fairlens_dp").
 
     Returns
     -------
@@ -92,7 +94,7 @@ def gradient_bias(
     Raises
     ------
     ValueError, TypeError
-        If the method needs groups, or the data do not match the model.
+        If the method needs groups and there are none, or the data do not match the model.
 
     Notes
     -----
@@ -129,7 +131,8 @@ def gradient_bias(
     >>> gradient_bias(module, X, y, get_method("dpsgd", max_grad_norm=2.0)).norm < 1e-4
     True
     """
-    found, method, state = _read(model, X, y, method, state, reference, chunk_size)
+    groups = sensitive_features
+    found, method, state = _read(model, X, y, method, groups, state, reference, chunk_size)
     with found.strategy() as strategy:
         return _measured(found, strategy, found.batch, method, state, reference)
 
@@ -140,6 +143,7 @@ def bias_by_batch_size(
     y,
     method=None,
     *,
+    sensitive_features=None,
     batch_sizes=None,
     n_batches=10,
     state=None,
@@ -151,7 +155,7 @@ def bias_by_batch_size(
 
     Parameters
     ----------
-    model, X, y, method, state, reference, chunk_size
+    model, X, y, method, sensitive_features, state, reference, chunk_size
         As in `gradient_bias`; X and y are the records to draw from.
     batch_sizes : sequence of int or None, default=None
         Expected sizes, at most the number of records; None uses the sizes 32, 128, 512 and 2048
@@ -191,8 +195,8 @@ def bias_by_batch_size(
     >>> bool((means.loc[500, "norm"] < means.loc[10, "norm"]))
     True
     """
-    rng = _validate.generator("random_state", random_state)
-    found, method, state = _read(model, X, y, method, state, reference, chunk_size)
+    rng, groups = _validate.generator("random_state", random_state), sensitive_features
+    found, method, state = _read(model, X, y, method, groups, state, reference, chunk_size)
     n_samples = len(found.batch)
     if batch_sizes is None:
         batch_sizes = [size for size in _SIZES if size < n_samples] or [n_samples]
@@ -211,8 +215,8 @@ def bias_by_batch_size(
     return pd.DataFrame(rows)
 
 
-def _read(model, X, y, method, state, reference, chunk_size):
-    """Return the records as one group, the method, and its state."""
+def _read(model, X, y, method, sensitive_features, state, reference, chunk_size):
+    """Return the records, in groups if the method needs them, the method, and its state."""
     _validate.one_of("reference", reference, ("batch", "unclipped"))
     if method is None:
         if isinstance(model, nn.Module):
@@ -224,29 +228,30 @@ def _read(model, X, y, method, state, reference, chunk_size):
         state = kept_state(model) if state is None else state
         method = model.method_
     method = get_method(method)
-    if method.needs_groups:
+    given = {"sensitive_features": sensitive_features, "with_groups": method.needs_groups}
+    found = problem(model, X, y, **given, chunk_size=chunk_size, dtype=None)
+    if method.needs_groups and found.levels == ["all"]:
         raise ValueError(
-            f"method={method.name!r} needs groups, which gradient_bias does not take. Measure the "
-            'rows of each group with "dpsgd", or choose a method without groups.'
+            f"method={method.name!r} needs groups. Pass sensitive_features=, or measure the rows "
+            'of each group with "dpsgd".'
         )
-    found = problem(model, X, y, with_groups=False, chunk_size=chunk_size, dtype=None)
     return found, method, state
 
 
 def _measured(found, strategy, batch, method, state, reference):
     """Return the bias on one batch, whose size is the expected one."""
-    task = Task(n_samples=len(batch), n_groups=1, sample_rate=1.0)
+    n_groups, shares = found.n_groups, None
+    if method.needs_group_fractions:
+        shares = batch.group.bincount(minlength=n_groups) / len(batch)
+    task = Task(len(batch), n_groups, sample_rate=1.0, group_fractions=shares)
     state = as_numbers_of(found.parameters[0], method.start(task) if state is None else state)
-    mechanism = noiseless(Mechanism(method, task, noise_multiplier=0.0))
+    mechanism = Mechanism(method, task, noise_multiplier=0.0)
+    mechanism = noiseless(mechanism, has_noisy_queries=False)
     noise = Streams.seeded(0, digest=bytes(32)).noise(batch.x.device)
     step = weighed(strategy, batch, mechanism, state, noise, found.chunk)
-    plain = step.plain
-    if reference == "unclipped":
-        move = method.parameter_perturbation(state)
-        ahead = method.per_sample_perturbation_radius()
-        with nullcontext() if move is None else strategy.moved(move):
-            plain = mean_gradient(strategy, batch, found.chunk, ahead=ahead)
-    return _bias(step.gradient.double(), plain.double())
+    plain = step.plain if reference == "batch" else step.unclipped
+    share = mechanism.expected_batch_size / len(batch)  # of a method with rates by group, below 1
+    return _bias(share * step.gradient.double(), share * plain.double())
 
 
 def _bias(gradient, reference):

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
 from skdpfair import _validate
-from skdpfair.engine.change import changes_gradients
 from skdpfair.engine.step import weigh
 from skdpfair.mechanism import Mechanism, Method, PerSample, Task
 
@@ -20,26 +19,34 @@ _LONG = 1e12  # a norm that any method clips
 
 @dataclass(frozen=True)
 class _Noiseless(Mechanism):
-    """A mechanism with the noise of its queries, and none on the gradient."""
+    """A mechanism without noise on the gradient, and with that of its queries or none."""
 
     noisy: Mechanism
+    has_noisy_queries: bool
 
     @cached_property
     def queries(self):
         """The queries of the mechanism in training."""
-        return self.noisy.queries
+        found = self.noisy.queries
+        if self.has_noisy_queries:
+            return found
+        return tuple(replace(query, noise_multiplier=0.0) for query in found)
 
 
-def noiseless(mechanism: Mechanism) -> Mechanism:
-    """Return the mechanism without noise on the gradient; its counts keep theirs."""
-    return _Noiseless(mechanism.method, mechanism.task, 0.0, mechanism)
+def noiseless(mechanism: Mechanism, *, has_noisy_queries: bool = True) -> Mechanism:
+    """Return the mechanism without noise on the gradient; its queries keep theirs or not."""
+    return _Noiseless(mechanism.method, mechanism.task, 0.0, mechanism, has_noisy_queries)
 
 
 @dataclass(frozen=True)
 class WeighedStep:
-    """A batch's mean gradient, the weighted one, its sensitivity, and clipping by group."""
+    """A batch's mean gradient, the weighted one, its sensitivity, and clipping by group.
+
+    ``unclipped`` is the mean of the method's own gradients, which may be those of other parameters.
+    """
 
     plain: Tensor
+    unclipped: Tensor
     gradient: Tensor
     sensitivity: float
     release: dict[str, Tensor]
@@ -54,20 +61,18 @@ def weighed(strategy, batch, mechanism, state, noise, chunk) -> WeighedStep:
     is_plain = (
         move is None
         and not method.per_sample_perturbation_radius()
-        and not changes_gradients(method)
+        and not method.changes_gradients()
     )
     with torch.no_grad(), nullcontext() if move is None else strategy.moved(move):
         found = weigh(strategy, batch, mechanism, state, noise, chunk)
         size = mechanism.expected_batch_size
-        gradient, plain = strategy.flat(), strategy.flat()
+        gradient, unclipped = strategy.flat(), strategy.flat()
         found.add_weighted(found.weight / size, gradient)
-        if is_plain:
-            found.add_weighted(torch.full_like(found.weight, 1 / size), plain)
-    if not is_plain:
-        plain = mean_gradient(strategy, batch, chunk, size)
+        found.add_weighted(torch.full_like(found.weight, 1 / size), unclipped)
+    plain = unclipped if is_plain else _mean_gradient(strategy, batch, chunk, size)
     bound = float(found.clip.bound)
     return WeighedStep(
-        plain, gradient, bound, found.release, _by_group(found, mechanism, state, bound)
+        plain, unclipped, gradient, bound, found.release, _by_group(found, mechanism, state, bound)
     )
 
 
@@ -95,14 +100,12 @@ def _probe(sample: PerSample, n_groups, norm):
     return PerSample(like.new_full((n_groups,), norm), like.new_zeros(n_groups), group, probability)
 
 
-def mean_gradient(strategy, batch, chunk, size=None, ahead=0.0) -> Tensor:
-    """Return the sum of the records' gradients, each ``ahead`` along itself, over ``size``."""
+def _mean_gradient(strategy, batch, chunk, size) -> Tensor:
+    """Return the sum of the records' gradients over ``size``."""
     total = strategy.flat()
     for part in batch.split(chunk) if len(batch) else []:
         records = strategy.records(part.x, part.y)
-        if ahead:
-            records = records.ahead(torch.where(records.norm > 0, ahead / records.norm, 0.0))
-        records.weighted_sum(torch.full_like(records.norm, 1 / (size or len(batch))), total)
+        records.weighted_sum(torch.full_like(records.norm, 1 / size), total)
     return total
 
 

@@ -19,7 +19,6 @@ from skdpfair.audit._lower_bounds import (
     least_epsilon,
 )
 from skdpfair.audit._white_box import Canaries
-from skdpfair.engine.change import changes_gradients
 from skdpfair.estimator import DPFairClassifier
 from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import persons as _persons
@@ -265,7 +264,7 @@ def audit_fit(
 def _groups_of(model, X, y, given):
     """Return the group code of each record; refuse what the attack cannot give gradients to."""
     method = get_method(model.method)
-    if changes_gradients(method):
+    if method.changes_gradients():
         raise ValueError(
             f"attack='white_box' cannot plant gradients for {method.name!r}, which changes them. "
             "Use attack='black_box'."

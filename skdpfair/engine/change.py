@@ -10,15 +10,10 @@ from torch import Tensor
 from skdpfair.engine.per_sample import Strategy
 from skdpfair.engine.per_sample.materialised import Gradients, materialised
 from skdpfair.exceptions import PrivacyAccountingError
-from skdpfair.mechanism import Extra, Mechanism, Method, PerSample, PerSampleGradients
+from skdpfair.mechanism import Extra, Mechanism, PerSample, PerSampleGradients
 
 if TYPE_CHECKING:
     from skdpfair.engine.step import Batch
-
-
-def changes_gradients(method: Method) -> bool:
-    """Tell whether the method adds something to the gradients."""
-    return type(method).extra is not Method.extra
 
 
 def early_sample(

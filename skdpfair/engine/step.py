@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from skdpfair.engine.change import changed_gradients, changes_gradients, early_sample
+from skdpfair.engine.change import changed_gradients, early_sample
 from skdpfair.engine.noise import Noise
 from skdpfair.engine.per_sample import Records, Strategy
 from skdpfair.engine.per_sample.materialised import Gradients
@@ -294,7 +294,7 @@ def weigh(
     method = mechanism.method
     changed: Gradients | Tensor | None = None
     release: dict[str, Tensor] = {}
-    if changes_gradients(method):
+    if method.changes_gradients():
         early, counted = early_sample(model, batch, mechanism, chunk_size)
         share = None if batch.units is None else batch.units.share
         release = noisy_sums(

@@ -2,7 +2,17 @@
 
 from dataclasses import dataclass
 
-from skdpfair.mechanism import Clip, Method, PerSample, Release, State
+import torch
+
+from skdpfair.mechanism import (
+    Clip,
+    EarlySample,
+    Extra,
+    Method,
+    PerSample,
+    Release,
+    State,
+)
 from skdpfair.methods._clipping import NOT_NEGATIVE, clip_at
 
 
@@ -15,8 +25,10 @@ class BAM(Method, name="bam", reference="knolle2023bias"):
     step: the gradient sum, of sensitivity C, with noise ``noise_multiplier`` C.
 
     :math:`g'_i` is equation 14, an approximation of the gradient at :math:`\theta` of
-    :math:`\ell_i + \lambda \lVert g_i \rVert` (equation 10).  Line 3 of the printed Algorithm 2
-    takes the gradient of this sum at the point ahead, which would count the term twice.
+    :math:`\ell_i + \lambda \lVert g_i \rVert` (equation 10).  ``exact=True`` takes that gradient
+    itself, :math:`g_i + \lambda \nabla^2 \ell_i \, g_i / \lVert g_i \rVert` (equation 13).  Line 3
+    of the printed Algorithm 2 takes the gradient of the sum at the point ahead, which would count
+    the term twice.
 
     Parameters
     ----------
@@ -24,11 +36,14 @@ class BAM(Method, name="bam", reference="knolle2023bias"):
         Clipping bound C.  ``"auto"``: the estimator finds it in a private warm-up; 1 elsewhere.
     perturbation_radius : float >= 0, default=0.02
         :math:`\lambda`, how far ahead; 0 is DP-SGD.
+    exact : bool, default=False
+        Whether to take equation 13 instead of equation 14.  It needs a Hessian-vector product per
+        record, memory of batch size times parameters, and records that are no persons.
 
     References
     ----------
     Knolle et al., "Bias-Aware Minimisation: Understanding and Mitigating Estimator Bias in
-    Private SGD", 2023, equation 14 and Algorithm 2.
+    Private SGD", 2023, equations 10, 13, 14 and Algorithm 2.
 
     Examples
     --------
@@ -42,12 +57,34 @@ class BAM(Method, name="bam", reference="knolle2023bias"):
 
     max_grad_norm: float | str = "auto"
     perturbation_radius: float = 0.02
+    exact: bool = False
 
-    _parameter_constraints = {"perturbation_radius": NOT_NEGATIVE}
+    _parameter_constraints = {"perturbation_radius": NOT_NEGATIVE, "exact": ["boolean"]}
+
+    @property
+    def takes_units(self) -> bool:  # type: ignore[override]  # follows from a parameter
+        """Whether records may be persons with several records."""
+        return not self.exact
 
     def per_sample_perturbation_radius(self) -> float:
-        """Return lambda."""
-        return self.perturbation_radius
+        """Return lambda, or 0 where the gradient is exact."""
+        return 0.0 if self.exact else self.perturbation_radius
+
+    def sees_gradients(self) -> bool:
+        """Return whether the gradient is exact, which needs that of the loss first."""
+        return self.exact
+
+    def changes_gradients(self) -> bool:
+        """Return whether the gradient is exact."""
+        return self.exact
+
+    def extra(self, sample: EarlySample, state: State, release: Release) -> Extra | None:
+        r"""Add :math:`\lambda \nabla^2 \ell_i \, g_i / \lVert g_i \rVert` to each gradient."""
+        if not self.exact:
+            return None
+        scale = torch.where(sample.norm > 0, self.perturbation_radius / sample.norm, 0.0)
+        nothing = torch.zeros_like(sample.probability)
+        return Extra(nothing, hvp_vectors=sample.gradient * scale[:, None])
 
     def clip(self, sample: PerSample, state: State, release: Release) -> Clip:
         """Clip to C."""

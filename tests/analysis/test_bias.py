@@ -105,6 +105,53 @@ def test_equals_autograd_record_by_record(case, name, chunk_size):
         check(gradient_bias(module, x, y, method, **given), clipped(own), mean)
 
 
+GROUPS = np.repeat(["a", "b"], [7, N - 7])
+
+
+def by_hand(name, own):
+    """Return the weights of a group method, from the norms and the exact counts of the batch."""
+    norm, code = own.norm(dim=1), torch.from_numpy((GROUPS == "b").astype(int))
+    size = torch.tensor([7.0, N - 7.0]).double()
+    if name == "naive":
+        return (BOUND / norm).clamp(max=1) * (N / 2 / size)[code]
+    bound = torch.full_like(size, BOUND)
+    if name == "dpsgd_f":
+        share = torch.stack([(norm[code == k] > BOUND).double().mean() for k in (0, 1)])
+        bound = BOUND * (1 + share / (norm > BOUND).double().mean())
+    return (bound[code] / norm).clamp(max=1)
+
+
+@pytest.mark.parametrize("reference", ["batch", "unclipped"])
+@pytest.mark.parametrize("name", ["dpsgd_f", "naive", "dp_is_sgd"])
+def test_methods_with_groups_have_the_exact_statistics_of_the_batch(case, name, reference):
+    module, x, y = case
+    own = rows(module, 3 * x, y)
+    method, given = get_method(name, max_grad_norm=BOUND), {"sensitive_features": GROUPS}
+    if name != "dp_is_sgd":
+        method.set_params(count_noise_multiplier=10.0)  # which the bias is without
+    found = gradient_bias(module, 3 * x, y, method, reference=reference, **given)
+    weight = by_hand(name, own)
+    assert 0 < float((weight == weight.max()).double().mean()) < 1 or name != "dpsgd_f"
+    check(found, (weight[:, None] * own).mean(0), own.mean(0))
+    table = bias_by_batch_size(
+        module, 3 * x, y, method, batch_sizes=[N], n_batches=1, random_state=0, **given
+    )
+    assert table["norm"].item() == pytest.approx(found.norm)
+
+
+def test_exact_bam_is_clipped_where_it_stands(case):
+    module, x, y = case
+    method = get_method("bam", max_grad_norm=BOUND, perturbation_radius=0.3, exact=True)
+    near = get_method("bam", max_grad_norm=BOUND, perturbation_radius=1e-4)
+    tiny = get_method("bam", max_grad_norm=BOUND, perturbation_radius=1e-4, exact=True)
+    plain = gradient_bias(module, x, y, get_method("dpsgd", max_grad_norm=BOUND))
+    found = [gradient_bias(module, x, y, m) for m in (method, near, tiny)]
+    assert found[0].norm != pytest.approx(plain.norm, rel=1e-3)
+    assert found[1].norm == pytest.approx(found[2].norm, rel=1e-7)  # equation 14 nears 13
+    endless = get_method("bam", max_grad_norm=1e6, perturbation_radius=0.3, exact=True)
+    assert gradient_bias(module, x, y, endless, reference="unclipped").norm < 1e-10
+
+
 def test_the_parts_make_the_whole(case):
     found = gradient_bias(*case, CASES["bam"][0])
     parts = ((found.magnitude - 1) * found.reference_norm) ** 2 + found.direction**2
@@ -153,7 +200,7 @@ def test_what_is_refused(case, two_groups):
     module, x, y = case
     with pytest.raises(ValueError, match=r"method=None uses the method of the estimator.*module"):
         gradient_bias(module, x, y)
-    with pytest.raises(ValueError, match="method='dpsgd_f' needs groups"):
+    with pytest.raises(ValueError, match=r"method='dpsgd_f' needs groups. Pass sensitive_features"):
         gradient_bias(module, x, y, "dpsgd_f")
     with pytest.raises(ValueError, match=r"method must be one of.*'bma'. Did you mean 'bam'"):
         gradient_bias(module, x, y, "bma")

@@ -53,6 +53,7 @@ def test_contract(name, n_groups):
         ("naive", {"largest_factor": 2.0}),
         ("fairlens_dp", {"gamma1": 1.0}),
         ("global_adapt", {"threshold": 0.7}),
+        ("bam", {"exact": True}),
     ],
 )
 def test_contract_of_other_settings(name, settings):

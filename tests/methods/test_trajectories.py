@@ -5,6 +5,7 @@ in ``REFERENCES`` also with a loop written from the formula of the paper.
 """
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -206,6 +207,20 @@ class bam(Reference):
         for i in batch:
             g = self.p.gradient(theta, i)
             rows.append(clip(self.p.gradient(theta + 0.1 * g / g.norm(), i), 0.8))
+        return self.total(add(rows, self.p.size), SIGMA * 0.8)
+
+
+class ExactBAM(bam):
+    """Equation 13, with the whole Hessian of each record's loss."""
+
+    params = {"max_grad_norm": 0.8, "perturbation_radius": 0.1, "exact": True}
+
+    def step(self, theta, batch, t):
+        rows = []
+        for i in batch.tolist():
+            g = self.p.gradient(theta, i)
+            hessian = torch.autograd.functional.hessian(partial(self.p.loss, i=i), theta)
+            rows.append(clip(g + 0.1 * hessian @ g / g.norm(), 0.8))
         return self.total(add(rows, self.p.size), SIGMA * 0.8)
 
 
@@ -468,12 +483,14 @@ def test_twenty_steps_are_those_of_a_loop_over_the_hooks(name, hidden):
 
 
 @pytest.mark.parametrize("hidden", [0, 3])
-@pytest.mark.parametrize("name", sorted(REFERENCES))
+@pytest.mark.parametrize("name", [*sorted(REFERENCES), "exact bam"])
 def test_twenty_steps_are_those_of_the_formula(name, hidden):
+    reference = ExactBAM if name == "exact bam" else REFERENCES[name]
+    name = name.removeprefix("exact ")
     problem = problem_for(name, hidden)
-    mechanism = mechanism_of(name, REFERENCES[name].params, problem)
+    mechanism = mechanism_of(name, reference.params, problem)
     found = trajectory_of_the_engine(problem, mechanism)
-    loop = REFERENCES[name](problem, Streams.seeded(0, digest=b"").noise())
+    loop = reference(problem, Streams.seeded(0, digest=b"").noise())
     theta = problem.theta
     for t, index in enumerate(problem.batches):
         theta = theta - LR * getattr(loop, "factor", lambda t: 1.0)(t) * loop.step(theta, index, t)
