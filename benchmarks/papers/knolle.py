@@ -1,7 +1,11 @@
-"""Figure 2 of Knolle et al.: the bias of the clipped gradient along training, on CIFAR-10."""
+"""Figures 2 to 6 of Knolle et al.: bias, ascent directions and time of steps."""
+
+import time
+from statistics import median
 
 import numpy as np
 import torch
+from torch import nn
 
 from benchmarks.papers.study import OTHER, Study, cell, claim
 from skdpfair.analysis import gradient_bias
@@ -33,12 +37,12 @@ def copied(module):
     return copy
 
 
-def training(name, seed, n_steps, x, y):
+def training(name, seed, n_steps, x, y, batch_size=BATCH):
     """Yield the module, the method's state and the last gradient, before each step and after all.
 
     Between two steps the module is trained in place: look at it by `copied`.
     """
-    method, rate = METHODS[name], BATCH / len(y)
+    method, rate = METHODS[name], batch_size / len(y)
     mechanism = Mechanism(method, Task(len(y), 1, rate), NOISE)
     streams = Streams.seeded(seed, digest=name.encode())
     batches = PoissonSampler(rate, len(y), streams.sampling()).draw(n_steps)
@@ -59,6 +63,14 @@ def training(name, seed, n_steps, x, y):
     yield module, state, gradient
 
 
+def records(seed, device):
+    """Return CIFAR-10's part to train on, and a batch of it that stays the same."""
+    train = fetch_cifar10(subset="train", as_frame=False)
+    probe = np.random.default_rng(seed).permutation(len(train.target))[:BATCH]
+    x, y = (torch.tensor(v).to(device) for v in (train.data, train.target))
+    return x, y, (train.data[probe], train.target[probe])
+
+
 class Figure2(Study):
     """The length of the bias at each method's own parameters."""
 
@@ -73,10 +85,8 @@ class Figure2(Study):
 
     def measure(self, run, device):
         """Train by a method; return the bias on its own path, at each look and on average."""
-        train, test = (fetch_cifar10(subset=part, as_frame=False) for part in ("train", "test"))
-        x, y = (torch.tensor(v).to(device) for v in (train.data, train.target))
-        probe = np.random.default_rng(run.seed).permutation(len(y))[:BATCH]
-        probe = train.data[probe], train.target[probe]
+        test = fetch_cifar10(subset="test", as_frame=False)
+        x, y, probe = records(run.seed, device)
         looks, found = training(run.row, run.seed, run.settings["steps"], x, y), {}
         for t, (module, state, _) in enumerate(looks):
             if t and t % EVERY == 0:
@@ -97,11 +107,15 @@ class Figure2(Study):
             "bam": "bam has less bias along its training than dpsgd",
             "dp_sat": "dp_sat has less bias than dpsgd (the paper: the same)",
         }
-        return [
+        found = [
             claim(said[row], rows["dpsgd"]["bias"] - rows[row]["bias"], unit="norm")
             for row in said
             if {"dpsgd", row} <= rows.keys()
         ]
+        if {"dpsgd", "bam"} <= rows.keys():
+            lead = rows["bam"]["accuracy"] - rows["dpsgd"]["accuracy"]
+            found.append(claim("bam is more accurate than dpsgd (Table 1)", lead))
+        return found
 
     def notes(self, options):
         """Return how the runs are smaller than the paper's."""
@@ -137,4 +151,213 @@ def _bias(module, probe, method, state):
     return gradient_bias(copied(module), *probe, method, state=kept).norm
 
 
-STUDIES = (Figure2(),)
+class Figure4(Study):
+    """How well the direction of the ascent agrees with that of the batch's gradient."""
+
+    name = "knolle-figure4"
+    title = "CIFAR-10: cosine of the ascent direction with the gradient of the batch"
+    source = "Knolle et al., 2023, Figure 4"
+    rows = ("dp_sat", "bam")
+
+    def settings(self, row, options):
+        """Return the number of steps."""
+        return {"steps": STEPS}
+
+    def measure(self, run, device):
+        """Train by a method; return the cosine on its own path, at each look and on average."""
+        x, y, probe = records(run.seed, device)
+        looks, found = training(run.row, run.seed, run.settings["steps"], x, y), {}
+        for t, (module, _, last) in enumerate(looks):
+            if t and t % EVERY == 0:
+                found[f"cosine[{t}]"] = _ascent(
+                    module, probe, last if run.row == "dp_sat" else None
+                )
+        return found | {"cosine": float(np.mean(list(found.values())))}
+
+    def cells(self, rows):
+        """Yield the cosines; the figure has no numbers to compare with."""
+        for row, own in rows.items():
+            yield cell(row, "cosine", own["cosine"], OTHER | {"unit": "cosine"})
+
+    def claims(self, rows):
+        """Judge what the paper says of its figure."""
+        if set(rows) != set(self.rows):
+            return []
+        sat, bam = (rows[row]["cosine"] for row in self.rows)
+        unit = {"unit": "cosine"}
+        return [
+            claim("the ascent of bam is better aligned than that of dp_sat", bam - sat, **unit),
+            claim("the ascent of dp_sat points slightly away", sat, below=0.0, **unit),
+        ]
+
+    def notes(self, options):
+        """Return what is compared."""
+        return [
+            "dp_sat: the cosine of the last released gradient with the mean gradient of 512 "
+            "records that stay the same; bam: the mean of the cosines of the records' own "
+            "gradients with it. Data, network and noise are those of knolle-figure2.",
+        ]
+
+
+def _ascent(module, probe, last):
+    """Return the cosine of the batch's gradient with ``last``, or its mean with the records'."""
+    x, y = (torch.tensor(v).to(next(module.parameters()).device) for v in probe)
+    with select_strategy(copied(module), x[:1], 10) as strategy, torch.no_grad():
+        mean, own = strategy.flat(), strategy.flat()
+        for part, labels in zip(x.split(64), y.split(64), strict=True):
+            found = strategy.records(part, labels)
+            found.weighted_sum(torch.full_like(found.norm, 1 / len(y)), mean)
+            found.weighted_sum(1 / (len(y) * found.norm.clamp(min=1e-12)), own)
+    towards = mean / torch.linalg.vector_norm(mean)
+    along = own if last is None else last / torch.linalg.vector_norm(last)
+    return float(along @ towards)
+
+
+class Figure5(Study):
+    """The bias of DP-SGD's gradient by the size of the batch."""
+
+    name = "knolle-figure5"
+    title = "CIFAR-10: bias of the clipped gradient by batch size"
+    source = "Knolle et al., 2023, Figures 5 and 6"
+    rows = ("128", "512", "2048")
+    steps = 60
+
+    def settings(self, row, options):
+        """Return the number of steps, and where the bias is measured."""
+        return {"steps": self.steps, "every": 20}
+
+    def measure(self, run, device):
+        """Train with batches of one size; return length and cosine of the bias on average."""
+        size, found = int(run.row), []
+        x, y, _ = records(run.seed, device)
+        rng = np.random.default_rng(run.seed)
+        looks = training("dpsgd", run.seed, run.settings["steps"], x, y, size)
+        for t, (module, _, _) in enumerate(looks):
+            if t and t % run.settings["every"] == 0:
+                batch = torch.from_numpy(rng.permutation(len(y))[:size]).to(device)
+                method = METHODS["dpsgd"]
+                bias = gradient_bias(copied(module), x[batch].cpu(), y[batch].cpu(), method)
+                found.append((bias.norm, bias.cosine))
+        norm, cosine = np.mean(found, axis=0)
+        return {"bias": norm, "cosine": cosine}
+
+    def cells(self, rows):
+        """Yield lengths and cosines; the figures have no numbers to compare with."""
+        for row, own in rows.items():
+            yield cell(row, "bias", own["bias"], OTHER | {"unit": "norm"})
+            yield cell(row, "cosine", own["cosine"], OTHER | {"unit": "cosine"})
+
+    def claims(self, rows):
+        """Judge the order that the figures show."""
+        if set(rows) != set(self.rows):
+            return []
+        small, large = rows[self.rows[0]], rows[self.rows[-1]]
+        return [
+            claim("larger batches have less bias", small["bias"] - large["bias"], unit="norm"),
+            claim(
+                "larger batches have a larger cosine of clipped and unclipped gradient",
+                large["cosine"] - small["cosine"],
+                unit="cosine",
+            ),
+        ]
+
+    def notes(self, options):
+        """Return the settings."""
+        return [
+            f"{self.steps} steps for each size; data, network and noise multiplier are those of "
+            "knolle-figure2. The bias is that of a fresh batch of the same size."
+        ]
+
+
+class Figure3(Study):
+    """The time of a step by depth, and how far equation 14 is from equation 13."""
+
+    name = "knolle-figure3"
+    title = "Time of a step by depth: equation 13 against equation 14"
+    source = "Knolle et al., 2023, Figure 3"
+    rows = ("dpsgd", "dp_sat", "bam", "bam, exact")
+    depths, width, size, n_steps = (2, 4, 8, 16), 64, 256, 15
+
+    def settings(self, row, options):
+        """Return the networks and the number of steps."""
+        return {"depths": self.depths, "width": self.width, "size": self.size, "n": self.n_steps}
+
+    def measure(self, run, device):
+        """Time steps on made-up records; return the median by depth in milliseconds."""
+        name, _, exact = run.row.partition(", ")
+        method, rng = METHODS[name], torch.Generator().manual_seed(run.seed)
+        if exact:
+            method = get_method(name, **method.get_params() | {"exact": True})
+        x = torch.randn(self.size, self.width, generator=rng).to(device)
+        y = torch.randint(0, 10, (self.size,), generator=rng).to(device)
+        batch, found = Batch(x, y, torch.zeros_like(y)), {}
+        mechanism = Mechanism(method, Task(self.size, 1, 1.0), NOISE)
+        for depth in self.depths:
+            module = _deep(depth, self.width, run.seed).to(device)
+            state, noise = method.start(mechanism.task), Streams.seeded(run.seed, digest=b"")
+            noise, taken = noise.noise(x.device), []
+            with select_strategy(module, x[:1], 10) as strategy, torch.no_grad():
+                for _ in range(self.n_steps):
+                    begun = time.perf_counter()
+                    state = private_step(strategy, batch, mechanism, state, noise).state
+                    taken.append(time.perf_counter() - begun)
+            found[f"milliseconds, depth {depth}"] = 1000 * median(taken[3:])
+            if name == "bam":
+                found[f"distance, depth {depth}"] = 100 * _distance(module, batch)
+        return found
+
+    def cells(self, rows):
+        """Yield times and distances; the figure has no numbers to compare with."""
+        for row, own in rows.items():
+            for depth in self.depths:
+                measure = f"milliseconds, depth {depth}"
+                yield cell(row, measure, own[measure], OTHER | {"unit": "milliseconds"})
+
+    def claims(self, rows):
+        """Judge the order of the times, and the distance of the two equations."""
+        if set(rows) != set(self.rows):
+            return []
+        deepest = f"depth {self.depths[-1]}"
+        times = {row: own[f"milliseconds, {deepest}"] for row, own in rows.items()}
+        unit, share = {"unit": "milliseconds"}, {"unit": "per cent"}
+        slow, fast = times["bam, exact"], times["bam"]
+        far = [rows["bam"][f"distance, depth {depth}"] for depth in self.depths]
+        return [
+            claim(f"{deepest}: equation 14 is faster than equation 13", slow - fast, **unit),
+            claim(f"{deepest}: dp_sat is faster than bam", fast - times["dp_sat"], **unit),
+            claim("equation 14 is within 1 % of equation 13 at depth 2", far[0], below=1, **share),
+            claim(f"and within 1 % at {deepest}", far[-1], below=1, **share),
+        ]
+
+    def notes(self, options):
+        """Return the settings."""
+        return [
+            f"Made-up records: {self.size} of {self.width} numbers, tanh networks of width "
+            f"{self.width}; the median of {self.n_steps - 3} steps on one thread. The distance is "
+            "that of the mean gradients by equations 14 and 13, before clipping, over the length "
+            "of the latter, at the initial weights and lambda = .02.",
+        ]
+
+
+def _deep(depth, width, seed):
+    """Return a network of so many hidden layers."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        hidden = [part for _ in range(depth) for part in (nn.Linear(width, width), nn.Tanh())]
+        return nn.Sequential(*hidden, nn.Linear(width, 10))
+
+
+def _distance(module, batch):
+    """Return the distance of the gradients by equations 14 and 13, relative to the latter."""
+    found = []
+    for exact in (False, True):
+        method = get_method("bam", max_grad_norm=1e6, perturbation_radius=0.02, exact=exact)
+        mechanism = Mechanism(method, Task(len(batch), 1, 1.0), 0.0)
+        with select_strategy(module, batch.x[:1], 10) as strategy, torch.no_grad():
+            noise = Streams.seeded(0, digest=b"").noise(batch.x.device)
+            found.append(private_step(strategy, batch, mechanism, None, noise).gradient.clone())
+    near, exact = found
+    return float(torch.linalg.vector_norm(near - exact) / torch.linalg.vector_norm(exact))
+
+
+STUDIES = (Figure2(), Figure3(), Figure4(), Figure5())
