@@ -3,6 +3,7 @@
 from itertools import product
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import nn
 
@@ -273,6 +274,8 @@ def _columns(own, row, reference, groups):
         yield f"{name}_gap", values["a"] - values["b"], rule
 
 
+_MNIST = "MNIST with 9 % of the eights"
+_TABLE_2 = GroupTable(2, "mnist", f"{_MNIST}: accuracy and loss of classes 2 and 8")
 _TABLE_4 = GroupTable(4, "adult", "Adult: accuracy and loss of men and women")
 _TABLE_5 = GroupTable(5, "dutch", "Dutch census: accuracy and loss of men and women")
 
@@ -421,6 +424,111 @@ class ErrorTerms(Study):
 _MICRO = OTHER | {"unit": "micronats"}
 
 
+class GroupPaths(Study):
+    """The loss of each group and the length of its gradient in a batch, over training."""
+
+    kinds = ("loss", "norm")
+
+    every = 5  # batches
+
+    def __init__(self, table, number, title):
+        self.table, self.title = table, title
+        self.name = f"esipova-figure{number}"
+        self.source = f"Esipova et al., ICLR 2023, Figure {number}"
+        self.rows = tuple(row for row in table.rows if row != _SLOW)
+        self.epochs, self.groups = table.epochs, table.known["groups"]
+
+    def settings(self, row, options):
+        """Return the settings of the table's row, and how often the batches are looked at."""
+        return self.table.settings(row, options) | {"every": self.every}
+
+    def measure(self, run, device):
+        """Train a row at one seed; return loss and norm by group and epoch, and the last ones."""
+        split = getattr(data, run.settings["data"])(run.seed)
+        path = fitting.GroupPath(run.settings["every"])
+        found = trained(run, device, split, callbacks=[path])
+        epoch = -(-len(split.y) // 256)
+        looks = pd.DataFrame(path.found_, columns=["step", "group", *self.kinds])
+        looks["group"] = np.unique(split.group)[looks["group"]]
+        looks = looks[looks["group"].isin(self.groups)]
+        means = looks.groupby(["group", looks["step"] // epoch + 1])[list(self.kinds)].mean()
+        for (group, t), row in means.iterrows():
+            found |= {f"{kind}[{group}][{t}]": row[kind] for kind in self.kinds}
+        for group in self.groups:
+            last = means.loc[group].iloc[-1]
+            found |= {f"last {kind}[{group}]": last[kind] for kind in self.kinds}
+        first, second = (means.loc[group]["loss"] for group in self.groups)
+        return found | {f"gap[{t}]": value for t, value in (first - second).items()}
+
+    def cells(self, rows):
+        """Yield the values of the last epoch; the figures have no numbers to compare with."""
+        rules = {"loss": LOSS, "norm": OTHER | {"unit": "norm"}}
+        for row, own in rows.items():
+            for kind, rule in rules.items():
+                for group in self.groups:
+                    yield cell(row, f"{kind} {group}", own[f"last {kind}[{group}]"], rule)
+
+    def claims(self, rows):
+        """Judge what the paper says of the figures."""
+        if set(rows) != set(self.rows):
+            return []
+        norm = {
+            row: [own[f"last norm[{group}]"] for group in self.groups] for row, own in rows.items()
+        }
+        gaps = [c for c in rows[_REFERENCE] if c.startswith("gap[")]
+        away = {
+            row: (own[gaps] - rows[_REFERENCE][gaps]).abs().mean(1) for row, own in rows.items()
+        }
+        apart = {row: (first - second).abs() for row, (first, second) in norm.items()}
+        found = [
+            claim(
+                f"the losses' gap of global_adapt is nearer to sgd's than that of {row}",
+                away[row] - away["global_adapt"],
+                unit="nats",
+            )
+            for row in ("dpsgd", "dpsgd_f")
+        ]
+        return [
+            *found,
+            claim(
+                "the gradients' gap is smaller with global_adapt than with dpsgd",
+                apart["dpsgd"] - apart["global_adapt"],
+                unit="norm",
+            ),
+        ]
+
+    def notes(self, options):
+        """Return what is measured."""
+        return [
+            f"Means over every {self.every}th batch of an epoch, of each group's records in the "
+            f"batch; the training is that of Table {self.table.name[-1]}, "
+            f"{options.epochs or self.epochs} epochs. Columns are those of the last epoch."
+        ]
+
+    def draw(self, found):
+        """Draw loss and norm by epoch, a panel for each method."""
+        import matplotlib.pyplot as plt
+
+        drawn, axes = plt.subplots(
+            2, len(self.rows), figsize=(12, 5), layout="constrained", sharex=True, sharey="row"
+        )
+        for column, (row, own) in zip(axes.T, found.runs.groupby("row", sort=False), strict=False):
+            for ax, kind in zip(column, self.kinds, strict=True):
+                for colour, group in zip(PALETTE, self.groups, strict=False):
+                    start = f"{kind}[{group}]["
+                    looks = {
+                        int(c[len(start) : -1]): own[c].mean() for c in own if c.startswith(start)
+                    }
+                    ax.plot(*zip(*looks.items(), strict=True), color=colour, label=group)
+                dress(ax, row if kind == "loss" else "", grid="both", pad=6)
+            column[1].set_xlabel("epoch")
+        axes[0, 0].set_ylabel("loss (nats)")
+        axes[1, 0].set_ylabel("length of the gradient")
+        handles = axes[0, 0].get_legend_handles_labels()
+        drawn.legend(*handles, loc="outside lower center", ncols=2, frameon=False)
+        return drawn
+
+
 class Table1(Study):
     """Direction error of clipping against magnitude error, on MNIST."""
 
@@ -537,7 +645,7 @@ class Table1(Study):
 
 STUDIES = (
     Table1(),
-    GroupTable(2, "mnist", "MNIST with 9 % of the eights: accuracy and loss of classes 2 and 8"),
+    _TABLE_2,
     GroupTable(3, "faces", "UTKFace for CelebA: accuracy and loss by age"),
     _TABLE_4,
     _TABLE_5,
@@ -545,5 +653,9 @@ STUDIES = (
     ErrorTerms(
         _TABLE_5, 11, 15, "Dutch census: what the errors of a step add to each group's loss"
     ),
+    ErrorTerms(_TABLE_2, 12, 16, f"{_MNIST}: what the errors of a step add to classes 2 and 8"),
+    GroupPaths(_TABLE_5, 3, "Dutch census: loss and length of the gradient of each group"),
+    GroupPaths(_TABLE_4, 8, "Adult: loss and length of the gradient of each group"),
+    GroupPaths(_TABLE_2, 9, f"{_MNIST}: loss and length of the gradient of classes 2 and 8"),
     StepSize(),
 )

@@ -41,6 +41,35 @@ class RunningLoss(Callback):
             self.sums_.setdefault(code, []).append(float(loss[group == code].mean()))
 
 
+class GroupPath(Callback):
+    """Each group's loss and the length of its mean gradient in every n-th batch; NOT private.
+
+    ``found_`` holds (step, group code, loss, norm), at the parameters before the step.
+    """
+
+    leaves_fits_unchanged = True
+
+    def __init__(self, every):
+        self.every, self.found_ = every, []
+
+    def listens(self, net):
+        """Tell that every step may be looked at."""
+        return True
+
+    def on_batch_begin(self, net, batch=None, group=None, training=False, **kwargs):
+        """Look at a batch that is about to be trained on."""
+        if not training or net.steps_ % self.every:
+            return
+        parameters = [p for p in net.module_.parameters() if p.requires_grad]
+        for code in group.unique().tolist():
+            own = group == code
+            with torch.enable_grad():
+                loss = cross_entropy(net.module_(batch[0][own]), batch[1][own])
+                gradient = torch.autograd.grad(loss, parameters)
+            norm = torch.nn.utils.get_total_norm(gradient)
+            self.found_.append((net.steps_, code, float(loss.detach()), float(norm)))
+
+
 def fit(method, split, seed, *, sigma, epochs, batch_size=256, delta=1e-6, callbacks=(), **params):
     """Train on a split as the papers do; return the classifier and the running losses by group.
 
