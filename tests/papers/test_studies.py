@@ -24,6 +24,7 @@ from benchmarks.papers import (
 from benchmarks.papers.fitting import PrintedDPSGDF
 from benchmarks.papers.study import printed, rows_of
 from skdpfair import METHODS, DPFairClassifier
+from skdpfair.engine import Batch
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::skdpfair.exceptions.InsecureSeedWarning",
@@ -291,3 +292,101 @@ def test_every_run_of_table_one_is_drawn_and_paired_by_seed():
     low, high = figure.axes[1].get_xlim()
     assert low < 0.1 and high > 600
     plt.close(figure)
+
+
+def small_split(n=60):
+    """Return records whose two groups differ, to train and to test on."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(n, 3)).astype(np.float32)
+    y, group = (x[:, 0] > 0).astype(int), np.where(x[:, 1] > 0.3, "a", "b")
+    return data.Split(x, y, group, x[:20], y[:20], group[:20])
+
+
+def test_group_paths_are_those_of_autograd():
+    split = small_split()
+    path = fitting.GroupPath(every=2)
+    given = {"module": "logistic", "lr": 1e-9, "batch_size": len(split.y), "callbacks": [path]}
+    model, _ = fitting.fit("sgd", split, 0, sigma=None, epochs=3, **given)
+    assert [look[:2] for look in path.found_] == [(0, 0), (0, 1), (2, 0), (2, 1)]
+    module = model.net_.module_.double()
+    for _, code, loss, norm in path.found_:
+        rows = split.group == np.unique(split.group)[code]
+        x, y = (torch.tensor(v[rows]) for v in (split.x, split.y))
+        expected = cross_entropy(module(x.double()), y)
+        slope = torch.autograd.grad(expected, list(module.parameters()))
+        assert loss == pytest.approx(expected.item(), rel=1e-5)
+        assert norm == pytest.approx(
+            float(torch.cat([g.flatten() for g in slope]).norm()), rel=1e-5
+        )
+
+
+def test_ascents_are_cosines_record_by_record():
+    rng = np.random.default_rng(0)
+    probe = rng.random((5, 3, 32, 32)).astype(np.float32), rng.integers(0, 10, 5)
+    module, rows = knolle.network(), []
+    for x, y in zip(*map(torch.tensor, probe), strict=True):
+        loss = cross_entropy(module(x[None]), y[None])
+        slope = torch.autograd.grad(loss, list(module.parameters()))
+        rows.append(torch.cat([g.flatten() for g in slope]))
+    mean, last = torch.stack(rows).mean(0), rows[0] - rows[1]
+    cosine = torch.nn.functional.cosine_similarity
+    each = torch.stack([cosine(row, mean, dim=0) for row in rows]).mean()
+    assert knolle._ascent(module, probe, None) == pytest.approx(float(each), rel=1e-4)
+    found = knolle._ascent(module, probe, last)
+    assert found == pytest.approx(float(cosine(last, mean, dim=0)), rel=1e-4)
+
+
+def test_the_two_equations_of_bam_differ_little_and_by_the_radius():
+    x = torch.randn(20, 8, generator=torch.Generator().manual_seed(0))
+    batch = Batch(x, torch.arange(20) % 10, torch.zeros(20, dtype=torch.int64))
+    assert 1e-5 < knolle._distance(knolle._deep(2, 8, 0), batch) < 0.01
+
+
+class Answers:
+    """A model that answers what it was told."""
+
+    groups_ = ("a", "b")
+
+    def __init__(self, right):
+        self.right = right
+
+    def predict(self, x):
+        return x[:, 0] > 0 if self.right else x[:, 0] < 0
+
+
+def test_the_gap_is_that_of_the_worst_groups():
+    split = small_split()
+    split.y[:10] = 1 - split.y[:10]  # labels that no rule knows; the test has copies of the old
+    found = kulynych.group_facts(Answers(True), split)
+    wrong = [np.mean(split.group[:10] == g) * 10 / np.sum(split.group == g) for g in "ab"]
+    assert found["worst, train"] == pytest.approx(1 - max(wrong))
+    assert found["gap"] == pytest.approx(found["worst, train"] - found["worst, test"])
+
+
+def test_a_strength_is_chosen_by_one_half_and_measured_on_the_other(monkeypatch):
+    split, tried = small_split(), []
+
+    def overfitted(method, seed, split, **given):
+        tried.append(given["noise"])
+        return Answers(given["noise"] == 0.01)
+
+    monkeypatch.setattr(kulynych, "overfitted", overfitted)
+    monkeypatch.setattr(kulynych, "few_of", lambda seed: split)
+    study = STUDIES["kulynych-table1"]
+    found = study.measure(Run("gdro-n", 0, study.settings("gdro-n", Options())), "cpu")
+    assert tried == [0.0001, 0.001, 0.01, 0.1]
+    assert found["value"] == 0.01 and found["worst, test"] == 1.0
+
+
+def test_bounds_and_losses_are_compared_with_the_right_cells():
+    groups = {"loss[M]": 0.68, "loss[F]": 0.31, "norm[M]": 0.41, "norm[F]": 0.12}
+    runs = pd.DataFrame([{"row": "adult/dpsgd", "seed": seed} | groups for seed in (0, 1)])
+    found = compare(STUDIES["xu-table2"], Options(seeds=(0, 1)), runs)
+    assert found.cells["verdict"].tolist() == ["same"] * 4
+    runs = [{"row": "sgd", "accuracy[all]": 98.55, "accuracy[2]": 99.03, "accuracy[8]": 92.92}]
+    runs += [
+        {"row": "dpsgd, C = 3", "accuracy[all]": 94.65, "accuracy[2]": 96.71, "accuracy[8]": 72.79}
+    ]
+    frame = pd.DataFrame(runs).assign(seed=0)
+    found = compare(STUDIES["xu-table3"], Options(seeds=(0,)), frame)
+    assert found.cells["verdict"].tolist() == ["same"] * 6
