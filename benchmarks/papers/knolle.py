@@ -219,7 +219,8 @@ class Figure5(Study):
     name = "knolle-figure5"
     title = "CIFAR-10: bias of the clipped gradient by batch size"
     source = "Knolle et al., 2023, Figures 5 and 6"
-    rows = ("128", "512", "2048")
+    sizes = (128, 512, 2048)
+    rows = tuple(map("batch size {}".format, sizes))
     steps = 60
 
     def settings(self, row, options):
@@ -229,19 +230,18 @@ class Figure5(Study):
     def measure(self, run, device):
         """Train with batches of one size; return length and cosine of the bias on average."""
         (x, y, _), found = records(run.seed, device), []
-        rng = np.random.default_rng(run.seed)
-        looks = training("dpsgd", run.seed, run.settings["steps"], x, y, int(run.row))
+        rng, own = np.random.default_rng(run.seed), int(run.row.split()[-1])
+        looks = training("dpsgd", run.seed, run.settings["steps"], x, y, own)
         for t, (module, _, _) in enumerate(looks):
             if t and t % run.settings["every"] == 0:
                 rows, look = rng.permutation(len(y)), {}
-                for size in self.rows:
-                    batch = torch.from_numpy(rows[: int(size)]).to(device)
+                for size in self.sizes:
+                    batch = torch.from_numpy(rows[:size]).to(device)
                     bias = gradient_bias(copied(module), x[batch], y[batch], METHODS["dpsgd"])
                     look |= {f"bias of {size}": bias.norm, f"cosine of {size}": bias.cosine}
                 found.append(look)
         mean = {kind: float(np.mean([look[kind] for look in found])) for kind in found[0]}
-        own = {kind: mean[f"{kind} of {run.row}"] for kind in ("bias", "cosine")}
-        return own | mean
+        return {kind: mean[f"{kind} of {own}"] for kind in ("bias", "cosine")} | mean
 
     def cells(self, rows):
         """Yield lengths and cosines; the figures have no numbers to compare with."""
@@ -254,7 +254,7 @@ class Figure5(Study):
         if set(rows) != set(self.rows):
             return []
         small, large = rows[self.rows[0]], rows[self.rows[-1]]
-        same, (first, *_, last) = rows["512"], self.rows
+        same, (first, *_, last) = rows["batch size 512"], self.sizes
         norm, cosine = {"unit": "norm"}, {"unit": "cosine"}
         return [
             claim("larger batches have less bias", small["bias"] - large["bias"], **norm),
