@@ -21,6 +21,7 @@ PIVOTED = (
     "esipova-figure4",
     "esipova-figure11",
     "esipova-figure3",
+    "esipova-figure5",
     "esipova-figure8",
     "esipova-figure9",
     "xu-figure2",
