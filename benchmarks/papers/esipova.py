@@ -578,7 +578,7 @@ class Bounds(Study):
         return [
             claim("direction costs men more than women", gap, **micro),
             claim("the bound of Proposition 3 lies below", gap - bound, **micro),
-            claim("at most a tenth of the gap below", bound - 0.9 * gap, **micro),
+            claim("and within a tenth of the gap", bound - 0.9 * gap, **micro),
             claim(
                 "the bound of Tran et al. is negative",
                 own["bound of Tran et al."],

@@ -65,7 +65,8 @@ def test_settings_are_the_papers(name):
     runs = STUDIES[name].runs(Options(seeds=(0,), rows=STUDIES[name].rows))
     assert [run.row for run in runs] == list(rows)
     usual = STUDIES[name].runs(Options(seeds=(0,)))
-    assert [run.row for run in usual] == [row for row in rows if row != "fairlens"]
+    slow = "fairlens" if name == "esipova-table4" else None
+    assert [run.row for run in usual] == [row for row in rows if row != slow]
     for run in runs:
         lr, z, counts = rows[run.row]
         params = run.settings["params"]
