@@ -1,4 +1,4 @@
-"""The effect of choices that the papers do not state: coding, splits, scales.
+"""The effect of choices that the papers do not state: coding, splits, scales, steps.
 
 python -m benchmarks.bench_unstated
 """
@@ -52,6 +52,11 @@ def scaling(seed, *, row, unit):
     return kulynych.trained(row, split, seed)["accuracy_disparity"]
 
 
+def stepping(seed, *, row, **steps):
+    """Return the accuracy disparity of a row of Table 9 with steps of another length."""
+    return kulynych.trained(row, kulynych.split_of(seed), seed, **steps)["accuracy_disparity"]
+
+
 def scaled(x, low, high):
     """Return the four numbers in [0, 1], the rest as it is."""
     return np.column_stack([(x[:, :4] - low) / (high - low), x[:, 4:]]).astype(np.float32)
@@ -81,6 +86,14 @@ CASES = (
         )
         for row in ("dpsgd", "dp_is_sgd")
         for how, unit in (("z-scored", False), ("in [0, 1]", True))
+    ),
+    *(
+        (f"Kulynych et al., {row}: disparity", how, stepping, {"row": row, **steps})
+        for row in ("sgd", "dpsgd", "dpsgd_f")
+        for how, steps in (
+            ("learning rate .1, no momentum", {"momentum": 0.0}),
+            ("learning rate .01, no momentum", {"momentum": 0.0, "lr": 0.01}),
+        )
     ),
 )
 

@@ -44,7 +44,7 @@ def split_of(seed) -> Split:
     return Split(x[train], y[train], group[train], x[test], y[test], group[test])
 
 
-def trained(row, split, seed, epochs=EPOCHS, device="cpu"):
+def trained(row, split, seed, epochs=EPOCHS, device="cpu", *, lr=0.1, momentum=0.9):
     """Train a row on a split; return disparity, accuracy, and epsilon."""
     sigma = _SIGMA.get(row)
     params = {} if sigma is None else {"max_grad_norm": _C}
@@ -61,9 +61,9 @@ def trained(row, split, seed, epochs=EPOCHS, device="cpu"):
         epochs=epochs,
         batch_size=256 if sigma is None else 200,
         module="logistic",
-        lr=0.1,
+        lr=lr,
         optimizer="sgd",
-        optimizer_params={"momentum": 0.9, "weight_decay": 0.01},
+        optimizer_params={"momentum": momentum, "weight_decay": 0.01},
         delta=1 / (2 * N_TRAIN),
         groups=list(SIZES),
         device=device,
