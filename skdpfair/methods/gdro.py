@@ -22,13 +22,17 @@ class GDRO(Method, name="gdro", reference="sagawa2020distributionally"):
     ----------
     group_lr : float >= 0, default=0.01
         :math:`\eta`.
+    adjustment : float >= 0, default=0.0
+        The constant c of group adjustments: :math:`L_k + c / \sqrt{n_k}` raises u instead of
+        :math:`L_k`, where :math:`n_k` is the size of group k in the training data, so that small
+        groups, which overfit more, weigh more.
     gradient_noise : float >= 0, default=0.0
         Standard deviation of noise on the mean gradient; buys no epsilon.
 
     References
     ----------
     Sagawa et al., "Distributionally Robust Neural Networks for Group Shifts", ICLR 2020,
-    Algorithm 1; Kulynych et al., NeurIPS 2022.
+    Algorithm 1 and section 3.3; Kulynych et al., NeurIPS 2022.
 
     Examples
     --------
@@ -41,6 +45,7 @@ class GDRO(Method, name="gdro", reference="sagawa2020distributionally"):
     """
 
     group_lr: float = 0.01
+    adjustment: float = 0.0
     gradient_noise: float = 0.0
 
     private = False
@@ -49,12 +54,20 @@ class GDRO(Method, name="gdro", reference="sagawa2020distributionally"):
     needs_groups = True
     _parameter_constraints = {
         "group_lr": NOT_NEGATIVE,
+        "adjustment": NOT_NEGATIVE,
         "gradient_noise": NOT_NEGATIVE,
     }
 
-    def start(self, task: Task) -> tuple[Tensor, Tensor]:
-        size = torch.tensor(task.n_samples * task.sample_rate)
-        return torch.full((task.n_groups,), 1.0 / task.n_groups), size
+    @property
+    def needs_group_fractions(self) -> bool:  # type: ignore[override]  # follows from a parameter
+        """Whether the sizes of the groups are used."""
+        return self.adjustment > 0
+
+    def start(self, task: Task) -> tuple[Tensor, Tensor, Tensor]:
+        weight = torch.full((task.n_groups,), 1.0 / task.n_groups)
+        shares = weight if task.group_fractions is None else task.group_fractions
+        sizes = (task.n_samples * shares).round().clamp(min=1.0)
+        return weight, torch.tensor(task.n_samples * task.sample_rate), sizes
 
     def queries(self, task: Task, noise_multiplier: float) -> tuple[Query, ...]:
         def rows(sample: PerSample, state: State) -> Tensor:
@@ -63,15 +76,15 @@ class GDRO(Method, name="gdro", reference="sagawa2020distributionally"):
 
         return (Query("groups", rows, inf, 0.0),)
 
-    def _raised(self, state: tuple[Tensor, Tensor], release: Release) -> tuple[Tensor, Tensor]:
+    def _raised(self, state: tuple[Tensor, ...], release: Release) -> tuple[Tensor, Tensor]:
         count, loss = release["groups"].view(2, -1)
-        risen = torch.log(state[0]) + self.group_lr * loss / count.clamp(min=1.0)
-        return torch.softmax(risen, dim=0), count
+        adjusted = loss / count.clamp(min=1.0) + self.adjustment * state[2].to(loss).rsqrt()
+        return torch.softmax(torch.log(state[0]) + self.group_lr * adjusted, dim=0), count
 
-    def clip(self, sample: PerSample, state: tuple[Tensor, Tensor], release: Release) -> Clip:
+    def clip(self, sample: PerSample, state: tuple[Tensor, ...], release: Release) -> Clip:
         weight, count = self._raised(state, release)
         each = (weight * state[1] / count.clamp(min=1.0)).to(sample.norm.dtype)
         return Clip(each.index_select(0, sample.group), sample.norm.new_full((), inf))
 
-    def update(self, state: tuple[Tensor, Tensor], release: Release) -> tuple[Tensor, Tensor]:
-        return self._raised(state, release)[0], state[1]
+    def update(self, state: tuple[Tensor, ...], release: Release) -> tuple[Tensor, ...]:
+        return self._raised(state, release)[0], *state[1:]

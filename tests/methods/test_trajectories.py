@@ -277,7 +277,7 @@ class iw_sgd(Reference):
 
 
 class gdro(Reference):
-    params = {"gradient_noise": 0.05, "group_lr": 0.3}
+    params = {"gradient_noise": 0.05, "group_lr": 0.3, "adjustment": 2.0}
 
     def step(self, theta, batch, t):
         k, groups = self.p.n_groups, self.groups(batch)
@@ -286,7 +286,8 @@ class gdro(Reference):
             losses = [
                 float(self.p.loss(theta, i)) for i, g in zip(batch, groups, strict=True) if g == a
             ]
-            u[a] *= math.exp(0.3 * (sum(losses) / len(losses) if losses else 0.0))
+            loss = sum(losses) / len(losses) if losses else 0.0
+            u[a] *= math.exp(0.3 * (loss + 2.0 / math.sqrt(N * (0.5, 0.3, 0.2)[a])))
         u[:] = [v / sum(u) for v in u]
         rows = [
             u[a] / groups.count(a) * self.p.gradient(theta, i)
