@@ -16,6 +16,7 @@ from skdpfair.exceptions import BudgetExceeded
 WORDS = {
     "n_draws": "--draws",
     "n_canaries": "--canaries",
+    "attack=": "--attack=",
     "noise_multiplier": "--noise-multiplier",
     "random_state": "--seed",
     "epsilon": "--epsilon",

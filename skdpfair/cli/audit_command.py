@@ -61,9 +61,16 @@ def audit():
     show_default=True,
     help="Records of Adult, canaries included.",
 )
+@click.option(
+    "--attack",
+    type=click.Choice(["black_box", "white_box"]),
+    default="black_box",
+    show_default=True,
+    help="What the attacker sees: the fitted model, or the noisy sums of all steps.",
+)
 @_SEED
 @AS_JSON
-def run(method, epsilon, canaries, records, seed, as_json):
+def run(method, epsilon, canaries, records, attack, seed, as_json):
     """Fit on Adult with canaries, and guess which of them took part."""
     data = load_adult(subset="train")
     features = public_preprocessor(ADULT_BOUNDS, ADULT_CATEGORIES, epsilon=epsilon)
@@ -79,6 +86,7 @@ def run(method, epsilon, canaries, records, seed, as_json):
             data.target.to_numpy()[chosen],
             canaries,
             sensitive_features=sex[chosen],
+            attack=attack,
             random_state=seed,
         )
     _report(found, as_json)

@@ -1,5 +1,6 @@
 """Audits from the command line: what they refuse, print and return."""
 
+import json
 import pickle
 
 import numpy as np
@@ -23,6 +24,11 @@ def invoke(*arguments):
         (["audit", "run", "--records", 500], "--canaries=1000 is more than half"),
         (["audit", "run", "--epsilon", "nan", "--records", 100, "--canaries", 10], "--epsilon"),
         (["audit", "run", "--method", "sgd"], "--method"),
+        (["audit", "run", "--attack", "grey_box"], "--attack"),
+        (
+            ["audit", "run", "--method", "fairlens_dp", "--attack", "white_box"],
+            "Use --attack='black_box'",
+        ),
         (["audit", "step", "--method", "sgd"], "--method"),
         (["audit", "step", "--seed", -1], "--seed"),
         (["audit", "step", "--draws", 10], "--draws"),
@@ -51,6 +57,18 @@ def test_a_step_is_told_in_short_lines_and_quietly():
     assert max(map(len, lines)) <= 100 and lines[0].startswith("dpsgd: ")
     assert "Steps" not in result.output
     assert "minutes" in invoke("audit", "step", "--help").output
+
+
+def test_the_steps_of_a_fit_show_more_than_its_model():
+    size = ["--records", 1000, "--canaries", 400, "--epsilon", 16, "--seed", 0, "--json"]
+    found = {}
+    for attack in ("black_box", "white_box"):
+        result = invoke("audit", "run", *size, "--attack", attack)
+        assert result.exit_code == 0, result.output
+        found[attack] = json.loads(result.stdout)
+    assert found["white_box"]["n_guesses"] == 400
+    lower = {attack: facts["epsilon_lower"] for attack, facts in found.items()}
+    assert lower["black_box"] < 6 < lower["white_box"] <= 16
 
 
 @pytest.fixture
