@@ -478,7 +478,8 @@ class GroupPaths(Study):
         }
         gaps = [c for c in rows[_REFERENCE] if c.startswith("gap[")]
         away = {
-            row: (own[gaps] - rows[_REFERENCE][gaps]).abs().mean(1) for row, own in rows.items()
+            row: (own[gaps] - rows[_REFERENCE][gaps]).abs().mean(axis=1)
+            for row, own in rows.items()
         }
         apart = {row: (first - second).abs() for row, (first, second) in norm.items()}
         found = [

@@ -231,6 +231,8 @@ def of_a_field(name, field, ranges):
     if field == "schedule":
         pairs = [(), (1.0,), (0.0, 1.0), (1.0, float("nan")), ("a", 1.0), (True, 1.0), [1.0, 2.0]]
         return among(pairs, [v for v in ODD if v is not None], hostile(), TEXTS, NOT_FINITE)
+    if "boolean" in ranges:
+        return NOT_A_FLAG
     options = {o for r in ranges if isinstance(r, StrOptions) for o in r.options}
     intervals = [r for r in ranges if isinstance(r, Interval)]
     if not intervals:
