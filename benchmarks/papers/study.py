@@ -165,9 +165,10 @@ def _mean(values):
 def less_apart(plain, other):
     r"""Return by how much smaller the gap \|mean over seeds\| of one row is, one value per seed.
 
-    ``plain`` and ``other`` are Series of signed differences of two groups, by seed.
+    ``plain`` and ``other`` are Series of signed differences of two groups, by seed; seeds that only
+    one of them has are left out.
     """
-    return np.sign(plain.mean()) * plain - np.sign(other.mean()) * other
+    return (np.sign(plain.mean()) * plain - np.sign(other.mean()) * other).dropna()
 
 
 def rows_of(frame) -> dict[str, pd.DataFrame]:
