@@ -55,13 +55,13 @@ html_css_files = ["skdpfair.css"]
 html_theme_options = {
     "show_toc_level": 2,
     "navigation_with_keys": False,
-    "header_links_before_dropdown": 6,
+    "header_links_before_dropdown": 9,
     "footer_start": ["copyright"],
     "footer_end": [],
     "secondary_sidebar_items": ["page-toc"],
     "navbar_align": "left",
 }
-html_sidebars = {"index": [], "start": [], "choosing": []}
+html_sidebars = {"index": [], "start": []}
 html_show_sourcelink = False
 copybutton_prompt_text = r">>> |\.\.\. "
 copybutton_prompt_is_regexp = True
