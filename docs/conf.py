@@ -65,7 +65,7 @@ html_theme_options = {
     "secondary_sidebar_items": ["page-toc"],
     "navbar_align": "left",
 }
-html_sidebars = {"index": [], "start": []}
+html_sidebars = {"index": [], "start": [], "auto_examples/plot_00_tutorial": []}
 html_show_sourcelink = False
 copybutton_prompt_text = r">>> |\.\.\. "
 copybutton_prompt_is_regexp = True
