@@ -78,6 +78,7 @@ sphinx_gallery_conf = {
     "download_all_examples": False,
     "remove_config_comments": True,
     "show_memory": False,
+    "write_computation_times": False,  # its page loads scripts from the network
     "matplotlib_animations": False,
     "abort_on_example_error": True,
     "min_reported_time": 5,
