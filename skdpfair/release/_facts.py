@@ -18,11 +18,20 @@ SCRUBBED = {"random_state": None, "callbacks": None, "validation_data": None}
 DROPPED = SCRUBBED | {"keep_reference": False, "diagnostics": False}
 _NEVER_KEPT = ("reference_", "diagnostics_", "_skl_callbacks")
 FITTED = (
-    *("classes_", "groups_", "n_features_in_", "feature_names_in_", "method_", "privacy_"),
+    *(
+        "classes_",
+        "y_range_",
+        "groups_",
+        "n_features_in_",
+        "feature_names_in_",
+        "method_",
+        "privacy_",
+    ),
     *("lr_", "batch_size_", "n_steps_", "n_iter_", "signal_to_noise_", "features_"),
     *("_settled", "_n_fits", "_group_positions", "_charged"),
 )
-_NEEDED = [n for n in FITTED if n not in ("feature_names_in_", "features_", "_charged")]
+_OPTIONAL = ("feature_names_in_", "features_", "_charged", "classes_", "y_range_")
+_NEEDED = [n for n in FITTED if n not in _OPTIONAL]
 FACTS_KEY, WEIGHTS_KEY, FACTORY_KEY = "_facts", "_weights", "_factory"  # of a pickled state
 NOTED = "{}, which whoever fitted could look at; not in this copy"
 
