@@ -170,6 +170,7 @@ def _settings(
         searches_scale=waits or waits_for_lr,
         decays=not method.private,
         is_wide=is_wide,
+        hidden_growth=defaults.objective(params).norm_growth,
     )
 
 
