@@ -111,9 +111,10 @@ def main():
         ["" if v != v else f"{v:.3f}" if isinstance(v, float) else v for v in row]
         for row in table.to_numpy(dtype=object)
     ]
-    page = "\n".join([*pages.table(list(table), rows, left=(0, 1)), ""])
-    Path(__file__).parent.joinpath("results", "regression.md").write_text(page)
-    print(page)
+    lines = pages.table(list(table), rows, left=(0, 1))
+    (Path(__file__).parent / "results" / "regression.md").write_text("\n".join([*lines, ""]))
+    pages.put("regression.md", "regression", lines)
+    print(*lines, sep="\n")
 
 
 if __name__ == "__main__":

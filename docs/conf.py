@@ -81,7 +81,7 @@ sphinx_gallery_conf = {
 warnings.filterwarnings("ignore", category=DeprecationWarning)
 
 ROOMS = {
-    "skdpfair": "The estimator",
+    "skdpfair": "The estimators",
     "skdpfair.methods": "Methods",
     "skdpfair.metrics": "Metrics",
     "skdpfair.privacy": "Accounting",
