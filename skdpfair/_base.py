@@ -306,7 +306,8 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
         kept |= self._target_facts(data)
         if self.diagnostics:
             kept["diagnostics_"] = diagnostics_frame(net, data.groups.levels, self.callbacks)
-        if previous is None and isinstance(data.x, np.ndarray) and not is_streamed(data.x):
+        is_first = previous is None and data.classes is not None
+        if is_first and isinstance(data.x, np.ndarray) and not is_streamed(data.x):
             fitted_rows.remember(net, data.x, data.y)
         for name in ("feature_names_in_", "reference_", "diagnostics_"):
             self.__dict__.pop(name, None)

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.exceptions import DataConversionWarning
+from sklearn.feature_selection import SelectFromModel
 from sklearn.metrics import mean_absolute_error, r2_score
 from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.multioutput import ClassifierChain, MultiOutputClassifier, MultiOutputRegressor
@@ -19,7 +20,10 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 from torch import nn
 
 from skdpfair import METHODS, DPFairClassifier, DPFairRegressor, get_method, load_release
-from skdpfair.audit import audit_artifact
+from skdpfair.analysis import GroupRecorder, robust_accuracy
+from skdpfair.attacks import PGD
+from skdpfair.audit import audit_artifact, audit_fit
+from skdpfair.augmentations import FlipAndShift
 from skdpfair.budget import PrivacyLedger
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.engine.losses import HUBER_THRESHOLD, REGRESSION
@@ -27,8 +31,10 @@ from skdpfair.engine.step import measure
 from skdpfair.exceptions import LowSignalWarning
 from skdpfair.mechanism import Mechanism
 from skdpfair.metrics import excessive_risk, excessive_risk_difference, privacy_cost_difference
+from skdpfair.model_selection import plan
 from skdpfair.preprocessing import BoundedScaler, check_pipeline
 from skdpfair.privacy import Ledger
+from skdpfair.report import model_page
 from skdpfair.testing import task
 
 pytestmark = pytest.mark.filterwarnings(
@@ -362,6 +368,36 @@ def test_releases_predict_alike(tmp_path, data):
     found = session.run(["prediction"], {"features": wide})[0]
     np.testing.assert_allclose(found, model.predict(wide), rtol=1e-5)
     assert audit_artifact(path).is_clean and audit_artifact(model).is_clean
+
+
+def test_what_is_for_classes_refuses_regressors(data):
+    X, y, groups = data
+    model = regressor(diagnostics=True).fit(X, y, sensitive_features=groups)
+    assert list(model.diagnostics_["group"].unique()) == ["a", "b"]
+    for function in (
+        model_page,
+        lambda m: robust_accuracy(m, X, y, PGD(0.1)),
+        lambda m: audit_fit(m, X, y),
+    ):
+        with pytest.raises(TypeError, match="DPFairClassifier"):
+            function(model)
+    with pytest.raises(TypeError, match="DPFairClassifier"):
+        plan(GridSearchCV(model, {"loss": ["squared"]}), n_samples=N)
+    before = make_pipeline(SelectFromModel(regressor()), DPFairClassifier())
+    with pytest.raises(ValueError, match="only the cost of the last step is counted"):
+        plan(before, n_samples=N)
+    with pytest.raises(ValueError, match="GroupRecorder"):
+        regressor(diagnostics=True, callbacks=[GroupRecorder()]).fit(X, y)
+
+
+def test_pictures_and_their_views(data):
+    rng = np.random.default_rng(0)
+    X = rng.random((60, 8, 8), dtype=np.float32)
+    views = {"augment": FlipAndShift(shift=1), "n_augmentations": 2}
+    for params in ({"module": "scattering"}, {"module": "cnn", **views}):
+        model = regressor(max_steps=3, **params).fit(X, X.mean((1, 2)) * 100)
+        assert model.predict(X).shape == (60,)
+        assert (pickle.loads(pickle.dumps(model)).predict(X) == model.predict(X)).all()
 
 
 def test_limits_changed_after_the_fit_do_not_move_predictions(data):
