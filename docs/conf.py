@@ -86,7 +86,7 @@ sphinx_gallery_conf = {
 warnings.filterwarnings("ignore", category=DeprecationWarning)
 
 ROOMS = {
-    "skdpfair": "The estimator",
+    "skdpfair": "The estimators",
     "skdpfair.preprocessing": "Preparation",
     "skdpfair.features": "Features of pictures",
     "skdpfair.augmentations": "Augmentation",

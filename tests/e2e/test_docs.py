@@ -100,7 +100,7 @@ def test_public_docstrings_are_whole(path):
 def test_every_public_room_is_in_the_reference():
     packages = {p.parent.name for p in ROOT.glob("skdpfair/*/__init__.py")}
     modules = {p.stem for p in ROOT.glob("skdpfair/*.py") if not p.stem.startswith("_")}
-    inner = {"cli", "engine", "estimator", "inputs", "training"}  # promised to no user
+    inner = {"cli", "engine", "estimator", "inputs", "regressor", "training"}  # promised to no user
     named = {room.partition(".")[2] for room in rooms()} - {""}
     assert named == (packages | modules) - inner
 
