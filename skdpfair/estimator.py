@@ -17,7 +17,7 @@ from sklearn.utils import Tags
 from torch import nn
 
 from skdpfair import _validate
-from skdpfair._base import DPEstimator
+from skdpfair._dp_estimator import DPEstimator
 from skdpfair.augmentations import Augment
 from skdpfair.engine.step import Attack
 from skdpfair.inputs import labels, persons, table

@@ -13,7 +13,7 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import StrOptions
 from torch import nn
 
-from skdpfair._base import DPEstimator
+from skdpfair._dp_estimator import DPEstimator
 from skdpfair._validate import check_parameter
 from skdpfair.augmentations import Augment
 from skdpfair.engine.losses import REGRESSION

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import torch
 
-from skdpfair._base import DPEstimator
+from skdpfair._dp_estimator import DPEstimator
 from skdpfair.audit._findings import UNREADABLE, ArtifactFinding, ArtifactReport
 from skdpfair.audit._judge_others import Walk
 from skdpfair.audit._judge_ours import judge_ours

@@ -137,11 +137,9 @@ def _derive(measure, aggregate):
         groups = given.pop("sensitive_features")
         definition.function(**given)  # on all records: names what does not fit, before it is cut
         function = definition.function
-        for option in ("metric", "loss"):
-            if given.get(option) is not None:
-                function = functools.partial(function, **{option: given.pop(option)})
-            given.pop(option, None)
-        if "y_prob" in given and not isinstance(function, functools.partial):
+        chosen = {key: given.pop(key) for key in ("metric", "loss") if key in given}
+        function = functools.partial(function, **chosen)
+        if "y_prob" in given and chosen.get("loss") is None:
             # a group may lack a class: take each record's own while all classes are there
             classes = given.pop("classes", None)
             for part in ("y_prob", "y_prob_ref"):

@@ -20,7 +20,7 @@ from sklearn.model_selection import (
 )
 from sklearn.pipeline import Pipeline
 
-from skdpfair._base import DPEstimator
+from skdpfair._dp_estimator import DPEstimator
 from skdpfair._validate import flag, integer, one_of, safe_repr
 from skdpfair.budget.charging import planned_entries
 from skdpfair.budget.folds import folds_of, keeps_persons_together, takes_as_public

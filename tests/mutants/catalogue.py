@@ -1253,7 +1253,7 @@ MUTANTS = (
     Mutant(
         "the n of one process",
         "a sum over all processes is divided by the batch of one, and so is its noise",
-        "_base.py",
+        "_dp_estimator.py",
         "processes.sum(data.n_units)",
         "data.n_units",
         SHARED + "test_without_noise_two_processes_release_what_one_does[dpsgd]",

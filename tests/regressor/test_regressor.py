@@ -10,12 +10,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.ensemble import AdaBoostRegressor, StackingRegressor, VotingRegressor
 from sklearn.exceptions import DataConversionWarning
 from sklearn.feature_selection import SelectFromModel
 from sklearn.metrics import mean_absolute_error, r2_score
 from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.multioutput import ClassifierChain, MultiOutputClassifier, MultiOutputRegressor
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
 from torch import nn
 
@@ -292,6 +295,28 @@ def test_several_targets_cost_a_fit_each(tmp_path, data):
         fitted = MultiOutputRegressor(regressor()).fit(X, np.stack([y, 100 - y], axis=1))
     total = Ledger([e for one in fitted.estimators_ for e in one.privacy_.ledger.entries])
     assert ledger.epsilon() == pytest.approx(total.epsilon(1e-4, "pld"), rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "around, n_fits",
+    [
+        (lambda r: TransformedTargetRegressor(r, transformer=StandardScaler()), None),
+        (lambda r: StackingRegressor([("a", r)], cv=2), None),
+        (lambda r: AdaBoostRegressor(r, n_estimators=2, random_state=0), None),
+        (lambda r: TransformedTargetRegressor(r, func=np.negative, inverse_func=np.negative), 1),
+        (lambda r: VotingRegressor([("a", r), ("b", clone(r))]), 2),
+    ],
+)
+def test_a_ledger_prices_what_stands_around_a_regressor(around, n_fits, data, tmp_path):
+    ledger = PrivacyLedger(tmp_path / "l.jsonl", delta=1e-5)
+    inner = regressor(y_range=(-100, 100), random_state=None)
+    ledger.fit(around(inner), *data[:2])
+    found = ledger.report()
+    assert found.epsilon > 0
+    if n_fits is None:  # it learns from the targets without noise
+        assert found.epsilon_total == np.inf
+    else:
+        assert found.epsilon_total == found.epsilon and found.n_fits == n_fits
 
 
 def test_it_works_in_the_tools_of_scikit_learn(data):
