@@ -146,7 +146,7 @@ def test_without_noise_two_processes_release_what_one_does(name, table, together
 
 @pytest.mark.parametrize("size", [2, 3])
 def test_the_noise_of_a_sum_is_drawn_once(size, table, together, gradients):
-    """The records weigh nothing, so that gradients are noise: 3 in 1,000 correct runs fail."""
+    """The records weigh nothing, so that gradients are noise: 6 in 10^7 correct runs fail."""
     together.all()
     params = {"method": "dpsgd", "noise_multiplier": 50.0, "max_steps": 500, "lr": 1e-9}
     params |= {"max_sample_weight": 1.0, "method__max_grad_norm": 2.0, "iterate_average": 0.0}
@@ -163,7 +163,7 @@ def test_the_noise_of_a_sum_is_drawn_once(size, table, together, gradients):
     assert all(torch.equal(first, other) for other in others)
     assert all(torch.equal(weights(found[0]), weights(clf)) for clf in found)
     noise = first * found[0].privacy_.expected_batch_size / 2.0 / 50.0
-    assert abs(float(noise.std()) - 1) < 3 / (2 * noise.numel()) ** 0.5
+    assert abs(float(noise.std()) - 1) < 5 / (2 * noise.numel()) ** 0.5
     assert len(torch.unique(noise)) > 0.99 * noise.numel()
 
 
