@@ -36,7 +36,7 @@ PIXELS = {"mnist": {"hidden_layer_sizes": (32,)}}  # what "auto" takes for a tab
 RARE = ("sgd", "dpsgd", "dpsgd_f", "global_adapt")
 RARE_EPSILON = 5.9  # as printed
 PAGES = {
-    "images": ("images.md", "choosing.md", "defaults.md", "../README.md"),
+    "images": ("images.md", "choosing.md", "defaults.md"),
     "faces by group": ("images.md",),
     "rare eights": ("reproducibility.md",),
 }

@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 
 import matplotlib
+from docutils.nodes import SkipNode
 
 sys.path.insert(0, str(Path(__file__).parent))
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -49,19 +50,22 @@ numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 
 html_theme = "pydata_sphinx_theme"
-html_title = "skdpfair"
+html_title = f"skdpfair {version}"
+html_math_renderer = "mathml"  # browsers show it without scripts
 html_static_path = ["_static"]
 html_css_files = ["skdpfair.css"]
+html_js_files = ["wide.js"]
 html_theme_options = {
     "show_toc_level": 2,
     "navigation_with_keys": False,
-    "header_links_before_dropdown": 6,
+    "header_links_before_dropdown": 9,
+    "logo": {"text": html_title},
     "footer_start": ["copyright"],
     "footer_end": [],
     "secondary_sidebar_items": ["page-toc"],
     "navbar_align": "left",
 }
-html_sidebars = {"index": [], "start": [], "choosing": []}
+html_sidebars = {"index": [], "start": [], "auto_examples/plot_00_tutorial": []}
 html_show_sourcelink = False
 copybutton_prompt_text = r">>> |\.\.\. "
 copybutton_prompt_is_regexp = True
@@ -74,6 +78,7 @@ sphinx_gallery_conf = {
     "download_all_examples": False,
     "remove_config_comments": True,
     "show_memory": False,
+    "write_computation_times": False,  # its page loads scripts from the network
     "matplotlib_animations": False,
     "abort_on_example_error": True,
     "min_reported_time": 5,
@@ -81,29 +86,37 @@ sphinx_gallery_conf = {
 warnings.filterwarnings("ignore", category=DeprecationWarning)
 
 ROOMS = {
-    "skdpfair": "The estimator",
-    "skdpfair.methods": "Methods",
-    "skdpfair.metrics": "Metrics",
-    "skdpfair.privacy": "Accounting",
-    "skdpfair.budget": "Budgets over many fits",
+    "skdpfair": "The estimators",
     "skdpfair.preprocessing": "Preparation",
     "skdpfair.features": "Features of pictures",
-    "skdpfair.model_selection": "Model selection",
-    "skdpfair.postprocessing": "Thresholds and calibration",
-    "skdpfair.plotting": "Figures",
-    "skdpfair.report": "Reports, cards, the dashboard",
-    "skdpfair.release": "Releases",
-    "skdpfair.analysis": "Analysis",
-    "skdpfair.attacks": "Adversarial inputs",
     "skdpfair.augmentations": "Augmentation",
+    "skdpfair.attacks": "Adversarial inputs",
+    "skdpfair.networks": "Networks",
     "skdpfair.distributed": "Several processes",
     "skdpfair.performative": "Decision-dependent data",
-    "skdpfair.audit": "Audits",
     "skdpfair.datasets": "Data sets",
-    "skdpfair.networks": "Networks",
+    "skdpfair.methods": "Methods",
+    "skdpfair.budget": "Budgets over many fits",
+    "skdpfair.model_selection": "Model selection",
+    "skdpfair.postprocessing": "Thresholds and calibration",
+    "skdpfair.metrics": "Metrics",
+    "skdpfair.plotting": "Figures",
+    "skdpfair.analysis": "Analysis",
+    "skdpfair.release": "Releases",
+    "skdpfair.report": "Reports, cards, the dashboard",
+    "skdpfair.privacy": "Accounting",
+    "skdpfair.audit": "Audits",
+    "skdpfair.exceptions": "Errors and warnings",
     "skdpfair.mechanism": "For authors of methods",
     "skdpfair.testing": "Contracts",
-    "skdpfair.exceptions": "Errors and warnings",
+}
+FIRST_OF_TASK = {  # the rooms are in the order of the tasks
+    "skdpfair": "Fit",
+    "skdpfair.methods": "Choose",
+    "skdpfair.metrics": "Measure",
+    "skdpfair.release": "Release",
+    "skdpfair.privacy": "Audit",
+    "skdpfair.mechanism": "Extend",
 }
 
 
@@ -131,7 +144,9 @@ def write_reference(app, config):
         if room == "skdpfair.methods":
             classes = {type_.__name__: type_ for type_ in skdpfair.METHODS.values()}
             names += [f"   ~{c.__module__}.{name}" for name, c in sorted(classes.items())]
-        lines += [title, "-" * len(title), "", f"``{room}``: {about}", ""]
+        if task := FIRST_OF_TASK.get(room):
+            lines += [task, "-" * len(task), ""]
+        lines += [title, "~" * len(title), "", f"``{room}``: {about}", ""]
         lines += [".. autosummary::", "   :toctree: generated", "   :nosignatures:", "", *names, ""]
     (folder / "index.rst").write_text("\n".join(lines))
 
@@ -155,7 +170,19 @@ def fill_in(app, page, source):
         source[0] = source[0].replace(comment, "\n".join(lines))
 
 
+def write_formula(self, node):
+    """Write a formula as MathML, which browsers show without a script or a network."""
+    from latex2mathml.converter import convert  # of the extra docs; tests import this file, too
+
+    text, display = node.astext(), "block" if node.tagname == "math_block" else "inline"
+    if "\\\\" in text:
+        text = rf"\begin{{split}}{text}\end{{split}}"
+    self.body.append(convert(text, display=display))
+    raise SkipNode
+
+
 def setup(app):
     """Make the reference before the pages are looked for, and tables as they are read."""
+    app.add_html_math_renderer("mathml", (write_formula, None), (write_formula, None))
     app.connect("config-inited", write_reference)
     app.connect("source-read", fill_in)

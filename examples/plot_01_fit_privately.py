@@ -4,6 +4,8 @@ Fit a private classifier and measure its cost for each group
 
 This example trains a classifier of income on the Adult census data with epsilon 1, and compares it
 with a non-private reference model.
+
+Tag: reference.
 """
 
 # %%

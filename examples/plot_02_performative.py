@@ -4,6 +4,8 @@ People who react to the deployed model
 
 A deployed model changes the data that the next one is trained on. Here people whom the model denies
 move towards a favourable decision, and a private model is trained again on the changed data.
+
+Tag: research.
 """
 
 # %%

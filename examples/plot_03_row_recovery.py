@@ -5,6 +5,8 @@ Recover training rows from a pickle, and detect them before a release
 Opacus stores the per-record gradients of the last batch on the parameters. The gradient of a linear
 layer contains the record itself. A pickle of the trained module therefore reveals rows, whatever
 its epsilon.
+
+Tag: reference.
 """
 
 # %%

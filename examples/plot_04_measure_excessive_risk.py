@@ -5,6 +5,8 @@ Excessive risk of each group during training
 A recorder measures how much clipping adds to the loss of each group, step by step, and splits it
 into a magnitude error and a direction error. The results are not private: show them only to those
 who may see the data.
+
+Tag: research.
 """
 
 # %%

@@ -5,6 +5,8 @@ Direction error and magnitude error of clipping
 Clipping shortens the gradient of a batch and changes its direction. In this example, a softmax
 regression is trained without noise by steps that have only one of these two errors. The results are
 not private.
+
+Tag: research.
 """
 
 # %%

@@ -4,6 +4,8 @@ Accuracy against epsilon: a sweep of methods, budgets and seeds
 
 A sweep trains several methods at several budgets and a non-private reference model, and measures
 the cost for each group. It reads the records without noise: use it on public data or for research.
+
+Tag: research.
 """
 
 # %%

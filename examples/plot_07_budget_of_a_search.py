@@ -5,6 +5,8 @@ Compute the cost of a search, and keep a budget
 A grid search makes many fits on the same records, and the epsilons of all fits add up. This example
 computes the cost before the search runs, limits the search by a ledger, and uses a private search,
 which costs less.
+
+Tag: reference.
 """
 
 # %%

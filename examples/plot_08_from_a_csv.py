@@ -4,6 +4,8 @@ From a CSV file to a model that can be released
 
 This example first declares the public facts of a table in a schema. It then trains a model on the
 table, and saves weights and public facts in one file, which predicts from another CSV file.
+
+Tag: reference.
 """
 
 # %%

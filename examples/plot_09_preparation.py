@@ -4,6 +4,8 @@ Prepare a table within the privacy budget
 
 A ``StandardScaler`` computes the mean of private rows, and the epsilon of the classifier does not
 cover this. A linter finds such steps. Use public bounds or noisy quantiles instead.
+
+Tag: reference.
 """
 
 # %%

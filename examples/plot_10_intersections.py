@@ -5,6 +5,8 @@ Intersections of groups, and a table that can be published
 A model may be accurate for women and for Black people, but not for Black women. Intersections of
 groups show such differences. They contain few people, so exact accuracies reveal information about
 individuals. A table with noise can be published instead.
+
+Tag: reference.
 """
 
 # %%

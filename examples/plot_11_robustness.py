@@ -5,6 +5,8 @@ Adversarial training by group
 Adversarial training makes a model more robust to attacks. This also holds for private models, at
 the same epsilon, but not for all groups: in this example, the majority gains and the minority
 loses.
+
+Tag: research.
 """
 
 # %%

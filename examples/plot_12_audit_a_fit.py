@@ -5,6 +5,8 @@ Audit steps and fits
 An audit attacks code that claims an epsilon, and computes a lower bound on epsilon from the success
 of the attack. A lower bound above the claim proves a mistake. A lower bound below the claim proves
 nothing.
+
+Tag: reference.
 """
 
 # %%

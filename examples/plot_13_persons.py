@@ -5,6 +5,8 @@ Protect persons with several records
 In many tables a person has several rows: visits of a patient, loans of a customer. Then privacy of
 one record is not privacy of the person. This example shows what a fit on records guarantees to a
 person, trains on persons instead, and cross-validates without splitting a person.
+
+Tag: reference.
 """
 
 # %%

@@ -5,6 +5,8 @@ Classify pictures, and see which group pays
 A private network on pixels learns little from a small budget. A linear model on features that
 learn nothing learns more. This example shows it on artificial pictures of two groups, one of which
 is badly lit, and measures what privacy costs each group.
+
+Tag: reference.
 """
 
 # %%

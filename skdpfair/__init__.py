@@ -1,4 +1,4 @@
-"""Private, group-aware classifiers for scikit-learn."""
+"""Private, group-aware classifiers and regressors for scikit-learn."""
 
 from importlib import import_module
 from importlib.util import find_spec
@@ -7,16 +7,25 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from skdpfair.estimator import DPFairClassifier
     from skdpfair.methods import METHODS, get_method
+    from skdpfair.regressor import DPFairRegressor
     from skdpfair.release import load_release
 
 __version__ = "0.1.0.dev0"  # which pyproject.toml reads
 
-__all__ = ["METHODS", "DPFairClassifier", "__version__", "get_method", "load_release"]
+__all__ = [
+    "METHODS",
+    "DPFairClassifier",
+    "DPFairRegressor",
+    "__version__",
+    "get_method",
+    "load_release",
+]
 
 # imported when they are asked for, so that the command line need not wait for torch
 _HOMES = {
     "METHODS": "skdpfair.methods",
     "DPFairClassifier": "skdpfair.estimator",
+    "DPFairRegressor": "skdpfair.regressor",
     "get_method": "skdpfair.methods",
     "load_release": "skdpfair.release",
 }

@@ -74,11 +74,11 @@ class PerSample:
     norm : Tensor of shape (batch,)
         L2 norm of the record's gradient over all trainable parameters.
     loss : Tensor of shape (batch,)
-        Cross-entropy of the record.
+        Loss of the record: cross-entropy, or that of a regression.
     group : Tensor of shape (batch,), int64
         Code of the record's group, in 0..n_groups-1.
     probability : Tensor of shape (batch, n_classes)
-        Predicted class probabilities.
+        Predicted class probabilities; of a regression, the prediction, (batch, 1).
 
     Examples
     --------

@@ -15,7 +15,7 @@ import pytest
 import torch
 from skorch.callbacks import Callback
 
-from skdpfair import METHODS, DPFairClassifier, estimator
+from skdpfair import METHODS, DPFairClassifier, _base
 from skdpfair.budget import PrivacyLedger
 from skdpfair.datasets import make_two_groups
 from skdpfair.engine import PoissonSampler
@@ -90,7 +90,7 @@ def together(monkeypatch):
             thread.join()
         return found
 
-    run.all = lambda: monkeypatch.setattr(estimator, "together", played)
+    run.all = lambda: monkeypatch.setattr(_base, "together", played)
     return run
 
 

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 import torch
+from sklearn.base import is_regressor
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 from torch import Tensor, nn
@@ -188,7 +189,7 @@ def _groups_of(model, X, y, labels, sensitive_features):
 
 def of_estimator(estimator, X, y):
     """Return the module of a fitted classifier, the features of X, and the class codes of y."""
-    if not hasattr(estimator, "privacy_statement"):
+    if not hasattr(estimator, "privacy_statement") or is_regressor(estimator):
         raise TypeError(
             "estimator must be a fitted DPFairClassifier, got an object of type "
             f"{type(estimator).__name__}. Of a pipeline, give the last step, and X as the steps "

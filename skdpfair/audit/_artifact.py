@@ -6,12 +6,12 @@ from contextlib import suppress
 
 import torch
 
+from skdpfair._base import DPEstimator
 from skdpfair.audit._findings import UNREADABLE, ArtifactFinding, ArtifactReport
 from skdpfair.audit._judge_others import Walk
 from skdpfair.audit._judge_ours import judge_ours
 from skdpfair.audit._known_rows import find_rows, rows_of
 from skdpfair.audit._read_files import Exhausted, Reader
-from skdpfair.estimator import DPFairClassifier
 
 try:
     import cloudpickle
@@ -113,7 +113,7 @@ class _Pickler(cloudpickle.Pickler):
     def reducer_override(self, obj):
         if isinstance(obj, torch.Tensor):
             return _tensor(obj)
-        ours = isinstance(obj, DPFairClassifier)
+        ours = isinstance(obj, DPEstimator)
         return _classifier(obj) if ours else super().reducer_override(obj)
 
 

@@ -85,7 +85,7 @@ def _judge_object(walk, cls, node, where):
     walk.judge(walk.parts(node, where), where)
     if len(dict(pairs)) < len(pairs):
         walk.add(kinds.UNLISTED, where, "attributes that are set twice")
-    if cls.name == "DPFairClassifier":
+    if cls.name in (_facts.CLASSIFIER, _facts.REGRESSOR):
         _judge_classifier(walk, dict(pairs), where)
     elif cls.name in _LEARNED:
         _judge_estimator(walk, _LEARNED[cls.name], dict(pairs), where)
@@ -306,6 +306,7 @@ def _judge_tensors(walk, tensors, where):
     _judge_values(walk, values, _judge_network(walk, factory, tensors.arrays, where), where)
     words = module.get("custom", ""), *module.get("left_out", [])
     tests = {
+        "estimator": _facts.REGRESSOR.__eq__,
         "format_version": public.is_whole,
         "sha256": re.compile("[0-9a-f]{64}").fullmatch,
         "skdpfair_version": re.compile(r"[\w.+!-]{1,40}").fullmatch,

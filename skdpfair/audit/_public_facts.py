@@ -13,19 +13,23 @@ from skdpfair._validate import is_auto
 from skdpfair.attacks import PGD
 from skdpfair.augmentations import FlipAndShift
 from skdpfair.budget.journal import LINES
+from skdpfair.engine.losses import REGRESSION
 from skdpfair.estimator import DPFairClassifier
 from skdpfair.features import Scattering2D
 from skdpfair.inputs.groups import group_name
+from skdpfair.inputs.targets import range_of
 from skdpfair.mechanism import Method
 from skdpfair.preprocessing._bounded_scaler import BoundedScaler, bounds_of
 from skdpfair.privacy import ACCOUNTANTS, NOT_ACCOUNTED, Ledger, LedgerEntry, PrivacyReport
 from skdpfair.privacy import statement as words
 from skdpfair.privacy.renyi import ORDERS
+from skdpfair.regressor import DPFairRegressor
 from skdpfair.release import _facts, statement
 from skdpfair.training.parameters import resolve_optimizer
 from skdpfair.training.privacy_report import STEPS_BEFORE
 
 PARAMETERS = DPFairClassifier().get_params(deep=False)
+PARAMETERS |= DPFairRegressor().get_params(deep=False)
 STATEMENT = {"statement", "releasable", *(f.name for f in fields(PrivacyReport))}
 _REAL: Any = Real  # numbers of this type cannot be compared, as mypy sees it
 _HELD = {words.DIAGNOSTICS_HELD, words.REFERENCE_HELD}
@@ -151,6 +155,10 @@ def is_listed(name, value, values, network) -> bool:
     if name in ("classes", "classes_"):
         of_outputs = n_outputs == len(set(value)) == len(value) and all(map(is_level, value))
         return of_outputs or (n_outputs is None and are_levels(value))
+    if name == "loss":
+        return value in REGRESSION
+    if name in ("y_range", "y_range_"):
+        return range_of(value) is not None and n_outputs in (None, 1)
     if name in ("method", "method_"):
         return is_method(value) or (name == "method" and is_word(value))
     if name in ("module", "device"):

@@ -354,6 +354,11 @@ def predict(model, data, output, as_json, size):
                 "skdpfair.load_release in Python, or save it with save_release(schema=...)."
             )
         clf = load_release(model)
+        if not hasattr(clf, "predict_proba"):
+            raise ValueError(
+                f"{model} holds a regressor, which this command cannot use, as a schema describes "
+                "classes. In Python: skdpfair.load_release(path).predict(X)."
+            )
         names, X = source_for(model, schema, clf, data, size=size).unlabelled(schema)
         if not hasattr(X, "columns"):
             vars(clf).pop("feature_names_in_", None)  # the schema makes the features, in its order

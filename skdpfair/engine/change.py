@@ -23,7 +23,7 @@ def early_sample(
     seen = mechanism.method.sees_gradients()
     if len(batch) == 0:
         none = model.parameters[0].new_zeros(0)
-        facts = none, none, batch.group, none.new_zeros((0, model.n_classes))
+        facts = none, none, batch.group, none.new_zeros((0, model.loss.n_outputs))
         nobody = none.bool()
         if not seen:
             return PerSample(*facts), nobody

@@ -33,8 +33,8 @@ class Batch:
     ----------
     x : Tensor or SparseRows of shape (batch, ...)
         Inputs of the module; sparse rows are made dense chunk by chunk.
-    y : Tensor of shape (batch,), int64
-        Class codes.
+    y : Tensor of shape (batch,)
+        Class codes, int64; targets in [-1, 1], float32, of a regression.
     group : Tensor of shape (batch,), int64
         Group codes.
     real : Tensor of shape (batch,), bool, or None
@@ -413,7 +413,7 @@ def _measure(
 def _nothing(model: Strategy, batch: Batch) -> PerSample:
     like = model.parameters[0]
     empty = torch.zeros(0, dtype=like.dtype, device=like.device)
-    return PerSample(empty, empty, batch.group, empty.new_zeros((0, model.n_classes)))
+    return PerSample(empty, empty, batch.group, empty.new_zeros((0, model.loss.n_outputs)))
 
 
 def _measure_in_chunks(

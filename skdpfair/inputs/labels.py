@@ -21,7 +21,12 @@ def read(y: Any) -> np.ndarray:
         given = y if hasattr(y, "dtype") else np.asarray(y, dtype=object)
         shape = tuple(given.shape)
     if len(shape) > 2 or (len(shape) == 2 and shape[1] != 1):
-        raise ValueError(f"y should be a 1d array, got an array of shape {shape}")
+        raise ValueError(
+            f"y should be a 1d array, got an array of shape {shape}. For several labels of each "
+            "row, fit one classifier for each column, by "
+            "sklearn.multioutput.MultiOutputClassifier: each fit reads all records, so that their "
+            "epsilons add up (PrivacyLedger computes the total)."
+        )
     if getattr(given.dtype, "kind", None) == "c":
         raise ValueError("Complex data not supported: y must hold one label for each row.")
     if given is not y:

@@ -53,10 +53,10 @@ class Table:
     ----------
     x : ndarray, memmap, Tensor or SparseRows of shape (n_samples, ...)
         Features: float32 in memory; a memory map or a tensor is kept as it is.
-    y : ndarray of shape (n_samples,), int64
-        Codes into ``classes``.
-    classes : ndarray of shape (n_classes,)
-        Class labels, sorted.
+    y : ndarray of shape (n_samples,)
+        Codes into ``classes``, int64; without these, targets in [-1, 1], float32.
+    classes : ndarray of shape (n_classes,) or None
+        Class labels, sorted; None for a regression.
     groups : Groups
         Groups of the rows.
     group_positions : list of int
@@ -74,13 +74,18 @@ class Table:
 
     x: Rows
     y: np.ndarray
-    classes: np.ndarray
+    classes: np.ndarray | None
     groups: _groups.Groups
     group_positions: list[int]
     validation: tuple[np.ndarray, np.ndarray] | None = None
     weight: np.ndarray | None = None
     unit: np.ndarray | None = None
     features: str | None = None
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of outputs of a module: one for each class, or the prediction."""
+        return 1 if self.classes is None else len(self.classes)
 
     @property
     def n_units(self) -> int:
@@ -112,8 +117,8 @@ def read(
 
     Parameters
     ----------
-    estimator : DPFairClassifier
-        Its parameters say which columns are groups; gets ``n_features_in_`` and
+    estimator : DPFairClassifier or DPFairRegressor
+        Reads y; its parameters say which columns are groups; gets ``n_features_in_`` and
         ``feature_names_in_``.
     X, y, sensitive_features, sample_weight, units
         As given to ``fit``.
@@ -121,7 +126,7 @@ def read(
     Returns
     -------
     Table
-        Features, class codes, group codes, weights and persons.
+        Features, class codes or targets, group codes, weights and persons.
 
     Raises
     ------
@@ -131,12 +136,11 @@ def read(
     features = noted(X)
     X = _container(X)
     if isinstance(y, str):  # which scikit-learn compares with texts of its own
-        raise ValueError("y should be a 1d array, one label for each row, got a text.")
+        raise ValueError("y should be a 1d array, one value for each row, got a text.")
     validate_data(estimator, X, y, skip_check_array=True)
-    y = _labels.read(y)
+    y, classes, codes = estimator._read_target(y)
     if len(X) != len(y):
         raise ValueError(f"X and y have inconsistent numbers of samples: {[len(X), len(y)]}.")
-    classes, codes = _labels.classes_of(y, estimator.classes)
     if isinstance(X, SparseRows) and estimator.group_col not in (None, _groups.TARGET):
         raise ValueError(
             f"group_col={safe_repr(estimator.group_col)} names columns of X, but X is sparse. Give "
@@ -156,7 +160,7 @@ def read(
     if unit is not None:
         _persons.check(unit, estimator.max_records_per_unit, estimator.surplus_records)
     validation = None
-    if estimator.validation_data is not None:
+    if classes is not None and estimator.validation_data is not None:
         validation = _validation(estimator, hidden, x.shape[1:], classes)
     weight = _weights(sample_weight, len(y), estimator.max_sample_weight)
     return Table(x, codes, classes, groups, hidden, validation, weight, unit, features)

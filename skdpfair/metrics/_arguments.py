@@ -101,7 +101,24 @@ def weighted(metric, sample_weight):
     return functools.partial(metric, sample_weight=np.asarray(sample_weight, dtype=float))
 
 
-def metric_of(metric, default):
+def as_numbers(name, values, like):
+    """Return predictions of a regression as numbers, one per record of ``like``, else raise.
+
+    Examples
+    --------
+    >>> as_numbers("y_prob", [1, 2], like=[1, 3])
+    array([1., 2.])
+    """
+    values = as_vector(name, values, like)
+    if values.dtype.kind not in "biuf" or not np.isfinite(values).all():
+        raise ValueError(
+            f"{name} must hold the finite number that is predicted for each record. Pass what "
+            "predict(X) returns."
+        )
+    return values.astype(float)
+
+
+def metric_of(metric, default, name="metric"):
     """Return a metric of labels and predictions, ``default`` for None, else raise.
 
     Examples
@@ -116,7 +133,7 @@ def metric_of(metric, default):
         return default
     if not callable(metric):
         raise TypeError(
-            f"metric must be a function metric(y_true, y_pred) or None, got {safe_repr(metric)}. "
+            f"{name} must be a function {name}(y_true, y_pred) or None, got {safe_repr(metric)}. "
             "Pass the function itself, such as sklearn.metrics.accuracy_score: only scorers take "
             "names."
         )

@@ -137,9 +137,11 @@ def _derive(measure, aggregate):
         groups = given.pop("sensitive_features")
         definition.function(**given)  # on all records: names what does not fit, before it is cut
         function = definition.function
-        if "metric" in given:
-            function = functools.partial(function, metric=given.pop("metric"))
-        if "y_prob" in given:
+        for option in ("metric", "loss"):
+            if given.get(option) is not None:
+                function = functools.partial(function, **{option: given.pop(option)})
+            given.pop(option, None)
+        if "y_prob" in given and not isinstance(function, functools.partial):
             # a group may lack a class: take each record's own while all classes are there
             classes = given.pop("classes", None)
             for part in ("y_prob", "y_prob_ref"):

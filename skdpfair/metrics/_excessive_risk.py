@@ -1,38 +1,53 @@
-"""Excessive risk: the log loss that private training adds."""
+"""Excessive risk: the loss that private training adds."""
 
 import numpy as np
 
 from skdpfair._validate import error_context_without_data, listed
-from skdpfair.metrics._arguments import as_vector, as_weights, check_given, check_probabilities
+from skdpfair.metrics._arguments import (
+    as_numbers,
+    as_vector,
+    as_weights,
+    check_given,
+    check_probabilities,
+    metric_of,
+    weighted,
+)
 
 
-def excessive_risk(y_true, y_prob, *, y_prob_ref=None, classes=None, sample_weight=None):
-    """Measure how much larger the log loss is than that of a reference model.
+def excessive_risk(y_true, y_prob, *, y_prob_ref=None, classes=None, loss=None, sample_weight=None):
+    """Measure how much larger the loss is than that of a reference model.
+
+    The loss is log loss, or that of a regression.
 
     Parameters
     ----------
     y_true : array-like of shape (n_samples,)
-        The labels.
+        The labels; with ``loss``, the targets.
     y_prob : array-like of shape (n_samples, n_classes) or (n_samples,)
         The private model's ``predict_proba(X)``, or the probability of each record's OWN class,
         from `own_class_probability`. Do not pass ``predict_proba(X)[:, 1]``, the probability of
-        class 1: the result would be meaningless, and this error cannot be detected.
+        class 1: the result would be meaningless, and this error cannot be detected. With
+        ``loss``, its ``predict(X)``.
     y_prob_ref : array-like of shape (n_samples, n_classes) or (n_samples,)
         The same for the reference model; required.
     classes : array-like of shape (n_classes,) or None, default=None
         The label of each column: ``model.classes_``. None means the sorted labels of ``y_true``.
+    loss : callable or None, default=None
+        A mean loss ``loss(y_true, y_pred)``, smaller is better, of predictions, such as
+        `sklearn.metrics.mean_absolute_error`; None is log loss, of probabilities.
     sample_weight : array-like of shape (n_samples,) or None, default=None
-        Weights of the mean, >= 0, not all zero.
+        Weights of the mean, >= 0, not all zero; passed to ``loss`` if given.
 
     Returns
     -------
     float
-        In nats; negative if the private model does better. The value is not private.
+        In nats, or in the unit of ``loss``; negative if the private model does better. The value
+        is not private.
 
     Raises
     ------
     TypeError
-        If ``y_prob_ref`` is missing.
+        If ``y_prob_ref`` is missing, or ``loss`` is not a function.
     ValueError
         If an array does not have one entry per label, a probability lies outside [0, 1], or a
         row of probabilities does not sum to 1.
@@ -40,8 +55,8 @@ def excessive_risk(y_true, y_prob, *, y_prob_ref=None, classes=None, sample_weig
     Notes
     -----
     R(D) = E[loss(private; D)] - loss(reference; D), equation 2 of [esipova2023]_, with the loss
-    -log p(own class). Probabilities are clipped to at least the machine epsilon of their type, as
-    in `sklearn.metrics.log_loss`.
+    -log p(own class) by default. Probabilities are clipped to at least the machine epsilon of their
+    type, as in `sklearn.metrics.log_loss`.
 
     References
     ----------
@@ -70,8 +85,22 @@ def excessive_risk(y_true, y_prob, *, y_prob_ref=None, classes=None, sample_weig
     ... )
     >>> frame.by_group["excessive_risk"].round(4).to_dict()
     {'F': 0.6931, 'M': 0.0}
+
+    Of a regression:
+
+    >>> from sklearn.metrics import mean_absolute_error
+    >>> ages, private, reference = [20, 30, 40], [26, 33, 37], [23, 30, 37]
+    >>> excessive_risk(ages, private, y_prob_ref=reference, loss=mean_absolute_error)
+    2.0
     """
     check_given("y_prob_ref", y_prob_ref)
+    if loss is not None:
+        y_prob, y_prob_ref = (
+            as_numbers(name, values, y_true)
+            for name, values in (("y_prob", y_prob), ("y_prob_ref", y_prob_ref))
+        )
+        of = weighted(metric_of(loss, None, name="loss"), as_weights(sample_weight, y_true))
+        return float(of(y_true, y_prob) - of(y_true, y_prob_ref))
     y_prob = as_own_class("y_prob", y_prob, y_true, classes)
     y_prob_ref = as_own_class("y_prob_ref", y_prob_ref, y_true, classes)
     losses = log_losses(y_prob) - log_losses(y_prob_ref)

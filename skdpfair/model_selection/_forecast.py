@@ -20,6 +20,7 @@ from sklearn.model_selection import (
 )
 from sklearn.pipeline import Pipeline
 
+from skdpfair._base import DPEstimator
 from skdpfair._validate import flag, integer, one_of, safe_repr
 from skdpfair.budget.charging import planned_entries
 from skdpfair.budget.folds import folds_of, keeps_persons_together, takes_as_public
@@ -412,7 +413,7 @@ def refuse_other_fits(estimator, counted=()):
     """Refuse private fits inside an estimator, but for its last step's and ``counted`` types'."""
     last = classifier_of(estimator)
     for part in parts_within(estimator):
-        spends = isinstance(part, (DPFairClassifier, DPQuantileScaler)) or hasattr(part, "forecast")
+        spends = isinstance(part, (DPEstimator, DPQuantileScaler)) or hasattr(part, "forecast")
         if spends and part is not last and not isinstance(part, counted):
             raise ValueError(
                 f"estimator holds a {type(part).__name__} before its last step, but only the cost "

@@ -258,10 +258,13 @@ ROWS = {
     "skdpfair.FrozenFeatures": FREE,
     "skdpfair.DPQuantileScaler": Row(spends=True),
     "skdpfair.DPThresholdClassifier": Row(goes_in=True),  # its fit pays for the thresholds
-    "skdpfair.DPFairClassifier": Row(
-        REFERENCE,
-        "a finite epsilon, a private method, and keep_reference=False",
-        _without_noise,
+    **dict.fromkeys(
+        ("skdpfair.DPFairClassifier", "skdpfair.DPFairRegressor"),
+        Row(
+            REFERENCE,
+            "a finite epsilon, a private method, and keep_reference=False",
+            _without_noise,
+        ),
     ),
 }
 MODULES = {

@@ -50,6 +50,7 @@ ASSUMPTIONS = {
     "bounds": "the bounds are public",
     "shares": "the shares of the groups (group_probabilities) are public",
     "classes": "the set of classes is public (it was taken from y; declare classes=)",
+    "y_range": "y_range, the limits of the target, is public",
     "groups": "the set of groups, if any, is public (declare groups=)",
     "sets": "the number of records n is public, and so are the sets of classes and of groups",
     "counts": (

@@ -1,4 +1,4 @@
-"""Releases of fitted classifiers without records: copies, safetensors files and ONNX files."""
+"""Releases of fitted estimators without records: copies, safetensors files and ONNX files."""
 
 from skdpfair.release._facts import packed, statement, unpacked
 from skdpfair.release._release import export_onnx, load_release, release, save_release, schema_of

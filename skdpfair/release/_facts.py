@@ -1,4 +1,4 @@
-"""Weights and public facts of fitted classifiers, for releases and for pickles."""
+"""Weights and public facts of fitted estimators, for releases and for pickles."""
 
 import json
 import warnings
@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import torch
+from sklearn.base import is_regressor
 
 from skdpfair.exceptions import InsecureSeedWarning, PrivacyLeakWarning
 from skdpfair.mechanism import Method
@@ -18,11 +19,22 @@ SCRUBBED = {"random_state": None, "callbacks": None, "validation_data": None}
 DROPPED = SCRUBBED | {"keep_reference": False, "diagnostics": False}
 _NEVER_KEPT = ("reference_", "diagnostics_", "_skl_callbacks")
 FITTED = (
-    *("classes_", "groups_", "n_features_in_", "feature_names_in_", "method_", "privacy_"),
+    *(
+        "classes_",
+        "y_range_",
+        "groups_",
+        "n_features_in_",
+        "feature_names_in_",
+        "method_",
+        "privacy_",
+    ),
     *("lr_", "batch_size_", "n_steps_", "n_iter_", "signal_to_noise_", "features_"),
     *("_settled", "_n_fits", "_group_positions", "_charged"),
 )
-_NEEDED = [n for n in FITTED if n not in ("feature_names_in_", "features_", "_charged")]
+_OPTIONAL = ("feature_names_in_", "features_", "_charged", "classes_", "y_range_")
+_NEEDED = [n for n in FITTED if n not in _OPTIONAL]
+# files without the name of a class are of classifiers
+CLASSIFIER, REGRESSOR = "DPFairClassifier", "DPFairRegressor"
 FACTS_KEY, WEIGHTS_KEY, FACTORY_KEY = "_facts", "_weights", "_factory"  # of a pickled state
 NOTED = "{}, which whoever fitted could look at; not in this copy"
 
@@ -49,6 +61,8 @@ def facts_of(estimator):
         "module": module_facts(estimator.net_.module),
         "privacy_statement": statement(privacy),
     }
+    if is_regressor(estimator):
+        facts["estimator"] = REGRESSOR
     return facts, weights_of(estimator.net_)
 
 
@@ -82,7 +96,7 @@ def _scrubbed(privacy):
 
 def _parameters(estimator):
     """Return the parameters, encoded, without those that the module's facts stand for."""
-    params = estimator.get_params(deep=False) | DROPPED
+    params = _dropped(estimator.get_params(deep=False))
     if module_facts(estimator.net_.module)["name"] is None:
         params = {k: v for k, v in params.items() if k not in ("module", "module_params")}
     if params.get("module_params"):  # no folder of this machine
@@ -105,6 +119,11 @@ def _parameters(estimator):
     return out
 
 
+def _dropped(params):
+    """Return parameters without those that no release keeps, among those that there are."""
+    return params | {name: value for name, value in DROPPED.items() if name in params}
+
+
 def module_facts(factory):
     """Return how to build a net's module anew; ``name`` is None for a module of the user's."""
     name = next((n for n, known in NETWORKS.items() if factory.make is known), None)
@@ -125,7 +144,7 @@ def module_facts(factory):
 
 def rebuilt(cls, facts, weights, module=None):
     """Return a fitted classifier that predicts; ``module`` is the factory of a custom module."""
-    params = {name: decode(value) for name, value in facts["parameters"].items()} | DROPPED
+    params = _dropped({name: decode(value) for name, value in facts["parameters"].items()})
     unknown = sorted(set(params) - set(cls().get_params(deep=False)))
     if unknown:
         raise ValueError(f"{cls.__name__} of this version has no parameters {unknown}")
@@ -142,7 +161,8 @@ def rebuilt(cls, facts, weights, module=None):
 
 def check_loaded(estimator, facts) -> None:
     """Raise a ValueError if the parts of a release do not fit each other."""
-    missing = [name for name in _NEEDED if not hasattr(estimator, name)]
+    target = "y_range_" if is_regressor(estimator) else "classes_"
+    missing = [name for name in (*_NEEDED, target) if not hasattr(estimator, name)]
     if missing:
         raise ValueError(f"the facts lack {missing}")
     stated, held = facts["privacy_statement"], statement(estimator.privacy_)
@@ -152,8 +172,9 @@ def check_loaded(estimator, facts) -> None:
                 f"its statement says {name}={stated.get(name)!r}, its facts {held[name]!r}"
             )
     logits = estimator.net_.logits(np.zeros((1, *estimator.net_.module.in_shape), np.float32))
-    if logits.shape != (1, len(estimator.classes_)):
-        raise ValueError(f"{len(estimator.classes_)} classes for {logits.shape[1]} outputs")
+    n_outputs = 1 if is_regressor(estimator) else len(estimator.classes_)
+    if logits.shape != (1, n_outputs):
+        raise ValueError(f"{n_outputs} outputs were fitted, and {logits.shape[1]} are in the file")
     if not all(np.isfinite(w).all() for w in weights_of(estimator.net_).values()):
         raise ValueError("weights that are not finite numbers")
 
@@ -230,7 +251,8 @@ def packed(state):
     if "net_" not in state:  # not fitted
         return state
     net = state["net_"]
-    left = {k: v for k, v in state.items() if k not in ("net_", *_NEVER_KEPT)} | SCRUBBED
+    left = {k: v for k, v in state.items() if k not in ("net_", *_NEVER_KEPT)}
+    left |= {name: value for name, value in SCRUBBED.items() if name in left}
     left["privacy_"] = _scrubbed(left["privacy_"])
     left[FACTORY_KEY] = [net.module.make, net.module.params, net.module.in_shape]
     # the class of a method from elsewhere has to be imported, which pickle does

@@ -1,4 +1,4 @@
-"""ONNX graphs of fitted classifiers: the module, softmax, arg max and labels.
+"""ONNX graphs of fitted estimators: the module, and labels or the prediction.
 
 Plain stacks of layers are written node by node: small, and the same with every version of torch.
 Other modules go through torch's exporter, without its notes on this machine.
@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from sklearn.base import is_regressor
 from torch import nn
 
 from skdpfair.features._wavelets import RealScattering
@@ -56,17 +57,18 @@ def content(estimator, statement, version) -> bytes:
     except _Unknown:
         part = _traced(module, example)
     model = onnx.helper.make_model(
-        _graph(onnx, part, estimator, shape),
+        (_regression if is_regressor(estimator) else _graph)(onnx, part, estimator, shape),
         opset_imports=[onnx.helper.make_opsetid("", part.opset)],
         ir_version=max(_IR, part.ir_version),
         producer_name="skdpfair",
         producer_version=version,
     )
-    facts = {
-        "privacy_statement": statement,
-        "classes": estimator.classes_.tolist(),
-        "feature_names": _feature_names(estimator),
-    }
+    facts = {"privacy_statement": statement}
+    if is_regressor(estimator):
+        facts["y_range"] = estimator.y_range_
+    else:
+        facts["classes"] = estimator.classes_.tolist()
+    facts["feature_names"] = _feature_names(estimator)
     onnx.helper.set_model_props(model, {k: json.dumps(v) for k, v in facts.items()})
     onnx.checker.check_model(model, full_check=True)
     return model.SerializeToString(deterministic=True)
@@ -94,6 +96,32 @@ def _graph(onnx, part, estimator, shape):
             make.make_tensor_value_info("label", labels.data_type, ["batch"]),
         ],
         [*part.constants, labels],
+    )
+
+
+def _regression(onnx, part, estimator, shape):
+    """Return the graph of a regressor, whose prediction is inside the range of the target."""
+    make, number = onnx.helper, onnx.TensorProto.FLOAT
+    low, high = estimator.y_range_
+    values = {"lowest": -1, "highest": 1, "half": high / 2 - low / 2, "middle": low / 2 + high / 2}
+    constants = {k: np.asarray(v, np.float32) for k, v in values.items()}
+    constants["axis"] = np.array([1])
+    if not all(np.isfinite(v) for v in constants.values()):
+        raise ValueError(f"ONNX predicts in float32, which cannot hold y_range={(low, high)}.")
+    nodes = [
+        *part.nodes,
+        make.make_node("Cast", [part.output], ["output"], to=number),
+        make.make_node("Clip", ["output", "lowest", "highest"], ["inside"]),
+        make.make_node("Mul", ["inside", "half"], ["distance"]),
+        make.make_node("Add", ["distance", "middle"], ["predictions"]),
+        make.make_node("Squeeze", ["predictions", "axis"], ["prediction"]),
+    ]
+    return make.make_graph(
+        nodes,
+        "regressor",
+        [make.make_tensor_value_info("features", number, ["batch", *shape])],
+        [make.make_tensor_value_info("prediction", number, ["batch"])],
+        [*part.constants, *(onnx.numpy_helper.from_array(v, k) for k, v in constants.items())],
     )
 
 

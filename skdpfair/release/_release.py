@@ -1,31 +1,40 @@
-"""Copies and files of fitted classifiers: weights and public facts only."""
+"""Copies and files of fitted estimators: weights and public facts only."""
 
 import tomllib
 from importlib import import_module
 
+from sklearn.base import is_regressor
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from skdpfair._validate import error_context, safe_repr
+from skdpfair._validate import error_context, one_of, safe_repr
 from skdpfair.budget.files import replace_file
 from skdpfair.preprocessing import TableSchema
 from skdpfair.preprocessing._schema import with_features
 from skdpfair.release import _file, _onnx
-from skdpfair.release._facts import check_loaded, factory_of, facts_of, rebuilt, record_shape
+from skdpfair.release._facts import (
+    CLASSIFIER,
+    REGRESSOR,
+    check_loaded,
+    factory_of,
+    facts_of,
+    rebuilt,
+    record_shape,
+)
 
 
 def release(estimator):
-    """Return a copy of a fitted classifier that holds weights and public facts only.
+    """Return a copy of a fitted estimator that holds weights and public facts only.
 
     Parameters
     ----------
-    estimator : DPFairClassifier
-        The fitted classifier.
+    estimator : DPFairClassifier or DPFairRegressor
+        The fitted estimator.
 
     Returns
     -------
-    DPFairClassifier
-        A classifier that predicts. It keeps the parameters, except those that may hold records,
+    DPFairClassifier or DPFairRegressor
+        An estimator that predicts. It keeps the parameters, except those that may hold records,
         seeds or code: ``callbacks``, ``validation_data``, ``random_state``, ``keep_reference``,
         ``diagnostics``, and a custom ``attack`` or ``optimizer``.
 
@@ -60,18 +69,19 @@ def release(estimator):
 
 
 def save_release(estimator, path, *, schema=None):
-    """Write a fitted classifier to one safetensors file, which `load_release` reads.
+    """Write a fitted estimator to one safetensors file, which `load_release` reads.
 
     Parameters
     ----------
-    estimator : DPFairClassifier
-        The fitted classifier.
+    estimator : DPFairClassifier or DPFairRegressor
+        The fitted estimator.
     path : str or Path
         The file; an existing file is replaced once the new one is complete.
     schema : TableSchema or None, default=None
         The public facts from which the features were computed. `schema_of` reads them, and
         ``skdpfair predict`` uses them to take raw tables. The file holds the number of
-        intervals that gives the features of the fit, even if ``n_intervals="auto"``.
+        intervals that gives the features of the fit, even if ``n_intervals="auto"``. None for
+        a regressor: a schema describes classes.
 
     Raises
     ------
@@ -161,8 +171,8 @@ def load_release(path, *, module=None):
 
     Returns
     -------
-    DPFairClassifier
-        The fitted classifier; on the same machine its predictions equal those of the saved one.
+    DPFairClassifier or DPFairRegressor
+        The fitted estimator; on the same machine its predictions equal those of the saved one.
 
     Raises
     ------
@@ -193,7 +203,8 @@ def load_release(path, *, module=None):
     _check_module(path, facts.get("module"), module)
     try:
         factory = None if module is None else factory_of(facts["module"], module)
-        loaded = rebuilt(_package().DPFairClassifier, facts, weights, factory)
+        name = one_of("estimator", facts.get("estimator", CLASSIFIER), (CLASSIFIER, REGRESSOR))
+        loaded = rebuilt(getattr(_package(), name), facts, weights, factory)
         check_loaded(loaded, facts)
         return loaded
     except Exception as error:  # facts may be anything, and so may a module
@@ -204,12 +215,12 @@ def load_release(path, *, module=None):
 
 
 def export_onnx(estimator, path):
-    """Write a fitted classifier to an ONNX file that maps features to labels and probabilities.
+    """Write a fitted estimator to an ONNX file that maps features to predictions.
 
     Parameters
     ----------
-    estimator : DPFairClassifier
-        The fitted classifier.
+    estimator : DPFairClassifier or DPFairRegressor
+        The fitted estimator.
     path : str or Path
         The file.
 
@@ -231,6 +242,8 @@ def export_onnx(estimator, path):
     without the group columns.  The outputs are ``logits`` and ``probabilities`` (batch,
     n_classes), float32, and ``label`` (batch,), strings or int64 (0 and 1 for False and True).
     ``metadata_props`` holds ``privacy_statement``, ``feature_names`` and ``classes`` as JSON.
+    Of a regressor, the output is ``prediction`` (batch,), float32, and ``metadata_props`` holds
+    ``y_range`` instead of ``classes``.
 
     Examples
     --------
@@ -256,6 +269,11 @@ def _checked(schema, estimator):
         return None
     if not isinstance(schema, TableSchema):
         raise TypeError(f"schema must be a TableSchema or None, got {safe_repr(schema)}.")
+    if is_regressor(estimator):
+        raise ValueError(
+            "schema must be None for a regressor: a TableSchema describes classes. Save it by "
+            "schema.to_toml()."
+        )
     if not schema.has_features and len(record_shape(estimator)) > 1:
         return schema  # of the labels of pictures
     schema = with_features(schema, estimator.n_features_in_)

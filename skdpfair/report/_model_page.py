@@ -258,7 +258,9 @@ def _classifier_in(model):
     inner = getattr(model, "estimator_", getattr(model, "best_estimator_", model))
     while inner is not model and isinstance(inner, Pipeline):
         inner = inner[-1]
-    if not hasattr(model, "privacy_") or not hasattr(inner, "net_"):
+    if not hasattr(model, "privacy_") or not (
+        hasattr(inner, "net_") and hasattr(inner, "classes_")
+    ):
         holds = "" if inner is model else f" that holds a {type(inner).__name__}"
         raise TypeError(
             "classifier must be a fitted DPFairClassifier, DPThresholdClassifier or "

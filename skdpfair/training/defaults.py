@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from skdpfair._validate import is_auto, safe_repr
+from skdpfair.engine.losses import HUBER_THRESHOLD
 from skdpfair.privacy import gdp_parameter
 
 Module: TypeAlias = str | Callable[..., nn.Module]
@@ -40,8 +41,59 @@ ITERATE_AVERAGE = 0.5  # share of the last steps whose weights are averaged; non
 # clipping bounds and what is released about groups
 TARGET_QUANTILE = 0.1  # share of the gradients that are longer than the clipping threshold
 GROUP_COUNT_NOISE = 5.0  # over 1/mu of the budget: takes 1/25 of mu squared
+# regression: targets are scaled to [-1, 1]
+RESIDUAL = 0.25  # of a typical record: there, gradients of the squared loss are clipped
+REGRESSION_LR = 0.5  # stable with momentum, whatever the features
 # class weights
 MIN_ODDS = 1e-7  # a class of weight 0 starts at these odds
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What the loss of a fit means for "auto", and for warnings.
+
+    Parameters
+    ----------
+    clip_slope : float
+        Slope of the loss at which gradients are clipped, over that of the warm-up.
+    lr : float
+        Largest learning rate, over that of cross-entropy with the same clipping bound.
+    norm_growth : float
+        Growth of gradient norms to expect of hidden layers.
+    low_signal, no_signal : str
+        What to expect where records are few for the budget.
+    """
+
+    clip_slope: float
+    lr: float
+    norm_growth: float
+    low_signal: str
+    no_signal: str
+
+
+_CLASSIFICATION = Objective(
+    1.0,
+    1.0,
+    4.0,
+    "several points below a non-private model, the smaller class first",
+    "no better than guessing the larger class",
+)
+_OF_REGRESSION = (
+    2.0,
+    "clearly worse than a non-private model",
+    "no better than predicting one number",
+)
+# a warm-up measures slopes of 1; the learning rate follows from the curvature of the loss
+_OBJECTIVES = {
+    "squared": Objective(RESIDUAL, REGRESSION_LR * RESIDUAL**2, *_OF_REGRESSION),
+    "absolute": Objective(1.0, REGRESSION_LR * RESIDUAL, *_OF_REGRESSION),
+    "huber": Objective(1.0, REGRESSION_LR * HUBER_THRESHOLD, *_OF_REGRESSION),
+}
+
+
+def objective(params: Mapping[str, Any]) -> Objective:
+    """Return the objective of an estimator's parameters: only regressors have a ``loss``."""
+    return _OBJECTIVES[params["loss"]] if "loss" in params else _CLASSIFICATION
 
 
 @dataclass(frozen=True)
@@ -102,6 +154,7 @@ def resolve(
     searches_scale: bool = True,
     decays: bool = False,
     is_wide: bool = False,
+    hidden_growth: float = 4.0,
 ) -> Settings:
     """Fill what the user left at "auto".
 
@@ -121,6 +174,8 @@ def resolve(
         Whether weights decay: those of a model without privacy, which nothing else regularises.
     is_wide : bool
         Whether a record has many features, `WIDE_FROM` or more.
+    hidden_growth : float
+        Growth of gradient norms to expect where there are hidden layers.
 
     Returns
     -------
@@ -166,7 +221,7 @@ def resolve(
         # so that the mean of the last weights has learned for a time proportional to the signal
         lr_scale=min(learnable / (1 - averaged / 2) / max(total - warm_up, 1), lr_scale),
         averaged=averaged,
-        norm_growth=1.0 if module == "logistic" else 4.0,
+        norm_growth=1.0 if module == "logistic" else hidden_growth,
         weight_decay=decay / n_samples if decays else 0.0,
     )
 
@@ -290,7 +345,7 @@ def _class_weights(
 
 
 def loss_weights(
-    class_weight: Mapping[Any, float] | None, classes: np.ndarray, *, rescaled: bool
+    class_weight: Mapping[Any, float] | None, classes: np.ndarray | None, *, rescaled: bool
 ) -> tuple[list[float] | None, tuple[float, ...] | None]:
     """Return the factors of the loss, and the logits at which a zero output layer starts.
 
@@ -299,6 +354,8 @@ def loss_weights(
     have a common factor, which is free where the scale of the gradients is searched for, and
     gives these the size they have without weights.  All from public numbers.
     """
+    if classes is None:
+        return None, None
     weights = _class_weights(class_weight, classes)
     if weights is None or max(weights) == 0:
         return weights, None

@@ -16,6 +16,7 @@ from skdpfair.attacks import PGD, RecordByRecord, check_attack
 from skdpfair.augmentations import Augment, Views, check_augment
 from skdpfair.engine import PoissonSampler, Streams, select_strategy
 from skdpfair.engine.flat import acts_elementwise, flat_optimizer, flatten_
+from skdpfair.engine.losses import Loss
 from skdpfair.engine.memory import affordable_batch
 from skdpfair.engine.per_sample.batch_statistics import hold_statistics
 from skdpfair.engine.per_sample.materialised import materialised
@@ -39,12 +40,12 @@ from skdpfair.training.steps import TrainingLoop, trainable
 
 
 class PrivateNet(NeuralNetClassifier):
-    """A skorch classifier whose training step is :func:`skdpfair.engine.private_step`.
+    """A skorch net whose training step is :func:`skdpfair.engine.private_step`.
 
     Parameters
     ----------
     module : torch.nn.Module class or factory
-        Maps (batch, ...) to logits (batch, n_classes).
+        Maps (batch, ...) to logits (batch, n_classes), or to outputs (batch, 1) of a regression.
     mechanism : Mechanism
         What each step releases.
     schedule : Schedule
@@ -57,6 +58,8 @@ class PrivateNet(NeuralNetClassifier):
         Number of outputs.
     class_weight : list of float, optional
         Public factors of the loss, one per class.
+    loss : Loss, optional
+        Loss of a regression; cross-entropy by default.
     chunk_size : int or "auto", default="auto"
         Records held in memory at once.
     records_per_unit : int, default=1
@@ -107,6 +110,7 @@ class PrivateNet(NeuralNetClassifier):
         n_classes: int,
         processes: Processes = ALONE,
         class_weight: list[float] | None = None,
+        loss: Loss | None = None,
         chunk_size: int | str = "auto",
         records_per_unit: int = 1,
         noise: str = "standard",
@@ -121,7 +125,7 @@ class PrivateNet(NeuralNetClassifier):
         super().__init__(module, criterion=torch.nn.CrossEntropyLoss, **kwargs)
         self.mechanism, self.schedule, self.streams = mechanism, schedule, streams
         self.processes = processes
-        self.n_classes, self.class_weight = n_classes, class_weight
+        self.n_classes, self.class_weight, self.loss = n_classes, class_weight, loss
         self.chunk_size, self.noise = chunk_size, noise
         self.records_per_unit = records_per_unit
         self.attack, self.on_step, self.diagnostics = attack, on_step, diagnostics
@@ -234,6 +238,7 @@ class PrivateNet(NeuralNetClassifier):
             self.n_classes,
             weight,
             self.records_per_unit * self.n_augmentations,
+            loss=self.loss,
             may_mix=method.takes_batch_statistics and not method.private,
         )
         if not self.engine_.per_record:

@@ -111,12 +111,14 @@ def plan(
     once = _one_time_noise(mechanism, settings, params.get(SCORE_COUNTS, 0.0))
     if epsilon is not None:
         mechanism = _calibrated(mechanism, settings, epsilon, delta, params["accountant"], once)
-    _warn_of_low_signal(mechanism, settings, unit)
+    objective = defaults.objective(params)
+    _warn_of_low_signal(mechanism, settings, unit, objective)
     cls = parameters.resolve_optimizer(params["optimizer"])
     given = dict(params["optimizer_params"] or {})
     given, lr, lr_scale = defaults.optimizer(
         params["optimizer"], cls, given, params["lr"], settings
     )
+    lr_scale = None if lr_scale is None else lr_scale * objective.lr
     if settled_lr is not None and params["lr"] == "auto":
         lr, lr_scale = settled_lr, None
     return Plan(
@@ -168,6 +170,7 @@ def _settings(
         searches_scale=waits or waits_for_lr,
         decays=not method.private,
         is_wide=is_wide,
+        hidden_growth=defaults.objective(params).norm_growth,
     )
 
 
@@ -218,15 +221,17 @@ def _calibrated(
     return replace(mechanism, noise_multiplier=noise * (1 + 1e-9))
 
 
-def _warn_of_low_signal(mechanism: Mechanism, settings: defaults.Settings, unit: str) -> None:
+def _warn_of_low_signal(
+    mechanism: Mechanism, settings: defaults.Settings, unit: str, objective: defaults.Objective
+) -> None:
     noisiest = max(mechanism.noise_multipliers[1:], default=0.0)
     is_coarse = noisiest > 0.2 * mechanism.expected_batch_size
     signal, enough = settings.signal_to_noise, defaults.LOW_SIGNAL_TO_NOISE
     if mechanism.noise_multiplier == 0 or not (signal < enough or is_coarse):
         return
-    expect = "several points below a non-private model, the smaller class first"
+    expect = objective.low_signal
     if signal < defaults.NO_SIGNAL_TO_NOISE:
-        expect = "no better than guessing the larger class"
+        expect = objective.no_signal
     few = (
         f"n = {mechanism.task.n_samples} {unit}s are few for this privacy budget (signal to noise "
         f"n*mu = {signal:.0f}; {enough:.0f} would be comfortable): expect to be {expect}. More "

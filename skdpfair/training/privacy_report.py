@@ -146,7 +146,8 @@ def _assumptions(
     taken = {
         "n": True,
         "shares": getattr(method, "group_probabilities", None) is not None,
-        "classes": params["classes"] is None,
+        "classes": table.classes is not None and params["classes"] is None,
+        "y_range": table.classes is None,
         "groups": params["groups"] is None,
         "counts": counts_groups,
         "validation": params["validation_data"] is not None,

@@ -251,7 +251,7 @@ def facts_of(estimator: BaseEstimator, table: Table) -> dict[str, Any]:
         "the number of columns of X": estimator.n_features_in_,
         "the names of the columns of X": None if names is None else list(names),
         "the shape of a record": tuple(table.x.shape[1:]),
-        "classes": table.classes.tolist(),
+        "classes": None if table.classes is None else table.classes.tolist(),
         "groups": None if table.groups.levels is None else list(table.groups.levels),
         "sample_weight": table.weight is not None,
         "units": table.unit is not None,

@@ -35,6 +35,8 @@ class Schedule:
         See :meth:`skdpfair.mechanism.Method.at_scale`.
     averaged : float
         Share, in [0, 1], of the last steps whose parameters are averaged.
+    clip_slope : float
+        Slope of the loss at which gradients are clipped, over that of the warm-up.
     """
 
     n_steps: int
@@ -44,6 +46,7 @@ class Schedule:
     lr_scale: float | None = None
     norm_growth: float = 1.0
     averaged: float = 0.0
+    clip_slope: float = 1.0
 
     @property
     def first_averaged(self) -> int:

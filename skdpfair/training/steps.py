@@ -242,6 +242,7 @@ class TrainingLoop:
 
     def _warm_up_step(self, index: Tensor) -> None:
         batch = self._copied(index)
+        batch = replace(batch, y=self.engine.loss.of_warm_up(batch.y))
         search, size = self.schedule.search, self.mechanism.expected_batch_size
         assert search is not None  # a warm-up has one
         # booked first, so that an interrupt can only overcount
@@ -338,7 +339,7 @@ class TrainingLoop:
         """Set the bounds and the learning rate from the gradient scale, a released number."""
         if not self.schedule.warm_up and self.schedule.lr_scale is None:
             return
-        scale = float(self.scale)
+        scale = float(self.scale) * self.schedule.clip_slope
         method, unit_lr = self.mechanism.method.at_scale(scale, self.schedule.norm_growth)
         self._restart_method(method)
         if self.schedule.lr_scale is not None:

@@ -22,6 +22,7 @@ from skdpfair.attacks import check_inputs
 from skdpfair.budget.charging import charged, planned_entries
 from skdpfair.budget.spending import DIAGNOSTICS, REFERENCE
 from skdpfair.engine import ScaleSearch, Streams
+from skdpfair.engine.losses import REGRESSION
 from skdpfair.exceptions import InsecureSeedWarning, InterruptedWarning
 from skdpfair.inputs.persons import unit_groups
 from skdpfair.inputs.table import Table
@@ -422,7 +423,7 @@ def _net(
     params: dict[str, Any], plan: Plan, table: Table, streams: Streams, processes: Processes
 ) -> PrivateNet:
     """Return the net of a plan, not yet initialized."""
-    settings, n_classes = plan.settings, len(table.classes)
+    settings, n_classes = plan.settings, table.n_outputs
     class_weight, initial_logits = defaults.loss_weights(
         params["class_weight"], table.classes, rescaled=bool(settings.warm_up)
     )
@@ -447,6 +448,7 @@ def _net(
         lr_scale=plan.lr_scale,
         norm_growth=settings.norm_growth,
         averaged=settings.averaged,
+        clip_slope=defaults.objective(params).clip_slope,
     )
     return PrivateNet(
         module,
@@ -456,6 +458,7 @@ def _net(
         processes=processes,
         n_classes=n_classes,
         class_weight=class_weight,
+        loss=None if table.classes is not None else REGRESSION[params["loss"]](),
         chunk_size=params["max_physical_batch_size"],
         records_per_unit=1 if table.unit is None else params["max_records_per_unit"],
         noise=params["noise"],

@@ -53,9 +53,9 @@ def previous_fit(
 
     Parameters
     ----------
-    estimator : DPFairClassifier
+    estimator : DPFairClassifier or DPFairRegressor
         Whose ``fit`` was called again.
-    fresh : DPFairClassifier
+    fresh : DPFairClassifier or DPFairRegressor
         Its copy that has read the new table.
     table : Table
         The new records.
@@ -103,7 +103,8 @@ def _check_same_form(
     same: dict[str, tuple[Any, Any]] = {
         "features of pictures": (described[0], described[1]),
         "unit of the guarantee": (estimator.privacy_.unit, UNITS[table.adjacency]),
-        "classes": (estimator.classes_, table.classes),
+        "classes": (getattr(estimator, "classes_", None), table.classes),
+        "range of the target": (getattr(estimator, "y_range_", None), fresh._y_range()),
         "groups": (estimator.groups_, table.groups.levels),
         "number of features": (estimator.n_features_in_, fresh.n_features_in_),
     }

@@ -100,25 +100,43 @@ def test_public_docstrings_are_whole(path):
 def test_every_public_room_is_in_the_reference():
     packages = {p.parent.name for p in ROOT.glob("skdpfair/*/__init__.py")}
     modules = {p.stem for p in ROOT.glob("skdpfair/*.py") if not p.stem.startswith("_")}
-    inner = {"cli", "engine", "estimator", "inputs", "training"}  # promised to no user
+    inner = {"cli", "engine", "estimator", "inputs", "regressor", "training"}  # promised to no user
     named = {room.partition(".")[2] for room in rooms()} - {""}
     assert named == (packages | modules) - inner
 
 
-def test_the_readme_states_what_was_measured():
-    found = json.loads((ROOT / "benchmarks" / "results" / "training.json").read_text())
-    rows = [r for r in (ROOT / "README.md").read_text().splitlines() if r.startswith("| a ")]
-    step, fit = (next(r for r in rows if r.startswith(f"| a {w}")) for w in ("private", "whole"))
-    numbers = [float(n) for n in re.findall(r"\d+\.\d+", step)]
+def test_the_comparison_states_what_was_measured():
+    results, page = ROOT / "benchmarks" / "results", (ROOT / "docs/comparison.md").read_text()
+    assert (results / "rivals.md").read_text() in page
+    found = json.loads((results / "training.json").read_text())
     engines = ("dpsgd", "Opacus ghost clipping", "Opacus hooks")
-    measured = [
-        found["steps"][model][engine]["ratio"]
-        for engine in engines
-        for model in ("Adult MLP", "MNIST CNN")
-    ]
-    assert numbers == pytest.approx(measured, rel=0.005)
+    for model in ("Adult MLP", "MNIST CNN"):
+        for kind, start in (("steps", "a"), ("memory", "additional memory of a")):
+            row = re.search(rf"^\| {start} private step, {model} (.*)", page, re.M)[1]
+            measured = [found[kind][model][engine]["ratio"] for engine in engines]
+            assert [float(n) for n in re.findall(r"\d+\.\d+", row)] == pytest.approx(
+                measured, rel=0.01
+            )
+    row = re.search(r"^\| a whole fit, Adult MLP (.*)", page, re.M)[1]
     ratio = found["fits"]["Adult MLP"]["dpsgd"]["ratio"]
-    assert [float(n) for n in re.findall(r"\d+\.\d+", fit)] == pytest.approx([ratio, 1.0], rel=0.01)
+    assert [float(n) for n in re.findall(r"\d+\.\d+", row)] == pytest.approx([ratio, 1.0], rel=0.01)
+
+
+def test_every_example_and_every_sharp_edge_is_rated():
+    for example in ROOT.glob("examples/plot_*.py"):
+        about = example.read_text().split('"""')[1]
+        assert re.search(r"^Tag: (reference|research)\.$", about, re.M), example.name
+    listed = (ROOT / "docs/sharp_edges.md").read_text()
+    for page in ROOT.glob("docs/sharp_edges/*.md"):
+        severity = re.search(r"^\*\*Severity: (.*?)\.\*\*", page.read_text(), re.M)[1]
+        assert severity in ("critical", "theoretical", "negligible")
+        assert f"(sharp_edges/{page.name}) | {severity} |" in listed
+
+
+@pytest.mark.parametrize("word", ["imbalance", "CalibratedClassifierCV", "ThresholdOptimizer"])
+@pytest.mark.parametrize("page", ["postprocessing.md"])
+def test_pages_hold_the_words_that_readers_search_for(page, word):
+    assert word.lower() in (ROOT / "docs" / page).read_text().lower()
 
 
 def test_the_lowest_versions_that_are_tested_are_those_that_are_stated():

@@ -17,6 +17,7 @@ from skdpfair import DPFairClassifier, get_method
 from skdpfair.attacks import PGD
 from skdpfair.budget import PrivacyLedger
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
+from skdpfair.engine.losses import CrossEntropy
 from skdpfair.engine.per_sample import ClosedForm, chain_of, layers
 from skdpfair.engine.per_sample.records import at_most
 from skdpfair.engine.precision import full_precision
@@ -130,7 +131,7 @@ def test_squares_that_underflow_hide_no_gradient():
         sampler.add(torch.ones(1), {layer.weight: (total := torch.zeros(3, 6))})
         assert float(sampler.norm2()[0]) ** 0.5 >= float(total.double().norm()) * (1 - 1e-5)
         chain = nn.Sequential(layer, nn.ReLU())
-        closed = ClosedForm(chain, 3, None, chain_of(chain, torch.zeros(1, 6)))
+        closed = ClosedForm(chain, CrossEntropy(3), chain_of(chain, torch.zeros(1, 6)))
         assert float(closed._norm([sampler])[0]) >= float(total.double().norm()) * (1 - 1e-5)
 
 

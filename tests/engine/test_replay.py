@@ -13,6 +13,7 @@ from torch.utils._pytree import tree_leaves
 from skdpfair import METHODS, get_method
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.engine.flat import FlatSGD
+from skdpfair.engine.losses import CrossEntropy
 from skdpfair.engine.per_sample import BookKeeping, ClosedForm, chain_of
 from skdpfair.engine.per_sample.graph import record
 from skdpfair.engine.replay import Replay, padded, write_over
@@ -154,9 +155,9 @@ def test_a_step_neither_waits_for_the_device_nor_copies_to_it(name, strategy):
     with FakeTensorMode():  # where a value is asked for, it raises
         module, every = MODULES[strategy](), records(30, torch.float32)
         if strategy == "closed_form":
-            engine = ClosedForm(module, 3, None, chain_of(module, torch.empty(1, 5)))
+            engine = ClosedForm(module, CrossEntropy(3), chain_of(module, torch.empty(1, 5)))
         else:
-            engine = BookKeeping(module, 3, None, graph.on(module, real))
+            engine = BookKeeping(module, CrossEntropy(3), graph.on(module, real))
         state, index = method.start(mechanism.task), torch.empty(9, dtype=torch.int64)
         out = engine.flat()
 

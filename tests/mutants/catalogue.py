@@ -242,8 +242,8 @@ MUTANTS = (
         "engine/step.py",
         "    size = mechanism.expected_batch_size\n",
         "    size = mechanism.expected_batch_size\n"
-        "    if model.class_weight is not None and len(batch):\n"
-        "        weight = weight * model.class_weight[batch.y]\n",
+        "    if model.loss.class_weight is not None and len(batch):\n"
+        "        weight = weight * model.loss.class_weight[batch.y]\n",
         FIT + "test_class_weights_leave_the_bound_as_it_is[dpsgd]",
     ),
     Mutant(
@@ -1253,7 +1253,7 @@ MUTANTS = (
     Mutant(
         "the n of one process",
         "a sum over all processes is divided by the batch of one, and so is its noise",
-        "estimator.py",
+        "_base.py",
         "processes.sum(data.n_units)",
         "data.n_units",
         SHARED + "test_without_noise_two_processes_release_what_one_does[dpsgd]",

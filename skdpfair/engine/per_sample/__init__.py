@@ -6,6 +6,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from skdpfair.engine.losses import CrossEntropy, Loss
 from skdpfair.engine.per_sample.autograd import Autograd
 from skdpfair.engine.per_sample.batch_statistics import mixing_layers
 from skdpfair.engine.per_sample.bookkeeping import BookKeeping, uncovered
@@ -37,6 +38,7 @@ def select_strategy(
     class_weight: Tensor | None = None,
     records_per_unit: int = 1,
     *,
+    loss: Loss | None = None,
     may_mix: bool = False,
 ) -> Strategy:
     """Return the cheapest strategy that is exact for ``module``, or refuse with the reason.
@@ -48,11 +50,13 @@ def select_strategy(
     example : Tensor
         Inputs of the right shape and dtype; only its shape, dtype and device are used.
     n_classes : int
-        Number of classes.
+        Number of classes; of outputs, if ``loss`` is given.
     class_weight : Tensor of shape (n_classes,), optional
         Fixed public factors of the loss.
     records_per_unit : int, default=1
         Largest number of records of a person.
+    loss : Loss, optional
+        The loss; cross-entropy of the classes by default.
     may_mix : bool, default=False
         Whether records may be mixed by batch normalisation, so that gradients are NOT private.
 
@@ -74,37 +78,37 @@ def select_strategy(
     ...     print(model.name, model.records(x, y).norm.shape)
     closed_form torch.Size([3])
     """
+    loss = CrossEntropy(n_classes, class_weight) if loss is None else loss
     # checks draw random numbers, too
     devices = [example.device] if example.is_cuda else []
     with torch.random.fork_rng(devices), full_precision(example.device):
         if may_mix and mixing_layers(module):
-            check_module(module, example, n_classes, may_mix=True)
-            return Autograd(module, n_classes, class_weight)
-        return _chosen(module, example, n_classes, class_weight, records_per_unit)
+            check_module(module, example, loss, may_mix=True)
+            return Autograd(module, loss)
+        return _chosen(module, example, loss, records_per_unit)
 
 
 def _chosen(
     module: nn.Module,
     example: Tensor,
-    n_classes: int,
-    class_weight: Tensor | None,
+    loss: Loss,
     records_per_unit: int,
 ) -> Strategy:
-    probe = check_module(module, example, n_classes)
+    probe = check_module(module, example, loss)
     graph = recorded(module, probe)
 
     def closed_form(module: nn.Module, graph: Graph | str) -> ClosedForm:
         chain = chain_of(module, probe)
         assert not isinstance(chain, str)  # else it is unsuited, and never made
-        return ClosedForm(module, n_classes, class_weight, chain)
+        return ClosedForm(module, loss, chain)
 
     def bookkeeping(module: nn.Module, graph: Graph | str) -> BookKeeping:
         assert not isinstance(graph, str)
-        return BookKeeping(module, n_classes, class_weight, graph)
+        return BookKeeping(module, loss, graph)
 
     def vmap(module: nn.Module, graph: Graph | str) -> MicroVmap:
         reason = refusals["bookkeeping"]
-        return MicroVmap(module, n_classes, class_weight, reason, records_per_unit)
+        return MicroVmap(module, loss, reason, records_per_unit)
 
     chain = chain_of(module, probe)
     refusals: dict[str, str] = {}
@@ -114,7 +118,7 @@ def _chosen(
         vmap: None,
     }
     for make, reason in unsuited.items():
-        reason = reason or disagreement(make, module, graph, probe, n_classes)
+        reason = reason or disagreement(make, module, graph, probe, loss)
         if reason is None:
             strategy = make(module, graph)
             log.info("%s: %s", strategy.name, strategy.reason)

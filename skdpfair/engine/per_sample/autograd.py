@@ -10,8 +10,8 @@ from typing import NoReturn
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.nn.functional import cross_entropy
 
+from skdpfair.engine.losses import Loss
 from skdpfair.engine.per_sample.graph import fixed_draws
 from skdpfair.engine.per_sample.records import Records, Strategy
 from skdpfair.engine.precision import without_grad
@@ -30,9 +30,9 @@ class Autograd(Strategy):
     draws = True
     per_record = False
 
-    def __init__(self, module: nn.Module, n_classes: int, class_weight: Tensor | None) -> None:
+    def __init__(self, module: nn.Module, loss: Loss) -> None:
         reason = "the module normalises by batch statistics, and the method is not private"
-        super().__init__(module, n_classes, class_weight, reason)
+        super().__init__(module, loss, reason)
         shared = {id(t): t for t in (*module.parameters(), *module.buffers())}
         self._predicting = copy.deepcopy(module, shared).eval()
 
@@ -58,10 +58,10 @@ class Autograd(Strategy):
         kept = {name: b.clone() for name, b in module.named_buffers()}
         with torch.enable_grad(), self._drawing():
             logits: Tensor = functional_call(module, kept, (x,))
-            each = cross_entropy(logits, y, reduction="none")
-            factor = self.loss_factor(y, weight)
+            each = self.loss.each(logits, y)
+            factor = self.loss.factor(y, weight)
             each = each if factor is None else each * factor
-        loss, probability = each.detach(), logits.detach().softmax(1)
+        loss, probability = each.detach(), self.loss.predicted(logits.detach())
         if units is not None:
             loss, probability = units.mean(loss), units.mean(probability)
 

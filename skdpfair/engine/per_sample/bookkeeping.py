@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
+from skdpfair.engine.losses import Loss
 from skdpfair.engine.per_sample import layers
 from skdpfair.engine.per_sample.graph import Graph
 from skdpfair.engine.per_sample.layers import GradSampler
@@ -35,11 +36,9 @@ class BookKeeping(Strategy):
     name = "bookkeeping"
     proof = "per-record by traced graph"
 
-    def __init__(
-        self, module: nn.Module, n_classes: int, class_weight: Tensor | None, graph: Graph
-    ) -> None:
+    def __init__(self, module: nn.Module, loss: Loss, graph: Graph) -> None:
         reason = "every trainable layer has book-keeping formulas and is called once"
-        super().__init__(module, n_classes, class_weight, reason)
+        super().__init__(module, loss, reason)
         self.graph, self.draws = graph, graph.draws
 
     def forward(self, x: Tensor) -> Tensor:

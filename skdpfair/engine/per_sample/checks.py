@@ -13,12 +13,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
 from skdpfair._describe import state_of
 from skdpfair.engine.flat import NOTHING_TRAINS
+from skdpfair.engine.losses import Loss, Regression
 from skdpfair.engine.per_sample.batch_statistics import (
     has_running_statistics,
     hold_statistics,
@@ -59,7 +59,7 @@ class ConstantDraws(TorchDispatchMode):
 
 
 def check_module(
-    module: nn.Module, example: Tensor, n_classes: int, *, may_mix: bool = False
+    module: nn.Module, example: Tensor, loss: Loss, *, may_mix: bool = False
 ) -> Tensor:
     """Return probe inputs after checking types and the shape of the output."""
     _refuse_unusable_tensors(module)
@@ -68,11 +68,14 @@ def check_module(
     _refuse_other_state(module)
     probe = _probe(example)
     logits = _forward(_copied(module), probe)
-    if not isinstance(logits, torch.Tensor) or logits.shape != (N_PROBE, n_classes):
+    if not isinstance(logits, torch.Tensor) or logits.shape != (N_PROBE, loss.n_outputs):
         got = tuple(getattr(logits, "shape", ())) or type(logits).__name__
+        n = loss.n_outputs
+        what = "outputs" if isinstance(loss, Regression) else "logits"
+        each = "" if isinstance(loss, Regression) else ", one column per class"
         raise UnsupportedModuleError(
-            f"module must return logits of shape (batch, {n_classes}), one column per class, "
-            f"got {got} for a batch of {N_PROBE}. Give its last layer {n_classes} outputs."
+            f"module must return {what} of shape (batch, {n}){each}, "
+            f"got {got} for a batch of {N_PROBE}. Give its last layer {n} outputs."
         )
     return probe
 
@@ -175,7 +178,7 @@ def disagreement(
     module: nn.Module,
     graph: Graph | str,
     probe: Tensor,
-    n_classes: int,
+    loss: Loss,
 ) -> str | None:
     """Return how the strategy ``make(module, graph)`` differs from autograd, or None.
 
@@ -185,7 +188,7 @@ def disagreement(
     module, original = _perturbed(module), module
     if isinstance(graph, Graph):
         graph = graph.on(module, original)
-    y = torch.arange(N_PROBE, device=probe.device) % n_classes
+    y = loss.made_up(N_PROBE, probe.device)
     called = _copied(module)
     parameters = [p for p in called.parameters() if p.requires_grad]
     random = isinstance(graph, str) or graph.draws
@@ -200,7 +203,7 @@ def disagreement(
                 one_hot = torch.zeros_like(records.norm)
                 one_hot[i] = 1.0
                 records.weighted_sum(one_hot, total := strategy.flat())
-                expected = _gradient(called, parameters, strategy.class_weight, probe, y, i)
+                expected = _gradient(called, parameters, loss, probe, y, i)
                 allowed = _TOLERANCE * (expected.norm() + _TOLERANCE)
                 if not (total - expected).norm() <= allowed:
                     return "its gradient of one record is not autograd's"
@@ -216,17 +219,17 @@ def disagreement(
 def _gradient(
     module: nn.Module,
     parameters: list[nn.Parameter],
-    class_weight: Tensor | None,
+    loss: Loss,
     x: Tensor,
     y: Tensor,
     i: int,
 ) -> Tensor:
     """Return autograd's gradient of the loss of record ``i``."""
     with torch.enable_grad():
-        loss = cross_entropy(module(x)[i : i + 1], y[i : i + 1], reduction="sum")
-    if class_weight is not None:
-        loss = loss * class_weight[y[i]]
-    found = torch.autograd.grad(loss, parameters, allow_unused=True)
+        value = loss.each(module(x)[i : i + 1], y[i : i + 1]).sum()
+    factor = loss.factor(y[i : i + 1], None)
+    value = value if factor is None else value * factor[0]
+    found = torch.autograd.grad(value, parameters, allow_unused=True)
     pairs = zip(parameters, found, strict=True)
     return torch.cat([(torch.zeros_like(p) if g is None else g).flatten() for p, g in pairs])
 

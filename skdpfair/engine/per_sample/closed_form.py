@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+from skdpfair.engine.losses import Loss
 from skdpfair.engine.per_sample.layers.grad_sampler import GradSampler, lengths_of, sum_of
 from skdpfair.engine.per_sample.layers.linear import LinearGradSampler
 from skdpfair.engine.per_sample.records import Records, Strategy
@@ -63,11 +64,9 @@ class ClosedForm(Strategy):
     name = "closed_form"
     proof = "per-record by traced graph"
 
-    def __init__(
-        self, module: nn.Module, n_classes: int, class_weight: Tensor | None, chain: Chain
-    ) -> None:
+    def __init__(self, module: nn.Module, loss: Loss, chain: Chain) -> None:
         reason = "the module is a chain of Linear layers and activations with known derivatives"
-        super().__init__(module, n_classes, class_weight, reason)
+        super().__init__(module, loss, reason)
         trains = [any(p.requires_grad for p in layer.parameters()) for layer, _ in chain]
         self._chain, self._first = chain, trains.index(True)
         self._one = self.parameters[0].new_ones(())
@@ -156,7 +155,7 @@ class ClosedForm(Strategy):
         lengths = [self._lengths(grad_sampler.b) for grad_sampler in grad_samplers]
         factors = [self._factor(grad_sampler) for grad_sampler in grad_samplers]
         if len(grad_samplers) == 1 and self._chain[-1][1] is None:
-            return factors[0].mul_(lengths[0])  # see LEAST_SLOPE
+            return factors[0].mul_(lengths[0])  # see losses.LEAST_SLOPE
         rows = torch.stack(lengths).add_(self._least)
         norm: Tensor = torch.linalg.vector_norm(torch.stack(factors).mul_(rows), dim=0)
         return norm

@@ -56,19 +56,19 @@ class Materialised(MicroVmap):
     Parameters
     ----------
     model : Strategy
-        The same module, classes and class weights are used.
+        The same module and loss are used.
     """
 
     name = "materialised"
 
     def __init__(self, model: Strategy) -> None:
         reason = "the method looks at each record's gradient"
-        super().__init__(model.module, model.n_classes, model.class_weight, reason)
+        super().__init__(model.module, model.loss, reason)
 
     def check(self, example: Tensor) -> None:
         """Refuse modules that draw random numbers; only the shape of ``example`` is used."""
-        label = torch.zeros(1, dtype=torch.int64, device=example.device)
-        self.gradients(torch.zeros_like(example), label)
+        target = self.loss.made_up(1, example.device)
+        self.gradients(torch.zeros_like(example), target)
         if self.draws:
             raise UnsupportedModuleError(
                 "The method looks at each record's gradient twice, which a module that draws "
@@ -105,7 +105,7 @@ class Materialised(MicroVmap):
         vector: Tensor,
     ) -> Tensors:
         """Return the Hessian of a record's own loss times its own vector."""
-        parts, nothing = split(vector, self.parameters), x.new_zeros(self.n_classes)
+        parts, nothing = split(vector, self.parameters), x.new_zeros(self.loss.n_outputs)
 
         def along(values: Tensors) -> Tensor:
             found, _ = self._gradient(values, frozen, x, y, nothing, factor)

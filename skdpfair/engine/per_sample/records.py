@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Self
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import log_softmax, nll_loss
 
 from skdpfair.engine.flat import split
+from skdpfair.engine.losses import Loss
 from skdpfair.engine.precision import without_grad
 from skdpfair.engine.units import Units
 
@@ -20,14 +20,12 @@ if TYPE_CHECKING:
     from skdpfair.engine.per_sample.layers.grad_sampler import GradSampler
     from skdpfair.engine.per_sample.materialised import Materialised
 
-LEAST_SLOPE = 1e-18
-
 
 @dataclass(frozen=True)
 class Records:
     r"""The per-record gradients of one batch, known by their norms and weighted sums.
 
-    ``norm`` and ``loss`` have shape (batch,), ``probability`` (batch, n_classes);
+    ``norm`` and ``loss`` have shape (batch,), ``probability`` (batch, n_outputs);
     ``weighted_sum(weight, out, finite=None)`` adds :math:`\sum_i w_i g_i` to the flat vector
     ``out``, over the records that are finite; ``ahead(scale)`` returns the records' gradients
     where the parameters are moved, for record i alone, by ``scale[i]`` times its own gradient.
@@ -44,7 +42,7 @@ class Records:
 
 
 class Strategy(abc.ABC):
-    """A way to compute per-record gradients of cross-entropy for one module.
+    """A way to compute per-record gradients of a loss for one module.
 
     Use it as a context manager: what it keeps of a batch is gone at the end.  ``proof`` says why
     no record acts on another's gradient.
@@ -58,15 +56,12 @@ class Strategy(abc.ABC):
     def __init__(
         self,
         module: nn.Module,
-        n_classes: int,
-        class_weight: Tensor | None = None,
+        loss: Loss,
         reason: str = "",
     ) -> None:
-        self.module, self.n_classes = module, n_classes
-        self.class_weight, self.reason = class_weight, reason
+        self.module, self.loss, self.reason = module, loss, reason
         self.parameters = [p for p in module.parameters() if p.requires_grad]
         self._views: tuple[Tensor | None, dict[Tensor, Tensor]] = (None, {})
-        self._identity: Tensor | None = None
         self._numbers: dict[float, Tensor] = {}
         # where per-record gradients are made, once a method asks for it
         self.matrices: Materialised | None = None
@@ -96,7 +91,7 @@ class Strategy(abc.ABC):
     ) -> Records:
         """Return the gradients of a batch that is not empty.
 
-        ``logit_gradient`` (batch, n_classes) is added to the gradients in the logits; ``weight``
+        ``logit_gradient`` (batch, n_outputs) is added to the gradients in the logits; ``weight``
         (batch,) multiplies the loss of each record, before anything is measured or clipped;
         ``units`` takes the means of the gradients of each person.
         """
@@ -165,42 +160,17 @@ class Strategy(abc.ABC):
         for sampler in samplers:
             (sampler if finite is None else sampler.masked(finite)).add(weight, views)
 
-    def _one_hot(self, like: Tensor) -> Tensor:
-        if self._identity is None or self._identity.dtype != like.dtype:
-            # no slope is so small that its square underflows, and a norm with it
-            least = torch.full((self.n_classes,) * 2, -LEAST_SLOPE)
-            self._identity = least.fill_diagonal_(1.0).to(like.device, like.dtype)
-        return self._identity
-
-    def loss_factor(self, y: Tensor, weight: Tensor | None) -> Tensor | None:
-        """Return the factor of each record's loss, its class weight times its own; None for 1.
-
-        It multiplies the loss before norms are taken and gradients are clipped.  So the clipping
-        bound holds for every factor, and the sensitivity of no release depends on it.
-        """
-        if self.class_weight is None:
-            return weight
-        factor = self.class_weight[y]
-        return factor if weight is None else factor * weight
-
     def loss_terms(
         self,
-        logits: Tensor,
+        outputs: Tensor,
         y: Tensor,
         extra: Tensor | None = None,
         weight: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return loss, probabilities and the gradient in the logits, ``extra`` added to it."""
-        log_p = log_softmax(logits.detach(), dim=1)
-        probability = log_p.exp()
-        loss = nll_loss(log_p, y, reduction="none")
-        logit_gradient = probability - self._one_hot(log_p).index_select(0, y)
-        factor = self.loss_factor(y, weight)
-        if factor is not None:
-            # a small factor must not make the squares of the slopes underflow, either
-            least = torch.where(factor > 0, LEAST_SLOPE, 0.0)
-            loss, logit_gradient = loss * factor, logit_gradient * factor[:, None] + least[:, None]
-        return loss, probability, logit_gradient if extra is None else logit_gradient + extra
+        """Return loss, predictions and the gradient in the outputs, ``extra`` added to it."""
+        found = self.loss.terms(outputs, y, self.loss.factor(y, weight))
+        loss, predicted, slope = found
+        return loss, predicted, slope if extra is None else slope + extra
 
 
 def at_most(weight: Tensor, then: Tensor, now: Tensor) -> Tensor:

@@ -21,11 +21,11 @@ from torch.func import functional_call, functionalize, grad, vmap
 from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.functional import cross_entropy
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from skdpfair._describe import state_of
 from skdpfair.engine.flat import split
+from skdpfair.engine.losses import Loss
 from skdpfair.engine.per_sample.batch_statistics import hold_statistics
 from skdpfair.engine.per_sample.graph import shared_draws, with_place
 from skdpfair.engine.per_sample.layers.grad_sampler import rounding, sum_of
@@ -61,12 +61,11 @@ class MicroVmap(Strategy):
     def __init__(
         self,
         module: nn.Module,
-        n_classes: int,
-        class_weight: Tensor | None = None,
+        loss: Loss,
         reason: str = "",
         records_per_unit: int = 1,
     ) -> None:
-        super().__init__(module, n_classes, class_weight, reason)
+        super().__init__(module, loss, reason)
         self.micro_batch = max(MICRO_BATCH, records_per_unit)  # takes all records of a person
         # every place that holds a parameter, once: functional_call's own tying does not put a
         # parameter back where a layer is reached under two names
@@ -112,8 +111,8 @@ class MicroVmap(Strategy):
         """Return what the gradients of a batch are made of, a row per record."""
         like = self.parameters[0]
         if logit_gradient is None:
-            logit_gradient = like.new_zeros((len(x), self.n_classes))
-        factor = self.loss_factor(y, weight)
+            logit_gradient = like.new_zeros((len(x), self.loss.n_outputs))
+        factor = self.loss.factor(y, weight)
         return x, y, logit_gradient, like.new_ones(len(x)) if factor is None else factor
 
     def _records(
@@ -263,7 +262,7 @@ class MicroVmap(Strategy):
         factor: Tensor,
     ) -> tuple[Tensor, Tensor]:
         logits = self._forward({**trained, **frozen}, x)
-        loss = factor * cross_entropy(logits[None], y[None], reduction="sum")
+        loss = factor * self.loss.each(logits[None], y[None]).sum()
         return loss + (logit_gradient * logits).sum(), logits.detach()
 
 

@@ -1,0 +1,344 @@
+"""What the classifier and the regressor share: fit, releases, pickles and representations."""
+
+from __future__ import annotations
+
+import abc
+from contextlib import ExitStack
+from os import PathLike
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+
+from skdpfair import release
+from skdpfair.features import Scattering2D
+from skdpfair.inputs import fitted_rows, table
+from skdpfair.inputs.streaming import is_streamed
+from skdpfair.mechanism import Method
+from skdpfair.methods import get_method
+from skdpfair.privacy import PrivacyReport
+from skdpfair.privacy.statement import UNITS
+from skdpfair.training import parameters, pictures, sklearn_callbacks
+from skdpfair.training.callbacks import diagnostics_frame
+from skdpfair.training.checkpoint import claimed
+from skdpfair.training.plan import SCORE_COUNTS, reference_estimator
+from skdpfair.training.plan import plan as make_plan
+from skdpfair.training.privacy_report import account
+from skdpfair.training.processes import check_parts, facts_of, together
+from skdpfair.training.train import Trained, train
+from skdpfair.training.warm_start import PreviousFit, previous_fit
+
+
+class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
+    """An estimator trained by a private, group-aware gradient method.
+
+    A subclass says how targets are read and predicted.
+    """
+
+    __metadata_request__fit = {"sensitive_features": True, "units": True}
+    _absent: ClassVar[dict[str, Any]] = {}  # parameters that a subclass does not have
+
+    @abc.abstractmethod
+    def _read_target(self, y: Any) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
+        """Return y as an array, the classes or None, and what the net is trained on."""
+
+    @abc.abstractmethod
+    def _target_facts(self, data: table.Table) -> dict[str, Any]:
+        """Return the fitted attributes that say what outputs of the net mean."""
+
+    def _y_range(self) -> tuple[float, float] | None:
+        """Return the public limits of the target; None for classes."""
+        return None
+
+    def _check(self, params: dict[str, Any], method: Method) -> None:
+        """Raise on parameters that no fit takes, besides those that `parameters.check` refuses."""
+
+    def _params(self) -> dict[str, Any]:
+        params: dict[str, Any] = self._absent | self.get_params(deep=False)
+        return params
+
+    @sklearn_callbacks.with_callbacks
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        sensitive_features: Any = None,
+        sample_weight: Any = None,
+        units: Any = None,
+    ) -> Self:
+        """Fit to a table and its groups.
+
+        Parameters
+        ----------
+        X : DataFrame (pandas, polars, pyarrow) or array of shape (n_samples, n_features, ...)
+            Finite numbers; the group columns may hold anything.  A scipy.sparse matrix stays
+            sparse, and its batches are made dense.  Pictures (3 axes or more) of uint8 are divided
+            by 255, and other numbers are taken as they are, here and in predictions.
+        y : array of shape (n_samples,)
+            Class labels, or targets of a regressor.
+        sensitive_features : array, Series or DataFrame of n_samples rows, optional
+            The groups, if they are not columns of X.
+        sample_weight : array of shape (n_samples,), optional
+            Factors of the loss of each row, in [0, ``max_sample_weight``], applied before
+            clipping.  Epsilon assumes that each follows from its own row and public facts.
+        units : array of shape (n_samples,), optional
+            The person of each record, if ``unit_col`` does not name a column.
+
+        Returns
+        -------
+        self : estimator
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If a parameter or the data cannot be used; nothing has been fitted then.
+        InfeasibleBudgetError
+            If no supported noise meets epsilon and delta.
+        BudgetExceeded
+            If an open `PrivacyLedger` has no room for the fit; nothing has been trained
+            or charged then.
+        UnsupportedModuleError, PrivacyAccountingError
+            If the module mixes records, or the method breaks its own bound.
+        KeyboardInterrupt
+            On Ctrl-C before the first step, inside a search, or of a clone, since whoever made it
+            has to stop, too; else the fit ends early, with an InterruptedWarning, and
+            ``privacy_`` counts the steps taken.
+
+        Warns
+        -----
+        InsecureSeedWarning
+            If ``random_state`` makes the noise reproducible.
+        LowSignalWarning
+            If the records, or the persons, are few for the budget.
+        UnaccountedWarning
+            If a ledger counts the fits of this estimator or of its original, but not this one.
+        """
+        params = self._params()
+        with together(params["distributed"]) as processes, ExitStack() as stack:
+            # check
+            method = processes.agreed(lambda: get_method(self.method))
+            has_groups = sensitive_features is not None
+            processes.agreed(
+                lambda: parameters.check(params, method, has_sensitive_features=has_groups)
+            )
+            processes.agreed(lambda: self._check(params, method))
+            claim = claimed(self.checkpoint, writes=processes.rank == 0)
+            processes.agreed(lambda: stack.enter_context(claim))
+            # read
+            # a failed fit leaves this one as it was
+            fresh = type(self)(**{k: v for k, v in params.items() if k not in self._absent})
+            data = processes.agreed(
+                lambda: table.read(fresh, X, y, sensitive_features, sample_weight, units)
+            )
+            if data.classes is not None:
+                parameters.check_binary(method, data.classes, data.groups.levels)
+            parameters.check_units(method, params, data.unit is not None)
+            features = pictures.features_of(params, data.x.shape[1:])
+            previous = previous_fit(self, fresh, data, features) if self.warm_start else None
+            # plan
+            share = self.__dict__.pop("_score_counts_share", 0.0)
+            facts = facts_of(fresh, data)
+            check_parts(processes, fresh, method, data, facts, share, previous)
+            if share:
+                params[SCORE_COUNTS] = share
+            unit = UNITS[data.adjacency]
+            n_units, n_groups = processes.sum(data.n_units), data.groups.n_groups
+            wide = pictures.is_wide(data, features)
+            plan = make_plan(params, method, n_units, n_groups, previous, unit, wide)
+            # train
+            context = sklearn_callbacks.begin(self, X, y, plan.n_epochs)
+            init_entropy = self.__dict__.pop("_init_entropy", None)
+            shown = pictures.extracted(data, features, self.__dict__.pop("_extracted", None))
+            trained = train(params, plan, shown, context, facts, previous, init_entropy, processes)
+            # account
+            report = account(params, trained, shown, context, previous, data.features is not None)
+            # keep
+            self._keep(fresh, data, features, trained, report, previous)
+            if trained.checkpoint is not None:
+                trained.checkpoint.remove()
+        if self.keep_reference and trained.net.steps_ == plan.settings.n_steps:
+            network = plan.settings.module if features is None else pictures.SCATTERING
+            reference = reference_estimator(self, network)
+            reference._init_entropy = trained.init_entropy
+            reference._extracted = None if features is None else shown
+            self.reference_ = reference.fit(
+                X,
+                y,
+                sensitive_features=sensitive_features,
+                sample_weight=sample_weight,
+                units=units,
+            )
+        if context.end is not None:
+            context.end()
+        return self
+
+    def privacy_statement(self) -> dict[str, Any]:
+        """Return the privacy statement of the fit.
+
+        Returns
+        -------
+        dict
+            What the fit spent, and under which assumptions; can be written as JSON.
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator was not fitted.
+        """
+        check_is_fitted(self, "privacy_")
+        said: dict[str, Any] = release.statement(self.privacy_)
+        return said
+
+    def release(self) -> Any:
+        """Return a copy with weights and public facts only.
+
+        Returns
+        -------
+        estimator
+            A fitted copy that can predict, see :func:`skdpfair.release.release`.
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator was not fitted.
+        ValueError
+            If the estimator still holds diagnostics.
+        """
+        return release.release(self)
+
+    def save_release(self, path: str | PathLike[str], *, schema: Any = None) -> None:
+        """Write weights and public facts to one file, for :func:`skdpfair.load_release`.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The file to write; replaced if it exists.
+        schema : TableSchema, optional
+            Public description of the columns, see :func:`skdpfair.release.save_release`.
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator was not fitted.
+        ValueError
+            If the estimator still holds diagnostics.
+        """
+        release.save_release(self, path, schema=schema)
+
+    def export_onnx(self, path: str | PathLike[str]) -> None:
+        """Write the model for ONNX Runtime.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The file to write, see :func:`skdpfair.release.export_onnx`.
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator was not fitted.
+        ValueError
+            If the estimator still holds diagnostics.
+        """
+        release.export_onnx(self, path)
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters of the estimator and of its method.
+
+        Parameters
+        ----------
+        **params : dict
+            Names and values.  ``method__<name>`` sets a parameter of the method, also where
+            ``method`` is given by name.
+
+        Returns
+        -------
+        self : estimator
+            The estimator itself.
+
+        Raises
+        ------
+        ValueError
+            If there is no parameter of a name.
+        """
+        method = params.get("method", self.method)
+        if isinstance(method, str) and any(key.startswith("method__") for key in params):
+            params = {**params, "method": get_method(method)}
+        super().set_params(**params)
+        return self
+
+    def _outputs(self, X: Any) -> np.ndarray:
+        check_is_fitted(self, "net_")
+        outputs: np.ndarray = self.net_.logits(table.read_for_prediction(self, X))
+        return outputs
+
+    def _keep(
+        self,
+        fresh: Self,
+        data: table.Table,
+        features: Scattering2D | None,
+        trained: Trained,
+        report: PrivacyReport,
+        previous: PreviousFit | None,
+    ) -> None:
+        net, settings = trained.net, trained.plan.settings
+        names = ("n_features_in_", "feature_names_in_")
+        kept = {name: getattr(fresh, name) for name in names if hasattr(fresh, name)}
+        kept |= {
+            "groups_": data.groups.levels,
+            "net_": net,
+            "features_": pictures.for_prediction(features),
+            "method_": net.method_,
+            "privacy_": report,
+            "lr_": net.lr,
+            "batch_size_": round(report.expected_batch_size),
+            "n_steps_": net.steps_,
+            "n_iter_": max(1, len(net.history)),
+            "signal_to_noise_": settings.signal_to_noise,
+            "_settled": net.settled_,
+            "_n_fits": 1 if previous is None else previous.n_fits + 1,
+            "_group_positions": data.group_positions,
+        }
+        kept |= self._target_facts(data)
+        if self.diagnostics:
+            kept["diagnostics_"] = diagnostics_frame(net, data.groups.levels, self.callbacks)
+        is_first = previous is None and data.classes is not None
+        if is_first and isinstance(data.x, np.ndarray) and not is_streamed(data.x):
+            fitted_rows.remember(net, data.x, data.y)
+        for name in ("feature_names_in_", "reference_", "diagnostics_"):
+            self.__dict__.pop(name, None)
+        self.__dict__.update(kept)  # at once: an interrupt may come between any two lines
+
+    def __getattr__(self, name: str) -> Any:
+        """Say why ``reference_`` is absent; called for absent attributes only."""
+        if name == "reference_":
+            raise AttributeError("reference_ needs keep_reference=True; no pickle holds it.")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def _repr_html_inner(self) -> str:
+        """Return scikit-learn's diagram, with the privacy report of a fit."""
+        spent = self.privacy_._repr_html_() if hasattr(self, "privacy_") else ""
+        diagram: str = super()._repr_html_inner()
+        return diagram + spent
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
+        bundle: dict[str, Any] = super()._repr_mimebundle_(**kwargs)
+        return bundle | {"text/html": self._repr_html_inner()} if "text/html" in bundle else bundle
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state for a pickle: weights and public facts, nothing of training."""
+        state: dict[str, Any] = release.packed(super().__getstate__())
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(release.unpacked(state))
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.non_deterministic = self.random_state is None
+        return tags

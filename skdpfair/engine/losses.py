@@ -1,0 +1,202 @@
+"""Losses of single records: values for autograd, and gradients in the outputs of a module."""
+
+from __future__ import annotations
+
+import abc
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy, log_softmax, nll_loss
+
+LEAST_SLOPE = 1e-18  # its square does not underflow, and so no norm of a gradient does
+HUBER_THRESHOLD = 0.25  # in units of half the range of the targets
+
+
+class Loss(abc.ABC):
+    """A loss of each record by itself, of the outputs of a module and a target.
+
+    Attributes
+    ----------
+    n_outputs : int
+        Number of outputs of the module.
+    """
+
+    n_outputs: int
+
+    @abc.abstractmethod
+    def each(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """Return the loss of each record, (batch,); autograd may pass."""
+
+    @abc.abstractmethod
+    def terms(
+        self, outputs: Tensor, y: Tensor, factor: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return loss, predictions and the gradient of the loss in the outputs, without autograd.
+
+        ``factor`` (batch,) multiplies loss and gradient.
+        """
+
+    @abc.abstractmethod
+    def predicted(self, outputs: Tensor) -> Tensor:
+        """Return what the outputs predict, (batch, n_outputs)."""
+
+    @abc.abstractmethod
+    def made_up(self, n: int, device: torch.device) -> Tensor:
+        """Return ``n`` targets of no record, on which a module can be tried."""
+
+    def of_warm_up(self, y: Tensor) -> Tensor:
+        """Return the targets with which the scale of the gradients is measured."""
+        return y
+
+    def factor(self, y: Tensor, weight: Tensor | None) -> Tensor | None:
+        """Return the factor of each record's loss; None for 1.
+
+        It multiplies the loss before norms are taken and gradients are clipped.  So the clipping
+        bound holds for every factor, and the sensitivity of no release depends on it.
+        """
+        return weight
+
+
+class CrossEntropy(Loss):
+    """Cross-entropy of logits (batch, n_outputs) and class codes.
+
+    Parameters
+    ----------
+    n_classes : int
+        Number of classes.
+    class_weight : Tensor of shape (n_classes,), optional
+        Fixed public factors of the loss.
+    """
+
+    def __init__(self, n_classes: int, class_weight: Tensor | None = None) -> None:
+        self.n_outputs, self.class_weight = n_classes, class_weight
+        self._identity: Tensor | None = None
+
+    def each(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """Return the loss of each record, (batch,); autograd may pass."""
+        return cross_entropy(outputs, y, reduction="none")
+
+    def terms(
+        self, outputs: Tensor, y: Tensor, factor: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return loss, probabilities and the gradient in the logits."""
+        log_p = log_softmax(outputs.detach(), dim=1)
+        probability = log_p.exp()
+        loss = nll_loss(log_p, y, reduction="none")
+        slope = probability - self._one_hot(log_p).index_select(0, y)
+        if factor is not None:
+            # a small factor must not make the squares of the slopes underflow, either
+            least = torch.where(factor > 0, LEAST_SLOPE, 0.0)
+            loss, slope = loss * factor, slope * factor[:, None] + least[:, None]
+        return loss, probability, slope
+
+    def predicted(self, outputs: Tensor) -> Tensor:
+        """Return class probabilities."""
+        return outputs.softmax(1)
+
+    def made_up(self, n: int, device: torch.device) -> Tensor:
+        """Return codes of all classes in turn."""
+        return torch.arange(n, device=device) % self.n_outputs
+
+    def factor(self, y: Tensor, weight: Tensor | None) -> Tensor | None:
+        """Return the class weight of each record times its own; None for 1."""
+        if self.class_weight is None:
+            return weight
+        factor = self.class_weight[y]
+        return factor if weight is None else factor * weight
+
+    def _one_hot(self, like: Tensor) -> Tensor:
+        if self._identity is None or self._identity.dtype != like.dtype:
+            # no slope is so small that its square underflows, and a norm with it
+            least = torch.full((self.n_outputs,) * 2, -LEAST_SLOPE)
+            self._identity = least.fill_diagonal_(1.0).to(like.device, like.dtype)
+        return self._identity
+
+
+class Regression(Loss):
+    """A loss of the error of one output; targets and predictions are in [-1, 1]."""
+
+    n_outputs = 1
+
+    @abc.abstractmethod
+    def of_error(self, error: Tensor) -> Tensor:
+        """Return the loss of each error; autograd may pass."""
+
+    @abc.abstractmethod
+    def slope(self, error: Tensor) -> Tensor:
+        """Return the derivative of the loss at each error."""
+
+    def each(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """Return the loss of each record, (batch,); autograd may pass."""
+        return self.of_error(outputs[:, 0] - y)
+
+    def terms(
+        self, outputs: Tensor, y: Tensor, factor: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return loss, predictions and the gradient in the output."""
+        outputs = outputs.detach()
+        error = outputs[:, 0] - y
+        loss, slope = self.of_error(error), self.slope(error)
+        least = torch.full_like(slope, LEAST_SLOPE)
+        if factor is not None:
+            loss, slope = loss * factor, slope * factor
+            least = torch.where(factor > 0, least, 0.0)
+        slope = torch.where(slope.abs() < LEAST_SLOPE, least, slope)
+        return loss, outputs, slope[:, None]
+
+    def predicted(self, outputs: Tensor) -> Tensor:
+        """Return the outputs."""
+        return outputs
+
+    def made_up(self, n: int, device: torch.device) -> Tensor:
+        """Return targets from -1 to 1."""
+        return torch.linspace(-1.0, 1.0, n, device=device)
+
+    def of_warm_up(self, y: Tensor) -> Tensor:
+        """Return 1 for all records: the scale of the gradients shall not depend on targets."""
+        return torch.ones_like(y)
+
+
+class Squared(Regression):
+    """Half the square of the error."""
+
+    def of_error(self, error: Tensor) -> Tensor:
+        """Return the loss of each error; autograd may pass."""
+        return 0.5 * error * error
+
+    def slope(self, error: Tensor) -> Tensor:
+        """Return the derivative of the loss at each error."""
+        return error
+
+
+class Absolute(Regression):
+    """The absolute error."""
+
+    def of_error(self, error: Tensor) -> Tensor:
+        """Return the loss of each error; autograd may pass."""
+        return error.abs()
+
+    def slope(self, error: Tensor) -> Tensor:
+        """Return the derivative of the loss at each error."""
+        return error.sign()
+
+
+class Huber(Regression):
+    """Huber's loss over its threshold: squared up to `HUBER_THRESHOLD`, then of slope 1."""
+
+    def of_error(self, error: Tensor) -> Tensor:
+        """Return the loss of each error; autograd may pass."""
+        size = error.abs()
+        within = size.clamp(max=HUBER_THRESHOLD)
+        return within * (size - 0.5 * within) / HUBER_THRESHOLD
+
+    def slope(self, error: Tensor) -> Tensor:
+        """Return the derivative of the loss at each error."""
+        return (error / HUBER_THRESHOLD).clamp(-1.0, 1.0)
+
+
+REGRESSION: dict[str, type[Regression]] = {
+    "squared": Squared,
+    "absolute": Absolute,
+    "huber": Huber,
+}

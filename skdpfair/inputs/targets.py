@@ -1,0 +1,89 @@
+"""Targets of a regression, checked, clipped to their public range and scaled."""
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import column_or_1d
+
+from skdpfair._validate import error_context, error_context_without_data, number, safe_repr
+from skdpfair.inputs.columns import refuse_masked
+
+_NOT_NUMBERS = "must hold one number for each row"
+
+
+def range_of(y_range: Any) -> tuple[float, float]:
+    """Return the public limits of the target, else raise.
+
+    Examples
+    --------
+    >>> range_of([0, 100])
+    (0.0, 100.0)
+    """
+    wanted = (
+        "y_range must be a pair (low, high) of numbers, low < high: the public limits of the "
+        "target. Declare them from public knowledge, such as y_range=(0, 120) for an age; limits "
+        "read off the records would reveal two of them"
+    )
+    if isinstance(y_range, (str, bytes, dict, set, frozenset)) or y_range is None:
+        raise ValueError(f"{wanted}, got {safe_repr(y_range)}.")
+    with error_context("y_range", "must be a pair (low, high) of numbers"):
+        given = list(y_range)
+    if len(given) != 2:
+        raise ValueError(f"{wanted}, got {safe_repr(y_range)}.")
+    low, high = (number("y_range", value, low=-1e300, high=1e300) for value in given)
+    if not low / 2 < high / 2:
+        raise ValueError(f"{wanted}, got {safe_repr(y_range)}.")
+    return float(low), float(high)
+
+
+def read(y: Any) -> np.ndarray:
+    """Return targets as float64 of shape (n_samples,), all finite."""
+    refuse_masked("y", y)
+    with error_context_without_data("y", _NOT_NUMBERS):
+        given = y if hasattr(y, "dtype") else np.asarray(y)
+        shape = tuple(given.shape)
+    if len(shape) > 2 or (len(shape) == 2 and shape[1] != 1):
+        raise ValueError(
+            f"y should be a 1d array, got an array of shape {shape}. Fit one regressor for each "
+            "column, by sklearn.multioutput.MultiOutputRegressor: each fit reads all records, so "
+            "that their epsilons add up."
+        )
+    if getattr(given.dtype, "kind", None) == "c":
+        raise ValueError("Complex data not supported: y must hold one number for each row.")
+    with error_context_without_data("y", _NOT_NUMBERS):
+        found = column_or_1d(given, warn=True)
+        if found.dtype.kind in "SUMmV":
+            raise ValueError("it holds texts, dates or records")
+        numbers: np.ndarray = np.asarray(found, dtype=np.float64)
+    if not np.isfinite(numbers).all():
+        what = "NaN" if np.isnan(numbers).any() else "infinity"
+        raise ValueError(f"Input y contains {what}. Drop the rows without a target.")
+    return numbers
+
+
+def scaled(y: np.ndarray, y_range: tuple[float, float]) -> np.ndarray:
+    """Return targets clipped to their range and scaled to [-1, 1], float32, each by itself.
+
+    Examples
+    --------
+    >>> scaled(np.array([-5.0, 0.0, 75.0, 1e308]), (0.0, 100.0)).tolist()
+    [-1.0, -1.0, 0.5, 1.0]
+    """
+    low, high = y_range
+    share = (np.clip(y, low, high) / 2 - low / 2) / (high / 2 - low / 2)
+    found: np.ndarray = np.clip(2 * share - 1, -1, 1).astype(np.float32)
+    return found
+
+
+def unscaled(outputs: np.ndarray, y_range: tuple[float, float]) -> np.ndarray:
+    """Return predictions in the units of the target, inside its range.
+
+    Examples
+    --------
+    >>> unscaled(np.array([-3.0, 0.5]), (0.0, 100.0)).tolist()
+    [0.0, 75.0]
+    """
+    low, high = y_range
+    share = (np.clip(outputs, -1, 1) + 1) / 2
+    found: np.ndarray = np.clip(low * (1 - share) + high * share, low, high)
+    return found

@@ -1,0 +1,244 @@
+"""The regressor DPFairRegressor, with the interface of scikit-learn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from os import PathLike
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import RegressorMixin
+from sklearn.utils import Tags
+from sklearn.utils._param_validation import StrOptions
+from torch import nn
+
+from skdpfair._base import DPEstimator
+from skdpfair._validate import check_parameter
+from skdpfair.augmentations import Augment
+from skdpfair.engine.losses import REGRESSION
+from skdpfair.inputs import groups, table, targets
+from skdpfair.mechanism import Method
+from skdpfair.training import parameters
+from skdpfair.training.callbacks import recorders
+
+_ABSENT = ("attack", "classes", "class_weight", "distributed", "validation_data")
+
+
+class DPFairRegressor(RegressorMixin, DPEstimator):
+    """Regressor trained by a differentially private, group-aware gradient method.
+
+    Steps, accounting, ledgers and pickles are those of :class:`DPFairClassifier`.
+
+    Parameters
+    ----------
+    method : str or Method, default="global_adapt"
+        Algorithm, by name (see :data:`skdpfair.METHODS`) or as an object with hyper-parameters;
+        not "fairlens" and "fairlens_dp", which are defined for classes.
+    epsilon : float > 0 or None, default=1.0
+        Privacy budget of one fit.  None without ``noise_multiplier`` trains the non-private
+        reference model.
+    y_range : tuple (low, high)
+        PUBLIC limits of the target, compulsory.  Targets outside are clipped to them, each by
+        itself and silently, and predictions lie between them.  Narrow limits reduce the noise.
+    loss : {"squared", "absolute", "huber"}, default="squared"
+        Loss of a record.  Half the squared error, the absolute error, or Huber's loss, which is
+        squared up to an eighth of the width of ``y_range``, and linear beyond.  In private fits,
+        clipping limits the effect of large errors with all of them.
+    delta, noise_multiplier, accountant, noise : see `DPFairClassifier`
+        The budget, and how epsilon is computed.
+    group_col, groups, group_as_feature : see `DPFairClassifier`
+        The groups; "target" is refused, as a regression has no classes.
+    unit_col, max_records_per_unit, surplus_records : see `DPFairClassifier`
+        Persons with several records.
+    module, module_params, hidden_layer_sizes, activation : see `DPFairClassifier`
+        The network; a module of your own maps (batch, ...) to outputs (batch, 1), where -1 stands
+        for the lower end of ``y_range``, and 1 for the upper end.
+    optimizer, optimizer_params, lr, batch_size : see `DPFairClassifier`
+        The steps.
+    max_epochs, max_steps, iterate_average, max_physical_batch_size : see `DPFairClassifier`
+        Their number, averaging and memory.
+    augment, n_augmentations : see `DPFairClassifier`
+        Random views of the records.
+    max_sample_weight : float > 0 or None, default=None
+        Public bound on the weights that ``fit`` takes as ``sample_weight``; None takes none.
+    warm_start, keep_reference, diagnostics, callbacks : see `DPFairClassifier`
+        Fits in a row, the non-private reference model, and what is recorded.
+    device, checkpoint, random_state, verbose : see `DPFairClassifier`
+        Where and how a fit runs.
+
+    Attributes
+    ----------
+    y_range_ : tuple of float
+        Limits of the target and of the predictions.
+    groups_ : ndarray of shape (n_groups,) or None
+        The groups, tuples for intersections; None without groups.
+    n_features_in_ : int
+        Number of columns of X in ``fit``, group columns included.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of these columns, if they are all texts.
+    privacy_ : PrivacyReport
+        What the fit spent, and under which assumptions.
+    features_, net_, method_, lr_, batch_size_, n_steps_, n_iter_, signal_to_noise_
+        As in `DPFairClassifier`.
+    diagnostics_ : DataFrame with columns step, group, n_samples, loss, gradient_norm
+        If ``diagnostics``; never pickled.
+    reference_ : DPFairRegressor
+        The non-private reference model, if ``keep_reference``; never pickled.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpfair import DPFairRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, (5000, 2))
+    >>> y = 50 + 30 * X[:, 0] + rng.normal(scale=5, size=5000)
+    >>> model = DPFairRegressor("dpsgd", epsilon=1.0, y_range=(0, 100)).fit(X, y)
+    >>> model.privacy_.epsilon <= 1.0, model.score(X, y) > 0.8
+    (True, True)
+    """
+
+    _absent = dict.fromkeys(_ABSENT)
+    _parameter_constraints = {
+        **{k: v for k, v in parameters.CONSTRAINTS.items() if k not in _ABSENT},
+        "loss": [StrOptions(set(REGRESSION))],
+    }
+
+    def __init__(
+        self,
+        method: str | Method = "global_adapt",
+        *,
+        epsilon: float | None = 1.0,
+        y_range: tuple[float, float] | None = None,
+        loss: str = "squared",
+        delta: float | str = "auto",
+        noise_multiplier: float | None = None,
+        group_col: str | int | list[str | int] | None = None,
+        groups: Sequence[Any] | None = None,
+        group_as_feature: bool = False,
+        unit_col: str | int | None = None,
+        max_records_per_unit: int | None = None,
+        surplus_records: str = "thin",
+        module: str | Callable[..., nn.Module] = "auto",
+        module_params: Mapping[str, Any] | None = None,
+        hidden_layer_sizes: Sequence[int] | str = "auto",
+        activation: str = "tanh",
+        optimizer: str | Callable[..., torch.optim.Optimizer] = "auto",
+        optimizer_params: Mapping[str, Any] | None = None,
+        lr: float | str = "auto",
+        batch_size: int | str = "auto",
+        max_epochs: int | str = "auto",
+        max_steps: int | None = None,
+        iterate_average: float | str = "auto",
+        max_physical_batch_size: int | str = "auto",
+        augment: Augment | None = None,
+        n_augmentations: int = 1,
+        max_sample_weight: float | None = None,
+        warm_start: bool = False,
+        accountant: str = "pld",
+        noise: str = "standard",
+        keep_reference: bool = False,
+        diagnostics: bool = False,
+        callbacks: Sequence[Any] | None = None,
+        device: str = "auto",
+        checkpoint: str | PathLike[str] | None = None,
+        random_state: int | np.random.RandomState | np.random.Generator | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.method = method
+        self.epsilon = epsilon
+        self.y_range = y_range
+        self.loss = loss
+        self.delta = delta
+        self.noise_multiplier = noise_multiplier
+        self.group_col = group_col
+        self.groups = groups
+        self.group_as_feature = group_as_feature
+        self.unit_col = unit_col
+        self.max_records_per_unit = max_records_per_unit
+        self.surplus_records = surplus_records
+        self.module = module
+        self.module_params = module_params
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.activation = activation
+        self.optimizer = optimizer
+        self.optimizer_params = optimizer_params
+        self.lr = lr
+        self.batch_size = batch_size
+        self.max_epochs = max_epochs
+        self.max_steps = max_steps
+        self.iterate_average = iterate_average
+        self.max_physical_batch_size = max_physical_batch_size
+        self.augment = augment
+        self.n_augmentations = n_augmentations
+        self.max_sample_weight = max_sample_weight
+        self.warm_start = warm_start
+        self.accountant = accountant
+        self.noise = noise
+        self.keep_reference = keep_reference
+        self.diagnostics = diagnostics
+        self.callbacks = callbacks
+        self.device = device
+        self.checkpoint = checkpoint
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the predicted target of each row.
+
+        Parameters
+        ----------
+        X : DataFrame or array of shape (n_samples, n_features, ...)
+            Rows like those of ``fit``; the group columns may be absent.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Numbers between the limits ``y_range_``.
+
+        Raises
+        ------
+        NotFittedError
+            If the regressor was not fitted.
+        ValueError
+            If X does not have the columns that ``fit`` saw.
+        """
+        return targets.unscaled(self._outputs(X)[:, 0], self.y_range_)
+
+    def _check(self, params: dict[str, Any], method: Method) -> None:
+        params["loss"] = check_parameter(
+            "loss", params["loss"], self._parameter_constraints["loss"]
+        )
+        params["y_range"] = targets.range_of(params["y_range"])
+        if method.binary:
+            raise ValueError(
+                f"method={method.name!r} is defined for two classes, and a regression has none. "
+                'Use a method for groups such as "dpsgd_f", or "global_adapt".'
+            )
+        if groups.TARGET in groups.as_columns(params["group_col"]):
+            raise ValueError(
+                "group_col='target' takes the classes as groups, and a regression has none. Name "
+                "a column of X, or pass fit(..., sensitive_features=...)."
+            )
+        if found := recorders(params["callbacks"]):
+            raise ValueError(
+                f"callbacks holds {type(found[0]).__name__}, which measures the loss of classes. "
+                "Drop the callback: diagnostics=True alone records losses and norms by group."
+            )
+
+    def _read_target(self, y: Any) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
+        y = targets.read(y)
+        if len(y) == 0:
+            raise ValueError("X and y have 0 samples, and a fit needs one or more.")
+        return y, None, targets.scaled(y, self._y_range())
+
+    def _y_range(self) -> tuple[float, float]:
+        return targets.range_of(self.y_range)
+
+    def _target_facts(self, data: table.Table) -> dict[str, Any]:
+        return {"y_range_": self._y_range()}
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True  # noise, on as few records as scikit-learn's checks
+        return tags

@@ -1,0 +1,438 @@
+"""The regressor: limits of the target, losses, the privacy of the classifier's steps."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.exceptions import DataConversionWarning
+from sklearn.feature_selection import SelectFromModel
+from sklearn.metrics import mean_absolute_error, r2_score
+from sklearn.model_selection import GridSearchCV, cross_validate
+from sklearn.multioutput import ClassifierChain, MultiOutputClassifier, MultiOutputRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.utils.estimator_checks import estimator_checks_generator
+from torch import nn
+
+from skdpfair import METHODS, DPFairClassifier, DPFairRegressor, get_method, load_release
+from skdpfair.analysis import GroupRecorder, robust_accuracy
+from skdpfair.attacks import PGD
+from skdpfair.audit import audit_artifact, audit_fit
+from skdpfair.augmentations import FlipAndShift
+from skdpfair.budget import PrivacyLedger
+from skdpfair.engine import Batch, Streams, private_step, select_strategy
+from skdpfair.engine.losses import HUBER_THRESHOLD, REGRESSION
+from skdpfair.engine.step import measure
+from skdpfair.exceptions import LowSignalWarning
+from skdpfair.mechanism import Mechanism
+from skdpfair.metrics import excessive_risk, excessive_risk_difference, privacy_cost_difference
+from skdpfair.model_selection import plan
+from skdpfair.preprocessing import BoundedScaler, check_pipeline
+from skdpfair.privacy import Ledger
+from skdpfair.report import model_page
+from skdpfair.testing import task
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::skdpfair.exceptions.InsecureSeedWarning",
+    "ignore::skdpfair.exceptions.LowSignalWarning",
+)
+N, LIMITS = 600, (0.0, 100.0)
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (N, 3))
+    y = 50 + 30 * X[:, 0] - 10 * X[:, 1] + rng.normal(scale=5, size=N)
+    return X, y, np.where(rng.random(N) < 0.3, "a", "b")
+
+
+def regressor(method="dpsgd", **params):
+    settings = {"epsilon": None, "noise_multiplier": 1.0, "accountant": "rdp", "random_state": 0}
+    settings |= {"y_range": LIMITS, "max_steps": 12, "batch_size": 100}
+    return DPFairRegressor(method, **settings | params)
+
+
+CHECKED = [
+    DPFairRegressor("dpsgd", y_range=(-300, 300), max_steps=40, max_sample_weight=100.0),
+    DPFairRegressor(
+        "sgd",
+        epsilon=None,
+        y_range=(-300, 300),
+        loss="huber",
+        max_steps=60,
+        max_sample_weight=100.0,
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    "estimator, check",
+    [
+        pytest.param(estimator, check, id=f"{estimator.method}-{check.func.__name__}-{i}")
+        for estimator in CHECKED
+        for i, (_, check) in enumerate(estimator_checks_generator(estimator))
+        # see tests/contracts/test_estimators.py: a weight of 2 is not two records
+        if not check.func.__name__.startswith("check_sample_weight_equivalence")
+    ],
+)
+def test_scikit_learn_accepts(estimator, check):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # few rows and fixed seeds are the checks' own choice
+        check(estimator)
+
+
+def value_and_slope(name, error):
+    """Return loss and slope of one error, in float64 and by their definitions."""
+    if name == "squared":
+        return error**2 / 2, error
+    if name == "absolute":
+        return abs(error), np.sign(error)
+    t = HUBER_THRESHOLD
+    if abs(error) <= t:
+        return error**2 / 2 / t, error / t
+    return abs(error) - t / 2, np.sign(error)
+
+
+MODULES = {
+    "closed_form": lambda: nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 1)),
+    "book-keeping": lambda: nn.Sequential(nn.Linear(4, 5), nn.LayerNorm(5), nn.Linear(5, 1)),
+    "vmap": lambda: Product(),
+}
+
+
+class Product(nn.Module):
+    """A module that only vmap covers."""
+
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Parameter(torch.tensor([[0.3], [-0.2], [0.5], [0.1]]))
+
+    def forward(self, x):
+        return x @ self.w + (x @ self.w) ** 2
+
+
+@pytest.mark.parametrize("name", REGRESSION)
+@pytest.mark.parametrize("kind", MODULES)
+def test_clipped_sums_are_those_of_a_loop_over_records(name, kind):
+    torch.manual_seed(1)
+    module, rng = MODULES[kind](), np.random.default_rng(2)
+    x = torch.from_numpy(rng.normal(size=(12, 4)).astype(np.float32))
+    y = torch.from_numpy(rng.uniform(-1, 1, 12).astype(np.float32))
+    weight = torch.from_numpy(rng.uniform(0, 2, 12).astype(np.float32))
+    group = torch.zeros(12, dtype=torch.int64)
+    bound = 0.4
+    double = MODULES[kind]().double()
+    double.load_state_dict(module.state_dict())
+    total, losses = 0.0, []
+    for i in range(12):
+        output = double(x[i : i + 1].double())[0, 0]
+        gradient = torch.autograd.grad(output, list(double.parameters()))
+        loss, slope = value_and_slope(name, float(output.detach()) - float(y[i]))
+        losses.append(loss * float(weight[i]))
+        g = slope * float(weight[i]) * torch.cat([part.flatten() for part in gradient])
+        total = total + g * min(1.0, bound / max(float(g.norm()), 1e-300))
+    batch = Batch(x, y, group, weight=weight)
+    mechanism = Mechanism(get_method("dpsgd", max_grad_norm=bound), task(12, 1, 1.0), 0.0)
+    with select_strategy(module, x[:1], 1, loss=REGRESSION[name]()) as engine:
+        sample, _ = measure(engine, batch)
+        step = private_step(engine, batch, mechanism, None, Streams.fresh().noise())
+    assert step.sound
+    torch.testing.assert_close(
+        sample.loss.double(), torch.tensor(losses).double(), rtol=1e-4, atol=1e-6
+    )
+    torch.testing.assert_close(step.gradient.double() * 12, total.double(), rtol=3e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", REGRESSION)
+@given(
+    x=st.floats(-(2.0**100), 2.0**100, width=32),
+    y=st.floats(-1, 1, width=32),
+    weight=st.sampled_from([None, 0.0, 1e-30, 1.0]),
+)
+def test_one_record_moves_the_sum_by_no_more_than_the_bound(name, x, y, weight):
+    module = nn.Linear(1, 1)
+    nn.init.constant_(module.weight, 0.5)
+    nn.init.zeros_(module.bias)
+    given = {} if weight is None else {"weight": torch.tensor([weight])}
+    batch = Batch(torch.tensor([[x]]), torch.tensor([y]), torch.zeros(1).long(), **given)
+    mechanism = Mechanism(get_method("dpsgd", max_grad_norm=0.5), task(1, 1, 1.0), 0.0)
+    with select_strategy(module, batch.x, 1, loss=REGRESSION[name]()) as engine:
+        sample, _ = measure(engine, batch)
+        step = private_step(engine, batch, mechanism, None, Streams.fresh().noise())
+    moved = float(step.gradient.double().norm())
+    assert moved <= 0.5
+    assert sample.norm > 0 or moved == 0  # a norm that underflows would hide a gradient
+
+
+def test_targets_outside_the_limits_count_as_the_limits(data):
+    X, y, _ = data
+    hostile = np.where(y > 60, [1e300, -1e300] * (N // 2), y)
+    clipped = regressor().fit(X, np.clip(hostile, *LIMITS))
+    wild = regressor().fit(X, hostile)
+    assert (wild.predict(X) == clipped.predict(X)).all()
+    far = wild.predict(1e6 * X)
+    assert far.min() >= 0 and far.max() <= 100 and np.ptp(far) > 50
+
+
+def test_the_gradient_scale_does_not_depend_on_targets(data):
+    X, y, _ = data
+    fits = [regressor(random_state=None, noise_multiplier=0.0, batch_size=N) for _ in range(2)]
+    for model, target in zip(fits, (y, 100 - y / 7), strict=True):
+        model.fit(X, target)
+    assert fits[0].method_.max_grad_norm == fits[1].method_.max_grad_norm > 0
+    assert fits[0].lr_ == fits[1].lr_
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_targets_that_are_no_numbers_are_refused_without_a_cell(bad, data):
+    X, y, _ = data
+    with pytest.raises(ValueError, match="Input y contains"):
+        regressor().fit(X, np.where(np.arange(N) == 3, bad, y))
+    with pytest.raises(ValueError, match="one number for each row") as caught:
+        regressor().fit(X, ["secret"] * N)
+    assert "secret" not in str(caught.value)
+    with pytest.raises(ValueError, match="MultiOutputRegressor"):
+        regressor().fit(X, np.stack([y, y], axis=1))
+    with pytest.warns(DataConversionWarning):
+        regressor().fit(X, y[:, None])
+
+
+@pytest.mark.parametrize(
+    "y_range", [None, (1, 0), (2, 2), (0,), (0, 1, 2), "ab", {0: 1}, (0, 1e308), (0, 5e-324)]
+)
+def test_limits_are_compulsory(y_range, data):
+    X, y, _ = data
+    with pytest.raises(ValueError, match="y_range"):
+        regressor(y_range=y_range).fit(X, y)
+
+
+@pytest.mark.parametrize("y_range", [(0, "1"), 5, (None, 1), (True, 2)])
+def test_limits_are_numbers(y_range, data):
+    with pytest.raises((TypeError, ValueError), match="y_range"):
+        regressor(y_range=y_range).fit(*data[:2])
+
+
+def test_what_a_regression_does_not_take(data):
+    X, y, groups = data
+    with pytest.raises(ValueError, match="group_col='target'"):
+        regressor("dpsgd_f", group_col="target").fit(X, y)
+    for name in ("fairlens", "fairlens_dp"):
+        with pytest.raises(ValueError, match="a regression has none"):
+            regressor(name).fit(X, y, sensitive_features=groups)
+    with pytest.raises(ValueError, match="loss"):
+        regressor(loss="log").fit(X, y)
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        DPFairRegressor(class_weight={0: 1})
+    with pytest.raises(Exception, match=r"outputs of shape \(batch, 1\)"):
+        regressor(module=nn.Linear, module_params={"in_features": 3, "out_features": 2}).fit(X, y)
+
+
+@pytest.mark.parametrize("name", sorted(set(METHODS) - {"fairlens", "fairlens_dp"}))
+def test_every_other_method_trains(name, data):
+    X, y, groups = data
+    method, noise = METHODS[name], 1.0 if METHODS[name].takes_noise else None
+    given = {"sensitive_features": groups} if method.needs_groups else {}
+    model = regressor(name, noise_multiplier=noise).fit(X, y, **given)
+    assert model.privacy_.is_private == method.private
+    assert model.predict(X).shape == (N,)
+
+
+@pytest.mark.parametrize(
+    "method",
+    ["global_adapt", "dpsgd_f", get_method("dp_is_sgd", group_probabilities=(0.3, 0.7))],
+    ids=str,
+)
+def test_it_pays_what_the_classifier_pays(method, data):
+    X, y, groups = data
+    params = {"epsilon": 1.0, "max_steps": 20, "batch_size": 100, "random_state": 0}
+    params |= {"accountant": "rdp", "module": "logistic"}
+    one = DPFairClassifier(method, **params).fit(X, y > 50, sensitive_features=groups)
+    two = DPFairRegressor(method, y_range=LIMITS, **params)
+    two.fit(X, y, sensitive_features=groups)
+    for name in ("epsilon", "delta", "noise_multiplier", "sample_rate", "steps", "ledger"):
+        assert getattr(one.privacy_, name) == getattr(two.privacy_, name), name
+    assert "y_range, the limits of the target, is public" in two.privacy_.assumptions
+    assert not any("classes" in text for text in two.privacy_.assumptions)
+
+
+def test_a_ledger_counts_its_fits(tmp_path, data):
+    X, y, _ = data
+    with PrivacyLedger(tmp_path / "l.json", epsilon=9.0, delta=1e-4) as ledger:
+        fits = [regressor().fit(X, y) for _ in range(2)]
+    entries = [e for fit in fits for e in fit.privacy_.ledger.entries]
+    assert ledger.epsilon() == pytest.approx(Ledger(entries).epsilon(1e-4, "pld"), rel=0.01)
+
+
+@pytest.mark.parametrize("wrapper", [MultiOutputClassifier, ClassifierChain])
+def test_several_labels_cost_a_fit_each(wrapper, tmp_path, data):
+    X, y, _ = data
+    labels = np.stack([y > 40, y > 50, y > 60], axis=1).astype(int)
+    params = {"epsilon": None, "noise_multiplier": 2.0, "max_steps": 12, "batch_size": 100}
+    model = DPFairClassifier("dpsgd", classes=[0, 1], accountant="rdp", **params)
+    with pytest.raises(ValueError, match=r"MultiOutputClassifier: .* epsilons add up"):
+        model.fit(X, labels)
+    with PrivacyLedger(tmp_path / "l.json", epsilon=20.0, delta=1e-4) as ledger:
+        fitted = wrapper(model).fit(X, labels)
+    reports = [one.privacy_ for one in fitted.estimators_]
+    total = Ledger([e for report in reports for e in report.ledger.entries])
+    paid = ledger.epsilon()
+    assert len(reports) == 3 and paid > 1.2 * reports[0].epsilon
+    assert paid == pytest.approx(total.epsilon(1e-4, "pld"), rel=0.01)
+
+
+def test_several_targets_cost_a_fit_each(tmp_path, data):
+    X, y, _ = data
+    with PrivacyLedger(tmp_path / "l.json", epsilon=20.0, delta=1e-4) as ledger:
+        fitted = MultiOutputRegressor(regressor()).fit(X, np.stack([y, 100 - y], axis=1))
+    total = Ledger([e for one in fitted.estimators_ for e in one.privacy_.ledger.entries])
+    assert ledger.epsilon() == pytest.approx(total.epsilon(1e-4, "pld"), rel=0.01)
+
+
+def test_it_works_in_the_tools_of_scikit_learn(data):
+    X, y, groups = data
+    model = regressor(noise_multiplier=0.0, max_steps=60)
+    pipeline = make_pipeline(BoundedScaler((-1, 1)), model)
+    private = clone(pipeline).set_params(dpfairregressor__noise_multiplier=1.0)
+    assert not check_pipeline(private).findings and check_pipeline(pipeline).findings
+    given = {"dpfairregressor__sensitive_features": groups}
+    scores = cross_validate(pipeline, X, y, cv=3, params=given, scoring=("r2",))["test_r2"]
+    assert scores.min() > 0.6
+    search = GridSearchCV(pipeline, {"dpfairregressor__loss": ["squared", "absolute"]}, cv=2)
+    search.fit(X, y)
+    assert search.best_score_ == search.cv_results_["mean_test_score"].max() > 0.6
+    assert search.score(X, y) == r2_score(y, search.predict(X))
+
+
+def test_groups_persons_weights_and_names(data):
+    X, y, groups = data
+    frame = pd.DataFrame(X, columns=list("uvw")).assign(sex=groups, who=np.arange(N) // 2)
+    model = regressor(
+        "dpsgd_f", group_col="sex", unit_col="who", max_records_per_unit=2, max_sample_weight=2.0
+    )
+    model.fit(frame, y, sample_weight=np.full(N, 0.5))
+    assert model.privacy_.unit == "person" and list(model.groups_) == ["a", "b"]
+    assert (model.predict(frame) == model.predict(frame[list("uvw")])).all()
+
+
+def test_a_second_fit_goes_on_and_pays_again(data):
+    X, y, _ = data
+    model = regressor(warm_start=True, loss="absolute").fit(X, y)
+    first = model.privacy_.epsilon
+    model.fit(X, y)
+    assert model.privacy_.steps == 24 and model.privacy_.epsilon > first
+    with pytest.raises(ValueError, match="range of the target changed"):
+        model.set_params(y_range=(0, 50)).fit(X, y)
+
+
+def test_a_fit_continues_after_a_crash(tmp_path, data):
+    X, y, _ = data
+    whole = regressor(checkpoint=tmp_path / "fit.pt").fit(X, y)
+    assert (whole.predict(X) == regressor().fit(X, y).predict(X)).all()
+
+
+def test_pickles_hold_no_row_and_predict_alike(data):
+    X, y, _ = data
+    X, y = X.copy(), y.copy()
+    X[7], y[7] = 0.7390851332, 12.345678901234
+    model = regressor(keep_reference=True).fit(X, y)
+    content = pickle.dumps(model)
+    rows = (X[7].astype(np.float32), X[7], y[7], np.float32(y[7] / 50 - 1))
+    assert not any(np.asarray(row).tobytes() in content for row in rows)
+    copy = pickle.loads(content)
+    assert (copy.predict(X) == model.predict(X)).all() and copy.y_range_ == LIMITS
+    assert not hasattr(copy, "reference_")
+
+
+def test_releases_predict_alike(tmp_path, data):
+    ort = pytest.importorskip("onnxruntime")
+    X, y, groups = data
+    model = regressor("dpsgd_f", y_range=(20, 80), random_state=None)
+    model.fit(X, y, sensitive_features=groups)
+    path = tmp_path / "model.safetensors"
+    model.save_release(path)
+    loaded, content = load_release(path), path.read_bytes()
+    loaded.save_release(path)
+    assert path.read_bytes() == content and type(loaded) is DPFairRegressor
+    for copy in (loaded, model.release()):
+        assert (copy.predict(X) == model.predict(X)).all()
+        assert copy.privacy_ == model.privacy_ and copy.y_range_ == (20.0, 80.0)
+    model.export_onnx(tmp_path / "model.onnx")
+    session = ort.InferenceSession(tmp_path / "model.onnx")
+    wide = np.concatenate([X, 100 * X]).astype(np.float32)
+    found = session.run(["prediction"], {"features": wide})[0]
+    np.testing.assert_allclose(found, model.predict(wide), rtol=1e-5)
+    assert audit_artifact(path).is_clean and audit_artifact(model).is_clean
+
+
+def test_what_is_for_classes_refuses_regressors(data):
+    X, y, groups = data
+    model = regressor(diagnostics=True).fit(X, y, sensitive_features=groups)
+    assert list(model.diagnostics_["group"].unique()) == ["a", "b"]
+    for function in (
+        model_page,
+        lambda m: robust_accuracy(m, X, y, PGD(0.1)),
+        lambda m: audit_fit(m, X, y),
+    ):
+        with pytest.raises(TypeError, match="DPFairClassifier"):
+            function(model)
+    with pytest.raises(TypeError, match="DPFairClassifier"):
+        plan(GridSearchCV(model, {"loss": ["squared"]}), n_samples=N)
+    before = make_pipeline(SelectFromModel(regressor()), DPFairClassifier())
+    with pytest.raises(ValueError, match="only the cost of the last step is counted"):
+        plan(before, n_samples=N)
+    with pytest.raises(ValueError, match="GroupRecorder"):
+        regressor(diagnostics=True, callbacks=[GroupRecorder()]).fit(X, y)
+
+
+def test_pictures_and_their_views(data):
+    rng = np.random.default_rng(0)
+    X = rng.random((60, 8, 8), dtype=np.float32)
+    views = {"augment": FlipAndShift(shift=1), "n_augmentations": 2}
+    for params in ({"module": "scattering"}, {"module": "cnn", **views}):
+        model = regressor(max_steps=3, **params).fit(X, X.mean((1, 2)) * 100)
+        assert model.predict(X).shape == (60,)
+        assert (pickle.loads(pickle.dumps(model)).predict(X) == model.predict(X)).all()
+
+
+def test_limits_changed_after_the_fit_do_not_move_predictions(data):
+    X, y, _ = data
+    model = regressor().fit(X, y)
+    before = model.predict(X)
+    assert (model.set_params(y_range=(0, 1)).predict(X) == before).all()
+
+
+def test_the_warning_of_few_records_speaks_of_a_regression(data):
+    X, y, _ = data
+    with pytest.warns(LowSignalWarning, match="predicting one number|non-private model"):
+        regressor(noise_multiplier=None, epsilon=0.5).fit(X[:100], y[:100])
+
+
+def test_risks_of_groups_are_differences_of_mean_losses(data):
+    _, y, groups = data
+    private, reference = y + np.where(groups == "a", 3.0, 1.0), y + 0.5
+    given = {"y_prob_ref": reference, "loss": mean_absolute_error}
+    risk = {g: np.abs(private - y)[groups == g].mean() - 0.5 for g in "ab"}
+    shares = [np.mean(groups == g) for g in "ab"]
+    total = excessive_risk(y, private, **given)
+    assert total == pytest.approx(np.dot(shares, list(risk.values())))
+    weight = np.where(groups == "a", 2.0, 0.0)
+    assert excessive_risk(y, private, sample_weight=weight, **given) == pytest.approx(2.5)
+    found = excessive_risk_difference(y, private, sensitive_features=groups, **given)
+    assert found == pytest.approx(risk["a"] - risk["b"]) == pytest.approx(2.0)
+    cost = {
+        g: r2_score(y[groups == g], reference[groups == g])
+        - r2_score(y[groups == g], private[groups == g])
+        for g in "ab"
+    }
+    given = {"y_ref": reference, "metric": r2_score, "sensitive_features": groups}
+    assert privacy_cost_difference(y, private, **given) == pytest.approx(cost["a"] - cost["b"])
+    with pytest.raises(TypeError, match="loss must be a function"):
+        excessive_risk(y, private, y_prob_ref=reference, loss="mae")
+    with pytest.raises(ValueError, match="y_prob must hold the finite number"):
+        excessive_risk(y, private * np.nan, y_prob_ref=reference, loss=mean_absolute_error)
