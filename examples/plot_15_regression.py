@@ -4,6 +4,8 @@ Predict a number privately
 
 The age of the persons in Adult is predicted from the other columns, with a private regressor. The
 limits of the target are public, and what privacy costs is measured for women and men.
+
+Tag: reference.
 """
 
 # %%
