@@ -25,6 +25,7 @@ from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import persons as _persons
 from skdpfair.inputs.columns import in_pandas
 from skdpfair.methods import get_method
+from skdpfair.preprocessing._learners import refuse_resamplers
 from skdpfair.testing import per_sample, released, task
 
 _NO_CLAIM = (
@@ -197,6 +198,7 @@ def audit_fit(
         integer("random_state", random_state, low=0)
     rng, y, classifier = np.random.default_rng(random_state), np.asarray(y), _classifier(estimator)
     _persons.check_index(X, units)
+    refuse_resamplers(estimator)
     if isinstance(estimator, Pipeline) and len(estimator) > 1:
         X = clone(estimator[:-1]).fit_transform(X, y)
     X = in_pandas(X) if hasattr(X, "shape") else np.asarray(X)

@@ -32,6 +32,7 @@ from skdpfair.model_selection._forecast import (
     refuse_other_fits,
     unit_of,
 )
+from skdpfair.preprocessing._learners import refuse_resamplers
 from skdpfair.privacy import NOT_ACCOUNTED, Ledger, PrivacyReport, SampledGaussian
 from skdpfair.privacy.gdp import delta_for
 from skdpfair.privacy.renyi import (
@@ -389,6 +390,7 @@ def pool_of(search):
     for params in pool:
         candidate = configured(search.estimator, params)
         refuse_other_fits(candidate)
+        refuse_resamplers(candidate)
         classifier = classifier_of(candidate)
         for name, only in _ONLY.items():
             if getattr(classifier, name) not in (only, None):

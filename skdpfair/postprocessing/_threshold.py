@@ -17,6 +17,7 @@ from skdpfair.inputs import labels as _labels
 from skdpfair.inputs import persons as _persons
 from skdpfair.postprocessing._cuts import CONSTRAINTS, OBJECTIVES, best_cut, best_mixtures
 from skdpfair.postprocessing._score_counts import EDGES, score_counts
+from skdpfair.preprocessing._learners import refuse_resamplers
 from skdpfair.privacy.one_time_noise import generator_of
 from skdpfair.privacy.statement import ASSUMPTIONS
 from skdpfair.training import sklearn_callbacks as _tasks
@@ -178,6 +179,7 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
             If an open `PrivacyLedger` has no room for fit and counts together.
         """
         objective = self._check()
+        refuse_resamplers(self.estimator)
         estimator = self.planned_estimator()
         classifier = classifier_of(estimator)
         validate_data(self, X, y, skip_check_array=True)  # number and names of the columns

@@ -104,7 +104,11 @@ UNTRIED = Row(
     "ColumnTransformer",
 )
 MODEL = Row("its parameters, without noise", _MODEL, goes_in=True)
-RESAMPLER = Row("how many rows each class has, and which rows to add or drop", _RESAMPLE)
+RESAMPLER = Row(
+    "how many rows each class has, and which rows to repeat, combine or drop; the epsilon of a fit "
+    "on its rows counts each of them as a record of its own",
+    _RESAMPLE,
+)
 
 _SCALES = {
     "StandardScaler": "the mean and standard deviation of each column",
@@ -392,6 +396,25 @@ def parts_of(estimator):
     params = params_of(estimator)
     for name in sorted(params, key=lambda name: name not in _CONTAINERS):  # remainders come last
         yield from nested(name, params[name])
+
+
+def refuse_resamplers(estimator) -> None:
+    """Raise ValueError if a part of an estimator resamples rows, so that epsilon would be wrong.
+
+    Examples
+    --------
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import Normalizer
+    >>> refuse_resamplers(make_pipeline(Normalizer()))
+    """
+    for _, part, _ in parts_of(estimator):
+        if hasattr(part, "fit_resample"):
+            raise ValueError(
+                f"estimator holds a {type(part).__name__}, which repeats, combines or drops "
+                "records by what other records hold, and no epsilon covers that. Leave it out; "
+                f"for rare classes, use {_RESAMPLE}."
+            )
+        refuse_resamplers(part)
 
 
 def declared_columns(estimator) -> dict:

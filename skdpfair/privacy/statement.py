@@ -36,7 +36,7 @@ SEVERAL_RECORDS = (
 )
 OTHER_FITS = "other fits on the same records: their epsilons add up"
 NOT_ACCOUNTED = (
-    "preprocessing fitted on the data (scalers, encoders, imputers, feature selection)",
+    "preprocessing fitted on the data (scalers, encoders, imputers, feature selection, resampling)",
     "choices made by looking at results on this data (method, epsilon, hyper-parameters, features)",
     OTHER_FITS,
     "tables, scores and figures computed on private records",

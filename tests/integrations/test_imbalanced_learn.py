@@ -1,0 +1,110 @@
+"""A record that a resampler repeats counts several times: nothing calls that private."""
+
+import math
+
+import numpy as np
+import pytest
+from imblearn import FunctionSampler
+from imblearn.ensemble import BalancedBaggingClassifier, EasyEnsembleClassifier
+from imblearn.over_sampling import SMOTE, RandomOverSampler
+from imblearn.pipeline import make_pipeline
+from imblearn.under_sampling import RandomUnderSampler
+from sklearn.model_selection import GridSearchCV
+
+from skdpfair import DPFairClassifier
+from skdpfair.audit import audit_artifact, audit_fit
+from skdpfair.budget import PrivacyLedger
+from skdpfair.model_selection import DPRandomizedSearch, plan
+from skdpfair.postprocessing import DPThresholdClassifier
+from skdpfair.preprocessing import BoundedScaler, check_pipeline
+from skdpfair.report import model_page
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning"),
+    pytest.mark.filterwarnings("ignore::skdpfair.exceptions.PrivacyLeakWarning"),
+    pytest.mark.filterwarnings("ignore::skdpfair.exceptions.InsecureSeedWarning"),  # of ensembles
+]
+
+
+def quick(**params):
+    given = {"epsilon": 3.0, "max_steps": 5, "classes": [0, 1], "accountant": "rdp"}
+    return DPFairClassifier("dpsgd", **(given | params))
+
+
+@pytest.fixture(scope="module")
+def data():
+    X = np.random.default_rng(0).normal(size=(300, 3))
+    return X, (X[:, 0] > 1).astype(int)
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    return PrivacyLedger(tmp_path / "ledger", delta=1e-4, accountant="rdp", progress=False)
+
+
+RESAMPLING = {
+    "over": lambda: make_pipeline(RandomOverSampler(), quick()),
+    "smote": lambda: make_pipeline(BoundedScaler((-5, 5)), SMOTE(), quick()),
+    "under": lambda: make_pipeline(RandomUnderSampler(), quick()),
+    "function": lambda: make_pipeline(FunctionSampler(), quick()),
+    "bags": lambda: BalancedBaggingClassifier(quick(max_sample_weight=50.0), 2),
+    "easy": lambda: EasyEnsembleClassifier(2, quick()),
+}
+
+
+@pytest.mark.parametrize("name", RESAMPLING)
+def test_the_linter_the_forecast_and_the_ledger_say_infinite(name, ledger, data):
+    model = RESAMPLING[name]()
+    assert check_pipeline(model).findings[0].learns.startswith("how many rows each")
+    ledger.fit(model, *data)
+    assert ledger.report().epsilon_total == math.inf and ledger.report().known
+    if name not in ("bags", "easy"):
+        assert plan(model, 300, delta=1e-4, accountant="rdp").epsilon_total == math.inf
+
+
+def test_a_pipeline_without_a_resampler_is_known(ledger, data):
+    model = make_pipeline(BoundedScaler((-5, 5)), quick())
+    ledger.fit(model, *data)
+    found = ledger.report()
+    assert found.n_fits == 1 and found.epsilon_total == found.epsilon < math.inf
+
+
+def test_a_search_over_such_a_pipeline_is_charged_and_infinite(ledger, data):
+    grid = {"dpfairclassifier__lr": [0.1, 0.2]}
+    search = GridSearchCV(RESAMPLING["over"](), grid, cv=2, error_score="raise")
+    ledger.fit(search, *data)
+    found = ledger.report()
+    assert found.n_fits == 5 and any("RandomOverSampler" in reason for reason in found.reasons)
+
+
+def test_the_fit_alone_names_resampling_as_not_accounted(data):
+    model = RESAMPLING["over"]().fit(*data)
+    assert "resampling" in model[-1].privacy_.not_accounted[0]
+
+
+def test_in_a_block_the_fit_counts_and_the_whole_is_unknown(ledger, data):
+    with ledger:
+        RESAMPLING["over"]().fit(*data)
+    assert ledger.report().n_fits == 1 and ledger.report().epsilon_total == math.inf
+    assert not ledger.report().known
+
+
+@pytest.mark.parametrize("name", ["over", "smote", "under", "function"])
+def test_what_reports_one_epsilon_for_a_whole_pipeline_refuses(name, data):
+    pipeline = RESAMPLING[name]()
+    grid = {"dpfairclassifier__lr": [0.1]}
+    for fit in (
+        DPThresholdClassifier(pipeline).fit,
+        DPRandomizedSearch(pipeline, grid, mean_trials=2.0).fit,
+        lambda X, y: audit_fit(pipeline, X, y, n_canaries=10),
+    ):
+        with pytest.raises(ValueError, match=r"Sampler|SMOTE") as caught:
+            fit(*data)
+        assert "class_weight={class: public number}" in str(caught.value)
+    assert not hasattr(pipeline[-1], "privacy_")
+
+
+def test_the_page_lists_the_resampler_and_the_audit_its_rows(data):
+    pipeline = RESAMPLING["smote"]().fit(*data)
+    assert "smote: SMOTE" in model_page(pipeline[-1], pipeline=pipeline)
+    assert "_fit_X" in repr(audit_artifact(pipeline))
