@@ -13,30 +13,6 @@ RESULTS = Path(__file__).parents[1] / "results" / "reproductions"
 PAGE, CHOOSING = DOCS / "reproducibility.md", DOCS / "choosing.md"
 RUN = "python -m benchmarks.papers "  # what the commands of the tables begin with
 PAPERS = ("esipova", "xu", "kulynych", "knolle", "li")  # modules of studies
-# nothing of these is in print
-PIVOTED = (
-    "fair-comparison",
-    "step-size",
-    "esipova-table3",
-    "esipova-figure4",
-    "esipova-figure11",
-    "esipova-figure3",
-    "esipova-figure5",
-    "esipova-figure8",
-    "esipova-figure9",
-    "xu-figure2",
-    "xu-figure3",
-    "kulynych-table1",
-    "kulynych-table8",
-    "kulynych-figure3",
-    "kulynych-figure6",
-    "kulynych-figure7",
-    "knolle-figure2",
-    "knolle-figure3",
-    "knolle-figure4",
-    "knolle-figure5",
-    "li-figure2",
-)
 PICTURES = {
     "fair-comparison": "fair_comparison.png",
     "esipova-table1": "errors.png",
@@ -90,7 +66,7 @@ def outdated() -> list[Path]:
 
 def _section(found):
     """Return a study's results: cells that are not as printed, or all; epsilons; own claims."""
-    if found.study.name in PIVOTED:
+    if (found.cells["verdict"] == "not in print").all():
         lines = _pivoted(found)
     else:
         lines = [rendering.summary(found), ""]
@@ -141,8 +117,9 @@ def _pivoted(found):
     rows = {}
     for row, measure, ours, *_ in rendering.lines_of(found.cells):
         rows.setdefault(row, {})[measure] = ours
-    heads = ["row", *next(iter(rows.values()))]
-    return [*table(heads, ([row, *own.values()] for row, own in rows.items())), ""]
+    measures = list(dict.fromkeys(measure for own in rows.values() for measure in own))
+    lines = ([row, *(own.get(measure, "") for measure in measures)] for row, own in rows.items())
+    return [*table(["row", *measures], lines), ""]
 
 
 def _spent(found):
