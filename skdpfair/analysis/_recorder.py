@@ -33,6 +33,8 @@ class GroupRecorder(Callback):
         pass over the data.
     n_batches, n_vectors, curvature_records : int
         As in `step_risk_terms`; the smaller defaults 4, 10 and 1000 save time.
+    eigenvalues : bool, default=True
+        As in `step_risk_terms`.
     path : path-like or None, default=None
         CSV file of ``frame_``, rewritten each time, so that it survives a killed fit.  Rows of
         other methods in it are kept, and a ``warm_start`` in another process continues it.  It
@@ -75,12 +77,13 @@ class GroupRecorder(Callback):
         n_batches=4,
         n_vectors=10,
         curvature_records=1000,
+        eigenvalues=True,
         path=None,
         random_state=None,
     ):
         self.every, self.terms, self.n_batches = every, terms, n_batches
         self.n_vectors, self.curvature_records = n_vectors, curvature_records
-        self.path, self.random_state = path, random_state
+        self.eigenvalues, self.path, self.random_state = eigenvalues, path, random_state
 
     def initialize(self):
         """Check the parameters before the first step.
@@ -97,6 +100,7 @@ class GroupRecorder(Callback):
         """
         _validate.integer("every", self.every)
         _validate.flag("terms", self.terms)
+        _validate.flag("eigenvalues", self.eigenvalues)
         _validate.integer("n_batches", self.n_batches)
         _validate.integer("n_vectors", self.n_vectors, low=0)
         if self.curvature_records is not None:
@@ -203,6 +207,7 @@ class GroupRecorder(Callback):
                 n_batches=self.n_batches,
                 n_vectors=self.n_vectors,
                 curvature_records=self.curvature_records,
+                eigenvalues=self.eigenvalues,
                 rng=self.rng_,
             )
             groups, pairs = risk.groups.reset_index(), risk.pairs

@@ -76,6 +76,7 @@ def step_risk_terms(
     n_batches=8,
     n_vectors=100,
     curvature_records=None,
+    eigenvalues=True,
     chunk_size="auto",
     random_state=None,
 ) -> StepRisk:
@@ -99,6 +100,9 @@ def step_risk_terms(
     curvature_records : int or None, default=None
         Number of records of each group, drawn at random, for the Hessians; None uses all.
         Gradients always use all records.
+    eigenvalues : bool, default=True
+        Whether to compute ``lambda_max``, which takes most of the time for networks with
+        convolutions; without it, ``lambda_max`` is NaN and ``condition`` False.
     random_state : int, numpy.random.Generator or None, default=None
         Seed of the batches, the noise of counts and the vectors; it does not affect a fit.
 
@@ -180,12 +184,22 @@ def step_risk_terms(
         curvature_records=curvature_records
         if curvature_records is None
         else _validate.integer("curvature_records", curvature_records),
+        eigenvalues=_validate.flag("eigenvalues", eigenvalues),
         rng=_validate.generator("random_state", random_state),
     )
 
 
 def measured(
-    found: Problem, mechanism, state, lr, *, n_batches, n_vectors, curvature_records, rng
+    found: Problem,
+    mechanism,
+    state,
+    lr,
+    *,
+    n_batches,
+    n_vectors,
+    curvature_records,
+    eigenvalues,
+    rng,
 ) -> StepRisk:
     """Return the step risk of a problem."""
     with found.strategy() as strategy:
@@ -194,15 +208,17 @@ def measured(
     curved = found.of_each_group(curvature_records, rng)
     bent = products(curved, torch.cat([batches.plain, batches.clipped]))
     rows = _terms_of(gradients, batches, bent, lr)
-    eigenvalues = largest_eigenvalues(curved, rng)
+    largest = np.full(curved.n_groups, np.nan)
+    if eigenvalues:
+        largest = largest_eigenvalues(curved, rng)
     groups = facts | {name: rows[name].mean(1) for name in _TERMS}
     groups |= {f"{name}_se": _standard_error(rows[name]) for name in _TERMS}
     groups |= {name: _known_mean(rows[name].T) for name in ("cosine", "clipped_cosine")}
-    groups |= batches.by_group | {"lambda_max": eigenvalues}
+    groups |= batches.by_group | {"lambda_max": largest}
     groups |= _noise(curved, mechanism, lr, batches, n_vectors, rng)
     return StepRisk(
         pd.DataFrame(groups, index=found.index),
-        pair_differences(found, gradients, batches, rows, eigenvalues, lr),
+        pair_differences(found, gradients, batches, rows, largest, lr),
         batches.frame,
         lr,
         mechanism.noise_multiplier,
@@ -297,7 +313,7 @@ def pair_differences(found, gradients, batches, rows, eigenvalues, lr):
         for lengths in (batches.lengths, plain_lengths)
     )
     square, plain = (batches.lengths**2).mean(), (plain_lengths**2).mean()
-    condition = lr * np.nanmax(eigenvalues) <= 1
+    condition = lr * np.fmax.reduce(eigenvalues) <= 1  # False if none is known
     shares = (found.sizes / found.sizes.sum()).cpu().numpy()
     bound = batches.frame["sensitivity"].max() * batches.fullest
     table = []

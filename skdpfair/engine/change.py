@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 def early_sample(
     model: Strategy, batch: Batch, mechanism: Mechanism, chunk_size: int | None
-) -> tuple[PerSample, Tensor]:
-    """Return the sample that early queries may see, and which records count."""
+) -> tuple[PerSample, Tensor | None]:
+    """Return the sample that early queries may see, and which records count (None for all)."""
     seen = mechanism.method.sees_gradients()
     if len(batch) == 0:
         none = model.parameters[0].new_zeros(0)
@@ -42,6 +42,8 @@ def early_sample(
         sample = PerSample(torch.full_like(loss, torch.nan), loss, batch.group, probability)
     if batch.real is not None:
         finite = finite & batch.real
+    elif finite.device.type == "cpu" and bool(finite.all()):
+        return sample, None
     if batch.units is not None:  # a person counts with all her records or not at all
         finite = batch.units.spread(batch.units.whole(finite))
     return sample, finite
@@ -52,7 +54,7 @@ def changed_gradients(
     batch: Batch,
     mechanism: Mechanism,
     sample: PerSample,
-    finite: Tensor,
+    finite: Tensor | None,
     extra: Extra,
 ) -> Gradients | Tensor:
     """Return the changed gradients, or their change in the logits where that is all."""
@@ -69,6 +71,11 @@ def changed_gradients(
     if batch.units is not None:
         return found.by_unit(batch.units)
     if extra.averaged:
-        change = torch.where(finite[:, None], found.rows - sample.gradient, 0.0)
-        found.rows = sample.gradient + change.sum(0) / finite.sum().clamp(min=1)
+        change = found.rows.sub_(sample.gradient)
+        if finite is None:
+            mean = change.mean(0)
+        else:
+            change = torch.where(finite[:, None], change, 0.0)
+            mean = change.sum(0) / finite.sum().clamp(min=1)
+        found.rows = sample.gradient + mean
     return found

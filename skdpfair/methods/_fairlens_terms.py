@@ -73,15 +73,24 @@ def first(
     sides[:1].fill_(1.0)
     sides[1:2].fill_(-1.0)
     own = (batch_size / size * sides).index_select(0, sample.group)
-    return torch.sign(torch.dot(u, v)) * (own[:, None] * u + _through_clipping(sample, bound, v))
+    along_v, along_g = _through_clipping(sample, bound, v)
+    vectors = torch.stack([own, along_v], dim=1) @ torch.stack([u, v])
+    vectors.addcmul_(sample.gradient, along_g[:, None])
+    return vectors.mul_(torch.sign(torch.dot(u, v)))
 
 
-def _through_clipping(sample: PerSampleGradients, bound: Tensor, v: Tensor) -> Tensor:
-    """Return the vectors whose Hessian products are the gradients of <clip(g) - g, v>."""
-    g, norm = sample.gradient, sample.norm[:, None]
-    unit = g / norm.clamp(min=torch.finfo(g.dtype).tiny)
-    turned = bound / norm * (v - unit * (unit @ v)[:, None]) - v
-    return torch.where(norm > bound, turned, 0.0)
+def _through_clipping(
+    sample: PerSampleGradients, bound: Tensor, v: Tensor
+) -> tuple[Tensor, Tensor]:
+    r"""Return factors of v and g in the vector whose Hessian product is grad <clip(g) - g, v>.
+
+    For a clipped record it is :math:`(C / \|g\| - 1) v - C \langle g, v \rangle / \|g\|^3 g`.
+    """
+    norm = sample.norm.clamp(min=torch.finfo(sample.norm.dtype).tiny)
+    share = bound / norm
+    inward = share * (sample.gradient @ v) / norm / norm
+    clipped = sample.norm > bound
+    return torch.where(clipped, share - 1.0, 0.0), torch.where(clipped, -inward, 0.0)
 
 
 def statistics(sample: PerSampleGradients, n_groups: int, c: Tensor, r: Tensor) -> Tensor:

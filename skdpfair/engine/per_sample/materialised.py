@@ -90,7 +90,7 @@ class Materialised(MicroVmap):
         rows = self._rows(gradients for gradients, _ in found)
         if hvp_vectors is not None:
             own = columns[-1], hvp_vectors
-            rows = rows + self._rows(self._each(self._hessian_product, (x, y, *own)))
+            rows += self._rows(self._each(self._hessian_product, (x, y, *own)))
         logits = torch.cat([logits for _, logits in found])
         loss, probability, _ = self.loss_terms(logits, y, None, weight)
         return Gradients(rows, loss, probability)
@@ -115,6 +115,8 @@ class Materialised(MicroVmap):
         return product
 
     def _rows(self, parts: Iterable[Tensors]) -> Tensor:
-        return torch.cat(
-            [torch.cat([p[name].flatten(1) for name in self._named(True)], dim=1) for p in parts]
-        )
+        rows = [
+            torch.cat([part[name].flatten(1) for name in self._named(True)], dim=1)
+            for part in parts
+        ]
+        return rows[0] if len(rows) == 1 else torch.cat(rows)
