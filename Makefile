@@ -11,13 +11,14 @@ ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 GPU_PYTHON ?= python3
 GPU_RUN := env PYTHONPATH="build/gpu:.:$$PYTHONPATH" $(GPU_PYTHON)
 
-.PHONY: demo test test-slow lint lint-types lint-style docs docs-code docs-pages bench gpu clean help
+.PHONY: demo test test-slow lint lint-types lint-style docs docs-code docs-pages dist bench gpu clean help
 
 help:
 	@echo "make demo       private classifiers on the Adult data, with a group report"
 	@echo "make test       all tests, linters and doctests"
 	@echo "make test-slow  the tests that take minutes"
 	@echo "make docs       the documentation, its gallery run, warnings as errors"
+	@echo "make dist       the sdist and the wheel, with equal bytes for equal sources"
 	@echo "make bench      speed and memory against plain torch and skorch"
 	@echo "make gpu        tests and measurements on a GPU, in at most 8 minutes"
 
@@ -59,6 +60,14 @@ docs-code: $(VENV)/.docs
 docs-pages: $(VENV)/.docs
 	@echo "== Building the documentation"
 	@$(ONE_THREAD) $(BIN)/python -m sphinx -q -W --keep-going -b html -d docs/_build/doctrees docs docs/_build/html
+
+# equal sources, versions of the tools and time give equal bytes; the time is that of the last commit
+dist: $(VENV)/bin/python
+	@echo "== Building the sdist and the wheel"
+	@$(PIP_INSTALL) build hatchling hatch-fancy-pypi-readme
+	@rm -rf dist
+	@SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} $(BIN)/python -m build --no-isolation
+	@cd dist && sha256sum *
 
 bench: $(VENV)/.test
 	@echo "== Measuring; ratios in one run, one thread"
@@ -102,4 +111,4 @@ $(VENV)/.docs: $(VENV)/bin/python pyproject.toml requirements/constraints.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info skdpfair-demo docs/_build docs/auto_examples docs/api
+	rm -rf $(VENV) build dist skdpfair-demo docs/_build docs/auto_examples docs/api

@@ -54,7 +54,7 @@ html_title = f"skdpfair {version}"
 html_math_renderer = "mathml"  # browsers show it without scripts
 html_static_path = ["_static"]
 html_css_files = ["skdpfair.css"]
-html_js_files = ["wide.js"]
+html_js_files = ["wide.js", "versions.js"]
 html_theme_options = {
     "show_toc_level": 2,
     "navigation_with_keys": False,

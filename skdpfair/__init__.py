@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from skdpfair.regressor import DPFairRegressor
     from skdpfair.release import load_release
 
-__version__ = "0.1.0.dev0"  # which pyproject.toml reads
+__version__ = "0.1.0"  # which pyproject.toml reads
 
 __all__ = [
     "METHODS",

@@ -1,0 +1,2 @@
+// The versions of the documentation; see "Versions of the documentation" in CONTRIBUTING.md.
+showVersions(["dev", "stable", "0.1"]);
