@@ -30,7 +30,8 @@ from skdpfair.training.privacy_report import STEPS_BEFORE
 
 PARAMETERS = DPFairClassifier().get_params(deep=False)
 PARAMETERS |= DPFairRegressor().get_params(deep=False)
-STATEMENT = {"statement", "releasable", *(f.name for f in fields(PrivacyReport))}
+_FIELDS = {f.name for f in fields(PrivacyReport)}
+STATEMENT = {"statement", "releasable", *_FIELDS}
 _REAL: Any = Real  # numbers of this type cannot be compared, as mypy sees it
 _HELD = {words.DIAGNOSTICS_HELD, words.REFERENCE_HELD}
 _ASSUMPTIONS = {t for u in words.PROTECTED for t in words.in_unit(words.ASSUMPTIONS.values(), u)}
@@ -256,7 +257,7 @@ def is_entry(entry) -> bool:
 
 def is_statement(given) -> bool:
     """Tell whether a dict is the statement of a privacy report, and no more than that."""
-    facts = {k: v for k, v in given.items() if k in STATEMENT - {"statement", "releasable"}}
+    facts = {k: v for k, v in given.items() if k in _FIELDS}
     facts = {k: float(v) if v in ("inf", "nan") else v for k, v in facts.items()}
     facts |= {k: tuple(facts[k]) for k in ("holds", "assumptions", "not_accounted") if k in facts}
     key, entries = "noise_multipliers", given["ledger"]

@@ -36,7 +36,7 @@ FITTED = (
 _OPTIONAL = ("feature_names_in_", "features_", "_charged", "classes_", "y_range_")
 _NEEDED = [n for n in FITTED if n not in _OPTIONAL]
 FACTS_KEY, WEIGHTS_KEY, FACTORY_KEY = "_facts", "_weights", "_factory"  # of a pickled state
-NOTED = "{}, which whoever fitted could look at; not in this copy"
+NOTED = "{}: not in this copy, but whoever fitted could look at it"
 
 
 def facts_of(estimator):
