@@ -1,8 +1,10 @@
 """The statement of a release: that of the fit, read without torch, or refused."""
 
 import json
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -97,3 +99,11 @@ def test_what_stands_in_place_of_the_report_is_refused(saved, report):
     _file.write(path, facts, weights)
     with pytest.raises(ValueError, match="no privacy statement that can be read"):
         read_statement(path)
+
+
+def test_the_page_on_releases_lists_the_keys(saved):
+    text = (Path(__file__).parents[2] / "docs/release.md").read_text("utf-8")
+    table = text.split("| keys | contents |")[1].split("\n\n")[0]
+    heads = [row.split("|")[1] for row in table.splitlines()[2:]]
+    listed = {key for head in heads for key in re.findall("`(.*?)`", head)}
+    assert listed == {*read_statement(saved[0])}
