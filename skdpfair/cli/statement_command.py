@@ -79,8 +79,8 @@ def lines_of(name, said):
         "epsilon": f"{rounded_up(said['epsilon'])} ({said['accountant']} accountant)",
         "delta": rounded_up(said["delta"], 3),
         "mu": f"{said['mu']} of Gaussian differential privacy",
-        "detection rate": f"at most {_percent(rate['at_most'])} of the {unit}s that were used, at "
-        f"{_percent(rate['false_alarm_rate'])} false alarms",
+        "detection rate": f"at most {_percent(rate['at_most'])} of the {unit}s in the training "
+        f"data, at {_percent(rate['false_alarm_rate'])} false alarms",
         "unit": PROTECTED[unit],
         "adjacency": f"{said['adjacency']}: {_NEIGHBOURS[unit]}; the number of {unit}s is public",
         "method": f"{said['method']}, {said['steps']:,} steps",
@@ -112,7 +112,7 @@ def _export(path, kind, output):
 
     try:
         text = export_statement(path, kind)
-    except ValueError as error:
+    except (TypeError, ValueError) as error:  # what a file describes may be anything
         _fail(in_words(str(error), {"kind": "--export"}))
     if output is None:
         return echo(text.rstrip("\n"))

@@ -166,9 +166,10 @@ def _noted(privacy):
         released=_released(privacy),
         unit=PROTECTED[privacy.unit]
         + (f", of which at most {privacy.max_records_per_unit:,} take part" if person else ""),
-        assumed=[page._plain(text) for text in privacy.assumptions],
+        assumed=[page._plain(str(text)) for text in privacy.assumptions],
         not_covered=[
-            page._plain(text) for text in page._not_accounted(privacy, page._of_person(privacy))
+            page._plain(str(text))
+            for text in page._not_accounted(privacy, page._of_person(privacy))
         ],
         features=[page._plain(text) for text in (privacy.features,) if text],
     )
@@ -204,7 +205,7 @@ def _nist(privacy, facts, intended_use, names):
                 ("Which guarantee holds, with which parameters?", _parameters(privacy)),
                 (
                     "Which releases were composed, and by which accountant?",
-                    f"{'; '.join(noted.released)}; by the {privacy.accountant} accountant."
+                    f"By the {privacy.accountant} accountant: {'; '.join(noted.released)}."
                     if private
                     else None,
                 ),
@@ -627,7 +628,8 @@ def _record(privacy, facts, intended_use):
                     )
                     if text
                 ),
-                "composition": f"This fit composes {'; '.join(noted.released)}.",
+                "composition": f"Composed by the {privacy.accountant} accountant: "
+                f"{'; '.join(noted.released)}.",
                 "post_processing": _POST_PROCESSING,
                 "justification": None,
                 "utility": None,

@@ -10,7 +10,7 @@ from skdpfair import DPFairClassifier
 from skdpfair.cli import main
 from skdpfair.datasets import make_two_groups
 from skdpfair.privacy.statement import rounded_up
-from skdpfair.release import read_statement
+from skdpfair.release import _file, read_statement
 from skdpfair.report import export_statement
 from skdpfair.report._exports import KINDS
 
@@ -107,3 +107,14 @@ def test_exports_are_those_of_the_library(released, tmp_path, kind):
 def test_a_record_of_no_private_release_is_refused(released):
     done = run(released[0]["open"], "--export", "registry")
     assert done.exit_code == 1 and not done.stdout and "--export='registry' is for" in done.stderr
+
+
+@pytest.mark.parametrize("part", [("module",), ("fitted", "classes_"), ("fitted", "groups_")])
+@pytest.mark.parametrize("value", [None, 3, "x", [[]], {"float": "nan"}])
+def test_no_description_ends_with_a_traceback(released, tmp_path, part, value):
+    facts, weights = _file.read(released[0]["private"])
+    held = facts if len(part) == 1 else facts[part[0]]
+    held[part[-1]] = value
+    _file.write(tmp_path / "model.safetensors", facts, weights)
+    done = run(tmp_path / "model.safetensors", "--export", "annex-iv")
+    assert done.exit_code in (0, 1) and isinstance(done.exception, SystemExit | None)
