@@ -286,7 +286,7 @@ def is_line(line) -> bool:
 def is_model_page(text) -> bool:
     """Tell whether a text is a model page without figures on records, and no more than that."""
     # they need jinja2
-    from skdpfair.report._page_facts import FEATURES, are_curves, context_of
+    from skdpfair.report._page_facts import FEATURES, are_curves, context_of, is_guarantee
     from skdpfair.report._rendering import render
 
     context = context_of(text)
@@ -305,7 +305,11 @@ def is_model_page(text) -> bool:
         and all(map(is_not_accounted, privacy.not_accounted))
         and (pipeline is None or not pipeline.notes)
         and are_curves(context["learned"])
-        and (privacy.is_private or privacy.statement.startswith("This fit is NOT differentially"))
+        and (
+            is_guarantee(context)
+            if privacy.is_private
+            else privacy.statement.startswith("This fit is NOT differentially")
+        )
         and len(privacy.statement) <= 4 * _NAME
         and render("model.html", context) == text
     )

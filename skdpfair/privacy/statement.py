@@ -108,9 +108,9 @@ DIAGNOSTICS_HELD = "diagnostics by group"
 REFERENCE_HELD = "the non-private reference model"
 
 
-_FALSE_ALARMS = 0.01  # at which reports state the detection rate
-_SEEDED = " The noise was seeded: whoever knows the seed can remove it."
-_PLAIN = (
+FALSE_ALARMS = 0.01  # at which reports state the detection rate
+SEEDED = " The noise was seeded: whoever knows the seed can remove it."
+PLAIN = (
     "The noise in the {what} limits what anyone who sees them, even someone who knows all other "
     "records, can learn about {protected}. An attacker who accepts {alarms} % false alarms finds "
     "at most {found} % of the {members}{of_person}. A guess between two equally likely cases, used "
@@ -122,10 +122,24 @@ _PLAIN_NONE = (
     "The {what} are not differentially private: nothing limits what someone who sees them can "
     "learn about {protected}. An attacker may find all of the {members} without false alarms."
 )
-_MEMBERS = {
+OF_PERSON = ", and at most {} % of the persons with at most {} records"
+BESIDES = (
+    " The fitted object also holds {}, NOT private: do not release it as it is; release() and "
+    "pickles leave them out."
+)
+MEMBERS = {
     "record": "records that were used",
     "person": "persons whose records were used",
 }
+
+
+OF_TRIAL = " of the costliest trial"
+SAMPLED = (
+    "Poisson sampling by this library: in each of {steps} steps{trial}, every {unit} took part "
+    "with a probability of {most}{rate}, independently of all others{more}."
+)
+SAMPLED_ALL = "All {unit}s took part in every step ({steps} in all)."
+SAMPLED_MORE = "; {n} more releases read all {unit}s"
 
 
 def in_unit(texts: Iterable[str], unit: str) -> tuple[str, ...]:
@@ -164,7 +178,14 @@ def rounded_up(value: float, digits: int = 4) -> str:
     return f"{float(rounded):.{digits}g}"
 
 
-def _percent(share: float) -> str:
+def percent(share: float) -> str:
+    """Return a bound on a share in per cent, rounded up.
+
+    Examples
+    --------
+    >>> percent(0.04446), percent(0.99999)
+    ('4.45', '100')
+    """
     return rounded_up(min(100 * share, 100.0), 3)
 
 
@@ -362,7 +383,7 @@ class PrivacyReport:
         """
         return self._trade_off(n_records).false_negative_rate(false_alarm_rate)
 
-    def detection_rate(self, false_alarm_rate: float = _FALSE_ALARMS, n_records: int = 1) -> float:
+    def detection_rate(self, false_alarm_rate: float = FALSE_ALARMS, n_records: int = 1) -> float:
         """Return an upper bound on the share of members that an attacker finds.
 
         Parameters
@@ -385,25 +406,24 @@ class PrivacyReport:
         words: dict[str, str] = {
             "what": self.what,
             "protected": PROTECTED[self.unit],
-            "members": _MEMBERS[self.unit],
+            "members": MEMBERS[self.unit],
         }
         if not self.is_private:
             return _PLAIN_NONE.format(**words) + (self._besides if self.holds else "")
         curve, of_person, n = self._trade_off(), "", self.records_per_person or 1
         if n > 1:
-            found = _percent(self.detection_rate(n_records=n))
-            of_person = f", and at most {found} % of the persons with at most {n} records"
-        stated = _PLAIN.format(
+            of_person = OF_PERSON.format(percent(self.detection_rate(n_records=n)), n)
+        stated = PLAIN.format(
             **words,
-            alarms=_percent(_FALSE_ALARMS),
-            found=_percent(self.detection_rate()),
+            alarms=percent(FALSE_ALARMS),
+            found=percent(self.detection_rate()),
             of_person=of_person,
-            guess=_percent((1 + curve.total_variation) / 2),
+            guess=percent((1 + curve.total_variation) / 2),
             changed=CHANGED[self.unit],
             epsilon=rounded_up(self.epsilon),
             delta=rounded_up(self.delta, 3),
         )
-        return stated + _SEEDED * self.seeded + (self._besides if self.holds else "")
+        return stated + SEEDED * self.seeded + (self._besides if self.holds else "")
 
     @property
     def sampling(self) -> str:
@@ -412,16 +432,15 @@ class PrivacyReport:
         if not self.is_private or not self.steps:
             return "No guarantee depends on how batches were drawn."
         if self.sample_rate == 1:
-            return f"All {self.unit}s took part in every step ({self.steps:,} in all)."
-        trial = "" if entries else " of the costliest trial"
-        most = "at most " if any(e.group_rates is not None for e in entries) else ""
+            return SAMPLED_ALL.format(unit=self.unit, steps=f"{self.steps:,}")
         every = sum(e.steps for e in entries if e.sample_rate == 1)
-        return (
-            f"Poisson sampling by this library: in each of {self.steps:,} steps{trial}, every "
-            f"{self.unit} took part with a probability of {most}"
-            f"{rounded_up(self.sample_rate)}, independently of all others"
-            + (f"; {every:,} more releases read all {self.unit}s" if every else "")
-            + "."
+        return SAMPLED.format(
+            unit=self.unit,
+            steps=f"{self.steps:,}",
+            trial="" if entries else OF_TRIAL,
+            most="at most " if any(e.group_rates is not None for e in entries) else "",
+            rate=rounded_up(self.sample_rate),
+            more=SAMPLED_MORE.format(unit=self.unit, n=f"{every:,}") if every else "",
         )
 
     @property
@@ -453,7 +472,7 @@ class PrivacyReport:
             + (f" Training stopped {self.stop}." if self.stop else "")
             + (f" Gradients are {self.proof}." if self.proof else "")
             + (f" Features are those of {self.features}." if self.features else "")
-            + _SEEDED * self.seeded
+            + SEEDED * self.seeded
             + (self._besides if self.holds else "")
         )
 
@@ -470,10 +489,7 @@ class PrivacyReport:
 
     @property
     def _besides(self) -> str:
-        return (
-            f" The fitted object also holds {' and '.join(self.holds)}, NOT private: do not "
-            "release it as it is; release() and pickles leave them out."
-        )
+        return BESIDES.format(" and ".join(self.holds))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as a dict that can be written as JSON.
@@ -489,7 +505,7 @@ class PrivacyReport:
             "mu": _plain(float(rounded_up(self.mu))),
             "mu_from": float(rounded_up(self.mu_from)),
             "detection_rate": {
-                "false_alarm_rate": _FALSE_ALARMS,
+                "false_alarm_rate": FALSE_ALARMS,
                 "at_most": min(float(rounded_up(self.detection_rate())), 1.0),
             },
             "sampling": self.sampling,
