@@ -1,8 +1,6 @@
 """Descriptions and digests of objects that are the same in every process."""
 
 import hashlib
-import json
-from collections.abc import Mapping
 from functools import partial
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -32,17 +30,6 @@ def digest(*parts: Any) -> bytes:
             h.update(repr(part).encode())
         h.update(b"\0")
     return h.digest()
-
-
-def sha256_of(arrays: Mapping[str, np.ndarray], start: bytes = b"") -> str:
-    """Return the SHA-256, in hex, of some bytes and of arrays: names, dtypes, shapes and bytes."""
-    sha = hashlib.sha256(start)
-    for name in sorted(arrays):
-        a = arrays[name]
-        form = [name, a.dtype.str, list(a.shape)]
-        sha.update(json.dumps(form, separators=(",", ":")).encode())
-        sha.update(np.ascontiguousarray(a).tobytes())
-    return sha.hexdigest()
 
 
 def describe(value: Any, depth: int = 0) -> str:

@@ -10,9 +10,9 @@ from skorch.callbacks import Callback
 from torch import nn
 
 from skdpfair import DPFairClassifier, load_release
-from skdpfair._describe import sha256_of
 from skdpfair.attacks import PGD
 from skdpfair.audit import audit_artifact
+from skdpfair.budget.files import sha256_of
 from skdpfair.exceptions import PrivacyAccountingError, UnsupportedModuleError
 from skdpfair.postprocessing import DPThresholdClassifier
 from skdpfair.training.inference import weights_of

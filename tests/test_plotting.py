@@ -19,6 +19,7 @@ from skdpfair.plotting import (
     plot_group_bars,
     plot_group_measure,
     plot_privacy_cost,
+    plot_tradeoff,
 )
 from skdpfair.preprocessing import TableSchema, public_preprocessor
 from skdpfair.release import load_release, schema_of
@@ -395,3 +396,17 @@ def test_bars_of_losses_start_at_zero_and_those_of_shares_are_per_cent():
     assert "axis starts at 80" in plot_group_measure(rows, "roc_auc").get_ylabel()
     with pytest.raises(ValueError, match=r"columns selection_rate\[GROUP\]"):
         plot_group_measure(rows, "selection_rate")
+
+
+@pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
+def test_the_trade_off_of_a_report_is_drawn(two_groups):
+    clf = DPFairClassifier("dpsgd", epsilon=2.0, module="logistic", max_steps=5)
+    privacy = clf.fit(two_groups.data, two_groups.target).privacy_
+    ax = plot_tradeoff(privacy, false_alarm_rate=0.05)
+    rates, found = ax.lines[0].get_data()
+    assert np.asarray(found) == pytest.approx(100 - 100 * privacy.false_negative_rate(rates / 100))
+    assert ax.lines[2].get_data()[1] == [100 * privacy.detection_rate(0.05)]
+    assert "5 % false alarms" in ax.texts[-1].get_text()
+    plt.close("all")
+    with pytest.raises(TypeError, match=r"report must be a PrivacyReport.*Pass clf.privacy_"):
+        plot_tradeoff(clf)

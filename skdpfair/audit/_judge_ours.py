@@ -24,7 +24,9 @@ from skdpfair.preprocessing import TableSchema
 from skdpfair.preprocessing._piecewise_linear import are_columns
 from skdpfair.privacy import Ledger, LedgerEntry, PrivacyReport
 from skdpfair.release import _facts, _file, statement
-from skdpfair.release._encode import NETWORKS, decode
+from skdpfair.release._encode import decode
+from skdpfair.release._objects import NETWORKS
+from skdpfair.release._statement import CLASSIFIER, REGRESSOR
 
 _VALUES = {  # classes whose objects are values: rebuilt, and judged as such
     f"{cls.__module__}.{cls.__qualname__}": cls
@@ -85,7 +87,7 @@ def _judge_object(walk, cls, node, where):
     walk.judge(walk.parts(node, where), where)
     if len(dict(pairs)) < len(pairs):
         walk.add(kinds.UNLISTED, where, "attributes that are set twice")
-    if cls.name in (_facts.CLASSIFIER, _facts.REGRESSOR):
+    if cls.name in (CLASSIFIER, REGRESSOR):
         _judge_classifier(walk, dict(pairs), where)
     elif cls.name in _LEARNED:
         _judge_estimator(walk, _LEARNED[cls.name], dict(pairs), where)
@@ -306,7 +308,7 @@ def _judge_tensors(walk, tensors, where):
     _judge_values(walk, values, _judge_network(walk, factory, tensors.arrays, where), where)
     words = module.get("custom", ""), *module.get("left_out", [])
     tests = {
-        "estimator": _facts.REGRESSOR.__eq__,
+        "estimator": REGRESSOR.__eq__,
         "format_version": public.is_whole,
         "sha256": re.compile("[0-9a-f]{64}").fullmatch,
         "skdpfair_version": re.compile(r"[\w.+!-]{1,40}").fullmatch,

@@ -30,7 +30,8 @@ from skdpfair.training.privacy_report import STEPS_BEFORE
 
 PARAMETERS = DPFairClassifier().get_params(deep=False)
 PARAMETERS |= DPFairRegressor().get_params(deep=False)
-STATEMENT = {"statement", "releasable", *(f.name for f in fields(PrivacyReport))}
+_FIELDS = {f.name for f in fields(PrivacyReport)}
+STATEMENT = {"statement", "releasable", *_FIELDS}
 _REAL: Any = Real  # numbers of this type cannot be compared, as mypy sees it
 _HELD = {words.DIAGNOSTICS_HELD, words.REFERENCE_HELD}
 _ASSUMPTIONS = {t for u in words.PROTECTED for t in words.in_unit(words.ASSUMPTIONS.values(), u)}
@@ -256,7 +257,7 @@ def is_entry(entry) -> bool:
 
 def is_statement(given) -> bool:
     """Tell whether a dict is the statement of a privacy report, and no more than that."""
-    facts = {k: v for k, v in given.items() if k in STATEMENT - {"statement", "releasable"}}
+    facts = {k: v for k, v in given.items() if k in _FIELDS}
     facts = {k: float(v) if v in ("inf", "nan") else v for k, v in facts.items()}
     facts |= {k: tuple(facts[k]) for k in ("holds", "assumptions", "not_accounted") if k in facts}
     key, entries = "noise_multipliers", given["ledger"]
@@ -285,7 +286,7 @@ def is_line(line) -> bool:
 def is_model_page(text) -> bool:
     """Tell whether a text is a model page without figures on records, and no more than that."""
     # they need jinja2
-    from skdpfair.report._page_facts import FEATURES, are_curves, context_of
+    from skdpfair.report._page_facts import FEATURES, are_curves, context_of, is_guarantee
     from skdpfair.report._rendering import render
 
     context = context_of(text)
@@ -304,7 +305,11 @@ def is_model_page(text) -> bool:
         and all(map(is_not_accounted, privacy.not_accounted))
         and (pipeline is None or not pipeline.notes)
         and are_curves(context["learned"])
-        and (privacy.is_private or privacy.statement.startswith("This fit is NOT differentially"))
+        and (
+            is_guarantee(context)
+            if privacy.is_private
+            else privacy.statement.startswith("This fit is NOT differentially")
+        )
         and len(privacy.statement) <= 4 * _NAME
         and render("model.html", context) == text
     )

@@ -1,10 +1,14 @@
-"""Files that appear whole, on the disk, or not at all."""
+"""Files that appear whole, on the disk, or not at all, and the digest of their content."""
 
+import hashlib
+import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
+
+import numpy as np
 
 from skdpfair._validate import error_context, safe_repr
 
@@ -95,3 +99,14 @@ def _written_beside(
     finally:
         with suppress(OSError):
             part.unlink()
+
+
+def sha256_of(arrays: Mapping[str, np.ndarray], start: bytes = b"") -> str:
+    """Return the SHA-256, in hex, of some bytes and of arrays: names, dtypes, shapes and bytes."""
+    sha = hashlib.sha256(start)
+    for name in sorted(arrays):
+        a = arrays[name]
+        form = [name, a.dtype.str, list(a.shape)]
+        sha.update(json.dumps(form, separators=(",", ":")).encode())
+        sha.update(np.ascontiguousarray(a).tobytes())
+    return sha.hexdigest()

@@ -18,6 +18,7 @@ COMMANDS = {
     "predict": ("fit_command", "Predict the rows of a CSV or Parquet file, or pictures."),
     "sweep": ("sweep_command", "Compare methods and budgets on a CSV file or on pictures."),
     "report": ("report_command", "Write a page about a sweep or a model."),
+    "statement": ("statement_command", "Print or export the privacy statement of a model."),
     "dashboard": ("dashboard_command", "Look at a sweep in the Fairlearn dashboard."),
     "budget": ("budget_command", "Find the budget, the noise or the steps of a fit."),
     "methods": ("methods_command", "List the methods: paper, privacy, groups, what they release."),

@@ -224,7 +224,7 @@ def fit(
         facts = clf.privacy_statement() | {"written": str(written), "warnings": notes}
         echo(json.dumps(facts | {"interrupted": cut}))
         sys.exit(status)
-    echo(wrapped(clf.privacy_.statement))
+    echo(wrapped(clf.privacy_.plain_statement))
     if clf.privacy_.epsilon > _LARGE:
         notes.append(
             f"An epsilon above {_LARGE} promises little: the odds of guessing that a "

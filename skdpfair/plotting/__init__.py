@@ -8,6 +8,7 @@ from skdpfair.plotting._bars import (
 )
 from skdpfair.plotting._comparison import PrivacyCostDisplay, TradeoffDisplay
 from skdpfair.plotting._shapes import ShapeDisplay
+from skdpfair.plotting._tradeoff import plot_tradeoff
 from skdpfair.plotting._training import (
     BatchSizeDisplay,
     CurvatureDisplay,
@@ -29,4 +30,5 @@ __all__ = [
     "plot_group_bars",
     "plot_group_measure",
     "plot_privacy_cost",
+    "plot_tradeoff",
 ]

@@ -5,6 +5,7 @@ from skdpfair.privacy.calibration import MAX_NOISE_MULTIPLIER, PrivacyPlan, cali
 from skdpfair.privacy.gdp import gdp_epsilon, gdp_parameter
 from skdpfair.privacy.ledger import Ledger, LedgerEntry
 from skdpfair.privacy.statement import ADJACENCY_IN_WORDS, NOT_ACCOUNTED, PrivacyReport
+from skdpfair.privacy.tradeoff import TradeOff, trade_off, trade_off_from_epsilon
 
 __all__ = [
     "ACCOUNTANTS",
@@ -16,9 +17,12 @@ __all__ = [
     "PrivacyPlan",
     "PrivacyReport",
     "SampledGaussian",
+    "TradeOff",
     "calibrate",
     "epsilon",
     "gdp_epsilon",
     "gdp_parameter",
     "total_variation",
+    "trade_off",
+    "trade_off_from_epsilon",
 ]

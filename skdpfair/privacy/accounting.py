@@ -30,8 +30,8 @@ _MANY_STEPS, _VERY_MANY_STEPS = 10_000, 100_000
 _SETTLED = 0.005
 _MOST_STEPS = 10**9
 # float64 and time end here: a larger rate or less noise costs more, so that bounds stay bounds
-_LEAST_RATE, _MOST_NOISE, _LEAST_NOISE = 1e-9, 1e6, 1e-4
-_MOST_MU = 1e4  # epsilon of about 5e7
+_LEAST_RATE, _MOST_NOISE, LEAST_NOISE = 1e-9, 1e6, 1e-4
+MOST_MU = 1e4  # epsilon of about 5e7
 _MOST_PRV, _MOST_PRV_STEPS = 500, 1_000_000  # from here opacus understates, fails or hangs
 # absolute error of delta in a Fourier transform's power: up to 1.7e-16 a step was measured
 _ROUNDING, _STEP_ROUNDING = 1e-14, 1e-15
@@ -147,7 +147,7 @@ def epsilon(runs: Iterable[SampledGaussian], delta: float, accountant: str = "pl
     runs = merged(runs)
     if not runs:
         return 0.0
-    if delta < LEAST_DELTA or any(run.noise_multiplier < _LEAST_NOISE for run in runs):
+    if delta < LEAST_DELTA or any(run.noise_multiplier < LEAST_NOISE for run in runs):
         return math.inf
     return _cached(runs, delta, resolving(accountant, delta, runs))
 
@@ -219,7 +219,7 @@ def _cached(runs: tuple[SampledGaussian, ...], delta: float, accountant: str) ->
 
 
 def _pld(runs: tuple[SampledGaussian, ...], delta: float) -> float:
-    if joint_mu(runs) > _MOST_MU:
+    if joint_mu(runs) > MOST_MU:
         return math.inf
     return min(_epsilons_until_settled(runs, delta))
 
@@ -236,10 +236,10 @@ def settled_level(runs: tuple[SampledGaussian, ...], delta: float) -> int:
 
 
 def _epsilons_until_settled(runs: tuple[SampledGaussian, ...], delta: float) -> list[float]:
-    return _until_settled(runs, lambda level: pld_epsilon(runs, delta, level))
+    return until_settled(runs, lambda level: pld_epsilon(runs, delta, level))
 
 
-def _until_settled(
+def until_settled(
     runs: tuple[SampledGaussian, ...], bound_at: Callable[[int], float]
 ) -> list[float]:
     """Return the upper bounds at finer and finer intervals, until one moves by less than 0.5 %."""
@@ -266,6 +266,7 @@ def pld_epsilon(runs: tuple[SampledGaussian, ...], delta: float, level: int) -> 
         return float(composed.get_epsilon_for_delta(delta - rounding(runs)))
 
 
+@lru_cache(maxsize=8)  # the curves that follow epsilon read the same distribution
 def _composed_distribution(
     runs: tuple[SampledGaussian, ...],
     level: int,
@@ -304,8 +305,12 @@ def _distribution(
     return composed.compose(step.self_compose(rest)) if rest else composed
 
 
-def delta_curve(runs: tuple[SampledGaussian, ...], epsilons: np.ndarray) -> np.ndarray:
+def delta_curve(
+    runs: tuple[SampledGaussian, ...], epsilons: np.ndarray, level: int = 0
+) -> np.ndarray:
     """Return upper bounds on the delta of a composition at each epsilon, in either direction.
+
+    Epsilons are in ascending order; beyond about 700, where float64 overflows, the bound is 1.
 
     Examples
     --------
@@ -313,8 +318,8 @@ def delta_curve(runs: tuple[SampledGaussian, ...], epsilons: np.ndarray) -> np.n
     array([0.3829, 0.1269, 0.    ])
     """
     with np.errstate(all="ignore"):
-        deltas = _composed_distribution(runs, 0).get_delta_for_epsilon(epsilons)
-    bounds: np.ndarray = np.clip(deltas + rounding(runs), 0.0, 1.0)
+        deltas = _composed_distribution(runs, level).get_delta_for_epsilon(epsilons)
+    bounds: np.ndarray = np.clip(np.nan_to_num(deltas, nan=1.0) + rounding(runs), 0.0, 1.0)
     return bounds
 
 
@@ -425,7 +430,7 @@ def total_variation(runs: Iterable[SampledGaussian], adjacency: str = "add_remov
         raise ValueError(
             f"records must be 1 with adjacency={adjacency!r}, got several. Use 'add_remove'."
         )
-    if any(run.noise_multiplier < _LEAST_NOISE for run in runs) or joint_mu(runs) > _MOST_MU:
+    if any(run.noise_multiplier < LEAST_NOISE for run in runs) or joint_mu(runs) > MOST_MU:
         return 1.0
     return _total_variation(runs, RELATIONS[adjacency]) if runs else 0.0
 
@@ -470,4 +475,4 @@ def _total_variation(runs: tuple[SampledGaussian, ...], relation: dpa.Neighborin
         with np.errstate(all="ignore"):
             return float(_composed_distribution(runs, level, relation).get_delta_for_epsilon(0.0))
 
-    return float(np.clip(min(_until_settled(runs, delta_at_zero)), 0.0, 1.0))
+    return float(np.clip(min(until_settled(runs, delta_at_zero)), 0.0, 1.0))

@@ -10,10 +10,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from skdpfair._validate import integer
-from skdpfair.privacy.accounting import MOST_RECORDS
+from skdpfair.privacy.accounting import MOST_RECORDS, of_person
 from skdpfair.privacy.ledger import Ledger
+from skdpfair.privacy.tradeoff import TradeOff, trade_off, trade_off_from_epsilon
 
 ADJACENCY_IN_WORDS = {
     "zero_out": (
@@ -35,14 +37,19 @@ SEVERAL_RECORDS = (
     "several records of one person: epsilon is for one record, epsilon_for(n) for n of them"
 )
 OTHER_FITS = "other fits on the same records: their epsilons add up"
+# what is not covered, and after the first colon what to do about it
 NOT_ACCOUNTED = (
-    "preprocessing fitted on the data (scalers, encoders, imputers, feature selection, resampling)",
-    "choices made by looking at results on this data (method, epsilon, hyper-parameters, features)",
+    "preprocessing fitted on the data (scalers, encoders, imputers, feature selection, "
+    "resampling): use public bounds and categories; check_pipeline finds such steps",
+    "choices made by looking at results on this data (method, epsilon, hyper-parameters, "
+    "features): choose before the fit, or with DPRandomizedSearch",
     OTHER_FITS,
-    "tables, scores and figures computed on private records",
+    "tables, scores and figures computed on private records: do not publish them; "
+    "release_group_table makes private ones",
     SEVERAL_RECORDS,
     "floating point: the guarantee holds for real arithmetic",
-    "the noise generator is statistical, not cryptographic; timing and memory are observable",
+    "noise generator and side channels: the generator is statistical, not cryptographic; timing "
+    "and memory are observable",
 )
 
 ASSUMPTIONS = {
@@ -69,7 +76,7 @@ ASSUMPTIONS = {
 FROZEN = "frozen: {:,} numbers of the module (sha256 {:.16}) are public by declaration"
 WEIGHTS_FROM_OTHERS = (
     "sample weights computed from other private records, or from predictions on them, as AdaBoost "
-    "and Fairlearn's ExponentiatedGradient and GridSearch do"
+    "and Fairlearn's ExponentiatedGradient and GridSearch do: fit without them"
 )
 _WEIGHTS = (
     " Sample weights multiply the loss before clipping; each must be a function of its own record "
@@ -99,6 +106,40 @@ _OF_PERSONS = {  # what a report on persons says instead; "" for nothing
 }
 DIAGNOSTICS_HELD = "diagnostics by group"
 REFERENCE_HELD = "the non-private reference model"
+
+
+FALSE_ALARMS = 0.01  # at which reports state the detection rate
+SEEDED = " The noise was seeded: whoever knows the seed can remove it."
+PLAIN = (
+    "The noise in the {what} limits what anyone who sees them, even someone who knows all other "
+    "records, can learn about {protected}. An attacker who accepts {alarms} % false alarms finds "
+    "at most {found} % of the {members}{of_person}. A guess between two equally likely cases, used "
+    "or not used, is correct with a probability of at most {guess} %, instead of 50 %. Stated as "
+    "differential privacy, {changed} changes the probability of any outcome by a factor of at most "
+    "e^{epsilon}, except with a probability of about delta = {delta}."
+)
+_PLAIN_NONE = (
+    "The {what} are not differentially private: nothing limits what someone who sees them can "
+    "learn about {protected}. An attacker may find all of the {members} without false alarms."
+)
+OF_PERSON = ", and at most {} % of the persons with at most {} records"
+BESIDES = (
+    " The fitted object also holds {}, NOT private: do not release it as it is; release() and "
+    "pickles leave them out."
+)
+MEMBERS = {
+    "record": "records that were used",
+    "person": "persons whose records were used",
+}
+
+
+OF_TRIAL = " of the costliest trial"
+SAMPLED = (
+    "Poisson sampling by this library: in each of {steps} steps{trial}, every {unit} took part "
+    "with a probability of {most}{rate}, independently of all others{more}."
+)
+SAMPLED_ALL = "All {unit}s took part in every step ({steps} in all)."
+SAMPLED_MORE = "; {n} more releases read all {unit}s"
 
 
 def in_unit(texts: Iterable[str], unit: str) -> tuple[str, ...]:
@@ -135,6 +176,17 @@ def rounded_up(value: float, digits: int = 4) -> str:
     """
     rounded = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(repr(float(value)))
     return f"{float(rounded):.{digits}g}"
+
+
+def percent(share: float) -> str:
+    """Return a bound on a share in per cent, rounded up.
+
+    Examples
+    --------
+    >>> percent(0.04446), percent(0.99999)
+    ('4.45', '100')
+    """
+    return rounded_up(min(100 * share, 100.0), 3)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -205,6 +257,10 @@ class PrivacyReport:
     >>> report = clf.privacy_
     >>> report.epsilon <= 3.0, report.delta, report.releasable
     (True, 1e-05, True)
+    >>> print(report.plain_statement)
+    The noise in the fitted weights limits what anyone who sees them, ...
+    >>> report.detection_rate(false_alarm_rate=0.01) < 0.1, report.mu < 1
+    (True, True)
     >>> print(report.statement)
     The fitted weights are (..., 1e-05)-differentially private (pld accountant, zero_out ...
     >>> report.epsilon_for(1) == report.epsilon, report.epsilon_for(5) > 5 * report.epsilon
@@ -278,13 +334,134 @@ class PrivacyReport:
             )
         return self.ledger.epsilon(self.delta, self.accountant, n_records)
 
+    def _trade_off(self, n_records: int = 1) -> TradeOff:
+        """Return the trade-off curve of a person with ``n_records`` records."""
+        epsilon = self.epsilon_for(n_records)
+        if not self.is_private or (self.steps and not self.ledger.entries):
+            return trade_off_from_epsilon(epsilon, self.delta)
+        runs = [entry.run for entry in self.ledger.entries]
+        return trade_off(of_person(runs, 1 if self.unit == "person" else n_records))
+
+    @property
+    def mu(self) -> float:
+        """The parameter of Gaussian differential privacy; infinite if the fit is not private.
+
+        No attacker does better than one who tells N(0, 1) and N(mu, 1) apart.  This holds for all
+        false-alarm rates from ``mu_from`` on at which at least ``mu_from`` of the members are
+        missed.
+        """
+        return self._trade_off().mu
+
+    @property
+    def mu_from(self) -> float:
+        """The error rate from which on ``mu`` holds.
+
+        0 if it holds at all rates; delta for a report without a ledger, as that of a private
+        search; else the least rate that float64 resolves.
+        """
+        return self._trade_off().mu_from
+
+    def false_negative_rate(self, false_alarm_rate: ArrayLike, n_records: int = 1) -> np.ndarray:
+        """Return a lower bound on the share of members that an attacker misses.
+
+        As a function of the false-alarm rate, it is the trade-off function of the fit.  It is
+        computed from the ledger, and from epsilon and delta alone where there is none, as in the
+        report of a private search.
+
+        Parameters
+        ----------
+        false_alarm_rate : array-like
+            In [0, 1]: share of the records that did not take part, of which the attacker says that
+            they did.
+        n_records : int, default=1
+            As in `epsilon_for`.
+
+        Returns
+        -------
+        ndarray
+            In [0, 1], of the same shape.
+        """
+        return self._trade_off(n_records).false_negative_rate(false_alarm_rate)
+
+    def detection_rate(self, false_alarm_rate: float = FALSE_ALARMS, n_records: int = 1) -> float:
+        """Return an upper bound on the share of members that an attacker finds.
+
+        Parameters
+        ----------
+        false_alarm_rate : float, default=0.01
+            In [0, 1].
+        n_records : int, default=1
+            As in `epsilon_for`.
+
+        Returns
+        -------
+        float
+            In [0, 1]: 1 minus the false-negative rate.
+        """
+        return float(self._trade_off(n_records).true_positive_rate(false_alarm_rate))
+
+    @property
+    def plain_statement(self) -> str:
+        """The guarantee in sentences for those who decide about a release."""
+        words: dict[str, str] = {
+            "what": self.what,
+            "protected": PROTECTED[self.unit],
+            "members": MEMBERS[self.unit],
+        }
+        if not self.is_private:
+            return _PLAIN_NONE.format(**words) + (self._besides if self.holds else "")
+        curve, of_person, n = self._trade_off(), "", self.records_per_person or 1
+        if n > 1:
+            of_person = OF_PERSON.format(percent(self.detection_rate(n_records=n)), n)
+        stated = PLAIN.format(
+            **words,
+            alarms=percent(FALSE_ALARMS),
+            found=percent(self.detection_rate()),
+            of_person=of_person,
+            guess=percent((1 + curve.total_variation) / 2),
+            changed=CHANGED[self.unit],
+            epsilon=rounded_up(self.epsilon),
+            delta=rounded_up(self.delta, 3),
+        )
+        return stated + SEEDED * self.seeded + (self._besides if self.holds else "")
+
+    @property
+    def sampling(self) -> str:
+        """How the batches were drawn, in one sentence."""
+        entries = self.ledger.entries
+        if not self.is_private or not self.steps:
+            return "No guarantee depends on how batches were drawn."
+        if self.sample_rate == 1:
+            return SAMPLED_ALL.format(unit=self.unit, steps=f"{self.steps:,}")
+        every = sum(e.steps for e in entries if e.sample_rate == 1)
+        return SAMPLED.format(
+            unit=self.unit,
+            steps=f"{self.steps:,}",
+            trial="" if entries else OF_TRIAL,
+            most="at most " if any(e.group_rates is not None for e in entries) else "",
+            rate=rounded_up(self.sample_rate),
+            more=SAMPLED_MORE.format(unit=self.unit, n=f"{every:,}") if every else "",
+        )
+
+    @property
+    def checklist(self) -> tuple[tuple[str, str], ...]:
+        """What the guarantee does not cover or takes for granted, each with what to do about it."""
+        if not self.is_private:
+            return ((f"the {self.what}", "not private: protect them like the records"),)
+        items = [("the seed of the noise", "fit again with random_state=None")] * self.seeded
+        items += [(held, "not private: release() and pickles leave it out") for held in self.holds]
+        for text in self.not_accounted:
+            item, _, status = text.partition(": ")
+            items.append((item, status))
+        items += [(text, "assumed: check that it is true") for text in self.assumptions]
+        return tuple(items)
+
     @property
     def statement(self) -> str:
         """The guarantee in one sentence, or a sentence that there is none."""
         if not self.is_private:
             held = self._besides if self.holds else ""
             return f"This fit is NOT differentially private: its epsilon is infinite.{held}"
-        seeded = " The noise was seeded: whoever knows the seed can remove it."
         return (
             f"The {self.what} are ({rounded_up(self.epsilon)}, {rounded_up(self.delta, 3)})-"
             f"differentially private ({self.accountant} accountant, {self.adjacency} adjacency), "
@@ -295,7 +472,7 @@ class PrivacyReport:
             + (f" Training stopped {self.stop}." if self.stop else "")
             + (f" Gradients are {self.proof}." if self.proof else "")
             + (f" Features are those of {self.features}." if self.features else "")
-            + (seeded if self.seeded else "")
+            + SEEDED * self.seeded
             + (self._besides if self.holds else "")
         )
 
@@ -312,10 +489,7 @@ class PrivacyReport:
 
     @property
     def _besides(self) -> str:
-        return (
-            f" The fitted object also holds {' and '.join(self.holds)}, NOT private: do not "
-            "release it as it is; release() and pickles leave them out."
-        )
+        return BESIDES.format(" and ".join(self.holds))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as a dict that can be written as JSON.
@@ -323,9 +497,20 @@ class PrivacyReport:
         Returns
         -------
         dict
-            The statement, all fields, and the ledger; infinity is the string "inf".
+            The statements, all fields, and the ledger; infinity is the string "inf".
         """
-        out: dict[str, Any] = {"statement": self.statement}
+        out: dict[str, Any] = {
+            "plain_statement": self.plain_statement,
+            "statement": self.statement,
+            "mu": _plain(float(rounded_up(self.mu))),
+            "mu_from": float(rounded_up(self.mu_from)),
+            "detection_rate": {
+                "false_alarm_rate": FALSE_ALARMS,
+                "at_most": min(float(rounded_up(self.detection_rate())), 1.0),
+            },
+            "sampling": self.sampling,
+            "checklist": [list(item) for item in self.checklist],
+        }
         out |= {f.name: _plain(getattr(self, f.name)) for f in fields(self) if f.name != "ledger"}
         out["releasable"] = self.releasable
         out["ledger"] = [
@@ -353,7 +538,11 @@ class PrivacyReport:
     def _numbers(self) -> list[tuple[str, object]]:
         skipped = {"what", "ledger", "assumptions", "not_accounted", "group_epsilons", "holds"}
         rows = [(f.name, getattr(self, f.name)) for f in fields(self) if f.name not in skipped]
-        rows.append(("releasable", self.releasable))
+        rows += [
+            ("mu", float(rounded_up(self.mu))),
+            ("detection_rate(0.01)", min(float(rounded_up(self.detection_rate())), 1.0)),
+            ("releasable", self.releasable),
+        ]
         rows = [(name, value) for name, value in rows if value is not None]
         rows += [(f"epsilon[{g}]", e) for g, e in (self.group_epsilons or {}).items()]
         return rows
@@ -365,7 +554,8 @@ class PrivacyReport:
     def __repr__(self) -> str:
         rows = self._printed()
         width = max(len(name) for name, _ in rows)
-        lines = [*wrap(self.statement, 88), *(f"  {n:<{width}}  {v}" for n, v in rows)]
+        lines = [*wrap(self.plain_statement, 88), *(f"  {n:<{width}}  {v}" for n, v in rows)]
+        lines += wrap(self.statement, 88)
         for title, items in self._lists():
             lines += [f"{title}:", *(f"  - {item}" for item in items)]
         return "\n".join(lines)
@@ -374,6 +564,7 @@ class PrivacyReport:
         released = [f"{e.steps} x {e.what}" for e in self.ledger.entries]
         every: tuple[tuple[str, Sequence[str]], ...] = (
             ("released", released),
+            ("sampled", [self.sampling]),
             ("assumed", self.assumptions),
             ("not accounted", self.not_accounted if self.is_private else ()),
         )
@@ -393,8 +584,9 @@ class PrivacyReport:
         )
         return (
             "<div style='border:1px solid currentColor;border-radius:4px;padding:8px 14px;"
-            f"max-width:46em'><p style='margin:0 0 6px'><b>{escape(self.statement)}</b></p>"
-            f"<table style='border-collapse:collapse'>{rows}</table>{lists}</div>"
+            f"max-width:46em'><p style='margin:0 0 6px'><b>{escape(self.plain_statement)}</b></p>"
+            f"<table style='border-collapse:collapse'>{rows}</table>"
+            f"<p style='margin:6px 0'>{escape(self.statement)}</p>{lists}</div>"
         )
 
 

@@ -11,7 +11,9 @@ from sklearn.base import is_regressor
 from skdpfair.exceptions import InsecureSeedWarning, PrivacyLeakWarning
 from skdpfair.mechanism import Method
 from skdpfair.networks import Factory
-from skdpfair.release._encode import NETWORKS, NotPlain, decode, encode
+from skdpfair.release._encode import NotPlain, decode, encode
+from skdpfair.release._objects import NETWORKS
+from skdpfair.release._statement import REGRESSOR, check_statement, statement
 from skdpfair.training.inference import InferenceNet, weights_of
 
 # what no copy of a fitted classifier keeps, and what no release keeps besides
@@ -33,10 +35,8 @@ FITTED = (
 )
 _OPTIONAL = ("feature_names_in_", "features_", "_charged", "classes_", "y_range_")
 _NEEDED = [n for n in FITTED if n not in _OPTIONAL]
-# files without the name of a class are of classifiers
-CLASSIFIER, REGRESSOR = "DPFairClassifier", "DPFairRegressor"
 FACTS_KEY, WEIGHTS_KEY, FACTORY_KEY = "_facts", "_weights", "_factory"  # of a pickled state
-NOTED = "{}, which whoever fitted could look at; not in this copy"
+NOTED = "{}: not in this copy, but whoever fitted could look at it"
 
 
 def facts_of(estimator):
@@ -165,12 +165,7 @@ def check_loaded(estimator, facts) -> None:
     missing = [name for name in (*_NEEDED, target) if not hasattr(estimator, name)]
     if missing:
         raise ValueError(f"the facts lack {missing}")
-    stated, held = facts["privacy_statement"], statement(estimator.privacy_)
-    for name in ("epsilon", "delta", "adjacency", "is_private", "seeded"):
-        if stated.get(name) != held[name]:
-            raise ValueError(
-                f"its statement says {name}={stated.get(name)!r}, its facts {held[name]!r}"
-            )
+    check_statement(facts, estimator.privacy_)
     logits = estimator.net_.logits(np.zeros((1, *estimator.net_.module.in_shape), np.float32))
     n_outputs = 1 if is_regressor(estimator) else len(estimator.classes_)
     if logits.shape != (1, n_outputs):
@@ -199,30 +194,6 @@ def _builtin(facts, weights):
     if expected != {name: w.shape for name, w in weights.items()}:
         raise ValueError(f"the weights do not fit the module {facts['name']!r}")
     return factory
-
-
-def statement(privacy):
-    """Return a privacy report as a dict of plain JSON types.
-
-    Parameters
-    ----------
-    privacy : PrivacyReport
-        Of a fit, ``clf.privacy_``.
-
-    Returns
-    -------
-    dict
-        Its fields; infinity is the text "inf".
-
-    Examples
-    --------
-    >>> from skdpfair import DPFairClassifier
-    >>> clf = DPFairClassifier(epsilon=None, module="logistic", max_steps=5)
-    >>> report = clf.fit([[0.0], [1.0]] * 1500, [0, 1] * 1500).privacy_
-    >>> report.epsilon, statement(report)["epsilon"]
-    (inf, 'inf')
-    """
-    return json.loads(json.dumps(privacy.to_dict(), default=encode))
 
 
 def packed(state):

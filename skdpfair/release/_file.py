@@ -4,8 +4,7 @@ import json
 
 import numpy as np
 
-from skdpfair._describe import sha256_of
-from skdpfair.budget.files import path_of, replace_file
+from skdpfair.budget.files import path_of, replace_file, sha256_of
 
 FORMAT_VERSION = 1
 METADATA_KEY = "skdpfair"  # one entry of metadata: with several, their order would vary
@@ -16,7 +15,7 @@ def write(path, facts, weights) -> None:
     """Write a release, whole or not at all; equal releases have equal bytes."""
     numpy_format = require_safetensors()
     weights = {name: np.array(w, order="C") for name, w in weights.items()}
-    header = {"format_version": FORMAT_VERSION, "sha256": _digest(facts, weights)} | facts
+    header = {"format_version": FORMAT_VERSION, "sha256": digest(facts, weights)} | facts
     replace_file(path, numpy_format.save(weights, metadata={METADATA_KEY: _canonical(header)}))
 
 
@@ -43,7 +42,7 @@ def _checked(path, text, weights):
     try:
         facts = json.loads(text)
         canonical = _canonical(facts)
-        version, digest = facts.pop("format_version"), facts.pop("sha256")
+        version, sha256 = facts.pop("format_version"), facts.pop("sha256")
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
         raise ValueError(f"{path} is a damaged release: no facts can be read. {_ADVICE}") from None
     if isinstance(version, int) and version > FORMAT_VERSION:
@@ -52,7 +51,7 @@ def _checked(path, text, weights):
             f"{facts.get('skdpfair_version')}; this skdpfair reads format versions up to "
             f"{FORMAT_VERSION}. Update skdpfair."
         )
-    if version != FORMAT_VERSION or text != canonical or digest != _digest(facts, weights):
+    if version != FORMAT_VERSION or text != canonical or sha256 != digest(facts, weights):
         raise ValueError(
             f"{path} was changed after it was written, or is damaged: its digest does not match. "
             f"{_ADVICE}"
@@ -60,7 +59,8 @@ def _checked(path, text, weights):
     return facts
 
 
-def _digest(facts, weights):
+def digest(facts, weights):
+    """Return the SHA-256 of the facts and weights of a release, in hex."""
     return sha256_of(weights, _canonical(facts).encode())
 
 

@@ -12,15 +12,8 @@ from skdpfair.budget.files import replace_file
 from skdpfair.preprocessing import TableSchema
 from skdpfair.preprocessing._schema import with_features
 from skdpfair.release import _file, _onnx
-from skdpfair.release._facts import (
-    CLASSIFIER,
-    REGRESSOR,
-    check_loaded,
-    factory_of,
-    facts_of,
-    rebuilt,
-    record_shape,
-)
+from skdpfair.release._facts import check_loaded, factory_of, facts_of, rebuilt, record_shape
+from skdpfair.release._statement import CLASSIFIER, REGRESSOR
 
 
 def release(estimator):

@@ -126,6 +126,35 @@ def scatter(points, front, *, title, label, x_label) -> dict:
     }
 
 
+def tradeoff(found, *, unit) -> dict:
+    """Return a chart of what an attacker finds, as (false alarms, found at most) in per cent."""
+    width, right, height = 430.0, 320.0, 300.0
+    x, y = _Axis(0.0, 100.0, LEFT, right), _Axis(0.0, 100.0, height - BOTTOM, TOP)
+    curves = {"attacker": found, "guessing": [(0.0, 0.0), (100.0, 100.0)]}
+    series = [
+        style(i)
+        | {
+            "name": name,
+            "band": [],
+            "marks": [
+                (x(a), y(b), f"{a:g} % false alarms: at most {b:g} % found") for a, b in curve
+            ],
+        }
+        for i, (name, curve) in enumerate(curves.items())
+    ]
+    series[1] |= {"dash": _DASHES[1], "colour": "var(--muted)"}
+    title = f"How many of the {unit}s an attacker finds at most"
+    return _chart(x, y, height, title, "found, %", "false alarms, %") | {
+        "kind": "lines",
+        "width": width,
+        "right": right,
+        "x_marks": x.marks(),
+        "series": series,
+        "across": [],
+        "zero": None,
+    }
+
+
 def curves(columns, log_columns, *, title) -> dict:
     """Return a chart with a panel for each column, all over one range of logits.
 

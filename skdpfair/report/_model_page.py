@@ -34,7 +34,7 @@ from skdpfair.privacy.statement import (
     rounded_up,
 )
 from skdpfair.release import release
-from skdpfair.report._page_facts import FEATURES, SELECTION, learned
+from skdpfair.report._page_facts import FEATURES, SELECTION, attacker, learned
 from skdpfair.report._rendering import (
     findings,
     in_words,
@@ -138,6 +138,8 @@ def model_page(
         "delta": rounded_up(privacy.delta, 3),
         "adjacency": ADJACENCY_IN_WORDS[privacy.adjacency],
         "changed": CHANGED[privacy.unit],
+        "protected": PROTECTED[privacy.unit],
+        "attacker": attacker(privacy) if privacy.is_private else None,
         "of_person": of_person,
         "selection": _selection(privacy),
         "group_epsilons": {
@@ -210,7 +212,7 @@ def model_card(
     >>> data = make_two_groups(3000, random_state=0)
     >>> clf = DPFairClassifier("dpsgd", epsilon=3.0, max_steps=20).fit(data.data, data.target)
     >>> card = model_card(clf)
-    >>> card.select("Privacy").content == clf.privacy_.statement
+    >>> card.select("Privacy").content == clf.privacy_.plain_statement
     True
     """
     model, classifier = classifier, _classifier_in(classifier)
@@ -231,9 +233,12 @@ def model_card(
     if of_person := _of_person(privacy):
         protected += f" or, with ε = {of_person[0]}, all of a person with at most {of_person[1]},"
     facts = "\n".join(f"- {name}: {_plain(value)}" for name, value in _facts(classifier))
-    card.add(**{"Model": facts, "Intended use": intended_use or _USE, "Privacy": privacy.statement})
+    card.add(**{"Model": facts, "Intended use": intended_use or _USE})
     card.add(
         **{
+            "Privacy": privacy.plain_statement,
+            "Privacy/Numbers": _listed(_numbers(privacy)),
+            "Privacy/Technical statement": privacy.statement,
             "Privacy/Released": _selection(privacy)
             or _listed(
                 f"{e.steps:,} × {e.what}, sampling rate {e.sample_rate:.4g}, noise "
@@ -472,6 +477,20 @@ def _cells(table, names):
 
 def _noises(multipliers):
     return ", ".join(f"{m:.4g}" for m in multipliers)
+
+
+def _numbers(privacy):
+    """Return the numbers of the guarantee and the sampling, as lines of a card."""
+    if not privacy.is_private:
+        return ["ε: infinite"]
+    said = attacker(privacy)
+    return [
+        f"protected: {PROTECTED[privacy.unit]}",
+        f"ε: {rounded_up(privacy.epsilon)} at δ = {rounded_up(privacy.delta, 3)}",
+        f"μ: {said['mu']}",
+        f"found by an attacker: {said['found']}",
+        f"sampling: {privacy.sampling}",
+    ]
 
 
 def _listed(items):

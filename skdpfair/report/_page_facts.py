@@ -4,8 +4,27 @@ import re
 from html import unescape
 from types import SimpleNamespace
 
-from skdpfair.privacy.statement import ADJACENCY_IN_WORDS, CHANGED, UNITS
-from skdpfair.report._charts import curves
+from skdpfair.privacy.statement import (
+    ADJACENCY_IN_WORDS,
+    BESIDES,
+    CHANGED,
+    DIAGNOSTICS_HELD,
+    FALSE_ALARMS,
+    MEMBERS,
+    OF_PERSON,
+    OF_TRIAL,
+    PLAIN,
+    PROTECTED,
+    REFERENCE_HELD,
+    SAMPLED,
+    SAMPLED_ALL,
+    SAMPLED_MORE,
+    SEEDED,
+    UNITS,
+    percent,
+    rounded_up,
+)
+from skdpfair.report._charts import curves, tradeoff
 
 FEATURES = "public features"
 _FACTS = {FEATURES, "method", "classes", "features", "groups", "records of a person", "steps"}
@@ -30,7 +49,43 @@ _CATEGORY = re.compile(
 )
 _LOGIT = re.compile(r"[+-]\d{1,3}\.\d{3}")
 _MOST_POINTS, _LONGEST_NAME = 50, 100
+_FALSE_ALARMS = (0.0, 0.1, 0.5, 1.0, 2.0, 5.0, *range(10, 101, 10))  # per cent
+_STATED = re.compile(r'<p class="plain">(.*?)</p>', re.S)
+_MU = "{}, at error rates from {} on"
+_FOUND = "at {} % false alarms, at most {} %"
+_MARK = re.compile(r"<title>([\d.]+) % false alarms: at most ([\d.e+-]+) % found</title>")
 _ENTRY = re.compile(r'<tr><th scope="row">(.*?)</th>' + r'<td class="n">([^<]*)</td>' * 3 + "</tr>")
+
+
+def _filled(text, **words):
+    """Return the pattern of a text whose gaps hold numbers, or one of these words."""
+    pattern = re.escape(text)
+    for name, choices in words.items():
+        pattern = pattern.replace(rf"\{{{name}\}}", f"(?:{'|'.join(choices)})")
+    return re.compile(re.sub(r"\\{\w*\\}", r"(?:[\\d.,e+-]{1,12}|inf)", pattern))
+
+
+_HELD = [BESIDES.format(held) for held in (DIAGNOSTICS_HELD, REFERENCE_HELD)]
+_HELD.append(BESIDES.format(f"{DIAGNOSTICS_HELD} and {REFERENCE_HELD}"))
+_PLAIN = _filled(
+    PLAIN + "{tail}",
+    what=["fitted weights", "fitted weights and thresholds"],
+    protected=PROTECTED.values(),
+    members=MEMBERS.values(),
+    changed=CHANGED.values(),
+    of_person=["", _filled(OF_PERSON).pattern],
+    tail=[re.escape(seed + held) for seed in ("", SEEDED) for held in ("", *_HELD)],
+)
+_SAMPLING = [
+    _filled(
+        text,
+        unit=UNITS.values(),
+        trial=["", OF_TRIAL],
+        most=["", "at most "],
+        more=["", _filled(SAMPLED_MORE, unit=UNITS.values()).pattern],
+    )
+    for text in (SAMPLED, SAMPLED_ALL)
+]
 
 
 def learned(columns, log_columns, categories):
@@ -54,6 +109,28 @@ def learned(columns, log_columns, categories):
     title = "Logit as a function of each column"
     chart = curves(columns, log_columns, title=title) if columns else None
     return {"columns": columns, "chart": chart, "categories": categories}
+
+
+def attacker(privacy):
+    """Return what the section on privacy says about an attacker: numbers, and a chart.
+
+    Parameters
+    ----------
+    privacy : PrivacyReport
+        Of a private fit.
+
+    Returns
+    -------
+    dict
+        Texts, rounded up, and the chart.
+    """
+    curve = [(a, float(percent(privacy.detection_rate(a / 100)))) for a in _FALSE_ALARMS]
+    return {
+        "mu": _MU.format(rounded_up(privacy.mu), rounded_up(privacy.mu_from, 2)),
+        "found": _FOUND.format(percent(FALSE_ALARMS), percent(privacy.detection_rate())),
+        "curve": curve,
+        "chart": tradeoff(curve, unit=privacy.unit),
+    }
 
 
 def context_of(text):
@@ -86,10 +163,17 @@ def context_of(text):
         if 'class="banner' not in parts["pipeline"]
         else SimpleNamespace(steps=[], notes=_texts(_ITEM, parts["pipeline"]))
     )
+    numbers = dict(_texts(_ROWS, parts["privacy"]))
+    unit = UNITS[adjacency]
+    marks = [(float(a), float(b)) for a, b in _MARK.findall(parts["privacy"])]
+    marks = marks[: len(_FALSE_ALARMS)]
     privacy = SimpleNamespace(
         is_private=bool(accountant),
         seeded="The noise was seeded" in parts["privacy"],
         accountant=accountant,
+        unit=unit,
+        plain_statement=unescape("".join(_STATED.findall(parts["privacy"]))),
+        sampling=numbers.get("sampling"),
         statement=unescape("".join(re.findall(r'role="note">(.*?)</p>', parts["privacy"], re.S))),
         features=dict(facts).get(FEATURES),
         assumptions=_texts(_ITEM, parts["assumed"]),
@@ -102,7 +186,14 @@ def context_of(text):
         "epsilon": epsilon,
         "delta": delta,
         "adjacency": ADJACENCY_IN_WORDS[adjacency],
-        "changed": CHANGED[UNITS[adjacency]],
+        "changed": CHANGED[unit],
+        "protected": PROTECTED[unit],
+        "attacker": {
+            "mu": numbers.get("μ"),
+            "found": numbers.get("found"),
+            "curve": marks,
+            "chart": tradeoff(marks, unit=unit),
+        },
         "of_person": of_person if any(of_person) else None,
         "selection": next(iter(_SELECTION.findall(parts["ledger"])), None),
         "group_epsilons": dict(_texts(_BY_GROUP, parts["privacy"])),
@@ -114,6 +205,23 @@ def context_of(text):
         "learned": _learned_in(parts.get("learned", "")),
         "version": text.split(_WRITTEN)[1].split(". ")[0],
     }
+
+
+def is_guarantee(context) -> bool:
+    """Tell whether a page of a private fit states its guarantee in the sentences of a report.
+
+    Numbers fill them, and a curve that rises at the rates of false alarms that pages show.
+    """
+    privacy, attacker = context["privacy"], context["attacker"]
+    found = [b for _, b in attacker["curve"]]
+    return (
+        [a for a, _ in attacker["curve"]] == [*_FALSE_ALARMS]
+        and found == sorted(found)
+        and _PLAIN.fullmatch(privacy.plain_statement) is not None
+        and any(pattern.fullmatch(privacy.sampling) for pattern in _SAMPLING)
+        and _filled(_MU).fullmatch(attacker["mu"]) is not None
+        and _filled(_FOUND).fullmatch(attacker["found"]) is not None
+    )
 
 
 def are_curves(learned) -> bool:

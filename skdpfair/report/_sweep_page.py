@@ -8,15 +8,18 @@ from scipy.stats import t
 
 from skdpfair._validate import safe_repr
 from skdpfair.metrics._measures import COST, MEASURES, OVERALL, described
-from skdpfair.privacy import SampledGaussian
+from skdpfair.privacy import SampledGaussian, trade_off
 from skdpfair.privacy import epsilon as epsilon_of
 from skdpfair.privacy.gdp import delta_for
 from skdpfair.privacy.statement import (
     ADJACENCY_IN_WORDS,
     CHANGED,
+    FALSE_ALARMS,
+    MEMBERS,
     NOT_ACCOUNTED,
     UNITS,
     in_unit,
+    percent,
     rounded_up,
 )
 from skdpfair.report import _charts as charts
@@ -103,6 +106,9 @@ def results_page(results, *, title=None, pipeline=None, measures=None) -> str:
         "small": [g for g, least, _ in _sizes(results.frame, groups) if least < _FEW],
         "asked": _asked(results),
         "total": _total(results),
+        "attackers": _attackers(results),
+        "alarms": percent(FALSE_ALARMS),
+        "members": MEMBERS[UNITS[adjacency]],
         "adjacency": ADJACENCY_IN_WORDS[adjacency],
         "unit": UNITS[adjacency],
         "changed": CHANGED[UNITS[adjacency]],
@@ -417,11 +423,36 @@ def _total(results):
     """Return epsilon and delta of all private fits together, or None where it is not known."""
     if results.asked is None or results.releases is None or results.releases.empty:
         return None
-    columns = ["sample_rate", "noise_multiplier", "steps"]
-    runs = [SampledGaussian(*row) for row in results.releases[columns].itertuples(index=False)]
-    runs = [run._replace(steps=int(run.steps)) for run in runs]
+    runs = _runs(results.releases)
     delta = results.asked["delta"]
     return rounded_up(epsilon_of(runs, delta, "rdp")), rounded_up(delta, 3)
+
+
+def _runs(releases):
+    columns = ["sample_rate", "noise_multiplier", "steps"]
+    runs = [SampledGaussian(*row) for row in releases[columns].itertuples(index=False)]
+    return [run._replace(steps=int(run.steps)) for run in runs]
+
+
+def _attackers(results):
+    """Return the worst of the models at each budget: mu, what an attacker finds, and guesses.
+
+    Of each model, the first fit is taken, as in the ledger.
+    """
+    if results.releases is None or results.releases.empty:
+        return []
+    worst = {}
+    for (_, epsilon), releases in results.releases.groupby(_MODEL, sort=False):
+        first = (releases[["seed", "fold"]] == releases[["seed", "fold"]].iloc[0]).all(axis=1)
+        curve = trade_off(_runs(releases[first]))
+        found = float(curve.true_positive_rate(FALSE_ALARMS))
+        numbers = curve.mu, found, (1 + curve.total_variation) / 2
+        worst[epsilon] = np.maximum(worst.get(epsilon, 0.0), numbers)
+    return [
+        (budget(epsilon), rounded_up(mu), percent(found), percent(guess))
+        for epsilon, (mu, found, guess) in sorted(worst.items())
+        if np.isfinite(epsilon)
+    ]
 
 
 def _versions(results):

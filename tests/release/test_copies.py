@@ -287,3 +287,16 @@ class Mine(type(get_method("dpsgd")), name="mine", reference="mine2020"):
 
 
 del METHODS["mine"]  # the contracts are for the library's own
+
+
+def test_a_loaded_release_states_the_same_guarantee(fitted, table, path):
+    clf = fitted(table, "dpsgd")
+    clf.save_release(path)
+    held, loaded = clf.privacy_, load_release(path).privacy_
+    rates = np.linspace(0, 1, 21)
+    assert np.array_equal(held.false_negative_rate(rates), loaded.false_negative_rate(rates))
+    for name in ("mu", "mu_from", "plain_statement", "sampling", "checklist"):
+        assert getattr(held, name) == getattr(loaded, name), name
+    stated = clf.privacy_statement()
+    assert stated["detection_rate"]["at_most"] >= held.detection_rate()
+    assert stated["plain_statement"] == held.plain_statement

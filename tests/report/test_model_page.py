@@ -42,6 +42,36 @@ def test_without_records_nothing_is_private(fitted):
     assert "No test records were given" in page and "was not checked" in page
 
 
+def test_the_page_and_the_card_quote_the_report(fitted):
+    clf = fitted[0]
+    privacy = clf.privacy_
+    page, card = model_page(clf), model_card(clf).render()
+    found, mu = rounded_up(100 * privacy.detection_rate(), 3), rounded_up(privacy.mu)
+    for text in (page, card):
+        assert privacy.plain_statement in text
+        assert privacy.sampling in text
+        assert f"{mu}, at error rates from {rounded_up(privacy.mu_from, 2)} on" in text
+        assert f"at 1 % false alarms, at most {found} %" in text
+    curve = re.findall(r"<title>(\S+) % false alarms: at most (\S+) % found", page)[:-2]
+    rates, shown = np.array(curve, dtype=float).T / 100
+    exact = 1 - privacy.false_negative_rate(rates)
+    assert np.all(shown >= exact - 1e-12)
+    assert shown == pytest.approx(exact, rel=1e-2, abs=1e-9)
+    assert page.index(privacy.plain_statement) < page.index(mu) < page.index("neighbouring data")
+    # nothing else passes as such a page
+    assert audit_artifact(page.encode()).is_clean
+    for old, new in [
+        (f"at most {found} % of", "at most Alice of"),
+        (
+            "every record took part",
+            "every record, such as Alice Alison with 1234567890123456, took",
+        ),
+        (f"5 % false alarms: at most {curve[5][1]} %", "5 % false alarms: at most 0.01234 %"),
+    ]:
+        assert old in page
+        assert not audit_artifact(page.replace(old, new).encode()).is_clean
+
+
 def test_the_group_table_counts(fitted):
     """By hand: counts, accuracies and Wilson's intervals, in all and by group."""
     clf, data, groups = fitted
@@ -270,7 +300,7 @@ def test_thresholds_are_shown_with_the_report_of_the_whole(fitted):
     right = model.predict(data.data, sensitive_features=groups) == data.target
     assert f'<td class="n">{100 * right.mean():.1f}<span' in page and "score counts" in page
     card = model_card(model)
-    assert card.select("Privacy").content == model.privacy_.statement
+    assert card.select("Privacy").content == model.privacy_.plain_statement
     pipe = model.estimator_
     search = GridSearchCV(clf, {"lr": [0.1]}, cv=2).fit(*given)
     for other, name in ((pipe, "Pipeline"), (search, "GridSearchCV that holds a DPFair")):

@@ -14,7 +14,9 @@ from skdpfair import DPFairClassifier
 from skdpfair.cli import main
 from skdpfair.metrics._measures import MEASURES
 from skdpfair.model_selection import TradeoffResults, sweep
+from skdpfair.privacy import trade_off
 from skdpfair.privacy.gdp import auto_delta
+from skdpfair.privacy.statement import rounded_up
 
 SECTIONS = (
     "asked",
@@ -251,6 +253,21 @@ def test_a_store_gives_the_results_back(swept):
     one = next(iter(found.predictions))
     assert again.predictions[one].equals(found.predictions[one])
     assert again.to_html() == found.to_html()
+
+
+def test_the_page_states_what_an_attacker_finds(swept):
+    found, _ = swept
+    page, worst = found.to_html(), {}
+    for (_, epsilon, *_), rows in found.releases.groupby(["method", "epsilon", "seed", "fold"]):
+        steps = zip(rows["sample_rate"], rows["noise_multiplier"], rows["steps"], strict=True)
+        curve = trade_off(list(steps))
+        numbers = [curve.mu, float(curve.true_positive_rate(0.01)), 0.5 + curve.total_variation / 2]
+        worst[epsilon] = np.maximum(worst.get(epsilon, 0.0), numbers)
+    for epsilon, (mu, rate, guess) in worst.items():
+        cells = [rounded_up(mu), rounded_up(100 * rate, 3), rounded_up(100 * guess, 3)]
+        row = "".join(f'<td class="n">{cell}</td>' for cell in cells)
+        assert f'<tr><th scope="row">{epsilon:g}</th>{row}</tr>' in page
+        assert f"{cells[1]} %" in page
 
 
 def test_the_command_writes_the_page(swept, tmp_path):

@@ -1,0 +1,224 @@
+"""Trade-off curves: the errors of every attacker who tells neighbouring data sets apart."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import ndtr, ndtri
+
+from skdpfair._validate import error_context, number
+from skdpfair.privacy.accounting import (
+    LEAST_NOISE,
+    MOST_MU,
+    SampledGaussian,
+    delta_curve,
+    joint_mu,
+    merged,
+    pld_epsilon,
+    rounding,
+    until_settled,
+)
+
+_N_EPSILONS = 1000
+_LARGEST_EPSILON = 700.0  # whose exponential float64 holds
+_RESOLVED = 1000  # times the rounding error: deltas from there on are accurate to 0.1 %
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TradeOff:
+    """Bounds on the errors of every attacker who tells two neighbouring data sets apart.
+
+    The attacker sees what was released, and says of a record that it took part, or that it did
+    not.  A false positive is a record that did not take part, of which the attacker says it did.
+
+    Parameters
+    ----------
+    mu : float
+        Parameter of Gaussian differential privacy (GDP): no attacker does better than one who
+        tells N(0, 1) and N(mu, 1) apart, at false-positive rates from ``mu_from`` on at which at
+        least ``mu_from`` of the records are missed.
+    mu_from : float
+        0 if ``mu`` holds at all rates.
+    plain_mu : float
+        A mu that holds at all rates, infinite if none is known.
+    epsilons, deltas : ndarray of shape (n,)
+        Epsilons from 0 to 700, and upper bounds on their deltas, in both directions.
+
+    Notes
+    -----
+    At a false-positive rate a, the true-positive rate is at most ``delta + exp(epsilon) a`` and at
+    most ``1 - exp(-epsilon) (1 - delta - a)``, for every epsilon (Proposition 2.5 of
+    [dong2022]_).  These are straight lines and their mirror images, so that the bound holds
+    for any choice of epsilons, and the false-negative rate is convex, decreasing and symmetric.
+
+    References
+    ----------
+    .. [dong2022] J. Dong, A. Roth and W. J. Su, "Gaussian Differential Privacy", Journal of the
+       Royal Statistical Society B, 2022.
+
+    Examples
+    --------
+    >>> curve = trade_off([SampledGaussian(sample_rate=1.0, noise_multiplier=2.0, steps=1)])
+    >>> print(f"{curve.mu}, {curve.true_positive_rate(0.01):.4f}")
+    0.5, 0.0339
+    """
+
+    mu: float
+    mu_from: float = 0.0
+    plain_mu: float = math.inf
+    epsilons: np.ndarray = field(default_factory=lambda: np.empty(0))
+    deltas: np.ndarray = field(default_factory=lambda: np.empty(0))
+
+    def true_positive_rate(self, false_positive_rate: ArrayLike) -> np.ndarray:
+        """Return an upper bound on the share of records that are found.
+
+        Parameters
+        ----------
+        false_positive_rate : array-like
+            In [0, 1].
+
+        Returns
+        -------
+        ndarray
+            In [0, 1], of the same shape.
+        """
+        with error_context("false_positive_rate", "must be numbers from 0 to 1"):
+            alphas = np.asarray(false_positive_rate, dtype=np.float64)
+        if not np.all((alphas >= 0) & (alphas <= 1)):
+            raise ValueError(
+                "false_positive_rate must be numbers from 0 to 1, got others. Pass 0.01 for 1 %."
+            )
+        column, ratios = alphas[..., None], np.exp(self.epsilons)
+        steep = np.min(self.deltas + ratios * column, axis=-1, initial=1.0)
+        flat = np.min(1 - (1 - self.deltas - column) / ratios, axis=-1, initial=1.0)
+        bound = np.minimum(steep, flat)
+        if self.plain_mu == 0:
+            bound = alphas
+        elif self.plain_mu < math.inf:
+            bound = np.minimum(bound, ndtr(ndtri(alphas) + self.plain_mu))
+        return np.asarray(bound, dtype=np.float64)
+
+    def false_negative_rate(self, false_positive_rate: ArrayLike) -> np.ndarray:
+        """Return a lower bound on the share of records that are missed: the trade-off function.
+
+        Parameters
+        ----------
+        false_positive_rate : array-like
+            In [0, 1].
+
+        Returns
+        -------
+        ndarray
+            In [0, 1], of the same shape.
+        """
+        return 1 - self.true_positive_rate(false_positive_rate)
+
+    @property
+    def total_variation(self) -> float:
+        """Bound on the true-positive rate minus the false-positive rate of every attacker."""
+        halves = float(np.tanh(self.epsilons[:1] / 2).sum())
+        first = self.deltas[:1] * (1 - halves) + halves
+        return float(np.min(first, initial=2 * ndtr(self.plain_mu / 2) - 1))
+
+
+def trade_off(runs: Iterable[SampledGaussian]) -> TradeOff:
+    """Return the trade-off curve of the composition of ``runs``.
+
+    Parameters
+    ----------
+    runs : iterable of SampledGaussian
+        Everything that was released, in any order.
+
+    Returns
+    -------
+    TradeOff
+        No attacker makes fewer errors, in either direction of the relation of
+        `skdpfair.privacy.epsilon`.
+
+    Notes
+    -----
+    The deltas are those of the pessimistic privacy loss distribution, refined as in
+    `skdpfair.privacy.accounting.total_variation`, plus a bound on their rounding error.  Epsilons
+    range up to where delta is 1000 times that error; ``mu`` holds from the error rate on that
+    belongs to the largest epsilon.  Sampling never helps an attacker, so that the Gaussian without
+    it bounds all rates, and is exact for a sampling rate of 1.
+
+    Examples
+    --------
+    >>> run = SampledGaussian(sample_rate=1 / 92, noise_multiplier=1.0, steps=1840)
+    >>> curve = trade_off([run])
+    >>> print(f"{curve.mu:.2f}, {curve.true_positive_rate(0.01):.3f}")
+    0.69, 0.044
+    """
+    runs = merged(runs)
+    if any(run.noise_multiplier < LEAST_NOISE for run in runs):
+        return TradeOff(math.inf)
+    return _of_runs(runs)
+
+
+def trade_off_from_epsilon(epsilon: float, delta: float) -> TradeOff:
+    """Return the trade-off curve that follows from epsilon and delta alone.
+
+    `trade_off` is far higher if the releases are known.
+
+    Parameters
+    ----------
+    epsilon : float
+        At least 0, may be infinite.
+    delta : float
+        In [0, 1].
+
+    Returns
+    -------
+    TradeOff
+        Its ``mu`` holds for error rates of delta or more: for all of them, no mu follows.
+
+    Examples
+    --------
+    >>> print(f"{trade_off_from_epsilon(1.0, 1e-5).true_positive_rate(0.01):.4f}")
+    0.0272
+    """
+    epsilon = number("epsilon", epsilon, low=0)
+    delta = number("delta", delta, low=0, high=1)
+    if epsilon > _LARGEST_EPSILON or delta == 1:
+        return TradeOff(math.inf)
+    middle = (1 - delta) / (1 + math.exp(epsilon))  # where the line meets its mirror image
+    alphas = np.array([middle, min(delta, middle) or middle])
+    mu = _gaussian(alphas, delta + math.exp(epsilon) * alphas)
+    return TradeOff(mu, min(delta, middle), math.inf, np.array([epsilon]), np.array([delta]))
+
+
+@lru_cache(maxsize=1024)
+def _of_runs(runs: tuple[SampledGaussian, ...]) -> TradeOff:
+    plain = math.hypot(*(r.records * math.sqrt(r.steps) / r.noise_multiplier for r in runs))
+    if all(run.sample_rate == 1 for run in runs) or joint_mu(runs) > MOST_MU:
+        return TradeOff(plain, plain_mu=plain)
+    most = min(pld_epsilon(runs, _RESOLVED * rounding(runs), 0), _LARGEST_EPSILON)
+    # closer together at 0, where losses of rarely sampled steps are
+    epsilons = np.unique(most * np.linspace(0, 1, _N_EPSILONS) ** 2)
+    curves = []
+
+    def delta_at_zero(level: int) -> float:
+        curves.append(delta_curve(runs, epsilons, level))
+        return float(curves[-1][0])
+
+    until_settled(runs, delta_at_zero)
+    deltas = np.min(curves, axis=0)
+    ratios = np.expm1(epsilons)
+    # where neighbouring lines meet
+    alphas = -np.diff(deltas) / np.diff(ratios)
+    mu = _gaussian(alphas, deltas[1:] + (ratios[1:] + 1) * alphas)
+    found = (mu, float(alphas[-1])) if 0 <= mu < plain else (plain, 0.0)
+    return TradeOff(*found, plain, epsilons, deltas)
+
+
+def _gaussian(alphas: np.ndarray, powers: np.ndarray) -> float:
+    """Return the smallest mu whose curve lies below these corners.
+
+    Between two of them the bound is a straight line, and the curve of mu is convex: it lies below
+    the line if it does at both ends.
+    """
+    return float(np.max(ndtri(powers) - ndtri(alphas), initial=-math.inf))

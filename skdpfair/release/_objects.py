@@ -1,0 +1,68 @@
+"""Objects of torch and of this package that a release may hold, as text and back."""
+
+import torch
+
+from skdpfair import networks
+from skdpfair.attacks import PGD
+from skdpfair.augmentations import FlipAndShift
+from skdpfair.features import Scattering2D
+from skdpfair.mechanism import METHODS, Method
+
+NETWORKS = {"logistic": networks.logistic, "mlp": networks.mlp, "cnn": networks.small_cnn}
+
+
+def _method(parts):
+    name, params = parts
+    if name not in METHODS:
+        raise ValueError(
+            f"method {name!r} is not registered: import the module that defines it before loading"
+        )
+    return METHODS[name](**params)
+
+
+def _optimizer(name):
+    found = getattr(torch.optim, name, None)
+    if not (isinstance(found, type) and issubclass(found, torch.optim.Optimizer)):
+        raise ValueError(f"{name!r} is no optimizer of torch.optim")
+    return found
+
+
+def _scattering_facts(value):
+    return value.get_params(deep=False), getattr(value, "in_shape_", None)
+
+
+def _scattering(parts):
+    features = Scattering2D(**parts[0])
+    if parts[1] is not None:
+        features.check(tuple(parts[1]))
+        features.in_shape_ = tuple(parts[1])
+    return features
+
+
+def _is_torch_optimizer(value):
+    is_optimizer = isinstance(value, type) and issubclass(value, torch.optim.Optimizer)
+    return is_optimizer and getattr(torch.optim, value.__name__, None) is value
+
+
+def _is_registered(value):
+    return isinstance(value, Method) and METHODS.get(value.name) is type(value)
+
+
+def _name_of(function):
+    return next((name for name, known in NETWORKS.items() if function is known), None)
+
+
+TAGS = [  # as in _encode
+    ("method", _is_registered, lambda v: (v.name, v.get_params(deep=False)), _method),
+    ("pgd", lambda v: type(v) is PGD, lambda v: (v.get_params(),), lambda p: PGD(**p[0])),
+    ("scattering", lambda v: type(v) is Scattering2D, _scattering_facts, _scattering),
+    (
+        "flip_and_shift",
+        lambda v: type(v) is FlipAndShift,
+        lambda v: (v.get_params(),),
+        lambda p: FlipAndShift(**p[0]),
+    ),
+    ("optimizer", _is_torch_optimizer, lambda v: v.__name__, _optimizer),
+    ("device", lambda v: isinstance(v, torch.device), str, torch.device),
+    ("network", lambda v: _name_of(v) is not None, _name_of, NETWORKS.__getitem__),
+]

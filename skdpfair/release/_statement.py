@@ -1,0 +1,113 @@
+"""The privacy statement of a release, read without torch."""
+
+import json
+
+from skdpfair.privacy import PrivacyReport
+from skdpfair.release import _file
+from skdpfair.release._encode import decode, encode
+
+# files without the name of a class are of classifiers
+CLASSIFIER, REGRESSOR = "DPFairClassifier", "DPFairRegressor"
+_STATED = ("epsilon", "delta", "adjacency", "is_private", "seeded")
+
+
+def statement(privacy):
+    """Return a privacy report as a dict of plain JSON types.
+
+    Parameters
+    ----------
+    privacy : PrivacyReport
+        Of a fit, ``clf.privacy_``.
+
+    Returns
+    -------
+    dict
+        Its fields; infinity is the text "inf".
+
+    Examples
+    --------
+    >>> from skdpfair import DPFairClassifier
+    >>> clf = DPFairClassifier(epsilon=None, module="logistic", max_steps=5)
+    >>> report = clf.fit([[0.0], [1.0]] * 1500, [0, 1] * 1500).privacy_
+    >>> report.epsilon, statement(report)["epsilon"]
+    (inf, 'inf')
+    """
+    return json.loads(json.dumps(privacy.to_dict(), default=encode))
+
+
+def read_statement(path):
+    """Return the privacy statement of a file written by ``save_release``.
+
+    The file is read as data: no code of it runs, and torch is not imported.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+
+    Returns
+    -------
+    dict
+        As :func:`statement` returns it, in plain JSON types, with one more entry: ``release`` is a
+        dict of ``estimator`` (name of the class), ``n_weights``, ``skdpfair_version``,
+        ``format_version`` and ``sha256`` (of facts and weights).
+
+    Raises
+    ------
+    ImportError
+        If the extra ``release`` is not installed.
+    ValueError
+        If the file is not a release, is truncated, was changed, contradicts itself or has a newer
+        format.
+
+    Notes
+    -----
+    The digest detects damage. It does not detect forgery, because anybody can compute it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from skdpfair import DPFairClassifier
+    >>> clf = DPFairClassifier("dpsgd", epsilon=3.0, module="logistic", max_steps=5)
+    >>> path = tempfile.mkdtemp() + "/model.safetensors"
+    >>> clf.fit([[0.0], [1.0]] * 1500, [0, 1] * 1500).save_release(path)
+    >>> said = read_statement(path)
+    >>> said["epsilon"] <= 3.0, said["delta"], said["release"]["estimator"]
+    (True, 1e-05, 'DPFairClassifier')
+    """
+    privacy, facts, weights = read_report(path)
+    return statement(privacy) | {
+        "release": {
+            "estimator": facts.get("estimator", CLASSIFIER),
+            "n_weights": sum(w.size for w in weights.values()),
+            "skdpfair_version": facts.get("skdpfair_version"),
+            "format_version": _file.FORMAT_VERSION,
+            "sha256": _file.digest(facts, weights),
+        }
+    }
+
+
+def read_report(path):
+    """Return the privacy report, the facts and the weights of a release file."""
+    facts, weights = _file.read(path)
+    try:
+        privacy = decode(facts["fitted"]["privacy_"])
+        if not isinstance(privacy, PrivacyReport):
+            raise TypeError(f"a {type(privacy).__name__} in place of a privacy report")
+        check_statement(facts, privacy)
+    except Exception as error:  # facts may be anything
+        raise ValueError(
+            f"{path} holds no privacy statement that can be read: {type(error).__name__}: "
+            f"{str(error)[:300]}"
+        ) from None
+    return privacy, facts, weights
+
+
+def check_statement(facts, privacy) -> None:
+    """Raise a ValueError if the statement of a release is not that of its privacy report."""
+    stated, held = facts["privacy_statement"], statement(privacy)
+    for name in _STATED:
+        if stated.get(name) != held[name]:
+            raise ValueError(
+                f"its statement says {name}={stated.get(name)!r}, its facts {held[name]!r}"
+            )

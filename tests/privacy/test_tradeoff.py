@@ -1,0 +1,214 @@
+"""Trade-off curves against closed forms and numerical integrals, and what reports say of them."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.optimize import brentq
+from scipy.stats import norm
+
+from skdpfair.metrics import tv_bound
+from skdpfair.privacy import (
+    Ledger,
+    PrivacyReport,
+    SampledGaussian,
+    epsilon,
+    trade_off,
+    trade_off_from_epsilon,
+)
+from skdpfair.privacy.statement import rounded_up
+
+RATES = np.concatenate([[0.0], np.logspace(-8, -1, 30), np.linspace(0.1, 1.0, 40)])
+ADULT = SampledGaussian(1 / 92, 1.0, 1840)
+
+
+def gaussian(mu, rates):
+    """Return the trade-off function of N(0, 1) and N(mu, 1)."""
+    return norm.cdf(norm.isf(rates) - mu)
+
+
+@pytest.mark.parametrize(("sigma", "steps", "records"), [(10.0, 50, 1), (0.5, 1, 1), (40.0, 9, 3)])
+def test_a_rate_of_1_has_the_curve_of_two_gaussians(sigma, steps, records):
+    mu = records * math.sqrt(steps) / sigma
+    exact = gaussian(mu, RATES)
+    curve = trade_off([SampledGaussian(1.0, sigma, steps, records)])
+    assert curve.false_negative_rate(RATES) == pytest.approx(exact, abs=1e-12)
+    assert curve.mu == pytest.approx(mu)
+    assert curve.mu_from == 0
+    # a rate that is almost 1 takes the way of sampled steps
+    curve = trade_off([SampledGaussian(1 - 1e-9, sigma, 1, records)])
+    lines = curve.__class__(0.0, epsilons=curve.epsilons, deltas=curve.deltas)
+    exact = gaussian(records / sigma, RATES)
+    found = lines.false_negative_rate(RATES)
+    assert np.all(found <= exact)
+    assert found == pytest.approx(exact, abs=1e-3)
+
+
+@pytest.mark.parametrize(("rate", "sigma"), [(0.2, 1.0), (0.01, 0.8), (0.001, 0.5)])
+def test_one_sampled_step_against_numerical_integrals(rate, sigma):
+    without = norm(0, sigma)
+
+    def density(x):
+        return (1 - rate) * without.pdf(x) + rate * norm.pdf(x, 1, sigma)
+
+    curve = trade_off([SampledGaussian(rate, sigma, 1)])
+    ends = -12 * sigma, 1 + 12 * sigma
+    for alpha in (1e-6, 1e-4, 0.01, 0.1, 0.3):
+        found = float(curve.false_negative_rate(alpha))
+        # likelihood-ratio tests, of either hypothesis against the other
+        x = without.isf(alpha)
+        assert found <= quad(density, ends[0], x, points=[0.0], epsabs=1e-12)[0] + 1e-11
+        x = brentq(lambda z, a=alpha: quad(density, ends[0], z)[0] - a, *ends)
+        assert found <= without.sf(x) + 1e-7
+    # the symmetric curve is made of the deltas in both directions
+    x = np.linspace(*ends, 200_001)
+    p, q = density(x), without.pdf(x)
+    alphas = np.array([1e-6, 1e-4, 0.01, 0.1, 0.3, 0.45])
+    exact = np.zeros_like(alphas)
+    for eps in np.concatenate([[0.0], np.geomspace(1e-5, 12, 300)]):
+        gain = [(a - math.exp(eps) * b).clip(0).sum() * (x[1] - x[0]) for a, b in ((p, q), (q, p))]
+        lines = 1 - max(gain) - math.exp(eps) * alphas
+        mirrored = math.exp(-eps) * (1 - max(gain) - alphas)
+        exact = np.max([exact, lines, mirrored], axis=0)
+    tolerance = 5e-3 * curve.total_variation
+    assert curve.false_negative_rate(alphas) == pytest.approx(exact, abs=tolerance)
+    assert curve.total_variation == pytest.approx(rate * (2 * norm.cdf(0.5 / sigma) - 1), rel=5e-3)
+
+
+@pytest.mark.parametrize(
+    "runs",
+    [
+        [ADULT],
+        [SampledGaussian(0.01, 1.0, 200, records=5)],
+        [SampledGaussian(0.05, 2.0, 50), SampledGaussian(1.0, 20.0, 1)],
+    ],
+)
+def test_curves_are_convex_and_symmetric_and_lie_above_that_of_mu(runs):
+    curve = trade_off(runs)
+    rates = np.linspace(0, 1, 401)
+    missed = curve.false_negative_rate(rates)
+    assert np.all(np.diff(missed) <= 0)
+    assert np.all(np.diff(missed, 2) >= -1e-12)
+    inner = (missed > 1e-6) & (missed < 1 - 1e-6)
+    assert curve.false_negative_rate(missed[inner]) == pytest.approx(rates[inner], abs=1e-9)
+    assert 1 - np.min(rates + missed) <= curve.total_variation + 1e-12
+    held = np.logspace(math.log10(curve.mu_from), -1, 200)
+    assert np.all(curve.false_negative_rate(held) >= gaussian(curve.mu, held) - 1e-13)
+    # and no smaller mu would do
+    assert np.any(curve.false_negative_rate(held) < gaussian(0.99 * curve.mu, held))
+    for delta in (1e-3, 1e-5, 1e-7):
+        eps = epsilon(runs, delta)
+        assert np.all(missed >= 1 - delta - math.exp(eps) * rates - 1e-3 * curve.total_variation)
+
+
+def test_ends_of_the_scale():
+    assert trade_off([]).false_negative_rate(RATES) == pytest.approx(1 - RATES)
+    assert (trade_off([]).mu, trade_off([]).total_variation) == (0, 0)
+    for curve in (trade_off([(0.1, 0.0, 3)]), trade_off_from_epsilon(math.inf, 1e-5)):
+        assert not curve.false_negative_rate(RATES).any()
+        assert (curve.mu, curve.total_variation) == (math.inf, 1)
+    # epsilons beyond what float64 can exponentiate
+    for runs in ([(0.9, 0.02, 2)], [(0.5, 0.0005, 10)]):
+        found = trade_off(runs).true_positive_rate(RATES)
+        assert np.all((found >= 0) & (found <= 1))
+    few = trade_off([(0.5, 0.02, 1)])  # half of the records are never seen
+    assert float(few.true_positive_rate(0.01)) == pytest.approx(0.51, abs=1e-3)
+
+
+def test_epsilon_and_delta_alone():
+    eps, delta = 1.5, 1e-4
+    curve = trade_off_from_epsilon(eps, delta)
+    expected = np.maximum(1 - delta - math.exp(eps) * RATES, math.exp(-eps) * (1 - delta - RATES))
+    assert curve.false_negative_rate(RATES) == pytest.approx(expected.clip(0))
+    held = np.linspace(delta, 0.18, 500)
+    assert np.all(curve.false_negative_rate(held) >= gaussian(curve.mu, held) - 1e-12)
+    pure = trade_off_from_epsilon(eps, 0.0)
+    assert pure.mu_from == 0
+    assert np.all(pure.false_negative_rate(RATES[:-1]) >= gaussian(pure.mu, RATES[:-1]) - 1e-12)
+    with pytest.raises(ValueError, match=r"false_positive_rate must be numbers from 0 to 1"):
+        curve.false_negative_rate([0.5, 1.5])
+
+
+def report(**changes):
+    ledger = Ledger()
+    ledger.record("gradient", sample_rate=1 / 92, noise_multipliers=(1.0,), steps=1840)
+    values = {
+        "method": "dpsgd",
+        "epsilon": 3.105,
+        "delta": 1e-6,
+        "accountant": "pld",
+        "noise_multiplier": 1.0,
+        "sample_rate": 1 / 92,
+        "steps": 1840,
+        "expected_batch_size": 256.0,
+        "is_private": True,
+        "seeded": False,
+        "ledger": ledger,
+    }
+    return PrivacyReport(**(values | changes))
+
+
+def test_a_report_states_the_numbers_of_its_ledger():
+    privacy, curve = report(), trade_off([ADULT])
+    assert privacy.mu == curve.mu
+    assert privacy.detection_rate() == float(curve.true_positive_rate(0.01))
+    assert privacy.detection_rate(0.1) == float(curve.true_positive_rate(0.1))
+    assert np.array_equal(privacy.false_negative_rate(RATES), curve.false_negative_rate(RATES))
+    text = privacy.plain_statement
+    assert f"finds at most {rounded_up(100 * privacy.detection_rate(), 3)} % of the records" in text
+    assert f"at most {rounded_up(50 + 50 * tv_bound(privacy), 3)} %, instead of 50 %" in text
+    assert "Poisson sampling by this library: in each of 1,840 steps, every record" in text + (
+        privacy.sampling
+    )
+    facts = json.loads(json.dumps(privacy.to_dict()))
+    assert facts["plain_statement"] == text
+    assert facts["mu"] >= privacy.mu
+    assert facts["detection_rate"]["at_most"] >= privacy.detection_rate()
+    assert text.split(".")[0] in repr(privacy).replace("\n", " ")
+    assert privacy.to_frame()["value"]["mu"] == facts["mu"]
+
+
+def test_the_statement_names_persons():
+    of_records = report(records_per_person=5)
+    found = of_records.detection_rate(n_records=5)
+    assert found > 3 * of_records.detection_rate()
+    assert f"at most {rounded_up(100 * found, 3)} % of the persons with at most 5 records" in (
+        of_records.plain_statement
+    )
+    of_persons = report(adjacency="zero_out_unit", max_records_per_unit=5)
+    assert "of the persons whose records were used" in of_persons.plain_statement
+    assert of_persons.detection_rate(n_records=5) == of_persons.detection_rate()
+    assert "every person took part" in of_persons.sampling
+
+
+def test_a_report_without_a_ledger_uses_epsilon_and_delta():
+    search = report(ledger=Ledger(), method="private selection")
+    curve = trade_off_from_epsilon(3.105, 1e-6)
+    assert search.detection_rate() == float(curve.true_positive_rate(0.01))
+    assert (search.mu, search.mu_from) == (curve.mu, 1e-6)
+    assert search.detection_rate() > report().detection_rate()
+    assert "of the costliest trial" in search.sampling
+    with pytest.raises(ValueError, match="n_records must be 1 for a report without a ledger"):
+        search.detection_rate(n_records=2)
+
+
+def test_a_report_without_privacy_promises_nothing():
+    none = report(is_private=False, epsilon=math.inf)
+    assert (none.mu, none.detection_rate()) == (math.inf, 1)
+    assert not none.false_negative_rate(RATES).any()
+    assert "not differentially private" in none.plain_statement
+    assert none.checklist == (("the fitted weights", "not private: protect them like the records"),)
+    assert json.loads(json.dumps(none.to_dict()))["mu"] == "inf"
+
+
+def test_the_checklist_is_made_of_what_the_report_says():
+    privacy = report(seeded=True, holds=("diagnostics by group",), assumptions=("n is public",))
+    assert "whoever knows the seed can remove it" in privacy.plain_statement
+    items, advice = zip(*privacy.checklist, strict=True)
+    assert items[:2] == ("the seed of the noise", "diagnostics by group")
+    said = [f"{item}: {text}" for item, text in privacy.checklist[2:-1]]
+    assert tuple(said) == privacy.not_accounted
+    assert privacy.checklist[-1] == ("n is public", "assumed: check that it is true")
+    assert all(advice)

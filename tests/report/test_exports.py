@@ -1,0 +1,220 @@
+"""What exports quote is what the report says, rounded up, and what nobody knows stays open."""
+
+import json
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from skdpfair import DPFairClassifier, DPFairRegressor
+from skdpfair.datasets import make_two_groups
+from skdpfair.privacy import Ledger
+from skdpfair.privacy.statement import rounded_up
+from skdpfair.release import _file
+from skdpfair.report import export_statement
+
+pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
+
+# the fields of a record: tests/good_deployments/template.yaml of the repository
+# opendp/deployments-registry-data at 057e5d81cf60150dd3307e0cf4504b957802fb3b, without rho, which
+# this variant of differential privacy does not have, and without the parts of lists
+FIELDS = {
+    "basic": "name data_curators description intended_use data_product_type data_product_region "
+    "data_product_sector publication_date",
+    "dp_variant": "variant_name data_domain unprotected_quantities",
+    "privacy_loss": "privacy_unit privacy_unit_details number_of_privacy_units privacy_parameters "
+    "privacy_parameters_details",
+    "deployment_model": "model_name model_name_details trust_assumptions actors release_type "
+    "release_type_details data_source_type data_source_type_details access_type "
+    "access_type_details",
+    "implementation": "preprocessing_and_hyperparameter_tuning mechanisms composition "
+    "post_processing justification utility additional_information",
+    "administrative": "evidence_sources status registry_authors tier",
+}
+ALLOWED = {  # of schemas/deployments-schema.yaml, at the same commit
+    ("basic", "data_product_type"): ["Machine learning model"],
+    ("dp_variant", "variant_name"): ["Approximate DP"],
+    ("deployment_model", "model_name"): ["Central"],
+    ("deployment_model", "access_type"): ["Non-interactive"],
+    ("administrative", "status"): ["Draft"],
+}
+HOSTILE = "<b>|a|</b>"
+
+
+@pytest.fixture(scope="module")
+def data():
+    made = make_two_groups(3000, random_state=0)
+    return made.data, made.target, np.where(made.sensitive_features == "a", HOSTILE, "b")
+
+
+@pytest.fixture(scope="module")
+def fitted(data):
+    X, y, groups = data
+    clf = DPFairClassifier("dpsgd", epsilon=1.7, groups=[HOSTILE, "b"], max_steps=10)
+    return clf.fit(X, y, sensitive_features=groups)
+
+
+@pytest.fixture(scope="module", params=["estimator", "report", "file"])
+def model(request, fitted, tmp_path_factory):
+    """The same fit in the three forms that are exported."""
+    if request.param == "report":
+        return fitted.privacy_
+    if request.param == "estimator":
+        return fitted
+    path = tmp_path_factory.mktemp("release") / "model.safetensors"
+    fitted.save_release(path)
+    return str(path)
+
+
+def numbers(pattern, text):
+    (found,) = {tuple(map(float, m.groups())) for m in re.finditer(pattern, text)}
+    return found
+
+
+@pytest.mark.parametrize("kind", ["nist", "annex-iv"])
+def test_the_numbers_are_those_of_the_report_rounded_up(model, fitted, kind):
+    text, privacy = export_statement(model, kind), fitted.privacy_
+    epsilon, delta = numbers(r"ε = (\S+) at δ = ([\de.-]+\d)", text)
+    assert privacy.epsilon <= epsilon == float(rounded_up(privacy.epsilon))
+    assert privacy.delta <= delta <= 1.01 * privacy.delta
+    (found,) = numbers(r"finds at most (\S+) % of the records that were used", text)
+    assert 100 * privacy.detection_rate(0.01) <= found <= 101 * privacy.detection_rate(0.01)
+    (mu,) = numbers(r"μ = ([\d.]+\d)", text)
+    assert privacy.mu <= mu <= 1.001 * privacy.mu
+    (noise,) = numbers(r"noise with multiplier ([\d.]+\d)", text)
+    assert noise == pytest.approx(privacy.noise_multiplier, rel=1e-3)
+    assert f"{privacy.steps} steps" in text and "NOT private" not in text
+    assert text.count("- [ ]") > 10 and text.count("- [x]") > 5
+
+
+def test_bounds_are_never_rounded_down(fitted):
+    report = replace(fitted.privacy_, epsilon=1.23401, delta=1.0001e-5)
+    assert "ε = 1.235 at δ = 1.01e-05" in export_statement(report, "nist")
+    record = json.loads(export_statement(report, "registry"))["record"]
+    parameters = record["deployment"]["privacy_loss"]["privacy_parameters"]
+    assert parameters == {"epsilon": 1.235, "delta": 1.01e-5}
+
+
+def test_a_record_has_the_fields_of_the_registry_and_lists_those_that_are_open(model, fitted):
+    exported = json.loads(export_statement(model, "registry"))
+    record, privacy = exported["record"], fitted.privacy_
+    assert set(record) == {"url_slug", "deployment"}
+    deployment = record["deployment"]
+    assert {part: set(value) for part, value in deployment.items()} == {
+        part: set(names.split()) for part, names in FIELDS.items()
+    }
+    for (part, name), values in ALLOWED.items():
+        assert deployment[part][name] in values
+    parameters = deployment["privacy_loss"]["privacy_parameters"]
+    assert privacy.epsilon <= parameters["epsilon"] == float(rounded_up(privacy.epsilon))
+    assert deployment["privacy_loss"]["number_of_privacy_units"] == 3000
+    open_fields = {
+        f"deployment.{part}.{name}"
+        for part, values in deployment.items()
+        for name, value in values.items()
+        if value is None
+    }
+    assert {*exported["open_fields"]} == {"url_slug", *open_fields}
+    assert "deployment.basic.publication_date" in open_fields
+    assert all(value is None or value for part in deployment.values() for value in part.values())
+
+
+def test_an_intended_use_is_no_longer_open(fitted):
+    used = {"intended_use": "To rank <letters>."}
+    assert "use** To rank &lt;letters&gt;." in export_statement(fitted, "annex-iv", **used).replace(
+        "purpose", "use"
+    )
+    exported = json.loads(export_statement(fitted, "registry", **used))
+    assert exported["record"]["deployment"]["basic"]["intended_use"] == "To rank <letters>."
+    assert "deployment.basic.intended_use" not in exported["open_fields"]
+
+
+@pytest.mark.parametrize("kind", ["nist", "annex-iv"])
+def test_a_group_table_counts_and_says_that_it_is_not_private(fitted, data, kind):
+    X, y, groups = data
+    text = export_statement(fitted, kind, X, y, sensitive_features=groups)
+    rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    shown = {row[0].removeprefix("| "): (int(row[1]), float(row[2])) for row in rows[2:]}
+    for group, name in [("b", "b"), (HOSTILE, "&lt;b&gt;&#124;a&#124;&lt;/b&gt;")]:
+        right = fitted.predict(X)[groups == group] == y[groups == group]
+        assert shown[name] == (len(right), pytest.approx(right.mean(), abs=5e-5))
+    assert text.count("which is NOT private") == 2 and "**NOT private" in text
+    assert HOSTILE not in text
+
+
+def test_annex_iv_has_its_nine_points_and_is_no_advice(fitted):
+    text = export_statement(fitted, "annex-iv")
+    points = re.findall(r"^## (\d)\. .*$", text, re.M)
+    assert points == [str(n) for n in range(1, 10)]
+    letters = re.findall(r"^- \[.\] \*\*\((\w)\)", text.split("## 3.")[0], re.M)
+    assert sorted(set(letters)) == list("abcdefgh")
+    assert "not legal advice" in text
+    for number in (6, 7, 8, 9):  # nothing that a fit knows
+        part = text.split(f"## {number}. ")[1].split("## ")[0]
+        assert "- [x]" not in part and "- [ ]" in part
+
+
+def test_nist_follows_the_pyramid_from_top_to_bottom(fitted):
+    heads = re.findall(r"^## (\w+) of the pyramid \(Section (\d)\): .", nist(fitted), re.M)
+    assert [level for level, _ in heads] == 2 * ["Top"] + 3 * ["Middle"] + 4 * ["Bottom"]
+    assert {(level, int(n)) for level, n in heads} == {("Top", 2), ("Middle", 3), ("Bottom", 4)}
+
+
+def nist(model):
+    return export_statement(model, "nist")
+
+
+def test_persons_and_private_searches_are_told(fitted):
+    privacy = fitted.privacy_
+    persons = replace(privacy, adjacency="zero_out_unit", max_records_per_unit=3)
+    assert "all records of one person, of which at most 3 take part" in nist(persons).lower()
+    several = replace(privacy, records_per_person=4)
+    assert f"at most 4 records is protected with ε = {rounded_up(privacy.epsilon_for(4))}" in (
+        nist(several)
+    )
+    search = replace(privacy, method="private selection", ledger=Ledger())
+    assert "best of a random number of trials" in nist(search)
+    seeded = replace(privacy, seeded=True)
+    assert "the noise was seeded" in nist(seeded)
+    by_group = replace(privacy, group_epsilons={"a": 0.12341, "b": 1.7})
+    assert "a: 0.1235; b: 1.7." in nist(by_group)
+
+
+def test_without_privacy_there_is_no_number_and_no_record(fitted):
+    report = replace(fitted.privacy_, epsilon=np.inf, is_private=False, ledger=Ledger())
+    for kind in ("nist", "annex-iv"):
+        text = export_statement(report, kind)
+        assert "NOT differentially private" in text and "finds at most" not in text
+    with pytest.raises(ValueError, match="not private"):
+        export_statement(report, "registry")
+
+
+def test_a_regressor_is_described_by_the_limits_of_its_target():
+    X = np.linspace(0, 1, 2000)[:, None]
+    model = DPFairRegressor("dpsgd", y_range=(0, 5), epsilon=2.0, max_steps=5).fit(X, 5 * X[:, 0])
+    assert "predicts a number from 0 to 5 from 1 features" in export_statement(model, "annex-iv")
+    with pytest.raises(ValueError, match="must be None"):
+        export_statement(model, "annex-iv", X, X[:, 0])
+
+
+def test_what_cannot_be_exported_is_refused_by_name(fitted, data, tmp_path):
+    X, y, _ = data
+    with pytest.raises(ValueError, match="kind must be one of"):
+        export_statement(fitted, "iso")
+    with pytest.raises(TypeError, match="classifier must be a fitted"):
+        export_statement(LogisticRegression().fit(X, y), "nist")
+    with pytest.raises(ValueError, match="whose records are public"):
+        export_statement(fitted, "registry", X, y)
+    with pytest.raises(ValueError, match="do not predict"):
+        export_statement(fitted.privacy_, "nist", measures=["accuracy"])
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(b"{}")
+    with pytest.raises(ValueError, match="not a safetensors file"):
+        export_statement(path, "nist")
+    fitted.save_release(path)
+    facts, weights = _file.read(path)
+    _file.write(path, facts | {"module": None}, weights)
+    with pytest.raises(TypeError, match="holds no description of a model"):
+        export_statement(path, "nist")
