@@ -37,7 +37,6 @@ WHY = (
     "book, the meaning of a column. Read off the rows, they would tell of the people in them, and "
     "no epsilon would cover that. So this asks you, and looks at the header of the file only."
 )
-STUDY_PARTS = ("data", "sweep")
 _SWEEP_PARTS = (
     *("methods", "epsilons", "seeds", "store", "cv", "keep_predictions", "ceiling", "params"),
 )
@@ -373,7 +372,7 @@ def _quoted(text):
 def _check(data, path, as_json):
     """Print how much of the file a schema misses."""
     with in_options({}):
-        known = TableSchema.from_toml(path, besides=STUDY_PARTS)
+        known = TableSchema.from_toml(path)
         table = known.read_csv(data)
         lists = known.categories | known.groups | {known.target: known.classes}
         found = outside_public(table, known.bounds, lists)

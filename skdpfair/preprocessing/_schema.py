@@ -35,6 +35,7 @@ _MOST_COMPARED = 1000  # names of columns, with one that is not among them
 _MOST_INTERVALS = 1000
 _SEPARATORS = ",;\t|"
 _COMPRESSED = (".gz", ".bz2", ".zip", ".xz", ".zst", ".tar")
+_OF_STUDIES = ("data", "sweep")  # entries of a file that are for the command line
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -202,15 +203,14 @@ class TableSchema:
         return cls(**facts)
 
     @classmethod
-    def from_toml(cls, path, *, besides=()):
+    def from_toml(cls, path):
         """Return the schema that a file describes.
 
         Parameters
         ----------
         path : path-like
-            The file, as written by `to_toml`.
-        besides : sequence of str, default=()
-            Other entries that the file may hold; they are ignored.
+            The file, as written by `to_toml` or by ``skdpfair schema``, whose entries ``data`` and
+            ``sweep`` are ignored.
 
         Returns
         -------
@@ -223,7 +223,7 @@ class TableSchema:
         """
         with error_context(str(path), "must be a file of TOML"):
             facts = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-        return cls.from_dict({k: v for k, v in facts.items() if k not in besides})
+        return cls.from_dict({k: v for k, v in facts.items() if k not in _OF_STUDIES})
 
     def to_dict(self) -> dict:
         """Return the parts as lists and dicts.

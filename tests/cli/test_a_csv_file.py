@@ -321,7 +321,7 @@ def test_a_schema_is_asked_for(folder):
     command = ["schema", "loans.csv", "--target", "kredit ok?", "--group", "Geschlecht"]
     done = usable(invoke(*command, "-o", "asked.toml", input="\n".join(answers) + "\n"))
     assert "no epsilon would cover" in " ".join(done.output.split())
-    found = TableSchema.from_toml("asked.toml", besides=["data", "sweep"])
+    found = TableSchema.from_toml("asked.toml")
     assert found.bounds == SCHEMA.bounds and found.groups == SCHEMA.groups
     assert found.categories == {"Kanton": ["ZH", "BE"], "Anrede": ["1", "2", "3"]}
     assert found.missing == ["Größe"] and found.log_columns == ["Einkommen"]
@@ -331,7 +331,7 @@ def test_a_schema_is_asked_for(folder):
 def answered(*answers, output="back.toml"):
     command = ["schema", "loans.csv", "--target", "kredit ok?", "--group", "Geschlecht"]
     done = invoke(*command, "-o", output, input="\n".join(answers) + "\n")
-    return usable(done).output, TableSchema.from_toml(output, besides=["data", "sweep"])
+    return usable(done).output, TableSchema.from_toml(output)
 
 
 def test_one_can_go_back(folder):
@@ -659,7 +659,7 @@ def test_values_with_commas_are_quoted(folder):
     done = usable(invoke(*command, input="\n".join(answers) + "\n"))
     said = done.stdout.splitlines()[-1]  # after questions, which click's runner showed before 8.4
     assert json.loads(said) == {"written": "q.toml"}
-    found = TableSchema.from_toml("q.toml", besides=["data", "sweep"])
+    found = TableSchema.from_toml("q.toml")
     assert found.categories == {"Kanton": ["Rente, Pension", "ZH"]}
 
 
