@@ -30,7 +30,7 @@ from skdpfair.privacy import Ledger, LedgerEntry
 from skdpfair.privacy.one_time_noise import noisy_counts
 from skdpfair.privacy.statement import UNITS
 from skdpfair.training import defaults
-from skdpfair.training.callbacks import Epochs, Progress, recorders
+from skdpfair.training.callbacks import Epochs, Progress, noticed_interrupts, recorders
 from skdpfair.training.checkpoint import Checkpoint, plain
 from skdpfair.training.inference import record_by_record, tensors_of
 from skdpfair.training.net import PrivateNet
@@ -58,6 +58,8 @@ class Trained:
         All that was released, by the fits before this one, too.
     stop : str
         When the fit stopped, and which steps the ledger counts.
+    is_interrupted : bool
+        Whether it stopped early, and no callback ended it.
     is_seeded : bool
         Whether the noise follows from a seed.
     init_entropy : tuple of int
@@ -72,6 +74,7 @@ class Trained:
     plan: Plan
     ledger: Ledger
     stop: str
+    is_interrupted: bool
     is_seeded: bool
     init_entropy: tuple[int, ...]
     is_shared: bool
@@ -149,16 +152,18 @@ def train(
             checkpoint.charge, checkpoint.earlier = charge_made
         on_disk = checkpoint, saved
         try:
-            net, plan = _trained(
-                params, plan, table, streams, ledger, context, previous, processes, on_disk
-            )
+            with noticed_interrupts() as interrupts:
+                net, plan = _trained(
+                    params, plan, table, streams, ledger, context, previous, processes, on_disk
+                )
         finally:
             if by_values:
                 _account_for_the_plan(ledger, plan.settings.n_steps, previous)
         # a fit that can be continued is not ended, unless callbacks end it on purpose
         can_continue = checkpoint is not None and not params["callbacks"]
-        is_called = context.is_called or processes.size > 1 or can_continue
-        stop = _stop(net.steps_, plan.settings.n_steps, by_values, is_called)
+        is_ended = net.ended_by_callback_ and not interrupts
+        is_called = processes.size > 1 or (not is_ended and (context.is_called or can_continue))
+        stop = _stop(net.steps_, plan.settings.n_steps, by_values, is_called, is_ended)
         _record_once(ledger, plan, SCORE_COUNTS)  # whoever reserved them makes them next
     net.on_step = net.streams = None  # whoever gets the net must not get the seeds
     net.processes = ALONE
@@ -167,6 +172,7 @@ def train(
         plan,
         ledger,
         stop,
+        net.steps_ < plan.settings.n_steps and not is_ended,
         is_seeded,
         streams.init_entropy,
         is_shared=processes.size > 1,
@@ -174,18 +180,24 @@ def train(
     )
 
 
-def _stop(taken: int, planned: int, by_values: bool, is_called: bool) -> str:
-    """Return a sentence on when a fit stopped; raise if there is nothing to keep."""
+def _stop(taken: int, planned: int, by_values: bool, is_called: bool, is_ended: bool) -> str:
+    """Return a sentence on when a fit stopped; raise if there is nothing to keep.
+
+    A callback that ends a fit, such as EarlyStopping, does so on purpose: nobody is warned.
+    """
     if taken == planned:
         return f"after all {planned} planned steps"
-    what = f"The fit was interrupted after {taken} of {planned} steps"
+    by = "ended by a callback" if is_ended else "interrupted"
+    what = f"The fit was {by} after {taken} of {planned} steps"
     if taken == 0 or is_called:  # nothing to keep, or other code that has to stop, too
         raise KeyboardInterrupt(what)
     counted = "all planned steps, as a stop may depend on released values"
     if not by_values:
         counted = "the steps taken, as nobody had seen a released value"
-    warnings.warn(f"{what}; privacy_ counts {counted}.", InterruptedWarning, stacklevel=5)
-    return f"after {taken} of {planned} steps, and the accounting counts {counted}"
+    if not is_ended:
+        warnings.warn(f"{what}; privacy_ counts {counted}.", InterruptedWarning, stacklevel=5)
+    by = ", as a callback ended the fit" * is_ended
+    return f"after {taken} of {planned} steps{by}, and the accounting counts {counted}"
 
 
 def _checkpoint(

@@ -299,9 +299,7 @@ def test_the_card_lists_what_a_pipeline_learns(fitted):
 @pytest.mark.parametrize("function", [release, save_release, export_onnx])
 def test_releases_of_a_pipeline_say_what_to_pass(additive, function, tmp_path):
     path = [] if function is release else [tmp_path / "model"]
-    with pytest.raises(
-        TypeError, match=r"a Pipeline. Pass the one inside, such as model\[-1\]"
-    ):
+    with pytest.raises(TypeError, match=r"a Pipeline. Pass the one inside, such as model\[-1\]"):
         function(additive, *path)
 
 
