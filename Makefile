@@ -61,9 +61,9 @@ docs-pages: $(VENV)/.docs
 	@$(ONE_THREAD) $(BIN)/python -m sphinx -q -W --keep-going -b html -d docs/_build/doctrees docs docs/_build/html
 
 bench: $(VENV)/.test
-	@echo "== Measuring; ratios in one run, one thread"
-	@$(ONE_THREAD) $(BIN)/python -m benchmarks.bench_training
-	@$(ONE_THREAD) $(BIN)/python -m benchmarks.bench_persons
+	@echo "== Measuring; ratios in one run, one thread; results in build/bench"
+	@$(ONE_THREAD) $(BIN)/python -m benchmarks.bench_training --output build/bench
+	@$(ONE_THREAD) $(BIN)/python -m benchmarks.bench_persons --output build/bench
 
 gpu:
 	@$(GPU_PYTHON) -c "import torch; assert torch.cuda.is_available()" 2>/dev/null || \

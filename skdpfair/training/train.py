@@ -23,7 +23,7 @@ from skdpfair.budget.charging import charged, planned_entries
 from skdpfair.budget.spending import DIAGNOSTICS, REFERENCE
 from skdpfair.engine import ScaleSearch, Streams
 from skdpfair.engine.losses import REGRESSION
-from skdpfair.exceptions import InsecureSeedWarning, InterruptedWarning
+from skdpfair.exceptions import InsecureSeedWarning, InterruptedWarning, PrivacyLeakWarning
 from skdpfair.inputs.persons import unit_groups
 from skdpfair.inputs.table import Table
 from skdpfair.privacy import Ledger, LedgerEntry
@@ -116,6 +116,14 @@ def train(
             "knows the seed can remove it. Use random_state=None for a model that leaves your "
             "hands.",
             InsecureSeedWarning,
+            stacklevel=4,
+        )
+    if context.resamplers and plan.is_accounted:
+        warnings.warn(
+            f"{' and '.join(context.resamplers)} before this fit repeats, combines or drops "
+            "records by what other records hold, and no epsilon covers that: privacy_.epsilon is "
+            "infinite. Leave it out; for rare classes, use class_weight={class: public number}.",
+            PrivacyLeakWarning,
             stacklevel=4,
         )
     table = table.thinned(params["max_records_per_unit"], streams.thinning())
