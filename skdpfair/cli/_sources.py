@@ -386,7 +386,7 @@ def _refuse_ids(ids):
 def _named(schema) -> list:
     """Return the columns of labels that a schema names, each once."""
     unit = [] if schema.unit is None else [schema.unit]
-    return list(dict.fromkeys([*schema.groups, schema.target, *unit]))
+    return list(dict.fromkeys([*schema.all_groups, schema.target, *unit]))
 
 
 def _why(error) -> str:

@@ -178,7 +178,7 @@ def fit(
     if rank:
         ledger = None  # that of process 0 is charged for all
     schema, given = _schema(source, path, target, groups, (unit, most_records), output)
-    if METHODS[method].needs_groups and not schema.groups:
+    if METHODS[method].needs_groups and not schema.all_groups:
         raise Unusable(
             f"--method {method} needs groups: name their column under [groups] of the schema."
         )
@@ -270,9 +270,11 @@ def _schema(source, path, target, groups, person, output):
             if schema.unit is None and person != (None, None):
                 unit, most_records = person
                 schema = replace(schema, unit=unit, max_records_per_unit=most_records)
-        if target not in (None, schema.target) or (groups and set(groups) != set(schema.groups)):
+        if target not in (None, schema.target) or (
+            groups and set(groups) != set(schema.all_groups)
+        ):
             raise Unusable(
-                f"{path} says target {schema.target!r} and groups {list(schema.groups)}: "
+                f"{path} says target {schema.target!r} and groups {list(schema.all_groups)}: "
                 "--target and --group say something else. Leave them out."
             )
         if person not in ((None, None), (schema.unit, schema.max_records_per_unit)):

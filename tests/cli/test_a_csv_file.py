@@ -291,8 +291,21 @@ def test_predictions_have_names_and_a_threshold(folder, table):
         assert (out["kredit ok?"] == expected).all()
         assert out["number"].tolist()[:2] == ["00000", "00001"]
     predict = ["predict", "model.safetensors", "new.csv", "--id"]
-    assert "has no column 'numbre'. Did you mean 'number'?" in refused(*predict, "numbre")
+    assert "has no column 'numb'. Did you mean 'number'?" in refused(*predict, "numb")
     assert "is the column of the predictions" in refused(*predict, "kredit ok?")
+
+
+def test_bins_of_a_number_are_groups(folder):
+    schema = TableSchema(**SCHEMA.to_dict() | {"groups": {}, "bins": {"Größe": [160, 180]}})
+    Path("bins.toml").write_text(schema.to_toml(), encoding="utf-8")
+    fit = ["fit", "loans.csv", "--schema", "bins.toml", "--epsilon", "3", *SHORT]
+    assert "groups under" not in usable(invoke(*fit, "--method", "naive")).output
+    clf = load_release("model.safetensors")
+    assert list(clf.groups_) == ["< 160", "[160, 180)", ">= 180"]
+    usable(invoke("report", "model.safetensors", "--data", "loans.csv"))
+    assert "[160, 180)" in (folder / "report.html").read_text()
+    usable(invoke("predict", "model.safetensors", "loans.csv"))
+    assert "nothing found" in usable(invoke("audit", "artifact", "model.safetensors")).output
 
 
 def test_measures_are_chosen_on_the_command_line(folder):
