@@ -8,6 +8,7 @@ import pandas as pd
 import torch
 
 from skdpfair import networks
+from skdpfair._validate import safe_repr
 from skdpfair.attacks import PGD
 from skdpfair.augmentations import FlipAndShift
 from skdpfair.features import Scattering2D
@@ -36,7 +37,7 @@ def encode(value):
     """
     if isinstance(value, np.generic):
         if value.dtype.kind not in _KINDS:
-            raise NotPlain(f"a release cannot hold {value!r} ({type(value).__name__})")
+            raise NotPlain(f"a release cannot hold {safe_repr(value)} ({type(value).__name__})")
         value = value.item()
     if value is None or isinstance(value, (bool, int)):
         return value
@@ -49,7 +50,7 @@ def encode(value):
     for tag, is_of, parts, _ in _TAGS:
         if is_of(value):
             return {tag: encode_parts(parts(value))}
-    raise NotPlain(f"a release cannot hold {value!r} ({type(value).__name__})")
+    raise NotPlain(f"a release cannot hold {safe_repr(value)} ({type(value).__name__})")
 
 
 def encode_parts(parts):

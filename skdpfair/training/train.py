@@ -18,6 +18,7 @@ from skorch.helper import predefined_split
 from skorch.history import History
 
 from skdpfair import networks
+from skdpfair._validate import safe_repr
 from skdpfair.attacks import check_inputs
 from skdpfair.budget.charging import charged, planned_entries
 from skdpfair.budget.spending import DIAGNOSTICS, REFERENCE
@@ -112,8 +113,9 @@ def train(
     streams = streams.of_process(processes.rank)
     if is_seeded and plan.mechanism.noise_multiplier > 0:
         warnings.warn(
-            f"random_state={params['random_state']!r} makes the noise reproducible: whoever "
-            "knows the seed can remove it. Use random_state=None for a model that leaves your "
+            f"random_state={safe_repr(params['random_state'])} makes the noise reproducible: "
+            "whoever knows the seed can remove it. Use random_state=None for a model that leaves "
+            "your "
             "hands.",
             InsecureSeedWarning,
             stacklevel=4,
@@ -236,7 +238,8 @@ def _checkpoint(
     if not (params["random_state"] is None or isinstance(params["random_state"], int)):
         raise ValueError(
             f"checkpoint={str(path)!r} needs random_state=None or an integer, got "
-            f"{params['random_state']!r}, which another process cannot bring to its position."
+            f"{safe_repr(params['random_state'])}, which another process cannot bring to its "
+            "position."
         )
     mechanism, settings = plan.mechanism, plan.settings
     facts = facts | {
