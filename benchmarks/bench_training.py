@@ -3,7 +3,7 @@
 Ratios are medians over interleaved rounds on one thread, of CPU time; milliseconds depend on the
 machine.
 
-    python -m benchmarks.bench_training [--rounds 7] [--output benchmarks/results]
+    python -m benchmarks.bench_training [--rounds 7] [--output benchmarks/results] [--write]
 """
 
 import argparse
@@ -258,6 +258,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results")
+    parser.add_argument("--write", action="store_true", help="also write docs/performance.md")
     parser.add_argument("--peak", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -275,7 +276,8 @@ def main():
     options.output.mkdir(parents=True, exist_ok=True)
     (options.output / "training.json").write_text(json.dumps(results, indent=2) + "\n")
     (options.output / "training.md").write_text(markdown(results))
-    pages.put("performance.md", "results", markdown(results).splitlines())
+    if options.write:
+        pages.put("performance.md", "results", markdown(results).splitlines())
     print(markdown(results))
 
 

@@ -106,7 +106,8 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
         KeyboardInterrupt
             On Ctrl-C before the first step, inside a search, or of a clone, since whoever made it
             has to stop, too; else the fit ends early, with an InterruptedWarning, and
-            ``privacy_`` counts the steps taken.
+            ``privacy_`` counts the steps taken. A callback that ends the fit, such as
+            EarlyStopping, neither raises nor warns.
 
         Warns
         -----
@@ -160,7 +161,7 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
             self._keep(fresh, data, features, trained, report, previous)
             if trained.checkpoint is not None:
                 trained.checkpoint.remove()
-        if self.keep_reference and trained.net.steps_ == plan.settings.n_steps:
+        if self.keep_reference and not trained.is_interrupted:
             network = plan.settings.module if features is None else pictures.SCATTERING
             reference = reference_estimator(self, network)
             reference._init_entropy = trained.init_entropy

@@ -15,6 +15,7 @@ from torch.func import functional_call, vmap
 from torch.nn.functional import cross_entropy
 
 from skdpfair import _validate
+from skdpfair._validate import safe_repr
 from skdpfair.engine.per_sample import Strategy
 from skdpfair.engine.per_sample.batch_statistics import hold_statistics
 from skdpfair.engine.per_sample.checks import ConstantDraws
@@ -287,8 +288,9 @@ def check_inputs(attack: object, x: object) -> None:
 
 def _out_of_range(limits: Limits) -> ValueError:
     return ValueError(
-        f"X has values outside the attack's input_range={limits!r}. Scale X into it by public "
-        "bounds, or set input_range=(low, high) to the public range of X, or None for no range."
+        f"X has values outside the attack's input_range={safe_repr(limits)}. Scale X into it by "
+        "public bounds, or set input_range=(low, high) to the public range of X, or None for no "
+        "range."
     )
 
 
@@ -391,9 +393,9 @@ def _check_range(limits: Any) -> None:
         return
     wanted = "input_range must be None or two finite numbers (low, high) with low < high"
     if not isinstance(limits, (tuple, list)) or not all(_is_finite(v) for v in limits):
-        raise TypeError(f"{wanted}, got {limits!r}.")
+        raise TypeError(f"{wanted}, got {safe_repr(limits)}.")
     if len(limits) != 2 or not limits[0] < limits[1]:
-        raise ValueError(f"{wanted}, got {limits!r}.")
+        raise ValueError(f"{wanted}, got {safe_repr(limits)}.")
 
 
 def _is_finite(value: object) -> bool:

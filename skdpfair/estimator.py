@@ -74,8 +74,9 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
     module_params : dict or None, default=None
         Keyword arguments of the module; of `Scattering2D`, with ``module="scattering"``.
     hidden_layer_sizes : tuple of int or "auto", default="auto"
-        Of an MLP: given with ``module="auto"``, they choose one.  "auto" means (256, 256) with
-        ``module="mlp"``, and with ``module="auto"`` what suits the data's size and the budget.
+        Of an MLP: given with ``module="auto"``, they choose one.  "auto" means (256, 256), as in
+        the papers, with ``module="mlp"``, and (32,) where ``module="auto"`` chooses an MLP.  The
+        larger network takes several times as long, and is seldom better.
     activation : {"tanh", "relu", "sigmoid", "gelu"}, default="tanh"
         Of ``module="mlp"`` and ``"cnn"``.
     optimizer : torch.optim class, its name, or "auto", default="auto"

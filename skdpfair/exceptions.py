@@ -102,15 +102,17 @@ class InsecureSeedWarning(UserWarning):
 class InterruptedWarning(UserWarning):
     """Ctrl-C ended a fit or a sweep early; the finished part is kept.
 
+    There is no such warning if a callback, such as EarlyStopping, ends a fit.
+
     Examples
     --------
-    >>> import warnings
+    >>> import signal, warnings
     >>> from skorch.callbacks import Callback
     >>> from skdpfair import DPFairClassifier
     >>> from skdpfair.exceptions import InterruptedWarning
-    >>> class Interrupt(Callback):  # stands for Ctrl-C
+    >>> class Interrupt(Callback):
     ...     def on_batch_end(self, net, **kwargs):
-    ...         raise KeyboardInterrupt
+    ...         signal.raise_signal(signal.SIGINT)  # what Ctrl-C does
     >>> clf = DPFairClassifier("dpsgd", epsilon=3.0, max_steps=5, callbacks=[Interrupt()])
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always", InterruptedWarning)

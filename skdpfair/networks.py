@@ -244,6 +244,7 @@ def small_cnn(
     >>> module(torch.zeros(5, 28, 28)).shape, sum(p.numel() for p in module.parameters())
     (torch.Size([5, 10]), 97114)
     """
+    check_pictures("cnn", in_shape)
     layers: list[nn.Module] = [nn.Unflatten(1, (1, in_shape[0]))] if len(in_shape) == 2 else []
     if has_channels_last(in_shape):
         layers, in_shape = [ChannelsFirst()], (in_shape[2], *in_shape[:2])
@@ -252,6 +253,47 @@ def small_cnn(
         layers += [nn.Conv2d(depth, size, 3), ACTIVATIONS[activation]()]
         depth, height, width = size, height - 2, width - 2
     return nn.Sequential(*layers, nn.Flatten(), nn.Linear(depth * height * width, n_classes))
+
+
+def check_pictures(module: str, shape: Sequence[int]) -> None:
+    """Raise if records have not the two or three axes of pictures.
+
+    Parameters
+    ----------
+    module : str
+        Name of the network, for the message.
+    shape : tuple of int
+        Shape of one record.
+
+    Raises
+    ------
+    ValueError
+        With the call of ``reshape`` for square pictures, if there is one.
+
+    Examples
+    --------
+    >>> check_pictures("cnn", (784,))
+    Traceback (most recent call last):
+    ...
+    ValueError: module='cnn' needs pictures, X of shape (n, height, width), (n, channels, height,
+    width) or (n, height, width, channels), got records of shape (784,). Reshape X: for square
+    pictures, X.reshape(-1, 28, 28).
+    """
+    if len(shape) in (2, 3):
+        return
+    size, square = math.prod(shape), "X.reshape(-1, height, width)"
+    if (side := math.isqrt(size)) ** 2 == size:
+        square = f"for square pictures, X.reshape(-1, {side}, {side})"
+    elif 3 * (side := math.isqrt(size // 3)) ** 2 == size:
+        square = (
+            f"for square pictures in colour, X.reshape(-1, 3, {side}, {side}), or "
+            f"X.reshape(-1, {side}, {side}, 3) if each pixel's colours lie side by side"
+        )
+    raise ValueError(
+        f"module={module!r} needs pictures, X of shape (n, height, width), (n, channels, height, "
+        "width) or (n, height, width, channels), got records of shape "
+        f"{tuple(shape)}. Reshape X: {square}."
+    )
 
 
 class ChannelsFirst(nn.Module):

@@ -5,6 +5,7 @@ import json
 import math
 import pickle
 import random
+import signal
 import tracemalloc
 import warnings
 from dataclasses import dataclass
@@ -272,15 +273,26 @@ class Stop(Callback):
             raise KeyboardInterrupt
 
 
-def test_an_interrupted_fit_owns_up_to_its_steps(table):
+def test_a_callback_ends_a_fit_without_a_warning_and_costs_the_plan(table):
     X, y = table
-    with pytest.warns(UserWarning, match="interrupted after 12 of 20 steps"):
-        model = fast(callbacks=[Stop()]).fit(X.drop(columns="group"), y)
+    model = fast(callbacks=[Stop()], keep_reference=True).fit(X.drop(columns="group"), y)
+    assert model.reference_.n_steps_ < model.reference_.net_.schedule.n_steps  # stopped, too
     # whoever stops a fit may have seen released values: the plan is what the guarantee is of
     assert model.n_steps_ == 12 and model.privacy_.steps == model.privacy_.ledger.steps == 20
     assert model.privacy_.epsilon == fast().fit(X.drop(columns="group"), y).privacy_.epsilon
-    assert "after 12 of 20 steps" in model.privacy_.statement
+    assert "after 12 of 20 steps, as a callback ended the fit" in model.privacy_.statement
     assert "all planned steps" in model.privacy_.statement
+
+
+def test_early_stopping_ends_fits_in_a_search_one_by_one(table):
+    X, y = table
+    X = X.drop(columns="group").to_numpy()
+    stop = EarlyStopping(patience=1, threshold=10.0)  # nothing improves by so much
+    model = fast(callbacks=[stop], validation_data=(X[:50], y[:50]))
+    handler = signal.getsignal(signal.SIGINT)
+    search = GridSearchCV(model, {"lr": [0.1, 0.2]}, cv=2, error_score="raise").fit(X, y)
+    assert search.best_estimator_.n_steps_ < 20
+    assert signal.getsignal(signal.SIGINT) is handler
 
 
 def test_an_empty_batch_is_a_step(table):

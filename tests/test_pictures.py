@@ -139,7 +139,7 @@ def test_advice_on_missing_pixels_is_for_pictures(bars, fitted, spoilt):
 @pytest.mark.parametrize(
     "params, shape, text",
     [
-        ({}, (9,), "X must hold pictures"),
+        ({}, (2, 3, 4, 5), "needs pictures"),
         ({"module_params": {"J": 9}}, (12, 12), "J"),
         ({"module_params": {"K": 2}}, (12, 12), "module_params"),
         ({"attack": PGD(0.1)}, (12, 12), "attack=PGD.*changes pixels"),
@@ -299,3 +299,19 @@ def test_what_would_predict_on_other_features_is_refused(bars, tmp_path):
     assert str(tmp_path).encode() not in (tmp_path / "model.safetensors").read_bytes()
     with pytest.raises(ValueError, match="features of pictures changed"):
         model.set_params(module_params={"mirror": True}).fit(x, y)
+
+
+@pytest.mark.parametrize("module", ["cnn", "scattering"])
+@pytest.mark.parametrize(
+    ("size", "remedy"),
+    [
+        (784, "X.reshape(-1, 28, 28)"),
+        (3072, "X.reshape(-1, 3, 32, 32)"),
+        (91, "X.reshape(-1, height, width)"),
+    ],
+)
+def test_rows_of_pixels_are_refused_with_the_call_that_makes_pictures(module, size, remedy):
+    x, y = np.zeros((1000, size), np.float32), np.arange(1000) % 2
+    with pytest.raises(ValueError, match=f"module='{module}' needs pictures") as caught:
+        DPFairClassifier(module=module, **SETTINGS).fit(x, y)
+    assert remedy in str(caught.value)

@@ -10,6 +10,7 @@ from skdpfair.datasets import ADULT_BOUNDS, ADULT_CATEGORIES, load_adult
 from skdpfair.preprocessing import (
     BoundedScaler,
     TableSchema,
+    encode_parquet,
     outside_public,
     public_preprocessor,
 )
@@ -213,6 +214,7 @@ def paid(**given):
         {"log_columns": []},
         {"log_columns": ["rent"], "n_intervals": 3},
         {"n_intervals": 0, "categories": {"ward": ["A", "B"]}},
+        {"bins": {"age": [25, 65.5]}, "groups": {"sex": ["F", "M"]}},
     ],
 )
 def test_a_schema_reads_what_it_writes(given, tmp_path):
@@ -300,3 +302,37 @@ def test_counting_what_is_outside_names_what_is_wrong(wrong, name):
 def test_a_public_preprocessor_is_checked_when_made(wrong):
     with pytest.raises((ValueError, TypeError), match=f"^{next(iter(wrong))} must be"):
         public_preprocessor(**{"bounds": {"a": (0, 1)}} | wrong)
+
+
+def test_numbers_are_grouped_by_public_edges(tmp_path):
+    schema = paid(bins={"age": [25, 65.5], "rank": [3]}, missing=["age"], n_intervals=0)
+    ages, ranks = [24.9, 25, 65.5, None], [1, 3, 2.5, 4]
+    rows = pd.DataFrame({"age": ages, "pay": 1, "rent": 1, "rank": ranks, "y": 0})
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    rows.to_parquet(tmp_path / "rows.parquet")
+    read = schema.read_csv(tmp_path / "rows.csv")
+    for groups in (
+        schema.split(read)[2],
+        encode_parquet(tmp_path / "rows.parquet", schema, tmp_path / "x.npy").sensitive_features,
+    ):
+        assert groups["age"].tolist() == ["< 25", "[25, 65.5)", ">= 65.5", ""]
+        assert groups["rank"].tolist() == ["< 3", ">= 3", "< 3", ">= 3"]
+    assert len(schema.group_levels) == 8 and ("", ">= 3") in schema.group_levels
+    assert not [name for name in schema.feature_names if name.startswith("rank")]
+    with pytest.raises(ValueError, match="'rank' has values that are missing or no numbers"):
+        schema.split(read.assign(rank=["secret", 1, 2, 3]))
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"bins": {"age": [3, 3]}}, r"bins\['age'\] must list numbers in increasing order"),
+        ({"bins": {"age": []}}, r"bins\['age'\] must list numbers"),
+        ({"bins": {"age": ["a"]}}, r"bins\['age'\] must be a number"),
+        ({"bins": {"sex": [3]}, "groups": {"sex": ["F", "M"]}}, "bins name .'sex'."),
+        ({"groups": {"age": ["1", "2"]}}, "or group the numbers by bins"),
+    ],
+)
+def test_bins_that_cannot_be_used_are_named(given, text):
+    with pytest.raises((TypeError, ValueError), match=text):
+        paid(**given)

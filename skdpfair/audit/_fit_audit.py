@@ -209,8 +209,8 @@ def audit_fit(
     n_units = int(code.max()) + 1
     if 2 * n_canaries > n_units:
         raise ValueError(
-            f"n_canaries={n_canaries!r} is more than half of the {n_units} {unit}s. Take fewer, "
-            f"or pass more {unit}s."
+            f"n_canaries={safe_repr(n_canaries)} is more than half of the {n_units} {unit}s. Take "
+            f"fewer, or pass more {unit}s."
         )
     given = {"sensitive_features": sensitive_features, "units": units}
     given = {name: rows for name, rows in given.items() if rows is not None}

@@ -101,10 +101,7 @@ class Walk:
 
     def visit(self, node, where) -> int:
         """Note what nothing explains in a value; return how many plain values are left."""
-        scalar = scalar_of(node)
-        if scalar is not None:  # counts each time that it is referred to
-            values = scalar.values()
-            node = scalar.data if values is None or values.dtype.kind == "V" else values.item()
+        node = _without_numpy(node)  # counts each time that it is referred to
         if not is_node(node):
             return self._plain(node, where)
         if id(node) in self.seen:
@@ -207,5 +204,16 @@ class Walk:
         self.judge(n, at)
         if isinstance(name, str) and name.endswith("_") and not name.startswith("_"):
             self.fitted = True
+            if isinstance(_without_numpy(value), float):  # of whole numbers, most are counts
+                self.add(kinds.FITTED, at, f"a number: {kinds.IN_WORDS[kinds.FITTED]}")
             for found in self.arrays[before:]:
                 found[2] = kinds.FITTED
+
+
+def _without_numpy(node):
+    """Return a scalar of numpy as the value that it holds, all else as it is."""
+    scalar = scalar_of(node)
+    if scalar is None:
+        return node
+    values = scalar.values()
+    return scalar.data if values is None or values.dtype.kind == "V" else values.item()

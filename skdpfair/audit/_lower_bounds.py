@@ -7,6 +7,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.stats import beta, chi2, norm
 
+from skdpfair._validate import safe_repr
 from skdpfair.privacy.accounting import (
     delta_curve,
     epsilon,
@@ -180,8 +181,9 @@ def guesses_excess(n_canaries: int, n_guesses: int, n_correct: int, failure: flo
     """
     if not 0 <= n_correct <= n_guesses <= n_canaries:
         raise ValueError(
-            f"n_correct={n_correct!r}, n_guesses={n_guesses!r}, n_canaries={n_canaries!r} must "
-            "satisfy 0 <= n_correct <= n_guesses <= n_canaries."
+            f"n_correct={safe_repr(n_correct)}, n_guesses={safe_repr(n_guesses)}, "
+            f"n_canaries={safe_repr(n_canaries)} must satisfy 0 <= n_correct <= n_guesses <= "
+            "n_canaries."
         )
 
     def excess(runs):

@@ -114,13 +114,15 @@ class PrivacyLedger:
             number("epsilon", epsilon, high=math.inf, **positive)
             if delta is None:
                 raise ValueError(
-                    f"delta must be given with epsilon={epsilon!r}, got None: set it below "
-                    "1 / n_samples, for instance delta=1e-6."
+                    f"delta must be given with epsilon={safe_repr(epsilon)}, got None: set it "
+                    "below 1 / n_samples, for instance delta=1e-6."
                 )
         if delta is not None:
             number("delta", delta, high=1, **positive)
         if not isinstance(data, str) or not data:
-            raise TypeError(f"data must be the name of a data set, a string, got {data!r}.")
+            raise TypeError(
+                f"data must be the name of a data set, a string, got {safe_repr(data)}."
+            )
         if accountant is not None:
             one_of("accountant", accountant, ACCOUNTANTS)
         self.data = data
@@ -139,14 +141,16 @@ class PrivacyLedger:
         is_whole = isinstance(held, dict) and set(held) == set(given)
         if not is_whole or (held["epsilon"] is not None and held["delta"] is None):
             raise ValueError(
-                f"path={str(self.path)!r} was edited: its first line holds the budget {held!r}, "
-                "not epsilon, its delta and the accountant. Restore the file, or name a new one."
+                f"path={str(self.path)!r} was edited: its first line holds the budget "
+                f"{safe_repr(held)}, not epsilon, its delta and the accountant. Restore the file, "
+                "or name a new one."
             )
         for name, value in given.items():
             if value is not None and value != held[name]:
                 raise ValueError(
-                    f"{name}={value!r} differs from {name}={held[name]!r} of the existing file "
-                    f"{str(self.path)!r}, whose budget cannot be changed. Leave {name} out."
+                    f"{name}={safe_repr(value)} differs from {name}={safe_repr(held[name])} of "
+                    f"the existing file {str(self.path)!r}, whose budget cannot be changed. Leave "
+                    f"{name} out."
                 )
         self._id: str | None = lines[0].get("id")
         self.budget: float | None = held["epsilon"]

@@ -119,10 +119,11 @@ class Rows:
         X, y, groups = schema.split(table)
         return Records(schema, X, y, groups, units)
 
-    def unlabelled(self, schema):
-        """Return a table without columns, a row for each record, and the records."""
+    def unlabelled(self, schema, ids=()):
+        """Return a table of the columns ``ids``, and the records."""
         table = schema.read_csv(self.path, labelled=False)
-        return table[[]], schema.preprocessor().transform(table)
+        named = read_columns(self.path, (), list(dict.fromkeys(ids))) if ids else table[[]]
+        return named, schema.preprocessor().transform(table)
 
 
 @dataclass(frozen=True)
@@ -152,10 +153,15 @@ class Parquet:
         groups = found.sensitive_features
         return Records(found.schema, found.X, found.y, groups, found.units, n_in_all)
 
-    def unlabelled(self, schema):
-        """Return a table without columns, a row for each record, and the records."""
+    def unlabelled(self, schema, ids=()):
+        """Return a table of the columns ``ids``, and the records."""
+        self.columns(ids)
         X = encode_parquet(self.paths, schema, labelled=False).X
-        return pd.DataFrame(index=range(len(X))), X
+        if not ids:
+            return pd.DataFrame(index=range(len(X))), X
+        columns = list(dict.fromkeys(ids))
+        parts = [pd.read_parquet(path, columns=columns)[columns] for path in self.paths]
+        return pd.concat(parts, ignore_index=True), X
 
 
 @dataclass(frozen=True)
@@ -205,8 +211,9 @@ class Folder:
             )
         return Records(schema, self._pictures(paths), y, groups, units)
 
-    def unlabelled(self, schema):
+    def unlabelled(self, schema, ids=()):
         """Return a table of the names of all pictures, sorted, and the pictures."""
+        _refuse_ids(ids)
         paths = self._found()
         if not paths:
             raise ValueError(f"{self.path} holds no pictures ({', '.join(_SUFFIXES)}).")
@@ -313,8 +320,9 @@ class Arrays:
         y, groups = labels_in(schema, table)
         return Records(schema, images, y, groups, schema.units_in(table))
 
-    def unlabelled(self, schema):
+    def unlabelled(self, schema, ids=()):
         """Return a table without columns, a row for each picture, and the pictures."""
+        _refuse_ids(ids)
         images = self._images()
         return pd.DataFrame(index=range(len(images))), images
 
@@ -370,10 +378,15 @@ def _of_labels(schema) -> TableSchema:
     return replace(schema, **none, n_intervals="auto")
 
 
+def _refuse_ids(ids):
+    if ids:
+        raise ValueError("--id is for columns of a table: pictures are named by their files.")
+
+
 def _named(schema) -> list:
     """Return the columns of labels that a schema names, each once."""
     unit = [] if schema.unit is None else [schema.unit]
-    return list(dict.fromkeys([*schema.groups, schema.target, *unit]))
+    return list(dict.fromkeys([*schema.all_groups, schema.target, *unit]))
 
 
 def _why(error) -> str:

@@ -43,6 +43,7 @@ from skdpfair.cli.schema_command import (
     UNIT,
     WHY,
     Study,
+    answers_beside,
     ask,
     check_unit,
     person_question,
@@ -177,7 +178,7 @@ def fit(
     if rank:
         ledger = None  # that of process 0 is charged for all
     schema, given = _schema(source, path, target, groups, (unit, most_records), output)
-    if METHODS[method].needs_groups and not schema.groups:
+    if METHODS[method].needs_groups and not schema.all_groups:
         raise Unusable(
             f"--method {method} needs groups: name their column under [groups] of the schema."
         )
@@ -269,9 +270,11 @@ def _schema(source, path, target, groups, person, output):
             if schema.unit is None and person != (None, None):
                 unit, most_records = person
                 schema = replace(schema, unit=unit, max_records_per_unit=most_records)
-        if target not in (None, schema.target) or (groups and set(groups) != set(schema.groups)):
+        if target not in (None, schema.target) or (
+            groups and set(groups) != set(schema.all_groups)
+        ):
             raise Unusable(
-                f"{path} says target {schema.target!r} and groups {list(schema.groups)}: "
+                f"{path} says target {schema.target!r} and groups {list(schema.all_groups)}: "
                 "--target and --group say something else. Leave them out."
             )
         if person not in ((None, None), (schema.unit, schema.max_records_per_unit)):
@@ -293,10 +296,14 @@ def _schema(source, path, target, groups, person, output):
     kept = output.with_suffix(".schema.toml")
     with in_options({}):
         names = source.columns([target, *groups, *(name for name in person[:1] if name)])
-        schema = ask(names, target, groups, *person, labels_only=source.holds_pictures)
         if kept.exists():
             raise ValueError(f"{kept} is there already: pass it as --schema, or remove it.")
+        answers = answers_beside(kept)
+        schema = ask(
+            names, target, groups, *person, kept=answers, labels_only=source.holds_pictures
+        )
         replace_file(kept, f"{schema.to_toml()}\n".encode())
+        answers.unlink(missing_ok=True)
     return schema, kept
 
 
@@ -331,6 +338,17 @@ def _parsed(settings):
 @RECORDS
 @SIZE
 @click.option(
+    "--threshold",
+    type=click.FloatRange(0, 1),
+    help="Predict the second of two classes of the schema from this probability on; default 0.5.",
+)
+@click.option(
+    "--id",
+    "ids",
+    multiple=True,
+    help="Column of DATA to copy, such as a number of the record; may be given again.",
+)
+@click.option(
     "--output",
     "-o",
     type=AnyPath(dir_okay=False),
@@ -339,11 +357,12 @@ def _parsed(settings):
     help="The CSV file to write, a line for each of DATA.",
 )
 @AS_JSON
-def predict(model, data, output, as_json, size):
+def predict(model, data, threshold, ids, output, as_json, size):
     """Predict the records of DATA with MODEL, which `skdpfair fit` wrote.
 
-    Writes the class and the probability of each class. A CSV or Parquet file needs the
-    feature columns only; of a folder, all pictures are predicted, in the order of their names.
+    Writes the columns of --id, the class, and the probability of each class. A CSV or Parquet file
+    needs the feature columns only; of a folder, all pictures are predicted, in the order of their
+    names. A threshold that was chosen on private records is not covered by epsilon.
     """
     check_outputs(output, inputs=(model, data))
     with in_options({}):
@@ -359,12 +378,25 @@ def predict(model, data, output, as_json, size):
                 f"{model} holds a regressor, which this command cannot use, as a schema describes "
                 "classes. In Python: skdpfair.load_release(path).predict(X)."
             )
-        names, X = source_for(model, schema, clf, data, size=size).unlabelled(schema)
+        if schema.target in ids:
+            raise ValueError(
+                f"--id {schema.target!r} is the column of the predictions. Leave it out."
+            )
+        if threshold is not None and len(clf.classes_) != 2:
+            raise ValueError(
+                f"--threshold is for two classes, and {model} has {len(clf.classes_)}. Leave it "
+                "out, and use the probabilities."
+            )
+        names, X = source_for(model, schema, clf, data, size=size).unlabelled(schema, ids)
         if not hasattr(X, "columns"):
             vars(clf).pop("feature_names_in_", None)  # the schema makes the features, in its order
         chances = clf.predict_proba(X)
         out = pd.DataFrame(chances, columns=[f"probability[{c}]" for c in clf.classes_])
-        out.insert(0, schema.target, clf.classes_[chances.argmax(axis=1)])
+        chosen = chances.argmax(axis=1)
+        if threshold is not None:
+            second = list(clf.classes_).index(schema.classes[1])
+            chosen = np.where(chances[:, second] >= threshold, second, 1 - second)
+        out.insert(0, schema.target, clf.classes_[chosen])
         out = pd.concat([names, out], axis=1)
         replace_file(output, out.to_csv(index=False, float_format="%.6g").encode())
     if as_json:

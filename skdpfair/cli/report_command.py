@@ -81,7 +81,9 @@ def _of_sweep(results, output, title, measures):
     schema = schema_beside(results)
     pipeline = _pipeline_of(schema)
     if title is None and schema is not None:
-        title = f"What privacy costs each group: {schema.target} by {' and '.join(schema.groups)}"
+        title = (
+            f"What privacy costs each group: {schema.target} by {' and '.join(schema.all_groups)}"
+        )
     found = TradeoffResults.from_store(results)
     found.to_html(output, title=title, pipeline=pipeline, measures=measures)
     return False

@@ -37,7 +37,6 @@ WHY = (
     "book, the meaning of a column. Read off the rows, they would tell of the people in them, and "
     "no epsilon would cover that. So this asks you, and looks at the header of the file only."
 )
-STUDY_PARTS = ("data", "sweep")
 _SWEEP_PARTS = (
     *("methods", "epsilons", "seeds", "store", "cv", "keep_predictions", "ceiling", "params"),
 )
@@ -138,10 +137,11 @@ def schema(data, target, groups, unit, most_records, output, template, check, as
         if template:
             text = _template(data, names, target, groups, *person)
         else:
-            text += ask(names, target, groups, *person).to_toml() + _SWEEP.format(
-                stem=Path(data).stem
-            )
+            kept = answers_beside(output)
+            text += ask(names, target, groups, *person, kept=kept).to_toml()
+            text += _SWEEP.format(stem=Path(data).stem)
         replace_file(output, text.encode())
+        answers_beside(output).unlink(missing_ok=True)
     if as_json:
         return echo(json.dumps({"written": str(output)}))
     echo(wrapped(f"Written to {output}. Read it over, and correct it with any editor."))
@@ -157,8 +157,18 @@ def check_unit(unit, most_records):
         raise Unusable("--unit and --max-records-per-unit go together: give both, or none.")
 
 
-def ask(names, target, groups, unit=None, most_records=None, *, labels_only=False) -> TableSchema:
-    """Ask a person about each column, or those of labels only, and return what they say."""
+def answers_beside(output):
+    """Return the file that keeps answers until a schema is written."""
+    return output.with_name(f"{output.name}.answers")
+
+
+def ask(
+    names, target, groups, unit=None, most_records=None, *, kept, labels_only=False
+) -> TableSchema:
+    """Ask a person about each column, or those of labels only, and return what they say.
+
+    Each answer is written to ``kept``, from which the same questions continue.
+    """
     echo(wrapped(WHY) + "\n\nAnswer b to go back to the question before.", err=True)
     if question := person_question(names, unit):
         echo(wrapped(question), err=True)
@@ -169,7 +179,7 @@ def ask(names, target, groups, unit=None, most_records=None, *, labels_only=Fals
     group = _levels if labels_only else _group
     questions = [(_classes, target), *((group, name) for name in groups)]
     questions += [(_column, name) for name in others]
-    answers = _answers(questions, labels_only)
+    answers = _answers(questions, labels_only, kept)
     columns = {name: answers[_column, name] for name in others}
     numbers = {name: answer for name, answer in columns.items() if answer[0] == "n"}
     levels = {name: answers[group, name] for name in groups}
@@ -205,11 +215,15 @@ class _Back(Exception):
     """The question before is to be asked again."""
 
 
-def _answers(questions, labels_only):
+def _answers(questions, labels_only, kept):
     """Return the answers by question and column, with a way back."""
-    answers, at = {}, 0
+    answers = _kept_answers(questions, kept)
+    at = min(len(answers), len(questions) - 1)
+    if answers:
+        echo(wrapped(f"{len(answers)} answers of before are in {kept}: continuing."), err=True)
     while at < len(questions):
         question, name = questions[at]
+        echo(f"Question {at + 1} of {len(questions)}", err=True)
         try:
             answers[question, name] = question(name)
         except _Back:
@@ -217,10 +231,28 @@ def _answers(questions, labels_only):
                 echo("  This is the first question.", err=True)
             at = max(at - 1, 0)
             continue
+        except click.Abort:
+            echo(f"\nThe answers are in {kept}: the same command continues.", err=True)
+            raise
         at += 1
+        given = [(kind.__name__, column, answers[kind, column]) for kind, column in questions[:at]]
+        replace_file(kept, json.dumps(given).encode())
         if at == len(questions) and not labels_only and not _predicts(answers.values()):
             echo("  Nothing is left to predict from. Once more:", err=True)
             at = next((i for i, (kind, _) in enumerate(questions) if kind is _column), at - 1)
+    return answers
+
+
+def _kept_answers(questions, kept):
+    """Return the answers in a file, as far as they are those to the first of the questions."""
+    answers = {}
+    if kept.is_file():
+        with error_context(str(kept), "holds no answers; remove it"):
+            given = json.loads(kept.read_text(encoding="utf-8"))
+            for (question, name), (kind, column, answer) in zip(questions, given, strict=False):
+                if (question.__name__, name) != (kind, column):
+                    break
+                answers[question, name] = answer if question is _classes else tuple(answer)
     return answers
 
 
@@ -357,6 +389,10 @@ def _template(data, names, target, groups, unit, most_records):
         "[groups]  # all values of the columns whose groups are compared",
         *(f"{_quoted(name)} = []" for name in groups),
         "",
+        "# Groups of numbers, such as ages, by public edges: [25, 65] makes three, below 25, from",
+        "# 25 to below 65, and from 65 on. List such a column here, not under [groups].",
+        "[bins]",
+        "",
         "[bounds]  # numbers: the lowest and the highest possible value",
         *(f"# {_quoted(name)} = [0, 1]" for name in others),
         "",
@@ -373,7 +409,7 @@ def _quoted(text):
 def _check(data, path, as_json):
     """Print how much of the file a schema misses."""
     with in_options({}):
-        known = TableSchema.from_toml(path, besides=STUDY_PARTS)
+        known = TableSchema.from_toml(path)
         table = known.read_csv(data)
         lists = known.categories | known.groups | {known.target: known.classes}
         found = outside_public(table, known.bounds, lists)

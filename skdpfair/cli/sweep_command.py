@@ -96,7 +96,7 @@ def sweep(
         }
         folder = output or options.pop("store", f"{study.stem}-results")
         options.pop("store", None)
-        if not asked.schema.groups:
+        if not asked.schema.all_groups:
             raise ValueError(f"{study} names no groups: a sweep compares them. Add [groups].")
         params = options.pop("params", {})
         smallest = min(budgets_of(options["epsilons"]))  # features are the same for all fits

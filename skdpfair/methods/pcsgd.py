@@ -6,7 +6,7 @@ from numbers import Real
 import torch
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from skdpfair._validate import number
+from skdpfair._validate import number, safe_repr
 from skdpfair.mechanism import Clip, Method, Params, PerSample, Release, State
 from skdpfair.methods._clipping import clip_at, clip_to
 
@@ -62,7 +62,9 @@ class PCSGD(Method, name="pcsgd", reference="li2024pcsgd"):
     def _validate_params(self) -> None:
         super()._validate_params()
         if self.schedule is not None and len(self.schedule) != 2:
-            raise ValueError(f"schedule must be a pair (c0, c1) or None, got {self.schedule!r}.")
+            raise ValueError(
+                f"schedule must be a pair (c0, c1) or None, got {safe_repr(self.schedule)}."
+            )
         for value in self.schedule or ():
             number("schedule's c0 and c1", value, low=0, low_open=True)
 

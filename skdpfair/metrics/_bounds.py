@@ -2,7 +2,7 @@
 
 import math
 
-from skdpfair._validate import integer, number, one_of
+from skdpfair._validate import integer, number, one_of, safe_repr
 from skdpfair.metrics._generalisation import bins_of
 from skdpfair.privacy import Ledger, PrivacyPlan, PrivacyReport
 from skdpfair.privacy.accounting import RELATIONS, total_variation, tv_from_epsilon
@@ -150,7 +150,8 @@ def dg_bound_from_epsilon(epsilon, delta=0.0, *, bound="tight"):
         return math.expm1(epsilon) + delta if epsilon < 700 else math.inf
     if delta != 0:
         raise ValueError(
-            f"delta must be 0 with bound='mutual_information', got {delta!r}. Use bound='tight'."
+            f"delta must be 0 with bound='mutual_information', got {safe_repr(delta)}. Use "
+            "bound='tight'."
         )
     return float(epsilon)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from skdpfair._validate import flag, number
+from skdpfair._validate import flag, number, safe_repr
 from skdpfair.inputs.groups import encode_features
 from skdpfair.metrics._arguments import (
     accuracy,
@@ -239,8 +239,8 @@ def _score(data, metric):
     value = float(score(data["y_true"].to_numpy(), data["y_pred"].to_numpy()))
     if not (np.isnan(value) or 0 <= value <= 1):
         raise ValueError(
-            f"metric must lie in [0, 1], got {value!r}: the bound holds only for bounded test "
-            "functions. Clip the loss and divide it by its largest value."
+            f"metric must lie in [0, 1], got {safe_repr(value)}: the bound holds only for bounded "
+            "test functions. Clip the loss and divide it by its largest value."
         )
     return value
 
@@ -330,5 +330,5 @@ def bins_of(tau):
     tau = number("tau", tau, low=0, low_open=True, high=1)
     n_bins = round(1 / tau)
     if abs(n_bins * tau - 1) > 1e-9:
-        raise ValueError(f"tau must divide 1, got {tau!r}. Use tau=1/{n_bins}.")
+        raise ValueError(f"tau must divide 1, got {safe_repr(tau)}. Use tau=1/{n_bins}.")
     return n_bins

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
-from skdpfair._validate import number, one_of, outline
+from skdpfair._validate import number, one_of, outline, safe_repr
 from skdpfair.metrics import group_table
 from skdpfair.metrics._arguments import as_vector
 from skdpfair.metrics._measures import MEASURES, described, measure_of
@@ -196,7 +196,9 @@ def _rows_at(frame, epsilon):
                 f"epsilon={budgets[0]!r}; results.plot('privacy_cost_difference') shows all."
             )
         if epsilon is not None and epsilon not in budgets:
-            raise ValueError(f"epsilon must be a budget of the sweep, {budgets}, got {epsilon!r}.")
+            raise ValueError(
+                f"epsilon must be a budget of the sweep, {budgets}, got {safe_repr(epsilon)}."
+            )
         rows = rows if epsilon is None else rows[rows["epsilon"] == epsilon]
     if rows.empty:
         raise ValueError("frame has no row of a group and a private model. Pass a whole sweep.")
@@ -502,12 +504,12 @@ def _by_budget(y_pred, y_true):
     for key, values in y_pred.items():
         if not isinstance(key, tuple) or len(key) != 2:
             raise TypeError(
-                f"y_pred must have keys (method, epsilon), got {key!r}. Write ('dpsgd', 1.0), and "
-                "('reference', None) for the model without privacy."
+                f"y_pred must have keys (method, epsilon), got {safe_repr(key)}. Write ('dpsgd', "
+                "1.0), and ('reference', None) for the model without privacy."
             )
         method, epsilon = key
         if epsilon is not None:
-            epsilon = number(f"epsilon of y_pred[{key!r}]", epsilon, low=0, low_open=True)
+            epsilon = number(f"epsilon of y_pred[{safe_repr(key)}]", epsilon, low=0, low_open=True)
         budget = np.inf if epsilon is None else epsilon
-        models[str(method), budget] = as_vector(f"y_pred[{key!r}]", values, y_true)
+        models[str(method), budget] = as_vector(f"y_pred[{safe_repr(key)}]", values, y_true)
     return models

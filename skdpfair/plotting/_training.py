@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from skdpfair._validate import safe_repr
 from skdpfair.plotting._axes import PALETTE, colour_of, dress, label_ends, new_axes
 
 _NOT_PRIVATE = "(not private)"
@@ -224,7 +225,10 @@ class RiskBoundDisplay(_RecordedDisplay):
         self.pair = group_a, group_b
         self.frame = frame[(frame["group_a"] == group_a) & (frame["group_b"] == group_b)]
         if self.frame.empty:
-            raise ValueError(f"frame has no row of group_a={group_a!r} and group_b={group_b!r}.")
+            raise ValueError(
+                f"frame has no row of group_a={safe_repr(group_a)} and "
+                f"group_b={safe_repr(group_b)}."
+            )
 
     def _draw(self, axes):
         panels = (

@@ -122,8 +122,8 @@ def encode_parquet(source, schema, path=None, *, epsilon=1.0, labelled=True, ver
     schema = schema.with_fixed_encoding(len(table) if units is None else units.max() + 1, epsilon)
     shape = len(table), len(schema.feature_names)
     encoded = partial(_encoded, schema.preprocessor())
-    named = [*schema.groups, schema.target] if labelled else []
-    levels = {column: pd.CategoricalDtype(listed) for column, listed in schema.groups.items()}
+    named = [*schema.all_groups, schema.target] if labelled else []
+    levels = {column: pd.CategoricalDtype(listed) for column, listed in schema.all_groups.items()}
     y, groups = [], []
 
     def read(columns):
@@ -162,7 +162,7 @@ class _RowGroups:
         self._numbers = list(schema.bounds)
         wanted = list(self.features)
         if labelled:
-            wanted += [*schema.groups, schema.target, *([schema.unit] if schema.unit else [])]
+            wanted += [*schema.all_groups, schema.target, *([schema.unit] if schema.unit else [])]
         dataset = _dataset(source)
         self._schema = dataset.schema
         self._pieces: list[Any] = []

@@ -7,13 +7,14 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from skdpfair._validate import (
+    LARGE,
     error_context,
     integer,
     is_auto,
@@ -35,6 +36,7 @@ _MOST_COMPARED = 1000  # names of columns, with one that is not among them
 _MOST_INTERVALS = 1000
 _SEPARATORS = ",;\t|"
 _COMPRESSED = (".gz", ".bz2", ".zip", ".xz", ".zst", ".tar")
+_OF_STUDIES = ("data", "sweep")  # entries of a file that are for the command line
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -51,6 +53,10 @@ class TableSchema:
     groups : dict of str to list of str, default={}
         Columns that define the groups, with all their values; ``""`` is a missing value. Several
         columns make intersections. They are features only if ``categories`` also names them.
+    bins : dict of str to list of numbers, default={}
+        Numeric columns that define groups, such as ages, with public edges in increasing order.
+        ``[25, 65]`` gives the groups "< 25", "[25, 65)" and ">= 65", and "" for a missing value if
+        ``missing`` names the column. They are features only if ``bounds`` also names them.
     bounds : dict of str to (low, high), default={}
         Numeric feature columns, with their smallest and largest possible values. The labels of
         pictures have neither ``bounds`` nor ``categories``.
@@ -104,6 +110,7 @@ class TableSchema:
     target: str
     classes: list
     groups: dict = field(default_factory=dict)
+    bins: dict = field(default_factory=dict)
     bounds: dict = field(default_factory=dict)
     categories: dict = field(default_factory=dict)
     missing: list = field(default_factory=list)
@@ -116,7 +123,7 @@ class TableSchema:
         if not isinstance(self.target, str) or not self.target:
             raise TypeError(f"target must be the name of a column, got {safe_repr(self.target)}.")
         object.__setattr__(self, "classes", _texts("classes", self.classes, least=2))
-        for name in ("groups", "bounds", "categories"):
+        for name in ("groups", "bins", "bounds", "categories"):
             part = getattr(self, name)
             if not isinstance(part, Mapping) or not all(isinstance(c, str) for c in part):
                 raise TypeError(
@@ -131,10 +138,16 @@ class TableSchema:
             texts = {c: _texts(f"{name}[{c!r}]", v, least) for c, v in part.items()}
             object.__setattr__(self, name, texts)
         object.__setattr__(self, "bounds", {c: _pair(c, v) for c, v in self.bounds.items()})
+        object.__setattr__(self, "bins", {c: _edges(c, v) for c, v in self.bins.items()})
+        if both := sorted(self.bins.keys() & (self.groups.keys() | self.categories.keys())):
+            raise ValueError(
+                f"bins name {safe_repr(both)}, which groups or categories name, too: a column "
+                "holds either numbers or texts. Remove it from one of them."
+            )
         if both := sorted(self.bounds.keys() & self.groups.keys()):
             raise ValueError(
                 f"bounds and groups both name {safe_repr(both)}, but groups are texts. Remove the "
-                "column from one of them."
+                "column from one of them, or group the numbers by bins."
             )
         for name in ("missing", "log_columns"):
             if not is_auto(getattr(self, name)) or name == "missing":
@@ -161,7 +174,7 @@ class TableSchema:
             return
         if not isinstance(self.unit, str) or not self.unit:
             raise TypeError(f"unit must be the name of a column, got {safe_repr(self.unit)}.")
-        parts = {"bounds": self.bounds, "categories": self.categories, "groups": self.groups}
+        parts = {"bounds": self.bounds, "categories": self.categories, "groups": self.all_groups}
         for name, part in {**parts, "target": [self.target]}.items():
             if self.unit in part:
                 raise ValueError(
@@ -202,15 +215,14 @@ class TableSchema:
         return cls(**facts)
 
     @classmethod
-    def from_toml(cls, path, *, besides=()):
+    def from_toml(cls, path):
         """Return the schema that a file describes.
 
         Parameters
         ----------
         path : path-like
-            The file, as written by `to_toml`.
-        besides : sequence of str, default=()
-            Other entries that the file may hold; they are ignored.
+            The file, as written by `to_toml` or by ``skdpfair schema``, whose entries ``data`` and
+            ``sweep`` are ignored.
 
         Returns
         -------
@@ -223,7 +235,7 @@ class TableSchema:
         """
         with error_context(str(path), "must be a file of TOML"):
             facts = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-        return cls.from_dict({k: v for k, v in facts.items() if k not in besides})
+        return cls.from_dict({k: v for k, v in facts.items() if k not in _OF_STUDIES})
 
     def to_dict(self) -> dict:
         """Return the parts as lists and dicts.
@@ -249,20 +261,28 @@ class TableSchema:
         for name, default in others.items():
             value = getattr(self, name)
             lines += [f"{name} = {_toml(value)}"] * (value != default)
-        for name in ("groups", "bounds", "categories"):
+        for name in ("groups", "bins", "bounds", "categories"):
             part = getattr(self, name)
             if part:
                 lines += ["", f"[{name}]", *(f"{_key(c)} = {_toml(v)}" for c, v in part.items())]
         return "\n".join(lines)
 
     @property
+    def all_groups(self) -> dict:
+        """All values of each column that defines groups; of ``bins``, the names of the bins."""
+        of_bins = {
+            column: _bin_names(edges) + [""] * (column in self.missing)
+            for column, edges in self.bins.items()
+        }
+        return self.groups | of_bins
+
+    @property
     def group_levels(self) -> list | None:
         """All groups, as `DPFairClassifier` takes them: tuples for intersections."""
-        if not self.groups:
-            return None
-        if len(self.groups) == 1:
-            return list(next(iter(self.groups.values())))
-        return list(product(*self.groups.values()))
+        columns = list(self.all_groups.values())
+        if len(columns) < 2:
+            return columns[0] if columns else None
+        return list(product(*columns))
 
     @property
     def has_features(self) -> bool:
@@ -376,8 +396,8 @@ class TableSchema:
             error shows the content of a cell.
         """
         unit = () if self.unit is None else (self.unit,)
-        named = (*self.categories, *((*self.groups, self.target, *unit) if labelled else ()))
-        texts = list(dict.fromkeys(named))
+        named = (*self.categories, *((*self.all_groups, self.target, *unit) if labelled else ()))
+        texts = [column for column in dict.fromkeys(named) if column not in self.bounds]
         table = read_columns(path, self.bounds, texts)
         for column in self.bounds:
             if not pd.api.types.is_numeric_dtype(table[column].dtype):
@@ -429,7 +449,7 @@ class TableSchema:
             or with the one that `schema_of` reads from the file of the model.
         y : ndarray of str of shape (n_samples,)
         groups : DataFrame of shape (n_samples, n_group_columns) or None
-            One column for each entry of ``groups``.
+            One column for each entry of ``groups`` and ``bins``.
 
         Raises
         ------
@@ -475,7 +495,31 @@ def labels_in(schema, table):
         values = groups[column].copy()
         values[values.isna()] = ""  # fillna of pandas 2 would guess another dtype
         groups[column] = _spelt(f"groups[{column!r}]", values, levels, remedy).astype(object)
-    return y, groups if schema.groups else None
+    for column, edges in schema.bins.items():
+        groups[column] = _binned(table[column], edges, column in schema.missing)
+    return y, groups if schema.all_groups else None
+
+
+def _binned(column, edges, may_be_missing):
+    """Return the name of the bin of each number, "" of a missing one."""
+    numbers = pd.to_numeric(column, errors="coerce").to_numpy(float)
+    is_missing = np.isnan(numbers)
+    if is_missing.any() and not may_be_missing:
+        raise ValueError(
+            f"Column {column.name!r} has values that are missing or no numbers, which belong to no "
+            "bin. Fill them in, take these rows out, or list the column under bounds and missing."
+        )
+    names = np.array(_bin_names(edges), dtype=object)
+    return np.where(is_missing, "", names[np.searchsorted(edges, numbers, side="right")])
+
+
+def _bin_names(edges):
+    shown = [f"{edge:.15g}" for edge in edges]
+    return [
+        f"< {shown[0]}",
+        *(f"[{low}, {high})" for low, high in pairwise(shown)),
+        f">= {shown[-1]}",
+    ]
 
 
 def columns_of(path, wanted=()):
@@ -611,6 +655,16 @@ def _pair(column, pair):
     if len(pair) != 2:
         raise ValueError(f"bounds[{column!r}] must be [lowest, highest], got {safe_repr(pair)}.")
     return pair
+
+
+def _edges(column, edges):
+    edges = listed(f"bins[{column!r}]", edges, "numbers")
+    edges = [number(f"bins[{column!r}]", e, low=-LARGE, high=LARGE) for e in edges]
+    if not edges or any(low >= high for low, high in pairwise(edges)):
+        raise ValueError(
+            f"bins[{column!r}] must list numbers in increasing order, got {safe_repr(edges)}."
+        )
+    return [int(e) if e == int(e) else e for e in edges]
 
 
 def _key(name):

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
-from skdpfair._validate import is_auto, number
+from skdpfair._validate import is_auto, number, safe_repr
 
 LEAST_DELTA = 1e-100
 _LARGE = 1e6  # from here the upper end of the search is the answer, 0.01 % too high
@@ -164,13 +164,13 @@ def delta_for(delta: float | str, n_samples: int, *, low: float = LEAST_DELTA) -
         return auto_delta(n_samples)
     if isinstance(delta, str):
         raise ValueError(
-            f"delta must be a number or 'auto', got the text {delta!r}. Pass a number, such as "
-            "delta=1e-5 without quotes, or 'auto'."
+            f"delta must be a number or 'auto', got the text {safe_repr(delta)}. Pass a number, "
+            "such as delta=1e-5 without quotes, or 'auto'."
         )
     delta = number("delta", delta, low=low)
     if delta >= 1 / n_samples:
         raise ValueError(
-            f"delta must lie below 1/n_samples = {1 / n_samples:.3g}, got {delta!r}; at or above "
-            "it, publishing a random record would count as private. Use delta='auto'."
+            f"delta must lie below 1/n_samples = {1 / n_samples:.3g}, got {safe_repr(delta)}; at "
+            "or above it, publishing a random record would count as private. Use delta='auto'."
         )
     return delta

@@ -6,6 +6,7 @@ from dataclasses import fields
 import numpy as np
 import pandas as pd
 
+from skdpfair._validate import safe_repr
 from skdpfair.privacy import PrivacyReport
 from skdpfair.privacy.ledger import Ledger, LedgerEntry
 
@@ -29,7 +30,7 @@ def encode(value):
     """
     if isinstance(value, np.generic):
         if value.dtype.kind not in _KINDS:
-            raise NotPlain(f"a release cannot hold {value!r} ({type(value).__name__})")
+            raise NotPlain(f"a release cannot hold {safe_repr(value)} ({type(value).__name__})")
         value = value.item()
     if value is None or isinstance(value, (bool, int)):
         return value
@@ -42,7 +43,7 @@ def encode(value):
     for tag, is_of, parts, _ in _tags():
         if is_of(value):
             return {tag: encode_parts(parts(value))}
-    raise NotPlain(f"a release cannot hold {value!r} ({type(value).__name__})")
+    raise NotPlain(f"a release cannot hold {safe_repr(value)} ({type(value).__name__})")
 
 
 def encode_parts(parts):

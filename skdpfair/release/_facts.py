@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from sklearn.base import is_regressor
 
+from skdpfair._validate import safe_repr
 from skdpfair.exceptions import InsecureSeedWarning, PrivacyLeakWarning
 from skdpfair.mechanism import Method
 from skdpfair.networks import Factory
@@ -138,7 +139,9 @@ def module_facts(factory):
         label = getattr(factory.make, "__qualname__", type(factory.make).__name__)
         return facts | {"custom": label, "left_out": left_out}
     if left_out:
-        raise TypeError(f"module_params={left_out!r} cannot be released. Use numbers and strings.")
+        raise TypeError(
+            f"module_params={safe_repr(left_out)} cannot be released. Use numbers and strings."
+        )
     return facts
 
 

@@ -17,6 +17,7 @@ import torch
 from sklearn.base import is_regressor
 from torch import nn
 
+from skdpfair._validate import safe_repr
 from skdpfair.features._wavelets import RealScattering
 from skdpfair.networks import ChannelsFirst
 
@@ -135,7 +136,7 @@ def _labels(onnx, classes):
         return onnx.helper.make_tensor("classes", onnx.TensorProto.STRING, [len(text)], text)
     numbers = np.array(labels)
     if numbers.dtype.kind not in "biuf":
-        raise TypeError(f"ONNX labels are strings or numbers, got classes {labels!r}.")
+        raise TypeError(f"ONNX labels are strings or numbers, got classes {safe_repr(labels)}.")
     with np.errstate(invalid="ignore"):
         whole = numbers.astype(np.int64)
     whole = whole if (whole == numbers).all() else numbers

@@ -55,7 +55,7 @@ def release(estimator):
     >>> hasattr(clf, "reference_"), hasattr(released, "reference_")
     (True, False)
     """
-    check_is_fitted(estimator, "net_")
+    _check_trained(estimator)
     factory = estimator.net_.module
     facts, weights = facts_of(estimator)
     return rebuilt(type(estimator), facts, weights, _if_custom(facts, factory))
@@ -105,7 +105,7 @@ def save_release(estimator, path, *, schema=None):
     >>> audit_artifact(path).is_clean
     True
     """
-    check_is_fitted(estimator, "net_")
+    _check_trained(estimator)
     schema = _checked(schema, estimator)
     facts, weights = facts_of(estimator)
     extra = {"skdpfair_version": _package().__version__}
@@ -249,11 +249,22 @@ def export_onnx(estimator, path):
     >>> [output.name for output in InferenceSession(path).get_outputs()]
     ['logits', 'probabilities', 'label']
     """
-    check_is_fitted(estimator, "net_")
+    _check_trained(estimator)
     facts, weights = facts_of(estimator)
     copy = rebuilt(type(estimator), facts, weights, _if_custom(facts, estimator.net_.module))
     content = _onnx.content(copy, facts["privacy_statement"], _package().__version__)
     replace_file(path, content)
+
+
+def _check_trained(estimator):
+    """Raise if an estimator has no weights, or holds those of another, as a pipeline does."""
+    if not hasattr(type(estimator), "save_release"):
+        raise TypeError(
+            "estimator must be a fitted DPFairClassifier or DPFairRegressor, got a "
+            f"{type(estimator).__name__}. Pass the one inside, such as model[-1] of a pipeline; "
+            "save_release(schema=...) stores how the features are made."
+        )
+    check_is_fitted(estimator, "net_")
 
 
 def _checked(schema, estimator):

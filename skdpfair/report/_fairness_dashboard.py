@@ -12,6 +12,7 @@ import numpy as np
 import sklearn.metrics as skm
 
 from skdpfair import _validate
+from skdpfair._validate import safe_repr
 from skdpfair.metrics._group_tables import accuracy_interval
 from skdpfair.metrics._measures import OVERALL, chosen_measures, described, rarest_class
 
@@ -156,7 +157,7 @@ def launch_fairness_dashboard(results, port=None, *, seed=None, fold=0, measures
         with quiet:
             board = made(**given, port=port, fairness_metric_mapping=metrics)
     except RuntimeError as error:  # raiwidgets looks at the port
-        raise ValueError(f"port={port!r} cannot be used: {error}") from None
+        raise ValueError(f"port={safe_repr(port)} cannot be used: {error}") from None
     board.model_data.update(figures)
     return board
 

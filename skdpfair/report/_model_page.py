@@ -81,18 +81,19 @@ def model_page(
 
     Parameters
     ----------
-    classifier : DPFairClassifier, DPThresholdClassifier or DPRandomizedSearch
-        The fitted classifier.
+    classifier : DPFairClassifier, DPThresholdClassifier, DPRandomizedSearch or Pipeline
+        The fitted classifier, or a fitted pipeline that ends with it.
     X, y : DataFrame or array, and array, optional
-        Test records; with them, the page has a group table and is NOT private.
+        Test records, as the pipeline takes them if it is one; with them, the page has a group
+        table and is NOT private.
     sensitive_features : array, Series or DataFrame, optional
         Their groups, if they are not columns of X.
     title : str or None, default=None
         Title of the page.
     pipeline : estimator, PipelineReport or None, default=None
-        The pipeline that prepared the features; the page lists its `check_pipeline` findings. If
-        it is a fitted `public_preprocessor`, or begins with one, and the classifier adds one
-        function of each column, the page shows these functions.
+        The pipeline that prepared the features, by default ``classifier`` if it is one; the page
+        lists its `check_pipeline` findings. If it is a fitted `public_preprocessor`, or begins with
+        one, and the classifier adds one function of each column, the page shows these functions.
     measures : list of str or None, default=None
         Measures of the group table, as in `skdpfair.metrics.group_table`, those against a
         reference model excepted. None is ``accuracy``, after ``balanced_accuracy`` and
@@ -122,7 +123,8 @@ def model_page(
     >>> "contains no figures that are not private" in page
     True
     """
-    model, classifier = classifier, _classifier_in(classifier)
+    model, X, pipeline = _last_step(classifier, X, pipeline)
+    classifier = _classifier_in(model)
     if title is not None and not isinstance(title, str):
         raise TypeError(f"title must be a text or None, got {safe_repr(title)}.")
     table, names = _tested(model, classifier, X, y, sensitive_features, measures)
@@ -171,15 +173,17 @@ def model_card(
     released_table=None,
     path=None,
     measures=None,
+    pipeline=None,
 ):
     """Return a skops model card: privacy statement, intended use, limits, and a group table.
 
     Parameters
     ----------
-    classifier : DPFairClassifier, DPThresholdClassifier or DPRandomizedSearch
-        The fitted classifier.
+    classifier : DPFairClassifier, DPThresholdClassifier, DPRandomizedSearch or Pipeline
+        The fitted classifier, or a fitted pipeline that ends with it.
     X, y : DataFrame or array, and array, optional
-        Test records; with them, the card has a group table, marked as NOT private.
+        Test records, as the pipeline takes them if it is one; with them, the card has a group
+        table, marked as NOT private.
     sensitive_features : array, Series or DataFrame, optional
         Their groups, if they are not columns of X.
     intended_use : str or None, default=None
@@ -191,6 +195,9 @@ def model_card(
         Markdown file to write in addition.
     measures : list of str or None, default=None
         As in `model_page`.
+    pipeline : estimator, PipelineReport or None, default=None
+        The pipeline that prepared the features, by default ``classifier`` if it is one; the card
+        lists its `check_pipeline` findings.
 
     Returns
     -------
@@ -215,7 +222,8 @@ def model_card(
     >>> card.select("Privacy").content == clf.privacy_.plain_statement
     True
     """
-    model, classifier = classifier, _classifier_in(classifier)
+    model, X, pipeline = _last_step(classifier, X, pipeline)
+    classifier = _classifier_in(model)
     if released_table is not None and "privacy" not in getattr(released_table, "attrs", {}):
         raise ValueError(
             "released_table must come from skdpfair.metrics.release_group_table, which keeps its "
@@ -250,11 +258,26 @@ def model_card(
             "Limits": _listed(text.format(protected) for text in _LIMITS),
         }
     )
+    if (prepared := findings(pipeline)) is not None:
+        steps = [f"{step} learns {learns}; instead: {i}" for step, learns, i in prepared["steps"]]
+        said = [*(steps or ["No step learns from private records."]), *prepared["notes"]]
+        card.add(**{"Privacy/Preparation of the features": _listed(map(_plain, said))})
     note = _NARROW if of_person or privacy.unit == "person" else ""
     _add_groups(card, None if table is None else _card_table(table, names), released_table, note)
     if path is not None:
         replace_file(path_of(path), card.render().encode())
     return card
+
+
+def _last_step(model, X, pipeline):
+    """Return what a pipeline ends with, the records as it takes them, and the pipeline to show."""
+    if isinstance(model, Pipeline):
+        check_is_fitted(model)
+        pipeline = model if pipeline is None else pipeline
+    while isinstance(model, Pipeline):
+        X = X if X is None or len(model) == 1 else model[:-1].transform(X)
+        model = model[-1]
+    return model, X, pipeline
 
 
 def _classifier_in(model):
@@ -269,8 +292,8 @@ def _classifier_in(model):
         holds = "" if inner is model else f" that holds a {type(inner).__name__}"
         raise TypeError(
             "classifier must be a fitted DPFairClassifier, DPThresholdClassifier or "
-            f"DPRandomizedSearch, got a {type(model).__name__}{holds}. Pass the DPFairClassifier "
-            "inside, such as model[-1] of a pipeline."
+            f"DPRandomizedSearch, or a pipeline that ends with one, got a {type(model).__name__}"
+            f"{holds}. Pass the DPFairClassifier inside."
         )
     return inner
 

@@ -1,6 +1,9 @@
-"""skorch callbacks: batch events, recorders, progress bar."""
+"""skorch callbacks: batch events, recorders, progress bar; what ends a fit early."""
 
-from collections.abc import Callable, Sequence
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import numpy as np
@@ -75,6 +78,30 @@ def diagnostics_frame(
     ]
     columns = ["step", "group", "n_samples", "loss", "gradient_norm"]
     return pd.DataFrame(rows, columns=columns)
+
+
+@contextmanager
+def noticed_interrupts() -> Iterator[list[int]]:
+    """Yield a list to which each Ctrl-C is added; the handler that was set acts as before.
+
+    Callbacks end a fit by a KeyboardInterrupt, too: the list tells these apart.
+    """
+    seen: list[int] = []
+    handler = signal.getsignal(signal.SIGINT)
+    if not callable(handler) or threading.current_thread() is not threading.main_thread():
+        yield seen  # no other thread gets the signal
+        return
+
+    def note(number: int, frame: Any) -> Any:
+        seen.append(number)
+        return handler(number, frame)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield seen
+    finally:
+        if signal.getsignal(signal.SIGINT) is note:
+            signal.signal(signal.SIGINT, handler)
 
 
 class Epochs(Callback):

@@ -94,6 +94,7 @@ class PrivateNet(NeuralNetClassifier):
     flat_: nn.Parameter | None  # until the fit ends
     records_: tuple[Any, Any] | None
     measured_: list[tuple[int, np.ndarray]]
+    ended_by_callback_: bool  # or by Ctrl-C while one ran
     bound_: float | None
     group_levels_: np.ndarray | None
     frozen_: tuple[int, str] | None  # as the fit began, see `frozen_numbers`
@@ -147,6 +148,7 @@ class PrivateNet(NeuralNetClassifier):
         """Set up module and optimizer."""
         super().initialize()
         self.steps_, self.method_, self._loop = 0, self.mechanism.method, None
+        self.ended_by_callback_ = False
         self.measured_, self.settled_, self.bound_ = [], False, None
         self.group_levels_, self.steps_before_, self.records_ = None, 0, None
         self.frozen_ = self.checkpoint_ = self.saved_ = None
@@ -330,7 +332,11 @@ class PrivateNet(NeuralNetClassifier):
             seen |= {name: None for name in ("X", "y", "group") if name in seen}
             seen |= {"dataset_train": WITHHELD} if "dataset_train" in seen else {}
             seen |= {"batch": WITHHELD} if seen.get("training") else {}
-        super().notify(method_name, **seen)
+        try:
+            super().notify(method_name, **seen)
+        except KeyboardInterrupt:
+            self.ended_by_callback_ = True
+            raise
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without records and seeds of a running fit."""

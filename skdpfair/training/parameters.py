@@ -116,20 +116,23 @@ def _check_budget(params: dict[str, Any], method: Method) -> None:
     epsilon, noise = params["epsilon"], params["noise_multiplier"]
     if epsilon is not None and noise is not None:
         raise ValueError(
-            f"epsilon={epsilon!r} and noise_multiplier={noise!r} are both given, and each decides "
-            "the other. To choose the noise, set epsilon=None; to choose epsilon, set "
+            f"epsilon={safe_repr(epsilon)} and noise_multiplier={safe_repr(noise)} are both "
+            "given, and each decides the other. To choose the noise, set epsilon=None; to choose "
+            "epsilon, set "
             "noise_multiplier=None."
         )
     if not method.private and epsilon is not None:
         raise ValueError(
-            f"method={method.name!r} is not private, so epsilon={epsilon!r} cannot be met. Use "
-            f"a private method such as {method.private_alternative!r}, or set epsilon=None to run "
+            f"method={method.name!r} is not private, so epsilon={safe_repr(epsilon)} cannot be "
+            f"met. Use a private method such as {method.private_alternative!r}, or set "
+            "epsilon=None to run "
             "it without privacy."
         )
     if not method.takes_noise and noise is not None:
         raise ValueError(
-            f"method={method.name!r} is not private: noise_multiplier={noise!r} would buy no "
-            "guarantee. Leave it None and set the method's gradient_noise, or use a private method "
+            f"method={method.name!r} is not private: noise_multiplier={safe_repr(noise)} would "
+            "buy no guarantee. Leave it None and set the method's gradient_noise, or use a "
+            "private method "
             f"such as {method.private_alternative!r}."
         )
 

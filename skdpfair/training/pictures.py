@@ -15,6 +15,7 @@ from skdpfair.features import Scattering2D
 from skdpfair.features._scattering import form_of
 from skdpfair.inputs.streaming import SparseRows
 from skdpfair.inputs.table import Table, numbers_of
+from skdpfair.networks import check_pictures
 from skdpfair.training import defaults
 
 SCATTERING = "scattering"
@@ -45,6 +46,8 @@ def features_of(params: dict[str, Any], shape: tuple[int, ...]) -> Scattering2D 
                 f"{name}={safe_repr(params[name])} changes pixels, but module='scattering' trains "
                 'on features of them. Use module="cnn" or a module of your own.'
             )
+    if not chosen:
+        check_pictures(SCATTERING, shape)
     with error_context("module_params", "do not describe a Scattering2D"):
         features = Scattering2D(**{"device": params["device"], **(params["module_params"] or {})})
     if features.image_shape is not None:

@@ -51,6 +51,7 @@ def account(
     delta = plan.delta if previous is None else min(plan.delta, previous.privacy.delta)
     epsilon = ledger.epsilon(delta, plan.accountant) if plan.is_accounted else inf
     group_epsilons = _group_epsilons(plan, delta, ledger, table.groups.levels)
+    is_void = bool(context.resamplers)  # whose rows are not the records
     seeded = trained.is_seeded
     most = None if table.weight is None else params["max_sample_weight"]
     most_records = params["max_records_per_unit"]
@@ -66,9 +67,10 @@ def account(
         most = max(filter(None, (most, before.max_sample_weight)), default=None)
         bounds = most_records, before.max_records_per_unit, before.records_per_person
         most_records = max(filter(None, bounds), default=None)
-        if not previous.privacy.is_private:
-            epsilon = inf
-            group_epsilons = group_epsilons and dict.fromkeys(group_epsilons, inf)
+        is_void |= not previous.privacy.is_private
+    if is_void:
+        epsilon = inf
+        group_epsilons = group_epsilons and dict.fromkeys(group_epsilons, inf)
     mechanism = plan.mechanism
     steps = [e for e in ledger.entries if not e.is_one_time]
     report = PrivacyReport(

@@ -18,19 +18,20 @@ from skorch.helper import predefined_split
 from skorch.history import History
 
 from skdpfair import networks
+from skdpfair._validate import safe_repr
 from skdpfair.attacks import check_inputs
 from skdpfair.budget.charging import charged, planned_entries
 from skdpfair.budget.spending import DIAGNOSTICS, REFERENCE
 from skdpfair.engine import ScaleSearch, Streams
 from skdpfair.engine.losses import REGRESSION
-from skdpfair.exceptions import InsecureSeedWarning, InterruptedWarning
+from skdpfair.exceptions import InsecureSeedWarning, InterruptedWarning, PrivacyLeakWarning
 from skdpfair.inputs.persons import unit_groups
 from skdpfair.inputs.table import Table
 from skdpfair.privacy import Ledger, LedgerEntry
 from skdpfair.privacy.one_time_noise import noisy_counts
 from skdpfair.privacy.statement import UNITS
 from skdpfair.training import defaults
-from skdpfair.training.callbacks import Epochs, Progress, recorders
+from skdpfair.training.callbacks import Epochs, Progress, noticed_interrupts, recorders
 from skdpfair.training.checkpoint import Checkpoint, plain
 from skdpfair.training.inference import record_by_record, tensors_of
 from skdpfair.training.net import PrivateNet
@@ -58,6 +59,8 @@ class Trained:
         All that was released, by the fits before this one, too.
     stop : str
         When the fit stopped, and which steps the ledger counts.
+    is_interrupted : bool
+        Whether it stopped early, and no callback ended it.
     is_seeded : bool
         Whether the noise follows from a seed.
     init_entropy : tuple of int
@@ -72,6 +75,7 @@ class Trained:
     plan: Plan
     ledger: Ledger
     stop: str
+    is_interrupted: bool
     is_seeded: bool
     init_entropy: tuple[int, ...]
     is_shared: bool
@@ -109,10 +113,19 @@ def train(
     streams = streams.of_process(processes.rank)
     if is_seeded and plan.mechanism.noise_multiplier > 0:
         warnings.warn(
-            f"random_state={params['random_state']!r} makes the noise reproducible: whoever "
-            "knows the seed can remove it. Use random_state=None for a model that leaves your "
+            f"random_state={safe_repr(params['random_state'])} makes the noise reproducible: "
+            "whoever knows the seed can remove it. Use random_state=None for a model that leaves "
+            "your "
             "hands.",
             InsecureSeedWarning,
+            stacklevel=4,
+        )
+    if context.resamplers and plan.is_accounted:
+        warnings.warn(
+            f"{' and '.join(context.resamplers)} before this fit repeats, combines or drops "
+            "records by what other records hold, and no epsilon covers that: privacy_.epsilon is "
+            "infinite. Leave it out; for rare classes, use class_weight={class: public number}.",
+            PrivacyLeakWarning,
             stacklevel=4,
         )
     table = table.thinned(params["max_records_per_unit"], streams.thinning())
@@ -149,16 +162,18 @@ def train(
             checkpoint.charge, checkpoint.earlier = charge_made
         on_disk = checkpoint, saved
         try:
-            net, plan = _trained(
-                params, plan, table, streams, ledger, context, previous, processes, on_disk
-            )
+            with noticed_interrupts() as interrupts:
+                net, plan = _trained(
+                    params, plan, table, streams, ledger, context, previous, processes, on_disk
+                )
         finally:
             if by_values:
                 _account_for_the_plan(ledger, plan.settings.n_steps, previous)
         # a fit that can be continued is not ended, unless callbacks end it on purpose
         can_continue = checkpoint is not None and not params["callbacks"]
-        is_called = context.is_called or processes.size > 1 or can_continue
-        stop = _stop(net.steps_, plan.settings.n_steps, by_values, is_called)
+        is_ended = net.ended_by_callback_ and not interrupts
+        is_called = processes.size > 1 or (not is_ended and (context.is_called or can_continue))
+        stop = _stop(net.steps_, plan.settings.n_steps, by_values, is_called, is_ended)
         _record_once(ledger, plan, SCORE_COUNTS)  # whoever reserved them makes them next
     net.on_step = net.streams = None  # whoever gets the net must not get the seeds
     net.processes = ALONE
@@ -167,6 +182,7 @@ def train(
         plan,
         ledger,
         stop,
+        net.steps_ < plan.settings.n_steps and not is_ended,
         is_seeded,
         streams.init_entropy,
         is_shared=processes.size > 1,
@@ -174,18 +190,24 @@ def train(
     )
 
 
-def _stop(taken: int, planned: int, by_values: bool, is_called: bool) -> str:
-    """Return a sentence on when a fit stopped; raise if there is nothing to keep."""
+def _stop(taken: int, planned: int, by_values: bool, is_called: bool, is_ended: bool) -> str:
+    """Return a sentence on when a fit stopped; raise if there is nothing to keep.
+
+    A callback that ends a fit, such as EarlyStopping, does so on purpose: nobody is warned.
+    """
     if taken == planned:
         return f"after all {planned} planned steps"
-    what = f"The fit was interrupted after {taken} of {planned} steps"
+    by = "ended by a callback" if is_ended else "interrupted"
+    what = f"The fit was {by} after {taken} of {planned} steps"
     if taken == 0 or is_called:  # nothing to keep, or other code that has to stop, too
         raise KeyboardInterrupt(what)
     counted = "all planned steps, as a stop may depend on released values"
     if not by_values:
         counted = "the steps taken, as nobody had seen a released value"
-    warnings.warn(f"{what}; privacy_ counts {counted}.", InterruptedWarning, stacklevel=5)
-    return f"after {taken} of {planned} steps, and the accounting counts {counted}"
+    if not is_ended:
+        warnings.warn(f"{what}; privacy_ counts {counted}.", InterruptedWarning, stacklevel=5)
+    by = ", as a callback ended the fit" * is_ended
+    return f"after {taken} of {planned} steps{by}, and the accounting counts {counted}"
 
 
 def _checkpoint(
@@ -216,7 +238,8 @@ def _checkpoint(
     if not (params["random_state"] is None or isinstance(params["random_state"], int)):
         raise ValueError(
             f"checkpoint={str(path)!r} needs random_state=None or an integer, got "
-            f"{params['random_state']!r}, which another process cannot bring to its position."
+            f"{safe_repr(params['random_state'])}, which another process cannot bring to its "
+            "position."
         )
     mechanism, settings = plan.mechanism, plan.settings
     facts = facts | {

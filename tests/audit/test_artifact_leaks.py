@@ -351,3 +351,13 @@ def test_models_that_choose_thresholds_on_labels_are_never_clean():
     for fitted in (tuned, fair):
         kinds = {f.kind for f in audit_artifact(pickle.dumps(fitted)).findings}
         assert "fitted values" in kinds and "optimizer state" not in kinds
+
+
+def test_a_threshold_on_a_private_model_is_found_by_itself():
+    rows, y = X[:, :2], np.arange(len(X)) % 2
+    model = DPFairClassifier("dpsgd", max_steps=2, accountant="rdp").fit(rows, y)
+    tuned = TunedThresholdClassifierCV(model, cv="prefit", refit=False).fit(rows, y)
+    for given in (tuned, pickle.dumps(tuned)):
+        report = audit_artifact(given)
+        assert {f.kind for f in report.findings} == {"fitted values"}
+        assert any("best_threshold_" in f.where for f in report.findings)

@@ -279,6 +279,35 @@ def test_a_sweep_is_resumed_and_reported(folder):
     assert "No step is known to learn from the records outside the budget" in page
 
 
+def test_predictions_have_names_and_a_threshold(folder, table):
+    fitted()
+    table.assign(number=[f"{i:05}" for i in range(len(table))]).to_csv("new.csv", index=False)
+    for threshold in (0.2, 0.8):
+        given = ["--id", "number", "--threshold", threshold, "-o", "out.csv"]
+        usable(invoke("predict", "model.safetensors", "new.csv", *given))
+        out = pd.read_csv("out.csv", dtype={"number": str})
+        no, yes = SCHEMA.classes
+        expected = np.where(out[f"probability[{yes}]"] >= threshold, yes, no)
+        assert (out["kredit ok?"] == expected).all()
+        assert out["number"].tolist()[:2] == ["00000", "00001"]
+    predict = ["predict", "model.safetensors", "new.csv", "--id"]
+    assert "has no column 'numb'. Did you mean 'number'?" in refused(*predict, "numb")
+    assert "is the column of the predictions" in refused(*predict, "kredit ok?")
+
+
+def test_bins_of_a_number_are_groups(folder):
+    schema = TableSchema(**SCHEMA.to_dict() | {"groups": {}, "bins": {"Größe": [160, 180]}})
+    Path("bins.toml").write_text(schema.to_toml(), encoding="utf-8")
+    fit = ["fit", "loans.csv", "--schema", "bins.toml", "--epsilon", "3", *SHORT]
+    assert "groups under" not in usable(invoke(*fit, "--method", "naive")).output
+    clf = load_release("model.safetensors")
+    assert list(clf.groups_) == ["< 160", "[160, 180)", ">= 180"]
+    usable(invoke("report", "model.safetensors", "--data", "loans.csv"))
+    assert "[160, 180)" in (folder / "report.html").read_text()
+    usable(invoke("predict", "model.safetensors", "loans.csv"))
+    assert "nothing found" in usable(invoke("audit", "artifact", "model.safetensors")).output
+
+
 def test_measures_are_chosen_on_the_command_line(folder):
     write_study()
     said = refused("sweep", "study.toml", "--measures", "accurac,log_loss")
@@ -321,7 +350,7 @@ def test_a_schema_is_asked_for(folder):
     command = ["schema", "loans.csv", "--target", "kredit ok?", "--group", "Geschlecht"]
     done = usable(invoke(*command, "-o", "asked.toml", input="\n".join(answers) + "\n"))
     assert "no epsilon would cover" in " ".join(done.output.split())
-    found = TableSchema.from_toml("asked.toml", besides=["data", "sweep"])
+    found = TableSchema.from_toml("asked.toml")
     assert found.bounds == SCHEMA.bounds and found.groups == SCHEMA.groups
     assert found.categories == {"Kanton": ["ZH", "BE"], "Anrede": ["1", "2", "3"]}
     assert found.missing == ["Größe"] and found.log_columns == ["Einkommen"]
@@ -331,7 +360,7 @@ def test_a_schema_is_asked_for(folder):
 def answered(*answers, output="back.toml"):
     command = ["schema", "loans.csv", "--target", "kredit ok?", "--group", "Geschlecht"]
     done = invoke(*command, "-o", output, input="\n".join(answers) + "\n")
-    return usable(done).output, TableSchema.from_toml(output, besides=["data", "sweep"])
+    return usable(done).output, TableSchema.from_toml(output)
 
 
 def test_one_can_go_back(folder):
@@ -343,6 +372,24 @@ def test_one_can_go_back(folder):
     assert "This is the first question" in said
     assert found.groups == {"Geschlecht": ["w", "m"]}
     assert found.bounds == {} and list(found.categories.values()) == [["x", "y"]]
+
+
+def test_answers_outlive_ctrl_c(folder, table):
+    """The same command continues with the question that was open; other questions do not."""
+    command = ["schema", "loans.csv", "--target", "kredit ok?", "--group", "Geschlecht"]
+    cut = invoke(*command, "-o", "back.toml", input="nein,ja\nw, m\nn\ns\nn\n1\n")  # then Ctrl-C
+    n = len(table.columns)
+    assert cut.exit_code == 1 and f"Question 4 of {n}" in cut.output
+    assert "the same command continues" in cut.output and not Path("back.toml").exists()
+    said, found = answered(*("n", "1", "3", "", ""), *"s" * (n - 4))
+    assert "3 answers of before" in said and "Question 3 of" not in said
+    assert found.classes == ["nein", "ja"] and list(found.bounds.values()) == [[1, 3]]
+    assert not Path("back.toml.answers").exists()
+    invoke(*command, "-o", "c.toml", input="nein,ja\nw, m\nn\n")
+    other = invoke("schema", "loans.csv", "--target", "Geschlecht", "-o", "c.toml", input="w,m\n")
+    assert "answers of before" not in other.output
+    Path("c.toml.answers").write_text("[3]")
+    assert "holds no answers; remove it" in refused(*command, "-o", "c.toml")
 
 
 def test_answers_are_read_back_and_odd_ones_refused(folder):
@@ -659,7 +706,7 @@ def test_values_with_commas_are_quoted(folder):
     done = usable(invoke(*command, input="\n".join(answers) + "\n"))
     said = done.stdout.splitlines()[-1]  # after questions, which click's runner showed before 8.4
     assert json.loads(said) == {"written": "q.toml"}
-    found = TableSchema.from_toml("q.toml", besides=["data", "sweep"])
+    found = TableSchema.from_toml("q.toml")
     assert found.categories == {"Kanton": ["Rente, Pension", "ZH"]}
 
 

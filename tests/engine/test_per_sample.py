@@ -567,6 +567,13 @@ def test_coupling_is_found_wherever_it_hides(make):
         select_strategy(make(), torch.zeros(4, 6), 3)
 
 
+def test_a_layer_that_takes_the_batch_as_a_sequence_is_named():
+    module = Layers(lambda m, x: m.out(m.gru(x)[0].mean(1)))
+    module.gru = nn.GRU(6, 6)
+    with pytest.raises(UnsupportedModuleError, match="Set batch_first=True of 'gru'"):
+        select_strategy(module, torch.zeros(4, 5, 6), 3)
+
+
 @pytest.mark.parametrize("size", [1e2, 1e4, 1e6])
 def test_norms_stay_above_the_gradients_where_a_sequence_cancels(size):
     with torch.random.fork_rng():

@@ -9,11 +9,13 @@ from imblearn.ensemble import BalancedBaggingClassifier, EasyEnsembleClassifier
 from imblearn.over_sampling import SMOTE, RandomOverSampler
 from imblearn.pipeline import make_pipeline
 from imblearn.under_sampling import RandomUnderSampler
+from sklearn.ensemble import VotingClassifier
 from sklearn.model_selection import GridSearchCV
 
 from skdpfair import DPFairClassifier
 from skdpfair.audit import audit_artifact, audit_fit
 from skdpfair.budget import PrivacyLedger
+from skdpfair.exceptions import PrivacyLeakWarning
 from skdpfair.model_selection import DPRandomizedSearch, plan
 from skdpfair.postprocessing import DPThresholdClassifier
 from skdpfair.preprocessing import BoundedScaler, check_pipeline
@@ -77,11 +79,6 @@ def test_a_search_over_such_a_pipeline_is_charged_and_infinite(ledger, data):
     assert found.n_fits == 5 and any("RandomOverSampler" in reason for reason in found.reasons)
 
 
-def test_the_fit_alone_names_resampling_as_not_accounted(data):
-    model = RESAMPLING["over"]().fit(*data)
-    assert "resampling" in model[-1].privacy_.not_accounted[0]
-
-
 def test_in_a_block_the_fit_counts_and_the_whole_is_unknown(ledger, data):
     with ledger:
         RESAMPLING["over"]().fit(*data)
@@ -108,3 +105,40 @@ def test_the_page_lists_the_resampler_and_the_audit_its_rows(data):
     pipeline = RESAMPLING["smote"]().fit(*data)
     assert "smote: SMOTE" in model_page(pipeline[-1], pipeline=pipeline)
     assert "_fit_X" in repr(audit_artifact(pipeline))
+
+
+@pytest.mark.parametrize("name", ["over", "smote", "under", "function"])
+def test_a_fit_after_a_resampler_warns_and_claims_nothing(name, data):
+    model = RESAMPLING[name]()
+    with pytest.warns(PrivacyLeakWarning, match="(Sampler|SMOTE) before this fit") as said:
+        model.fit(*data)
+    assert any("class_weight={class: public number}" in str(w.message) for w in said)
+    report = model[-1].privacy_
+    assert report.epsilon == math.inf and not report.is_private and not report.releasable
+    assert "NOT differentially private" in report.statement
+    step = model.steps[-2][0]
+    assert f"'{step}'" in report.not_accounted[0]
+
+
+def test_the_steps_of_outer_pipelines_count_and_those_of_siblings_do_not(data):
+    inner = make_pipeline(BoundedScaler((-5, 5)), quick())
+    outer = make_pipeline(RandomOverSampler(), inner).fit(*data)
+    assert outer[-1][-1].privacy_.epsilon == math.inf
+    assert "'randomoversampler'" in outer[-1][-1].privacy_.not_accounted[0]
+    both = VotingClassifier([("a", RESAMPLING["over"]()), ("b", quick())]).fit(*data)
+    assert [m.privacy_.is_private for m in (both.estimators_[0][-1], both.estimators_[1])] == [
+        False,
+        True,
+    ]
+
+
+@pytest.mark.skipif(not hasattr(GridSearchCV, "set_callbacks"), reason="scikit-learn < 1.9")
+def test_a_ledger_set_on_such_a_pipeline_or_a_search_around_it_counts(ledger, data):
+    model = RESAMPLING["over"]()
+    model.set_callbacks(ledger)
+    model.fit(*data)
+    assert ledger.report().n_fits == 1
+    search = GridSearchCV(RESAMPLING["over"](), {"dpfairclassifier__lr": [0.1]}, cv=2)
+    search.set_callbacks(ledger)
+    search.fit(*data)
+    assert ledger.report().n_fits == 4 and ledger.report().epsilon_total == math.inf

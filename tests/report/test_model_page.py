@@ -22,6 +22,7 @@ from skdpfair.plotting import ShapeDisplay
 from skdpfair.postprocessing import DPThresholdClassifier
 from skdpfair.preprocessing import public_preprocessor
 from skdpfair.privacy.statement import SEVERAL_RECORDS, rounded_up
+from skdpfair.release import export_onnx, release, save_release
 from skdpfair.report import model_card, model_page
 
 HOSTILE = "<b onclick=x>|a|</b>"
@@ -301,11 +302,35 @@ def test_thresholds_are_shown_with_the_report_of_the_whole(fitted):
     assert f'<td class="n">{100 * right.mean():.1f}<span' in page and "score counts" in page
     card = model_card(model)
     assert card.select("Privacy").content == model.privacy_.plain_statement
-    pipe = model.estimator_
     search = GridSearchCV(clf, {"lr": [0.1]}, cv=2).fit(*given)
-    for other, name in ((pipe, "Pipeline"), (search, "GridSearchCV that holds a DPFair")):
-        with pytest.raises(TypeError, match=f"got a {name}"):
-            model_page(other)
+    with pytest.raises(TypeError, match="got a GridSearchCV that holds a DPFair"):
+        model_page(search)
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_a_pipeline_is_described_by_its_last_step(additive, depth):
+    pipeline = additive if depth == 1 else make_pipeline(additive)
+    assert model_page(pipeline) == model_page(additive[-1], pipeline=pipeline)
+    rows = pd.DataFrame({"age = 1": [20.0, 70.0], "gain": [9.0, 0.0], "ward": ["b", HOSTILE]})
+    tested = {"y": [0, 1], "sensitive_features": ["u", "v"]}
+    expected = model_page(additive[-1], additive[0].transform(rows), pipeline=pipeline, **tested)
+    assert model_page(pipeline, rows, **tested) == expected
+    card = model_card(pipeline, rows, **tested).render()
+    assert "No step learns from private records." in card
+
+
+def test_the_card_lists_what_a_pipeline_learns(fitted):
+    clf = fitted[0]
+    card = model_card(clf, pipeline=StandardScaler())
+    assert "StandardScaler learns" in card.select("Privacy/Preparation of the features").content
+    assert "Preparation" not in model_card(clf).render()
+
+
+@pytest.mark.parametrize("function", [release, save_release, export_onnx])
+def test_releases_of_a_pipeline_say_what_to_pass(additive, function, tmp_path):
+    path = [] if function is release else [tmp_path / "model"]
+    with pytest.raises(TypeError, match=r"a Pipeline. Pass the one inside, such as model\[-1\]"):
+        function(additive, *path)
 
 
 def test_the_card_flags_or_pays(fitted, tmp_path):

@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pandas as pd
 import pytest
+from click import Context
 from click.testing import CliRunner
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -140,6 +141,14 @@ def test_it_says_that_it_is_not_private(page):
     assert "This page contains non-private figures." in page.text
     assert "as a whole this page is not private" in page.text
     assert "replaces by a null record" in page.text.replace("replaced", "replaces")
+
+
+def test_the_command_of_a_release_is_one_of_the_shell(page):
+    command = page.text.partition("its row: skdpfair ")[2].partition(", with --set")[0]
+    name, *words = command.replace("METHOD", "dpsgd").replace("EPSILON", "1").split()
+    shell = main.get_command(None, name)
+    given = shell.make_parser(Context(shell)).parse_args(words)[0]
+    assert {given["method"], given["epsilon"], given["path"]} == {"dpsgd", "1", "SCHEMA.toml"}
 
 
 def test_the_figures_are_those_of_the_results():

@@ -13,12 +13,18 @@ import pandas as pd
 import pytest
 from sklearn.model_selection import GridSearchCV
 
-from skdpfair import DPFairClassifier, metrics, plotting
+from skdpfair import DPFairClassifier, get_method, metrics, plotting
 from skdpfair.analysis import gradient_bias, robust_accuracy, step_risk_terms
 from skdpfair.attacks import PGD
 from skdpfair.audit import audit_artifact, audit_fit
+from skdpfair.budget import PrivacyLedger
 from skdpfair.model_selection import DPRandomizedSearch, GroupScorer, sweep
-from skdpfair.preprocessing import BoundedScaler, DPQuantileScaler, TableSchema
+from skdpfair.preprocessing import (
+    BoundedScaler,
+    DPQuantileScaler,
+    TableSchema,
+    public_preprocessor,
+)
 from skdpfair.report import model_card, model_page
 
 SECRET, NUMBER = "PatientZero", 73194682
@@ -321,3 +327,30 @@ def test_no_message_holds_a_cell(case, fitted, tmp_path):
     says = heard(lambda: CASES[case](fitted, tmp_path))
     assert says.strip(), "nothing was said"
     assert SECRET not in says and str(NUMBER) not in says
+
+
+REAL, WHOLE, TEXT = np.float64, np.int64, np.str_
+NUMPYS_OWN = {
+    "budget and noise": lambda path: fit({"epsilon": REAL(1), "noise_multiplier": REAL(2)}),
+    "delta": lambda path: fit({"delta": REAL(0.5)}),
+    "class": lambda path: fit({"class_weight": {WHOLE(0): REAL(1), WHOLE(5): REAL(2)}}),
+    "range": lambda path: fit({"attack": PGD(REAL(0.1), input_range=(REAL(5), REAL(6)))}),
+    "no delta": lambda path: PrivacyLedger(path, epsilon=REAL(1)),
+    "name": lambda path: PrivacyLedger(path, delta=REAL(1e-5), data=WHOLE(3)),
+    "two budgets": lambda path: [PrivacyLedger(path, epsilon=REAL(e), delta=1e-5) for e in (1, 2)],
+    "bound": lambda path: metrics.dg_bound_from_epsilon(
+        REAL(1), delta=REAL(0.1), bound="mutual_information"
+    ),
+    "schedule": lambda path: get_method("pcsgd", schedule=(REAL(1),))._validate_params(),
+    "canaries": lambda path: audit_fit(DPFairClassifier(), X, LABELS, n_canaries=WHOLE(N)),
+    "bounds": lambda path: BoundedScaler((REAL(1), REAL(0))).fit(X),
+    "categories": lambda path: public_preprocessor({}, {TEXT("a"): [TEXT("x"), TEXT("x")]}),
+    "schema": lambda path: TableSchema(target=WHOLE(3), classes=["a", "b"]),
+}
+
+
+@pytest.mark.parametrize("call", NUMPYS_OWN.values(), ids=NUMPYS_OWN)
+def test_numbers_and_texts_of_numpy_are_shown_as_pythons_own(call, tmp_path):
+    with pytest.raises((ValueError, TypeError)) as caught:
+        call(tmp_path / "ledger")
+    assert not re.search(r"\bnp\.|numpy", str(caught.value))

@@ -92,7 +92,7 @@ def recorded(module: nn.Module, probe: Tensor) -> Graph | str:
         if first.names != graph.names or state_of(called) != state:
             raise _remembers()
     except Coupling as error:
-        raise _mixes(error) from None
+        raise _mixes(error, called) from None
     except NotRecorded as error:
         _refuse_mixing(module, probe)
         return str(error)
@@ -101,7 +101,7 @@ def recorded(module: nn.Module, probe: Tensor) -> Graph | str:
     try:  # prediction, or training, is the other mode
         record(_switched(called), probe)
     except Coupling as error:
-        raise _mixes(error) from None
+        raise _mixes(error, called) from None
     except NotRecorded:
         _refuse_mixing(module, probe)
     graph = graph.on(module, called)
@@ -133,7 +133,7 @@ def _compare_with_others(module: Callable[[Tensor], Tensor], rows: Tensor, other
         batch = others.to(rows.dtype).clone()
         batch[i] = rows[i]
         if _differ(_forward(module, batch)[i], logits[i]):
-            raise _mixes("the output of one record changes with the others")
+            raise _mixes("the output of one record changes with the others", module)
 
 
 def _compare_sizes(module: Callable[[Tensor], Tensor], probe: Tensor) -> None:
@@ -144,7 +144,7 @@ def _compare_sizes(module: Callable[[Tensor], Tensor], probe: Tensor) -> None:
         first = _forward(module, torch.cat([probe[:1], others]))[:1]
         last = _forward(module, torch.cat([others, probe[:1]]))[-1:]
         if _differ(first, alone) or _differ(last, alone):
-            raise _mixes(f"a batch of {size} gives a record another output than one of 1")
+            raise _mixes(f"a batch of {size} gives a record another output than one of 1", module)
 
 
 def _differ(a: Tensor, b: Tensor) -> bool:
@@ -166,10 +166,13 @@ def _remembers() -> UnsupportedModuleError:
     )
 
 
-def _mixes(error: object) -> UnsupportedModuleError:
+def _mixes(error: object, module: Callable[[Tensor], Tensor]) -> UnsupportedModuleError:
+    layers = module.named_modules() if isinstance(module, nn.Module) else ()
+    along = [n for n, layer in layers if getattr(layer, "batch_first", True) is False]
+    first = f" Set batch_first=True of {', '.join(map(repr, along))}." if along else ""
     return UnsupportedModuleError(
         f"module mixes the records of a batch: {error}. Make each output row a function of its own "
-        "input row only."
+        f"input row only.{first}"
     )
 
 
