@@ -325,7 +325,7 @@ def test_a_schema_is_asked_for(folder):
     assert found.bounds == SCHEMA.bounds and found.groups == SCHEMA.groups
     assert found.categories == {"Kanton": ["ZH", "BE"], "Anrede": ["1", "2", "3"]}
     assert found.missing == ["Größe"] and found.log_columns == ["Einkommen"]
-    assert "is there already" in refused(*command, "-o", "asked.toml")
+    assert "already exists" in refused(*command, "-o", "asked.toml")
 
 
 def answered(*answers, output="back.toml"):
@@ -586,10 +586,10 @@ def test_audits_as_json(folder):
     [
         (["fit", "loans.csv", "--schema", "schema.toml", "-o", "loans.csv"], "would replace"),
         (["fit", "loans.csv", "--schema", "schema.toml", "-o", "schema.toml"], "would replace"),
-        (["fit", "loans.csv", "--schema", "schema.toml"], "is there already"),
+        (["fit", "loans.csv", "--schema", "schema.toml"], "already exists"),
         (
             ["fit", "loans.csv", "--schema", "schema.toml", "--force", "--ledger", "b"],
-            "is not there",
+            "does not exist",
         ),
         (["predict", "model.safetensors", "loans.csv", "-o", "loans.csv"], "would replace"),
         (["predict", "model.safetensors", "loans.csv", "-o", "model.safetensors"], "would replace"),
