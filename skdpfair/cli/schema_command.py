@@ -148,7 +148,7 @@ def schema(data, target, groups, unit, most_records, output, template, check, as
     if not template:
         echo(f"Next:  skdpfair fit {data} --schema {output} --epsilon 1")
         echo(f"or     skdpfair sweep {output}")
-        echo(f"Typing errors, where you may look:  skdpfair schema {data} --check {output}")
+        echo(f"Find typing errors, if you may look:  skdpfair schema {data} --check {output}")
 
 
 def check_unit(unit, most_records):

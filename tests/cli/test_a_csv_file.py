@@ -133,7 +133,7 @@ def test_the_model_does_not_depend_on_other_columns_nor_separators(folder, table
 
 def test_a_budget_without_books_is_refused(folder):
     fit = ["fit", "loans.csv", "--schema", "schema.toml", "-o", "none.safetensors"]
-    assert "name its file by --ledger" in refused(*fit, "--ledger-epsilon", 1.5)
+    assert "name its file with --ledger" in refused(*fit, "--ledger-epsilon", 1.5)
     books = ["--ledger", "new.jsonl", "--ledger-epsilon", 1.5]
     assert "--ledger-epsilon holds at a --ledger-delta" in refused(*fit, *books)
     assert not (folder / "new.jsonl").exists() and not (folder / "none.safetensors").exists()
