@@ -252,7 +252,8 @@ def bars(table, *, title, label, limits=None) -> dict:
     left, right, thick, gap = 12 + _CHARACTER * longest, WIDTH - 30, 15.0, 12.0
     if limits is None:
         limits = range_of([v for row in table.values() for p in row.values() for v in p], zero=True)
-    x = _Axis(*limits, left + 30, right)
+    low, high = limits
+    x = _Axis(low, high, left + 30, right)
     clusters, top = [], 8.0
     for name, row in table.items():
         bars_ = []

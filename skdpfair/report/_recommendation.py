@@ -133,12 +133,14 @@ def recommend(results) -> Recommendation | None:
     leads = scores.loc[best[chosen]] - scores.xs(chosen, level="epsilon")
     equals = [m for m, lead in leads.iterrows() if not estimated(lead).is_above_zero]
     own = runs.xs(best[chosen][0], level="method").xs(chosen, level="epsilon")
+    method = best[chosen][0]
     return Recommendation(
-        *best[chosen],
+        method,
+        chosen,
         estimated(scores.loc[best[chosen]]),
         larger and (*best[larger[1]], gains[larger]),
         smaller and (*smaller, gains[smaller]),
-        [m for m in equals if m != best[chosen][0]],
+        [m for m in equals if m != method],
         _largest_cost(results, own, COST[measure]),
     )
 

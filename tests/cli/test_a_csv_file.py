@@ -320,7 +320,7 @@ def test_a_schema_is_asked_for(folder):
     ]
     command = ["schema", "loans.csv", "--target", "kredit ok?", "--group", "Geschlecht"]
     done = usable(invoke(*command, "-o", "asked.toml", input="\n".join(answers) + "\n"))
-    assert "no epsilon would cover" in " ".join(done.output.split())
+    assert "the privacy budget does not cover" in " ".join(done.output.split())
     found = TableSchema.from_toml("asked.toml", besides=["data", "sweep"])
     assert found.bounds == SCHEMA.bounds and found.groups == SCHEMA.groups
     assert found.categories == {"Kanton": ["ZH", "BE"], "Anrede": ["1", "2", "3"]}
