@@ -169,10 +169,9 @@ def _summary(results, table, advised, sizes, small):
     """Return the sentences of the summary; the first names the model."""
     frame, measure = results.frame, results.leading_measures[0]
     name = in_words(measure)
-    n_runs = len(frame[["seed", "fold"]].drop_duplicates())
     if advised is None and np.isfinite(frame["epsilon"]).any():
         found = [
-            f"No model can be recommended, as there {_counted(n_runs, 'run')} only.",
+            "No model can be recommended, as every private model has one run only.",
             "A single run does not tell a difference between models from chance: sweep with 3 or "
             "more seeds.",
         ]
@@ -239,7 +238,7 @@ def _how_good(results, advised, measure):
         chance = 1 / len((results.asked or {}).get("classes", (0, 1)))
     elif counts:
         chance = np.sum(counts, axis=0).max() / np.sum(counts)
-    said = f"It reaches {_spanned(advised.score, '%')} {in_words(measure)}"
+    said = f"{advised.method} reaches {_spanned(advised.score, '%')} {in_words(measure)}"
     if chance is None:
         return f"{said}."
     said += f", where always predicting the same class reaches {points(chance)} %"
@@ -315,10 +314,6 @@ def _spanned(found: Estimate, unit):
 def _listed(names):
     """Return names as a list in a sentence."""
     return " and ".join([", ".join(names[:-1])] * (len(names) > 1) + [names[-1]])
-
-
-def _counted(n, noun):
-    return f"is {n} {noun}" if n == 1 else f"are {n} {noun}s"
 
 
 def _answers(results, advised, sizes, total, unit):

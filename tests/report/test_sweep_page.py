@@ -463,7 +463,7 @@ def test_one_run_allows_no_recommendation():
     found = scored({("a", 1.0): np.array([0.7]), ("a", 2.0): np.array([0.8])})
     assert recommend(found) is None
     text = summary(Page(found.to_html()))
-    assert text.startswith("No model can be recommended, as there is 1 run only.")
+    assert text.startswith("No model can be recommended, as every private model has one run only.")
     assert "Take" not in text and "sweep with 3 or more seeds" in text
     assert "One run gives no intervals" in Page(found.to_html()).text
     none = scored({("sgd", np.inf): np.array([0.7, 0.7])})
