@@ -465,7 +465,7 @@ def bad_data(X, y):
     gap.loc[4, "group"] = None
     return {
         "nan": (with_nan, y, {}, "NaN"),
-        "infinity": (with_inf, y, {}, "infinity"),
+        "infinity": (with_inf, y, {}, "infinite"),
         "text": (features.assign(job="clerk"), y, {}, "job.*OneHotEncoder"),
         "one class": (features, np.zeros(len(y)), {}, "one class"),
         "lengths": (features, y[:-1], {}, "inconsistent"),
@@ -626,7 +626,7 @@ def test_values_that_are_not_finite_are_placed(table):
     X.iloc[3, 1] = np.nan
     with pytest.raises(ValueError, match=f"NaN.*{X.columns[1]}.*public_preprocessor"):
         fast().fit(X, y)
-    with pytest.raises(ValueError, match=r"infinity \(inf\) in columns \[2\]"):
+    with pytest.raises(ValueError, match=r"infinite values in column 2"):
         fast().fit(np.where(np.arange(X.shape[1]) == 2, np.inf, X.fillna(0)), y)
 
 

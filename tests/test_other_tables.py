@@ -115,7 +115,7 @@ def test_a_scaler_a_schema_and_the_count_of_what_is_outside(made, frame):
 def test_missing_values_are_refused_by_name(made, frame):
     X, y = frame[0][NAMES].head(100).copy(), frame[1][:100]
     X.loc[3, "x2"] = np.nan
-    with pytest.raises(ValueError, match=r"NaN or infinity.*x2"):
+    with pytest.raises(ValueError, match=r"NaN or infinite values.*x2"):
         quick().fit(made(X), y)
     with pytest.raises(ValueError, match=r"text or category columns \['x2'\]"):
         quick().fit(made(X.assign(x2="text")), y)

@@ -49,7 +49,7 @@ def _parser():
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.papers",
         description="Train the table or figure NAME of a paper again, and compare it with print. "
-        "Finished runs are kept: interrupt it when you like, and call it again. Data sets that "
+        "Finished runs are kept: run the same command again to resume. Data sets that "
         "are not in the package are looked for in the folder that SKDPFAIR_DATA names.",
     )
     add = parser.add_argument
@@ -61,7 +61,7 @@ def _parser():
         help="train what the paper prints instead of this library's algorithms and settings that "
         "give the table; epsilon is honest in both",
     )
-    add("--output", "-o", metavar="FOLDER", help="the same call continues where it was")
+    add("--output", "-o", metavar="FOLDER", help="run the same command again to resume")
     add("--seeds", type=int, default=5, help="runs of each row (5)")
     add("--epochs", type=int, help="fewer epochs than the paper's, to look sooner")
     add("--rows", nargs="+", metavar="ROW", help="rows to train; the usual ones by default")

@@ -1,4 +1,4 @@
-// Wide tables and figures scroll in a frame that says so and can be reached by keyboard.
+// Wide tables, figures and code scroll in a frame that says so and can be reached by keyboard.
 document.addEventListener("DOMContentLoaded", () => {
   const frames = [];
   for (const item of document.querySelectorAll(".bd-article table, .bd-article img")) {
@@ -9,11 +9,12 @@ document.addEventListener("DOMContentLoaded", () => {
     frame.append(item);
     frames.push(frame);
   }
+  const blocks = [...document.querySelectorAll(".bd-article .highlight > pre")];
   const mark = () => {
-    for (const frame of frames) {
-      const scrolls = frame.scrollWidth > frame.clientWidth + 1;
-      frame.classList.toggle("scrolls", scrolls);
-      scrolls ? frame.setAttribute("tabindex", "0") : frame.removeAttribute("tabindex");
+    for (const item of [...frames, ...blocks]) {
+      const scrolls = item.scrollWidth > item.clientWidth + 1;
+      (blocks.includes(item) ? item.parentElement : item).classList.toggle("scrolls", scrolls);
+      scrolls ? item.setAttribute("tabindex", "0") : item.removeAttribute("tabindex");
     }
   };
   mark();

@@ -13,17 +13,17 @@ from skdpfair import __version__
 
 # command: its module, and what `skdpfair --help` says of it without importing that
 COMMANDS = {
-    "schema": ("schema_command", "Write down what is public about a CSV file."),
+    "schema": ("schema_command", "Declare the public facts about a CSV file."),
     "fit": ("fit_command", "Train a private classifier on a CSV file, Parquet files or pictures."),
     "predict": ("fit_command", "Predict the rows of a CSV or Parquet file, or pictures."),
     "sweep": ("sweep_command", "Compare methods and budgets on a CSV file or on pictures."),
     "report": ("report_command", "Write a page about a sweep or a model."),
     "statement": ("statement_command", "Print or export the privacy statement of a model."),
-    "dashboard": ("dashboard_command", "Look at a sweep in the Fairlearn dashboard."),
-    "budget": ("budget_command", "Find the budget, the noise or the steps of a fit."),
+    "dashboard": ("dashboard_command", "Show a sweep in the Fairlearn dashboard."),
+    "budget": ("budget_command", "Compute the budget, the noise or the number of steps of a fit."),
     "methods": ("methods_command", "List the methods: paper, privacy, groups, what they release."),
-    "audit": ("audit_command", "Lower bounds of what a method spends, and leaks in files."),
-    "data": ("data_command", "Look for data sets, and check their digests."),
+    "audit": ("audit_command", "Measure lower bounds on epsilon, and find leaks in files."),
+    "data": ("data_command", "Find data sets, and check their digests."),
     "demo": ("demo_command", "Compare the sexes on Adult, with and without privacy."),
 }
 

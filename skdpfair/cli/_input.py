@@ -26,7 +26,7 @@ WORDS = {
     "store": "RESULTS",
 }
 LEDGER_WORDS = {
-    "a ledger without a budget": "a ledger begun by --ledger-delta alone",
+    "a ledger without a budget": "a ledger created with --ledger-delta alone",
     "unit_col= or units=": "a unit in their schema",
 }
 _WIDEST = 100
@@ -91,15 +91,15 @@ FILE_COLUMN = click.option(
     "--file-column",
     default=FILE,
     show_default=True,
-    help="For a folder of pictures: column of --labels that names each file in it.",
+    help="For a folder of pictures: column of --labels with the file names.",
 )
 SIZE = click.option(
-    "--size", type=Size(), help="For a folder of pictures: resize each, such as to 32x32."
+    "--size", type=Size(), help="For a folder of pictures: resize each, for example to 32x32."
 )
 MODE = click.option(
     "--mode",
     type=click.Choice(["L", "RGB"]),
-    help="For a folder of pictures: make each grey (L) or coloured.",
+    help="For a folder of pictures: convert each to grey (L) or colour (RGB).",
 )
 
 
@@ -244,7 +244,9 @@ _LEDGER_OPTIONS = (
     ),
     click.option("--ledger-epsilon", type=Positive(), help="Budget of a new ledger."),
     click.option(
-        "--ledger-delta", type=Positive(), help="At which it holds; alone, for one without budget."
+        "--ledger-delta",
+        type=Positive(),
+        help="Delta of a new ledger; alone, it creates one without a budget.",
     ),
 )
 
@@ -260,15 +262,15 @@ def check_ledger(ledger, epsilon, delta):
     """Raise if the options do not go together."""
     if ledger is None and (epsilon, delta) != (None, None):
         raise Unusable(
-            "--ledger-epsilon and --ledger-delta are those of a ledger: name its file by --ledger, "
+            "--ledger-epsilon and --ledger-delta describe a ledger: name its file with --ledger, "
             "or leave them out."
         )
     if epsilon is not None and delta is None:
         raise Unusable("--ledger-epsilon holds at a --ledger-delta: give both.")
     if ledger is not None and not ledger.exists() and delta is None:
         raise Unusable(
-            f"--ledger {ledger} is not there. To begin a new one, say what may be spent in all: "
-            "--ledger-epsilon and --ledger-delta. --ledger-delta alone begins one without a budget."
+            f"--ledger {ledger} does not exist. To create it, give the budget of the data set: "
+            "--ledger-epsilon and --ledger-delta. With --ledger-delta alone, it has no budget."
         )
 
 

@@ -31,7 +31,7 @@ _SEED = click.option(
 
 @click.group()
 def audit():
-    """Lower bounds of what a method spends, and leaks in files.
+    """Measure lower bounds on epsilon, and find leaks in files.
 
     Each command ends with status 0 if it finds no more than was claimed, 1 if it finds more, and
     2 if it could not be run.
@@ -99,7 +99,7 @@ def run(method, epsilon, canaries, records, attack, seed, as_json):
     type=click.FloatRange(min=1e-3, max=1e6),
     default=1.0,
     show_default=True,
-    help="Standard deviation of the gradient's noise, over what one record can move.",
+    help="Standard deviation of the noise, divided by the largest effect of one record.",
 )
 @click.option(
     "--draws",

@@ -21,7 +21,7 @@ _POSITIVE = Positive()
     "--records",
     type=click.IntRange(min=1),
     required=True,
-    help="How many there are; the number of persons, where fits are by person.",
+    help="Number of records, or of persons if the guarantee is for persons.",
 )
 @click.option(
     "--batch-size", type=_POSITIVE, required=True, help="Expected size of a Poisson batch."
@@ -30,13 +30,11 @@ _POSITIVE = Positive()
 @click.option(
     "--noise-multiplier",
     type=_POSITIVE,
-    help="Standard deviation of the gradient's noise, over what one record can move.",
+    help="Standard deviation of the noise, divided by the largest effect of one record.",
 )
-@click.option("--steps", type=click.IntRange(min=1), help="How often a batch is drawn.")
+@click.option("--steps", type=click.IntRange(min=1), help="Number of training steps.")
 @click.option("--epochs", type=_POSITIVE, help="Instead of steps: passes over the records.")
-@click.option(
-    "--delta", type=_POSITIVE, help="Mass beyond epsilon; by default that of a fit on the records."
-)
+@click.option("--delta", type=_POSITIVE, help="Delta; by default that of a fit on so many records.")
 @click.option(
     "--accountant",
     type=click.Choice(sorted(ACCOUNTANTS)),
@@ -49,12 +47,12 @@ _POSITIVE = Positive()
     type=click.IntRange(1, MOST_RECORDS),
     default=1,
     show_default=True,
-    help="Most records of one person; --epsilon is then the budget of such a person.",
+    help="Largest number of records of one person; --epsilon is then the budget of a person.",
 )
 @click.option(
     "--candidates",
     type=click.IntRange(min=1),
-    help="Forecast a grid search over so many settings, with such fits.",
+    help="Forecast a grid search over this number of settings.",
 )
 @click.option(
     "--folds", type=click.IntRange(min=2), default=5, show_default=True, help="Of that search."
@@ -74,7 +72,7 @@ def budget(
     folds,
     as_json,
 ):
-    """Find the budget, the noise or the steps of a fit.
+    """Compute the budget, the noise or the number of steps of a fit.
 
     Give two of --epsilon, --noise-multiplier and --steps (or --epochs): the third is found.
 

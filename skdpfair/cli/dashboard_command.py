@@ -19,7 +19,7 @@ _OPTIONS = {
 @click.command()
 @click.argument("results", type=AnyPath(exists=True, file_okay=False))
 @click.option("--port", type=click.IntRange(1, 65_535), help="Of localhost; by default a free one.")
-@click.option("--seed", type=int, help="Whose test records; by default those of the first seed.")
+@click.option("--seed", type=int, help="Seed whose test records are shown; by default the first.")
 @click.option("--fold", type=int, default=0, show_default=True, help="Which of its folds.")
 @MEASURES
 def dashboard(results, port, seed, fold, measures):

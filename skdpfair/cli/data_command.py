@@ -25,7 +25,7 @@ _FOLDER = click.option(
 
 @click.group()
 def data():
-    """Look for data sets, and check their digests.
+    """Find data sets, and check their digests.
 
     Each command ends with status 0 if all are as recorded, 1 if one is missing or another version.
     """

@@ -140,7 +140,7 @@ def _print(console, table, models):
     console.print(shown)
     report = models[DEMO_METHODS[-1]].privacy_
     console.print(f"{DEMO_METHODS[-1]}: {report.statement}", highlight=False)
-    console.print("Not accounted for:")
+    console.print("Not covered by epsilon:")
     for item in report.not_accounted:
         console.print(f"  - {item}", highlight=False)
     console.print("The reference is the same model trained by plain SGD: no clipping, no noise.")

@@ -85,7 +85,7 @@ _PRIVATE = sorted(name for name, method in METHODS.items() if method.private)
     "--schema",
     "path",
     type=AnyPath(exists=True, dir_okay=False),
-    help="What is public about the columns, as `skdpfair schema` writes it.",
+    help="Public facts about the columns, as written by `skdpfair schema`.",
 )
 @TARGET
 @GROUP
@@ -115,7 +115,7 @@ _PRIVATE = sorted(name for name, method in METHODS.items() if method.private)
     "settings",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Another parameter of DPFairClassifier, such as max_epochs=20; may be given again.",
+    help="Another parameter of DPFairClassifier, such as max_epochs=20; may be repeated.",
 )
 @ledger_options
 @click.option("--seed", type=click.IntRange(min=0), help="Make noise reproducible: research only.")
@@ -127,7 +127,7 @@ _PRIVATE = sorted(name for name, method in METHODS.items() if method.private)
     show_default=True,
     help="The model to write.",
 )
-@click.option("--force", is_flag=True, help="Replace a model that is there.")
+@click.option("--force", is_flag=True, help="Replace an existing model.")
 @AS_JSON
 def fit(
     data,
@@ -165,7 +165,7 @@ def fit(
     check_outputs(output, inputs=(*data, path, ledger, pictures["labels"]))
     if output.exists() and not (force and output.is_file()):
         raise Unusable(
-            f"{output} is there already, and training again would cost budget. Give another "
+            f"{output} already exists, and retraining would spend more budget. Give another "
             "--output, or --force."
         )
     check_ledger(ledger, ledger_epsilon, ledger_delta)
@@ -235,9 +235,9 @@ def fit(
     for text in notes:
         echo(wrapped(f"Note: {text}"), err=True)
     if given:
-        echo(f"What is public is in {given}, for the next time.")
+        echo(f"The public facts are saved in {given}, for the next time.")
     if cut:
-        echo(wrapped(f"NOT finished: {written} holds the model as far as it was trained."))
+        echo(wrapped(f"NOT finished: {written} holds the partly trained model."))
     else:
         echo(f"Written to {written}.")
         echo(f"Next:  skdpfair predict {written} DATA   or   skdpfair report {written} --data TEST")
@@ -297,7 +297,7 @@ def _schema(source, path, target, groups, person, output):
     with in_options({}):
         names = source.columns([target, *groups, *(name for name in person[:1] if name)])
         if kept.exists():
-            raise ValueError(f"{kept} is there already: pass it as --schema, or remove it.")
+            raise ValueError(f"{kept} already exists: pass it as --schema, or remove it.")
         answers = answers_beside(kept)
         schema = ask(
             names, target, groups, *person, kept=answers, labels_only=source.holds_pictures

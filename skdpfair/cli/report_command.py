@@ -36,7 +36,7 @@ _WORDS = {"Use random_state=None": "Fit without --seed", "random_state": "--seed
     show_default=True,
     help="The page to write.",
 )
-@click.option("--title", help="Of the page.")
+@click.option("--title", help="Title of the page.")
 @click.option(
     "--data",
     type=AnyPath(exists=True),
@@ -48,21 +48,29 @@ _WORDS = {"Use random_state=None": "Fit without --seed", "random_state": "--seed
 @click.option(
     "--card", type=AnyPath(dir_okay=False), help="For a model: write a model card here, too."
 )
+@click.option(
+    "--ledger",
+    type=AnyPath(exists=True, dir_okay=False),
+    help="For a sweep: ledger of the data set, whose records the page summarises.",
+)
 @MEASURES
 @AS_JSON
-def report(results, output, title, data, card, measures, as_json, **pictures):
+def report(results, output, title, data, card, ledger, measures, as_json, **pictures):
     """Write a page about RESULTS: the folder of a sweep, or a model that `skdpfair fit` wrote.
 
-    The page is one file without scripts or requests, and says whether its figures are private.
+    The page is one file without scripts or network requests, and states whether its figures are
+    private.
     """
-    check_outputs(output, card, inputs=(results, data, pictures["labels"]))
+    check_outputs(output, card, inputs=(results, data, pictures["labels"], ledger))
     options = {"store": "RESULTS", "measures": "--measures"}
     with in_options(options), recorded_warnings() as said:
         if results.is_dir():
             if data or card:
                 raise Unusable("--data and --card are for a model, and RESULTS is a folder.")
-            private = _of_sweep(results, output, title, names_in(measures))
+            private = _of_sweep(results, output, title, names_in(measures), ledger)
         else:
+            if ledger:
+                raise Unusable("--ledger is for a sweep, and RESULTS is a file.")
             measures = names_in(measures)
             private = _of_model(results, output, title, data, card, measures, pictures)
     for text in said():
@@ -74,7 +82,8 @@ def report(results, output, title, data, card, measures, as_json, **pictures):
     echo(wrapped(f"Written to {' and '.join(written)}. It contains {holds} private."))
 
 
-def _of_sweep(results, output, title, measures):
+def _of_sweep(results, output, title, measures, ledger):
+    from skdpfair.budget import PrivacyLedger
     from skdpfair.cli.sweep_command import schema_beside
     from skdpfair.model_selection import TradeoffResults  # late: it needs most of the package
 
@@ -85,7 +94,8 @@ def _of_sweep(results, output, title, measures):
             f"What privacy costs each group: {schema.target} by {' and '.join(schema.all_groups)}"
         )
     found = TradeoffResults.from_store(results)
-    found.to_html(output, title=title, pipeline=pipeline, measures=measures)
+    ledger = None if ledger is None else PrivacyLedger(ledger)
+    found.to_html(output, title=title, pipeline=pipeline, measures=measures, ledger=ledger)
     return False
 
 

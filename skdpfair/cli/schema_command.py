@@ -34,8 +34,8 @@ from skdpfair.preprocessing._piecewise_linear import spans_decades
 
 WHY = (
     "Limits of numbers and lists of values must come from what everybody may know: a form, a code "
-    "book, the meaning of a column. Read off the rows, they would tell of the people in them, and "
-    "no epsilon would cover that. So this asks you, and looks at the header of the file only."
+    "book, the meaning of a column. If you derive them from the data, they leak information that "
+    "the privacy budget does not cover. This command asks you, and reads only the file's header."
 )
 _SWEEP_PARTS = (
     *("methods", "epsilons", "seeds", "store", "cv", "keep_predictions", "ceiling", "params"),
@@ -55,7 +55,7 @@ MOST_RECORDS = click.option(
     "--max-records-per-unit",
     "most_records",
     type=click.IntRange(min=1),
-    help="Records of one person that take part, with --unit; public.",
+    help="Most records of one person that are used, with --unit; public.",
 )
 
 
@@ -107,19 +107,19 @@ class Study:
     show_default=True,
     help="The file to write.",
 )
-@click.option("--template", is_flag=True, help="Ask nothing: write a file to fill in by hand.")
+@click.option("--template", is_flag=True, help="Do not ask: write a file to fill in by hand.")
 @click.option(
     "--check",
     type=AnyPath(exists=True, dir_okay=False),
-    help="Write nothing: count what this schema misses in DATA. NOT private.",
+    help="Write nothing: count the values in DATA that this schema does not cover. NOT private.",
 )
 @AS_JSON
 def schema(data, target, groups, unit, most_records, output, template, check, as_json):
-    """Write down what is public about the columns of DATA, a CSV file.
+    """Declare the public facts about the columns of DATA, a CSV file.
 
     Limits of numbers and lists of values must come from what everybody may know, such as a form or
-    a code book: read off the rows, they would tell of the people in them, and no epsilon would
-    cover that. So this asks you for each column, and looks at the header only.
+    a code book: if you derive them from the data, they leak information that the privacy budget
+    does not cover. This command asks about each column, and reads only the header.
     """
     if check is not None:
         return _check(data, check, as_json)
@@ -130,7 +130,7 @@ def schema(data, target, groups, unit, most_records, output, template, check, as
     check_outputs(output, inputs=(data,))
     with in_options({}):
         if output.exists():
-            raise ValueError(f"{output} is there already. Give another --output, or remove it.")
+            raise ValueError(f"{output} already exists. Give another --output, or remove it.")
         person = unit, most_records
         names, _ = columns_of(data, [target, *groups, *_named(unit)])
         text = _heading(data, names, unit)
@@ -148,7 +148,7 @@ def schema(data, target, groups, unit, most_records, output, template, check, as
     if not template:
         echo(f"Next:  skdpfair fit {data} --schema {output} --epsilon 1")
         echo(f"or     skdpfair sweep {output}")
-        echo(f"Typing errors, where you may look:  skdpfair schema {data} --check {output}")
+        echo(f"Find typing errors, if you may look:  skdpfair schema {data} --check {output}")
 
 
 def check_unit(unit, most_records):
@@ -357,11 +357,11 @@ store = "{stem}-results"
 
 
 def _heading(data, names, unit):
-    lines = ["# What is public about the columns. Nothing here was read off the rows."]
+    lines = ["# Public facts about the columns. Nothing here was derived from the rows."]
     lines.append(f"data = {_quoted(str(data))}")
     name = _column_of_persons(names, unit)
     if name is not None:
-        remedy = "take the # from the next two lines, and say of how many rows at most."
+        remedy = "remove the # of the next two lines, and state the most rows of a person."
         asked = PERSON_QUESTION.format(_quoted(name), remedy)
         lines += textwrap.wrap(asked, 98, initial_indent="# ", subsequent_indent="# ")
         lines += [f"# unit = {_quoted(name)}", "# max_records_per_unit = 1"]

@@ -47,7 +47,7 @@ SCHEMA_FILE = "schema.toml"  # beside the finished fits, for the report
 @click.option(
     "--data",
     type=AnyPath(exists=True),
-    help="CSV file, folder of pictures or .npz file; by default the study's.",
+    help="CSV file, folder of pictures or .npz file; by default that of the study.",
 )
 @LABELS
 @FILE_COLUMN
@@ -57,7 +57,7 @@ SCHEMA_FILE = "schema.toml"  # beside the finished fits, for the report
     "--output",
     "-o",
     type=AnyPath(file_okay=False),
-    help="Folder for finished fits; by default the study's. The same call continues after them.",
+    help="Folder for finished fits; by default the study's. Run the command again to resume.",
 )
 @ledger_options
 @click.option("--jobs", type=int, default=-1, show_default=True, help="Processes; -1: all cores.")
@@ -66,13 +66,14 @@ SCHEMA_FILE = "schema.toml"  # beside the finished fits, for the report
 def sweep(
     study, data, output, ledger, ledger_epsilon, ledger_delta, jobs, measures, as_json, **pictures
 ):
-    """Compare methods and budgets as STUDY, a TOML file, asks.
+    """Compare the methods and budgets that STUDY, a TOML file, lists.
 
-    STUDY holds what is public about the columns, as `skdpfair schema` writes it, and [sweep] with
-    methods, epsilons, seeds, and maybe cv, store and params. The figures are NOT private.
+    STUDY declares the public facts about the columns, as written by `skdpfair schema`. Its section
+    [sweep] has methods, epsilons and seeds, and optionally cv, store and params. The figures are
+    NOT private.
 
-    A ledger with a budget refuses a sweep, whose references have no privacy: --ledger-delta without
-    --ledger-epsilon begins one that records what was spent.
+    A ledger with a budget refuses a sweep, because its reference models have no privacy. Use
+    --ledger-delta without --ledger-epsilon to record what was spent without a budget.
     """
     from skdpfair.metrics._measures import MEASURES as known
     from skdpfair.metrics._measures import chosen_measures
@@ -87,7 +88,7 @@ def sweep(
         data = data or asked.data
         if data is None:
             records = "FILE" if asked.schema.has_features else "FOLDER of pictures or FILE.npz"
-            raise ValueError(f'{study} does not say data = "...": give --data {records}.')
+            raise ValueError(f'{study} has no entry data = "...": give --data {records}.')
         options = {
             "methods": ["dpsgd", "global_adapt"],
             "epsilons": [1.0],
@@ -97,7 +98,7 @@ def sweep(
         folder = output or options.pop("store", f"{study.stem}-results")
         options.pop("store", None)
         if not asked.schema.all_groups:
-            raise ValueError(f"{study} names no groups: a sweep compares them. Add [groups].")
+            raise ValueError(f"{study} names no groups, which a sweep compares. Add [groups].")
         params = options.pop("params", {})
         smallest = min(budgets_of(options["epsilons"]))  # features are the same for all fits
         source = source_of(data, **pictures)
@@ -143,7 +144,9 @@ def sweep(
     for text in said():
         echo(wrapped(f"Note: {text}"), err=True)
     if cut:
-        echo(wrapped(f"Not finished: call it again, and it continues from {folder}."), err=True)
+        echo(
+            wrapped(f"Not finished: run the same command again to resume from {folder}."), err=True
+        )
         sys.exit(130)
     echo(wrapped(f"Finished fits are in {folder}. These figures are NOT private."))
     echo(f"Next:  skdpfair report {folder} -o report.html")

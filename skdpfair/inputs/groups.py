@@ -172,6 +172,22 @@ def encode(
     return found
 
 
+def grouping_of(sensitive_features: Any) -> str:
+    """Return the names of the columns that define the groups, "" if they have none.
+
+    Examples
+    --------
+    >>> grouping_of(pd.DataFrame({"sex": ["F"], "race": ["A"]})), grouping_of(["F", "M"])
+    ('sex and race', '')
+    """
+    if isinstance(sensitive_features, Mapping):
+        return " and ".join(map(str, sensitive_features))
+    table = in_pandas(sensitive_features)
+    if isinstance(table, pd.Series):
+        return "" if table.name is None else str(table.name)
+    return " and ".join(map(str, table.columns)) if isinstance(table, pd.DataFrame) else ""
+
+
 def encode_features(
     sensitive_features: Any, n_samples: int, groups: Sequence[Any] | None = None
 ) -> Groups:

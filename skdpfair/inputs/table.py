@@ -402,18 +402,22 @@ def _refuse_not_finite(X: Any, x: Rows) -> None:
             spoilt |= ~np.isfinite(part).reshape(len(part), x.shape[1], -1).all(axis=(0, 2))
     if spoilt.any() and x.ndim > 2:
         raise ValueError(
-            "X contains NaN or infinity (inf), as float32 counts from 3.4e38 on. Leave such "
-            "records out, or fill them by a public constant: numpy.where(numpy.isfinite(X), X, 0)."
+            "X contains NaN or infinite values (values above 3.4e38 overflow float32). Leave such "
+            "records out, or fill them with a public constant: "
+            "numpy.where(numpy.isfinite(X), X, 0)."
         )
     if spoilt.any():
         at = np.flatnonzero(spoilt)
         names = [X.columns[i] if hasattr(X, "columns") else int(i) for i in at]
+        which = f"column {safe_repr(names[0])}"
+        if len(names) > 1:
+            which = f"columns {safe_repr(names)}"
         raise ValueError(
-            f"X contains NaN or infinity (inf) in columns {safe_repr(names)}, as float32 counts "
-            "from 3.4e38 on. Fill them by public constants: "
-            "X.fillna({column: value}), or skdpfair.preprocessing.public_preprocessor(bounds), "
-            "which puts missing numbers in the middle of their bounds. An imputer fitted on the "
-            "rows would spend privacy that nobody counts."
+            f"X contains NaN or infinite values in {which} (values above 3.4e38 overflow float32). "
+            "Fill them with public constants: X.fillna({column: value}), or use "
+            "skdpfair.preprocessing.public_preprocessor(bounds), which sets missing numbers to the "
+            "middle of their bounds. An imputer that is fitted on the rows leaks information that "
+            "the privacy budget does not cover."
         )
 
 

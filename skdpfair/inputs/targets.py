@@ -22,7 +22,7 @@ def range_of(y_range: Any) -> tuple[float, float]:
     wanted = (
         "y_range must be a pair (low, high) of numbers, low < high: the public limits of the "
         "target. Declare them from public knowledge, such as y_range=(0, 120) for an age; limits "
-        "read off the records would reveal two of them"
+        "derived from the records would reveal two of them"
     )
     if isinstance(y_range, (str, bytes, dict, set, frozenset)) or y_range is None:
         raise ValueError(f"{wanted}, got {safe_repr(y_range)}.")

@@ -3,6 +3,7 @@
 import time
 import warnings
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from numbers import Integral
 
 import numpy as np
@@ -109,6 +110,7 @@ def _fit_and_test(cell, X, y, code, levels, unit, keep_predictions):
         "epsilon_spent": float(spent),
         "runs": runs,
         "fit_seconds": seconds,
+        "day": datetime.now(UTC).date().isoformat(),
         "low_signal": [
             str(w.message) for w in recorded if issubclass(w.category, LowSignalWarning)
         ],

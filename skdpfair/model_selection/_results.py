@@ -98,6 +98,9 @@ class TradeoffResults:
         TradeoffResults
         """
         kept = predictions_of(cells, levels, classes) or None
+        days = sorted({cell["day"] for cell in cells if "day" in cell})
+        if asked is not None and days:
+            asked = asked | {"days": [days[0], days[-1]]}
         return cls(frame_of(cells, levels), kept, asked, releases_of(cells))
 
     @classmethod
@@ -132,7 +135,9 @@ class TradeoffResults:
             budget = cell["epsilon"]
             budgets = asked["epsilons"]
             at = budgets.index(budget) if budget in budgets else -1
-            return cell["seed"], cell["fold"], place.get(cell["method"], -1), at, cell["method"]
+            name = cell["method"]
+            first = -1 if name.startswith(CEILING) else -2
+            return cell["seed"], cell["fold"], place.get(name, first), at, name
 
         features = asked.get("data features")
         asked = {name: value for name, value in asked.items() if not name.startswith("data ")}
@@ -368,7 +373,7 @@ class TradeoffResults:
 
         return TradeoffDisplay.from_results(self, measure=measure).plot(ax=ax)
 
-    def to_html(self, path=None, *, title=None, pipeline=None, measures=None):
+    def to_html(self, path=None, *, title=None, pipeline=None, measures=None, ledger=None):
         """Return or write a report as one self-contained HTML page; NOT private.
 
         Parameters
@@ -381,6 +386,8 @@ class TradeoffResults:
             The pipeline that prepared the features; the page lists its `check_pipeline` findings.
         measures : list of str or None, default=None
             Measures to tabulate by group, see `skdpfair.report.results_page`.
+        ledger : PrivacyLedger or None, default=None
+            The ledger of the data set; the page tells what it has recorded.
 
         Returns
         -------
@@ -393,7 +400,8 @@ class TradeoffResults:
             If jinja2 is missing: ``pip install "skdpfair[report]"``.
         """
         path = None if path is None else path_of(path)
-        page = results_page(self, title=title, pipeline=pipeline, measures=measures)
+        options = {"title": title, "pipeline": pipeline, "measures": measures, "ledger": ledger}
+        page = results_page(self, **options)
         if path is None:
             return page
         replace_file(path, page.encode())

@@ -104,7 +104,8 @@ def sweep(
         ``device`` "auto" or "cuda", the cells take the GPUs of a machine in turn.
     store : path-like or None, default=None
         Folder for finished cells; repeating the call continues where it stopped. Its manifest
-        holds digests of X, y and the groups, and the names of the groups.
+        holds digests of X, y and the groups, the names of the groups, and the number of records of
+        each class in each group.
     progress : bool, default=True
         On a terminal or in a notebook, show finished cells, remaining time and the epsilon of all
         private fits so far, computed as if every fit read every record.
@@ -204,6 +205,9 @@ def sweep(
         "cv": describe(cv),
         "keep_predictions": keep_predictions,
         "params": {k: describe(v) for k, v in sorted(params.items())},
+        "n_features": int(np.prod(np.shape(X)[1:])),
+        "counts": _counts(found.code, len(levels), np.searchsorted(classes, y), len(classes)),
+        "grouping": groups.grouping_of(sensitive_features),
     }
     if unit is not None:
         sizes = [cell.n_units for cell in cells]
@@ -235,6 +239,12 @@ def sweep(
     return results
 
 
+def _counts(code, n_groups, label, n_classes):
+    """Return the number of records by group and class."""
+    counts = np.bincount(code * n_classes + label, minlength=n_groups * n_classes)
+    return counts[: n_groups * n_classes].reshape(n_groups, n_classes).tolist()
+
+
 def _run(cells, records, features, store, n_jobs, progress, delta, keep_predictions):
     """Return the finished cells by key: those in the store, and those run now."""
     done = {} if store is None else store.finished(cell.key for cell in cells)
@@ -258,7 +268,7 @@ def _run(cells, records, features, store, n_jobs, progress, delta, keep_predicti
         bar.start_at(len(done))
         complete = run_missing(tasks, done, store, n_jobs=n_jobs, on_result=show)
     if not complete:
-        kept = "" if store is None else f" The same call continues from {str(store.folder)!r}."
+        kept = "" if store is None else f" Repeat the call to resume from {str(store.folder)!r}."
         warnings.warn(
             f"The sweep was interrupted after {len(done)} of {len(cells)} cells; the results hold "
             f"only these.{kept}",

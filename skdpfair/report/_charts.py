@@ -1,15 +1,16 @@
 """Numbers -> the geometry of small charts, which ``templates/charts.html`` writes as SVG.
 
 Drawn here, not by a plotting library, so that a page of a hundred models takes a second, follows
-the reader's light or dark colours, and needs no more than jinja2.
+the reader's light or dark colours, and needs no more than jinja2. Charts are as narrow as a
+telephone, so that their text is not made smaller there; legends are text of the page.
 """
 
 import math
 
 import numpy as np
 
-WIDTH, LEFT, RIGHT, TOP, BOTTOM = 560.0, 54.0, 150.0, 12.0, 48.0
-_ROW = 17.0  # of a legend
+WIDTH, LEFT, RIGHT, TOP, BOTTOM = 400.0, 44.0, 8.0, 30.0, 44.0
+_HEIGHT = 280.0
 _SHAPES = (
     "M-3.6,0a3.6,3.6 0 1,0 7.2,0a3.6,3.6 0 1,0 -7.2,0",
     "M-3.3,-3.3h6.6v6.6h-6.6z",
@@ -18,7 +19,10 @@ _SHAPES = (
     "M0,4.2L4,-3.1H-4z",
 )
 _DASHES = ("none", "7 3", "2 3")
+_ACROSS = ("7 4", "2 4", "12 3 2 3")  # of lines without a budget: the references
 N_COLOURS = 7  # --c0 to --c6 of the page
+_CHARACTER = 6.6  # widest mean width of a character of the texts
+_APART = 5.0  # between the points of two methods at one budget
 
 
 def style(i) -> dict:
@@ -44,8 +48,9 @@ def ticks(low, high, most=6) -> list[float]:
     return [round(i * step, 10) + 0.0 for i in range(first, last + 1)]
 
 
-def _range(values, *, zero=False) -> tuple[float, float]:
-    """Return a range around the values, which holds zero if asked."""
+def range_of(values, *, zero=False) -> tuple[float, float]:
+    """Return a range around the values that are numbers, which holds zero if asked."""
+    values = [v for v in values if math.isfinite(v)] or [0.0]
     low, high = min(values), max(values)
     if zero:
         low, high = min(low, 0.0), max(high, 0.0)
@@ -54,13 +59,14 @@ def _range(values, *, zero=False) -> tuple[float, float]:
 
 
 class _Axis:
-    """Places of values along one axis."""
+    """Places of values along one axis; those beyond its range are at its ends."""
 
     def __init__(self, low, high, start, end, *, log=False):
         self.low, self.high, self.log = low, high, log
         self.start, self.end = start, end
 
     def __call__(self, value):
+        value = min(max(value, self.low), self.high)
         low, high, value = (
             (math.log10(v) for v in (self.low, self.high, value))
             if self.log
@@ -73,56 +79,69 @@ class _Axis:
         return [(self(v), f"{v:g}") for v in ticks(self.low, self.high, most)]
 
 
+def _whisker(axis, low, high):
+    """Return the ends of an interval on an axis, None without an interval."""
+    return None if math.isnan(low) or math.isnan(high) else (axis(low), axis(high))
+
+
 def lines(curves, across, *, title, label, zero=False) -> dict:
     """Return a chart of curves over a log axis of budgets, with zero as a line if asked.
 
-    ``curves`` are lists of (budget, mean, standard error or NaN) by method; ``across`` are values
-    by name that have no budget, drawn as dashed lines.
+    ``curves`` are lists of (budget, mean, low, high) by method, where low and high are the ends of
+    an interval or NaN; ``across`` are values by name that have no budget, drawn as dashed lines.
     """
-    height = max(300.0, TOP + BOTTOM + _ROW * (len(curves) + len(across)))
     points = [p for curve in curves.values() for p in curve]
-    errors = [0.0 if math.isnan(e) else e for _, _, e in points]
-    spread = [m + sign * e for (_, m, _), e in zip(points, errors, strict=True) for sign in (-1, 1)]
-    y = _Axis(*_range([*spread, *across.values()], zero=zero), height - BOTTOM, TOP)
-    budgets = sorted({b for b, _, _ in points})
+    spread = [v for _, *values in points for v in values]
+    y = _Axis(*range_of([*spread, *across.values()], zero=zero), _HEIGHT - BOTTOM, TOP)
+    budgets = sorted({b for b, *_ in points})
     low, high = (budgets[0], budgets[-1]) if len(budgets) > 1 else (budgets[0] / 2, budgets[0] * 2)
-    x = _Axis(low, high, LEFT + 12, WIDTH - RIGHT - 12, log=True)
+    x = _Axis(low, high, LEFT + 20, WIDTH - RIGHT - 20, log=True)
+    apart = min(_APART, 30 / len(curves))  # points of one budget stand side by side
     series = []
     for i, (name, curve) in enumerate(curves.items()):
-        banded = [(b, m, e) for b, m, e in curve if not math.isnan(e)]
-        band = [(x(b), y(m + e)) for b, m, e in banded]
-        band += [(x(b), y(m - e)) for b, m, e in reversed(banded)]
-        marks = [
-            (x(b), y(m), f"{name}, ε {b:g}: {m:.2f}" + ("" if math.isnan(e) else f" ± {e:.2f}"))
-            for b, m, e in curve
-        ]
-        series.append(style(i) | {"name": name, "band": band, "marks": marks})
-    return _chart(x, y, height, title, label, "privacy budget ε, log scale") | {
+        aside = apart * (i - (len(curves) - 1) / 2)
+        marks = []
+        for b, m, *ends in curve:
+            says = f"{name}, ε {b:g}: {m:.2f}"
+            says += "" if math.isnan(ends[0]) else f" ({ends[0]:.2f} to {ends[1]:.2f})"
+            marks.append((round(x(b) + aside, 1), y(m), says, _whisker(y, *ends)))
+        series.append(style(i) | {"name": name, "marks": marks})
+    dashes = [_ACROSS[i % len(_ACROSS)] for i in range(len(across))]
+    return _plane(x, y, title, label, "privacy budget ε, log scale") | {
         "kind": "lines",
         "x_marks": _spaced([(x(b), f"{b:.3g}") for b in budgets]),
         "series": series,
-        "across": [(y(value), name, f"{name}: {value:.2f}") for name, value in across.items()],
+        "across": [
+            (y(value), name, f"{name}: {value:.2f}", dash)
+            for (name, value), dash in zip(across.items(), dashes, strict=True)
+        ],
         "zero": y(0.0) if zero else None,
     }
 
 
 def scatter(points, front, *, title, label, x_label) -> dict:
-    """Return a chart of points by method, (x, y, what is read out), with a line along the front."""
-    height = max(300.0, TOP + BOTTOM + _ROW * len(points))
+    """Return a chart of points by method, with a line along the front.
+
+    ``points`` are lists of (x, y, text beside it, what is read out).
+    """
     flat = [p for part in points.values() for p in part]
-    x = _Axis(*_range([p[0] for p in flat]), LEFT + 12, WIDTH - RIGHT - 12)
-    y = _Axis(*_range([p[1] for p in flat], zero=True), height - BOTTOM, TOP)
+    x = _Axis(*range_of([p[0] for p in flat]), LEFT + 12, WIDTH - RIGHT - 12)
+    y = _Axis(*range_of([p[1] for p in flat], zero=True), _HEIGHT - BOTTOM, TOP)
     series = [
-        style(i) | {"name": name, "band": [], "marks": [(x(a), y(b), text) for a, b, text in part]}
+        style(i) | {"name": name, "marks": [(x(a), y(b), says, None) for a, b, _, says in part]}
         for i, (name, part) in enumerate(points.items())
     ]
-    return _chart(x, y, height, title, label, x_label) | {
+    best = [(x(a), y(b)) for a, b in front]
+    named = [(x(a), y(b), text) for a, b, text, _ in flat]
+    named.sort(key=lambda spot: spot[:2] not in best)  # those on the front first
+    return _plane(x, y, title, label, x_label) | {
         "kind": "scatter",
         "x_marks": x.marks(),
         "series": series,
-        "front": [(x(a), y(b)) for a, b in front],
+        "front": best,
         "across": [],
         "zero": y(0.0),
+        "names": beside(named),
     }
 
 
@@ -155,14 +174,40 @@ def tradeoff(found, *, unit) -> dict:
     }
 
 
+def beside(spots) -> list[tuple[float, float, str, str]]:
+    """Return (x, y, anchor, text) of texts beside points, none of which touches another.
+
+    ``spots`` are (x, y, text); a text without room on either side is left out.
+    """
+    taken = [(x - 5, y - 5, x + 5, y + 5) for x, y, _ in spots]
+    placed = []
+    for x, y, text in spots:
+        width = _CHARACTER * len(text)
+        for anchor, left in (("start", x + 7), ("end", x - 7 - width)):
+            for down in (0, -11, 11):
+                box = (left, y + down - 6, left + width, y + down + 6)
+                free = all(
+                    box[0] >= b[2] or b[0] >= box[2] or box[1] >= b[3] or b[1] >= box[3]
+                    for b in taken
+                )
+                if free and left >= LEFT and left + width <= WIDTH:
+                    break
+            else:
+                continue
+            taken.append(box)
+            placed.append((x + 7 if anchor == "start" else x - 7, y + down + 4, anchor, text))
+            break
+    return placed
+
+
 def curves(columns, log_columns, *, title) -> dict:
     """Return a chart with a panel for each column, all over one range of logits.
 
     ``columns`` are lists of (value, logit) by name; those of ``log_columns`` have a log axis.
     """
-    wide, tall, left = WIDTH / 3, 132.0, 36.0
+    wide, tall, left = WIDTH / 2, 132.0, 36.0
     logits = [logit for curve in columns.values() for _, logit in curve]
-    y, panels = _Axis(*_range(logits, zero=True), tall - 26, 20), []
+    y, panels = _Axis(*range_of(logits, zero=True), tall - 26, 20), []
     for i, (name, curve) in enumerate(columns.items()):
         is_log = name in log_columns
         places = [math.copysign(math.log1p(abs(v)), v) if is_log else v for v, _ in curve]
@@ -175,7 +220,7 @@ def curves(columns, log_columns, *, title) -> dict:
             {
                 "name": name,
                 "is_log": is_log,
-                "at": (round(i % 3 * wide, 1), i // 3 * tall),
+                "at": (round(i % 2 * wide, 1), i // 2 * tall),
                 "marks": marks,
                 "low": f"{curve[0][0]:.6g}",
                 "high": f"{curve[-1][0]:.6g}",
@@ -185,7 +230,7 @@ def curves(columns, log_columns, *, title) -> dict:
         "kind": "curves",
         "title": title,
         "width": WIDTH,
-        "height": math.ceil(len(panels) / 3) * tall,
+        "height": math.ceil(len(panels) / 2) * tall,
         "left": left,
         "right": round(wide - 8, 1),
         "bottom": tall - 26,
@@ -195,20 +240,20 @@ def curves(columns, log_columns, *, title) -> dict:
     }
 
 
-def _chart(x, y, height, title, label, x_label):
+def _plane(x, y, title, label, x_label):
     return {
         "title": title,
         "label": label,
         "x_label": x_label,
         "width": WIDTH,
-        "height": height,
+        "height": _HEIGHT,
         "left": LEFT,
         "right": WIDTH - RIGHT,
         "top": TOP,
-        "bottom": height - BOTTOM,
+        "bottom": _HEIGHT - BOTTOM,
         "y_marks": y.marks(),
-        "row": _ROW,
         "front": [],
+        "names": [],
     }
 
 
@@ -223,34 +268,48 @@ def _spaced(marks, room=30.0):
     return kept
 
 
-def bars(table, *, title, label) -> dict:
-    """Return a chart of lying bars: a cluster per method, a bar per group; NaN draws none."""
+def bars(table, *, title, label, limits=None) -> dict:
+    """Return a chart of lying bars: a cluster per method, a bar per group.
+
+    ``table`` maps methods to groups to (value, low, high), where low and high are the ends of an
+    interval or NaN; a value of NaN draws no bar. Charts with the same ``limits`` of values share
+    an axis; None is the range of this chart.
+    """
     groups = list(dict.fromkeys(group for row in table.values() for group in row))
     named = len(groups) > N_COLOURS  # colours repeat: then each bar has its group beside it
-    left, right, thick, gap = 200.0 if named else 130.0, WIDTH - 40, 13.0, 12.0
-    values = [v for row in table.values() for v in row.values() if not math.isnan(v)]
-    x = _Axis(*_range(values, zero=True), left + 30, right)
+    longest = min(max(map(len, groups if named else table), default=0), 24 if named else 14)
+    left, right, thick, gap = 12 + _CHARACTER * longest, WIDTH - 30, 15.0, 12.0
+    if limits is None:
+        limits = range_of([v for row in table.values() for p in row.values() for v in p], zero=True)
+    low, high = limits
+    x = _Axis(low, high, left + 30, right)
     clusters, top = [], 8.0
     for name, row in table.items():
         bars_ = []
         top += (thick + 4) * named  # the method's name, above its bars
         for group in groups:
-            value = row.get(group, np.nan)
-            if not math.isnan(value):
-                start, end = sorted((x(0.0), x(value)))
-                bars_.append(
-                    {
-                        "x": start,
-                        "y": top + len(bars_) * thick,
-                        "width": round(max(end - start, 0.6), 1),
-                        "colour": f"var(--c{0 if named else groups.index(group)})",
-                        "group": group if named else None,
-                        "text": f"{round(value, 1) + 0.0:.1f}",
-                        "at": end + 4 if value >= 0 else start - 4,
-                        "anchor": "start" if value >= 0 else "end",
-                        "says": f"{name}, {group}: {value:.2f} points",
-                    }
-                )
+            value, low, high = row.get(group, (np.nan,) * 3)
+            if math.isnan(value):
+                continue
+            start, end = sorted((x(0.0), x(value)))
+            whisker = _whisker(x, low, high)
+            edges = [start, end, *(whisker or ())]
+            says = f"{name}, {group}: {value:.2f} points"
+            says += "" if whisker is None else f" ({low:.2f} to {high:.2f})"
+            bars_.append(
+                {
+                    "x": start,
+                    "y": top + len(bars_) * thick,
+                    "width": round(max(end - start, 0.6), 1),
+                    "colour": f"var(--c{0 if named else groups.index(group)})",
+                    "group": group if named else None,
+                    "text": f"{round(value, 1) + 0.0:.1f}",
+                    "whisker": whisker,
+                    "at": max(edges) + 4 if value >= 0 else min(edges) - 4,
+                    "anchor": "start" if value >= 0 else "end",
+                    "says": says,
+                }
+            )
         height = max(len(bars_), 1) * thick
         middle = top - 5 if named else top + height / 2 + 4
         clusters.append({"name": name, "bars": bars_, "middle": middle})
@@ -265,8 +324,9 @@ def bars(table, *, title, label) -> dict:
         "left": left,
         "thick": thick - 2,
         "zero": x(0.0),
-        "x_marks": x.marks(),
+        "x_marks": _spaced(x.marks(5), 26),
         "clusters": clusters,
         "named": named,
+        "longest": longest,
         "legend": [] if named else [(g, f"var(--c{i % N_COLOURS})") for i, g in enumerate(groups)],
     }

@@ -78,13 +78,18 @@ def to_fairness_dashboard(results, *, seed=None, fold=0):
     first = next(iter(parts.values()))
     classes = _classes(results, parts.values())
     return {
-        "sensitive_features": {"group": [_safe(group) for group in first["group"]]},
+        "sensitive_features": {_grouping(results): [_safe(group) for group in first["group"]]},
         "y_true": np.searchsorted(classes, first["y_true"]).tolist(),
         "y_pred": {
             _safe(name): np.searchsorted(classes, part["y_pred"]).tolist()
             for name, part in parts.items()
         },
     }
+
+
+def _grouping(results):
+    """Return the name of what the groups are groups by."""
+    return _safe((results.asked or {}).get("grouping") or "group")
 
 
 def _classes(results, parts):
@@ -167,7 +172,7 @@ def _figures(results, given, metrics, measures, seed, fold):
 
     It shows figures that it is given; else it would ask for its own metrics only.
     """
-    (column,) = given["sensitive_features"].values()
+    ((grouping, column),) = given["sensitive_features"].items()
     groups, y_true = sorted(set(column)), np.asarray(given["y_true"])
     rows_of = {group: np.asarray(column) == group for group in groups}
     seed = next(iter(results.predictions))[2] if seed is None else seed
@@ -201,7 +206,7 @@ def _figures(results, given, metrics, measures, seed, fold):
     bins = {"binVector": [groups.index(group) for group in column], "binLabels": groups}
     return {
         "precomputedMetrics": [figures],
-        "precomputedFeatureBins": [{"featureBinName": "group"} | bins],
+        "precomputedFeatureBins": [{"featureBinName": grouping} | bins],
         "customMetrics": [{"id": _OF_RUNS[m], "name": _title(m)} for m in others]
         + [{"id": f"run_{name}", "name": _NOT_SHOWN[name]} for name in asked],
         "predictionType": "binaryClassification",

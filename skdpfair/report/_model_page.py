@@ -46,6 +46,11 @@ from skdpfair.report._rendering import (
     written,
 )
 
+_RELEASES = {  # in words
+    "above_z": "count of gradients above the threshold",
+    "counts": "counts by group",
+    "groups": "statistics by group",
+}
 _N_POINTS = 25  # of a curve; the knots of 2, 4 and 8 intervals are among them
 _FLAG = (
     "NOT private: computed on real people without noise. It is for people who may see the data; "
@@ -148,7 +153,12 @@ def model_page(
             group_name(g): rounded_up(e) for g, e in (privacy.group_epsilons or {}).items()
         },
         "ledger": [
-            (e.what, f"{e.steps:,}", f"{e.sample_rate:.4g}", _noises(e.noise_multipliers))
+            (
+                _released(e.what),
+                f"{e.steps:,}",
+                f"{e.sample_rate:.4g}",
+                _noises(e.noise_multipliers),
+            )
             for e in privacy.ledger.entries
         ],
         "groups": None if table is None else _cells(table, names),
@@ -496,6 +506,11 @@ def _cells(table, names):
         shares = [points(v) for k, v in row.items() if k.startswith("predicted[")]
         rows.append((group, f"{int(row['n']):,}", values, shares))
     return rows
+
+
+def _released(what):
+    """Return the name of a release in words."""
+    return " + ".join(_RELEASES.get(part, part) for part in what.split(" + "))
 
 
 def _noises(multipliers):

@@ -1,5 +1,6 @@
-"""Report of a sweep: its settings, accuracies, costs, ledger, and what is not accounted."""
+"""Report of a sweep: what to take, settings, accuracies, costs, ledger, and what ε leaves out."""
 
+import math
 from copy import copy
 from importlib.metadata import version
 
@@ -10,6 +11,7 @@ from skdpfair._validate import safe_repr
 from skdpfair.metrics._measures import COST, MEASURES, OVERALL, described
 from skdpfair.privacy import SampledGaussian, trade_off
 from skdpfair.privacy import epsilon as epsilon_of
+from skdpfair.privacy.accounting import tv_from_epsilon
 from skdpfair.privacy.gdp import delta_for
 from skdpfair.privacy.statement import (
     ADJACENCY_IN_WORDS,
@@ -23,6 +25,7 @@ from skdpfair.privacy.statement import (
     rounded_up,
 )
 from skdpfair.report import _charts as charts
+from skdpfair.report._recommendation import FEW, LEVEL, Estimate, recommend, small_groups
 from skdpfair.report._rendering import (
     budget,
     findings,
@@ -35,15 +38,14 @@ from skdpfair.report._rendering import (
 )
 
 _MODEL = ["method", "epsilon"]
-_MOST_BARS = 3  # budgets for which costs are drawn as bars
-_LEVEL = 0.95
-_FEW = 30  # test records
+_MOST_BARS = 6  # budgets for which costs are drawn as bars
+_COARSE = 0.02  # half an interval, from which on points are told without decimals
 _WEAK = 0.01  # of accuracy, that a private model may have more than its reference
 _UNITS = {"%": "per cent"}
 _SPLIT = "20 % held out per seed, stratified by class and group (cv=None)"
 
 
-def results_page(results, *, title=None, pipeline=None, measures=None) -> str:
+def results_page(results, *, title=None, pipeline=None, measures=None, ledger=None) -> str:
     """Return the report of a sweep as one HTML page; NOT private.
 
     Parameters
@@ -57,8 +59,10 @@ def results_page(results, *, title=None, pipeline=None, measures=None) -> str:
     measures : list of str or None, default=None
         Measures to tabulate by group, as in `TradeoffResults.table`; None is ``accuracy``,
         ``privacy_cost`` and ``dg_gap``, after ``balanced_accuracy``, ``rarest_class_recall`` and
-        their costs if a class is rare. The first sentences and the charts follow
+        their costs if a class is rare. The summary and the charts follow
         `TradeoffResults.leading_measures`.
+    ledger : PrivacyLedger or None, default=None
+        The ledger of the data set; the page tells what it has recorded.
 
     Returns
     -------
@@ -70,9 +74,17 @@ def results_page(results, *, title=None, pipeline=None, measures=None) -> str:
     ImportError
         If jinja2 is missing: ``pip install "skdpfair[report]"``.
     TypeError
-        If ``title`` is not a text.
+        If ``title`` is not a text, or ``ledger`` is not a ledger.
     ValueError
         If a measure is unknown, or the sweep does not have it.
+
+    Notes
+    -----
+    The page begins with a recommendation. At each budget, the method with the largest mean of the
+    first leading measure stands for the budget. Recommended is the smallest budget over which no
+    larger one gains measurably, that is, with a 95 % interval of the differences run by run above
+    zero. One run allows no recommendation. The cost for a group is not judged if it has fewer than
+    30 test records in some run or, if a class is rare, fewer than 10 of this class.
 
     Examples
     --------
@@ -86,6 +98,8 @@ def results_page(results, *, title=None, pipeline=None, measures=None) -> str:
     """
     if title is not None and not isinstance(title, str):
         raise TypeError(f"title must be a text or None, got {safe_repr(title)}.")
+    if ledger is not None and not callable(getattr(ledger, "report", None)):
+        raise TypeError(f"ledger must be a PrivacyLedger or None, got {safe_repr(ledger)}.")
     results = _readable(results.with_one_ceiling())
     table, leading = results.table(), results.leading_measures
     main, cost = leading[0], COST[leading[0]]
@@ -93,43 +107,53 @@ def results_page(results, *, title=None, pipeline=None, measures=None) -> str:
     chosen += ["dg_gap"] * (measures is None and "dg_gap" in results.frame)
     groups = [g for g in results.frame["group"].unique() if g != OVERALL]
     runs = results.frame[["seed", "fold"]].drop_duplicates()
-    adjacency = "zero_out_unit" if "unit" in (results.asked or {}) else "zero_out"
+    asked = results.asked or {}
+    adjacency = "zero_out_unit" if "unit" in asked else "zero_out"
+    sizes, small = _sizes(results.frame, groups), small_groups(results)
+    drawn = [g for g in groups if g not in small] or groups
+    total, advised = _total(results), recommend(results)
     context = {
         "title": title or "What privacy costs each group",
         "n_models": len(table),
         "n_runs": len(runs),
         "groups": groups,
+        "grouping": _grouping(results),
         "unfinished": _unfinished(results),
         "n_references": sum(name.startswith("reference") for name, _ in table.index.unique()),
-        "ceiling": _ceiling(results, table, main),
         "weak_reference": _weak_reference(table),
-        "small": [g for g, least, _ in _sizes(results.frame, groups) if least < _FEW],
+        "small": small,
+        "few": FEW,
+        "summary": _summary(results, table, advised, sizes, small),
+        "answers": _answers(results, advised, sizes, total, UNITS[adjacency]),
         "asked": _asked(results),
-        "total": _total(results),
+        "data": _data(results),
+        "total": total,
         "attackers": _attackers(results),
         "alarms": percent(FALSE_ALARMS),
         "members": MEMBERS[UNITS[adjacency]],
         "adjacency": ADJACENCY_IN_WORDS[adjacency],
         "unit": UNITS[adjacency],
         "changed": CHANGED[UNITS[adjacency]],
-        "sizes": _sizes(results.frame, groups),
-        "rare": _rare(results, table) if len(leading) > 1 else None,
-        "largest_costs": [_largest_cost(table, groups, name) for name in leading],
+        "sizes": sizes,
+        "base_rates": _base_rates(results, groups),
         "measures": _tables(results, table, groups, chosen, None),
         "costs": _tables(results, table, groups, chosen, "reference"),
         "generalisation": _tables(results, table, groups, chosen, "training"),
-        "bars": [chart for name in leading for chart in _bars(results.frame, COST[name])],
+        "bars": [chart for name in leading for chart in _bars(results, table, COST[name], drawn)],
+        "undrawn": [] if drawn == groups else small,
+        "budgets": _budgets_without_bars(results.frame),
         "charts": [
-            _curve(table, main, zero=False),
-            _curve(table, f"{cost}_difference"),
+            _curve(results, table, main, zero=False),
+            _curve(results, table, f"{cost}_difference"),
         ],
-        "generalisation_chart": _curve(table, "dg_gap"),
+        "generalisation_chart": _curve(results, table, "dg_gap"),
         "front": _front(results, table, main, f"{cost}_difference"),
         "ledger": _ledger(results),
+        "before": _before(results, ledger),
         "findings": findings(pipeline),
-        "features": (results.asked or {}).get("features"),
+        "features": asked.get("features"),
         "not_accounted": in_unit(NOT_ACCOUNTED, UNITS[adjacency]),
-        "reproduce": _versions(results),
+        "is_known": results.asked is not None,
         "version": version("skdpfair"),
     }
     return render("results.html", context)
@@ -147,17 +171,294 @@ def _readable(results):
     return again
 
 
-def _ceiling(results, table, measure):
-    """Return the name of the ceiling, the measure, its mean, and those of the references."""
-    if results.ceiling is None:
-        return None
+def _summary(results, table, advised, sizes, small):
+    """Return the sentences of the summary; the first names the model."""
+    frame, measure = results.frame, results.leading_measures[0]
+    name = in_words(measure)
+    if advised is None and np.isfinite(frame["epsilon"]).any():
+        found = [
+            "No model can be recommended, as every private model has one run only.",
+            "A single run does not tell a difference between models from chance: sweep with 3 or "
+            "more seeds.",
+        ]
+    elif advised is None:
+        found = ["There is no private model to recommend."]
+    else:
+        found = [f"Take {advised.method} at ε {advised.epsilon:g}.", *_why(advised, name)]
+        found += [_how_good(results, advised, measure), *_whom_it_costs(table, advised, name)]
+    if len(results.leading_measures) > 1:
+        label = (results.asked or {}).get("rarest class", "")
+        share = points(table["rarest_class_share", "mean"].mean())
+        found.append(
+            f"Models are compared in {name}, as accuracy hides how often a rare class is missed: "
+            f"{f'class {label}' if label else 'the rarest class'} has {share} % of the test "
+            "records."
+        )
+    found.append(_how_sure(frame, sizes, small))
+    found += _compared_with(results, table, measure)
+    if advised is not None:
+        found.append(
+            "No ε covers this choice, because it was made by looking at results on these records: "
+            "choose on public data or with DPRandomizedSearch instead, and fit what you release "
+            "again, without a seed."
+        )
+    return found
+
+
+def _why(advised, name):
+    """Return why no other model is recommended."""
+    found = []
+    if advised.smaller is not None:
+        low, high, gain = advised.smaller
+        found.append(
+            f"The next smaller budget, ε {low:g}, is measurably worse in {name}: ε {high:g} gains "
+            f"{_spanned(gain, 'points')} over it."
+        )
+    if advised.larger is not None:
+        method, epsilon, gain = advised.larger
+        if gain.mean <= 0:
+            found.append(f"No larger budget is better in {name} on average.")
+        else:
+            found.append(
+                f"No larger budget is measurably better in {name}: the largest gain is "
+                f"{_spanned(gain, 'points')}, with {method} at ε {epsilon:g}."
+            )
+    elif advised.smaller is None:
+        found.append(f"It has the largest {name} at the only budget of this sweep.")
+    else:
+        found.append("Whether the gain is worth the larger budget is your decision.")
+    if advised.equals:
+        verb = "is" if len(advised.equals) == 1 else "are"
+        found.append(
+            f"At this budget, {_listed(advised.equals)} {verb} not measurably worse than "
+            f"{advised.method}."
+        )
+    return found
+
+
+def _how_good(results, advised, measure):
+    """Return the score of the recommended model beside that of always predicting one class."""
+    counts = (results.asked or {}).get("counts")
+    chance = None
+    if measure == "balanced_accuracy":
+        chance = 1 / len((results.asked or {}).get("classes", (0, 1)))
+    elif counts:
+        chance = np.sum(counts, axis=0).max() / np.sum(counts)
+    said = f"{advised.method} reaches {_spanned(advised.score, '%')} {in_words(measure)}"
+    if chance is None:
+        return f"{said}."
+    said += f", where always predicting the same class reaches {points(chance)} %"
+    worth = "" if advised.score.low > chance else ", which it does not measurably exceed"
+    return f"{said}{worth}."
+
+
+def _whom_it_costs(table, advised, name):
+    """Return the largest cost for a group as a sentence."""
+    if advised.cost is not None:
+        group, cost = advised.cost
+        maybe = "" if cost.is_above_zero else ", so it may be zero"
+        return [
+            f"The largest cost of privacy for a group is that of {group}: "
+            f"{_spanned(cost, 'points')} of {name}{maybe}."
+        ]
+    if ("privacy_cost", "mean") in table and table["privacy_cost", "mean"].notna().any():
+        return ["The cost for a single group is unknown, as no group has enough test records."]
+    return ["The cost for the groups is unknown, as there are no runs of the reference model."]
+
+
+def _how_sure(frame, sizes, small):
+    """Return the numbers on which the summary rests."""
+    everyone = frame[frame["group"] == OVERALL]
+    n_runs = len(everyone[["seed", "fold"]].drop_duplicates())
+    seeds, least = everyone["seed"].nunique(), int(everyone["n"].min())
+    of = f" ({seeds} seed{'s' * (seeds > 1)})" if seeds != n_runs else ""
+    said = f"This rests on {n_runs} run{'s' * (n_runs > 1)}{of} with {least:,} test records"
+    said += " each" * (n_runs > 1)
+    if sizes:
+        group, fewest, _ = min(sizes, key=lambda row: row[1])
+        said += f"; the smallest group, {group}, has {fewest:,}"
+    if small:
+        said += f"; {_listed(small)} {'has' if len(small) == 1 else 'have'} too few to be judged"
+    return f"{said}."
+
+
+def _compared_with(results, table, measure):
+    """Return what costs are relative to."""
     means = table[measure, "mean"].droplevel("epsilon")
-    others = means[means.index.str.startswith("reference")]
-    name = results.ceiling.partition("(")[2].rstrip(")")
-    name = {"logistic": "logistic regression", "mlp": "an MLP", "boosting": "gradient boosting"}[
-        name
+    references = means[means.index.str.startswith("reference")].dropna()
+    if references.empty:
+        return []
+    said = (
+        "Costs are relative to the reference, the same model trained without privacy on the same "
+        f"records, which has {points(references.max())} %"
+    )
+    if results.ceiling is not None:
+        kind = results.ceiling.partition("(")[2].rstrip(")")
+        kind = {
+            "logistic": "logistic regression",
+            "mlp": "an MLP",
+            "boosting": "gradient boosting",
+        }[kind]
+        said += (
+            "; the ceiling, the best of scikit-learn's logistic regression, MLP and gradient "
+            f"boosting without privacy, is {kind} with {points(means[results.ceiling])} %"
+        )
+    weak = ["The reference is worse than a private model, so costs are unreliable."]
+    return [f"{said}.", *weak * (_weak_reference(table) is not None)]
+
+
+def _spanned(found: Estimate, unit):
+    """Return an estimate with its interval, in no more digits than the interval allows."""
+    digits = 0 if not (found.high - found.low) / 2 < _COARSE else 1
+    mean, low, high = (
+        f"{round(100 * v, digits) + 0.0:.{digits}f}" for v in (found.mean, found.low, found.high)
+    )
+    interval = "" if np.isnan(found.low) else f" (95 % interval {low} to {high})"
+    return f"{mean} {unit.rstrip('s') if mean == '1' else unit}{interval}"
+
+
+def _listed(names):
+    """Return names as a list in a sentence."""
+    return " and ".join([", ".join(names[:-1])] * (len(names) > 1) + [names[-1]])
+
+
+def _answers(results, advised, sizes, total, unit):
+    """Return questions of readers without training in privacy, with answers from the facts."""
+    frame, asked = results.frame, results.asked or {}
+    everyone = frame[frame["group"] == OVERALL]
+    private = np.isfinite(frame["epsilon"]).any()
+    n_units = asked.get("n_units", asked.get("n_samples"))
+    of_all = f" of the {n_units:,} {unit}s of these data" if n_units else ""
+    whole = "; a person with several records is protected less" if unit == "record" else ""
+    people = "records" if unit == "record" else "records, of fewer persons,"
+    name = in_words(results.leading_measures[0])
+    best = (
+        "none, see the summary above"
+        if advised is None
+        else f"take {advised.method} at ε {advised.epsilon:g}, as the summary above explains"
+    )
+    paid = "unknown, see the summary above"
+    if advised is not None and advised.cost is not None:
+        group, cost = advised.cost
+        maybe = "" if cost.is_above_zero else ", so it may be zero"
+        paid = f"most of all {group}, by {_spanned(cost, 'points')} of {name}{maybe}"
+    least, most = int(everyone["n"].min()), int(everyone["n"].max())
+    n_test = f"{least:,}" if least == most else f"{least:,} to {most:,}"
+    smallest = min(sizes, key=lambda row: row[1]) if sizes else None
+    few = f"; the smallest group, {smallest[0]}, has {smallest[1]:,}" if smallest else ""
+    n_runs = len(everyone[["seed", "fold"]].drop_duplicates())
+    sure = (
+        f"every model was trained {n_runs} times, on other parts of the same records; a difference "
+        "whose interval contains zero may be chance"
+        if n_runs > 1
+        else "not at all, as every model was trained once: another run may rank them otherwise"
+    )
+    release = (
+        "fix method and ε in a way that looks at no result on these records, train the model again "
+        "without a seed (skdpfair fit, or DPFairClassifier(random_state=None)), read its "
+        "privacy statement, and search its file for leaks (skdpfair audit artifact)"
+    )
+    return [
+        (
+            "What was protected?",
+            f"each single {unit}{of_all}, in each private model by itself{whole}"
+            if private
+            else "nothing: no model of this page is private",
+        ),
+        (
+            "What was not protected?",
+            "this page, the reference models, and all models together"
+            + (f", whose private fits spent ε ≤ {total[0]}" if total else "")
+            + "; the number of records, the classes and the names of the groups count as public",
+        ),
+        ("Which model is recommended?", best),
+        ("Who pays for privacy, and how much?", paid),
+        ("How sure is it?", sure),
+        ("How many people are in the test?", f"{n_test} {people} in each run{few}"),
+        ("What does ε mean?", _epsilon_in_words(results, unit)),
+        ("Is this page private?", "no: its figures were computed on private records without noise"),
+        (
+            "May this file be published?",
+            "no, only shared with people who may see the data; to publish a table by group, spend "
+            "budget on it with skdpfair.metrics.release_group_table",
+        ),
+        ("What must be done before a model is released?", release),
     ]
-    return name, in_words(measure), points(means[results.ceiling]), points(others.max())
+
+
+def _epsilon_in_words(results, unit):
+    """Return what the budgets mean for an attacker who guesses."""
+    frame, asked = results.frame, results.asked
+    delta = None if asked is None else _delta_of_one_run(frame, asked)
+    budgets = sorted(e for e in frame["epsilon"].unique() if np.isfinite(e))
+    whose = "a record" if unit == "record" else "a person's records"
+    who = f"someone who knows all other records and guesses whether {whose} took part in training"
+    if not budgets:
+        return "there is no private model, so there is no ε"
+    if delta is None:
+        return f"the smaller ε is, the less a model helps {who}; at ε 0, it does not help at all"
+    shown = budgets if len(budgets) <= _MOST_BARS else [budgets[0], budgets[-1]]
+    right = [(1 + min(tv_from_epsilon(e, delta), 1.0)) / 2 for e in shown]
+    limits = [
+        f"{math.ceil(1000 * share) / 10:.1f} % at ε {e:g}"
+        for e, share in zip(shown, right, strict=True)
+    ]
+    return (
+        f"{who} is right in 50 % of the cases without the model, and with it in at most "
+        f"{_listed(limits)}, if either is equally likely"
+    )
+
+
+def _before(results, ledger):
+    """Return what a ledger has recorded on these records in words, or None without one."""
+    if ledger is None:
+        return None
+    delta = ledger.delta or (results.asked or {}).get("delta")
+    if delta is None:
+        raise ValueError("ledger has no delta, and the sweep kept none. Begin it with delta=.")
+    spent = ledger.report(delta)
+    whole = f"ε ≤ {rounded_up(spent.epsilon_total)}" if spent.known else "unknown"
+    whole = whole if np.isfinite(spent.epsilon_total) or not spent.known else "without a bound"
+    fits = f"{spent.n_fits:,} fit{'s' * (spent.n_fits != 1)}"
+    said = (
+        f"{fits}, at most {spent.n_fits_per_record:,} on one {spent.unit}; the "
+        f"private ones together spent ε ≤ {rounded_up(spent.epsilon)} at δ = {rounded_up(delta, 3)}"
+    )
+    return f"{said}; as a whole {whole}", list(spent.reasons)
+
+
+def _data(results):
+    """Return facts about the records as pairs of name and text."""
+    frame, asked = results.frame, results.asked or {}
+    rows = [("records", f"{asked['n_samples']:,}")] if asked else []
+    if "unit" in asked:
+        rows.append(("persons", f"{asked['n_units']:,}"))
+    if "n_features" in asked:
+        rows.append(("features", f"{asked['n_features']:,}"))
+    rows += [("public features", f)] if (f := asked.get("features")) else []
+    if "counts" in asked:
+        counts = np.sum(asked["counts"], axis=0)
+        shares = counts / counts.sum()
+        names = [
+            f"{label} ({points(share)} %)"
+            for label, share in zip(asked["classes"], shares, strict=True)
+        ]
+        rows.append(("classes, share of the records", ", ".join(names)))
+    elif asked.get("classes"):
+        rows.append(("classes", ", ".join(map(str, asked["classes"]))))
+    if grouping := _grouping(results):
+        rows.append(("groups by", grouping))
+    n = frame.loc[frame["group"] == OVERALL, "n"]
+    tested = f"{n.min():,}" if n.min() == n.max() else f"{n.min():,} to {n.max():,}"
+    split = ""
+    if asked:
+        split = f": {_SPLIT if asked['cv'] == 'None' else asked['cv']}"
+        split += "; all records of a person are on one side" * ("unit" in asked)
+    rows.append(("test records of a run", tested + split))
+    if "days" in asked:
+        rows.append(("trained on", " to ".join(dict.fromkeys(asked["days"]))))
+    rows += [("version", f"skdpfair {asked['skdpfair']}, torch {asked['torch']}")] if asked else []
+    return rows
 
 
 def _weak_reference(table):
@@ -172,38 +473,34 @@ def _weak_reference(table):
     return f"{method} at ε {epsilon:g} is {points(-costs.min())} points more accurate"
 
 
+def _grouping(results):
+    """Return what the groups are groups by, "" if it is not known."""
+    name = (results.asked or {}).get("grouping", "")
+    return "" if name in ("group", "groups") else name
+
+
 def _sizes(frame, groups):
     """Return each group's test records in a run, least and most."""
     counts = frame.groupby("group")["n"].agg(["min", "max"])
     return [(g, int(counts.loc[g, "min"]), int(counts.loc[g, "max"])) for g in groups]
 
 
-def _rare(results, table):
-    """Return the rarest class, if its name was kept, and its share of the test records."""
-    share = table["rarest_class_share", "mean"].mean()
-    return (results.asked or {}).get("rarest class", ""), points(share)
+def _base_rates(results, groups):
+    """Return a class, and each group's records and share of this class; None if not kept.
 
-
-def _largest_cost(table, groups, name):
-    """Return the largest cost of a group, and where: None without costs."""
-    columns = [(f"{COST[name]}[{group}]", "mean") for group in groups]
-    if not set(columns) <= set(table):
+    The class is the second of two, or the rarest of more.
+    """
+    asked = results.asked or {}
+    if len(asked.get("counts", ())) != len(groups):
         return None
-    private = table[np.isfinite(table.index.get_level_values("epsilon"))]
-    costs = private[columns].droplevel(1, axis=1).set_axis(groups, axis=1).stack().dropna()
-    if costs.empty:
-        return None
-    method, epsilon, group = costs.idxmax()
-    cost, left = costs.max(), private.loc[(method, epsilon), (f"{name}[{group}]", "mean")]
-    return {
-        "measure": in_words(name),
-        "points": points(cost),
-        "group": group,
-        "method": method,
-        "budget": budget(epsilon),
-        "before": points(left + cost),
-        "left": points(left),
+    counts = np.array(asked["counts"], float)
+    at = 1 if counts.shape[1] == 2 else counts.sum(axis=0).argmin()
+    sums = counts.sum(axis=1)
+    shares = np.divide(counts[:, at], sums, out=np.full(len(sums), np.nan), where=sums > 0)
+    rows = {
+        g: (f"{n:,.0f}", points(share)) for g, n, share in zip(groups, sums, shares, strict=True)
     }
+    return asked["classes"][at], rows
 
 
 def _tables(results, table, groups, chosen, against):
@@ -233,7 +530,9 @@ def _rows(results, table, groups, measure):
     factor, is_cost = _factors(results.frame), MEASURES[measure].against == "reference"
     rows = []
     for (method, epsilon), row in table.iterrows():
-        if is_cost and np.isinf(epsilon) and row[measure, "mean"] == 0:
+        if is_cost and np.isinf(epsilon) and not row[measure, "mean"]:  # the reference itself
+            continue
+        if np.isnan(row[measure, "mean"]) and np.isinf(epsilon):  # the ceiling has no costs
             continue
         reach = factor[method, epsilon]
         cells = [_cell(row[c, "mean"], row[c, "se"], reach, c) for c in columns]
@@ -255,16 +554,27 @@ def _is_of(column, measure):
 def _factors(frame):
     """Return by how many standard errors each model's intervals reach; None for one run."""
     counts = frame[frame["group"] == OVERALL].groupby(_MODEL, sort=False).size()
-    return {key: t.ppf((1 + _LEVEL) / 2, n - 1) if n > 1 else None for key, n in counts.items()}
+    return {key: t.ppf((1 + LEVEL) / 2, n - 1) if n > 1 else None for key, n in counts.items()}
 
 
 def _cell(mean, error, factor, column):
     text = written(mean, column)
+    low, high = _limits(mean, error, factor, column)
+    return text, "" if np.isnan(low) else f"{written(low, column)} to {written(high, column)}"
+
+
+def _limits(mean, error, factor, column):
+    """Return the ends of a mean's interval, no further than values can be; NaN without one."""
     if factor is None or np.isnan(mean) or np.isnan(error):
-        return text, ""
-    limits = {"%": (0.0, 1.0), "nats": (-np.inf, np.inf)}.get(described(column)[1], (-1.0, 1.0))
-    low, high = np.clip([mean - factor * error, mean + factor * error], *limits)
-    return text, f"{written(low, column)} to {written(high, column)}"
+        return np.nan, np.nan
+    least, most = {"%": (0.0, 1.0), "nats": (-np.inf, np.inf)}.get(
+        described(column)[1], (-1.0, 1.0)
+    )
+    if column.endswith("_difference"):  # the largest mean minus the least
+        least = 0.0
+    return tuple(
+        float(v) for v in np.clip([mean - factor * error, mean + factor * error], least, most)
+    )
 
 
 def _single(row, measure):
@@ -275,38 +585,63 @@ def _single(row, measure):
     return written(value, measure), share_interval(value, n)
 
 
-def _bars(frame, cost):
-    """Return charts of the costs at the least, the middle and the largest budget."""
-    costs = frame[np.isfinite(frame["epsilon"]) & (frame["group"] != OVERALL)]
-    means = 100 * costs.groupby(["epsilon", "method", "group"], sort=False)[cost].mean()
-    budgets = np.sort(means.dropna().index.get_level_values("epsilon").unique())
+def _budgets_without_bars(frame):
+    """Return the budgets that the bars leave out."""
+    every = sorted(e for e in frame["epsilon"].unique() if np.isfinite(e))
+    return [f"{e:g}" for e in every if e not in _budgets_with_bars(every)]
+
+
+def _budgets_with_bars(budgets):
     places = np.linspace(0, len(budgets) - 1, min(_MOST_BARS, len(budgets))).round().astype(int)
+    return [budgets[i] for i in places]
+
+
+def _bars(results, table, cost, groups):
+    """Return charts of the costs of each budget, over one range of values."""
+    if (cost, "mean") not in table:
+        return []
+    factor, rows = _factors(results.frame), {}
+    for (method, epsilon), row in table.iterrows():
+        if np.isinf(epsilon) or np.isnan(row[cost, "mean"]):
+            continue
+        found = {}
+        for group in groups:
+            column = f"{cost}[{group}]"
+            mean, error = row[column, "mean"], row[column, "se"]
+            low, high = _limits(mean, error, factor[method, epsilon], column)
+            found[group] = (100 * mean, 100 * low, 100 * high)
+        rows.setdefault(epsilon, {})[method] = found
+    values = [
+        v for part in rows.values() for found in part.values() for p in found.values() for v in p
+    ]
+    limits = charts.range_of(values, zero=True)
     return [
         charts.bars(
-            {
-                name: part.droplevel(0).to_dict()
-                for name, part in means[budget].groupby("method", sort=False)
-            },
-            title=f"{described(cost)[0]} of each group at ε {budget:g}",
+            rows[epsilon],
+            title=f"{described(cost)[0]} of each group at ε {epsilon:g}",
             label=f"percentage points of {in_words(MEASURES[cost].of)}",
+            limits=limits,
         )
-        for budget in budgets[places]
+        for epsilon in _budgets_with_bars(sorted(rows))
     ]
 
 
-def _curve(table, measure, *, zero=True):
+def _curve(results, table, measure, *, zero=True):
     """Return a chart of a measure against the budget, or None if there is nothing to draw."""
     if (measure, "mean") not in table:
         return None
     title, unit, factor = described(measure)
-    curves, across = {}, {}
-    for (method, epsilon), row in (factor * table[measure]).sort_index(level="epsilon").iterrows():
-        if np.isnan(row["mean"]):
+    reach, curves, across = _factors(results.frame), {}, {}
+    for (method, epsilon), row in table[measure].sort_index(level="epsilon").iterrows():
+        mean = row["mean"]
+        if np.isnan(mean):
             continue
         if np.isinf(epsilon):
-            across[method] = row["mean"]
+            across[method] = factor * mean
         else:
-            curves.setdefault(method, []).append((epsilon, row["mean"], row["se"]))
+            low, high = _limits(mean, row["se"], reach[method, epsilon], measure)
+            point = epsilon, factor * mean, factor * low, factor * high
+            curves.setdefault(method, []).append(point)
     if not curves:
         return None
     order = {m: curves[m] for m in table.index.get_level_values("method").unique() if m in curves}
@@ -322,16 +657,18 @@ def _front(results, table, *measures):
         front = results.pareto_front(*measures)
     except ValueError:  # no private model has both
         return None
-    rows = [
-        (method, budget(epsilon), *(points(row[m]) for m in measures))
-        for (method, epsilon), row in front.iterrows()
-    ]
-    means = 100 * table.xs("mean", axis=1, level=1)[[*measures]].dropna()
+    reach = _factors(results.frame)
+    rows = []
+    for model in front.index:
+        found = [(table.loc[model, (m, "mean")], table.loc[model, (m, "se")], m) for m in measures]
+        cells = [_cell(mean, error, reach[model], m) for mean, error, m in found]
+        rows.append((model[0], budget(model[1]), cells))
     score, spots = in_words(measures[0]), {}
+    means = 100 * table.xs("mean", axis=1, level=1)[[*measures]].dropna()
     for (method, epsilon), (x, y) in means.iterrows():
         if np.isfinite(epsilon):
             says = f"{method}, ε {epsilon:g}: {score} {x:.2f} %, difference {y:.2f} points"
-            spots.setdefault(method, []).append((x, y, says))
+            spots.setdefault(method, []).append((x, y, f"ε {epsilon:g}", says))
     chart = charts.scatter(
         spots,
         (100 * front.sort_values(measures[0])).to_numpy().tolist(),
@@ -360,7 +697,10 @@ def _released(releases):
     for r in () if releases is None else releases.itertuples():
         first, parts = found.setdefault((r.method, r.epsilon), ((r.seed, r.fold), []))
         if (r.seed, r.fold) == first:
-            what = f"{r.steps:,} × rate {r.sample_rate:.4g}, noise {r.noise_multiplier:.4g}"
+            what = (
+                f"{r.steps:,} steps with sampling rate {r.sample_rate:.4g} and noise "
+                f"{r.noise_multiplier:.4g}"
+            )
             parts.append(what)
     return {model: "; ".join(parts) for model, (_, parts) in found.items()}
 
@@ -370,38 +710,56 @@ def _asked(results):
     frame = results.frame
     private = frame[np.isfinite(frame["epsilon"])]
     rows = [
-        ("methods", ", ".join(frame["method"].unique())),
+        ("methods", ", ".join(_compared(frame)) or "none"),
         ("budgets ε", ", ".join(f"{e:g}" for e in sorted(private["epsilon"].unique())) or "none"),
         ("seeds", ", ".join(str(s) for s in frame["seed"].unique())),
         ("folds per seed", str(frame["fold"].nunique())),
     ]
     if results.asked is not None:
-        rows.append(("records", f"{results.asked['n_samples']:,}"))
-        if "unit" in results.asked:
-            rows.append(("persons", f"{results.asked['n_units']:,}"))
         rows.append(("δ of all fits together", rounded_up(results.asked["delta"], 3)))
         rows += _of_one_run(frame, results.asked)
-        classes = results.asked.get("classes")
-        rows += [("classes", ", ".join(map(str, classes)))] if classes else []
-        rows += [("public features", f)] if (f := results.asked.get("features")) else []
         params = results.asked["params"].items()
         rows += [(name, value) for name, value in params if name not in ("classes", "groups")]
     return rows
 
 
+def _compared(frame):
+    """Return the methods, without the models that they are compared with."""
+    names = frame["method"].unique()
+    return [name for name in names if not name.startswith(("reference", "ceiling"))]
+
+
 def _of_one_run(frame, asked):
     """Return how many a fit trains on, and its delta, unless a splitter decided on records."""
+    sizes = _trained_on(frame, asked)
+    if sizes is None:
+        return []
+    low, high = sizes
+    return [
+        (
+            f"{asked.get('unit', 'record')}s of one fit",
+            f"{low:,}" if low == high else f"{low:,} to {high:,}",
+        ),
+        ("δ of one fit", rounded_up(_delta_of_one_run(frame, asked), 3)),
+    ]
+
+
+def _trained_on(frame, asked):
+    """Return the fewest and the most records or persons of a fit, None if it is not known."""
     unit = asked.get("unit", "record")
     if unit == "record" and asked["cv"] != "None" and not asked["cv"].isdigit():
-        return []
+        return None
     trained = asked["n_samples"] - frame.loc[frame["group"] == OVERALL, "n"]
-    low, high = asked.get("n_units of one fit", [int(trained.min()), int(trained.max())])
+    return asked.get("n_units of one fit", [int(trained.min()), int(trained.max())])
+
+
+def _delta_of_one_run(frame, asked):
+    """Return the largest delta of a fit, None if it is not known."""
     auto = asked["params"].get("delta", repr("auto")) == repr("auto")
-    delta = delta_for("auto", low) if auto else asked["delta"]
-    return [
-        (f"{unit}s of one fit", f"{low:,}" if low == high else f"{low:,} to {high:,}"),
-        ("δ of one fit", rounded_up(delta, 3)),
-    ]
+    if not auto:
+        return asked["delta"]
+    sizes = _trained_on(frame, asked)
+    return None if sizes is None else delta_for("auto", sizes[0])
 
 
 def _unfinished(results):
@@ -453,13 +811,3 @@ def _attackers(results):
         for epsilon, (mu, found, guess) in sorted(worst.items())
         if np.isfinite(epsilon)
     ]
-
-
-def _versions(results):
-    """Return the versions and the split, or None where they were not kept."""
-    if results.asked is None:
-        return None
-    versions = {name: results.asked[name] for name in ("skdpfair", "torch")}
-    split = _SPLIT if results.asked["cv"] == "None" else results.asked["cv"]
-    apart = "; all records of a person are on one side" if "unit" in results.asked else ""
-    return versions | {"split": split + apart}

@@ -10,9 +10,10 @@ from skdpfair.report import model_page
 
 SECTIONS = {
     "sweep": (
-        "asked privacy groups cost tradeoff generalisation ledger pipeline not-accounted reproduce"
+        "answers data asked privacy groups cost tradeoff generalisation ledger pipeline "
+        "not-accounted reproduce"
     ),
-    "model": "model privacy groups ledger pipeline assumed not-accounted",
+    "model": "answers model privacy groups ledger pipeline assumed not-accounted",
 }
 # every text with its contrast against what is behind it, by the formula of WCAG 2.1
 CONTRASTS = """
@@ -136,9 +137,48 @@ def test_contrasts_are_those_of_level_aa(page, browser, scheme):
     assert [d for d in drawn if d[1] < 3] == []
 
 
-def test_it_fits_a_telephone(page):
-    driver = page[2]
-    driver.set_window_size(520, 900)
-    wide = driver.execute_script("return document.documentElement.scrollWidth - innerWidth")
-    driver.set_window_size(1300, 1000)
+# the text of charts: its size on the screen, and whether one is written over another
+TEXTS = """
+const found = [];
+for (const svg of document.querySelectorAll("svg[role=img]")) {
+  const scale = svg.getBoundingClientRect().width / svg.viewBox.baseVal.width;
+  const texts = [...svg.querySelectorAll("text")].map(t => [t, t.getBoundingClientRect()]);
+  const over = [];
+  texts.forEach(([t, a], i) => texts.slice(0, i).forEach(([u, b]) => {
+    const wide = Math.min(a.right, b.right) - Math.max(a.left, b.left);
+    const tall = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
+    if (wide > 1 && tall > 4) over.push([t.textContent, u.textContent]);
+  }));
+  const sizes = texts.map(([t]) => parseFloat(getComputedStyle(t).fontSize) * scale);
+  found.push([svg.getAttribute("aria-label"), Math.min(...sizes), over]);
+}
+return found;
+"""
+
+
+@pytest.fixture
+def telephone(page):
+    """The page on a screen of 390 pixels."""
+    driver, screen = page[2], {"width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": True}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+    yield driver
+    driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_it_fits_a_telephone(telephone):
+    wide = telephone.execute_script("return document.documentElement.scrollWidth - innerWidth")
     assert wide <= 0
+
+
+def test_charts_are_legible_on_a_telephone(telephone):
+    for title, size, over in telephone.execute_script(TEXTS):
+        assert size >= 9.5, (title, size)
+        assert over == [], title
+
+
+def test_tables_that_scroll_say_so_and_no_others(telephone):
+    script = """return [...document.querySelectorAll(".scroll")].map(s =>
+    [s.scrollWidth > s.clientWidth + 1, getComputedStyle(s, "::before").fontSize !== "0px"])"""
+    found = telephone.execute_script(script)
+    assert any(scrolls for scrolls, _ in found)
+    assert all(scrolls == says for scrolls, says in found)

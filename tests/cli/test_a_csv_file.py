@@ -133,7 +133,7 @@ def test_the_model_does_not_depend_on_other_columns_nor_separators(folder, table
 
 def test_a_budget_without_books_is_refused(folder):
     fit = ["fit", "loans.csv", "--schema", "schema.toml", "-o", "none.safetensors"]
-    assert "name its file by --ledger" in refused(*fit, "--ledger-epsilon", 1.5)
+    assert "name its file with --ledger" in refused(*fit, "--ledger-epsilon", 1.5)
     books = ["--ledger", "new.jsonl", "--ledger-epsilon", 1.5]
     assert "--ledger-epsilon holds at a --ledger-delta" in refused(*fit, *books)
     assert not (folder / "new.jsonl").exists() and not (folder / "none.safetensors").exists()
@@ -349,12 +349,12 @@ def test_a_schema_is_asked_for(folder):
     ]
     command = ["schema", "loans.csv", "--target", "kredit ok?", "--group", "Geschlecht"]
     done = usable(invoke(*command, "-o", "asked.toml", input="\n".join(answers) + "\n"))
-    assert "no epsilon would cover" in " ".join(done.output.split())
+    assert "the privacy budget does not cover" in " ".join(done.output.split())
     found = TableSchema.from_toml("asked.toml")
     assert found.bounds == SCHEMA.bounds and found.groups == SCHEMA.groups
     assert found.categories == {"Kanton": ["ZH", "BE"], "Anrede": ["1", "2", "3"]}
     assert found.missing == ["Größe"] and found.log_columns == ["Einkommen"]
-    assert "is there already" in refused(*command, "-o", "asked.toml")
+    assert "already exists" in refused(*command, "-o", "asked.toml")
 
 
 def answered(*answers, output="back.toml"):
@@ -633,10 +633,10 @@ def test_audits_as_json(folder):
     [
         (["fit", "loans.csv", "--schema", "schema.toml", "-o", "loans.csv"], "would replace"),
         (["fit", "loans.csv", "--schema", "schema.toml", "-o", "schema.toml"], "would replace"),
-        (["fit", "loans.csv", "--schema", "schema.toml"], "is there already"),
+        (["fit", "loans.csv", "--schema", "schema.toml"], "already exists"),
         (
             ["fit", "loans.csv", "--schema", "schema.toml", "--force", "--ledger", "b"],
-            "is not there",
+            "does not exist",
         ),
         (["predict", "model.safetensors", "loans.csv", "-o", "loans.csv"], "would replace"),
         (["predict", "model.safetensors", "loans.csv", "-o", "model.safetensors"], "would replace"),

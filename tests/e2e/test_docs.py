@@ -133,8 +133,19 @@ def test_every_example_and_every_sharp_edge_is_rated():
         assert f"(sharp_edges/{page.name}) | {severity} |" in listed
 
 
-@pytest.mark.parametrize("word", ["imbalance", "CalibratedClassifierCV", "ThresholdOptimizer"])
-@pytest.mark.parametrize("page", ["postprocessing.md"])
+@pytest.mark.parametrize(
+    ("word", "page"),
+    [
+        ("imbalance", "user_guide.md"),
+        ("imbalance", "postprocessing.md"),
+        ("CalibratedClassifierCV", "postprocessing.md"),
+        ("ThresholdOptimizer", "postprocessing.md"),
+        ("sparse", "user_guide.md"),
+        ("polars", "preprocessing.md"),
+        ("image", "user_guide.md"),
+        ("images", "images.md"),
+    ],
+)
 def test_pages_hold_the_words_that_readers_search_for(page, word):
     assert word.lower() in (ROOT / "docs" / page).read_text().lower()
 

@@ -30,7 +30,13 @@ def test_the_demo(tmp_path):
     output = tmp_path / "demo"
     result = CliRunner().invoke(main, ["demo", "--output", str(output)])
     assert result.exit_code == 0, result.output
-    for words in ("neighbouring", "NOT private", "Not accounted", "global_adapt", "balanced"):
+    for words in (
+        "neighbouring",
+        "NOT private",
+        "Not covered by epsilon",
+        "global_adapt",
+        "balanced",
+    ):
         assert words in result.output
     names = {p.name for p in output.iterdir()}
     assert names == {

@@ -155,7 +155,7 @@ def test_an_interrupt_returns_what_is_finished(tmp_path, monkeypatch, stored):
     folder = tmp_path if stored else None
     with pytest.warns(UserWarning, match="interrupted after 2 of 6 cells") as said:
         results = run_small(folder)
-    assert any("continues from" in str(w.message) for w in said) == stored
+    assert any("resume from" in str(w.message) for w in said) == stored
     assert list(results.frame["method"].unique()) == ["reference", "dpsgd"]
     assert results.table().shape[0] == 2
 

@@ -26,22 +26,32 @@ def test_ticks_are_round_within_and_few(low, width, most):
 
 
 def test_a_curve_is_where_its_axes_say():
-    curves = {"a": [(0.1, 70.0, 1.0), (1.0, 80.0, math.nan), (10.0, 90.0, 2.0)]}
-    chart = charts.lines(curves, {"reference": 85.0}, title="t", label="l")
-    (low, _, _), (middle, _, said), (high, _, _) = chart["series"][0]["marks"]
+    none = math.nan
+    curves = {"a": [(0.1, 70.0, 69.0, 71.0), (1.0, 80.0, none, none), (10.0, 90.0, 88.0, 92.0)]}
+    across = {"reference": 85.0, "ceiling (mlp)": 86.0}
+    chart = charts.lines(curves, across, title="t", label="l")
+    (low, *_), (middle, _, said, _), (high, *_) = chart["series"][0]["marks"]
     assert middle == pytest.approx((low + high) / 2, abs=0.1)  # logarithmic
     assert said == "a, ε 1: 80.00"
-    heights = [y for _, y, _ in chart["series"][0]["marks"]]
+    heights = [y for _, y, *_ in chart["series"][0]["marks"]]
     assert heights[1] == pytest.approx((heights[0] + heights[2]) / 2, abs=0.1)
     reference = chart["across"][0][0]
     assert reference == pytest.approx((heights[1] + heights[2]) / 2, abs=0.1)
     y_of = {float(text): y for y, text in chart["y_marks"]}
     assert y_of[80.0] == pytest.approx(heights[1], abs=0.1)
-    assert len(chart["series"][0]["band"]) == 4  # the point without error has none
+    whiskers = [whisker for *_, whisker in chart["series"][0]["marks"]]
+    assert whiskers[1] is None  # the point without an interval has none
+    assert sum(whiskers[0]) / 2 == pytest.approx(heights[0], abs=0.1)
+    assert whiskers[2][0] - whiskers[2][1] == pytest.approx(
+        2 * (whiskers[0][0] - whiskers[0][1]), abs=0.2
+    )
+    assert len({dash for *_, dash in chart["across"]}) == 2  # the references are told apart
 
 
 def test_bars_start_at_zero_and_go_left_below_it():
-    chart = charts.bars({"a": {"F": 2.0, "M": -1.0, "N": math.nan}}, title="t", label="l")
+    none = math.nan
+    row = {"F": (2.0, none, none), "M": (-1.0, none, none), "N": (none, none, none)}
+    chart = charts.bars({"a": row}, title="t", label="l")
     right, left = chart["clusters"][0]["bars"]
     assert right["x"] == chart["zero"] and left["x"] + left["width"] == pytest.approx(chart["zero"])
     assert right["width"] == pytest.approx(2 * left["width"], abs=0.3)
@@ -51,13 +61,45 @@ def test_bars_start_at_zero_and_go_left_below_it():
 
 def test_many_bars_name_their_groups():
     """Colours repeat after seven: then each bar has its name beside it, and there is no legend."""
-    row = {f"g{i}": float(i) for i in range(9)}
+    row = {f"g{i}": (float(i), i - 1.0, i + 1.0) for i in range(9)}
     chart = charts.bars({"a": row, "b": row}, title="t", label="l")
     for cluster in chart["clusters"]:
         assert [bar["group"] for bar in cluster["bars"]] == list(row)
         assert cluster["middle"] < cluster["bars"][0]["y"]
     assert not chart["legend"]
-    assert charts.bars({"a": {"F": 1.0}}, title="t", label="l")["legend"] == [("F", "var(--c0)")]
+    chart = charts.bars({"a": {"F": (1.0, 0.5, 1.5)}}, title="t", label="l")
+    assert chart["legend"] == [("F", "var(--c0)")]
+
+
+def test_panels_with_the_same_limits_share_an_axis():
+    """A point is as long in each of them, and intervals stand around the ends of bars."""
+    limits = charts.range_of([-5.0, 10.0], zero=True)
+    panels = [
+        charts.bars({"a": {"F": (v, v - 2.0, v + 2.0)}}, title="t", label="l", limits=limits)
+        for v in (1.0, 8.0)
+    ]
+    assert panels[0]["x_marks"] == panels[1]["x_marks"]
+    assert panels[0]["zero"] == panels[1]["zero"]
+    for panel in panels:
+        bar = panel["clusters"][0]["bars"][0]
+        assert sum(bar["whisker"]) / 2 == pytest.approx(bar["x"] + bar["width"], abs=0.2)
+        assert bar["at"] > bar["whisker"][1]  # the number is not written over the line
+
+
+def test_texts_beside_points_touch_nothing():
+    """Of ten points on one spot, as many are named as there is room for."""
+    crowd = [(100.0 + i / 10, 100.0, f"ε {i}") for i in range(10)]
+    placed = charts.beside([*crowd, (250.0, 50.0, "ε 4"), (charts.WIDTH - 10, 50.0, "ε 8")])
+    assert 2 <= len(placed) < 12 and {"ε 4", "ε 8"} <= {text for *_, text in placed}
+    assert placed[-1][2] == "end"  # no room to the right
+    boxes = []
+    for x, y, anchor, text in placed:
+        left = x if anchor == "start" else x - 6.6 * len(text)
+        boxes.append((left, y - 10, left + 6.6 * len(text), y + 2))
+        assert left >= charts.LEFT and boxes[-1][2] <= charts.WIDTH
+    for i, a in enumerate(boxes):
+        for b in boxes[:i]:
+            assert a[0] >= b[2] or b[0] >= a[2] or a[1] >= b[3] or b[1] >= a[3]
 
 
 def test_a_hundred_series_are_told_apart():
@@ -67,6 +109,8 @@ def test_a_hundred_series_are_told_apart():
 
 @pytest.mark.parametrize("value", [0.0, -3.0, 50.0])
 def test_one_point_has_room(value):
-    chart = charts.lines({"a": [(1.0, value, math.nan)]}, {}, title="t", label="l", zero=True)
-    (x, y, _) = chart["series"][0]["marks"][0]
+    chart = charts.lines(
+        {"a": [(1.0, value, math.nan, math.nan)]}, {}, title="t", label="l", zero=True
+    )
+    x, y, *_ = chart["series"][0]["marks"][0]
     assert chart["left"] < x < chart["right"] and chart["top"] < y < chart["bottom"]

@@ -235,7 +235,7 @@ def test_predictions_read_arrays_batch_by_batch(dtype):
         np.testing.assert_array_equal(model.predict(X), model.predict_proba(X).argmax(axis=1))
     X[5_000, 2], X[9_000, 0] = np.nan, -np.inf
     for predict in (model.predict, model.predict_proba):
-        with pytest.raises(ValueError, match=r"NaN or infinity \(inf\) in columns \[0, 2\]"):
+        with pytest.raises(ValueError, match=r"NaN or infinite values in columns \[0, 2\]"):
             predict(X)
 
 

@@ -1,0 +1,156 @@
+"""Which model of a sweep to take, what it costs whom, and how sure that is."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import t
+
+from skdpfair.metrics._measures import COST, OVERALL
+
+LEVEL = 0.95
+FEW = 30  # test records of a group, below which its cost is not judged
+FEW_OF_RAREST = 10  # records of the rarest class among them, where the class is rare
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over the runs with Student's interval, as shares; NaN limits without one."""
+
+    mean: float
+    low: float
+    high: float
+
+    @property
+    def is_above_zero(self) -> bool:
+        """Whether the whole interval is above zero."""
+        return self.low > 0
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """A model of a sweep, and what speaks for it.
+
+    Parameters
+    ----------
+    method, epsilon : str, float
+        The model.
+    score : Estimate
+        Its mean of the first leading measure.
+    larger : tuple of (str, float, Estimate) or None
+        The model of a larger budget with the largest gain over this one, which is not measurable;
+        None if no budget is larger.
+    smaller : tuple of (float, float, Estimate) or None
+        The next smaller budget, the larger budget that gains measurably over it, and the gain;
+        None if no budget is smaller.
+    equals : list of str
+        Other methods at this budget that are not measurably worse.
+    cost : tuple of (str, Estimate) or None
+        The group with the largest privacy cost among those that can be judged; None without
+        a reference or without such a group.
+    """
+
+    method: str
+    epsilon: float
+    score: Estimate
+    larger: tuple | None
+    smaller: tuple | None
+    equals: list[str]
+    cost: tuple | None
+
+
+def estimated(values, level=LEVEL) -> Estimate:
+    """Return the mean of the values of runs with Student's interval.
+
+    Examples
+    --------
+    >>> found = estimated(np.array([0.01, 0.02, 0.03]))
+    >>> print(f"{found.mean:.3f} {found.low:.3f} {found.high:.3f} {found.is_above_zero}")
+    0.020 -0.005 0.045 False
+    """
+    values = np.asarray(values, float)
+    values = values[~np.isnan(values)]
+    if len(values) < 2:
+        return Estimate(values.mean() if len(values) else np.nan, np.nan, np.nan)
+    reach = t.ppf((1 + level) / 2, len(values) - 1) * values.std(ddof=1) / len(values) ** 0.5
+    return Estimate(values.mean(), values.mean() - reach, values.mean() + reach)
+
+
+def small_groups(results) -> list[str]:
+    """Return the groups whose costs are not judged, as too few test records are theirs.
+
+    These are groups with fewer than 30 test records in some run or, if a class is rare, fewer
+    than 10 of this class.
+    """
+    frame = results.frame[results.frame["group"] != OVERALL]
+    few = frame["n"] < FEW
+    if results.leading_measures != ["accuracy"]:
+        few |= (frame["n"] * frame["rarest_class_share"]).round() < FEW_OF_RAREST
+    return [g for g in frame["group"].unique() if few[frame["group"] == g].any()]
+
+
+def recommend(results) -> Recommendation | None:
+    """Return the private model of a sweep that is recommended, or None if nothing can be said.
+
+    The rule: at each budget, the method with the largest mean of the leading measure stands for
+    the budget. Recommended is the smallest budget over which no larger one gains measurably, where
+    a gain is measurable if the 95 % interval of the differences run by run is above zero. This
+    needs at least two runs.
+
+    Parameters
+    ----------
+    results : TradeoffResults
+        Results of a sweep.
+
+    Returns
+    -------
+    Recommendation or None
+    """
+    measure = results.leading_measures[0]
+    runs = results.by_run()
+    runs = runs[np.isfinite(runs.index.get_level_values("epsilon"))]
+    scores = runs[measure].unstack(["seed", "fold"])  # a row per model, a column per run
+    scores = scores[scores.notna().sum(axis=1) > 1]
+    if scores.empty:
+        return None
+    best = {e: part.mean(axis=1).idxmax() for e, part in scores.groupby(level="epsilon")}
+    gains = {
+        (low, high): estimated(scores.loc[best[high]] - scores.loc[best[low]])
+        for low in best
+        for high in best
+        if high > low
+    }
+    measurable = {pair: gain for pair, gain in gains.items() if gain.is_above_zero}
+    budgets = sorted(best)
+    at = next(i for i, low in enumerate(budgets) if all(pair[0] != low for pair in measurable))
+    chosen = budgets[at]
+    above = [pair for pair in gains if pair[0] == chosen]
+    below = [pair for pair in measurable if at and pair[0] == budgets[at - 1]]
+
+    def largest(pairs):
+        return max(pairs, key=lambda pair: gains[pair].mean, default=None)
+
+    larger, smaller = largest(above), largest(below)
+    leads = scores.loc[best[chosen]] - scores.xs(chosen, level="epsilon")
+    equals = [m for m, lead in leads.iterrows() if not estimated(lead).is_above_zero]
+    own = runs.xs(best[chosen][0], level="method").xs(chosen, level="epsilon")
+    method = best[chosen][0]
+    return Recommendation(
+        method,
+        chosen,
+        estimated(scores.loc[best[chosen]]),
+        larger and (*best[larger[1]], gains[larger]),
+        smaller and (*smaller, gains[smaller]),
+        [m for m in equals if m != method],
+        _largest_cost(results, own, COST[measure]),
+    )
+
+
+def _largest_cost(results, runs, cost):
+    """Return the group with the largest mean cost, of those that can be judged."""
+    groups = [g for g in results.frame["group"].unique() if g != OVERALL]
+    judged = [g for g in groups if g not in small_groups(results)]
+    if cost not in runs:
+        return None
+    costs = {g: estimated(runs[f"{cost}[{g}]"]) for g in judged}
+    costs = {g: found for g, found in costs.items() if not np.isnan(found.mean)}
+    return max(costs.items(), key=lambda item: item[1].mean, default=None)
