@@ -147,26 +147,18 @@ def scatter(points, front, *, title, label, x_label) -> dict:
 
 def tradeoff(found, *, unit) -> dict:
     """Return a chart of what an attacker finds, as (false alarms, found at most) in per cent."""
-    width, right, height = 430.0, 320.0, 300.0
-    x, y = _Axis(0.0, 100.0, LEFT, right), _Axis(0.0, 100.0, height - BOTTOM, TOP)
+    x = _Axis(0.0, 100.0, LEFT, WIDTH - RIGHT)
+    y = _Axis(0.0, 100.0, _HEIGHT - BOTTOM, TOP)
     curves = {"attacker": found, "guessing": [(0.0, 0.0), (100.0, 100.0)]}
-    series = [
-        style(i)
-        | {
-            "name": name,
-            "band": [],
-            "marks": [
-                (x(a), y(b), f"{a:g} % false alarms: at most {b:g} % found") for a, b in curve
-            ],
-        }
-        for i, (name, curve) in enumerate(curves.items())
-    ]
+    series = []
+    for i, (name, curve) in enumerate(curves.items()):
+        says = "{:g} % false alarms: at most {:g} % found"
+        marks = [(x(a), y(b), says.format(a, b), None) for a, b in curve]
+        series.append(style(i) | {"name": name, "marks": marks})
     series[1] |= {"dash": _DASHES[1], "colour": "var(--muted)"}
     title = f"How many of the {unit}s an attacker finds at most"
-    return _chart(x, y, height, title, "found, %", "false alarms, %") | {
+    return _plane(x, y, title, "found, %", "false alarms, %") | {
         "kind": "lines",
-        "width": width,
-        "right": right,
         "x_marks": x.marks(),
         "series": series,
         "across": [],
