@@ -15,7 +15,7 @@ from skdpfair.cli._input import (
     in_words,
     wrapped,
 )
-from skdpfair.privacy.statement import PROTECTED, UNITS, rounded_up
+from skdpfair.privacy.statement import MEMBERS, PROTECTED, UNITS, percent, rounded_up
 
 _KINDS = ("nist", "registry", "annex-iv")  # those of skdpfair.report, without importing it
 _NEIGHBOURS = {
@@ -79,8 +79,8 @@ def lines_of(name, said):
         "epsilon": f"{rounded_up(said['epsilon'])} ({said['accountant']} accountant)",
         "delta": rounded_up(said["delta"], 3),
         "mu": f"{said['mu']} of Gaussian differential privacy",
-        "detection rate": f"at most {_percent(rate['at_most'])} of the {unit}s in the training "
-        f"data, at {_percent(rate['false_alarm_rate'])} false alarms",
+        "detection rate": f"at most {percent(rate['at_most'])} % of the {MEMBERS[unit]}, at "
+        f"{percent(rate['false_alarm_rate'])} % false alarms",
         "unit": PROTECTED[unit],
         "adjacency": f"{said['adjacency']}: {_NEIGHBOURS[unit]}; the number of {unit}s is public",
         "method": f"{said['method']}, {said['steps']:,} steps",
@@ -100,10 +100,6 @@ def _about_file(release):
         f"  {'integrity':<15} intact, SHA-256 {release['sha256'][:16]}, written by skdpfair "
         f"{release['skdpfair_version']}"
     ]
-
-
-def _percent(share):
-    return f"{rounded_up(100 * share, 3)} %"
 
 
 def _export(path, kind, output):

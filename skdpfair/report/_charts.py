@@ -147,7 +147,7 @@ def scatter(points, front, *, title, label, x_label) -> dict:
 
 def tradeoff(found, *, unit) -> dict:
     """Return a chart of what an attacker finds, as (false alarms, found at most) in per cent."""
-    x = _Axis(0.0, 100.0, LEFT, WIDTH - RIGHT)
+    x = _Axis(0.0, 100.0, LEFT, WIDTH - RIGHT - 12)
     y = _Axis(0.0, 100.0, _HEIGHT - BOTTOM, TOP)
     curves = {"attacker": found, "guessing": [(0.0, 0.0), (100.0, 100.0)]}
     series = []
