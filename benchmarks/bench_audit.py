@@ -87,7 +87,7 @@ def coverage(n_seeds=1000, n_canaries=1000, claim=4.0, confidence=0.95):
         right = int(np.sum((score > mu / 2) == took_part))
         if right not in refuted:
             excess = accuracy_excess(n_canaries, right, 1 - confidence)
-            refuted[right] = excess([SampledGaussian(1.0, 1 / mu, 1)]) > 0
+            refuted[right] = excess((SampledGaussian(1.0, 1 / mu, 1),)) > 0
         above += refuted[right]
     return above
 
