@@ -1,6 +1,5 @@
 """Report of a sweep: what to take, settings, accuracies, costs, ledger, and what ε leaves out."""
 
-import math
 from copy import copy
 from importlib.metadata import version
 
@@ -398,10 +397,10 @@ def _epsilon_in_words(results, unit):
     if delta is None:
         return f"the smaller ε is, the less a model helps {who}; at ε 0, it does not help at all"
     shown = budgets if len(budgets) <= _MOST_BARS else [budgets[0], budgets[-1]]
-    right = [(1 + min(tv_from_epsilon(e, delta), 1.0)) / 2 for e in shown]
+    known = {epsilon: guess for epsilon, _, _, guess in _attackers(results)}  # from the releases
     limits = [
-        f"{math.ceil(1000 * share) / 10:.1f} % at ε {e:g}"
-        for e, share in zip(shown, right, strict=True)
+        f"{known.get(budget(e)) or percent((1 + tv_from_epsilon(e, delta)) / 2)} % at ε {e:g}"
+        for e in shown
     ]
     return (
         f"{who} is right in 50 % of the cases without the model, and with it in at most "
