@@ -113,10 +113,11 @@ SEEDED = " The noise was seeded: whoever knows the seed can remove it."
 PLAIN = (
     "The noise in the {what} limits what anyone who sees them, even someone who knows all other "
     "records, can learn about {protected}. An attacker who accepts {alarms} % false alarms finds "
-    "at most {found} % of the {members}{of_person}. A guess between two equally likely cases, used "
-    "or not used, is correct with a probability of at most {guess} %, instead of 50 %. Stated as "
-    "differential privacy, {changed} changes the probability of any outcome by a factor of at most "
-    "e^{epsilon}, except with a probability of about delta = {delta}."
+    "at most {found} % of the {members}{of_person}; guessing finds {alarms} %. A guess between two "
+    "equally likely cases, used or not used, is correct with a probability of at most {guess} %, "
+    "instead of 50 %. Stated as differential privacy, {changed} changes the probability of any "
+    "outcome by a factor of at most {factor} (e^{epsilon}), except with a probability of about "
+    "delta = {delta}."
 )
 _PLAIN_NONE = (
     "The {what} are not differentially private: nothing limits what someone who sees them can "
@@ -420,6 +421,7 @@ class PrivacyReport:
             of_person=of_person,
             guess=percent((1 + curve.total_variation) / 2),
             changed=CHANGED[self.unit],
+            factor=rounded_up(math.exp(self.epsilon) if self.epsilon < 700 else math.inf, 3),
             epsilon=rounded_up(self.epsilon),
             delta=rounded_up(self.delta, 3),
         )

@@ -3,7 +3,6 @@
 import math
 from dataclasses import replace
 from html import escape
-from importlib.metadata import version
 
 import numpy as np
 import pandas as pd
@@ -11,6 +10,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils.validation import check_is_fitted
 
+import skdpfair
 from skdpfair._validate import safe_repr
 from skdpfair.budget.files import path_of, replace_file
 from skdpfair.inputs.groups import encode, group_name
@@ -168,7 +168,7 @@ def model_page(
         "differences": [] if table is None else _differences(table, names),
         "findings": findings(pipeline),
         "learned": None if is_calibrated else _learned(classifier, pipeline),
-        "version": version("skdpfair"),
+        "version": skdpfair.__version__,
     }
     return render("model.html", context)
 
@@ -487,7 +487,7 @@ def _facts(classifier):
         ("steps", f"{classifier.n_steps_:,}"),
         ("expected batch size", size),
         ("learning rate", f"{classifier.lr_:.4g}"),
-        ("written by", f"skdpfair {version('skdpfair')}"),
+        ("written by", f"skdpfair {skdpfair.__version__}"),
     ]
     return rows
 

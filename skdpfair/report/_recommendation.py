@@ -47,6 +47,8 @@ class Recommendation:
     cost : tuple of (str, Estimate) or None
         The group with the largest privacy cost among those that can be judged; None without
         a reference or without such a group.
+    highest : tuple of (str, float) or None
+        The group whose interval of the cost ends highest, and that end.
     """
 
     method: str
@@ -56,6 +58,7 @@ class Recommendation:
     smaller: tuple | None
     equals: list[str]
     cost: tuple | None
+    highest: tuple | None
 
 
 def estimated(values, level=LEVEL) -> Estimate:
@@ -141,16 +144,20 @@ def recommend(results) -> Recommendation | None:
         larger and (*best[larger[1]], gains[larger]),
         smaller and (*smaller, gains[smaller]),
         [m for m in equals if m != method],
-        _largest_cost(results, own, COST[measure]),
+        *_largest_costs(results, own, COST[measure]),
     )
 
 
-def _largest_cost(results, runs, cost):
-    """Return the group with the largest mean cost, of those that can be judged."""
+def _largest_costs(results, runs, cost):
+    """Return the groups with the largest mean cost and the highest interval, of those judged."""
     groups = [g for g in results.frame["group"].unique() if g != OVERALL]
     judged = [g for g in groups if g not in small_groups(results)]
     if cost not in runs:
-        return None
+        return None, None
     costs = {g: estimated(runs[f"{cost}[{g}]"]) for g in judged}
     costs = {g: found for g, found in costs.items() if not np.isnan(found.mean)}
-    return max(costs.items(), key=lambda item: item[1].mean, default=None)
+    highest = {g: found.high for g, found in costs.items() if not np.isnan(found.high)}
+    return (
+        max(costs.items(), key=lambda item: item[1].mean, default=None),
+        max(highest.items(), key=lambda item: item[1], default=None),
+    )

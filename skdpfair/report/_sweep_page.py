@@ -1,11 +1,11 @@
 """Report of a sweep: what to take, settings, accuracies, costs, ledger, and what ε leaves out."""
 
 from copy import copy
-from importlib.metadata import version
 
 import numpy as np
 from scipy.stats import t
 
+import skdpfair
 from skdpfair._validate import safe_repr
 from skdpfair.metrics._measures import COST, MEASURES, OVERALL, described
 from skdpfair.privacy import SampledGaussian, trade_off
@@ -153,7 +153,7 @@ def results_page(results, *, title=None, pipeline=None, measures=None, ledger=No
         "features": asked.get("features"),
         "not_accounted": in_unit(NOT_ACCOUNTED, UNITS[adjacency]),
         "is_known": results.asked is not None,
-        "version": version("skdpfair"),
+        "version": skdpfair.__version__,
     }
     return render("results.html", context)
 
@@ -197,9 +197,9 @@ def _summary(results, table, advised, sizes, small):
     found += _compared_with(results, table, measure)
     if advised is not None:
         found.append(
-            "No ε covers this choice, because it was made by looking at results on these records: "
-            "choose on public data or with DPRandomizedSearch instead, and fit what you release "
-            "again, without a seed."
+            "Do not release a model on this basis alone: no ε covers the choice, because it was "
+            "made by looking at results on these records. Choose on public data or with "
+            "DPRandomizedSearch, and fit what you release again, without a seed."
         )
     return found
 
@@ -256,10 +256,14 @@ def _whom_it_costs(table, advised, name):
     if advised.cost is not None:
         group, cost = advised.cost
         maybe = "" if cost.is_above_zero else ", so it may be zero"
-        return [
+        found = [
             f"The largest cost of privacy for a group is that of {group}: "
             f"{_spanned(cost, 'points')} of {name}{maybe}."
         ]
+        other, most = advised.highest or (group, cost.high)
+        if other != group:
+            found.append(f"For {other}, up to {points(most)} points cannot be excluded.")
+        return found
     if ("privacy_cost", "mean") in table and table["privacy_cost", "mean"].notna().any():
         return ["The cost for a single group is unknown, as no group has enough test records."]
     return ["The cost for the groups is unknown, as there are no runs of the reference model."]
@@ -360,14 +364,16 @@ def _answers(results, advised, sizes, total, unit):
     return [
         (
             "What was protected?",
-            f"each single {unit}{of_all}, in each private model by itself{whole}"
+            f"each single {unit}{of_all}, in each private model by itself{whole}. The models of "
+            "this page were trained with seeds, which are printed here: for readers of this page, "
+            "ε holds only for a model that is trained again without a seed"
             if private
             else "nothing: no model of this page is private",
         ),
         (
             "What was not protected?",
             "this page, the reference models, and all models together"
-            + (f", whose private fits spent ε ≤ {total[0]}" if total else "")
+            + (f", whose private fits spent ε ≤ {total[0]} together" if total else "")
             + "; the number of records, the classes and the names of the groups count as public",
         ),
         ("Which model is recommended?", best),
@@ -377,7 +383,7 @@ def _answers(results, advised, sizes, total, unit):
         ("What does ε mean?", _epsilon_in_words(results, unit)),
         ("Is this page private?", "no: its figures were computed on private records without noise"),
         (
-            "May this file be published?",
+            "May this page be published?",
             "no, only shared with people who may see the data; to publish a table by group, spend "
             "budget on it with skdpfair.metrics.release_group_table",
         ),
