@@ -494,7 +494,8 @@ def labels_in(schema, table):
         remedy = 'Add "" to the list, as a group of its own, or fill them in.'
         values = groups[column].copy()
         values[values.isna()] = ""  # fillna of pandas 2 would guess another dtype
-        groups[column] = _spelt(f"groups[{column!r}]", values, levels, remedy).astype(object)
+        found = _spelt(f"groups[{column!r}]", values, levels, remedy, in_bins=True)
+        groups[column] = found.astype(object)
     for column, edges in schema.bins.items():
         groups[column] = _binned(table[column], edges, column in schema.missing)
     return y, groups if schema.all_groups else None
@@ -608,7 +609,7 @@ def _check_rows(path, names, separator):
             raise ValueError(f"{Path(path).name} {_unreadable(error)}") from None
 
 
-def _spelt(what, values, known, remedy):
+def _spelt(what, values, known, remedy, *, in_bins=False):
     """Return values as they are spelt in a list, or raise, without showing one."""
     codes = codes_in(known, values)
     outside = values[codes < 0]
@@ -620,7 +621,8 @@ def _spelt(what, values, known, remedy):
         )
     raise ValueError(
         f"Column {values.name!r} holds values that {what} does not list: it lists "
-        f"{safe_repr(list(known))}. Add the missing values, spelt as in the file."
+        f"{safe_repr(list(known))}. Add the missing values, spelt as in the file"
+        + (", or group the numbers of the column by edges in [bins]." if in_bins else ".")
     )
 
 

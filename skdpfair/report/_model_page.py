@@ -35,6 +35,7 @@ from skdpfair.privacy.statement import (
 )
 from skdpfair.release import release
 from skdpfair.report._page_facts import FEATURES, SELECTION, attacker, learned
+from skdpfair.report._recommendation import FEW
 from skdpfair.report._rendering import (
     findings,
     in_words,
@@ -164,6 +165,7 @@ def model_page(
         "groups": None if table is None else _cells(table, names),
         "measures": [_head(name) for name in names],
         "rare": rare,
+        "verdict": None if table is None else _verdict(table),
         "classes": [str(c) for c in classifier.classes_],
         "differences": [] if table is None else _differences(table, names),
         "findings": findings(pipeline),
@@ -390,6 +392,7 @@ def _tested(model, classifier, X, y, sensitive_features, measures):
     ).rename({OVERALL: "all"})
     codes = pd.Index(classes).get_indexer(y)
     table.attrs["rarest"] = rarest_class(codes[codes >= 0], len(classes))
+    table.attrs["constant"] = np.bincount(codes[codes >= 0]).max() / len(codes)
     leading = leading_measures(table["rarest_class_share"].iloc[0], len(classes))
     names = chosen_measures(measures, simple_measures(len(classes)), [*leading, "accuracy"])
     parts = [np.full(len(y), True), *(code == i for i in range(len(levels)))]
@@ -397,6 +400,20 @@ def _tested(model, classifier, X, y, sensitive_features, measures):
         hits = [predicted[rows] == label for rows in parts]
         table[f"predicted[{label}]"] = [h.mean() if len(h) else np.nan for h in hits]
     return table, names
+
+
+def _verdict(table):
+    """Return accuracy beside that of predicting one class, and groups with few test records."""
+    few = [readable(group) for group, n in table["n"].iloc[1:].items() if n < FEW]
+    accuracy, constant = table["accuracy"].iloc[0], table.attrs["constant"]
+    return {
+        "n": f"{int(table['n'].iloc[0]):,}",
+        "accuracy": points(accuracy),
+        "constant": points(constant),
+        "is_better": accuracy > constant,
+        "few": "; ".join(few),
+        "least": FEW,
+    }
 
 
 def _rare(classifier, table):

@@ -200,6 +200,7 @@ def context_of(text):
         "ledger": _texts(_ENTRY, parts["ledger"]),
         "groups": None,
         "rare": None,
+        "verdict": None,
         "classes": [],
         "findings": prepared,
         "learned": _learned_in(parts.get("learned", "")),

@@ -119,7 +119,7 @@ def results_page(results, *, title=None, pipeline=None, measures=None, ledger=No
         "grouping": _grouping(results),
         "unfinished": _unfinished(results),
         "n_references": sum(name.startswith("reference") for name, _ in table.index.unique()),
-        "weak_reference": _weak_reference(table),
+        "weak_reference": _weak_reference(table, leading[0]),
         "small": small,
         "few": FEW,
         "summary": _summary(results, table, advised, sizes, small),
@@ -183,7 +183,10 @@ def _summary(results, table, advised, sizes, small):
     elif advised is None:
         found = ["There is no private model to recommend."]
     else:
-        found = [f"Take {advised.method} at ε {advised.epsilon:g}.", *_why(advised, name)]
+        if _is_useful(results, advised, measure):
+            found = [f"Take {advised.method} at ε {advised.epsilon:g}.", *_why(advised, name)]
+        else:
+            found = ["No private model can be recommended."]
         found += [_how_good(results, advised, measure), *_whom_it_costs(table, advised, name)]
     if len(results.leading_measures) > 1:
         label = (results.asked or {}).get("rarest class", "")
@@ -235,19 +238,30 @@ def _why(advised, name):
     return found
 
 
+def _chance(results, measure):
+    """Return the score of always predicting one class, or None if it is not known."""
+    counts = (results.asked or {}).get("counts")
+    if measure == "balanced_accuracy":
+        return 1 / len((results.asked or {}).get("classes", (0, 1)))
+    return np.sum(counts, axis=0).max() / np.sum(counts) if counts else None
+
+
+def _is_useful(results, advised, measure):
+    """Return whether the first model is not known to be as good as predicting one class."""
+    chance = _chance(results, measure)
+    return chance is None or advised.score.low > chance
+
+
 def _how_good(results, advised, measure):
     """Return the score of the recommended model beside that of always predicting one class."""
-    counts = (results.asked or {}).get("counts")
-    chance = None
-    if measure == "balanced_accuracy":
-        chance = 1 / len((results.asked or {}).get("classes", (0, 1)))
-    elif counts:
-        chance = np.sum(counts, axis=0).max() / np.sum(counts)
-    said = f"{advised.method} reaches {_spanned(advised.score, '%')} {in_words(measure)}"
+    chance = _chance(results, measure)
+    reached = f"{_spanned(advised.score, '%')} {in_words(measure)}"
+    said = f"{advised.method} at ε {advised.epsilon:g} reaches {reached}"
     if chance is None:
         return f"{said}."
     said += f", where always predicting the same class reaches {points(chance)} %"
-    worth = "" if advised.score.low > chance else ", which it does not measurably exceed"
+    exceeds = _is_useful(results, advised, measure)
+    worth = "" if exceeds else ", which it does not measurably exceed"
     return f"{said}{worth}."
 
 
@@ -307,7 +321,7 @@ def _compared_with(results, table, measure):
             f"boosting without privacy, is {kind} with {points(means[results.ceiling])} %"
         )
     weak = ["The reference is worse than a private model, so costs are unreliable."]
-    return [f"{said}.", *weak * (_weak_reference(table) is not None)]
+    return [f"{said}.", *weak * (_weak_reference(table, measure) is not None)]
 
 
 def _spanned(found: Estimate, unit):
@@ -337,7 +351,7 @@ def _answers(results, advised, sizes, total, unit):
     name = in_words(results.leading_measures[0])
     best = (
         "none, see the summary above"
-        if advised is None
+        if advised is None or not _is_useful(results, advised, results.leading_measures[0])
         else f"take {advised.method} at ε {advised.epsilon:g}, as the summary above explains"
     )
     paid = "unknown, see the summary above"
@@ -466,16 +480,18 @@ def _data(results):
     return rows
 
 
-def _weak_reference(table):
+def _weak_reference(table, measure):
     """Return in words how far a private model is above its reference, or None."""
-    if ("privacy_cost", "mean") not in table:
+    if (COST[measure], "mean") not in table:
         return None
-    costs = table["privacy_cost", "mean"].dropna()
+    costs = table[COST[measure], "mean"].dropna()
     costs = costs[np.isfinite(costs.index.get_level_values("epsilon"))]
     if costs.empty or costs.min() > -_WEAK:
         return None
     method, epsilon = costs.idxmin()
-    return f"{method} at ε {epsilon:g} is {points(-costs.min())} points more accurate"
+    return (
+        f"{method} at ε {epsilon:g} is {points(-costs.min())} points higher in {in_words(measure)}"
+    )
 
 
 def _grouping(results):

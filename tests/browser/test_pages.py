@@ -13,7 +13,7 @@ SECTIONS = {
         "answers data asked privacy groups cost tradeoff generalisation ledger pipeline "
         "not-accounted reproduce"
     ),
-    "model": "answers model privacy groups ledger pipeline assumed not-accounted",
+    "model": "privacy answers model groups ledger pipeline assumed not-accounted",
 }
 # every text with its contrast against what is behind it, by the formula of WCAG 2.1
 CONTRASTS = """
