@@ -220,7 +220,8 @@ def _answers(questions, labels_only, kept):
     answers = _kept_answers(questions, kept)
     at = min(len(answers), len(questions) - 1)
     if answers:
-        echo(wrapped(f"{len(answers)} answers of before are in {kept}: continuing."), err=True)
+        s = "s" * (len(answers) > 1)
+        echo(wrapped(f"Continuing after the {len(answers)} answer{s} that {kept} holds."), err=True)
     while at < len(questions):
         question, name = questions[at]
         echo(f"Question {at + 1} of {len(questions)}", err=True)
@@ -232,7 +233,8 @@ def _answers(questions, labels_only, kept):
             at = max(at - 1, 0)
             continue
         except click.Abort:
-            echo(f"\nThe answers are in {kept}: the same command continues.", err=True)
+            if answers:
+                echo(f"\nThe answers are in {kept}: the same command continues.", err=True)
             raise
         at += 1
         given = [(kind.__name__, column, answers[kind, column]) for kind, column in questions[:at]]

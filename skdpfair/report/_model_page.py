@@ -490,7 +490,7 @@ def _facts(classifier):
     if privacy.features is not None:
         rows.append((FEATURES, privacy.features))
     if classifier.groups_ is not None:
-        rows.append(("groups", ", ".join(map(group_name, classifier.groups_))))
+        rows.append(("groups", "; ".join(map(group_name, classifier.groups_))))
     done, size = " trained on", f"{privacy.expected_batch_size:.4g}"
     if _selection(privacy) is not None:  # some are held out, and trials have batches of their own
         done, size = "", f"{classifier.batch_size_:,}"

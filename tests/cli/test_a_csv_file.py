@@ -382,12 +382,12 @@ def test_answers_outlive_ctrl_c(folder, table):
     assert cut.exit_code == 1 and f"Question 4 of {n}" in cut.output
     assert "the same command continues" in cut.output and not Path("back.toml").exists()
     said, found = answered(*("n", "1", "3", "", ""), *"s" * (n - 4))
-    assert "3 answers of before" in said and "Question 3 of" not in said
+    assert "after the 3 answers that" in said and "Question 3 of" not in said
     assert found.classes == ["nein", "ja"] and list(found.bounds.values()) == [[1, 3]]
     assert not Path("back.toml.answers").exists()
     invoke(*command, "-o", "c.toml", input="nein,ja\nw, m\nn\n")
     other = invoke("schema", "loans.csv", "--target", "Geschlecht", "-o", "c.toml", input="w,m\n")
-    assert "answers of before" not in other.output
+    assert "Continuing after" not in other.output
     Path("c.toml.answers").write_text("[3]")
     assert "holds no answers; remove it" in refused(*command, "-o", "c.toml")
 
