@@ -417,6 +417,21 @@ class PrivacyLedger:
         if planned:
             self._check(*self._entries(self.data), planned)
 
+    def n_unrecorded(self, calls: Iterable[str | None]) -> int:
+        """Return how many calls have no fit in this ledger, on its data set.
+
+        Parameters
+        ----------
+        calls : iterable of str or None
+            Names of calls, see `skdpfair.budget.active_ledger.call_of`; None is in no ledger.
+
+        Returns
+        -------
+        int
+        """
+        held = {fit.get("around") for fit in self._entries(self.data)[0]} - {None}
+        return sum(call not in held for call in calls)
+
     @contextmanager
     def locked(self) -> Iterator[list[Line]]:
         """Keep other processes from the file for the time of a block.

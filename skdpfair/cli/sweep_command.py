@@ -149,7 +149,8 @@ def sweep(
         )
         sys.exit(130)
     echo(wrapped(f"Finished fits are in {folder}. These figures are NOT private."))
-    echo(f"Next:  skdpfair report {folder} -o report.html")
+    recorded = "" if ledger is None else f" --ledger {ledger}"
+    echo(f"Next:  skdpfair report {folder} -o report.html{recorded}")
 
 
 def schema_beside(folder):

@@ -22,6 +22,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 import skdpfair
 from skdpfair import _validate
 from skdpfair._describe import describe
+from skdpfair.budget.active_ledger import call_of
 from skdpfair.budget.charging import charged
 from skdpfair.estimator import DPFairClassifier
 from skdpfair.exceptions import InsecureSeedWarning, LowSignalWarning
@@ -75,7 +76,7 @@ def run_cell(cell, X, y, code, levels, unit, keep_predictions):
 def _fit_and_test(cell, X, y, code, levels, unit, keep_predictions):
     names, spent, runs = np.asarray(levels, dtype=object), np.inf, []
     start = time.perf_counter()
-    with warnings.catch_warnings(record=True) as recorded:
+    with warnings.catch_warnings(record=True) as recorded, call_of(None, False) as call:
         warnings.simplefilter("always")
         warnings.simplefilter("ignore", InsecureSeedWarning)  # a sweep is for research
         model, rows = clone(cell.estimator), (_rows(X, cell.train), y[cell.train])
@@ -109,6 +110,7 @@ def _fit_and_test(cell, X, y, code, levels, unit, keep_predictions):
         "train": train.drop(columns="n").to_dict("list"),
         "epsilon_spent": float(spent),
         "runs": runs,
+        "call": call,  # by which a ledger that was open knows the fit
         "fit_seconds": seconds,
         "day": datetime.now(UTC).date().isoformat(),
         "low_signal": [

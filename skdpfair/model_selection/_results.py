@@ -51,7 +51,8 @@ class TradeoffResults:
     predictions : dict or None, default=None
         Maps (method, epsilon, seed, fold) to a frame of y_true, y_pred and group.
     asked : dict or None, default=None
-        Settings of the sweep: methods, budgets, seeds, parameters, versions.
+        Settings of the sweep: methods, budgets, seeds, parameters, versions; and the names of the
+        calls of private fits, by which a `PrivacyLedger` knows them.
     releases : pandas.DataFrame or None, default=None
         One row per cell and kind of release: method, epsilon, seed, fold, sample_rate,
         noise_multiplier, steps.
@@ -101,6 +102,9 @@ class TradeoffResults:
         days = sorted({cell["day"] for cell in cells if "day" in cell})
         if asked is not None and days:
             asked = asked | {"days": [days[0], days[-1]]}
+        if asked is not None:
+            private = (cell for cell in cells if cell["epsilon"] is not None)
+            asked = asked | {"calls": [cell.get("call") for cell in private]}
         return cls(frame_of(cells, levels), kept, asked, releases_of(cells))
 
     @classmethod
@@ -387,7 +391,8 @@ class TradeoffResults:
         measures : list of str or None, default=None
             Measures to tabulate by group, see `skdpfair.report.results_page`.
         ledger : PrivacyLedger or None, default=None
-            The ledger of the data set; the page tells what it has recorded.
+            The ledger of the data set; the page tells what it has recorded, if it holds all private
+            fits of the sweep.
 
         Returns
         -------

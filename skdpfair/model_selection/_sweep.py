@@ -128,7 +128,8 @@ def sweep(
     Raises
     ------
     TypeError, ValueError
-        If a parameter cannot be used, or ``store`` holds another sweep.
+        If a parameter cannot be used, or ``store`` holds another sweep, or private fits that an
+        open `PrivacyLedger` has not recorded.
     BudgetExceeded
         If the remaining fits together would exceed the budget of an open `PrivacyLedger`. Reference
         models, which are not private, exceed any budget. Nothing is fitted in this case.
@@ -249,7 +250,7 @@ def _run(cells, records, features, store, n_jobs, progress, delta, keep_predicti
     """Return the finished cells by key: those in the store, and those run now."""
     done = {} if store is None else store.finished(cell.key for cell in cells)
     missing = [cell for cell in cells if cell.key not in done]
-    _check_budget(missing, records)
+    _check_ledger(done, missing, records, store)
     if features is not None and missing:  # once, as they are the same in all fits
         records = pictures.transformed(features, records[0]), *records[1:]
     tasks = {
@@ -278,14 +279,26 @@ def _run(cells, records, features, store, n_jobs, progress, delta, keep_predicti
     return done
 
 
-def _check_budget(cells, records):
-    """Raise BudgetExceeded if all cells together exceed the budget of an active ledger."""
+def _check_ledger(done, missing, records, store):
+    """Raise if an active ledger lacks finished cells, or the missing ones exceed its budget."""
     *_, levels, unit = records
     ledger = current_ledger()
-    if ledger is not None:
-        planned = (_planned(c, len(levels)) for c in cells)
-        kind = {} if unit is None else {"unit": "person"}
-        ledger.check(entry_of(entries, private=private) | kind for private, entries in planned)
+    if ledger is None:
+        return
+    counted = done.values()
+    if ledger.budget is not None:  # no budget admits models without privacy
+        counted = [cell for cell in counted if cell["epsilon"] is not None]
+    lacking = ledger.n_unrecorded(cell.get("call") for cell in counted)
+    if lacking:
+        raise ValueError(
+            f"store={str(store.folder)!r} holds {lacking} finished fit{'s' * (lacking > 1)} that "
+            f"the ledger {str(ledger.path)!r} has not recorded for data={ledger.data!r}, so it "
+            "would not tell what was spent. Use the ledger from the first run on, name another "
+            "folder, or leave the ledger out."
+        )
+    planned = (_planned(c, len(levels)) for c in missing)
+    kind = {} if unit is None else {"unit": "person"}
+    ledger.check(entry_of(entries, private=private) | kind for private, entries in planned)
 
 
 def _planned(cell, n_groups):

@@ -61,7 +61,8 @@ def results_page(results, *, title=None, pipeline=None, measures=None, ledger=No
         their costs if a class is rare. The summary and the charts follow
         `TradeoffResults.leading_measures`.
     ledger : PrivacyLedger or None, default=None
-        The ledger of the data set; the page tells what it has recorded.
+        The ledger of the data set; the page tells what it has recorded, if it holds all private
+        fits of the sweep.
 
     Returns
     -------
@@ -432,6 +433,12 @@ def _before(results, ledger):
     """Return what a ledger has recorded on these records in words, or None without one."""
     if ledger is None:
         return None
+    n_private = int(np.isfinite(results.frame.query("group == @OVERALL")["epsilon"]).sum())
+    calls = (results.asked or {}).get("calls") or [None] * n_private
+    if lacking := ledger.n_unrecorded(calls):
+        fits = f"{lacking:,} private fit{'s' * (lacking != 1)} of this sweep"
+        are = "is" if lacking == 1 else "are"
+        return f"{fits} {are} not in the ledger, so it does not tell what was spent", []
     delta = ledger.delta or (results.asked or {}).get("delta")
     if delta is None:
         raise ValueError("ledger has no delta, and the sweep kept none. Begin it with delta=.")
@@ -443,7 +450,8 @@ def _before(results, ledger):
         f"{fits}, at most {spent.n_fits_per_record:,} on one {spent.unit}; the "
         f"private ones together spent ε ≤ {rounded_up(spent.epsilon)} at δ = {rounded_up(delta, 3)}"
     )
-    return f"{said}; as a whole {whole}", list(spent.reasons)
+    said = f"The ledger of these records holds {said}; as a whole {whole}"
+    return said, list(spent.reasons)
 
 
 def _data(results):

@@ -65,17 +65,34 @@ def test_the_path_of_the_readme_with_a_ledger(folder):
     assert sorted(states()) == ["gradient sum"] * 2 + ["not private"] * 2
     code, said = invoke("sweep", "study.toml", *LEDGER, "--jobs", 1)  # all is there
     assert code == 0 and len(states()) == 4
+    assert said.endswith("Next: skdpfair report results -o report.html --ledger ledger.jsonl")
     next(Path("results").glob("[0-9a-f]*.json")).unlink()
     assert invoke("sweep", "study.toml", *LEDGER, "--jobs", 1)[0] == 0
     assert len(states()) == 5  # the one that was left
     code, said = invoke(*FIT, *LEDGER)
     assert code == 0 and "Spent in ledger.jsonl" in said and len(states()) == 6
-    assert invoke("report", "results")[0] == 0
+    assert invoke("report", "results", *LEDGER)[0] == 0
+    page = Path("report.html").read_text()
+    assert "The ledger of these records holds 6 fits" in page and "; as a whole" in page
 
 
 def test_workers_charge_their_fits(folder):
     assert invoke("sweep", "study.toml", *LEDGER, "--ledger-delta", 1e-5, "--jobs", 2)[0] == 0
     assert len(states()) == 4
+    assert invoke("sweep", "study.toml", *LEDGER, "--jobs", 1)[0] == 0  # it knows them
+
+
+@pytest.mark.parametrize(("budget", "n_fits"), [([], 4), (["--ledger-epsilon", 9], 2)])
+def test_a_ledger_that_lacks_finished_fits_is_refused(budget, n_fits, folder):
+    code, said = invoke("sweep", "study.toml", "--jobs", 1)
+    assert code == 0 and said.endswith("skdpfair report results -o report.html")
+    late = [*LEDGER, *budget, "--ledger-delta", 1e-5]
+    code, said = invoke("sweep", "study.toml", *late, "--jobs", 1)
+    assert code == 2 and not states()
+    assert f"folder='results' holds {n_fits} finished fits that the ledger " in said
+    assert "ledger.jsonl' has not recorded" in said and "from the first run on" in said
+    assert invoke("report", "results", *LEDGER)[0] == 0
+    assert "2 private fits of this sweep are not in the ledger" in Path("report.html").read_text()
 
 
 def test_a_sweep_beyond_its_budget_is_refused_before_any_fit(folder):

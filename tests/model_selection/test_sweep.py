@@ -1,3 +1,4 @@
+import json
 import re
 
 import joblib
@@ -169,6 +170,28 @@ def test_the_ceiling_is_the_best_of_scikit_learns_models(data, settings, tmp_pat
     page = re.sub(r"\s+", " ", results.to_html())
     assert f"is {best} with {100 * means.max():.1f} %" in page
     assert sum(name in page for name in names) == 1
+
+
+def test_a_ledger_must_hold_the_finished_fits_of_a_store(data, settings, tmp_path):
+    path, store = tmp_path / "ledger", tmp_path / "store"
+
+    def run(name):
+        with PrivacyLedger(path, delta=1e-4, data=name) as ledger:
+            return sweep(["dpsgd"], [2.0], 1, *data, store=store, **settings), ledger
+
+    first, ledger = run("mine")
+    again, _ = run("mine")
+    assert first.asked["calls"] == again.asked["calls"] and ledger.report().n_fits == 2
+    with pytest.raises(ValueError, match=r"holds 2 finished fits .* recorded for data='other'"):
+        run("other")
+    private = next(p for p in store.glob("[0-9a-f]*.json") if '"epsilon": 2.0' in p.read_text())
+    cell = json.loads(private.read_text())
+    del cell["call"]  # as an earlier version wrote it
+    private.write_text(json.dumps(cell))
+    with pytest.raises(ValueError, match=r"store=.* holds 1 finished fit .* leave the ledger out"):
+        run("mine")
+    sweep(["dpsgd"], [2.0], 1, *data, store=store, **settings)  # without a ledger, it continues
+    assert ledger.report().n_fits == 2
 
 
 def test_a_ledger_counts_the_ceiling_as_a_fit_without_privacy(data, settings, tmp_path):

@@ -600,20 +600,32 @@ def test_ten_questions_are_answered_from_the_facts(swept):
     assert "Take a at ε 1, as the summary above explains." in few.to_html()
 
 
-def test_a_ledger_tells_what_was_fitted_before(swept, tmp_path):
-    found, folder = swept
-    assert "no ledger was given" in found.to_html()
-    path = tmp_path / "ledger.jsonl"
+def test_a_ledger_tells_what_was_fitted_before(swept, two_groups, tmp_path):
+    assert "no ledger was given" in swept[0].to_html()
+    path, folder = tmp_path / "ledger.jsonl", tmp_path / "store"
     ledger = PrivacyLedger(path, delta=1e-6)
+    given = two_groups.data, two_groups.target, two_groups.sensitive_features
     with ledger:
         DPFairClassifier(epsilon=1.0, max_steps=3).fit([[0.0], [1.0]] * 1000, [0, 1] * 1000)
+        settings = {"module": "logistic", "max_steps": 3, "batch_size": 200}
+        found = sweep(["dpsgd"], [5.0], 1, *given, store=folder, **settings)
     spent = ledger.report()
     page = found.to_html(ledger=ledger)
-    assert "holds 1 fit, at most 1 on one record; the private ones together spent ε ≤ " in page
-    assert spent.reasons[0] in page
+    assert "holds 3 fits, at most 3 on one record; the private ones together spent ε ≤ " in page
+    assert spent.reasons[0] in page and "; as a whole" in page
     out = tmp_path / "page.html"
     done = CliRunner().invoke(main, ["report", str(folder), "-o", str(out), "--ledger", str(path)])
     assert done.exit_code == 0, done.output
     assert out.read_text() == page
     with pytest.raises(TypeError, match="ledger must be a PrivacyLedger"):
         found.to_html(ledger=3)
+
+
+def test_a_ledger_without_the_fits_of_the_sweep_tells_no_total(swept, tmp_path):
+    ledger = PrivacyLedger(tmp_path / "ledger.jsonl", delta=1e-6)
+    with ledger:
+        DPFairClassifier(epsilon=1.0, max_steps=3).fit([[0.0], [1.0]] * 1000, [0, 1] * 1000)
+    for found in (swept[0], TradeoffResults.from_store(swept[1]), TradeoffResults(swept[0].frame)):
+        page = found.to_html(ledger=ledger)
+        assert "8 private fits of this sweep are not in the ledger, so it does not tell" in page
+        assert "The ledger of these records" not in page and "; as a whole" not in page
