@@ -26,7 +26,7 @@ from skdpfair.privacy import Ledger, LedgerEntry, PrivacyReport
 from skdpfair.release import _facts, _file, statement
 from skdpfair.release._encode import decode
 from skdpfair.release._objects import NETWORKS
-from skdpfair.release._statement import CLASSIFIER, REGRESSOR
+from skdpfair.release._read_statement import CLASSIFIER, REGRESSOR
 
 _VALUES = {  # classes whose objects are values: rebuilt, and judged as such
     f"{cls.__module__}.{cls.__qualname__}": cls

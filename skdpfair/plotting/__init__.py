@@ -1,5 +1,6 @@
 """Plots of group tables, sweeps and recorded values, with matplotlib."""
 
+from skdpfair.plotting._attacker import plot_tradeoff
 from skdpfair.plotting._bars import (
     plot_group_accuracy,
     plot_group_bars,
@@ -8,7 +9,6 @@ from skdpfair.plotting._bars import (
 )
 from skdpfair.plotting._comparison import PrivacyCostDisplay, TradeoffDisplay
 from skdpfair.plotting._shapes import ShapeDisplay
-from skdpfair.plotting._tradeoff import plot_tradeoff
 from skdpfair.plotting._training import (
     BatchSizeDisplay,
     CurvatureDisplay,

@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from skdpfair.release._statement import read_statement, statement
+from skdpfair.release._read_statement import read_statement, statement
 
 if TYPE_CHECKING:
     from skdpfair.release._facts import packed, unpacked

@@ -14,7 +14,7 @@ from skdpfair.mechanism import Method
 from skdpfair.networks import Factory
 from skdpfair.release._encode import NotPlain, decode, encode
 from skdpfair.release._objects import NETWORKS
-from skdpfair.release._statement import REGRESSOR, check_statement, statement
+from skdpfair.release._read_statement import REGRESSOR, check_statement, statement
 from skdpfair.training.inference import InferenceNet, weights_of
 
 # what no copy of a fitted classifier keeps, and what no release keeps besides

@@ -13,7 +13,7 @@ from skdpfair.preprocessing import TableSchema
 from skdpfair.preprocessing._schema import with_features
 from skdpfair.release import _file, _onnx
 from skdpfair.release._facts import check_loaded, factory_of, facts_of, rebuilt, record_shape
-from skdpfair.release._statement import CLASSIFIER, REGRESSOR
+from skdpfair.release._read_statement import CLASSIFIER, REGRESSOR
 
 
 def release(estimator):

@@ -15,7 +15,7 @@ from skdpfair.privacy import PrivacyReport
 from skdpfair.privacy.statement import ADJACENCY_IN_WORDS, PROTECTED, rounded_up
 from skdpfair.release._encode import decode
 from skdpfair.release._facts import module_facts
-from skdpfair.release._statement import CLASSIFIER, read_report
+from skdpfair.release._read_statement import CLASSIFIER, read_report
 from skdpfair.report import _model_page as page
 from skdpfair.training.inference import weights_of
 

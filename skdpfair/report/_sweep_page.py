@@ -38,7 +38,7 @@ from skdpfair.report._rendering import (
 
 _MODEL = ["method", "epsilon"]
 _MOST_BARS = 6  # budgets for which costs are drawn as bars
-_COARSE = 0.02  # half an interval, from which on points are told without decimals
+_WIDE_INTERVAL = 0.02  # half an interval, from which on numbers have no decimals
 _WEAK = 0.01  # of accuracy, that a private model may have more than its reference
 _UNITS = {"%": "per cent"}
 _SPLIT = "20 % held out per seed, stratified by class and group (cv=None)"
@@ -327,7 +327,7 @@ def _compared_with(results, table, measure):
 
 def _spanned(found: Estimate, unit):
     """Return an estimate with its interval, in no more digits than the interval allows."""
-    digits = 0 if not (found.high - found.low) / 2 < _COARSE else 1
+    digits = 0 if not (found.high - found.low) / 2 < _WIDE_INTERVAL else 1
     mean, low, high = (
         f"{round(100 * v, digits) + 0.0:.{digits}f}" for v in (found.mean, found.low, found.high)
     )
