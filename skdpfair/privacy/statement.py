@@ -328,7 +328,7 @@ class PrivacyReport:
         n_records = integer("n_records", n_records, high=MOST_RECORDS)
         if n_records == 1 or not self.is_private or self.unit == "person":
             return self.epsilon
-        if self.steps and not self.ledger.entries:
+        if self.epsilon > 0 and not self.ledger.entries:
             raise ValueError(
                 f"n_records must be 1 for a report without a ledger, got {n_records}. Take the "
                 "report of a fit, not that of a private search."
@@ -338,7 +338,7 @@ class PrivacyReport:
     def _trade_off(self, n_records: int = 1) -> TradeOff:
         """Return the trade-off curve of a person with ``n_records`` records."""
         epsilon = self.epsilon_for(n_records)
-        if not self.is_private or (self.steps and not self.ledger.entries):
+        if not self.is_private or (self.epsilon > 0 and not self.ledger.entries):
             return trade_off_from_epsilon(epsilon, self.delta)
         runs = [entry.run for entry in self.ledger.entries]
         return trade_off(of_person(runs, 1 if self.unit == "person" else n_records))

@@ -183,6 +183,14 @@ def test_the_statement_names_persons():
     assert "every person took part" in of_persons.sampling
 
 
+def test_a_report_without_steps_and_ledger_does_not_promise_more_than_its_epsilon():
+    said = report(ledger=Ledger(), steps=0)
+    curve = trade_off_from_epsilon(3.105, 1e-6)
+    assert said.detection_rate() == float(curve.true_positive_rate(0.01))
+    with pytest.raises(ValueError, match="n_records must be 1 for a report without a ledger"):
+        said.epsilon_for(2)
+
+
 def test_a_report_without_a_ledger_uses_epsilon_and_delta():
     search = report(ledger=Ledger(), method="private selection")
     curve = trade_off_from_epsilon(3.105, 1e-6)
