@@ -13,6 +13,7 @@ import click
 import numpy as np
 import pandas as pd
 
+from skdpfair._validate import safe_repr
 from skdpfair.budget.files import replace_file
 from skdpfair.cli._input import (
     AS_JSON,
@@ -117,6 +118,21 @@ _PRIVATE = sorted(name for name, method in METHODS.items() if method.private)
     metavar="NAME=VALUE",
     help="Another parameter of DPFairClassifier, such as max_epochs=20; may be repeated.",
 )
+@click.option(
+    "--try",
+    "tried",
+    multiple=True,
+    metavar="NAME=VALUE,VALUE",
+    help="Values to choose from within --epsilon, such as method=dpsgd,global_adapt or lr=0.5,1,2; "
+    "may be repeated. Nothing but the best model is released.",
+)
+@click.option(
+    "--trials",
+    type=click.FloatRange(min=1),
+    default=10.0,
+    show_default=True,
+    help="Mean number of trials with --try; the number drawn stays secret.",
+)
 @ledger_options
 @click.option("--seed", type=click.IntRange(min=0), help="Make noise reproducible: research only.")
 @click.option(
@@ -140,6 +156,8 @@ def fit(
     delta,
     method,
     settings,
+    tried,
+    trials,
     ledger,
     ledger_epsilon,
     ledger_delta,
@@ -154,12 +172,15 @@ def fit(
     \b
     skdpfair fit loans.csv --schema schema.toml --epsilon 1 -o model.safetensors
     skdpfair fit loans.csv --target approved --group sex
+    skdpfair fit loans.csv --schema schema.toml --try method=dpsgd,global_adapt --try lr=0.5,1,2
     skdpfair fit faces --labels faces.csv --schema schema.toml --epsilon 3
     torchrun --nproc-per-node 2 -m skdpfair fit parts/*.parquet --schema schema.toml
 
     DATA is a CSV file, one Parquet file or several, a folder of pictures, or an .npz file with an
     array "images". --schema names a file of what is public about the columns; without it, fit asks.
-    Nothing but the model and what it has spent is printed or kept.
+    Nothing but the model and what it has spent is printed or kept. --try trains a secret number of
+    models, chooses one by a noisy score on held-out records, and spends no more than --epsilon; it
+    shows no progress, because the number of trials must stay secret.
     """  # noqa: D301 (click reads the character)
     rank, n_processes = launched()
     check_outputs(output, inputs=(*data, path, ledger, pictures["labels"]))
@@ -175,13 +196,18 @@ def fit(
         source.columns()  # before anything is asked
     if n_processes > 1 and path is None:
         raise Unusable(f"{n_processes} processes cannot ask. Give --schema FILE.")
+    if n_processes > 1 and tried:
+        raise Unusable("--try runs in one process. Leave out torchrun.")
     if rank:
         ledger = None  # that of process 0 is charged for all
     schema, given = _schema(source, path, target, groups, (unit, most_records), output)
-    if METHODS[method].needs_groups and not schema.all_groups:
-        raise Unusable(
-            f"--method {method} needs groups: name their column under [groups] of the schema."
-        )
+    with in_options({}):
+        space = _space(tried)
+    for name in space.get("method", [method]):
+        if METHODS[name].needs_groups and not schema.all_groups:
+            raise Unusable(
+                f"Method {name} needs groups: name their column under [groups] of the schema."
+            )
     from skdpfair import DPFairClassifier  # late: it needs most of the package
 
     with in_options({}):
@@ -197,21 +223,36 @@ def fit(
             "groups": schema.group_levels,
             "max_records_per_unit": schema.max_records_per_unit,
             "random_state": seed,
-            "verbose": 0 if as_json else 1,
+            "verbose": 0 if as_json or tried else 1,
             "distributed": "auto" if n_processes > 1 else None,
         }
         clf = DPFairClassifier(**params).set_params(**_parsed(settings))
+        if space:
+            clf = _search(clf, space, trials)
     if question is not None and not as_json and rank == 0:
         echo(wrapped(f"Note: {question}"), err=True)
     if ledger is not None:
         with in_options(_WORDS):  # before there is one
-            _planning.check(clf, records.n_units, len(schema.group_levels or [None]))
+            n_groups = len(schema.group_levels or [None])
+            if space:
+                clf.forecast(records.n_units, n_groups=n_groups)
+            else:
+                _planning.check(clf, records.n_units, n_groups)
     active = opened_ledger(ledger, ledger_epsilon, ledger_delta)
     with in_options(_WORDS), recorded_warnings() as said, active as active:
         fitted = clf.fit if ledger is None else partial(active.fit, clf)
-        fitted(X, y, sensitive_features=sensitive, units=units)
+        try:
+            fitted(X, y, sensitive_features=sensitive, units=units)
+        except KeyboardInterrupt:
+            if not space:
+                raise
+            echo("NOT finished: the search ended without a model. Its cost is spent.", err=True)
+            sys.exit(130)
         if rank:
             return
+        chosen = {}
+        if space:
+            chosen, clf = clf.best_params_, _winner(clf)
         if isinstance(source, Parquet):  # whose memory map has no names
             clf.feature_names_in_ = np.asarray(schema.feature_names, dtype=object)
         cut = said.met(InterruptedWarning)
@@ -223,8 +264,11 @@ def fit(
     if as_json:
         notes += [question] * (question is not None)
         facts = clf.privacy_statement() | {"written": str(written), "warnings": notes}
+        facts |= {"chosen": chosen} if space else {}
         echo(json.dumps(facts | {"interrupted": cut}))
         sys.exit(status)
+    if space:
+        echo(f"Chosen: {', '.join(f'{name} {chosen[name]}' for name in space)}.")
     echo(wrapped(clf.privacy_.plain_statement))
     if clf.privacy_.epsilon > _LARGE:
         notes.append(
@@ -242,6 +286,27 @@ def fit(
         echo(f"Written to {written}.")
         echo(f"Next:  skdpfair predict {written} DATA   or   skdpfair report {written} --data TEST")
     sys.exit(status)
+
+
+def _search(clf, space, trials):
+    """Return the private search whose budget is that of the classifier."""
+    from skdpfair.model_selection import DPRandomizedSearch  # late: it needs most of the package
+
+    budget = {name: getattr(clf, name) for name in ("epsilon", "delta", "random_state")}
+    return DPRandomizedSearch(
+        clf.set_params(random_state=None), space, mean_trials=trials, **budget
+    )
+
+
+def _winner(search):
+    """Return the classifier that a search found."""
+    found = search.best_estimator_
+    if not hasattr(found, "save_release"):
+        raise ValueError(
+            "the search drew no trial, as it must do now and then, so there is no model. Its cost "
+            "is spent. Run it again, with a larger --trials to make this rarer."
+        )
+    return found
 
 
 def _saved(clf, output, schema):
@@ -309,28 +374,57 @@ def _schema(source, path, target, groups, person, output):
 
 def _parsed(settings):
     """Return NAME=VALUE pairs as a dict; a value is JSON, or else a text."""
-    from skdpfair import DPFairClassifier
-
-    known, out = DPFairClassifier().get_params(deep=False), {}
+    out = {}
     for setting in settings:
         name, equals, value = setting.partition("=")
         if not equals:
             raise ValueError(f"--set {setting!r} must be NAME=VALUE.")
-        if name in _OWN:
-            raise ValueError(f"--set {setting!r}: use {_OWN[name]} instead.")
-        if name.partition("__")[0] not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"Did you mean {near[0]!r}? " if near else ""
-            others = ", ".join(k for k in known if k not in _OWN)
-            raise ValueError(
-                f"--set {setting!r}: DPFairClassifier has no parameter {name!r}. {hint}"
-                f"It has {others}."
-            )
-        try:
-            out[name] = json.loads(value)
-        except (json.JSONDecodeError, RecursionError):
-            out[name] = value
+        _check_name(name, f"--set {setting!r}")
+        out[name] = _value(value)
     return out
+
+
+def _space(tried):
+    """Return the values to choose from, by parameter."""
+    space = {}
+    for given in tried:
+        name, _, values = given.partition("=")
+        found = [_value(value) for value in values.split(",")]
+        if name in space or len(found) < 2:
+            raise ValueError(f"--try {given!r} must be NAME=VALUE,VALUE, once for each name.")
+        if name != "method":
+            _check_name(name, f"--try {given!r}")
+        elif unknown := [value for value in found if value not in _PRIVATE]:
+            raise ValueError(
+                f"--try {given!r}: {safe_repr(unknown[0])} is no private method. There are "
+                f"{', '.join(_PRIVATE)}."
+            )
+        space[name] = found
+    return space
+
+
+def _check_name(name, option):
+    """Raise if a parameter is unknown, or has an option of its own."""
+    from skdpfair import DPFairClassifier
+
+    known = DPFairClassifier().get_params(deep=False)
+    if name in _OWN:
+        raise ValueError(f"{option}: use {_OWN[name]} instead.")
+    if name.partition("__")[0] not in known:
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"Did you mean {near[0]!r}? " if near else ""
+        others = ", ".join(k for k in known if k not in _OWN)
+        raise ValueError(
+            f"{option}: DPFairClassifier has no parameter {name!r}. {hint}It has {others}."
+        )
+
+
+def _value(text):
+    """Return JSON, or else the text."""
+    try:
+        return json.loads(text)
+    except (json.JSONDecodeError, RecursionError):
+        return text
 
 
 @click.command()

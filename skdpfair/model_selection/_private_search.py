@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
 from sklearn.model_selection import ParameterGrid, ParameterSampler
+from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.validation import (
     _num_samples,
@@ -47,6 +48,8 @@ from skdpfair.training import sklearn_callbacks as _tasks
 
 _ONLY = {"keep_reference": False, "warm_start": False, "callbacks": None}
 _ONLY |= {"distributed": None, "checkpoint": None}
+_LEAST_SHARE = 64  # a trial may have no less than this part of the budget of a search
+_TIGHT = 1.002  # ratio of bounds of the epsilon of a trial
 _MIDDLE = 60  # position of an order near 7, by which curves are ranked for display
 
 
@@ -59,7 +62,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
     Parameters
     ----------
     estimator : DPFairClassifier or Pipeline that ends in one
-        The model to train; its epsilon is the cost of one trial.
+        The model to train; its epsilon is the cost of one trial, unless ``epsilon`` is set.
     param_distributions : dict or list of dict
         Lists of values, or distributions with ``rvs``, as in RandomizedSearchCV.
     mean_trials : float >= 1, default=10.0
@@ -79,6 +82,9 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         choose among these.  The draw uses no records and is the same in every unseeded search.
     delta : float in (0, 1/n) or "auto", default="auto"
         Delta of the whole search.
+    epsilon : float > 0 or None, default=None
+        Privacy budget of the whole search.  Each trial then has the largest epsilon at which the
+        search costs no more, to within 0.2 %, in place of that of the estimator.
     random_state : int or None, default=None
         None draws everything from the operating system's entropy, and overrides the estimator's
         seed.  A seed makes K and the noise predictable: for research only.
@@ -126,6 +132,8 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
       private fits   epsilon=1.08... at delta=1e-06 (rdp)
       as a whole     epsilon=2.14...
         - the best of 10 trials on average is released
+    >>> search.set_params(epsilon=1.0).forecast(20_000).epsilon_total
+    0.99...
     """
 
     __metadata_request__fit = {"sensitive_features": True, "units": True}
@@ -142,6 +150,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         validation_data=None,
         n_candidates=100,
         delta="auto",
+        epsilon=None,
         random_state=None,
     ):
         self.estimator = estimator
@@ -153,6 +162,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         self.validation_data = validation_data
         self.n_candidates = n_candidates
         self.delta = delta
+        self.epsilon = epsilon
         self.random_state = random_state
 
     def forecast(self, n_samples, *, n_groups=1, delta=None) -> SearchPlan:
@@ -173,7 +183,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         """
         self._check()
         delta = delta_for(self.delta, n_samples) if delta is None else delta
-        pool = pool_of(self)
+        pool = self._pool(n_samples, n_groups, delta)
         every = [classifier_of(configured(self.estimator, params)) for params in pool]
         unit = unit_of(every, any(c.max_records_per_unit is not None for c in every) or None)
         trial, curve, _ = trial_of(self, pool, n_samples, n_groups)
@@ -211,11 +221,12 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
             On Ctrl-C; nothing is kept, and the whole search stays charged.
         """
         self._check()
-        n_samples, pool = _num_samples(X), pool_of(self)
+        n_samples = _num_samples(X)
         unit = persons_of(self.estimator, X, n_samples, units)
-        most_records = _most_records(self, pool, unit)
         n_units = n_samples if unit is None else 1 + int(unit.max())
         delta = delta_for(self.delta, n_units)
+        pool = self._pool(n_units, 1, delta)
+        most_records = _most_records(self, pool, unit)
         planned, curve, noise = trial_of(self, pool, n_units)
         whole = self._selection_curve(curve)
         seeded = self.random_state is not None
@@ -311,8 +322,47 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
             )
         if not is_auto(self.score_noise_multiplier):
             number("score_noise_multiplier", self.score_noise_multiplier, low=1e-3, high=1e6)
+        if self.epsilon is not None:
+            number("epsilon", self.epsilon, low=0, low_open=True, high_open=True)
         if self.random_state is not None:
             integer("random_state", self.random_state, low=0)
+
+    def _pool(self, n_samples, n_groups, delta):
+        """Return the configurations, with the epsilon of each trial if the search has a budget."""
+        pool = pool_of(self)
+        if self.epsilon is None:
+            return pool
+        name = _parameter(self.estimator, "epsilon")
+        for params in pool:
+            if (
+                name in params
+                or classifier_of(configured(self.estimator, params)).noise_multiplier is not None
+            ):
+                raise ValueError(
+                    f"epsilon={self.epsilon!r} is the budget of the whole search and sets the "
+                    "noise of each trial. Remove epsilon and noise_multiplier from "
+                    "param_distributions and noise_multiplier from the estimator, or set "
+                    "epsilon=None."
+                )
+
+        def at(epsilon):
+            return [params | {name: epsilon} for params in pool]
+
+        def cost(epsilon):
+            _, curve, _ = trial_of(self, at(epsilon), n_samples, n_groups)
+            return curve_epsilon(self._selection_curve(curve), delta)
+
+        low, high = self.epsilon / _LEAST_SHARE, self.epsilon
+        if cost(low) > self.epsilon:
+            raise ValueError(
+                f"epsilon={self.epsilon!r} is too small for a search whose score alone, or whose "
+                f"trials at epsilon {low:.3g}, cost more. Raise epsilon or "
+                "score_noise_multiplier, or lower mean_trials."
+            )
+        while high > _TIGHT * low:
+            middle = math.sqrt(low * high)
+            low, high = (middle, high) if cost(middle) <= self.epsilon else (low, middle)
+        return at(low)
 
     def _selection_curve(self, curve):
         return selection_curve(curve, self.mean_trials, self.shape)
@@ -376,6 +426,14 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         tags.classifier_tags.multi_class = get_tags(self.estimator).classifier_tags.multi_class
         tags.non_deterministic = self.random_state is None
         return tags
+
+
+def _parameter(estimator, name):
+    """Return the name of a classifier's parameter, as the pipeline that ends with it has it."""
+    if isinstance(estimator, Pipeline):
+        step, last = estimator.steps[-1]
+        return f"{step}__{_parameter(last, name)}"
+    return name
 
 
 def pool_of(search):

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
+from skdpfair.budget import PrivacyLedger
 from skdpfair.cli import main
 from skdpfair.preprocessing import TableSchema, columns_of
 from skdpfair.release import load_release, schema_of
@@ -27,6 +28,8 @@ SCHEMA = TableSchema(
 )
 SHORT = ["--set", "max_steps=10", "--set", "module=logistic", "--set", "batch_size=200"]
 
+
+FIT = ["fit", "loans.csv", "--schema", "schema.toml"]
 
 STUDY = """
 [sweep]
@@ -114,6 +117,44 @@ def test_fit_predict_report(folder, table):
     usable(invoke(*model, "--data", "loans.csv"))
     assert "contains non-private figures" in (folder / "report.html").read_text()
     assert "NOT private" in (folder / "card.md").read_text()
+
+
+TRY = ["--try", "method=dpsgd,global_adapt", "--try", "lr=0.5,1", "--trials", "6"]
+
+
+def test_a_model_is_chosen_within_the_budget(folder):
+    """The file holds one of the models to try; the ledger and the page have the whole search."""
+    ledger = ["--ledger", "books.jsonl", "--ledger-epsilon", "4", "--ledger-delta", "1e-5"]
+    said = fitted("--json", *TRY, *ledger, "--seed", "1")
+    assert "Leave --seed out" in " ".join(json.loads(said.stdout)["warnings"])
+    said = json.loads(said.stdout)
+    clf = load_release("model.safetensors")
+    assert clf.method == said["chosen"]["method"] in ("dpsgd", "global_adapt")
+    assert clf.lr == said["chosen"]["lr"] in (0.5, 1)
+    assert clf.epsilon == said["chosen"]["epsilon"] < 2.0
+    assert 2.9 < said["epsilon"] == clf.privacy_.epsilon <= 3.0
+    assert clf.privacy_.method == "private selection"
+    assert PrivacyLedger("books.jsonl").epsilon() == pytest.approx(3.0, abs=0.05)
+    usable(invoke("report", "model.safetensors"))
+    assert "The best of a random number of trials" in (folder / "report.html").read_text()
+    assert "nothing found" in usable(invoke("audit", "artifact", "report.html")).output
+    usable(invoke("predict", "model.safetensors", "loans.csv"))
+    assert "would bring epsilon" in refused(*FIT, *TRY, *ledger[:2], "--epsilon", "3", "-o", "b.st")
+
+
+def test_a_choice_without_a_model_says_what_was_spent(folder, monkeypatch):
+    from skdpfair.model_selection import _trials
+
+    monkeypatch.setattr(_trials, "draw_count", lambda rng, mean, shape: 0)
+    assert "Its cost is spent" in refused(*FIT, *SHORT, *TRY)
+
+    def stops(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_trials, "best_of", stops)
+    cut = invoke(*FIT, *SHORT, *TRY)
+    assert cut.exit_code == 130 and "Its cost is spent" in cut.stderr
+    assert not (folder / "model.safetensors").exists()
 
 
 def test_group_and_left_out_columns_are_no_features(folder):
@@ -580,6 +621,12 @@ def test_a_schema_that_cannot_be_used_is_named(folder, old, new, named):
         (["fit", "loans.csv", "--schema", "schema.toml", "-o", "no/m.safetensors"], "no folder no"),
         (["fit", "loans.csv", "--schema", "schema.toml", "--epsilon", "0"], "--epsilon"),
         (["fit", "loans.csv", "--schema", "schema.toml", "--method", "sgd"], "--method"),
+        ([*FIT, "--try", "lr=1"], "--try 'lr=1' must be NAME=VALUE,VALUE"),
+        ([*FIT, "--try", "lrr=1,2"], "--try 'lrr=1,2': DPFairClassifier has no parameter 'lrr'"),
+        ([*FIT, "--try", "epsilon=1,2"], "use --epsilon instead"),
+        ([*FIT, "--try", "method=dpsgd,sgd"], "'sgd' is no private method"),
+        ([*FIT, "--try", "lr=1,fast"], "lr must be"),
+        ([*FIT, "--try", "lr=1,2", "--trials", "0"], "--trials"),
         (["predict", "loans.csv", "loans.csv"], "not a safetensors file"),
         (["sweep", "schema.toml"], "--data FILE"),
         (["report", "loans.csv"], "not a safetensors file"),

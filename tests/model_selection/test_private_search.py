@@ -52,6 +52,10 @@ def base(method="dpsgd", **params):
     return DPFairClassifier(method, epsilon=None, accountant="rdp", **params)
 
 
+def private():
+    return DPFairClassifier("dpsgd", max_steps=5, batch_size=60)
+
+
 def searching(estimator=None, space=None, **params):
     space = {"lr": [0.1, 1.0]} if space is None else space
     return DPRandomizedSearch(estimator or base(), space, **{"mean_trials": 3.0} | params)
@@ -101,6 +105,37 @@ def test_the_worst_configuration_is_charged_whichever_wins(data):
     large = searching(space={"noise_multiplier": [2.0]}).forecast(300).epsilon_total
     both = searching(space=[{"noise_multiplier": [4.0]}, {"noise_multiplier": [2.0], "lr": [0.1]}])
     assert small < large == both.forecast(300).epsilon_total == both.fit(*data).privacy_.epsilon
+
+
+@pytest.mark.filterwarnings("ignore::skdpfair.exceptions.InsecureSeedWarning")
+@pytest.mark.parametrize("estimator", [private(), make_pipeline(FunctionTransformer(), private())])
+@pytest.mark.parametrize("shape", [0.0, 1.0, math.inf])
+def test_a_budget_of_the_whole_search_is_met_from_below(data, estimator, shape):
+    name = "lr" if isinstance(estimator, DPFairClassifier) else "dpfairclassifier__lr"
+    search = searching(estimator, {name: [0.1, 1.0]}, epsilon=2.0, shape=shape, random_state=0)
+    assert 1.99 < search.forecast(300).epsilon_total <= 2.0
+    found = search.fit(*data)
+    trial = found.best_params_[name.replace("lr", "epsilon")]
+    assert 0.5 < trial < 2.0
+    assert found.privacy_.epsilon == search.forecast(300).epsilon_total
+    again = clone(search).set_params(estimator=clone(estimator), epsilon=None)
+    again.estimator.set_params(**{name.replace("lr", "epsilon"): trial})
+    assert again.fit(*data).privacy_.epsilon == found.privacy_.epsilon
+
+
+@pytest.mark.parametrize(
+    ("params", "says"),
+    [
+        ({"epsilon": 0.0}, "epsilon must be"),
+        ({"epsilon": math.inf}, "epsilon must be"),
+        ({"epsilon": 1.0, "score_noise_multiplier": 0.5}, "is too small"),
+        ({"epsilon": 1.0, "space": {"epsilon": [0.5, 1.0]}}, "Remove epsilon"),
+        ({"epsilon": 1.0, "space": {"noise_multiplier": [0.5, 1.0]}}, "Remove epsilon"),
+    ],
+)
+def test_a_budget_of_the_whole_search_that_cannot_be_met_is_refused(data, params, says):
+    with pytest.raises(ValueError, match=says):
+        searching(private(), **params).fit(*data)
 
 
 def test_a_distribution_is_drawn_from_public_numbers_alone(data):
