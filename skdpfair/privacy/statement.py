@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
-from decimal import ROUND_CEILING, Context
+from decimal import ROUND_CEILING, Context, Decimal
 from html import escape
 from textwrap import wrap
 from typing import Any
@@ -167,7 +167,7 @@ def in_unit(texts: Iterable[str], unit: str) -> tuple[str, ...]:
     return tuple(text for text in said if text)
 
 
-def rounded_up(value: float, digits: int = 4) -> str:
+def rounded_up(value: float | Decimal, digits: int = 4) -> str:
     """Return a number in few digits, never less than it is: a guarantee must not shrink in print.
 
     Examples
@@ -175,7 +175,8 @@ def rounded_up(value: float, digits: int = 4) -> str:
     >>> rounded_up(75.7136), rounded_up(1.49e-4, 2), rounded_up(1.0), rounded_up(float("inf"))
     ('75.72', '0.00015', '1', 'inf')
     """
-    rounded = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(repr(float(value)))
+    exact = value if isinstance(value, Decimal) else repr(float(value))
+    rounded = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(exact)
     return f"{float(rounded):.{digits}g}"
 
 
@@ -184,10 +185,11 @@ def percent(share: float) -> str:
 
     Examples
     --------
-    >>> percent(0.04446), percent(0.99999)
-    ('4.45', '100')
+    >>> percent(0.04446), percent(0.99999), percent(0.0738)
+    ('4.45', '100', '7.38')
     """
-    return rounded_up(min(100 * share, 100.0), 3)
+    hundredfold = Decimal(repr(float(share))).scaleb(2)  # 100 * 0.0738 is above 7.38
+    return rounded_up(min(hundredfold, Decimal(100)), 3)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
