@@ -81,9 +81,15 @@ def share_interval(share, n, level=0.95) -> str:
     """
     if np.isnan(share) or n == 0:
         return ""
-    hits = np.array([round(share * n)])
-    _, low, high = (ends[0] for ends in accuracy_interval(hits, n - hits, 0.0, level))
+    low, high = share_limits(share, n, level)
     return f"{points(low)} to {points(high)}"
+
+
+def share_limits(share, n, level=0.95) -> tuple[float, float]:
+    """Return the ends of Wilson's interval of a share of n records."""
+    hits = np.array([round(share * n)])
+    _, low, high = (float(ends[0]) for ends in accuracy_interval(hits, n - hits, 0.0, level))
+    return low, high
 
 
 def readable(group) -> str:

@@ -1,12 +1,14 @@
 """Sentences of the page of a sweep: the summary, and answers to questions of lay readers."""
 
+import math
+
 import numpy as np
 
-from skdpfair.metrics._measures import COST, OVERALL
+from skdpfair.metrics._measures import COST, MEASURES, OVERALL
 from skdpfair.privacy.accounting import tv_from_epsilon
 from skdpfair.privacy.statement import percent, rounded_up
 from skdpfair.report._recommendation import Estimate
-from skdpfair.report._rendering import budget, in_words, points
+from skdpfair.report._rendering import budget, in_words, points, share_limits
 
 _WIDE_INTERVAL = 0.02  # half an interval, from which on numbers have no decimals
 _WEAK = 0.01  # of accuracy, that a private model may have more than its reference
@@ -90,9 +92,18 @@ def _chance(results, measure):
 
 
 def _is_useful(results, advised, measure):
-    """Return whether the first model is not known to be as good as predicting one class."""
-    chance = _chance(results, measure)
-    return chance is None or advised.score.low > chance
+    """Return whether the first model is measurably better than predicting one class, if known.
+
+    A share that is the same in all runs has Wilson's interval over the test records of one run.
+    """
+    chance, score = _chance(results, measure), advised.score
+    if chance is None:
+        return True
+    low = score.low
+    if score.is_constant and MEASURES[measure].trials == "all":
+        n = results.frame.loc[results.frame["group"] == OVERALL, "n"].min()
+        low = share_limits(score.mean, n)[0]
+    return low > chance and not math.isclose(low, chance)
 
 
 def _how_good(results, advised, measure):
@@ -112,13 +123,12 @@ def _whom_it_costs(table, advised, name):
     """Return the largest cost for a group as a sentence."""
     if advised.cost is not None:
         group, cost = advised.cost
-        maybe = "" if cost.is_above_zero else ", so it may be zero"
         found = [
             f"The largest cost of privacy for a group is that of {group}: "
-            f"{_spanned(cost, 'points')} of {name}{maybe}."
+            f"{_spanned(cost, 'points')} of {name}{_maybe(cost)}."
         ]
         other, most = advised.highest or (group, cost.high)
-        if other != group:
+        if other != group and most > cost.mean:
             found.append(f"For {other}, up to {points(most)} points cannot be excluded.")
         return found
     if ("privacy_cost", "mean") in table and table["privacy_cost", "mean"].notna().any():
@@ -174,7 +184,14 @@ def _spanned(found: Estimate, unit):
         f"{round(100 * v, digits) + 0.0:.{digits}f}" for v in (found.mean, found.low, found.high)
     )
     interval = "" if np.isnan(found.low) else f" (95 % interval {low} to {high})"
+    if low == high:
+        interval = f" (the same in {'both' if found.n_runs == 2 else f'all {found.n_runs}'} runs)"
     return f"{mean} {unit.rstrip('s') if mean == '1' else unit}{interval}"
+
+
+def _maybe(cost: Estimate):
+    """Return the doubt about a cost whose interval contains zero."""
+    return "" if cost.is_above_zero or cost.is_constant else ", so it may be zero"
 
 
 def _listed(names):
@@ -200,8 +217,7 @@ def answers(results, advised, sizes, total, unit, attackers, delta):
     paid = "unknown, see the summary above"
     if advised is not None and advised.cost is not None:
         group, cost = advised.cost
-        maybe = "" if cost.is_above_zero else ", so it may be zero"
-        paid = f"most of all {group}, by {_spanned(cost, 'points')} of {name}{maybe}"
+        paid = f"most of all {group}, by {_spanned(cost, 'points')} of {name}{_maybe(cost)}"
     least, most = int(everyone["n"].min()), int(everyone["n"].max())
     n_test = f"{least:,}" if least == most else f"{least:,} to {most:,}"
     smallest = min(sizes, key=lambda row: row[1]) if sizes else None
@@ -209,7 +225,8 @@ def answers(results, advised, sizes, total, unit, attackers, delta):
     n_runs = len(everyone[["seed", "fold"]].drop_duplicates())
     sure = (
         f"every model was trained {n_runs} times, on other parts of the same records; a difference "
-        "whose interval contains zero may be chance"
+        "whose interval contains zero may be chance, and a value that is the same in all runs has "
+        "no interval, which does not make it certain"
         if n_runs > 1
         else "not at all, as every model was trained once: another run may rank them otherwise"
     )

@@ -80,7 +80,8 @@ def results_page(results, *, title=None, pipeline=None, measures=None, ledger=No
     The page begins with a recommendation. At each budget, the method with the largest mean of the
     first leading measure stands for the budget. Recommended is the smallest budget over which no
     larger one gains measurably, that is, with a 95 % interval of the differences run by run above
-    zero. One run allows no recommendation. The cost for a group is not judged if it has fewer than
+    zero. A difference that is the same in all runs is not measurable, and one run allows no
+    recommendation. The cost for a group is not judged if it has fewer than
     30 test records in some run or, if a class is rare, fewer than 10 of this class.
 
     Examples
@@ -291,7 +292,10 @@ def _factors(frame):
 def _cell(mean, error, factor, column):
     text = written(mean, column)
     low, high = _limits(mean, error, factor, column)
-    return text, "" if np.isnan(low) else f"{written(low, column)} to {written(high, column)}"
+    if np.isnan(low):
+        return text, ""
+    low, high = written(low, column), written(high, column)
+    return text, "in all runs" if low == high else f"{low} to {high}"
 
 
 def _limits(mean, error, factor, column):

@@ -452,6 +452,7 @@ def scored(scores, n=400, groups=("F", "M"), share=0.5):
 
 
 NOISY = np.array([-0.02, 0.0, 0.02])
+NEAR = np.array([-0.022, 0.002, 0.02])  # whose differences from NOISY are not all the same
 
 
 def test_the_group_whose_cost_may_be_highest_is_named():
@@ -478,11 +479,11 @@ def test_the_group_whose_cost_may_be_highest_is_named():
 
 
 def test_a_clear_winner_is_recommended():
-    found = scored({("a", 1.0): 0.70 + NOISY, ("a", 2.0): 0.80 + NOISY, ("b", 2.0): 0.75 + NOISY})
+    found = scored({("a", 1.0): 0.70 + NEAR, ("a", 2.0): 0.80 + NOISY, ("b", 2.0): 0.75 + NEAR})
     said = recommend(found)
     assert (said.method, said.epsilon, said.larger) == ("a", 2.0, None)
     assert said.smaller[:2] == (1.0, 2.0) and said.smaller[2].mean == pytest.approx(0.1)
-    assert said.equals == []  # b is worse by .05 in every run
+    assert said.equals == []  # b is worse by about .05 in every run
     text = summary(Page(found.to_html()))
     assert text.startswith("Take a at ε 2.")
     assert "The next smaller budget, ε 1, is measurably worse in accuracy: ε 2 gains 10.0" in text
@@ -504,9 +505,35 @@ def test_without_a_measurable_difference_the_smallest_budget_is_recommended():
 
 def test_between_them_the_smallest_budget_that_no_larger_one_beats_is_recommended():
     aside = np.array([0.03, -0.02, 0.0])
-    scores = {("a", 1.0): 0.7 + NOISY, ("a", 2.0): 0.8 + NOISY, ("a", 4.0): 0.81 + aside}
+    scores = {("a", 1.0): 0.7 + NEAR, ("a", 2.0): 0.8 + NOISY, ("a", 4.0): 0.81 + aside}
     said = recommend(scored(scores))
     assert (said.epsilon, said.smaller[0], said.larger[1]) == (2.0, 1.0, 4.0)
+
+
+def test_values_that_are_the_same_in_all_runs_have_no_interval():
+    found = scored({("a", 1.0): np.full(3, 0.6), ("a", 2.0): np.full(3, 0.7)})
+    page = Page(found.to_html())
+    text = summary(page)
+    assert "70.0 to 70.0" not in page.text and "(the same in all 3 runs)" in text
+    for said in (
+        '70.0<span class="i">in all runs</span>',
+        "a, ε 2: 70.00 (the same in all runs)",
+        "a, F: 20.00 points (the same in all runs)",
+    ):
+        assert said in found.to_html()
+    # a gain of .1 in each of three runs is no interval above zero
+    assert recommend(found).epsilon == 1.0
+    assert "the largest gain is 10.0 points (the same in all 3 runs), with a at ε 2" in text
+    two = scored({("a", 1.0): np.full(2, 0.6)})
+    assert "60.0 % (the same in both runs) accuracy" in summary(Page(two.to_html()))
+
+
+@pytest.mark.parametrize(("score", "is_taken"), [(0.6, False), (0.605, False), (1.0, True)])
+def test_the_same_score_in_all_runs_is_compared_with_chance_over_the_test_records(score, is_taken):
+    """Of 800 records, Wilson's interval of .605 begins at .571, and that of 1 at .995."""
+    found = scored({("a", 1.0): np.full(3, score)})
+    found.asked = ASKED | {"classes": [0, 1], "counts": [[300, 200], [300, 200]]}
+    assert summary(Page(found.to_html())).startswith("Take a at ε 1.") == is_taken
 
 
 def test_one_run_allows_no_recommendation():
