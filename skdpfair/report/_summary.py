@@ -6,7 +6,7 @@ import numpy as np
 
 from skdpfair.metrics._measures import COST, MEASURES, OVERALL
 from skdpfair.privacy.accounting import tv_from_epsilon
-from skdpfair.privacy.statement import percent, rounded_up
+from skdpfair.privacy.statement import percent
 from skdpfair.report._recommendation import Estimate
 from skdpfair.report._rendering import budget, in_words, points, share_limits
 
@@ -286,8 +286,8 @@ def _epsilon_in_words(frame, unit, attackers, delta):
     )
 
 
-def before(results, ledger):
-    """Return what a ledger has recorded on these records in words, or None without one."""
+def before(results, ledger, total):
+    """Return what a ledger has recorded on these records as sentences; None without one."""
     if ledger is None:
         return None
     n_private = int(np.isfinite(results.frame.query("group == @OVERALL")["epsilon"]).sum())
@@ -295,20 +295,25 @@ def before(results, ledger):
     if lacking := ledger.n_unrecorded(calls):
         fits = f"{lacking:,} private fit{'s' * (lacking != 1)} of this sweep"
         are = "is" if lacking == 1 else "are"
-        return f"{fits} {are} not in the ledger, so it does not tell what was spent", []
+        return [f"{fits} {are} not in the ledger, so it does not tell what was spent."]
     delta = ledger.delta or (results.asked or {}).get("delta")
     if delta is None:
         raise ValueError("ledger has no delta, and the sweep kept none. Begin it with delta=.")
     spent = ledger.report(delta)
-    whole = f"ε ≤ {rounded_up(spent.epsilon_total)}" if spent.known else "unknown"
-    whole = whole if np.isfinite(spent.epsilon_total) or not spent.known else "without a bound"
     fits = f"{spent.n_fits:,} fit{'s' * (spent.n_fits != 1)}"
-    said = (
-        f"{fits}, at most {spent.n_fits_per_record:,} on one {spent.unit}; the "
-        f"private ones together spent ε ≤ {rounded_up(spent.epsilon)} at δ = {rounded_up(delta, 3)}"
-    )
-    said = f"The ledger of these records holds {said}; as a whole {whole}"
-    return said, list(spent.reasons)
+    said = [
+        f"The ledger of these records holds {fits}, at most {spent.n_fits_per_record:,} on one "
+        f"{spent.unit}.",
+        *spent.sentences("it", budget=ledger.budget, names=("ε", "δ")),
+    ]
+    if total:
+        said.append(
+            f"The ε ≤ {total[0]} at δ = {total[1]} of the section on privacy is another total: it "
+            "counts the private fits of this page only, at the δ of the sweep, with the Rényi "
+            "accountant. The ledger counts all of its fits, at its own δ, with its own accountant "
+            f"({spent.accountant})."
+        )
+    return said
 
 
 def weak_reference(table, measure):

@@ -149,7 +149,7 @@ def results_page(results, *, title=None, pipeline=None, measures=None, ledger=No
         "generalisation_chart": _curve(results, table, "dg_gap"),
         "front": _front(results, table, main, f"{cost}_difference"),
         "ledger": _ledger(results),
-        "before": before(results, ledger),
+        "before": before(results, ledger, total),
         "findings": findings(pipeline),
         "features": asked.get("features"),
         "not_accounted": in_unit(NOT_ACCOUNTED, UNITS[adjacency]),

@@ -16,7 +16,8 @@ from skdpfair.budget import PrivacyLedger
 from skdpfair.cli import main
 from skdpfair.metrics._measures import MEASURES
 from skdpfair.model_selection import TradeoffResults, sweep
-from skdpfair.privacy import trade_off
+from skdpfair.privacy import SampledGaussian, trade_off
+from skdpfair.privacy import epsilon as epsilon_of
 from skdpfair.privacy.gdp import auto_delta
 from skdpfair.privacy.statement import rounded_up
 from skdpfair.report._recommendation import recommend, small_groups
@@ -627,6 +628,11 @@ def test_ten_questions_are_answered_from_the_facts(swept):
     assert "Take a at ε 1, as the summary above explains." in few.to_html()
 
 
+def epsilon_of_all(releases, delta):
+    runs = releases[["sample_rate", "noise_multiplier", "steps"]].itertuples(index=False)
+    return epsilon_of([SampledGaussian(*run) for run in runs], delta, "rdp")
+
+
 def test_a_ledger_tells_what_was_fitted_before(swept, two_groups, tmp_path):
     assert "no ledger was given" in swept[0].to_html()
     path, folder = tmp_path / "ledger.jsonl", tmp_path / "store"
@@ -638,8 +644,11 @@ def test_a_ledger_tells_what_was_fitted_before(swept, two_groups, tmp_path):
         found = sweep(["dpsgd"], [5.0], 1, *given, store=folder, **settings)
     spent = ledger.report()
     page = found.to_html(ledger=ledger)
-    assert "holds 3 fits, at most 3 on one record; the private ones together spent ε ≤ " in page
-    assert spent.reasons[0] in page and "; as a whole" in page
+    paid = f"cost at most ε {rounded_up(spent.epsilon)}, at δ 1e-06."
+    assert "holds 3 fits, at most 3 on one record. The 2 private fits in it together" in page
+    assert paid in page and "trained on the same records, too (1 fit): no ε covers" in page
+    inside = f"The ε ≤ {rounded_up(epsilon_of_all(found.releases, found.asked['delta']))} at δ = "
+    assert inside in page and "is another total" in page
     out = tmp_path / "page.html"
     done = CliRunner().invoke(main, ["report", str(folder), "-o", str(out), "--ledger", str(path)])
     assert done.exit_code == 0, done.output
@@ -655,4 +664,4 @@ def test_a_ledger_without_the_fits_of_the_sweep_tells_no_total(swept, tmp_path):
     for found in (swept[0], TradeoffResults.from_store(swept[1]), TradeoffResults(swept[0].frame)):
         page = found.to_html(ledger=ledger)
         assert "8 private fits of this sweep are not in the ledger, so it does not tell" in page
-        assert "The ledger of these records" not in page and "; as a whole" not in page
+        assert "The ledger of these records" not in page and "another total" not in page
