@@ -7,7 +7,7 @@ from scipy.stats import t
 
 import skdpfair
 from skdpfair._validate import safe_repr
-from skdpfair.metrics._measures import COST, MEASURES, OVERALL, described
+from skdpfair.metrics._measures import COST, MEASURES, OVERALL, described, n_trials
 from skdpfair.privacy import SampledGaussian, trade_off
 from skdpfair.privacy import epsilon as epsilon_of
 from skdpfair.privacy.gdp import delta_for
@@ -26,6 +26,7 @@ from skdpfair.report import _charts as charts
 from skdpfair.report._recommendation import FEW, LEVEL, recommend, small_groups
 from skdpfair.report._rendering import (
     budget,
+    error_in_words,
     findings,
     in_words,
     points,
@@ -137,6 +138,7 @@ def results_page(results, *, title=None, pipeline=None, measures=None, ledger=No
         "sizes": sizes,
         "base_rates": _base_rates(results, groups),
         "measures": _tables(results, table, groups, chosen, None),
+        "has_errors": "false_negative_rate" in results.frame,
         "costs": _tables(results, table, groups, chosen, "reference"),
         "generalisation": _tables(results, table, groups, chosen, "training"),
         "bars": [chart for name in leading for chart in _bars(results, table, COST[name], drawn)],
@@ -237,10 +239,12 @@ def _base_rates(results, groups):
 
 def _tables(results, table, groups, chosen, against):
     """Return the tables of the chosen measures of one kind."""
-    tables = []
+    tables, asked = [], results.asked or {}
     for name in chosen:
         rows = _rows(results, table, groups, name) if MEASURES[name].against == against else []
         title, unit, _ = described(name)
+        if error := error_in_words(name, asked.get("classes", ())):
+            title += f" (share of {error})"
         heads = ["all", *groups, "difference", "worst group"]
         if rows:
             tables.append(
@@ -260,6 +264,9 @@ def _rows(results, table, groups, measure):
         return []
     columns = [c for c, stat in table if stat == "mean" and _is_of(c, measure)]
     factor, is_cost = _factors(results.frame), MEASURES[measure].against == "reference"
+    asked = results.asked or {}
+    names = [str(label) for label in asked.get("classes", ())]
+    rarest = names.index(label) if (label := asked.get("rarest class")) in names else None
     rows = []
     for (method, epsilon), row in table.iterrows():
         if is_cost and np.isinf(epsilon) and not row[measure, "mean"]:  # the reference itself
@@ -268,10 +275,10 @@ def _rows(results, table, groups, measure):
             continue
         reach = factor[method, epsilon]
         cells = [_cell(row[c, "mean"], row[c, "se"], reach, c) for c in columns]
-        if MEASURES[measure].trials and reach is None:
+        if MEASURES[measure].trials is not None and reach is None:
             part = results.frame.query("method == @method and epsilon == @epsilon")
             part = part.set_index("group")
-            singles = [_single(part.loc[g], measure) for g in (OVERALL, *groups)]
+            singles = [_single(part.loc[g], measure, rarest) for g in (OVERALL, *groups)]
             cells[: len(singles)] = singles
         rows.append((method, budget(epsilon), cells))
     return rows
@@ -312,12 +319,10 @@ def _limits(mean, error, factor, column):
     )
 
 
-def _single(row, measure):
+def _single(row, measure, rarest):
     """Return a share of one run with Wilson's interval."""
-    value, n = row[measure], int(row["n"])
-    if MEASURES[measure].trials == "rarest" and n:
-        n = round(n * row["rarest_class_share"])
-    return written(value, measure), share_interval(value, n)
+    n = n_trials(measure, int(row["n"]), row.get("rarest_class_share", 1.0), rarest)
+    return written(row[measure], measure), share_interval(row[measure], n)
 
 
 def _budgets_without_bars(frame):

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from click import Context
 from click.testing import CliRunner
+from scipy.stats import binomtest
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -409,6 +410,19 @@ def test_a_class_that_is_not_rare_leaves_accuracy_first(swept):
     assert len(everything) == len(MEASURES)
     ids = {v for _, n, v in Page(swept[0].to_html(measures=everything)).attributes if n == "id"}
     assert {f"table-{name.replace('_', '-')}" for name in everything} <= ids
+
+
+def test_rates_of_errors_are_told_with_the_names_of_the_classes(swept):
+    page = swept[0].to_html(measures=["false_positive_rate", "false_negative_rate"])
+    for actual, predicted in ((0, 1), (1, 0)):
+        assert f"(share of actual {actual} predicted as {predicted}) in per cent" in page
+    one = TradeoffResults(swept[0].frame.query("seed == 0"), asked=swept[0].asked)
+    row = one.frame.query("group == 'a' and method == 'global' and epsilon == 20").iloc[0]
+    rarest = swept[0].asked["rarest class"] == "0"
+    n = round(row["n"] * (row["rarest_class_share"] if rarest else 1 - row["rarest_class_share"]))
+    low, high = binomtest(round(n * row["false_positive_rate"]), n).proportion_ci(method="wilson")
+    page = one.to_html(measures=["false_positive_rate"])
+    assert f'<span class="i">{100 * low:.1f} to {100 * high:.1f}</span>' in page
 
 
 def test_the_command_takes_names_of_measures(swept, tmp_path):
