@@ -73,6 +73,17 @@ def test_the_page_and_the_card_quote_the_report(fitted):
         assert not audit_artifact(page.replace(old, new).encode()).is_clean
 
 
+def test_words_are_explained_where_they_occur(fitted, additive):
+    clf, data, _ = fitted
+    for page in (model_page(clf), model_page(clf, data.data, data.target), model_page(additive)):
+        before, after = page.split('id="words"')
+        explained = re.findall(r"<dt>(.*?)</dt>", after)
+        assert all(word in before for term in explained for word in term.split(" and "))
+        assert ("95 % interval" in explained) == ("95 % interval" in before)
+        assert ("logit" in explained) == ("logit" in before)
+        assert "guessing well about people whom it has never seen" in before
+
+
 def test_the_group_table_counts(fitted):
     """By hand: counts, accuracies and Wilson's intervals, in all and by group."""
     clf, data, groups = fitted

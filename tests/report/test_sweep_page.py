@@ -36,6 +36,7 @@ SECTIONS = (
     "pipeline",
     "not-accounted",
     "reproduce",
+    "words",
 )
 HOSTILE = ("<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "$x_{$ & {{ 7 * 7 }}")
 VOID = {"meta", "br", "img", "link", "input", "hr"}
@@ -133,6 +134,16 @@ def test_all_sections_are_there_once(page):
     assert set(links) <= {f"#{i}" for i in ids} and {f"#{s}" for s in SECTIONS} <= set(links)
 
 
+def test_words_are_explained_where_they_occur(page):
+    text = results().to_html(measures=["accuracy"])
+    before, after = text.split('id="words"')
+    explained = re.findall(r"<dt>(.*?)</dt>", after)
+    assert 6 <= len(explained) <= 12 and "sampling rate" in explained
+    assert all(word in before for term in explained for word in term.split(" and "))
+    assert "balanced accuracy" not in explained and "logit" not in explained
+    assert "guessing well about people whom it has never seen" in page.text
+
+
 def test_it_asks_for_nothing():
     text = results().to_html()
     page = Page(text)
@@ -184,7 +195,7 @@ def test_intervals_are_students_over_runs():
 def test_one_run_has_wilsons_intervals():
     text = Page(results(seeds=1).to_html()).text
     assert "90.0 82.6 to 94.5" in text  # 90 of 100: Wilson 1927
-    assert "intervals of shares are Wilson's" in text
+    assert "(Wilson's interval)" in text and "Here it is Wilson's" in text
 
 
 @pytest.mark.parametrize("name", HOSTILE)
