@@ -225,6 +225,7 @@ def spending(lines: Sequence[Line], data: str, delta: float, accountant: str) ->
         ),
         notes=tuple(dict.fromkeys([*notes, *([SPLIT] * bool(split))])),
         unit=unit,
+        n_private=len(private),
     )
 
 

@@ -47,6 +47,8 @@ class Spending:
         Unverified assumptions of ``epsilon_total``.
     unit : {"record", "person"}, default="record"
         What the fits protect.  If persons, a record in these lines is all records of a person.
+    n_private : int, default=0
+        Number of private fits among ``n_fits``.
     """
 
     epsilon: float
@@ -59,11 +61,73 @@ class Spending:
     assumptions: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     unit: str = "record"
+    n_private: int = 0
 
     @property
     def known(self) -> bool:
         """Whether the estimators around the fits were checked, or no epsilon covers them."""
         return UNKNOWN not in self.reasons
+
+    def sentences(
+        self,
+        ledger: str,
+        *,
+        budget: float | None = None,
+        names: tuple[str, str] = ("epsilon", "delta"),
+    ) -> list[str]:
+        """Return what the private fits cost together, and then what this total does not cover.
+
+        Parameters
+        ----------
+        ledger : str
+            What to call the ledger.
+        budget : float or None, default=None
+            Epsilon of its budget.
+        names : tuple of (str, str), default=("epsilon", "delta")
+            What to call epsilon and delta.
+
+        Returns
+        -------
+        list of str
+            Sentences.
+
+        Examples
+        --------
+        >>> from skdpfair.budget.spending import REFERENCE, Spending
+        >>> spent = Spending(0.5, float("inf"), 1e-5, "pld", (REFERENCE,), 3, 3, n_private=2)
+        >>> for sentence in spent.sentences("loans.jsonl"):
+        ...     print(sentence)
+        The 2 private fits in loans.jsonl together cost at most epsilon 0.5, at delta 1e-05.
+        Models without privacy were trained on the same records, too (1 fit): no epsilon covers
+        them, so do not share these models, or figures that were computed with them.
+        """
+        epsilon, delta = names
+        spent = f"at most {epsilon} {rounded_up(self.epsilon)}"
+        spent += "" if budget is None else f" of {budget:g}"
+        spent += f", at {delta} {rounded_up(self.delta, 3)}."
+        n, n_plain = self.n_private, self.n_fits - self.n_private
+        if n > 1:
+            found = [f"The {n:,} private fits in {ledger} together cost {spent}"]
+        else:
+            found = [
+                f"The one private fit in {ledger} costs {spent}"
+                if n
+                else f"There is no private fit in {ledger}."
+            ]
+        if n_plain:
+            found.append(
+                "Models without privacy were trained on the same records, too "
+                f"({n_plain:,} fit{'s' * (n_plain > 1)}): no {epsilon} covers them, so do not "
+                "share these models, or figures that were computed with them."
+            )
+        others = "; ".join(why for why in self.reasons if not (n_plain and why == REFERENCE))
+        if others and self.known:
+            found.append(
+                f"No {epsilon} covers the following{', either' * (n_plain > 0)}: {others}."
+            )
+        elif others:
+            found.append(f"Whether anything else learned from the records is unknown: {others}.")
+        return found
 
     def __repr__(self) -> str:
         n_fits = self.n_fits

@@ -288,13 +288,5 @@ def tell_ledger(ledger):
     """Print what all fits of a ledger cost, if there is one."""
     if ledger is None or ledger.delta is None:
         return
-    from skdpfair.privacy.statement import rounded_up
-
-    spent, paid = ledger.report(), rounded_up(ledger.epsilon())
-    if ledger.budget is not None:
-        paid += f" of {ledger.budget:g}"
-    said = f"Spent in {ledger.path.name}: epsilon {paid}, at delta {ledger.delta:g}"
-    if spent.reasons:
-        whole = "there is no bound" if spent.known else "it is unknown"
-        said += f", by the fits alone; as a whole {whole}: {'; '.join(spent.reasons)}"
-    echo(wrapped(f"{said}."))
+    for said in ledger.report().sentences(ledger.path.name, budget=ledger.budget):
+        echo(wrapped(said))

@@ -33,7 +33,8 @@ class Measure(NamedTuple):
     """A measure of some records, or of the difference of another measure between two models.
 
     ``of`` is the measure that is compared ``against`` the reference model or the training records.
-    ``trials`` says of which records the value is a share: of "all", or of the "rarest" class.
+    ``trials`` says of which records the value is a share: of "all", of the "rarest" class, or of
+    the class with this number.
     """
 
     title: str
@@ -42,7 +43,7 @@ class Measure(NamedTuple):
     unit: str = "%"
     needs_probabilities: bool = False
     is_binary: bool = False
-    trials: str | None = None
+    trials: str | int | None = None
     of: str | None = None
     against: str | None = None
 
@@ -80,9 +81,14 @@ MEASURES = {
     "rarest_class_recall": Measure(
         "Recall of the rarest class", lambda r: _recall(r, r.rarest), trials="rarest"
     ),
-    "true_positive_rate": Measure("True-positive rate", lambda r: _recall(r, 1), is_binary=True),
+    "true_positive_rate": Measure(
+        "True-positive rate", lambda r: _recall(r, 1), is_binary=True, trials=1
+    ),
     "false_positive_rate": Measure(
-        "False-positive rate", lambda r: 1 - _recall(r, 0), False, is_binary=True
+        "False-positive rate", lambda r: 1 - _recall(r, 0), False, is_binary=True, trials=0
+    ),
+    "false_negative_rate": Measure(
+        "False-negative rate", lambda r: 1 - _recall(r, 1), False, is_binary=True, trials=1
     ),
     "selection_rate": Measure(
         "Selection rate",
@@ -175,6 +181,26 @@ def leading_measures(rarest_class_share: float, n_classes: int = 2) -> list[str]
     """
     is_rare = rarest_class_share < 2 * RARE / n_classes
     return ["balanced_accuracy", "rarest_class_recall"] if is_rare else ["accuracy"]
+
+
+def n_trials(name: str, n: int, rarest_class_share: float, rarest: int | None = None) -> int:
+    """Return of how many of n records a measure is a share, 0 if that is not known.
+
+    ``rarest`` is the number of the rarest class, of two.
+
+    Examples
+    --------
+    >>> [n_trials(name, 50, 0.1, rarest=1) for name in ("accuracy", "false_positive_rate")]
+    [50, 45]
+    """
+    trials = MEASURES[name].trials
+    if trials == "all":
+        return n
+    is_known = trials == "rarest" or rarest is not None
+    if trials is None or not is_known or np.isnan(rarest_class_share):
+        return 0
+    share = rarest_class_share if trials in ("rarest", rarest) else 1 - rarest_class_share
+    return round(n * share)
 
 
 def chosen_measures(measures: Iterable[str] | None, known: Iterable[str], default) -> list[str]:

@@ -84,6 +84,14 @@ def _whisker(axis, low, high):
     return None if math.isnan(low) or math.isnan(high) else (axis(low), axis(high))
 
 
+def _spread(low, high):
+    """Return an interval over runs in words, "" without one."""
+    if math.isnan(low) or math.isnan(high):
+        return ""
+    low, high = f"{low:.2f}", f"{high:.2f}"
+    return " (the same in all runs)" if low == high else f" ({low} to {high})"
+
+
 def lines(curves, across, *, title, label, zero=False) -> dict:
     """Return a chart of curves over a log axis of budgets, with zero as a line if asked.
 
@@ -102,8 +110,7 @@ def lines(curves, across, *, title, label, zero=False) -> dict:
         aside = apart * (i - (len(curves) - 1) / 2)
         marks = []
         for b, m, *ends in curve:
-            says = f"{name}, ε {b:g}: {m:.2f}"
-            says += "" if math.isnan(ends[0]) else f" ({ends[0]:.2f} to {ends[1]:.2f})"
+            says = f"{name}, ε {b:g}: {m:.2f}{_spread(*ends)}"
             marks.append((round(x(b) + aside, 1), y(m), says, _whisker(y, *ends)))
         series.append(style(i) | {"name": name, "marks": marks})
     dashes = [_ACROSS[i % len(_ACROSS)] for i in range(len(across))]
@@ -286,8 +293,7 @@ def bars(table, *, title, label, limits=None) -> dict:
             start, end = sorted((x(0.0), x(value)))
             whisker = _whisker(x, low, high)
             edges = [start, end, *(whisker or ())]
-            says = f"{name}, {group}: {value:.2f} points"
-            says += "" if whisker is None else f" ({low:.2f} to {high:.2f})"
+            says = f"{name}, {group}: {value:.2f} points{_spread(low, high)}"
             bars_.append(
                 {
                     "x": start,

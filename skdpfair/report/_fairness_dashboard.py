@@ -111,10 +111,10 @@ def launch_fairness_dashboard(results, port=None, *, seed=None, fold=0, measures
     measures : list of str or None, default=None
         Measures of performance to choose from, the first of which is shown unless ``accuracy`` is
         among them: ``accuracy``, ``balanced_accuracy``, ``rarest_class_recall``,
-        ``true_positive_rate``, ``false_positive_rate``, ``selection_rate``, ``roc_auc``,
-        ``log_loss``, ``calibration_error``, ``excessive_risk``, ``dg_gap``. None is all, or, if a
-        class is rare (`TradeoffResults.leading_measures`), those that need labels only, without
-        ``accuracy``. What is not defined for a group is shown as 0.
+        ``true_positive_rate``, ``false_positive_rate``, ``false_negative_rate``,
+        ``selection_rate``, ``roc_auc``, ``log_loss``, ``calibration_error``, ``excessive_risk``,
+        ``dg_gap``. None is all, or, if a class is rare (`TradeoffResults.leading_measures`), those
+        that need labels only, without ``accuracy``. What is not defined for a group is shown as 0.
 
     Returns
     -------
@@ -306,6 +306,7 @@ def _performance(results, y_true, measures):
         "rarest_class_recall": ("specificity_score", "recall_score")[rarest_class(y_true, 2)],
         "true_positive_rate": "recall_score",
         "false_positive_rate": "fallout_rate",
+        "false_negative_rate": "miss_rate",
         "selection_rate": "selection_rate",
     }
     known = names | {name: None for name in _OF_RUNS if name in results.frame}

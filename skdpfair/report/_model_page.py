@@ -21,6 +21,7 @@ from skdpfair.metrics._measures import (
     chosen_measures,
     described,
     leading_measures,
+    n_trials,
     rarest_class,
     simple_measures,
     values_by_group,
@@ -37,6 +38,7 @@ from skdpfair.release import release
 from skdpfair.report._page_facts import FEATURES, SELECTION, attacker, learned
 from skdpfair.report._recommendation import FEW
 from skdpfair.report._rendering import (
+    error_in_words,
     findings,
     in_words,
     isolated,
@@ -52,6 +54,7 @@ _RELEASES = {  # in words
     "counts": "counts by group",
     "groups": "statistics by group",
 }
+_ERRORS = ("false_positive_rate", "false_negative_rate")
 _N_POINTS = 25  # of a curve; the knots of 2, 4 and 8 intervals are among them
 _FLAG = (
     "NOT private: computed on real people without noise. It is for people who may see the data; "
@@ -104,7 +107,8 @@ def model_page(
         Measures of the group table, as in `skdpfair.metrics.group_table`, those against a
         reference model excepted. None is ``accuracy``, after ``balanced_accuracy`` and
         ``rarest_class_recall`` if a class has less than 30 % of the test records (of K > 2
-        classes, 0.6 / K). Requires X.
+        classes, 0.6 / K), and for two classes the ``false_positive_rate`` and the
+        ``false_negative_rate``. Requires X.
 
     Returns
     -------
@@ -138,6 +142,7 @@ def model_page(
     of_person = _of_person(privacy)
     is_calibrated = getattr(model, "calibration", None) is not None  # then the logits are others
     rare = None if table is None else _rare(classifier, table)
+    classes = [str(c) for c in classifier.classes_]
     context = {
         "title": title or f"A classifier trained with {privacy.method}",
         "facts": _facts(classifier),
@@ -163,11 +168,11 @@ def model_page(
             for e in privacy.ledger.entries
         ],
         "groups": None if table is None else _cells(table, names),
-        "measures": [_head(name) for name in names],
+        "measures": [_head(name, classes) for name in names],
         "rare": rare,
         "verdict": None if table is None else _verdict(table),
-        "classes": [str(c) for c in classifier.classes_],
-        "differences": [] if table is None else _differences(table, names),
+        "classes": classes,
+        "differences": [] if table is None else _differences(table, names, classes),
         "findings": findings(pipeline),
         "learned": None if is_calibrated else _learned(classifier, pipeline),
         "version": skdpfair.__version__,
@@ -394,7 +399,9 @@ def _tested(model, classifier, X, y, sensitive_features, measures):
     table.attrs["rarest"] = rarest_class(codes[codes >= 0], len(classes))
     table.attrs["constant"] = np.bincount(codes[codes >= 0]).max() / len(codes)
     leading = leading_measures(table["rarest_class_share"].iloc[0], len(classes))
-    names = chosen_measures(measures, simple_measures(len(classes)), [*leading, "accuracy"])
+    names = chosen_measures(
+        measures, simple_measures(len(classes)), [*leading, "accuracy", *_ERRORS]
+    )
     parts = [np.full(len(y), True), *(code == i for i in range(len(levels)))]
     for label in classes:
         hits = [predicted[rows] == label for rows in parts]
@@ -432,14 +439,16 @@ def _rare(classifier, table):
     }
 
 
-def _differences(table, names):
+def _differences(table, names, classes):
     """Return the differences between the groups as text, where two groups have a value."""
     found = []
     for name in names:
         values = table[name][1:].dropna()
         if len(values) > 1:
             _, unit, _ = described(f"{name}_difference")
-            found.append((in_words(name), written(difference(values), name), unit))
+            error = error_in_words(name, classes)
+            said = f"the share of {error}" if error else in_words(name)
+            found.append((said, written(difference(values), name), unit))
     return found
 
 
@@ -448,17 +457,17 @@ def _card_table(table, names):
     columns = {"n": table["n"]}
     for name in names:
         columns[name] = table[name]
-        if MEASURES[name].trials:
-            intervals = [_interval(row, name) for _, row in table.iterrows()]
+        if MEASURES[name].trials is not None:
+            rarest = table.attrs["rarest"]
+            intervals = [_interval(row, name, rarest) for _, row in table.iterrows()]
             columns[f"{name}, 95 % interval"] = intervals
     return pd.DataFrame(columns).join(table.filter(like="predicted["))
 
 
-def _interval(row, name):
+def _interval(row, name, rarest):
     """Return Wilson's interval of a share of records as text, "" of another measure."""
-    trials = {"all": row["n"], "rarest": row["n"] * row["rarest_class_share"]}
-    n = trials.get(MEASURES[name].trials or "", 0)
-    return "" if np.isnan(n) else share_interval(row[name], round(n))
+    n = n_trials(name, int(row["n"]), row["rarest_class_share"], rarest)
+    return share_interval(row[name], n)
 
 
 def _learned(classifier, pipeline):
@@ -509,8 +518,9 @@ def _facts(classifier):
     return rows
 
 
-def _head(name):
+def _head(name, classes):
     title, unit, _ = described(name)
+    title = error_in_words(name, classes) or title
     return title if unit == "%" else f"{title}, {unit}"
 
 
@@ -519,7 +529,10 @@ def _cells(table, names):
     rows = []
     named = table.rename(index=readable)
     for group, row in (named if named.index.is_unique else table).iterrows():
-        values = [(written(row[name], name), _interval(row, name)) for name in names]
+        values = [
+            (written(row[name], name), _interval(row, name, table.attrs["rarest"]))
+            for name in names
+        ]
         shares = [points(v) for k, v in row.items() if k.startswith("predicted[")]
         rows.append((group, f"{int(row['n']):,}", values, shares))
     return rows

@@ -10,20 +10,31 @@ from skdpfair.metrics._measures import COST, OVERALL
 LEVEL = 0.95
 FEW = 30  # test records of a group, below which its cost is not judged
 FEW_OF_RAREST = 10  # records of the rarest class among them, where the class is rare
+_ROUNDING = 1e-9  # far less than one record changes
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean over the runs with Student's interval, as shares; NaN limits without one."""
+    """A mean over the runs with Student's interval, as shares; NaN limits without one.
+
+    Runs that all give the same value have an interval of width zero, which tells nothing about
+    other runs.
+    """
 
     mean: float
     low: float
     high: float
+    n_runs: int
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether several runs gave the same value, apart from rounding errors."""
+        return bool(self.high - self.low < _ROUNDING)
 
     @property
     def is_above_zero(self) -> bool:
-        """Whether the whole interval is above zero."""
-        return self.low > 0
+        """Whether an interval that is not of width zero is above zero."""
+        return bool(self.low > 0) and not self.is_constant
 
 
 @dataclass(frozen=True)
@@ -69,13 +80,17 @@ def estimated(values, level=LEVEL) -> Estimate:
     >>> found = estimated(np.array([0.01, 0.02, 0.03]))
     >>> print(f"{found.mean:.3f} {found.low:.3f} {found.high:.3f} {found.is_above_zero}")
     0.020 -0.005 0.045 False
+    >>> found = estimated(np.array([0.02, 0.02, 0.02]))
+    >>> found.is_constant, found.is_above_zero
+    (True, False)
     """
     values = np.asarray(values, float)
     values = values[~np.isnan(values)]
-    if len(values) < 2:
-        return Estimate(values.mean() if len(values) else np.nan, np.nan, np.nan)
-    reach = t.ppf((1 + level) / 2, len(values) - 1) * values.std(ddof=1) / len(values) ** 0.5
-    return Estimate(values.mean(), values.mean() - reach, values.mean() + reach)
+    n = len(values)
+    if n < 2:
+        return Estimate(values.mean() if n else np.nan, np.nan, np.nan, n)
+    reach = t.ppf((1 + level) / 2, n - 1) * values.std(ddof=1) / n**0.5
+    return Estimate(values.mean(), values.mean() - reach, values.mean() + reach, n)
 
 
 def small_groups(results) -> list[str]:
@@ -97,7 +112,8 @@ def recommend(results) -> Recommendation | None:
     The rule: at each budget, the method with the largest mean of the leading measure stands for
     the budget. Recommended is the smallest budget over which no larger one gains measurably, where
     a gain is measurable if the 95 % interval of the differences run by run is above zero. This
-    needs at least two runs.
+    needs at least two runs. A difference that is the same in all runs is not measurable: its
+    interval of width zero is no evidence, as two or three runs may agree by chance.
 
     Parameters
     ----------
@@ -156,7 +172,11 @@ def _largest_costs(results, runs, cost):
         return None, None
     costs = {g: estimated(runs[f"{cost}[{g}]"]) for g in judged}
     costs = {g: found for g, found in costs.items() if not np.isnan(found.mean)}
-    highest = {g: found.high for g, found in costs.items() if not np.isnan(found.high)}
+    highest = {
+        g: found.high
+        for g, found in costs.items()
+        if not (np.isnan(found.high) or found.is_constant)
+    }
     return (
         max(costs.items(), key=lambda item: item[1].mean, default=None),
         max(highest.items(), key=lambda item: item[1], default=None),

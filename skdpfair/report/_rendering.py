@@ -71,6 +71,21 @@ def in_words(column) -> str:
     return title if title[1].isupper() else title[0].lower() + title[1:]
 
 
+def error_in_words(name, classes) -> str | None:
+    """Return which share of two classes a rate of errors is; None for another measure.
+
+    Examples
+    --------
+    >>> error_in_words("false_negative_rate", ["refused", "granted"])
+    'actual granted predicted as refused'
+    """
+    rates = {"false_positive_rate": (0, 1), "false_negative_rate": (1, 0)}
+    if name not in rates or len(classes) != 2:
+        return None
+    actual, predicted = (classes[i] for i in rates[name])
+    return f"actual {actual} predicted as {predicted}"
+
+
 def share_interval(share, n, level=0.95) -> str:
     """Return Wilson's interval of a share of n records in per cent, or "" without records.
 
@@ -81,9 +96,15 @@ def share_interval(share, n, level=0.95) -> str:
     """
     if np.isnan(share) or n == 0:
         return ""
-    hits = np.array([round(share * n)])
-    _, low, high = (ends[0] for ends in accuracy_interval(hits, n - hits, 0.0, level))
+    low, high = share_limits(share, n, level)
     return f"{points(low)} to {points(high)}"
+
+
+def share_limits(share, n, level=0.95) -> tuple[float, float]:
+    """Return the ends of Wilson's interval of a share of n records."""
+    hits = np.array([round(share * n)])
+    _, low, high = (float(ends[0]) for ends in accuracy_interval(hits, n - hits, 0.0, level))
+    return low, high
 
 
 def readable(group) -> str:

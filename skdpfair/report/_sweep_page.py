@@ -7,10 +7,9 @@ from scipy.stats import t
 
 import skdpfair
 from skdpfair._validate import safe_repr
-from skdpfair.metrics._measures import COST, MEASURES, OVERALL, described
+from skdpfair.metrics._measures import COST, MEASURES, OVERALL, described, n_trials
 from skdpfair.privacy import SampledGaussian, trade_off
 from skdpfair.privacy import epsilon as epsilon_of
-from skdpfair.privacy.accounting import tv_from_epsilon
 from skdpfair.privacy.gdp import delta_for
 from skdpfair.privacy.statement import (
     ADJACENCY_IN_WORDS,
@@ -24,9 +23,10 @@ from skdpfair.privacy.statement import (
     rounded_up,
 )
 from skdpfair.report import _charts as charts
-from skdpfair.report._recommendation import FEW, LEVEL, Estimate, recommend, small_groups
+from skdpfair.report._recommendation import FEW, LEVEL, recommend, small_groups
 from skdpfair.report._rendering import (
     budget,
+    error_in_words,
     findings,
     in_words,
     points,
@@ -35,11 +35,9 @@ from skdpfair.report._rendering import (
     share_interval,
     written,
 )
+from skdpfair.report._summary import MOST_BUDGETS, answers, before, summary, weak_reference
 
 _MODEL = ["method", "epsilon"]
-_MOST_BARS = 6  # budgets for which costs are drawn as bars
-_WIDE_INTERVAL = 0.02  # half an interval, from which on numbers have no decimals
-_WEAK = 0.01  # of accuracy, that a private model may have more than its reference
 _UNITS = {"%": "per cent"}
 _SPLIT = "20 % held out per seed, stratified by class and group (cv=None)"
 
@@ -83,7 +81,8 @@ def results_page(results, *, title=None, pipeline=None, measures=None, ledger=No
     The page begins with a recommendation. At each budget, the method with the largest mean of the
     first leading measure stands for the budget. Recommended is the smallest budget over which no
     larger one gains measurably, that is, with a 95 % interval of the differences run by run above
-    zero. One run allows no recommendation. The cost for a group is not judged if it has fewer than
+    zero. A difference that is the same in all runs is not measurable, and one run allows no
+    recommendation. The cost for a group is not judged if it has fewer than
     30 test records in some run or, if a class is rare, fewer than 10 of this class.
 
     Examples
@@ -111,7 +110,7 @@ def results_page(results, *, title=None, pipeline=None, measures=None, ledger=No
     adjacency = "zero_out_unit" if "unit" in asked else "zero_out"
     sizes, small = _sizes(results.frame, groups), small_groups(results)
     drawn = [g for g in groups if g not in small] or groups
-    total, advised = _total(results), recommend(results)
+    total, advised, attackers = _total(results), recommend(results), _attackers(results)
     context = {
         "title": title or "What privacy costs each group",
         "n_models": len(table),
@@ -120,15 +119,17 @@ def results_page(results, *, title=None, pipeline=None, measures=None, ledger=No
         "grouping": _grouping(results),
         "unfinished": _unfinished(results),
         "n_references": sum(name.startswith("reference") for name, _ in table.index.unique()),
-        "weak_reference": _weak_reference(table, leading[0]),
+        "weak_reference": weak_reference(table, leading[0]),
         "small": small,
         "few": FEW,
-        "summary": _summary(results, table, advised, sizes, small),
-        "answers": _answers(results, advised, sizes, total, UNITS[adjacency]),
+        "summary": summary(results, table, advised, sizes, small),
+        "answers": answers(
+            results, advised, sizes, total, UNITS[adjacency], attackers, _delta_of_one_run(results)
+        ),
         "asked": _asked(results),
         "data": _data(results),
         "total": total,
-        "attackers": _attackers(results),
+        "attackers": attackers,
         "alarms": percent(FALSE_ALARMS),
         "members": MEMBERS[UNITS[adjacency]],
         "adjacency": ADJACENCY_IN_WORDS[adjacency],
@@ -137,6 +138,7 @@ def results_page(results, *, title=None, pipeline=None, measures=None, ledger=No
         "sizes": sizes,
         "base_rates": _base_rates(results, groups),
         "measures": _tables(results, table, groups, chosen, None),
+        "has_errors": "false_negative_rate" in results.frame,
         "costs": _tables(results, table, groups, chosen, "reference"),
         "generalisation": _tables(results, table, groups, chosen, "training"),
         "bars": [chart for name in leading for chart in _bars(results, table, COST[name], drawn)],
@@ -149,7 +151,7 @@ def results_page(results, *, title=None, pipeline=None, measures=None, ledger=No
         "generalisation_chart": _curve(results, table, "dg_gap"),
         "front": _front(results, table, main, f"{cost}_difference"),
         "ledger": _ledger(results),
-        "before": _before(results, ledger),
+        "before": before(results, ledger, total),
         "findings": findings(pipeline),
         "features": asked.get("features"),
         "not_accounted": in_unit(NOT_ACCOUNTED, UNITS[adjacency]),
@@ -169,289 +171,6 @@ def _readable(results):
     again = copy(results)
     again.frame = results.frame.assign(group=group.replace(named))
     return again
-
-
-def _summary(results, table, advised, sizes, small):
-    """Return the sentences of the summary; the first names the model."""
-    frame, measure = results.frame, results.leading_measures[0]
-    name = in_words(measure)
-    if advised is None and np.isfinite(frame["epsilon"]).any():
-        found = [
-            "No model can be recommended, as every private model has one run only.",
-            "A single run does not tell a difference between models from chance: sweep with 3 or "
-            "more seeds.",
-        ]
-    elif advised is None:
-        found = ["There is no private model to recommend."]
-    else:
-        if _is_useful(results, advised, measure):
-            found = [f"Take {advised.method} at ε {advised.epsilon:g}.", *_why(advised, name)]
-        else:
-            found = ["No private model can be recommended."]
-        found += [_how_good(results, advised, measure), *_whom_it_costs(table, advised, name)]
-    if len(results.leading_measures) > 1:
-        label = (results.asked or {}).get("rarest class", "")
-        share = points(table["rarest_class_share", "mean"].mean())
-        found.append(
-            f"Models are compared in {name}, as accuracy hides how often a rare class is missed: "
-            f"{f'class {label}' if label else 'the rarest class'} has {share} % of the test "
-            "records."
-        )
-    found.append(_how_sure(frame, sizes, small))
-    found += _compared_with(results, table, measure)
-    if advised is not None:
-        found.append(
-            "Do not release a model on this basis alone: no ε covers the choice, because it was "
-            "made by looking at results on these records. Choose on public data or with "
-            "DPRandomizedSearch, and fit what you release again, without a seed."
-        )
-    return found
-
-
-def _why(advised, name):
-    """Return why no other model is recommended."""
-    found = []
-    if advised.smaller is not None:
-        low, high, gain = advised.smaller
-        found.append(
-            f"The next smaller budget, ε {low:g}, is measurably worse in {name}: ε {high:g} gains "
-            f"{_spanned(gain, 'points')} over it."
-        )
-    if advised.larger is not None:
-        method, epsilon, gain = advised.larger
-        if gain.mean <= 0:
-            found.append(f"No larger budget is better in {name} on average.")
-        else:
-            found.append(
-                f"No larger budget is measurably better in {name}: the largest gain is "
-                f"{_spanned(gain, 'points')}, with {method} at ε {epsilon:g}."
-            )
-    elif advised.smaller is None:
-        found.append(f"It has the largest {name} at the only budget of this sweep.")
-    else:
-        found.append("Whether the gain is worth the larger budget is your decision.")
-    if advised.equals:
-        verb = "is" if len(advised.equals) == 1 else "are"
-        found.append(
-            f"At this budget, {_listed(advised.equals)} {verb} not measurably worse than "
-            f"{advised.method}."
-        )
-    return found
-
-
-def _chance(results, measure):
-    """Return the score of always predicting one class, or None if it is not known."""
-    counts = (results.asked or {}).get("counts")
-    if measure == "balanced_accuracy":
-        return 1 / len((results.asked or {}).get("classes", (0, 1)))
-    return np.sum(counts, axis=0).max() / np.sum(counts) if counts else None
-
-
-def _is_useful(results, advised, measure):
-    """Return whether the first model is not known to be as good as predicting one class."""
-    chance = _chance(results, measure)
-    return chance is None or advised.score.low > chance
-
-
-def _how_good(results, advised, measure):
-    """Return the score of the recommended model beside that of always predicting one class."""
-    chance = _chance(results, measure)
-    reached = f"{_spanned(advised.score, '%')} {in_words(measure)}"
-    said = f"{advised.method} at ε {advised.epsilon:g} reaches {reached}"
-    if chance is None:
-        return f"{said}."
-    said += f", where always predicting the same class reaches {points(chance)} %"
-    exceeds = _is_useful(results, advised, measure)
-    worth = "" if exceeds else ", which it does not measurably exceed"
-    return f"{said}{worth}."
-
-
-def _whom_it_costs(table, advised, name):
-    """Return the largest cost for a group as a sentence."""
-    if advised.cost is not None:
-        group, cost = advised.cost
-        maybe = "" if cost.is_above_zero else ", so it may be zero"
-        found = [
-            f"The largest cost of privacy for a group is that of {group}: "
-            f"{_spanned(cost, 'points')} of {name}{maybe}."
-        ]
-        other, most = advised.highest or (group, cost.high)
-        if other != group:
-            found.append(f"For {other}, up to {points(most)} points cannot be excluded.")
-        return found
-    if ("privacy_cost", "mean") in table and table["privacy_cost", "mean"].notna().any():
-        return ["The cost for a single group is unknown, as no group has enough test records."]
-    return ["The cost for the groups is unknown, as there are no runs of the reference model."]
-
-
-def _how_sure(frame, sizes, small):
-    """Return the numbers on which the summary rests."""
-    everyone = frame[frame["group"] == OVERALL]
-    n_runs = len(everyone[["seed", "fold"]].drop_duplicates())
-    seeds, least = everyone["seed"].nunique(), int(everyone["n"].min())
-    of = f" ({seeds} seed{'s' * (seeds > 1)})" if seeds != n_runs else ""
-    said = f"This rests on {n_runs} run{'s' * (n_runs > 1)}{of} with {least:,} test records"
-    said += " each" * (n_runs > 1)
-    if sizes:
-        group, fewest, _ = min(sizes, key=lambda row: row[1])
-        said += f"; the smallest group, {group}, has {fewest:,}"
-    if small:
-        said += f"; {_listed(small)} {'has' if len(small) == 1 else 'have'} too few to be judged"
-    return f"{said}."
-
-
-def _compared_with(results, table, measure):
-    """Return what costs are relative to."""
-    means = table[measure, "mean"].droplevel("epsilon")
-    references = means[means.index.str.startswith("reference")].dropna()
-    if references.empty:
-        return []
-    said = (
-        "Costs are relative to the reference, the same model trained without privacy on the same "
-        f"records, which has {points(references.max())} %"
-    )
-    if results.ceiling is not None:
-        kind = results.ceiling.partition("(")[2].rstrip(")")
-        kind = {
-            "logistic": "logistic regression",
-            "mlp": "an MLP",
-            "boosting": "gradient boosting",
-        }[kind]
-        said += (
-            "; the ceiling, the best of scikit-learn's logistic regression, MLP and gradient "
-            f"boosting without privacy, is {kind} with {points(means[results.ceiling])} %"
-        )
-    weak = ["The reference is worse than a private model, so costs are unreliable."]
-    return [f"{said}.", *weak * (_weak_reference(table, measure) is not None)]
-
-
-def _spanned(found: Estimate, unit):
-    """Return an estimate with its interval, in no more digits than the interval allows."""
-    digits = 0 if not (found.high - found.low) / 2 < _WIDE_INTERVAL else 1
-    mean, low, high = (
-        f"{round(100 * v, digits) + 0.0:.{digits}f}" for v in (found.mean, found.low, found.high)
-    )
-    interval = "" if np.isnan(found.low) else f" (95 % interval {low} to {high})"
-    return f"{mean} {unit.rstrip('s') if mean == '1' else unit}{interval}"
-
-
-def _listed(names):
-    """Return names as a list in a sentence."""
-    return " and ".join([", ".join(names[:-1])] * (len(names) > 1) + [names[-1]])
-
-
-def _answers(results, advised, sizes, total, unit):
-    """Return questions of readers without training in privacy, with answers from the facts."""
-    frame, asked = results.frame, results.asked or {}
-    everyone = frame[frame["group"] == OVERALL]
-    private = np.isfinite(frame["epsilon"]).any()
-    n_units = asked.get("n_units", asked.get("n_samples"))
-    of_all = f" of the {n_units:,} {unit}s of these data" if n_units else ""
-    whole = "; a person with several records is protected less" if unit == "record" else ""
-    people = "records" if unit == "record" else "records, of fewer persons,"
-    name = in_words(results.leading_measures[0])
-    best = (
-        "none, see the summary above"
-        if advised is None or not _is_useful(results, advised, results.leading_measures[0])
-        else f"take {advised.method} at ε {advised.epsilon:g}, as the summary above explains"
-    )
-    paid = "unknown, see the summary above"
-    if advised is not None and advised.cost is not None:
-        group, cost = advised.cost
-        maybe = "" if cost.is_above_zero else ", so it may be zero"
-        paid = f"most of all {group}, by {_spanned(cost, 'points')} of {name}{maybe}"
-    least, most = int(everyone["n"].min()), int(everyone["n"].max())
-    n_test = f"{least:,}" if least == most else f"{least:,} to {most:,}"
-    smallest = min(sizes, key=lambda row: row[1]) if sizes else None
-    few = f"; the smallest group, {smallest[0]}, has {smallest[1]:,}" if smallest else ""
-    n_runs = len(everyone[["seed", "fold"]].drop_duplicates())
-    sure = (
-        f"every model was trained {n_runs} times, on other parts of the same records; a difference "
-        "whose interval contains zero may be chance"
-        if n_runs > 1
-        else "not at all, as every model was trained once: another run may rank them otherwise"
-    )
-    release = (
-        "fix method and ε in a way that looks at no result on these records, train the model again "
-        "without a seed (skdpfair fit, or DPFairClassifier(random_state=None)), read its "
-        "privacy statement, and search its file for leaks (skdpfair audit artifact)"
-    )
-    return [
-        (
-            "What was protected?",
-            f"each single {unit}{of_all}, in each private model by itself{whole}. The models of "
-            "this page were trained with seeds, which are printed here: for readers of this page, "
-            "ε holds only for a model that is trained again without a seed"
-            if private
-            else "nothing: no model of this page is private",
-        ),
-        (
-            "What was not protected?",
-            "this page, the reference models, and all models together"
-            + (f", whose private fits spent ε ≤ {total[0]} together" if total else "")
-            + "; the number of records, the classes and the names of the groups count as public",
-        ),
-        ("Which model is recommended?", best),
-        ("Who pays for privacy, and how much?", paid),
-        ("How sure is it?", sure),
-        ("How many people are in the test?", f"{n_test} {people} in each run{few}"),
-        ("What does ε mean?", _epsilon_in_words(results, unit)),
-        ("Is this page private?", "no: its figures were computed on private records without noise"),
-        (
-            "May this page be published?",
-            "no, only shared with people who may see the data; to publish a table by group, spend "
-            "budget on it with skdpfair.metrics.release_group_table",
-        ),
-        ("What must be done before a model is released?", release),
-    ]
-
-
-def _epsilon_in_words(results, unit):
-    """Return what the budgets mean for an attacker who guesses."""
-    frame, asked = results.frame, results.asked
-    delta = None if asked is None else _delta_of_one_run(frame, asked)
-    budgets = sorted(e for e in frame["epsilon"].unique() if np.isfinite(e))
-    whose = "a record" if unit == "record" else "a person's records"
-    who = f"someone who knows all other records and guesses whether {whose} took part in training"
-    if not budgets:
-        return "there is no private model, so there is no ε"
-    if delta is None:
-        return f"the smaller ε is, the less a model helps {who}; at ε 0, it does not help at all"
-    shown = budgets if len(budgets) <= _MOST_BARS else [budgets[0], budgets[-1]]
-    known = {epsilon: guess for epsilon, _, _, guess in _attackers(results)}  # from the releases
-    limits = [
-        f"{known.get(budget(e)) or percent((1 + tv_from_epsilon(e, delta)) / 2)} % at ε {e:g}"
-        for e in shown
-    ]
-    return (
-        f"{who} is right in 50 % of the cases without the model, and with it in at most "
-        f"{_listed(limits)}, if either is equally likely"
-    )
-
-
-def _before(results, ledger):
-    """Return what a ledger has recorded on these records in words, or None without one."""
-    if ledger is None:
-        return None
-    n_private = int(np.isfinite(results.frame.query("group == @OVERALL")["epsilon"]).sum())
-    calls = (results.asked or {}).get("calls") or [None] * n_private
-    if lacking := ledger.n_unrecorded(calls):
-        fits = f"{lacking:,} private fit{'s' * (lacking != 1)} of this sweep"
-        are = "is" if lacking == 1 else "are"
-        return f"{fits} {are} not in the ledger, so it does not tell what was spent", []
-    delta = ledger.delta or (results.asked or {}).get("delta")
-    if delta is None:
-        raise ValueError("ledger has no delta, and the sweep kept none. Begin it with delta=.")
-    spent = ledger.report(delta)
-    whole = f"ε ≤ {rounded_up(spent.epsilon_total)}" if spent.known else "unknown"
-    whole = whole if np.isfinite(spent.epsilon_total) or not spent.known else "without a bound"
-    fits = f"{spent.n_fits:,} fit{'s' * (spent.n_fits != 1)}"
-    said = (
-        f"{fits}, at most {spent.n_fits_per_record:,} on one {spent.unit}; the "
-        f"private ones together spent ε ≤ {rounded_up(spent.epsilon)} at δ = {rounded_up(delta, 3)}"
-    )
-    said = f"The ledger of these records holds {said}; as a whole {whole}"
-    return said, list(spent.reasons)
 
 
 def _data(results):
@@ -488,20 +207,6 @@ def _data(results):
     return rows
 
 
-def _weak_reference(table, measure):
-    """Return in words how far a private model is above its reference, or None."""
-    if (COST[measure], "mean") not in table:
-        return None
-    costs = table[COST[measure], "mean"].dropna()
-    costs = costs[np.isfinite(costs.index.get_level_values("epsilon"))]
-    if costs.empty or costs.min() > -_WEAK:
-        return None
-    method, epsilon = costs.idxmin()
-    return (
-        f"{method} at ε {epsilon:g} is {points(-costs.min())} points higher in {in_words(measure)}"
-    )
-
-
 def _grouping(results):
     """Return what the groups are groups by, "" if it is not known."""
     name = (results.asked or {}).get("grouping", "")
@@ -534,10 +239,12 @@ def _base_rates(results, groups):
 
 def _tables(results, table, groups, chosen, against):
     """Return the tables of the chosen measures of one kind."""
-    tables = []
+    tables, asked = [], results.asked or {}
     for name in chosen:
         rows = _rows(results, table, groups, name) if MEASURES[name].against == against else []
         title, unit, _ = described(name)
+        if error := error_in_words(name, asked.get("classes", ())):
+            title += f" (share of {error})"
         heads = ["all", *groups, "difference", "worst group"]
         if rows:
             tables.append(
@@ -557,6 +264,9 @@ def _rows(results, table, groups, measure):
         return []
     columns = [c for c, stat in table if stat == "mean" and _is_of(c, measure)]
     factor, is_cost = _factors(results.frame), MEASURES[measure].against == "reference"
+    asked = results.asked or {}
+    names = [str(label) for label in asked.get("classes", ())]
+    rarest = names.index(label) if (label := asked.get("rarest class")) in names else None
     rows = []
     for (method, epsilon), row in table.iterrows():
         if is_cost and np.isinf(epsilon) and not row[measure, "mean"]:  # the reference itself
@@ -565,10 +275,10 @@ def _rows(results, table, groups, measure):
             continue
         reach = factor[method, epsilon]
         cells = [_cell(row[c, "mean"], row[c, "se"], reach, c) for c in columns]
-        if MEASURES[measure].trials and reach is None:
+        if MEASURES[measure].trials is not None and reach is None:
             part = results.frame.query("method == @method and epsilon == @epsilon")
             part = part.set_index("group")
-            singles = [_single(part.loc[g], measure) for g in (OVERALL, *groups)]
+            singles = [_single(part.loc[g], measure, rarest) for g in (OVERALL, *groups)]
             cells[: len(singles)] = singles
         rows.append((method, budget(epsilon), cells))
     return rows
@@ -589,7 +299,10 @@ def _factors(frame):
 def _cell(mean, error, factor, column):
     text = written(mean, column)
     low, high = _limits(mean, error, factor, column)
-    return text, "" if np.isnan(low) else f"{written(low, column)} to {written(high, column)}"
+    if np.isnan(low):
+        return text, ""
+    low, high = written(low, column), written(high, column)
+    return text, "in all runs" if low == high else f"{low} to {high}"
 
 
 def _limits(mean, error, factor, column):
@@ -606,12 +319,10 @@ def _limits(mean, error, factor, column):
     )
 
 
-def _single(row, measure):
+def _single(row, measure, rarest):
     """Return a share of one run with Wilson's interval."""
-    value, n = row[measure], int(row["n"])
-    if MEASURES[measure].trials == "rarest" and n:
-        n = round(n * row["rarest_class_share"])
-    return written(value, measure), share_interval(value, n)
+    n = n_trials(measure, int(row["n"]), row.get("rarest_class_share", 1.0), rarest)
+    return written(row[measure], measure), share_interval(row[measure], n)
 
 
 def _budgets_without_bars(frame):
@@ -621,7 +332,7 @@ def _budgets_without_bars(frame):
 
 
 def _budgets_with_bars(budgets):
-    places = np.linspace(0, len(budgets) - 1, min(_MOST_BARS, len(budgets))).round().astype(int)
+    places = np.linspace(0, len(budgets) - 1, min(MOST_BUDGETS, len(budgets))).round().astype(int)
     return [budgets[i] for i in places]
 
 
@@ -746,7 +457,7 @@ def _asked(results):
     ]
     if results.asked is not None:
         rows.append(("δ of all fits together", rounded_up(results.asked["delta"], 3)))
-        rows += _of_one_run(frame, results.asked)
+        rows += _of_one_run(results)
         params = results.asked["params"].items()
         rows += [(name, value) for name, value in params if name not in ("classes", "groups")]
     return rows
@@ -758,9 +469,10 @@ def _compared(frame):
     return [name for name in names if not name.startswith(("reference", "ceiling"))]
 
 
-def _of_one_run(frame, asked):
+def _of_one_run(results):
     """Return how many a fit trains on, and its delta, unless a splitter decided on records."""
-    sizes = _trained_on(frame, asked)
+    asked = results.asked
+    sizes = _trained_on(results.frame, asked)
     if sizes is None:
         return []
     low, high = sizes
@@ -769,7 +481,7 @@ def _of_one_run(frame, asked):
             f"{asked.get('unit', 'record')}s of one fit",
             f"{low:,}" if low == high else f"{low:,} to {high:,}",
         ),
-        ("δ of one fit", rounded_up(_delta_of_one_run(frame, asked), 3)),
+        ("δ of one fit", rounded_up(_delta_of_one_run(results), 3)),
     ]
 
 
@@ -782,12 +494,15 @@ def _trained_on(frame, asked):
     return asked.get("n_units of one fit", [int(trained.min()), int(trained.max())])
 
 
-def _delta_of_one_run(frame, asked):
+def _delta_of_one_run(results):
     """Return the largest delta of a fit, None if it is not known."""
+    asked = results.asked
+    if asked is None:
+        return None
     auto = asked["params"].get("delta", repr("auto")) == repr("auto")
     if not auto:
         return asked["delta"]
-    sizes = _trained_on(frame, asked)
+    sizes = _trained_on(results.frame, asked)
     return None if sizes is None else delta_for("auto", sizes[0])
 
 

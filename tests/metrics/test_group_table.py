@@ -99,6 +99,7 @@ def test_measures_are_those_of_a_loop_over_groups(rare):
         "rarest_class_recall": lambda t, p: np.mean(p[t == 1, 1] > 0.5),
         "true_positive_rate": lambda t, p: np.mean(p[t == 1, 1] > 0.5),
         "false_positive_rate": lambda t, p: np.mean(p[t == 0, 1] > 0.5),
+        "false_negative_rate": lambda t, p: np.mean(p[t == 1, 1] <= 0.5),
         "selection_rate": lambda t, p: np.mean(p[:, 1] > 0.5),
         "roc_auc": lambda t, p: np.mean(p[t == 1, 1][:, None] > p[t == 0, 1]),
         "log_loss": lambda t, p: -np.mean(np.log(p[np.arange(len(t)), t])),
@@ -120,7 +121,7 @@ def test_measures_are_those_of_a_loop_over_groups(rare):
         assert row[f"{name}_difference"] == pytest.approx(max(each.values()) - min(each.values()))
         if f"{name}_group_min" in table:
             assert row[f"{name}_group_min"] == pytest.approx(min(each.values()))
-    less_is_better = {"false_positive_rate", "log_loss", "excessive_risk"}
+    less_is_better = {"false_positive_rate", "false_negative_rate", "log_loss", "excessive_risk"}
     assert {c.removesuffix("_group_max") for c in table if c.endswith("max")} == less_is_better
     rows = groups == "F"
     risk = excessive_risk(y_true[rows], likely["dpsgd"][rows], y_prob_ref=likely["sgd"][rows])

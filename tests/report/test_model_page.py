@@ -73,6 +73,17 @@ def test_the_page_and_the_card_quote_the_report(fitted):
         assert not audit_artifact(page.replace(old, new).encode()).is_clean
 
 
+def test_words_are_explained_where_they_occur(fitted, additive):
+    clf, data, _ = fitted
+    for page in (model_page(clf), model_page(clf, data.data, data.target), model_page(additive)):
+        before, after = page.split('id="words"')
+        explained = re.findall(r"<dt>(.*?)</dt>", after)
+        assert all(word in before for term in explained for word in term.split(" and "))
+        assert ("95 % interval" in explained) == ("95 % interval" in before)
+        assert ("logit" in explained) == ("logit" in before)
+        assert "guessing well about people whom it has never seen" in before
+
+
 def test_the_group_table_counts(fitted):
     """By hand: counts, accuracies and Wilson's intervals, in all and by group."""
     clf, data, groups = fitted
@@ -87,6 +98,31 @@ def test_the_group_table_counts(fitted):
         assert f'<td class="n">{rows.sum():,}</td>\n<td class="n">{cell}' in page
     apart = abs(right[groups == "b"].mean() - right[groups == HOSTILE].mean())
     assert f"<strong>{100 * apart:.1f}</strong> percentage points" in page
+
+
+def test_the_group_table_tells_who_is_wrongly_refused_and_accepted(fitted):
+    """By hand: rates of errors with Wilson's intervals over the records of their class."""
+    _, data, groups = fitted
+    y = np.where(data.target == 1, "granted", "refused")
+    clf = DPFairClassifier("dpsgd", epsilon=3.0, max_steps=10, classes=["refused", "granted"])
+    clf.fit(data.data, y, sensitive_features=groups)
+    page = model_page(clf, data.data, y, sensitive_features=groups)
+    predicted, classes = clf.predict(data.data), [str(c) for c in clf.classes_]
+    parts = []
+    for actual, other in (classes, classes[::-1]):
+        assert f">actual {actual} predicted as {other}</th>" in page
+        rows = (y == actual) & (groups == "b")
+        wrong = predicted[rows] == other
+        low, high = binomtest(int(wrong.sum()), int(rows.sum())).proportion_ci(method="wilson")
+        interval = f"{100 * low:.1f} to {100 * high:.1f}"
+        cell = f'{100 * wrong.mean():.1f}<span class="i">{interval}</span>'
+        parts.append(f'<td class="n">{cell}</td>')
+    assert "\n".join(parts) in page.split('<th scope="row">b</th>')[1]
+    assert f"The largest difference in the share of actual {classes[0]} predicted as" in page
+    one = y == classes[1]
+    page = model_page(clf, data.data[one], y[one], measures=["false_positive_rate"])
+    assert '<td class="n">–</td>' in page and "NaN" not in page and "nan" not in page
+    assert "predicted as" not in model_page(clf, data.data, y, measures=["accuracy"])
 
 
 def test_groups_without_test_records_are_not_compared(fitted):

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from click import Context
 from click.testing import CliRunner
+from scipy.stats import binomtest
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -16,7 +17,8 @@ from skdpfair.budget import PrivacyLedger
 from skdpfair.cli import main
 from skdpfair.metrics._measures import MEASURES
 from skdpfair.model_selection import TradeoffResults, sweep
-from skdpfair.privacy import trade_off
+from skdpfair.privacy import SampledGaussian, trade_off
+from skdpfair.privacy import epsilon as epsilon_of
 from skdpfair.privacy.gdp import auto_delta
 from skdpfair.privacy.statement import rounded_up
 from skdpfair.report._recommendation import recommend, small_groups
@@ -34,6 +36,7 @@ SECTIONS = (
     "pipeline",
     "not-accounted",
     "reproduce",
+    "words",
 )
 HOSTILE = ("<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "$x_{$ & {{ 7 * 7 }}")
 VOID = {"meta", "br", "img", "link", "input", "hr"}
@@ -131,6 +134,16 @@ def test_all_sections_are_there_once(page):
     assert set(links) <= {f"#{i}" for i in ids} and {f"#{s}" for s in SECTIONS} <= set(links)
 
 
+def test_words_are_explained_where_they_occur(page):
+    text = results().to_html(measures=["accuracy"])
+    before, after = text.split('id="words"')
+    explained = re.findall(r"<dt>(.*?)</dt>", after)
+    assert 6 <= len(explained) <= 12 and "sampling rate" in explained
+    assert all(word in before for term in explained for word in term.split(" and "))
+    assert "balanced accuracy" not in explained and "logit" not in explained
+    assert "guessing well about people whom it has never seen" in page.text
+
+
 def test_it_asks_for_nothing():
     text = results().to_html()
     page = Page(text)
@@ -182,7 +195,7 @@ def test_intervals_are_students_over_runs():
 def test_one_run_has_wilsons_intervals():
     text = Page(results(seeds=1).to_html()).text
     assert "90.0 82.6 to 94.5" in text  # 90 of 100: Wilson 1927
-    assert "intervals of shares are Wilson's" in text
+    assert "(Wilson's interval)" in text and "Here it is Wilson's" in text
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -410,6 +423,19 @@ def test_a_class_that_is_not_rare_leaves_accuracy_first(swept):
     assert {f"table-{name.replace('_', '-')}" for name in everything} <= ids
 
 
+def test_rates_of_errors_are_told_with_the_names_of_the_classes(swept):
+    page = swept[0].to_html(measures=["false_positive_rate", "false_negative_rate"])
+    for actual, predicted in ((0, 1), (1, 0)):
+        assert f"(share of actual {actual} predicted as {predicted}) in per cent" in page
+    one = TradeoffResults(swept[0].frame.query("seed == 0"), asked=swept[0].asked)
+    row = one.frame.query("group == 'a' and method == 'global' and epsilon == 20").iloc[0]
+    rarest = swept[0].asked["rarest class"] == "0"
+    n = round(row["n"] * (row["rarest_class_share"] if rarest else 1 - row["rarest_class_share"]))
+    low, high = binomtest(round(n * row["false_positive_rate"]), n).proportion_ci(method="wilson")
+    page = one.to_html(measures=["false_positive_rate"])
+    assert f'<span class="i">{100 * low:.1f} to {100 * high:.1f}</span>' in page
+
+
 def test_the_command_takes_names_of_measures(swept, tmp_path):
     found, folder = swept
     call = ["report", str(folder), "-o", str(tmp_path / "page.html"), "--measures"]
@@ -452,6 +478,7 @@ def scored(scores, n=400, groups=("F", "M"), share=0.5):
 
 
 NOISY = np.array([-0.02, 0.0, 0.02])
+NEAR = np.array([-0.022, 0.002, 0.02])  # whose differences from NOISY are not all the same
 
 
 def test_the_group_whose_cost_may_be_highest_is_named():
@@ -478,11 +505,11 @@ def test_the_group_whose_cost_may_be_highest_is_named():
 
 
 def test_a_clear_winner_is_recommended():
-    found = scored({("a", 1.0): 0.70 + NOISY, ("a", 2.0): 0.80 + NOISY, ("b", 2.0): 0.75 + NOISY})
+    found = scored({("a", 1.0): 0.70 + NEAR, ("a", 2.0): 0.80 + NOISY, ("b", 2.0): 0.75 + NEAR})
     said = recommend(found)
     assert (said.method, said.epsilon, said.larger) == ("a", 2.0, None)
     assert said.smaller[:2] == (1.0, 2.0) and said.smaller[2].mean == pytest.approx(0.1)
-    assert said.equals == []  # b is worse by .05 in every run
+    assert said.equals == []  # b is worse by about .05 in every run
     text = summary(Page(found.to_html()))
     assert text.startswith("Take a at ε 2.")
     assert "The next smaller budget, ε 1, is measurably worse in accuracy: ε 2 gains 10.0" in text
@@ -504,9 +531,35 @@ def test_without_a_measurable_difference_the_smallest_budget_is_recommended():
 
 def test_between_them_the_smallest_budget_that_no_larger_one_beats_is_recommended():
     aside = np.array([0.03, -0.02, 0.0])
-    scores = {("a", 1.0): 0.7 + NOISY, ("a", 2.0): 0.8 + NOISY, ("a", 4.0): 0.81 + aside}
+    scores = {("a", 1.0): 0.7 + NEAR, ("a", 2.0): 0.8 + NOISY, ("a", 4.0): 0.81 + aside}
     said = recommend(scored(scores))
     assert (said.epsilon, said.smaller[0], said.larger[1]) == (2.0, 1.0, 4.0)
+
+
+def test_values_that_are_the_same_in_all_runs_have_no_interval():
+    found = scored({("a", 1.0): np.full(3, 0.6), ("a", 2.0): np.full(3, 0.7)})
+    page = Page(found.to_html())
+    text = summary(page)
+    assert "70.0 to 70.0" not in page.text and "(the same in all 3 runs)" in text
+    for said in (
+        '70.0<span class="i">in all runs</span>',
+        "a, ε 2: 70.00 (the same in all runs)",
+        "a, F: 20.00 points (the same in all runs)",
+    ):
+        assert said in found.to_html()
+    # a gain of .1 in each of three runs is no interval above zero
+    assert recommend(found).epsilon == 1.0
+    assert "the largest gain is 10.0 points (the same in all 3 runs), with a at ε 2" in text
+    two = scored({("a", 1.0): np.full(2, 0.6)})
+    assert "60.0 % (the same in both runs) accuracy" in summary(Page(two.to_html()))
+
+
+@pytest.mark.parametrize(("score", "is_taken"), [(0.6, False), (0.605, False), (1.0, True)])
+def test_the_same_score_in_all_runs_is_compared_with_chance_over_the_test_records(score, is_taken):
+    """Of 800 records, Wilson's interval of .605 begins at .571, and that of 1 at .995."""
+    found = scored({("a", 1.0): np.full(3, score)})
+    found.asked = ASKED | {"classes": [0, 1], "counts": [[300, 200], [300, 200]]}
+    assert summary(Page(found.to_html())).startswith("Take a at ε 1.") == is_taken
 
 
 def test_one_run_allows_no_recommendation():
@@ -600,6 +653,11 @@ def test_ten_questions_are_answered_from_the_facts(swept):
     assert "Take a at ε 1, as the summary above explains." in few.to_html()
 
 
+def epsilon_of_all(releases, delta):
+    runs = releases[["sample_rate", "noise_multiplier", "steps"]].itertuples(index=False)
+    return epsilon_of([SampledGaussian(*run) for run in runs], delta, "rdp")
+
+
 def test_a_ledger_tells_what_was_fitted_before(swept, two_groups, tmp_path):
     assert "no ledger was given" in swept[0].to_html()
     path, folder = tmp_path / "ledger.jsonl", tmp_path / "store"
@@ -611,8 +669,11 @@ def test_a_ledger_tells_what_was_fitted_before(swept, two_groups, tmp_path):
         found = sweep(["dpsgd"], [5.0], 1, *given, store=folder, **settings)
     spent = ledger.report()
     page = found.to_html(ledger=ledger)
-    assert "holds 3 fits, at most 3 on one record; the private ones together spent ε ≤ " in page
-    assert spent.reasons[0] in page and "; as a whole" in page
+    paid = f"cost at most ε {rounded_up(spent.epsilon)}, at δ 1e-06."
+    assert "holds 3 fits, at most 3 on one record. The 2 private fits in it together" in page
+    assert paid in page and "trained on the same records, too (1 fit): no ε covers" in page
+    inside = f"The ε ≤ {rounded_up(epsilon_of_all(found.releases, found.asked['delta']))} at δ = "
+    assert inside in page and "is another total" in page
     out = tmp_path / "page.html"
     done = CliRunner().invoke(main, ["report", str(folder), "-o", str(out), "--ledger", str(path)])
     assert done.exit_code == 0, done.output
@@ -628,4 +689,4 @@ def test_a_ledger_without_the_fits_of_the_sweep_tells_no_total(swept, tmp_path):
     for found in (swept[0], TradeoffResults.from_store(swept[1]), TradeoffResults(swept[0].frame)):
         page = found.to_html(ledger=ledger)
         assert "8 private fits of this sweep are not in the ledger, so it does not tell" in page
-        assert "The ledger of these records" not in page and "; as a whole" not in page
+        assert "The ledger of these records" not in page and "another total" not in page
