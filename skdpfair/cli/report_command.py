@@ -49,13 +49,20 @@ _WORDS = {"Use random_state=None": "Fit without --seed", "random_state": "--seed
     "--card", type=AnyPath(dir_okay=False), help="For a model: write a model card here, too."
 )
 @click.option(
+    "--sweep",
+    "compared",
+    type=AnyPath(exists=True, file_okay=False),
+    help="For a model: folder of a sweep of the same data, to tell the cost of each group. NOT "
+    "private.",
+)
+@click.option(
     "--ledger",
     type=AnyPath(exists=True, dir_okay=False),
     help="For a sweep: ledger of the data set, whose records the page summarises.",
 )
 @MEASURES
 @AS_JSON
-def report(results, output, title, data, card, ledger, measures, as_json, **pictures):
+def report(results, output, title, data, card, compared, ledger, measures, as_json, **pictures):
     """Write a page about RESULTS: the folder of a sweep, or a model that `skdpfair fit` wrote.
 
     The page is one file without scripts or network requests, and states whether its figures are
@@ -65,14 +72,16 @@ def report(results, output, title, data, card, ledger, measures, as_json, **pict
     options = {"store": "RESULTS", "measures": "--measures"}
     with in_options(options), recorded_warnings() as said:
         if results.is_dir():
-            if data or card:
-                raise Unusable("--data and --card are for a model, and RESULTS is a folder.")
+            if data or card or compared:
+                raise Unusable(
+                    "--data, --card and --sweep are for a model, and RESULTS is a folder."
+                )
             private = _of_sweep(results, output, title, names_in(measures), ledger)
         else:
             if ledger:
                 raise Unusable("--ledger is for a sweep, and RESULTS is a file.")
             measures = names_in(measures)
-            private = _of_model(results, output, title, data, card, measures, pictures)
+            private = _of_model(results, output, title, data, card, compared, measures, pictures)
     for text in said():
         echo(wrapped(f"Note: {in_words(text, _WORDS)}"), err=True)
     written = [str(path) for path in (output, card) if path is not None]
@@ -103,11 +112,12 @@ def _pipeline_of(schema):
     return schema.preprocessor() if schema is not None and schema.has_features else None
 
 
-def _of_model(results, output, title, data, card, measures, pictures):
+def _of_model(results, output, title, data, card, compared, measures, pictures):
     import pandas as pd
 
     from skdpfair.budget.files import replace_file
     from skdpfair.cli._sources import source_for
+    from skdpfair.model_selection import TradeoffResults
     from skdpfair.release import load_release, schema_of
     from skdpfair.report import model_card, model_page
 
@@ -131,9 +141,11 @@ def _of_model(results, output, title, data, card, measures, pictures):
     if title is None and schema is not None:
         title = f"A private classifier of {schema.target}"
     given = {"sensitive_features": groups, "measures": measures}
-    pages = {output: model_page(clf, X, y, title=title, pipeline=pipeline, **given)}
+    costs = None if compared is None else TradeoffResults.from_store(compared)
+    of_page = {"title": title, "pipeline": pipeline, "results": costs}
+    pages = {output: model_page(clf, X, y, **of_page, **given)}
     if card is not None:
         pages[card] = model_card(clf, X, y, **given).render()
     for path, text in pages.items():  # when all are made
         replace_file(path, text.encode())
-    return X is None and clf.privacy_.is_private
+    return X is None and compared is None and clf.privacy_.is_private

@@ -48,6 +48,7 @@ from skdpfair.report._rendering import (
     share_interval,
     written,
 )
+from skdpfair.report._summary import beside
 
 _RELEASES = {  # in words
     "above_z": "count of gradients above the threshold",
@@ -85,6 +86,7 @@ def model_page(
     title=None,
     pipeline=None,
     measures=None,
+    results=None,
 ):
     """Return the report of a fitted classifier as one HTML page.
 
@@ -109,6 +111,10 @@ def model_page(
         ``rarest_class_recall`` if a class has less than 30 % of the test records (of K > 2
         classes, 0.6 / K), and for two classes the ``false_positive_rate`` and the
         ``false_negative_rate``. Requires X.
+
+    results : TradeoffResults or None, default=None
+        A sweep of the same data, from which the page tells what privacy costs each group for the
+        method of the classifier at the budget that is nearest to its own; NOT private.
 
     Returns
     -------
@@ -175,6 +181,7 @@ def model_page(
         "differences": [] if table is None else _differences(table, names, classes),
         "findings": findings(pipeline),
         "learned": None if is_calibrated else _learned(classifier, pipeline),
+        "costs": None if results is None else _costs(results, classifier),
         "version": skdpfair.__version__,
     }
     return render("model.html", context)
@@ -362,6 +369,14 @@ def _plain(cell):
     return escape(isolated(cell)).replace("|", "&#124;") if isinstance(cell, str) else cell
 
 
+def _costs(results, classifier):
+    """Return what a sweep tells of models such as this one; a search has trials at their own ε."""
+    privacy = classifier.privacy_
+    if not privacy.is_private:
+        raise ValueError("results needs a private classifier, whose cost it tells. Leave it out.")
+    return beside(results, classifier.method, classifier.epsilon or privacy.epsilon)
+
+
 def _tested(model, classifier, X, y, sensitive_features, measures):
     """Return a table for all records and for each group, and its measures: NOT private.
 
@@ -492,7 +507,10 @@ def _learned(classifier, pipeline):
 def _facts(classifier):
     privacy = classifier.privacy_
     rows = [
-        ("method", privacy.method),
+        (
+            "method",
+            classifier.method + f", by {privacy.method}" * (_selection(privacy) is not None),
+        ),
         ("classes", ", ".join(map(str, classifier.classes_))),
         ("features", f"{math.prod(classifier.net_.module.in_shape):,}"),
     ]

@@ -201,6 +201,7 @@ def context_of(text):
         "groups": None,
         "rare": None,
         "verdict": None,
+        "costs": None,
         "classes": [],
         "findings": prepared,
         "learned": _learned_in(parts.get("learned", "")),

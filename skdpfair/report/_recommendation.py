@@ -160,18 +160,23 @@ def recommend(results) -> Recommendation | None:
         larger and (*best[larger[1]], gains[larger]),
         smaller and (*smaller, gains[smaller]),
         [m for m in equals if m != method],
-        *_largest_costs(results, own, COST[measure]),
+        *largest_costs(costs_by_group(results, own)),
     )
 
 
-def _largest_costs(results, runs, cost):
-    """Return the groups with the largest mean cost and the highest interval, of those judged."""
+def costs_by_group(results, runs) -> dict[str, Estimate]:
+    """Return the privacy cost of each group that is judged, in the runs of one model."""
+    cost = COST[results.leading_measures[0]]
+    if cost not in runs:
+        return {}
     groups = [g for g in results.frame["group"].unique() if g != OVERALL]
     judged = [g for g in groups if g not in small_groups(results)]
-    if cost not in runs:
-        return None, None
     costs = {g: estimated(runs[f"{cost}[{g}]"]) for g in judged}
-    costs = {g: found for g, found in costs.items() if not np.isnan(found.mean)}
+    return {g: found for g, found in costs.items() if not np.isnan(found.mean)}
+
+
+def largest_costs(costs):
+    """Return the groups with the largest mean cost and with the highest end of an interval."""
     highest = {
         g: found.high
         for g, found in costs.items()

@@ -7,7 +7,7 @@ import numpy as np
 from skdpfair.metrics._measures import COST, MEASURES, OVERALL
 from skdpfair.privacy.accounting import tv_from_epsilon
 from skdpfair.privacy.statement import percent
-from skdpfair.report._recommendation import Estimate
+from skdpfair.report._recommendation import Estimate, costs_by_group, largest_costs, recommend
 from skdpfair.report._rendering import budget, in_words, points, share_limits
 
 _WIDE_INTERVAL = 0.02  # half an interval, from which on numbers have no decimals
@@ -32,7 +32,10 @@ def summary(results, table, advised, sizes, small):
             found = [f"Take {advised.method} at ε {advised.epsilon:g}.", *_why(advised, name)]
         else:
             found = ["No private model can be recommended."]
-        found += [_how_good(results, advised, measure), *_whom_it_costs(table, advised, name)]
+        found += [
+            _how_good(results, advised, measure),
+            *_whom_it_costs(table, advised.cost, advised.highest, name),
+        ]
     if len(results.leading_measures) > 1:
         label = (results.asked or {}).get("rarest class", "")
         share = points(table["rarest_class_share", "mean"].mean())
@@ -119,15 +122,47 @@ def _how_good(results, advised, measure):
     return f"{said}{worth}."
 
 
-def _whom_it_costs(table, advised, name):
-    """Return the largest cost for a group as a sentence."""
-    if advised.cost is not None:
-        group, cost = advised.cost
+def beside(results, method, epsilon):
+    """Return what a sweep of the same data tells of one model: whom its privacy costs how much.
+
+    The model is that of the method at the budget whose logarithm is nearest.
+    """
+    measure = results.leading_measures[0]
+    runs = results.by_run()
+    runs = runs[np.isfinite(runs.index.get_level_values("epsilon"))]
+    budgets = runs.index.get_level_values("epsilon")[
+        runs.index.get_level_values("method") == method
+    ]
+    if not len(budgets):
+        raise ValueError(
+            f"results has no private runs of method {method!r}, that of the classifier. Sweep "
+            "this method, or leave results out."
+        )
+    nearest = min(budgets, key=lambda e: abs(math.log(e / epsilon)))
+    own = runs.xs(method, level="method").xs(nearest, level="epsilon")
+    costs, advised = costs_by_group(results, own), recommend(results)
+    said = _whom_it_costs(results.table(), *largest_costs(costs), in_words(measure))
+    useful = advised is not None and _is_useful(results, advised, measure)
+    return {
+        "model": f"{method} at ε {nearest:g}",
+        "is_near": not math.isclose(nearest, epsilon, rel_tol=0.01),
+        "n_runs": len(own),
+        "measure": in_words(measure),
+        "rows": [(group, _spanned(cost, "points")) for group, cost in costs.items()],
+        "said": " ".join(said),
+        "advice": f"take {advised.method} at ε {advised.epsilon:g}" if useful else "none",
+    }
+
+
+def _whom_it_costs(table, found_cost, highest, name):
+    """Return the largest cost for a group as sentences."""
+    if found_cost is not None:
+        group, cost = found_cost
         found = [
             f"The largest cost of privacy for a group is that of {group}: "
             f"{_spanned(cost, 'points')} of {name}{_maybe(cost)}."
         ]
-        other, most = advised.highest or (group, cost.high)
+        other, most = highest or (group, cost.high)
         if other != group and most > cost.mean:
             found.append(f"For {other}, up to {points(most)} points cannot be excluded.")
         return found

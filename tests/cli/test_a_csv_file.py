@@ -321,6 +321,18 @@ def test_a_sweep_is_resumed_and_reported(folder):
     assert "No step is known to learn from the records outside the budget" in page
 
 
+def test_the_page_of_a_model_quotes_a_sweep(folder):
+    write_study()
+    usable(invoke("sweep", "study.toml", "--jobs", 1))
+    fitted()
+    said = json.loads(
+        usable(invoke("report", "model.safetensors", "--sweep", "results", "--json")).stdout
+    )
+    assert said["private"] is False
+    assert "in 2 runs of dpsgd at ε 2" in (folder / "report.html").read_text(encoding="utf-8")
+    assert "--sweep" in refused("report", "results", "--sweep", "results")
+
+
 def test_predictions_have_names_and_a_threshold(folder, table):
     fitted()
     table.assign(number=[f"{i:05}" for i in range(len(table))]).to_csv("new.csv", index=False)

@@ -2,12 +2,13 @@
 
 import re
 import warnings
-from html import escape
+from html import escape, unescape
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import binomtest
+from sklearn.base import clone
 from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -17,7 +18,7 @@ from skdpfair import DPFairClassifier
 from skdpfair.audit import audit_artifact
 from skdpfair.datasets import make_two_groups
 from skdpfair.metrics import release_group_table
-from skdpfair.model_selection import DPRandomizedSearch
+from skdpfair.model_selection import DPRandomizedSearch, sweep
 from skdpfair.plotting import ShapeDisplay
 from skdpfair.postprocessing import DPThresholdClassifier
 from skdpfair.preprocessing import public_preprocessor
@@ -323,6 +324,39 @@ def test_a_private_search_tells_what_it_released(of_persons, fitted):
     assert ("<dt>persons</dt><dd>1,500</dd>" in page) == of_persons
     assert audit_artifact(page.encode()).is_clean
     assert not audit_artifact(page.replace("34 steps", "34 Marias").encode()).is_clean
+
+
+@pytest.fixture(scope="module")
+def compared(fitted):
+    data, groups = fitted[1:]
+    given = {"module": "logistic", "max_steps": 10, "groups": [HOSTILE, "b"]}
+    return sweep(["dpsgd"], [1.0, 4.0], 3, data.data, data.target, groups, n_jobs=1, **given)
+
+
+def test_a_sweep_tells_what_privacy_costs_each_group(fitted, compared):
+    page = model_page(fitted[0], results=compared)
+    assert "contains non-private figures" in page and "Not known from this page" not in page
+    assert "non-private figures" in [f.kind for f in audit_artifact(page.encode()).findings]
+    assert "in 3 runs of dpsgd at ε 4" in page  # 3 is nearer to 4 than to 1, as a ratio
+    runs = compared.by_run().xs(("dpsgd", 4.0), level=("method", "epsilon"))
+    costs = {group: 100 * runs[f"privacy_cost[{group}]"].mean() for group in (HOSTILE, "b")}
+    shown = re.findall(r'<tr><th scope="row">(.*?)</th><td>(-?[\d.]+) points? \(95 %', page)
+    assert {group for group, _ in shown} == {escape(HOSTILE), "b"}
+    for group, cost in shown:
+        assert float(cost) == pytest.approx(costs[unescape(group)], abs=0.5)
+    largest = max(costs, key=costs.get)
+    assert f"The largest cost of privacy for a group is that of {escape(largest)}" in page
+
+
+def test_a_sweep_without_the_model_is_refused(fitted, compared):
+    data = fitted[1]
+    other = DPFairClassifier("global", epsilon=3.0, max_steps=5).fit(data.data, data.target)
+    with pytest.raises(ValueError, match="no private runs of method 'global'"):
+        model_page(other, results=compared)
+    with pytest.raises(ValueError, match="results needs a private classifier"):
+        model_page(
+            clone(other).set_params(epsilon=None).fit(*[data.data, data.target]), results=compared
+        )
 
 
 def test_thresholds_are_shown_with_the_report_of_the_whole(fitted):
