@@ -64,7 +64,7 @@ class SearchPlan(Spending):
     ----------
     epsilon, epsilon_total, delta, accountant, reasons
         As in :class:`~skdpfair.budget.spending.Spending`.
-    n_fits, n_fits_per_record, assumptions, notes, unit
+    n_fits, n_fits_per_record, assumptions, notes, unit, n_private
         As in :class:`~skdpfair.budget.spending.Spending`.
     fits : tuple of PlannedFit
         All fits.
@@ -131,6 +131,7 @@ def plan_of(
         sum(fit.n_fits_per_record for fit in fits),
         tuple(assumptions),
         unit=unit,
+        n_private=sum(fit.n_fits for fit in fits if fit.private),
         fits=fits,
         n_samples=n_samples,
     )

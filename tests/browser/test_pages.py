@@ -11,9 +11,9 @@ from skdpfair.report import model_page
 SECTIONS = {
     "sweep": (
         "answers data asked privacy groups cost tradeoff generalisation ledger pipeline "
-        "not-accounted reproduce"
+        "not-accounted reproduce words"
     ),
-    "model": "privacy answers model groups ledger pipeline assumed not-accounted",
+    "model": "privacy answers model groups ledger pipeline assumed not-accounted words",
 }
 # every text with its contrast against what is behind it, by the formula of WCAG 2.1
 CONTRASTS = """
