@@ -1,9 +1,13 @@
 """Sentences of the page of a sweep: the summary, and answers to questions of lay readers."""
 
+import ast
+import json
 import math
+import shlex
 
 import numpy as np
 
+from skdpfair.methods import METHODS
 from skdpfair.metrics._measures import COST, MEASURES, OVERALL
 from skdpfair.privacy.accounting import tv_from_epsilon
 from skdpfair.privacy.statement import percent
@@ -12,6 +16,7 @@ from skdpfair.report._rendering import budget, in_words, points, share_limits
 
 _WIDE_INTERVAL = 0.02  # half an interval, from which on numbers have no decimals
 _WEAK = 0.01  # of accuracy, that a private model may have more than its reference
+_OF_SCHEMA = ("classes", "groups", "max_records_per_unit")
 MOST_BUDGETS = 6  # that a sentence or the bars name
 
 
@@ -49,8 +54,9 @@ def summary(results, table, advised, sizes, small):
     if advised is not None:
         found.append(
             "Do not release a model on this basis alone: no ε covers the choice, because it was "
-            "made by looking at results on these records. Choose on public data or with "
-            "DPRandomizedSearch, and fit what you release again, without a seed."
+            "made by looking at results on these records. Choose on public data, or let "
+            "skdpfair fit --try (DPRandomizedSearch) choose within its ε, and fit what you release "
+            "without a seed."
         )
     return found
 
@@ -349,6 +355,31 @@ def before(results, ledger, total):
             f"({spent.accountant})."
         )
     return said
+
+
+def release_commands(results, advised):
+    """Return the shell's commands that fit what is released: with the choice covered, and without.
+
+    The first is None if there is one method only.
+    """
+    asked = results.asked or {}
+    params = {k: v for k, v in asked.get("params", {}).items() if k not in _OF_SCHEMA}
+    options = "".join(f" --set {shlex.quote(f'{k}={_as_typed(v)}')}" for k, v in params.items())
+    useful = advised is not None and _is_useful(results, advised, results.leading_measures[0])
+    method, epsilon = (advised.method, f"{advised.epsilon:g}") if useful else ("METHOD", "EPSILON")
+    fit = f"skdpfair fit DATA --schema SCHEMA.toml --epsilon {epsilon}"
+    named = [name for name in asked.get("methods", ()) if name in METHODS and METHODS[name].private]
+    chosen = f"{fit} --try method={','.join(named)}{options}" if len(named) > 1 else None
+    return chosen, f"{fit} --method {method}{options}"
+
+
+def _as_typed(text):
+    """Return a parameter, kept as Python shows it, as the shell takes it."""
+    try:
+        value = ast.literal_eval(text)
+        return value if isinstance(value, str) else json.dumps(value)
+    except (ValueError, SyntaxError, TypeError):  # such as an object
+        return text
 
 
 def weak_reference(table, measure):

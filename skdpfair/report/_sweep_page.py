@@ -35,7 +35,14 @@ from skdpfair.report._rendering import (
     share_interval,
     written,
 )
-from skdpfair.report._summary import MOST_BUDGETS, answers, before, summary, weak_reference
+from skdpfair.report._summary import (
+    MOST_BUDGETS,
+    answers,
+    before,
+    release_commands,
+    summary,
+    weak_reference,
+)
 
 _MODEL = ["method", "epsilon"]
 _UNITS = {"%": "per cent"}
@@ -155,6 +162,7 @@ def results_page(results, *, title=None, pipeline=None, measures=None, ledger=No
         "findings": findings(pipeline),
         "features": asked.get("features"),
         "not_accounted": in_unit(NOT_ACCOUNTED, UNITS[adjacency]),
+        "commands": release_commands(results, advised),
         "is_known": results.asked is not None,
         "version": skdpfair.__version__,
     }

@@ -2,6 +2,7 @@
 
 import re
 from html.parser import HTMLParser
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -22,6 +23,7 @@ from skdpfair.privacy import epsilon as epsilon_of
 from skdpfair.privacy.gdp import auto_delta
 from skdpfair.privacy.statement import rounded_up
 from skdpfair.report._recommendation import recommend, small_groups
+from skdpfair.report._summary import release_commands
 
 SECTIONS = (
     "answers",
@@ -161,11 +163,31 @@ def test_it_says_that_it_is_not_private(page):
 
 
 def test_the_command_of_a_release_is_one_of_the_shell(page):
-    command = page.text.partition("its row: skdpfair ")[2].partition(", with --set")[0]
-    name, *words = command.replace("METHOD", "dpsgd").replace("EPSILON", "1").split()
-    shell = main.get_command(None, name)
-    given = shell.make_parser(Context(shell)).parse_args(words)[0]
-    assert {given["method"], given["epsilon"], given["path"]} == {"dpsgd", "1", "SCHEMA.toml"}
+    commands = re.findall("skdpfair (fit DATA .*)", page.text)
+    assert commands
+    for command in commands:
+        name, *words = command.replace("METHOD", "dpsgd").replace("EPSILON", "1").split()
+        shell = main.get_command(None, name)
+        given = shell.make_parser(Context(shell)).parse_args(words)[0]
+        assert given["epsilon"] == "1" and given["path"] == "SCHEMA.toml"
+
+
+def test_the_commands_of_a_release_fit_what_is_recommended():
+    asked = {
+        "classes": ["no", "yes"],
+        "methods": {"dpsgd": "'dpsgd'", "global_adapt": "'global_adapt'", "own": "Own()"},
+        "params": {"classes": "('no', 'yes')", "module": "'mlp'", "hidden_layer_sizes": "(8, 8)"},
+    }
+    found = SimpleNamespace(asked=asked, leading_measures=["accuracy"])
+    advised = SimpleNamespace(method="dpsgd", epsilon=0.5, score=None)
+    tried, fixed = release_commands(found, advised)
+    fit = "skdpfair fit DATA --schema SCHEMA.toml --epsilon 0.5 "
+    end = "--set module=mlp --set 'hidden_layer_sizes=[8, 8]'"
+    assert tried == f"{fit}--try method=dpsgd,global_adapt {end}"
+    assert fixed == f"{fit}--method dpsgd {end}"
+    found.asked = None
+    tried, fixed = release_commands(found, None)
+    assert tried is None and "--epsilon EPSILON --method METHOD" in fixed
 
 
 def test_the_figures_are_those_of_the_results():
