@@ -2,13 +2,14 @@
 
 import re
 import unicodedata
+from copy import copy
 from importlib.resources import files
 
 import numpy as np
 
 from skdpfair._validate import visible
 from skdpfair.metrics._group_tables import accuracy_interval
-from skdpfair.metrics._measures import MEASURES, measure_of
+from skdpfair.metrics._measures import MEASURES, OVERALL, measure_of
 from skdpfair.preprocessing import PipelineReport, check_pipeline
 
 _PART = re.compile(r"[^\s,;:()](?:[^,;:()\n]*[^\s,;:()])?")
@@ -116,6 +117,18 @@ def readable(group) -> str:
     ('F, (missing)', 'F, ZH')
     """
     return ", ".join(part if part.strip() else "(missing)" for part in group.split(", "))
+
+
+def with_readable_groups(results):
+    """Return the same results with names for groups that are, in part, missing cells."""
+    group = results.frame["group"]
+    named = {g: readable(g) for g in group.unique() if g != OVERALL}
+    taken = len({*named.values(), OVERALL}) <= len(named)
+    if taken or all(g == name for g, name in named.items()):
+        return results
+    again = copy(results)
+    again.frame = results.frame.assign(group=group.replace(named))
+    return again
 
 
 def budget(epsilon) -> str:

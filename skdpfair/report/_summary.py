@@ -12,7 +12,7 @@ from skdpfair.metrics._measures import COST, MEASURES, OVERALL
 from skdpfair.privacy.accounting import tv_from_epsilon
 from skdpfair.privacy.statement import percent
 from skdpfair.report._recommendation import Estimate, costs_by_group, largest_costs, recommend
-from skdpfair.report._rendering import budget, in_words, points, share_limits
+from skdpfair.report._rendering import budget, in_words, points, share_limits, with_readable_groups
 
 _WIDE_INTERVAL = 0.02  # half an interval, from which on numbers have no decimals
 _WEAK = 0.01  # of accuracy, that a private model may have more than its reference
@@ -115,6 +115,12 @@ def _is_useful(results, advised, measure):
     return low > chance and not math.isclose(low, chance)
 
 
+def _useful(results, advised):
+    """Return a recommendation, or None if its model is not known to be better than one class."""
+    measure = results.leading_measures[0]
+    return None if advised is None or not _is_useful(results, advised, measure) else advised
+
+
 def _how_good(results, advised, measure):
     """Return the score of the recommended model beside that of always predicting one class."""
     chance = _chance(results, measure)
@@ -133,6 +139,7 @@ def beside(results, method, epsilon):
 
     The model is that of the method at the budget whose logarithm is nearest.
     """
+    results = with_readable_groups(results)
     measure = results.leading_measures[0]
     runs = results.by_run()
     runs = runs[np.isfinite(runs.index.get_level_values("epsilon"))]
@@ -146,9 +153,9 @@ def beside(results, method, epsilon):
         )
     nearest = min(budgets, key=lambda e: abs(math.log(e / epsilon)))
     own = runs.xs(method, level="method").xs(nearest, level="epsilon")
-    costs, advised = costs_by_group(results, own), recommend(results)
-    said = _whom_it_costs(results.table(), *largest_costs(costs), in_words(measure))
-    useful = advised is not None and _is_useful(results, advised, measure)
+    costs, advised = costs_by_group(results, own), _useful(results, recommend(results))
+    largest, highest = largest_costs(costs)
+    said = _whom_it_costs(results.table(), largest, highest, in_words(measure))
     return {
         "model": f"{method} at ε {nearest:g}",
         "is_near": not math.isclose(nearest, epsilon, rel_tol=0.01),
@@ -156,7 +163,7 @@ def beside(results, method, epsilon):
         "measure": in_words(measure),
         "rows": [(group, _spanned(cost, "points")) for group, cost in costs.items()],
         "said": " ".join(said),
-        "advice": f"take {advised.method} at ε {advised.epsilon:g}" if useful else "none",
+        "advice": f"take {advised.method} at ε {advised.epsilon:g}" if advised else "none",
     }
 
 
@@ -252,7 +259,7 @@ def answers(results, advised, sizes, total, unit, attackers, delta):
     name = in_words(results.leading_measures[0])
     best = (
         "none, see the summary above"
-        if advised is None or not _is_useful(results, advised, results.leading_measures[0])
+        if _useful(results, advised) is None
         else f"take {advised.method} at ε {advised.epsilon:g}, as the summary above explains"
     )
     paid = "unknown, see the summary above"
@@ -365,8 +372,8 @@ def release_commands(results, advised):
     asked = results.asked or {}
     params = {k: v for k, v in asked.get("params", {}).items() if k not in _OF_SCHEMA}
     options = "".join(f" --set {shlex.quote(f'{k}={_as_typed(v)}')}" for k, v in params.items())
-    useful = advised is not None and _is_useful(results, advised, results.leading_measures[0])
-    method, epsilon = (advised.method, f"{advised.epsilon:g}") if useful else ("METHOD", "EPSILON")
+    useful = _useful(results, advised)
+    method, epsilon = (useful.method, f"{useful.epsilon:g}") if useful else ("METHOD", "EPSILON")
     fit = f"skdpfair fit DATA --schema SCHEMA.toml --epsilon {epsilon}"
     named = [name for name in asked.get("methods", ()) if name in METHODS and METHODS[name].private]
     chosen = f"{fit} --try method={','.join(named)}{options}" if len(named) > 1 else None

@@ -1,7 +1,5 @@
 """Report of a sweep: what to take, settings, accuracies, costs, ledger, and what ε leaves out."""
 
-from copy import copy
-
 import numpy as np
 from scipy.stats import t
 
@@ -30,9 +28,9 @@ from skdpfair.report._rendering import (
     findings,
     in_words,
     points,
-    readable,
     render,
     share_interval,
+    with_readable_groups,
     written,
 )
 from skdpfair.report._summary import (
@@ -106,7 +104,7 @@ def results_page(results, *, title=None, pipeline=None, measures=None, ledger=No
         raise TypeError(f"title must be a text or None, got {safe_repr(title)}.")
     if ledger is not None and not callable(getattr(ledger, "report", None)):
         raise TypeError(f"ledger must be a PrivacyLedger or None, got {safe_repr(ledger)}.")
-    results = _readable(results.with_one_ceiling())
+    results = with_readable_groups(results.with_one_ceiling())
     table, leading = results.table(), results.leading_measures
     main, cost = leading[0], COST[leading[0]]
     chosen = results.chosen_measures(measures)
@@ -167,18 +165,6 @@ def results_page(results, *, title=None, pipeline=None, measures=None, ledger=No
         "version": skdpfair.__version__,
     }
     return render("results.html", context)
-
-
-def _readable(results):
-    """Return the same results with names for groups that are, in part, missing cells."""
-    group = results.frame["group"]
-    named = {g: readable(g) for g in group.unique() if g != OVERALL}
-    taken = len({*named.values(), OVERALL}) <= len(named)
-    if taken or all(g == name for g, name in named.items()):
-        return results
-    again = copy(results)
-    again.frame = results.frame.assign(group=group.replace(named))
-    return again
 
 
 def _data(results):
