@@ -35,6 +35,7 @@ from skdpfair.report._rendering import (
     share_interval,
     written,
 )
+from skdpfair.report._spent_before import check_ledger, spent_before
 
 _MODEL = ["method", "epsilon"]
 _MOST_BARS = 6  # budgets for which costs are drawn as bars
@@ -98,8 +99,7 @@ def results_page(results, *, title=None, pipeline=None, measures=None, ledger=No
     """
     if title is not None and not isinstance(title, str):
         raise TypeError(f"title must be a text or None, got {safe_repr(title)}.")
-    if ledger is not None and not callable(getattr(ledger, "report", None)):
-        raise TypeError(f"ledger must be a PrivacyLedger or None, got {safe_repr(ledger)}.")
+    check_ledger(ledger)
     results = _readable(results.with_one_ceiling())
     table, leading = results.table(), results.leading_measures
     main, cost = leading[0], COST[leading[0]]
@@ -430,7 +430,7 @@ def _epsilon_in_words(results, unit):
 
 
 def _before(results, ledger):
-    """Return what a ledger has recorded on these records in words, or None without one."""
+    """Return what a ledger has recorded on these records, as the template takes it."""
     if ledger is None:
         return None
     n_private = int(np.isfinite(results.frame.query("group == @OVERALL")["epsilon"]).sum())
@@ -438,20 +438,13 @@ def _before(results, ledger):
     if lacking := ledger.n_unrecorded(calls):
         fits = f"{lacking:,} private fit{'s' * (lacking != 1)} of this sweep"
         are = "is" if lacking == 1 else "are"
-        return f"{fits} {are} not in the ledger, so it does not tell what was spent", []
+        said = f"{fits} {are} not in the ledger, so it does not tell what was spent"
+        return {"said": said, "reasons": [], "notes": []}
     delta = ledger.delta or (results.asked or {}).get("delta")
     if delta is None:
         raise ValueError("ledger has no delta, and the sweep kept none. Begin it with delta=.")
-    spent = ledger.report(delta)
-    whole = f"ε ≤ {rounded_up(spent.epsilon_total)}" if spent.known else "unknown"
-    whole = whole if np.isfinite(spent.epsilon_total) or not spent.known else "without a bound"
-    fits = f"{spent.n_fits:,} fit{'s' * (spent.n_fits != 1)}"
-    said = (
-        f"{fits}, at most {spent.n_fits_per_record:,} on one {spent.unit}; the "
-        f"private ones together spent ε ≤ {rounded_up(spent.epsilon)} at δ = {rounded_up(delta, 3)}"
-    )
-    said = f"The ledger of these records holds {said}; as a whole {whole}"
-    return said, list(spent.reasons)
+    said, spent = spent_before(ledger, delta)
+    return {"said": said, "reasons": spent.reasons, "notes": []}
 
 
 def _data(results):
