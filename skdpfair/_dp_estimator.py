@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from os import PathLike
 from typing import Any, ClassVar, Self
 
@@ -289,6 +290,7 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
         net, settings = trained.net, trained.plan.settings
         names = ("n_features_in_", "feature_names_in_")
         kept = {name: getattr(fresh, name) for name in names if hasattr(fresh, name)}
+        before = () if previous is None else previous.ledger_fits
         kept |= {
             "groups_": data.groups.levels,
             "net_": net,
@@ -302,6 +304,8 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
             "signal_to_noise_": settings.signal_to_noise,
             "_settled": net.settled_,
             "_n_fits": 1 if previous is None else previous.n_fits + 1,
+            "_ledger_fits": (*before, trained.ledger_fit),
+            "_day": datetime.now(UTC).date().isoformat(),
             "_group_positions": data.group_positions,
         }
         kept |= self._target_facts(data)

@@ -25,6 +25,7 @@ from skdpfair.privacy import statement as words
 from skdpfair.privacy.renyi import ORDERS
 from skdpfair.regressor import DPFairRegressor
 from skdpfair.release import _facts, statement
+from skdpfair.release._read_statement import are_ledger_fits, is_day
 from skdpfair.training.parameters import resolve_optimizer
 from skdpfair.training.privacy_report import STEPS_BEFORE
 
@@ -177,6 +178,10 @@ def is_listed(name, value, values, network) -> bool:
         return len(set(value)) == len(value) and set(value) <= set(range(n_features))
     if name == "privacy_":
         return is_report(value, values.get("groups_"), values.get("_n_fits", 1))
+    if name == "_day":
+        return is_day(value)
+    if name == "_ledger_fits":
+        return len(value) == values.get("_n_fits", 1) and are_ledger_fits(value)
     if name in ("attack", "augment", "group_col"):
         return isinstance(value, (PGD, FlipAndShift)) or is_setting(value)
     return is_scalar(value) and name not in ("callbacks", "validation_data")
@@ -286,17 +291,19 @@ def is_line(line) -> bool:
 def is_model_page(text) -> bool:
     """Tell whether a text is a model page without figures on records, and no more than that."""
     # they need jinja2
-    from skdpfair.report._page_facts import FEATURES, are_curves, context_of, is_guarantee
+    from skdpfair.report import _page_facts as page
     from skdpfair.report._rendering import render
 
-    context = context_of(text)
+    context = page.context_of(text)
     facts, privacy, pipeline = dict(context["facts"]), context["privacy"], context["findings"]
-    features = facts.pop(FEATURES, None)
+    features = facts.pop(page.FEATURES, None)
     sets = [facts.pop(name, "").split(", ") for name in ("classes", "groups")]
     amounts = [v for row in context["ledger"] for v in row[1:]]
     amounts += [context["epsilon"], *context["group_epsilons"].values()]
     return (
         are_features(features)
+        and page.are_facts(context["facts"])
+        and page.is_spent_before(context["before"])
         and all(map(is_word, [context["title"], context["version"], *facts.values()]))
         and all(map(is_phrase, [*facts, *(row[0] for row in context["ledger"])]))
         and all(re.fullmatch(r"[\d.,e+\- ]{1,60}|inf", v) for v in amounts)
@@ -304,9 +311,9 @@ def is_model_page(text) -> bool:
         and are_assumptions(privacy.assumptions, _MOST_SIZES)
         and all(map(is_not_accounted, privacy.not_accounted))
         and (pipeline is None or not pipeline.notes)
-        and are_curves(context["learned"])
+        and page.are_curves(context["learned"])
         and (
-            is_guarantee(context)
+            page.is_guarantee(context)
             if privacy.is_private
             else privacy.statement.startswith("This fit is NOT differentially")
         )

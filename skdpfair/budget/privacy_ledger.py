@@ -418,19 +418,26 @@ class PrivacyLedger:
             self._check(*self._entries(self.data), planned)
 
     def n_unrecorded(self, calls: Iterable[str | None]) -> int:
-        """Return how many calls have no fit in this ledger, on its data set.
+        """Return how many calls or fits are not in this ledger, on its data set.
 
         Parameters
         ----------
         calls : iterable of str or None
-            Names of calls, see `skdpfair.budget.active_ledger.call_of`; None is in no ledger.
+            Names of calls, see `skdpfair.budget.active_ledger.call_of`, or of fits, see
+            `skdpfair.budget.charging.charged`; None is in no ledger.
 
         Returns
         -------
         int
         """
-        held = {fit.get("around") for fit in self._entries(self.data)[0]} - {None}
+        fits = self._entries(self.data)[0]
+        held = {fit.get(name) for fit in fits for name in ("fit", "around")} - {None}
         return sum(call not in held for call in calls)
+
+    @property
+    def holds_other_data(self) -> bool:
+        """Whether the file has fits on data sets of other names."""
+        return any(fit["data"] != self.data for fit in read_entries(self._journal.read())[0])
 
     @contextmanager
     def locked(self) -> Iterator[list[Line]]:

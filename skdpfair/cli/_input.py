@@ -284,6 +284,13 @@ def opened_ledger(ledger, epsilon, delta):
         return PrivacyLedger(ledger, epsilon=epsilon, delta=delta)
 
 
+def existing_ledger(path):
+    """Return the ledger of a file that is there, None without one."""
+    from skdpfair.budget import PrivacyLedger
+
+    return None if path is None else PrivacyLedger(path)
+
+
 def tell_ledger(ledger):
     """Print what all fits of a ledger cost, if there is one."""
     if ledger is None or ledger.delta is None:

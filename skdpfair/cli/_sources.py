@@ -94,6 +94,20 @@ def source_for(model, schema, clf, data, **options):
     return source.like(record_shape(clf)) if source.holds_pictures else source
 
 
+def tested(model, schema, clf, data, **options):
+    """Return features, classes and groups of the test records of a model."""
+    if schema is None:
+        raise ValueError(
+            f"{Path(model).name} does not say how its features are made from a table, so --data "
+            "cannot be read: save it with save_release(schema=...), or use skdpfair.report in "
+            "Python."
+        )
+    source = source_for(model, schema, clf, data, **options)
+    needed = replace(schema, unit=None, max_records_per_unit=None)  # which tests do not need
+    _, X, y, groups, _, _ = source.read(needed)
+    return pd.DataFrame(X, columns=schema.feature_names) if schema.has_features else X, y, groups
+
+
 @dataclass(frozen=True)
 class Rows:
     """The rows of a CSV file."""

@@ -1,8 +1,6 @@
 """``skdpfair report``: write the results of a sweep, or a model, as one page of HTML."""
 
 import json
-from dataclasses import replace
-from pathlib import Path
 
 import click
 
@@ -16,6 +14,7 @@ from skdpfair.cli._input import (
     Unusable,
     check_outputs,
     echo,
+    existing_ledger,
     in_options,
     in_words,
     names_in,
@@ -58,7 +57,7 @@ _WORDS = {"Use random_state=None": "Fit without --seed", "random_state": "--seed
 @click.option(
     "--ledger",
     type=AnyPath(exists=True, dir_okay=False),
-    help="For a sweep: ledger of the data set, whose records the page summarises.",
+    help="Ledger of the data set: the page tells what all fits that it has recorded spent.",
 )
 @MEASURES
 @AS_JSON
@@ -78,10 +77,10 @@ def report(results, output, title, data, card, compared, ledger, measures, as_js
                 )
             private = _of_sweep(results, output, title, names_in(measures), ledger)
         else:
-            if ledger:
-                raise Unusable("--ledger is for a sweep, and RESULTS is a file.")
             measures = names_in(measures)
-            private = _of_model(results, output, title, data, card, compared, measures, pictures)
+            private = _of_model(
+                results, output, title, data, card, compared, measures, ledger, pictures
+            )
     for text in said():
         echo(wrapped(f"Note: {in_words(text, _WORDS)}"), err=True)
     written = [str(path) for path in (output, card) if path is not None]
@@ -92,7 +91,6 @@ def report(results, output, title, data, card, compared, ledger, measures, as_js
 
 
 def _of_sweep(results, output, title, measures, ledger):
-    from skdpfair.budget import PrivacyLedger
     from skdpfair.cli.sweep_command import schema_beside
     from skdpfair.model_selection import TradeoffResults  # late: it needs most of the package
 
@@ -103,8 +101,8 @@ def _of_sweep(results, output, title, measures, ledger):
             f"What privacy costs each group: {schema.target} by {' and '.join(schema.all_groups)}"
         )
     found = TradeoffResults.from_store(results)
-    ledger = None if ledger is None else PrivacyLedger(ledger)
-    found.to_html(output, title=title, pipeline=pipeline, measures=measures, ledger=ledger)
+    told = {"measures": measures, "ledger": existing_ledger(ledger)}
+    found.to_html(output, title=title, pipeline=pipeline, **told)
     return False
 
 
@@ -112,11 +110,9 @@ def _pipeline_of(schema):
     return schema.preprocessor() if schema is not None and schema.has_features else None
 
 
-def _of_model(results, output, title, data, card, compared, measures, pictures):
-    import pandas as pd
-
+def _of_model(results, output, title, data, card, compared, measures, ledger, pictures):
     from skdpfair.budget.files import replace_file
-    from skdpfair.cli._sources import source_for
+    from skdpfair.cli._sources import tested
     from skdpfair.model_selection import TradeoffResults
     from skdpfair.release import load_release, schema_of
     from skdpfair.report import model_card, model_page
@@ -124,28 +120,17 @@ def _of_model(results, output, title, data, card, compared, measures, pictures):
     if measures is not None and data is None:
         raise Unusable("--measures need test records: give --data FILE.")
     clf, schema = load_release(results), schema_of(results)
-    if schema is None and data is not None:
-        raise ValueError(
-            f"{Path(results).name} does not say how its features are made from a table, so --data "
-            "cannot be read: save it with save_release(schema=...), or use "
-            "skdpfair.report.model_page in Python."
-        )
-    X = y = groups = None
-    if data is not None:
-        tested = replace(schema, unit=None, max_records_per_unit=None)  # which tests do not need
-        source = source_for(results, schema, clf, data, **pictures)
-        _, X, y, groups, _, _ = source.read(tested)
-        if schema.has_features:
-            X = pd.DataFrame(X, columns=schema.feature_names)
+    X, y, groups = (None,) * 3 if data is None else tested(results, schema, clf, data, **pictures)
     pipeline = _pipeline_of(schema)
     if title is None and schema is not None:
         title = f"A private classifier of {schema.target}"
     given = {"sensitive_features": groups, "measures": measures}
+    given["ledger"] = existing_ledger(ledger)
     costs = None if compared is None else TradeoffResults.from_store(compared)
     of_page = {"title": title, "pipeline": pipeline, "results": costs}
-    pages = {output: model_page(clf, X, y, **of_page, **given)}
+    pages = {output: model_page(results, X, y, **of_page, **given)}
     if card is not None:
-        pages[card] = model_card(clf, X, y, **given).render()
+        pages[card] = model_card(results, X, y, **given).render()
     for path, text in pages.items():  # when all are made
         replace_file(path, text.encode())
     return X is None and compared is None and clf.privacy_.is_private

@@ -7,17 +7,22 @@ import click
 
 from skdpfair.cli._input import (
     AS_JSON,
+    FILE_COLUMN,
+    LABELS,
+    SIZE,
     AnyPath,
     Unusable,
     check_outputs,
     echo,
+    existing_ledger,
     in_options,
     in_words,
     wrapped,
 )
 from skdpfair.privacy.statement import MEMBERS, PROTECTED, UNITS, percent, rounded_up
 
-_KINDS = ("nist", "registry", "annex-iv")  # those of skdpfair.report, without importing it
+# the kinds of skdpfair.report, without importing it, and their files in a folder
+_FILES = {"nist": "nist.md", "registry": "registry.json", "annex-iv": "annex-iv.md"}
 _NEIGHBOURS = {
     "record": "a null record replaces one record",
     "person": "null records replace all of one person",
@@ -28,26 +33,48 @@ _NEIGHBOURS = {
 @click.argument("path", type=AnyPath(exists=True, dir_okay=False))
 @click.option(
     "--export",
-    type=click.Choice(_KINDS),
+    "kinds",
+    type=click.Choice(list(_FILES)),
+    multiple=True,
     help="A checklist after NIST SP 800-226, a record for OpenDP's registry of deployments, or the "
-    "items of Annex IV of the EU's AI Act.",
+    "items of Annex IV of the EU's AI Act; may be given again.",
 )
 @click.option(
-    "--output", "-o", type=AnyPath(dir_okay=False), help="File of the export; else it is printed."
+    "--output",
+    "-o",
+    type=AnyPath(),
+    help="File of the export, or folder for one or several; without it, one export is printed.",
 )
+@click.option(
+    "--ledger",
+    type=AnyPath(exists=True, dir_okay=False),
+    help="Ledger of the data set, to tell what all fits that it has recorded spent.",
+)
+@click.option(
+    "--data",
+    type=AnyPath(exists=True),
+    help="For nist and annex-iv: test records as in fit, for a group table that is NOT private.",
+)
+@LABELS
+@FILE_COLUMN
+@SIZE
 @AS_JSON
-def statement(path, export, output, as_json):
+def statement(path, kinds, output, ledger, data, as_json, **pictures):
     """Print the privacy statement of PATH, a model that `skdpfair fit` or save_release wrote.
 
     No code of the file is run. The command ends with status 0 if the file is intact and its weights
     are private, 1 if they are not private, if their noise was seeded, or if the file is damaged or
     no release, and 2 if it could not be run.
     """
-    if as_json and export:
+    kinds = list(dict.fromkeys(kinds))
+    if as_json and kinds:
         raise Unusable("--json and --export must not both be given: an export has its own form.")
-    if output is not None and not export:
-        raise Unusable(f"--output is for an export: give --export, one of {', '.join(_KINDS)}.")
-    check_outputs(output, inputs=[path])
+    if output is not None and not kinds:
+        raise Unusable(f"--output is for an export: give --export, one of {', '.join(_FILES)}.")
+    if data is not None and not {*kinds} - {"registry"}:
+        raise Unusable("--data is for a group table: give --export nist or --export annex-iv.")
+    outputs = _outputs(kinds, output)
+    check_outputs(*outputs.values(), inputs=[path, ledger, data, pictures["labels"]])
     from skdpfair.release import read_statement  # late: it needs the accountants
 
     with in_options({}):
@@ -55,11 +82,18 @@ def statement(path, export, output, as_json):
             said = read_statement(path)
         except ValueError as error:
             _fail(str(error))
-        if export:
-            _export(path, export, output)
+        ledger = existing_ledger(ledger)
+        if kinds:
+            _export(path, outputs, ledger, data, pictures)
+        elif ledger is not None:
+            from skdpfair.release._read_statement import read_report
+            from skdpfair.report._spent_before import beside, paragraphs  # late: it needs torch
+
+            told = beside(ledger, read_report(path)[0], said["release"]["ledger_fits"])
+            said["all_fits"] = told["numbers"] | {"statement": " ".join(paragraphs(told))}
     if as_json:
         echo(json.dumps(said))
-    elif not export:
+    elif not kinds:
         echo("\n".join(lines_of(path.name, said)))
     if not said["is_private"]:
         _fail(f"{path.name} is NOT differentially private: its epsilon is infinite.")
@@ -67,12 +101,25 @@ def statement(path, export, output, as_json):
         _fail(f"The noise in {path.name} was seeded: whoever knows the seed can remove it.")
 
 
+def _outputs(kinds, output):
+    """Return the file of each export, None for the terminal."""
+    if len(kinds) < 2 and (output is None or not output.is_dir()):
+        return dict.fromkeys(kinds, output)
+    if output is None or (output.exists() and not output.is_dir()):
+        raise Unusable("Several exports are several files: name a folder with --output.")
+    if not output.parent.is_dir():
+        raise Unusable(f"{output} cannot be made: there is no folder {output.parent}.")
+    with in_options({}):
+        output.mkdir(exist_ok=True)
+    return {kind: output / _FILES[kind] for kind in kinds}
+
+
 def lines_of(name, said):
     """Return the lines that a person reads of a statement."""
     release = said["release"]
     what = f"{said['what']} of a {release['estimator']}"
     if not said["is_private"]:
-        return [f"{name}: {what}, NOT differentially private", *_about_file(release)]
+        return [f"{name}: {what}, NOT differentially private", *_about_file(said)]
     rate, unit = said["detection_rate"], UNITS[said["adjacency"]]
     open_items = len(said["checklist"])
     rows = {
@@ -90,30 +137,53 @@ def lines_of(name, said):
     return [
         f"{name}: differentially private {what}",
         *(f"  {head:<15} {text}" for head, text in rows.items()),
-        *_about_file(release),
         f"  {'not covered':<15} {open_items} points to check, see --json",
+        *_about_file(said),
     ]
 
 
-def _about_file(release):
-    return [
-        f"  {'integrity':<15} intact, SHA-256 {release['sha256'][:16]}, written by skdpfair "
-        f"{release['skdpfair_version']}"
-    ]
+def _about_file(said):
+    """Return the lines on the file, and on the ledger if there is one."""
+    release = said["release"]
+    rows = {
+        "file": f"SHA-256 {release['file_sha256']}",
+        "integrity": f"intact, {release['n_bytes']:,} bytes, written by skdpfair "
+        f"{release['skdpfair_version']}",
+    }
+    if release["trained"] is not None:  # as in older files
+        rows["trained"] = f"on {release['trained']} (UTC)"
+    lines = [f"  {head:<15} {text}" for head, text in rows.items()]
+    return lines + ([wrapped(said["all_fits"]["statement"])] if "all_fits" in said else [])
 
 
-def _export(path, kind, output):
+def _export(path, outputs, ledger, data, pictures):
     from skdpfair.budget.files import replace_file
     from skdpfair.report import export_statement  # late: it needs torch
 
-    try:
-        text = export_statement(path, kind)
-    except (TypeError, ValueError) as error:  # what a file describes may be anything
-        _fail(in_words(str(error), {"kind": "--export"}))
-    if output is None:
-        return echo(text.rstrip("\n"))
-    replace_file(output, text.encode())
-    echo(wrapped(f"Written to {output}."), err=True)
+    given = _tested(path, data, pictures)
+    texts = {}
+    for kind in outputs:
+        try:
+            tested = {} if kind == "registry" else given
+            texts[kind] = export_statement(path, kind, ledger=ledger, **tested)
+        except (TypeError, ValueError) as error:  # what a file describes may be anything
+            _fail(in_words(str(error), {"kind": "--export"}))
+    for kind, output in outputs.items():  # when all are made
+        if output is None:
+            return echo(texts[kind].rstrip("\n"))
+        replace_file(output, texts[kind].encode())
+    echo(wrapped(f"Written to {' and '.join(map(str, outputs.values()))}."), err=True)
+
+
+def _tested(path, data, pictures):
+    """Return test records as an export takes them."""
+    if data is None:
+        return {}
+    from skdpfair.cli._sources import tested
+    from skdpfair.release import load_release, schema_of
+
+    X, y, groups = tested(path, schema_of(path), load_release(path), data, **pictures)
+    return {"X": X, "y": y, "sensitive_features": groups}
 
 
 def _fail(text):

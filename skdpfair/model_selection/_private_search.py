@@ -252,14 +252,14 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
             place=context.place,
             what="private selection",
             unit="record" if unit is None else "person",
-        ):
+        ) as charge:
             records = X, y, sensitive_features, units
             plan = pool, planned.n_samples, curve, noise
             found, error = self._best(records, unit, scored, plan, public)
         if error is not None:  # the frame that held the generator is gone
             raise error
         report = report_of(self, planned, whole, delta, seeded, most_records, n_units)
-        self._keep(found, public["classes"], report)
+        self._keep(found, public["classes"], report, charge)
         if context.end is not None:
             context.end()
         return self
@@ -402,7 +402,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
             _labels.codes_in(classes, labels)  # raises on others
         return rows, labels
 
-    def _keep(self, found, classes, report):
+    def _keep(self, found, classes, report, charge):
         params, model = found
         if model is None:
             model = _trials.know_nothing(classes)
@@ -410,6 +410,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
             winner = classifier_of(model)
             _trials.forget_times(winner.net_)
             winner.privacy_ = report
+            winner._ledger_fits = (None if charge is None else charge[0],)
         self.best_estimator_, self.best_params_ = model, params or {}
         self.classes_, self.privacy_ = model.classes_, report
 

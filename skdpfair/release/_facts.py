@@ -14,7 +14,7 @@ from skdpfair.mechanism import Method
 from skdpfair.networks import Factory
 from skdpfair.release._encode import NotPlain, decode, encode
 from skdpfair.release._objects import NETWORKS
-from skdpfair.release._read_statement import REGRESSOR, check_statement, statement
+from skdpfair.release._read_statement import REGRESSOR, check_statement, origin_of, statement
 from skdpfair.training.inference import InferenceNet, weights_of
 
 # what no copy of a fitted classifier keeps, and what no release keeps besides
@@ -32,9 +32,12 @@ FITTED = (
         "privacy_",
     ),
     *("lr_", "batch_size_", "n_steps_", "n_iter_", "signal_to_noise_", "features_"),
-    *("_settled", "_n_fits", "_group_positions", "_charged"),
+    *("_settled", "_n_fits", "_group_positions", "_charged", "_ledger_fits", "_day"),
 )
-_OPTIONAL = ("feature_names_in_", "features_", "_charged", "classes_", "y_range_")
+_OPTIONAL = (
+    *("feature_names_in_", "features_", "_charged", "classes_", "y_range_"),
+    *("_ledger_fits", "_day"),  # which older files lack
+)
 _NEEDED = [n for n in FITTED if n not in _OPTIONAL]
 FACTS_KEY, WEIGHTS_KEY, FACTORY_KEY = "_facts", "_weights", "_factory"  # of a pickled state
 NOTED = "{}: not in this copy, but whoever fitted could look at it"
@@ -169,6 +172,7 @@ def check_loaded(estimator, facts) -> None:
     if missing:
         raise ValueError(f"the facts lack {missing}")
     check_statement(facts, estimator.privacy_)
+    origin_of(facts)
     logits = estimator.net_.logits(np.zeros((1, *estimator.net_.module.in_shape), np.float32))
     n_outputs = 1 if is_regressor(estimator) else len(estimator.classes_)
     if logits.shape != (1, n_outputs):

@@ -1,6 +1,8 @@
 """The safetensors file of a release: weights, facts, and a digest of both."""
 
 import json
+from hashlib import sha256
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -9,6 +11,15 @@ from skdpfair.budget.files import path_of, replace_file, sha256_of
 FORMAT_VERSION = 1
 METADATA_KEY = "skdpfair"  # one entry of metadata: with several, their order would vary
 _ADVICE = "Get the file again, from whoever released it."
+
+
+class Content(NamedTuple):
+    """What a release file holds, and what tells it from others: its SHA-256 and its size."""
+
+    facts: dict[str, Any]
+    weights: dict[str, np.ndarray]
+    sha256: str  # of the bytes of the file, as sha256sum prints it
+    n_bytes: int
 
 
 def write(path, facts, weights) -> None:
@@ -20,7 +31,12 @@ def write(path, facts, weights) -> None:
 
 
 def read(path):
-    """Return the facts and weights of a file; raise if it is damaged, newer, or no release."""
+    """Return the facts and weights of a file, see `opened`."""
+    return opened(path)[:2]
+
+
+def opened(path) -> Content:
+    """Return the content of a file; raise if it is damaged, newer, or no release."""
     numpy_format, content = require_safetensors(), path_of(path).read_bytes()
     try:
         weights = numpy_format.load(content)
@@ -35,14 +51,15 @@ def read(path):
             f"{path} is a safetensors file, but not a release of skdpfair: its metadata lacks the "
             f"entry {METADATA_KEY!r}. Pass a file written by save_release."
         )
-    return _checked(path, metadata[METADATA_KEY], weights), weights
+    facts = _checked(path, metadata[METADATA_KEY], weights)
+    return Content(facts, weights, sha256(content).hexdigest(), len(content))
 
 
 def _checked(path, text, weights):
     try:
         facts = json.loads(text)
         canonical = _canonical(facts)
-        version, sha256 = facts.pop("format_version"), facts.pop("sha256")
+        version, stated = facts.pop("format_version"), facts.pop("sha256")
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
         raise ValueError(f"{path} is a damaged release: no facts can be read. {_ADVICE}") from None
     if isinstance(version, int) and version > FORMAT_VERSION:
@@ -51,7 +68,7 @@ def _checked(path, text, weights):
             f"{facts.get('skdpfair_version')}; this skdpfair reads format versions up to "
             f"{FORMAT_VERSION}. Update skdpfair."
         )
-    if version != FORMAT_VERSION or text != canonical or sha256 != digest(facts, weights):
+    if version != FORMAT_VERSION or text != canonical or stated != digest(facts, weights):
         raise ValueError(
             f"{path} was changed after it was written, or is damaged: its digest does not match. "
             f"{_ADVICE}"

@@ -1,6 +1,7 @@
 """The privacy statement of a release, read without torch."""
 
 import json
+import re
 
 from skdpfair.privacy import PrivacyReport
 from skdpfair.release import _file
@@ -8,6 +9,7 @@ from skdpfair.release._encode import decode, encode
 
 # files without the name of a class are of classifiers
 CLASSIFIER, REGRESSOR = "DPFairClassifier", "DPFairRegressor"
+_DAY, _NAME_OF_FIT = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}"), re.compile("[0-9a-f]{32}")
 _STATED = ("epsilon", "delta", "adjacency", "is_private", "seeded")
 
 
@@ -50,7 +52,10 @@ def read_statement(path):
     dict
         As :func:`statement` returns it, in plain JSON types, with one more entry: ``release`` is a
         dict of ``estimator`` (name of the class), ``n_weights``, ``skdpfair_version``,
-        ``format_version`` and ``sha256`` (of facts and weights).
+        ``format_version``, ``sha256`` (of facts and weights), ``file_sha256`` (of the file, as
+        sha256sum prints it), ``n_bytes``, ``trained`` (day of the last fit, in UTC) and
+        ``ledger_fits`` (names of the fits in a `PrivacyLedger`, None for one that was in no
+        ledger); of older files, the last two are None.
 
     Raises
     ------
@@ -75,7 +80,9 @@ def read_statement(path):
     >>> said["epsilon"] <= 3.0, said["delta"], said["release"]["estimator"]
     (True, 1e-05, 'DPFairClassifier')
     """
-    privacy, facts, weights = read_report(path)
+    privacy, content = read_report(path)
+    facts, weights = content[:2]
+    day, fits = origin_of(facts)
     return statement(privacy) | {
         "release": {
             "estimator": facts.get("estimator", CLASSIFIER),
@@ -83,24 +90,54 @@ def read_statement(path):
             "skdpfair_version": facts.get("skdpfair_version"),
             "format_version": _file.FORMAT_VERSION,
             "sha256": _file.digest(facts, weights),
+            "file_sha256": content.sha256,
+            "n_bytes": content.n_bytes,
+            "trained": day,
+            "ledger_fits": fits,
         }
     }
 
 
 def read_report(path):
-    """Return the privacy report, the facts and the weights of a release file."""
-    facts, weights = _file.read(path)
+    """Return the privacy report of a release file, and its content."""
+    content = _file.opened(path)
+    facts = content.facts
     try:
         privacy = decode(facts["fitted"]["privacy_"])
         if not isinstance(privacy, PrivacyReport):
             raise TypeError(f"a {type(privacy).__name__} in place of a privacy report")
         check_statement(facts, privacy)
+        origin_of(facts)
     except Exception as error:  # facts may be anything
         raise ValueError(
             f"{path} holds no privacy statement that can be read: {type(error).__name__}: "
             f"{str(error)[:300]}"
         ) from None
-    return privacy, facts, weights
+    return privacy, content
+
+
+def origin_of(facts):
+    """Return the day of the last fit, and the names of the fits in a ledger; None if unknown.
+
+    ValueError is raised for other values than a fit leaves.
+    """
+    found = [facts["fitted"].get(name) for name in ("_day", "_ledger_fits")]
+    day, fits = (None if value is None else decode(value) for value in found)
+    if day is not None and not is_day(day):
+        raise ValueError("a day of training that is no date")
+    if fits is not None and not are_ledger_fits(fits):
+        raise ValueError("names of fits that no ledger gives")
+    return day, None if fits is None else list(fits)
+
+
+def is_day(value) -> bool:
+    """Tell whether a value is a day, such as 2026-11-25."""
+    return isinstance(value, str) and _DAY.fullmatch(value) is not None
+
+
+def are_ledger_fits(values) -> bool:
+    """Tell whether values are names of fits in a ledger, or None for fits that are in none."""
+    return all(v is None or _NAME_OF_FIT.fullmatch(v) is not None for v in values)
 
 
 def check_statement(facts, privacy) -> None:

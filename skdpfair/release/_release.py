@@ -90,9 +90,11 @@ def save_release(estimator, path, *, schema=None):
 
     Notes
     -----
-    Equal classifiers give equal bytes. The metadata entry ``skdpfair`` is JSON: format version,
-    version of skdpfair, SHA-256 of the rest (which detects damage, not forgery), the privacy
-    statement, and the facts that :func:`load_release` needs. The file holds no pickle and no code.
+    The same classifier gives the same bytes. The file holds the day of the fit, in UTC, and the
+    names of the fits in a `PrivacyLedger`, which are random. The metadata entry ``skdpfair`` is
+    JSON: format version, version of skdpfair, SHA-256 of the rest (which detects damage, not
+    forgery), the privacy statement, and the facts that :func:`load_release` needs. The file holds
+    no pickle and no code.
 
     Examples
     --------
@@ -144,7 +146,11 @@ def schema_of(path):
     >>> schema_of(path).bounds
     {'age': [18, 100]}
     """
-    facts, _ = _file.read(path)
+    return schema_in(_file.read(path)[0], path)
+
+
+def schema_in(facts, path):
+    """Return the schema in the facts of a file, or None."""
     if facts.get("schema") is None:
         return None
     with error_context(str(path), "holds a schema that cannot be used"):
@@ -190,16 +196,22 @@ def load_release(path, *, module=None):
     >>> loaded.privacy_ == clf.privacy_
     True
     """
-    facts, weights = _file.read(path)
+    return loaded(path, module)[0]
+
+
+def loaded(path, module=None):
+    """Return the estimator that a release file holds, and the content of the file."""
+    content = _file.opened(path)
+    facts, weights = content[:2]
     if isinstance(module, nn.Module):
         raise TypeError(f"module must be a class or a factory, got {type(module).__name__}().")
     _check_module(path, facts.get("module"), module)
     try:
         factory = None if module is None else factory_of(facts["module"], module)
         name = one_of("estimator", facts.get("estimator", CLASSIFIER), (CLASSIFIER, REGRESSOR))
-        loaded = rebuilt(getattr(_package(), name), facts, weights, factory)
-        check_loaded(loaded, facts)
-        return loaded
+        estimator = rebuilt(getattr(_package(), name), facts, weights, factory)
+        check_loaded(estimator, facts)
+        return estimator, content
     except Exception as error:  # facts may be anything, and so may a module
         raise ValueError(
             f"{path} cannot be loaded: {type(error).__name__}: {str(error)[:300]}"

@@ -15,8 +15,10 @@ from skdpfair.privacy import PrivacyReport
 from skdpfair.privacy.statement import ADJACENCY_IN_WORDS, PROTECTED, rounded_up
 from skdpfair.release._encode import decode
 from skdpfair.release._facts import module_facts
-from skdpfair.release._read_statement import CLASSIFIER, read_report
+from skdpfair.release._read_statement import CLASSIFIER, origin_of, read_report
+from skdpfair.release._release import load_release, schema_in
 from skdpfair.report import _model_page as page
+from skdpfair.report._spent_before import beside, paragraphs
 from skdpfair.training.inference import weights_of
 
 KINDS = ("nist", "registry", "annex-iv")
@@ -41,7 +43,15 @@ _POST_PROCESSING = (
 
 
 def export_statement(
-    model, kind, X=None, y=None, *, sensitive_features=None, intended_use=None, measures=None
+    model,
+    kind,
+    X=None,
+    y=None,
+    *,
+    sensitive_features=None,
+    intended_use=None,
+    measures=None,
+    ledger=None,
 ):
     """Return the privacy report of a fit in the form of a public template.
 
@@ -49,7 +59,8 @@ def export_statement(
     ----------
     model : fitted estimator, PrivacyReport, str or Path
         The fitted classifier or regressor, its ``privacy_``, or a file written by
-        ``save_release``. A report alone does not describe the model, whose items then stay open.
+        ``save_release``, whose SHA-256 is then stated. A report alone does not describe the
+        model, whose items then stay open.
     kind : {"nist", "registry", "annex-iv"}
         - "nist": Markdown, a checklist after NIST SP 800-226, Guidelines for Evaluating
           Differential Privacy Guarantees.
@@ -57,14 +68,16 @@ def export_statement(
         - "annex-iv": Markdown, the items of Annex IV of Regulation (EU) 2024/1689 (AI Act). It is
           not legal advice.
     X, y : DataFrame or array, and array, optional
-        Test records for "nist" and "annex-iv" of a fitted classifier; with them, the text has a
-        group table and is NOT private.
+        Test records for "nist" and "annex-iv" of a classifier, as it takes them; with them, the
+        text has a group table and is NOT private.
     sensitive_features : array, Series or DataFrame, optional
         Their groups, if they are not columns of X.
     intended_use : str or None, default=None
         Answer to the items on the intended use; None leaves them open.
     measures : list of str or None, default=None
         As in `model_page`.
+    ledger : PrivacyLedger or None, default=None
+        The ledger of the data set, which tells what all fits on it spent.
 
     Returns
     -------
@@ -98,42 +111,69 @@ def export_statement(
     one_of("kind", kind, KINDS)
     if intended_use is not None and not isinstance(intended_use, str):
         raise TypeError(f"intended_use must be a text or None, got {safe_repr(intended_use)}.")
-    privacy, facts, classifier = _described(model)
-    tested = (X, y, sensitive_features, measures)
-    if any(given is not None for given in tested) and (kind == "registry" or classifier is None):
-        raise ValueError(
-            "X, y, sensitive_features and measures must be None for kind='registry', whose records "
-            "are public, for regressors, and for reports and files, which do not predict. Pass a "
-            "fitted classifier to 'nist' or 'annex-iv'."
-        )
-    if kind == "registry":
-        return _record(privacy, facts, intended_use)
+    privacy, facts, fits = _described(model)
+    before = beside(ledger, privacy, fits)
     table = names = None
-    if classifier is not None:
-        table, names = page._tested(model, classifier, *tested)
+    tested = (X, y, sensitive_features, measures)
+    if any(given is not None for given in tested):
+        predicts, classifier = _predicting(model, kind)
+        table, names = page._tested(predicts, classifier, *tested)
+    if kind == "registry":
+        return _record(privacy, facts, intended_use, before)
     form = _nist if kind == "nist" else _annex_iv
-    title, about, sections = form(privacy, facts, intended_use, names)
+    title, about, sections = form(privacy, facts, intended_use, names, before)
     return _markdown(title, about, sections, _group_table(privacy, table, names))
 
 
 def _described(model):
-    """Return the privacy report, facts on the model by name, and the classifier if it predicts."""
+    """Return the privacy report, facts on the model by name, and its fits in ledgers."""
     if isinstance(model, PrivacyReport):
         return model, {}, None
     if isinstance(model, (str, os.PathLike)):
-        privacy, facts, weights = read_report(model)
+        privacy, content = read_report(model)
+        facts, weights, sha256, n_bytes = content
+        day, fits = origin_of(facts)
         with error_context(str(model), "holds no description of a model that can be read"):
             kept = ("classes_", "y_range_", "groups_")
             fitted = {k: decode(v) for k, v in facts["fitted"].items() if k in kept}
             kind, release = facts.get("estimator", CLASSIFIER), facts.get("skdpfair_version")
             known = _facts(SimpleNamespace(**fitted), kind, facts["module"], weights, release)
-        return privacy, known, None
+        known["file"] = f"file of {n_bytes:,} bytes with SHA-256 {sha256}"
+        known |= _of_day(day)
+        schema = schema_in(facts, model)
+        if schema is not None and schema.has_features:
+            n_columns, inputs = len({*schema.bounds, *schema.categories}), known["features"]
+            columns = f"{n_columns:,} column{'s' * (n_columns != 1)}"
+            known["inputs"] = f"{columns}, which become{'s' * (n_columns == 1)} {inputs} inputs"
+            known["records"] = (
+                f"{columns}, whose limits and categories are in the file, which turns them into "
+                f"{inputs} finite numbers for each record"
+            )
+        return privacy, known, fits
     check_is_fitted(model)
     inner = model if is_regressor(model) else page._classifier_in(model)
     module = module_facts(inner.net_.module)
     kind, weights = type(model).__name__, weights_of(inner.net_)
     facts = _facts(inner, kind, module, weights, version("skdpfair"))
-    return inner.privacy_, facts, None if is_regressor(model) else inner
+    facts |= _of_day(getattr(inner, "_day", None))
+    return inner.privacy_, facts, getattr(inner, "_ledger_fits", None)
+
+
+def _of_day(day):
+    return {} if day is None else {"day": f"trained on {day} (UTC)"}
+
+
+def _predicting(model, kind):
+    """Return the estimator that predicts test records, and the classifier that it is or holds."""
+    if kind != "registry" and isinstance(model, (str, os.PathLike)):
+        model = load_release(model)
+    if kind == "registry" or isinstance(model, PrivacyReport) or is_regressor(model):
+        raise ValueError(
+            "X, y, sensitive_features and measures must be None for kind='registry', whose records "
+            "are public, for regressors, and for reports, which do not predict. Pass a fitted "
+            "classifier, or its file, to 'nist' or 'annex-iv'."
+        )
+    return model, page._classifier_in(model)
 
 
 def _facts(fitted, kind, module, weights, release):
@@ -142,7 +182,9 @@ def _facts(fitted, kind, module, weights, release):
         "estimator": page._plain(str(kind)),
         "network": page._plain(str(module["name"] or module["custom"])),
         "weights": f"{sum(w.size for w in weights.values()):,}",
-        "features": f"{math.prod(module['in_shape']):,}",
+        "features": (n := f"{math.prod(module['in_shape']):,}"),
+        "inputs": f"{n} features",
+        "records": f"{n} finite numbers for each record",
         "version": page._plain(str(release)),
     }
     if getattr(fitted, "y_range_", None) is not None:
@@ -193,7 +235,7 @@ def _parameters(privacy):
     return f"ε = {rounded_up(privacy.epsilon)} at δ = {rounded_up(privacy.delta, 3)}"
 
 
-def _nist(privacy, facts, intended_use, names):
+def _nist(privacy, facts, intended_use, names, before):
     """Return title, introduction and sections of a checklist after NIST SP 800-226."""
     noted, private = _noted(privacy), privacy.is_private
     n = privacy.n_samples
@@ -221,7 +263,7 @@ def _nist(privacy, facts, intended_use, names):
                 (
                     "What else was released from the same data, and do the sums stay within the "
                     "budget?",
-                    None,
+                    _told(before),
                 ),
             ],
         ),
@@ -241,6 +283,8 @@ def _nist(privacy, facts, intended_use, names):
             "Middle of the pyramid (Section 3): algorithms and correctness",
             [
                 ("Which algorithm was used?", _algorithm(privacy, noted)),
+                ("Which file is described?", _sentence(_known(facts, "file"))),
+                ("When was the model trained?", _sentence(_known(facts, "day"))),
                 (
                     "Which library implements it?",
                     f"skdpfair {facts['version']}." if facts else None,
@@ -363,6 +407,16 @@ def _algorithm(privacy, noted):
     )
 
 
+def _known(facts, *names):
+    """Return those of the facts that are known."""
+    return [facts[name] for name in names if name in facts]
+
+
+def _told(before):
+    """Return what a ledger tells, None without one."""
+    return None if before is None else page._plain(" ".join(paragraphs(before)))
+
+
 def _seed(privacy):
     if not privacy.is_private:
         return None
@@ -387,7 +441,7 @@ def _sentence(texts):
     return f"{text[0].upper()}{text[1:]}." if text else None
 
 
-def _annex_iv(privacy, facts, intended_use, names):
+def _annex_iv(privacy, facts, intended_use, names, before):
     """Return title, introduction and sections after Annex IV of the AI Act."""
     noted, private = _noted(privacy), privacy.is_private
     known = facts.get
@@ -403,6 +457,8 @@ def _annex_iv(privacy, facts, intended_use, names):
                     None if intended_use is None else page._plain(intended_use),
                 ),
                 ("(a) Name of the provider; version, and its relation to earlier ones", None),
+                ("(a) File of the model", _sentence(_known(facts, "file"))),
+                ("(a) Day of the training", _sentence(_known(facts, "day"))),
                 ("(b) Interaction with hardware, software and other AI systems", None),
                 (
                     "(c) Versions of software",
@@ -429,8 +485,8 @@ def _annex_iv(privacy, facts, intended_use, names):
                 ),
                 (
                     "(b) General logic of the system and of its algorithms",
-                    f"A {known('estimator')} predicts {known('target')} from {known('features')} "
-                    f"features by a network that method {noted.method} trained."
+                    f"A {known('estimator')}, a network that method {noted.method} trained, "
+                    f"predicts {known('target')} from {known('inputs')}."
                     if facts
                     else None,
                 ),
@@ -460,6 +516,7 @@ def _annex_iv(privacy, facts, intended_use, names):
                 ("(g) Validation and testing: results, and effects on groups", tested),
                 ("(g) Testing data; test logs and reports, dated and signed", None),
                 ("(h) Cybersecurity measures: protection of the training data", guarantee),
+                ("(h) Other models trained on the same data, by a ledger", _told(before)),
                 ("(h) Other cybersecurity measures", None),
             ],
         ),
@@ -479,7 +536,7 @@ def _annex_iv(privacy, facts, intended_use, names):
                 ("Human oversight measures, and interpretation of the outputs", None),
                 (
                     "Specifications on input data",
-                    f"{known('features')} finite numbers for each record." if facts else None,
+                    f"{known('records')}." if facts else None,
                 ),
             ],
         ),
@@ -559,7 +616,7 @@ def _group_table(privacy, table, names):
     ]
 
 
-def _record(privacy, facts, intended_use):
+def _record(privacy, facts, intended_use, before):
     """Return a record for the registry, and the fields that are open, as JSON."""
     if not privacy.is_private:
         raise ValueError(
@@ -570,12 +627,13 @@ def _record(privacy, facts, intended_use):
     description = None
     if facts:
         description = (
-            f"A {facts['estimator']} that predicts {facts['target']} from {facts['features']} "
-            f"features. Network: {facts['network']}."
+            f"A {facts['estimator']} that predicts {facts['target']} from {facts['inputs']}. "
+            f"Network: {facts['network']}."
         )
     details = f"Accountant: {privacy.accountant}. {_attacker(privacy)}"
     for question, answer in _group_epsilons(privacy):
         details += f" {question} {answer}"
+    more = " ".join(filter(None, (_sentence(_known(facts, "file", "day")), _told(before))))
     record = {
         "url_slug": None,
         "deployment": {
@@ -633,7 +691,7 @@ def _record(privacy, facts, intended_use):
                 "post_processing": _POST_PROCESSING,
                 "justification": None,
                 "utility": None,
-                "additional_information": None,
+                "additional_information": more or None,
             },
             "administrative": {
                 "evidence_sources": None,

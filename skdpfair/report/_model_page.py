@@ -1,6 +1,7 @@
 """Page and model card of one classifier: privacy, settings, groups, and what is not accounted."""
 
 import math
+import os
 from dataclasses import replace
 from html import escape
 
@@ -35,7 +36,8 @@ from skdpfair.privacy.statement import (
     rounded_up,
 )
 from skdpfair.release import release
-from skdpfair.report._page_facts import FEATURES, SELECTION, attacker, learned
+from skdpfair.release._release import loaded
+from skdpfair.report._page_facts import DAY, FEATURES, FILE, SELECTION, SIZE, attacker, learned
 from skdpfair.report._recommendation import FEW
 from skdpfair.report._rendering import (
     error_in_words,
@@ -48,7 +50,8 @@ from skdpfair.report._rendering import (
     share_interval,
     written,
 )
-from skdpfair.report._summary import beside
+from skdpfair.report._spent_before import beside, paragraphs
+from skdpfair.report._summary import costs_beside
 
 _RELEASES = {  # in words
     "above_z": "count of gradients above the threshold",
@@ -87,13 +90,15 @@ def model_page(
     pipeline=None,
     measures=None,
     results=None,
+    ledger=None,
 ):
     """Return the report of a fitted classifier as one HTML page.
 
     Parameters
     ----------
-    classifier : DPFairClassifier, DPThresholdClassifier, DPRandomizedSearch or Pipeline
-        The fitted classifier, or a fitted pipeline that ends with it.
+    classifier : DPFairClassifier, DPThresholdClassifier, DPRandomizedSearch, Pipeline or path
+        The fitted classifier, or a fitted pipeline that ends with it, or a file written by
+        ``save_release``, whose SHA-256 the page then states.
     X, y : DataFrame or array, and array, optional
         Test records, as the pipeline takes them if it is one; with them, the page has a group
         table and is NOT private.
@@ -111,10 +116,12 @@ def model_page(
         ``rarest_class_recall`` if a class has less than 30 % of the test records (of K > 2
         classes, 0.6 / K), and for two classes the ``false_positive_rate`` and the
         ``false_negative_rate``. Requires X.
-
     results : TradeoffResults or None, default=None
         A sweep of the same data, from which the page tells what privacy costs each group for the
         method of the classifier at the budget that is nearest to its own; NOT private.
+    ledger : PrivacyLedger or None, default=None
+        The ledger of the data set; the page tells how many fits it has recorded, what they cost
+        together, and whether that of the classifier is among them.
 
     Returns
     -------
@@ -139,6 +146,7 @@ def model_page(
     >>> "contains no figures that are not private" in page
     True
     """
+    classifier, file = _opened(classifier)
     model, X, pipeline = _last_step(classifier, X, pipeline)
     classifier = _classifier_in(model)
     if title is not None and not isinstance(title, str):
@@ -151,7 +159,7 @@ def model_page(
     classes = [str(c) for c in classifier.classes_]
     context = {
         "title": title or f"A classifier trained with {privacy.method}",
-        "facts": _facts(classifier),
+        "facts": _facts(classifier, file),
         "privacy": replace(privacy, not_accounted=_not_accounted(privacy, of_person)),
         "epsilon": rounded_up(privacy.epsilon),
         "delta": rounded_up(privacy.delta, 3),
@@ -173,6 +181,7 @@ def model_page(
             )
             for e in privacy.ledger.entries
         ],
+        "before": beside(ledger, privacy, getattr(classifier, "_ledger_fits", None)),
         "groups": None if table is None else _cells(table, names),
         "measures": [_head(name, classes) for name in names],
         "rare": rare,
@@ -198,13 +207,14 @@ def model_card(
     path=None,
     measures=None,
     pipeline=None,
+    ledger=None,
 ):
     """Return a skops model card: privacy statement, intended use, limits, and a group table.
 
     Parameters
     ----------
-    classifier : DPFairClassifier, DPThresholdClassifier, DPRandomizedSearch or Pipeline
-        The fitted classifier, or a fitted pipeline that ends with it.
+    classifier : DPFairClassifier, DPThresholdClassifier, DPRandomizedSearch, Pipeline or path
+        As in `model_page`.
     X, y : DataFrame or array, and array, optional
         Test records, as the pipeline takes them if it is one; with them, the card has a group
         table, marked as NOT private.
@@ -222,6 +232,8 @@ def model_card(
     pipeline : estimator, PipelineReport or None, default=None
         The pipeline that prepared the features, by default ``classifier`` if it is one; the card
         lists its `check_pipeline` findings.
+    ledger : PrivacyLedger or None, default=None
+        As in `model_page`.
 
     Returns
     -------
@@ -246,6 +258,7 @@ def model_card(
     >>> card.select("Privacy").content == clf.privacy_.plain_statement
     True
     """
+    classifier, file = _opened(classifier)
     model, X, pipeline = _last_step(classifier, X, pipeline)
     classifier = _classifier_in(model)
     if released_table is not None and "privacy" not in getattr(released_table, "attrs", {}):
@@ -264,7 +277,7 @@ def model_card(
     protected = PROTECTED[privacy.unit].replace("record", "training record")
     if of_person := _of_person(privacy):
         protected += f" or, with ε = {of_person[0]}, all of a person with at most {of_person[1]},"
-    facts = "\n".join(f"- {name}: {_plain(value)}" for name, value in _facts(classifier))
+    facts = "\n".join(f"- {name}: {_plain(value)}" for name, value in _facts(classifier, file))
     card.add(**{"Model": facts, "Intended use": intended_use or _USE})
     card.add(
         **{
@@ -282,6 +295,11 @@ def model_card(
             "Limits": _listed(text.format(protected) for text in _LIMITS),
         }
     )
+    before = beside(ledger, privacy, getattr(classifier, "_ledger_fits", None))
+    if before is not None:
+        card.add(
+            **{f"Privacy/All fits on the same {privacy.unit}s": "\n\n".join(paragraphs(before))}
+        )
     if (prepared := findings(pipeline)) is not None:
         steps = [f"{step} learns {learns}; instead: {i}" for step, learns, i in prepared["steps"]]
         said = [*(steps or ["No step learns from private records."]), *prepared["notes"]]
@@ -291,6 +309,11 @@ def model_card(
     if path is not None:
         replace_file(path_of(path), card.render().encode())
     return card
+
+
+def _opened(model):
+    """Return a model, and the content of the file that it was read from, or None."""
+    return loaded(model) if isinstance(model, (str, os.PathLike)) else (model, None)
 
 
 def _last_step(model, X, pipeline):
@@ -374,7 +397,7 @@ def _costs(results, classifier):
     privacy = classifier.privacy_
     if not privacy.is_private:
         raise ValueError("results needs a private classifier, whose cost it tells. Leave it out.")
-    return beside(results, classifier.method, classifier.epsilon or privacy.epsilon)
+    return costs_beside(results, classifier.method, classifier.epsilon or privacy.epsilon)
 
 
 def _tested(model, classifier, X, y, sensitive_features, measures):
@@ -504,13 +527,14 @@ def _learned(classifier, pipeline):
     return learned(curves, display.log_columns, categories)
 
 
-def _facts(classifier):
+def _facts(classifier, file=None):
     privacy = classifier.privacy_
-    rows = [
-        (
-            "method",
-            classifier.method + f", by {privacy.method}" * (_selection(privacy) is not None),
-        ),
+    rows = [] if file is None else [(FILE, file.sha256), (SIZE, f"{file.n_bytes:,} bytes")]
+    if day := getattr(classifier, "_day", None):
+        rows.append((DAY, f"{day} (UTC)"))
+    method = classifier.method + f", by {privacy.method}" * (_selection(privacy) is not None)
+    rows += [
+        ("method", method),
         ("classes", ", ".join(map(str, classifier.classes_))),
         ("features", f"{math.prod(classifier.net_.module.in_shape):,}"),
     ]

@@ -24,12 +24,20 @@ from skdpfair.privacy.statement import (
     percent,
     rounded_up,
 )
+from skdpfair.report import _spent_before as spent
 from skdpfair.report._charts import curves, tradeoff
 
 FEATURES = "public features"
 _FACTS = {FEATURES, "method", "classes", "features", "groups", "records of a person", "steps"}
 _FACTS |= {"expected batch size", "learning rate", "written by"}
 _FACTS |= {f"{unit}s{done}" for unit in UNITS.values() for done in ("", " trained on")}
+FILE, SIZE, DAY = "SHA-256 of the file", "size of the file", "day of training"
+_STRICT = {
+    FILE: re.compile("[0-9a-f]{64}"),
+    SIZE: re.compile("[0-9]{1,3}(,[0-9]{3}){0,4} bytes"),
+    DAY: re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2} \(UTC\)"),
+}
+_FACTS |= {*_STRICT}
 SELECTION = (
     "The best of a random number of trials was released. The costliest trial has {} steps with "
     "sampling rate {} and noise {}. The number of trials and their scores are secret."
@@ -76,6 +84,18 @@ _PLAIN = _filled(
     of_person=["", _filled(OF_PERSON).pattern],
     tail=[re.escape(seed + held) for seed in ("", SEEDED) for held in ("", *_HELD)],
 )
+_SPENT = re.compile(r'<p class="spent">(.*?)[.:]</p>')
+_NOTE = re.compile("<p>(.*?)</p>")
+_HOLDS = _filled(
+    spent.HOLDS,
+    fits=["fit", "fits"],
+    own=spent.OWN.values(),
+    unit=UNITS.values(),
+    budget=["", _filled(spent.BUDGET).pattern],
+    whole=[_filled(text).pattern for text in spent.WHOLE],
+)
+_REASONS = [_filled(text) for text in spent.REASONS]
+_NOTES = [_filled(text, own=[_filled(c).pattern for c in spent.OWN_COST]) for text in spent.NOTES]
 _SAMPLING = [
     _filled(
         text,
@@ -165,6 +185,8 @@ def context_of(text):
     )
     numbers = dict(_texts(_ROWS, parts["privacy"]))
     unit = UNITS[adjacency]
+    before = parts["before"]
+    said = _texts(_SPENT, before)
     marks = [(float(a), float(b)) for a, b in _MARK.findall(parts["privacy"])]
     marks = marks[: len(_FALSE_ALARMS)]
     privacy = SimpleNamespace(
@@ -198,6 +220,8 @@ def context_of(text):
         "selection": next(iter(_SELECTION.findall(parts["ledger"])), None),
         "group_epsilons": dict(_texts(_BY_GROUP, parts["privacy"])),
         "ledger": _texts(_ENTRY, parts["ledger"]),
+        "before": said
+        and {"said": said[0], "reasons": _texts(_ITEM, before), "notes": _texts(_NOTE, before)},
         "groups": None,
         "rare": None,
         "verdict": None,
@@ -224,6 +248,27 @@ def is_guarantee(context) -> bool:
         and _filled(_MU).fullmatch(attacker["mu"]) is not None
         and _filled(_FOUND).fullmatch(attacker["found"]) is not None
     )
+
+
+def are_facts(facts) -> bool:
+    """Tell whether no fact is told twice, and a file and a day are named by a hash and a date."""
+    named = dict(facts)
+    strict = {name: value for name, value in named.items() if name in _STRICT}
+    return len(named) == len(facts) and all(_STRICT[k].fullmatch(v) for k, v in strict.items())
+
+
+def is_spent_before(told) -> bool:
+    """Tell whether a page says of a ledger what pages say, each at most once and in their order."""
+    return not told or (
+        _HOLDS.fullmatch(told["said"]) is not None
+        and _in_order(_REASONS, told["reasons"])
+        and _in_order(_NOTES, told["notes"])
+    )
+
+
+def _in_order(patterns, texts):
+    left = iter(patterns)
+    return all(any(p.fullmatch(text) for p in left) for text in texts)
 
 
 def are_curves(learned) -> bool:

@@ -134,7 +134,7 @@ def _how_good(results, advised, measure):
     return f"{said}{worth}."
 
 
-def beside(results, method, epsilon):
+def costs_beside(results, method, epsilon):
     """Return what a sweep of the same data tells of one model: whom its privacy costs how much.
 
     The model is that of the method at the budget whose logarithm is nearest.

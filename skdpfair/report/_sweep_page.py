@@ -33,6 +33,7 @@ from skdpfair.report._rendering import (
     with_readable_groups,
     written,
 )
+from skdpfair.report._spent_before import check_ledger
 from skdpfair.report._summary import (
     MOST_BUDGETS,
     answers,
@@ -102,8 +103,7 @@ def results_page(results, *, title=None, pipeline=None, measures=None, ledger=No
     """
     if title is not None and not isinstance(title, str):
         raise TypeError(f"title must be a text or None, got {safe_repr(title)}.")
-    if ledger is not None and not callable(getattr(ledger, "report", None)):
-        raise TypeError(f"ledger must be a PrivacyLedger or None, got {safe_repr(ledger)}.")
+    check_ledger(ledger)
     results = with_readable_groups(results.with_one_ceiling())
     table, leading = results.table(), results.leading_measures
     main, cost = leading[0], COST[leading[0]]

@@ -69,6 +69,8 @@ class Trained:
         Whether several processes trained it.
     checkpoint : Checkpoint or None
         To be removed once the fit is kept.
+    ledger_fit : str or None
+        Name of the fit in the `PrivacyLedger` that was charged.
     """
 
     net: PrivateNet
@@ -80,6 +82,7 @@ class Trained:
     init_entropy: tuple[int, ...]
     is_shared: bool
     checkpoint: Checkpoint | None
+    ledger_fit: str | None
 
 
 def train(
@@ -187,6 +190,7 @@ def train(
         streams.init_entropy,
         is_shared=processes.size > 1,
         checkpoint=checkpoint,
+        ledger_fit=None if charge_made is None else charge_made[0],
     )
 
 

@@ -33,6 +33,8 @@ class PreviousFit:
         What was spent so far.
     n_fits, n_steps : int
         How many fits and steps there were.
+    ledger_fits : tuple of str or None
+        Names of the fits in ledgers, None for one that no ledger recorded.
     """
 
     module: nn.Module
@@ -41,6 +43,7 @@ class PreviousFit:
     privacy: PrivacyReport
     n_fits: int
     n_steps: int
+    ledger_fits: tuple[str | None, ...]
 
 
 def previous_fit(
@@ -90,6 +93,7 @@ def previous_fit(
         privacy=report,
         n_fits=estimator._n_fits,
         n_steps=report.steps if report.ledger.entries else n_steps,
+        ledger_fits=getattr(estimator, "_ledger_fits", (None,) * estimator._n_fits),
     )
 
 

@@ -78,6 +78,19 @@ def test_the_path_of_the_readme_with_a_ledger(folder):
     assert invoke("report", "results", *LEDGER)[0] == 0
     page = Path("report.html").read_text()
     assert "The ledger of these records holds 6 fits" in page and "no ε covers them" in page
+    assert invoke("report", "model.safetensors", *LEDGER, "--card", "card.md")[0] == 0
+    for name in ("report.html", "card.md"):
+        told = Path(name).read_text(encoding="utf-8")
+        assert "holds 6 fits, that of this model among them" in told
+        assert "without a bound" in told and "unprotected only if" in told
+    assert invoke("audit", "artifact", "report.html")[0] == 0
+    assert "this model among them" in invoke("statement", "model.safetensors", *LEDGER)[1]
+    exports = ["--export", "annex-iv", "--export", "nist", *LEDGER, "--data", "loans.csv"]
+    assert invoke("statement", "model.safetensors", *exports, "-o", "out")[0] == 0
+    text = Path("out/annex-iv.md").read_text(encoding="utf-8")
+    n_inputs = load_release("model.safetensors").n_features_in_
+    assert f"from 1 column, which becomes {n_inputs} inputs." in text
+    assert "this model among them" in text and "NOT private" in text and "| f |" in text
 
 
 def test_workers_charge_their_fits(folder):

@@ -1,17 +1,20 @@
 """`skdpfair statement`: what a checker reads of a file, and the status that says what it is."""
 
 import json
+from hashlib import sha256
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from skdpfair import DPFairClassifier
+from skdpfair import DPFairClassifier, load_release
+from skdpfair.audit import audit_artifact
+from skdpfair.budget import PrivacyLedger
 from skdpfair.cli import main
 from skdpfair.datasets import make_two_groups
 from skdpfair.privacy.statement import rounded_up
 from skdpfair.release import _file, read_statement
-from skdpfair.report import export_statement
+from skdpfair.report import export_statement, model_page
 from skdpfair.report._exports import KINDS
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
@@ -38,11 +41,11 @@ def run(*arguments):
     return CliRunner().invoke(main, ["statement", *map(str, arguments)])
 
 
-def test_a_private_file_is_told_in_twelve_lines(released):
+def test_a_private_file_is_told_in_fourteen_lines(released):
     paths, clf = released
     done = run(paths["private"])
     lines, privacy = done.stdout.splitlines(), clf.privacy_
-    assert done.exit_code == 0 and len(lines) == 12 and not done.stderr
+    assert done.exit_code == 0 and len(lines) == 14 and not done.stderr
     said = {line[:17].strip(): line[17:].strip() for line in lines[1:]}
     assert said["epsilon"] == f"{rounded_up(privacy.epsilon)} (pld accountant)"
     assert said["delta"] == rounded_up(privacy.delta, 3) and said["seeded"] == "no"
@@ -50,8 +53,10 @@ def test_a_private_file_is_told_in_twelve_lines(released):
     rate = float(said["detection rate"].split()[2])
     assert 100 * privacy.detection_rate() <= rate <= 101 * privacy.detection_rate()
     assert said["unit"] == "one record" and said["method"] == "dpsgd, 10 steps"
-    sha256 = read_statement(paths["private"])["release"]["sha256"]
-    assert said["integrity"].startswith(f"intact, SHA-256 {sha256[:16]}")
+    content = paths["private"].read_bytes()
+    assert said["file"] == f"SHA-256 {sha256(content).hexdigest()}"
+    assert said["integrity"].startswith(f"intact, {len(content):,} bytes, written by")
+    assert said["trained"] == f"on {clf._day} (UTC)"
 
 
 def test_json_is_all_that_the_reader_returns(released):
@@ -102,6 +107,60 @@ def test_exports_are_those_of_the_library(released, tmp_path, kind):
     assert done.exit_code == 0 and not done.stdout
     assert out.read_text("utf-8") == export_statement(path, kind)
     assert run(path, "--export", kind).stdout.rstrip() == out.read_text("utf-8").rstrip()
+
+
+def test_one_command_writes_all_exports_into_a_folder(released, tmp_path):
+    path, out = released[0]["private"], tmp_path / "out"
+    every = [option for kind in KINDS for option in ("--export", kind)]
+    done = run(path, *every, "-o", out)
+    assert done.exit_code == 0 and not done.stdout
+    names = {"nist": "nist.md", "registry": "registry.json", "annex-iv": "annex-iv.md"}
+    assert {file.name for file in out.iterdir()} == {*names.values()}
+    for kind, name in names.items():
+        text = (out / name).read_text("utf-8")
+        assert text == export_statement(path, kind)
+        assert sha256(path.read_bytes()).hexdigest() in text and released[1]._day in text
+    (out / "nist.md").unlink()
+    assert run(path, "--export", "nist", "-o", out).exit_code == 0 and (out / "nist.md").is_file()
+    assert "name a folder" in " ".join(run(path, *every).stderr.split())
+    assert run(path, *every, "-o", out / "nist.md").exit_code == 2
+    done = run(released[0]["open"], *every, "-o", tmp_path / "none")  # no record of it: no file
+    assert done.exit_code == 1 and not list((tmp_path / "none").iterdir())
+
+
+def test_a_ledger_is_told_in_all_forms(released, tmp_path):
+    path, file = released[0]["private"], tmp_path / "ledger.jsonl"
+    PrivacyLedger(file, delta=1e-6)
+    said = " ".join(run(path, "--ledger", file).stdout.split())
+    first = "The ledger of these records holds 0 fits, and that of this model is NOT among them"
+    assert first in said and "comes in addition to its total" in said
+    told = json.loads(run(path, "--ledger", file, "--json").stdout)["all_fits"]
+    assert (told["n_fits"], told["holds_this_model"], told["epsilon_total"]) == (0, "none", 0)
+    assert told["statement"].startswith(first)
+    for kind in KINDS:
+        done = run(path, "--ledger", file, "--export", kind)
+        assert first in done.stdout and done.exit_code == 0
+        assert (
+            done.stdout.rstrip()
+            == export_statement(path, kind, ledger=PrivacyLedger(file)).rstrip()
+        )
+
+
+def test_a_file_that_names_no_day_and_no_fit_is_told_without(released, tmp_path):
+    facts, weights = _file.read(released[0]["private"])
+    old = tmp_path / "old.safetensors"
+    for name in ("_day", "_ledger_fits"):
+        del facts["fitted"][name]
+    _file.write(old, facts, weights)
+    done = run(old)
+    assert done.exit_code == 0 and "trained" not in done.stdout
+    assert read_statement(old)["release"]["trained"] is None
+    assert "day of training" not in model_page(old) and audit_artifact(old).is_clean
+    for name, value in [("_day", "2026-11-25 0.5"), ("_ledger_fits", {"tuple": ["Alice"]})]:
+        _file.write(old, facts | {"fitted": facts["fitted"] | {name: value}}, weights)
+        assert run(old).exit_code == 1 and not audit_artifact(old).is_clean
+        with pytest.raises(ValueError, match="cannot be loaded"):
+            load_release(old)
 
 
 def test_a_record_of_no_private_release_is_refused(released):

@@ -2,6 +2,9 @@
 
 import re
 import warnings
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from hashlib import sha256
 from html import escape, unescape
 
 import numpy as np
@@ -16,6 +19,8 @@ from sklearn.preprocessing import StandardScaler
 
 from skdpfair import DPFairClassifier
 from skdpfair.audit import audit_artifact
+from skdpfair.budget import PrivacyLedger
+from skdpfair.budget.spending import ELSEWHERE, LEAKS, SCORES
 from skdpfair.datasets import make_two_groups
 from skdpfair.metrics import release_group_table
 from skdpfair.model_selection import DPRandomizedSearch, sweep
@@ -489,3 +494,138 @@ def test_measures_are_chosen_by_name(fitted):
         model_page(clf, measures=["accuracy"])
     with pytest.raises(ValueError, match="measures must be one of"):
         model_page(clf, data.data, data.target, measures=["privacy_cost"])
+
+
+@pytest.fixture(scope="module")
+def spent(tmp_path_factory):
+    """A ledger that recorded a model, whose file is there, and a reference without privacy."""
+    folder, data = tmp_path_factory.mktemp("spent"), make_two_groups(3000, random_state=0)
+    ledger = PrivacyLedger(folder / "ledger.jsonl", delta=1e-6)
+    clf = DPFairClassifier("dpsgd", epsilon=2.0, module="logistic", max_steps=5)
+    ledger.fit(clf, data.data, data.target)
+    alone = ledger.report()
+    one = model_page(clf, ledger=ledger)
+    ledger.fit(DPFairClassifier(epsilon=None, max_steps=2), data.data, data.target)
+    clf.save_release(folder / "model.safetensors")
+    return clf, ledger, folder / "model.safetensors", data, alone, one
+
+
+def section(page, name):
+    return page.split(f'<h2 id="{name}">')[1].split("</section>")[0]
+
+
+def test_a_ledger_tells_of_all_fits_and_whether_the_model_is_among_them(spent):
+    clf, ledger, _, data, alone, page = spent
+    told, total = section(page, "before"), rounded_up(alone.epsilon)
+    assert "holds 1 fit, that of this model among them, at most 1 on one record" in told
+    assert f"spent ε ≤ {total} at δ = 1e-06; as a whole ε ≤ {total}.</p>" in told
+    assert alone.epsilon > clf.privacy_.epsilon and "two ε may differ" in told  # at a smaller delta
+    assert "comes in addition" not in told and "without a bound" not in told
+    page, card = model_page(clf, ledger=ledger), model_card(clf, ledger=ledger).render()
+    told = section(page, "before")
+    assert "holds 2 fits, that of this model among them" in told and "without a bound:</p>" in told
+    assert "non-private reference model" in told and "does not weaken the guarantee" in told
+    assert "unprotected only if these models" in told
+    for note in re.findall(r"<p>(.*?)</p>", told):
+        assert note in card
+    other = DPFairClassifier("dpsgd", epsilon=1.0, module="logistic", max_steps=2)
+    other.fit(data.data, data.target)
+    told = section(model_page(other, ledger=ledger), "before")
+    assert "and that of this model is NOT among them" in told
+    assert f"this model spent ε = {rounded_up(other.privacy_.epsilon)} at δ = 1e-05." in told
+    del other._ledger_fits  # as in files of before
+    told = section(model_page(other, ledger=ledger), "before")
+    assert (
+        "whether that of this model is among them is not known" in told
+        and "comes in addition" in told
+    )
+    assert "no ledger was given" in section(model_page(other), "before")
+    with pytest.raises(TypeError, match="ledger must be a PrivacyLedger"):
+        model_page(other, ledger="ledger.jsonl")
+
+
+def test_a_model_that_was_trained_twice_and_recorded_once_is_not_all_in_the_ledger(spent, tmp_path):
+    _, _, _, data, _, _ = spent
+    ledger = PrivacyLedger(tmp_path / "ledger.jsonl", epsilon=9.0, delta=1e-6, data="b")
+    clf = DPFairClassifier("dpsgd", epsilon=1.0, module="logistic", max_steps=2, warm_start=True)
+    ledger.fit(clf, data.data, data.target)
+    assert "of a budget of ε = 9;" in model_page(clf, ledger=ledger)
+    elsewhere = PrivacyLedger(tmp_path / "ledger.jsonl", data="a")
+    told = section(model_page(clf, ledger=elsewhere), "before")
+    assert "holds 0 fits, and that of this model is NOT" in told and "under other names" in told
+    with pytest.warns(match="not counted"):
+        clf.fit(data.data, data.target)
+    page = model_page(clf, ledger=ledger)
+    assert "and NOT all of those of this model are among them" in page
+    assert audit_artifact(page.encode()).is_clean
+
+
+def test_nothing_is_hidden_in_what_a_page_tells_of_a_ledger(spent):
+    _, ledger, path, _, _, one = spent
+    page = model_page(path, ledger=ledger)
+    assert audit_artifact(page.encode()).is_clean and audit_artifact(one.encode()).is_clean
+    reason, note = "a non-private reference model", "<p>That there is no bound"
+    plants = [
+        ("holds 2 fits", "holds 2 fits of Alice"),
+        ("holds 2 fits", "holds 1234567890123456 fits"),
+        ("on one record;", "on one record, 0.5;"),
+        ("without a bound:", "without a bound, 0.25:"),
+        (f"<li>{reason}", f"<li>Alice</li><li>{reason}"),
+        (f"<li>{reason}", f"<li>{reason} of Alice"),
+        (note, f"<p>0.5, 0.25</p>\n{note}"),
+        (note, f"{note} for Alice"),
+        (note, note.replace("That", "That".lower())),
+        ('<p class="spent">', '<p class="spent">0.5.</p>\n<p class="spent">'),
+    ]
+    for old, new in plants:
+        assert page.count(old) == 1, old
+        assert not audit_artifact(page.replace(old, new).encode()).is_clean, new
+    twice = section(page, "before").split("<p>", 1)[1].split("</p>")[0]
+    again = page.replace(f"<p>{twice}</p>\n", f"<p>{twice}</p>\n" * 2)
+    assert again != page and not audit_artifact(again.encode()).is_clean
+
+
+def test_reasons_are_told_without_the_names_of_steps(spent, monkeypatch):
+    clf, ledger, _, _, alone, _ = spent
+    names = "Alice", f"{HOSTILE}\nand Bob"
+    reasons = (SCORES, LEAKS.format(names[0], "s"), ELSEWHERE.format(names[1], ""), "Alice's own")
+    whole = replace(alone, epsilon_total=np.inf, reasons=reasons, notes=("Alice",))
+    monkeypatch.setattr(PrivacyLedger, "report", lambda *_: whole)
+    page = model_page(clf, ledger=ledger)
+    told = section(page, "before")
+    assert told.count("<li>") == 4 and "Alice" not in page and "Bob" not in page
+    assert "learns from private records outside" in told and "taken as public, or on trust" in told
+    assert audit_artifact(page.encode()).is_clean
+
+
+def test_a_page_names_the_file_and_the_day(spent):
+    clf, _, path, _, _, _ = spent
+    content, today = path.read_bytes(), datetime.now(UTC).date()
+    page = model_page(path)
+    assert f"<dt>SHA-256 of the file</dt><dd>{sha256(content).hexdigest()}</dd>" in page
+    assert f"<dt>size of the file</dt><dd>{len(content):,} bytes</dd>" in page
+    day = date.fromisoformat(re.search(r"<dt>day of training</dt><dd>(\S+) \(UTC\)", page)[1])
+    assert day in (today, today - timedelta(1))
+    assert f"- SHA-256 of the file: {sha256(content).hexdigest()}" in model_card(path).render()
+    assert audit_artifact(page.encode()).is_clean
+    assert "of the file" not in model_page(clf) and "day of training" in model_page(clf)
+    digits = sha256(content).hexdigest()
+    for old, new in [
+        (digits, digits[:-1] + "g"),
+        (digits, digits + "00"),
+        (" bytes<", " bytes of Alice<"),
+        (" (UTC)", " 0.5 (UTC)"),
+        ("<dt>steps</dt>", "<dt>steps</dt><dd>0.5, 0.25</dd>\n<dt>steps</dt>"),
+        ("<dt>steps</dt>", "<dt>steps</dt><dd>0.5, 0.25</dd><dt>steps</dt>"),
+    ]:
+        assert old in page
+        assert not audit_artifact(page.replace(old, new, 1).encode()).is_clean, new
+
+
+def test_the_last_section_is_blank(spent):
+    page = model_page(spent[0])
+    blank = section(page, "sign-off")
+    assert page.index('<h2 id="sign-off">') == page.rindex("<h2 ")
+    assert blank.count("<dt>") == 5 == blank.count("</dt><dd></dd>")
+    filled = page.replace("<dt>approved by</dt><dd></dd>", "<dt>approved by</dt><dd>0.5</dd>")
+    assert not audit_artifact(filled.encode()).is_clean

@@ -1,0 +1,162 @@
+"""What a ledger tells about all fits on the same records, in fixed sentences with numbers."""
+
+import re
+from dataclasses import asdict
+
+import numpy as np
+
+from skdpfair._validate import safe_repr
+from skdpfair.budget.spending import (
+    DIAGNOSTICS,
+    ELSEWHERE,
+    LEAKS,
+    REFERENCE,
+    SCORES,
+    TORN,
+    UNKNOWN,
+    Spending,
+)
+from skdpfair.privacy.statement import rounded_up
+
+HOLDS = (
+    "The ledger of these records holds {n} {fits}{own}, at most {most} on one {unit}; the private "
+    "ones together spent ε ≤ {epsilon} at δ = {delta}{budget}; as a whole {whole}"
+)
+BUDGET = ", of a budget of ε = {}"
+WHOLE = ("ε ≤ {}", "unknown", "without a bound")
+OWN = {  # by whether the fits of a model are in the ledger
+    "all": ", that of this model among them",
+    "none": ", and that of this model is NOT among them",
+    "some": ", and NOT all of those of this model are among them",
+    "unknown": ", and whether that of this model is among them is not known",
+}
+IN_ADDITION = "What is not in the ledger comes in addition to its total: this model spent {own}."
+OWN_COST = ("ε = {} at δ = {}", "an ε without a bound")
+DELTAS = (
+    "The ε of this model holds at the δ of this model, and the total at the δ with which the "
+    "ledger was begun: the same noise has a smaller ε at a larger δ, so the two ε may differ even "
+    "for a single fit, and must not be subtracted from each other."
+)
+OTHER_DATA = (
+    "The ledger also holds fits under other names of data sets, which declare that no person is in "
+    "both; they are not counted here."
+)
+ASSUMED = "The whole rests on facts that are taken as public, or on trust: the ledger lists them."
+NO_ALARM = (
+    "That there is no bound as a whole does not weaken the guarantee of this model, which holds as "
+    "stated above."
+)
+REFERENCES = (
+    "Reference models without privacy, such as those of a sweep, were trained on the same people. "
+    "These people are unprotected only if these models, or figures computed with them, are given "
+    "to others."
+)
+NOTES = (IN_ADDITION, DELTAS, OTHER_DATA, ASSUMED, NO_ALARM, REFERENCES)
+_SOMETHING = "a step around a fit"
+_OF_STEPS = {text: text.format(_SOMETHING, "s") for text in (LEAKS, ELSEWHERE)}
+_OTHER = "the ledger gives a reason that this page does not repeat"
+REASONS = (REFERENCE, DIAGNOSTICS, *_OF_STEPS.values(), SCORES, TORN, UNKNOWN, _OTHER)
+
+
+def spent_before(ledger, delta, own="") -> tuple[str, Spending]:
+    """Return a sentence on all fits of a ledger, and their cost.
+
+    Parameters
+    ----------
+    ledger : PrivacyLedger
+        The ledger of the records.
+    delta : float
+        For a ledger without a delta.
+    own : str, default=""
+        One of `OWN`.
+
+    Returns
+    -------
+    said : str
+        Without a full stop, as reasons may follow.
+    spent : Spending
+    """
+    spent = ledger.report(ledger.delta or delta)
+    bounded, unknown, unbounded = WHOLE
+    whole = bounded.format(rounded_up(spent.epsilon_total)) if spent.known else unknown
+    said = HOLDS.format(
+        n=f"{spent.n_fits:,}",
+        fits="fit" if spent.n_fits == 1 else "fits",
+        own=own,
+        most=f"{spent.n_fits_per_record:,}",
+        unit=spent.unit,
+        epsilon=rounded_up(spent.epsilon),
+        delta=rounded_up(spent.delta, 3),
+        budget="" if ledger.budget is None else BUDGET.format(f"{ledger.budget:g}"),
+        whole=unbounded if spent.known and np.isinf(spent.epsilon_total) else whole,
+    )
+    return said, spent
+
+
+def beside(ledger, privacy, fits):
+    """Return what a ledger tells beside the report of one model, None without a ledger.
+
+    Parameters
+    ----------
+    ledger : PrivacyLedger or None
+        The ledger of the records on which the model was trained.
+    privacy : PrivacyReport
+        Of the model.
+    fits : sequence of str or None, or None
+        Names of the model's fits in ledgers; None if they are not known.
+
+    Returns
+    -------
+    dict or None
+        ``said``, ``reasons`` and ``notes`` are texts without a name that anybody gave; ``numbers``
+        is a dict of plain JSON types.
+    """
+    if ledger is None:
+        return None
+    check_ledger(ledger)
+    n_lacking = None if fits is None else ledger.n_unrecorded(fits)
+    held = "unknown" if fits is None else _amount(n_lacking, len(fits))
+    said, spent = spent_before(ledger, privacy.delta, OWN[held])
+    reasons = {_fixed(reason) for reason in spent.reasons}
+    bound, no_bound = OWN_COST
+    cost = bound.format(rounded_up(privacy.epsilon), rounded_up(privacy.delta, 3))
+    unbounded = spent.known and np.isinf(spent.epsilon_total)
+    notes = {
+        IN_ADDITION.format(own=cost if privacy.is_private else no_bound): held != "all",
+        DELTAS: ledger.delta is not None and privacy.is_private,
+        OTHER_DATA: ledger.holds_other_data,
+        ASSUMED: bool(spent.assumptions or spent.notes),
+        NO_ALARM: unbounded and privacy.is_private,
+        REFERENCES: REFERENCE in reasons,
+    }
+    numbers = asdict(spent) | {"budget": ledger.budget, "holds_this_model": held}
+    return {
+        "said": said,
+        "reasons": [reason for reason in REASONS if reason in reasons],
+        "notes": [note for note, is_said in notes.items() if is_said],
+        "numbers": {k: "inf" if v == np.inf else v for k, v in numbers.items()},
+    }
+
+
+def check_ledger(ledger) -> None:
+    """Raise a TypeError if a ledger is none, and not None."""
+    if ledger is not None and not callable(getattr(ledger, "report", None)):
+        raise TypeError(f"ledger must be a PrivacyLedger or None, got {safe_repr(ledger)}.")
+
+
+def paragraphs(told):
+    """Return what `beside` tells as a list of sentences."""
+    reasons = f": {'; '.join(told['reasons'])}" if told["reasons"] else ""
+    return [f"{told['said']}{reasons}.", *told["notes"]]
+
+
+def _amount(n_lacking, n):
+    return "all" if not n_lacking else "none" if n_lacking == n else "some"
+
+
+def _fixed(reason):
+    """Return a reason without the names of steps that it may hold."""
+    for text, fixed in _OF_STEPS.items():
+        if re.fullmatch(re.sub(r"\\{\\}", ".*", re.escape(text)), reason, re.S):
+            return fixed
+    return reason if reason in REASONS else _OTHER
