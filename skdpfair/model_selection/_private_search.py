@@ -3,6 +3,7 @@
 import math
 import warnings
 from collections.abc import Mapping
+from datetime import UTC, datetime
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
@@ -244,6 +245,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         public = _trials.public_sets(self.estimator, X, y, sensitive_features)
         scored = self._public_scored(public["classes"])
         context = _tasks.begin(self, X, y, 0)
+        day = datetime.now(UTC).date().isoformat()  # that of the end would tell of the trials
         with charged(
             (),
             Ledger(),
@@ -259,7 +261,8 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         if error is not None:  # the frame that held the generator is gone
             raise error
         report = report_of(self, planned, whole, delta, seeded, most_records, n_units)
-        self._keep(found, public["classes"], report, charge)
+        origin = {"_day": day, "_ledger_fits": (charge and charge[0],)}
+        self._keep(found, public["classes"], report, origin)
         if context.end is not None:
             context.end()
         return self
@@ -402,7 +405,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
             _labels.codes_in(classes, labels)  # raises on others
         return rows, labels
 
-    def _keep(self, found, classes, report, charge):
+    def _keep(self, found, classes, report, origin):
         params, model = found
         if model is None:
             model = _trials.know_nothing(classes)
@@ -410,7 +413,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
             winner = classifier_of(model)
             _trials.forget_times(winner.net_)
             winner.privacy_ = report
-            winner._ledger_fits = (None if charge is None else charge[0],)
+            winner.__dict__.update(origin)
         self.best_estimator_, self.best_params_ = model, params or {}
         self.classes_, self.privacy_ = model.classes_, report
 

@@ -560,6 +560,20 @@ def test_a_model_that_was_trained_twice_and_recorded_once_is_not_all_in_the_ledg
     assert audit_artifact(page.encode()).is_clean
 
 
+def test_a_search_and_thresholds_are_found_in_the_ledger(spent, tmp_path):
+    data = spent[3]
+    clf = DPFairClassifier("dpsgd", epsilon=3.0, max_steps=5, accountant="rdp", classes=[0, 1])
+    search = DPRandomizedSearch(clf, {"lr": [0.1]}, mean_trials=2.0, shape=1.0)
+    for i, model in enumerate([search, DPThresholdClassifier(clf)]):
+        ledger = PrivacyLedger(tmp_path / f"{i}.jsonl", delta=1e-6)
+        with ledger:
+            model.fit(data.data, data.target)
+        page = model_page(model, ledger=ledger)
+        assert "holds 1 fit, that of this model among them" in page
+        assert "; as a whole unknown:" in page  # what was around the fit was not checked
+        assert audit_artifact(page.encode()).is_clean
+
+
 def test_nothing_is_hidden_in_what_a_page_tells_of_a_ledger(spent):
     _, ledger, path, _, _, one = spent
     page = model_page(path, ledger=ledger)
