@@ -20,6 +20,17 @@ REFERENCE = (
     "keep_reference=True)"
 )
 
+COST = "at most {epsilon} {spent}{budget}, at {delta} {at}"
+OF_BUDGET = " of {}"
+PRIVATE = "The {n} private fits in {ledger} together cost {cost}."
+ONE_PRIVATE = "The one private fit in {ledger} costs {cost}."
+NO_PRIVATE = "There is no private fit in {ledger}."
+PLAIN = (
+    "Models without privacy were trained on the same records, too ({n} {fits}): no {epsilon} "
+    "covers them, so do not share these models, or figures that were computed with them."
+)
+NOT_COUNTED = "Not counted: {}."
+
 
 @dataclass(frozen=True, repr=False)
 class Spending:
@@ -101,32 +112,21 @@ class Spending:
         Models without privacy were trained on the same records, too (1 fit): no epsilon covers
         them, so do not share these models, or figures that were computed with them.
         """
-        epsilon, delta = names
-        spent = f"at most {epsilon} {rounded_up(self.epsilon)}"
-        spent += "" if budget is None else f" of {budget:g}"
-        spent += f", at {delta} {rounded_up(self.delta, 3)}."
+        words = {"ledger": ledger, "epsilon": names[0], "delta": names[1]}
         n, n_plain = self.n_private, self.n_fits - self.n_private
-        if n > 1:
-            found = [f"The {n:,} private fits in {ledger} together cost {spent}"]
-        else:
-            found = [
-                f"The one private fit in {ledger} costs {spent}"
-                if n
-                else f"There is no private fit in {ledger}."
-            ]
+        cost = COST.format(
+            **words,
+            spent=rounded_up(self.epsilon),
+            budget="" if budget is None else OF_BUDGET.format(f"{budget:g}"),
+            at=rounded_up(self.delta, 3),
+        )
+        private = NO_PRIVATE if not n else ONE_PRIVATE if n == 1 else PRIVATE
+        found = [private.format(**words, n=f"{n:,}", cost=cost)]
         if n_plain:
-            found.append(
-                "Models without privacy were trained on the same records, too "
-                f"({n_plain:,} fit{'s' * (n_plain > 1)}): no {epsilon} covers them, so do not "
-                "share these models, or figures that were computed with them."
-            )
-        others = "; ".join(why for why in self.reasons if not (n_plain and why == REFERENCE))
-        if others and self.known:
-            found.append(
-                f"No {epsilon} covers the following{', either' * (n_plain > 0)}: {others}."
-            )
-        elif others:
-            found.append(f"Whether anything else learned from the records is unknown: {others}.")
+            fits = "fit" if n_plain == 1 else "fits"
+            found.append(PLAIN.format(**words, n=f"{n_plain:,}", fits=fits))
+        reasons = [why for why in self.reasons if not (n_plain and why == REFERENCE)]
+        found += [NOT_COUNTED.format(why) for why in reasons]
         return found
 
     def __repr__(self) -> str:

@@ -87,10 +87,10 @@ def statement(path, kinds, output, ledger, data, as_json, **pictures):
             _export(path, outputs, ledger, data, pictures)
         elif ledger is not None:
             from skdpfair.release._read_statement import read_report
-            from skdpfair.report._spent_before import beside, paragraphs  # late: it needs torch
+            from skdpfair.report._spent_before import beside  # late: it needs torch
 
             told = beside(ledger, read_report(path)[0], said["release"]["ledger_fits"])
-            said["all_fits"] = told["numbers"] | {"statement": " ".join(paragraphs(told))}
+            said["all_fits"] = told["numbers"] | {"statement": " ".join(told["sentences"])}
     if as_json:
         echo(json.dumps(said))
     elif not kinds:

@@ -18,7 +18,7 @@ from skdpfair.release._facts import module_facts
 from skdpfair.release._read_statement import CLASSIFIER, origin_of, read_report
 from skdpfair.release._release import load_release, schema_in
 from skdpfair.report import _model_page as page
-from skdpfair.report._spent_before import beside, paragraphs
+from skdpfair.report._spent_before import beside
 from skdpfair.training.inference import weights_of
 
 KINDS = ("nist", "registry", "annex-iv")
@@ -414,7 +414,7 @@ def _known(facts, *names):
 
 def _told(before):
     """Return what a ledger tells, None without one."""
-    return None if before is None else page._plain(" ".join(paragraphs(before)))
+    return None if before is None else page._plain(" ".join(before["sentences"]))
 
 
 def _seed(privacy):

@@ -50,7 +50,7 @@ from skdpfair.report._rendering import (
     share_interval,
     written,
 )
-from skdpfair.report._spent_before import beside, paragraphs
+from skdpfair.report._spent_before import beside
 from skdpfair.report._summary import costs_beside
 
 _RELEASES = {  # in words
@@ -298,7 +298,7 @@ def model_card(
     before = beside(ledger, privacy, getattr(classifier, "_ledger_fits", None))
     if before is not None:
         card.add(
-            **{f"Privacy/All fits on the same {privacy.unit}s": "\n\n".join(paragraphs(before))}
+            **{f"Privacy/All fits on the same {privacy.unit}s": "\n\n".join(before["sentences"])}
         )
     if (prepared := findings(pipeline)) is not None:
         steps = [f"{step} learns {learns}; instead: {i}" for step, learns, i in prepared["steps"]]

@@ -4,6 +4,7 @@ import re
 from html import unescape
 from types import SimpleNamespace
 
+from skdpfair.budget import spending
 from skdpfair.privacy.statement import (
     ADJACENCY_IN_WORDS,
     BESIDES,
@@ -84,18 +85,23 @@ _PLAIN = _filled(
     of_person=["", _filled(OF_PERSON).pattern],
     tail=[re.escape(seed + held) for seed in ("", SEEDED) for held in ("", *_HELD)],
 )
-_SPENT = re.compile(r'<p class="spent">(.*?)[.:]</p>')
-_NOTE = re.compile("<p>(.*?)</p>")
-_HOLDS = _filled(
-    spent.HOLDS,
-    fits=["fit", "fits"],
-    own=spent.OWN.values(),
-    unit=UNITS.values(),
-    budget=["", _filled(spent.BUDGET).pattern],
-    whole=[_filled(text).pattern for text in spent.WHOLE],
-)
-_REASONS = [_filled(text) for text in spent.REASONS]
-_NOTES = [_filled(text, own=[_filled(c).pattern for c in spent.OWN_COST]) for text in spent.NOTES]
+_SPENT = re.compile(r'<p class="spent">(.*?)</p>')
+_IN_LEDGER = {"ledger": ["it"], "epsilon": ["ε"], "delta": ["δ"], "fits": ["fit", "fits"]}
+_COST = _filled(spending.COST, **_IN_LEDGER, budget=["", _filled(spending.OF_BUDGET).pattern])
+_OWN_COST = [_filled(text).pattern for text in spent.OWN_COST]
+_SPENT_SENTENCES = [  # in their order, each at most once
+    _filled(spent.HOLDS, **_IN_LEDGER, own=spent.OWN.values(), unit=UNITS.values()),
+    _filled(
+        "{private}",
+        private=[
+            _filled(text, **_IN_LEDGER, cost=[_COST.pattern]).pattern
+            for text in (spending.PRIVATE, spending.ONE_PRIVATE, spending.NO_PRIVATE)
+        ],
+    ),
+    _filled(spending.PLAIN, **_IN_LEDGER),
+    *(_filled(spending.NOT_COUNTED.format(why)) for why in spent.REASONS),
+    *(_filled(text, own=_OWN_COST) for text in spent.NOTES),
+]
 _SAMPLING = [
     _filled(
         text,
@@ -185,8 +191,6 @@ def context_of(text):
     )
     numbers = dict(_texts(_ROWS, parts["privacy"]))
     unit = UNITS[adjacency]
-    before = parts["before"]
-    said = _texts(_SPENT, before)
     marks = [(float(a), float(b)) for a, b in _MARK.findall(parts["privacy"])]
     marks = marks[: len(_FALSE_ALARMS)]
     privacy = SimpleNamespace(
@@ -220,8 +224,7 @@ def context_of(text):
         "selection": next(iter(_SELECTION.findall(parts["ledger"])), None),
         "group_epsilons": dict(_texts(_BY_GROUP, parts["privacy"])),
         "ledger": _texts(_ENTRY, parts["ledger"]),
-        "before": said
-        and {"said": said[0], "reasons": _texts(_ITEM, before), "notes": _texts(_NOTE, before)},
+        "before": {"sentences": said} if (said := _texts(_SPENT, parts["before"])) else None,
         "groups": None,
         "rare": None,
         "verdict": None,
@@ -259,16 +262,8 @@ def are_facts(facts) -> bool:
 
 def is_spent_before(told) -> bool:
     """Tell whether a page says of a ledger what pages say, each at most once and in their order."""
-    return not told or (
-        _HOLDS.fullmatch(told["said"]) is not None
-        and _in_order(_REASONS, told["reasons"])
-        and _in_order(_NOTES, told["notes"])
-    )
-
-
-def _in_order(patterns, texts):
-    left = iter(patterns)
-    return all(any(p.fullmatch(text) for p in left) for text in texts)
+    left = iter(_SPENT_SENTENCES)
+    return not told or all(any(p.fullmatch(text) for p in left) for text in told["sentences"])
 
 
 def are_curves(learned) -> bool:

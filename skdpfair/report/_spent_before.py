@@ -1,7 +1,7 @@
 """What a ledger tells about all fits on the same records, in fixed sentences with numbers."""
 
 import re
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 
@@ -14,16 +14,10 @@ from skdpfair.budget.spending import (
     SCORES,
     TORN,
     UNKNOWN,
-    Spending,
 )
 from skdpfair.privacy.statement import rounded_up
 
-HOLDS = (
-    "The ledger of these records holds {n} {fits}{own}, at most {most} on one {unit}; the private "
-    "ones together spent ε ≤ {epsilon} at δ = {delta}{budget}; as a whole {whole}"
-)
-BUDGET = ", of a budget of ε = {}"
-WHOLE = ("ε ≤ {}", "unknown", "without a bound")
+HOLDS = "The ledger of these records holds {n} {fits}{own}, at most {most} on one {unit}."
 OWN = {  # by whether the fits of a model are in the ledger
     "all": ", that of this model among them",
     "none": ", and that of this model is NOT among them",
@@ -43,54 +37,14 @@ OTHER_DATA = (
 )
 ASSUMED = "The whole rests on facts that are taken as public, or on trust: the ledger lists them."
 NO_ALARM = (
-    "That there is no bound as a whole does not weaken the guarantee of this model, which holds as "
-    "stated above."
+    "What is not counted, or has no privacy, does not weaken the guarantee of this model, which "
+    "holds as stated above."
 )
-REFERENCES = (
-    "Reference models without privacy, such as those of a sweep, were trained on the same people. "
-    "These people are unprotected only if these models, or figures computed with them, are given "
-    "to others."
-)
-NOTES = (IN_ADDITION, DELTAS, OTHER_DATA, ASSUMED, NO_ALARM, REFERENCES)
+NOTES = (IN_ADDITION, DELTAS, OTHER_DATA, ASSUMED, NO_ALARM)
 _SOMETHING = "a step around a fit"
 _OF_STEPS = {text: text.format(_SOMETHING, "s") for text in (LEAKS, ELSEWHERE)}
 _OTHER = "the ledger gives a reason that this page does not repeat"
 REASONS = (REFERENCE, DIAGNOSTICS, *_OF_STEPS.values(), SCORES, TORN, UNKNOWN, _OTHER)
-
-
-def spent_before(ledger, delta, own="") -> tuple[str, Spending]:
-    """Return a sentence on all fits of a ledger, and their cost.
-
-    Parameters
-    ----------
-    ledger : PrivacyLedger
-        The ledger of the records.
-    delta : float
-        For a ledger without a delta.
-    own : str, default=""
-        One of `OWN`.
-
-    Returns
-    -------
-    said : str
-        Without a full stop, as reasons may follow.
-    spent : Spending
-    """
-    spent = ledger.report(ledger.delta or delta)
-    bounded, unknown, unbounded = WHOLE
-    whole = bounded.format(rounded_up(spent.epsilon_total)) if spent.known else unknown
-    said = HOLDS.format(
-        n=f"{spent.n_fits:,}",
-        fits="fit" if spent.n_fits == 1 else "fits",
-        own=own,
-        most=f"{spent.n_fits_per_record:,}",
-        unit=spent.unit,
-        epsilon=rounded_up(spent.epsilon),
-        delta=rounded_up(spent.delta, 3),
-        budget="" if ledger.budget is None else BUDGET.format(f"{ledger.budget:g}"),
-        whole=unbounded if spent.known and np.isinf(spent.epsilon_total) else whole,
-    )
-    return said, spent
 
 
 def beside(ledger, privacy, fits):
@@ -108,46 +62,52 @@ def beside(ledger, privacy, fits):
     Returns
     -------
     dict or None
-        ``said``, ``reasons`` and ``notes`` are texts without a name that anybody gave; ``numbers``
-        is a dict of plain JSON types.
+        ``sentences``, texts without a name that anybody gave, and ``numbers``, a dict of plain
+        JSON types.
     """
     if ledger is None:
         return None
     check_ledger(ledger)
     n_lacking = None if fits is None else ledger.n_unrecorded(fits)
     held = "unknown" if fits is None else _amount(n_lacking, len(fits))
-    said, spent = spent_before(ledger, privacy.delta, OWN[held])
+    spent = ledger.report(ledger.delta or privacy.delta)
     reasons = {_fixed(reason) for reason in spent.reasons}
+    fixed = replace(spent, reasons=tuple(reason for reason in REASONS if reason in reasons))
     bound, no_bound = OWN_COST
     cost = bound.format(rounded_up(privacy.epsilon), rounded_up(privacy.delta, 3))
-    unbounded = spent.known and np.isinf(spent.epsilon_total)
     notes = {
         IN_ADDITION.format(own=cost if privacy.is_private else no_bound): held != "all",
         DELTAS: ledger.delta is not None and privacy.is_private,
         OTHER_DATA: ledger.holds_other_data,
         ASSUMED: bool(spent.assumptions or spent.notes),
-        NO_ALARM: unbounded and privacy.is_private,
-        REFERENCES: REFERENCE in reasons,
+        NO_ALARM: np.isinf(spent.epsilon_total) and privacy.is_private,
     }
     numbers = asdict(spent) | {"budget": ledger.budget, "holds_this_model": held}
     return {
-        "said": said,
-        "reasons": [reason for reason in REASONS if reason in reasons],
-        "notes": [note for note, is_said in notes.items() if is_said],
+        "sentences": [
+            holds(spent, OWN[held]),
+            *fixed.sentences("it", budget=ledger.budget, names=("ε", "δ")),
+            *(note for note, is_said in notes.items() if is_said),
+        ],
         "numbers": {k: "inf" if v == np.inf else v for k, v in numbers.items()},
     }
+
+
+def holds(spent, own=""):
+    """Return how many fits a ledger holds as a sentence, with one of `OWN`."""
+    return HOLDS.format(
+        n=f"{spent.n_fits:,}",
+        fits="fit" if spent.n_fits == 1 else "fits",
+        own=own,
+        most=f"{spent.n_fits_per_record:,}",
+        unit=spent.unit,
+    )
 
 
 def check_ledger(ledger) -> None:
     """Raise a TypeError if a ledger is none, and not None."""
     if ledger is not None and not callable(getattr(ledger, "report", None)):
         raise TypeError(f"ledger must be a PrivacyLedger or None, got {safe_repr(ledger)}.")
-
-
-def paragraphs(told):
-    """Return what `beside` tells as a list of sentences."""
-    reasons = f": {'; '.join(told['reasons'])}" if told["reasons"] else ""
-    return [f"{told['said']}{reasons}.", *told["notes"]]
 
 
 def _amount(n_lacking, n):

@@ -13,6 +13,7 @@ from skdpfair.privacy.accounting import tv_from_epsilon
 from skdpfair.privacy.statement import percent
 from skdpfair.report._recommendation import Estimate, costs_by_group, largest_costs, recommend
 from skdpfair.report._rendering import budget, in_words, points, share_limits, with_readable_groups
+from skdpfair.report._spent_before import holds
 
 _WIDE_INTERVAL = 0.02  # half an interval, from which on numbers have no decimals
 _WEAK = 0.01  # of accuracy, that a private model may have more than its reference
@@ -348,10 +349,8 @@ def before(results, ledger, total):
     if delta is None:
         raise ValueError("ledger has no delta, and the sweep kept none. Begin it with delta=.")
     spent = ledger.report(delta)
-    fits = f"{spent.n_fits:,} fit{'s' * (spent.n_fits != 1)}"
     said = [
-        f"The ledger of these records holds {fits}, at most {spent.n_fits_per_record:,} on one "
-        f"{spent.unit}.",
+        holds(spent),
         *spent.sentences("it", budget=ledger.budget, names=("ε", "δ")),
     ]
     if total:

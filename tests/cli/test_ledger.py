@@ -82,7 +82,7 @@ def test_the_path_of_the_readme_with_a_ledger(folder):
     for name in ("report.html", "card.md"):
         told = Path(name).read_text(encoding="utf-8")
         assert "holds 6 fits, that of this model among them" in told
-        assert "without a bound" in told and "unprotected only if" in told
+        assert "no ε covers them" in told and "does not weaken the guarantee" in told
     assert invoke("audit", "artifact", "report.html")[0] == 0
     assert "this model among them" in invoke("statement", "model.safetensors", *LEDGER)[1]
     exports = ["--export", "annex-iv", "--export", "nist", *LEDGER, "--data", "loans.csv"]
