@@ -13,7 +13,9 @@ SECTIONS = {
         "answers data asked privacy groups cost tradeoff generalisation ledger pipeline "
         "not-accounted reproduce words"
     ),
-    "model": "privacy answers model groups ledger pipeline assumed not-accounted words",
+    "model": (
+        "privacy answers model groups ledger before pipeline assumed not-accounted words sign-off"
+    ),
 }
 # every text with its contrast against what is behind it, by the formula of WCAG 2.1
 CONTRASTS = """
