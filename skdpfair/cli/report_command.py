@@ -48,6 +48,11 @@ _WORDS = {"Use random_state=None": "Fit without --seed", "random_state": "--seed
     "--card", type=AnyPath(dir_okay=False), help="For a model: write a model card here, too."
 )
 @click.option(
+    "--by",
+    metavar="COLUMN",
+    help="For a sweep whose groups are intersections of several columns: the groups of this one.",
+)
+@click.option(
     "--sweep",
     "compared",
     type=AnyPath(exists=True, file_okay=False),
@@ -61,22 +66,24 @@ _WORDS = {"Use random_state=None": "Fit without --seed", "random_state": "--seed
 )
 @MEASURES
 @AS_JSON
-def report(results, output, title, data, card, compared, ledger, measures, as_json, **pictures):
+def report(results, output, title, data, card, by, compared, ledger, measures, as_json, **pictures):
     """Write a page about RESULTS: the folder of a sweep, or a model that `skdpfair fit` wrote.
 
     The page is one file without scripts or network requests, and states whether its figures are
     private.
     """
     check_outputs(output, card, inputs=(results, data, pictures["labels"], ledger))
-    options = {"store": "RESULTS", "measures": "--measures"}
+    options = {"store": "RESULTS", "measures": "--measures", "column": "--by"}
     with in_options(options), recorded_warnings() as said:
         if results.is_dir():
             if data or card or compared:
                 raise Unusable(
                     "--data, --card and --sweep are for a model, and RESULTS is a folder."
                 )
-            private = _of_sweep(results, output, title, names_in(measures), ledger)
+            private = _of_sweep(results, output, title, by, names_in(measures), ledger)
         else:
+            if by:
+                raise Unusable("--by is for a sweep, and RESULTS is a file.")
             measures = names_in(measures)
             private = _of_model(
                 results, output, title, data, card, compared, measures, ledger, pictures
@@ -90,17 +97,17 @@ def report(results, output, title, data, card, compared, ledger, measures, as_js
     echo(wrapped(f"Written to {' and '.join(written)}. It contains {holds} private."))
 
 
-def _of_sweep(results, output, title, measures, ledger):
+def _of_sweep(results, output, title, by, measures, ledger):
     from skdpfair.cli.sweep_command import schema_beside
     from skdpfair.model_selection import TradeoffResults  # late: it needs most of the package
 
     schema = schema_beside(results)
     pipeline = _pipeline_of(schema)
     if title is None and schema is not None:
-        title = (
-            f"What privacy costs each group: {schema.target} by {' and '.join(schema.all_groups)}"
-        )
+        columns = by or " and ".join(schema.all_groups)
+        title = f"What privacy costs each group: {schema.target} by {columns}"
     found = TradeoffResults.from_store(results)
+    found = found if by is None else found.by(by)
     told = {"measures": measures, "ledger": existing_ledger(ledger)}
     found.to_html(output, title=title, pipeline=pipeline, **told)
     return False

@@ -180,12 +180,44 @@ def grouping_of(sensitive_features: Any) -> str:
     >>> grouping_of(pd.DataFrame({"sex": ["F"], "race": ["A"]})), grouping_of(["F", "M"])
     ('sex and race', '')
     """
+    return " and ".join(_names_of(sensitive_features))
+
+
+def _names_of(sensitive_features: Any) -> list[str]:
     if isinstance(sensitive_features, Mapping):
-        return " and ".join(map(str, sensitive_features))
+        return list(map(str, sensitive_features))
     table = in_pandas(sensitive_features)
     if isinstance(table, pd.Series):
-        return "" if table.name is None else str(table.name)
-    return " and ".join(map(str, table.columns)) if isinstance(table, pd.DataFrame) else ""
+        return [] if table.name is None else [str(table.name)]
+    return list(map(str, table.columns)) if isinstance(table, pd.DataFrame) else []
+
+
+def within_columns(
+    levels: Iterable[Any], sensitive_features: Any
+) -> dict[str, dict[str, list[Any]]]:
+    """Return the groups of each column, if levels are intersections of several.
+
+    Each name of a column maps to ``groups``, their names, and ``of``, the position of each
+    intersection among them.
+
+    Examples
+    --------
+    >>> table = pd.DataFrame({"sex": ["F"], "race": ["A"]})
+    >>> within_columns([("F", "A"), ("F", "B")], table)["sex"]
+    {'groups': ['F'], 'of': [0, 0]}
+    >>> within_columns(["F", "M"], ["F", "M"])
+    {}
+    """
+    levels = list(levels)
+    if not levels or not all(isinstance(level, tuple) for level in levels):
+        return {}
+    names = _names_of(sensitive_features)
+    found: dict[str, dict[str, list[Any]]] = {}
+    for at, values in enumerate(zip(*levels, strict=True)):
+        groups = list(dict.fromkeys(map(str, values)))
+        of = [groups.index(str(value)) for value in values]
+        found[names[at] if names else f"column {at}"] = {"groups": groups, "of": of}
+    return found
 
 
 def encode_features(

@@ -64,16 +64,16 @@ class Cell:
         return f"{self.method}{budget}, seed {self.seed}, fold {self.fold}"
 
 
-def run_cell(cell, X, y, code, levels, unit, keep_predictions):
+def run_cell(cell, X, y, code, levels, unit, columns, keep_predictions):
     """Fit and test one cell."""
     try:
-        return _fit_and_test(cell, X, y, code, levels, unit, keep_predictions)
+        return _fit_and_test(cell, X, y, code, levels, unit, columns, keep_predictions)
     except Exception as error:
         error.add_note(f"In the cell: {cell.name}.")
         raise
 
 
-def _fit_and_test(cell, X, y, code, levels, unit, keep_predictions):
+def _fit_and_test(cell, X, y, code, levels, unit, columns, keep_predictions):
     names, spent, runs = np.asarray(levels, dtype=object), np.inf, []
     start = time.perf_counter()
     with warnings.catch_warnings(record=True) as recorded, call_of(None, False) as call:
@@ -91,23 +91,30 @@ def _fit_and_test(cell, X, y, code, levels, unit, keep_predictions):
             with charged((), Ledger(), private=False, unit=kind):
                 model.fit(*rows)
     seconds = time.perf_counter() - start
-    X_test, y_test, group = _rows(X, cell.test), y[cell.test], code[cell.test]
-    predicted = model.predict(X_test)
-    rarest = rarest_class(np.searchsorted(model.classes_, y), len(model.classes_))
-    options = {"classes": model.classes_, "levels": levels, "rarest": rarest}
-    test = values_by_group(y_test, predicted, model.predict_proba(X_test), code=group, **options)
+    X_test, y_test = _rows(X, cell.test), y[cell.test]
+    predicted, likely = model.predict(X_test), model.predict_proba(X_test)
     seen = model.predict(_rows(X, cell.train))
-    options |= {"code": code[cell.train], "measures": ["accuracy"]}
-    train = values_by_group(y[cell.train], seen, **options)
+    rarest = rarest_class(np.searchsorted(model.classes_, y), len(model.classes_))
+
+    def measured(code, levels):
+        options = {"classes": model.classes_, "levels": levels, "rarest": rarest}
+        test = values_by_group(y_test, predicted, likely, code=code[cell.test], **options)
+        options |= {"code": code[cell.train], "measures": ["accuracy"]}
+        train = values_by_group(y[cell.train], seen, **options)
+        n = test.pop("n").tolist()
+        return {
+            "n": n,
+            "test": test.to_dict("list"),
+            "train": train.drop(columns="n").to_dict("list"),
+        }
+
     result = {
         "method": cell.method,
         "epsilon": cell.epsilon,
         "seed": cell.seed,
         "fold": cell.fold,
         "reference": cell.reference,
-        "n": test.pop("n").tolist(),
-        "test": test.to_dict("list"),
-        "train": train.drop(columns="n").to_dict("list"),
+        **measured(code, levels),
         "epsilon_spent": float(spent),
         "runs": runs,
         "call": call,  # by which a ledger that was open knows the fit
@@ -117,11 +124,16 @@ def _fit_and_test(cell, X, y, code, levels, unit, keep_predictions):
             str(w.message) for w in recorded if issubclass(w.category, LowSignalWarning)
         ],
     }
+    if columns:
+        result["columns"] = {
+            name: measured(np.asarray(column["of"])[code], column["groups"])
+            for name, column in columns.items()
+        }
     if keep_predictions:
         result["predictions"] = {
             "true": np.searchsorted(model.classes_, y_test).tolist(),
             "predicted": np.searchsorted(model.classes_, predicted).tolist(),
-            "group": group.tolist(),
+            "group": code[cell.test].tolist(),
         }
     return result
 

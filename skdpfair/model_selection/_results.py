@@ -78,6 +78,7 @@ class TradeoffResults:
             raise TypeError(f"frame must be a DataFrame of runs, got {safe_repr(frame)}.")
         self.frame, self.predictions = frame, predictions
         self.asked, self.releases = asked, releases
+        self._by_column = {}
 
     @classmethod
     def from_cells(cls, cells, levels, classes, asked=None):
@@ -105,7 +106,12 @@ class TradeoffResults:
         if asked is not None:
             private = (cell for cell in cells if cell["epsilon"] is not None)
             asked = asked | {"calls": [cell.get("call") for cell in private]}
-        return cls(frame_of(cells, levels), kept, asked, releases_of(cells))
+        found = cls(frame_of(cells, levels), kept, asked, releases_of(cells))
+        for name, column in (asked or {}).get("columns", {}).items():
+            if all("columns" in cell for cell in cells):
+                parts = [cell | cell["columns"][name] for cell in cells]
+                found._by_column[name] = frame_of(parts, column["groups"])
+        return found
 
     @classmethod
     def from_store(cls, store):
@@ -211,6 +217,53 @@ class TradeoffResults:
         again = copy(self)
         again.frame = self.frame[kept].reset_index(drop=True)
         return again
+
+    def by(self, column):
+        """Return the results for the groups of one column, where groups are intersections.
+
+        Parameters
+        ----------
+        column : str
+            One of the columns of ``sensitive_features`` of the sweep.
+
+        Returns
+        -------
+        TradeoffResults
+
+        Raises
+        ------
+        ValueError
+            If the groups are not intersections, or of other columns.
+
+        Examples
+        --------
+        >>> from skdpfair.datasets import make_two_groups
+        >>> from skdpfair.model_selection import sweep
+        >>> data = make_two_groups(3000, random_state=0)
+        >>> groups = data.data[["x0"]].gt(0).assign(group=data.sensitive_features)
+        >>> results = sweep(
+        ...     ["dpsgd"], [3.0], 1, data.data, data.target, groups, module="logistic", max_steps=5
+        ... )
+        >>> results.by("group").frame["group"].unique().tolist()
+        ['overall', 'a', 'b']
+        """
+        if not self._by_column:
+            raise ValueError(
+                f"column={column!r} needs groups that are intersections of several columns, and a "
+                "sweep that kept the measures of each. Pass a DataFrame of sensitive_features."
+            )
+        name = one_of("column", column, self._by_column)
+        known = self.asked["columns"][name]
+        counts = np.zeros((len(known["groups"]), len(self.asked["classes"])), int)
+        np.add.at(counts, known["of"], self.asked["counts"])
+        asked = {k: v for k, v in self.asked.items() if k != "columns"}
+        asked |= {"group names": known["groups"], "grouping": name, "counts": counts.tolist()}
+        part_of = dict(zip(self.asked["group names"], known["of"], strict=True))
+        predictions = self.predictions and {
+            key: kept.assign(group=[known["groups"][part_of[g]] for g in kept["group"]])
+            for key, kept in self.predictions.items()
+        }
+        return TradeoffResults(self._by_column[name], predictions, asked, self.releases)
 
     def chosen_measures(self, measures=None):
         """Return the names of measures, the default for None, else raise ValueError.

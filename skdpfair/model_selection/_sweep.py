@@ -177,6 +177,7 @@ def sweep(
     found = groups.encode(X, y, group_col=None, groups=given, sensitive_features=sensitive_features)
     assert found.levels is not None
     levels = [group_name(level) for level in found.levels]
+    columns = groups.within_columns(found.levels, sensitive_features)
     classes = np.unique(y) if params.get("classes") is None else np.unique(params["classes"])
     base = DPFairClassifier(**params).set_params(groups=levels, classes=classes.tolist())
     unit = _persons.encode(X, len(y), at=[], units=units)
@@ -210,6 +211,8 @@ def sweep(
         "counts": _counts(found.code, len(levels), np.searchsorted(classes, y), len(classes)),
         "grouping": groups.grouping_of(sensitive_features),
     }
+    if columns:
+        asked["columns"] = columns
     if unit is not None:
         sizes = [cell.n_units for cell in cells]
         asked |= {
@@ -221,8 +224,8 @@ def sweep(
     if store is not None:
         digests = {f"data {name}": digest for name, digest in data.items()}
         store = Store.open(store, asked | digests, needs=CELL_ENTRIES)
-    records = X, y, found.code, levels, unit
-    done = _run(cells, records, features, store, n_jobs, progress, delta, keep_predictions)
+    records, kept = (X, y, found.code, levels, unit), (columns, keep_predictions)
+    done = _run(cells, records, features, store, n_jobs, progress, delta, kept)
     if store is not None and len(done) == len(cells):
         store.sweep_away()
     _warn_once(done.values())
@@ -246,7 +249,7 @@ def _counts(code, n_groups, label, n_classes):
     return counts[: n_groups * n_classes].reshape(n_groups, n_classes).tolist()
 
 
-def _run(cells, records, features, store, n_jobs, progress, delta, keep_predictions):
+def _run(cells, records, features, store, n_jobs, progress, delta, kept):
     """Return the finished cells by key: those in the store, and those run now."""
     done = {} if store is None else store.finished(cell.key for cell in cells)
     missing = [cell for cell in cells if cell.key not in done]
@@ -254,7 +257,7 @@ def _run(cells, records, features, store, n_jobs, progress, delta, keep_predicti
     if features is not None and missing:  # once, as they are the same in all fits
         records = pictures.transformed(features, records[0]), *records[1:]
     tasks = {
-        cell.key: joblib.delayed(run_cell)(replace(cell, place=i), *records, keep_predictions)
+        cell.key: joblib.delayed(run_cell)(replace(cell, place=i), *records, *kept)
         for i, cell in enumerate(missing)
     }
     curve = rdp_curve(run for result in done.values() for run in result["runs"])

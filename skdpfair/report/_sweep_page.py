@@ -143,6 +143,7 @@ def results_page(results, *, title=None, pipeline=None, measures=None, ledger=No
         "sizes": sizes,
         "base_rates": _base_rates(results, groups),
         "measures": _tables(results, table, groups, chosen, None),
+        "grouped_by": list(asked.get("columns", ())),
         "has_errors": "false_negative_rate" in results.frame,
         "costs": _tables(results, table, groups, chosen, "reference"),
         "generalisation": _tables(results, table, groups, chosen, "training"),

@@ -362,6 +362,18 @@ def test_bins_of_a_number_are_groups(folder):
     assert "nothing found" in usable(invoke("audit", "artifact", "model.safetensors")).output
 
 
+def test_a_page_by_one_of_several_columns_of_groups(folder):
+    groups = {"Geschlecht": ["w", "m"], "Kanton": ["ZH", "BE", "GE", ""]}
+    schema = TableSchema(**SCHEMA.to_dict() | {"groups": groups, "categories": {}})
+    text = f'data = "loans.csv"\n{schema.to_toml()}{STUDY}'
+    Path("study.toml").write_text(text, encoding="utf-8")
+    usable(invoke("sweep", "study.toml", "--jobs", 1))
+    usable(invoke("report", "results", "--by", "Geschlecht"))
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert "kredit ok? by Geschlecht</h1>" in page and "w, ZH" not in page
+    assert "--by must be one of" in refused("report", "results", "--by", "Anrede")
+
+
 def test_measures_are_chosen_on_the_command_line(folder):
     write_study()
     said = refused("sweep", "study.toml", "--measures", "accurac,log_loss")

@@ -248,6 +248,51 @@ def test_networks_that_auto_tells_apart_have_their_own_references():
     assert len({c.estimator.random_state for c in cells}) == 1
 
 
+def test_intersections_are_read_by_each_column(data, settings, tmp_path):
+    """The measures of a column's groups are those of its records, whatever the other column."""
+    X, y, group = data
+    columns = pd.DataFrame({"group": group, "sign": np.where(X["x0"] > 0, "+", "-")})
+    settings |= {"keep_predictions": True, "store": tmp_path}
+    both = sweep(["dpsgd"], [4.0], 2, X, y, columns, **settings)
+    for found in (both, TradeoffResults.from_store(tmp_path)):
+        for at, name in enumerate(columns):
+            part = found.by(name)
+            assert list(part.frame) == list(both.frame)
+            frame = part.frame.set_index(["method", "epsilon", "seed", "fold", "group"])
+            for key, kept in both.predictions.items():
+                reference = both.predictions["reference", np.inf, *key[2:]]
+                one = kept["group"].str.split(", ").str[at]
+                for value in columns[name].unique():
+                    row, here = frame.loc[(*key, value)], kept[one == value]
+                    hits = here["y_true"] == here["y_pred"]
+                    assert (row["n"], row["accuracy"]) == (len(here), hits.mean())
+                    cost = (reference["y_true"] == reference["y_pred"])[one == value].mean()
+                    assert row["privacy_cost"] == pytest.approx(cost - hits.mean(), abs=1e-12)
+                    assert row["false_positive_rate"] == pytest.approx(
+                        (here["y_pred"] == 1)[here["y_true"] == 0].mean()
+                    )
+                assert (part.predictions[key]["group"] == one).all()
+            trained = both.frame.query("group != 'overall'")
+            trained = trained.assign(column=trained["group"].str.split(", ").str[at])
+            in_all = (columns["group"] + ", " + columns["sign"]).value_counts()
+            trained["n"] = trained["group"].map(in_all) - trained["n"]
+            trained["right"] = trained["n"] * (trained["accuracy"] + trained["dg_gap"])
+            sums = trained.groupby(["method", "seed", "column"])[["right", "n"]].sum()
+            by_group = part.frame.set_index(["method", "seed", "group"])
+            for key, row in sums.iterrows():
+                seen = by_group.loc[key, "accuracy"] + by_group.loc[key, "dg_gap"]
+                assert seen == pytest.approx(row["right"] / row["n"])
+            counts = pd.crosstab(columns[name], y).loc[part.asked["group names"]]
+            assert part.asked["counts"] == counts.to_numpy().tolist()
+    page = both.by("sign").to_html()
+    assert "groups by sign" in page and "a, +" not in page and "--by" not in page
+    assert "--by group" in both.to_html()
+    with pytest.raises(ValueError, match="column must be one of 'group', 'sign', got 'sex'"):
+        both.by("sex")
+    with pytest.raises(ValueError, match="needs groups that are intersections"):
+        part.by("group")
+
+
 def test_intersections_and_arrays(two_groups, settings):
     sensitive = pd.DataFrame(
         {"sex": two_groups.sensitive_features, "old": two_groups.data["x2"] > 0}
