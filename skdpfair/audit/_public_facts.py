@@ -45,7 +45,9 @@ _FEATURES = re.compile(
     r"(Scattering2D|Hog)\([\w=, '()]{0,120}\), which learns nothing"
     r"|FrozenFeatures\([\w. -]{1,80}\), sha256 [0-9a-f]{16}, public by declaration"
 )
+_AMOUNTS = re.compile(r"(?:[0-9.,e+-]{1,12}|inf)?(?:, [0-9.e+-]{1,12}){0,7}")
 _NUMBER = re.compile(r"\s*[-+]?\d*\.\d+(e[-+]?\d+)?\s*", re.IGNORECASE)
+_MOST_FITS, _MOST_ITEMS = 64, 200  # of a warm start; of a page
 _MOST_LEVELS, _MOST_SIZES, _MOST_ENTRIES, _NAME = 1000, 16, 4, 100
 
 
@@ -91,9 +93,15 @@ def are_levels(values) -> bool:
         columns = list(zip(*values, strict=True))  # intersections, which fill a quarter of a grid
         sizes = [len(set(map(repr, column))) for column in columns]
         crossed = max(sizes) <= max(8, len(values) / 2) and 4 * len(values) >= np.prod(sizes)
-        return 2 <= len(sizes) <= 8 and bool(crossed)
+        each = all(is_level(v) for column in columns for v in column)
+        return 2 <= len(sizes) <= 8 and bool(crossed) and each
     intervals = [v for v in values if isinstance(v, pd.Interval)]
     return all(map(is_level, values)) and len(intervals) <= 4 * _MOST_SIZES
+
+
+def is_list(value) -> bool:
+    """Tell whether a value is a list, a tuple or an array, not a dict that hides its values."""
+    return type(value) in (list, tuple, np.ndarray)
 
 
 def is_level(value):
@@ -152,6 +160,8 @@ def is_listed(name, value, values, network) -> bool:
     if name == "hidden_layer_sizes":
         own = value if network is None else network.params.get(name, ())
         return is_auto(value) or (is_setting(value) and tuple(value) == tuple(own))
+    if name in ("groups", "groups_", "classes", "classes_") and not is_list(value):
+        return False
     if name in ("groups", "groups_"):
         return are_levels(value)
     if name in ("classes", "classes_"):
@@ -180,6 +190,8 @@ def is_listed(name, value, values, network) -> bool:
         return is_report(value, values.get("groups_"), values.get("_n_fits", 1))
     if name == "_day":
         return is_day(value)
+    if name == "_n_fits":
+        return is_whole(value) and value <= _MOST_FITS
     if name == "_ledger_fits":
         return len(value) == values.get("_n_fits", 1) and are_ledger_fits(value)
     if name in ("attack", "augment", "group_col"):
@@ -244,7 +256,7 @@ def is_value(value) -> bool:
 def are_assumptions(texts, n_fits) -> bool:
     """Tell whether texts are assumptions of a report, at most one of each fit on frozen numbers."""
     others = set(texts) - _ASSUMPTIONS
-    return len(others) <= n_fits and all(map(_FROZEN.fullmatch, others))
+    return is_list(texts) and len(others) <= n_fits and all(map(_FROZEN.fullmatch, others))
 
 
 def is_not_accounted(text) -> bool:
@@ -299,14 +311,19 @@ def is_model_page(text) -> bool:
     features = facts.pop(page.FEATURES, None)
     sets = [facts.pop(name, "").split(", ") for name in ("classes", "groups")]
     amounts = [v for row in context["ledger"] for v in row[1:]]
-    amounts += [context["epsilon"], *context["group_epsilons"].values()]
+    amounts += [context["epsilon"], context["delta"], *context["group_epsilons"].values()]
+    amounts += context["of_person"] or []
+    lists = [context["ledger"], context["group_epsilons"], privacy.not_accounted]
     return (
         are_features(features)
         and page.are_facts(context["facts"])
         and page.is_spent_before(context["before"])
         and all(map(is_word, [context["title"], context["version"], *facts.values()]))
         and all(map(is_phrase, [*facts, *(row[0] for row in context["ledger"])]))
-        and all(re.fullmatch(r"[\d.,e+\- ]{1,60}|inf", v) for v in amounts)
+        and all(_AMOUNTS.fullmatch(v) for v in amounts)
+        and all(len(items) <= _MOST_ITEMS for items in lists)
+        and len(set(privacy.not_accounted)) == len(privacy.not_accounted)
+        and privacy.accountant in {"", *ACCOUNTANTS}
         and all(map(are_levels, (*sets, context["group_epsilons"])))
         and are_assumptions(privacy.assumptions, _MOST_SIZES)
         and all(map(is_not_accounted, privacy.not_accounted))

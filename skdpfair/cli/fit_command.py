@@ -284,7 +284,11 @@ def fit(
         echo(wrapped(f"NOT finished: {written} holds the partly trained model."))
     else:
         echo(f"Written to {written}.")
-        echo(f"Next:  skdpfair predict {written} DATA   or   skdpfair report {written} --data TEST")
+        recorded = "" if ledger is None else f" --ledger {ledger}"
+        echo(
+            f"Next:  skdpfair predict {written} DATA   or   skdpfair report {written} --data TEST"
+            f"{recorded}"
+        )
     sys.exit(status)
 
 
@@ -391,7 +395,10 @@ def _space(tried):
         name, _, values = given.partition("=")
         found = [_value(value) for value in values.split(",")]
         if name in space or len(found) < 2:
-            raise ValueError(f"--try {given!r} must be NAME=VALUE,VALUE, once for each name.")
+            raise ValueError(
+                f"--try {given!r} must be NAME=VALUE,VALUE, once for each name. For one value, use "
+                "--set, or --method."
+            )
         if name != "method":
             _check_name(name, f"--try {given!r}")
         elif unknown := [value for value in found if value not in _PRIVATE]:
@@ -410,7 +417,7 @@ def _check_name(name, option):
     known = DPFairClassifier().get_params(deep=False)
     if name in _OWN:
         raise ValueError(f"{option}: use {_OWN[name]} instead.")
-    if name.partition("__")[0] not in known:
+    if name not in known:
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"Did you mean {near[0]!r}? " if near else ""
         others = ", ".join(k for k in known if k not in _OWN)

@@ -140,4 +140,5 @@ def _of_model(results, output, title, data, card, compared, measures, ledger, pi
         pages[card] = model_card(results, X, y, **given).render()
     for path, text in pages.items():  # when all are made
         replace_file(path, text.encode())
-    return X is None and compared is None and clf.privacy_.is_private
+    alone = X is None and compared is None
+    return alone and clf.privacy_.is_private and not clf.privacy_.seeded

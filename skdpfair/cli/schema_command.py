@@ -172,7 +172,8 @@ def ask(
     echo(wrapped(WHY) + "\n\nAnswer b to go back to the question before.", err=True)
     if question := person_question(names, unit):
         echo(wrapped(question), err=True)
-    others = [name for name in names if name not in (target, unit, *groups)] * (not labels_only)
+    others = [name for name in names if name not in (target, unit, *groups, "")]
+    others *= not labels_only
     if len(others) > _MANY:
         said = f"{len(others)} columns: --template writes a file to fill in with an editor instead."
         echo(wrapped(said), err=True)
@@ -372,7 +373,7 @@ def _heading(data, names, unit):
 
 def _template(data, names, target, groups, unit, most_records):
     """Return a file with a line for each column, to be filled in."""
-    others = [name for name in names if name not in (target, unit, *groups)]
+    others = [name for name in names if name not in (target, unit, *groups, "")]
     person = [f"unit = {_quoted(name)}" for name in _named(unit)]
     if unit is not None:
         person.append(f"max_records_per_unit = {most_records}")

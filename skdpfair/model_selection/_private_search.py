@@ -20,7 +20,7 @@ from sklearn.utils.validation import (
 from skdpfair._validate import error_context, integer, is_auto, number, safe_repr
 from skdpfair.budget.charging import charged
 from skdpfair.estimator import classifier_of, persons_of, routed
-from skdpfair.exceptions import InsecureSeedWarning
+from skdpfair.exceptions import InfeasibleBudgetError, InsecureSeedWarning
 from skdpfair.inputs import labels as _labels
 from skdpfair.inputs import persons as _persons
 from skdpfair.model_selection import _trials
@@ -47,7 +47,7 @@ from skdpfair.privacy.renyi import (
 from skdpfair.privacy.statement import ASSUMPTIONS, UNITS, in_unit
 from skdpfair.training import sklearn_callbacks as _tasks
 
-_ONLY = {"keep_reference": False, "warm_start": False, "callbacks": None}
+_ONLY = {"keep_reference": False, "diagnostics": False, "warm_start": False, "callbacks": None}
 _ONLY |= {"distributed": None, "checkpoint": None}
 _LEAST_SHARE = 64  # a trial may have no less than this part of the budget of a search
 _TIGHT = 1.002  # ratio of bounds of the epsilon of a trial
@@ -352,7 +352,10 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
             return [params | {name: epsilon} for params in pool]
 
         def cost(epsilon):
-            _, curve, _ = trial_of(self, at(epsilon), n_samples, n_groups)
+            try:
+                _, curve, _ = trial_of(self, at(epsilon), n_samples, n_groups)
+            except InfeasibleBudgetError:  # it is too small for a trial
+                return 0.0
             return curve_epsilon(self._selection_curve(curve), delta)
 
         low, high = self.epsilon / _LEAST_SHARE, self.epsilon
@@ -476,6 +479,13 @@ def _refuse_witnesses(part):
             "must stay secret. Call set_callbacks on the DPRandomizedSearch, or on the estimator "
             "that holds it: a PrivacyLedger is charged once, for the whole search."
         )
+    params = getattr(part, "module_params", None)
+    where = [getattr(part, "cache_dir", None), dict(params or {}).get("cache_dir")]
+    if any(folder is not None for folder in where):
+        raise ValueError(
+            f"cache_dir of the {name} in estimator would store features of the records, and tell "
+            "trials that must stay secret. Set cache_dir=None."
+        )
     if getattr(part, "memory", None) is not None:
         raise ValueError(
             f"memory={safe_repr(part.memory)} of the {name} in estimator would store records and "
@@ -558,7 +568,7 @@ def report_of(search, trial, whole, delta, seeded, most_records, n_units):
         expected_batch_size=run.sample_rate * trial.n_samples,
         is_private=epsilon < math.inf,
         seeded=seeded,
-        n_samples=None if most_records is None else n_units,
+        n_samples=n_units,
         max_records_per_unit=most_records,
         adjacency=adjacency,
         assumptions=in_unit(

@@ -563,7 +563,7 @@ def columns_of(path, wanted=()):
         raise ValueError(f"File {str(path)!r} does not exist.") from None
     except Exception as error:
         raise ValueError(f"{Path(path).name} {_unreadable(error)}") from None
-    names, place = [str(name) for name in names], {}
+    names, place = ["" if name != name else str(name) for name in names], {}  # of NaN
     for at, name in enumerate(names, start=1):
         if place.setdefault(name, at) != at:
             raise ValueError(

@@ -36,7 +36,7 @@ CHANGED = {
 SEVERAL_RECORDS = (
     "several records of one person: epsilon is for one record, epsilon_for(n) for n of them"
 )
-OTHER_FITS = "other fits on the same records: their epsilons add up"
+OTHER_FITS = "other fits on the same records: their cost comes in addition"
 # what is not covered, and after the first colon what to do about it
 NOT_ACCOUNTED = (
     "preprocessing fitted on the data (scalers, encoders, imputers, feature selection, "
@@ -85,7 +85,7 @@ _WEIGHTS = (
 _PERSONS = " It protects all records of one person, of which at most {} take part in the training."
 _OF_PERSONS = {  # what a report on persons says instead; "" for nothing
     SEVERAL_RECORDS: "",
-    OTHER_FITS: "other fits on the same persons: their epsilons add up",
+    OTHER_FITS: "other fits on the same persons: their cost comes in addition",
     ASSUMPTIONS["n"]: (
         "the number of persons n and max_records_per_unit are public, and each record names its "
         "person; the number of records is public, too, where steps before the classifier depend on "
@@ -161,7 +161,7 @@ def in_unit(texts: Iterable[str], unit: str) -> tuple[str, ...]:
     Examples
     --------
     >>> in_unit((OTHER_FITS, "bounds"), "person")
-    ('other fits on the same persons: their epsilons add up', 'bounds')
+    ('other fits on the same persons: their cost comes in addition', 'bounds')
     """
     said = texts if unit == "record" else (_OF_PERSONS.get(text, text) for text in texts)
     return tuple(text for text in said if text)

@@ -137,6 +137,8 @@ def is_day(value) -> bool:
 
 def are_ledger_fits(values) -> bool:
     """Tell whether values are names of fits in a ledger, or None for fits that are in none."""
+    if type(values) not in (list, tuple):
+        return False
     return all(v is None or _NAME_OF_FIT.fullmatch(v) is not None for v in values)
 
 

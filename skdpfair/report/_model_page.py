@@ -48,6 +48,7 @@ from skdpfair.report._rendering import (
     readable,
     render,
     share_interval,
+    share_limits,
     written,
 )
 from skdpfair.report._spent_before import beside
@@ -486,8 +487,25 @@ def _differences(table, names, classes):
             _, unit, _ = described(f"{name}_difference")
             error = error_in_words(name, classes)
             said = f"the share of {error}" if error else in_words(name)
-            found.append((said, written(difference(values), name), unit))
+            ends = table.loc[values.idxmax()], table.loc[values.idxmin()]
+            interval = _of_difference(*ends, name, table.attrs["rarest"])
+            found.append((said, written(difference(values), name), unit, interval))
     return found
+
+
+def _of_difference(high, low, name, rarest):
+    """Return the interval of the difference of two shares of records by Newcombe, "" of others."""
+    n = [n_trials(name, int(row["n"]), row["rarest_class_share"], rarest) for row in (high, low)]
+    if not all(n):
+        return ""
+    shares = high[name], low[name]
+    (l1, u1), (l2, u2) = (share_limits(p, k) for p, k in zip(shares, n, strict=True))
+    gap = shares[0] - shares[1]
+    least = gap - np.hypot(shares[0] - l1, u2 - shares[1])
+    most = gap + np.hypot(u1 - shares[0], shares[1] - l2)
+    maybe = ", so it may be chance" if least <= 0 else ""
+    few = f", with {min(n):,} records in the smaller group"
+    return f" (95 % interval {points(least)} to {points(most)}{maybe}){few}"
 
 
 def _card_table(table, names):

@@ -47,22 +47,22 @@ _WRITTEN = "<footer>Written by skdpfair "
 _ROWS = re.compile(r"<dt>(.*?)</dt><dd>(.*?)</dd>")
 _ITEM = re.compile(r"<li>(.*?)</li>")
 _EPSILON = re.compile(
-    r"<strong>ε = (\S+) at δ = (\S+)</strong>(?: for one record, <strong>ε = ([\d.e+-]+|inf)"
-    r"</strong> for a person with at most (\d+) records)? \((\w+) accountant\)"
+    r"<strong>ε = (\S+) at δ = (\S+)</strong>(?: for one record, <strong>ε = ([0-9.e+-]+|inf)"
+    r"</strong> for a person with at most ([0-9]+) records)? \((\w+) accountant\)"
 )
-_SELECTION = re.compile(re.escape(SELECTION).replace(r"\{\}", r"[\d.,e-]{1,20}"))
+_SELECTION = re.compile(re.escape(SELECTION).replace(r"\{\}", r"[0-9.,e-]{1,20}"))
 _BY_GROUP = re.compile(r'<tr><th scope="row">(.*?)</th><td class="n">([^<]*)</td></tr>')
 _POINT = re.compile(r'( class="log")?><title>([^<]*) = (\S+): (\S+)</title></circle>')
 _CATEGORY = re.compile(
     r'<tr><th scope="row">(.*?)</th><td>(.*?)</td><td class="n">([^<]*)</td></tr>'
 )
-_LOGIT = re.compile(r"[+-]\d{1,3}\.\d{3}")
-_MOST_POINTS, _LONGEST_NAME = 50, 100
+_LOGIT = re.compile(r"[+-][0-9]{1,3}\.[0-9]{3}")
+_MOST_POINTS, _LONGEST_NAME, _MOST_LOGITS = 50, 100, 20_000
 _FALSE_ALARMS = (0.0, 0.1, 0.5, 1.0, 2.0, 5.0, *range(10, 101, 10))  # per cent
 _STATED = re.compile(r'<p class="plain">(.*?)</p>', re.S)
 _MU = "{}, at error rates from {} on"
 _FOUND = "at {} % false alarms, at most {} %"
-_MARK = re.compile(r"<title>([\d.]+) % false alarms: at most ([\d.e+-]+) % found</title>")
+_MARK = re.compile(r"<title>([0-9.]+) % false alarms: at most ([0-9.e+-]+) % found</title>")
 _ENTRY = re.compile(r'<tr><th scope="row">(.*?)</th>' + r'<td class="n">([^<]*)</td>' * 3 + "</tr>")
 
 
@@ -71,7 +71,7 @@ def _filled(text, **words):
     pattern = re.escape(text)
     for name, choices in words.items():
         pattern = pattern.replace(rf"\{{{name}\}}", f"(?:{'|'.join(choices)})")
-    return re.compile(re.sub(r"\\{\w*\\}", r"(?:[\\d.,e+-]{1,12}|inf)", pattern))
+    return re.compile(re.sub(r"\\{\w*\\}", r"(?:[0-9.,e+-]{1,12}|inf)", pattern))
 
 
 _HELD = [BESIDES.format(held) for held in (DIAGNOSTICS_HELD, REFERENCE_HELD)]
@@ -276,7 +276,7 @@ def are_curves(learned) -> bool:
         values = [value for value, _ in curve]
         names.append(name)
         logits += [f"{logit:+.3f}" for _, logit in curve]
-        if len(curve) > _MOST_POINTS or values != sorted(set(values)):
+        if len(curve) > _MOST_POINTS or len(logits) > _MOST_LOGITS or values != sorted(set(values)):
             return False
     return all(len(name) <= _LONGEST_NAME for name in names) and all(map(_LOGIT.fullmatch, logits))
 

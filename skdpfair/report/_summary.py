@@ -135,6 +135,14 @@ def _how_good(results, advised, measure):
     return f"{said}{worth}."
 
 
+def _advice(advised):
+    """Return the recommended model, and what is not measurably worse, as a phrase."""
+    if advised is None:
+        return "none"
+    equals = f" ({_listed(advised.equals)} not measurably worse)" if advised.equals else ""
+    return f"take {advised.method} at ε {advised.epsilon:g}{equals}"
+
+
 def costs_beside(results, method, epsilon):
     """Return what a sweep of the same data tells of one model: whom its privacy costs how much.
 
@@ -162,10 +170,18 @@ def costs_beside(results, method, epsilon):
         "is_near": not math.isclose(nearest, epsilon, rel_tol=0.01),
         "n_runs": len(own),
         "measure": in_words(measure),
-        "rows": [(group, _spanned(cost, "points")) for group, cost in costs.items()],
+        "own": f"{epsilon:.3g}",
+        "rows": [(group, points(cost.mean), _limits(cost)) for group, cost in costs.items()],
         "said": " ".join(said),
-        "advice": f"take {advised.method} at ε {advised.epsilon:g}" if advised else "none",
+        "advice": _advice(advised),
     }
+
+
+def _limits(cost):
+    """Return the interval of a cost as text, "" of a single run."""
+    if np.isnan(cost.low):
+        return ""
+    return "in all runs" if cost.is_constant else f"{points(cost.low)} to {points(cost.high)}"
 
 
 def _whom_it_costs(table, found_cost, highest, name):
@@ -363,7 +379,7 @@ def before(results, ledger, total):
     return said
 
 
-def release_commands(results, advised):
+def release_commands(results, advised, ledger=None):
     """Return the shell's commands that fit what is released: with the choice covered, and without.
 
     The first is None if there is one method only.
@@ -371,6 +387,7 @@ def release_commands(results, advised):
     asked = results.asked or {}
     params = {k: v for k, v in asked.get("params", {}).items() if k not in _OF_SCHEMA}
     options = "".join(f" --set {shlex.quote(f'{k}={_as_typed(v)}')}" for k, v in params.items())
+    options += "" if ledger is None else f" --ledger {shlex.quote(ledger.path.name)}"
     useful = _useful(results, advised)
     method, epsilon = (useful.method, f"{useful.epsilon:g}") if useful else ("METHOD", "EPSILON")
     fit = f"skdpfair fit DATA --schema SCHEMA.toml --epsilon {epsilon}"

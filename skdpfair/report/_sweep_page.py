@@ -161,7 +161,7 @@ def results_page(results, *, title=None, pipeline=None, measures=None, ledger=No
         "findings": findings(pipeline),
         "features": asked.get("features"),
         "not_accounted": in_unit(NOT_ACCOUNTED, UNITS[adjacency]),
-        "commands": release_commands(results, advised),
+        "commands": release_commands(results, advised, ledger),
         "is_known": results.asked is not None,
         "version": skdpfair.__version__,
     }

@@ -477,6 +477,16 @@ def test_leaving_everything_out_asks_again(folder, table):
     assert found.missing == [] and found.log_columns == list(found.bounds)  # by its limits
 
 
+def test_a_column_without_a_name_is_left_out(folder, table):
+    """As R writes the numbers of rows."""
+    table.to_csv("loans.csv", sep=";", index=True, encoding="utf-8-sig")
+    draft = ["schema", "loans.csv", "--target", "kredit ok?", "--template", "-o", "draft.toml"]
+    usable(invoke(*draft))
+    text = Path("draft.toml").read_text(encoding="utf-8")
+    assert "nan" not in text and '""' not in text.split("[bounds]")[1].split("[sweep]")[0]
+    fitted()
+
+
 def test_a_template_holds_names_only(folder, table):
     usable(
         invoke(

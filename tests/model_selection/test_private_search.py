@@ -22,6 +22,7 @@ from skdpfair import DPFairClassifier
 from skdpfair.budget.active_ledger import SEARCH
 from skdpfair.budget.charging import suspended
 from skdpfair.exceptions import InsecureSeedWarning, PrivacyAccountingError
+from skdpfair.features import Hog
 from skdpfair.model_selection import (
     BudgetExceeded,
     DPRandomizedSearch,
@@ -136,6 +137,12 @@ def test_a_budget_of_the_whole_search_is_met_from_below(data, estimator, shape):
 def test_a_budget_of_the_whole_search_that_cannot_be_met_is_refused(data, params, says):
     with pytest.raises(ValueError, match=says):
         searching(private(), **params).fit(*data)
+
+
+def test_a_small_budget_that_some_trial_can_meet_is_met():
+    """Where the smallest epsilon that is tried is infeasible, larger ones are not given up."""
+    search = searching(private(), epsilon=0.05, shape=1.0)
+    assert 0.045 < search.forecast(3000).epsilon_total <= 0.05
 
 
 def test_a_distribution_is_drawn_from_public_numbers_alone(data):
@@ -297,6 +304,15 @@ def test_a_ledger_is_charged_once_for_the_whole_search(data, tmp_path):
         ({"space": {"noise_multiplier": [3.0, 0.0]}}, "trains without privacy"),
         ({"space": {"keep_reference": [True]}}, "keep_reference=True would reveal trials"),
         ({"estimator": base(warm_start=True)}, "warm_start=True would reveal trials"),
+        ({"space": {"diagnostics": [True]}}, "diagnostics=True would reveal trials"),
+        (
+            {"estimator": base(module_params={"cache_dir": "c"})},
+            "cache_dir of the DPFairClassifier",
+        ),
+        (
+            {"estimator": make_pipeline(Hog(cache_dir="c"), base()), "space": PIPED},
+            "cache_dir of the Hog",
+        ),
     ],
 )
 def test_refusals(data, params, says):
