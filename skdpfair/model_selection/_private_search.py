@@ -3,6 +3,7 @@
 import math
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import numpy as np
@@ -49,6 +50,7 @@ from skdpfair.training import sklearn_callbacks as _tasks
 
 _ONLY = {"keep_reference": False, "diagnostics": False, "warm_start": False, "callbacks": None}
 _ONLY |= {"distributed": None, "checkpoint": None}
+_OWN = ("n", "sets", "classes", "groups", "counts")  # facts of which a search has its own
 _LEAST_SHARE = 64  # a trial may have no less than this part of the budget of a search
 _TIGHT = 1.002  # ratio of bounds of the epsilon of a trial
 _MIDDLE = 60  # position of an order near 7, by which curves are ranked for display
@@ -415,7 +417,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         else:
             winner = classifier_of(model)
             _trials.forget_times(winner.net_)
-            winner.privacy_ = report
+            report = winner.privacy_ = _with_public_facts(report, winner.privacy_)
             winner.__dict__.update(origin)
         self.best_estimator_, self.best_params_ = model, params or {}
         self.classes_, self.privacy_ = model.classes_, report
@@ -545,6 +547,19 @@ def _most_records(search, pool, unit):
             )
         most_records = max(most_records, bound or 0)
     return most_records or None
+
+
+def _with_public_facts(report, trial):
+    """Return the report with what that of the released trial takes as public or leaves out."""
+    own = {t for name in _OWN for t in in_unit([ASSUMPTIONS[name]], trial.unit)}
+    assumptions = [*report.assumptions, *(t for t in trial.assumptions if t not in own)]
+    not_accounted = [*report.not_accounted, *trial.not_accounted]
+    return replace(
+        report,
+        assumptions=tuple(dict.fromkeys(assumptions)),
+        not_accounted=tuple(dict.fromkeys(not_accounted)),
+        features=trial.features,
+    )
 
 
 def report_of(search, trial, whole, delta, seeded, most_records, n_units):

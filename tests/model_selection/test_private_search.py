@@ -16,9 +16,9 @@ from scipy.stats import loguniform
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.dummy import DummyClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from skdpfair import DPFairClassifier
+from skdpfair import DPFairClassifier, get_method
 from skdpfair.budget.active_ledger import SEARCH
 from skdpfair.budget.charging import suspended
 from skdpfair.exceptions import InsecureSeedWarning, PrivacyAccountingError
@@ -33,6 +33,7 @@ from skdpfair.model_selection import (
 from skdpfair.preprocessing import DPQuantileScaler
 from skdpfair.privacy import SampledGaussian
 from skdpfair.privacy.renyi import curve_epsilon, rdp_curve, selection_epsilon
+from skdpfair.privacy.statement import ASSUMPTIONS
 from skdpfair.training import train as _training
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
@@ -137,6 +138,24 @@ def test_a_budget_of_the_whole_search_is_met_from_below(data, estimator, shape):
 def test_a_budget_of_the_whole_search_that_cannot_be_met_is_refused(data, params, says):
     with pytest.raises(ValueError, match=says):
         searching(private(), **params).fit(*data)
+
+
+@pytest.mark.filterwarnings("ignore::skdpfair.exceptions.InsecureSeedWarning")
+@pytest.mark.filterwarnings("ignore::skdpfair.exceptions.PrivacyLeakWarning")
+def test_the_report_has_the_public_facts_of_the_released_trial(data):
+    X, y = data
+    method = get_method("dp_is_sgd", group_probabilities=(0.4, 0.6))
+    clf = private().set_params(method=method, groups=["no", "yes"], classes=["no", "yes"])
+    pipe = make_pipeline(StandardScaler(), clf)
+    search = searching(pipe, PIPED, random_state=0, epsilon=3.0)
+    search.fit(X, y, sensitive_features=y)
+    alone = clone(pipe).fit(X, y, dpfairclassifier__sensitive_features=y)[-1].privacy_
+    sets = {ASSUMPTIONS[name] for name in ("n", "sets", "classes", "groups")}
+    assert set(alone.assumptions) - sets <= set(search.privacy_.assumptions)
+    assert any("group_probabilities" in text for text in search.privacy_.assumptions)
+    assert set(alone.not_accounted) <= set(search.privacy_.not_accounted)
+    assert any("standardscaler" in text for text in search.privacy_.not_accounted)
+    assert search.best_estimator_[-1].privacy_ == search.privacy_
 
 
 def test_a_small_budget_that_some_trial_can_meet_is_met():
