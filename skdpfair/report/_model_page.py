@@ -516,7 +516,7 @@ def _card_table(table, names):
         if MEASURES[name].trials is not None:
             rarest = table.attrs["rarest"]
             intervals = [_interval(row, name, rarest) for _, row in table.iterrows()]
-            columns[f"{name}, 95 % interval"] = intervals
+            columns[f"{name}, 95 % interval in %"] = intervals
     return pd.DataFrame(columns).join(table.filter(like="predicted["))
 
 
