@@ -129,9 +129,7 @@ _PRIVATE = sorted(name for name, method in METHODS.items() if method.private)
 @click.option(
     "--trials",
     type=click.FloatRange(min=1),
-    default=10.0,
-    show_default=True,
-    help="Mean number of trials with --try; the number drawn stays secret.",
+    help="Mean number of trials with --try, by default 10; the number drawn stays secret.",
 )
 @ledger_options
 @click.option("--seed", type=click.IntRange(min=0), help="Make noise reproducible: research only.")
@@ -201,8 +199,12 @@ def fit(
     if rank:
         ledger = None  # that of process 0 is charged for all
     schema, given = _schema(source, path, target, groups, (unit, most_records), output)
+    if trials is not None and not tried:
+        raise Unusable("--trials is for a choice: give --try NAME=VALUE,VALUE, or leave it out.")
     with in_options({}):
-        space = _space(tried)
+        space, given_once = _space(tried), _parsed(settings)
+    if twice := sorted(space.keys() & given_once.keys()):
+        raise Unusable(f"--set and --try both give {twice[0]!r}. Leave one of them out.")
     for name in space.get("method", [method]):
         if METHODS[name].needs_groups and not schema.all_groups:
             raise Unusable(
@@ -226,9 +228,9 @@ def fit(
             "verbose": 0 if as_json or tried else 1,
             "distributed": "auto" if n_processes > 1 else None,
         }
-        clf = DPFairClassifier(**params).set_params(**_parsed(settings))
+        clf = DPFairClassifier(**params).set_params(**given_once)
         if space:
-            clf = _search(clf, space, trials)
+            clf = _search(clf, space, trials or 10.0)
     if question is not None and not as_json and rank == 0:
         echo(wrapped(f"Note: {question}"), err=True)
     if ledger is not None:

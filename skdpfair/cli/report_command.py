@@ -108,8 +108,8 @@ def _of_sweep(results, output, title, by, measures, ledger):
         title = f"What privacy costs each group: {schema.target} by {columns}"
     found = TradeoffResults.from_store(results)
     found = found if by is None else found.by(by)
-    told = {"measures": measures, "ledger": existing_ledger(ledger)}
-    found.to_html(output, title=title, pipeline=pipeline, **told)
+    options = {"measures": measures, "ledger": existing_ledger(ledger)}
+    found.to_html(output, title=title, pipeline=pipeline, **options)
     return False
 
 

@@ -89,8 +89,8 @@ def statement(path, kinds, output, ledger, data, as_json, **pictures):
             from skdpfair.release._read_statement import read_report
             from skdpfair.report._spent_before import beside  # late: it needs torch
 
-            told = beside(ledger, read_report(path)[0], said["release"]["ledger_fits"])
-            said["all_fits"] = told["numbers"] | {"statement": " ".join(told["sentences"])}
+            found = beside(ledger, read_report(path)[0], said["release"]["ledger_fits"])
+            said["all_fits"] = found["numbers"] | {"statement": " ".join(found["sentences"])}
     if as_json:
         echo(json.dumps(said))
     elif not kinds:

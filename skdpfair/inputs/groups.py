@@ -212,11 +212,13 @@ def within_columns(
     if not levels or not all(isinstance(level, tuple) for level in levels):
         return {}
     names = _names_of(sensitive_features)
+    if len(names) != len(levels[0]):
+        names = [f"column {at}" for at in range(len(levels[0]))]
     found: dict[str, dict[str, list[Any]]] = {}
     for at, values in enumerate(zip(*levels, strict=True)):
         groups = list(dict.fromkeys(map(str, values)))
         of = [groups.index(str(value)) for value in values]
-        found[names[at] if names else f"column {at}"] = {"groups": groups, "of": of}
+        found[names[at]] = {"groups": groups, "of": of}
     return found
 
 

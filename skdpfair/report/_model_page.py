@@ -398,7 +398,7 @@ def _costs(results, classifier):
     privacy = classifier.privacy_
     if not privacy.is_private:
         raise ValueError("results needs a private classifier, whose cost it tells. Leave it out.")
-    return costs_beside(results, classifier.method, classifier.epsilon or privacy.epsilon)
+    return costs_beside(results, classifier.method_.name, classifier.epsilon or privacy.epsilon)
 
 
 def _tested(model, classifier, X, y, sensitive_features, measures):
@@ -482,14 +482,16 @@ def _differences(table, names, classes):
     """Return the differences between the groups as text, where two groups have a value."""
     found = []
     for name in names:
-        values = table[name][1:].dropna()
-        if len(values) > 1:
+        values = table[name].to_numpy()[1:]
+        if np.isfinite(values).sum() > 1:
             _, unit, _ = described(f"{name}_difference")
             error = error_in_words(name, classes)
             said = f"the share of {error}" if error else in_words(name)
-            ends = table.loc[values.idxmax()], table.loc[values.idxmin()]
-            interval = _of_difference(*ends, name, table.attrs["rarest"])
-            found.append((said, written(difference(values), name), unit, interval))
+            high, low = (table.iloc[1 + at(values)] for at in (np.nanargmax, np.nanargmin))
+            interval = _of_difference(high, low, name, table.attrs["rarest"])
+            found.append(
+                (said, written(difference(values[np.isfinite(values)]), name), unit, interval)
+            )
     return found
 
 
@@ -550,7 +552,7 @@ def _facts(classifier, file=None):
     rows = [] if file is None else [(FILE, file.sha256), (SIZE, f"{file.n_bytes:,} bytes")]
     if day := getattr(classifier, "_day", None):
         rows.append((DAY, f"{day} (UTC)"))
-    method = classifier.method + f", by {privacy.method}" * (_selection(privacy) is not None)
+    method = classifier.method_.name + f", by {privacy.method}" * (_selection(privacy) is not None)
     rows += [
         ("method", method),
         ("classes", ", ".join(map(str, classifier.classes_))),

@@ -254,7 +254,7 @@ def is_guarantee(context) -> bool:
 
 
 def are_facts(facts) -> bool:
-    """Tell whether no fact is told twice, and a file and a day are named by a hash and a date."""
+    """Tell whether no fact is repeated, and a file and a day are named by a hash and a date."""
     named = dict(facts)
     strict = {name: value for name, value in named.items() if name in _STRICT}
     return len(named) == len(facts) and all(_STRICT[k].fullmatch(v) for k, v in strict.items())

@@ -17,7 +17,7 @@ from skdpfair.report._spent_before import holds
 
 _WIDE_INTERVAL = 0.02  # half an interval, from which on numbers have no decimals
 _WEAK = 0.01  # of accuracy, that a private model may have more than its reference
-_OF_SCHEMA = ("classes", "groups", "max_records_per_unit")
+_OF_SCHEMA = ("classes", "groups", "max_records_per_unit")  # which the command reads
 MOST_BUDGETS = 6  # that a sentence or the bars name
 
 
@@ -386,7 +386,9 @@ def release_commands(results, advised, ledger=None):
     """
     asked = results.asked or {}
     params = {k: v for k, v in asked.get("params", {}).items() if k not in _OF_SCHEMA}
-    options = "".join(f" --set {shlex.quote(f'{k}={_as_typed(v)}')}" for k, v in params.items())
+    delta = params.pop("delta", "'auto'")
+    options = "" if delta == "'auto'" else f" --delta {delta}"
+    options += "".join(f" --set {shlex.quote(f'{k}={_as_typed(v)}')}" for k, v in params.items())
     options += "" if ledger is None else f" --ledger {shlex.quote(ledger.path.name)}"
     useful = _useful(results, advised)
     method, epsilon = (useful.method, f"{useful.epsilon:g}") if useful else ("METHOD", "EPSILON")

@@ -662,6 +662,8 @@ def test_a_schema_that_cannot_be_used_is_named(folder, old, new, named):
         ([*FIT, "--try", "method=dpsgd,sgd"], "'sgd' is no private method"),
         ([*FIT, "--try", "lr=1,fast"], "lr must be"),
         ([*FIT, "--try", "lr=1,2", "--trials", "0"], "--trials"),
+        ([*FIT, "--trials", "5"], "--trials is for a choice"),
+        ([*FIT, "--try", "lr=1,2", "--set", "lr=3"], "--set and --try both give 'lr'"),
         (["predict", "loans.csv", "loans.csv"], "not a safetensors file"),
         (["sweep", "schema.toml"], "--data FILE"),
         (["report", "loans.csv"], "not a safetensors file"),

@@ -17,7 +17,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skdpfair import DPFairClassifier
+from skdpfair import DPFairClassifier, get_method
 from skdpfair.audit import audit_artifact
 from skdpfair.budget import PrivacyLedger
 from skdpfair.budget.spending import ELSEWHERE, LEAKS, SCORES
@@ -353,6 +353,15 @@ def test_a_sweep_tells_what_privacy_costs_each_group(fitted, compared):
         assert float(cost) == pytest.approx(costs[unescape(group)], abs=0.051)
     largest = max(costs, key=costs.get)
     assert f"The largest cost of privacy for a group is that of {escape(largest)}" in page
+
+
+def test_a_method_may_be_an_object_and_two_groups_may_have_one_name(fitted):
+    data = fitted[1]
+    groups = np.array([1, "1"], dtype=object)[(data.sensitive_features == "a").astype(int)]
+    clf = DPFairClassifier(get_method("dpsgd"), epsilon=3.0, max_steps=5, groups=[1, "1"])
+    clf.fit(data.data, data.target, sensitive_features=groups)
+    page = model_page(clf, data.data, data.target, sensitive_features=groups)
+    assert "<dt>method</dt><dd>dpsgd</dd>" in page and "largest difference in accuracy" in page
 
 
 def test_a_difference_between_groups_has_an_interval(fitted):

@@ -176,13 +176,18 @@ def test_the_commands_of_a_release_fit_what_is_recommended():
     asked = {
         "classes": ["no", "yes"],
         "methods": {"dpsgd": "'dpsgd'", "global_adapt": "'global_adapt'", "own": "Own()"},
-        "params": {"classes": "('no', 'yes')", "module": "'mlp'", "hidden_layer_sizes": "(8, 8)"},
+        "params": {
+            "delta": "1e-06",
+            "classes": "('no', 'yes')",
+            "module": "'mlp'",
+            "hidden_layer_sizes": "(8, 8)",
+        },
     }
     found = SimpleNamespace(asked=asked, leading_measures=["accuracy"])
     advised = SimpleNamespace(method="dpsgd", epsilon=0.5, score=None)
     tried, fixed = release_commands(found, advised)
     fit = "skdpfair fit DATA --schema SCHEMA.toml --epsilon 0.5 "
-    end = "--set module=mlp --set 'hidden_layer_sizes=[8, 8]'"
+    end = "--delta 1e-06 --set module=mlp --set 'hidden_layer_sizes=[8, 8]'"
     assert tried == f"{fit}--try method=dpsgd,global_adapt {end}"
     assert fixed == f"{fit}--method dpsgd {end}"
     found.asked = None
