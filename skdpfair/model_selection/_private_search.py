@@ -367,9 +367,15 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
                 f"trials at epsilon {low:.3g}, cost more. Raise epsilon or "
                 "score_noise_multiplier, or lower mean_trials."
             )
+        guess = self.epsilon / 2
         while high > _TIGHT * low:
-            middle = math.sqrt(low * high)
-            low, high = (middle, high) if cost(middle) <= self.epsilon else (low, middle)
+            spent = cost(guess)
+            low, high = (guess, high) if spent <= self.epsilon else (low, guess)
+            if self.epsilon / _TIGHT <= spent <= self.epsilon:
+                break
+            guess *= self.epsilon / spent / math.sqrt(_TIGHT) if spent else 0.0  # nearly linear
+            if not low < guess < high:
+                guess = math.sqrt(low * high)
         return at(low)
 
     def _selection_curve(self, curve):
