@@ -74,7 +74,9 @@ def bootstrap_interval(
     -----
     The intervals are computed by `scipy.stats.bootstrap`. Each group is resampled separately, so
     the overall resamples keep the sizes of the groups. The interval covers the sampling of the
-    records, not the randomness of training: for that, compare seeds with `paired_wilcoxon`.
+    records, not the randomness of training: for that, compare seeds with `paired_wilcoxon`. Each
+    interval holds by itself: to compare all pairs of K groups, set ``confidence_level`` to
+    1 - 0.05 / (K (K - 1) / 2).
 
     Percentile intervals are slightly too short for few records or resamples: with 60 records and
     199 resamples, 95 % intervals of a mean covered 93 %.

@@ -283,7 +283,7 @@ def release_group_table(
     group in the population: they cover both the sampling of the records and the noise. They invert
     the test of (1 - a) correct - a incorrect, which has the variance
     n a (1 - a) + v ((1 - a)^2 + a^2) for accuracy a and noise variance v. Without noise they are
-    Wilson's intervals.
+    Wilson's intervals. Each holds by itself, not for the best or the worst of all groups.
 
     The noise is drawn by exact sampling of integers [canonne2020]_, so that rounding of floating
     point numbers neither limits its tails nor reveals the count.

@@ -15,6 +15,7 @@ from skdpfair.metrics._compare_groups import difference, group_max, group_min
 from skdpfair.metrics._excessive_risk import check_distributions, class_codes
 
 OVERALL = "overall"
+LEVEL = 0.95  # of intervals
 RARE = 0.3  # a share of one of two classes below which accuracy hides how often the class is missed
 _BINS = 15
 
@@ -240,6 +241,24 @@ def described(column: str) -> tuple[str, str, float]:
     is_point = measure.of is not None or suffix == "_difference"
     unit = "percentage points" if measure.unit == "%" and is_point else measure.unit
     return measure.title + of_what, unit, 100.0 if measure.unit == "%" else 1.0
+
+
+def level_of(column: str, n_groups: int, level: float = LEVEL) -> float:
+    """Return the level of the interval of a column that compares groups, by Bonferroni.
+
+    At this level, the intervals of all choices of groups that the column may show hold at once with
+    ``level``: of all pairs, if it is a difference, and of all groups, if it is the worst one, or
+    that of one group in a comparison with another model or with the training records.
+
+    Examples
+    --------
+    >>> [round(level_of(f"accuracy{part}", 5), 4) for part in ("[F]", "_group_min", "_difference")]
+    [0.95, 0.99, 0.995]
+    """
+    name, suffix, group = _parts(column)
+    of_one = n_groups if suffix or (group is not None and MEASURES[name].against) else 1
+    n = {"_difference": n_groups * (n_groups - 1) // 2, "_worst_group": n_groups**2}
+    return 1 - (1 - level) / max(1, n.get(suffix, of_one))
 
 
 def measure_of(column: str) -> str:

@@ -329,7 +329,7 @@ class TradeoffResults:
             One row per method and epsilon. Means are over the runs in which a group has test
             records. Differences and worst groups are those of the groups with the largest and the
             smallest mean. Runs on one data set are not independent, so the standard errors are
-            rough.
+            rough; those of differences and worst groups do not cover the choice of these groups.
 
         Raises
         ------

@@ -17,11 +17,13 @@ from skdpfair.budget.files import path_of, replace_file
 from skdpfair.inputs.groups import encode, group_name
 from skdpfair.metrics._compare_groups import difference
 from skdpfair.metrics._measures import (
+    LEVEL,
     MEASURES,
     OVERALL,
     chosen_measures,
     described,
     leading_measures,
+    level_of,
     n_trials,
     rarest_class,
     simple_measures,
@@ -482,26 +484,27 @@ def _differences(table, names, classes):
     """Return the differences between the groups as text, where two groups have a value."""
     found = []
     for name in names:
-        values = table[name].to_numpy()[1:]
-        if np.isfinite(values).sum() > 1:
-            _, unit, _ = described(f"{name}_difference")
+        values, column = table[name].to_numpy()[1:], f"{name}_difference"
+        if (n_groups := np.isfinite(values).sum()) > 1:
+            _, unit, _ = described(column)
             error = error_in_words(name, classes)
             said = f"the share of {error}" if error else in_words(name)
             high, low = (table.iloc[1 + at(values)] for at in (np.nanargmax, np.nanargmin))
-            interval = _of_difference(high, low, name, table.attrs["rarest"])
+            level = level_of(column, n_groups)
+            interval = _of_difference(high, low, name, table.attrs["rarest"], level)
             found.append(
                 (said, written(difference(values[np.isfinite(values)]), name), unit, interval)
             )
     return found
 
 
-def _of_difference(high, low, name, rarest):
+def _of_difference(high, low, name, rarest, level=LEVEL):
     """Return the interval of the difference of two shares of records by Newcombe, "" of others."""
     n = [n_trials(name, int(row["n"]), row["rarest_class_share"], rarest) for row in (high, low)]
     if not all(n):
         return ""
     shares = high[name], low[name]
-    (l1, u1), (l2, u2) = (share_limits(p, k) for p, k in zip(shares, n, strict=True))
+    (l1, u1), (l2, u2) = (share_limits(p, k, level) for p, k in zip(shares, n, strict=True))
     gap = shares[0] - shares[1]
     least = gap - np.hypot(shares[0] - l1, u2 - shares[1])
     most = gap + np.hypot(u1 - shares[0], shares[1] - l2)

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import t
 
-from skdpfair.metrics._measures import COST, OVERALL
+from skdpfair.metrics._measures import COST, LEVEL, OVERALL, level_of
 
-LEVEL = 0.95
 FEW = 30  # test records of a group, below which its cost is not judged
 FEW_OF_RAREST = 10  # records of the rarest class among them, where the class is rare
 _ROUNDING = 1e-9  # far less than one record changes
@@ -165,13 +164,17 @@ def recommend(results) -> Recommendation | None:
 
 
 def costs_by_group(results, runs) -> dict[str, Estimate]:
-    """Return the privacy cost of each group that is judged, in the runs of one model."""
+    """Return the privacy cost of each group that is judged, in the runs of one model.
+
+    The intervals hold at once, so that they hold for the group with the largest cost, too.
+    """
     cost = COST[results.leading_measures[0]]
     if cost not in runs:
         return {}
     groups = [g for g in results.frame["group"].unique() if g != OVERALL]
     judged = [g for g in groups if g not in small_groups(results)]
-    costs = {g: estimated(runs[f"{cost}[{g}]"]) for g in judged}
+    columns = {g: f"{cost}[{g}]" for g in judged}
+    costs = {g: estimated(runs[c], level_of(c, len(groups))) for g, c in columns.items()}
     return {g: found for g, found in costs.items() if not np.isnan(found.mean)}
 
 

@@ -5,7 +5,7 @@ from scipy.stats import t
 
 import skdpfair
 from skdpfair._validate import safe_repr
-from skdpfair.metrics._measures import COST, MEASURES, OVERALL, described, n_trials
+from skdpfair.metrics._measures import COST, MEASURES, OVERALL, described, level_of, n_trials
 from skdpfair.privacy import SampledGaussian, trade_off
 from skdpfair.privacy import epsilon as epsilon_of
 from skdpfair.privacy.gdp import delta_for
@@ -21,7 +21,7 @@ from skdpfair.privacy.statement import (
     rounded_up,
 )
 from skdpfair.report import _charts as charts
-from skdpfair.report._recommendation import FEW, LEVEL, recommend, small_groups
+from skdpfair.report._recommendation import FEW, recommend, small_groups
 from skdpfair.report._rendering import (
     budget,
     error_in_words,
@@ -258,7 +258,7 @@ def _rows(results, table, groups, measure):
     if (measure, "mean") not in table or table[measure, "mean"].isna().all():
         return []
     columns = [c for c, stat in table if stat == "mean" and _is_of(c, measure)]
-    factor, is_cost = _factors(results.frame), MEASURES[measure].against == "reference"
+    runs, is_cost = _runs_of_models(results.frame), MEASURES[measure].against == "reference"
     asked = results.asked or {}
     names = [str(label) for label in asked.get("classes", ())]
     rarest = names.index(label) if (label := asked.get("rarest class")) in names else None
@@ -268,9 +268,8 @@ def _rows(results, table, groups, measure):
             continue
         if np.isnan(row[measure, "mean"]) and np.isinf(epsilon):  # the ceiling has no costs
             continue
-        reach = factor[method, epsilon]
-        cells = [_cell(row[c, "mean"], row[c, "se"], reach, c) for c in columns]
-        if MEASURES[measure].trials is not None and reach is None:
+        cells = [_cell(row[c], runs[method, epsilon], len(groups), c) for c in columns]
+        if MEASURES[measure].trials is not None and runs[method, epsilon] == 1:
             part = results.frame.query("method == @method and epsilon == @epsilon")
             part = part.set_index("group")
             singles = [_single(part.loc[g], measure, rarest) for g in (OVERALL, *groups)]
@@ -285,33 +284,32 @@ def _is_of(column, measure):
     )
 
 
-def _factors(frame):
-    """Return by how many standard errors each model's intervals reach; None for one run."""
-    counts = frame[frame["group"] == OVERALL].groupby(_MODEL, sort=False).size()
-    return {key: t.ppf((1 + LEVEL) / 2, n - 1) if n > 1 else None for key, n in counts.items()}
+def _runs_of_models(frame):
+    """Return how many runs each model has."""
+    return frame[frame["group"] == OVERALL].groupby(_MODEL, sort=False).size()
 
 
-def _cell(mean, error, factor, column):
-    text = written(mean, column)
-    low, high = _limits(mean, error, factor, column)
+def _cell(found, n_runs, n_groups, column):
+    text = written(found["mean"], column)
+    low, high = _limits(found, n_runs, n_groups, column)
     if np.isnan(low):
         return text, ""
     low, high = written(low, column), written(high, column)
     return text, "in all runs" if low == high else f"{low} to {high}"
 
 
-def _limits(mean, error, factor, column):
+def _limits(found, n_runs, n_groups, column):
     """Return the ends of a mean's interval, no further than values can be; NaN without one."""
-    if factor is None or np.isnan(mean) or np.isnan(error):
+    mean, error = found["mean"], found["se"]
+    if n_runs == 1 or np.isnan(mean) or np.isnan(error):
         return np.nan, np.nan
+    reach = t.ppf((1 + level_of(column, n_groups)) / 2, n_runs - 1) * error
     least, most = {"%": (0.0, 1.0), "nats": (-np.inf, np.inf)}.get(
         described(column)[1], (-1.0, 1.0)
     )
     if column.endswith("_difference"):  # the largest mean minus the least
         least = 0.0
-    return tuple(
-        float(v) for v in np.clip([mean - factor * error, mean + factor * error], least, most)
-    )
+    return tuple(float(v) for v in np.clip([mean - reach, mean + reach], least, most))
 
 
 def _single(row, measure, rarest):
@@ -335,16 +333,16 @@ def _bars(results, table, cost, groups):
     """Return charts of the costs of each budget, over one range of values."""
     if (cost, "mean") not in table:
         return []
-    factor, rows = _factors(results.frame), {}
+    runs, rows = _runs_of_models(results.frame), {}
+    n_groups = results.frame["group"].nunique() - 1
     for (method, epsilon), row in table.iterrows():
         if np.isinf(epsilon) or np.isnan(row[cost, "mean"]):
             continue
         found = {}
         for group in groups:
             column = f"{cost}[{group}]"
-            mean, error = row[column, "mean"], row[column, "se"]
-            low, high = _limits(mean, error, factor[method, epsilon], column)
-            found[group] = (100 * mean, 100 * low, 100 * high)
+            low, high = _limits(row[column], runs[method, epsilon], n_groups, column)
+            found[group] = (100 * row[column, "mean"], 100 * low, 100 * high)
         rows.setdefault(epsilon, {})[method] = found
     values = [
         v for part in rows.values() for found in part.values() for p in found.values() for v in p
@@ -366,7 +364,8 @@ def _curve(results, table, measure, *, zero=True):
     if (measure, "mean") not in table:
         return None
     title, unit, factor = described(measure)
-    reach, curves, across = _factors(results.frame), {}, {}
+    runs, curves, across = _runs_of_models(results.frame), {}, {}
+    n_groups = results.frame["group"].nunique() - 1
     for (method, epsilon), row in table[measure].sort_index(level="epsilon").iterrows():
         mean = row["mean"]
         if np.isnan(mean):
@@ -374,7 +373,7 @@ def _curve(results, table, measure, *, zero=True):
         if np.isinf(epsilon):
             across[method] = factor * mean
         else:
-            low, high = _limits(mean, row["se"], reach[method, epsilon], measure)
+            low, high = _limits(row, runs[method, epsilon], n_groups, measure)
             point = epsilon, factor * mean, factor * low, factor * high
             curves.setdefault(method, []).append(point)
     if not curves:
@@ -392,11 +391,10 @@ def _front(results, table, *measures):
         front = results.pareto_front(*measures)
     except ValueError:  # no private model has both
         return None
-    reach = _factors(results.frame)
+    runs, n_groups = _runs_of_models(results.frame), results.frame["group"].nunique() - 1
     rows = []
     for model in front.index:
-        found = [(table.loc[model, (m, "mean")], table.loc[model, (m, "se")], m) for m in measures]
-        cells = [_cell(mean, error, reach[model], m) for mean, error, m in found]
+        cells = [_cell(table.loc[model, m], runs[model], n_groups, m) for m in measures]
         rows.append((model[0], budget(model[1]), cells))
     score, spots = in_words(measures[0]), {}
     means = 100 * table.xs("mean", axis=1, level=1)[[*measures]].dropna()

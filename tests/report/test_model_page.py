@@ -10,7 +10,7 @@ from html import escape, unescape
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import binomtest
+from scipy.stats import binom, binomtest
 from sklearn.base import clone
 from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV
@@ -30,6 +30,7 @@ from skdpfair.preprocessing import public_preprocessor
 from skdpfair.privacy.statement import SEVERAL_RECORDS, rounded_up
 from skdpfair.release import export_onnx, release, save_release
 from skdpfair.report import model_card, model_page
+from skdpfair.report._model_page import _differences
 
 HOSTILE = "<b onclick=x>|a|</b>"
 
@@ -385,6 +386,26 @@ def test_a_difference_between_groups_has_an_interval(fitted):
         [100 * e for e in ends], abs=0.051
     )
     assert ("may be chance" in told[3]) == (ends[0] <= 0)
+
+
+@pytest.mark.parametrize("n_groups", [2, 3, 5, 10, 20])
+@pytest.mark.parametrize("spread", [0.0, 0.2])
+def test_the_interval_of_the_largest_difference_covers_it(n_groups, spread):
+    """That of the two groups that differ most, whichever they are; without any, none is told."""
+    rng, n_draws = np.random.default_rng(0), 200
+    n, of = rng.integers(50, 500, n_groups), 0.85 - spread * np.arange(n_groups) / n_groups
+    covered, chance = 0, 0
+    for shares in rng.binomial(n, of, (n_draws, n_groups)) / n:
+        table = pd.DataFrame({"n": n, "accuracy": shares, "rarest_class_share": 0.2})
+        table = pd.concat([table[:1], table])
+        table.attrs["rarest"] = 1
+        ((_, _, _, told),) = _differences(table, ["accuracy"], [0, 1])
+        low, high = (float(v) / 100 for v in re.search(r"val (\S+) to ([\d.]+)", told).groups())
+        true = of[shares.argmax()] - of[shares.argmin()]
+        covered += low - 5e-4 <= true <= high + 5e-4
+        chance += "may be chance" in told
+    least = binom.ppf(0.001, n_draws, 0.95)
+    assert covered >= least and (spread > 0 or chance >= least)
 
 
 def test_a_page_holds_no_more_than_pages_do(fitted):

@@ -9,14 +9,15 @@ import pandas as pd
 import pytest
 from click import Context
 from click.testing import CliRunner
-from scipy.stats import binomtest
+from scipy.stats import binom, binomtest
+from scipy.stats import t as student
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skdpfair import DPFairClassifier
 from skdpfair.budget import PrivacyLedger
 from skdpfair.cli import main
-from skdpfair.metrics._measures import MEASURES
+from skdpfair.metrics._measures import MEASURES, level_of
 from skdpfair.model_selection import TradeoffResults, sweep
 from skdpfair.privacy import SampledGaussian, trade_off
 from skdpfair.privacy import epsilon as epsilon_of
@@ -524,11 +525,53 @@ def test_the_group_whose_cost_may_be_highest_is_named():
     frame.loc[mine, "privacy_cost"] = [cost[key] for key in keys]
     text = summary(Page(found.to_html()))
     assert "for a group is that of F: 11" in text
-    # mean .08, standard deviation .08, t of two degrees 4.303
-    assert (
-        f"For M, up to {100 * (0.08 + 4.3027 * 0.08 / 3**0.5):.1f} points cannot be excluded."
-        in text
-    )
+    # mean .08, standard deviation .08, t of two degrees at an error of .05 / 2: 6.205
+    most = f"{100 * (0.08 + 6.2053 * 0.08 / 3**0.5):.1f}"
+    assert f"For M, up to {most} points cannot be excluded." in text
+    assert f" to {most}</span>" in found.to_html()  # as in the table
+
+
+@pytest.mark.parametrize("n_groups", [2, 3, 5, 10, 20])
+@pytest.mark.parametrize("n_runs", [3, 10])
+def test_groups_without_a_cost_have_none_in_95_percent_of_sweeps(n_groups, n_runs):
+    """The largest cost, the largest difference and the worst group, chosen by their means."""
+    values = np.random.default_rng(0).normal(0, 0.02, (1000, n_runs, n_groups))
+    order = values.mean(axis=1).argsort(axis=1)
+    least, most = (np.take_along_axis(values, order[:, None, [i]], 2)[..., 0] for i in (0, -1))
+    for column, runs in {
+        "privacy_cost[F]": most,
+        "privacy_cost_difference": most - least,
+        "privacy_cost_group_max": most,
+    }.items():
+        reach = student.ppf((1 + level_of(column, n_groups)) / 2, n_runs - 1)
+        errors = runs.std(axis=1, ddof=1) / n_runs**0.5
+        alarms = np.abs(runs.mean(axis=1)) > reach * errors
+        assert alarms.sum() <= binom.ppf(0.999, len(alarms), 0.05), column
+
+
+def test_what_is_chosen_among_groups_has_a_wider_interval():
+    groups = ("F", "M", "X")
+    frame = scored({("a", 1.0): 0.8 + NOISY}, groups=groups).frame
+    mine = (frame["method"] == "a") & (frame["group"] != "overall")
+    part = frame.loc[mine].pivot(index="seed", columns="group", values="accuracy")
+    part += np.array([[0.0, 0.01, 0.05], [0.0, 0.03, 0.0], [0.0, 0.01, 0.02]])
+    frame.loc[mine, "accuracy"] = part.loc[range(3)].to_numpy().ravel()
+    page = TradeoffResults(frame).to_html(measures=["accuracy"])
+    row = next(row for row in page.split("<tr>") if row.startswith('<th scope="row">a</th>'))
+    ends = [tuple(map(float, s.split(" to "))) for s in re.findall('<span class="i">(.*?)<', row)]
+    gap, mean, error = part["X"] - part["F"], part["F"].mean(), part["F"].sem()
+    for (low, high), (centre, reach) in zip(
+        ends[1:],
+        [
+            (mean, student.ppf(0.975, 2) * error),
+            *((part[g].mean(), student.ppf(0.975, 2) * part[g].sem()) for g in "MX"),
+            (gap.mean(), student.ppf(1 - 0.025 / 3, 2) * gap.sem()),
+            (mean, student.ppf(1 - 0.025 / 3, 2) * error),
+        ],
+        strict=True,
+    ):
+        least, most = (100 * np.clip([centre - reach, centre + reach], 0, 1)).round(1)
+        assert (low, high) == pytest.approx((least, most), abs=0.051)
 
 
 def test_a_clear_winner_is_recommended():
