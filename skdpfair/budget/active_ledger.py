@@ -12,7 +12,7 @@ import threading
 import uuid
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib import import_module
@@ -33,13 +33,13 @@ _CALL: ContextVar[tuple[str | None, Any, bool]] = ContextVar(
 _LINTERS: list[Linter] = []
 
 
-def address(path: str | os.PathLike[str], data: str, id: str | None = None) -> str:
-    """Return the value of the variable for a ledger, its id and the name of a data set."""
-    return json.dumps({"path": str(path), "data": data, "id": id})
+def address(path: str | os.PathLike[str], data: str, memory: Sequence[Any]) -> str:
+    """Return the value of the variable: a ledger, the name of a data set, and what it has seen."""
+    return json.dumps({"path": str(path), "data": data, "memory": memory})
 
 
 def current() -> dict[str, Any] | None:
-    """Return path, data and id of the active ledger of this process, if there is one."""
+    """Return the parts of the address of the active ledger, if there is one."""
     described = os.environ.get(VARIABLE)
     return json.loads(described) if described else None
 
@@ -53,11 +53,11 @@ def activate(where: str) -> None:
         If another ledger is active.
     """
     with _LOCK:
-        active = os.environ.get(VARIABLE, where)
-        if active != where:
+        active, own = current(), json.loads(where)
+        if active and (active["path"], active["data"]) != (own["path"], own["data"]):
             raise RuntimeError(
-                f"A ledger is already open ({active}), and a fit is charged to only one. Leave "
-                "its block first."
+                f"The ledger {active['path']!r} is already open with data={active['data']!r}, and "
+                "a fit is charged to only one. Leave its block first."
             )
         _add_user(VARIABLE, where)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from skdpfair.budget import active_ledger
 from skdpfair.budget.folds import Line
-from skdpfair.budget.journal import read_entries, stored
+from skdpfair.budget.journal import Journal, read_entries, stored
 from skdpfair.budget.privacy_ledger import PrivacyLedger
 from skdpfair.budget.spending import REFERENCE
 from skdpfair.exceptions import PrivacyAccountingError
@@ -29,18 +29,7 @@ def current_ledger() -> PrivacyLedger | None:
     where = active_ledger.current()
     if where is None or active_ledger.is_searching():
         return None
-    if not os.path.exists(where["path"]) or not os.path.getsize(where["path"]):
-        raise FileNotFoundError(
-            f"The ledger {where['path']!r} does not exist any more, so fits cannot be charged. "
-            "Restore the file, or leave the block."
-        )
-    ledger = PrivacyLedger(where["path"], data=where["data"])
-    if ledger._id != where["id"]:
-        raise ValueError(
-            f"The file of the ledger {where['path']!r} was replaced by another file inside the "
-            "block. Restore the file, or leave the block."
-        )
-    return ledger
+    return PrivacyLedger(Journal(where["path"], where["memory"]), data=where["data"])
 
 
 def planned_entries(

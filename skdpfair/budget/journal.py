@@ -4,10 +4,11 @@ import hashlib
 import json
 import math
 import os
+import uuid
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import BinaryIO
+from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -43,6 +44,8 @@ LINES = (
     {"refused", "root"},
     {"torn"},
 )
+Seen: TypeAlias = tuple[int, str]  # the bytes of a file that were read, and their digest
+_SEEN: dict[str, Seen] = {}  # in this process, by name of a journal and of all its copies
 
 
 class Journal:
@@ -50,7 +53,14 @@ class Journal:
 
     A line is written and flushed to the disk at once.  A last line without an end is kept if it
     is whole; of half a line, the next reader warns and leaves a line that says so.  What this
-    object has seen of the file must stay as it is.
+    object or a copy of it, as in a pickle, has seen of the file must stay as it is.
+
+    Parameters
+    ----------
+    path : path-like
+        The file.
+    memory : list of (name, size, digest) or None, default=None
+        What another object has seen, whose copy this is, see ``memory``.
 
     Examples
     --------
@@ -64,15 +74,26 @@ class Journal:
     [{'first': 0}, {'a': 1}]
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], memory: Sequence[Any] | None = None) -> None:
         self.path = path_of(path).absolute()
         self._handle: BinaryIO | None = None
         self._content = b""
-        self._known = 0, _digest(b"")
+        name, size, digest = memory or (uuid.uuid4().hex, 0, _digest(b""))
+        self._name: str = name
+        _SEEN[name] = max(_SEEN.get(name, (0, "")), (size, digest))
+
+    @property
+    def memory(self) -> tuple[str, int, str]:
+        """What this object and its copies have seen of the file."""
+        return (self._name, *_SEEN[self._name])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Journal, (self.path, self.memory)
 
     def begin(self, first: Line) -> list[Line]:
         """Make the file with a first line, if it is missing or empty; return its lines."""
-        self.path.touch(exist_ok=True)
+        if not _SEEN[self._name][0]:  # else a file that is missing was lost
+            self.path.touch(exist_ok=True)
         with self.locked() as lines:
             if not lines:
                 self.append(first)
@@ -91,7 +112,7 @@ class Journal:
                 self._mend()
                 yield self._parsed()
             finally:
-                self._known = len(self._content), _digest(self._content)
+                _SEEN[self._name] = len(self._content), _digest(self._content)
                 self._handle = None
                 self._content = b""
 
@@ -105,7 +126,7 @@ class Journal:
             ) from None
 
     def _compare(self) -> None:
-        size, seen = self._known
+        size, seen = _SEEN[self._name]
         if len(self._content) < size or _digest(self._content[:size]) != seen:
             raise ValueError(
                 f"The ledger {str(self.path)!r} no longer begins with its earlier lines: it was "
@@ -164,8 +185,8 @@ class Journal:
             ) from None
 
 
-def _digest(text: bytes) -> bytes:
-    return hashlib.blake2b(text).digest()
+def _digest(text: bytes) -> str:
+    return hashlib.blake2b(text).hexdigest()
 
 
 def read_entries(

@@ -101,7 +101,7 @@ class PrivacyLedger:
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        path: str | os.PathLike[str] | Journal,
         *,
         epsilon: float | None = None,
         delta: float | None = None,
@@ -127,7 +127,7 @@ class PrivacyLedger:
             one_of("accountant", accountant, ACCOUNTANTS)
         self.data = data
         self.progress = progress
-        self._journal = Journal(path)
+        self._journal = path if isinstance(path, Journal) else Journal(path)
         self._open: defaultdict[uuid.UUID, set[int]] = defaultdict(set)
         self._refused: dict[uuid.UUID, int] = {}
         given = {"epsilon": epsilon, "delta": delta, "accountant": accountant}
@@ -178,7 +178,7 @@ class PrivacyLedger:
 
     @property
     def _address(self) -> str:
-        return active_ledger.address(self.path, self.data, self._id)
+        return active_ledger.address(self.path, self.data, self._journal.memory)
 
     def fit(self, estimator: Any, X: Any, y: Any = None, **params: Any) -> Any:
         """Check an estimator, and fit it with its private fits charged to this ledger.

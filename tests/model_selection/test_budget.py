@@ -9,6 +9,7 @@ import signal
 import time
 from collections import Counter
 from contextlib import suppress
+from copy import deepcopy as copy_of
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +28,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from skdpfair import DPFairClassifier
+from skdpfair.budget import journal
 from skdpfair.budget.active_ledger import VARIABLE
 from skdpfair.budget.charging import charged, current_ledger, planned_entries, suspended
 from skdpfair.budget.spending import DIAGNOSTICS, SCORES, TORN
@@ -221,32 +223,60 @@ def test_a_whole_last_line_without_its_end_counts(path):
         other.epsilon()
 
 
-@pytest.mark.parametrize("content", ["", "the first line alone", "another ledger"])
-def test_a_file_that_lost_its_lines_takes_no_more(path, tmp_path, content):
-    ledger = PrivacyLedger(path, epsilon=1.05 * COST, delta=1e-5)
-    copy = pickle.loads(pickle.dumps(ledger))
-    other = PrivacyLedger(tmp_path / "other", epsilon=1.05 * COST, delta=1e-5)
+LOSSES = {
+    "all": lambda lines: [],
+    "all but the first": lambda lines: lines[:1],
+    "the last": lambda lines: lines[:-1],
+    "one in the middle": lambda lines: [*lines[:1], *lines[2:]],
+    "one edited": lambda lines: [lines[0], lines[1].replace(", 100,", ", 1,"), *lines[2:]],
+    "another ledger": lambda lines: [lines[0].replace('"id": "', '"id": "0')],
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_file_that_lost_its_lines_takes_no_more(path, loss):
+    """Whatever way the ledger is used in, before and after; ``spend`` is what a fit does."""
+    ledger = PrivacyLedger(path, epsilon=5 * COST, delta=1e-5)
+    copy = pickle.loads(pickle.dumps(ledger))  # as in the workers of a search
     spend(ledger=ledger)
-    first = path.read_text().splitlines(keepends=True)[0]
-    texts = {"the first line alone": first, "another ledger": other.path.read_text()}
-    path.write_text(texts.get(content, ""))
-    with pytest.raises(ValueError, match="emptied, replaced or edited"):
-        spend(ledger=ledger)
-    if content != "the first line alone":  # which is all that the copy has seen
-        with pytest.raises(ValueError, match="emptied, replaced or edited"):
-            spend(ledger=copy)
+    with ledger:
+        spend()
+    spend(ledger=copy)
+    whole = path.read_text()
+    path.write_text("".join(LOSSES[loss](whole.splitlines(keepends=True))))
+    message = f"(?s)ledger {str(path)!r} (no longer begins|does not exist any more)"
+    for own in (ledger, copy, copy_of(copy)):
+        with pytest.raises(ValueError, match=message):
+            spend(ledger=own)
+        with pytest.raises((ValueError, FileNotFoundError), match=message), own:
+            spend()
+        with pytest.raises(ValueError, match=message):
+            own.epsilon()
+    path.write_text(whole)
+    with ledger:
+        spend()
+        path.write_text("".join(LOSSES[loss](path.read_text().splitlines(keepends=True))))
+        with pytest.raises((ValueError, FileNotFoundError), match=message):
+            spend()
     path.unlink()
     with pytest.raises(FileNotFoundError, match="does not exist any more"):
         spend(ledger=ledger)
+    PrivacyLedger(path)  # on purpose
+    spend(ledger=PrivacyLedger(path))
 
 
-def test_a_file_replaced_inside_a_block_takes_no_fit(path):
-    with PrivacyLedger(path, epsilon=1.05 * COST, delta=1e-5):
-        spend()
-        path.unlink()
-        PrivacyLedger(path, epsilon=1.05 * COST, delta=1e-5)
-        with pytest.raises(ValueError, match="was replaced by another file inside the block"):
+def test_a_process_knows_what_the_one_that_started_it_has_seen(path, monkeypatch):
+    ledger = PrivacyLedger(path, epsilon=5 * COST, delta=1e-5)
+    spend(ledger=ledger)
+    sent = pickle.dumps(ledger)
+    with ledger:
+        path.write_text(path.read_text().splitlines(keepends=True)[0])
+        monkeypatch.setattr(journal, "_SEEN", {})  # of another process
+        with pytest.raises(ValueError, match="no longer begins with its earlier lines"):
             spend()
+    monkeypatch.setattr(journal, "_SEEN", {})
+    with pytest.raises(ValueError, match="no longer begins with its earlier lines"):
+        spend(ledger=pickle.loads(sent))
 
 
 def test_no_file_of_other_things_becomes_a_ledger(path):
