@@ -1,15 +1,23 @@
 """Which model of a sweep to take, what it costs whom, and how sure that is."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.stats import t
 
-from skdpfair.metrics._measures import COST, LEVEL, OVERALL, level_of
+from skdpfair.metrics._measures import COST, LEVEL, MEASURES, OVERALL, level_of
+from skdpfair.report._rendering import share_limits
 
 FEW = 30  # test records of a group, below which its cost is not judged
 FEW_OF_RAREST = 10  # records of the rarest class among them, where the class is rare
 _ROUNDING = 1e-9  # far less than one record changes
+RULE = (  # as `recommend` carries it out
+    "Only models compete whose {name} is measurably above that of always predicting the same "
+    "class, if that is known. At each budget, the one with the largest mean stands for the budget. "
+    "Recommended is the smallest budget over which no larger one gains measurably: the 95 % "
+    "interval of the gains run by run is above zero, and the gains are not all the same"
+)
 
 
 @dataclass(frozen=True)
@@ -44,6 +52,9 @@ class Recommendation:
     ----------
     method, epsilon : str, float
         The model.
+    is_useful : bool
+        Whether it is measurably better than always predicting one class, or that is not known; if
+        not, no model is, and this one is not recommended.
     score : Estimate
         Its mean of the first leading measure.
     larger : tuple of (str, float, Estimate) or None
@@ -52,6 +63,9 @@ class Recommendation:
     smaller : tuple of (float, float, Estimate) or None
         The next smaller budget, the larger budget that gains measurably over it, and the gain;
         None if no budget is smaller.
+    useless : list of float
+        Budgets at which no model is measurably better than always predicting one class, if this
+        one is.
     equals : list of str
         Other methods at this budget that are not measurably worse.
     cost : tuple of (str, Estimate) or None
@@ -63,9 +77,11 @@ class Recommendation:
 
     method: str
     epsilon: float
+    is_useful: bool
     score: Estimate
     larger: tuple | None
     smaller: tuple | None
+    useless: list[float]
     equals: list[str]
     cost: tuple | None
     highest: tuple | None
@@ -108,11 +124,9 @@ def small_groups(results) -> list[str]:
 def recommend(results) -> Recommendation | None:
     """Return the private model of a sweep that is recommended, or None if nothing can be said.
 
-    The rule: at each budget, the method with the largest mean of the leading measure stands for
-    the budget. Recommended is the smallest budget over which no larger one gains measurably, where
-    a gain is measurable if the 95 % interval of the differences run by run is above zero. This
-    needs at least two runs. A difference that is the same in all runs is not measurable: its
-    interval of width zero is no evidence, as two or three runs may agree by chance.
+    `RULE` says how, of models with at least two runs. A gain that is the same in all runs is not
+    measurable: its interval of width zero is no evidence, as two or three runs may agree by chance.
+    If no model is measurably above predicting one class, all compete, and none is recommended.
 
     Parameters
     ----------
@@ -130,6 +144,8 @@ def recommend(results) -> Recommendation | None:
     scores = scores[scores.notna().sum(axis=1) > 1]
     if scores.empty:
         return None
+    known, useful = scores, [is_useful(results, estimated(row)) for _, row in scores.iterrows()]
+    scores = scores[useful] if any(useful) else scores
     best = {e: part.mean(axis=1).idxmax() for e, part in scores.groupby(level="epsilon")}
     gains = {
         (low, high): estimated(scores.loc[best[high]] - scores.loc[best[low]])
@@ -155,12 +171,36 @@ def recommend(results) -> Recommendation | None:
     return Recommendation(
         method,
         chosen,
+        any(useful),
         estimated(scores.loc[best[chosen]]),
         larger and (*best[larger[1]], gains[larger]),
         smaller and (*smaller, gains[smaller]),
+        [e for e in known.index.unique("epsilon").sort_values() if e not in best],
         [m for m in equals if m != method],
         *largest_costs(costs_by_group(results, own)),
     )
+
+
+def chance(results):
+    """Return the leading score of always predicting one class, or None if it is not known."""
+    counts = (results.asked or {}).get("counts")
+    if results.leading_measures[0] == "balanced_accuracy":
+        return 1 / len((results.asked or {}).get("classes", (0, 1)))
+    return np.sum(counts, axis=0).max() / np.sum(counts) if counts else None
+
+
+def is_useful(results, score: Estimate) -> bool:
+    """Return whether a leading score is measurably better than predicting one class, if known.
+
+    A share that is the same in all runs has Wilson's interval over the test records of one run.
+    """
+    least, low = chance(results), score.low
+    if least is None:
+        return True
+    if score.is_constant and MEASURES[results.leading_measures[0]].trials == "all":
+        n = results.frame.loc[results.frame["group"] == OVERALL, "n"].min()
+        low = share_limits(score.mean, n)[0]
+    return low > least and not math.isclose(low, least)
 
 
 def costs_by_group(results, runs) -> dict[str, Estimate]:

@@ -8,11 +8,18 @@ import shlex
 import numpy as np
 
 from skdpfair.methods import METHODS
-from skdpfair.metrics._measures import COST, MEASURES, OVERALL
+from skdpfair.metrics._measures import COST, OVERALL
 from skdpfair.privacy.accounting import tv_from_epsilon
 from skdpfair.privacy.statement import percent
-from skdpfair.report._recommendation import Estimate, costs_by_group, largest_costs, recommend
-from skdpfair.report._rendering import budget, in_words, points, share_limits, with_readable_groups
+from skdpfair.report._recommendation import (
+    RULE,
+    Estimate,
+    chance,
+    costs_by_group,
+    largest_costs,
+    recommend,
+)
+from skdpfair.report._rendering import budget, in_words, points, with_readable_groups
 from skdpfair.report._spent_before import holds
 
 _WIDE_INTERVAL = 0.02  # half an interval, from which on numbers have no decimals
@@ -34,7 +41,7 @@ def summary(results, table, advised, sizes, small):
     elif advised is None:
         found = ["There is no private model to recommend."]
     else:
-        if _is_useful(results, advised, measure):
+        if advised.is_useful:
             found = [f"Take {advised.method} at ε {advised.epsilon:g}.", *_why(advised, name)]
         else:
             found = ["No private model can be recommended."]
@@ -81,9 +88,15 @@ def _why(advised, name):
                 f"{_spanned(gain, 'points')}, with {method} at ε {epsilon:g}."
             )
     elif advised.smaller is None:
-        found.append(f"It has the largest {name} at the only budget of this sweep.")
+        only = "of this sweep" if not advised.useless else "at which a model can be"
+        found.append(f"It has the largest {name} at the only budget {only}.")
     else:
         found.append("Whether the gain is worth the larger budget is your decision.")
+    if advised.useless:
+        budgets = _listed([f"{e:g}" for e in advised.useless])
+        found.append(
+            f"At ε {budgets}, no model measurably exceeds always predicting the same class."
+        )
     if advised.equals:
         verb = "is" if len(advised.equals) == 1 else "are"
         found.append(
@@ -93,45 +106,20 @@ def _why(advised, name):
     return found
 
 
-def _chance(results, measure):
-    """Return the score of always predicting one class, or None if it is not known."""
-    counts = (results.asked or {}).get("counts")
-    if measure == "balanced_accuracy":
-        return 1 / len((results.asked or {}).get("classes", (0, 1)))
-    return np.sum(counts, axis=0).max() / np.sum(counts) if counts else None
-
-
-def _is_useful(results, advised, measure):
-    """Return whether the first model is measurably better than predicting one class, if known.
-
-    A share that is the same in all runs has Wilson's interval over the test records of one run.
-    """
-    chance, score = _chance(results, measure), advised.score
-    if chance is None:
-        return True
-    low = score.low
-    if score.is_constant and MEASURES[measure].trials == "all":
-        n = results.frame.loc[results.frame["group"] == OVERALL, "n"].min()
-        low = share_limits(score.mean, n)[0]
-    return low > chance and not math.isclose(low, chance)
-
-
-def _useful(results, advised):
+def _useful(advised):
     """Return a recommendation, or None if its model is not known to be better than one class."""
-    measure = results.leading_measures[0]
-    return None if advised is None or not _is_useful(results, advised, measure) else advised
+    return advised if advised is not None and advised.is_useful else None
 
 
 def _how_good(results, advised, measure):
     """Return the score of the recommended model beside that of always predicting one class."""
-    chance = _chance(results, measure)
+    constant = chance(results)
     reached = f"{_spanned(advised.score, '%')} {in_words(measure)}"
     said = f"{advised.method} at ε {advised.epsilon:g} reaches {reached}"
-    if chance is None:
+    if constant is None:
         return f"{said}."
-    said += f", where always predicting the same class reaches {points(chance)} %"
-    exceeds = _is_useful(results, advised, measure)
-    worth = "" if exceeds else ", which it does not measurably exceed"
+    said += f", where always predicting the same class reaches {points(constant)} %"
+    worth = "" if advised.is_useful else ", which it does not measurably exceed"
     return f"{said}{worth}."
 
 
@@ -162,7 +150,7 @@ def costs_beside(results, method, epsilon):
         )
     nearest = min(budgets, key=lambda e: abs(math.log(e / epsilon)))
     own = runs.xs(method, level="method").xs(nearest, level="epsilon")
-    costs, advised = costs_by_group(results, own), _useful(results, recommend(results))
+    costs, advised = costs_by_group(results, own), _useful(recommend(results))
     largest, highest = largest_costs(costs)
     said = _whom_it_costs(results.table(), largest, highest, in_words(measure))
     return {
@@ -276,7 +264,7 @@ def answers(results, advised, sizes, total, unit, attackers, delta):
     name = in_words(results.leading_measures[0])
     best = (
         "none, see the summary above"
-        if _useful(results, advised) is None
+        if _useful(advised) is None
         else f"take {advised.method} at ε {advised.epsilon:g}, as the summary above explains"
     )
     paid = "unknown, see the summary above"
@@ -315,7 +303,7 @@ def answers(results, advised, sizes, total, unit, attackers, delta):
             + (f", whose private fits spent ε ≤ {total[0]} together" if total else "")
             + "; the number of records, the classes and the names of the groups count as public",
         ),
-        ("Which model is recommended?", best),
+        ("Which model is recommended?", f"{best}. The rule: {RULE.format(name=name)}"),
         ("Who pays for privacy, and how much?", paid),
         ("How sure is it?", sure),
         ("How many people are in the test?", f"{n_test} {people} in each run{few}"),
@@ -390,7 +378,7 @@ def release_commands(results, advised, ledger=None):
     options = "" if delta == "'auto'" else f" --delta {delta}"
     options += "".join(f" --set {shlex.quote(f'{k}={_as_typed(v)}')}" for k, v in params.items())
     options += "" if ledger is None else f" --ledger {shlex.quote(ledger.path.name)}"
-    useful = _useful(results, advised)
+    useful = _useful(advised)
     method, epsilon = (useful.method, f"{useful.epsilon:g}") if useful else ("METHOD", "EPSILON")
     fit = f"skdpfair fit DATA --schema SCHEMA.toml --epsilon {epsilon}"
     named = [name for name in asked.get("methods", ()) if name in METHODS and METHODS[name].private]

@@ -84,11 +84,12 @@ def results_page(results, *, title=None, pipeline=None, measures=None, ledger=No
 
     Notes
     -----
-    The page begins with a recommendation. At each budget, the method with the largest mean of the
-    first leading measure stands for the budget. Recommended is the smallest budget over which no
-    larger one gains measurably, that is, with a 95 % interval of the differences run by run above
-    zero. A difference that is the same in all runs is not measurable, and one run allows no
-    recommendation. The cost for a group is not judged if it has fewer than
+    The page begins with a recommendation. Only models compete that are measurably better than
+    always predicting one class, if that is known. At each budget, the method with the largest mean
+    of the first leading measure stands for the budget. Recommended is the smallest budget over
+    which no larger one gains measurably, that is, with a 95 % interval of the differences run by
+    run above zero. A difference that is the same in all runs is not measurable, and one run allows
+    no recommendation. The cost for a group is not judged if it has fewer than
     30 test records in some run or, if a class is rare, fewer than 10 of this class.
 
     Examples
