@@ -14,6 +14,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from skdpfair import release
+from skdpfair.engine.precision import full_precision
 from skdpfair.features import Scattering2D
 from skdpfair.inputs import fitted_rows, table
 from skdpfair.inputs.streaming import is_streamed
@@ -21,7 +22,7 @@ from skdpfair.mechanism import Method
 from skdpfair.methods import get_method
 from skdpfair.privacy import PrivacyReport
 from skdpfair.privacy.statement import UNITS
-from skdpfair.training import parameters, pictures, sklearn_callbacks
+from skdpfair.training import defaults, parameters, pictures, sklearn_callbacks
 from skdpfair.training.callbacks import diagnostics_frame
 from skdpfair.training.checkpoint import claimed
 from skdpfair.training.plan import SCORE_COUNTS, reference_estimator
@@ -128,6 +129,7 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
                 lambda: parameters.check(params, method, has_sensitive_features=has_groups)
             )
             processes.agreed(lambda: self._check(params, method))
+            stack.enter_context(full_precision(defaults.device(params["device"])))
             claim = claimed(self.checkpoint, writes=processes.rank == 0)
             processes.agreed(lambda: stack.enter_context(claim))
             # read

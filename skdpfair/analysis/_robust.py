@@ -7,9 +7,11 @@ import torch
 from skdpfair import _validate
 from skdpfair.analysis._problem import of_estimator
 from skdpfair.attacks import check_attack
+from skdpfair.engine.precision import full_precision
 from skdpfair.inputs.streaming import as_rows
 
 
+@full_precision()
 def robust_accuracy(estimator, X, y, attack, *, batch_size=1024):
     """Measure the accuracy on adversarial inputs, computed with the estimator's own module.
 

@@ -1,8 +1,8 @@
-"""Torch's modes during a step: no autograd, and full precision of matrix products."""
+"""Torch's modes while this package computes: full precision whatever surrounds it, no autograd."""
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -25,11 +25,14 @@ def without_grad(function: Callable[P, R]) -> Callable[P, R]:
     return wrapped
 
 
-def full_precision(device: str | torch.device) -> AbstractContextManager[None]:
-    """Return a context in which float32 products are float32's, whatever the process prefers.
+@contextmanager
+def full_precision(device: str | torch.device = "cpu") -> Iterator[None]:
+    """Compute as torch does by default: in float32, whatever surrounds the caller.
 
     TF32, bfloat16 and autocast would round the sum otherwise than the norms, beyond the shrink
-    that a step allows for.  Settings are put back at the end, of the last fit if there are several.
+    that a step allows for, and autocast would predict from copies of older weights.  Inference
+    mode, anomaly detection, another default device or dtype have no effect, either.  Settings of
+    the process are put back at the end, of the last fit if there are several.
 
     Examples
     --------
@@ -39,7 +42,36 @@ def full_precision(device: str | torch.device) -> AbstractContextManager[None]:
     'ieee'
     >>> torch.set_float32_matmul_precision("highest")
     """
-    return _exact(torch.device(device).type)
+    kinds = ("dtype", torch.device(device).type)
+    with ExitStack() as stack:
+        for is_on, off in _AROUND:
+            if is_on():
+                stack.enter_context(off())
+        for kind in filter(torch.is_autocast_enabled, _AUTOCASTS):
+            stack.enter_context(torch.autocast(kind, enabled=False, cache_enabled=False))
+        with _LOCK:
+            for kind in kinds:
+                n, before = _IN_USE.get(kind, (0, []))
+                _IN_USE[kind] = n + 1, before if n else _settings(kind)
+                _change(kind, _full(kind))
+        try:
+            yield
+        finally:
+            with _LOCK:
+                for kind in kinds:
+                    n, before = _IN_USE[kind]
+                    _IN_USE[kind] = n - 1, before
+                    if n == 1:
+                        _change(kind, before)
+
+
+def refuse_inference_mode() -> None:
+    """Raise ValueError if a fit would run in torch's inference mode, which has no gradients."""
+    if torch.is_inference_mode_enabled():
+        raise ValueError(
+            "fit was called inside torch.inference_mode(), where tensors have no gradients. Call "
+            "fit outside of it; predictions may stay inside."
+        )
 
 
 def is_exact(device: torch.device) -> bool:
@@ -61,6 +93,13 @@ def is_exact(device: torch.device) -> bool:
     return {_setting(*place) for place in _PLACES[kind == "cuda"]} <= _EXACT
 
 
+# what may surround a caller, and the context that puts it off
+_AROUND: tuple[tuple[Callable[[], bool], Callable[[], AbstractContextManager[Any]]], ...] = (
+    (torch.is_inference_mode_enabled, lambda: torch.inference_mode(False)),
+    (torch.is_anomaly_enabled, lambda: torch.autograd.set_detect_anomaly(False)),
+    (lambda: torch.get_default_device().type != "cpu", lambda: torch.device("cpu")),
+)
+_AUTOCASTS = [k for k in ("cpu", "cuda", "mps", "xpu") if torch.amp.is_autocast_available(k)]
 # where torch keeps its settings for products, on a CPU and on a GPU; cuDNN's are under "cuda"
 _PLACES = (("mkldnn", "matmul"),), tuple(("cuda", name) for name in ("matmul", "conv", "rnn"))
 _EXACT = {"none", "ieee"}
@@ -68,48 +107,38 @@ _setting = getattr(torch._C, "_get_fp32_precision_getter", None)
 
 
 _LOCK = threading.Lock()
-# how often each kind of device is in use, and its settings before
+# how often torch's default type and each kind of device are in use, and the settings before
 _IN_USE: dict[str, tuple[int, list[Any]]] = {}
 
 
-@contextmanager
-def _exact(kind: str) -> Iterator[None]:
-    """Set full precision; the last of several threads puts back what the first one found."""
-    # not every kind of device knows autocast
-    autocasts = torch.is_autocast_enabled(kind)
-    with torch.autocast(kind, enabled=False) if autocasts else nullcontext():
-        with _LOCK:
-            n, before = _IN_USE.get(kind, (0, []))
-            before = before if n else _settings(kind)
-            _IN_USE[kind] = n + 1, before
-            _change(kind, ["highest", False] if _setting is None else ["ieee"] * len(before))
-        try:
-            yield
-        finally:
-            with _LOCK:
-                n, before = _IN_USE[kind]
-                _IN_USE[kind] = n - 1, before
-                if n == 1:
-                    _change(kind, before)
+def _full(kind: str) -> list[Any]:
+    """Return the settings of full precision."""
+    if kind == "dtype":
+        return [torch.float32]
+    return ["highest", False] if _setting is None else ["ieee"] * len(_PLACES[kind == "cuda"])
 
 
 def _settings(kind: str) -> list[Any]:
-    """Return torch's settings for products on a kind of device."""
+    """Return torch's default type, or its settings for products on a kind of device."""
+    if kind == "dtype":
+        return [torch.get_default_dtype()]
     if _setting is None:
         return [torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32]
     return [_setting(*place) for place in _PLACES[kind == "cuda"]]
 
 
 def _change(kind: str, settings: list[Any]) -> None:
-    """Change torch's settings for products on a kind of device."""
-    if _setting is None:
+    """Change torch's default type, or its settings for products on a kind of device."""
+    if kind == "dtype":
+        torch.set_default_dtype(*settings)
+    elif _setting is None:
         torch.set_float32_matmul_precision(settings[0])
         cudnn: Any = torch.backends.cudnn
         cudnn.allow_tf32 = settings[1]
-        return
-    change: Callable[..., Any] = torch._C._set_fp32_precision_setter
-    for place, setting in zip(_PLACES[kind == "cuda"], settings, strict=True):
-        change(*place, setting)
+    else:
+        change: Callable[..., Any] = torch._C._set_fp32_precision_setter
+        for place, setting in zip(_PLACES[kind == "cuda"], settings, strict=True):
+            change(*place, setting)
 
 
 def current_device(device: str | torch.device) -> AbstractContextManager[Any]:

@@ -20,6 +20,7 @@ from torch import Tensor
 from skdpfair._validate import error_context, safe_repr
 from skdpfair.budget.files import put_in_place
 from skdpfair.budget.progress import ProgressBar
+from skdpfair.engine.precision import full_precision
 from skdpfair.inputs.columns import refuse_different_shapes
 from skdpfair.inputs.provenance import note
 
@@ -42,6 +43,7 @@ class PublicFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     device: str | torch.device
     image_shape: tuple[int, ...] | None = None
 
+    @full_precision()
     def fit(self, X: Any, y: Any = None) -> Self:
         """Check the parameters and record the shape of the pictures; nothing is learned.
 
@@ -68,6 +70,7 @@ class PublicFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self._n_features_out = _features_of(extract, X, slice(0, 1), self.used_device).shape[1]
         return self
 
+    @full_precision()
     def transform(self, X: Any) -> np.ndarray:
         """Return the features of each picture, computed from this picture alone.
 
@@ -230,7 +233,7 @@ def _features_of(extract: Extract, X: Any, rows: slice, device: str | torch.devi
     else:  # a copy, as a module may change what it is given
         with np.errstate(over="ignore"):
             part = torch.from_numpy(np.array(part, np.float32, order="C"))
-    with torch.no_grad():
+    with full_precision(device), torch.no_grad():
         found: np.ndarray = extract(part.to(device) / scale).float().cpu().numpy()
     if not bool(torch.isfinite(part).all()) or not np.isfinite(found).all():
         raise ValueError(

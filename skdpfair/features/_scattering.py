@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import layer_norm
 
 from skdpfair._validate import flag, integer, is_auto, one_of
+from skdpfair.engine.precision import full_precision
 from skdpfair.features._base import Extract, PublicFeatures
 from skdpfair.features._wavelets import Scattering
 from skdpfair.networks import has_channels_last
@@ -185,6 +186,7 @@ class Scattering2D(PublicFeatures):
 
 
 @lru_cache(maxsize=8)
+@full_precision()
 def _features(kind: Any, form: tuple[int, int, int], *rest: Any) -> nn.Module:
     return _Features(kind, form, *rest)
 

@@ -18,6 +18,7 @@ from sklearn.base import is_regressor
 from torch import nn
 
 from skdpfair._validate import safe_repr
+from skdpfair.engine.precision import full_precision
 from skdpfair.features._wavelets import RealScattering
 from skdpfair.networks import ChannelsFirst
 
@@ -45,6 +46,7 @@ class _Part:
     ir_version: int = 0
 
 
+@full_precision()
 def content(estimator, statement, version) -> bytes:
     """Return the bytes of an ONNX file of an estimator whose net is an inference net."""
     onnx = _onnx()

@@ -14,6 +14,7 @@ from skdpfair.budget.files import sha256_of
 from skdpfair.engine import select_strategy
 from skdpfair.engine.per_sample import Strategy
 from skdpfair.engine.per_sample.batch_statistics import mixing_layers
+from skdpfair.engine.precision import full_precision
 from skdpfair.inputs.streaming import as_rows
 from skdpfair.inputs.table import Rows
 
@@ -47,7 +48,7 @@ def record_by_record(
     UnsupportedModuleError
         If the module mixes records when it predicts.
     """
-    example = torch.zeros((1, *in_shape), device=device)
+    example = torch.zeros((1, *in_shape), dtype=torch.float32, device=device)
     module = copy.deepcopy(module).eval()
     for layer in mixing_layers(module).values():
         layer.requires_grad_(False)  # predicts by running statistics, which are constants here
@@ -68,7 +69,7 @@ def _in_batches(
     device: str | torch.device,
     batch_size: int = 4096,
 ) -> np.ndarray:
-    with torch.no_grad():
+    with full_precision(device), torch.no_grad():
         batch_size = min(batch_size, max(1, _MOST_NUMBERS // math.prod(x.shape[1:])))
         starts = range(0, max(len(x), 1), batch_size)
         parts = (torch.from_numpy(as_rows(x, slice(s, s + batch_size))) for s in starts)
@@ -116,9 +117,9 @@ class InferenceNet:
 
     def __init__(self, module: Callable[[], nn.Module], weights: dict[str, np.ndarray]) -> None:
         self.module, self.weights = module, weights
-        with torch.random.fork_rng(devices=[]):
+        with full_precision(), torch.random.fork_rng(devices=[]):
             self.module_ = module()
-        self.module_.load_state_dict({k: torch.tensor(v) for k, v in weights.items()})
+            self.module_.load_state_dict({k: torch.tensor(v) for k, v in weights.items()})
         self.module_.eval()
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -222,7 +222,7 @@ class PrivateNet(NeuralNetClassifier):
                 self.records_ = X, y  # while the fit lasts
             try:
                 past = self._running.taken // self.schedule.steps_per_epoch
-                with self.engine_, full_precision(self.device):
+                with self.engine_:
                     super().fit_loop(X, y, (epochs or self.max_epochs) - past, **fit_params)
             finally:
                 self._end()
@@ -394,7 +394,8 @@ class PrivateNet(NeuralNetClassifier):
 
     def infer(self, x: Any, **kwargs: Any) -> Tensor:
         """Predict from ``x`` alone: groups are for training."""
-        logits: Tensor = super().infer(x["x"] if isinstance(x, dict) else x)
+        with full_precision(self.device), torch.no_grad():
+            logits: Tensor = super().infer(x["x"] if isinstance(x, dict) else x)
         return logits
 
     def logits(self, x: Any) -> np.ndarray:

@@ -25,6 +25,7 @@ from skdpfair._validate import (
     outline,
     safe_repr,
 )
+from skdpfair.engine.precision import refuse_inference_mode
 from skdpfair.mechanism import Method
 from skdpfair.networks import ACTIVATIONS
 from skdpfair.privacy import ACCOUNTANTS
@@ -85,6 +86,7 @@ def check(params: dict[str, Any], method: Method, *, has_sensitive_features: boo
     Numbers, flags and texts among ``params`` become Python's own, in place: what comes later
     never meets a numpy scalar that overflows or rounds, nor a text with an odd ``==``.
     """
+    refuse_inference_mode()
     for name, constraints in CONSTRAINTS.items():
         params[name] = check_parameter(name, params[name], constraints)
     _check_budget(params, method)

@@ -5,6 +5,7 @@ import pickle
 import threading
 import types
 import warnings
+from contextlib import ExitStack, contextmanager
 
 import cloudpickle
 import numpy as np
@@ -13,7 +14,8 @@ import torch
 from skorch.callbacks import Callback, EarlyStopping, EpochScoring
 from torch import nn
 
-from skdpfair import DPFairClassifier, get_method
+from skdpfair import DPFairClassifier, get_method, load_release
+from skdpfair.analysis import robust_accuracy
 from skdpfair.attacks import PGD
 from skdpfair.budget import PrivacyLedger
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
@@ -22,7 +24,10 @@ from skdpfair.engine.per_sample import ClosedForm, chain_of, layers
 from skdpfair.engine.per_sample.records import at_most
 from skdpfair.engine.precision import full_precision
 from skdpfair.exceptions import UnsupportedModuleError
+from skdpfair.features import FrozenFeatures, Scattering2D
 from skdpfair.mechanism import Mechanism, Task
+from skdpfair.model_selection import DPRandomizedSearch
+from skdpfair.postprocessing import DPThresholdClassifier
 from skdpfair.training.callbacks import WITHHELD
 
 RNG = np.random.default_rng(0)
@@ -175,6 +180,107 @@ def test_steps_run_in_full_precision_whatever_the_process_prefers():
     torch.testing.assert_close(found, exact, rtol=1e-6, atol=1e-9)
     with full_precision("cpu"):
         assert not torch.is_autocast_enabled("cpu")
+
+
+@contextmanager
+def set_to(change, value, before):
+    change(value)
+    try:
+        yield
+    finally:
+        change(before)
+
+
+AROUND = {
+    "bfloat16": lambda: torch.autocast("cpu", dtype=torch.bfloat16),
+    "float16": lambda: torch.autocast("cpu", dtype=torch.float16),
+    "inference_mode": torch.inference_mode,
+    "no_grad": torch.no_grad,
+    "anomaly": lambda: set_to(torch.autograd.set_detect_anomaly, True, False),
+    "deterministic": lambda: set_to(torch.use_deterministic_algorithms, True, False),
+    "matmul": lambda: set_to(torch.set_float32_matmul_precision, "medium", "highest"),
+    "double": lambda: set_to(torch.set_default_dtype, torch.float64, torch.float32),
+    "half": lambda: set_to(torch.set_default_dtype, torch.bfloat16, torch.float32),
+    "device": lambda: torch.device("meta"),
+}
+PICTURES = RNG.random((3, 8, 8)).astype(np.float32)
+FROZEN = nn.Sequential(nn.Flatten(), nn.Linear(64, 5)).requires_grad_(False)
+
+
+class Rectified(nn.Sequential):
+    """A network whose gradients come from vmap."""
+
+    def __init__(self):
+        super().__init__(nn.Linear(4, 5), nn.PReLU(), nn.Linear(5, 2))
+
+
+def exported(model, folder):
+    pytest.importorskip("onnx")
+    model.export_onnx(folder / "model.onnx")
+    return np.frombuffer((folder / "model.onnx").read_bytes(), np.uint8).astype(int)
+
+
+def file_of(model, folder):
+    model.save_release(folder / "model.release")
+    return load_release(folder / "model.release")
+
+
+WAYS = {
+    "predict": lambda model, _: model.predict_proba(X),
+    "private": lambda model, _: model.net_.private_logits(X),
+    "release": lambda model, folder: file_of(model, folder).predict_proba(X),
+    "pickle": lambda model, _: pickle.loads(pickle.dumps(model)).decision_function(X),
+    "onnx": exported,
+    "scattering": lambda *_: Scattering2D().fit_transform(PICTURES),
+    "frozen": lambda *_: FrozenFeatures(FROZEN).fit_transform(PICTURES),
+    "attack": lambda model, _: robust_accuracy(model, X, Y, PGD(0.5, 0.2, 2)),
+}
+FITS = {
+    "mlp": lambda: quick(module="mlp", random_state=0),
+    "vmap": lambda: quick(module=Rectified, random_state=0),
+    "thresholds": lambda: DPThresholdClassifier(quick(random_state=0), random_state=0),
+}
+
+OF_FITS = [name for name in AROUND if name != "inference_mode"]
+ALL_AT_ONCE = ("vmap", OF_FITS), ("thresholds", OF_FITS)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return quick(module="mlp").fit(X, Y)
+
+
+@pytest.mark.parametrize("around", AROUND)
+@pytest.mark.parametrize("way", WAYS)
+def test_predictions_are_the_same_whatever_surrounds_them(way, around, model, tmp_path):
+    expected = WAYS[way](model, tmp_path)
+    with AROUND[around]():
+        found = WAYS[way](model, tmp_path)
+    np.testing.assert_array_equal(found, expected)
+    assert torch.get_default_dtype() == torch.float32 and not torch.is_inference_mode_enabled()
+
+
+@pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
+@pytest.mark.filterwarnings("ignore::skdpfair.exceptions.InsecureSeedWarning")
+@pytest.mark.parametrize("name, around", [*(("mlp", [a]) for a in OF_FITS), *ALL_AT_ONCE])
+def test_fits_are_the_same_whatever_surrounds_them(name, around):
+    with ExitStack() as stack:
+        for one in around:
+            stack.enter_context(AROUND[one]())
+        model = FITS[name]().fit(X, Y)
+        inside = model.predict_proba(X)
+    np.testing.assert_array_equal(inside, model.predict_proba(X))
+    np.testing.assert_array_equal(inside, FITS[name]().fit(X, Y).predict_proba(X))
+
+
+@pytest.mark.parametrize("make", FITS.values(), ids=FITS)
+def test_a_fit_in_inference_mode_is_refused_before_it_costs(make, tmp_path):
+    search = DPRandomizedSearch(quick(), {"lr": [0.1, 0.2]})
+    with PrivacyLedger(tmp_path / "ledger", delta=1e-5) as ledger, torch.inference_mode():
+        for model in (make(), search):
+            with pytest.raises(ValueError, match="inference_mode"):
+                model.fit(X, Y)
+    assert ledger.frame().empty
 
 
 # ---- callbacks and stops ------------------------------------------------------------------------
