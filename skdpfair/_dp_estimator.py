@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import UTC, datetime
 from os import PathLike
 from typing import Any, ClassVar, Self
@@ -84,8 +85,8 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
         sensitive_features : array, Series or DataFrame of n_samples rows, optional
             The groups, if they are not columns of X.
         sample_weight : array of shape (n_samples,), optional
-            Factors of the loss of each row, in [0, ``max_sample_weight``], applied before
-            clipping.  Epsilon assumes that each follows from its own row and public facts.
+            Factors of the loss of each row, from 0 to ``max_sample_weight`` if declared, applied
+            before clipping.  Epsilon assumes that each follows from its own row and public facts.
         units : array of shape (n_samples,), optional
             The person of each record, if ``unit_col`` does not name a column.
 
@@ -124,10 +125,8 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
         with together(params["distributed"]) as processes, ExitStack() as stack:
             # check
             method = processes.agreed(lambda: get_method(self.method))
-            has_groups = sensitive_features is not None
-            processes.agreed(
-                lambda: parameters.check(params, method, has_sensitive_features=has_groups)
-            )
+            groups, weights = sensitive_features is not None, sample_weight is not None
+            processes.agreed(lambda: parameters.check(params, method, groups, weights))
             processes.agreed(lambda: self._check(params, method))
             stack.enter_context(full_precision(defaults.device(params["device"])))
             claim = claimed(self.checkpoint, writes=processes.rank == 0)
@@ -147,6 +146,8 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
             share = self.__dict__.pop("_score_counts_share", 0.0)
             facts = facts_of(fresh, data)
             check_parts(processes, fresh, method, data, facts, share, previous)
+            if data.weight is not None:
+                data = replace(data, most_weight=max(processes.sum((data.most_weight or 0.0,))))
             if share:
                 params[SCORE_COUNTS] = share
             unit = UNITS[data.adjacency]

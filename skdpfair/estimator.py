@@ -113,7 +113,8 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
     class_weight : dict or None, default=None
         Fixed public factors of the loss per class, applied before clipping.
     max_sample_weight : float > 0 or None, default=None
-        Public bound on the weights that ``fit`` takes as ``sample_weight``; None takes none.
+        Public bound on the weights that ``fit`` takes as ``sample_weight``; None takes the largest
+        of them as public, which ``privacy_.assumptions`` say.
     validation_data : tuple (X, y) or None, default=None
         PUBLIC records to score after each epoch.
     warm_start : bool, default=False
@@ -399,6 +400,8 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
         tags = super().__sklearn_tags__()
         with suppress(ValueError, TypeError):  # a method that fit would refuse
             tags.classifier_tags.multi_class = not get_method(self.method).binary
+        # noise, on as few records as scikit-learn's checks
+        tags.classifier_tags.poor_score = self.epsilon is not None
         return tags
 
 

@@ -61,7 +61,8 @@ class DPFairRegressor(RegressorMixin, DPEstimator):
     augment, n_augmentations : see `DPFairClassifier`
         Random views of the records.
     max_sample_weight : float > 0 or None, default=None
-        Public bound on the weights that ``fit`` takes as ``sample_weight``; None takes none.
+        Public bound on the weights that ``fit`` takes as ``sample_weight``; None takes the largest
+        of them as public, which ``privacy_.assumptions`` say.
     warm_start, keep_reference, diagnostics, callbacks : see `DPFairClassifier`
         Fits in a row, the non-private reference model, and what is recorded.
     device, checkpoint, random_state, verbose : see `DPFairClassifier`

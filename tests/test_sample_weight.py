@@ -10,7 +10,7 @@ from sklearn.metrics import accuracy_score, make_scorer
 from sklearn.model_selection import cross_validate
 from sklearn.pipeline import make_pipeline
 
-from skdpfair import DPFairClassifier, get_method
+from skdpfair import METHODS, DPFairClassifier, get_method
 from skdpfair.analysis import GroupRecorder
 from skdpfair.audit import audit_artifact
 from skdpfair.budget import PrivacyLedger
@@ -52,7 +52,7 @@ def weights(model):
 @pytest.mark.parametrize(
     "given, params, match",
     [
-        (np.ones(N), {"max_sample_weight": None}, "Declare the largest weight"),
+        (np.full(N, 1e16), {"max_sample_weight": None}, r"one number from 0 to 1e\+15"),
         (np.ones(N), {"max_sample_weight": 0.0}, "max_sample_weight"),
         (np.ones(N - 1), {}, r"240 rows, got an array of \(239,\)"),
         (np.ones((N, 1)), {}, "sample_weight must hold one number from 0 to max_sample_weight=100"),
@@ -61,13 +61,23 @@ def weights(model):
         (np.full(N, np.nan), {}, "some are outside or NaN"),
         (["x"] * N, {}, "sample_weight must hold one number"),
         (np.ma.masked_equal(np.arange(N), 7), {}, "masked values"),
-        (np.zeros(N), {}, "zero for all rows"),
     ],
 )
 def test_weights_that_cannot_be_used_are_refused(given, params, match, data):
     with pytest.raises(ValueError, match=match) as caught:
         quick(**params).fit(*data, sample_weight=given)
     assert "101.5" not in str(caught.value) and "-1.5" not in str(caught.value)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_weights_that_are_all_zero_train_on_noise(method, data):
+    """Else, success or failure would tell whether the weight of one record is 0."""
+    budget = {} if METHODS[method].private else {"epsilon": None}
+    groups = {"sensitive_features": np.arange(N) % 2} if METHODS[method].needs_groups else {}
+    model = quick(method, max_sample_weight=None, max_steps=2, **budget)
+    model.fit(*data, sample_weight=np.zeros(N), **groups)
+    assert np.isfinite(weights(model)).all() and model.privacy_.max_sample_weight == 0
+    assert ASSUMPTIONS["largest weight"] in model.privacy_.assumptions
 
 
 def test_weights_multiply_the_loss(data):
@@ -131,6 +141,13 @@ def test_the_statement_says_what_is_assumed_of_weights(data):
         *plain.not_accounted,
     }
     assert weighted.privacy_statement()["max_sample_weight"] == 100.0
+    assert ASSUMPTIONS["largest weight"] not in told.assumptions
+    largest = quick(max_sample_weight=None, warm_start=True)
+    largest.fit(*data, sample_weight=np.linspace(0, 2.5, N)).fit(*data)
+    assert largest.privacy_.max_sample_weight == 2.5
+    assert {ASSUMPTIONS["weights"], ASSUMPTIONS["largest weight"]} <= {
+        *largest.privacy_.assumptions
+    }
     again = quick(warm_start=True).fit(*data, sample_weight=np.ones(N))
     assert again.fit(*data).privacy_.assumptions == told.assumptions
     assert again.privacy_.max_sample_weight == 100.0
@@ -179,6 +196,6 @@ def test_metadata_routing(data):
 
 
 def test_a_recorder_takes_no_weights(data):
-    model = quick(diagnostics=True, callbacks=[GroupRecorder()])
+    model = quick(diagnostics=True, callbacks=[GroupRecorder()], max_sample_weight=None)
     with pytest.raises(ValueError, match="measures losses without sample weights"):
         model.fit(*data, sample_weight=np.ones(N))

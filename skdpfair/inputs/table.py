@@ -12,7 +12,7 @@ import torch
 from scipy.sparse import issparse
 from sklearn.utils.validation import _get_feature_names, check_array, validate_data
 
-from skdpfair._validate import error_context, error_context_without_data, safe_repr
+from skdpfair._validate import LARGE, error_context, error_context_without_data, safe_repr
 from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import labels as _labels
 from skdpfair.inputs import persons as _persons
@@ -65,6 +65,8 @@ class Table:
         Public records, likewise.
     weight : ndarray of shape (n_samples,), float32, or None
         Sample weights.
+    most_weight : float or None
+        Their public bound: declared, or the largest.
     unit : ndarray of shape (n_samples,), int64, or None
         Number of each record's person, -1 for records that take no part; None if each record is
         a person.
@@ -79,6 +81,7 @@ class Table:
     group_positions: list[int]
     validation: tuple[np.ndarray, np.ndarray] | None = None
     weight: np.ndarray | None = None
+    most_weight: float | None = None
     unit: np.ndarray | None = None
     features: str | None = None
 
@@ -162,20 +165,22 @@ def read(
     validation = None
     if classes is not None and estimator.validation_data is not None:
         validation = _validation(estimator, hidden, x.shape[1:], classes)
-    weight = _weights(sample_weight, len(y), estimator.max_sample_weight)
-    return Table(x, codes, classes, groups, hidden, validation, weight, unit, features)
+    weight, most = _weights(sample_weight, len(y), estimator.max_sample_weight)
+    return Table(x, codes, classes, groups, hidden, validation, weight, most, unit, features)
 
 
-def _weights(given: Any, n_samples: int, most: float | None) -> np.ndarray | None:
-    """Return the sample weights, each from 0 to ``most``, or None if there are none."""
+def _weights(
+    given: Any, n_samples: int, declared: float | None
+) -> tuple[np.ndarray | None, float | None]:
+    """Return the sample weights and their bound, the largest if none is declared; None for none.
+
+    They may all be 0: whether a fit succeeds must not tell the weight of one record.
+    """
     if given is None:
-        return None
-    if most is None:
-        raise ValueError(
-            "sample_weight is given, but max_sample_weight=None declares no bound. Declare the "
-            "largest weight, a public number, by max_sample_weight=."
-        )
-    wanted = f"one number from 0 to max_sample_weight={most:g} for each of the {n_samples} rows"
+        return None, None
+    most = LARGE if declared is None else declared
+    bound = f"{most:g}" if declared is None else f"max_sample_weight={most:g}"
+    wanted = f"one number from 0 to {bound} for each of the {n_samples} rows"
     refuse_masked("sample_weight", given)
     with error_context_without_data("sample_weight", f"must hold {wanted}"):
         weight = np.asarray(given, dtype=np.float64)
@@ -186,9 +191,7 @@ def _weights(given: Any, n_samples: int, most: float | None) -> np.ndarray | Non
             f"sample_weight must hold {wanted}, but some are outside or NaN. Declare a larger "
             "max_sample_weight, or clip them: np.clip(sample_weight, 0, max_sample_weight)."
         )
-    if not weight.any():
-        raise ValueError("sample_weight is zero for all rows. Give some rows a larger weight.")
-    return weight.astype(np.float32)
+    return weight.astype(np.float32), float(weight.max()) if declared is None else declared
 
 
 def read_for_prediction(estimator: Any, X: Any) -> Rows:

@@ -69,6 +69,9 @@ ASSUMPTIONS = {
         "the sample weight of each record is a function of that record and of public facts, and "
         "max_sample_weight is public"
     ),
+    "largest weight": (
+        "max_sample_weight is public (it was taken from sample_weight; declare max_sample_weight=)"
+    ),
     "processes": "the processes that trained together are one trusted curator",
     "held out": "the size of the held-out part is public",
     "trials": "the number of trials and their scores stay secret; the steps above are of one trial",
@@ -220,8 +223,8 @@ class PrivacyReport:
         Sensitivity of the gradient sum in the steps that were taken: the clipping bound, unless a
         group has a larger weight.  None if it changed with released values or does not exist.
     max_sample_weight : float or None
-        Declared bound on the sample weights; None without weights.  They multiply the loss before
-        clipping, so that no sensitivity depends on them.
+        Declared bound on the sample weights, or else the largest; None without weights.  They
+        multiply the loss before clipping, so that no sensitivity depends on them.
     max_records_per_unit : int or None
         Bound on the records of one person that take part; None if each record is a person.
     is_private : bool

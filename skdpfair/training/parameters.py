@@ -80,7 +80,12 @@ CONSTRAINTS: dict[str, list[Any]] = {
 }
 
 
-def check(params: dict[str, Any], method: Method, *, has_sensitive_features: bool = True) -> None:
+def check(
+    params: dict[str, Any],
+    method: Method,
+    has_sensitive_features: bool = True,
+    has_sample_weight: bool = False,
+) -> None:
     """Raise ValueError or TypeError on the first parameter that cannot be used.
 
     Numbers, flags and texts among ``params`` become Python's own, in place: what comes later
@@ -101,7 +106,7 @@ def check(params: dict[str, Any], method: Method, *, has_sensitive_features: boo
             "module_params, so that clones start afresh."
         )
     _check_callbacks(params["callbacks"], params["validation_data"] is not None)
-    _check_recorders(params)
+    _check_recorders(params, has_sample_weight)
     _check_attack(params["attack"])
     _check_augment(params["augment"], params["n_augmentations"], method)
     _check_device(params["device"])
@@ -316,17 +321,17 @@ def _check_callbacks(callbacks: list[Any] | tuple[Any, ...] | None, public: bool
         names |= {entry[0]} if named else set()
 
 
-def _check_recorders(params: dict[str, Any]) -> None:
+def _check_recorders(params: dict[str, Any], has_sample_weight: bool) -> None:
     found = recorders(params["callbacks"])
     if found and not params["diagnostics"]:
         raise ValueError(
             f"callbacks holds {type(found[0]).__name__}, which keeps what is not private. Set "
             "diagnostics=True, which marks the fitted object as one that must not be released."
         )
-    if found and params["max_sample_weight"] is not None:
+    if found and has_sample_weight:
         raise ValueError(
             f"callbacks holds {type(found[0]).__name__}, which measures losses without sample "
-            "weights. Leave max_sample_weight=None, or drop the callback."
+            "weights. Fit without sample_weight, or drop the callback."
         )
     if len(found) > 1:
         raise ValueError("callbacks holds two recorders. Give one: diagnostics_ is its table.")

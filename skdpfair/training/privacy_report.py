@@ -53,9 +53,8 @@ def account(
     group_epsilons = _group_epsilons(plan, delta, ledger, table.groups.levels)
     is_void = bool(context.resamplers)  # whose rows are not the records
     seeded = trained.is_seeded
-    most = None if table.weight is None else params["max_sample_weight"]
-    most_records = params["max_records_per_unit"]
-    assumptions = _assumptions(params, net.method_, GROUP_COUNTS in plan.one_time, most, table)
+    most, most_records = table.most_weight, params["max_records_per_unit"]
+    assumptions = _assumptions(params, net.method_, GROUP_COUNTS in plan.one_time, table)
     if trained.is_shared:
         assumptions += (ASSUMPTIONS["processes"],)
     if plan.is_accounted:
@@ -64,7 +63,8 @@ def account(
         seeded = seeded or previous.privacy.seeded
         assumptions = tuple(dict.fromkeys((*previous.privacy.assumptions, *assumptions)))
         before = previous.privacy
-        most = max(filter(None, (most, before.max_sample_weight)), default=None)
+        weights = most, before.max_sample_weight  # 0 if all are
+        most = max((bound for bound in weights if bound is not None), default=None)
         bounds = most_records, before.max_records_per_unit, before.records_per_person
         most_records = max(filter(None, bounds), default=None)
         is_void |= not previous.privacy.is_private
@@ -142,7 +142,6 @@ def _assumptions(
     params: dict[str, Any],
     method: Method,
     counts_groups: bool,
-    most_weight: float | None,
     table: Table,
 ) -> tuple[str, ...]:
     taken = {
@@ -153,7 +152,8 @@ def _assumptions(
         "groups": params["groups"] is None,
         "counts": counts_groups,
         "validation": params["validation_data"] is not None,
-        "weights": most_weight is not None,
+        "weights": table.most_weight is not None,
+        "largest weight": table.most_weight is not None and params["max_sample_weight"] is None,
     }
     said = (ASSUMPTIONS[name] for name, is_taken in taken.items() if is_taken)
     return in_unit(said, UNITS[table.adjacency])

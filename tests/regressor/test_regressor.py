@@ -1,7 +1,6 @@
 """The regressor: limits of the target, losses, the privacy of the classifier's steps."""
 
 import pickle
-import warnings
 from contextlib import nullcontext
 
 import numpy as np
@@ -20,7 +19,6 @@ from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.multioutput import ClassifierChain, MultiOutputClassifier, MultiOutputRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import estimator_checks_generator
 from torch import nn
 
 from skdpfair import METHODS, DPFairClassifier, DPFairRegressor, get_method, load_release
@@ -60,35 +58,6 @@ def regressor(method="dpsgd", **params):
     settings = {"epsilon": None, "noise_multiplier": 1.0, "accountant": "rdp", "random_state": 0}
     settings |= {"y_range": LIMITS, "max_steps": 12, "batch_size": 100}
     return DPFairRegressor(method, **settings | params)
-
-
-CHECKED = [
-    DPFairRegressor("dpsgd", y_range=(-300, 300), max_steps=40, max_sample_weight=100.0),
-    DPFairRegressor(
-        "sgd",
-        epsilon=None,
-        y_range=(-300, 300),
-        loss="huber",
-        max_steps=60,
-        max_sample_weight=100.0,
-    ),
-]
-
-
-@pytest.mark.parametrize(
-    "estimator, check",
-    [
-        pytest.param(estimator, check, id=f"{estimator.method}-{check.func.__name__}-{i}")
-        for estimator in CHECKED
-        for i, (_, check) in enumerate(estimator_checks_generator(estimator))
-        # see tests/contracts/test_estimators.py: a weight of 2 is not two records
-        if not check.func.__name__.startswith("check_sample_weight_equivalence")
-    ],
-)
-def test_scikit_learn_accepts(estimator, check):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # few rows and fixed seeds are the checks' own choice
-        check(estimator)
 
 
 def value_and_slope(name, error):
