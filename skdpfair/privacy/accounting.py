@@ -4,6 +4,7 @@ import math
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -31,7 +32,7 @@ _SETTLED = 0.005
 _MOST_STEPS = 10**9
 # float64 and time end here: a larger rate or less noise costs more, so that bounds stay bounds
 _LEAST_RATE, _MOST_NOISE, LEAST_NOISE = 1e-9, 1e6, 1e-4
-MOST_MU = 1e4  # epsilon of about 5e7
+MOST_MU = 1e3  # epsilon of about 5e5: beyond, the exponential of an interval overflows
 _MOST_PRV, _MOST_PRV_STEPS = 500, 1_000_000  # from here opacus understates, fails or hangs
 # absolute error of delta in a Fourier transform's power: up to 1.7e-16 a step was measured
 _ROUNDING, _STEP_ROUNDING = 1e-14, 1e-15
@@ -106,7 +107,8 @@ def epsilon(runs: Iterable[SampledGaussian], delta: float, accountant: str = "pl
         In (0, 1); infinity is returned below 1e-100.
     accountant : {"pld", "prv", "rdp"}
         ``"pld"`` is tight.  ``"prv"`` adds at most 0.01 (or 0.1 % of a large epsilon), and
-        uses ``"pld"`` above an epsilon of 500 or a million steps, or for several records.
+        uses ``"pld"`` below an epsilon of 0.01, above one of 500 or a million steps, for several
+        records, and where it cannot compute.
         ``"rdp"`` is the fastest, and 10 to 20 % loose for one record; for several, it is many
         times as large.  The others use ``"rdp"`` if float64 does not resolve delta: below
         1e-13 + 1e-14 for each step.
@@ -220,7 +222,7 @@ def _cached(runs: tuple[SampledGaussian, ...], delta: float, accountant: str) ->
 
 def _pld(runs: tuple[SampledGaussian, ...], delta: float) -> float:
     if joint_mu(runs) > MOST_MU:
-        return math.inf
+        return _rdp(runs, delta)
     return min(_epsilons_until_settled(runs, delta))
 
 
@@ -377,20 +379,23 @@ def _rdp(runs: tuple[SampledGaussian, ...], delta: float) -> float:
 
 
 def _prv(runs: tuple[SampledGaussian, ...], delta: float) -> float:
-    # an absolute error of 0.01 on an epsilon in the thousands would take minutes and gigabytes
+    # an absolute error of 0.01 on an epsilon in the thousands would take minutes and gigabytes,
+    # and is more than an epsilon below it
     rough = gdp_epsilon(joint_mu(runs), delta)
     too_many = sum(run.steps for run in runs) > _MOST_PRV_STEPS
-    if rough > _MOST_PRV or too_many or any(run.records > 1 for run in runs):
+    if not PRV_ERROR < rough <= _MOST_PRV or too_many or any(run.records > 1 for run in runs):
         return _pld(runs, delta)
     from opacus.accountants import PRVAccountant  # imports torch: here only
 
     accountant = PRVAccountant()
     accountant.history = [(run.noise_multiplier, run.sample_rate, run.steps) for run in runs]
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
+    cannot = suppress(RuntimeError, ValueError)  # beyond its grid, or its resolution
+    with cannot, warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         spare = delta - rounding(runs)
         found: float = accountant.get_epsilon(spare, eps_error=max(PRV_ERROR, rough / 1000))
-    return found
+        return max(found, 0.0)
+    return _pld(runs, delta)
 
 
 ACCOUNTANTS = {"pld": _pld, "prv": _prv, "rdp": _rdp}

@@ -11,7 +11,7 @@ import pytest
 
 from skdpfair.exceptions import InfeasibleBudgetError
 from skdpfair.privacy import Ledger, PrivacyPlan, SampledGaussian, calibrate, epsilon, gdp_epsilon
-from skdpfair.privacy.accounting import interval, pld_epsilon, total_variation
+from skdpfair.privacy.accounting import PRV_ERROR, interval, pld_epsilon, total_variation
 from skdpfair.privacy.calibration import MIN_NOISE_MULTIPLIER
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "golden_privacy.json"
@@ -126,6 +126,18 @@ def test_noise_at_the_ends_of_float64_has_a_cost(accountant, noise, cost):
     assert 0 <= epsilon([SampledGaussian(0.1, noise, 10)], 1e-5, accountant) <= cost
     if math.isinf(cost):
         assert epsilon([SampledGaussian(0.1, noise, 10)], 1e-5, accountant) == cost
+
+
+@pytest.mark.parametrize("delta", [1e-13, 1e-5, 0.5, 0.99, 1 - 1e-12])
+@pytest.mark.parametrize("rate", [1e-9, 1e-6, 0.5, 1.0])
+def test_accountants_agree_at_the_ends_of_what_they_compute(rate, delta):
+    for noise, steps in [(1e-4, 1), (1e-3, 5), (0.5, 2), (50.0, 1), (1e6, 1000)]:
+        run = SampledGaussian(rate, noise, steps)
+        pld, prv, rdp = (epsilon([run], delta, name) for name in ("pld", "prv", "rdp"))
+        assert 0 <= pld <= 1.001 * rdp + 1e-9 and rdp < math.inf, run
+        assert 0 <= prv <= 1.1 * pld + 2 * PRV_ERROR, run
+        assert prv >= 0.9 * pld - PRV_ERROR, run
+        assert epsilon([run._replace(steps=0)], delta, "prv") == 0.0
 
 
 def test_a_rate_of_zero_releases_nothing():
