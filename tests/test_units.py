@@ -2,6 +2,7 @@
 
 import json
 import re
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -724,7 +725,17 @@ def test_missing_persons_are_refused(missing, visits):
 @pytest.mark.parametrize(
     "values, expected",
     [
-        (["17", "17 ", " 17.0", "017", "17.5"], [0, 0, 0, 1, 2]),
+        (["17", "17 ", " 17.0", "18", "17.5"], [0, 0, 0, 1, 2]),
+        (["007", "008", "1e3", "1,000.5", "12e34"], [0, 1, 2, 3, 4]),
+        (["é", "e\u0301", "e\u200b\u0301 ", "E\u0301"], [0, 0, 0, 1]),
+        (["17\u200b", "\uff11\uff17", "\u00a017", "\ufeff17\u2003", "1\ufe0f7"], [0] * 5),
+        (["-0", "0", "-0.0", "0.00"], [0] * 4),
+        (["10000000000000002", "10000000000000003"], [0, 1]),
+        ([10**16 + 2, 10**16 + 3, float(10**16 + 2)], [0, 1, 0]),
+        ([10**16 + 3, float(10**16 + 3)], [0, 0]),  # as the float has lost its last digit
+        ([True, 1, np.int64(1), Decimal("1.0"), 0.0, -0.0], [0, 0, 0, 0, 1, 1]),
+        (np.array([10**18, 10**18 + 1]), [0, 1]),
+        ([b"17", b"17 ", "\u00e9".encode(), "e\u0301".encode()], [0, 0, 1, 1]),
         (np.array(["b", "a", "b\t"]), [0, 1, 0]),
         (pd.Series(["b", "a", "b "], dtype="category"), [0, 1, 0]),
         (pd.Series([2, 1, 2], dtype="Int64"), [0, 1, 0]),
@@ -736,6 +747,65 @@ def test_missing_persons_are_refused(missing, visits):
 )
 def test_one_person_is_one_however_she_is_spelt(values, expected):
     assert codes("units", values, len(expected)).tolist() == expected
+    alone = [codes("units", values[i : i + 1], 1).tolist() for i in range(len(values))]
+    assert alone == [[0]] * len(values)
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ("17.", "17"), ("1e3", "1000"), ("+17", "17"), ("1.5E+16", "15000000000000000"),
+        ("007", "7"), ("17.50", "17.5"), ("\u0661\u0667", "17"), (".5", "0.5"), (b"+17", b"17"),
+        ("1,000", "1000"), ("1'234'567", "1234567"), ("1\u00a0000", "1000"), ("1_000", "1000"),
+        ("1.000", "1000"), ("1.000", "1"), ("00", "0"),
+    ],
+)  # fmt: skip
+def test_numbers_spelt_in_two_ways_are_not_told_apart(texts):
+    with pytest.raises(ValueError, match="units holds texts that may be one number"):
+        codes("units", np.array([b"a" if isinstance(texts[0], bytes) else "a", *texts]), 3)
+
+
+@pytest.mark.parametrize("place", ["fit", "threshold", "search", "table", "sweep", "audit"])
+def test_all_who_read_persons_refuse_two_spellings_of_a_number(place, visits):
+    """By name of the column, and without its values."""
+    X, y = visits
+    features, persons = X[list("abc")], np.array([f"p{i}" for i in range(len(X))], dtype=object)
+    persons[[3, 5]] = "8,765", "8765"
+    name = "unit_col='id'" if place == "fit" else "units"
+    plain = quick(unit_col=None, group_col=None)
+    with pytest.raises(ValueError, match=f"^{name} holds texts that may be one number") as caught:
+        if place == "fit":
+            quick(unit_col="id", group_col=None).fit(features.assign(id=persons), y)
+        elif place == "threshold":
+            DPThresholdClassifier(plain).fit(features, y, units=persons)
+        elif place == "search":
+            private_search(plain).fit(features, y, units=persons)
+        elif place == "table":
+            given = {"sensitive_features": X["sex"], "epsilon": 1.0}
+            release_group_table(y, y, units=persons, **given)
+        elif place == "sweep":
+            sweep(["dpsgd"], [3.0], 1, features, y, X["sex"], units=persons, progress=False)
+        else:
+            audit_fit(plain, features, y, 20, units=persons)
+    assert not any(text in str(caught.value) for text in ("8,765", "8765", "p7"))
+
+
+@pytest.mark.parametrize("value", [(1, "a"), frozenset("a"), object()])
+def test_values_that_may_be_equal_but_compare_as_different_name_no_persons(value):
+    persons = np.array([value, None], dtype=object)
+    persons[1] = value
+    with pytest.raises(TypeError, match=r"units holds values of type .* Give texts or numbers"):
+        codes("units", persons, 2)
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [(10**16 + 2, float(10**16 + 2)), (True, 1), (0.0, -0.0), (10**18, 1e18), ("é", "e\u0301")],
+)
+def test_a_ledger_takes_nobody_apart_whom_the_fit_joins(pair):
+    units = np.array(pair, dtype=object)
+    assert not persons_lie_in_groups(None, [], {"groups": ["a", "b"], "units": units})
+    assert persons_lie_in_groups(None, [], {"groups": ["a", "a"], "units": units})
 
 
 @pytest.mark.parametrize("values", [[1, 1.0, "1"], pd.Series([17, "17"]), [b"1", "1"]])

@@ -20,6 +20,7 @@ from sklearn.model_selection import (
     StratifiedGroupKFold,
     StratifiedKFold,
 )
+from sklearn.utils import check_array
 
 Line: TypeAlias = dict[str, Any]  # of a ledger's file, for instance a fit or a search
 
@@ -132,23 +133,25 @@ def persons_lie_in_groups(search: Any, X: Any, params: Mapping[str, Any]) -> boo
     True
     >>> persons_lie_in_groups(None, [], {"groups": ["a", "b", "a"], "units": units})
     False
-    >>> spelt = ["17", "17 ", "18"]  # one person, as the fit reads them
+    >>> spelt = ["é", "e\u0301", "18"]  # one person, as the fit reads them
     >>> persons_lie_in_groups(None, [], {"groups": ["a", "b", "a"], "units": spelt})
     False
     """
-    persons = [v for name, v in params.items() if name.rpartition("__")[2] == "units"]
+    from skdpfair.inputs import persons  # which need torch
+
     column = getattr(getattr(search, "estimator", None), "unit_col", None)
     spaces = [getattr(search, name, {}) for name in ("param_grid", "param_distributions")]
     with suppress(Exception):  # the fit will tell what is wrong
+        groups = check_array(params["groups"], ensure_2d=False, dtype=None)
+        group = pd.Series(np.unique(groups, return_inverse=True)[1])  # as the splitters do
+        given = [v for name, v in params.items() if name.rpartition("__")[2] == "units"]
+        codes: list[Any] = [persons.codes("units", units, len(group)) for units in given]
         if column is not None and "unit_col" not in str(spaces):  # one column for all candidates
-            persons.append(X[column] if hasattr(X, "columns") else np.asarray(X)[:, column])
+            at = persons.columns(X, column, None)
+            codes.append(persons.encode(X, len(group), at=at, units=None))
         routing = getattr(getattr(search, "cv", None), "get_metadata_routing", None)
         if routing and routing().split.requests["groups"] is not True:
             return False  # the splitter takes groups by another name
-        group = pd.Series(pd.factorize(np.asarray(params["groups"]))[0])
-        # two spellings that a fit takes for one person must not be two here
-        names = [pd.Series(np.asarray(unit)).astype(str).str.strip() for unit in persons]
-        codes = [name.str.replace(r"\.0*$", "", regex=True) for name in names]
         return bool(codes) and all((group.groupby(c).nunique() == 1).all() for c in codes)
     return False
 

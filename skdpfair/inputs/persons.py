@@ -1,9 +1,15 @@
 """Persons of the records: codes, thinning to a public number of records, and groups."""
 
 import re
+import sys
+import unicodedata
 from dataclasses import replace
-from numbers import Number
+from datetime import date
+from decimal import Decimal
+from functools import cache
+from numbers import Integral, Number
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pandas as pd
@@ -13,7 +19,16 @@ from skdpfair.inputs.columns import in_pandas, refuse_masked
 from skdpfair.inputs.groups import Groups, position, positions
 
 _ONE_FOR_EACH = "one value for each record that names its person, without missing values"
-_WHOLE = re.compile(r"(-?(?:0|[1-9][0-9]*))\.0+")  # codes such as 01.0 are no numbers
+_TEXTS, _NUMBERS = (str, bytes), (Number, np.bool_)
+_OTHERS = (date, UUID, np.generic, pd.Period)  # equal values name one person
+_WHOLE = re.compile(r"(-?[1-9][0-9]*|0)(?:\.0{1,2})?|-0(?:\.0{1,2})?")
+# numbers as texts: as they are printed (12e34 is rather a code), and with marks of thousands
+_PLAIN = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]\d{1,3})?|[+-]?\d(?:\.\d*)?[eE]\d{1,3}")
+_GROUPED = re.compile(r"[+-]?\d{1,3}([,.'’_ ])\d{3}(?:\1\d{3})*")
+_NUMBER = re.compile(f"{_GROUPED.pattern}|{_PLAIN.pattern}")
+# where lines of ASCII may be in no normal form, or be numbers but no plain ones
+_UNTIDY = re.compile(r"^[^\S\n]|[^\S\n]$|^$|^-?\d+\.0{1,2}$|^-0$", re.MULTILINE)
+_NUMERIC = re.compile(r"^(?:[-+.]|0.|[1-9]\d*[^\d\n])", re.MULTILINE)
 
 
 def columns(X: Any, unit_col: Any, group_col: Any) -> list[int]:
@@ -83,7 +98,9 @@ def encode(X: Any, n_samples: int, *, at: list[int], units: Any) -> np.ndarray |
 def codes(name: str, values: Any, n_samples: int) -> np.ndarray:
     """Return a number for each record, (n_samples,) int64, the same for all of one person.
 
-    Texts are compared without the spaces around them; "17" and "17.0" are one person.
+    No other place tells whether two values name one person.  Texts are compared in Unicode's form
+    NFKC, without invisible characters and spaces around them; "17" and "17.0" are one person.
+    Numbers are compared by value, and as floats if some are floats.
 
     Parameters
     ----------
@@ -97,7 +114,8 @@ def codes(name: str, values: Any, n_samples: int) -> np.ndarray:
     Raises
     ------
     ValueError, TypeError
-        If values are missing, of several types or with fractions, or not one for each record.
+        If values are missing, of several types or with fractions, not one for each record, or
+        spellings of one number as texts, such as "17" and "+17".
 
     Examples
     --------
@@ -126,15 +144,25 @@ def codes(name: str, values: Any, n_samples: int) -> np.ndarray:
             f"{name} has {len(values):,} values for {n_samples:,} records. Give one for each."
         )
     with error_context_without_data(name, f"must hold {_ONE_FOR_EACH}"):
-        is_plain = values.dtype.kind in "biumM"
-        code, distinct = pd.factorize(values if is_plain else values.astype(object))
-        found = [] if is_plain else distinct.tolist()
-        kinds = sorted({_kind(value) for value in found})
-        has_fractions = kinds == ["numbers"] and any(value % 1 != 0 for value in found)
-    if "texts" in kinds:
-        spelt = [_spelt(value) if isinstance(value, str) else value for value in found]
-        again, _ = pd.factorize(np.array(spelt, dtype=object))
-        code = np.append(again, -1)[code]
+        kind = values.dtype.kind
+        if kind not in "biumM":
+            values = values.astype(np.float64 if kind == "f" else object)
+        code, distinct = pd.factorize(values)
+        found = [] if kind in "biumM" else distinct.tolist()
+        types = set(map(type, found))
+        kinds = sorted(set(map(_kind, types)))
+        is_inexact = any(issubclass(each, (float, np.floating)) for each in types)
+        has_fractions = kinds == ["numbers"] and any(
+            value % 1 != 0 for value in found if not isinstance(value, Integral)
+        )
+        keys, is_ambiguous = found, False
+        if kinds == ["numbers"] and is_inexact and len(types) > 1:
+            keys = [float(value) for value in found]
+        elif kinds in (["texts"], ["bytes"]):
+            keys, is_ambiguous = _normal(found)
+        if keys is not found:
+            again, _ = pd.factorize(np.array(keys, dtype=object))
+            code = np.append(again, -1)[code]
     if (code < 0).any():
         raise ValueError(
             f"{name} has missing values, but must hold {_ONE_FOR_EACH}. Give each record without "
@@ -145,6 +173,18 @@ def codes(name: str, values: Any, n_samples: int) -> np.ndarray:
             f"{name} holds {' and '.join(kinds)}, so that one person may have two values; give it "
             "one type, as by astype(str)."
         )
+    if is_ambiguous:
+        raise ValueError(
+            f"{name} holds texts that may be one number but are spelt in several ways, as 17 and "
+            "+17 or 1000 and 1,000 are, so that one person may be there twice. Clean the column: "
+            "spell each person in one way, and put a letter before codes that are no numbers."
+        )
+    if not all(issubclass(each, (*_TEXTS, *_NUMBERS, *_OTHERS)) for each in types):
+        raise TypeError(
+            f"{name} holds values of type {kinds[0]}, of which two may name one person without "
+            "being equal. Give texts or numbers; of several columns, "
+            "table.groupby(columns).ngroup()."
+        )
     if has_fractions:
         raise ValueError(
             f"{name} holds fractions, so it names no persons. Name another column, or pass the "
@@ -153,17 +193,69 @@ def codes(name: str, values: Any, n_samples: int) -> np.ndarray:
     return np.asarray(code, dtype=np.int64)
 
 
-def _kind(value: Any) -> str:
-    if isinstance(value, str):
-        return "texts"
-    return "numbers" if isinstance(value, (Number, np.bool_)) else type(value).__name__
+def _kind(of: type) -> str:
+    if issubclass(of, _TEXTS):
+        return "texts" if issubclass(of, str) else "bytes"
+    return "numbers" if issubclass(of, _NUMBERS) else of.__name__
+
+
+def _normal(texts: list[Any]) -> tuple[list[Any], bool]:
+    """Return texts in their normal form, None where nothing is left, and if two may be one number.
+
+    Most columns need no look at each text.
+    """
+    if isinstance(texts[0], bytes):
+        texts = [text.decode(errors="surrogateescape") for text in texts]
+    lines = "\n".join(texts)
+    is_ascii = lines.isascii()
+    if not is_ascii or _UNTIDY.search(lines):
+        texts = [_spelt(text) for text in texts]
+    has_numbers = not is_ascii or _NUMERIC.search(lines) is not None
+    return texts, has_numbers and _are_ambiguous({*texts} - {None})
 
 
 def _spelt(text: str) -> str | None:
-    """Return a text as it is compared; None if nothing is in it."""
-    text = str.__str__(text).strip()
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text.translate(_invisible()))
+    text = text.strip()
     whole = _WHOLE.fullmatch(text)
-    return (whole[1] if whole else text) or None
+    return (whole[1] or "0" if whole else str.__str__(text)) or None
+
+
+@cache
+def _invisible() -> dict[int, None]:
+    """Return the characters that nobody sees: format characters, and fillers like them."""
+    formats = (i for i in range(sys.maxunicode) if unicodedata.category(chr(i)) == "Cf")
+    fillers = 0x034F, 0x115F, 0x1160, 0x3164, 0xFFA0, *range(0xFE00, 0xFE10)
+    return dict.fromkeys((*formats, *fillers))
+
+
+def _are_ambiguous(texts: set[str]) -> bool:
+    """Return whether one of some texts may be the same number as another.
+
+    Examples
+    --------
+    >>> _are_ambiguous({"17", "+17"}), _are_ambiguous({"1.000", "1000"}), _are_ambiguous({"017"})
+    (True, True, False)
+    """
+    wholes = [text for text in texts if text.isdecimal() and text.isascii()]  # maybe very many
+    seen = {text.lstrip("0") or "0" for text in wholes}
+    if len(seen) < len(wholes):
+        return True
+    for text in filter(_NUMBER.fullmatch, texts.difference(wholes)):
+        numbers = _readings(text)
+        if not seen.isdisjoint(numbers):
+            return True
+        seen |= numbers
+    return False
+
+
+def _readings(text: str) -> set[str]:
+    """Return the numbers that a text may stand for, spelt in one way."""
+    found = [text] * bool(_PLAIN.fullmatch(text))
+    found += [re.sub(r"[,.'’_ ]", "", text)] * bool(_GROUPED.fullmatch(text))
+    plain = (f"{Decimal(number) or 0:f}" for number in found)
+    return {number.rstrip("0").rstrip(".") if "." in number else number for number in plain}
 
 
 def check_index(X: Any, units: Any, name: str = "X") -> None:
