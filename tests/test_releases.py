@@ -1,0 +1,218 @@
+"""Every release, in each of its modes: its noise is that charged, times what a unit can move it.
+
+The table of the releases is in docs/threat_model.md; for each cell, `tests/mutants/` removes the
+noise once, and makes its sensitivity too small once.
+"""
+
+import math
+from contextlib import nullcontext
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from skdpfair import DPFairClassifier, _dp_estimator, get_method
+from skdpfair.engine import step as engine
+from skdpfair.inputs import persons
+from skdpfair.metrics import release_group_table
+from skdpfair.model_selection import _trials
+from skdpfair.postprocessing import DPThresholdClassifier, _score_counts
+from skdpfair.preprocessing import DPQuantileScaler, _quantile_scaler
+from skdpfair.privacy.one_time_noise import discrete_gaussian_noise
+from skdpfair.training import steps, train
+from skdpfair.training.processes import Group
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::skdpfair.exceptions.LowSignalWarning",
+    "ignore::skdpfair.exceptions.InsecureSeedWarning",
+)
+N, STEPS, NOISE, BOUND = 60, 300, 40.0, 2.0
+GROUPS = [f"g{i}" for i in range(10)]
+FITS = ["one", "persons", "processes", "resumed", "continued"]
+
+
+def table(persons=False):
+    """60 records of as many persons, or 180 records of 60, who are alike in all of theirs."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(N, 20)).astype(np.float32))
+    X = X.set_axis([f"x{i}" for i in range(20)], axis=1)
+    X = X.assign(group=GROUPS * 6, person=np.arange(N))
+    y = np.arange(N) // 10 % 2
+    k = 3 if persons else 1
+    return X.loc[X.index.repeat(k)].reset_index(drop=True), np.repeat(y, k)
+
+
+def model(method, persons=False, **params):
+    unit = {"unit_col": "person", "max_records_per_unit": 3} if persons else {}
+    given = {"epsilon": None, "noise_multiplier": NOISE, "lr": 1e-9, "iterate_average": 0.0}
+    given |= {"module": "logistic", "max_steps": STEPS, "batch_size": N, "groups": GROUPS}
+    given |= {"group_col": "group", "classes": [0, 1], "random_state": 1, "accountant": "rdp"}
+    return DPFairClassifier(method, **(given | unit | params))
+
+
+class First(Group):
+    """The first of two processes; the records of the other weigh nothing, and it draws no noise."""
+
+    def __init__(self):
+        self.size, self.rank = 2, 0
+
+    def gathered(self, what):
+        return [what, what]
+
+    def total_(self, sums):
+        return sums
+
+    largest_ = first_ = total_
+
+
+class Killed(BaseException):
+    """What ends a process."""
+
+
+def fitted(clf, mode, tmp_path, monkeypatch):
+    """Fit to records that weigh nothing, so that sums are noise, in one of the ways to fit."""
+    X, y = table(mode == "persons")
+    X = X if mode == "persons" else X.drop(columns="person")
+    if mode == "processes":
+        monkeypatch.setattr(_dp_estimator, "together", lambda _: nullcontext(First()))
+    if mode == "resumed":
+        clf.set_params(checkpoint=tmp_path / "fit.ckpt", max_steps=12)  # each writes a file
+        plain, left = steps.TrainingLoop.step, iter(range(2))
+
+        def step(self, index):
+            if next(left, None) is None:
+                raise Killed
+            plain(self, index)
+
+        with monkeypatch.context() as killing, pytest.raises(Killed):
+            killing.setattr(steps.TrainingLoop, "step", step)
+            clf.fit(X, y, sample_weight=np.zeros(len(y)))
+    if mode == "continued":
+        clf.set_params(warm_start=True, max_steps=1).fit(X, y, sample_weight=np.zeros(len(y)))
+        clf.set_params(max_steps=STEPS)
+    return clf.fit(X, y, sample_weight=np.zeros(len(y)))
+
+
+def has_scale(noise, scale):
+    """Check the standard deviation, to within five of its own: no seed is chosen for it."""
+    noise = np.ravel(noise)
+    assert noise.std() == pytest.approx(scale, rel=5 / math.sqrt(2 * len(noise)))
+
+
+@pytest.mark.parametrize("mode", FITS)
+def test_steps(mode, tmp_path, monkeypatch):
+    gradients, counts = [], []
+    plain_step, plain_sums = steps.private_step, engine.noisy_sums
+
+    def private_step(*args, **kwargs):
+        taken = plain_step(*args, **kwargs)
+        gradients.append(taken.gradient.numpy(force=True).copy())
+        return taken
+
+    def noisy_sums(*args, **kwargs):
+        found = plain_sums(*args, **kwargs)
+        counts.extend(total.numpy(force=True).copy() for total in found.values())
+        return found
+
+    monkeypatch.setattr(steps, "private_step", private_step)
+    monkeypatch.setattr(engine, "noisy_sums", noisy_sums)
+    clf = model(get_method("global_adapt", max_grad_norm=BOUND), mode == "persons")
+    report = fitted(clf, mode, tmp_path, monkeypatch).privacy_
+    gradient_noise, count_noise = report.ledger.entries[-1].noise_multipliers
+    assert gradient_noise == NOISE
+    last = 10 if mode == "resumed" else STEPS
+    has_scale(gradients[-last:], NOISE * BOUND / report.expected_batch_size)
+    has_scale(counts[-last:], count_noise)
+
+
+@pytest.mark.parametrize("mode", ["one", "persons", "processes"])
+def test_group_counts(mode, tmp_path, monkeypatch):
+    noise, plain = [], train.noisy_counts
+
+    def noisy_counts(codes, n_codes, *rest):
+        noisy = plain(codes, n_codes, *rest)
+        assert len(codes) == N
+        noise.append(noisy - np.bincount(codes, minlength=n_codes))
+        return noisy
+
+    monkeypatch.setattr(train, "noisy_counts", noisy_counts)
+    method = get_method("dp_is_sgd", group_count_noise_multiplier=3.0)
+    clf = model(method, mode == "persons", max_steps=1, groups=[*GROUPS, *map(str, range(500))])
+    report = fitted(clf, mode, tmp_path, monkeypatch).privacy_
+    assert report.ledger.entries[0].noise_multipliers == (3.0,)
+    has_scale(noise, 3.0)
+
+
+@pytest.mark.parametrize("mode", ["one", "persons"])
+def test_score_counts(mode, monkeypatch):
+    noise, plain = [], _score_counts.released
+    one_column = np.eye(1, _score_counts.N_BINS)
+
+    def released(histograms, *rest):
+        assert histograms.sum() == pytest.approx(N)  # a person adds as much as a record
+        exact = plain(histograms, 0.0, *rest[1:])
+        noise.append(plain(histograms, *rest) - exact)
+        return exact + noise[-1]
+
+    monkeypatch.setattr(_score_counts, "released", released)
+    X, y = table(mode == "persons")
+    X = X if mode == "persons" else X.drop(columns="person")
+    clf = model("dpsgd", mode == "persons", max_steps=2, epsilon=3.0, noise_multiplier=None)
+    report = DPThresholdClassifier(clf).fit(X, y).privacy_
+    (paid,) = report.ledger.entries[-1].noise_multipliers
+    moved = np.linalg.norm(plain(one_column, 0.0, np.random.default_rng(0)))
+    has_scale(noise, paid * moved)
+
+
+def test_quantiles(monkeypatch):
+    noise, exact, plain = [], [], _quantile_scaler.noisy
+
+    def noisy(values, *rest):
+        found = plain(values, *rest)
+        exact.append(values)
+        noise.append(found - values)
+        return found
+
+    monkeypatch.setattr(_quantile_scaler, "noisy", noisy)
+    X = np.random.default_rng(0).uniform(size=(N, 3))
+    for rows in (X, X[1:]):
+        scaler = DPQuantileScaler((0, 1), epsilon=1.0).fit(rows)
+    (paid,) = scaler.privacy_.ledger.entries[0].noise_multipliers
+    has_scale(noise, paid * np.linalg.norm(exact[0] - exact[1]))
+
+
+@pytest.mark.parametrize("mode", ["one", "persons"])
+@pytest.mark.parametrize("delta", [0.0, 1e-5])
+def test_group_table(delta, mode):
+    X, y = table(mode == "persons")
+    units = X["person"] if mode == "persons" else None
+    given = {"sensitive_features": X["group"], "groups": [*GROUPS, *map(str, range(1000))]}
+    counts = release_group_table(y, y, epsilon=1.0, delta=delta, units=units, **given)
+    noise = counts[["correct", "incorrect"]].to_numpy(copy=True)
+    noise[: len(GROUPS), 0] -= N / len(GROUPS)  # persons as often as records
+    assert abs(noise).max() < 40  # more counted would stand out
+    scale = discrete_gaussian_noise(1.0, delta) if delta else 1 / math.sqrt(2) / math.sinh(0.5)
+    noise = noise.ravel()
+    assert noise.std() == pytest.approx(scale, rel=0.15)  # five of Laplace's deviations
+    exact = release_group_table(y, y, epsilon=1e3, units=units, **given)
+    assert exact[["correct", "incorrect"]].to_numpy().sum() == N
+
+
+@pytest.mark.parametrize("mode", ["one", "persons"])
+def test_scores_of_trials(mode, monkeypatch):
+    class Model:
+        classes_ = np.array([0, 1])
+
+    X, y = table(mode == "persons")
+    share = None if mode == "one" else persons.share_of(X["person"].to_numpy())
+    score = _trials.scorer(X, y, 5.0, np.random.default_rng(0), share)
+
+    def scores(right, n):
+        likely = (np.where(right, y, 1 - y)[:, None] == Model.classes_).astype(float)
+        monkeypatch.setattr(_trials, "private_logits", lambda model, X: likely)
+        return [score(Model()) for _ in range(n)]
+
+    all_right, one_wrong = scores(y == y, 2000), scores(X["person"] != 0, 2000)
+    moved = np.mean(all_right) - np.mean(one_wrong)
+    assert moved == pytest.approx(1, abs=5 * 5 * math.sqrt(2 / 2000))
+    has_scale(all_right, 5.0)
