@@ -21,6 +21,7 @@ from skdpfair._dp_estimator import DPEstimator
 from skdpfair.augmentations import Augment
 from skdpfair.engine.step import Attack
 from skdpfair.inputs import labels, persons, table
+from skdpfair.inputs.columns import check_indexes
 from skdpfair.mechanism import Method
 from skdpfair.methods import get_method
 from skdpfair.metrics._arguments import check_kind
@@ -357,6 +358,7 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
         ValueError
             If X and y differ in length, or y holds another kind of labels than ``fit`` saw.
         """
+        check_indexes(X=X, y=y, sample_weight=sample_weight)
         predicted, y = self.predict(X), labels.read(y)
         if len(y) != len(predicted):
             raise ValueError(f"y has {len(y)} labels for X with {len(predicted)} rows.")
@@ -459,9 +461,7 @@ def persons_of(model: Any, X: Any, n_samples: int, units: Any) -> np.ndarray | N
             "of the pipeline return, which is not known before they are fitted. Set unit_col=None, "
             "and pass the persons of all records as fit(..., units=...)."
         )
-    unit = persons.encode(None, n_samples, at=[], units=units)
-    persons.check_index(X, units)
-    return unit
+    return persons.encode(None, n_samples, at=[], units=units)
 
 
 def routed(model: Any, sensitive_features: Any, units: Any = None) -> dict[str, Any]:

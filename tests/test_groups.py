@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skdpfair.inputs.groups import as_columns, encode
+from skdpfair.inputs.groups import as_columns, encode, group_names
 
 
 def coded(column, **params):
@@ -88,3 +88,25 @@ def test_groups_may_have_names_that_are_half_a_character(shape):
 def test_a_duration_is_no_column(wrong):
     with pytest.raises(TypeError, match="group_col must be"):
         as_columns(wrong)
+
+
+@pytest.mark.parametrize(
+    ("levels", "names"),
+    [
+        (["F", "x, y", 1, 0.5, None], ["F", "x, y", "1", "0.5", "None"]),
+        ([1, "1"], ["1", "'1'"]),
+        ([1.0, "1"], ["1.0", "'1'"]),
+        ([True, "True", "F"], ["True", "'True'", "F"]),
+        ([None, "None"], ["None", "'None'"]),
+        ([1, "1", "'1'"], ["1", "'1'", "\"'1'\""]),
+        (["F", "F ", "M"], ["'F'", "'F '", "M"]),
+        (["F", "\u200bF"], ["'F'", "'\\u200bF'"]),
+        (["\xe5", "a\u030a"], ["'\\xe5'", "'a\\u030a'"]),
+        ([("F", "a"), ("M", "a")], ["F, a", "M, a"]),
+        ([("x, y", "z"), ("x", "y, z"), ("x", "y")], ["'x, y', z", "x, 'y, z'", "x, y"]),
+        ([("a", 1), ("a", "1")], ["a, 1", "a, '1'"]),
+    ],
+)
+def test_no_two_groups_have_one_name(levels, names):
+    assert group_names(levels) == names and len(set(names)) == len(levels)
+    assert group_names(levels[::-1]) == names[::-1]

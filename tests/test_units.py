@@ -17,6 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from skdpfair import METHODS, DPFairClassifier, get_method, load_release
+from skdpfair.analysis import GroupCurvature
 from skdpfair.audit import audit_fit
 from skdpfair.budget.folds import persons_lie_in_groups
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
@@ -32,8 +33,10 @@ from skdpfair.metrics import release_group_table
 from skdpfair.model_selection import (
     BudgetExceeded,
     DPRandomizedSearch,
+    GroupScorer,
     PrivacyLedger,
     _trials,
+    dg_gap_scorer,
     plan,
     sweep,
 )
@@ -816,27 +819,53 @@ def test_values_of_several_types_name_no_persons(values):
         codes("units", [*values, None], len(values) + 1)
 
 
-@pytest.mark.parametrize("place", ["fit", "pipeline", "threshold", "search", "sweep", "audit"])
-def test_persons_in_another_order_than_the_records_are_refused(place, visits):
+def _fit(X, y, groups, persons):
+    quick(unit_col=None, group_col=None).fit(X, y, sensitive_features=groups, units=persons)
+
+
+def _fit_pipeline(X, y, groups, persons):  # whose steps keep the index
+    model = make_pipeline(FunctionTransformer(), quick(unit_col=None, group_col=None))
+    given = {"sensitive_features": groups, "units": persons}
+    model.fit(X, y, **{f"dpfairclassifier__{name}": values for name, values in given.items()})
+
+
+def _fit_others(of):
+    pipe = make_pipeline(FunctionTransformer(np.asarray), quick(unit_col=None, group_col=None))
+
+    def fit(X, y, groups, persons):
+        of(pipe).fit(X, y, sensitive_features=groups, units=persons)
+
+    return fit
+
+
+PLACES = {
+    "fit": _fit,
+    "pipeline": _fit_pipeline,
+    "threshold": _fit_others(lambda pipe: DPThresholdClassifier(pipe, objective="accuracy")),
+    "search": _fit_others(
+        lambda pipe: DPRandomizedSearch(pipe, {"dpfairclassifier__lr": [1.0]}, shape=1.0)
+    ),
+    "sweep": lambda X, y, g, u: sweep(["dpsgd"], [3.0], 1, X, y, g, units=u, progress=False),
+    "audit": lambda X, y, g, u: audit_fit(quick(), X, y, 20, sensitive_features=g, units=u),
+    "score": lambda X, y, g, u: quick().score(X, y, sample_weight=g),
+    "scorer": lambda X, y, g, u: GroupScorer()(quick(), X, y, sensitive_features=g),
+    "dg_gap": lambda X, y, g, u: dg_gap_scorer(X, y, sensitive_features=g),
+    "curvature": lambda X, y, g, u: GroupCurvature(quick(), X, y, sensitive_features=g),
+}
+WITHOUT_PERSONS = ("score", "scorer", "dg_gap", "curvature")
+
+
+@pytest.mark.parametrize(
+    ("place", "at"),
+    [(p, at) for p in PLACES for at in range(3) if at < 2 or p not in WITHOUT_PERSONS],
+)
+def test_what_is_in_another_order_than_the_records_is_refused(place, at, visits):
+    """y, groups and persons with an index, which is not that of the records."""
     X, y = visits
-    features, persons = X[list("abc")], X["person"].sample(frac=1, random_state=0)
-    plain = quick(unit_col=None, group_col=None)
-    pipe = make_pipeline(FunctionTransformer(np.asarray), plain)
-    with pytest.raises(ValueError, match=r"units has another index than X.*units.loc\[X.index\]"):
-        if place == "fit":
-            plain.fit(features, y, units=persons)
-        elif place == "pipeline":  # whose steps keep the index
-            kept = make_pipeline(FunctionTransformer(), plain)
-            kept.fit(features, y, dpfairclassifier__units=persons)
-        elif place == "threshold":
-            DPThresholdClassifier(pipe, objective="accuracy").fit(features, y, units=persons)
-        elif place == "search":
-            params = {"dpfairclassifier__lr": [1.0]}
-            DPRandomizedSearch(pipe, params, shape=1.0).fit(features, y, units=persons)
-        elif place == "sweep":
-            sweep(["dpsgd"], [3.0], 1, features, y, X["sex"], units=persons, progress=False)
-        else:
-            audit_fit(pipe, features, y, 20, units=persons)
+    given = [pd.Series(y), X["sex"], X["person"]]
+    given[at] = given[at].sample(frac=1, random_state=0)
+    with pytest.raises(ValueError, match=r" has another index than X.*\.loc\[X.*index\]"):
+        PLACES[place](X[list("abc")], *given)
 
 
 def test_persons_of_a_part_come_with_the_index_of_their_records(visits):

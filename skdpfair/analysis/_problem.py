@@ -18,6 +18,8 @@ from skdpfair.engine import Batch, select_strategy
 from skdpfair.engine.flat import split
 from skdpfair.engine.memory import ACTIVATION_BUDGET, affordable_batch
 from skdpfair.inputs import groups, table
+from skdpfair.inputs import labels as _labels
+from skdpfair.inputs.columns import check_indexes
 from skdpfair.inputs.streaming import MappedRows, as_rows
 from skdpfair.training import defaults
 
@@ -128,6 +130,7 @@ def problem(
 
     Without groups, ``with_groups=False``, all records are one group.
     """
+    check_indexes(X=X, y=y, sensitive_features=sensitive_features)
     kind = None if dtype is None else _DTYPES[_validate.one_of("dtype", dtype, _DTYPES)]
     if isinstance(model, nn.Module):
         module, weight = copy.deepcopy(model).eval(), None
@@ -255,14 +258,14 @@ def _first_parameter(module):
 
 def _codes(x, y, classes):
     """Return the positions of the labels among the sorted ``classes``, one for each row of x."""
-    y = column_or_1d(y)
+    y = _labels.plain(column_or_1d(y))
     check_consistent_length(x, y)
     if len(y) == 0:
         raise ValueError("X and y have 0 samples; at least one is needed.")
-    unknown = np.setdiff1d(y, classes)
-    if len(unknown):
+    codes = _labels.positions(classes, y)
+    if (codes < 0).any():
         raise ValueError(
             "y has labels outside the model's classes. Drop these rows, or fit with classes= that "
             "includes them."
         )
-    return np.searchsorted(classes, y)
+    return codes

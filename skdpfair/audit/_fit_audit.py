@@ -23,7 +23,7 @@ from skdpfair.audit._white_box import Canaries
 from skdpfair.estimator import DPFairClassifier
 from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import persons as _persons
-from skdpfair.inputs.columns import in_pandas
+from skdpfair.inputs.columns import check_indexes, in_pandas
 from skdpfair.methods import get_method
 from skdpfair.preprocessing._learners import refuse_resamplers
 from skdpfair.testing import per_sample, released, task
@@ -189,6 +189,7 @@ def audit_fit(
     >>> audit.passed, audit.n_canaries
     (True, 100)
     """
+    check_indexes(X=X, y=y, sensitive_features=sensitive_features, units=units)
     n_samples = _n_records(X, y, sensitive_features)
     integer("n_canaries", n_canaries, low=10)
     one_of("attack", attack, ("black_box", "white_box"))
@@ -197,7 +198,6 @@ def audit_fit(
     if random_state is not None:
         integer("random_state", random_state, low=0)
     rng, y, classifier = np.random.default_rng(random_state), np.asarray(y), _classifier(estimator)
-    _persons.check_index(X, units)
     refuse_resamplers(estimator)
     if isinstance(estimator, Pipeline) and len(estimator) > 1:
         X = clone(estimator[:-1]).fit_transform(X, y)
@@ -213,7 +213,11 @@ def audit_fit(
             f"fewer, or pass more {unit}s."
         )
     given = {"sensitive_features": sensitive_features, "units": units}
-    given = {name: rows for name, rows in given.items() if rows is not None}
+    given = {  # by position: canaries get a new index
+        name: rows.to_numpy() if hasattr(rows, "to_numpy") else rows
+        for name, rows in given.items()
+        if rows is not None
+    }
     white_box, model = attack == "white_box", clone(classifier)
     order, ends = rng.permutation(n_units), [n_canaries]
     if white_box:
@@ -227,8 +231,6 @@ def audit_fit(
     chosen = np.argsort(of, kind="stable")[np.sum(of < 0) :]
     of = of[chosen]
     kept = np.setdiff1d(np.arange(n_samples), chosen[~took_part[of]])
-    if hasattr(units, "to_numpy"):
-        given["units"] = units.to_numpy()  # canaries get a new index
     if white_box:
         canaries = Canaries(number_of[pd.unique(code[kept])], group[order[:n_canaries]])
         model.set_params(callbacks=[*(model.callbacks or ()), canaries], device="cpu")

@@ -16,7 +16,7 @@ from skdpfair.budget.journal import LINES
 from skdpfair.engine.losses import REGRESSION
 from skdpfair.estimator import DPFairClassifier
 from skdpfair.features import Scattering2D
-from skdpfair.inputs.groups import group_name
+from skdpfair.inputs.groups import group_names
 from skdpfair.inputs.targets import range_of
 from skdpfair.mechanism import Method
 from skdpfair.preprocessing._bounded_scaler import BoundedScaler, bounds_of
@@ -228,7 +228,7 @@ def is_report(report, groups=None, n_fits=1) -> bool:
         and all(map(is_whole, whole))
         and all(isinstance(v, bool) for v in flags)
         and are_levels(by_group)
-        and (groups is None or set(map(group_name, by_group)) <= set(map(group_name, groups)))
+        and (groups is None or set(group_names(by_group)) <= set(group_names(groups)))
         and all(map(is_phrase, (report.method, report.what, report.stop, report.proof)))
         and are_features(report.features)
         and report.accountant in ACCOUNTANTS

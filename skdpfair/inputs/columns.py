@@ -1,5 +1,6 @@
 """Columns of numpy, pandas and of other libraries' tables: conversion and refusals."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,25 @@ def in_pandas(X: Any) -> Any:
         return X.to_pandas()
     except ImportError:  # polars goes through pyarrow
         return pd.DataFrame({name: X[name].to_numpy() for name in X.columns})
+
+
+def check_indexes(**arguments: Any) -> None:
+    """Raise ValueError if two arguments of a call, or members of dicts, differ in their indexes."""
+    parts: dict[str, Any] = {}
+    for name, given in arguments.items():
+        inner = given.items() if isinstance(given, Mapping) else ()
+        parts |= {name: given} | {f"{name}[{safe_repr(key)}]": part for key, part in inner}
+    indexed = {n: v.index for n, v in parts.items() if isinstance(v, (pd.Series, pd.DataFrame))}
+    first = next(iter(indexed), "")
+    for name, other in indexed.items():
+        own = indexed[first]
+        if len(own) == len(other) and not own.equals(other):
+            same = own.is_unique and other.is_unique and own.isin(other).all()
+            raise ValueError(
+                f"{name} has another index than {first}, so its values may belong to other rows. "
+                f"Pass {f'{name}.loc[{first}.index], or ' if same else ''}{name}.to_numpy() if its "
+                f"order is that of {first}."
+            )
 
 
 def refuse_masked(name: str, values: object) -> None:

@@ -1,5 +1,7 @@
 """Group codes and levels of records, from columns of a table or from sensitive features."""
 
+import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -48,9 +50,46 @@ class Groups:
         return 1 if self.levels is None else len(self.levels)
 
 
-def group_name(level: object) -> str:
-    """Return a group's name in keys and columns; intersections are joined by commas."""
-    return ", ".join(map(str, level)) if isinstance(level, tuple) else str(level)
+def group_names(levels: Iterable[Any]) -> list[str]:
+    """Return the names of groups in keys and columns, no two of them alike.
+
+    Values of intersections are joined by commas. A value that looks like another of its column, as
+    "1" beside 1, or that has a comma inside an intersection, is in quotes.
+
+    Examples
+    --------
+    >>> group_names(["F", 1, "1"]), group_names([("F", "x, y"), ("F, x", "y")])
+    (['F', '1', "'1'"], ["F, 'x, y'", "'F, x', y"])
+    """
+    levels = list(levels)
+    widths = {len(level) if isinstance(level, tuple) else 0 for level in levels}
+    if len(widths) != 1 or widths == {0}:
+        return _texts(levels, "\0")
+    columns = [_texts(values, ", ") for values in zip(*levels, strict=True)]
+    return [", ".join(parts) for parts in zip(*columns, strict=True)]
+
+
+def _texts(values: Iterable[Any], comma: str) -> list[str]:
+    """Return values as texts, in quotes where they could be taken for others."""
+    values = [str.__str__(v) if isinstance(v, str) else v for v in values]
+    looks = {_key(value): _look(str(value)) for value in values}
+    count = Counter(looks.values())
+
+    def is_quoted(value: Any) -> bool:
+        return count[looks[_key(value)]] > 1 or comma in str(value) or str(value)[:1] in ("'", '"')
+
+    return [ascii(value) if is_quoted(value) else str(value) for value in values]
+
+
+def _look(text: str) -> str:
+    """Return a text but for spaces, decimals of whole numbers and forms of letters."""
+    text = "".join(c for c in text if unicodedata.category(c) != "Cf")
+    return " ".join(unicodedata.normalize("NFKC", text).split()).removesuffix(".0")
+
+
+def apart(names: Iterable[Any], own: Sequence[str]) -> list[Any]:
+    """Return names of groups, in quotes where the package has the same name of its ``own``."""
+    return [f"'{n}'" if isinstance(n, str) and n.strip("'") in own else n for n in names]
 
 
 def as_columns(group_col: Any) -> list[Any]:
@@ -193,12 +232,12 @@ def _names_of(sensitive_features: Any) -> list[str]:
 
 
 def within_columns(
-    levels: Iterable[Any], sensitive_features: Any
+    levels: Iterable[Any], sensitive_features: Any, own: Sequence[str] = ()
 ) -> dict[str, dict[str, list[Any]]]:
     """Return the groups of each column, if levels are intersections of several.
 
-    Each name of a column maps to ``groups``, their names, and ``of``, the position of each
-    intersection among them.
+    Each name of a column maps to ``groups``, their names, none of which is among ``own``, and
+    ``of``, the position of each intersection among them.
 
     Examples
     --------
@@ -212,13 +251,14 @@ def within_columns(
     if not levels or not all(isinstance(level, tuple) for level in levels):
         return {}
     names = _names_of(sensitive_features)
-    if len(names) != len(levels[0]):
+    if len(set(names)) != len(levels[0]):
         names = [f"column {at}" for at in range(len(levels[0]))]
     found: dict[str, dict[str, list[Any]]] = {}
     for at, values in enumerate(zip(*levels, strict=True)):
-        groups = list(dict.fromkeys(map(str, values)))
-        of = [groups.index(str(value)) for value in values]
-        found[names[at]] = {"groups": groups, "of": of}
+        own_names = _texts(values, "\0")
+        groups = list(dict.fromkeys(own_names))
+        of = [groups.index(name) for name in own_names]
+        found[names[at]] = {"groups": apart(groups, own), "of": of}
     return found
 
 

@@ -1,5 +1,6 @@
 """Class labels, checked and encoded."""
 
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,9 @@ def read(y: Any) -> np.ndarray:
     if given is not y:
         _refuse_mixed("y", y)  # which numpy would turn into text
     with error_context_without_data("y", _NOT_LABELS):
-        found: np.ndarray = column_or_1d(_without_extension(y), warn=True)
+        is_pandas_own = pd.api.types.is_extension_array_dtype(getattr(y, "dtype", None))
+        found = y.to_numpy(dtype=object) if is_pandas_own else y  # numpy would make them floats
+        found = plain(column_or_1d(found, warn=True))
         missing = pd.isna(found).any()
         infinite = found.dtype.kind == "f" and np.isinf(found).any()
     if missing or infinite:
@@ -49,13 +52,23 @@ def read(y: Any) -> np.ndarray:
     return found
 
 
-def _without_extension(y: Any) -> Any:
-    """Return labels of pandas' own integers and flags as numpy's; all others as they are."""
-    dtype = getattr(y, "dtype", None)
-    if not pd.api.types.is_extension_array_dtype(dtype) or pd.isna(y).any():
-        return y
-    numpys = {"b": bool, "i": np.int64, "u": np.uint64}.get(y.dtype.kind)
-    return y if numpys is None else y.to_numpy(dtype=numpys)
+def plain(values: np.ndarray) -> np.ndarray:
+    """Return flags and numbers that objects hold, such as pandas' own, as numpy's own."""
+    if values.dtype.kind not in ("O", "T"):
+        return values
+    values = values.astype(object)
+    if any(isinstance(value, str) or not np.isscalar(value) for value in values):
+        return values
+    numbers = np.asarray(values.tolist())
+    is_exact = numbers.dtype.kind in "biuf" and (numbers == values).all()
+    return numbers if is_exact else values
+
+
+def kinds(values: np.ndarray) -> set[str]:
+    """Return what kinds of values there are: texts, numbers, as flags are, or names of types."""
+    types = {values.dtype.type} if values.dtype.kind in "biuf" else set(map(type, values.tolist()))
+    names = (((np.bool_, Number), "numbers"), (str, "texts"), (object, None))
+    return {next(n or t.__name__ for of, n in names if issubclass(t, of)) for t in types}
 
 
 def classes_of(y: np.ndarray, declared: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -80,14 +93,20 @@ def _parts(values: np.ndarray) -> list[np.ndarray]:
 
 def codes_in(classes: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Return the position of each label among the classes, shape (n_samples,), int64."""
-    found = distinct(y)
-    position = {label: code for code, label in enumerate(classes.tolist())}
-    at = np.array([position.get(label, -1) for label in found.tolist()], dtype=np.int64)
-    if (at < 0).any():
+    codes = positions(classes, y)
+    if (codes < 0).any():
         raise ValueError(
             "y has labels outside classes=, which must list them all. Declare every class, spelt "
             "as in y."
         )
+    return codes
+
+
+def positions(classes: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return the position of each label among the classes, -1 of others; True is 1."""
+    found = distinct(y)
+    position = {label: code for code, label in enumerate(np.asarray(classes).tolist())}
+    at = np.array([position.get(label, -1) for label in found.tolist()], dtype=np.int64)
     return np.concatenate([at[np.searchsorted(found, part)] for part in _parts(y)])
 
 
@@ -112,7 +131,8 @@ def _refuse_mixed(name: str, values: Any) -> None:
         missing = pd.isna(values)
     if missing.any():
         raise ValueError(f"Input {name} contains NaN. Drop or label the rows without a class.")
-    if any(isinstance(value, bytes) for value in values):
+    found = kinds(values)
+    if "bytes" in found:
         raise ValueError(f"{name} holds bytes. Decode them to texts.")
-    if len({isinstance(value, str) for value in values}) > 1:
+    if "texts" in found and len(found) > 1:
         raise ValueError(f"{name} mixes texts and other labels. Spell all labels alike.")

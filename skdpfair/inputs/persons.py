@@ -72,7 +72,7 @@ def encode(X: Any, n_samples: int, *, at: list[int], units: Any) -> np.ndarray |
     Raises
     ------
     ValueError
-        If persons are missing, given twice or in another order than X, or are also a feature.
+        If persons are missing or given twice, or are also a feature.
     """
     if at and units is not None:
         raise ValueError("Give persons by unit_col or by units, not by both.")
@@ -83,7 +83,6 @@ def encode(X: Any, n_samples: int, *, at: list[int], units: Any) -> np.ndarray |
         values = X.iloc[:, at[0]] if hasattr(X, "iloc") else np.asarray(X)[:, at[0]]
         return codes(f"unit_col={safe_repr(column)}", values, n_samples)
     code = codes("units", units, n_samples)
-    check_index(X, units)
     table = getattr(units, "columns", None)
     own = getattr(units, "name", None) if table is None else table[0]
     if own is not None and own in getattr(X, "columns", ()):
@@ -256,21 +255,6 @@ def _readings(text: str) -> set[str]:
     found += [re.sub(r"[,.'’_ ]", "", text)] * bool(_GROUPED.fullmatch(text))
     plain = (f"{Decimal(number) or 0:f}" for number in found)
     return {number.rstrip("0").rstrip(".") if "." in number else number for number in plain}
-
-
-def check_index(X: Any, units: Any, name: str = "X") -> None:
-    """Raise ValueError if the rows, called ``name``, and their persons differ in their indexes."""
-    own, other = getattr(X, "index", None), getattr(units, "index", None)
-    if not isinstance(own, pd.Index) or not isinstance(other, pd.Index):
-        return
-    if len(own) != len(other) or own.equals(other):
-        return
-    same = own.is_unique and other.is_unique and own.isin(other).all()
-    raise ValueError(
-        f"units has another index than {name}, so its values may belong to other rows. Pass "
-        f"{f'units.loc[{name}.index], or ' if same else ''}units.to_numpy() if its order is that "
-        f"of {name}."
-    )
 
 
 def check(unit: np.ndarray, most: int | None, surplus: str) -> None:

@@ -17,6 +17,7 @@ from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import labels as _labels
 from skdpfair.inputs import persons as _persons
 from skdpfair.inputs.columns import (
+    check_indexes,
     in_pandas,
     refuse_different_shapes,
     refuse_masked,
@@ -141,6 +142,9 @@ def read(
     if isinstance(y, str):  # which scikit-learn compares with texts of its own
         raise ValueError("y should be a 1d array, one value for each row, got a text.")
     validate_data(estimator, X, y, skip_check_array=True)
+    check_indexes(
+        X=X, y=y, sensitive_features=sensitive_features, sample_weight=sample_weight, units=units
+    )
     y, classes, codes = estimator._read_target(y)
     if len(X) != len(y):
         raise ValueError(f"X and y have inconsistent numbers of samples: {[len(X), len(y)]}.")
@@ -238,6 +242,7 @@ def _validation(
 ) -> tuple[np.ndarray, np.ndarray]:
     X, y = estimator.validation_data
     with error_context("validation_data", "must be (X, y) like the records of the fit"):
+        check_indexes(X=X, y=y)
         x, y = as_rows(_like_fitted(estimator, X, hidden, shape), slice(None)), _labels.read(y)
         if len(x) != len(y):
             raise ValueError(f"X has {len(x)} rows and y has {len(y)} labels.")

@@ -3,12 +3,12 @@
 import functools
 
 import numpy as np
-import pandas as pd
 from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import column_or_1d
 
 from skdpfair._validate import error_context_without_data, outline, safe_repr
 from skdpfair.inputs.columns import refuse_masked
+from skdpfair.inputs.labels import kinds, plain
 
 _ONE_EACH = "must hold one number or text for each record"
 
@@ -45,7 +45,7 @@ def as_vector(name, values, like):
     if shape[0] == 0:
         raise ValueError("y_true must have at least one record, got none.")
     with error_context_without_data(name, _ONE_EACH):
-        values = column_or_1d(values)
+        values = plain(column_or_1d(values))
     if values.dtype.kind in "cSV":
         raise ValueError(f"{name} {_ONE_EACH}, got complex numbers, bytes or records.")
     return values
@@ -82,6 +82,7 @@ def accuracy(y_true, y_pred, sample_weight=None):
     >>> accuracy([1, 0], [1, 1])
     0.5
     """
+    y_true, y_pred = (as_vector(n, v, y_true) for n, v in (("y_true", y_true), ("y_pred", y_pred)))
     check_kind("y_pred", y_pred, y_true)
     with error_context_without_data("y_pred", "cannot be compared with y_true"):
         return accuracy_score(y_true, y_pred, sample_weight=sample_weight)
@@ -161,12 +162,20 @@ def check_labels(name, values, y_true):
 
 
 def check_kind(name, values, y_true, like="y_true"):
-    """Refuse texts where other labels are none, and others where they are texts."""
-    if _is_text(values) != _is_text(y_true):
+    """Refuse labels of another kind than those that they are compared with: texts and numbers."""
+    own, others = (" and ".join(sorted(kinds(np.asarray(v)))) for v in (values, y_true))
+    if own != others:
         raise ValueError(
-            f"{name} must hold the same labels as {like}, but one holds texts and the other "
-            "does not. Spell all labels in the same way."
+            f"{name} must hold the same labels as {like}, but one holds {own} and the other "
+            f"{others}. Spell all labels in the same way."
         )
+
+
+def hits(y_true, y_pred, name="y_pred"):
+    """Return which predictions are right; True is 1, as in scikit-learn."""
+    y_true, y_pred = as_vector("y_true", y_true, y_true), as_vector(name, y_pred, y_true)
+    check_kind(name, y_pred, y_true)
+    return np.asarray(y_true == y_pred, dtype=bool)
 
 
 def check_probabilities(name, values, remedy):
@@ -178,7 +187,3 @@ def check_probabilities(name, values, remedy):
         if numbers and np.isnan(wrong).all():
             kind = "NaN, as from a model that diverged"
         raise ValueError(f"{name} must hold probabilities in [0, 1], got {kind}. {remedy}")
-
-
-def _is_text(values):
-    return pd.api.types.infer_dtype(np.asarray(values, dtype=object), skipna=True) == "string"

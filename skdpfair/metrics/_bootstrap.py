@@ -9,9 +9,10 @@ import pandas as pd
 from scipy import stats
 
 from skdpfair._validate import error_context, generator, integer, number, one_of, outline, safe_repr
+from skdpfair.inputs.columns import check_indexes
 from skdpfair.inputs.groups import encode_features
-from skdpfair.metrics._arguments import accuracy, as_vector, metric_of
-from skdpfair.metrics._compare_groups import label, warn_undefined
+from skdpfair.metrics._arguments import accuracy, as_vector, check_kind, metric_of
+from skdpfair.metrics._compare_groups import labels, warn_undefined
 
 _METHODS = {"percentile": "percentile", "bca": "BCa"}
 _MOST_RESAMPLES = 10_000_000
@@ -93,6 +94,8 @@ def bootstrap_interval(
     1      [F]         50       0.8  0.7   0.9
     2      [M]         50       0.8  0.7   0.9
     """
+    features = {"sensitive_features": sensitive_features, "sample_params": sample_params}
+    check_indexes(y_true=y_true, y_pred=y_pred, **features)
     columns = {"y_true": as_vector("y_true", y_true, y_true)}
     columns |= {"y_pred": as_vector("y_pred", y_pred, y_true)}
     if sample_params is not None and not isinstance(sample_params, Mapping):
@@ -110,6 +113,8 @@ def bootstrap_interval(
         "n_resamples": integer("n_resamples", n_resamples, high=_MOST_RESAMPLES),
         _RNG: generator("random_state", random_state),
     }
+    if metric is None:
+        check_kind("y_pred", columns["y_pred"], columns["y_true"])
     metric = metric_of(metric, accuracy if extra else _accuracy)
 
     def value(rows, **axis):
@@ -124,7 +129,7 @@ def bootstrap_interval(
         found = encode_features(sensitive_features, len(y_true), groups)
         assert found.levels is not None
         strata = [everyone[found.code == i] for i in range(found.n_groups)]
-        names = [label(level) for level in found.levels]
+        names = labels(found.levels)
     parts = {"overall": strata} | {g: [rows] for g, rows in zip(names, strata, strict=False)}
     rows = [
         (group, sum(map(len, part)), *_interval(part, value, is_vectorised, options))

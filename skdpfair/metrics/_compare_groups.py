@@ -11,8 +11,11 @@ import pandas as pd
 from fairlearn.metrics import MetricFrame
 from sklearn.exceptions import UndefinedMetricWarning
 
-from skdpfair.inputs.groups import encode_features, group_name
+from skdpfair.inputs.columns import check_indexes
+from skdpfair.inputs.groups import encode_features, group_names
 from skdpfair.metrics._arguments import as_vector, as_weights
+
+NOT_COMPARED = "not compared"  # a difference between groups of which fewer than two have a value
 
 
 def by_group(measure, y_true, y_pred, *, sensitive_features, **per_record):
@@ -27,9 +30,10 @@ def by_group(measure, y_true, y_pred, *, sensitive_features, **per_record):
     >>> by_group(accuracy_score, [1, 0], [1, 1], sensitive_features=["F", "M"]).to_dict()
     {'F': 1.0, 'M': 0.0}
     """
-    given = {name: values for name, values in per_record.items() if values is not None}
-    for name, values in {"y_true": y_true, "y_pred": y_pred, **given}.items():
-        as_vector(name, values, like=y_true)
+    given = {"y_true": y_true, "y_pred": y_pred, **per_record}
+    check_indexes(**given, sensitive_features=sensitive_features)
+    given = {k: as_vector(k, v, like=y_true) for k, v in given.items() if v is not None}
+    y_true, y_pred = given.pop("y_true"), given.pop("y_pred")
     if "sample_weight" in given:
         given["sample_weight"] = as_weights(given["sample_weight"], y_true)
     found = encode_features(sensitive_features, len(y_true))
@@ -63,20 +67,20 @@ def group_max(values):
 
 
 def difference(values):
-    """Return the largest minus the smallest of the groups' values; see `group_min`.
+    """Return the largest minus the smallest of the groups' values, NaN if only one of them has one.
 
     Examples
     --------
-    >>> difference({"F": 0.5, "M": 0.75, "X": float("nan")}), difference([])
+    >>> difference({"F": 0.5, "M": 0.75, "X": float("nan")}), difference([0.5, float("nan")])
     (0.25, nan)
     """
-    return group_max(values) - group_min(values)
+    return _of_several(values, group_max(values) - group_min(values))
 
 
 def ratio(values):
-    """Return the smallest of the groups' values divided by the largest.
+    """Return the smallest of the groups' values divided by the largest; see `difference`.
 
-    The ratio is NaN unless all values are at least 0 and one is above 0.
+    The ratio is NaN, too, unless all values are at least 0 and one is above 0.
 
     Examples
     --------
@@ -84,7 +88,14 @@ def ratio(values):
     (0.5, nan)
     """
     least, largest = group_min(values), group_max(values)
-    return least / largest if least >= 0 and largest > 0 else float("nan")
+    return _of_several(values, least / largest if least >= 0 and largest > 0 else float("nan"))
+
+
+def _of_several(values, compared):
+    """Return a comparison of groups, NaN where only one of several has a value."""
+    if isinstance(values, pd.DataFrame):
+        return compared.where((values.count(axis=1) > 1) | (values.shape[1] == 1))
+    return compared if len(values) == 1 or pd.Series(values).count() > 1 else float("nan")
 
 
 def _reduced(values, how):
@@ -93,15 +104,15 @@ def _reduced(values, how):
     return float(pd.Series(values, dtype=float).agg(how))
 
 
-def label(group):
-    """Return a group's name in brackets; intersections are joined by commas.
+def labels(groups):
+    """Return the names of groups in brackets; intersections are joined by commas.
 
     Examples
     --------
-    >>> label("F"), label(("F", "White"))
-    ('[F]', '[F, White]')
+    >>> labels(["F"]), labels([("F", "White")])
+    (['[F]'], ['[F, White]'])
     """
-    return f"[{group_name(group)}]"
+    return [f"[{name}]" for name in group_names(groups)]
 
 
 def warn_undefined(message):

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from skdpfair.inputs.columns import check_indexes
 from skdpfair.metrics._arguments import accuracy
 from skdpfair.metrics._compare_groups import by_group, difference, group_max, ratio, warn_undefined
 from skdpfair.metrics._excessive_risk import as_own_class, excessive_risk
@@ -36,7 +37,8 @@ class _Aggregate(NamedTuple):
 _AGGREGATES = {
     "difference": _Aggregate(
         "Compute the difference between the largest and the smallest {what} of the groups.",
-        "At least 0; 0 if all groups have the same {what}, or there is only one group.",
+        "At least 0; 0 if all groups have the same {what}, or there is only one group.\n"
+        "        NaN if only one of several groups has a value.",
         "For two groups this is ``|{symbol}_a - {symbol}_b|`` of [esipova2023]_.",
         difference,
     ),
@@ -49,7 +51,8 @@ _AGGREGATES = {
     "ratio": _Aggregate(
         "Compute the ratio of the smallest to the largest {what} of the groups.",
         "In [0, 1]; 1 if all groups have the same {what}. NaN, with an\n"
-        "        ``UndefinedMetricWarning``, if a group has a negative {what} or all are 0.",
+        "        ``UndefinedMetricWarning``, if a group has a negative {what}, all are 0, or only\n"
+        "        one of several groups has a value.",
         "A ratio of small values is unstable: report the difference as well.",
         ratio,
     ),
@@ -134,6 +137,7 @@ def _derive(measure, aggregate):
                 "without clipping and noise. bootstrap_interval takes "
                 f'sample_params={{"{reference.name}": ...}}.'
             ) from None
+        check_indexes(**given)
         groups = given.pop("sensitive_features")
         definition.function(**given)  # on all records: names what does not fit, before it is cut
         function = definition.function
@@ -176,8 +180,8 @@ def _aggregated(name, values, aggregate):
     value = aggregate(values)
     if aggregate is ratio and np.isnan(value):
         warn_undefined(
-            f"{name} is NaN: a ratio needs every group's value >= 0 and one > 0. Use the "
-            "difference instead."
+            f"{name} is NaN: a ratio needs the values of two groups, every one >= 0 and one > 0. "
+            "Use the difference instead."
         )
     return value
 

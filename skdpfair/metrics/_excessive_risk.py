@@ -3,6 +3,7 @@
 import numpy as np
 
 from skdpfair._validate import error_context_without_data, listed
+from skdpfair.inputs.columns import check_indexes
 from skdpfair.metrics._arguments import (
     as_numbers,
     as_vector,
@@ -94,6 +95,7 @@ def excessive_risk(y_true, y_prob, *, y_prob_ref=None, classes=None, loss=None, 
     2.0
     """
     check_given("y_prob_ref", y_prob_ref)
+    check_indexes(y_true=y_true, y_prob=y_prob, y_prob_ref=y_prob_ref, sample_weight=sample_weight)
     if loss is not None:
         y_prob, y_prob_ref = (
             as_numbers(name, values, y_true)
@@ -136,6 +138,7 @@ def own_class_probability(y_true, y_prob, *, classes=None):
     >>> own_class_probability(["no", "yes"], [[0.9, 0.1], [0.3, 0.7]], classes=["no", "yes"])
     array([0.9, 0.7])
     """
+    check_indexes(y_true=y_true, y_prob=y_prob)
     return _own_class("y_prob", y_prob, y_true, classes)
 
 

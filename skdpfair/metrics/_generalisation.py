@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 
 from skdpfair._validate import flag, number, safe_repr
+from skdpfair.inputs.columns import check_indexes
 from skdpfair.inputs.groups import encode_features
 from skdpfair.metrics._arguments import (
     accuracy,
@@ -13,7 +14,7 @@ from skdpfair.metrics._arguments import (
     metric_of,
     weighted,
 )
-from skdpfair.metrics._compare_groups import group_max, group_min, label, warn_undefined
+from skdpfair.metrics._compare_groups import group_max, group_min, labels, warn_undefined
 
 
 def dg_gap(y_true, y_pred, *, is_train, metric=None, sample_weight=None):
@@ -135,12 +136,12 @@ def dg_gap_by_group(
     [M]          1.0  1.00  0.00
     """
     flag("greater_is_better", greater_is_better)
-    data = _checked(y_true, y_pred, is_train, sample_weight)
+    data = _checked(y_true, y_pred, is_train, sample_weight, sensitive_features)
     found = encode_features(sensitive_features, len(data), groups)
     assert found.levels is not None
     rows = {
-        label(group): _train_and_test(data, metric, found.code == i)
-        for i, group in enumerate(found.levels)
+        group: _train_and_test(data, metric, found.code == i)
+        for i, group in enumerate(labels(found.levels))
     }
     table = pd.DataFrame(rows, index=["train", "test"]).T
     if table.isna().any(axis=None):
@@ -211,8 +212,10 @@ def dg_gap_worst_group(
     return float(table["gap"].iloc[1])
 
 
-def _checked(y_true, y_pred, is_train, sample_weight):
+def _checked(y_true, y_pred, is_train, sample_weight, sensitive_features=None):
     """Return one row per record, else raise."""
+    others = {"sample_weight": sample_weight, "sensitive_features": sensitive_features}
+    check_indexes(y_true=y_true, y_pred=y_pred, is_train=is_train, **others)
     columns = {"y_true": as_vector("y_true", y_true, y_true)}
     columns["y_pred"] = as_vector("y_pred", y_pred, y_true)
     is_train = as_vector("is_train", is_train, y_true)
@@ -302,6 +305,7 @@ def calibration_gap(y_true, y_prob, *, tau=0.1, sample_weight=None):
     {'F': 0.0, 'M': 0.1}
     """
     n_bins = bins_of(tau)
+    check_indexes(y_true=y_true, y_prob=y_prob, sample_weight=sample_weight)
     y_true = as_vector("y_true", y_true, y_true)
     if not np.isin(y_true, [0, 1]).all():
         raise ValueError(

@@ -11,14 +11,14 @@ from scipy import stats
 
 from skdpfair._validate import error_context_without_data, number, outline, safe_repr
 from skdpfair.inputs import persons as _persons
-from skdpfair.inputs.groups import encode_features, group_name
-from skdpfair.metrics._arguments import as_vector, check_kind
-from skdpfair.metrics._compare_groups import label, warn_undefined
+from skdpfair.inputs.columns import check_indexes
+from skdpfair.inputs.groups import encode_features, group_names
+from skdpfair.metrics._arguments import as_vector, check_kind, hits
+from skdpfair.metrics._compare_groups import labels, warn_undefined
 from skdpfair.metrics._excessive_risk import check_distributions
 from skdpfair.metrics._measures import (
     COST,
     MEASURES,
-    OVERALL,
     chosen_measures,
     columns_of,
     compared,
@@ -147,6 +147,8 @@ def group_table(
             f"reference must name one of predictions, {safe_repr(list(predictions))}, got "
             f"{safe_repr(reference)}. Add the predictions of the model without clipping and noise."
         )
+    features = {"sensitive_features": sensitive_features, "probabilities": probabilities}
+    check_indexes(y_true=y_true, predictions=predictions, **features)
     y_true = as_vector("y_true", y_true, y_true)
     checked = {
         name: as_vector(f"predictions[{safe_repr(name)}]", y_pred, y_true)
@@ -160,7 +162,7 @@ def group_table(
     likely = _probabilities(probabilities, checked, y_true, classes)
     found = encode_features(sensitive_features, len(y_true))
     assert found.levels is not None
-    levels = [group_name(level) for level in found.levels]
+    levels = group_names(found.levels)
     values = {
         name: values_by_group(
             y_true, y_pred, likely.get(name), classes=classes, code=found.code, levels=levels
@@ -169,7 +171,7 @@ def group_table(
     }
     known = _with_comparisons(values, reference)
     simple = values[reference]
-    leading = leading_measures(simple.loc[OVERALL, "rarest_class_share"], len(classes))
+    leading = leading_measures(simple["rarest_class_share"].iloc[0], len(classes))
     default = ["accuracy", "balanced_accuracy", *leading]
     default += [COST[name] for name in ("accuracy", *leading)]
     wanted = chosen_measures(measures, known, default)
@@ -309,9 +311,10 @@ def release_group_table(
     >>> table.attrs["privacy"]["mechanism"]
     'discrete Laplace'
     """
-    _persons.check_index(y_true, units, "y_true")
+    features = {"sensitive_features": sensitive_features, "units": units}
+    check_indexes(y_true=y_true, y_pred=y_pred, **features)
     y_true = as_vector("y_true", y_true, y_true)
-    y_pred = as_vector("y_pred", y_pred, y_true)
+    right = hits(y_true, y_pred)
     epsilon = number("epsilon", epsilon, low=_SMALLEST)
     if math.isinf(epsilon):
         raise ValueError(
@@ -329,7 +332,7 @@ def release_group_table(
     found = encode_features(sensitive_features, len(y_true), groups)
     assert found.levels is not None
     levels = list(found.levels)
-    codes = (2 * found.code + (y_true != y_pred))[counted]
+    codes = (2 * found.code + ~right)[counted]
     generator = generator_of(random_state, codes, (epsilon, delta, levels))
     below = below_of(None if random_state is None else generator)
     if delta == 0:
@@ -352,7 +355,7 @@ def release_group_table(
             "low": low,
             "high": high,
         },
-        index=pd.Index([label(group) for group in levels], name="group"),
+        index=pd.Index(labels(levels), name="group"),
     )
     table.attrs["privacy"] = _privacy(epsilon, delta, scale, random_state, groups, units)
     return table

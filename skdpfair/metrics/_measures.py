@@ -10,6 +10,8 @@ from fairlearn.metrics import selection_rate
 from sklearn.metrics import accuracy_score, log_loss, recall_score, roc_auc_score
 
 from skdpfair._validate import integer, listed, one_of
+from skdpfair.inputs.columns import check_indexes
+from skdpfair.inputs.labels import plain, positions
 from skdpfair.metrics._arguments import as_vector, as_weights, check_probabilities
 from skdpfair.metrics._compare_groups import difference, group_max, group_min
 from skdpfair.metrics._excessive_risk import check_distributions, class_codes
@@ -237,6 +239,7 @@ def described(column: str) -> tuple[str, str, float]:
     of_what = {
         None: "" if group is None else f" of group {group}",
         "_difference": ": difference between groups",
+        "_worst_group": ": worst group in training and worst group in the test",
     }.get(suffix, " of the worst group")
     is_point = measure.of is not None or suffix == "_difference"
     unit = "percentage points" if measure.unit == "%" and is_point else measure.unit
@@ -337,11 +340,11 @@ def values_by_group(
     F        2  0.500000                 1.0
     M        1  1.000000                 NaN
     """
-    labels = pd.Index(np.asarray(classes))
-    true, predicted = (labels.get_indexer(np.asarray(v)) for v in (y_true, y_pred))
-    names = simple_measures(len(labels), y_prob is not None) if measures is None else measures
+    true, predicted = (positions(classes, plain(np.asarray(v))) for v in (y_true, y_pred))
+    n_classes = len(classes)
+    names = simple_measures(n_classes, y_prob is not None) if measures is None else measures
     if rarest is None:
-        rarest = rarest_class(true[true >= 0], len(labels))
+        rarest = rarest_class(true[true >= 0], n_classes)
     is_usable = y_prob is not None and np.isfinite(y_prob).all() and (true >= 0).all()
 
     if not is_usable:
@@ -352,7 +355,7 @@ def values_by_group(
     rows = []
     for part in parts:
         likely = None if y_prob is None else y_prob[part]
-        records = Records(true[part], predicted[part], likely, len(labels), rarest)
+        records = Records(true[part], predicted[part], likely, n_classes, rarest)
         rows.append({"n": len(part)} | {name: _value(name, records) for name in names})
     return pd.DataFrame(rows, index=[OVERALL, *levels])
 
@@ -389,9 +392,9 @@ def compared(own, other, name):
 
 def columns_of(name, values, levels):
     """Return the columns of one measure: all records, each group, difference and worst group."""
-    by_group = values[list(levels)]
-    columns = {name: values[OVERALL]}
-    columns |= {f"{name}[{group}]": by_group[group] for group in levels}
+    by_group = values.iloc[1:]
+    columns = {name: values.iloc[0]}
+    columns |= {f"{name}[{group}]": v for group, v in zip(levels, by_group, strict=True)}
     columns[f"{name}_difference"] = difference(by_group)
     if (worst := worst_column(name)) is not None:
         suffix, reduce = worst
@@ -446,6 +449,7 @@ def expected_calibration_error(y_true, y_prob, *, classes=None, n_bins=_BINS, sa
     >>> round(expected_calibration_error(y_true, y_prob), 4)  # (2 * 0 + 2 * 0.1) / 4
     0.05
     """
+    check_indexes(y_true=y_true, y_prob=y_prob, sample_weight=sample_weight)
     y_true = as_vector("y_true", y_true, y_true)
     n_bins = integer("n_bins", n_bins)
     sample_weight = as_weights(sample_weight, y_true)

@@ -1,5 +1,6 @@
 """Privacy cost: the accuracy that private training costs."""
 
+from skdpfair.inputs.columns import check_indexes
 from skdpfair.metrics._arguments import (
     accuracy,
     as_vector,
@@ -72,7 +73,9 @@ def privacy_cost(y_true, y_pred, *, y_ref=None, metric=None, sample_weight=None)
     {'F': 0.5, 'M': 0.0}
     """
     check_given("y_ref", y_ref)
+    check_indexes(y_true=y_true, y_pred=y_pred, y_ref=y_ref, sample_weight=sample_weight)
     y_pred, y_ref = as_vector("y_pred", y_pred, y_true), as_vector("y_ref", y_ref, y_true)
+    y_true = as_vector("y_true", y_true, y_true)
     if metric is None:
         for name, values in {"y_pred": y_pred, "y_ref": y_ref}.items():
             check_labels(name, values, y_true)

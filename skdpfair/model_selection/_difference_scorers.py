@@ -8,6 +8,8 @@ import pandas as pd
 from skdpfair.inputs import fitted_rows as _fitted_rows
 from skdpfair.inputs import labels as _labels
 from skdpfair.inputs import table as _table
+from skdpfair.inputs.columns import check_indexes
+from skdpfair.metrics._arguments import hits
 from skdpfair.metrics._compare_groups import difference, group_max, group_min
 from skdpfair.metrics._excessive_risk import as_own_class, log_losses
 from skdpfair.model_selection._scorers import ByGroupScorer, at_final_step, warn_absent
@@ -53,7 +55,7 @@ class _PrivacyCostScorer(_AgainstReference):
     name = "privacy_cost"
 
     def _losses(self, model, X, y):
-        return (np.asarray(model.predict(X)) != y).astype(float)
+        return 1.0 - hits(y, model.predict(X))
 
 
 class _ExcessiveRiskScorer(_AgainstReference):
@@ -80,11 +82,10 @@ class _DGGapScorer(_Differences):
         self.only = only
 
     def _difference(self, estimator, X, y, parts):
-        X_all, y_all = self.table.X, np.asarray(self.table.y)
+        X_all, y_all = self.table.X, _labels.read(self.table.y)
         parts_all = self._parts(estimator, X_all, y_all, self.table.sensitive_features)
         fitted = _fitted_among(estimator, (X_all, y_all, parts_all), (X, y, parts))
-        right = (np.asarray(estimator.predict(X)) == y).astype(float)
-        right_all = (np.asarray(estimator.predict(X_all)) == y_all).astype(float)
+        right, right_all = hits(y, estimator.predict(X)), hits(y_all, estimator.predict(X_all))
         held_out = _means(right, parts)
         seen = _means(right_all, {g: rows & fitted for g, rows in parts_all.items()})
         by_group = {g: value - held_out[g] for g, value in seen.items()}
@@ -125,7 +126,7 @@ def _fitted_among(estimator, table, scored):
 def _marked(estimator, X, y, parts):
     """Return a mark of each row and its label, as the final step gets them, and its group."""
     final, X = at_final_step(estimator, X)
-    codes = pd.Index(final.classes_).get_indexer(_labels.read(y))
+    codes = _labels.positions(final.classes_, _labels.read(y))
     marks = _fitted_rows.marks(np.asarray(_table.read_rows(final, X)), codes)
     return marks, np.argmax(list(parts.values()), axis=0)
 
@@ -241,6 +242,7 @@ def dg_gap_scorer(
     >>> "mean_test_dg_gap[b]" in search.fit(X, y).cv_results_
     True
     """
+    check_indexes(X_train=X_train, y_train=y_train, sensitive_features=sensitive_features)
     table = _Rows(X_train, y_train, sensitive_features)
     return _DGGapScorer(table, group_col=group_col, groups=groups, only=only)
 

@@ -24,6 +24,7 @@ from skdpfair.estimator import classifier_of, persons_of, routed
 from skdpfair.exceptions import InfeasibleBudgetError, InsecureSeedWarning
 from skdpfair.inputs import labels as _labels
 from skdpfair.inputs import persons as _persons
+from skdpfair.inputs.columns import check_indexes
 from skdpfair.model_selection import _trials
 from skdpfair.model_selection._forecast import (
     PlannedFit,
@@ -224,6 +225,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
             On Ctrl-C; nothing is kept, and the whole search stays charged.
         """
         self._check()
+        check_indexes(X=X, y=y, sensitive_features=sensitive_features, units=units)
         n_samples = _num_samples(X)
         unit = persons_of(self.estimator, X, n_samples, units)
         n_units = n_samples if unit is None else 1 + int(unit.max())
@@ -411,6 +413,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
             return None
         rows, labels = self.validation_data
         with error_context("validation_data", "must be (X, y) like the records of the fit"):
+            check_indexes(X=rows, y=labels)
             labels = _labels.read(labels)
             check_consistent_length(rows, labels)
             _labels.codes_in(classes, labels)  # raises on others

@@ -9,6 +9,8 @@ from sklearn.metrics import accuracy_score
 
 from skdpfair._validate import one_of, safe_repr
 from skdpfair.budget.files import path_of, replace_file
+from skdpfair.inputs.groups import apart
+from skdpfair.metrics._compare_groups import NOT_COMPARED
 from skdpfair.metrics._measures import (
     COST,
     MEASURES,
@@ -28,6 +30,7 @@ from skdpfair.model_selection._cells import (
 )
 from skdpfair.model_selection._store import Store
 from skdpfair.report import results_page, to_fairness_dashboard
+from skdpfair.report._fairness_dashboard import numbered
 
 _MODEL = ["method", "epsilon"]
 _RUN = ["seed", "fold"]
@@ -35,6 +38,7 @@ _ASKED = {"methods", "classes", "group names", "epsilons", "seeds", "cv", "param
 _ASKED |= {"delta", "skdpfair", "torch"}
 _MOST_GROUPS = 7  # that a terminal has room for
 _FEWEST = "fewest test records"
+_OWN = ("gap", "worst")  # columns of a text beside those of the groups
 
 
 class TradeoffResults:
@@ -43,11 +47,11 @@ class TradeoffResults:
     Parameters
     ----------
     frame : pandas.DataFrame
-        One row per cell and group, and one per cell with group ``"overall"``: method, epsilon (inf
-        without privacy), seed, fold, group, n (test records), the measures of
-        `skdpfair.metrics.group_table`, where costs and excessive_risk compare with the reference
-        model of the same seed and fold (NaN if it was not run), dg_gap (accuracy on the training
-        records minus accuracy), epsilon_spent, fit_seconds.
+        One row per cell and group, and one per cell with group ``"overall"`` (a group of this name
+        is in quotes, ``"'overall'"``): method, epsilon (inf without privacy), seed, fold, group, n
+        (test records), the measures of `skdpfair.metrics.group_table`, where costs and
+        excessive_risk compare with the reference model of the same seed and fold (NaN if it was not
+        run), dg_gap (accuracy on the training records minus accuracy), epsilon_spent, fit_seconds.
     predictions : dict or None, default=None
         Maps (method, epsilon, seed, fold) to a frame of y_true, y_pred and group.
     asked : dict or None, default=None
@@ -291,7 +295,8 @@ class TradeoffResults:
         pandas.DataFrame
             Indexed by method, epsilon, seed and fold, in the order of the sweep. For each measure
             there are ``MEASURE``, ``MEASURE[GROUP]``, ``MEASURE_difference`` and, of the worst
-            group, ``MEASURE_group_min`` or, if less is better, ``MEASURE_group_max``.
+            group, ``MEASURE_group_min`` or, if less is better, ``MEASURE_group_max``; a difference
+            is NaN if only one of several groups has a value.
             ``dg_gap_worst_group`` is the worst accuracy of a group on the training records minus
             the worst one on the test records.
         """
@@ -470,7 +475,8 @@ class TradeoffResults:
         Parameters
         ----------
         metrics : callable, dict of str to callable, or None, default=None
-            As in fairlearn; None is ``{"accuracy": accuracy_score}``.
+            As in fairlearn; None is ``{"accuracy": accuracy_score}``. They get the numbers of the
+            classes from 0, in the order of ``classes_``; with two classes, 1 is the second.
 
         Returns
         -------
@@ -485,7 +491,7 @@ class TradeoffResults:
                 y_pred=part["y_pred"],
                 sensitive_features=part["group"],
             )
-            for key, part in self._kept().items()
+            for key, part in numbered(self, self._kept()).items()
         }
 
     def to_fairness_dashboard(self, seed=None, fold=0):
@@ -509,7 +515,8 @@ class TradeoffResults:
         Parameters
         ----------
         x_axis_metric, y_axis_metric : callable
-            For example ``accuracy_score`` and ``fairlearn.metrics.demographic_parity_difference``.
+            For example ``accuracy_score`` and ``fairlearn.metrics.demographic_parity_difference``,
+            which get the numbers of the classes as in `to_fairlearn`.
         seed, fold
             As in `predictions_of`.
         **options
@@ -519,7 +526,7 @@ class TradeoffResults:
         -------
         matplotlib.axes.Axes
         """
-        parts = self.predictions_of(seed=seed, fold=fold)
+        parts = numbered(self, self.predictions_of(seed=seed, fold=fold))
         first = next(iter(parts.values()))
         return plot_model_comparison(
             y_preds={name: part["y_pred"].to_numpy() for name, part in parts.items()},
@@ -603,7 +610,8 @@ def _across_groups(parts, names):
     out = {}
     for name in names:
         low, high = (_of_group(parts[name], which) for which in (np.argmin, np.argmax))
-        out[f"{name}_difference"] = high, low
+        is_compared = parts[name].shape[1] == 1 or (~np.isnan(parts[name])).any(axis=0).sum() > 1
+        out[f"{name}_difference"] = (high if is_compared else np.nan * high), low
         if MEASURES[name].against == "training":
             test = parts[MEASURES[name].of]
             least = (_of_group(values, np.argmin) for values in (test + parts[name], test))
@@ -644,21 +652,23 @@ def _head(name):
 def text_table(table, frame, names):
     """Return the numbers of `TradeoffResults.table` as text, and the least n of each group."""
     groups = [g for g in frame["group"].unique() if g != OVERALL]
+    shown = apart(groups, (*_OWN, *_MODEL))
     cells = {}
     for measure in names:
         _, unit, factor = described(measure)
-        columns = {OVERALL: measure, **{g: f"{measure}[{g}]" for g in groups}}
-        columns["gap"] = f"{measure}_difference"
-        columns |= zip(["worst"], _columns(measure, groups)[len(columns) :], strict=False)
-        for name, column in columns.items():
-            pairs = zip(table[column, "mean"], table[column, "se"], strict=True)
+        columns = [c for c in _columns(measure, groups) if not c.endswith("_worst_group")]
+        for name, column in zip((OVERALL, *shown, *_OWN), columns, strict=False):
+            both = zip(table[column, "mean"], table[column, "se"], strict=True)
             digits = 3 if unit == "nats" else 1
             cells[_head(measure), name] = [
-                _written(factor * mean, factor * se, digits) for mean, se in pairs
+                _written(factor * m, factor * se, digits) for m, se in both
             ]
+        gap = _head(measure), "gap"
+        is_known = table[measure, "mean"].notna() & table[f"{measure}_difference", "mean"].isna()
+        cells[gap] = np.where(is_known, NOT_COMPARED, cells[gap]).tolist()
     fewest = frame.groupby(["method", "epsilon", "group"])["n"].min().unstack("group")
-    for group in groups:
-        cells[_FEWEST, group] = fewest[group].reindex(table.index).tolist()
+    for name, group in zip(shown, groups, strict=True):
+        cells[_FEWEST, name] = fewest[group].reindex(table.index).tolist()
     return pd.DataFrame(cells, index=table.index)
 
 
@@ -673,6 +683,7 @@ def as_blocks(text, frame):
         block["epsilon"] = [f"{e:g}" if np.isfinite(e) else "-" for e in block["epsilon"]]
         blocks.append(f"{head}, {over}\n{block.to_string(index=False)}")
     least, empty = text[_FEWEST].min(), empty_runs(frame)
+    empty = dict(zip(apart(empty, (*_OWN, *_MODEL)), empty.values(), strict=True))
     if many:
         each = f"{len(groups)} groups, shown individually by .table() and the report"
         size = f"{int(least.min())} (of {least.idxmin()!r})"

@@ -15,11 +15,13 @@ from sklearn.utils._response import _get_response_values
 
 from skdpfair._validate import flag, listed, one_of, safe_repr
 from skdpfair.inputs import groups as _groups
-from skdpfair.inputs.groups import group_name
+from skdpfair.inputs.columns import check_indexes
+from skdpfair.inputs.groups import group_names
+from skdpfair.inputs.labels import kinds, positions
+from skdpfair.metrics._arguments import as_vector
 from skdpfair.metrics._compare_groups import difference, group_min
 from skdpfair.metrics._measures import (
     MEASURES,
-    OVERALL,
     chosen_measures,
     simple_measures,
     values_by_group,
@@ -39,8 +41,10 @@ class ByGroupScorer(BaseEstimator):
 
     def __call__(self, estimator, X, y, sensitive_features=None, **per_record):
         """Return the scores by name, or the one that ``only`` names."""
+        check_indexes(X=X, y=y, sensitive_features=sensitive_features, **per_record)
+        y = as_vector("y", y, y)
         parts = self._parts(estimator, X, y, sensitive_features)
-        scores = self._scores(estimator, X, np.asarray(y), parts, **per_record)
+        scores = self._scores(estimator, X, y, parts, **per_record)
         return scores if self.only is None else scores[one_of("only", self.only, scores)]
 
     def score(self, estimator, X, y, sensitive_features=None):
@@ -86,7 +90,7 @@ class ByGroupScorer(BaseEstimator):
                 f"all, by groups=[...] of the classifier or by {own}(groups=[...])."
             ) from None
         assert found.levels is not None
-        return {group_name(level): found.code == i for i, level in enumerate(found.levels)}
+        return {name: found.code == i for i, name in enumerate(group_names(found.levels))}
 
     def _fitted_levels(self, final):
         """Return the groups of the fit, if they may be those that are scored."""
@@ -183,7 +187,8 @@ class GroupScorer(ByGroupScorer):
     ):
         # now, rather than in the last fold of a search
         _scorers(metrics, response_method, greater_is_better)
-        chosen_measures(measures, simple_measures(2), ())
+        measured = chosen_measures(measures, simple_measures(2), ())
+        _check_names([*(metrics or ()), *measured, *(f"neg_{name}" for name in measured)])
         self.metrics = metrics
         self.measures = measures
         self.response_method = response_method
@@ -224,8 +229,10 @@ class GroupScorer(ByGroupScorer):
         if self.metrics is not None or self.measures is None:
             scorers = _scorers(self.metrics, self.response_method, self.greater_is_better)
         for name, scorer in scorers.items():
-            answer = _answer(scorer, estimator, X, answers)
-            score = partial(_score, scorer, estimator, X, y, answer, per_record)
+            answer, labels = _answer(scorer, estimator, X, answers), y
+            if kinds(y) == {"texts"} and _takes_numbers(scorer):
+                labels, answer = (positions(estimator.classes_, v) for v in (y, answer))
+            score = partial(_score, scorer, estimator, X, labels, answer, per_record)
             found = {g: score(rows) for g, rows in parts.items()}
             _warn_one_class(name, [g for g, (_, defined) in found.items() if not defined])
             values = {g: value for g, (value, _) in found.items()}
@@ -261,10 +268,10 @@ class GroupScorer(ByGroupScorer):
         for name in names:
             is_loss = MEASURES[name].greater_is_better is False
             key, values = f"{'neg_' * is_loss}{name}", (-1 if is_loss else 1) * table[name]
-            by_group = values[list(parts)]
-            undefined = by_group.isna() & (table["n"][list(parts)] > 0)
+            by_group = values.iloc[1:]
+            undefined = by_group.isna() & (table["n"].iloc[1:] > 0)
             _warn_one_class(name, list(by_group.index[undefined]))
-            scores[key] = float(values[OVERALL])
+            scores[key] = float(values.iloc[0])
             scores[f"{key}_group_min"] = group_min(by_group)
             scores[f"{key}_difference"] = difference(by_group)
             scores |= {f"{key}[{group}]": float(value) for group, value in by_group.items()}
@@ -281,7 +288,8 @@ def _n_weights(estimator):
 
 def _answer(scorer, estimator, X, answers):
     """Return the predictions that a scorer takes, computed once for all scorers alike."""
-    methods, pos_label = scorer._response_method, scorer._get_pos_label()
+    methods = scorer._response_method
+    pos_label = None if methods == _PREDICT else scorer._get_pos_label()
     key = _as_tuple(methods), pos_label
     if key not in answers:
         answers[key], _ = _get_response_values(estimator, X, methods, pos_label=pos_label)
@@ -324,6 +332,18 @@ def _scorers(metrics, response_method, greater_is_better):
         name: _scorer_of(name, metric, tuple(methods), greater_is_better)
         for name, metric in metrics.items()
     }
+
+
+def _check_names(metrics):
+    """Raise ValueError if scores of two metrics would have one name, that of a group among them."""
+    ends = ("", "_group_min", "_difference")
+    keys = ["n_weights", *(f"{name}{end}" for name in metrics for end in ends)]
+    of_groups = tuple(f"{name}[" for name in metrics)
+    if len(set(keys)) < len(keys) or any(key.startswith(of_groups) for key in keys):
+        raise ValueError(
+            f"metrics={safe_repr(list(metrics))} give two scores one name. Rename what is "
+            "'n_weights', or a measure or metric with '_group_min', '_difference' or '[GROUP]'."
+        )
 
 
 def _scorer_of(name, metric, methods, greater_is_better):
@@ -385,6 +405,15 @@ def _own_scorers():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # scorers that will be renamed
         return [get_scorer(name) for name in get_scorer_names()]
+
+
+def _takes_numbers(scorer):
+    """Tell whether a scorer calls a function of Fairlearn, to which the label 1 is positive."""
+    function = scorer._score_func
+    given = scorer._kwargs | getattr(function, "keywords", {})  # of a partial
+    module = getattr(getattr(function, "func", function), "__module__", None) or ""
+    is_fairlearns = module.startswith("fairlearn.")
+    return is_fairlearns and "pos_label" not in given and scorer._response_method == _PREDICT
 
 
 def _as_tuple(methods):

@@ -18,12 +18,13 @@ from skdpfair.budget.charging import current_ledger, entry_of
 from skdpfair.budget.progress import ProgressBar
 from skdpfair.estimator import DPFairClassifier
 from skdpfair.exceptions import InterruptedWarning, LowSignalWarning
-from skdpfair.inputs import groups
+from skdpfair.inputs import groups, labels
 from skdpfair.inputs import persons as _persons
-from skdpfair.inputs.groups import group_name
+from skdpfair.inputs.columns import check_indexes
+from skdpfair.inputs.groups import apart, group_names
 from skdpfair.inputs.provenance import noted
 from skdpfair.methods import get_method
-from skdpfair.metrics._measures import rarest_class
+from skdpfair.metrics._measures import OVERALL, rarest_class
 from skdpfair.model_selection._cells import (
     CEILING,
     CELL_ENTRIES,
@@ -173,12 +174,13 @@ def sweep(
     _validate.flag("ceiling", ceiling)
     if sensitive_features is None:
         raise ValueError("sensitive_features must hold the group of each row, got None.")
-    y, given = np.asarray(y), params.pop("groups", None)
+    check_indexes(X=X, y=y, sensitive_features=sensitive_features, units=units)
+    y, given = labels.read(y), params.pop("groups", None)
     found = groups.encode(X, y, group_col=None, groups=given, sensitive_features=sensitive_features)
     assert found.levels is not None
-    levels = [group_name(level) for level in found.levels]
-    columns = groups.within_columns(found.levels, sensitive_features)
-    classes = np.unique(y) if params.get("classes") is None else np.unique(params["classes"])
+    levels = apart(group_names(found.levels), [OVERALL])
+    columns = groups.within_columns(found.levels, sensitive_features, [OVERALL])
+    classes, label = labels.classes_of(y, params.get("classes"))
     base = DPFairClassifier(**params).set_params(groups=levels, classes=classes.tolist())
     unit = _persons.encode(X, len(y), at=[], units=units)
     base, features = pictures.head_of(base, np.shape(X)[1:])
@@ -198,7 +200,7 @@ def sweep(
         "torch": torch.__version__,
         "n_samples": len(y),
         "classes": classes.tolist(),
-        "rarest class": str(classes[rarest_class(np.searchsorted(classes, y), len(classes))]),
+        "rarest class": str(classes[rarest_class(label, len(classes))]),
         "group names": levels,
         "methods": {name: describe(method) for name, method in methods.items()},
         "epsilons": epsilons,
@@ -208,7 +210,7 @@ def sweep(
         "keep_predictions": keep_predictions,
         "params": {k: describe(v) for k, v in sorted(params.items())},
         "n_features": int(np.prod(np.shape(X)[1:])),
-        "counts": _counts(found.code, len(levels), np.searchsorted(classes, y), len(classes)),
+        "counts": _counts(found.code, len(levels), label, len(classes)),
         "grouping": groups.grouping_of(sensitive_features),
     }
     if columns:

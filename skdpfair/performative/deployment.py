@@ -8,6 +8,8 @@ from sklearn.base import clone
 from sklearn.utils.validation import has_fit_parameter
 
 from skdpfair._validate import generator, integer, one_of
+from skdpfair.inputs.groups import apart
+from skdpfair.metrics._arguments import hits
 from skdpfair.privacy import Ledger
 
 
@@ -36,7 +38,7 @@ def repeated_deployment(estimator, environment, n_rounds=10, *, mode="repeated",
         round : int
             Counted from 1.
         group : object
-            The group; several columns make tuples.
+            The group; several columns make tuples. A group called "overall" is in quotes.
         n_samples : int
             Number of records of the group in the training data.
         accuracy, accuracy_after : float
@@ -143,13 +145,14 @@ class _Sample:
 
     def accuracy(self, model):
         """Return accuracy and count of each group, ``"overall"`` first."""
-        right = pd.Series(np.asarray(model.predict(self.X)) == np.asarray(self.y))
+        right = pd.Series(hits(self.y, model.predict(self.X)))
         found = {"overall": (right.mean(), len(right))}
         if self.groups is not None:
             columns = pd.DataFrame(np.asarray(self.groups))
             parts = right.groupby([columns[c] for c in columns], dropna=False)
             for level, part in parts:
-                found[level if len(level) > 1 else level[0]] = (part.mean(), len(part))
+                (name,) = apart([level if len(level) > 1 else level[0]], ["overall"])
+                found[name] = (part.mean(), len(part))
         return found
 
 

@@ -5,6 +5,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from skdpfair._validate import error_context_without_data, listed, number, safe_repr
+from skdpfair.inputs.columns import check_indexes
 
 _HALVINGS = 20
 _LEAST_PROBABILITY = 1e-12
@@ -56,6 +57,7 @@ class _Population:
     """Base data, moved by an environment: the same people in every round."""
 
     def __init__(self, X, y, sensitive_features, changeable, step):
+        check_indexes(X=X, y=y, sensitive_features=sensitive_features)
         self.X = X
         self.y = y
         self.sensitive_features = sensitive_features

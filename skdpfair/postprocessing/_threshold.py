@@ -15,6 +15,7 @@ from skdpfair.exceptions import PrivacyAccountingError
 from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import labels as _labels
 from skdpfair.inputs import persons as _persons
+from skdpfair.inputs.columns import check_indexes
 from skdpfair.postprocessing._cuts import CONSTRAINTS, OBJECTIVES, best_cut, best_mixtures
 from skdpfair.postprocessing._score_counts import EDGES, score_counts
 from skdpfair.preprocessing._learners import refuse_resamplers
@@ -183,6 +184,7 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         estimator = self.planned_estimator()
         classifier = classifier_of(estimator)
         validate_data(self, X, y, skip_check_array=True)  # number and names of the columns
+        check_indexes(X=X, y=y, sensitive_features=sensitive_features, units=units)
         labels = _labels.read(y)
         check_consistent_length(X, labels, sensitive_features)
         classes, codes = _labels.classes_of(labels, classifier.classes)
@@ -244,6 +246,7 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
             If thresholds depend on groups that are not given, or were not in the fit.
         """
         check_is_fitted(self, "thresholds_")
+        check_indexes(X=X, sensitive_features=sensitive_features)
         scores = expit(self._scores(X))
         groups = np.zeros(len(scores), dtype=np.int64)
         if list(self.thresholds_) != [ALL]:
@@ -376,6 +379,7 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
             return None
         with error_context("validation_data", "must be (X, y) or (X, y, sensitive_features)"):
             X, y, groups = (*self.validation_data, None)[:3]
+            check_indexes(X=X, y=y, sensitive_features=groups)
             labels = _labels.read(y)
             check_consistent_length(X, labels)
             groups = self._groups_of(classifier, X, labels, groups, levels)

@@ -10,7 +10,7 @@ from sklearn.base import is_regressor
 from sklearn.utils.validation import check_is_fitted
 
 from skdpfair._validate import error_context, one_of, safe_repr
-from skdpfair.inputs.groups import group_name
+from skdpfair.inputs.groups import group_names
 from skdpfair.privacy import PrivacyReport
 from skdpfair.privacy.statement import ADJACENCY_IN_WORDS, PROTECTED, rounded_up
 from skdpfair.release._encode import decode
@@ -192,7 +192,7 @@ def _facts(fitted, kind, module, weights, release):
     else:
         facts["target"] = "classes " + _named(map(str, fitted.classes_))
     if fitted.groups_ is not None:
-        facts["groups"] = _named(map(group_name, fitted.groups_))
+        facts["groups"] = _named(group_names(fitted.groups_))
     return facts
 
 
@@ -392,8 +392,8 @@ def _persons(privacy):
 def _group_epsilons(privacy):
     """Return the question on groups with epsilons of their own, if there are any."""
     by_group = [
-        f"{page._plain(group_name(group))}: {rounded_up(epsilon)}"
-        for group, epsilon in (privacy.group_epsilons or {}).items()
+        f"{page._plain(name)}: {rounded_up(epsilon)}"
+        for name, epsilon in page.named_epsilons(privacy)
     ]
     return [("Which ε holds for each group?", f"{'; '.join(by_group)}.")] if by_group else []
 

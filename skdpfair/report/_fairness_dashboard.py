@@ -74,16 +74,23 @@ def to_fairness_dashboard(results, *, seed=None, fold=0):
     >>> list(given["y_pred"]), len(given["y_true"])
     (['reference', 'dpsgd, epsilon 4'], 600)
     """
-    parts = results.predictions_of(seed=seed, fold=fold)
-    first = next(iter(parts.values()))
-    classes = _classes(results, parts.values())
+    parts = numbered(results, results.predictions_of(seed=seed, fold=fold))
+    first, safe = next(iter(parts.values())), _safe_names(results.frame["group"])
+    models = _safe_names(parts)
     return {
-        "sensitive_features": {_grouping(results): [_safe(group) for group in first["group"]]},
-        "y_true": np.searchsorted(classes, first["y_true"]).tolist(),
-        "y_pred": {
-            _safe(name): np.searchsorted(classes, part["y_pred"]).tolist()
-            for name, part in parts.items()
-        },
+        "sensitive_features": {_grouping(results): [safe[group] for group in first["group"]]},
+        "y_true": first["y_true"].tolist(),
+        "y_pred": {models[name]: part["y_pred"].tolist() for name, part in parts.items()},
+    }
+
+
+def numbered(results, parts):
+    """Return predictions as numbers of classes, as Fairlearn's functions take them."""
+    classes = _classes(results, parts.values())
+    number = partial(np.searchsorted, classes)
+    return {
+        name: part.assign(y_true=number(part["y_true"]), y_pred=number(part["y_pred"]))
+        for name, part in parts.items()
     }
 
 
@@ -177,7 +184,7 @@ def _figures(results, given, metrics, measures, seed, fold):
     rows_of = {group: np.asarray(column) == group for group in groups}
     seed = next(iter(results.predictions))[2] if seed is None else seed
     frame = results.frame.query("seed == @seed and fold == @fold")
-    frame = frame.assign(group=frame["group"].map(lambda g: g if g == OVERALL else _safe(g)))
+    frame = frame.assign(group=frame["group"].map(_safe_names(results.frame["group"])))
     others = _others(results, metrics, measures)
     if not others:
         return {}
@@ -296,6 +303,17 @@ def _in_notebook():
 
 def _safe(name):
     return str(name).translate(_SAFE)
+
+
+def _safe_names(names):
+    """Return, by name, distinct names that do not end the text of a script."""
+    found = {}
+    for name in dict.fromkeys(names):
+        safe = _safe(name)
+        while safe in found.values():
+            safe += "’"
+        found[name] = safe
+    return found
 
 
 def _performance(results, y_true, measures):

@@ -14,12 +14,14 @@ from sklearn.utils.validation import check_is_fitted
 import skdpfair
 from skdpfair._validate import safe_repr
 from skdpfair.budget.files import path_of, replace_file
-from skdpfair.inputs.groups import encode, group_name
-from skdpfair.metrics._compare_groups import difference
+from skdpfair.inputs import labels
+from skdpfair.inputs.columns import check_indexes
+from skdpfair.inputs.groups import apart, encode, group_names
+from skdpfair.metrics._arguments import check_kind
+from skdpfair.metrics._compare_groups import NOT_COMPARED, difference
 from skdpfair.metrics._measures import (
     LEVEL,
     MEASURES,
-    OVERALL,
     chosen_measures,
     described,
     leading_measures,
@@ -61,6 +63,7 @@ _RELEASES = {  # in words
     "counts": "counts by group",
     "groups": "statistics by group",
 }
+_ALL = "all"  # the row of all records, beside those of the groups
 _ERRORS = ("false_positive_rate", "false_negative_rate")
 _N_POINTS = 25  # of a curve; the knots of 2, 4 and 8 intervals are among them
 _FLAG = (
@@ -172,9 +175,7 @@ def model_page(
         "attacker": attacker(privacy) if privacy.is_private else None,
         "of_person": of_person,
         "selection": _selection(privacy),
-        "group_epsilons": {
-            group_name(g): rounded_up(e) for g, e in (privacy.group_epsilons or {}).items()
-        },
+        "group_epsilons": {name: rounded_up(e) for name, e in named_epsilons(privacy)},
         "ledger": [
             (
                 _released(e.what),
@@ -395,6 +396,12 @@ def _plain(cell):
     return escape(isolated(cell)).replace("|", "&#124;") if isinstance(cell, str) else cell
 
 
+def named_epsilons(privacy):
+    """Return the name of each group that has an epsilon of its own, and that epsilon."""
+    found = privacy.group_epsilons or {}
+    return zip(group_names(found), found.values(), strict=True)
+
+
 def _costs(results, classifier):
     """Return what a sweep tells of models such as this one; a search has trials at their own ε."""
     privacy = classifier.privacy_
@@ -420,7 +427,9 @@ def _tested(model, classifier, X, y, sensitive_features, measures):
         raise ValueError("y must be given with X: a group table needs labels of test records.")
     by_group = hasattr(model, "thresholds_") and sensitive_features is not None
     given = {"sensitive_features": sensitive_features} if by_group else {}
-    y, predicted = np.asarray(y), model.predict(X, **given)
+    check_indexes(X=X, y=y, sensitive_features=sensitive_features)
+    y, predicted = labels.read(y), model.predict(X, **given)
+    check_kind("y", y, predicted, like="the fit")
     code, levels = None, []
     if sensitive_features is not None or classifier.group_col is not None:
         found = encode(
@@ -431,12 +440,12 @@ def _tested(model, classifier, X, y, sensitive_features, measures):
             sensitive_features=sensitive_features,
         )
         assert found.levels is not None
-        code, levels = found.code, [group_name(level) for level in found.levels]
+        code, levels = found.code, apart(group_names(found.levels), [_ALL])
     classes = classifier.classes_
     table = values_by_group(
         y, predicted, model.predict_proba(X), classes=classes, code=code, levels=levels
-    ).rename({OVERALL: "all"})
-    codes = pd.Index(classes).get_indexer(y)
+    ).set_axis([_ALL, *levels])
+    codes = labels.positions(classes, y)
     table.attrs["rarest"] = rarest_class(codes[codes >= 0], len(classes))
     table.attrs["constant"] = np.bincount(codes[codes >= 0]).max() / len(codes)
     leading = leading_measures(table["rarest_class_share"].iloc[0], len(classes))
@@ -481,14 +490,16 @@ def _rare(classifier, table):
 
 
 def _differences(table, names, classes):
-    """Return the differences between the groups as text, where two groups have a value."""
+    """Return the differences between the groups as text."""
     found = []
     for name in names:
         values, column = table[name].to_numpy()[1:], f"{name}_difference"
-        if (n_groups := np.isfinite(values).sum()) > 1:
+        n_groups, error = np.isfinite(values).sum(), error_in_words(name, classes)
+        said = f"the share of {error}" if error else in_words(name)
+        if n_groups < 2 <= len(values):
+            found.append((said, NOT_COMPARED, "as fewer than two groups have a value", ""))
+        elif n_groups > 1:
             _, unit, _ = described(column)
-            error = error_in_words(name, classes)
-            said = f"the share of {error}" if error else in_words(name)
             high, low = (table.iloc[1 + at(values)] for at in (np.nanargmax, np.nanargmin))
             level = level_of(column, n_groups)
             interval = _of_difference(high, low, name, table.attrs["rarest"], level)
@@ -564,7 +575,7 @@ def _facts(classifier, file=None):
     if privacy.features is not None:
         rows.append((FEATURES, privacy.features))
     if classifier.groups_ is not None:
-        rows.append(("groups", "; ".join(map(group_name, classifier.groups_))))
+        rows.append(("groups", "; ".join(group_names(classifier.groups_))))
     done, size = " trained on", f"{privacy.expected_batch_size:.4g}"
     if _selection(privacy) is not None:  # some are held out, and trials have batches of their own
         done, size = "", f"{classifier.batch_size_:,}"

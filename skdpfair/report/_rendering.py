@@ -8,6 +8,7 @@ from importlib.resources import files
 import numpy as np
 
 from skdpfair._validate import visible
+from skdpfair.metrics._compare_groups import NOT_COMPARED
 from skdpfair.metrics._group_tables import accuracy_interval
 from skdpfair.metrics._measures import MEASURES, OVERALL, measure_of
 from skdpfair.preprocessing import PipelineReport, check_pipeline
@@ -48,13 +49,17 @@ def points(share) -> str:
 
 
 def written(value, column) -> str:
-    """Return a value of a measure in its unit, or a dash.
+    """Return a value of a measure in its unit; of none, a dash, or that groups are not compared.
 
     Examples
     --------
     >>> written(0.8312, "roc_auc[F]"), written(0.8312, "log_loss")
     ('83.1', '0.831')
+    >>> written(float("nan"), "roc_auc_difference")
+    'not compared'
     """
+    if np.isnan(value) and column.endswith("_difference"):
+        return NOT_COMPARED
     if MEASURES[measure_of(column)].unit == "%":
         return points(value)
     return "–" if np.isnan(value) else f"{round(value, 3) + 0.0:.3f}"

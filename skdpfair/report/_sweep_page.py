@@ -5,6 +5,7 @@ from scipy.stats import t
 
 import skdpfair
 from skdpfair._validate import safe_repr
+from skdpfair.inputs.groups import apart
 from skdpfair.metrics._measures import COST, MEASURES, OVERALL, described, level_of, n_trials
 from skdpfair.privacy import SampledGaussian, trade_off
 from skdpfair.privacy import epsilon as epsilon_of
@@ -44,6 +45,7 @@ from skdpfair.report._summary import (
 )
 
 _MODEL = ["method", "epsilon"]
+_OWN = ("difference", "worst group")  # heads beside the names of groups
 _UNITS = {"%": "per cent"}
 _SPLIT = "20 % held out per seed, stratified by class and group (cv=None)"
 
@@ -241,7 +243,7 @@ def _tables(results, table, groups, chosen, against):
         title, unit, _ = described(name)
         if error := error_in_words(name, asked.get("classes", ())):
             title += f" (share of {error})"
-        heads = ["all", *groups, "difference", "worst group"]
+        heads = ["all", *apart(groups, ("all", "method", "ε", *_OWN)), *_OWN]
         if rows:
             tables.append(
                 {
@@ -281,7 +283,7 @@ def _rows(results, table, groups, measure):
 
 def _is_of(column, measure):
     return column == measure or column.startswith(
-        (f"{measure}[", f"{measure}_difference", f"{measure}_group_", f"{measure}_worst_group")
+        (f"{measure}[", f"{measure}_difference", f"{measure}_group_")
     )
 
 

@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -5,11 +7,19 @@ from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.metrics import accuracy_score, balanced_accuracy_score
 
 from skdpfair.metrics import (
+    accuracy_difference,
+    bootstrap_interval,
+    calibration_gap,
+    dg_gap,
+    dg_gap_by_group,
     excessive_risk,
+    excessive_risk_difference,
     expected_calibration_error,
     group_table,
+    own_class_probability,
     privacy_cost,
     privacy_cost_difference,
+    release_group_table,
 )
 from skdpfair.metrics._measures import leading_measures, values_by_group
 
@@ -160,7 +170,7 @@ def test_a_group_without_the_records_that_a_measure_needs_is_nan():
     assert row[[f"{n}[b]" for n in names]].isna().tolist() == [True, False, True, True]
     assert row["false_positive_rate[b]"] == pytest.approx(1 / 3)
     assert row["true_positive_rate_group_min"] == row["true_positive_rate[a]"] == 0.5
-    assert row["true_positive_rate_difference"] == 0
+    assert np.isnan(row["true_positive_rate_difference"])  # b has none to compare with
 
 
 def test_three_classes_have_no_true_positive_rate():
@@ -225,3 +235,116 @@ def test_a_model_that_diverged_has_no_measure_of_its_probabilities():
     row = values_by_group([0, 1], [0, 1], likely, classes=[0, 1]).loc["overall"]
     assert row[["roc_auc", "log_loss", "calibration_error"]].isna().all()
     assert row["accuracy"] == row["balanced_accuracy"] == 1
+
+
+TRUE, PRIVATE = np.array([0, 1, 1, 0, 1, 0, 1, 0]), np.array([0, 1, 0, 0, 1, 1, 1, 0])
+GROUPS, LIKELY = np.array(list("aabbaabb")), np.stack([1 - PRIVATE / 2, PRIVATE / 2], axis=1)
+PARALLEL = {  # every measure, with arguments that belong to the same records
+    accuracy_difference: {"y_true": TRUE, "y_pred": PRIVATE, "sensitive_features": GROUPS},
+    bootstrap_interval: {"y_true": TRUE, "y_pred": PRIVATE, "sensitive_features": GROUPS},
+    calibration_gap: {"y_true": TRUE, "y_prob": LIKELY[:, 1], "sample_weight": TRUE + 1},
+    dg_gap: {"y_true": TRUE, "y_pred": PRIVATE, "is_train": np.arange(8) < 4},
+    dg_gap_by_group: {
+        "y_true": TRUE, "y_pred": PRIVATE, "is_train": np.arange(8) < 4,
+        "sample_weight": TRUE + 1, "sensitive_features": GROUPS,
+    },
+    excessive_risk: {"y_true": TRUE, "y_prob": LIKELY, "y_prob_ref": LIKELY},
+    excessive_risk_difference: {
+        "y_true": TRUE, "y_prob": LIKELY, "y_prob_ref": LIKELY, "sensitive_features": GROUPS,
+    },
+    expected_calibration_error: {"y_true": TRUE, "y_prob": LIKELY, "sample_weight": TRUE + 1},
+    group_table: {
+        "y_true": TRUE, "predictions": {"r": TRUE, "p": PRIVATE}, "sensitive_features": GROUPS,
+        "probabilities": {"r": LIKELY, "p": LIKELY},
+    },
+    own_class_probability: {"y_true": TRUE, "y_prob": LIKELY},
+    privacy_cost: {"y_true": TRUE, "y_pred": PRIVATE, "y_ref": TRUE, "sample_weight": TRUE + 1},
+    privacy_cost_difference: {
+        "y_true": TRUE, "y_pred": PRIVATE, "y_ref": TRUE, "sensitive_features": GROUPS,
+    },
+    release_group_table: {
+        "y_true": TRUE, "y_pred": PRIVATE, "sensitive_features": GROUPS, "units": np.arange(8),
+    },
+}  # fmt: skip
+OPTIONS = {
+    bootstrap_interval: {"n_resamples": 9, "random_state": 0},
+    group_table: {"reference": "r"},
+    release_group_table: {"epsilon": 1.0, "groups": ["a", "b"], "random_state": 0},
+}
+
+
+def in_pandas(values, index):
+    if isinstance(values, dict):
+        return {name: in_pandas(part, index) for name, part in values.items()}
+    return (pd.Series if values.ndim == 1 else pd.DataFrame)(values, index=index)
+
+
+@pytest.mark.filterwarnings("ignore::skdpfair.exceptions.InsecureSeedWarning")
+@pytest.mark.parametrize("measure", PARALLEL, ids=lambda measure: measure.__name__)
+def test_arguments_of_other_rows_are_refused(measure):
+    """Each pair of arguments is compared, and arrays are matched by position."""
+    given, options = PARALLEL[measure], OPTIONS.get(measure, {})
+    index = np.arange(8)[::-1]
+    of_arrays = measure(**given, **options)
+    alike = {name: in_pandas(values, index) for name, values in given.items()}
+    assert str(measure(**alike, **options)) == str(of_arrays)
+    first, *others = alike
+    for name in others:
+        other = {name: in_pandas(given[name], np.arange(8))}
+        with pytest.raises(ValueError, match=rf"^{name}.* another index than {first}.*to_numpy"):
+            measure(**alike | other, **options)
+    for name, beside in pairwise(others):
+        two = {name: alike[name], beside: in_pandas(given[beside], np.arange(8))}
+        with pytest.raises(ValueError, match=rf"^{beside}.* another index than {name}"):
+            measure(**given | two, **options)
+
+
+LABELS = {
+    "flags": lambda labels: labels.astype(bool),
+    "flags as objects": lambda labels: labels.astype(bool).astype(object),
+    "flags of pandas": lambda labels: pd.Series(labels.astype(bool), dtype="boolean"),
+    "numbers of pandas": lambda labels: pd.Series(labels, dtype="Int64"),
+    "floats": lambda labels: labels.astype(float),
+    "categories": lambda labels: pd.Series(labels, dtype="category"),
+    "several": lambda labels: np.array([0, True, 1.0, 0, 1, False, np.True_, 0.0], dtype=object),
+}
+OF_LABELS = [m for m in PARALLEL if m is not calibration_gap]
+
+
+@pytest.mark.filterwarnings("ignore::skdpfair.exceptions.InsecureSeedWarning")
+@pytest.mark.parametrize("kind", LABELS)
+@pytest.mark.parametrize("measure", OF_LABELS, ids=lambda measure: measure.__name__)
+def test_true_is_one_in_every_measure(measure, kind):
+    options = OPTIONS.get(measure, {})
+    expected = measure(**PARALLEL[measure], **options)
+    found = measure(**PARALLEL[measure] | {"y_true": LABELS[kind](TRUE)}, **options)
+    assert str(found) == str(expected)
+    if measure is group_table and kind != "several":
+        turned = {"r": LABELS[kind](TRUE), "p": LABELS[kind](PRIVATE)}
+        again = measure(**PARALLEL[measure] | {"predictions": turned}, **options)
+        pd.testing.assert_frame_equal(again, expected)
+
+
+@pytest.mark.parametrize("measure", OF_LABELS, ids=lambda measure: measure.__name__)
+def test_texts_are_never_compared_with_numbers(measure):
+    texts = {"y_true": TRUE.astype(str)}
+    classes = {"classes": [0, 1]} if "y_prob" in PARALLEL[measure] else {}
+    with pytest.raises(ValueError, match=r"must hold (the same labels|every label)"):
+        measure(**PARALLEL[measure] | texts, **OPTIONS.get(measure, {}), **classes)
+
+
+def test_groups_that_print_alike_are_told_apart():
+    mixed = np.array([1 if g == "a" else "1" for g in GROUPS], dtype=object)
+    given = PARALLEL[group_table] | {"sensitive_features": mixed}
+    table = group_table(**given, reference="r", measures=["accuracy"])
+    expected = group_table(**PARALLEL[group_table], reference="r", measures=["accuracy"])
+    assert list(table)[1:3] == ["accuracy[1]", "accuracy['1']"]
+    np.testing.assert_array_equal(table, expected)
+    assert table.columns.is_unique
+    found = bootstrap_interval(TRUE, PRIVATE, sensitive_features=mixed, n_resamples=9)
+    assert found["group"].tolist() == ["overall", "[1]", "['1']"]
+    crossed = pd.DataFrame({"p": np.where(GROUPS == "a", "x, y", "x"),
+                            "q": np.where(GROUPS == "a", "z", "y, z")})  # fmt: skip
+    for names in (mixed, crossed):
+        table = dg_gap_by_group(**PARALLEL[dg_gap], sensitive_features=names)
+        assert len(table) == 4 and table.index.is_unique

@@ -4,6 +4,7 @@ import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
+from fairlearn.metrics import demographic_parity_difference, selection_rate
 from sklearn.metrics import accuracy_score
 
 from skdpfair.model_selection import TradeoffResults
@@ -284,6 +285,45 @@ def test_printed_results_are_whole_and_say_units_and_sizes(results):
     assert lines[-1] == "fewest test records of a run: F 100, M 200"
 
 
+@pytest.mark.parametrize("names", [("gap", "worst"), ("method", "epsilon"), ("'gap'", "gap")])
+def test_groups_called_as_columns_of_a_text_keep_their_own(results, names):
+    named = TradeoffResults.from_cells(CELLS, list(names), np.array(["no", "yes"]))
+    text, expected = named.table("text"), results.table("text")
+    assert text.columns.is_unique and text.to_numpy().tolist() == expected.to_numpy().tolist()
+    heads = str(named).splitlines()[1].split()
+    assert len(set(heads)) == len(heads) == 7 and heads[-2:] == ["gap", "worst"]
+    assert named.table()[f"accuracy[{names[0]}]", "mean"].equals(
+        results.table()["accuracy[F]", "mean"]
+    )
+
+
+def test_the_worst_column_of_a_text_is_that_of_its_groups(results):
+    """The worst accuracies of two groups, compared, are no gap of a group."""
+    for head, block in results.table("text", measures=["accuracy", "dg_gap"]).T.groupby(level=0):
+        values = block.droplevel(0).T.map(lambda text: float(str(text).split()[0]))
+        if "worst" in values:
+            assert values["worst"].equals(values[["F", "M"]].min(axis=1)), head
+        else:
+            assert "dg gap" in head or "fewest" in head
+
+
+def test_classes_reach_fairlearn_as_numbers(results):
+    frames = results.to_fairlearn({"rate": selection_rate})
+    part = results.predictions["even", 4.0, 1, 0]
+    expected = (part["y_pred"] == "yes").groupby(part["group"]).mean()
+    assert frames["even, epsilon 4, seed 1, fold 0"].by_group["rate"].equals(expected)
+    ax = results.plot_model_comparison(accuracy_score, demographic_parity_difference, ax=plt.gca())
+    (drawn,) = [o for o in ax.collections if len(o.get_offsets()) == 4]
+    assert drawn.get_offsets()[:, 1].max() > 0
+
+
+def test_groups_of_a_dashboard_stay_apart(results):
+    cells = [cell | {} for cell in CELLS]
+    odd = TradeoffResults.from_cells(cells, ["<", "‹"], np.array(["no", "yes"]))
+    column = odd.to_fairness_dashboard()["sensitive_features"]["group"]
+    assert sorted(column.count(name) for name in set(column)) == [100, 200]
+
+
 def test_many_groups_are_left_to_the_report():
     """A terminal has no room for nine groups: all, the gap, and the smallest group."""
     names = [f"group {i}" for i in range(9)]
@@ -308,12 +348,13 @@ def test_a_group_that_some_runs_lack_leaves_gaps_of_the_others():
     row = some.table().loc[("even", 4.0)]
     assert row["accuracy[F]", "mean"] == pytest.approx(0.84)  # of seed 1
     assert row["accuracy_difference", "mean"] == pytest.approx(0.84 - 0.84)
-    assert some.by_run().loc[("even", 4.0, 0, 0), "accuracy_difference"] == 0
+    assert np.isnan(some.by_run().loc[("even", 4.0, 0, 0), "accuracy_difference"])
     assert str(some).splitlines()[-1].endswith("F 0 (seed 0), M 200")
     never = TradeoffResults.from_cells(
         [without_records(c, 0) for c in CELLS], ["F", "M"], np.array([0, 1])
     )
-    assert never.table().loc[("even", 4.0), ("accuracy_difference", "mean")] == 0
+    assert np.isnan(never.table().loc[("even", 4.0), ("accuracy_difference", "mean")])
+    assert "not compared" in str(never).splitlines()[2]
     assert np.isnan(never.table().loc[("even", 4.0), ("accuracy[F]", "mean")])
     with pytest.raises(ValueError, match=r"groups need test records"):
         never.pareto_front("accuracy", "privacy_cost[F]")

@@ -5,6 +5,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
+from fairlearn.metrics import selection_rate
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.dummy import DummyClassifier
@@ -222,9 +223,8 @@ def test_a_group_of_one_class_has_no_auc_but_a_loss(scored):
     assert [str(w.message)[:52] for w in said] == [
         "The groups ['b'] have records of one class only, for"
     ] * 2
-    assert (
-        np.isnan(scores["auc[b]"]) and np.isnan(scores["ap[b]"]) and scores["auc_difference"] == 0
-    )
+    undefined = [scores[key] for key in ("auc[b]", "ap[b]", "auc_difference", "ap_difference")]
+    assert np.isnan(undefined).all() and scores["auc_group_min"] == scores["auc[a]"]
     rows = group == "b"
     expected = -log_loss(y[rows], model.predict_proba(X)[rows], labels=[0, 1])
     assert scores["loss[b]"] == pytest.approx(expected)
@@ -537,3 +537,59 @@ def test_it_scores_any_classifier(routed):
     )
     model.fit(X, y, sensitive_features=np.repeat(["F", "M"], 10)[np.argsort(y)])
     assert set(model.cv_results_) >= {"mean_test_accuracy[F]", "mean_test_accuracy_difference"}
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("overall", "all"), ("gap", "worst"), (1, "1"), (True, "True"), ("F", "F "),
+        (("x, y", "z"), ("x", "y, z")), ("[a]", "a"), ("group_min", "difference"),
+    ],
+)  # fmt: skip
+def test_groups_of_any_names_keep_their_scores(scored, names):
+    model, X, y, group = scored
+    named = np.empty(len(y), dtype=object)
+    named[:] = [names[g == "b"] for g in group]
+    columns = pd.DataFrame(list(named)) if isinstance(names[0], tuple) else named
+    scorer = GroupScorer({"f1": "f1"}, measures=["accuracy", "log_loss"], groups=list(names))
+    expected = GroupScorer({"f1": "f1"}, measures=["accuracy", "log_loss"], groups=["a", "b"])
+    found = scorer(model, X, y, columns)
+    assert list(found.values()) == list(expected(model, X, y, group).values())
+
+
+@pytest.mark.parametrize(
+    "names",
+    [("f1", "f1_difference"), ("f1", "f1[a]"), ("n_weights",), ("accuracy",), ("neg_log_loss",)],
+)
+def test_metrics_that_would_share_a_score_are_refused(names):
+    with pytest.raises(ValueError, match=r"^metrics=.* two scores one name"):
+        GroupScorer(dict.fromkeys(names, "f1"), measures=["accuracy", "log_loss"])
+
+
+def test_functions_of_fairlearn_take_texts_for_what_they_are(scored):
+    model, X, y, group = scored
+    metrics = {
+        "rate": make_scorer(selection_rate),
+        "named": make_scorer(partial(selection_rate, pos_label="yes")),
+    }
+    model = clone(model).fit(X, np.array(["no", "yes"])[y])
+    found = GroupScorer(metrics, groups=["a", "b"])(model, X, np.array(["no", "yes"])[y], group)
+    for key in ("", "[a]", "[b]", "_difference"):
+        assert found[f"rate{key}"] == found[f"named{key}"]
+    assert found["rate"] == np.mean(model.predict(X) == "yes") > 0
+
+
+@pytest.mark.parametrize("kind", [bool, float, object])
+def test_true_is_one_for_every_scorer(scored, kind):
+    model, X, y, group = scored
+    model.reference_ = model
+    labels = y.astype(bool).astype(kind)
+    scorers = [
+        GroupScorer({"f1": "f1"}, measures=["accuracy"], groups=["a", "b"]),
+        privacy_cost_scorer(groups=["a", "b"]),
+        excessive_risk_scorer(groups=["a", "b"]),
+    ]
+    for scorer in scorers:
+        assert scorer(model, X, labels, group) == scorer(model, X, y, group)
+    with pytest.raises(ValueError, match="one holds numbers and the other texts"):
+        scorers[1](model, X, y.astype(str), group)

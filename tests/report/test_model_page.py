@@ -498,8 +498,34 @@ def test_the_card_flags_or_pays(fitted, tmp_path):
     assert "no group table" in model_card(clf).render().lower()
 
 
+@pytest.mark.parametrize("kind", [bool, float, object])
+def test_labels_of_a_page_may_be_flags(fitted, kind):
+    clf, data, groups = fitted
+    pages = [
+        model_page(clf, data.data, y, sensitive_features=groups)
+        for y in (data.target, pd.Series(np.asarray(data.target, dtype=bool).astype(kind)))
+    ]
+    assert pages[0] == pages[1]
+    with pytest.raises(ValueError, match="one holds texts and the other numbers"):
+        model_page(clf, data.data, np.asarray(data.target).astype(str))
+
+
+def test_a_group_called_all_is_not_all_records(fitted):
+    _, data, groups = fitted
+    named = np.where(groups == "b", "all", "overall")
+    clf = DPFairClassifier("dpsgd", epsilon=3.0, groups=["overall", "all"], max_steps=1)
+    clf.fit(data.data, data.target, sensitive_features=named)
+    page = model_page(clf, data.data, data.target, sensitive_features=named)
+    rows = re.findall(r'<th scope="row">(.*?)</th><td class="n">([0-9,]+)</td>', page)
+    n = {unescape(name): int(count.replace(",", "")) for name, count in rows}
+    sizes = {"'all'": (named == "all").sum(), "overall": (named == "overall").sum()}
+    assert n.items() >= (sizes | {"all": 3000}).items()
+
+
 def test_inputs_that_cannot_be_used_are_named(fitted):
     clf, data, groups = fitted
+    with pytest.raises(ValueError, match="y has another index than X"):
+        model_page(clf, data.data[::-1], pd.Series(np.asarray(data.target)))
     with pytest.raises(ValueError, match="y must be given with X"):
         model_page(clf, data.data)
     with pytest.raises(ValueError, match="release_group_table"):

@@ -378,6 +378,26 @@ def test_many_groups_are_split_into_tables_that_fit_a_page(swept):
     assert own == ["all", "F, (missing)", *names[1:], "difference", "worst group"]
 
 
+def test_groups_called_as_heads_of_a_table_keep_their_own(swept):
+    """Whatever they are called, the page has the same figures under distinct heads."""
+    names = ("all", "worst group")
+    frame = swept[0].frame.replace({"group": dict(zip("ab", names, strict=True))})
+    pages = [Page(TradeoffResults(f).to_html()) for f in (swept[0].frame, frame)]
+    for plain, named in zip(*(page.cells for page in pages), strict=True):
+        if plain[:4] == ["method", "ε", "all", "a"]:
+            assert named == ["method", "ε", "all", "'all'", "'worst group'", *plain[5:]]
+        elif len(plain) > 4:
+            assert named[2:] == plain[2:]
+
+
+def test_a_measure_of_one_group_only_is_not_compared(swept):
+    frame = swept[0].frame.copy()
+    frame.loc[frame["group"] == "a", "accuracy"] = np.nan
+    page = Page(TradeoffResults(frame).to_html(measures=["accuracy"]))
+    rows = [row for row in page.cells if "not compared" in row]
+    assert rows and all(row[3] == "–" and row[5] == "not compared" for row in rows)
+
+
 def test_names_that_become_equal_stay_as_they_are(swept):
     frame = swept[0].frame.replace({"group": {"a": "", "b": "(missing)"}})
     assert "(missing)" in TradeoffResults(frame).to_html()
