@@ -3,6 +3,7 @@
 import copy
 import io
 import itertools
+import pickle
 import random
 import re
 import warnings
@@ -12,6 +13,8 @@ from functools import partial
 import numpy as np
 import pandas as pd
 from scipy import sparse
+
+from skdpfair._validate import safe_repr
 
 _N = 8  # rows whose results are compared
 _OTHER_N = 11  # a second number of rows, which no width of a table equals by chance
@@ -32,6 +35,7 @@ _KEPT = (  # rows that stay when the others are exchanged
 )
 _TOLERANCE = 1e-5  # of rounding, which differs with the number of rows
 _ALIKE = 4  # tables of other widths on which a function fails in the same way
+_FAILURES = (Exception, SystemExit)  # of a function that somebody else wrote
 _MOST_NAMES = 64  # columns that a function may ask for
 _VARIED = 8  # columns that are given a kind of their own, one at a time
 
@@ -233,8 +237,8 @@ class _Trial:
         for n in (_OTHER_N, _N):
             try:
                 found = _results(self.function(build(kinds, _made_up(kinds, n, seed=0))))
-            except Exception as error:
-                self.error = repr(error)
+            except _FAILURES as error:
+                self.error = safe_repr(error)
                 self.reason = self.reason or type(error).__name__
                 return _named_in(error)
             if len(found[1]) != n:
@@ -247,7 +251,7 @@ class _Trial:
         """Return the results of rows, None if the function fails on them."""
         try:
             return _results(self.function(build(kinds, rows)))
-        except Exception:
+        except _FAILURES:
             return None
 
     def _reads(self, build, kinds, thorough):
@@ -342,14 +346,14 @@ def _same(found, whole, these=slice(None), those=slice(None), n_rows=_N):
     a, b = found[1][these], whole[1][those]
     try:
         return _same_numbers(a, b)
-    except (TypeError, ValueError):
+    except Exception:  # of cells of a type of their own
         return all(map(_same_column, a.T, b.T))
 
 
 def _same_column(a, b):
     try:
         return _same_numbers(a, b)
-    except (TypeError, ValueError):
+    except Exception:
         return all(map(_same_cell, a.tolist(), b.tolist()))
 
 
@@ -364,9 +368,9 @@ def _same_numbers(a, b):
 
 
 def _same_cell(p, q):
-    if p is q or (p != p and q != q):
-        return True
     try:
-        return bool(np.all(p == q)) or bool(pd.isna(p) and pd.isna(q))
-    except (TypeError, ValueError):
-        return repr(p) == repr(q)
+        return p is q or bool(np.all(p == q)) or bool(pd.isna(p) and pd.isna(q))
+    except Exception:  # of tables, sparse matrices and what else has no truth value
+        with suppress(Exception):
+            return pickle.dumps(p) == pickle.dumps(q)
+        return False

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from fairlearn.reductions import DemographicParity, ExponentiatedGradient, GridSearch
-from scipy import stats
+from scipy import sparse, stats
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.cluster import KMeans
@@ -305,11 +305,17 @@ SOMETIMES = {  # by values, missing ones, kinds of columns, lengths, or what was
     "sparse": lambda X: X.tocsr().multiply(1 / (1 + X.sum(axis=0))).tocsr(),
     "random": lambda X: X + np.random.normal(size=X.shape),
     "memory": Remembering(),
+    "filled forward, of anything": lambda X: pd.DataFrame(X).ffill(),
+    "shifted, of anything": lambda X: pd.DataFrame(X).shift(1),
+    "differences, of anything": lambda X: pd.DataFrame(X).diff(),
+    "sparse cells": lambda X: [sparse.csr_matrix([[np.mean(X)]]) for _ in np.asarray(X)],
+    "missing before": lambda X: pd.DataFrame(X).round().astype("Int64").shift(1),
 }
 UNUSABLE = {
     "another number": lambda X: X.T @ X,
     "head": lambda X: X[:5],
     "error": lambda X: 1 / 0,
+    "exit": lambda X: sys.exit("planted"),
     "error with a text": lambda X: {}["planted", "planted"],
     "nothing": lambda X: None,
     "needs more": lambda X, y: X,
