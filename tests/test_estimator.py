@@ -830,3 +830,40 @@ def test_scores_of_public_records_and_callbacks_that_hear_batches_go_together(ta
 
     fast(callbacks=[Hears()], validation_data=(X[:50], y[:50])).fit(X, y)
     assert True in heard
+
+
+class Padded(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table, self.out = nn.Embedding(10, 4, padding_idx=0), nn.Linear(4, 2)
+        self.spare = nn.Parameter(torch.ones(3))
+
+    def forward(self, x):
+        return self.out(self.table(x.long()).mean(1))
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"optimizer": "Adam", "optimizer_params": {"weight_decay": 0.1}, "iterate_average": 0.5},
+        {"method": "dp_sat", "optimizer_params": {"weight_decay": 0.1, "momentum": 0.9}},
+        {"optimizer": torch.optim.Rprop},
+        {"lr": "auto", "epsilon": None},
+    ],
+)
+def test_what_torch_would_never_change_stays_as_it_was(params):
+    words = np.random.default_rng(0).integers(0, 10, size=(200, 6))
+    given = {"method": "dpsgd", "lr": 0.1, "max_steps": 8, "batch_size": 50, "accountant": "rdp"}
+    model = DPFairClassifier(**given | {"module": Padded, "epsilon": 8.0} | params)
+    module = model.fit(words, words.sum(1) > 27).net_.module_
+    assert not module.table.weight[0].any() and (module.spare == 1).all()
+
+
+def test_a_hook_on_a_gradient_is_refused():
+    def masked():
+        module = nn.Linear(3, 2)
+        module.weight.register_hook(lambda gradient: 0 * gradient)
+        return module
+
+    with pytest.raises(UnsupportedModuleError, match="hook"):
+        fast(module=masked).fit(np.zeros((4, 3)), [0, 1, 0, 1])

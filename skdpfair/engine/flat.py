@@ -1,6 +1,7 @@
 """All trainable parameters as one vector, and an SGD that steps on it."""
 
 from collections.abc import Callable
+from functools import reduce
 from inspect import unwrap
 from typing import Any
 
@@ -18,6 +19,59 @@ NOTHING_TRAINS = (
 )
 
 
+def fixed_places(module: nn.Module, output: Tensor) -> Tensor | None:
+    """Return the positions in the flat vector of the numbers that no record can move, or None.
+
+    They follow from how ``output`` was computed, not from values: parameters that it does not
+    depend on, padding rows of embeddings, and what buffers mask.
+
+    Examples
+    --------
+    >>> module = nn.Sequential(nn.Embedding(3, 2, padding_idx=1), nn.Flatten())
+    >>> fixed_places(module, module(torch.tensor([[0, 2]])))
+    tensor([2, 3])
+    """
+    readers: dict[int, list[tuple[Any, int]]] = {}
+    nodes, seen = [output.grad_fn], {None}
+    while nodes:
+        node = nodes.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        for place, (above, _) in enumerate(node.next_functions):
+            if hasattr(above, "variable"):
+                readers.setdefault(id(above.variable), []).append((node, place))
+            else:
+                nodes.append(above)
+    buffers = {b.data_ptr() for b in module.buffers()}
+    masks = []
+    for p in (p for p in module.parameters() if p.requires_grad):
+        parts = [_without_gradient(p, *reader, buffers) for reader in readers.get(id(p), ())]
+        masks.append(reduce(torch.logical_and, parts, torch.ones_like(p, dtype=torch.bool)))
+    fixed = torch.cat([mask.flatten() for mask in masks])
+    if bool(fixed.all()):
+        raise UnsupportedModuleError(NOTHING_TRAINS)
+    return fixed.nonzero().flatten() if bool(fixed.any()) else None
+
+
+# operations that pass gradients on to a part of a parameter, and what selects it, by its place
+_SELECTING: dict[str, tuple[str, ...]] = {"Mul": ("other", "self"), "Where": ("condition",) * 2}
+_SELECTING |= {"MaskedFill": ("mask",), "Select": ("",), "Slice": ("",)}
+
+
+def _without_gradient(p: nn.Parameter, op: Any, place: int, buffers: set[int]) -> Tensor:
+    """Return where an operation that reads a parameter gives it no gradient, whatever the data."""
+    name, found = type(op).__name__.partition("Backward")[0], torch.zeros_like(p, dtype=torch.bool)
+    if name in ("Embedding", "EmbeddingBag") and 0 <= op._saved_padding_idx < len(p):
+        found[op._saved_padding_idx] = True
+    by = _SELECTING.get(name, ())[place : place + 1]
+    if by == ("",) or (by and getattr(op, f"_saved_{by[0]}").data_ptr() in buffers):
+        shape, draw = op._input_metadata[0].shape, torch.Generator(p.device).manual_seed(0)
+        passed = op(torch.rand(shape, generator=draw, dtype=p.dtype, device=p.device))
+        found = (passed[place] if isinstance(passed, tuple) else passed) == 0
+    return found
+
+
 def split(flat: Tensor, parameters: list[nn.Parameter]) -> list[Tensor]:
     """Return the part of ``flat`` that belongs to each parameter, in its shape."""
     parts = flat.split([p.numel() for p in parameters])
@@ -33,6 +87,11 @@ def flatten_(parameters: list[nn.Parameter]) -> nn.Parameter:
         )
     if not parameters:
         raise UnsupportedModuleError(NOTHING_TRAINS)
+    if any(p._backward_hooks or p._post_accumulate_grad_hooks for p in parameters):
+        raise UnsupportedModuleError(
+            "module has a parameter with a hook on its gradient, which private steps do not call. "
+            "Multiply the parameter by a mask, a buffer, in the forward pass instead."
+        )
     places = [p.data_ptr() for p in parameters if p.numel()]
     if len(set(places)) < len(places):
         raise UnsupportedModuleError(

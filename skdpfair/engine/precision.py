@@ -3,10 +3,11 @@
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, ParamSpec, TypeVar
 
 import torch
+from torch.backends import cudnn
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -52,8 +53,9 @@ def full_precision(device: str | torch.device = "cpu") -> Iterator[None]:
         with _LOCK:
             for kind in kinds:
                 n, before = _IN_USE.get(kind, (0, []))
-                _IN_USE[kind] = n + 1, before if n else _settings(kind)
-                _change(kind, _full(kind))
+                _IN_USE[kind] = n + 1, before if n else [read() for read, _, _ in _switches(kind)]
+                for _, write, full in _switches(kind):
+                    write(full)
         try:
             yield
         finally:
@@ -61,8 +63,9 @@ def full_precision(device: str | torch.device = "cpu") -> Iterator[None]:
                 for kind in kinds:
                     n, before = _IN_USE[kind]
                     _IN_USE[kind] = n - 1, before
-                    if n == 1:
-                        _change(kind, before)
+                    for (_, write, _), value in zip(_switches(kind), before, strict=True):
+                        if n == 1:
+                            write(value)
 
 
 def refuse_inference_mode() -> None:
@@ -111,34 +114,17 @@ _LOCK = threading.Lock()
 _IN_USE: dict[str, tuple[int, list[Any]]] = {}
 
 
-def _full(kind: str) -> list[Any]:
-    """Return the settings of full precision."""
+def _switches(kind: str) -> list[tuple[Callable[[], Any], Callable[[Any], object], Any]]:
+    """Return how to read and to write each setting, and what it is in full precision."""
     if kind == "dtype":
-        return [torch.float32]
-    return ["highest", False] if _setting is None else ["ieee"] * len(_PLACES[kind == "cuda"])
-
-
-def _settings(kind: str) -> list[Any]:
-    """Return torch's default type, or its settings for products on a kind of device."""
-    if kind == "dtype":
-        return [torch.get_default_dtype()]
-    if _setting is None:
-        return [torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32]
-    return [_setting(*place) for place in _PLACES[kind == "cuda"]]
-
-
-def _change(kind: str, settings: list[Any]) -> None:
-    """Change torch's default type, or its settings for products on a kind of device."""
-    if kind == "dtype":
-        torch.set_default_dtype(*settings)
-    elif _setting is None:
-        torch.set_float32_matmul_precision(settings[0])
-        cudnn: Any = torch.backends.cudnn
-        cudnn.allow_tf32 = settings[1]
-    else:
-        change: Callable[..., Any] = torch._C._set_fp32_precision_setter
-        for place, setting in zip(_PLACES[kind == "cuda"], settings, strict=True):
-            change(*place, setting)
+        return [(torch.get_default_dtype, torch.set_default_dtype, torch.float32)]
+    if _setting is not None:
+        write = torch._C._set_fp32_precision_setter
+        places = _PLACES[kind == "cuda"]
+        return [(partial(_setting, *at), partial(write, *at), "ieee") for at in places]
+    products = torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, "highest"
+    tf32 = partial(getattr, cudnn, "allow_tf32"), partial(setattr, cudnn, "allow_tf32"), False
+    return [products, tf32]
 
 
 def current_device(device: str | torch.device) -> AbstractContextManager[Any]:

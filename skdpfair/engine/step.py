@@ -340,6 +340,8 @@ def _step(
     shrink = (1 - (100 + 10 * size**0.5) * torch.finfo(weight.dtype).eps) / size
     found.add_weighted(weight * model.number(shrink), gradient)
     generator.total_(gradient)
+    if model.fixed is not None:  # the sum is zero there, with and without any record
+        gradient.index_fill_(0, model.fixed, 0.0)
     state = method.update(state, {**found.release, "gradient": gradient})
     return Step(gradient, state, longest, clip.bound)
 

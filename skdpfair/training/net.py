@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Self
@@ -15,10 +16,11 @@ from torch import Tensor, nn
 from skdpfair.attacks import PGD, RecordByRecord, check_attack
 from skdpfair.augmentations import Augment, Views, check_augment
 from skdpfair.engine import PoissonSampler, Streams, select_strategy
-from skdpfair.engine.flat import acts_elementwise, flat_optimizer, flatten_
+from skdpfair.engine.flat import acts_elementwise, fixed_places, flat_optimizer, flatten_
 from skdpfair.engine.losses import Loss
 from skdpfair.engine.memory import affordable_batch
 from skdpfair.engine.per_sample.batch_statistics import hold_statistics
+from skdpfair.engine.per_sample.graph import fixed_draws
 from skdpfair.engine.per_sample.materialised import materialised
 from skdpfair.engine.precision import current_device, full_precision
 from skdpfair.engine.step import Attack
@@ -243,7 +245,11 @@ class PrivateNet(NeuralNetClassifier):
             loss=self.loss,
             may_mix=method.takes_batch_statistics and not method.private,
         )
-        if not self.engine_.per_record:
+        if self.engine_.per_record:
+            module, made_up = copy.deepcopy(self.module_), example.new_zeros(2, *example.shape[1:])
+            with torch.enable_grad(), fixed_draws(example.device):
+                self.engine_.fixed = fixed_places(module, module(made_up))
+        else:
             self._check_mixed()
         self.frozen_ = frozen_numbers(self)
         assert self.streams is not None

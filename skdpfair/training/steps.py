@@ -266,7 +266,7 @@ class TrainingLoop:
         else:
             self._fixed_step(index)
         if not self._updates_in_place:
-            self.optimizer.step()
+            self._update()
         self._project()
         self._averaged.add(self.flat, self.taken + 1)
 
@@ -333,7 +333,15 @@ class TrainingLoop:
         torch.maximum(self._largest_bound, step.bound, out=self._largest_bound)
         torch.minimum(self._smallest_bound, step.bound, out=self._smallest_bound)
         if self._updates_in_place:
-            self.optimizer.step()
+            self._update()
+
+    def _update(self) -> None:
+        """Move the weights, but for those that no record can move: weight decay would."""
+        fixed, flat = self.engine.fixed, self.flat.data
+        before = None if fixed is None else flat[fixed]
+        self.optimizer.step()
+        if fixed is not None:
+            flat.index_copy_(0, fixed, before)
 
     def _settle(self) -> None:
         """Set the bounds and the learning rate from the gradient scale, a released number."""

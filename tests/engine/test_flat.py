@@ -7,8 +7,9 @@ import sys
 import pytest
 import torch
 from torch import nn
+from torch.nn.functional import embedding, embedding_bag
 
-from skdpfair.engine.flat import FlatSGD, flatten_, rejoin_, split, unflatten_
+from skdpfair.engine.flat import FlatSGD, fixed_places, flatten_, rejoin_, split, unflatten_
 from skdpfair.exceptions import UnsupportedModuleError
 
 
@@ -111,3 +112,49 @@ def test_fits_do_not_import_torchs_compiler():
         [sys.executable, "-c", FIRST_FITS], capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == ["False"] * 3
+
+
+class Words(nn.Module):
+    """A table, two layers and a buffer, which ``read(module, x)`` reads."""
+
+    def __init__(self, read):
+        super().__init__()
+        self.table, self.out = nn.Embedding(5, 3, padding_idx=-1), nn.Linear(3, 2)
+        self.spare = nn.Parameter(torch.ones(2, 3))
+        self.register_buffer("mask", torch.tensor([[True, False, True], [True, True, True]]))
+        self.register_buffer("factor", torch.tensor([0.0, 1.0, 2.0]))
+        self.read = read
+
+    def forward(self, x):
+        return self.read(self, x)
+
+
+READ = {
+    "padding": lambda m, x: m.out(m.table(x).mean(1)),
+    "bag": lambda m, x: m.out(embedding_bag(x, m.table.weight, padding_idx=1) + m.spare[0]),
+    "sliced": lambda m, x: m.out(m.table(x).mean(1) + m.spare[:1]),
+    "two paddings": lambda m, x: m.out((m.table(x) + embedding(x, m.table.weight, 0)).sum(1)),
+    "tied": lambda m, x: m.out(m.table(x).mean(1) @ m.table.weight.T @ m.table.weight),
+    "detached": lambda m, x: m.out(m.table(x).mean(1) * m.spare.detach()[0]),
+    "masked": lambda m, x: m.table(x).mean(1) @ torch.where(m.mask, m.spare, m.factor).T,
+    "multiplied": lambda m, x: m.out(m.table(x).mean(1) + (m.factor * m.spare).sum(0)),
+    "filled": lambda m, x: m.table(x).mean(1) @ m.spare.masked_fill(m.mask, 1.0).T,
+    "by records": lambda m, x: m.out(m.table(x)[:, 0]) + (x[:, :1, None] * m.spare).sum(2),
+}
+
+
+@pytest.mark.parametrize("read", READ.values(), ids=READ)
+def test_what_no_record_can_move_is_found(read):
+    module = Words(read)
+    x = torch.cartesian_prod(torch.arange(5), torch.arange(5))
+    found = fixed_places(module, module(x[:2] * 0))
+    moved = 0
+    for _ in range(3):
+        for p in module.parameters():
+            nn.init.uniform_(p)
+        sums = module(x)[:, 0].square().sum() + module(x)[:, 1].exp().sum()
+        gradients = torch.autograd.grad(
+            sums, list(module.parameters()), allow_unused=True, materialize_grads=True
+        )
+        moved = moved + torch.cat([g.flatten().abs() for g in gradients])
+    assert found.tolist() == (moved == 0).nonzero().flatten().tolist()

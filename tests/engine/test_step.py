@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from skdpfair import get_method
-from skdpfair.engine import Batch, Streams, private_step, select_strategy
+from skdpfair.engine import Batch, Noise, Streams, private_step, select_strategy
 from skdpfair.exceptions import PrivacyAccountingError
 from skdpfair.mechanism import METHODS, Clip, Extra, Mechanism, Method, Query, Task
 from skdpfair.privacy.calibration import compose_noise_multipliers
@@ -241,3 +242,15 @@ def test_chunks_change_nothing(name, method):
         ]
     for step in steps[1:]:
         torch.testing.assert_close(step.gradient, steps[0].gradient, rtol=1e-10, atol=1e-12)
+
+
+def test_what_no_record_can_move_gets_no_noise_and_all_else_its_own():
+    batch, module = Batch(torch.rand(9, 3), *torch.zeros(2, 9, dtype=torch.int64)), nn.Linear(3, 2)
+    mechanism = Mechanism(get_method("dpsgd"), Task(9, 1, 1.0), noise_multiplier=1.0)
+    found = []
+    for fixed in (None, torch.tensor([0, 5])):
+        with select_strategy(module, batch.x, 2) as model:
+            model.fixed, noise = fixed, Noise(np.random.SeedSequence(0))
+            found.append(private_step(model, batch, mechanism, None, noise).gradient)
+    others = [1, 2, 3, 4, 6, 7]
+    assert not found[1][[0, 5]].any() and torch.equal(found[1][others], found[0][others])

@@ -52,6 +52,7 @@ class Strategy(abc.ABC):
     proof: str
     draws = False  # whether a forward pass draws random numbers, as for dropout
     per_record = True  # whether each record has a gradient of its own
+    fixed: Tensor | None = None  # positions in the flat vector that no record can move
 
     def __init__(
         self,
