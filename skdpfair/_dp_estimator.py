@@ -6,6 +6,7 @@ import abc
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
+from math import ceil
 from os import PathLike
 from typing import Any, ClassVar, Self
 
@@ -155,7 +156,7 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
             wide = pictures.is_wide(data, features)
             plan = make_plan(params, method, n_units, n_groups, previous, unit, wide)
             # train
-            context = sklearn_callbacks.begin(self, X, y, plan.n_epochs)
+            context = sklearn_callbacks.begin(self, X, y, plan.n_training_epochs)
             init_entropy = self.__dict__.pop("_init_entropy", None)
             shown = pictures.extracted(data, features, self.__dict__.pop("_extracted", None))
             trained = train(params, plan, shown, context, facts, previous, init_entropy, processes)
@@ -303,7 +304,7 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
             "lr_": net.lr,
             "batch_size_": round(report.expected_batch_size),
             "n_steps_": net.steps_,
-            "n_iter_": max(1, len(net.history)),
+            "n_iter_": max(1, ceil(net.steps_ / net.schedule.steps_per_epoch)),
             "signal_to_noise_": settings.signal_to_noise,
             "_settled": net.settled_,
             "_n_fits": 1 if previous is None else previous.n_fits + 1,

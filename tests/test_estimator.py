@@ -18,7 +18,19 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
-from skorch.callbacks import Callback, Checkpoint, EarlyStopping, Freezer, LRScheduler
+from skorch.callbacks import (
+    BatchScoring,
+    Callback,
+    Checkpoint,
+    EarlyStopping,
+    EpochScoring,
+    Freezer,
+    GradientNormClipping,
+    InputShapeSetter,
+    LRScheduler,
+    PassthroughScoring,
+    ProgressBar,
+)
 from torch import nn
 
 from skdpfair import METHODS, DPFairClassifier, get_method
@@ -807,16 +819,66 @@ def test_a_text_is_no_y(table):
         EarlyStopping(),
         EarlyStopping(monitor="train_loss"),
         Checkpoint(),
+        EarlyStopping,
         ("plateau", LRScheduler(policy="ReduceLROnPlateau")),
+        EpochScoring("accuracy", on_train=True),
+        EpochScoring("accuracy", on_train=True, use_caching=False),
+        ("own", BatchScoring("accuracy", on_train=True)),
+        PassthroughScoring("train_loss", on_train=True),
+        ProgressBar(),
+        ProgressBar,
+        InputShapeSetter(),
+        GradientNormClipping(1.0),
     ],
 )
-def test_callbacks_that_wait_for_scores_are_refused_before_a_step(table, callback):
+def test_callbacks_that_ask_for_private_values_are_refused_before_a_step(table, callback):
     X, y = table
     X = X.drop(columns="group")
-    with pytest.raises(ValueError, match=r"callbacks holds .* validation_data="):
+    with pytest.raises(ValueError, match=r"callbacks holds .*private records are not .* valid"):
         fast(callbacks=[callback]).fit(X, y)
+
+
+def test_callbacks_that_score_public_or_disclosed_rows_are_not_refused(table):
+    X, y = table
+    X = X.drop(columns="group")
     watching = fast(callbacks=[EarlyStopping()], validation_data=(X[:50], y[:50]))
     assert watching.fit(X, y).n_steps_ > 0
+
+
+def test_rows_that_a_fit_discloses_can_be_scored(table):
+    X, y = table
+    X, own = X.drop(columns="group"), EpochScoring("accuracy", on_train=True, use_caching=False)
+    for params in ({"epsilon": None}, {"diagnostics": True}):
+        history = fast(callbacks=[own], lr=0.1, **params).fit(X, y).net_.history
+        assert all(0 <= score <= 1 for score in history[:, "accuracy"])
+    with pytest.raises(ValueError, match="EpochScoring, which scores training rows"):
+        fast(callbacks=[EpochScoring("accuracy", on_train=True)], diagnostics=True).fit(X, y)
+
+
+@pytest.mark.parametrize("batch_size", [250, 500, 1000])
+def test_callbacks_see_epochs_that_train_only(table, batch_size):
+    X, y = table
+    heard = []
+
+    class Hears(Callback):
+        def hear(self, net, training=True, **kwargs):
+            if training:
+                heard.append(net.optimizer_.param_groups[0]["lr"])
+
+        on_epoch_begin = on_epoch_end = on_batch_begin = on_batch_end = hear
+
+    steps = LRScheduler("StepLR", step_size=1, gamma=0.5)
+    params = {"callbacks": [Hears(), steps], "validation_data": (X[:50], y[:50]), "lr": 1.0}
+    model = fast(group_col="group", batch_size=batch_size, max_steps=20, **params).fit(X, y)
+    per_epoch = -(-len(X) // batch_size)
+    hidden = model.net_.schedule.warm_up // per_epoch
+    assert hidden > 0
+    epochs = model.n_iter_ - hidden
+    assert model.n_iter_ == -(-20 // per_epoch) and len(model.net_.history) == epochs
+    assert len(heard) == 2 * (epochs + 20 - model.net_.schedule.warm_up)
+    assert heard[0] == 1.0 and heard[-1] == 0.5 ** (epochs - 1)
+    assert model.net_.history[:, "epoch"] == list(range(1, epochs + 1))
+    assert all(0 <= score <= 1 for score in model.net_.history[:, "valid_acc"])
 
 
 def test_scores_of_public_records_and_callbacks_that_hear_batches_go_together(table):

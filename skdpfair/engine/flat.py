@@ -32,17 +32,18 @@ def fixed_places(module: nn.Module, output: Tensor) -> Tensor | None:
     tensor([2, 3])
     """
     readers: dict[int, list[tuple[Any, int]]] = {}
-    nodes, seen = [output.grad_fn], {None}
+    nodes, seen = [output.grad_fn], set()
     while nodes:
         node = nodes.pop()
-        if node in seen:
+        if node is None or node in seen:
             continue
         seen.add(node)
         for place, (above, _) in enumerate(node.next_functions):
-            if hasattr(above, "variable"):
-                readers.setdefault(id(above.variable), []).append((node, place))
-            else:
+            variable = getattr(above, "variable", None)
+            if variable is None:
                 nodes.append(above)
+            else:
+                readers.setdefault(id(variable), []).append((node, place))
     buffers = {b.data_ptr() for b in module.buffers()}
     masks = []
     for p in (p for p in module.parameters() if p.requires_grad):

@@ -333,7 +333,12 @@ class PrivateNet(NeuralNetClassifier):
         hold_statistics(self.module_)
 
     def notify(self, method_name: str, **seen: Any) -> None:
-        """Call the callbacks, without training rows unless the net discloses them."""
+        """Call the callbacks, without training rows unless the net discloses them.
+
+        They do not see epochs in which no weight moves.
+        """
+        if method_name.startswith("on_epoch") and self._only_warms_up(method_name):
+            return
         if not self.discloses:
             seen |= {name: None for name in ("X", "y", "group") if name in seen}
             seen |= {"dataset_train": WITHHELD} if "dataset_train" in seen else {}
@@ -343,6 +348,11 @@ class PrivateNet(NeuralNetClassifier):
         except KeyboardInterrupt:
             self.ended_by_callback_ = True
             raise
+
+    def _only_warms_up(self, event: str) -> bool:
+        """Tell whether the epoch, which begins or has taken its steps, is of the warm-up alone."""
+        (done, size), end = self._running.this_epoch, self._running.taken
+        return end + (size - done) * (event == "on_epoch_begin") <= self.schedule.warm_up
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without records and seeds of a running fit."""
@@ -365,6 +375,8 @@ class PrivateNet(NeuralNetClassifier):
         **fit_params: Any,
     ) -> None:
         """Take the steps of one epoch; validation epochs are skorch's."""
+        if not training and self._only_warms_up("validation"):
+            return
         if not training or iterator is None:
             super().run_single_epoch(iterator, training, prefix, step_fn, **fit_params)
             return

@@ -3,6 +3,7 @@
 import os
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from inspect import signature
 from numbers import Integral, Real
 from typing import Any
@@ -10,7 +11,17 @@ from typing import Any
 import numpy as np
 import torch
 from sklearn.utils._param_validation import Interval, InvalidParameterError, Options, StrOptions
-from skorch.callbacks import Callback, Checkpoint, EarlyStopping, LRScheduler
+from skorch.callbacks import (
+    Callback,
+    Checkpoint,
+    EarlyStopping,
+    EpochScoring,
+    InputShapeSetter,
+    LRScheduler,
+    PassthroughScoring,
+    ProgressBar,
+)
+from skorch.callbacks.scoring import ScoringBase
 from torch import nn
 
 from skdpfair._validate import (
@@ -32,6 +43,7 @@ from skdpfair.privacy import ACCOUNTANTS
 from skdpfair.privacy.gdp import LEAST_DELTA
 from skdpfair.training.callbacks import recorders
 
+_GRADIENTS = "on_grad_computed"  # an event of skorch's own steps
 MODULES = ("auto", "logistic", "mlp", "cnn", "scattering")
 _AUTO = StrOptions({"auto"})
 _COUNT = Interval(Integral, 1, 2**63 - 1, closed="both")  # what numpy and torch count with
@@ -105,7 +117,7 @@ def check(
             f"{type(params['module']).__name__}. Pass the class, with its arguments in "
             "module_params, so that clones start afresh."
         )
-    _check_callbacks(params["callbacks"], params["validation_data"] is not None)
+    _check_callbacks(params, method)
     _check_recorders(params, has_sample_weight)
     _check_attack(params["attack"])
     _check_augment(params["augment"], params["n_augmentations"], method)
@@ -288,25 +300,43 @@ def resolve_optimizer(optimizer: Any) -> Callable[..., torch.optim.Optimizer]:
     return factory
 
 
-def _refuse_unseen(callback: Any, public: bool) -> None:
-    """Refuse a callback that waits for a score which no private fit has, before a step is spent."""
+def _refuse_unseen(callback: Any, public: bool, private: bool) -> None:
+    """Refuse a callback that asks for what a fit does not compute, before a step is spent."""
+    if isinstance(callback, type):
+        with suppress(TypeError):  # skorch makes it, likewise without arguments
+            callback = callback()
     waits = isinstance(callback, (EarlyStopping, Checkpoint)) or (
         isinstance(callback, LRScheduler) and "Plateau" in str(callback.policy)
     )
     watched = getattr(callback, "monitor", None)
-    if not waits or not isinstance(watched, str) or (public and not watched.startswith("train_")):
-        return
-    raise ValueError(
-        f"callbacks holds {type(callback).__name__}, which watches {watched!r}, but that is not "
-        "there: scores of private records are not computed. Pass public validation_data= and watch "
-        '"valid_loss", or fix the number of steps.'
-    )
+    in_vain = isinstance(watched, str) and (not public or watched.startswith("train_"))
+    scores = isinstance(callback, (ScoringBase, PassthroughScoring)) and callback.on_train
+    # rows that a fit discloses are scored at the end of an epoch, by predictions of their own
+    anew = isinstance(callback, EpochScoring) and not callback.use_caching
+    counts = isinstance(callback, ProgressBar) and callback.batches_per_epoch == "auto"
+    asks = {
+        f"watches {watched!r}": waits and in_vain,
+        "scores training rows": scores and (private or not anew),
+        "counts training rows (verbose=1 shows a progress bar)": counts and private,
+        "reads the shape of training rows": isinstance(callback, InputShapeSetter),
+        "changes gradients": getattr(type(callback), _GRADIENTS)
+        is not getattr(Callback, _GRADIENTS),
+    }
+    for what in (what for what, is_so in asks.items() if is_so):
+        raise ValueError(
+            f"callbacks holds {type(callback).__name__}, which {what}, but that is not there: "
+            "scores of private records are not computed, and callbacks get neither them nor their "
+            'gradients. Pass public validation_data= and watch "valid_loss", or fix the number of '
+            "steps."
+        )
 
 
-def _check_callbacks(callbacks: list[Any] | tuple[Any, ...] | None, public: bool) -> None:
+def _check_callbacks(params: dict[str, Any], method: Method) -> None:
     """Refuse what are no skorch callbacks, nor pairs of a name and one."""
-    names = set()
-    for entry in callbacks or ():
+    names, public = set(), params["validation_data"] is not None
+    budget = params["epsilon"], params["noise_multiplier"]
+    private = method.private and budget != (None, None) and not params["diagnostics"]
+    for entry in params["callbacks"] or ():
         named = isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[0], str)
         callback = entry[1] if named else entry
         kind = callback if isinstance(callback, type) else type(callback)
@@ -317,7 +347,7 @@ def _check_callbacks(callbacks: list[Any] | tuple[Any, ...] | None, public: bool
             )
         if named and entry[0] in names:
             raise ValueError(f"callbacks names two {safe_repr(entry[0])}. Name each once.")
-        _refuse_unseen(entry[1] if isinstance(entry, tuple) else entry, public)
+        _refuse_unseen(entry[1] if isinstance(entry, tuple) else entry, public, private)
         names |= {entry[0]} if named else set()
 
 

@@ -71,6 +71,11 @@ class Plan:
         """Number of epochs that hold the steps."""
         return ceil(self.settings.n_steps / self.settings.steps_per_epoch)
 
+    @property
+    def n_training_epochs(self) -> int:
+        """Number of these epochs in which weights move."""
+        return self.n_epochs - self.settings.warm_up // self.settings.steps_per_epoch
+
 
 def plan(
     params: dict[str, Any],

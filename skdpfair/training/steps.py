@@ -338,7 +338,7 @@ class TrainingLoop:
     def _update(self) -> None:
         """Move the weights, but for those that no record can move: weight decay would."""
         fixed, flat = self.engine.fixed, self.flat.data
-        before = None if fixed is None else flat[fixed]
+        before = flat if fixed is None else flat[fixed]
         self.optimizer.step()
         if fixed is not None:
             flat.index_copy_(0, fixed, before)
