@@ -44,6 +44,8 @@ class ByGroupScorer(BaseEstimator):
         check_indexes(X=X, y=y, sensitive_features=sensitive_features, **per_record)
         y = as_vector("y", y, y)
         parts = self._parts(estimator, X, y, sensitive_features)
+        if sensitive_features is not None and _takes_groups(estimator):
+            estimator = _OnGroups(estimator, sensitive_features)
         scores = self._scores(estimator, X, y, parts, **per_record)
         return scores if self.only is None else scores[one_of("only", self.only, scores)]
 
@@ -66,6 +68,7 @@ class ByGroupScorer(BaseEstimator):
     def _parts(self, estimator, X, y, sensitive_features):
         """Return the name of each group with the rows that are in it."""
         (final, _), own = at_final_step(estimator), type(self).__name__
+        final, _ = at_final_step(getattr(final, "estimator_", final))  # that of thresholds
         group_col = self.group_col
         if group_col is None and sensitive_features is None:
             group_col = _column_of(final)
@@ -278,9 +281,28 @@ class GroupScorer(ByGroupScorer):
         return scores
 
 
+class _OnGroups:
+    """A fitted model whose ``predict`` is given the groups of the rows that are scored."""
+
+    def __init__(self, model, groups):
+        self.model, self.groups = model, groups
+
+    def __getattr__(self, name):
+        return getattr(self.model, name)
+
+    def predict(self, X):
+        return self.model.predict(X, sensitive_features=self.groups)
+
+
+def _takes_groups(estimator):
+    """Tell whether an estimator's ``predict`` requests the groups, as thresholds by group do."""
+    routing = metadata_routing.get_routing_for_object(estimator)
+    return bool(routing.consumes("predict", ["sensitive_features"]))
+
+
 def _n_weights(estimator):
     """Return the number of weights of the network at the end of an estimator, 0 without one."""
-    final, _ = at_final_step(estimator)
+    final, _ = at_final_step(getattr(estimator, "model", estimator))
     final, _ = at_final_step(getattr(final, "estimator_", final))  # that of thresholds
     net = getattr(final, "net_", None)
     return float(sum(p.numel() for p in net.module_.parameters())) if net is not None else 0.0

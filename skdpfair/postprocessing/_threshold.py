@@ -6,6 +6,7 @@ import numpy as np
 from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import accuracy_score
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
@@ -92,6 +93,10 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
     Thresholds under a ``constraint`` are mixtures that a linear programme finds on the noisy
     counts [1]_. Where a group has two thresholds, predictions are drawn at random.
 
+    To cross-validate thresholds by group, name their column by ``group_col`` of the classifier, or
+    enable metadata routing and pass ``params={"sensitive_features": ...}`` with ``scoring=None`` or
+    :class:`skdpfair.model_selection.GroupScorer`.
+
     References
     ----------
     .. [1] M. Hardt, E. Price, N. Srebro, "Equality of Opportunity in Supervised Learning",
@@ -111,6 +116,7 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
 
     __metadata_request__fit = {"sensitive_features": True, "units": True}
     __metadata_request__predict = {"sensitive_features": True}
+    __metadata_request__score = {"sensitive_features": True}
 
     def __init__(
         self,
@@ -293,6 +299,27 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         slope, intercept = self.calibration_
         return slope * self.estimator_.decision_function(X) + intercept
 
+    def score(self, X, y, sample_weight=None, *, sensitive_features=None):
+        """Return the accuracy on labelled rows.
+
+        Parameters
+        ----------
+        X : DataFrame or array of shape (n_samples, ...)
+            The rows.
+        y : array of shape (n_samples,)
+            Their class labels.
+        sample_weight : array of shape (n_samples,), optional
+            Weight of each row; equal weights by default.
+        sensitive_features : array, Series or DataFrame of n_samples rows, optional
+            The groups, as in ``predict``.
+
+        Returns
+        -------
+        float
+        """
+        predicted = self.predict(X, sensitive_features=sensitive_features)
+        return float(accuracy_score(_labels.read(y), predicted, sample_weight=sample_weight))
+
     def _scores(self, X):
         """Return logits within the first and the last edge."""
         low, high = EDGES[[0, -1]]
@@ -351,8 +378,9 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         names = _groups.as_columns(column)
         if sensitive_features is None and not names:
             raise ValueError(
-                "Thresholds by group need groups. Give fit and predict sensitive_features=, or "
-                "set group_col of the classifier."
+                "Thresholds by group need groups. Give fit, predict and score sensitive_features=, "
+                "or set group_col of the classifier. Of scorers, scoring=None and GroupScorer "
+                "pass sensitive_features on to predict; scikit-learn's do not."
             )
         if _groups.TARGET in names:
             raise ValueError(

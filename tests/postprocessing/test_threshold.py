@@ -11,16 +11,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from scipy.special import expit
+from sklearn import config_context
 from sklearn.dummy import DummyClassifier
 from sklearn.metrics import balanced_accuracy_score, confusion_matrix, log_loss
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import (
+    GridSearchCV,
+    StratifiedKFold,
+    cross_val_score,
+    cross_validate,
+)
 from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 from torch import nn
 
 from skdpfair import DPFairClassifier
 from skdpfair.budget import PrivacyLedger
 from skdpfair.estimator import private_logits
 from skdpfair.exceptions import BudgetExceeded, PrivacyAccountingError, UnsupportedModuleError
+from skdpfair.model_selection import GroupScorer
 from skdpfair.postprocessing import DPThresholdClassifier, _score_counts, _threshold
 from skdpfair.postprocessing._cuts import CONSTRAINTS, OBJECTIVES, best_cut, best_mixtures
 from skdpfair.postprocessing._score_counts import EDGES, N_BINS, score_counts, square_root
@@ -498,3 +506,28 @@ def test_predictions_need_the_groups_that_thresholds_depend_on():
         model.predict(x)
     with pytest.raises(ValueError, match="sensitive_features"):
         model.predict(x, sensitive_features=np.where(group == "a", "c", "b"))
+
+
+@pytest.mark.parametrize("in_pipeline", [False, True])
+@pytest.mark.parametrize("scoring", [None, GroupScorer(), GroupScorer(measures=["accuracy"])])
+def test_thresholds_by_group_are_cross_validated_by_passed_groups(scoring, in_pipeline):
+    X, y, group = table(600)
+    model = DPThresholdClassifier(
+        DPFairClassifier("dpsgd", epsilon=8.0, accountant="rdp", max_steps=8, lr=1.0), by_group=True
+    )
+    model = make_pipeline(FunctionTransformer(), model) if in_pipeline else model
+    given = {"params": {"sensitive_features": group}, "cv": 2, "error_score": "raise"}
+    with config_context(enable_metadata_routing=True):
+        found = cross_validate(model, X, y, scoring=scoring, return_estimator=True, **given)
+        search = GridSearchCV(model, {}, scoring=scoring, cv=2, refit=False, error_score="raise")
+        search.fit(X, y, sensitive_features=group)
+        if not in_pipeline and scoring is None:
+            with pytest.raises(ValueError, match=r"scoring=None and GroupScorer"):
+                cross_validate(model, X, y, scoring="accuracy", **given)
+    name = "test_score" if scoring is None else "test_accuracy"
+    folds = StratifiedKFold(2).split(X, y)
+    for fitted, (_, rows), score in zip(found["estimator"], folds, found[name], strict=True):
+        predicted = fitted.predict(X[rows], sensitive_features=group[rows])
+        assert score == pytest.approx((predicted == y[rows]).mean())
+    if scoring is not None:
+        assert set(found["test_n_weights"]) == {8}
