@@ -26,7 +26,6 @@ from skdpfair.privacy import PrivacyReport
 from skdpfair.privacy.statement import UNITS
 from skdpfair.training import defaults, parameters, pictures, sklearn_callbacks
 from skdpfair.training.callbacks import diagnostics_frame
-from skdpfair.training.checkpoint import claimed
 from skdpfair.training.plan import SCORE_COUNTS, reference_estimator
 from skdpfair.training.plan import plan as make_plan
 from skdpfair.training.privacy_report import account
@@ -130,8 +129,6 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
             processes.agreed(lambda: parameters.check(params, method, groups, weights))
             processes.agreed(lambda: self._check(params, method))
             stack.enter_context(full_precision(defaults.device(params["device"])))
-            claim = claimed(self.checkpoint, writes=processes.rank == 0)
-            processes.agreed(lambda: stack.enter_context(claim))
             # read
             # a failed fit leaves this one as it was
             fresh = type(self)(**{k: v for k, v in params.items() if k not in self._absent})
@@ -159,13 +156,11 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
             context = sklearn_callbacks.begin(self, X, y, plan.n_training_epochs)
             init_entropy = self.__dict__.pop("_init_entropy", None)
             shown = pictures.extracted(data, features, self.__dict__.pop("_extracted", None))
-            trained = train(params, plan, shown, context, facts, previous, init_entropy, processes)
+            trained = train(params, plan, shown, context, previous, init_entropy, processes)
             # account
             report = account(params, trained, shown, context, previous, data.features is not None)
             # keep
             self._keep(fresh, data, features, trained, report, previous)
-            if trained.checkpoint is not None:
-                trained.checkpoint.remove()
         if self.keep_reference and not trained.is_interrupted:
             network = plan.settings.module if features is None else pictures.SCATTERING
             reference = reference_estimator(self, network)

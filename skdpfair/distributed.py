@@ -58,8 +58,7 @@ def fit_on_dask(
     ValueError
         If the partitions differ, or the fit refuses the parameters or the data.
     RuntimeError
-        If a worker ends.  With ``checkpoint``, a file that all workers can reach, another call
-        continues from there.
+        If a worker ends.
 
     Notes
     -----

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -139,10 +138,6 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
     distributed : "auto" or None, default=None
         "auto": the processes of `torch.distributed`, as torchrun starts them, train one model
         together.  Each calls ``fit`` with its own records, and all end with the same model.
-    checkpoint : str, path-like or None, default=None
-        A file in which the state of the fit is kept while it lasts, for its owner only.  After a
-        crash, ``fit`` with the same parameters and records continues from it.  Without callbacks,
-        it spends no more than an uninterrupted fit; a finished fit removes the file.
     random_state : int, RandomState or None, default=None
         None draws noise and batches from fresh OS entropy.  A seed makes the fit reproducible
         on one device and version, and the noise predictable: for research only.
@@ -240,7 +235,6 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
         callbacks: Sequence[Any] | None = None,
         device: str = "auto",
         distributed: str | None = None,
-        checkpoint: str | PathLike[str] | None = None,
         random_state: int | np.random.RandomState | np.random.Generator | None = None,
         verbose: int = 0,
     ) -> None:
@@ -281,7 +275,6 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
         self.callbacks = callbacks
         self.device = device
         self.distributed = distributed
-        self.checkpoint = checkpoint
         self.random_state = random_state
         self.verbose = verbose
 

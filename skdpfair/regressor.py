@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -65,7 +64,7 @@ class DPFairRegressor(RegressorMixin, DPEstimator):
         of them as public, which ``privacy_.assumptions`` say.
     warm_start, keep_reference, diagnostics, callbacks : see `DPFairClassifier`
         Fits in a row, the non-private reference model, and what is recorded.
-    device, checkpoint, random_state, verbose : see `DPFairClassifier`
+    device, random_state, verbose : see `DPFairClassifier`
         Where and how a fit runs.
 
     Attributes
@@ -142,7 +141,6 @@ class DPFairRegressor(RegressorMixin, DPEstimator):
         diagnostics: bool = False,
         callbacks: Sequence[Any] | None = None,
         device: str = "auto",
-        checkpoint: str | PathLike[str] | None = None,
         random_state: int | np.random.RandomState | np.random.Generator | None = None,
         verbose: int = 0,
     ) -> None:
@@ -180,7 +178,6 @@ class DPFairRegressor(RegressorMixin, DPEstimator):
         self.diagnostics = diagnostics
         self.callbacks = callbacks
         self.device = device
-        self.checkpoint = checkpoint
         self.random_state = random_state
         self.verbose = verbose
 

@@ -343,7 +343,6 @@ def test_what_one_process_cannot_use_ends_the_fit_in_all(table, together):
         ("epsilon", [{"epsilon": 1.0}, {"epsilon": 2.0}]),
         ("classes", [{"classes": [0, 1]}, {"classes": [0, 1, 2]}]),
         ("max_steps", [{"max_steps": 10}, {"max_steps": 11}]),
-        ("whether checkpoint", [{"checkpoint": "a.ckpt"}, {}]),
         ("whether keep_reference", [{"keep_reference": True}, {}]),
         ("whether random_state", [{"random_state": 0}, {}]),
     ],

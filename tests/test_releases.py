@@ -28,7 +28,7 @@ pytestmark = pytest.mark.filterwarnings(
 )
 N, STEPS, NOISE, BOUND = 60, 300, 40.0, 2.0
 GROUPS = [f"g{i}" for i in range(10)]
-FITS = ["one", "persons", "processes", "resumed", "continued"]
+FITS = ["one", "persons", "processes", "continued"]
 
 
 def table(persons=False):
@@ -65,28 +65,12 @@ class First(Group):
     largest_ = first_ = total_
 
 
-class Killed(BaseException):
-    """What ends a process."""
-
-
-def fitted(clf, mode, tmp_path, monkeypatch):
+def fitted(clf, mode, monkeypatch):
     """Fit to records that weigh nothing, so that sums are noise, in one of the ways to fit."""
     X, y = table(mode == "persons")
     X = X if mode == "persons" else X.drop(columns="person")
     if mode == "processes":
         monkeypatch.setattr(_dp_estimator, "together", lambda _: nullcontext(First()))
-    if mode == "resumed":
-        clf.set_params(checkpoint=tmp_path / "fit.ckpt", max_steps=12)  # each writes a file
-        plain, left = steps.TrainingLoop.step, iter(range(2))
-
-        def step(self, index):
-            if next(left, None) is None:
-                raise Killed
-            plain(self, index)
-
-        with monkeypatch.context() as killing, pytest.raises(Killed):
-            killing.setattr(steps.TrainingLoop, "step", step)
-            clf.fit(X, y, sample_weight=np.zeros(len(y)))
     if mode == "continued":
         clf.set_params(warm_start=True, max_steps=1).fit(X, y, sample_weight=np.zeros(len(y)))
         clf.set_params(max_steps=STEPS)
@@ -100,7 +84,7 @@ def has_scale(noise, scale):
 
 
 @pytest.mark.parametrize("mode", FITS)
-def test_steps(mode, tmp_path, monkeypatch):
+def test_steps(mode, monkeypatch):
     gradients, counts = [], []
     plain_step, plain_sums = steps.private_step, engine.noisy_sums
 
@@ -117,16 +101,15 @@ def test_steps(mode, tmp_path, monkeypatch):
     monkeypatch.setattr(steps, "private_step", private_step)
     monkeypatch.setattr(engine, "noisy_sums", noisy_sums)
     clf = model(get_method("global_adapt", max_grad_norm=BOUND), mode == "persons")
-    report = fitted(clf, mode, tmp_path, monkeypatch).privacy_
+    report = fitted(clf, mode, monkeypatch).privacy_
     gradient_noise, count_noise = report.ledger.entries[-1].noise_multipliers
     assert gradient_noise == NOISE
-    last = 10 if mode == "resumed" else STEPS
-    has_scale(gradients[-last:], NOISE * BOUND / report.expected_batch_size)
-    has_scale(counts[-last:], count_noise)
+    has_scale(gradients[-STEPS:], NOISE * BOUND / report.expected_batch_size)
+    has_scale(counts[-STEPS:], count_noise)
 
 
 @pytest.mark.parametrize("mode", ["one", "persons", "processes"])
-def test_group_counts(mode, tmp_path, monkeypatch):
+def test_group_counts(mode, monkeypatch):
     noise, plain = [], train.noisy_counts
 
     def noisy_counts(codes, n_codes, *rest):
@@ -138,7 +121,7 @@ def test_group_counts(mode, tmp_path, monkeypatch):
     monkeypatch.setattr(train, "noisy_counts", noisy_counts)
     method = get_method("dp_is_sgd", group_count_noise_multiplier=3.0)
     clf = model(method, mode == "persons", max_steps=1, groups=[*GROUPS, *map(str, range(500))])
-    report = fitted(clf, mode, tmp_path, monkeypatch).privacy_
+    report = fitted(clf, mode, monkeypatch).privacy_
     assert report.ledger.entries[0].noise_multipliers == (3.0,)
     has_scale(noise, 3.0)
 

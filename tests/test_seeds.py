@@ -13,7 +13,7 @@ from skdpfair.inputs.table import Table
 from skdpfair.privacy import Ledger
 from skdpfair.training.seeds import streams_of
 
-NO_MATTER = {"verbose", "device", "distributed", "checkpoint", "random_state"}
+NO_MATTER = {"verbose", "device", "distributed", "random_state"}
 NO_MATTER |= {"keep_reference", "diagnostics"}
 PARAMS = DPFairClassifier(random_state=0).get_params(deep=False)
 

@@ -16,9 +16,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from skdpfair.audit._arrays import Array
-from skdpfair.audit._findings import ARRAY, NOT_JUDGED, TRAINING, UNREADABLE, ArtifactFinding
+from skdpfair.audit._findings import ARRAY, NOT_JUDGED, UNREADABLE, ArtifactFinding
 from skdpfair.audit._read_pickles import read_stream
-from skdpfair.training.checkpoint import FORMAT
 
 _COMPRESSED = {
     b"\x1f\x8b": lambda: zlib.decompressobj(31),
@@ -196,8 +195,6 @@ class Reader:
                 name = info.filename.removeprefix(prefix)
                 if name == "data.pkl":
                     self.regions.append((where, content))
-                    if FORMAT.encode() in content:
-                        self.add(TRAINING, where, "a checkpoint of a fit that has not ended")
                     places += self._open_pickles(content, where) or self._open_other(content, where)
                 elif name not in _OF_TORCH or len(content) > 64:
                     kind = ARRAY if name.startswith("data/") else NOT_JUDGED

@@ -3,10 +3,9 @@
 import os
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -14,7 +13,7 @@ import numpy as np
 
 from skdpfair.budget import active_ledger
 from skdpfair.budget.folds import Line
-from skdpfair.budget.journal import Journal, read_entries, stored
+from skdpfair.budget.journal import Journal, stored
 from skdpfair.budget.privacy_ledger import PrivacyLedger
 from skdpfair.budget.spending import REFERENCE
 from skdpfair.exceptions import PrivacyAccountingError
@@ -76,9 +75,7 @@ def charged(
     unit: str = "record",
     ledger: PrivacyLedger | None = None,
     place: dict[str, Any] | None = None,
-    resumed: tuple[str | None, Sequence[LedgerEntry], Sequence[LedgerEntry]] | None = None,
-    may_resume: Callable[[], bool] = lambda: False,
-) -> Iterator[tuple[str, tuple[LedgerEntry, ...]] | None]:
+) -> Iterator[str | None]:
     """Charge a fit to ``ledger`` or else to the current one, if there is any.
 
     Parameters
@@ -101,16 +98,11 @@ def charged(
         The one that the fit was given as a callback.
     place : dict or None, default=None
         Position in a search, see :func:`skdpfair.budget.folds.search_position`.
-    resumed : tuple (name, earlier, made) or None, default=None
-        For a fit that continues after a crash: the name under which it was charged, what it had
-        released before that, and in all, which ``releases`` holds.  ``planned`` is then the rest.
-    may_resume : callable
-        Tells whether a fit that ends with an error can continue; its whole plan then stays charged.
 
     Yields
     ------
-    tuple (name, earlier) or None
-        Name under which the fit is charged, and what it released that is not charged under it.
+    str or None
+        Name under which the fit is charged.
 
     Raises
     ------
@@ -136,30 +128,12 @@ def charged(
     fit["unit"] = unit
     fit["around"] = active_ledger.current_call() or place.get("path", "").split("/")[0] or None
     with ledger.locked() as lines:  # nobody else closes the charge meanwhile
-        if resumed is not None:
-            charge, earlier, made = resumed
-            fits = {line["fit"]: line for line in read_entries(lines, ledger.data)[0]}
-            owed = _counted(made)  # where this ledger has not heard of the fit
-            if charge is not None and (known := fits.get(charge)) is not None:
-                owed.subtract(_counted(earlier))
-                if known["state"] == "planned":
-                    ledger.end(charge, _since(_counted(earlier), made), lines)
-                    owed.clear()
-                for what, rate, noise, steps, once in known["entries"] if owed else ():
-                    owed[LedgerEntry(what, rate, tuple(noise), 1, once)] -= steps
-            owed = +owed
-            planned = *_entries(owed), *planned
-            before.subtract(owed)
         about = entry_of(planned, private=private, reasons=reasons, curve=curve, what=what)
         ledger.begin(about | fit, lines)
     try:
-        yield name, _entries(before)
-    except BaseException:
-        if may_resume():
-            raise
+        yield name
+    finally:
         _end(ledger, name, before, releases)
-        raise
-    _end(ledger, name, before, releases)
 
 
 def _end(ledger: PrivacyLedger, name: str, before: Counter[LedgerEntry], releases: Ledger) -> None:
@@ -223,10 +197,6 @@ def _counted(entries: Iterable[LedgerEntry]) -> Counter[LedgerEntry]:
     for e in entries:
         total[LedgerEntry(e.what, e.sample_rate, e.noise_multipliers, 1, e.is_one_time)] += e.steps
     return total
-
-
-def _entries(counted: Counter[LedgerEntry]) -> tuple[LedgerEntry, ...]:
-    return tuple(replace(entry, steps=n) for entry, n in counted.items() if n > 0)
 
 
 def _plain(entry: LedgerEntry, steps: int) -> list[Any]:

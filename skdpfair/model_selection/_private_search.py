@@ -50,7 +50,7 @@ from skdpfair.privacy.statement import ASSUMPTIONS, UNITS, in_unit
 from skdpfair.training import sklearn_callbacks as _tasks
 
 _ONLY = {"keep_reference": False, "diagnostics": False, "warm_start": False, "callbacks": None}
-_ONLY |= {"distributed": None, "checkpoint": None}
+_ONLY |= {"distributed": None}
 _OWN = ("n", "sets", "classes", "groups", "counts")  # facts of which a search has its own
 _LEAST_SHARE = 64  # a trial may have no less than this part of the budget of a search
 _TIGHT = 1.002  # ratio of bounds of the epsilon of a trial

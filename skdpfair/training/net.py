@@ -28,7 +28,6 @@ from skdpfair.inputs.persons import unit_groups
 from skdpfair.inputs.streaming import as_rows
 from skdpfair.mechanism import Mechanism, Method, State
 from skdpfair.training.callbacks import WITHHELD, has_batch_callbacks
-from skdpfair.training.checkpoint import Checkpoint
 from skdpfair.training.inference import (
     InferenceNet,
     frozen_numbers,
@@ -100,8 +99,6 @@ class PrivateNet(NeuralNetClassifier):
     bound_: float | None
     group_levels_: np.ndarray | None
     frozen_: tuple[int, str] | None  # as the fit began, see `frozen_numbers`
-    checkpoint_: Checkpoint | None  # until the fit ends
-    saved_: dict[str, Any] | None  # the state that the fit continues from
 
     def __init__(
         self,
@@ -153,7 +150,7 @@ class PrivateNet(NeuralNetClassifier):
         self.ended_by_callback_ = False
         self.measured_, self.settled_, self.bound_ = [], False, None
         self.group_levels_, self.steps_before_, self.records_ = None, 0, None
-        self.frozen_ = self.checkpoint_ = self.saved_ = None
+        self.frozen_ = None
         return self
 
     @property
@@ -208,9 +205,7 @@ class PrivateNet(NeuralNetClassifier):
         assert self.streams is not None
         sampler = PoissonSampler(rates, len(groups), self.streams.sampling())
         loop = self._running
-        for epoch in range(loop.taken // self.schedule.steps_per_epoch):  # before a crash
-            sampler.draw(loop.steps_of(epoch))
-        return PoissonBatches(data, sampler, lambda: loop.this_epoch, loop.recorder is not None)
+        return PoissonBatches(data, sampler, loop.next_epoch, loop.recorder is not None)
 
     def check_data(self, X: Any, y: Any) -> None:
         """Note the classes, which are public; the estimator has checked the data."""
@@ -223,9 +218,8 @@ class PrivateNet(NeuralNetClassifier):
             if self.discloses:
                 self.records_ = X, y  # while the fit lasts
             try:
-                past = self._running.taken // self.schedule.steps_per_epoch
                 with self.engine_:
-                    super().fit_loop(X, y, (epochs or self.max_epochs) - past, **fit_params)
+                    super().fit_loop(X, y, epochs, **fit_params)
             finally:
                 self._end()
         return self
@@ -259,11 +253,8 @@ class PrivateNet(NeuralNetClassifier):
             raise ValueError(f"method={method!r} cannot train this model: {reason}.")
         if method.sees_gradients():
             materialised(self.engine_).check(example)
-        chunk, saved = self.chunk_size, self.saved_
-        if self.checkpoint_ is None:
-            noise = self.streams.noise(self.device, self.noise)
-        else:
-            noise = self.checkpoint_.noise_of(self.streams, self.device, self.noise, saved)
+        chunk = self.chunk_size
+        noise = self.streams.noise(self.device, self.noise)
         assert self.flat_ is not None
         self._loop = TrainingLoop(
             engine=self.engine_,
@@ -278,11 +269,7 @@ class PrivateNet(NeuralNetClassifier):
             on_step=self.on_step,
             attack=self._inputs(example),
             copies=self.n_augmentations,
-            checkpoint=self.checkpoint_,
         )
-        if saved is not None:
-            self._loop.resume(saved)
-        self._loop.save()
 
     def _inputs(self, example: Tensor) -> Attack | None:
         """Return what makes the inputs to train on, views first; None for the records' own."""
@@ -318,7 +305,7 @@ class PrivateNet(NeuralNetClassifier):
     def _end(self) -> None:
         """Keep weights and released values, drop whatever a step held."""
         loop = self._running
-        self._loop = self.flat_ = self.records_ = self.checkpoint_ = self.saved_ = None
+        self._loop = self.flat_ = self.records_ = None
         self.steps_, self.method_, self.lr = loop.taken, loop.method, loop.lr
         self.state_ = loop.state  # made of released values
         self.settled_ = loop.taken > 0 and not loop.is_warming_up
@@ -351,14 +338,15 @@ class PrivateNet(NeuralNetClassifier):
 
     def _only_warms_up(self, event: str) -> bool:
         """Tell whether the epoch, which begins or has taken its steps, is of the warm-up alone."""
-        (done, size), end = self._running.this_epoch, self._running.taken
-        return end + (size - done) * (event == "on_epoch_begin") <= self.schedule.warm_up
+        loop = self._running
+        ahead = loop.next_epoch() if event == "on_epoch_begin" else 0
+        return loop.taken + ahead <= self.schedule.warm_up
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without records and seeds of a running fit."""
         state: dict[str, Any] = super().__getstate__()
         state |= {"_loop": None, "records_": None, "measured_": [], "streams": None}
-        return state | {"processes": ALONE, "checkpoint_": None, "saved_": None}
+        return state | {"processes": ALONE}
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Reduce a copy to the module's factory and weights: no records, seeds or history."""

@@ -1,6 +1,5 @@
 """Constraints of the estimator's parameters; errors name parameter, value and remedy."""
 
-import os
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -81,7 +80,6 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "callbacks": [list, tuple, None],
     "device": [str, torch.device],
     "distributed": [_AUTO, None],
-    "checkpoint": [str, os.PathLike, None],
     "random_state": [
         Interval(Integral, 0, 2**128, closed="both"),
         np.random.RandomState,

@@ -258,6 +258,5 @@ def reference_estimator(estimator: BaseEstimator, module: defaults.Module) -> Ba
         epsilon=None,
         noise_multiplier=None,
         keep_reference=False,
-        checkpoint=None,
         **defaults.network(estimator.get_params(deep=False), module),
     )

@@ -240,13 +240,13 @@ def _is_one_of_many() -> bool:
 
 
 def facts_of(estimator: BaseEstimator, table: Table) -> dict[str, Any]:
-    """Return public facts that processes, or a fit and its continuation, have to share.
+    """Return public facts that processes have to share.
 
     ``estimator`` has read the ``table``.
     """
     params = estimator.get_params(deep=False)
     names = getattr(estimator, "feature_names_in_", None)
-    # each process, and each continuation, may log for itself
+    # each process may log for itself
     return described_params(params | {"callbacks": None}) | {
         "the number of columns of X": estimator.n_features_in_,
         "the names of the columns of X": None if names is None else list(names),
@@ -292,7 +292,7 @@ def check_parts(
     facts = facts | {
         "the fits before": None if previous is None else (previous.n_fits, previous.privacy.ledger),
     }
-    for name in ("random_state", "keep_reference", "checkpoint"):
+    for name in ("random_state", "keep_reference"):
         facts[f"whether {name} is given"] = not (params[name] is None or params[name] is False)
     processes.check_same(facts)
     opened = processes.gathered(active_ledger.current() is not None)

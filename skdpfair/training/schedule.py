@@ -139,16 +139,16 @@ def _is_plain(data: Batch | StreamedRows) -> bool:
 class PoissonBatches:
     """The data and its sampler; iterating draws the batches of one epoch, afresh each time.
 
-    What it yields is for :meth:`select`.  ``steps()`` returns how many steps of the epoch were
-    taken before a crash, and how many it has.  ``filled`` fills batches up to a few sizes, as steps
-    that are recorded need; the indices of an epoch go to the device at once.
+    What it yields is for :meth:`select`.  ``steps()`` returns how many steps the epoch has.
+    ``filled`` fills batches up to a few sizes, as steps that are recorded need; the indices of an
+    epoch go to the device at once.
     """
 
     def __init__(
         self,
         data: Batch | StreamedRows | UnitRows,
         sampler: PoissonSampler,
-        steps: Callable[[], tuple[int, int]],
+        steps: Callable[[], int],
         filled: bool,
     ) -> None:
         self.data, self.sampler, self.steps = data, sampler, steps
@@ -160,8 +160,7 @@ class PoissonBatches:
         self._reuses = not filled and not isinstance(data, UnitRows) and _is_plain(data)
 
     def __iter__(self) -> Iterator[Tensor]:
-        taken, n_steps = self.steps()
-        indices = self.sampler.draw(n_steps)[taken:]
+        indices = self.sampler.draw(self.steps())
         if not isinstance(self.data, Batch) or not indices:
             return iter(indices)
         if self.filled:

@@ -15,7 +15,7 @@ from skdpfair.training.warm_start import PreviousFit
 
 # what cannot change the weights of a fit, or has no stable description
 _NOT_IN_DIGEST = {
-    "verbose", "device", "distributed", "checkpoint", "random_state", "keep_reference",
+    "verbose", "device", "distributed", "random_state", "keep_reference",
     "diagnostics",
 }  # fmt: skip
 

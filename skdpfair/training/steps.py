@@ -10,13 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import (
-    keystr,
-    tree_flatten,
-    tree_flatten_with_path,
-    tree_map_only,
-    tree_unflatten,
-)
+from torch.utils._pytree import tree_map_only
 
 from skdpfair._describe import digest
 from skdpfair.engine import Batch, Noise, Step, private_step
@@ -27,13 +21,10 @@ from skdpfair.engine.replay import Replay, recorder
 from skdpfair.engine.step import BOUND_TOLERANCE, Attack, measure
 from skdpfair.exceptions import PrivacyAccountingError, UnsupportedModuleError
 from skdpfair.mechanism import Mechanism, Method, State
-from skdpfair.training.checkpoint import Checkpoint
-from skdpfair.training.inference import tensors_of
 from skdpfair.training.processes import Processes
 from skdpfair.training.schedule import Average, PoissonBatches, Schedule
 
 T = TypeVar("T")
-_PLAIN = {Tensor, bool, int, float, str, type(None)}  # what a checkpoint of a state can hold
 
 
 class TrainingLoop:
@@ -63,8 +54,6 @@ class TrainingLoop:
         Called with the name of each release before it is made.
     attack : callable or None
         Changes the inputs of each record, see :func:`skdpfair.engine.private_step`.
-    checkpoint : Checkpoint or None
-        Where the state is written every so many steps.
     copies : int
         Number of copies of each record whose inputs ``attack`` changes, each by itself; the
         gradient of a record is the mean of theirs.
@@ -85,14 +74,12 @@ class TrainingLoop:
         on_step: Callable[[str], None] | None,
         attack: Attack | None,
         copies: int,
-        checkpoint: Checkpoint | None = None,
     ) -> None:
         self.engine, self.optimizer, self.flat = engine, optimizer, flat
         self.mechanism: Mechanism = mechanism
         self.schedule: Schedule = schedule
         self.noise, self.processes, self.chunk, self.lr = noise, processes, chunk, lr
         self.on_step, self.attack, self.copies = on_step, attack, copies
-        self.checkpoint = checkpoint
         self.taken, self.method, self._held = 0, mechanism.method, _places(engine.module)
         self.device = flat.device
         self.scale = torch.ones((), device=self.device)
@@ -123,16 +110,9 @@ class TrainingLoop:
     def _updates_in_place(self) -> bool:
         return isinstance(self.optimizer, FlatSGD)
 
-    @property
-    def this_epoch(self) -> tuple[int, int]:
-        """Numbers of steps of an epoch: taken before a crash, and in all."""
-        epoch, taken = divmod(self.taken, self.schedule.steps_per_epoch)
-        return taken, self.steps_of(epoch)
-
-    def steps_of(self, epoch: int) -> int:
-        """Return the number of steps of an epoch, counted from 0."""
-        size, n_steps = self.schedule.steps_per_epoch, self.schedule.n_steps
-        return min(size, n_steps - epoch * size)
+    def next_epoch(self) -> int:
+        """Return the number of steps of the epoch that begins."""
+        return min(self.schedule.steps_per_epoch, self.schedule.n_steps - self.taken)
 
     @property
     def is_warming_up(self) -> bool:
@@ -174,71 +154,6 @@ class TrainingLoop:
         else:
             self._train_step(index)
         self.taken += 1
-        if self.checkpoint is not None and self.checkpoint.ends_step(self.taken):
-            self.save()
-
-    def save(self) -> None:
-        """Write a checkpoint."""
-        if self.checkpoint is None:
-            return
-        self.processes.largest_(self._longest)
-        self.check_bound()
-        held = tensors_of(self.engine.module)
-        # masks drawn again from another state would belong to another sum with the same noise
-        chance = self.processes.gathered(self.engine.generator.get_state())
-        self.checkpoint.write(
-            {
-                "taken": self.taken,
-                "scale": self.scale,
-                "module": {name: value.detach().clone() for name, value in held.items()},
-                "chance": chance,
-                "optimizer": self.optimizer.state_dict(),
-                "state": self._plain_state(),
-                "average": self._averaged.mean,
-                "bounds": [self._largest_bound, self._smallest_bound],
-            }
-        )
-
-    def _plain_state(self) -> dict[str, Any]:
-        """Return the parts of the method's state by place, for a checkpoint.
-
-        Raises
-        ------
-        TypeError
-            If the state could not be made of them again.
-        """
-        state, start = (
-            _by_place(state) for state in (self._state, self.method.start(self.mechanism.task))
-        )
-        wrong = {place: type(part).__name__ for place, part in state.items()}
-        wrong = {p: kind for p, kind in wrong.items() if type(state[p]) not in _PLAIN}
-        if wrong or state.keys() != start.keys():
-            raise TypeError(
-                f"checkpoint cannot hold the state of method={self.method!r}, whose parts are "
-                f"{sorted(state)} now and {sorted(start)} before the first step"
-                f"{f', among them {wrong}' if wrong else ''}. Let start and update return tensors "
-                "and plain numbers, in as many places before as after a step, or set "
-                "checkpoint=None."
-            )
-        return state
-
-    def resume(self, saved: dict[str, Any]) -> None:
-        """Take over the state of a checkpoint, whose weights the module has."""
-        self.taken, self.scale = saved["taken"], saved["scale"].to(self.device)
-        if self.taken and not self.is_warming_up:
-            self._settle()
-            here = tree_map_only(Tensor, lambda t: t.to(self.device), saved["state"])
-            parts = [here[place] for place in _by_place(self._state)]
-            self._state = tree_unflatten(parts, tree_flatten(self._state)[1])
-        chance, generator = saved["chance"][self.processes.rank], self.engine.generator
-        if chance.shape == generator.get_state().shape:  # else the device is another one
-            generator.set_state(chance)
-        self.optimizer.load_state_dict(saved["optimizer"])
-        mean = saved["average"]
-        self._averaged.mean = None if mean is None else mean.to(self.device)
-        largest, smallest = saved["bounds"]
-        self._largest_bound.copy_(largest)
-        self._smallest_bound.copy_(smallest)
 
     def _warm_up_step(self, index: Tensor) -> None:
         batch = self._copied(index)
@@ -441,10 +356,6 @@ class TrainingLoop:
     def _account(self, what: str) -> None:
         if self.on_step is not None:
             self.on_step(what)
-
-
-def _by_place(state: State) -> dict[str, Any]:
-    return {keystr(place): part for place, part in tree_flatten_with_path(state)[0]}
 
 
 def _places(module: nn.Module) -> list[tuple[str, int]]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 import threading
 import warnings
 from collections.abc import Callable
@@ -15,7 +13,6 @@ import numpy as np
 import torch
 from skorch.dataset import Dataset
 from skorch.helper import predefined_split
-from skorch.history import History
 
 from skdpfair import networks
 from skdpfair._validate import safe_repr
@@ -32,7 +29,6 @@ from skdpfair.privacy.one_time_noise import noisy_counts
 from skdpfair.privacy.statement import UNITS
 from skdpfair.training import defaults
 from skdpfair.training.callbacks import Epochs, Progress, noticed_interrupts, recorders
-from skdpfair.training.checkpoint import Checkpoint, plain
 from skdpfair.training.inference import record_by_record, tensors_of
 from skdpfair.training.net import PrivateNet
 from skdpfair.training.plan import GROUP_COUNTS, SCORE_COUNTS, Plan
@@ -67,8 +63,6 @@ class Trained:
         Of the initial weights; the reference model gets the same.
     is_shared : bool
         Whether several processes trained it.
-    checkpoint : Checkpoint or None
-        To be removed once the fit is kept.
     ledger_fit : str or None
         Name of the fit in the `PrivacyLedger` that was charged.
     """
@@ -81,7 +75,6 @@ class Trained:
     is_seeded: bool
     init_entropy: tuple[int, ...]
     is_shared: bool
-    checkpoint: Checkpoint | None
     ledger_fit: str | None
 
 
@@ -90,14 +83,12 @@ def train(
     plan: Plan,
     table: Table,
     context: FitContext,
-    facts: dict[str, Any],
     previous: PreviousFit | None = None,
     init_entropy: tuple[int, ...] | None = None,
     processes: Processes = ALONE,
 ) -> Trained:
     """Train a net as planned, and charge the ledger for it, in the first of the processes.
 
-    ``facts`` are those that a continuation has to share.
     ``init_entropy`` is given where the initial weights are to be those of another fit.
 
     Raises
@@ -135,47 +126,25 @@ def train(
     ledger = Ledger(() if previous is None else previous.privacy.ledger.entries)
     # values that were released before the end may be why it ends: callbacks see the weights
     by_values = any(processes.gathered(_may_stop_by_values(params, plan, table, context)))
-    checkpoint, saved, resumed = None, None, None
-    if params["checkpoint"] is not None:
-        checkpoint = _checkpoint(params, plan, facts, context, processes)
-        saved = processes.of_first(checkpoint.read)
-        if saved is not None:
-            made = _made(saved, plan, checkpoint.interval, by_values)
-            for entry in made:
-                ledger.record(**vars(entry))
-            earlier = tuple(LedgerEntry(*entry) for entry in saved["earlier"])
-            resumed = saved["charge"], earlier, made
-            checkpoint.charge, checkpoint.earlier = saved["charge"], earlier
-            if not is_seeded:
-                streams = replace(streams, init_entropy=tuple(saved["init_entropy"]))
-        checkpoint.init_entropy = () if is_seeded else streams.init_entropy
-        checkpoint.seen = by_values or (saved is not None and saved["seen"])
     reasons = {"diagnostics": DIAGNOSTICS, "keep_reference": REFERENCE}
     charge: dict[str, Any] = {"ledger": context.ledger, "place": context.place}
     charge["unit"] = UNITS[table.adjacency]
     charge["reasons"] = [why for name, why in reasons.items() if params[name]]
-    charge["resumed"] = resumed
-    charge["may_resume"] = lambda: checkpoint is not None and checkpoint.path.exists()
     charging: AbstractContextManager[Any] = nullcontext()
     if processes.rank == 0:
-        charging = charged(_planned(plan, saved), ledger, private=plan.is_accounted, **charge)
+        charging = charged(_planned(plan), ledger, private=plan.is_accounted, **charge)
     with ExitStack() as stack:
         charge_made = processes.agreed(lambda: stack.enter_context(charging))
-        if checkpoint is not None and charge_made is not None:
-            checkpoint.charge, checkpoint.earlier = charge_made
-        on_disk = checkpoint, saved
         try:
             with noticed_interrupts() as interrupts:
                 net, plan = _trained(
-                    params, plan, table, streams, ledger, context, previous, processes, on_disk
+                    params, plan, table, streams, ledger, context, previous, processes
                 )
         finally:
             if by_values:
                 _account_for_the_plan(ledger, plan.settings.n_steps, previous)
-        # a fit that can be continued is not ended, unless callbacks end it on purpose
-        can_continue = checkpoint is not None and not params["callbacks"]
         is_ended = net.ended_by_callback_ and not interrupts
-        is_called = processes.size > 1 or (not is_ended and (context.is_called or can_continue))
+        is_called = processes.size > 1 or (not is_ended and context.is_called)
         stop = _stop(net.steps_, plan.settings.n_steps, by_values, is_called, is_ended)
         _record_once(ledger, plan, SCORE_COUNTS)  # whoever reserved them makes them next
     net.on_step = net.streams = None  # whoever gets the net must not get the seeds
@@ -189,8 +158,7 @@ def train(
         is_seeded,
         streams.init_entropy,
         is_shared=processes.size > 1,
-        checkpoint=checkpoint,
-        ledger_fit=None if charge_made is None else charge_made[0],
+        ledger_fit=charge_made,
     )
 
 
@@ -212,65 +180,6 @@ def _stop(taken: int, planned: int, by_values: bool, is_called: bool, is_ended: 
         warnings.warn(f"{what}; privacy_ counts {counted}.", InterruptedWarning, stacklevel=5)
     by = ", as a callback ended the fit" * is_ended
     return f"after {taken} of {planned} steps{by}, and the accounting counts {counted}"
-
-
-def _checkpoint(
-    params: dict[str, Any],
-    plan: Plan,
-    facts: dict[str, Any],
-    context: FitContext,
-    processes: Processes,
-) -> Checkpoint:
-    """Return the checkpoint of a fit, not yet read.
-
-    Raises
-    ------
-    ValueError
-        If several fits may share the file, or continue a fit before this one.
-    """
-    path = params["checkpoint"]
-    if context.is_copy or params["warm_start"]:
-        raise ValueError(
-            f"checkpoint={str(path)!r} is the file of one fit from its beginning, but "
-            "warm_start=True, a search or a clone may fit several times. Set checkpoint=None there."
-        )
-    if params["diagnostics"]:
-        raise ValueError(
-            f"checkpoint={str(path)!r} holds what was released only, but diagnostics=True records "
-            "what is not private. Leave one of them out."
-        )
-    if not (params["random_state"] is None or isinstance(params["random_state"], int)):
-        raise ValueError(
-            f"checkpoint={str(path)!r} needs random_state=None or an integer, got "
-            f"{safe_repr(params['random_state'])}, which another process cannot bring to its "
-            "position."
-        )
-    mechanism, settings = plan.mechanism, plan.settings
-    facts = facts | {
-        "random_state": params["random_state"],
-        "n_samples": mechanism.task.n_samples,
-        "n_steps": settings.n_steps,
-        "sample_rate": mechanism.max_sample_rate,
-        "noise_multipliers": mechanism.noise_multipliers,
-        "processes": processes.size,
-        "versions": (sys.modules["skdpfair"].__version__, torch.__version__),
-    }
-    described = {
-        name: fact if isinstance(fact, str) else repr(fact) for name, fact in facts.items()
-    }
-    return Checkpoint(path, described, settings.n_steps, writes=processes.rank == 0)
-
-
-def _made(
-    saved: dict[str, Any], plan: Plan, interval: int, by_values: bool
-) -> tuple[LedgerEntry, ...]:
-    """Return what a fit released before a crash, with steps whose results only callbacks saw."""
-    made = tuple(LedgerEntry(*entry) for entry in saved["entries"])
-    lost = min(interval, plan.settings.n_steps - saved["taken"])
-    if (by_values or saved["seen"]) and lost and plan.is_accounted:
-        rate, noise = plan.mechanism.max_sample_rate, plan.mechanism.noise_multipliers
-        made += (LedgerEntry("steps that a crash may have undone", rate, noise, lost),)
-    return made
 
 
 def _may_stop_by_values(
@@ -301,16 +210,12 @@ def _account_for_the_plan(ledger: Ledger, n_steps: int, previous: PreviousFit | 
         )
 
 
-def _planned(plan: Plan, saved: dict[str, Any] | None) -> tuple[LedgerEntry, ...]:
-    """Return the ledger entries of the fit as planned, without what a checkpoint holds."""
+def _planned(plan: Plan) -> tuple[LedgerEntry, ...]:
+    """Return the ledger entries of the fit as planned."""
     if not plan.is_accounted:
         return ()
-    made, taken = (), 0
-    if saved is not None:
-        made, taken = tuple(what for what, *_ in saved["entries"]), saved["taken"]
-    one_time = {what: noise for what, noise in plan.one_time.items() if what not in made}
     rate, noise = plan.mechanism.max_sample_rate, plan.mechanism.noise_multipliers
-    return planned_entries(rate, noise, plan.settings.n_steps - taken, one_time)
+    return planned_entries(rate, noise, plan.settings.n_steps, plan.one_time)
 
 
 def _trained(
@@ -322,12 +227,8 @@ def _trained(
     context: FitContext,
     previous: PreviousFit | None,
     processes: Processes,
-    on_disk: tuple[Checkpoint | None, dict[str, Any] | None],
 ) -> tuple[PrivateNet, Plan]:
-    checkpoint, saved = on_disk
     planned_rate = plan.mechanism.max_sample_rate
-    if saved is not None:
-        plan = _with_shares(plan, saved["group_fractions"])
     groups = unit_groups(table.groups.code, table.unit)
     plan = _with_group_fractions(plan, groups, streams, ledger, params["noise"], processes)
     net = _net(params, plan, table, streams, processes)
@@ -341,36 +242,12 @@ def _trained(
     if previous is not None:
         net.steps_before_ = previous.n_steps
         _load_weights(net, previous)
-    if saved is not None:
-        _take_over(tensors_of(net.module_), saved["module"])
     for tensor in tensors_of(net.module_).values():
         processes.first_(tensor.detach())
-    if checkpoint is not None:
-        fractions = plan.mechanism.task.group_fractions
-        checkpoint.more = lambda: {
-            "entries": plain(ledger.entries),
-            "group_fractions": fractions,
-            "history": json.dumps(net.history.to_list(), default=repr),
-        }
-        net.checkpoint_, net.saved_ = checkpoint, saved
-        if saved is not None:
-            net.history = History(json.loads(saved["history"]))
     records = {"x": table.x, "group": table.groups.code}
     more = {"weight": table.weight, "unit": table.unit}
     net.partial_fit(records | {k: v for k, v in more.items() if v is not None}, table.y)
     return net, plan
-
-
-@torch.no_grad()
-def _take_over(tensors: dict[str, torch.Tensor], saved: dict[str, torch.Tensor]) -> None:
-    forms = [{name: t.shape for name, t in held.items()} for held in (tensors, saved)]
-    if forms[0] != forms[1]:
-        raise ValueError(
-            "checkpoint holds other weights than this module has, whose code has changed. Continue "
-            "with the module of that fit, or remove the file."
-        )
-    for name, tensor in tensors.items():
-        tensor.copy_(saved[name])
 
 
 def _load_weights(net: PrivateNet, previous: PreviousFit) -> None:

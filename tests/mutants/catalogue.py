@@ -1333,22 +1333,6 @@ MUTANTS = (
         RELEASES + "test_steps[processes]",
     ),
     Mutant(
-        "a resumed fit without noise",
-        "a fit that goes on from a checkpoint adds no noise",
-        "training/checkpoint.py",
-        "return self._noise.fill_(out, sensitivity, noise_multiplier)",
-        "return self._noise.fill_(out, sensitivity, noise_multiplier).zero_()",
-        RELEASES + "test_steps[resumed]",
-    ),
-    Mutant(
-        "a resumed fit of .7",
-        "a fit that goes on from a checkpoint adds .7 of its noise",
-        "training/checkpoint.py",
-        "return self._noise.fill_(out, sensitivity, noise_multiplier)",
-        "return self._noise.fill_(out, 0.7 * sensitivity, noise_multiplier)",
-        RELEASES + "test_steps[resumed]",
-    ),
-    Mutant(
         "a continued fit without noise",
         "the second fit of a warm start adds no noise",
         "training/train.py",

@@ -326,12 +326,6 @@ def test_a_second_fit_goes_on_and_pays_again(data):
         model.set_params(y_range=(0, 50)).fit(X, y)
 
 
-def test_a_fit_continues_after_a_crash(tmp_path, data):
-    X, y, _ = data
-    whole = regressor(checkpoint=tmp_path / "fit.pt").fit(X, y)
-    assert (whole.predict(X) == regressor().fit(X, y).predict(X)).all()
-
-
 def test_pickles_hold_no_row_and_predict_alike(data):
     X, y, _ = data
     X, y = X.copy(), y.copy()

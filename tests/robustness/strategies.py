@@ -218,7 +218,6 @@ TABLE = [
     ("callbacks", {}, among(ARRAYS, TEXTS, NOT_FINITE, FLAGS, HUGE)),
     ("device", {}, not_among("auto", "cpu") | among(["meta", "cuda:9999", 0, None])),
     ("distributed", {}, not_among("auto")),
-    ("checkpoint", {}, among([1, 1.5, True, [], {}, b"a", object()])),
     ("random_state", {}, not_a_count().filter(lambda v: not (type(v) is int and v >= 0))),
     ("verbose", {}, among(CONTAINERS, ARRAYS, ODD, hostile(), TEXTS, NOT_FINITE, [-1, 1.5, None])),
 ]
