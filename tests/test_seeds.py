@@ -15,6 +15,7 @@ from skdpfair.training.seeds import streams_of
 
 NO_MATTER = {"verbose", "device", "distributed", "random_state"}
 NO_MATTER |= {"keep_reference", "diagnostics"}
+NO_MATTER |= {"classes", "groups"}  # which act by what the table makes of them
 PARAMS = DPFairClassifier(random_state=0).get_params(deep=False)
 
 
@@ -39,8 +40,10 @@ def test_fits_on_records_that_differ_share_no_noise(table):
     x[3, 1], y[0], code[0] = 1e-9, 1, 2
     others = [replace(table, x=x), replace(table, y=y)]
     others += [replace(table, groups=replace(table.groups, code=code))]
+    others += [replace(table, groups=replace(table.groups, levels=list("abcd")))]  # one is empty
+    others += [replace(table, classes=np.arange(3))]
     found = [entropy(PARAMS, other) for other in (table, *others)]
-    assert len(set(found)) == 4 and found[0] == entropy(dict(PARAMS), replace(table))
+    assert len(set(found)) == 6 and found[0] == entropy(dict(PARAMS), replace(table))
 
 
 def test_fits_whose_past_differs_share_no_noise(table):

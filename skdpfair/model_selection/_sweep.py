@@ -39,8 +39,8 @@ from skdpfair.model_selection._results import TradeoffResults, empty_runs
 from skdpfair.model_selection._store import Store, digest_of, run_missing
 from skdpfair.privacy.gdp import delta_for
 from skdpfair.privacy.renyi import curve_epsilon, rdp_curve
+from skdpfair.training import defaults, pictures
 from skdpfair.training import parameters as _params
-from skdpfair.training import pictures
 from skdpfair.training import plan as _planning
 
 _TAKEN = {
@@ -147,6 +147,9 @@ def sweep(
     each network has its own reference model; all other "auto" settings are resolved separately for
     each model. Ctrl-C returns the finished cells.
 
+    A fit by hand on the same rows is that of fold ``k`` of a seed if its ``random_state`` is
+    ``int(numpy.random.SeedSequence(seed, spawn_key=(1, k)).generate_state(1)[0])``.
+
     Where ``module`` stands for a linear model on public features of pictures, the features are
     computed once for all fits, and those of ``ceiling`` are trained on them, too.
 
@@ -222,7 +225,7 @@ def sweep(
             "n_units": n_units,
             "n_units of one fit": [min(sizes), max(sizes)],
         }
-    _check_models(cells, len(levels))  # before a folder is made
+    _check_models(cells, len(levels), np.shape(X)[1:], len(classes))  # before a folder is made
     if store is not None:
         digests = {f"data {name}": digest for name, digest in data.items()}
         store = Store.open(store, asked | digests, needs=CELL_ENTRIES)
@@ -355,11 +358,12 @@ def _check(params, n_jobs):
         )
 
 
-def _check_models(cells, n_groups):
+def _check_models(cells, n_groups, shape, n_classes):
     """Raise if some model of the sweep cannot be fitted as asked, or cannot meet its budget."""
     tightest = min((cell.epsilon for cell in cells if cell.epsilon is not None), default=None)
     models = {(cell.method, cell.epsilon): cell for cell in cells}.values()
     for cell in (m for m in models if isinstance(m.estimator, DPFairClassifier)):
+        defaults.check_network(cell.estimator.get_params(deep=False), shape, n_classes)
         if cell.epsilon == tightest:
             _planning.check(cell.estimator, cell.n_units, n_groups)
         else:  # calibrating takes a while, and a larger budget is met if this one is

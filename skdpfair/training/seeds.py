@@ -46,13 +46,18 @@ def _own_streams(
         state = state.randint(2**31 - 1)
     elif isinstance(state, np.random.Generator):
         state = state.integers(2**63 - 1)
-    described = sorted(described_params(params).items())
+    described = described_params(params)
+    # declared or discovered, they act by the codes of the records, and by those that no record has
+    known = {"groups": (table.groups.n_groups, table.groups.code)}
+    if table.classes is not None:
+        known["classes"] = table.n_outputs, table.y
+    described |= {k: str(None if n == len(np.unique(c)) else n) for k, (n, c) in known.items()}
     x = table.x.numpy(force=True) if torch.is_tensor(table.x) else table.x
     if not isinstance(x, SparseRows):
         x = np.asarray(x)
     past = () if previous is None else _past(previous)  # no two fits in a row share their noise
     more = [column for column in (table.weight, table.unit) if column is not None]
-    mixed = digest(x, table.y, table.groups.code, described, *more, *past)
+    mixed = digest(x, table.y, table.groups.code, sorted(described.items()), *more, *past)
     return Streams.seeded(int(state), digest=mixed), True
 
 

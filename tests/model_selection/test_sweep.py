@@ -60,47 +60,53 @@ def test_cells_take_the_devices_in_turn(device, n_devices, expected, data, setti
         return fit(self.set_params(device="cpu"), *given, **named)
 
     monkeypatch.setattr(DPFairClassifier, "fit", noted)
-    monkeypatch.setattr(_cells.defaults, "device", lambda given: DEVICE_OF.get(given, given))
+    monkeypatch.setattr(_cells.defaults, "used_device", lambda given: DEVICE_OF.get(given, given))
     monkeypatch.setattr("torch.cuda.device_count", lambda: n_devices)
-    monkeypatch.setattr("skdpfair.training.parameters._check_device", lambda given: None)
+    monkeypatch.setattr("skdpfair.training.parameters.used_device", lambda given: None)
     sweep(["dpsgd"], [1.0, 2.0, 3.0], [0], *data, **settings, device=device)
     assert used == expected
 
 
 @pytest.mark.filterwarnings("ignore::skdpfair.exceptions.InsecureSeedWarning")
-def test_a_cell_is_the_fit_that_one_would_write_by_hand(data, settings):
+@pytest.mark.parametrize(
+    ("levels", "facts"),
+    [
+        (("a", "b"), {}),
+        (("a", "b"), {"groups": ["a", "b"], "classes": [0, 1]}),
+        ((0, 1), {}),  # in the sweep, "0" and "1"
+    ],
+)
+def test_a_cell_is_the_fit_that_one_would_write_by_hand(data, settings, levels, facts):
+    """Groups and classes have the same noise, whether they are declared or discovered."""
     X, y, group = data
-    results = sweep(["dpsgd"], [2.0], [3], X, y, group, **settings)
+    group = group.map(dict(zip("ab", levels, strict=True)))
+    results = sweep(["dpsgd"], [2.0], [3], X, y, group, **settings, keep_predictions=True)
     state = int(np.random.SeedSequence(3, spawn_key=(1, 0)).generate_state(1)[0])
-    (train, test) = _cells.splits(None, 3, y.to_numpy(), (group == "b").astype(int).to_numpy())[0]
+    code = (group == levels[1]).astype(int).to_numpy()
+    (train, test) = _cells.splits(None, 3, y.to_numpy(), code)[0]
     scores = {}
-    for name, epsilon in (("sgd", None), ("dpsgd", 2.0)):
-        model = DPFairClassifier(
-            name,
-            epsilon=epsilon,
-            groups=["a", "b"],
-            classes=[0, 1],
-            random_state=state,
-            **settings,
-        ).fit(X.iloc[train], y.iloc[train], sensitive_features=group.iloc[train])
-        right = model.predict(X.iloc[test]) == y.iloc[test]
+    for name, epsilon in (("reference", np.inf), ("dpsgd", 2.0)):
+        spent = {"method": "sgd", "epsilon": None} if name == "reference" else {"epsilon": epsilon}
+        model = DPFairClassifier("dpsgd", random_state=state, **facts, **settings)
+        model.set_params(**spent)
+        model.fit(X.iloc[train], y.iloc[train], sensitive_features=group.iloc[train])
+        predicted = model.predict(X.iloc[test])
+        assert (results.predictions[name, epsilon, 3, 0]["y_pred"] == predicted).all()
+        right = predicted == y.iloc[test]
         scores[name] = {"overall": right.mean()} | {
-            g: right[group.iloc[test] == g].mean() for g in ("a", "b")
+            str(g): right[group.iloc[test] == g].mean() for g in levels
         }
     frame = results.frame.set_index(["method", "group"])
-    for g in ("overall", "a", "b"):
-        assert frame.loc[("reference", g), "accuracy"] == pytest.approx(scores["sgd"][g])
+    for g in ("overall", *map(str, levels)):
+        assert frame.loc[("reference", g), "accuracy"] == pytest.approx(scores["reference"][g])
         assert frame.loc[("dpsgd", g), "accuracy"] == pytest.approx(scores["dpsgd"][g])
         assert frame.loc[("dpsgd", g), "privacy_cost"] == pytest.approx(
-            scores["sgd"][g] - scores["dpsgd"][g]
+            scores["reference"][g] - scores["dpsgd"][g]
         )
-    spent = frame.loc[("dpsgd", "a"), "epsilon_spent"]
-    assert 1.9 < spent <= 2.0
-    assert frame.loc[("reference", "a"), ["epsilon", "epsilon_spent", "privacy_cost"]].tolist() == [
-        np.inf,
-        np.inf,
-        0,
-    ]
+    first = str(levels[0])
+    assert 1.9 < frame.loc[("dpsgd", first), "epsilon_spent"] <= 2.0
+    columns = ["epsilon", "epsilon_spent", "privacy_cost"]
+    assert frame.loc[("reference", first), columns].tolist() == [np.inf, np.inf, 0]
 
 
 @pytest.mark.filterwarnings("ignore::skdpfair.exceptions.InsecureSeedWarning")
@@ -363,6 +369,7 @@ def test_refusals_name_the_remedy(data, changed, match):
         ({"n_jobs": "2"}, "n_jobs must be a number of processes.*got '2'"),
         ({"n_jobs": 0}, "n_jobs must be a number of processes"),
         ({"groups": "a"}, "groups must be a list"),
+        ({"module_params": {"depth": 3}}, "cannot be made with module_params"),
     ],
 )
 def test_what_is_no_parameter_is_refused_before_any_fit(data, wrong, match):
