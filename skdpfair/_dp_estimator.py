@@ -16,12 +16,15 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from skdpfair import release
+from skdpfair.engine.memory import used_device
 from skdpfair.engine.precision import full_precision
 from skdpfair.features import Scattering2D
 from skdpfair.inputs import fitted_rows, table
+from skdpfair.inputs.columns import in_pandas
 from skdpfair.inputs.streaming import is_streamed
 from skdpfair.mechanism import Method
 from skdpfair.methods import get_method
+from skdpfair.preprocessing._schema import encoded
 from skdpfair.privacy import PrivacyReport
 from skdpfair.privacy.statement import UNITS
 from skdpfair.training import defaults, parameters, pictures, sklearn_callbacks
@@ -128,7 +131,7 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
             groups, weights = sensitive_features is not None, sample_weight is not None
             processes.agreed(lambda: parameters.check(params, method, groups, weights))
             processes.agreed(lambda: self._check(params, method))
-            stack.enter_context(full_precision(defaults.device(params["device"])))
+            stack.enter_context(full_precision(used_device(params["device"])))
             # read
             # a failed fit leaves this one as it was
             fresh = type(self)(**{k: v for k, v in params.items() if k not in self._absent})
@@ -139,6 +142,8 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
                 parameters.check_binary(method, data.classes, data.groups.levels)
             parameters.check_units(method, params, data.unit is not None)
             features = pictures.features_of(params, data.x.shape[1:])
+            shape, n_outputs = data.x.shape[1:], data.n_outputs
+            processes.agreed(lambda: defaults.check_network(params, shape, n_outputs))
             previous = previous_fit(self, fresh, data, features) if self.warm_start else None
             # plan
             share = self.__dict__.pop("_score_counts_share", 0.0)
@@ -272,6 +277,14 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
         super().set_params(**params)
         return self
 
+    def _encoded(self, X: Any) -> Any:
+        """Return X, encoded if it is a table of the columns of the schema of a release file."""
+        X, text = in_pandas(X), getattr(self, "_schema", None)
+        if text is None or not hasattr(X, "columns"):
+            return X
+        X = encoded(text, X)
+        return X if hasattr(self, "feature_names_in_") else X.to_numpy()
+
     def _outputs(self, X: Any) -> np.ndarray:
         check_is_fitted(self, "net_")
         outputs: np.ndarray = self.net_.logits(table.read_for_prediction(self, X))
@@ -313,7 +326,7 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
         is_first = previous is None and data.classes is not None
         if is_first and isinstance(data.x, np.ndarray) and not is_streamed(data.x):
             fitted_rows.remember(net, data.x, data.y)
-        for name in ("feature_names_in_", "reference_", "diagnostics_"):
+        for name in ("feature_names_in_", "reference_", "diagnostics_", "_schema"):
             self.__dict__.pop(name, None)
         self.__dict__.update(kept)  # at once: an interrupt may come between any two lines
 

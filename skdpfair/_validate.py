@@ -2,6 +2,7 @@
 
 import difflib
 import math
+import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
@@ -77,7 +78,7 @@ def integer(name: str, value: Any, *, low: int = 1, high: int = _LARGEST) -> int
     if value < low:
         raise ValueError(f"{name} must be an integer >= {low}, got {safe_repr(value)}.")
     if value > high:
-        raise ValueError(f"{name} must be an integer <= {high}, got {safe_repr(value)}.")
+        raise ValueError(f"{name} must be an integer <= {_rounded(high)}, got {safe_repr(value)}.")
     return int(value)
 
 
@@ -127,12 +128,12 @@ def one_of(name: str, value: Any, options: Iterable[str]) -> str:
     if text in options:
         return text
     options = tuple(map(_without_group, options))
-    hint = _nearest(safe_repr(value) if text is None else text, options)
+    hint = nearest(safe_repr(value) if text is None else text, options)
     listed = ", ".join(dict.fromkeys(map(repr, options)))
     raise ValueError(f"{name} must be one of {listed}, got {safe_repr(value)}.{hint}")
 
 
-def _nearest(text: str, options: Sequence[str]) -> str:
+def nearest(text: str, options: Sequence[str]) -> str:
     """Return a question for the option that a text resembles, "" if there is none."""
     # a text as long as a book resembles nothing, and would be compared for minutes
     near = difflib.get_close_matches(text[:_SHOWN].lower(), options, n=1)
@@ -279,7 +280,8 @@ def error_context(name: str, what: str = "cannot be used") -> Iterator[None]:
         if isinstance(error, (ValueError, TypeError)) and str(error).startswith(name):
             raise
         kind = TypeError if isinstance(error, TypeError) else ValueError
-        said = str(error) if isinstance(error, (ValueError, TypeError)) else safe_repr(error)
+        says = isinstance(error, (ValueError, TypeError, RuntimeError, AssertionError))
+        said = str(error) if says and str(error) else safe_repr(error)
         raise kind(f"{name} {what}: {said[: 5 * _SHOWN]}") from error
 
 
@@ -335,14 +337,24 @@ def check_parameter(name: str, value: Any, constraints: Sequence[Any], of: str =
     is_no_number |= isinstance(value, np.timedelta64)
     if is_no_number or not any(_satisfies(own, constraint) for constraint in allowed):
         options = [o for c in allowed if isinstance(c, StrOptions) for o in sorted(c.options)]
-        hint = _nearest(own, options) if isinstance(own, str) else ""
+        hint = nearest(own, options) if isinstance(own, str) else ""
         raise InvalidParameterError(
-            f"{name}{of} must be {' or '.join(map(str, allowed))}, got {safe_repr(value)}.{hint}"
+            f"{name}{of} must be {_wanted(allowed)}, got {safe_repr(value)}.{hint}"
         )
     if any(isinstance(c, Interval) and c.type is Real for c in allowed) and is_integer(own):
         with suppress(OverflowError):
             return float(own)
     return own
+
+
+def _wanted(constraints: Sequence[Any]) -> str:
+    """Return constraints in words, with round numbers and public names of classes."""
+    text = " or ".join(map(str, constraints))
+    return re.sub(r"\d{16,}", lambda m: _rounded(int(m[0])), re.sub(r"\b_\w+\.|mtrand\.", "", text))
+
+
+def _rounded(bound: int) -> str:
+    return str(bound) if bound < LARGE else f"{bound:.3g}"
 
 
 def _pythons_own(value: Any) -> Any:

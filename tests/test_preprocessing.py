@@ -259,6 +259,24 @@ def test_parts_about_the_encoding_are_checked(given, message):
         paid(**given)
 
 
+@pytest.mark.parametrize("lacking", ["pay", "paid", "sex", "ward"])
+def test_a_schema_names_the_columns_that_a_table_lacks(lacking):
+    schema = TableSchema(
+        target="paid",
+        classes=["no", "yes"],
+        groups={"sex": ["F", "M"]},
+        bounds={"pay": (0, 9)},
+        categories={"ward": ["A"]},
+    )
+    table = pd.DataFrame({"pay": [1.0], "sex": ["F"], "ward": ["A"], "paid": ["no"]})
+    schema.split(table)
+    for other in (table.drop(columns=lacking), pd.concat([table, table[[lacking]]], axis=1)):
+        with pytest.raises(ValueError, match=rf"got \['{lacking}'\], which table lacks"):
+            schema.split(other)
+    with pytest.raises(TypeError, match="table must be a DataFrame"):
+        schema.split(table.to_numpy())
+
+
 def test_features_that_depend_on_the_fit_have_no_names():
     with pytest.raises(ValueError, match=r"with_fixed_encoding\(n_samples, epsilon\)"):
         paid().feature_names  # noqa: B018

@@ -302,7 +302,7 @@ def _groups_of(model, X, y, given):
     if method.changes_gradients():
         raise ValueError(
             f"attack='white_box' cannot plant gradients for {method.name!r}, which changes them. "
-            "Use attack='black_box'."
+            "Use 'black_box'."
         )
     named = {"group_col": model.group_col, "groups": model.groups}
     named["sensitive_features"] = given.get("sensitive_features")

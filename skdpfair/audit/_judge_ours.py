@@ -3,7 +3,6 @@
 import json
 import math
 import re
-import tomllib
 from collections import namedtuple
 from contextlib import suppress
 
@@ -20,7 +19,6 @@ from skdpfair.audit._read_files import Tensors, Text
 from skdpfair.audit._read_pickles import Global, class_of, is_node, more_of, state_of
 from skdpfair.augmentations import FlipAndShift
 from skdpfair.mechanism import METHODS
-from skdpfair.preprocessing import TableSchema
 from skdpfair.preprocessing._piecewise_linear import are_columns
 from skdpfair.privacy import Ledger, LedgerEntry, PrivacyReport
 from skdpfair.release import _facts, _file, statement
@@ -313,7 +311,7 @@ def _judge_tensors(walk, tensors, where):
         "sha256": re.compile("[0-9a-f]{64}").fullmatch,
         "skdpfair_version": re.compile(r"[\w.+!-]{1,40}").fullmatch,
         "privacy_statement": lambda v: statement(values["privacy_"]) == v,
-        "schema": lambda v: TableSchema.from_dict(tomllib.loads(v)).to_toml() == v,
+        "schema": lambda v: public.is_listed("_schema", v, values, None),
         "module": lambda v: set(v) <= _MODULE and all(map(public.is_word, words)),
     }
     facts |= {k: v for k, v in metadata.items() if k != _file.METADATA_KEY}

@@ -1,6 +1,7 @@
 """Public facts: the values that parameters, fitted attributes, statements and ledgers may have."""
 
 import re
+import tomllib
 from dataclasses import fields
 from inspect import signature
 from numbers import Real
@@ -19,6 +20,7 @@ from skdpfair.features import Scattering2D
 from skdpfair.inputs.groups import group_names
 from skdpfair.inputs.targets import range_of
 from skdpfair.mechanism import Method
+from skdpfair.preprocessing import TableSchema
 from skdpfair.preprocessing._bounded_scaler import BoundedScaler, bounds_of
 from skdpfair.privacy import ACCOUNTANTS, NOT_ACCOUNTED, Ledger, LedgerEntry, PrivacyReport
 from skdpfair.privacy import statement as words
@@ -188,6 +190,8 @@ def is_listed(name, value, values, network) -> bool:
         return len(set(value)) == len(value) and set(value) <= set(range(n_features))
     if name == "privacy_":
         return is_report(value, values.get("groups_"), values.get("_n_fits", 1))
+    if name == "_schema":
+        return TableSchema.from_dict(tomllib.loads(value)).to_toml() == value
     if name == "_day":
         return is_day(value)
     if name == "_n_fits":

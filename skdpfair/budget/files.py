@@ -52,6 +52,7 @@ def replace_file(
 ) -> None:
     """Write a file, whole or part by part, beside the old one, then put it in its place.
 
+    A missing folder is made, because the content may have cost budget.
     If ``is_private``, only the owner may read it.
 
     Examples
@@ -64,6 +65,7 @@ def replace_file(
     ('two', 1)
     """
     path = path_of(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
     with _written_beside(path, content, 0o600 if is_private else 0o666) as part:
         put_in_place(part, path)
 
@@ -96,6 +98,10 @@ def _written_beside(
             file.flush()
             os.fsync(file.fileno())
         yield part
+    except OSError as error:
+        if error.filename != str(part):
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from None  # a name that is known
     finally:
         with suppress(OSError):
             part.unlink()

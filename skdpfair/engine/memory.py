@@ -1,14 +1,36 @@
-"""Batch size that fits in memory, and detection of out-of-memory errors."""
+"""Devices, batch sizes that fit in their memory, and detection of out-of-memory errors."""
 
 import copy
+import warnings
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from skdpfair._validate import error_context, safe_repr
+
 ACTIVATION_BUDGET = 2**28  # floats that the activations of one chunk may take, but on CUDA
 # what the libraries of a device say where memory ran out, in errors of no type of their own
 _OUT_OF_MEMORY = ("can't allocate memory", "out of memory", "ALLOC_FAILED", "ALLOCATION_FAILED")
+
+
+def used_device(given: str | torch.device) -> str | torch.device:
+    """Return a device as given, if torch can compute there; for "auto", "cuda" or else "cpu".
+
+    Examples
+    --------
+    >>> used_device("cpu")
+    'cpu'
+    """
+    if given == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    with error_context("device", f"{safe_repr(given)} is not a torch device that can be used here"):
+        if torch.device(given).type == "meta":
+            raise ValueError("it holds no numbers")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            torch.zeros(1, device=given).add_(1)
+    return given
 
 
 def affordable_batch(module: nn.Module, example: Tensor) -> int:

@@ -20,6 +20,7 @@ from torch import Tensor
 from skdpfair._validate import error_context, safe_repr
 from skdpfair.budget.files import put_in_place
 from skdpfair.budget.progress import ProgressBar
+from skdpfair.engine.memory import used_device
 from skdpfair.engine.precision import full_precision
 from skdpfair.inputs.columns import refuse_different_shapes
 from skdpfair.inputs.provenance import note
@@ -122,9 +123,7 @@ or (n_samples, height, width, channels)
     @property
     def used_device(self) -> str | torch.device:
         """Device of torch that computes the features."""
-        if self.device != "auto":
-            return self.device
-        return "cuda" if torch.cuda.is_available() else "cpu"
+        return used_device(self.device)
 
     def _facts(self) -> dict[str, Any]:
         """Return what decides the features, for the name of a cached file."""

@@ -200,7 +200,7 @@ def _weights(
 
 def read_for_prediction(estimator: Any, X: Any) -> Rows:
     """Return the features of X, with or without the group columns that fit had."""
-    x = read_rows(estimator, X)
+    x = read_rows(estimator, estimator._encoded(X))
     if estimator.features_ is None:
         return x
     return MappedRows(x, estimator.features_.transform, estimator.net_.module.in_shape)

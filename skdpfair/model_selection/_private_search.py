@@ -20,7 +20,7 @@ from sklearn.utils.validation import (
 
 from skdpfair._validate import error_context, integer, is_auto, number, safe_repr
 from skdpfair.budget.charging import charged
-from skdpfair.estimator import classifier_of, persons_of, routed
+from skdpfair.estimator import DPFairClassifier, classifier_of, persons_of, routed
 from skdpfair.exceptions import InfeasibleBudgetError, InsecureSeedWarning
 from skdpfair.inputs import labels as _labels
 from skdpfair.inputs import persons as _persons
@@ -48,6 +48,7 @@ from skdpfair.privacy.renyi import (
 )
 from skdpfair.privacy.statement import ASSUMPTIONS, UNITS, in_unit
 from skdpfair.training import sklearn_callbacks as _tasks
+from skdpfair.training.defaults import check_network
 
 _ONLY = {"keep_reference": False, "diagnostics": False, "warm_start": False, "callbacks": None}
 _ONLY |= {"distributed": None}
@@ -238,8 +239,8 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         if seeded:
             warnings.warn(
                 f"random_state={self.random_state!r} makes the noise and the number of trials "
-                "reproducible: whoever knows the seed can reconstruct them. Use random_state=None "
-                "for a model that you release.",
+                "reproducible: whoever knows the seed can reconstruct them. Leave it out for a "
+                "model that you release.",
                 InsecureSeedWarning,
                 stacklevel=3,
             )
@@ -248,6 +249,9 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         check_consistent_length(X, y, sensitive_features)
         public = _trials.public_sets(self.estimator, X, y, sensitive_features)
         scored = self._public_scored(public["classes"])
+        for params in pool if isinstance(self.estimator, DPFairClassifier) else ():
+            candidate = configured(self.estimator, params).get_params(deep=False)
+            check_network(candidate, np.shape(X)[1:], len(public["classes"]))
         context = _tasks.begin(self, X, y, 0)
         day = datetime.now(UTC).date().isoformat()  # that of the end would tell of the trials
         with charged(

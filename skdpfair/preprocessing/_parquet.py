@@ -16,7 +16,7 @@ from skdpfair._validate import error_context, error_context_without_data
 from skdpfair.budget.files import path_of, replace_file
 from skdpfair.budget.progress import ProgressBar
 from skdpfair.inputs.streaming import MappedRows
-from skdpfair.preprocessing._schema import TableSchema, labels_in
+from skdpfair.preprocessing._schema import TableSchema, labels_in, uncovered
 
 _AT_ONCE = 2**16  # rows
 _UNREADABLE = "must be Parquet files, or a pyarrow.dataset of them without a filter"
@@ -38,6 +38,9 @@ class EncodedTable:
         The groups; None if the schema has none.
     units : ndarray of int of shape (n_samples,), or None
         The number of each record's person; None if the schema names no column of persons.
+    uncovered : list of str
+        Feature columns in which no row has a listed value, or a number within its limits, which is
+        NOT private; empty where the features are not written to a file.
 
     Examples
     --------
@@ -58,6 +61,7 @@ class EncodedTable:
     y: np.ndarray | None = None
     sensitive_features: pd.DataFrame | None = None
     units: np.ndarray | None = None
+    uncovered: Collection[str] = ()
 
 
 def encode_parquet(source, schema, path=None, *, epsilon=1.0, labelled=True, verbose=0):
@@ -125,9 +129,11 @@ def encode_parquet(source, schema, path=None, *, epsilon=1.0, labelled=True, ver
     named = [*schema.all_groups, schema.target] if labelled else []
     levels = {column: pd.CategoricalDtype(listed) for column, listed in schema.all_groups.items()}
     y, groups = [], []
+    lacking = [*schema.bounds, *schema.categories] * (path is not None)
 
     def read(columns):
         """Return the rows, part by part, and keep their labels and groups."""
+        nonlocal lacking
         done = 0
         with ProgressBar("encoding", "row", total=len(table), shown=verbose > 0) as bar:
             for frame in table.frames(list(dict.fromkeys(columns))):
@@ -135,6 +141,7 @@ def encode_parquet(source, schema, path=None, *, epsilon=1.0, labelled=True, ver
                     labels, of_rows = labels_in(schema, frame)
                     y.append(labels)
                     groups.append(None if of_rows is None else of_rows.astype(levels))
+                lacking = uncovered(schema, frame, lacking)
                 yield frame
                 done += len(frame)
                 bar.move_to(done)
@@ -149,9 +156,9 @@ def encode_parquet(source, schema, path=None, *, epsilon=1.0, labelled=True, ver
         replace_file(path, chain([_header(shape)], parts), is_private=True)
         X = np.load(path_of(path), mmap_mode="r")
     if not labelled:
-        return EncodedTable(schema, X)
+        return EncodedTable(schema, X, uncovered=lacking)
     all_groups = pd.concat(groups, ignore_index=True) if levels else None
-    return EncodedTable(schema, X, np.concatenate(y), all_groups, units)
+    return EncodedTable(schema, X, np.concatenate(y), all_groups, units, lacking)
 
 
 class _RowGroups:

@@ -11,7 +11,7 @@ from sklearn import compose
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import validate_data
 
-from skdpfair._validate import error_context, one_of, safe_repr
+from skdpfair._validate import error_context, one_of, outline, safe_repr
 from skdpfair._validate import listed as as_list
 from skdpfair.inputs.columns import in_pandas
 from skdpfair.preprocessing._bounded_scaler import BoundedScaler, pair_of
@@ -27,11 +27,18 @@ class ColumnTransformer(compose.ColumnTransformer):
 
     def fit_transform(self, X, y=None, **params):
         """Fit all steps, and transform X."""
-        return super().fit_transform(in_pandas(X), y, **params)
+        return as_encoded(super().fit_transform(in_pandas(X), y, **params))
 
     def transform(self, X, **params):
         """Transform X by all steps."""
-        return super().transform(in_pandas(X), **params)
+        return as_encoded(super().transform(in_pandas(X), **params))
+
+
+def as_encoded(table):
+    """Return a table, marked as encoded, since its columns may have the names of raw ones."""
+    if isinstance(table, pd.DataFrame):
+        table.attrs["encoded"] = True
+    return table
 
 
 class PublicEncoder(TransformerMixin, BaseEstimator):
@@ -243,15 +250,7 @@ def outside_public(table, bounds, categories=None):
     """
     categories = {} if categories is None else categories
     _check_dicts(bounds, categories)
-    table = in_pandas(table)
-    if not isinstance(table, pd.DataFrame):
-        raise TypeError(f"table must be a DataFrame, got {type(table).__name__}.")
-    unknown = [column for column in (*bounds, *categories) if column not in table]
-    if unknown:
-        raise ValueError(
-            f"bounds and categories must name columns of table, got {safe_repr(unknown)}, which "
-            "table lacks. Remove these, or spell them as in the table."
-        )
+    table = with_columns(table, [*bounds, *categories], "bounds and categories")
     rows = {}
     for column, pair in bounds.items():
         with error_context("bounds"):
@@ -266,6 +265,20 @@ def outside_public(table, bounds, categories=None):
         out.append((values.isna().mean(), beyond.mean(), example))
     index = pd.Index(list(rows), name="column")
     return pd.DataFrame(out, index=index, columns=["missing", "outside", "example"])
+
+
+def with_columns(table, wanted, of="The schema"):
+    """Return a table as pandas', which must have each of some columns once."""
+    table = in_pandas(table)
+    if not isinstance(table, pd.DataFrame):
+        raise TypeError(f"table must be a DataFrame with named columns, got {outline(table)}.")
+    names = list(table.columns)
+    if wrong := [column for column in dict.fromkeys(wanted) if names.count(column) != 1]:
+        raise ValueError(
+            f"{of} must name columns of table, got {safe_repr(wrong)}, which table lacks, or has "
+            "several times. Spell them alike."
+        )
+    return table
 
 
 def _check_dicts(bounds, categories):

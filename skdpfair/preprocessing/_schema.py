@@ -1,7 +1,6 @@
 """A schema of a table: its public columns, their limits and their values."""
 
 import csv
-import difflib
 import json
 import re
 import tomllib
@@ -20,17 +19,17 @@ from skdpfair._validate import (
     is_auto,
     is_integer,
     listed,
+    nearest,
     number,
     safe_repr,
 )
 from skdpfair.inputs import persons
-from skdpfair.inputs.columns import in_pandas
 from skdpfair.preprocessing._piecewise_linear import (
     n_columns_of,
     n_intervals_for,
     spans_decades,
 )
-from skdpfair.preprocessing._public import codes_in, public_preprocessor
+from skdpfair.preprocessing._public import codes_in, public_preprocessor, with_columns
 
 _MOST_COMPARED = 1000  # names of columns, with one that is not among them
 _MOST_INTERVALS = 1000
@@ -205,10 +204,9 @@ class TableSchema:
             raise TypeError(f"facts must be a dict of parts of a schema, got {safe_repr(facts)}.")
         known = cls.__dataclass_fields__
         if unknown := sorted(set(map(str, facts)) - set(known)):
-            near = difflib.get_close_matches(unknown[0][:_MOST_COMPARED], known, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
             raise ValueError(
-                f"A schema has no part {unknown[0]!r}. Its parts are {', '.join(known)}.{hint}"
+                f"A schema has no part {unknown[0]!r}. Its parts are {', '.join(known)}."
+                f"{nearest(unknown[0], list(known))}"
             )
         if missing := [name for name in ("target", "classes") if name not in facts]:
             raise ValueError(f"The schema lacks {missing[0]!r}.")
@@ -424,11 +422,11 @@ class TableSchema:
         Raises
         ------
         ValueError
-            If values are missing, or of several types.
+            If the column or values of it are missing, or of several types.
         """
         if self.unit is None:
             return None
-        values = in_pandas(table)[self.unit]
+        values = with_columns(table, [self.unit])[self.unit]
         return persons.codes(f"Unit column {self.unit!r}", values, len(values))
 
     def split(self, table, *, epsilon=1.0):
@@ -454,15 +452,16 @@ class TableSchema:
         Raises
         ------
         ValueError
-            If a label or a group is missing or not listed; the error does not show its value.
+            If a column is missing, or a label or a group is missing or not listed; the error does
+            not show its value.
         """
-        table = in_pandas(table)
+        table = with_columns(table, [*self.bounds, *self.categories, *self.all_groups, self.target])
         y, groups = labels_in(self, table)
         X = self.with_fixed_encoding(len(table), epsilon).preprocessor().transform(table)
         return X, y, groups
 
 
-def read_columns(path, numbers, texts):
+def read_columns(path, numbers, texts, n_rows=None):
     """Read some columns of a CSV file; numbers that cannot be read as such stay texts."""
     names, separator = columns_of(path, [*numbers, *texts])
     _check_rows(path, names, separator)
@@ -478,12 +477,42 @@ def read_columns(path, numbers, texts):
             skipinitialspace=True,
             encoding="utf-8-sig",
             low_memory=False,
+            nrows=n_rows,
         )
     except Exception as error:  # parsers quote the line that they stumble over
         raise ValueError(f"{Path(path).name} {_unreadable(error)}") from None
     if table.empty:
         raise ValueError(f"{Path(path).name} has no rows below its header.")
     return table
+
+
+def uncovered(schema, table, columns=None) -> list:
+    """Return the feature columns, or some, in which no row has a listed value or is in its limits.
+
+    It tells of the rows, and is not private.
+    """
+    covered = {c: table[c].between(*pair) for c, pair in schema.bounds.items()}
+    covered |= {c: codes_in(listed, table[c]) >= 0 for c, listed in schema.categories.items()}
+    return [c for c in (covered if columns is None else columns) if not covered[c].any()]
+
+
+def encoded(text: str, table: pd.DataFrame) -> pd.DataFrame:
+    """Return the features that a schema, as text, makes of a table, unless it holds them already.
+
+    Columns that the schema does not name are left out.
+    """
+    schema = TableSchema.from_dict(tomllib.loads(text))
+    columns, names = [*schema.bounds, *schema.categories], list(table.columns)
+    if names == schema.feature_names:
+        if table.attrs.get("encoded") or not set(columns) <= set(names):
+            return table
+        if table.apply(pd.to_numeric, errors="coerce").abs().le(1).all(axis=None):
+            raise ValueError(
+                f"X has columns, {safe_repr(names)}, and numbers that raw and encoded records may "
+                "have. Give encoded ones as an array, X.to_numpy(), and encode others by "
+                "schema_of(path).preprocessor()."
+            )
+    return schema.preprocessor().transform(with_columns(table, columns))
 
 
 def labels_in(schema, table):
@@ -571,11 +600,9 @@ def columns_of(path, wanted=()):
                 "have the same name. Give each column its own name in the first line."
             )
     if absent := next((name for name in wanted if name not in place), None):
-        near = difflib.get_close_matches(absent, names[:_MOST_COMPARED], n=1)
-        hint = f"Did you mean {near[0]!r}? " if near else ""
         raise ValueError(
-            f"{Path(path).name} has no column {absent!r}. {hint}Its first line must hold the "
-            "column names."
+            f"{Path(path).name} has no column {absent!r}.{nearest(absent, names[:_MOST_COMPARED])} "
+            "Its first line must hold the column names."
         )
     return names, separator
 

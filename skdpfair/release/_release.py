@@ -73,8 +73,9 @@ def save_release(estimator, path, *, schema=None):
     schema : TableSchema or None, default=None
         The public facts from which the features were computed. `schema_of` reads them, and
         ``skdpfair predict`` uses them to take raw tables. The file holds the number of
-        intervals that gives the features of the fit, even if ``n_intervals="auto"``. None for
-        a regressor: a schema describes classes.
+        intervals that gives the features of the fit, even if ``n_intervals="auto"``. None keeps
+        that of a file from which the estimator was loaded. None for a regressor: a schema describes
+        classes.
 
     Raises
     ------
@@ -111,8 +112,11 @@ def save_release(estimator, path, *, schema=None):
     schema = _checked(schema, estimator)
     facts, weights = facts_of(estimator)
     extra = {"skdpfair_version": _package().__version__}
+    text = facts["fitted"].pop("_schema", None)
     if schema is not None:
-        extra["schema"] = schema.to_toml()  # keeps the order, which is that of the features
+        text = schema.to_toml()  # keeps the order, which is that of the features
+    if text is not None:
+        extra["schema"] = text
     _file.write(path, facts | extra, weights)
 
 
@@ -172,6 +176,9 @@ def load_release(path, *, module=None):
     -------
     DPFairClassifier or DPFairRegressor
         The fitted estimator; on the same machine its predictions equal those of the saved one.
+        If the file holds a schema, it predicts tables with the columns that this names, too: other
+        columns are left out, and categories that are not listed become zeros, as in
+        ``skdpfair predict``. Encoded records are predicted as before.
 
     Raises
     ------
@@ -211,6 +218,9 @@ def loaded(path, module=None):
         name = one_of("estimator", facts.get("estimator", CLASSIFIER), (CLASSIFIER, REGRESSOR))
         estimator = rebuilt(getattr(_package(), name), facts, weights, factory)
         check_loaded(estimator, facts)
+        schema = schema_in(facts, path)
+        if schema is not None and schema.has_features:
+            estimator._schema = _checked(schema, estimator).to_toml()
         return estimator, content
     except Exception as error:  # facts may be anything, and so may a module
         raise ValueError(

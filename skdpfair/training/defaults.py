@@ -13,8 +13,10 @@ import numpy as np
 import torch
 from torch import nn
 
+from skdpfair import networks
 from skdpfair._validate import is_auto, safe_repr
 from skdpfair.engine.losses import HUBER_THRESHOLD
+from skdpfair.engine.memory import used_device
 from skdpfair.privacy import gdp_parameter
 
 Module: TypeAlias = str | Callable[..., nn.Module]
@@ -286,16 +288,39 @@ def network(params: dict[str, Any], module: Module) -> dict[str, Any]:
     return found
 
 
-def device(given: str | torch.device) -> str | torch.device:
-    """Return the device to train on: as given, or "cuda" if there is one, else "cpu"."""
-    if given != "auto":
-        return given
-    return "cuda" if torch.cuda.is_available() else "cpu"
+def factory(
+    params: dict[str, Any],
+    module: Any,
+    in_shape: Sequence[int],
+    n_outputs: int,
+    initial_logits: Sequence[float] | None = None,
+) -> networks.Factory:
+    """Return the factory of the network that the estimator's parameters stand for."""
+    found = params | network(params, module)
+    return networks.factory(
+        found["module"],
+        in_shape,
+        n_outputs,
+        hidden_layer_sizes=found["hidden_layer_sizes"],
+        activation=params["activation"],
+        initial_logits=initial_logits,
+        params=found["module_params"] or {},
+    )
+
+
+def check_network(params: dict[str, Any], in_shape: Sequence[int], n_outputs: int) -> None:
+    """Raise, before anything is spent, if a built-in network cannot be made as asked."""
+    module = params["module"]
+    if is_auto(module) and not is_auto(params["hidden_layer_sizes"]):
+        module = "mlp"
+    if module in ("logistic", "mlp", "cnn"):
+        with torch.device("meta"):  # takes no memory
+            factory(params, module, in_shape, n_outputs)()
 
 
 def device_in_turn(given: str | torch.device, place: int) -> str | torch.device:
     """Return the device of the fit number ``place``: each GPU in turn, where any may be taken."""
-    n = torch.cuda.device_count() if str(device(given)) == "cuda" else 1
+    n = torch.cuda.device_count() if str(used_device(given)) == "cuda" else 1
     return f"cuda:{place % n}" if n > 1 else given
 
 

@@ -1,6 +1,5 @@
 """Constraints of the estimator's parameters; errors name parameter, value and remedy."""
 
-import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from inspect import signature
@@ -35,6 +34,7 @@ from skdpfair._validate import (
     outline,
     safe_repr,
 )
+from skdpfair.engine.memory import used_device
 from skdpfair.engine.precision import refuse_inference_mode
 from skdpfair.mechanism import Method
 from skdpfair.networks import ACTIVATIONS
@@ -115,11 +115,14 @@ def check(
             f"{type(params['module']).__name__}. Pass the class, with its arguments in "
             "module_params, so that clones start afresh."
         )
+    if callable(params["module"]):
+        wanted = "module must be a class or a factory that takes module_params"
+        _check_takes(params["module"], wanted, **(params["module_params"] or {}))
     _check_callbacks(params, method)
     _check_recorders(params, has_sample_weight)
     _check_attack(params["attack"])
     _check_augment(params["augment"], params["n_augmentations"], method)
-    _check_device(params["device"])
+    used_device(params["device"])
     method._validate_params()
     _check_optimizer(params)
     if method.needs_groups and params["group_col"] is None and not has_sensitive_features:
@@ -371,7 +374,7 @@ def _check_attack(attack: Any) -> None:
     wanted = "attack must be None, PGD(radius, step_size, n_steps) or a callable"
     if isinstance(attack, (type, nn.Module)):
         raise TypeError(f"{wanted} (module, x, y) -> x, got {safe_repr(attack)}.")
-    _check_takes(attack, 3, f"{wanted} (module, x, y) -> x")
+    _check_takes(attack, f"{wanted} (module, x, y) -> x", *[None] * 3)
 
 
 def _check_augment(augment: Any, n_augmentations: int, method: Method) -> None:
@@ -391,29 +394,16 @@ def _check_augment(augment: Any, n_augmentations: int, method: Method) -> None:
     wanted = "augment must be None, FlipAndShift() or a callable x -> x"
     if isinstance(augment, (type, nn.Module)):
         raise TypeError(f"{wanted}, got {safe_repr(augment)}.")
-    _check_takes(augment, 1, wanted)
+    _check_takes(augment, wanted, None)
 
 
-def _check_takes(function: Any, n: int, wanted: str) -> None:
-    """Refuse a callable that cannot take ``n`` arguments."""
+def _check_takes(function: Any, wanted: str, *given: Any, **keywords: Any) -> None:
+    """Refuse a callable that cannot take some arguments."""
     try:
         takes = signature(function)
     except (TypeError, ValueError):  # some functions written in C do not tell
         return
     try:
-        takes.bind(*[None] * n)
+        takes.bind(*given, **keywords)
     except TypeError as error:
         raise TypeError(f"{wanted}, got {safe_repr(function)}: {error}.") from None
-
-
-def _check_device(device: str | torch.device) -> None:
-    if device == "auto":
-        return
-    with error_context(
-        "device", f"{safe_repr(device)} is not a torch device that can be used here"
-    ):
-        if torch.device(device).type == "meta":
-            raise ValueError("it holds no numbers")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            torch.zeros(1, device=device).add_(1)

@@ -14,13 +14,13 @@ import torch
 from skorch.dataset import Dataset
 from skorch.helper import predefined_split
 
-from skdpfair import networks
 from skdpfair._validate import safe_repr
 from skdpfair.attacks import check_inputs
 from skdpfair.budget.charging import charged, planned_entries
 from skdpfair.budget.spending import DIAGNOSTICS, REFERENCE
 from skdpfair.engine import ScaleSearch, Streams
 from skdpfair.engine.losses import REGRESSION
+from skdpfair.engine.memory import used_device
 from skdpfair.exceptions import InsecureSeedWarning, InterruptedWarning, PrivacyLeakWarning
 from skdpfair.inputs.persons import unit_groups
 from skdpfair.inputs.table import Table
@@ -108,8 +108,7 @@ def train(
     if is_seeded and plan.mechanism.noise_multiplier > 0:
         warnings.warn(
             f"random_state={safe_repr(params['random_state'])} makes the noise reproducible: "
-            "whoever knows the seed can remove it. Use random_state=None for a model that leaves "
-            "your "
+            "whoever knows the seed can remove it. Leave it out for a model that leaves your "
             "hands.",
             InsecureSeedWarning,
             stacklevel=4,
@@ -331,16 +330,8 @@ def _net(
     class_weight, initial_logits = defaults.loss_weights(
         params["class_weight"], table.classes, rescaled=bool(settings.warm_up)
     )
-    network = params | defaults.network(params, settings.module)
-    module = networks.factory(
-        network["module"],
-        table.x.shape[1:],
-        n_classes,
-        hidden_layer_sizes=network["hidden_layer_sizes"],
-        activation=params["activation"],
-        initial_logits=initial_logits,
-        params=network["module_params"] or {},
-    )
+    in_shape = table.x.shape[1:]
+    module = defaults.factory(params, settings.module, in_shape, n_classes, initial_logits)
     search = None
     if settings.warm_up:
         search = ScaleSearch.beside(plan.mechanism, defaults.TARGET_QUANTILE)
@@ -375,7 +366,7 @@ def _net(
         optimizer=plan.optimizer,
         max_epochs=plan.n_epochs,
         train_split=_validation(table),
-        device=defaults.device(params["device"]),
+        device=used_device(params["device"]),
         verbose=0,
         **{f"optimizer__{key}": value for key, value in plan.optimizer_params.items()},
     )

@@ -339,6 +339,22 @@ def test_refusals(data, params, says):
         searching(**params).fit(*data)
 
 
+@pytest.mark.parametrize(
+    "network",
+    [
+        {"module": ["mlp"], "hidden_layer_sizes": [(4,), (10**8,)]},
+        {"module": ["logistic", "cnn"]},  # on records that are no pictures
+        {"module_params": [None, {"depth": 3}]},
+        {"module": [lambda width=2: None], "module_params": [{"depth": 2}]},
+    ],
+)
+def test_a_network_that_cannot_be_made_is_refused_before_any_trial(data, network, tmp_path):
+    named = pytest.raises((ValueError, TypeError), match=r"^module")
+    with PrivacyLedger(tmp_path / "ledger", delta=1e-4) as ledger, named:
+        searching(base(module="logistic"), network).fit(*data)
+    assert ledger.frame().empty
+
+
 def test_records_without_labels_are_no_validation_data(data):
     with pytest.raises(TypeError, match=r"validation_data must be a pair \(X, y\).*got a ndarray"):
         searching(validation_data=data[0]).fit(*data)

@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from torch import nn
 
 from skdpfair import DPFairClassifier, get_method, load_release
-from skdpfair.budget.files import replace_file
+from skdpfair.budget.files import check_writable, replace_file
 from skdpfair.preprocessing import TableSchema
 from skdpfair.release import _file, schema_of
 from skdpfair.release._encode import NotPlain, decode, encode
@@ -84,6 +84,68 @@ def test_a_schema_of_other_features_is_refused(loans, path):
     for other in ({"n_intervals": 4}, {"log_columns": []}, {"bounds": {"age": (18, 98)}}):
         with pytest.raises(ValueError, match="schema gives the features"):
             clf.save_release(path, schema=replace(LOANS, **other))
+
+
+@pytest.fixture(scope="module", params=["with names", "without names", "of equal names"])
+def raw_model(loans, tmp_path_factory, request):
+    """A model from a file with a schema, raw and encoded records, and what it predicts of them."""
+    equal = request.param == "of equal names"  # before and after encoding
+    schema = {"n_intervals": 0, "log_columns": [], "missing": []} if equal else {"n_intervals": 3}
+    schema = replace(LOANS, **schema)
+    rows = loans.assign(ward=["A", "B", "?"] * 100)
+    if not equal:
+        schema = replace(schema, categories={"ward": ["A", "B"]})
+    X, y, _ = schema.split(rows)
+    clf = DPFairClassifier("dpsgd", epsilon=1.0, max_steps=3)
+    clf.fit(X.to_numpy() if request.param == "without names" else X, y)
+    path = tmp_path_factory.mktemp("raw") / "model.safetensors"
+    clf.save_release(path, schema=schema)
+    return path, rows, X, clf.decision_function(X if "without" not in request.param else X.values)
+
+
+RAW = {
+    "all columns": lambda rows, X: rows,
+    "other order": lambda rows, X: rows[rows.columns[::-1]],
+    "features only": lambda rows, X: rows.drop(columns=["paid"]),
+    "polars": lambda rows, X: pytest.importorskip("polars").from_pandas(rows),
+    "encoded": lambda rows, X: X,
+    "an array": lambda rows, X: X.to_numpy(),
+}
+
+
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+@pytest.mark.parametrize("given", RAW.values(), ids=RAW)
+def test_a_loaded_model_encodes_tables_by_its_schema(raw_model, given):
+    path, rows, X, expected = raw_model
+    for model in (load_release(path), pickle.loads(pickle.dumps(load_release(path)))):
+        table = given(rows, X)
+        np.testing.assert_array_equal(model.decision_function(table), expected)
+        predicted = model.classes_[(expected > 0).astype(int)]
+        np.testing.assert_array_equal(model.predict(table), predicted)
+        np.testing.assert_allclose(model.predict_proba(table)[:, 1], 1 / (1 + np.exp(-expected)))
+
+
+def test_a_table_that_a_schema_cannot_encode_is_refused(raw_model):
+    path, rows, X, _ = raw_model
+    model = load_release(path)
+    with pytest.raises(ValueError, match=r"got \['pay'\], which table lacks"):
+        model.predict(rows.drop(columns="pay"))
+    with pytest.raises(ValueError, match=r"hold text: \['age'\]"):
+        model.predict(rows.assign(age="young"))
+    if list(X) == ["pay", "age"]:  # raw records between -1 and 1 could be encoded ones
+        with pytest.raises(ValueError, match="that raw and encoded records may have"):
+            model.predict(pd.DataFrame({"pay": [0.5], "age": [0.1]}))
+
+
+def test_a_model_keeps_its_schema_from_file_to_file(raw_model, tmp_path):
+    path, rows, *_ = raw_model
+    model = load_release(path)
+    model.save_release(tmp_path / "copy")
+    assert (tmp_path / "copy").read_bytes() == path.read_bytes()
+    np.testing.assert_array_equal(model.release().predict(rows), model.predict(rows))
+    model.set_params(max_steps=1).fit(rows[["pay"]] / 1e6, rows["paid"])  # on other features
+    with pytest.raises(ValueError, match="feature"):
+        model.predict(rows)
 
 
 class Wide(nn.Module):
@@ -215,6 +277,20 @@ def test_a_failed_write_leaves_the_old_file(table, path, monkeypatch, fitted):
     with pytest.raises(OSError, match="no space"):
         fitted(table, "naive").save_release(path)
     assert path.read_bytes() == before and os.listdir(path.parent) == [path.name]
+
+
+def test_a_missing_folder_is_made_for_what_cost_budget(table, tmp_path, fitted):
+    model, path = fitted(table), tmp_path / "not" / "yet" / "model.safetensors"
+    model.save_release(path)
+    assert (load_release(path).predict(table[0]) == model.predict(table[0])).all()
+
+
+def test_an_error_names_the_file_and_not_the_one_that_is_written_first(tmp_path):
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(OSError, match=r"folder'$"):
+        replace_file(tmp_path / "folder", b"")  # no file replaces a folder
+    with pytest.raises(OSError, match=r"no folder/file'$"):
+        check_writable(tmp_path / "no folder" / "file")
 
 
 def test_what_is_encoded_comes_back():
