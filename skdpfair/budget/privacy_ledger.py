@@ -491,14 +491,13 @@ class PrivacyLedger:
         if after > self.budget:
             now = cost(before, searches, self.delta, self.accountant)
             remedy = (
-                "Lower the estimator's epsilon, or fit less often. Another ledger would not undo "
-                "earlier releases."
+                "Lower epsilon, or fit less often. Another ledger would not undo earlier releases."
             )
             if no_privacy:
                 remedy = (
                     "The fit or its reference model is not private, which no budget allows: remove "
-                    "epsilon=None, keep_reference=True and sweeps, or record them in a ledger "
-                    "without a budget."
+                    "epsilon=None, keep_reference=True and sweeps, or record them in a ledger with "
+                    "a delta alone."
                 )
             what = "This fit" if len(fits) == 1 else f"These {len(fits)} fits together"
             raise BudgetExceeded(
@@ -550,6 +549,6 @@ def _refuse_other_unit(fit: Line, before: Sequence[Line]) -> None:
     if len(units) > 1:
         raise ValueError(
             f"This fit protects each {fit.get('unit', 'record')}, but earlier fits in the ledger "
-            "protect another unit, and there is no sum of both. Use a ledger of its own for the "
-            "fits with unit_col= or units=."
+            "protect another unit, and there is no sum of both. Use a ledger of its own for "
+            "each unit."
         )

@@ -13,21 +13,12 @@ from rich.console import Console
 
 from skdpfair.exceptions import BudgetExceeded
 
-WORDS = {
-    "n_draws": "--draws",
-    "n_canaries": "--canaries",
-    "attack=": "--attack=",
-    "noise_multiplier": "--noise-multiplier",
-    "random_state": "--seed",
-    "epsilon": "--epsilon",
-    "method": "--method",
-    "rows": "--rows",
-    "path_or_object": "PATH",
-    "store": "RESULTS",
-}
-LEDGER_WORDS = {
-    "a ledger without a budget": "a ledger created with --ledger-delta alone",
-    "unit_col= or units=": "a unit in their schema",
+OPTIONS = {  # by the parameter of the library that they set
+    **{name: f"--{name}" for name in ("epsilon", "delta", "method", "measures", "attack", "port")},
+    **{name: f"--{name}" for name in ("seed", "fold", "rows")},
+    **{f"n_{name}": f"--{name}" for name in ("draws", "canaries", "jobs")},
+    **{"noise_multiplier": "--noise-multiplier", "random_state": "--seed", "column": "--by"},
+    **{"path_or_object": "PATH", "store": "folder", "kind": "--export"},
 }
 _WIDEST = 100
 
@@ -176,37 +167,31 @@ def check_outputs(*outputs, inputs=()):
 
 
 @contextmanager
-def in_options(names=WORDS):
-    """Raise errors of the library with status 2, and ``names`` of options for its parameters."""
+def in_options(options=OPTIONS):
+    """Raise errors of the library with status 2; ``options`` are in place of parameters."""
     try:
         yield
     except RecursionError:
         raise Unusable("What was given is nested too deeply.") from None
     except (ValueError, TypeError, OSError, ImportError, BudgetExceeded) as error:
-        raise Unusable(in_words(str(error), names)) from None
+        raise Unusable(in_words(str(error), options)) from None
 
 
-def in_words(text, names) -> str:
-    """Return what the library says, with the words of the command line for ``names``.
+def in_words(text, options=OPTIONS) -> str:
+    """Return a message with the option in place of the parameter that it begins with, if it does.
+
+    All other words stay: they may be those of a file, of a column or of a value.
 
     Examples
     --------
-    >>> in_words("delta=0.5 is large. Use delta='auto'.", {"delta": "--delta",
-    ...          "Use delta='auto'": "Leave --delta out"})
-    '--delta=0.5 is large. Leave --delta out.'
-    >>> in_words("delta.csv has no column 'delta'.", {"delta": "--delta"})
+    >>> in_words("random_state=3 makes the noise reproducible.")
+    '--seed=3 makes the noise reproducible.'
+    >>> in_words("delta.csv has no column 'delta'.")
     "delta.csv has no column 'delta'."
     """
-    if not names:
-        return text
-    longest_first = sorted(names, key=len, reverse=True)
-    parts = "|".join(
-        re.escape(name) + r"\b(?![-/\\]|\.\w)" * name[-1].isalnum() for name in longest_first
-    )
-    quoted = r"(?<!\w)(?:'[^'\n]*'|\"[^\"\n]*\")"  # paths, columns and values stay as they are
-    return re.sub(
-        rf"{quoted}|\b(?<![-/\\.])({parts})", lambda m: names[m[1]] if m[1] else m[0], text
-    )
+    begins = (name for name in options if text.startswith((f"{name}=", f"{name} must ")))
+    name = next(begins, "")
+    return options.get(name, "") + text.removeprefix(name)
 
 
 def wrapped(text) -> str:
@@ -289,6 +274,17 @@ def existing_ledger(path):
     from skdpfair.budget import PrivacyLedger
 
     return None if path is None else PrivacyLedger(path)
+
+
+def delta_of_fits(given, ledger, ledger_delta, n_units):
+    """Return the delta of fits: as given, else that of their ledger if it suits so many units.
+
+    A model and all fits on its data are then stated at one delta.
+    """
+    if given is None and ledger is not None:
+        own = ledger_delta or existing_ledger(ledger).delta
+        given = own if own is not None and own * n_units < 1 else None
+    return "auto" if given is None else given
 
 
 def tell_ledger(ledger):

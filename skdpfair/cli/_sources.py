@@ -9,13 +9,16 @@ import click
 import numpy as np
 import pandas as pd
 
-from skdpfair.cli._input import FILE, echo
+from skdpfair.cli._input import FILE, echo, wrapped
 from skdpfair.preprocessing import TableSchema, columns_of, encode_parquet
-from skdpfair.preprocessing._parquet import column_names, n_rows
-from skdpfair.preprocessing._schema import labels_in, read_columns
+from skdpfair.preprocessing._parquet import _dataset, column_names, n_rows
+from skdpfair.preprocessing._public import as_encoded
+from skdpfair.preprocessing._schema import labels_in, read_columns, uncovered
 from skdpfair.release._facts import record_shape
 
 _IMAGES = "images"  # array of pictures
+_LOOKED_AT = 50_000  # rows
+_FEW, _MOST_ROWS = 10, 50  # fewest values that name persons, and their most rows on average
 _SUFFIXES = {
     ".png": "PNG",
     **dict.fromkeys((".jpg", ".jpeg"), "JPEG"),
@@ -68,6 +71,35 @@ def source_of(data, *others, labels=None, file_column=FILE, size=None, mode=None
     return Parquet((data, *others)) if is_parquet[0] else Rows(data)
 
 
+def tell_uncovered(columns):
+    """Print, to a person and no file, in which columns a schema covers no row."""
+    if columns:
+        said = (
+            f"Note: No row has a listed value in {', '.join(columns)}, nor a number within the "
+            "limits: the model would learn nothing from there. Spell the values as in the file (1 "
+            "and 1.0 are the same), and state limits in its units."
+        )
+        echo(wrapped(said), err=True)
+
+
+def shared_columns(source, schema) -> list:
+    """Return columns that the schema leaves out, in which a few rows share each text or integer."""
+    known = {*schema.bounds, *schema.categories, *schema.all_groups, schema.target, ""}
+    others = [name for name in source.columns() if name not in known]
+    table = pd.DataFrame()
+    if schema.unit is None and others and source.table is not None:
+        table = read_columns(source.table, (), others, _LOOKED_AT)
+    elif schema.unit is None and others and isinstance(source, Parquet):
+        table = _dataset(source.paths).head(_LOOKED_AT, columns=others).to_pandas()
+    found = {name: values.dropna().astype(str) for name, values in table.items()}
+    return [
+        name
+        for name, texts in found.items()
+        if max(_FEW, len(texts) / _MOST_ROWS) <= texts.nunique() < len(texts)
+        and texts.str.contains(r"\d[-./:,]\d").mean() < 0.5  # no dates, times nor decimals
+    ]
+
+
 def part_of(source, rank, n_processes):
     """Return what reads the records of one of several processes."""
     if n_processes == 1:
@@ -105,7 +137,9 @@ def tested(model, schema, clf, data, **options):
     source = source_for(model, schema, clf, data, **options)
     needed = replace(schema, unit=None, max_records_per_unit=None)  # which tests do not need
     _, X, y, groups, _, _ = source.read(needed)
-    return pd.DataFrame(X, columns=schema.feature_names) if schema.has_features else X, y, groups
+    if schema.has_features:
+        X = as_encoded(pd.DataFrame(X, columns=schema.feature_names))
+    return X, y, groups
 
 
 @dataclass(frozen=True)
@@ -130,12 +164,14 @@ class Rows:
         units = schema.units_in(table)
         n_units = len(table) if units is None else pd.Series(units).nunique()
         schema = schema.with_fixed_encoding(n_units, epsilon)
+        tell_uncovered(uncovered(schema, table))
         X, y, groups = schema.split(table)
         return Records(schema, X, y, groups, units)
 
     def unlabelled(self, schema, ids=()):
         """Return a table of the columns ``ids``, and the records."""
         table = schema.read_csv(self.path, labelled=False)
+        tell_uncovered(uncovered(schema, table))
         named = read_columns(self.path, (), list(dict.fromkeys(ids))) if ids else table[[]]
         return named, schema.preprocessor().transform(table)
 
@@ -165,6 +201,7 @@ class Parquet:
         own = self.paths[self.rank :: self.n_processes]
         found = encode_parquet(own, schema, path, epsilon=epsilon, verbose=self.rank == 0)
         groups = found.sensitive_features
+        tell_uncovered(found.uncovered if self.n_processes == 1 else ())
         return Records(found.schema, found.X, found.y, groups, found.units, n_in_all)
 
     def unlabelled(self, schema, ids=()):

@@ -7,7 +7,7 @@ import click
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from skdpfair.cli._input import WORDS, Positive, Screen, Unusable, echo, in_options, wrapped
+from skdpfair.cli._input import Positive, Screen, Unusable, echo, in_options, wrapped
 from skdpfair.privacy import ACCOUNTANTS, PrivacyPlan, gdp_parameter
 from skdpfair.privacy.accounting import MOST_RECORDS
 from skdpfair.privacy.gdp import delta_for
@@ -93,7 +93,7 @@ def budget(
     missing = [name for name, value in given.items() if value is None]
     if len(missing) != 1:
         raise Unusable(f"Give two of {', '.join(given)}; the third is found.")
-    with in_options({"Use delta='auto'": "Leave --delta out", **WORDS}):
+    with in_options():
         delta = delta_for("auto" if delta is None else delta, records)
         plan = PrivacyPlan(
             steps=steps or 1,

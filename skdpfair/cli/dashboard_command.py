@@ -7,14 +7,6 @@ import click
 
 from skdpfair.cli._input import MEASURES, AnyPath, echo, in_options, names_in, wrapped
 
-_OPTIONS = {
-    "port": "--port",
-    "seed": "--seed",
-    "fold": "--fold",
-    "measures": "--measures",
-    "keep_predictions=True": "keep_predictions = true under [sweep]",
-}
-
 
 @click.command()
 @click.argument("results", type=AnyPath(exists=True, file_okay=False))
@@ -31,7 +23,7 @@ def dashboard(results, port, seed, fold, measures):
     from skdpfair.model_selection import TradeoffResults  # late: it needs most of the package
     from skdpfair.report import launch_fairness_dashboard
 
-    with in_options(_OPTIONS):
+    with in_options():
         found = TradeoffResults.from_store(results)
         served = launch_fairness_dashboard(
             found, port, seed=seed, fold=fold, measures=names_in(measures)

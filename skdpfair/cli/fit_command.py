@@ -1,6 +1,5 @@
 """``skdpfair fit`` and ``skdpfair predict``: train a model on records, and predict with it."""
 
-import difflib
 import json
 import os
 import sys
@@ -13,13 +12,12 @@ import click
 import numpy as np
 import pandas as pd
 
-from skdpfair._validate import safe_repr
+from skdpfair._validate import nearest, safe_repr
 from skdpfair.budget.files import replace_file
 from skdpfair.cli._input import (
     AS_JSON,
     FILE_COLUMN,
     LABELS,
-    LEDGER_WORDS,
     MODE,
     RECORDS,
     SIZE,
@@ -27,6 +25,7 @@ from skdpfair.cli._input import (
     Unusable,
     check_ledger,
     check_outputs,
+    delta_of_fits,
     echo,
     in_options,
     in_words,
@@ -36,7 +35,7 @@ from skdpfair.cli._input import (
     tell_ledger,
     wrapped,
 )
-from skdpfair.cli._sources import Parquet, part_of, source_for, source_of
+from skdpfair.cli._sources import Parquet, part_of, shared_columns, source_for, source_of
 from skdpfair.cli.schema_command import (
     GROUP,
     MOST_RECORDS,
@@ -67,15 +66,6 @@ _OWN = {
     "distributed": "torchrun",
     **dict.fromkeys(("keep_reference", "diagnostics"), "Python: the file would not hold it"),
 }
-_WORDS = {
-    "Use random_state=None": "Leave --seed out",
-    "Fit with random_state=None": "Fit without --seed",
-    "random_state": "--seed",
-    "Use delta='auto'": "Leave --delta out",
-    "delta": "--delta",
-    "the estimator's epsilon": "--epsilon",
-    **LEDGER_WORDS,
-}
 _LARGE = 10  # an epsilon that promises little
 _PRIVATE = sorted(name for name, method in METHODS.items() if method.private)
 
@@ -103,7 +93,11 @@ _PRIVATE = sorted(name for name, method in METHODS.items() if method.private)
     show_default=True,
     help="Privacy budget of the fit.",
 )
-@click.option("--delta", type=click.FloatRange(0, 1, True, True), help='By default "auto".')
+@click.option(
+    "--delta",
+    type=click.FloatRange(0, 1, True, True),
+    help='By default that of the ledger; without one, "auto".',
+)
 @click.option(
     "--method",
     type=click.Choice(_PRIVATE),
@@ -189,19 +183,17 @@ def fit(
         )
     check_ledger(ledger, ledger_epsilon, ledger_delta)
     check_unit(unit, most_records)
-    with in_options({}):
+    with in_options():
         source = part_of(source_of(*data, **pictures), rank, n_processes)
         source.columns()  # before anything is asked
     if n_processes > 1 and path is None:
         raise Unusable(f"{n_processes} processes cannot ask. Give --schema FILE.")
     if n_processes > 1 and tried:
         raise Unusable("--try runs in one process. Leave out torchrun.")
-    if rank:
-        ledger = None  # that of process 0 is charged for all
     schema, given = _schema(source, path, target, groups, (unit, most_records), output)
     if trials is not None and not tried:
         raise Unusable("--trials is for a choice: give --try NAME=VALUE,VALUE, or leave it out.")
-    with in_options({}):
+    with in_options():
         space, given_once = _space(tried), _parsed(settings)
     if twice := sorted(space.keys() & given_once.keys()):
         raise Unusable(f"--set and --try both give {twice[0]!r}. Leave one of them out.")
@@ -212,15 +204,16 @@ def fit(
             )
     from skdpfair import DPFairClassifier  # late: it needs most of the package
 
-    with in_options({}):
+    with in_options():
         require_safetensors()  # before anything is spent
         records = source.read(schema, epsilon)
         schema, X, y, sensitive, units, _ = records
-        question = None if given else person_question(source.columns(), schema.unit)
+        shared = () if as_json or rank else shared_columns(source, schema)
+        question = None if given else person_question(source.columns(), schema.unit, shared=shared)
         params = {
             "method": method,
             "epsilon": epsilon,
-            "delta": "auto" if delta is None else delta,
+            "delta": delta_of_fits(delta, ledger, ledger_delta, records.n_units),
             "classes": schema.classes,
             "groups": schema.group_levels,
             "max_records_per_unit": schema.max_records_per_unit,
@@ -234,14 +227,16 @@ def fit(
     if question is not None and not as_json and rank == 0:
         echo(wrapped(f"Note: {question}"), err=True)
     if ledger is not None:
-        with in_options(_WORDS):  # before there is one
+        with in_options():  # before there is one
             n_groups = len(schema.group_levels or [None])
             if space:
                 clf.forecast(records.n_units, n_groups=n_groups)
             else:
                 _planning.check(clf, records.n_units, n_groups)
+    if rank:
+        ledger = None  # that of process 0 is charged for all
     active = opened_ledger(ledger, ledger_epsilon, ledger_delta)
-    with in_options(_WORDS), recorded_warnings() as said, active as active:
+    with in_options(), recorded_warnings() as said, active as active:
         fitted = clf.fit if ledger is None else partial(active.fit, clf)
         try:
             fitted(X, y, sensitive_features=sensitive, units=units)
@@ -259,9 +254,9 @@ def fit(
             clf.feature_names_in_ = np.asarray(schema.feature_names, dtype=object)
         cut = said.met(InterruptedWarning)
         if cut and output.exists():  # a finished model is not replaced by half of one
-            output = output.with_name(f"{output.stem}.part{output.suffix}")
+            output = output.with_name(f"{output.stem[:200]}.part{output.suffix}")
         written, problem = _saved(clf, output, schema)
-    notes = [in_words(text, _WORDS) for text in said()] + [problem] * (problem is not None)
+    notes = [in_words(text) for text in said()] + [problem] * (problem is not None)
     status = 130 if cut else 0 if problem is None else 1
     if as_json:
         notes += [question] * (question is not None)
@@ -317,7 +312,7 @@ def _winner(search):
 
 def _saved(clf, output, schema):
     """Write a model, which has cost budget; return where, and why it lies elsewhere if it does."""
-    other = f"{output.stem}-{os.urandom(4).hex()}{output.suffix}"  # replaces nothing
+    other = f"{output.stem[:200]}-{os.urandom(4).hex()}{output.suffix}"  # replaces nothing
     problem = None
     for path in (output, Path.cwd() / other, Path(tempfile.gettempdir()) / other):
         try:
@@ -336,7 +331,7 @@ def _saved(clf, output, schema):
 def _schema(source, path, target, groups, person, output):
     """Return the schema, and where it was written if it had to be asked for."""
     if path is not None:
-        with in_options({}):
+        with in_options():
             schema = Study.read(path).schema
             if schema.unit is None and person != (None, None):
                 unit, most_records = person
@@ -365,7 +360,7 @@ def _schema(source, path, target, groups, person, output):
             "pass it as --schema."
         )
     kept = output.with_suffix(".schema.toml")
-    with in_options({}):
+    with in_options():
         names = source.columns([target, *groups, *(name for name in person[:1] if name)])
         if kept.exists():
             raise ValueError(f"{kept} already exists: pass it as --schema, or remove it.")
@@ -420,11 +415,10 @@ def _check_name(name, option):
     if name in _OWN:
         raise ValueError(f"{option}: use {_OWN[name]} instead.")
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"Did you mean {near[0]!r}? " if near else ""
         others = ", ".join(k for k in known if k not in _OWN)
         raise ValueError(
-            f"{option}: DPFairClassifier has no parameter {name!r}. {hint}It has {others}."
+            f"{option}: DPFairClassifier has no parameter {name!r}.{nearest(name, list(known))} It "
+            f"has {others}."
         )
 
 
@@ -468,7 +462,7 @@ def predict(model, data, threshold, ids, output, as_json, size):
     names. A threshold that was chosen on private records is not covered by epsilon.
     """
     check_outputs(output, inputs=(model, data))
-    with in_options({}):
+    with in_options():
         schema = schema_of(model)
         if schema is None:
             raise ValueError(

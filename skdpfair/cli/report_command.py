@@ -22,8 +22,6 @@ from skdpfair.cli._input import (
     wrapped,
 )
 
-_WORDS = {"Use random_state=None": "Fit without --seed", "random_state": "--seed"}
-
 
 @click.command()
 @click.argument("results", type=AnyPath(exists=True))
@@ -73,8 +71,7 @@ def report(results, output, title, data, card, by, compared, ledger, measures, a
     private.
     """
     check_outputs(output, card, inputs=(results, data, pictures["labels"], ledger))
-    options = {"store": "RESULTS", "measures": "--measures", "column": "--by"}
-    with in_options(options), recorded_warnings() as said:
+    with in_options(), recorded_warnings() as said:
         if results.is_dir():
             if data or card or compared:
                 raise Unusable(
@@ -89,7 +86,7 @@ def report(results, output, title, data, card, by, compared, ledger, measures, a
                 results, output, title, data, card, compared, measures, ledger, pictures
             )
     for text in said():
-        echo(wrapped(f"Note: {in_words(text, _WORDS)}"), err=True)
+        echo(wrapped(f"Note: {in_words(text)}"), err=True)
     written = [str(path) for path in (output, card) if path is not None]
     if as_json:
         return echo(json.dumps({"written": written, "private": private}))

@@ -31,6 +31,7 @@ from skdpfair.cli._input import (
 from skdpfair.preprocessing import TableSchema, columns_of, outside_public
 from skdpfair.preprocessing._linter import PERSON_QUESTION, column_of_persons
 from skdpfair.preprocessing._piecewise_linear import spans_decades
+from skdpfair.preprocessing._schema import uncovered
 
 WHY = (
     "Limits of numbers and lists of values must come from what everybody may know: a form, a code "
@@ -43,6 +44,8 @@ _SWEEP_PARTS = (
 _MOST = 10_000  # values of a column
 _MANY = 15  # columns to be asked about one by one
 _SHOWN = 12  # values
+_UNCOMMENT = "remove the # of the next two lines, and state the most rows of a person."
+_GIVE = "give --unit {!r} and --max-records-per-unit."
 _QUOTED_NOTHING = re.compile(r'(^|,)\s*""\s*(,|$)')
 _RANGE = re.compile(r"(\d{1,9})\.\.(\d{1,9})")
 DATA = click.argument("data", type=AnyPath(exists=True, dir_okay=False))
@@ -128,12 +131,12 @@ def schema(data, target, groups, unit, most_records, output, template, check, as
     check_unit(unit, most_records)
     groups = tuple(dict.fromkeys(groups))
     check_outputs(output, inputs=(data,))
-    with in_options({}):
+    with in_options():
         if output.exists():
             raise ValueError(f"{output} already exists. Give another --output, or remove it.")
         person = unit, most_records
         names, _ = columns_of(data, [target, *groups, *_named(unit)])
-        text = _heading(data, names, unit)
+        text = _heading(data)
         if template:
             text = _template(data, names, target, groups, *person)
         else:
@@ -170,9 +173,13 @@ def ask(
     Each answer is written to ``kept``, from which the same questions continue.
     """
     echo(wrapped(WHY) + "\n\nAnswer b to go back to the question before.", err=True)
-    if question := person_question(names, unit):
-        echo(wrapped(question), err=True)
     others = [name for name in names if name not in (target, unit, *groups, "")]
+    question = person_question(others, unit, "answer n.")
+    if question and prompt(wrapped(question), type=click.Choice("yn")) == "n":
+        likely = column_of_persons(others)
+        unit = prompt("  Column that names the person", type=click.Choice(others), default=likely)
+        most_records = prompt("  Most rows of a person that are used", type=click.IntRange(min=1))
+        others.remove(unit)
     others *= not labels_only
     if len(others) > _MANY:
         said = f"{len(others)} columns: --template writes a file to fill in with an editor instead."
@@ -198,14 +205,20 @@ def ask(
     )
 
 
-def person_question(names, unit, remedy="give --unit {!r} and --max-records-per-unit."):
-    """Return the question whether a row is a person; None if ``unit`` or the names answer it."""
-    name = _column_of_persons(names, unit)
-    return None if name is None else PERSON_QUESTION.format(repr(name), remedy.format(name))
+def person_question(names, unit, remedy=_GIVE, shared=()):
+    """Return the question whether a row is a person; None if ``unit`` or the names answer it.
 
-
-def _column_of_persons(names, unit):
-    return column_of_persons(names) if unit is None else None
+    ``shared`` are columns in which several rows share a value.
+    """
+    name = column_of_persons(names) if unit is None else None
+    if name is not None:
+        return PERSON_QUESTION.format(repr(name), remedy.format(name))
+    if shared:
+        return (
+            "Is a row a person? The guarantee is for one row, and several rows share a value of "
+            f"{', '.join(map(repr, shared))}. If a value is a person, {remedy.format(shared[0])}"
+        )
+    return None
 
 
 def _named(unit):
@@ -359,27 +372,26 @@ store = "{stem}-results"
 """
 
 
-def _heading(data, names, unit):
-    lines = ["# Public facts about the columns. Nothing here was derived from the rows."]
-    lines.append(f"data = {_quoted(str(data))}")
-    name = _column_of_persons(names, unit)
-    if name is not None:
-        remedy = "remove the # of the next two lines, and state the most rows of a person."
-        asked = PERSON_QUESTION.format(_quoted(name), remedy)
-        lines += textwrap.wrap(asked, 98, initial_indent="# ", subsequent_indent="# ")
-        lines += [f"# unit = {_quoted(name)}", "# max_records_per_unit = 1"]
-    return "\n".join(lines) + "\n"
+def _heading(data):
+    first = "# Public facts about the columns. Nothing here was derived from the rows."
+    return f"{first}\ndata = {_quoted(str(data))}\n"
 
 
 def _template(data, names, target, groups, unit, most_records):
     """Return a file with a line for each column, to be filled in."""
     others = [name for name in names if name not in (target, unit, *groups, "")]
     person = [f"unit = {_quoted(name)}" for name in _named(unit)]
-    if unit is not None:
-        person.append(f"max_records_per_unit = {most_records}")
+    if unit is None:
+        name = column_of_persons(names)
+        asked = f"If a person may have several rows, name the column that tells them: {_UNCOMMENT}"
+        if name is not None:
+            asked = PERSON_QUESTION.format(_quoted(name), _UNCOMMENT)
+        person = textwrap.wrap(asked, 98, initial_indent="# ", subsequent_indent="# ")
+        person.append(f"# unit = {_quoted(name or '')}")
+    person.append(f"{'# ' * (unit is None)}max_records_per_unit = {most_records or 1}")
     kept = [name for name in groups if name != target]
     lines = [
-        _heading(data, names, unit).rstrip(),
+        _heading(data).rstrip(),
         "# For each column keep ONE line, without its #, and fill it in; others are left out.",
         f"target = {_quoted(target)}",
         "classes = []  # all values that the target can have",
@@ -411,9 +423,12 @@ def _quoted(text):
 
 def _check(data, path, as_json):
     """Print how much of the file a schema misses."""
-    with in_options({}):
+    from skdpfair.cli._sources import Rows, shared_columns, tell_uncovered  # late: they need torch
+
+    with in_options({}):  # a file may have any name
         known = TableSchema.from_toml(path)
         table = known.read_csv(data)
+        shared = shared_columns(Rows(data), known)
         lists = known.categories | known.groups | {known.target: known.classes}
         found = outside_public(table, known.bounds, lists)
     if known.unit is not None:
@@ -427,14 +442,9 @@ def _check(data, path, as_json):
         example = "" if pd.isna(row["example"]) else str(row["example"])
         shown.add_row(column, f"{row['missing']:.2%}", f"{row['outside']:.2%}", example)
     Screen().print(shown)
-    strange = [name for name in known.categories if _is_strange(found.loc[name])]
-    if strange:
-        echo(
-            wrapped(
-                f"No row has a listed value in {', '.join(strange)}: the model would learn nothing "
-                "from there. Spell the values as in the file (1 and 1.0 are the same)."
-            )
-        )
+    tell_uncovered(uncovered(known, table))
+    if question := person_question(columns_of(data)[0], known.unit, shared=shared):
+        echo(wrapped(question))
     listed = known.groups | {known.target: known.classes}
     bad = found[found[["missing", "outside"]].any(axis=1)].index.intersection(list(listed))
     gaps = [name for name in bad if found["outside"][name] or "" not in listed[name]]
@@ -449,8 +459,3 @@ def _check(data, path, as_json):
         known.units_in(table)
     except ValueError as error:
         echo(wrapped(error))
-
-
-def _is_strange(row):
-    """Tell whether all values that there are lie outside."""
-    return row["outside"] > 0 and row["outside"] + row["missing"] > 1 - 1e-9

@@ -77,7 +77,7 @@ def statement(path, kinds, output, ledger, data, as_json, **pictures):
     check_outputs(*outputs.values(), inputs=[path, ledger, data, pictures["labels"]])
     from skdpfair.release import read_statement  # late: it needs the accountants
 
-    with in_options({}):
+    with in_options():
         try:
             said = read_statement(path)
         except ValueError as error:
@@ -109,7 +109,7 @@ def _outputs(kinds, output):
         raise Unusable("Several exports are several files: name a folder with --output.")
     if not output.parent.is_dir():
         raise Unusable(f"{output} cannot be made: there is no folder {output.parent}.")
-    with in_options({}):
+    with in_options():
         output.mkdir(exist_ok=True)
     return {kind: output / _FILES[kind] for kind in kinds}
 
@@ -167,7 +167,7 @@ def _export(path, outputs, ledger, data, pictures):
             tested = {} if kind == "registry" else given
             texts[kind] = export_statement(path, kind, ledger=ledger, **tested)
         except (TypeError, ValueError) as error:  # what a file describes may be anything
-            _fail(in_words(str(error), {"kind": "--export"}))
+            _fail(in_words(str(error)))
     for kind, output in outputs.items():  # when all are made
         if output is None:
             return echo(texts[kind].rstrip("\n"))

@@ -10,13 +10,13 @@ from skdpfair.cli._input import (
     AS_JSON,
     FILE_COLUMN,
     LABELS,
-    LEDGER_WORDS,
     MEASURES,
     MODE,
     SIZE,
     AnyPath,
     Screen,
     check_ledger,
+    delta_of_fits,
     echo,
     in_options,
     ledger_options,
@@ -26,19 +26,10 @@ from skdpfair.cli._input import (
     tell_ledger,
     wrapped,
 )
-from skdpfair.cli._sources import source_of
+from skdpfair.cli._sources import shared_columns, source_of
 from skdpfair.cli.schema_command import Study, person_question
 from skdpfair.exceptions import InterruptedWarning
 
-_WORDS = {
-    "store": "folder",
-    "n_jobs": "--jobs",
-    "data X": "features (data or schema)",
-    "data y": "target (data)",
-    "data groups": "groups (data)",
-    "the estimator's epsilon": "epsilons under [sweep]",
-    **LEDGER_WORDS,
-}
 SCHEMA_FILE = "schema.toml"  # beside the finished fits, for the report
 
 
@@ -78,12 +69,13 @@ def sweep(
     from skdpfair.metrics._measures import MEASURES as known
     from skdpfair.metrics._measures import chosen_measures
     from skdpfair.model_selection import sweep as run  # late: it needs most of the package
+    from skdpfair.model_selection._store import delta_in
     from skdpfair.model_selection._sweep import budgets_of
 
     check_ledger(ledger, ledger_epsilon, ledger_delta)
-    with in_options({"measures": "--measures"}):
+    with in_options():
         chosen_measures(names_in(measures), known, ())  # before hours of fits
-    with in_options({}):
+    with in_options():
         asked = Study.read(study)
         data = data or asked.data
         if data is None:
@@ -102,15 +94,20 @@ def sweep(
         params = options.pop("params", {})
         smallest = min(budgets_of(options["epsilons"]))  # features are the same for all fits
         source = source_of(data, **pictures)
-        schema, X, y, groups, units, _ = source.read(asked.schema, smallest)
+        records = source.read(asked.schema, smallest)
+        schema, X, y, groups, units, _ = records
+        own = delta_of_fits(params.get("delta"), ledger, ledger_delta, records.n_units)
+        if own != "auto" and delta_in(folder) in (None, own):  # what is continued keeps its delta
+            params = params | {"delta": own}
         if units is not None:
             params = params | {"max_records_per_unit": schema.max_records_per_unit}
         remedy = "add unit = {!r} and max_records_per_unit to the study."
-        question = person_question(source.columns(), schema.unit, remedy)
+        shared = shared_columns(source, schema)
+        question = person_question(source.columns(), schema.unit, remedy, shared)
     if question is not None:
         echo(wrapped(f"Note: {question}"), err=True)
     active = opened_ledger(ledger, ledger_epsilon, ledger_delta)
-    with in_options(_WORDS):
+    with in_options():
         with recorded_warnings() as said, active as active:
             results = run(
                 options.pop("methods"),
@@ -131,14 +128,14 @@ def sweep(
         replace_file(Path(folder) / SCHEMA_FILE, f"{schema.to_toml()}\n".encode())
     cut = said.met(InterruptedWarning)
     if as_json:
-        with in_options({"measures": "--measures"}):
+        with in_options():
             table = results.table(measures=names_in(measures))
         table.columns = [f"{measure} {stat}" for measure, stat in table.columns]
         echo(table.reset_index().to_json(orient="records"))
         for text in said() * cut:
             echo(wrapped(f"Note: {text}"), err=True)
         sys.exit(130 * cut)
-    with in_options({"measures": "--measures"}):
+    with in_options():
         Screen().print(results.as_text(names_in(measures)), highlight=False)
     tell_ledger(active)
     for text in said():

@@ -20,6 +20,7 @@ from skdpfair.budget.files import check_writable, replace_file
 
 MANIFEST = "manifest.json"
 _REMEDY = "{}, and run again."
+_WORDS = {"data X": "the features", "data y": "the labels", "data groups": "the groups"}
 _ALONE = threading.Lock()  # torch's number of threads and warning filters belong to a process
 
 
@@ -117,6 +118,12 @@ class Store:
             part.unlink(missing_ok=True)
 
 
+def delta_in(folder):
+    """Return the delta of the sweep in a folder; None if there is none."""
+    found = _read(Path(folder).expanduser() / MANIFEST, _REMEDY.format("Delete the folder"))
+    return None if found is None else found.get("delta")
+
+
 def _read(path, remedy, needs=frozenset()):
     """Return the dict that a file holds, or None if there is no file."""
     try:
@@ -200,7 +207,8 @@ def digest_of(values) -> str:
 def _differences(found, wanted):
     """Return one line for each entry that differs."""
     return [
-        f"  {name}: {_shown(found.get(name))} there, {_shown(wanted.get(name))} now"
+        f"  {_WORDS.get(name, name)}: {_shown(found.get(name))} there, "
+        f"{_shown(wanted.get(name))} now"
         for name in sorted(found.keys() | wanted.keys())
         if found.get(name) != wanted.get(name)
     ]

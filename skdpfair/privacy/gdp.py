@@ -171,6 +171,6 @@ def delta_for(delta: float | str, n_samples: int, *, low: float = LEAST_DELTA) -
     if delta >= 1 / n_samples:
         raise ValueError(
             f"delta must lie below 1/n_samples = {1 / n_samples:.3g}, got {safe_repr(delta)}; at "
-            "or above it, publishing a random record would count as private. Use delta='auto'."
+            "or above it, publishing a random record would count as private. Leave it out."
         )
     return delta

@@ -43,7 +43,7 @@ def generator_of(
     seed = integer("random_state", random_state, low=0)
     warnings.warn(
         f"random_state={seed} makes the noise reproducible: whoever knows the seed can remove it. "
-        "Use random_state=None for a release.",
+        "Leave it out for a release.",
         InsecureSeedWarning,
         stacklevel=stacklevel,
     )

@@ -455,7 +455,7 @@ class PrivacyReport:
         """What the guarantee does not cover or takes for granted, each with what to do about it."""
         if not self.is_private:
             return ((f"the {self.what}", "not private: protect them like the records"),)
-        items = [("the seed of the noise", "fit again with random_state=None")] * self.seeded
+        items = [("the seed of the noise", "fit again without a seed")] * self.seeded
         items += [(held, "not private: release() and pickles leave it out") for held in self.holds]
         for text in self.not_accounted:
             item, _, status = text.partition(": ")

@@ -77,7 +77,7 @@ def beside(ledger, privacy, fits):
     cost = bound.format(rounded_up(privacy.epsilon), rounded_up(privacy.delta, 3))
     notes = {
         IN_ADDITION.format(own=cost if privacy.is_private else no_bound): held != "all",
-        DELTAS: ledger.delta is not None and privacy.is_private,
+        DELTAS: ledger.delta not in (None, privacy.delta) and privacy.is_private,
         OTHER_DATA: ledger.holds_other_data,
         ASSUMED: bool(spent.assumptions or spent.notes),
         NO_ALARM: np.isinf(spent.epsilon_total) and privacy.is_private,

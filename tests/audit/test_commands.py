@@ -27,7 +27,7 @@ def invoke(*arguments):
         (["audit", "run", "--attack", "grey_box"], "--attack"),
         (
             ["audit", "run", "--method", "fairlens_dp", "--attack", "white_box"],
-            "Use --attack='black_box'",
+            "--attack='white_box' cannot plant gradients",
         ),
         (["audit", "step", "--method", "sgd"], "--method"),
         (["audit", "step", "--seed", -1], "--seed"),

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 from skdpfair.budget import PrivacyLedger
 from skdpfair.cli import main
+from skdpfair.cli._sources import shared_columns, source_of
 from skdpfair.preprocessing import TableSchema, columns_of
 from skdpfair.release import load_release, schema_of
 from skdpfair.training.net import PrivateNet
@@ -126,7 +127,7 @@ def test_a_model_is_chosen_within_the_budget(folder):
     """The file holds one of the models to try; the ledger and the page have the whole search."""
     ledger = ["--ledger", "books.jsonl", "--ledger-epsilon", "4", "--ledger-delta", "1e-5"]
     said = fitted("--json", *TRY, *ledger, "--seed", "1")
-    assert "Leave --seed out" in " ".join(json.loads(said.stdout)["warnings"])
+    assert "--seed=1 makes the noise" in " ".join(json.loads(said.stdout)["warnings"])
     said = json.loads(said.stdout)
     clf = load_release("model.safetensors")
     assert clf.method == said["chosen"]["method"] in ("dpsgd", "global_adapt")
@@ -251,6 +252,16 @@ def test_names_of_files_and_columns_stay_as_they_are(folder, table):
     assert "store" in said and "folder" not in said
 
 
+def test_words_of_a_message_are_no_options(folder, table):
+    """Only the parameter with which a message begins is that of an option."""
+    fitted()
+    table.drop(columns="Kanton").to_csv("column", index=False)
+    said = refused("report", "model.safetensors", "--data", "column", "--card", "c.md")
+    assert "column has no column 'Kanton'. Its first line must hold the column names." in said
+    said = refused(*FIT, "--delta", "0.5", "--set", "accountant=prv", "-o", "x.safetensors")
+    assert said.startswith("Error: --delta must lie below 1/n_samples")
+
+
 def test_settings_that_cannot_be_used_begin_no_books(folder):
     books = ["--ledger", "e.jsonl", "--ledger-epsilon", 3, "--ledger-delta", 1e-5]
     fit = ["fit", "loans.csv", "--schema", "schema.toml", "-o", "x.safetensors"]
@@ -263,7 +274,7 @@ def test_notes_speak_of_options(folder):
     said = " ".join(done.output.split())
     assert "--seed=3 makes the noise reproducible" in said and "random_state" not in said
     refusal = refused("fit", "loans.csv", "--schema", "schema.toml", "--delta", 0.5, "--force")
-    assert "Leave --delta out" in refusal
+    assert "--delta must lie below 1/n_samples" in refusal and refusal.endswith("Leave it out.")
     done = fitted("--set", "batch_size=300", "--epsilon", "40")
     assert "epsilon above 10 promises little" in " ".join(done.output.split())
     done = usable(invoke("report", "seeded.safetensors", "-o", "s.html", "--card", "s.md"))
@@ -566,6 +577,40 @@ def test_a_sweep_on_persons_is_reported_and_shown(visits, folder, monkeypatch):
     assert len(served[0].to_fairness_dashboard()["y_true"]) % 3 == 0  # whole persons
 
 
+@pytest.mark.parametrize(
+    ("of", "is_shared"),
+    [
+        (lambda i: i // 8, True),
+        (lambda i: f"P-{i // 3}", True),
+        (lambda i: i, False),  # a person each
+        (lambda i: i % 5, False),  # a category
+        (lambda i: f"2020-{i % 12 + 1:02}-{i % 28 + 1:02}", False),
+        (lambda i: i // 8 + 0.25, False),
+        (lambda i: "", False),
+    ],
+)
+def test_rows_that_share_a_value_may_be_those_of_one_person(folder, table, of, is_shared):
+    table.assign(nr=[of(i) for i in range(len(table))]).to_csv("loans.csv", index=False)
+    table.assign(nr=[of(i) for i in range(len(table))]).to_parquet("loans.parquet")
+    for name in ("loans.csv", "loans.parquet"):
+        assert shared_columns(source_of(Path(name)), SCHEMA) == ["nr"] * is_shared
+    said = " ".join(usable(invoke("schema", "loans.csv", "--check", "schema.toml")).output.split())
+    assert ("several rows share a value of 'nr'. If a value is a person, give" in said) == is_shared
+    person = TableSchema(**SCHEMA.to_dict() | {"unit": "nr", "max_records_per_unit": 8})
+    assert shared_columns(source_of(Path("loans.csv")), person) == []
+
+
+def test_whether_a_row_is_a_person_is_asked_and_waited_for(visits, folder):
+    answers = ["nein,ja", "s", "n", "100", "230", "", "", *"ssss"]
+    command = ["schema", "visits.csv", "--target", "kredit ok?", "-o"]
+    usable(invoke(*command, "a.toml", input="\n".join(["n", "", "2", *answers]) + "\n"))
+    found = TableSchema.from_toml("a.toml")
+    assert (found.unit, found.max_records_per_unit) == ("patientId", 2)
+    assert "Is a row a person?" not in Path("a.toml").read_text()
+    usable(invoke(*command, "b.toml", input="\n".join(["y", *answers, "s"]) + "\n"))
+    assert TableSchema.from_toml("b.toml").unit is None
+
+
 def test_a_column_that_may_name_persons_is_asked_about(visits, folder):
     """In a draft, before the questions, and before a fit on records; as a remark only."""
     question = "the column 'patientId' may name persons"
@@ -596,6 +641,35 @@ def test_what_a_schema_misses_is_counted(folder, table):
     assert found["Kanton"]["missing"] == pytest.approx((table["Kanton"] == "").mean())
     said = usable(invoke("schema", "loans.csv", "--check", "schema.toml")).output
     assert "NOT private" in said and "No row has" not in said
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "column"),
+    [
+        ('["ZH", "BE"]', '["zh"]', "Kanton"),
+        ("[0, 100]", "[-9, -1]", "Einkommen"),
+        ("[100, 230]", "[1, 2.3]", "Größe"),
+    ],
+)
+def test_a_schema_that_covers_no_row_of_a_column_is_noticed(folder, table, old, new, column):
+    """By whoever types the command; it is in no file, and refuses nothing."""
+    text = SCHEMA.to_toml().replace(old, new)
+    (folder / "schema.toml").write_text(text, encoding="utf-8")
+    table.to_parquet("loans.parquet")
+    note = f"No row has a listed value in {column}, nor a number within the limits"
+    for data in ("loans.csv", "loans.parquet"):
+        fit = ["fit", data, "--schema", "schema.toml", *SHORT, "--method", "dpsgd", "--force"]
+        done = usable(invoke(*fit, "--json"))
+        assert note in " ".join(done.stderr.split()) and "No row" not in done.stdout
+    predicted = usable(invoke("predict", "model.safetensors", "loans.csv"))
+    checked = usable(invoke("schema", "loans.csv", "--check", "schema.toml"))
+    write_study()
+    study = (folder / "study.toml").read_text(encoding="utf-8").replace(old, new)
+    (folder / "study.toml").write_text(study, encoding="utf-8")
+    ledger = ["--ledger", "l", "--ledger-epsilon", 1, "--ledger-delta", 1e-5]
+    swept = invoke("sweep", "study.toml", *ledger)  # which is refused, as no budget suffices
+    for done in (predicted, checked, swept):
+        assert note in " ".join(done.stderr.split())
 
 
 def test_numbers_written_in_another_way_are_the_same_categories(folder, table):

@@ -75,6 +75,7 @@ def test_the_path_of_the_readme_with_a_ledger(folder):
     code, said = invoke(*FIT, *LEDGER)
     assert code == 0 and len(states()) == 6
     assert re.search("The [34] private fits in ledger.jsonl", said)
+    assert load_release("model.safetensors").privacy_.delta == PrivacyLedger("ledger.jsonl").delta
     assert invoke("report", "results", *LEDGER)[0] == 0
     page = Path("report.html").read_text()
     assert "The ledger of these records holds 6 fits" in page and "no ε covers them" in page
@@ -83,6 +84,7 @@ def test_the_path_of_the_readme_with_a_ledger(folder):
         told = Path(name).read_text(encoding="utf-8")
         assert "holds 6 fits, that of this model among them" in told
         assert "no ε covers them" in told and "does not weaken the guarantee" in told
+        assert "must not be subtracted" not in told  # as of two deltas
     assert invoke("audit", "artifact", "report.html")[0] == 0
     assert "this model among them" in invoke("statement", "model.safetensors", *LEDGER)[1]
     exports = ["--export", "annex-iv", "--export", "nist", *LEDGER, "--data", "loans.csv"]
@@ -116,7 +118,7 @@ def test_a_sweep_beyond_its_budget_is_refused_before_any_fit(folder):
     budget = ["--ledger-epsilon", 3, "--ledger-delta", 1e-5]
     code, said = invoke("sweep", "study.toml", *LEDGER, *budget, "--jobs", 1)
     assert code == 2 and "not private, which no budget allows" in said
-    assert "--ledger-delta alone" in said and not states()
+    assert "in a ledger with a delta alone" in said and not states()
     assert not list(Path("results").glob("[0-9a-f]*.json"))
     # where the references were trained before, private fits together count
     assert invoke("sweep", "study.toml", "--jobs", 1)[0] == 0
