@@ -321,12 +321,14 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
             "_group_positions": data.group_positions,
         }
         kept |= self._target_facts(data)
+        if persons := data.persons or (previous and getattr(self, "_persons", None)):
+            kept["_persons"] = persons
         if self.diagnostics:
             kept["diagnostics_"] = diagnostics_frame(net, data.groups.levels, self.callbacks)
         is_first = previous is None and data.classes is not None
         if is_first and isinstance(data.x, np.ndarray) and not is_streamed(data.x):
             fitted_rows.remember(net, data.x, data.y)
-        for name in ("feature_names_in_", "reference_", "diagnostics_", "_schema"):
+        for name in ("feature_names_in_", "reference_", "diagnostics_", "_persons", "_schema"):
             self.__dict__.pop(name, None)
         self.__dict__.update(kept)  # at once: an interrupt may come between any two lines
 

@@ -62,8 +62,8 @@ def fit_on_dask(
 
     Notes
     -----
-    An open :class:`skdpfair.budget.PrivacyLedger` is charged once, by a worker, which must reach
-    its file.
+    A :class:`skdpfair.budget.PrivacyLedger` that is open or a callback of the estimator is charged
+    once, by a worker, which must reach its file.
 
     Examples
     --------
@@ -93,7 +93,8 @@ def fit_on_dask(
     first = next(iter(by_worker))
     host = urlparse(first).hostname
     port = client.submit(_free_port, workers=[first], pure=False).result()
-    ledger = current_ledger()
+    callbacks = getattr(estimator, "_skl_callbacks", ())  # which are not sent to workers
+    ledger = next((c for c in callbacks if isinstance(c, PrivacyLedger)), None) or current_ledger()
     model = clone(estimator).set_params(distributed="auto")
     n = counts["X"]
     fits = []

@@ -13,10 +13,13 @@ from contextlib import contextmanager, suppress
 import numpy as np
 import pytest
 import torch
+from scipy import sparse
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 from skorch.callbacks import Callback
 
 from skdpfair import METHODS, DPFairClassifier, _dp_estimator
-from skdpfair.budget import PrivacyLedger
+from skdpfair.budget import PrivacyLedger, charging
 from skdpfair.datasets import make_two_groups
 from skdpfair.engine import PoissonSampler
 from skdpfair.exceptions import BudgetExceeded, PrivacyAccountingError
@@ -169,7 +172,7 @@ def test_the_noise_of_a_sum_is_drawn_once(size, table, together, gradients):
 
 @pytest.mark.parametrize("seed", [None, 0])
 def test_processes_draw_their_batches_independently(seed, table, together, monkeypatch):
-    """Equal parts, equal seeds: the correlation of 10^5 inclusions stays below 4.4 sigma."""
+    """Nearly equal parts, equal seeds: the correlation of 10^5 inclusions stays below 4.4 sigma."""
     drawn, plain = {}, PoissonSampler.draw
 
     def draw(self, n_steps):
@@ -180,7 +183,8 @@ def test_processes_draw_their_batches_independently(seed, table, together, monke
     monkeypatch.setattr(PoissonSampler, "draw", draw)
     together.all()
     params = {"method": "dpsgd", "batch_size": 240, "max_steps": 170, "random_state": seed}
-    found = together(lambda rank: fitted(table, **params))
+    x, *more = table  # equal ones are refused
+    found = together(lambda rank: fitted((x + 1e-3 * rank, *more), **params))
     assert not any(isinstance(clf, Exception) for clf in found), found
     one, other = (torch.zeros(len(b), 600) for b in drawn.values())
     for mask, batches in zip((one, other), drawn.values(), strict=True):
@@ -391,10 +395,93 @@ def test_a_ledger_is_charged_once(table, together, tmp_path):
     assert isinstance(found[0], BudgetExceeded) and "BudgetExceeded" in str(found[1])
 
 
+@pytest.fixture
+def ledger(tmp_path):
+    return PrivacyLedger(tmp_path / "one.jsonl", epsilon=1.2, delta=1e-5, progress=False)
+
+
+@pytest.fixture
+def apart(table, together, monkeypatch):
+    """Return a function that fits in two processes, each of which has opened its own ledger."""
+    together.all()
+    own = threading.local()
+    for module in (processes, charging):
+        monkeypatch.setattr(module, "current_ledger", lambda: own.ledger)
+
+    def fit(opened=(None, None), callbacks=(None, None), around=False):
+        def work(rank):
+            own.ledger = opened[rank]
+            model = DPFairClassifier("dpsgd", module="logistic", delta=1e-5, max_steps=5)
+            if around:
+                model = make_pipeline(FunctionTransformer(), model)
+            if callbacks[rank] is not None:
+                model.set_callbacks(callbacks[rank])
+            return model.fit(table[0][rank::2], table[1][rank::2])
+
+        return together(work)
+
+    return fit
+
+
+@pytest.mark.parametrize("way", ["open", "another is open", "callback", "callback of a pipeline"])
+def test_a_ledger_that_the_first_process_lacks_is_refused_in_all(way, apart, ledger, tmp_path):
+    other = PrivacyLedger(tmp_path / "other.jsonl", delta=1e-5)
+    if "open" in way:
+        found = apart(opened=(other if "another" in way else None, ledger))
+    else:
+        pytest.importorskip("sklearn.callback", reason="scikit-learn < 1.9 has no callbacks")
+        found = apart(callbacks=(None, ledger), around="pipeline" in way)
+    assert all(isinstance(error, ValueError) for error in found), found
+    assert all("Process 1 has a PrivacyLedger that process 0" in str(error) for error in found)
+    assert ledger.frame().empty and other.frame().empty
+
+
+@pytest.mark.parametrize("first", ["open", "callback"])
+def test_the_first_process_charges_one_file_for_all(first, apart, ledger):
+    same = PrivacyLedger(ledger.path)
+    given = {"opened": (ledger, same)}
+    if first == "callback":
+        pytest.importorskip("sklearn.callback", reason="scikit-learn < 1.9 has no callbacks")
+        given = {"callbacks": (ledger, None), "opened": (None, same)}
+    found = apart(**given)
+    assert not any(isinstance(model, Exception) for model in found), found
+    assert list(ledger.frame().state) == ["done"]
+
+
+@pytest.mark.parametrize("kind", ["all rows", "in another order", "pictures", "sparse", "two of 3"])
+def test_processes_with_the_same_records_are_refused(kind, table, together, gradients):
+    """As where each loads all rows: each record would count twice, and n be twice as large."""
+    together.all()
+    x, y, group = table
+    size = 3 if kind == "two of 3" else 2
+
+    def work(rank):
+        order = np.random.default_rng(rank).permutation(600)
+        if kind == "two of 3":
+            order = order[order % 2 == rank % 2]
+        if kind == "all rows":
+            order = np.arange(600)
+        rows = x[order]
+        if kind == "pictures":
+            rows = (np.abs(rows[:, :4]).reshape(-1, 2, 2, 1) * 50).astype(np.uint8)
+        elif kind == "sparse":
+            rows = sparse.csr_array(rows)
+        clf = DPFairClassifier(epsilon=None, noise_multiplier=1.0, module="logistic")
+        return clf.fit(rows, y[order], sensitive_features=group[order])
+
+    found = together(work, size)
+    assert all(isinstance(error, ValueError) for error in found), found
+    said = "Processes 0 and 2 hold" if size == 3 else "Processes 0 and 1 hold"
+    assert all(f"{said} the same records" in str(error) for error in found)
+    assert not gradients
+
+
 def test_the_statement_names_the_curator(table, together):
     together.all()
     found = together(lambda rank: fitted(table, slice(rank, None, 2)))
     said = "the processes that trained together are one trusted curator"
+    assert said in found[1].privacy_.assumptions
+    said = "each record lies in one of the processes that trained together"
     assert said in found[1].privacy_.assumptions
 
 

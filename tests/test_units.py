@@ -1,6 +1,7 @@
 """Persons with several records: what is sampled, clipped, thinned, counted and stated."""
 
 import json
+import pickle
 import re
 from decimal import Decimal
 
@@ -553,8 +554,6 @@ def test_groups_that_are_not_the_persons_give_no_discount(visits, tmp_path):
     plain = quick(unit_col=None, group_col=None)
     search, columns = GridSearchCV(plain, {"lr": [0.5]}, cv=GroupKFold(3)), list("abc")
     by_column = GridSearchCV(quick(), {"lr": [0.5]}, cv=GroupKFold(3))
-    two_columns = GridSearchCV(quick(), {"unit_col": ["person", "other"]}, cv=GroupKFold(3))
-    two = X.assign(other=np.arange(len(X)) // 3)
     persons = X["person"].to_numpy()
     site = persons % 30
     cases = {
@@ -562,7 +561,6 @@ def test_groups_that_are_not_the_persons_give_no_discount(visits, tmp_path):
         "coarser": (search, X[columns], {"groups": site, "units": persons}, 3),
         "a column": (by_column, X, {"groups": persons}, 3),
         "another column": (by_column, X, {"groups": np.arange(len(y)) % 30}, 4),
-        "two columns": (two_columns, two, {"groups": persons}, 7),
     }
     for name, (searching, rows, passed, most) in cases.items():
         ledger = PrivacyLedger(tmp_path / name, delta=1e-4, accountant="rdp", progress=False)
@@ -603,6 +601,67 @@ def test_a_ledger_adds_up_one_kind_of_unit(visits, tmp_path):
         with pytest.raises(ValueError, match="protects each record, but earlier fits"):
             plain.fit(X.drop(columns="person"), y)
     assert ledger.epsilon() == pytest.approx(model.privacy_.epsilon)
+
+
+def of_patients_and_stays(place, visits, tmp_path):
+    """Fit on patients and then on stays, in one account."""
+    X, y = visits
+    stays = pd.Series(np.arange(len(X)) % 200, name="stay")
+    table = X.rename(columns={"person": "patient"}).assign(stay=stays)
+    features, patients = table[list("abc")], table["patient"]
+    plain, by_column = quick(unit_col=None, group_col=None), quick(unit_col="patient")
+    ledger = PrivacyLedger(tmp_path / "ledger", delta=1e-4, accountant="rdp", progress=False)
+    if place == "warm start":
+        model = by_column.set_params(warm_start=True).fit(table.drop(columns="stay"), y)
+        model.set_params(unit_col="stay").fit(table.drop(columns="patient"), y)
+    elif place == "search":
+        search = GridSearchCV(by_column, {"unit_col": ["patient", "stay"]}, error_score="raise")
+        ledger.fit(search, table, y)
+    elif place == "forecast":
+        plan(GridSearchCV(by_column, {"unit_col": ["patient", "stay"]}, cv=GroupKFold(3)), 600)
+    else:
+        with ledger:
+            plain.fit(features, y, units=patients)
+            assert {fit["persons"] for fit in ledger._entries("data")[0]} == {"patient"}
+            if place == "fit":
+                plain.fit(features, y, units=stays)
+            elif place == "column":
+                quick(unit_col="stay").fit(table.drop(columns="patient"), y)
+            elif place == "private search":
+                private_search(plain).fit(features, y, units=stays.to_frame())
+            elif place == "threshold":
+                DPThresholdClassifier(plain).fit(features, y, units=stays)
+            else:
+                given = {"max_records_per_unit": 3, "progress": False, "ceiling": False}
+                sweep(["dpsgd"], [3.0], 1, features, y, table["sex"], units=stays, **given)
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["warm start", "fit", "column", "private search", "threshold", "sweep", "search", "forecast"],
+)
+def test_two_kinds_of_persons_have_no_sum(place, visits, tmp_path):
+    """A patient may be several stays, whose fits protect each stay."""
+    with pytest.raises(ValueError, match=r"no sum of both|column of the persons changed"):
+        of_patients_and_stays(place, visits, tmp_path)
+    if place not in ("warm start", "forecast", "search"):
+        assert PrivacyLedger(tmp_path / "ledger").report().n_fits == 1
+
+
+def test_persons_without_a_name_are_on_record_as_those_of_the_other_fits(visits, tmp_path):
+    X, y = visits
+    plain, features = quick(unit_col=None, group_col=None, warm_start=True), X[list("abc")]
+    ledger = PrivacyLedger(tmp_path / "ledger", delta=1e-4, accountant="rdp", progress=False)
+    with ledger:
+        plain.fit(features, y, units=X["person"])
+        said = [str(ledger.report()), *plain.privacy_.assumptions]
+        assert not any("no column name" in text for text in said)
+        plain.fit(features, y, units=X["person"].to_numpy())
+        assert any("no column name" in text for text in plain.privacy_.assumptions)
+    assert "note: persons that no column name" in str(ledger.report())
+    again = pickle.loads(pickle.dumps(plain))
+    with pytest.raises(ValueError, match="column of the persons changed"):
+        again.fit(features, y, units=X["person"].rename("stay"))
 
 
 def test_forecasts_count_persons_and_ask_for_folds_by_person(visits):
@@ -797,7 +856,7 @@ def test_all_who_read_persons_refuse_two_spellings_of_a_number(place, visits):
 def test_values_that_may_be_equal_but_compare_as_different_name_no_persons(value):
     persons = np.array([value, None], dtype=object)
     persons[1] = value
-    with pytest.raises(TypeError, match=r"units holds values of type .* Give texts or numbers"):
+    with pytest.raises(ValueError, match=r"units holds .*; give texts or numbers of one type"):
         codes("units", persons, 2)
 
 

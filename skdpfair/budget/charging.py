@@ -73,6 +73,7 @@ def charged(
     curve: np.ndarray | None = None,
     what: str = "steps",
     unit: str = "record",
+    persons: str | None = None,
     ledger: PrivacyLedger | None = None,
     place: dict[str, Any] | None = None,
 ) -> Iterator[str | None]:
@@ -94,6 +95,8 @@ def charged(
         Name of a release without entries.
     unit : {"record", "person"}, default="record"
         What the fit protects.
+    persons : str or None, default=None
+        Name of the column of the persons, if it has one.
     ledger : PrivacyLedger or None, default=None
         The one that the fit was given as a callback.
     place : dict or None, default=None
@@ -125,7 +128,7 @@ def charged(
     before = _counted(releases.entries)
     fit: Line = {"fit": name, "state": "planned", "data": ledger.data}
     fit["place"] = place if "search" in place else None
-    fit["unit"] = unit
+    fit |= {"unit": unit, "persons": persons}
     fit["around"] = active_ledger.current_call() or place.get("path", "").split("/")[0] or None
     with ledger.locked() as lines:  # nobody else closes the charge meanwhile
         about = entry_of(planned, private=private, reasons=reasons, curve=curve, what=what)

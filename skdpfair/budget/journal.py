@@ -21,6 +21,7 @@ from skdpfair.privacy.accounting import SampledGaussian
 from skdpfair.privacy.accounting import epsilon as epsilon_of
 from skdpfair.privacy.ledger import LedgerEntry
 from skdpfair.privacy.renyi import ORDERS, curve_epsilon, rdp_curve
+from skdpfair.privacy.statement import ASSUMPTIONS
 
 _COLUMNS = [
     "data",
@@ -37,7 +38,7 @@ LINES = (
     {"budget", "id"},
     {
         *("fit", "state", "data", "private", "curve", "what", "reasons", "place", "entries"),
-        *("around", "unit"),
+        *("around", "unit", "persons"),
     },
     {"around", "data", "outermost", "reasons", "notes"},
     {"search", "splits", "data", "folds", "persons_together", "public"},
@@ -232,6 +233,8 @@ def spending(lines: Sequence[Line], data: str, delta: float, accountant: str) ->
     notes = [] if reasons else [note for line in looks for note in line["notes"]]
     unit = next((fit.get("unit", "record") for fit in fits), "record")
     split = [s for s in own if unit == "person" and not s.get("persons_together")]
+    is_unnamed = unit == "person" and len(fits) > 1 and not all(f.get("persons") for f in fits)
+    same = [ASSUMPTIONS["persons"]] * is_unnamed
     spent = cost(private, searches, delta, accountant)
     return Spending(
         epsilon=spent,
@@ -244,7 +247,7 @@ def spending(lines: Sequence[Line], data: str, delta: float, accountant: str) ->
         assumptions=tuple(
             dict.fromkeys(s["public"] for s in own if s["public"] and s not in split)
         ),
-        notes=tuple(dict.fromkeys([*notes, *([SPLIT] * bool(split))])),
+        notes=tuple(dict.fromkeys([*notes, *([SPLIT] * bool(split)), *same])),
         unit=unit,
         n_private=len(private),
     )

@@ -152,7 +152,7 @@ class PrivacyLedger:
                     f"the existing file {str(self.path)!r}, whose budget cannot be changed. Leave "
                     f"{name} out."
                 )
-        self._id: str | None = lines[0].get("id")
+        self.id: str | None = lines[0].get("id")  # of the file, wherever it is mounted
         self.budget: float | None = held["epsilon"]
         self.delta: float | None = held["delta"]
         self.accountant: str = held["accountant"]
@@ -466,7 +466,7 @@ class PrivacyLedger:
         BudgetExceeded
             If it would exceed the budget; the fit is then not recorded.
         ValueError
-            If it protects persons and earlier fits records, or the reverse.
+            If it protects persons and earlier fits records, or other persons.
         """
         fits, searches = read_entries(lines, self.data)
         _refuse_other_unit(fit, fits)
@@ -545,10 +545,16 @@ def _is_of_scikit_learn(search: Any) -> bool:
 
 
 def _refuse_other_unit(fit: Line, before: Sequence[Line]) -> None:
-    units = {entry.get("unit", "record") for entry in [fit, *before]}
-    if len(units) > 1:
-        raise ValueError(
-            f"This fit protects each {fit.get('unit', 'record')}, but earlier fits in the ledger "
-            "protect another unit, and there is no sum of both. Use a ledger of its own for "
-            "each unit."
-        )
+    own = fit.get("persons")
+    others = sorted({e["persons"] for e in before if e.get("persons")} - {own})
+    if any(e.get("unit", "record") != fit.get("unit", "record") for e in before):
+        what, other = f"each {fit.get('unit', 'record')}", "another unit"
+    elif own and others:
+        what, other = f"the persons of the column {own!r}", f"those of {others[0]!r}"
+    else:
+        return
+    raise ValueError(
+        f"This fit protects {what}, but earlier fits in the ledger protect {other}, and there is "
+        "no sum of both: one may be several of the other. Let all fits protect the same, or use a "
+        "ledger of its own for each unit."
+    )

@@ -239,7 +239,8 @@ def fit(
     with in_options(), recorded_warnings() as said, active as active:
         fitted = clf.fit if ledger is None else partial(active.fit, clf)
         try:
-            fitted(X, y, sensitive_features=sensitive, units=units)
+            persons = None if units is None else pd.Series(units, name=schema.unit)
+            fitted(X, y, sensitive_features=sensitive, units=persons)
         except KeyboardInterrupt:
             if not space:
                 raise

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import click
+import pandas as pd
 
 from skdpfair.budget.files import replace_file
 from skdpfair.cli._input import (
@@ -101,6 +102,7 @@ def sweep(
             params = params | {"delta": own}
         if units is not None:
             params = params | {"max_records_per_unit": schema.max_records_per_unit}
+            units = pd.Series(units, name=schema.unit)
         remedy = "add unit = {!r} and max_records_per_unit to the study."
         shared = shared_columns(source, schema)
         question = person_question(source.columns(), schema.unit, remedy, shared)

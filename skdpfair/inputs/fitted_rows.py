@@ -25,7 +25,7 @@ def of(net: object) -> np.ndarray | None:
     return None if net is None else _SEEN.get(net)
 
 
-def marks(x: np.ndarray, codes: np.ndarray) -> np.ndarray:
+def marks(x: np.ndarray, codes: np.ndarray, key: bytes = _KEY) -> np.ndarray:
     """Return 64 bits for each row of a float32 array and its label: equal for equal rows.
 
     Examples
@@ -37,7 +37,7 @@ def marks(x: np.ndarray, codes: np.ndarray) -> np.ndarray:
     """
     bits = np.ascontiguousarray(x).reshape(len(x), -1).view(np.uint32)
     width = bits.shape[1] + 1
-    factors = np.frombuffer(hashlib.shake_256(_KEY).digest(8 * width), np.uint64) | np.uint64(1)
+    factors = np.frombuffer(hashlib.shake_256(key).digest(8 * width), np.uint64) | np.uint64(1)
     out: np.ndarray = codes.astype(np.uint64) * factors[-1]
     rows = max(1, _AT_ONCE // width)
     for start in range(0, len(bits), rows):

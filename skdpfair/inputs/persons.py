@@ -19,16 +19,14 @@ from skdpfair.inputs.columns import in_pandas, refuse_masked
 from skdpfair.inputs.groups import Groups, position, positions
 
 _ONE_FOR_EACH = "one value for each record that names its person, without missing values"
-_TEXTS, _NUMBERS = (str, bytes), (Number, np.bool_)
-_OTHERS = (date, UUID, np.generic, pd.Period)  # equal values name one person
+_KINDS = (str, bytes, Number, date, UUID, pd.Period, np.generic)  # whose equality tells
 _WHOLE = re.compile(r"(-?[1-9][0-9]*|0)(?:\.0{1,2})?|-0(?:\.0{1,2})?")
 # numbers as texts: as they are printed (12e34 is rather a code), and with marks of thousands
 _PLAIN = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]\d{1,3})?|[+-]?\d(?:\.\d*)?[eE]\d{1,3}")
 _GROUPED = re.compile(r"[+-]?\d{1,3}([,.'’_ ])\d{3}(?:\1\d{3})*")
 _NUMBER = re.compile(f"{_GROUPED.pattern}|{_PLAIN.pattern}")
-# where lines of ASCII may be in no normal form, or be numbers but no plain ones
-_UNTIDY = re.compile(r"^[^\S\n]|[^\S\n]$|^$|^-?\d+\.0{1,2}$|^-0$", re.MULTILINE)
-_NUMERIC = re.compile(r"^(?:[-+.]|0.|[1-9]\d*[^\d\n])", re.MULTILINE)
+# lines of ASCII that may be in no normal form, or numbers but no plain ones
+_ODD = re.compile(r"^(?:[-+.]|0.|[1-9]\d*[^\d\n]|[^\S\n]|$)|[^\S\n]$", re.MULTILINE)
 
 
 def columns(X: Any, unit_col: Any, group_col: Any) -> list[int]:
@@ -78,20 +76,29 @@ def encode(X: Any, n_samples: int, *, at: list[int], units: Any) -> np.ndarray |
         raise ValueError("Give persons by unit_col or by units, not by both.")
     if not at and units is None:
         return None
+    own = name_of(X, at, units)
     if at:
-        column = X.columns[at[0]] if hasattr(X, "columns") else at[0]
         values = X.iloc[:, at[0]] if hasattr(X, "iloc") else np.asarray(X)[:, at[0]]
+        column = own if hasattr(X, "columns") else at[0]
         return codes(f"unit_col={safe_repr(column)}", values, n_samples)
     code = codes("units", units, n_samples)
-    table = getattr(units, "columns", None)
-    own = getattr(units, "name", None) if table is None else table[0]
-    if own is not None and own in getattr(X, "columns", ()):
+    if own in [str(name) for name in getattr(X, "columns", ())]:
         raise ValueError(
             f"units is the column {safe_repr(own)} of X, which would also be a feature. Drop the "
             "column from X (in a pipeline, take it out of passthrough=), or set "
             f"unit_col={safe_repr(own)} instead."
         )
     return code
+
+
+def name_of(X: Any, at: list[int], units: Any) -> str | None:
+    """Return the name of the column of persons, see `encode`; None for values without one."""
+    names = getattr(X if at else units, "columns", None)
+    if names is None:
+        name = at[0] if at else getattr(units, "name", None)
+    else:
+        name = names[at[0] if at else 0]
+    return None if name in (None, "") else str(name)
 
 
 def codes(name: str, values: Any, n_samples: int) -> np.ndarray:
@@ -167,22 +174,16 @@ def codes(name: str, values: Any, n_samples: int) -> np.ndarray:
             f"{name} has missing values, but must hold {_ONE_FOR_EACH}. Give each record without "
             "a person a value of its own, if each belongs to another person; else drop them."
         )
-    if len(kinds) > 1:
+    if len(kinds) > 1 or not all(issubclass(each, _KINDS) for each in types):
         raise ValueError(
-            f"{name} holds {' and '.join(kinds)}, so that one person may have two values; give it "
-            "one type, as by astype(str)."
+            f"{name} holds {' and '.join(kinds)}, so that one person may have two values; give "
+            "texts or numbers of one type, as by astype(str)."
         )
     if is_ambiguous:
         raise ValueError(
             f"{name} holds texts that may be one number but are spelt in several ways, as 17 and "
             "+17 or 1000 and 1,000 are, so that one person may be there twice. Clean the column: "
             "spell each person in one way, and put a letter before codes that are no numbers."
-        )
-    if not all(issubclass(each, (*_TEXTS, *_NUMBERS, *_OTHERS)) for each in types):
-        raise TypeError(
-            f"{name} holds values of type {kinds[0]}, of which two may name one person without "
-            "being equal. Give texts or numbers; of several columns, "
-            "table.groupby(columns).ngroup()."
         )
     if has_fractions:
         raise ValueError(
@@ -193,24 +194,19 @@ def codes(name: str, values: Any, n_samples: int) -> np.ndarray:
 
 
 def _kind(of: type) -> str:
-    if issubclass(of, _TEXTS):
-        return "texts" if issubclass(of, str) else "bytes"
-    return "numbers" if issubclass(of, _NUMBERS) else of.__name__
+    names = {str: "texts", bytes: "bytes", Number: "numbers", np.bool_: "numbers"}
+    return next((name for kind, name in names.items() if issubclass(of, kind)), of.__name__)
 
 
 def _normal(texts: list[Any]) -> tuple[list[Any], bool]:
-    """Return texts in their normal form, None where nothing is left, and if two may be one number.
-
-    Most columns need no look at each text.
-    """
+    """Return texts in their normal form, None for nothing, and whether two may be one number."""
     if isinstance(texts[0], bytes):
         texts = [text.decode(errors="surrogateescape") for text in texts]
     lines = "\n".join(texts)
-    is_ascii = lines.isascii()
-    if not is_ascii or _UNTIDY.search(lines):
-        texts = [_spelt(text) for text in texts]
-    has_numbers = not is_ascii or _NUMERIC.search(lines) is not None
-    return texts, has_numbers and _are_ambiguous({*texts} - {None})
+    if lines.isascii() and not _ODD.search(lines):  # as most columns: no look at each text
+        return texts, False
+    texts = [_spelt(text) for text in texts]
+    return texts, _are_ambiguous({*texts} - {None})
 
 
 def _spelt(text: str) -> str | None:
@@ -230,13 +226,7 @@ def _invisible() -> dict[int, None]:
 
 
 def _are_ambiguous(texts: set[str]) -> bool:
-    """Return whether one of some texts may be the same number as another.
-
-    Examples
-    --------
-    >>> _are_ambiguous({"17", "+17"}), _are_ambiguous({"1.000", "1000"}), _are_ambiguous({"017"})
-    (True, True, False)
-    """
+    """Return whether one of some texts may be the same number as another."""
     wholes = [text for text in texts if text.isdecimal() and text.isascii()]  # maybe very many
     seen = {text.lstrip("0") or "0" for text in wholes}
     if len(seen) < len(wholes):

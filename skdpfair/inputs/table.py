@@ -12,7 +12,9 @@ import torch
 from scipy.sparse import issparse
 from sklearn.utils.validation import _get_feature_names, check_array, validate_data
 
+from skdpfair._describe import digest
 from skdpfair._validate import LARGE, error_context, error_context_without_data, safe_repr
+from skdpfair.inputs import fitted_rows
 from skdpfair.inputs import groups as _groups
 from skdpfair.inputs import labels as _labels
 from skdpfair.inputs import persons as _persons
@@ -71,6 +73,8 @@ class Table:
     unit : ndarray of shape (n_samples,), int64, or None
         Number of each record's person, -1 for records that take no part; None if each record is
         a person.
+    persons : str or None
+        Name of the column of the persons, if it has one.
     features : str or None
         What computed the features from each record alone; None if nothing is known.
     """
@@ -84,6 +88,7 @@ class Table:
     weight: np.ndarray | None = None
     most_weight: float | None = None
     unit: np.ndarray | None = None
+    persons: str | None = None
     features: str | None = None
 
     @property
@@ -100,6 +105,13 @@ class Table:
     def adjacency(self) -> str:
         """The relation between neighbouring tables."""
         return "zero_out" if self.unit is None else "zero_out_unit"
+
+    def digest(self, key: bytes) -> bytes:
+        """Return a keyed digest of features and labels, which does not depend on their order."""
+        n = max(1, _SCANNED // max(1, math.prod(self.x.shape[1:])))
+        parts = (slice(start, start + n) for start in range(0, len(self.y), n))
+        marks = [fitted_rows.marks(as_rows(self.x, rows), self.y[rows], key) for rows in parts]
+        return digest(np.sort(np.concatenate(marks)))
 
     def thinned(self, most: int | None, generator: np.random.Generator) -> "Table":
         """Return the table with at most ``most`` records of each person, who has one group."""
@@ -170,7 +182,10 @@ def read(
     if classes is not None and estimator.validation_data is not None:
         validation = _validation(estimator, hidden, x.shape[1:], classes)
     weight, most = _weights(sample_weight, len(y), estimator.max_sample_weight)
-    return Table(x, codes, classes, groups, hidden, validation, weight, most, unit, features)
+    persons = _persons.name_of(X, at, units)
+    return Table(
+        x, codes, classes, groups, hidden, validation, weight, most, unit, persons, features
+    )
 
 
 def _weights(

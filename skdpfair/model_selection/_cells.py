@@ -82,13 +82,15 @@ def _fit_and_test(cell, X, y, code, levels, unit, columns, keep_predictions):
         model, rows = clone(cell.estimator), (_rows(X, cell.train), y[cell.train])
         if isinstance(model, DPFairClassifier):
             model.set_params(device=defaults.device_in_turn(model.device, cell.place))
-            units = None if unit is None else unit[cell.train]
+            units, index = unit, getattr(rows[0], "index", None)
+            if unit is not None:
+                units = pd.Series(unit.to_numpy()[cell.train], index, name=unit.name)
             model.fit(*rows, sensitive_features=names[code[cell.train]], units=units)
             spent, entries = model.privacy_.epsilon, model.privacy_.ledger.entries
             runs = [[*map(float, e.run[:2]), e.run.steps] for e in entries]
         else:
-            kind = "record" if unit is None else "person"
-            with charged((), Ledger(), private=False, unit=kind):
+            kind, persons = ("record", None) if unit is None else ("person", unit.name)
+            with charged((), Ledger(), private=False, unit=kind, persons=persons):
                 model.fit(*rows)
     seconds = time.perf_counter() - start
     X_test, y_test = _rows(X, cell.test), y[cell.test]

@@ -243,6 +243,11 @@ def plan(
 def unit_of(classifiers, units=None):
     """Return what fits of classifiers protect, with or without ``units``."""
     named = [(c.unit_col, c.max_records_per_unit) for c in classifiers]
+    if len({column for column, _ in named} - {None}) > 1:
+        raise ValueError(
+            "unit_col names other persons for some candidates, and there is no sum of both. Set "
+            "unit_col to one column for all candidates."
+        )
     columns = {column is not None for column, _ in named}
     is_bounded = {bound is not None for _, bound in named}
     if len(columns) > 1 or (columns == {True} and units is False):

@@ -229,6 +229,8 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         check_indexes(X=X, y=y, sensitive_features=sensitive_features, units=units)
         n_samples = _num_samples(X)
         unit = persons_of(self.estimator, X, n_samples, units)
+        at = _persons.columns(X, classifier_of(self.estimator).unit_col, None)
+        persons = _persons.name_of(X, at, units)
         n_units = n_samples if unit is None else 1 + int(unit.max())
         delta = delta_for(self.delta, n_units)
         pool = self._pool(n_units, 1, delta)
@@ -262,6 +264,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
             place=context.place,
             what="private selection",
             unit="record" if unit is None else "person",
+            persons=persons,
         ) as charge:
             records = X, y, sensitive_features, units
             plan = pool, planned.n_samples, curve, noise

@@ -7,6 +7,7 @@ from numbers import Integral
 
 import joblib
 import numpy as np
+import pandas as pd
 import torch
 from sklearn.exceptions import UndefinedMetricWarning
 
@@ -229,7 +230,8 @@ def sweep(
     if store is not None:
         digests = {f"data {name}": digest for name, digest in data.items()}
         store = Store.open(store, asked | digests, needs=CELL_ENTRIES)
-    records, kept = (X, y, found.code, levels, unit), (columns, keep_predictions)
+    named = None if unit is None else pd.Series(unit, name=_persons.name_of(X, [], units))
+    records, kept = (X, y, found.code, levels, named), (columns, keep_predictions)
     done = _run(cells, records, features, store, n_jobs, progress, delta, kept)
     if store is not None and len(done) == len(cells):
         store.sweep_away()

@@ -73,6 +73,11 @@ ASSUMPTIONS = {
         "max_sample_weight is public (it was taken from sample_weight; declare max_sample_weight=)"
     ),
     "processes": "the processes that trained together are one trusted curator",
+    "parts": "each record lies in one of the processes that trained together",
+    "persons": (
+        "persons that no column name tells apart (units= as an array) are the same in all fits "
+        "that are added up"
+    ),
     "held out": "the size of the held-out part is public",
     "trials": "the number of trials and their scores stay secret; the steps above are of one trial",
 }

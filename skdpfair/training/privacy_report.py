@@ -56,11 +56,13 @@ def account(
     most, most_records = table.most_weight, params["max_records_per_unit"]
     assumptions = _assumptions(params, net.method_, GROUP_COUNTS in plan.one_time, table)
     if trained.is_shared:
-        assumptions += (ASSUMPTIONS["processes"],)
+        assumptions += ASSUMPTIONS["processes"], ASSUMPTIONS["parts"]
     if plan.is_accounted:
         assumptions += _frozen(net)
     if previous is not None:  # what no ledger holds: fits without privacy, seeds
         seeded = seeded or previous.privacy.seeded
+        if table.unit is not None and table.persons is None:
+            assumptions += (ASSUMPTIONS["persons"],)
         assumptions = tuple(dict.fromkeys((*previous.privacy.assumptions, *assumptions)))
         before = previous.privacy
         weights = most, before.max_sample_weight  # 0 if all are

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,12 +12,14 @@ from operator import add
 from traceback import clear_frames
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from sklearn.base import BaseEstimator
 from torch import Tensor
 
-from skdpfair.budget import active_ledger
+from skdpfair.budget.charging import current_ledger
+from skdpfair.budget.privacy_ledger import PrivacyLedger
 from skdpfair.engine import Noise
 from skdpfair.inputs.table import Table
 from skdpfair.mechanism import Method
@@ -254,7 +257,7 @@ def facts_of(estimator: BaseEstimator, table: Table) -> dict[str, Any]:
         "classes": None if table.classes is None else table.classes.tolist(),
         "groups": None if table.groups.levels is None else list(table.groups.levels),
         "sample_weight": table.weight is not None,
-        "units": table.unit is not None,
+        "units": table.unit is not None and table.persons,
     }
 
 
@@ -295,11 +298,35 @@ def check_parts(
     for name in ("random_state", "keep_reference"):
         facts[f"whether {name} is given"] = not (params[name] is None or params[name] is False)
     processes.check_same(facts)
-    opened = processes.gathered(active_ledger.current() is not None)
-    if any(opened) and not opened[0]:
+    # the curator compares keyed digests, and only of parts that may be equal
+    counts = processes.gathered(np.bincount(table.y).tolist())
+    is_alone = counts.count(counts[processes.rank]) == 1
+    key = processes.of_first(lambda: secrets.token_bytes(32))
+    digests = processes.gathered(processes.rank if is_alone else table.digest(key))
+    if len(set(digests)) < processes.size:
+        both = [i for i, each in enumerate(digests) if digests.count(each) > 1][:2]
         raise ValueError(
-            "A PrivacyLedger is open, but not in process 0, which charges for all. Open it there."
+            f"Processes {both[0]} and {both[1]} hold the same records, each of which would count "
+            "twice, so that epsilon would be too small. Give each process its own part, for "
+            "instance X[rank::world_size]."
         )
+
+
+def check_ledgers(processes: Processes, given: PrivacyLedger | None) -> None:
+    """Raise ValueError if a process has another ledger than the first, which charges for all.
+
+    ``given`` is the ledger that was set as a callback in this process.
+    """
+    if processes.size == 1:
+        return
+    own = processes.agreed(lambda: given or current_ledger())
+    ledgers = processes.gathered(own and (own.id, own.data))
+    for rank, each in enumerate(ledgers):
+        if each not in (None, ledgers[0]):
+            raise ValueError(
+                f"Process {rank} has a PrivacyLedger that process 0, which charges for all, has "
+                "not. Open the same file there, or set it there as a callback."
+            )
 
 
 @contextmanager

@@ -32,7 +32,7 @@ from skdpfair.training.callbacks import Epochs, Progress, noticed_interrupts, re
 from skdpfair.training.inference import record_by_record, tensors_of
 from skdpfair.training.net import PrivateNet
 from skdpfair.training.plan import GROUP_COUNTS, SCORE_COUNTS, Plan
-from skdpfair.training.processes import ALONE, Processes
+from skdpfair.training.processes import ALONE, Processes, check_ledgers
 from skdpfair.training.schedule import Schedule
 from skdpfair.training.seeds import streams_of
 from skdpfair.training.sklearn_callbacks import FitContext
@@ -127,8 +127,9 @@ def train(
     by_values = any(processes.gathered(_may_stop_by_values(params, plan, table, context)))
     reasons = {"diagnostics": DIAGNOSTICS, "keep_reference": REFERENCE}
     charge: dict[str, Any] = {"ledger": context.ledger, "place": context.place}
-    charge["unit"] = UNITS[table.adjacency]
+    charge |= {"unit": UNITS[table.adjacency], "persons": table.persons}
     charge["reasons"] = [why for name, why in reasons.items() if params[name]]
+    check_ledgers(processes, context.ledger)
     charging: AbstractContextManager[Any] = nullcontext()
     if processes.rank == 0:
         charging = charged(_planned(plan), ledger, private=plan.is_accounted, **charge)

@@ -103,10 +103,12 @@ def _check_same_form(
     table: Table,
     features: Scattering2D | None,
 ) -> None:
+    before = getattr(estimator, "_persons", None)
     described = [None if f is None else f.described for f in (estimator.features_, features)]
     same: dict[str, tuple[Any, Any]] = {
         "features of pictures": (described[0], described[1]),
         "unit of the guarantee": (estimator.privacy_.unit, UNITS[table.adjacency]),
+        "column of the persons": (before or table.persons, table.persons or before),
         "classes": (getattr(estimator, "classes_", None), table.classes),
         "range of the target": (getattr(estimator, "y_range_", None), fresh._y_range()),
         "groups": (estimator.groups_, table.groups.levels),
