@@ -3,9 +3,9 @@
 python -m benchmarks.bench_images [--seeds 3] [--data mnist cifar10 faces rare] [--cache FOLDER]
 
 All models are `DPFairClassifier` with its defaults.  "pixels" is a linear model or an MLP on the
-pixels, "hog" a linear model on histograms of oriented gradients, "scattering" what
-``module="auto"`` trains on pictures.  "rare" repeats the experiment of Esipova et al. (2023) with
-9 % of the eights of MNIST.  A run that is in the results is not repeated.
+pixels, "scattering" what ``module="auto"`` trains on pictures.  "rare" repeats the experiment of
+Esipova et al. (2023) with 9 % of the eights of MNIST.  A run that is in the results is not
+repeated.
 """
 
 import argparse
@@ -25,13 +25,13 @@ from benchmarks import pages
 from benchmarks.papers import data as splits
 from skdpfair import DPFairClassifier
 from skdpfair.datasets import fetch_cifar10, fetch_faces, fetch_mnist
-from skdpfair.features import Hog, Scattering2D
+from skdpfair.features import Scattering2D
 
 RESULTS = Path(__file__).parent / "results" / "images.jsonl"
 DELTA, EPSILONS = 1e-5, (1.0, 3.0, 8.0)
 NAMES = {"mnist": "MNIST", "cifar10": "CIFAR-10, 10,000 pictures", "faces": "UTKFace, sex"}
 WORST = {"mnist": "worst class", "cifar10": "worst class", "faces": "worst race"}
-FEATURES = ("pixels", "hog", "scattering")
+FEATURES = ("pixels", "scattering")
 PIXELS = {"mnist": {"hidden_layer_sizes": (32,)}}  # what "auto" takes for a table of this size
 RARE = ("sgd", "dpsgd", "dpsgd_f", "global_adapt")
 RARE_EPSILON = 5.9  # as printed
@@ -66,7 +66,7 @@ def prepared(name, kind, folder, seed=0):
     if kind == "pixels":
         x, x_test = x.reshape(len(x), -1), x_test.reshape(len(x_test), -1)
     else:
-        transformer = (Hog if kind == "hog" else Scattering2D)(cache_dir=folder, verbose=1)
+        transformer = Scattering2D(cache_dir=folder, verbose=1)
         x, x_test = transformer.fit_transform(x), transformer.transform(x_test)
         x, x_test = np.array(x), np.array(x_test)
     return (x, y, group, x_test, y_test, group_test), time.perf_counter() - start

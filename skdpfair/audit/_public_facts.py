@@ -44,7 +44,7 @@ _PARTS = map(re.escape, re.split(r"{.*?}", words.FROZEN))
 _FROZEN = re.compile(r"{}[\d,]{{1,15}}{}[0-9a-f]{{16}}{}".format(*_PARTS))
 _PHRASE = re.compile(r"[a-zA-Z_ ,+()-]*(\d{1,10}[a-zA-Z_ ,+()-]+){0,3}\d{0,10}")
 _FEATURES = re.compile(
-    r"(Scattering2D|Hog)\([\w=, '()]{0,120}\), which learns nothing"
+    r"Scattering2D\([\w=, '()]{0,120}\), which learns nothing"
     r"|FrozenFeatures\([\w. -]{1,80}\), sha256 [0-9a-f]{16}, public by declaration"
 )
 _AMOUNTS = re.compile(r"(?:[0-9.,e+-]{1,12}|inf)?(?:, [0-9.e+-]{1,12}){0,7}")

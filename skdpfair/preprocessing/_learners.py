@@ -254,7 +254,6 @@ ROWS = {
     "skdpfair.PiecewiseLinearEncoder": FREE,
     "skdpfair.PublicEncoder": FREE,
     "skdpfair.Scattering2D": FREE,
-    "skdpfair.Hog": FREE,
     "skdpfair.FrozenFeatures": FREE,
     "skdpfair.DPQuantileScaler": Row(spends=True),
     "skdpfair.DPThresholdClassifier": Row(goes_in=True),  # its fit pays for the thresholds

@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 
 from skdpfair import DPFairClassifier
-from skdpfair.features import Hog, Scattering2D, _base
+from skdpfair.features import Scattering2D, _base
 from skdpfair.features._wavelets import RealScattering, Scattering
 from skdpfair.preprocessing import check_pipeline
 
@@ -198,7 +198,6 @@ def test_it_learns_nothing_and_says_so(digits):
     head = DPFairClassifier("dpsgd", epsilon=8.0, delta=0.01, module="logistic", max_steps=3)
     pipe = make_pipeline(transformer, head)
     assert not check_pipeline(pipe).findings
-    assert not check_pipeline(make_pipeline(Hog(), head)).findings
     with pytest.warns(UserWarning):  # seven records are few
         report = pipe.fit(digits, y)[-1].privacy_
     assert "Features are those of Scattering2D(L=4), which learns nothing." in report.statement
@@ -207,18 +206,6 @@ def test_it_learns_nothing_and_says_so(digits):
     )
     names = transformer.fit(digits).get_feature_names_out()
     assert len(names) == transformer.transform(digits).shape[1]
-
-
-def test_hog_is_that_of_scikit_image(digits):
-    from skimage.feature import hog
-
-    found = Hog(orientations=6).fit_transform(digits)
-    expected = hog(digits[2], orientations=6, pixels_per_cell=(4, 4), cells_per_block=(2, 2))
-    np.testing.assert_allclose(found[2], expected, rtol=1e-5)
-    colour = np.stack([digits] * 3, 1)
-    np.testing.assert_allclose(Hog(orientations=6).fit_transform(colour), found, rtol=1e-4)
-    with pytest.raises(ValueError, match="pixels_per_cell=16 and cells_per_block=2 need pictures"):
-        Hog(pixels_per_cell=16).fit_transform(digits)
 
 
 def test_a_foreign_file_is_not_taken_for_features(digits, tmp_path):
@@ -250,9 +237,8 @@ def test_a_module_of_features_is_the_callers_own(digits):
     np.testing.assert_array_equal(transformer.transform(digits), found)
 
 
-@pytest.mark.parametrize("transformer", [Scattering2D(channels="last"), Hog(channels="last")])
-def test_channels_may_be_as_many_as_rows(transformer):
-    cube = np.random.default_rng(0).random((2, 8, 8, 8))
+def test_channels_may_be_as_many_as_rows():
+    transformer, cube = Scattering2D(channels="last"), np.random.default_rng(0).random((2, 8, 8, 8))
     first = clone(transformer).set_params(channels="first")
     np.testing.assert_allclose(
         transformer.fit_transform(cube), first.fit_transform(np.moveaxis(cube, -1, 1)), atol=1e-5

@@ -22,7 +22,7 @@ from skdpfair import DPFairClassifier, get_method
 from skdpfair.budget.active_ledger import SEARCH
 from skdpfair.budget.charging import suspended
 from skdpfair.exceptions import InsecureSeedWarning, PrivacyAccountingError
-from skdpfair.features import Hog
+from skdpfair.features import Scattering2D
 from skdpfair.model_selection import (
     BudgetExceeded,
     DPRandomizedSearch,
@@ -329,8 +329,8 @@ def test_a_ledger_is_charged_once_for_the_whole_search(data, tmp_path):
             "cache_dir of the DPFairClassifier",
         ),
         (
-            {"estimator": make_pipeline(Hog(cache_dir="c"), base()), "space": PIPED},
-            "cache_dir of the Hog",
+            {"estimator": make_pipeline(Scattering2D(cache_dir="c"), base()), "space": PIPED},
+            "cache_dir of the Scattering2D",
         ),
     ],
 )
