@@ -17,6 +17,7 @@ from skdpfair._validate import check_parameter
 from skdpfair.augmentations import Augment
 from skdpfair.engine.losses import REGRESSION
 from skdpfair.inputs import groups, table, targets
+from skdpfair.inputs.columns import by_index
 from skdpfair.mechanism import Method
 from skdpfair.training import parameters
 from skdpfair.training.callbacks import recorders
@@ -103,6 +104,8 @@ class DPFairRegressor(RegressorMixin, DPEstimator):
         **{k: v for k, v in parameters.CONSTRAINTS.items() if k not in _ABSENT},
         "loss": [StrOptions(set(REGRESSION))],
     }
+
+    score = by_index(RegressorMixin.score)
 
     def __init__(
         self,

@@ -17,7 +17,7 @@ from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, cross_valid
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from skdpfair import METHODS, DPFairClassifier, get_method, load_release
+from skdpfair import METHODS, DPFairClassifier, DPFairRegressor, get_method, load_release
 from skdpfair.analysis import GroupCurvature
 from skdpfair.audit import audit_fit
 from skdpfair.budget.folds import persons_lie_in_groups
@@ -907,11 +907,13 @@ PLACES = {
     "sweep": lambda X, y, g, u: sweep(["dpsgd"], [3.0], 1, X, y, g, units=u, progress=False),
     "audit": lambda X, y, g, u: audit_fit(quick(), X, y, 20, sensitive_features=g, units=u),
     "score": lambda X, y, g, u: quick().score(X, y, sample_weight=g),
+    "regressor": lambda X, y, g, u: DPFairRegressor().score(X, y, sample_weight=g),
+    "searched": lambda X, y, g, u: DPRandomizedSearch(quick(), {}).score(X, y, sample_weight=g),
     "scorer": lambda X, y, g, u: GroupScorer()(quick(), X, y, sensitive_features=g),
     "dg_gap": lambda X, y, g, u: dg_gap_scorer(X, y, sensitive_features=g),
     "curvature": lambda X, y, g, u: GroupCurvature(quick(), X, y, sensitive_features=g),
 }
-WITHOUT_PERSONS = ("score", "scorer", "dg_gap", "curvature")
+WITHOUT_PERSONS = ("score", "regressor", "searched", "scorer", "dg_gap", "curvature")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Columns of numpy, pandas and of other libraries' tables: conversion and refusals."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,17 @@ def check_indexes(**arguments: Any) -> None:
                 f"Pass {f'{name}.loc[{first}.index], or ' if same else ''}{name}.to_numpy() if its "
                 f"order is that of {first}."
             )
+
+
+def by_index(score: Callable[..., float]) -> Callable[..., float]:
+    """Return a score of scikit-learn's mixins that refuses arguments of different indexes."""
+
+    @wraps(score)
+    def checked(self: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
+        check_indexes(X=X, y=y, sample_weight=sample_weight)
+        return score(self, X, y, sample_weight)
+
+    return checked
 
 
 def refuse_masked(name: str, values: object) -> None:

@@ -24,7 +24,7 @@ from skdpfair.estimator import DPFairClassifier, classifier_of, persons_of, rout
 from skdpfair.exceptions import InfeasibleBudgetError, InsecureSeedWarning
 from skdpfair.inputs import labels as _labels
 from skdpfair.inputs import persons as _persons
-from skdpfair.inputs.columns import check_indexes
+from skdpfair.inputs.columns import by_index, check_indexes
 from skdpfair.model_selection import _trials
 from skdpfair.model_selection._forecast import (
     PlannedFit,
@@ -142,6 +142,8 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
     """
 
     __metadata_request__fit = {"sensitive_features": True, "units": True}
+
+    score = by_index(ClassifierMixin.score)
 
     def __init__(
         self,
