@@ -199,6 +199,7 @@ def of_estimator(estimator, X, y):
             "before it transform it: pipeline[-1], pipeline[:-1].transform(X)."
         )
     check_is_fitted(estimator, "net_")
+    check_indexes(X=X, y=y)
     x = table.read_for_prediction(estimator, X)
     x = np.asarray(x) if isinstance(x, MappedRows) else x
     return estimator.net_.module_, x, _codes(x, y, estimator.classes_)

@@ -7,6 +7,7 @@ import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from skdpfair._validate import number, one_of, outline, safe_repr
+from skdpfair.inputs.columns import check_indexes
 from skdpfair.metrics import group_table
 from skdpfair.metrics._arguments import as_vector
 from skdpfair.metrics._measures import MEASURES, described, measure_of
@@ -111,6 +112,7 @@ class PrivacyCostDisplay:
         NotFittedError, TypeError, ValueError
             If the estimator is not fitted, has another type, or has no ``reference_``.
         """
+        check_indexes(X=X, y=y, sensitive_features=sensitive_features)
         model, rows = _final_step(estimator, X)
         if not hasattr(model, "reference_"):
             raise ValueError(
@@ -336,6 +338,7 @@ class TradeoffDisplay:
         NotFittedError
             If a model is not fitted.
         """
+        check_indexes(X=X, y=y, sensitive_features=sensitive_features)
         predictions, likely = {}, {}
         for model in estimator if isinstance(estimator, (list, tuple)) else [estimator]:
             last, inner = _final_step(model, X)

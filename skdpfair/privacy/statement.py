@@ -556,7 +556,7 @@ class PrivacyReport:
             ("releasable", self.releasable),
         ]
         rows = [(name, value) for name, value in rows if value is not None]
-        rows += [(f"epsilon[{g}]", e) for g, e in (self.group_epsilons or {}).items()]
+        rows += [(f"epsilon[{g}]", e) for g, e in _by_text(self.group_epsilons or {}).items()]
         return rows
 
     def _printed(self) -> list[tuple[str, str]]:
@@ -610,8 +610,15 @@ def _plain(value: object) -> object:
     if isinstance(value, tuple):
         return [_plain(v) for v in value]
     if isinstance(value, dict):
-        return {str(k): _plain(v) for k, v in value.items()}
+        return {k: _plain(v) for k, v in _by_text(value).items()}
     return value
+
+
+def _by_text(values: dict[Any, Any]) -> dict[str, Any]:
+    """Return values by texts of their keys, in quotes where two would be one, as 1 and "1"."""
+    names = list(map(str, values))
+    names = names if len(set(names)) == len(names) else list(map(repr, values))
+    return dict(zip(names, values.values(), strict=True))
 
 
 def _show(value: object) -> str:

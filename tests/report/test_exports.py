@@ -180,6 +180,10 @@ def test_persons_and_private_searches_are_told(fitted):
     assert "the noise was seeded" in nist(seeded)
     by_group = replace(privacy, group_epsilons={"a": 0.12341, "b": 1.7})
     assert "a: 0.1235; b: 1.7." in nist(by_group)
+    alike = replace(privacy, group_epsilons={1: 0.25, "1": 1.5})
+    assert "1: 0.25; &#x27;1&#x27;: 1.5." in nist(alike)
+    assert alike.to_dict()["group_epsilons"] == {"1": 0.25, "'1'": 1.5}
+    assert alike.to_frame()["value"]["epsilon['1']"] == 1.5
 
 
 def test_without_privacy_there_is_no_number_and_no_record(fitted):
