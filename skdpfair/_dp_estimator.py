@@ -305,6 +305,7 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
         before = () if previous is None else previous.ledger_fits
         kept |= {
             "groups_": data.groups.levels,
+            "_variables": data.variables,
             "net_": net,
             "features_": pictures.for_prediction(features),
             "method_": net.method_,

@@ -318,6 +318,29 @@ def test_curves_add_up_to_the_logit():
     assert [panel.get_title(loc="left") for panel in display.axes_] == ["age", "ward"]
 
 
+NAMES = ("self", "frame", "", " ", "class", "__init__", 'a,"b"]', "{x} %s", "<b>", "x" * 300, "0")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_name_of_a_column_breaks_curves(name):
+    x = pd.DataFrame([[20.0, "A"], [80.0, "B"]] * 9)
+    for names in ([name, "other"], ["other", name]):
+        x.columns = names
+        features = public_preprocessor({names[0]: (20, 80)}, {names[1]: ["A", "B"]})
+        model = make_pipeline(features, LogisticRegression()).fit(x, [0, 1] * 9)
+        display = ShapeDisplay.from_estimator(model, n_points=3)
+        assert list(display.frame["column"]) == [names[0]] * 3 + [names[1]] * 2
+        assert len(display.plot().axes_) == 2
+        plt.close("all")
+
+
+@pytest.mark.parametrize("name", [0, ("a", "b")])
+def test_names_of_columns_that_are_no_texts_are_refused(name):
+    for facts in ({name: (0, 1)}, {}), ({}, {name: ["A"]}):
+        with pytest.raises(TypeError, match=r"must name columns by texts, got .*map\(str\)"):
+            public_preprocessor(*facts)
+
+
 def test_curves_of_a_release_are_those_of_the_fit(tmp_path):
     bounds = {"age": (20, 80), "gain": (0, 1e5)}
     schema = TableSchema(target="paid", classes=["no", "yes"], bounds=bounds, missing=["age"])

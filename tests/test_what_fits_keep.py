@@ -15,7 +15,7 @@ PUBLIC = {"classes_", "groups_", "n_features_in_", "feature_names_in_", "batch_s
 PUBLIC |= {"features_"}
 RELEASED = {"method_", "privacy_", "lr_", "net_"}
 SETTLED = {"n_iter_", "signal_to_noise_", "_settled", "_n_fits", "_group_positions"}
-SETTLED |= {"_day", "_ledger_fits"}
+SETTLED |= {"_day", "_ledger_fits", "_variables"}
 
 
 def fitted(two_groups, seed=0, **params):

@@ -194,6 +194,8 @@ def is_listed(name, value, values, network) -> bool:
         return TableSchema.from_dict(tomllib.loads(value)).to_toml() == value
     if name == "_day":
         return is_day(value)
+    if name == "_variables":
+        return len(value) <= 9 and all(is_word(n) and not _NUMBER.fullmatch(n) for n in value)
     if name == "_n_fits":
         return is_whole(value) and value <= _MOST_FITS
     if name == "_ledger_fits":
@@ -313,7 +315,7 @@ def is_model_page(text) -> bool:
     context = page.context_of(text)
     facts, privacy, pipeline = dict(context["facts"]), context["privacy"], context["findings"]
     features = facts.pop(page.FEATURES, None)
-    sets = [facts.pop(name, "").split(", ") for name in ("classes", "groups")]
+    sets = [v for name in ("classes", "groups") for v in re.split("[,;] ", facts.pop(name, ""))]
     amounts = [v for row in context["ledger"] for v in row[1:]]
     amounts += [context["epsilon"], context["delta"], *context["group_epsilons"].values()]
     amounts += context["of_person"] or []
@@ -328,7 +330,9 @@ def is_model_page(text) -> bool:
         and all(len(items) <= _MOST_ITEMS for items in lists)
         and len(set(privacy.not_accounted)) == len(privacy.not_accounted)
         and privacy.accountant in {"", *ACCOUNTANTS}
-        and all(map(are_levels, (*sets, context["group_epsilons"])))
+        and are_levels(context["group_epsilons"])
+        and len(sets) <= _MOST_LEVELS
+        and all(map(is_level, sets))
         and are_assumptions(privacy.assumptions, _MOST_SIZES)
         and all(map(is_not_accounted, privacy.not_accounted))
         and (pipeline is None or not pipeline.notes)

@@ -49,6 +49,7 @@ from skdpfair.cli.schema_command import (
     person_question,
 )
 from skdpfair.exceptions import InterruptedWarning
+from skdpfair.inputs.groups import named
 from skdpfair.methods import METHODS
 from skdpfair.release import load_release, schema_of
 from skdpfair.release._file import require_safetensors
@@ -67,6 +68,7 @@ _OWN = {
     **dict.fromkeys(("keep_reference", "diagnostics"), "Python: the file would not hold it"),
 }
 _LARGE = 10  # an epsilon that promises little
+_MOST_PREDICTED = 100_000  # training records, to see whether a model is of use
 _PRIVATE = sorted(name for name, method in METHODS.items() if method.private)
 
 
@@ -170,7 +172,8 @@ def fit(
 
     DATA is a CSV file, one Parquet file or several, a folder of pictures, or an .npz file with an
     array "images". --schema names a file of what is public about the columns; without it, fit asks.
-    Nothing but the model and what it has spent is printed or kept. --try trains a secret number of
+    Nothing but the model and what it has spent is printed or kept, except for a note on the screen
+    if the model is of no use on its records. --try trains a secret number of
     models, chooses one by a noisy score on held-out records, and spends no more than --epsilon; it
     shows no progress, because the number of trials must stay secret.
     """  # noqa: D301 (click reads the character)
@@ -268,6 +271,7 @@ def fit(
     if space:
         echo(f"Chosen: {', '.join(f'{name} {chosen[name]}' for name in space)}.")
     echo(wrapped(clf.privacy_.plain_statement))
+    notes += _no_use(clf, X, y, schema.target)
     if clf.privacy_.epsilon > _LARGE:
         notes.append(
             f"An epsilon above {_LARGE} promises little: the odds of guessing that a "
@@ -288,6 +292,22 @@ def fit(
             f"{recorded}"
         )
     sys.exit(status)
+
+
+def _no_use(clf, X, y, target):
+    """Return a note, not private, if a model is no better than predicting one class."""
+    rows = slice(None, None, -(-len(y) // _MOST_PREDICTED))
+    predicted, y = clf.predict(X.iloc[rows] if hasattr(X, "iloc") else X[rows]), y[rows]
+    constant = np.unique(y, return_counts=True)[1].max() / len(y)
+    if (right := np.mean(predicted == y)) > constant:
+        return []
+    does = f"it has {right:.1%} accuracy, and always predicting the same class {constant:.1%}"
+    if (predicted == predicted[0]).all():
+        does = f"it always predicts {named(predicted[:1], [target])[0]}"
+    return [
+        f"By accuracy, the model is of no use: on its training records, {does}. This is not "
+        "private: no epsilon covers it, so do not pass it on."
+    ]
 
 
 def _search(clf, space, trials):

@@ -95,15 +95,14 @@ def report(results, output, title, data, card, by, compared, ledger, measures, a
 
 
 def _of_sweep(results, output, title, by, measures, ledger):
-    from skdpfair.cli.sweep_command import schema_beside
     from skdpfair.model_selection import TradeoffResults  # late: it needs most of the package
 
-    schema = schema_beside(results)
+    found = TradeoffResults.from_store(results)
+    schema = found.schema
     pipeline = _pipeline_of(schema)
     if title is None and schema is not None:
         columns = by or " and ".join(schema.all_groups)
         title = f"What privacy costs each group: {schema.target} by {columns}"
-    found = TradeoffResults.from_store(results)
     found = found if by is None else found.by(by)
     options = {"measures": measures, "ledger": existing_ledger(ledger)}
     found.to_html(output, title=title, pipeline=pipeline, **options)

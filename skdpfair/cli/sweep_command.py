@@ -31,8 +31,6 @@ from skdpfair.cli._sources import shared_columns, source_of
 from skdpfair.cli.schema_command import Study, person_question
 from skdpfair.exceptions import InterruptedWarning
 
-SCHEMA_FILE = "schema.toml"  # beside the finished fits, for the report
-
 
 @click.command()
 @click.argument("study", type=AnyPath(exists=True, dir_okay=False))
@@ -70,8 +68,10 @@ def sweep(
     from skdpfair.metrics._measures import MEASURES as known
     from skdpfair.metrics._measures import chosen_measures
     from skdpfair.model_selection import sweep as run  # late: it needs most of the package
+    from skdpfair.model_selection._results import SCHEMA_FILE
     from skdpfair.model_selection._store import delta_in
     from skdpfair.model_selection._sweep import budgets_of
+    from skdpfair.report._summary import no_use
 
     check_ledger(ledger, ledger_epsilon, ledger_delta)
     with in_options():
@@ -116,7 +116,7 @@ def sweep(
                 options.pop("epsilons"),
                 options.pop("seeds"),
                 X,
-                y,
+                pd.Series(y, name=schema.target, dtype=object),
                 groups,
                 n_jobs=jobs,
                 store=folder,
@@ -140,7 +140,7 @@ def sweep(
     with in_options():
         Screen().print(results.as_text(names_in(measures)), highlight=False)
     tell_ledger(active)
-    for text in said():
+    for text in (*no_use(results), *said()):
         echo(wrapped(f"Note: {text}"), err=True)
     if cut:
         echo(
@@ -150,9 +150,3 @@ def sweep(
     echo(wrapped(f"Finished fits are in {folder}. These figures are NOT private."))
     recorded = "" if ledger is None else f" --ledger {ledger}"
     echo(f"Next:  skdpfair report {folder} -o report.html{recorded}")
-
-
-def schema_beside(folder):
-    """Return the schema that a sweep from the command line left in its folder, or None."""
-    path = folder / SCHEMA_FILE
-    return Study.read(path).schema if path.is_file() else None

@@ -23,6 +23,7 @@ from skdpfair.inputs.columns import in_pandas, refuse_masked
 
 TARGET = "target"
 _KINDS = {"group_col": ("group", "sensitive_features"), "unit_col": ("person", "units")}
+_LONGEST_NAME = 100
 _MOST_GROUPS = 10_000  # found in the data; a column of numbers makes as many as there are rows
 
 
@@ -61,12 +62,17 @@ def group_names(levels: Iterable[Any]) -> list[str]:
     >>> group_names(["F", 1, "1"]), group_names([("F", "x, y"), ("F, x", "y")])
     (['F', '1', "'1'"], ["F, 'x, y'", "'F, x', y"])
     """
+    return [", ".join(parts) for parts in _parts(levels)]
+
+
+def _parts(levels: Iterable[Any]) -> list[tuple[str, ...]]:
+    """Return the texts of the values of each group, of an intersection one for each column."""
     levels = list(levels)
     widths = {len(level) if isinstance(level, tuple) else 0 for level in levels}
     if len(widths) != 1 or widths == {0}:
-        return _texts(levels, "\0")
+        return [(text,) for text in _texts(levels, "\0")]
     columns = [_texts(values, ", ") for values in zip(*levels, strict=True)]
-    return [", ".join(parts) for parts in zip(*columns, strict=True)]
+    return list(zip(*columns, strict=True))
 
 
 def _texts(values: Iterable[Any], comma: str) -> list[str]:
@@ -90,6 +96,35 @@ def _look(text: str) -> str:
 def apart(names: Iterable[Any], own: Sequence[str]) -> list[Any]:
     """Return names of groups, in quotes where the package has the same name of its ``own``."""
     return [f"'{n}'" if isinstance(n, str) and n.strip("'") in own else n for n in names]
+
+
+def named(values: Iterable[Any], variables: Sequence[str] = ()) -> list[str]:
+    """Return groups or classes for readers, with the names of their variables as far as known.
+
+    Examples
+    --------
+    >>> named(["no", "yes"], ["deny"]), named([("F", ""), ("M", "A")], ["sex", "race"]), named([1])
+    (['deny = no', 'deny = yes'], ['sex = F, race = (missing)', 'sex = M, race = A'], ['1'])
+    """
+    return [joined(parts, variables) for parts in _parts(values)]
+
+
+def joined(parts: Sequence[str], variables: Sequence[str]) -> str:
+    """Return one group for readers, of the texts of its values."""
+    known = variables if len(variables) == len(parts) else [""] * len(parts)
+    texts = [text if text.strip() else "(missing)" for text in parts]
+    return ", ".join(f"{n} = {t}" if n else t for n, t in zip(known, texts, strict=True))
+
+
+def variables_of(y: Any, X: Any, group_col: Any, sensitive_features: Any) -> tuple[str, ...]:
+    """Return the names of the target and of the columns of the groups, "" where there is none."""
+    target, *groups = _names_of(y)[:1] or [""], *_names_of(sensitive_features)
+    if group_col is not None:
+        names, at = _names(X) or [""] * X.shape[1], iter(positions(X, group_col))
+        groups = [
+            target[0] or TARGET if c == TARGET else names[next(at)] for c in as_columns(group_col)
+        ]
+    return tuple(str(name)[:_LONGEST_NAME] for name in (*target, *groups))
 
 
 def as_columns(group_col: Any) -> list[Any]:
@@ -209,17 +244,6 @@ def encode(
             "column with two groups or more, or leave the groups out."
         )
     return found
-
-
-def grouping_of(sensitive_features: Any) -> str:
-    """Return the names of the columns that define the groups, "" if they have none.
-
-    Examples
-    --------
-    >>> grouping_of(pd.DataFrame({"sex": ["F"], "race": ["A"]})), grouping_of(["F", "M"])
-    ('sex and race', '')
-    """
-    return " and ".join(_names_of(sensitive_features))
 
 
 def _names_of(sensitive_features: Any) -> list[str]:

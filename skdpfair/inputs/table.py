@@ -77,6 +77,8 @@ class Table:
         Name of the column of the persons, if it has one.
     features : str or None
         What computed the features from each record alone; None if nothing is known.
+    variables : tuple of str
+        Names of the target and of the columns of the groups, "" where there is none.
     """
 
     x: Rows
@@ -90,6 +92,7 @@ class Table:
     unit: np.ndarray | None = None
     persons: str | None = None
     features: str | None = None
+    variables: tuple[str, ...] = ("",)
 
     @property
     def n_outputs(self) -> int:
@@ -150,7 +153,7 @@ def read(
         If the data cannot be used; no message holds a cell of them.
     """
     features = noted(X)
-    X = _container(X)
+    X, named = _container(X), y
     if isinstance(y, str):  # which scikit-learn compares with texts of its own
         raise ValueError("y should be a 1d array, one value for each row, got a text.")
     validate_data(estimator, X, y, skip_check_array=True)
@@ -182,10 +185,9 @@ def read(
     if classes is not None and estimator.validation_data is not None:
         validation = _validation(estimator, hidden, x.shape[1:], classes)
     weight, most = _weights(sample_weight, len(y), estimator.max_sample_weight)
-    persons = _persons.name_of(X, at, units)
-    return Table(
-        x, codes, classes, groups, hidden, validation, weight, most, unit, persons, features
-    )
+    variables = _groups.variables_of(named, X, estimator.group_col, sensitive_features)
+    names = _persons.name_of(X, at, units), features, variables
+    return Table(x, codes, classes, groups, hidden, validation, weight, most, unit, *names)
 
 
 def _weights(

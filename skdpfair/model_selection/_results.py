@@ -29,8 +29,10 @@ from skdpfair.model_selection._cells import (
     releases_of,
 )
 from skdpfair.model_selection._store import Store
+from skdpfair.preprocessing import TableSchema
 from skdpfair.report import results_page, to_fairness_dashboard
 from skdpfair.report._fairness_dashboard import numbered
+from skdpfair.report._rendering import with_readable_names
 
 _MODEL = ["method", "epsilon"]
 _RUN = ["seed", "fold"]
@@ -39,6 +41,7 @@ _ASKED |= {"delta", "skdpfair", "torch"}
 _MOST_GROUPS = 7  # that a terminal has room for
 _FEWEST = "fewest test records"
 _OWN = ("gap", "worst")  # columns of a text beside those of the groups
+SCHEMA_FILE = "schema.toml"  # that the shell leaves beside the finished cells
 
 
 class TradeoffResults:
@@ -82,7 +85,7 @@ class TradeoffResults:
             raise TypeError(f"frame must be a DataFrame of runs, got {safe_repr(frame)}.")
         self.frame, self.predictions = frame, predictions
         self.asked, self.releases = asked, releases
-        self._by_column = {}
+        self.schema, self._by_column = None, {}
 
     @classmethod
     def from_cells(cls, cells, levels, classes, asked=None):
@@ -156,8 +159,11 @@ class TradeoffResults:
         features = asked.get("data features")
         asked = {name: value for name, value in asked.items() if not name.startswith("data ")}
         asked["features"] = features
-        classes = np.asarray(asked["classes"])
-        return cls.from_cells(sorted(cells, key=order), asked["group names"], classes, asked)
+        classes, levels = np.asarray(asked["classes"]), asked["group names"]
+        out = cls.from_cells(sorted(cells, key=order), levels, classes, asked)
+        if (path := found.folder / SCHEMA_FILE).is_file():
+            out.schema = TableSchema.from_toml(path)
+        return out
 
     def __repr__(self):
         models = self.frame[_MODEL].drop_duplicates()
@@ -180,7 +186,8 @@ class TradeoffResults:
         -------
         str
         """
-        return as_blocks(self.table("text", measures=measures), self.frame)
+        shown = with_readable_names(self)
+        return as_blocks(shown.table("text", measures=measures), shown.frame)
 
     @property
     def leading_measures(self):
@@ -195,8 +202,17 @@ class TradeoffResults:
         ):
             return ["accuracy"]
         everyone = self.frame[self.frame["group"] == OVERALL]
-        n_classes = 2 if self.asked is None else len(self.asked["classes"])
-        return leading_measures(everyone["rarest_class_share"].mean(), n_classes)
+        return leading_measures(everyone["rarest_class_share"].mean(), self.n_classes)
+
+    @property
+    def n_classes(self):
+        """Number of classes, two if it is not known."""
+        return len((self.asked or {}).get("classes", (0, 1)))
+
+    @property
+    def variables(self):
+        """Names of the target and of the columns of the groups, "" if they are not known."""
+        return (self.asked or {}).get("variables", [""])
 
     @property
     def ceiling(self):
@@ -261,7 +277,8 @@ class TradeoffResults:
         counts = np.zeros((len(known["groups"]), len(self.asked["classes"])), int)
         np.add.at(counts, known["of"], self.asked["counts"])
         asked = {k: v for k, v in self.asked.items() if k != "columns"}
-        asked |= {"group names": known["groups"], "grouping": name, "counts": counts.tolist()}
+        asked |= {"group names": known["groups"], "counts": counts.tolist()}
+        asked["variables"] = [*self.variables[:1], name]
         part_of = dict(zip(self.asked["group names"], known["of"], strict=True))
         predictions = self.predictions and {
             key: kept.assign(group=[known["groups"][part_of[g]] for g in kept["group"]])

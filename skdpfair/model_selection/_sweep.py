@@ -179,6 +179,7 @@ def sweep(
     if sensitive_features is None:
         raise ValueError("sensitive_features must hold the group of each row, got None.")
     check_indexes(X=X, y=y, sensitive_features=sensitive_features, units=units)
+    variables = groups.variables_of(y, X, None, sensitive_features)
     y, given = labels.read(y), params.pop("groups", None)
     found = groups.encode(X, y, group_col=None, groups=given, sensitive_features=sensitive_features)
     assert found.levels is not None
@@ -215,7 +216,7 @@ def sweep(
         "params": {k: describe(v) for k, v in sorted(params.items())},
         "n_features": int(np.prod(np.shape(X)[1:])),
         "counts": _counts(found.code, len(levels), label, len(classes)),
-        "grouping": groups.grouping_of(sensitive_features),
+        "variables": list(variables),
     }
     if columns:
         asked["columns"] = columns

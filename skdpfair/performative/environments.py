@@ -321,7 +321,9 @@ def replaced(X, columns, values):
     """
     if hasattr(X, "iloc"):
         names = X.columns[columns]
-        return X.assign(**dict(zip(names, np.transpose(values), strict=True)))
+        X = X.copy()
+        X[list(names)] = values
+        return X
     moved = np.array(X, dtype=float) if np.asarray(X).dtype.kind in "iub" else np.array(X)
     moved[:, columns] = values
     return moved

@@ -95,8 +95,10 @@ class ShapeDisplay:
             rows = pd.DataFrame([base] * len(values[column]), columns=names)
             rows[column] = values[column]
             logits = _logits(estimator, rows)
-            part = {"column": column, "value": values[column], "logit": logits - logits.mean()}
-            parts.append(pd.DataFrame(part).astype({"value": object}))
+            part = {"value": values[column], "logit": logits - logits.mean()}
+            part = pd.DataFrame(part).astype({"value": object})
+            part.insert(0, "column", pd.Series([column] * len(part), dtype=object))
+            parts.append(part)
         return cls(pd.concat(parts, ignore_index=True), log_columns)
 
     def plot(self, ax=None):
@@ -164,16 +166,20 @@ def _logits(estimator, rows):
     return logits
 
 
+def _replaced(rows, values):
+    """Return rows with other values in some columns, which may have any name."""
+    columns = {name: values.get(name, rows[name]) for name in rows}
+    return pd.DataFrame(columns, columns=rows.columns).astype(rows.dtypes)
+
+
 def _check_additive(estimator, names, base, values):
     """Raise ValueError unless logits of made-up rows are sums over the columns."""
     rng = np.random.default_rng(0)
     drawn = {c: rng.choice(np.asarray(v, object), _N_TRIED) for c, v in values.items()}
     rows = pd.DataFrame([base] * _N_TRIED, columns=names)
     start = _logits(estimator, rows[:1])
-    whole = _logits(estimator, rows.assign(**drawn).astype(rows.dtypes))
-    alone = [
-        _logits(estimator, rows.assign(**{c: v}).astype(rows.dtypes)) for c, v in drawn.items()
-    ]
+    whole = _logits(estimator, _replaced(rows, drawn))
+    alone = [_logits(estimator, _replaced(rows, {c: v})) for c, v in drawn.items()]
     added = start + sum(logits - start for logits in alone)
     if np.abs(whole - added).max() > _TOLERANCE * max(1.0, np.abs(whole).max()):
         raise ValueError(

@@ -285,6 +285,11 @@ def _check_dicts(bounds, categories):
     for name, value in (("bounds", bounds), ("categories", categories)):
         if not isinstance(value, Mapping):
             raise TypeError(f"{name} must be a dict by column name, got {safe_repr(value)}.")
+        if other := [c for c in value if not isinstance(c, str)]:
+            raise TypeError(
+                f"{name} must name columns by texts, got {safe_repr(other[0])}. Rename them, as by "
+                "X.columns = X.columns.map(str)."
+            )
 
 
 def _check_disjoint(bounds, name, columns):

@@ -33,12 +33,11 @@ FITTED = (
     ),
     *("lr_", "batch_size_", "n_steps_", "n_iter_", "signal_to_noise_", "features_"),
     *("_settled", "_n_fits", "_group_positions", "_charged", "_ledger_fits", "_day"),
-    "_persons",
-    "_schema",  # of the release file that was read
+    *("_persons", "_variables", "_schema"),  # names, and what the file says that was read
 )
 _OPTIONAL = (
     *("feature_names_in_", "features_", "_charged", "classes_", "y_range_"),
-    *("_ledger_fits", "_day", "_persons", "_schema"),  # which older files lack
+    *("_ledger_fits", "_day", "_persons", "_variables", "_schema"),  # which older files lack
 )
 _NEEDED = [n for n in FITTED if n not in _OPTIONAL]
 FACTS_KEY, WEIGHTS_KEY, FACTORY_KEY = "_facts", "_weights", "_factory"  # of a pickled state

@@ -218,9 +218,10 @@ def loaded(path, module=None):
         name = one_of("estimator", facts.get("estimator", CLASSIFIER), (CLASSIFIER, REGRESSOR))
         estimator = rebuilt(getattr(_package(), name), facts, weights, factory)
         check_loaded(estimator, facts)
-        schema = schema_in(facts, path)
-        if schema is not None and schema.has_features:
-            estimator._schema = _checked(schema, estimator).to_toml()
+        if (schema := schema_in(facts, path)) is not None:
+            estimator._variables = (schema.target, *schema.all_groups)
+            if schema.has_features:
+                estimator._schema = _checked(schema, estimator).to_toml()
         return estimator, content
     except Exception as error:  # facts may be anything, and so may a module
         raise ValueError(

@@ -10,7 +10,7 @@ from sklearn.base import is_regressor
 from sklearn.utils.validation import check_is_fitted
 
 from skdpfair._validate import error_context, one_of, safe_repr
-from skdpfair.inputs.groups import group_names
+from skdpfair.inputs.groups import named
 from skdpfair.privacy import PrivacyReport
 from skdpfair.privacy.statement import ADJACENCY_IN_WORDS, PROTECTED, rounded_up
 from skdpfair.release._encode import decode
@@ -134,13 +134,14 @@ def _described(model):
         facts, weights, sha256, n_bytes = content
         day, fits = origin_of(facts)
         with error_context(str(model), "holds no description of a model that can be read"):
-            kept = ("classes_", "y_range_", "groups_")
+            kept = ("classes_", "y_range_", "groups_", "_variables")
             fitted = {k: decode(v) for k, v in facts["fitted"].items() if k in kept}
+            if (schema := schema_in(facts, model)) is not None:
+                fitted["_variables"] = (schema.target, *schema.all_groups)
             kind, release = facts.get("estimator", CLASSIFIER), facts.get("skdpfair_version")
             known = _facts(SimpleNamespace(**fitted), kind, facts["module"], weights, release)
         known["file"] = f"file of {n_bytes:,} bytes with SHA-256 {sha256}"
         known |= _of_day(day)
-        schema = schema_in(facts, model)
         if schema is not None and schema.has_features:
             n_columns, inputs = len({*schema.bounds, *schema.categories}), known["features"]
             columns = f"{n_columns:,} column{'s' * (n_columns != 1)}"
@@ -187,17 +188,19 @@ def _facts(fitted, kind, module, weights, release):
         "records": f"{n} finite numbers for each record",
         "version": page._plain(str(release)),
     }
+    target, *columns = page.variables(fitted)
     if getattr(fitted, "y_range_", None) is not None:
         facts["target"] = "a number from {:g} to {:g}".format(*fitted.y_range_)
     else:
-        facts["target"] = "classes " + _named(map(str, fitted.classes_))
+        facts["target"] = "classes " + _named(fitted.classes_, [target])
     if fitted.groups_ is not None:
-        facts["groups"] = _named(group_names(fitted.groups_))
+        facts["groups"] = _named(fitted.groups_, columns)
+        facts["columns"] = columns
     return facts
 
 
-def _named(names):
-    return ", ".join(page._plain(name) for name in names)
+def _named(values, variables):
+    return "; ".join(map(page._plain, named(values, variables)))
 
 
 def _noted(privacy):
@@ -276,7 +279,7 @@ def _nist(privacy, facts, intended_use, names, before):
                     f"{privacy.adjacency}: {ADJACENCY_IN_WORDS[privacy.adjacency]}.",
                 ),
                 ("How is a person protected who has several records?", _persons(privacy)),
-                *_group_epsilons(privacy),
+                *_group_epsilons(privacy, facts),
             ],
         ),
         (
@@ -389,11 +392,11 @@ def _persons(privacy):
     )
 
 
-def _group_epsilons(privacy):
+def _group_epsilons(privacy, facts):
     """Return the question on groups with epsilons of their own, if there are any."""
     by_group = [
         f"{page._plain(name)}: {rounded_up(epsilon)}"
-        for name, epsilon in page.named_epsilons(privacy)
+        for name, epsilon in page.named_epsilons(privacy, facts.get("columns", ()))
     ]
     return [("Which ε holds for each group?", f"{'; '.join(by_group)}.")] if by_group else []
 
@@ -631,7 +634,7 @@ def _record(privacy, facts, intended_use, before):
             f"Network: {facts['network']}."
         )
     details = f"Accountant: {privacy.accountant}. {_attacker(privacy)}"
-    for question, answer in _group_epsilons(privacy):
+    for question, answer in _group_epsilons(privacy, facts):
         details += f" {question} {answer}"
     more = " ".join(filter(None, (_sentence(_known(facts, "file", "day")), _told(before))))
     record = {

@@ -96,7 +96,7 @@ def numbered(results, parts):
 
 def _grouping(results):
     """Return the name of what the groups are groups by."""
-    return _safe((results.asked or {}).get("grouping") or "group")
+    return _safe(" and ".join(results.variables[1:]) or "group")
 
 
 def _classes(results, parts):

@@ -16,7 +16,7 @@ from skdpfair._validate import safe_repr
 from skdpfair.budget.files import path_of, replace_file
 from skdpfair.inputs import labels
 from skdpfair.inputs.columns import check_indexes
-from skdpfair.inputs.groups import apart, encode, group_names
+from skdpfair.inputs.groups import apart, encode, named, variables_of
 from skdpfair.metrics._arguments import check_kind
 from skdpfair.metrics._compare_groups import NOT_COMPARED, difference
 from skdpfair.metrics._measures import (
@@ -40,21 +40,22 @@ from skdpfair.privacy.statement import (
     rounded_up,
 )
 from skdpfair.release import release
-from skdpfair.release._release import loaded
+from skdpfair.release._facts import record_shape
+from skdpfair.release._release import loaded, schema_in
 from skdpfair.report._page_facts import DAY, FEATURES, FILE, SELECTION, SIZE, attacker, learned
 from skdpfair.report._recommendation import FEW
 from skdpfair.report._rendering import (
     error_in_words,
     findings,
     in_words,
+    interval_of_share,
     isolated,
     points,
-    readable,
     render,
-    share_interval,
     share_limits,
     written,
 )
+from skdpfair.report._same_table import check_same, table_of, table_of_sweep
 from skdpfair.report._spent_before import beside
 from skdpfair.report._summary import costs_beside
 
@@ -162,7 +163,10 @@ def model_page(
     of_person = _of_person(privacy)
     is_calibrated = getattr(model, "calibration", None) is not None  # then the logits are others
     rare = None if table is None else _rare(classifier, table)
-    classes = [str(c) for c in classifier.classes_]
+    target, *columns = variables(classifier)
+    classes = named(classifier.classes_, [target])
+    if results is not None:
+        check_same("results", _table_of(model, classifier, file), table_of_sweep(results))
     context = {
         "title": title or f"A classifier trained with {privacy.method}",
         "facts": _facts(classifier, file),
@@ -175,7 +179,7 @@ def model_page(
         "attacker": attacker(privacy) if privacy.is_private else None,
         "of_person": of_person,
         "selection": _selection(privacy),
-        "group_epsilons": {name: rounded_up(e) for name, e in named_epsilons(privacy)},
+        "group_epsilons": {name: rounded_up(e) for name, e in named_epsilons(privacy, columns)},
         "ledger": [
             (
                 _released(e.what),
@@ -349,6 +353,25 @@ def _classifier_in(model):
     return inner
 
 
+def variables(classifier):
+    """Return the names of the target and of the columns of the groups, "" if they are not known."""
+    return getattr(classifier, "_variables", ("",))
+
+
+def _table_of(model, classifier, file):
+    """Return what is known of the table of a model."""
+    privacy, is_whole = classifier.privacy_, model is classifier
+    return table_of(
+        variables(classifier),
+        classes=classifier.classes_,
+        groups=classifier.groups_,
+        unit=privacy.unit,
+        number_of_units=privacy.n_samples if is_whole else None,  # a search holds some out
+        schema=file and schema_in(file.facts, "The file"),
+        number_of_features=math.prod(record_shape(classifier)),
+    )
+
+
 def _of_person(privacy):
     """Return the epsilon of a person in a fit on records, and the number of her records."""
     n = privacy.records_per_person or 1
@@ -396,10 +419,10 @@ def _plain(cell):
     return escape(isolated(cell)).replace("|", "&#124;") if isinstance(cell, str) else cell
 
 
-def named_epsilons(privacy):
+def named_epsilons(privacy, columns):
     """Return the name of each group that has an epsilon of its own, and that epsilon."""
     found = privacy.group_epsilons or {}
-    return zip(group_names(found), found.values(), strict=True)
+    return zip(named(found, columns), found.values(), strict=True)
 
 
 def _costs(results, classifier):
@@ -428,6 +451,9 @@ def _tested(model, classifier, X, y, sensitive_features, measures):
     by_group = hasattr(model, "thresholds_") and sensitive_features is not None
     given = {"sensitive_features": sensitive_features} if by_group else {}
     check_indexes(X=X, y=y, sensitive_features=sensitive_features)
+    by = classifier.group_col if sensitive_features is None else None
+    own, columns = variables(classifier), variables(classifier)[1:]
+    check_same("X, y", table_of(own), table_of(variables_of(y, X, by, sensitive_features)))
     y, predicted = labels.read(y), model.predict(X, **given)
     check_kind("y", y, predicted, like="the fit")
     code, levels = None, []
@@ -435,12 +461,12 @@ def _tested(model, classifier, X, y, sensitive_features, measures):
         found = encode(
             X,
             y,
-            group_col=classifier.group_col if sensitive_features is None else None,
+            group_col=by,
             groups=None if classifier.groups_ is None else list(classifier.groups_),
             sensitive_features=sensitive_features,
         )
         assert found.levels is not None
-        code, levels = found.code, apart(group_names(found.levels), [_ALL])
+        code, levels = found.code, apart(named(found.levels, columns), [_ALL])
     classes = classifier.classes_
     table = values_by_group(
         y, predicted, model.predict_proba(X), classes=classes, code=code, levels=levels
@@ -453,15 +479,15 @@ def _tested(model, classifier, X, y, sensitive_features, measures):
         measures, simple_measures(len(classes)), [*leading, "accuracy", *_ERRORS]
     )
     parts = [np.full(len(y), True), *(code == i for i in range(len(levels)))]
-    for label in classes:
+    for label, name in zip(classes, named(classes, own[:1]), strict=True):
         hits = [predicted[rows] == label for rows in parts]
-        table[f"predicted[{label}]"] = [h.mean() if len(h) else np.nan for h in hits]
+        table[f"predicted[{name}]"] = [h.mean() if len(h) else np.nan for h in hits]
     return table, names
 
 
 def _verdict(table):
     """Return accuracy beside that of predicting one class, and groups with few test records."""
-    few = [readable(group) for group, n in table["n"].iloc[1:].items() if n < FEW]
+    few = [group for group, n in table["n"].iloc[1:].items() if n < FEW]
     accuracy, constant = table["accuracy"].iloc[0], table.attrs["constant"]
     return {
         "n": f"{int(table['n'].iloc[0]):,}",
@@ -481,10 +507,10 @@ def _rare(classifier, table):
     recall = table["rarest_class_recall"]
     by_group = recall[1:].dropna()
     return {
-        "label": str(classes[table.attrs["rarest"]]),
+        "label": named(classes, variables(classifier)[:1])[table.attrs["rarest"]],
         "share": points(share),
         "recall": points(recall.iloc[0]),
-        "group": None if by_group.empty else readable(by_group.idxmin()),
+        "group": None if by_group.empty else by_group.idxmin(),
         "least": None if by_group.empty else points(by_group.min()),
     }
 
@@ -531,15 +557,9 @@ def _card_table(table, names):
         columns[name] = table[name]
         if MEASURES[name].trials is not None:
             rarest = table.attrs["rarest"]
-            intervals = [_interval(row, name, rarest) for _, row in table.iterrows()]
+            intervals = [interval_of_share(row, name, rarest) for _, row in table.iterrows()]
             columns[f"{name}, 95 % interval in %"] = intervals
     return pd.DataFrame(columns).join(table.filter(like="predicted["))
-
-
-def _interval(row, name, rarest):
-    """Return Wilson's interval of a share of records as text, "" of another measure."""
-    n = n_trials(name, int(row["n"]), row["rarest_class_share"], rarest)
-    return share_interval(row[name], n)
 
 
 def _learned(classifier, pipeline):
@@ -562,20 +582,20 @@ def _learned(classifier, pipeline):
 
 
 def _facts(classifier, file=None):
-    privacy = classifier.privacy_
+    privacy, (target, *columns) = classifier.privacy_, variables(classifier)
     rows = [] if file is None else [(FILE, file.sha256), (SIZE, f"{file.n_bytes:,} bytes")]
     if day := getattr(classifier, "_day", None):
         rows.append((DAY, f"{day} (UTC)"))
     method = classifier.method_.name + f", by {privacy.method}" * (_selection(privacy) is not None)
     rows += [
         ("method", method),
-        ("classes", ", ".join(map(str, classifier.classes_))),
+        ("classes", ", ".join(named(classifier.classes_, [target]))),
         ("features", f"{math.prod(classifier.net_.module.in_shape):,}"),
     ]
     if privacy.features is not None:
         rows.append((FEATURES, privacy.features))
     if classifier.groups_ is not None:
-        rows.append(("groups", "; ".join(group_names(classifier.groups_))))
+        rows.append(("groups", "; ".join(named(classifier.groups_, columns))))
     done, size = " trained on", f"{privacy.expected_batch_size:.4g}"
     if _selection(privacy) is not None:  # some are held out, and trials have batches of their own
         done, size = "", f"{classifier.batch_size_:,}"
@@ -603,10 +623,9 @@ def _head(name, classes):
 def _cells(table, names):
     """Return rows of text: group, count, measures with intervals, shares of predictions."""
     rows = []
-    named = table.rename(index=readable)
-    for group, row in (named if named.index.is_unique else table).iterrows():
+    for group, row in table.iterrows():
         values = [
-            (written(row[name], name), _interval(row, name, table.attrs["rarest"]))
+            (written(row[name], name), interval_of_share(row, name, table.attrs["rarest"]))
             for name in names
         ]
         shares = [points(v) for k, v in row.items() if k.startswith("predicted[")]

@@ -90,7 +90,12 @@ _IN_LEDGER = {"ledger": ["it"], "epsilon": ["ε"], "delta": ["δ"], "fits": ["fi
 _COST = _filled(spending.COST, **_IN_LEDGER, budget=["", _filled(spending.OF_BUDGET).pattern])
 _OWN_COST = [_filled(text).pattern for text in spent.OWN_COST]
 _SPENT_SENTENCES = [  # in their order, each at most once
-    _filled(spent.HOLDS, **_IN_LEDGER, own=spent.OWN.values(), unit=UNITS.values()),
+    _filled(
+        spent.HOLDS,
+        **_IN_LEDGER | {"ledger": spent.LEDGERS},
+        own=spent.OWN.values(),
+        unit=UNITS.values(),
+    ),
     _filled(
         "{private}",
         private=[

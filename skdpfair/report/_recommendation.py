@@ -46,45 +46,17 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Recommendation:
-    """A model of a sweep, and what speaks for it.
-
-    Parameters
-    ----------
-    method, epsilon : str, float
-        The model.
-    is_useful : bool
-        Whether it is measurably better than always predicting one class, or that is not known; if
-        not, no model is, and this one is not recommended.
-    score : Estimate
-        Its mean of the first leading measure.
-    larger : tuple of (str, float, Estimate) or None
-        The model of a larger budget with the largest gain over this one, which is not measurable;
-        None if no budget is larger.
-    smaller : tuple of (float, float, Estimate) or None
-        The next smaller budget, the larger budget that gains measurably over it, and the gain;
-        None if no budget is smaller.
-    useless : list of float
-        Budgets at which no model is measurably better than always predicting one class, if this
-        one is.
-    equals : list of str
-        Other methods at this budget that are not measurably worse.
-    cost : tuple of (str, Estimate) or None
-        The group with the largest privacy cost among those that can be judged; None without
-        a reference or without such a group.
-    highest : tuple of (str, float) or None
-        The group whose interval of the cost ends highest, and that end.
-    """
+    """A model of a sweep, and what speaks for it."""
 
     method: str
     epsilon: float
-    is_useful: bool
-    score: Estimate
-    larger: tuple | None
-    smaller: tuple | None
-    useless: list[float]
-    equals: list[str]
-    cost: tuple | None
-    highest: tuple | None
+    is_useful: bool  # else no model is, and this one is not recommended
+    score: Estimate  # of the first leading measure
+    larger: tuple | None  # model and its gain: the largest, which is not measurable
+    smaller: tuple | None  # next budget, and the budget that gains over it, and the gain
+    equals: list[str]  # methods at this budget that are not measurably worse
+    cost: tuple | None  # the group, among those that are judged, and its Estimate
+    highest: tuple | None  # the group whose interval of the cost ends highest, and the end
 
 
 def estimated(values, level=LEVEL) -> Estimate:
@@ -144,7 +116,7 @@ def recommend(results) -> Recommendation | None:
     scores = scores[scores.notna().sum(axis=1) > 1]
     if scores.empty:
         return None
-    known, useful = scores, [is_useful(results, estimated(row)) for _, row in scores.iterrows()]
+    useful = [is_useful(results, estimated(row)) for _, row in scores.iterrows()]
     scores = scores[useful] if any(useful) else scores
     best = {e: part.mean(axis=1).idxmax() for e, part in scores.groupby(level="epsilon")}
     gains = {
@@ -175,7 +147,6 @@ def recommend(results) -> Recommendation | None:
         estimated(scores.loc[best[chosen]]),
         larger and (*best[larger[1]], gains[larger]),
         smaller and (*smaller, gains[smaller]),
-        [e for e in known.index.unique("epsilon").sort_values() if e not in best],
         [m for m in equals if m != method],
         *largest_costs(costs_by_group(results, own)),
     )
@@ -185,7 +156,7 @@ def chance(results):
     """Return the leading score of always predicting one class, or None if it is not known."""
     counts = (results.asked or {}).get("counts")
     if results.leading_measures[0] == "balanced_accuracy":
-        return 1 / len((results.asked or {}).get("classes", (0, 1)))
+        return 1 / results.n_classes
     return np.sum(counts, axis=0).max() / np.sum(counts) if counts else None
 
 
@@ -194,7 +165,7 @@ def is_useful(results, score: Estimate) -> bool:
 
     A share that is the same in all runs has Wilson's interval over the test records of one run.
     """
-    least, low = chance(results), score.low
+    least, low = chance(results), score.mean if score.n_runs == 1 else score.low
     if least is None:
         return True
     if score.is_constant and MEASURES[results.leading_measures[0]].trials == "all":

@@ -8,9 +8,10 @@ from importlib.resources import files
 import numpy as np
 
 from skdpfair._validate import visible
+from skdpfair.inputs.groups import joined, named
 from skdpfair.metrics._compare_groups import NOT_COMPARED
 from skdpfair.metrics._group_tables import accuracy_interval
-from skdpfair.metrics._measures import MEASURES, OVERALL, measure_of
+from skdpfair.metrics._measures import MEASURES, OVERALL, measure_of, n_trials
 from skdpfair.preprocessing import PipelineReport, check_pipeline
 
 _PART = re.compile(r"[^\s,;:()](?:[^,;:()\n]*[^\s,;:()])?")
@@ -92,18 +93,18 @@ def error_in_words(name, classes) -> str | None:
     return f"actual {actual} predicted as {predicted}"
 
 
-def share_interval(share, n, level=0.95) -> str:
-    """Return Wilson's interval of a share of n records in per cent, or "" without records.
+def interval_of_share(row, name, rarest) -> str:
+    """Return Wilson's interval of a measure in per cent, "" if it is no share of some records.
 
     Examples
     --------
-    >>> share_interval(0.9, 100), share_interval(float("nan"), 0)
-    ('82.6 to 94.5', '')
+    >>> interval_of_share({"accuracy": 0.9, "n": 100}, "accuracy", None)
+    '82.6 to 94.5'
     """
-    if np.isnan(share) or n == 0:
+    n = n_trials(name, int(row["n"]), row.get("rarest_class_share", 1.0), rarest)
+    if np.isnan(row[name]) or n == 0:
         return ""
-    low, high = share_limits(share, n, level)
-    return f"{points(low)} to {points(high)}"
+    return " to ".join(map(points, share_limits(row[name], n)))
 
 
 def share_limits(share, n, level=0.95) -> tuple[float, float]:
@@ -113,26 +114,39 @@ def share_limits(share, n, level=0.95) -> tuple[float, float]:
     return low, high
 
 
-def readable(group) -> str:
-    """Return a group's name, in which missing cells say so.
+def of_one_class(results) -> list:
+    """Return the models that predicted one class only, in all of their runs."""
+    everyone, n_classes = results.frame[results.frame["group"] == OVERALL], results.n_classes
+    if "balanced_accuracy" not in everyone:
+        return []
+    most = everyone.groupby(["method", "epsilon"], sort=False)["balanced_accuracy"].max()
+    return list(most[most <= 1 / n_classes + 1e-9].index)
 
-    Examples
-    --------
-    >>> readable("F, "), readable("F, ZH")
-    ('F, (missing)', 'F, ZH')
+
+def with_readable_names(results):
+    """Return the same results for readers: groups and classes have the names of their variables.
+
+    Costs against a reference model that predicts one class only tell nothing, and are left out.
     """
-    return ", ".join(part if part.strip() else "(missing)" for part in group.split(", "))
-
-
-def with_readable_groups(results):
-    """Return the same results with names for groups that are, in part, missing cells."""
-    group = results.frame["group"]
-    named = {g: readable(g) for g in group.unique() if g != OVERALL}
-    taken = len({*named.values(), OVERALL}) <= len(named)
-    if taken or all(g == name for g, name in named.items()):
-        return results
-    again = copy(results)
-    again.frame = results.frame.assign(group=group.replace(named))
+    again, group, asked = copy(results), results.frame["group"], results.asked or {}
+    references = {name for name in results.frame["method"] if name.startswith("reference")}
+    if references and references <= {name for name, _ in of_one_class(results)}:
+        costs = [m for m in MEASURES if MEASURES[m].against == "reference" and m in results.frame]
+        again.frame = results.frame.assign(**dict.fromkeys(costs, np.nan))
+    target, *columns = results.variables
+    levels = {g: g.split(", ") for g in group.unique() if g != OVERALL}
+    if "columns" in asked:
+        parts = [[part["groups"][i] for i in part["of"]] for part in asked["columns"].values()]
+        levels = dict(zip(asked["group names"], zip(*parts, strict=True), strict=True))
+    elif len(columns) == 1:
+        levels = {g: [g] for g in levels}
+    names = {g: joined(parts, columns) for g, parts in levels.items()}
+    if len({*names.values(), OVERALL}) > len(names):
+        again.frame = again.frame.assign(group=group.replace(names))
+    if asked:
+        again.asked = asked | {"classes": named(asked.get("classes", ()), [target])}
+        if "rarest class" in asked:
+            again.asked["rarest class"] = joined([asked["rarest class"]], [target])
     return again
 
 

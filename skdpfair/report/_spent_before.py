@@ -17,7 +17,8 @@ from skdpfair.budget.spending import (
 )
 from skdpfair.privacy.statement import rounded_up
 
-HOLDS = "The ledger of these records holds {n} {fits}{own}, at most {most} on one {unit}."
+HOLDS = "{ledger} holds {n} {fits}{own}, at most {most} on one {unit}."
+LEDGERS = "The ledger of these records", "The given ledger, which may be of other records,"
 OWN = {  # by whether the fits of a model are in the ledger
     "all": ", that of this model among them",
     "none": ", and that of this model is NOT among them",
@@ -85,7 +86,7 @@ def beside(ledger, privacy, fits):
     numbers = asdict(spent) | {"budget": ledger.budget, "holds_this_model": held}
     return {
         "sentences": [
-            holds(spent, OWN[held]),
+            holds(spent, OWN[held], held in ("all", "some")),
             *fixed.sentences("it", budget=ledger.budget, names=("ε", "δ")),
             *(note for note, is_said in notes.items() if is_said),
         ],
@@ -93,9 +94,13 @@ def beside(ledger, privacy, fits):
     }
 
 
-def holds(spent, own=""):
-    """Return how many fits a ledger holds as a sentence, with one of `OWN`."""
+def holds(spent, own="", is_theirs=True):
+    """Return how many fits a ledger holds as a sentence, with one of `OWN`.
+
+    It is the ledger of some records if it holds a fit on them.
+    """
     return HOLDS.format(
+        ledger=LEDGERS[not is_theirs],
         n=f"{spent.n_fits:,}",
         fits="fit" if spent.n_fits == 1 else "fits",
         own=own,

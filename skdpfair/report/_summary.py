@@ -16,10 +16,18 @@ from skdpfair.report._recommendation import (
     Estimate,
     chance,
     costs_by_group,
+    estimated,
+    is_useful,
     largest_costs,
     recommend,
 )
-from skdpfair.report._rendering import budget, in_words, points, with_readable_groups
+from skdpfair.report._rendering import (
+    budget,
+    in_words,
+    of_one_class,
+    points,
+    with_readable_names,
+)
 from skdpfair.report._spent_before import holds
 
 _WIDE_INTERVAL = 0.02  # half an interval, from which on numbers have no decimals
@@ -49,6 +57,7 @@ def summary(results, table, advised, sizes, small):
             _how_good(results, advised, measure),
             *_whom_it_costs(table, advised.cost, advised.highest, name),
         ]
+    found += no_use(results)
     if len(results.leading_measures) > 1:
         label = (results.asked or {}).get("rarest class", "")
         share = points(table["rarest_class_share", "mean"].mean())
@@ -88,15 +97,9 @@ def _why(advised, name):
                 f"{_spanned(gain, 'points')}, with {method} at ε {epsilon:g}."
             )
     elif advised.smaller is None:
-        only = "of this sweep" if not advised.useless else "at which a model can be"
-        found.append(f"It has the largest {name} at the only budget {only}.")
+        found.append(f"It has the largest {name} at the only budget that competes.")
     else:
         found.append("Whether the gain is worth the larger budget is your decision.")
-    if advised.useless:
-        budgets = _listed([f"{e:g}" for e in advised.useless])
-        found.append(
-            f"At ε {budgets}, no model measurably exceeds always predicting the same class."
-        )
     if advised.equals:
         verb = "is" if len(advised.equals) == 1 else "are"
         found.append(
@@ -104,6 +107,34 @@ def _why(advised, name):
             f"{advised.method}."
         )
     return found
+
+
+def no_use(results):
+    """Return sentences on the models that are not better than always predicting one class."""
+    measure, constant = results.leading_measures[0], of_one_class(results)
+    scores = results.by_run()[measure].unstack(["seed", "fold"])
+    others = [
+        model
+        for model, runs in scores.iterrows()
+        if model not in constant and not is_useful(results, estimated(runs))
+    ]
+    found = []
+    if constant:
+        found.append(
+            f"Of no use, as the same class is predicted for all test records: {_models(constant)}."
+        )
+    if others:
+        found.append(
+            f"The {in_words(measure)} is not measurably above the {points(chance(results))} % of "
+            f"always predicting the same class: {_models(others)}."
+        )
+    return found
+
+
+def _models(models):
+    names = [m if np.isinf(e) else f"{m} at ε {e:g}" for m, e in models]
+    more = [f"{len(names) - MOST_BUDGETS} more"] * (len(names) > MOST_BUDGETS)
+    return _listed(names[:MOST_BUDGETS] + more)
 
 
 def _useful(advised):
@@ -136,7 +167,7 @@ def costs_beside(results, method, epsilon):
 
     The model is that of the method at the budget whose logarithm is nearest.
     """
-    results = with_readable_groups(results)
+    results = with_readable_names(results)
     measure = results.leading_measures[0]
     runs = results.by_run()
     runs = runs[np.isfinite(runs.index.get_level_values("epsilon"))]
@@ -186,7 +217,13 @@ def _whom_it_costs(table, found_cost, highest, name):
         return found
     if ("privacy_cost", "mean") in table and table["privacy_cost", "mean"].notna().any():
         return ["The cost for a single group is unknown, as no group has enough test records."]
-    return ["The cost for the groups is unknown, as there are no runs of the reference model."]
+    exists = table.index.get_level_values("method").str.startswith("reference").any()
+    why = (
+        "the reference model predicts one class only"
+        if exists
+        else "there are no runs of the reference model"
+    )
+    return [f"The cost for the groups is unknown, as {why}."]
 
 
 def _how_sure(frame, sizes, small):
@@ -354,7 +391,7 @@ def before(results, ledger, total):
         raise ValueError("ledger has no delta, and the sweep kept none. Begin it with delta=.")
     spent = ledger.report(delta)
     said = [
-        holds(spent),
+        holds(spent, is_theirs=n_private > 0),
         *spent.sentences("it", budget=ledger.budget, names=("ε", "δ")),
     ]
     if total:

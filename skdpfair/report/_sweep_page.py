@@ -6,7 +6,7 @@ from scipy.stats import t
 import skdpfair
 from skdpfair._validate import safe_repr
 from skdpfair.inputs.groups import apart
-from skdpfair.metrics._measures import COST, MEASURES, OVERALL, described, level_of, n_trials
+from skdpfair.metrics._measures import COST, MEASURES, OVERALL, described, level_of
 from skdpfair.privacy import SampledGaussian, trade_off
 from skdpfair.privacy import epsilon as epsilon_of
 from skdpfair.privacy.gdp import delta_for
@@ -28,10 +28,10 @@ from skdpfair.report._rendering import (
     error_in_words,
     findings,
     in_words,
+    interval_of_share,
     points,
     render,
-    share_interval,
-    with_readable_groups,
+    with_readable_names,
     written,
 )
 from skdpfair.report._spent_before import check_ledger
@@ -86,13 +86,9 @@ def results_page(results, *, title=None, pipeline=None, measures=None, ledger=No
 
     Notes
     -----
-    The page begins with a recommendation. Only models compete that are measurably better than
-    always predicting one class, if that is known. At each budget, the method with the largest mean
-    of the first leading measure stands for the budget. Recommended is the smallest budget over
-    which no larger one gains measurably, that is, with a 95 % interval of the differences run by
-    run above zero. A difference that is the same in all runs is not measurable, and one run allows
-    no recommendation. The cost for a group is not judged if it has fewer than
-    30 test records in some run or, if a class is rare, fewer than 10 of this class.
+    The page begins with a recommendation, and states its rule. One run allows none. The cost for a
+    group is not judged if it has fewer than 30 test records in some run or, if a class is rare,
+    fewer than 10 of this class.
 
     Examples
     --------
@@ -107,7 +103,7 @@ def results_page(results, *, title=None, pipeline=None, measures=None, ledger=No
     if title is not None and not isinstance(title, str):
         raise TypeError(f"title must be a text or None, got {safe_repr(title)}.")
     check_ledger(ledger)
-    results = with_readable_groups(results.with_one_ceiling())
+    results = with_readable_names(results.with_one_ceiling())
     table, leading = results.table(), results.leading_measures
     main, cost = leading[0], COST[leading[0]]
     chosen = results.chosen_measures(measures)
@@ -124,7 +120,7 @@ def results_page(results, *, title=None, pipeline=None, measures=None, ledger=No
         "n_models": len(table),
         "n_runs": len(runs),
         "groups": groups,
-        "grouping": _grouping(results),
+        "grouping": " and ".join(results.variables[1:]),
         "unfinished": _unfinished(results),
         "n_references": sum(name.startswith("reference") for name, _ in table.index.unique()),
         "weak_reference": weak_reference(table, leading[0]),
@@ -190,7 +186,7 @@ def _data(results):
         rows.append(("classes, share of the records", ", ".join(names)))
     elif asked.get("classes"):
         rows.append(("classes", ", ".join(map(str, asked["classes"]))))
-    if grouping := _grouping(results):
+    if grouping := " and ".join(results.variables[1:]):
         rows.append(("groups by", grouping))
     n = frame.loc[frame["group"] == OVERALL, "n"]
     tested = f"{n.min():,}" if n.min() == n.max() else f"{n.min():,} to {n.max():,}"
@@ -203,12 +199,6 @@ def _data(results):
         rows.append(("trained on", " to ".join(dict.fromkeys(asked["days"]))))
     rows += [("version", f"skdpfair {asked['skdpfair']}, torch {asked['torch']}")] if asked else []
     return rows
-
-
-def _grouping(results):
-    """Return what the groups are groups by, "" if it is not known."""
-    name = (results.asked or {}).get("grouping", "")
-    return "" if name in ("group", "groups") else name
 
 
 def _sizes(frame, groups):
@@ -275,8 +265,10 @@ def _rows(results, table, groups, measure):
         if MEASURES[measure].trials is not None and runs[method, epsilon] == 1:
             part = results.frame.query("method == @method and epsilon == @epsilon")
             part = part.set_index("group")
-            singles = [_single(part.loc[g], measure, rarest) for g in (OVERALL, *groups)]
-            cells[: len(singles)] = singles
+            cells[: len(groups) + 1] = [
+                (written(row[measure], measure), interval_of_share(row, measure, rarest))
+                for _, row in part.loc[[OVERALL, *groups]].iterrows()
+            ]
         rows.append((method, budget(epsilon), cells))
     return rows
 
@@ -313,12 +305,6 @@ def _limits(found, n_runs, n_groups, column):
     if column.endswith("_difference"):  # the largest mean minus the least
         least = 0.0
     return tuple(float(v) for v in np.clip([mean - reach, mean + reach], least, most))
-
-
-def _single(row, measure, rarest):
-    """Return a share of one run with Wilson's interval."""
-    n = n_trials(measure, int(row["n"]), row.get("rarest_class_share", 1.0), rarest)
-    return written(row[measure], measure), share_interval(row[measure], n)
 
 
 def _budgets_without_bars(frame):

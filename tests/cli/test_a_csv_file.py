@@ -344,6 +344,47 @@ def test_the_page_of_a_model_quotes_a_sweep(folder):
     assert "--sweep" in refused("report", "results", "--sweep", "results")
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "both"),
+    [
+        (
+            'Geschlecht = ["w", "m"]',
+            'Kanton = ["ZH", "BE", "GE", ""]',
+            ["'Kanton'", "'Geschlecht'"],
+        ),
+        ('Anrede = ["Frau", "Herr"]\n', "", ["'Anrede'"]),
+    ],
+)
+def test_a_sweep_of_another_table_is_refused(folder, old, new, both):
+    write_study()
+    text = Path("study.toml").read_text(encoding="utf-8")
+    assert old in text
+    Path("study.toml").write_text(text.replace(old, new), encoding="utf-8")
+    usable(invoke("sweep", "study.toml", "--jobs", 1))
+    fitted()
+    said = refused("report", "model.safetensors", "--sweep", "results")
+    assert all(side in said for side in ["belong to the table of the model", *both])
+    assert not (folder / "report.html").exists()
+
+
+def test_a_model_of_no_use_is_told(folder, table):
+    """A tenth of the records are of the class that 'nein' hides after a step or two."""
+    table.assign(**{"kredit ok?": np.where(table["Einkommen"] > 97, "ja", "nein")}).to_csv(
+        "loans.csv", index=False
+    )
+    done = fitted("--set", "max_steps=1")
+    text = " ".join(done.output.split())
+    assert "model is of no use: on its training records, it always predicts kredit ok? = " in text
+    assert "of no use" not in json.dumps(
+        json.loads(fitted("--json", "--set", "max_steps=1").stdout)
+    )
+    write_study()
+    study = Path("study.toml").read_text(encoding="utf-8").replace("max_steps = 5", "max_steps = 1")
+    Path("study.toml").write_text(study, encoding="utf-8")
+    text = " ".join(usable(invoke("sweep", "study.toml", "--jobs", 1)).output.split())
+    assert "Of no use, as the same class is predicted for all test records: " in text
+
+
 def test_predictions_have_names_and_a_threshold(folder, table):
     fitted()
     table.assign(number=[f"{i:05}" for i in range(len(table))]).to_csv("new.csv", index=False)

@@ -132,7 +132,7 @@ def test_a_ledger_is_told_in_all_forms(released, tmp_path):
     path, file = released[0]["private"], tmp_path / "ledger.jsonl"
     PrivacyLedger(file, delta=1e-6)
     said = " ".join(run(path, "--ledger", file).stdout.split())
-    first = "The ledger of these records holds 0 fits, and that of this model is NOT among them"
+    first = "The given ledger, which may be of other records, holds 0 fits, and that of this model"
     assert first in said and "comes in addition to its total" in said
     told = json.loads(run(path, "--ledger", file, "--json").stdout)["all_fits"]
     assert (told["n_fits"], told["holds_this_model"], told["epsilon_total"]) == (0, "none", 0)

@@ -186,7 +186,7 @@ def test_fairlearn_and_the_dashboard_get_the_predictions(results):
     assert type(given["y_true"]) is list
     with pytest.raises(ValueError, match=r"seed=7, fold=0 was not run.*\(0, 0\), \(1, 0\)"):
         results.to_fairness_dashboard(seed=7)
-    asked = {"grouping": "sex", "classes": ["no", "yes"]}
+    asked = {"variables": ["", "sex"], "classes": ["no", "yes"]}
     by_sex = TradeoffResults(results.frame, results.predictions, asked)
     assert list(by_sex.to_fairness_dashboard()["sensitive_features"]) == ["sex"]
 

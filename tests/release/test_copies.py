@@ -165,7 +165,15 @@ def test_nothing_but_weights_and_public_facts(table, path, fitted):
 
 FITTED = {"classes_", "groups_", "n_features_in_", "feature_names_in_", "method_", "privacy_"}
 FITTED |= {"lr_", "batch_size_", "n_steps_", "n_iter_", "signal_to_noise_"}
-FITTED |= {"_settled", "_n_fits", "_group_positions", "features_", "_ledger_fits", "_day"}
+FITTED |= {
+    "_settled",
+    "_n_fits",
+    "_group_positions",
+    "features_",
+    "_ledger_fits",
+    "_day",
+    "_variables",
+}
 
 
 def test_the_facts_are_these_and_no_more(table, fitted):

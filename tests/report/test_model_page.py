@@ -18,6 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skdpfair import DPFairClassifier, get_method
+from skdpfair._validate import visible
 from skdpfair.audit import audit_artifact
 from skdpfair.budget import PrivacyLedger
 from skdpfair.budget.spending import ELSEWHERE, LEAKS, SCORES
@@ -29,7 +30,7 @@ from skdpfair.postprocessing import DPThresholdClassifier
 from skdpfair.preprocessing import public_preprocessor
 from skdpfair.privacy.statement import SEVERAL_RECORDS, rounded_up
 from skdpfair.release import export_onnx, release, save_release
-from skdpfair.report import model_card, model_page
+from skdpfair.report import export_statement, model_card, model_page
 from skdpfair.report._model_page import _differences
 
 HOSTILE = "<b onclick=x>|a|</b>"
@@ -365,6 +366,107 @@ def test_a_method_may_be_an_object_and_two_groups_may_have_one_name(fitted):
     assert "<dt>method</dt><dd>dpsgd</dd>" in page and "largest difference in accuracy" in page
 
 
+@pytest.fixture(scope="module")
+def variables():
+    """A model of named variables, whose values say nothing by themselves, and its table."""
+    rng, n = np.random.default_rng(0), 600
+    X = pd.DataFrame({"a": rng.normal(size=n), "b": rng.normal(size=n)})
+    y = pd.Series(np.where(X["a"] > 0, "yes", "no"), name="deny")
+    groups = pd.DataFrame({"black": rng.choice(["yes", "no"], n), "sex": rng.choice(["0", "1"], n)})
+    clf = DPFairClassifier("dpsgd", epsilon=9.0, module="logistic", max_steps=3, delta=1e-5)
+    return clf.fit(X, y, sensitive_features=groups["black"]), X, y, groups
+
+
+def test_values_are_told_with_their_variables(variables, tmp_path):
+    clf, X, y, groups = variables
+    clf.save_release(tmp_path / "model.safetensors")
+    for model in (clf, tmp_path / "model.safetensors"):
+        given = {"sensitive_features": groups["black"]}
+        for text in (
+            model_page(model, X, y, **given),
+            model_card(model, X, y, **given).render(),
+            export_statement(model, "annex-iv", X, y, **given),
+        ):
+            for name in ("black = yes", "black = no", "deny = yes", "deny = no"):
+                assert name in text
+            assert not re.search(r"(?:[>;|,]|of|predicted|as) *(?:yes|no) *[<;|,.]", text)
+    both = clone(clf).set_params(group_col=["sex", "target"], groups=None)
+    both.fit(X.assign(sex=groups["sex"].where(groups["sex"] == "0", "")), y)
+    page = model_page(both)
+    assert "sex = 0, deny = no; " in page.replace("sex = (missing), deny = no; ", "")
+    assert "sex = (missing), deny = yes" in page and audit_artifact(page.encode()).is_clean
+
+
+def swept(X, y, groups, **settings):
+    return sweep(["dpsgd"], [30.0], 1, X, y, groups, module="logistic", max_steps=1, **settings)
+
+
+@pytest.mark.parametrize(
+    ("other", "both"),
+    [
+        (lambda X, y, g: (X, y.rename("grant"), g["black"]), ["'grant'", "'deny'"]),
+        (lambda X, y, g: (X, y, g["sex"]), ["'sex'", "'black'"]),
+        (lambda X, y, g: (X, y, g["black"].replace("no", "white")), ["'white'", "'no'"]),
+        (lambda X, y, g: (X, y.replace("no", "maybe"), g["black"]), ["'maybe'", "'no'"]),
+        (lambda X, y, g: (X[:500], y[:500], g["black"][:500]), ["500", "600"]),
+        (lambda X, y, g: (X.assign(c=0.0), y, g["black"]), ["features 3", "2"]),
+    ],
+)
+def test_a_sweep_of_another_table_is_refused_with_both_sides(variables, other, both):
+    clf, *table = variables
+    found = swept(*other(*table))
+    with pytest.raises(ValueError, match="results must belong to the table of the model") as error:
+        model_page(clf, results=found)
+    assert all(side in str(error.value) for side in both)
+
+
+def test_a_sweep_of_persons_or_of_the_same_table(variables):
+    clf, X, y, groups = variables
+    same = swept(X, y, groups["black"])
+    assert "black = yes" in section(model_page(clf, results=same), "groups")
+    of_persons = swept(X, y, groups["black"], units=np.arange(600) // 2, max_records_per_unit=2)
+    with pytest.raises(ValueError, match="unit 'person', of the model 'record'"):
+        model_page(clf, results=of_persons)
+
+
+ODD = ["self", "frame", "X", "class", "__init__", "", " ", 'a "b", [c]', "{0.__class__}", HOSTILE]
+ODD += ["overall", "all", "target", "epsilon", "a = b; c", "x" * 300, "1e3", "\u202eM"]
+
+
+@pytest.mark.parametrize("at", range(0, len(ODD), 2))
+def test_no_name_of_a_column_breaks_pages_cards_or_forms(at, tmp_path):
+    """As feature, category, group and target, of a fit whose budget is then spent."""
+    number, category, group, target = (ODD[(at + i) % len(ODD)] for i in range(4))
+    rng, n = np.random.default_rng(0), 400
+    X = pd.DataFrame({number: rng.uniform(size=n), category: rng.choice(["A", "B"], n)})
+    groups, y = X.pop(category).rename(group), pd.Series(X[number] > 0.5, name=target).map(str)
+    X[category] = rng.choice(["A", "B"], n)
+    clf = DPFairClassifier("dpsgd", epsilon=30.0, module="logistic", max_steps=1, delta=1e-5)
+    model = make_pipeline(public_preprocessor({number: (0, 1)}, {category: ["A", "B"]}), clf)
+    model.fit(X, y, dpfairclassifier__sensitive_features=groups)
+    given = {"sensitive_features": groups}
+    page = model_page(model, X, y, **given)
+    assert "What the model has learned" in page and HOSTILE not in page
+    assert f"{visible(target)} = True"[-90:] in unescape(page) or not target.strip()
+    assert HOSTILE not in model_card(model, X, y, **given).render()
+    clf.save_release(tmp_path / "model.safetensors")
+    for kind in ("nist", "annex-iv", "registry"):
+        assert export_statement(tmp_path / "model.safetensors", kind)
+
+
+def test_test_records_of_other_variables_are_refused(variables):
+    clf, X, y, groups = variables
+    for function in (
+        model_page,
+        model_card,
+        lambda *a, **k: export_statement(a[0], "nist", *a[1:], **k),
+    ):
+        with pytest.raises(ValueError, match="target 'grant', of the model 'deny'"):
+            function(clf, X, y.rename("grant"), sensitive_features=groups["black"])
+        with pytest.raises(ValueError, match=r"'sex'.*, of the model .*'black'"):
+            function(clf, X, y, sensitive_features=groups[["sex"]].replace({"0": "no", "1": "yes"}))
+
+
 def test_a_difference_between_groups_has_an_interval(fitted):
     """Newcombe's: its ends are as far off as those of Wilson's intervals, added as variances."""
     clf, data, groups = fitted
@@ -561,7 +663,7 @@ def test_a_rare_class_is_named_and_its_recall_comes_first(fitted):
     kept = np.sort(np.r_[negative, positive[: len(negative) // 8]])
     X, y, groups = data.data.iloc[kept], data.target[kept], groups[kept]
     page = model_page(clf, X, y, sensitive_features=groups)
-    assert f"The rarest class, 1, has {100 * y.mean():.1f} % of the test records." in page
+    assert f"The rarest class, target = 1, has {100 * y.mean():.1f} % of the test records." in page
     heads = re.findall(r'<th scope="col" class="n">([^<]*)</th>', page.split('id="groups"')[1])
     assert heads[1:4] == ["Balanced accuracy", "Recall of the rarest class", "Accuracy"]
     recalls = {g: clf.predict(X)[(y == 1) & (groups == g)] for g in (HOSTILE, "b")}
@@ -615,7 +717,7 @@ def section(page, name):
 def test_a_ledger_tells_of_all_fits_and_whether_the_model_is_among_them(spent):
     clf, ledger, _, data, alone, page = spent
     told, total = section(page, "before"), rounded_up(alone.epsilon)
-    assert "holds 1 fit, that of this model among them, at most 1 on one record" in told
+    assert "The ledger of these records holds 1 fit, that of this model among them, at most" in told
     assert f"The one private fit in it costs at most ε {total}, at δ 1e-06.</p>" in told
     assert alone.epsilon > clf.privacy_.epsilon and "two ε may differ" in told  # at a smaller delta
     assert "comes in addition" not in told and "weaken the guarantee" not in told
@@ -630,6 +732,7 @@ def test_a_ledger_tells_of_all_fits_and_whether_the_model_is_among_them(spent):
     other.fit(data.data, data.target)
     told = section(model_page(other, ledger=ledger), "before")
     assert "and that of this model is NOT among them" in told
+    assert "The given ledger, which may be of other records, holds" in told
     assert f"this model spent ε = {rounded_up(other.privacy_.epsilon)} at δ = 1e-05." in told
     del other._ledger_fits  # as in files of before
     told = section(model_page(other, ledger=ledger), "before")
@@ -733,6 +836,17 @@ def test_a_page_names_the_file_and_the_day(spent):
     ]:
         assert old in page
         assert not audit_artifact(page.replace(old, new, 1).encode()).is_clean, new
+
+
+def test_privacy_is_no_verdict_on_a_release(spent):
+    clf, _, _, data, _, _ = spent
+    y = np.where(clf.predict(data.data) == 1, 0, 1)  # nothing is right
+    for page, said in (
+        (model_page(clf), "another question, of which this page tells nothing."),
+        (model_page(clf, data.data, y), "another question: by accuracy, it is of no use."),
+    ):
+        assert "Then privacy does not stand against the release" in page and said in page
+        assert "may be released" not in page
 
 
 def test_the_last_section_is_blank(spent):

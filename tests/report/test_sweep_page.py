@@ -366,7 +366,8 @@ def test_many_groups_are_split_into_tables_that_fit_a_page(swept):
     names = ["F, ", *(f"F, kanton {i}" for i in range(25))]
     many = [swept[0].frame.query("group == 'overall'")]
     many += [frame.assign(group=name, n=100) for name in names]
-    page = TradeoffResults(pd.concat(many), asked=swept[0].asked).to_html(measures=["accuracy"])
+    asked = swept[0].asked | {"variables": ["target"]}
+    page = TradeoffResults(pd.concat(many), asked=asked).to_html(measures=["accuracy"])
     ids = [value for _, name, value in Page(page).attributes if name == "id"]
     assert [i for i in ids if i.startswith("table-accuracy")] == [
         "table-accuracy",
@@ -374,7 +375,7 @@ def test_many_groups_are_split_into_tables_that_fit_a_page(swept):
     ]
     heads = re.findall(r'<th scope="col" class="n">([^<]*)</th>', page.split('id="cost"')[0])
     own = [head for head in heads if head not in ("ε", "fewest tested", "most tested")]
-    own = [head for head in own if head not in ("records", "1, %")]
+    own = [head for head in own if head not in ("records", "target = 1, %")]
     assert own == ["all", "F, (missing)", *names[1:], "difference", "worst group"]
 
 
@@ -463,7 +464,7 @@ def test_a_class_that_is_not_rare_leaves_accuracy_first(swept):
     page = Page(swept[0].to_html())
     assert "a rare class is missed" not in page.text
     assert re.search(
-        r"largest cost of privacy for a group is that of [ab]: .* of accuracy", page.text
+        r"largest cost of privacy for a group is that of group = [ab]: .* of accuracy", page.text
     )
     everything = [name for name in swept[0].frame if name in MEASURES]
     assert len(everything) == len(MEASURES)
@@ -474,7 +475,10 @@ def test_a_class_that_is_not_rare_leaves_accuracy_first(swept):
 def test_rates_of_errors_are_told_with_the_names_of_the_classes(swept):
     page = swept[0].to_html(measures=["false_positive_rate", "false_negative_rate"])
     for actual, predicted in ((0, 1), (1, 0)):
-        assert f"(share of actual {actual} predicted as {predicted}) in per cent" in page
+        assert (
+            f"(share of actual target = {actual} predicted as target = {predicted}) in per cent"
+            in page
+        )
     one = TradeoffResults(swept[0].frame.query("seed == 0"), asked=swept[0].asked)
     row = one.frame.query("group == 'a' and method == 'global' and epsilon == 20").iloc[0]
     rarest = swept[0].asked["rarest class"] == "0"
@@ -701,11 +705,50 @@ def test_models_that_do_not_beat_chance_do_not_compete():
     assert recommend(found).epsilon == 0.5  # as long as it is not known what one class reaches
     found.asked = ASKED | {"classes": [0, 1], "counts": [[300, 200], [300, 200]]}
     said = recommend(found)
-    assert (said.method, said.epsilon, said.is_useful, said.useless) == ("a", 1.0, True, [0.5, 8.0])
+    assert (said.method, said.epsilon, said.is_useful) == ("a", 1.0, True)
     page = Page(found.to_html())
     assert summary(page).startswith("Take a at ε 1.")
-    assert "At ε 0.5 and 8, no model measurably exceeds always predicting" in summary(page)
+    assert (
+        "60.0 % of always predicting the same class: a at ε 0.5, b at ε 1 and b at ε 8."
+        in summary(page)
+    )
     assert "The rule: Only models compete whose accuracy is measurably above" in page.text
+
+
+def test_models_that_predict_one_class_and_costs_against_them_are_told():
+    found = scored({("a", 1.0): 0.9 + NOISY, ("b", 1.0): 0.6 + NEAR, ("c", 1.0): np.full(3, 0.6)})
+    found.asked = ASKED | {"classes": [0, 1], "counts": [[300, 200], [300, 200]]}
+    found.frame["balanced_accuracy"] = np.where(found.frame["method"] == "c", 0.5, 0.7)
+    text = summary(Page(found.to_html()))
+    assert "Of no use, as the same class is predicted for all test records: c at ε 1." in text
+    assert "not measurably above the 60.0 % of always predicting the same class: b at ε 1." in text
+    assert "largest cost of privacy" in text and "points" in str(found)
+    costs = found.as_text(["privacy_cost"])
+    assert " 0.0 " in costs
+    found.frame.loc[found.frame["method"] == "reference", "balanced_accuracy"] = 0.5
+    page = Page(found.to_html())
+    assert "predicted for all test records: reference and c at ε 1." in summary(page)
+    assert "unknown, as the reference model predicts one class only" in summary(page)
+    assert "largest cost of privacy" not in page.text
+    assert not re.search(
+        r"\d\.\d", found.as_text(["privacy_cost"]).partition("\n")[2].replace("1.0", "")
+    )
+
+
+def test_intersections_are_told_with_their_variables():
+    found = results(groups=("F, A", "F, ", "M, A"))
+    found.asked = found.asked | {
+        "variables": ["deny", "sex", "race"],
+        "group names": ["F, A", "F, ", "M, A"],
+        "classes": [0, 1],
+        "columns": {
+            "sex": {"groups": ["F", "M"], "of": [0, 0, 1]},
+            "race": {"groups": ["A", ""], "of": [0, 1, 0]},
+        },
+    }
+    page = found.to_html()
+    assert "sex = F, race = A; sex = F, race = (missing); sex = M, race = A" in page
+    assert "deny = 0, deny = 1" in page and "sex = M, race = A" in str(found)
 
 
 def test_intervals_of_a_gap_do_not_go_below_zero():
@@ -734,11 +777,11 @@ def test_the_data_are_described(swept, two_groups):
     counts = pd.crosstab(two_groups.sensitive_features, two_groups.target)
     for group, row in counts.iterrows():
         share = f"{100 * row.iloc[1] / row.sum():.1f}"
-        size = next(r for r in page.cells if r[0] == str(group) and len(r) == 5)
+        size = next(r for r in page.cells if r[0] == f"group = {group}" and len(r) == 5)
         assert size[1:3] == [f"{row.sum():,}", share]
     assert f"<dt>features</dt><dd>{two_groups.data.shape[1]}</dd>" in found.to_html()
     assert re.search(r"<dt>trained on</dt><dd>\d{4}-\d\d-\d\d", found.to_html())
-    assert f"1 ({100 * counts[1].sum() / counts.to_numpy().sum():.1f} %)" in page.text
+    assert f"target = 1 ({100 * counts[1].sum() / counts.to_numpy().sum():.1f} %)" in page.text
 
 
 def test_ten_questions_are_answered_from_the_facts(swept):
