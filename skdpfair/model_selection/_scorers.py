@@ -65,9 +65,14 @@ class ByGroupScorer(BaseEstimator):
             routing.score.add_request(param="sensitive_features", alias=False)
         return routing
 
+    @property
+    def _own_name(self):
+        """The public name, for messages: of the class, or of the function that makes it."""
+        return f"{self.name}_scorer" if hasattr(self, "name") else type(self).__name__
+
     def _parts(self, estimator, X, y, sensitive_features):
         """Return the name of each group with the rows that are in it."""
-        (final, _), own = at_final_step(estimator), type(self).__name__
+        (final, _), own = at_final_step(estimator), self._own_name
         final, _ = at_final_step(getattr(final, "estimator_", final))  # that of thresholds
         group_col = self.group_col
         if group_col is None and sensitive_features is None:
@@ -97,7 +102,7 @@ class ByGroupScorer(BaseEstimator):
 
     def _fitted_levels(self, final):
         """Return the groups of the fit, if they may be those that are scored."""
-        own, levels = type(self).__name__, getattr(final, "groups_", None)
+        own, levels = self._own_name, getattr(final, "groups_", None)
         if levels is None:
             raise ValueError(
                 f"groups=None takes the groups from the fitted groups_ of the final step, but "

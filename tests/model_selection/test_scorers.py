@@ -1,4 +1,5 @@
 import pickle
+import re
 import warnings
 from functools import partial
 
@@ -593,3 +594,11 @@ def test_true_is_one_for_every_scorer(scored, kind):
         assert scorer(model, X, labels, group) == scorer(model, X, y, group)
     with pytest.raises(ValueError, match="one holds numbers and the other texts"):
         scorers[1](model, X, y.astype(str), group)
+
+
+@pytest.mark.parametrize("scorer", [GroupScorer(), privacy_cost_scorer(), excessive_risk_scorer()])
+def test_messages_name_a_scorer_as_users_know_it(scorer, from_first_column):
+    name = getattr(scorer, "name", "GroupScorer").removeprefix("_")
+    with pytest.raises(ValueError, match=rf"^{name}\w* got no groups.*{name}\w*\(group_col=") as e:
+        scorer(from_first_column(), np.eye(4), [0, 1, 0, 1])
+    assert not re.search(r"\b_[A-Z]", str(e.value))
