@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator
 from torch._C._functorch import is_functorch_wrapped_tensor
+from torch._subclasses.functional_tensor import FunctionalTensor
 
 _DEEPEST = 8  # containers and objects within one another that a description goes into
 _KNOWN = {"builtins", "torch", "skorch", "sklearn", "numpy", "skdpfair"}  # told by their names
@@ -108,7 +109,7 @@ def _held(value: Any) -> Any:
 
 def _is_wrapped(tensor: torch.Tensor) -> bool:
     """Tell whether a tensor is one of a transform of torch's, which holds no numbers of its own."""
-    return torch._is_functional_tensor(tensor) or is_functorch_wrapped_tensor(tensor)
+    return isinstance(tensor, FunctionalTensor) or is_functorch_wrapped_tensor(tensor)
 
 
 def _printed(value: Any) -> str | None:

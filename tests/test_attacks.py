@@ -233,6 +233,25 @@ def test_attacks_that_mix_records_are_refused(name):
         check_attack(COUPLED[name], image_net(), IMAGE, 3)
 
 
+@torch.library.custom_op("skdpfair_tests::attacked", mutates_args=())
+def attacked(x: torch.Tensor) -> torch.Tensor:
+    return x.clone()
+
+
+attacked.register_fake(torch.empty_like)
+attacked.register_vmap(lambda info, axes, x: (x - x.mean(axes[0], keepdim=True), axes[0]))
+
+
+@pytest.mark.parametrize("change", [attacked, lambda x: torch.as_strided(x, x.shape, x.stride())])
+def test_operations_outside_the_closed_list_are_refused_by_name(change):
+    for params in (
+        {"attack": lambda module, x, y: change(x)},
+        {"augment": change, "n_augmentations": 2},
+    ):
+        with pytest.raises(ValueError, match=r"attacked|as_strided"):
+            fast(**params).fit(*digits())
+
+
 def changing(module, x, y):
     with torch.no_grad():
         next(module.parameters()).add_(1.0)

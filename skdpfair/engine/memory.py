@@ -47,7 +47,7 @@ def affordable_batch(module: nn.Module, example: Tensor) -> int:
             (kept if out.requires_grad else passing).append(out.numel())
 
     for layer in module.modules():
-        if not list(layer.children()):
+        if not list(layer.children()) and not isinstance(layer, torch.jit.ScriptModule):
             layer.register_forward_hook(count)
     with torch.enable_grad(), torch.random.fork_rng(devices=[]):
         module(torch.zeros_like(example))

@@ -11,6 +11,9 @@ from torch.nn import functional as F
 
 from skdpfair import DPFairClassifier
 from skdpfair.engine import select_strategy
+from skdpfair.engine.memory import affordable_batch
+from skdpfair.engine.per_sample.stand_ins import NotRecorded
+from skdpfair.engine.per_sample.vmap import operations_of
 from skdpfair.exceptions import UnsupportedModuleError
 from skdpfair.networks import mlp, small_cnn
 from skdpfair.testing import check_engine
@@ -39,6 +42,35 @@ def words(x):
 
 def rms(x):
     return x * x.square().mean(-1, keepdim=True).add(1e-6).rsqrt()
+
+
+class Step(torch.autograd.Function):
+    """A step forward, straight through backward."""
+
+    @staticmethod
+    def forward(x):
+        return (x > 0).to(x.dtype)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad
+
+
+class Reverse(torch.autograd.Function):
+    """The same forward, the opposite backward."""
+
+    @staticmethod
+    def forward(ctx, x, scale):
+        ctx.scale = scale
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return -ctx.scale * grad, None
 
 
 class Block(nn.Module):
@@ -382,6 +414,18 @@ MODULES = {
         ROW,
         VMAP,
     ),
+    "straight-through": (
+        lambda: Net(lambda m, x: m.c(Step.apply(m.a(x))), a=nn.Linear(6, 4), c=nn.Linear(4, 3)),
+        ROW,
+        VMAP,
+    ),
+    "reversed gradient": (
+        lambda: Net(
+            lambda m, x: m.c(Reverse.apply(m.a(x), 0.5)), a=nn.Linear(6, 4), c=nn.Linear(4, 3)
+        ),
+        ROW,
+        VMAP,
+    ),
     "parametrised": (
         lambda: seq(
             nn.utils.parametrizations.weight_norm(nn.Linear(6, 4)), nn.Tanh(), nn.Linear(4, 3)
@@ -410,6 +454,7 @@ def drawn(module):
     return any(isinstance(m, (nn.Dropout, nn.Dropout2d)) and m.p for m in module.modules())
 
 
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", MODULES)
 def test_common_modules_get_their_strategy(name):
     make, shape, expected = MODULES[name]
@@ -540,6 +585,168 @@ def shrunk(m, h):
 def test_modules_that_bring_records_together_are_refused(name):
     with pytest.raises(UnsupportedModuleError):
         select_strategy(Hidden(HOSTILE[name]), torch.zeros(1, 6), 3)
+
+
+COUNTS = {
+    "ones": lambda x: x.new_ones(x.shape[0], x.shape[0]).sum(1, keepdim=True),
+    "fill": lambda x: x.new_full((x.shape[0], 1), x.shape[0]),
+    "fill by name": lambda x: x.new_full(size=(x.size(0), 1), fill_value=x.size(0)),
+    "pad": lambda x: F.pad(x.new_zeros(x.shape[0], 1), (0, x.shape[0]), value=1.0).sum(1)[:, None],
+    "repeat": lambda x: torch.ones(1, 1).repeat(1, x.shape[0]).sum(),
+    "expand": lambda x: torch.ones(1).expand(x.shape[0]).sum(),
+    "range": lambda x: torch.arange(x.shape[0]).max() + 1,
+    "steps": lambda x: torch.linspace(1, 1, len(x)).sum(),
+    "eye": lambda x: torch.eye(len(x)).sum(),
+    "number": lambda x: torch.tensor(float(len(x))),
+    "rest": lambda x: 400.0 * (len(x) % 400 == 0),
+    "numbers": lambda x: x.numel() / 6,
+    "stride": lambda x: x.t().contiguous().stride(0),
+    "bytes": lambda x: x.untyped_storage().nbytes() / 24,
+    "ones like": lambda x: torch.ones_like(x).cumsum(0)[-1:, :1],
+}
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_the_number_of_records_changes_no_gradient(name):
+    module = Net(
+        lambda m, x: m.c(
+            torch.tanh(m.a(x)) * (1 - 2 * torch.relu(COUNTS[name](x) - 399.0 + 0 * x[:, :1]))
+        ),
+        a=nn.Linear(6, 8),
+        c=nn.Linear(8, 3),
+    )
+    try:
+        strategy = select_strategy(module, torch.zeros(1, 6), 3)
+    except UnsupportedModuleError:
+        return
+    x, y = torch.linspace(0, 1, 2400).sin().view(400, 6), torch.arange(400) % 3
+    with strategy:
+        norm = strategy.records(x, y).norm
+        torch.testing.assert_close(norm[:1], strategy.records(x[:1], y[:1]).norm)
+
+
+@torch.library.custom_op("skdpfair_tests::own", mutates_args=())
+def own(x: torch.Tensor) -> torch.Tensor:
+    return x.clone()
+
+
+own.register_fake(torch.empty_like)
+own.register_autograd(lambda ctx, grad: grad)
+own.register_vmap(lambda info, axes, x: (x - x.mean(axes[0], keepdim=True), axes[0]))
+KEPT = torch.zeros(8)
+
+
+UNLISTED = {  # what reads memory by its layout, or runs code of its own, where one record is seen
+    "skdpfair_tests.own": own,
+    "aten.as_strided": lambda h: torch.as_strided(h, (1, 8), (8, 1)),
+    "aten.view.dtype": lambda h: h.view(torch.int8).view(torch.float32),
+    "aten._cdist_backward": lambda h: h + torch.cdist(h, h + 1).sum(),
+    "aten._linalg_det": lambda h: torch.linalg.det(h[0, :4].view(2, 2)),
+    "aten._embedding_bag": lambda h: h + F.embedding_bag(torch.zeros(1, 2).long(), 2 * h),
+    "aten.index_fill.int_Tensor": lambda h: h.index_fill(1, torch.tensor([0]), h.sum()),
+    "aten._foreach_add": lambda h: torch._foreach_add([h], 1.0)[0],
+    "aten.masked_scatter": lambda h: h.masked_scatter(h > 0, h),
+    "kept from call to call": lambda h: h * KEPT.add_(1).clone(),
+    "cond": lambda h: torch.cond(h.sum() > 0, torch.sin, torch.cos, (h,)),
+}
+
+
+@pytest.mark.parametrize("name", UNLISTED)
+def test_operations_outside_the_closed_list_are_refused_by_name(name):
+    with pytest.raises(NotRecorded, match=name.replace(".", r"\.")):
+        operations_of(with_gradient(UNLISTED[name]), (torch.ones(1, 8),))
+
+
+@pytest.mark.parametrize("name", list(UNLISTED)[:3])
+def test_modules_are_refused_by_what_they_do_with_one_record(name):
+    def between(m, h):
+        return h if len(h) != 1 else UNLISTED[name](h)
+
+    with pytest.raises(UnsupportedModuleError, match=name.replace(".", r"\.")):
+        select_strategy(Hidden(between), torch.zeros(1, 6), 3)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_kernels_that_python_code_replaces_are_noticed():
+    with torch.library._scoped_library("aten", "IMPL") as library:
+        library.impl("erfinv", lambda x: x * 2, "CPU")
+        with pytest.raises(NotRecorded, match=r"aten\.erfinv.*code of its own"):
+            operations_of(torch.erfinv, (torch.ones(1, 8),))
+
+
+def with_gradient(function):
+    def run(x):
+        x = x.detach().requires_grad_()
+        found = function(x)
+        return (found, torch.autograd.grad(found.sum(), x)) if found.requires_grad else found
+
+    return run
+
+
+def packed(m, x):
+    lengths = torch.full((len(x),), 5)
+    found, _ = m.r(nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True))
+    return m.c(nn.utils.rnn.pad_packed_sequence(found, batch_first=True)[0][:, -1])
+
+
+def rounded(m, x):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = m.c(torch.tanh(m.a(x)))
+    return found.float()
+
+
+REMEDIES = {
+    "mask": (lambda: Net(packed, r=nn.LSTM(8, 4, batch_first=True), c=nn.Linear(4, 3)), SEQUENCE),
+    "autocast": (lambda: Net(rounded, a=nn.Linear(6, 64), c=nn.Linear(64, 3)), ROW),
+    "_ex": (
+        lambda: Net(
+            lambda m, x: m.c(torch.linalg.inv(x[:, :, None] * x[:, None] + torch.eye(6)).sum(1)),
+            c=nn.Linear(6, 3),
+        ),
+        ROW,
+    ),
+    "x.long": (lambda: seq(nn.EmbeddingBag(10, 4), nn.Linear(4, 3)), ROW),
+    "nn.Sequential": (lambda: torch.jit.script(seq(nn.Linear(6, 3), nn.PReLU())), ROW),
+    "global variable": (
+        lambda: Net(
+            lambda m, x: m.f(m.c(x)),
+            c=nn.Linear(6, 3),
+            f=torch.jit.trace(torch.tanh, torch.ones(1)),
+        ),
+        ROW,
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("remedy", REMEDIES)
+def test_honest_modules_that_cannot_be_traced_are_refused_with_a_remedy(remedy):
+    make, shape = REMEDIES[remedy]
+    with pytest.raises(UnsupportedModuleError, match=remedy):
+        select_strategy(make(), torch.zeros(1, *shape), 3)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_scripted_parts_are_traced():
+    module, x = (
+        seq(torch.jit.script(seq(nn.Linear(6, 4), nn.Tanh())), nn.Linear(4, 3)),
+        torch.ones(1, 6),
+    )
+    assert affordable_batch(module, x) > 0
+    with select_strategy(module, x, 3) as strategy:
+        assert strategy.name == VMAP
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_bags_of_codes_are_summed_by_record(mode):
+    module = seq(nn.EmbeddingBag(10, 4, mode=mode, padding_idx=0), nn.Linear(4, 3))
+    x, y = torch.arange(30).view(5, 6) % 10, torch.arange(5) % 3
+    with select_strategy(module, x[:1], 3) as strategy:
+        norm = strategy.records(x, y).norm
+    for i in range(5):
+        loss = F.cross_entropy(module(x[i : i + 1]), y[i : i + 1])
+        parts = torch.autograd.grad(loss, tuple(module.parameters()))
+        torch.testing.assert_close(norm[i], torch.cat([g.flatten() for g in parts]).norm())
 
 
 class WithExtraState(Hidden):

@@ -106,6 +106,18 @@ def test_a_module_that_cannot_be_recorded_is_traced_on_one_record(pictures):
     np.testing.assert_allclose(found, j0(pictures.reshape(9, -1)), rtol=1e-4, atol=1e-6)
 
 
+class Strided(nn.Module):
+    """Reads memory by its layout where it sees one record."""
+
+    def forward(self, x):
+        return x.flatten(1) if len(x) != 1 else torch.as_strided(x, (1, x.numel()), (x.numel(), 1))
+
+
+def test_operations_outside_the_closed_list_are_refused_by_name(pictures):
+    with pytest.raises(UnsupportedModuleError, match="as_strided"):
+        FrozenFeatures(Strided()).fit_transform(pictures)
+
+
 @pytest.mark.parametrize("module", [Counting(), nn.Sequential(nn.Flatten(), Remembering())])
 def test_a_module_that_remembers_is_refused(module, pictures):
     with pytest.raises(UnsupportedModuleError):

@@ -7,6 +7,7 @@ of the data is seen.
 """
 
 import copy
+import pickle
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
@@ -24,6 +25,7 @@ from skdpfair.engine.per_sample.batch_statistics import (
     hold_statistics,
     mixing_layers,
 )
+from skdpfair.engine.per_sample.closed_list import PLAIN_TENSORS
 from skdpfair.engine.per_sample.graph import Graph, fixed_draws, record
 from skdpfair.engine.per_sample.records import Strategy
 from skdpfair.engine.per_sample.stand_ins import Coupling, NotRecorded
@@ -33,6 +35,9 @@ N_PROBE = 4
 _TOLERANCE = 1e-3
 _SCALES = (1.0, -1.0, 10.0, -10.0, 100.0, -100.0)  # of made-up records
 _SIZES = (1, 2, 3, 7, 8, 9, 16, 17, 32, 33, 64, 65, 128, 129, 256, 257)  # of batches
+
+
+_ROUNDED = "; where forward rounds, as by autocast or half precision, leave that out"
 
 
 class ConstantDraws(TorchDispatchMode):
@@ -119,7 +124,8 @@ def _refuse_mixing(module: nn.Module, probe: Tensor) -> None:
         with torch.no_grad(), ConstantDraws():
             for scale in _SCALES:
                 try:
-                    _compare_with_others(called, scale * probe, scale * (1.0 - probe))
+                    rows, others = scale * probe, scale * (1.0 - probe)
+                    _compare_with_others(called, rows.to(probe.dtype), others)
                 except UnsupportedModuleError as error:
                     if scale == 1.0 or error.__cause__ is None:
                         raise  # else an embedding has no such index
@@ -209,7 +215,7 @@ def disagreement(
                 expected = _gradient(called, parameters, loss, probe, y, i)
                 allowed = _TOLERANCE * (expected.norm() + _TOLERANCE)
                 if not (total - expected).norm() <= allowed:
-                    return "its gradient of one record is not autograd's"
+                    return f"its gradient of one record is not autograd's{_ROUNDED}"
                 if not (records.norm[i] - expected.norm()).abs() <= allowed:
                     return "its norm of one record's gradient is not autograd's"
     except UnsupportedModuleError:
@@ -248,10 +254,11 @@ def _copied(module: nn.Module) -> nn.Module:
     """Return a copy of the module as it is trained, whose code may change it."""
     try:
         return hold_statistics(copy.deepcopy(module))
-    except RuntimeError as error:
+    except (RuntimeError, TypeError, pickle.PickleError) as error:
         raise UnsupportedModuleError(
             f"module cannot be copied: {error} (torch.nn.utils.parametrizations has forms of "
-            "weight_norm and spectral_norm that can.)"
+            "weight_norm and spectral_norm that can; a function of torch.jit can be a global "
+            "variable of the code, but no attribute of the module.)"
         ) from error
 
 
@@ -277,9 +284,10 @@ def _forward(module: Callable[[Tensor], Tensor], probe: Tensor) -> Tensor:
         try:
             return module(probe)
         except (RuntimeError, ValueError, IndexError) as error:
+            codes = " Convert codes by x.long() in forward." if "Long" in str(error) else ""
             raise UnsupportedModuleError(
-                f"module failed on a batch of shape {tuple(probe.shape)}, the shape of the "
-                f"features after group columns are taken out: {error}"
+                f"module failed on a batch of shape {tuple(probe.shape)} and {probe.dtype}, as "
+                f"the features are after group columns are taken out: {error}.{codes}"
             ) from error
 
 
@@ -298,7 +306,7 @@ def _refuse_unusable_tensors(module: nn.Module) -> None:
             "for all, torch.float32 or torch.float64. Use module.float()."
         )
     for name, tensor in (*module.named_parameters(), *module.named_buffers()):
-        if type(tensor) not in (nn.Parameter, torch.Tensor, getattr(nn, "Buffer", None)):
+        if type(tensor) not in PLAIN_TENSORS:
             raise UnsupportedModuleError(
                 f"module's {name!r} is a {type(tensor).__name__}, whose operations are its own. "
                 "Use plain tensors and torch.nn.Parameter."

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.func import grad
 
 from skdpfair.engine.flat import split
 from skdpfair.engine.per_sample.layers.grad_sampler import sum_of
 from skdpfair.engine.per_sample.records import Strategy
-from skdpfair.engine.per_sample.vmap import MicroVmap, Tensors
+from skdpfair.engine.per_sample.vmap import MicroVmap, Tensors, gradient_of
 from skdpfair.engine.precision import without_grad
 from skdpfair.engine.units import Units
 from skdpfair.exceptions import UnsupportedModuleError
@@ -107,12 +106,11 @@ class Materialised(MicroVmap):
         """Return the Hessian of a record's own loss times its own vector."""
         parts, nothing = split(vector, self.parameters), x.new_zeros(self.loss.n_outputs)
 
-        def along(values: Tensors) -> Tensor:
-            found, _ = self._gradient(values, frozen, x, y, nothing, factor)
-            return sum_of((g * v).sum() for g, v in zip(found.values(), parts, strict=True))
+        def along(values: Tensors) -> tuple[Tensor, Tensor]:
+            found, out = self._gradient(values, frozen, x, y, nothing, factor)
+            return sum_of((g * v).sum() for g, v in zip(found.values(), parts, strict=True)), out
 
-        product: Tensors = grad(along)(trained)
-        return product
+        return gradient_of(along, trained)[0]
 
     def _rows(self, parts: Iterable[Tensors]) -> Tensor:
         rows = [

@@ -380,6 +380,8 @@ def made_new(call: Call) -> None:
     call.first()
     if not isinstance(_sizes(call)[0], BatchSize):
         raise NotRecorded(f"{call.name} makes a tensor that has no row for each record")
+    if sum(isinstance(leaf, BatchSize) for leaf in leaves((call.args, call.kwargs))) > 1:
+        raise Coupling(f"{call.name} computes with the number of records of the batch")
 
 
 def converted(call: Call) -> None:

@@ -17,7 +17,8 @@ from torch._decomp import get_decompositions
 from torch._guards import TracingContext, tracing
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.func import functional_call, functionalize, grad, vmap
+from torch._subclasses.functional_tensor import dispatch_functionalize
+from torch.func import functional_call, vmap
 from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -27,6 +28,7 @@ from skdpfair._describe import state_of
 from skdpfair.engine.flat import split
 from skdpfair.engine.losses import Loss
 from skdpfair.engine.per_sample.batch_statistics import hold_statistics
+from skdpfair.engine.per_sample.closed_list import PLAIN_TENSORS, explained, reason_to_refuse
 from skdpfair.engine.per_sample.graph import shared_draws, with_place
 from skdpfair.engine.per_sample.layers.grad_sampler import rounding, sum_of
 from skdpfair.engine.per_sample.records import Records, Strategy, at_most
@@ -38,9 +40,16 @@ Tensors: TypeAlias = dict[str, Tensor]
 
 MICRO_BATCH = 32
 _TRACING = threading.Lock()  # torch's tracer keeps a state of the whole process
-_DROPOUT: Any = get_decompositions(
-    [torch.ops.aten.native_dropout]
-)  # by numbers of a given generator
+_ATEN = torch.ops.aten
+# by numbers of a given generator; and what reads memory beyond a tensor that is too small
+_DECOMPOSED: Any = get_decompositions(
+    [
+        _ATEN.native_dropout,
+        _ATEN._weight_norm_interface,
+        _ATEN.unfold_backward,
+        _ATEN._native_batch_norm_legit,
+    ]
+) | {_ATEN._weight_norm_interface_backward.default: _ATEN._weight_norm_differentiable_backward}
 _LIKE: Any = {  # vmap would draw for one record after the other
     torch.ops.aten.rand_like.default: torch.ops.aten.rand.generator,
     torch.ops.aten.randn_like.default: torch.ops.aten.randn.generator,
@@ -220,9 +229,8 @@ class MicroVmap(Strategy):
         logit_gradient: Tensor,
         factor: Tensor,
     ) -> tuple[Tensors, Tensor]:
-        found: tuple[Tensors, Tensor]
-        found = grad(self._loss, has_aux=True)(trained, frozen, x, y, logit_gradient, factor)
-        return found
+        given = frozen, x, y, logit_gradient, factor
+        return gradient_of(lambda values: self._loss(values, *given), trained)
 
     def _gradient_along(
         self,
@@ -266,6 +274,21 @@ class MicroVmap(Strategy):
         return loss + (logit_gradient * logits).sum(), logits.detach()
 
 
+def gradient_of(
+    function: Callable[[Tensors], tuple[Tensor, Tensor]], values: Tensors
+) -> tuple[Tensors, Tensor]:
+    """Return the gradient of the first result of a function in ``values``, and the second result.
+
+    Autograd takes it while operations are traced, so that gradients of the module's own are, too.
+    """
+    leaves = {k: v if v.requires_grad else v.detach().requires_grad_() for k, v in values.items()}
+    total, other = function(leaves)
+    found = torch.autograd.grad(
+        total, tuple(leaves.values()), create_graph=True, materialize_grads=True
+    )
+    return dict(zip(leaves, found, strict=True)), other
+
+
 def operations_of(function: Callable[..., Any], given: tuple[Any, ...]) -> GraphModule:
     """Return the operations that a function carries out on tensors, none of them in place.
 
@@ -289,6 +312,14 @@ def operations_of(function: Callable[..., Any], given: tuple[Any, ...]) -> Graph
         If the function decides by values, by Python's or numpy's random numbers, changes what it
         is given or reads parameters from elsewhere; with the line.
     """
+
+    def run(*args: Any) -> Any:
+        found = function(*args)
+        mutated: Any = torch._functionalize_has_data_mutation  # type: ignore[attr-defined]
+        if any(mutated(t.elem) for t in tree_leaves(args)):
+            raise NotRecorded("it changes its input or its parameters in place")
+        return found
+
     copies = tree_map_only(torch.Tensor, torch.clone, given)
     devices = {t.device for t in tree_leaves(given) if t.is_cuda}
     with _TRACING, torch.random.fork_rng(devices), warnings.catch_warnings(), torch.enable_grad():
@@ -302,16 +333,21 @@ def operations_of(function: Callable[..., Any], given: tuple[Any, ...]) -> Graph
                 sdpa_kernel(SDPBackend.MATH),
                 _noted(),
             ):
-                found = make_fx(functionalize(lambda *args: function(*args)), _DROPOUT)(*copies)
+                found = make_fx(dispatch_functionalize(run), _DECOMPOSED)(*copies)
         except Exception as error:
-            raise with_place(error, error) from None
+            raise with_place(explained(error), error) from None
         if shared_draws() != draws:
             raise NotRecorded("it draws random numbers that all records of a batch share")
-    held = [getattr(found, n.target) for n in found.graph.nodes if n.op == "get_attr"]
-    if any(getattr(tensor, "requires_grad", False) for tensor in held):
-        raise NotRecorded("it reads a parameter that is not its own, as a patched method may")
-    if not all(map(torch.equal, tree_leaves(copies), tree_leaves(given))):
-        raise NotRecorded("it changes its input or its parameters in place")
+        for node in found.graph.nodes:
+            if reason := reason_to_refuse(node):
+                raise NotRecorded(reason)
+        held = [getattr(found, n.target) for n in found.graph.nodes if n.op == "get_attr"]
+        if any(type(t) not in PLAIN_TENSORS or t.requires_grad for t in held):
+            raise NotRecorded("it reads a parameter that is not its own, as a patched method may")
+        versions = [t._version for t in held]
+        found(*copies)
+        if versions != [t._version for t in held]:
+            raise NotRecorded("it changes a tensor that is kept from call to call")
     return found
 
 

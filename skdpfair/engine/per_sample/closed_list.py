@@ -1,0 +1,90 @@
+"""The closed list of torch's operations that a traced function of one record may consist of.
+
+Under vmap each of them acts on every record alone.  None reads how numbers lie in memory
+(``as_strided``, views as another type), returns values to Python, has a result whose shape depends
+on values, or runs code that cannot be looked into.  What is not here is refused by its name.
+"""
+
+from __future__ import annotations
+
+import operator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch._functorch.vmap import lazy_load_decompositions
+from torch._ops import OpOverload
+from torch.fx import Node
+
+from skdpfair.engine.per_sample.stand_ins import NotRecorded
+
+CLOSED_LIST = frozenset(Path(__file__).with_suffix(".txt").read_text().split())
+PLAIN_TENSORS = (nn.Parameter, torch.Tensor, getattr(nn, "Buffer", None))  # else code of their own
+
+_BY_VALUES = (
+    "values of a record enter Python (a branch, item(), lengths of packed sequences): use "
+    "torch.where, or a mask over padded sequences"
+)
+_REMEDIES = {  # of what is asked for most; all else has the last one
+    "as_strided": "use indexing, reshape or unfold, which do not depend on how numbers lie",
+    "view": "use to(dtype), or torch.complex of two real parts",
+    "_cdist_backward": "write distances by differences, squares and sums",
+    "_pack_padded_sequence": "use a mask over padded sequences",
+    "": "write it by indexing, reshape, torch.where and the like",
+}
+_EXPLAINED = {  # parts of torch's errors while it traces
+    "value out of a tracing tensor": _BY_VALUES,
+    "token for effect": "an error in one record would end training: use functions of "
+    "torch.linalg that end in _ex, such as inv_ex",
+    "used with Jitted modules": "a scripted module cannot be traced: pass the module that was "
+    "scripted, or put this one into nn.Sequential",
+}
+
+
+def explained(error: Exception) -> Exception:
+    """Return the error in words of a module's author, where torch speaks of its tracer."""
+    known = (ours for theirs, ours in _EXPLAINED.items() if theirs in str(error))
+    return next(map(NotRecorded, known), error)
+
+
+def reason_to_refuse(node: Node) -> str | None:
+    """Return why a node of a trace is not an operation of the closed list, or None."""
+    operation = node.target
+    if node.op in ("placeholder", "get_attr", "output") or operation is operator.getitem:
+        return None
+    if not isinstance(operation, OpOverload) or operation.namespace != "aten" or _is_own(operation):
+        return f"it calls {operation}, which runs code of its own: use operations of torch"
+    name = operation.overloadpacket.__name__
+    if name.startswith("_embedding_bag") and "backward" not in name and not _is_given(node.args[0]):
+        return f"{operation} reads a table that is made of a record: use index_select and mean"
+    # in place on constants of the trace, see `operations_of`
+    listed = name.removesuffix("_"), str(operation).removeprefix("aten.")
+    if CLOSED_LIST.isdisjoint(listed) or "out" in operation._overloadname:
+        remedy = _REMEDIES.get(name, _REMEDIES[""])
+        return f"{operation} is not known to act on each record alone: {remedy}"
+    return None
+
+
+def _is_given(table: Any) -> bool:
+    """Tell whether a table is as it was given: torch reads others by how they lie in memory."""
+    while isinstance(table, Node) and table.op == "call_function":
+        if table.target is not torch.ops.aten.detach.default:
+            return False
+        table = table.args[0]
+    return True
+
+
+def _is_own(operation: OpOverload[..., Any]) -> bool:
+    """Tell whether Python code defines an operation, or one of its kernels, in torch's name."""
+    name = operation.name()
+    kernels = {key.rpartition("/")[0] for key in torch.library._impls - _KERNELS if _runs(key)}
+    return name in torch.library._defs or name.replace("::", "/") in kernels
+
+
+def _runs(key: str) -> bool:
+    return not key.endswith("/Meta")
+
+
+lazy_load_decompositions()  # torch's own rules in Python
+_KERNELS = frozenset(torch.library._impls)
