@@ -153,6 +153,10 @@ def test_one_model_on_all_workers(cluster, tmp_path):
         found = fit_on_dask(here, private, X, y)
         assert ledger.report().n_fits == 1
         assert ledger.epsilon() == pytest.approx(found.privacy_.epsilon, rel=1e-6)
+    if hasattr(private, "set_callbacks"):  # which no pickle takes to a worker
+        ledger = PrivacyLedger(tmp_path / "callback.jsonl", delta=1e-5)
+        fit_on_dask(here, private.set_callbacks(ledger), X, y)
+        assert ledger.report().n_fits == 1
 
 
 def test_partitions_that_differ_are_refused(cluster):
