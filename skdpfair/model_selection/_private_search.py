@@ -3,6 +3,7 @@
 import math
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -315,11 +316,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         return self.best_estimator_
 
     def _check(self):
-        if not hasattr(self.estimator, "get_params") or isinstance(self.estimator, type):
-            raise TypeError(
-                "estimator must be a DPFairClassifier or a Pipeline that ends in one, got "
-                f"{safe_repr(self.estimator)}."
-            )
+        classifier_of(self.estimator)  # raises on others
         spaces = self.param_distributions
         listed = spaces if isinstance(spaces, list) else [spaces]
         if not listed or not all(isinstance(s, Mapping) and len(s) for s in listed):
@@ -450,7 +447,8 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = get_tags(self.estimator).classifier_tags.multi_class
+        with suppress(AttributeError, TypeError, ValueError):  # no classifier, which fit refuses
+            tags.classifier_tags.multi_class = get_tags(self.estimator).classifier_tags.multi_class
         tags.non_deterministic = self.random_state is None
         return tags
 

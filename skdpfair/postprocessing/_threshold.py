@@ -327,6 +327,7 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
 
     def _check(self):
         """Check the parameters, and return the objective."""
+        classifier_of(self.estimator)  # raises on others
         objective = self.objective
         if objective is not None and not isinstance(objective, str):
             with error_context("objective", "must be a name, None, or costs of shape (2, 2)"):

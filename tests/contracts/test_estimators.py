@@ -8,11 +8,18 @@ made dense before a method sees them, so few methods are checked with them.
 
 import warnings
 
+import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from skdpfair import METHODS, DPFairClassifier, DPFairRegressor
+from skdpfair.model_selection import DPRandomizedSearch
 from skdpfair.postprocessing import DPThresholdClassifier
 
 STEPS = 60  # enough for the little accuracy that the checks want
@@ -57,3 +64,43 @@ def test_scikit_learn_accepts(estimator, check):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # few rows and fixed seeds are the checks' own choice
         check(estimator)
+
+
+INNER = {
+    "classifier": DPFairClassifier,
+    "regressor": DPFairRegressor,
+    "unknown": lambda: DPFairClassifier("no such method"),
+    "threshold": lambda: DPThresholdClassifier(DPFairClassifier()),
+    "search": lambda: DPRandomizedSearch(DPFairClassifier(), {"lr": [1.0]}),
+    "foreign": LogisticRegression,
+    "nothing": lambda: None,
+    "a class": lambda: DPFairClassifier,
+}
+INNER |= {
+    f"pipeline of {name}": lambda make=make: make_pipeline(FunctionTransformer(), make())
+    for name, make in INNER.items()
+    if name != "a class"
+}
+OUTER = {
+    "threshold": DPThresholdClassifier,
+    "search": lambda estimator: DPRandomizedSearch(estimator, {"lr": [1.0]}),
+    "grid": lambda estimator: GridSearchCV(DPThresholdClassifier(estimator), {"by_group": [True]}),
+    "pipeline": lambda estimator: make_pipeline(DPRandomizedSearch(estimator, {"lr": [1.0]})),
+}
+
+
+@pytest.mark.parametrize("inner", INNER)
+@pytest.mark.parametrize("outer", OUTER)
+def test_wrappers_of_anything_can_be_shown_and_say_at_fit_what_they_take(outer, inner):
+    model = OUTER[outer](INNER[inner]())
+    assert repr(model) and model._repr_html_() and get_tags(model)
+    assert repr(clone(model)) == repr(model) and model.get_params(deep=False)
+    refused = inner not in (
+        "classifier",
+        "pipeline of classifier",
+        "unknown",
+        "pipeline of unknown",
+    )
+    if refused and outer != "grid":
+        with pytest.raises(TypeError, match="estimator must be a DPFairClassifier or a Pipeline"):
+            model.fit(np.zeros((4, 2)), [0, 1, 0, 1])
