@@ -407,8 +407,8 @@ def classifier_of(estimator: Any) -> DPFairClassifier:
     if not isinstance(estimator, DPFairClassifier):
         raise TypeError(
             "estimator must be a DPFairClassifier or a Pipeline that ends in one, got "
-            f"{_validate.safe_repr(estimator)}. Make the DPFairClassifier the last step, and search "
-            "over other models separately."
+            f"{_validate.safe_repr(estimator)}. Make the DPFairClassifier the last step, and "
+            "search over other models separately."
         )
     return estimator
 

@@ -315,3 +315,12 @@ def test_rows_of_pixels_are_refused_with_the_call_that_makes_pictures(module, si
     with pytest.raises(ValueError, match=f"module='{module}' needs pictures") as caught:
         DPFairClassifier(module=module, **SETTINGS).fit(x, y)
     assert remedy in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "width, hint", [(784, "X.reshape(-1, 28, 28)"), (3072, "(-1, 32, 32, 3)"), (783, "")]
+)
+def test_flat_rows_of_pixels_get_a_hint(width, hint, caplog):
+    caplog.set_level(logging.WARNING, "skdpfair")
+    assert features_of(DPFairClassifier().get_params(), (width,)) is None
+    assert hint in caplog.text and bool(caplog.text) == bool(hint)

@@ -172,6 +172,12 @@ def position(X: Any, column: str | int, name: str = "group_col") -> int:
                 f'.set_output(transform="pandas") with the {kind} column under "passthrough"; or '
                 f"give the {kind}s as fit(..., {keyword}=...)."
             )
+        if getattr(X.columns, "nlevels", 1) > 1:
+            raise ValueError(
+                f"X has columns of several levels, of which {name} names none. Join the levels: "
+                'X.columns = ["_".join(map(str, c)) for c in X.columns]; or give the '
+                f"{kind}s as fit(..., {keyword}=...)."
+            )
         if column not in names:
             raise ValueError(
                 f"{given} is not a column of X, which has {_shorten(names)}. "
@@ -380,7 +386,7 @@ def _frame(values: Any) -> pd.DataFrame:
                 "sensitive_features must have one or two dimensions, got shape "
                 f"{values.shape}. Give one column for each attribute."
             )
-        frame = pd.DataFrame(values, dtype=object if values.dtype.kind in "OU" else None)
+        frame = pd.DataFrame(values, dtype=object if values.dtype.kind in "OUT" else None)
     if frame.shape[1] == 0:
         raise ValueError("sensitive_features has no columns. Leave it None for no groups.")
     return frame
@@ -397,7 +403,7 @@ def _array(values: Any) -> np.ndarray:
 
 def _as_they_are(values: np.ndarray) -> pd.Series:
     """Return a column whose texts pandas does not rewrite, which fails for half characters."""
-    return pd.Series(values, dtype=object if values.dtype.kind in "OU" else None)
+    return pd.Series(values, dtype=object if values.dtype.kind in "OUT" else None)
 
 
 def _coded(table: pd.DataFrame, groups: Any, source: str) -> Groups:

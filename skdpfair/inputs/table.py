@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pandas as pd
 import torch
+from pandas.api.types import infer_dtype
 from scipy.sparse import issparse
 from sklearn.utils.validation import _get_feature_names, check_array, validate_data
 
@@ -40,6 +41,7 @@ from skdpfair.inputs.streaming import (
 Rows: TypeAlias = np.ndarray | torch.Tensor | SparseRows | MappedRows
 
 _NUMERIC_OBJECTS = {"integer", "floating", "boolean", "mixed-integer-float", "decimal", "empty"}
+_DATES = {"datetime64", "datetime", "date", "timedelta64", "timedelta", "time", "period"}
 _NOT_NUMBERS = (
     "X has values that are not numbers. Encode text with public categories, for instance "
     "OneHotEncoder(categories=[...]), and dates as numbers."
@@ -166,7 +168,8 @@ def read(
     if isinstance(X, SparseRows) and estimator.group_col not in (None, _groups.TARGET):
         raise ValueError(
             f"group_col={safe_repr(estimator.group_col)} names columns of X, but X is sparse. Give "
-            "the groups as fit(..., sensitive_features=...)."
+            "the groups as fit(..., sensitive_features=...), or let a ColumnTransformer return a "
+            'dense table: sparse_threshold=0, sparse_output=False, set_output(transform="pandas").'
         )
     groups = _groups.encode(
         X,
@@ -303,6 +306,9 @@ def _container(X: Any) -> Any:
     refuse_sparse_columns("X", X)
     refuse_masked("X", X)
     refuse_different_shapes("X", X)
+    made_of = type(X).__name__
+    lazy = hasattr(type(X), "collect")
+    remedy = "Convert it by X.collect()." if lazy else "Give a DataFrame of it."
     with error_context_without_data("X", "cannot be read as a table"):
         if not is_streamed(X):
             X = _in_memory(X)
@@ -312,9 +318,11 @@ def _container(X: Any) -> Any:
     if X.ndim < 2:
         kind = "1D" if X.ndim else "scalar"
         raise ValueError(
-            f"Expected 2D array, got {kind} array instead: X must be of shape (n_samples, "
-            "n_features). Reshape your data by X.reshape(-1, 1) if it has a single feature, or by "
-            "X.reshape(1, -1) if it is a single sample."
+            f"Expected 2D array, got {kind} array instead: X, of type {made_of}, must be of shape "
+            "(n_samples, n_features). Reshape your data by X.reshape(-1, 1) if it has a single "
+            "feature, or by X.reshape(1, -1) if it is a single sample."
+            if X.ndim
+            else f"Expected 2D array, got scalar array instead: X is a {made_of}. {remedy}"
         )
     return X
 
@@ -403,10 +411,16 @@ def _has_text(X: Any) -> bool:
 
 def _refuse_text(X: Any) -> None:
     columns = [X.iloc[:, i] for i in range(X.shape[1])]
-    text = [c for c, values in zip(X.columns, columns, strict=True) if not _is_numeric(values)]
+    other = [c for c in columns if not _is_numeric(c)]
+    text = [str(c.name) for c in other]
+    if dates := [str(c.name) for c in other if infer_dtype(c, skipna=True) in _DATES]:
+        raise ValueError(
+            f"X has columns of dates or times {safe_repr(dates)}. Make each a number, by itself: "
+            "(X[column] - pandas.Timestamp('2000-01-01')).dt.days."
+        )
     if text:
         raise ValueError(
-            f"X has text or category columns {safe_repr([str(c) for c in text])}. "
+            f"X has text or category columns {safe_repr(text)}. "
             "Encode them with public categories, for instance "
             "OneHotEncoder(categories=[...]) in a ColumnTransformer, or see "
             "skdpfair.preprocessing.public_preprocessor."
@@ -449,7 +463,7 @@ def _refuse_not_finite(X: Any, x: Rows) -> None:
 def _is_numeric(column: pd.Series) -> bool:
     """Tell whether a column of a DataFrame holds real numbers."""
     if column.dtype == object:
-        return pd.api.types.infer_dtype(column, skipna=True) in _NUMERIC_OBJECTS
+        return infer_dtype(column, skipna=True) in _NUMERIC_OBJECTS
     is_number = pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column)
     # categories that are flags count as flags, to pandas
     is_other = isinstance(column.dtype, pd.CategoricalDtype) or column.dtype.kind == "c"

@@ -19,6 +19,7 @@ from skdpfair.networks import check_pictures
 from skdpfair.training import defaults
 
 SCATTERING = "scattering"
+_SIDES = (28, 32, 48, 64, 96, 128, 224, 256)  # of pictures, as data sets have them
 _LEAST_SIDE = 8  # pixels; smaller arrays of numbers are hardly pictures
 
 log = logging.getLogger("skdpfair")
@@ -38,6 +39,11 @@ def features_of(params: dict[str, Any], shape: tuple[int, ...]) -> Scattering2D 
     reason = _unsuited(params, shape) if chosen else None
     if reason is not None and len(shape) in (2, 3):
         log.info("module='auto': no features of pictures, as %s", reason)
+    if chosen and any(shape == (n * side**2,) for n in (1, 3) for side in _SIDES):
+        try:
+            check_pictures("scattering", shape)
+        except ValueError as error:
+            log.warning("X may hold pictures as flat rows, which are taken as numbers: %s", error)
     if reason is not None or not (chosen or params["module"] == SCATTERING):
         return None
     for name in ("attack", "augment"):

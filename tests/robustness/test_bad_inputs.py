@@ -1,10 +1,12 @@
 """What cannot be used is refused by name, at once, and leaves nothing behind."""
 
+import datetime
 import re
 import warnings
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 import scipy.sparse
 import torch
@@ -107,6 +109,38 @@ def test_bad_labels(case):
 def test_bad_groups(case):
     params = FLAT | {"method": "dpsgd_f"}
     refused("sensitive_features", params, X=A, sensitive_features=BAD_GROUPS[case])
+
+
+TABLES = {
+    "collect()": pl.from_pandas(pd.DataFrame(A)).lazy(),
+    "dict": {"a": [1.0] * len(A)},
+    "generator": (i for i in range(3)),
+    "dates or times ['day']. Make each a number": [
+        F.assign(day=days)
+        for days in (
+            pd.date_range("2020", periods=len(A), tz="UTC"),
+            [datetime.date(2020, 1, 1)] * len(A),
+            pd.period_range("2020", periods=len(A)),
+            pd.to_timedelta(range(len(A))),
+        )
+    ],
+}
+
+
+@pytest.mark.parametrize("remedy", TABLES)
+def test_what_is_no_table_of_numbers_is_named_with_the_remedy(remedy):
+    tables = TABLES[remedy]
+    for table in tables if isinstance(tables, list) else [tables]:
+        with pytest.raises(ValueError) as refused:
+            DPFairClassifier(**FLAT).fit(table, Y)
+        assert remedy in str(refused.value)
+
+
+@pytest.mark.parametrize("names", [{"group_col": ("s", "k")}, {"unit_col": "s"}])
+def test_names_do_not_reach_into_columns_of_several_levels(names):
+    columns = pd.MultiIndex.from_tuples([("a", "u"), ("a", "v"), ("s", "k")])
+    with pytest.raises(ValueError, match=r"columns of several levels.*X\.columns ="):
+        DPFairClassifier(**FLAT | names).fit(pd.DataFrame(A, columns=columns), Y)
 
 
 def test_sparse_tensors_are_refused_with_the_remedy():
