@@ -223,6 +223,7 @@ def is_report(report, groups=None, n_fits=1) -> bool:
         report.expected_batch_size,
         report.max_grad_norm or 0,
         report.max_sample_weight or 0,
+        *(report.selection_curve or ()),
     ]
     whole = [report.steps, report.n_samples or 0, report.records_per_person or 0]
     whole.append(report.max_records_per_unit or 0)

@@ -229,13 +229,13 @@ def fit(
             clf = _search(clf, space, trials or 10.0)
     if question is not None and not as_json and rank == 0:
         echo(wrapped(f"Note: {question}"), err=True)
-    if ledger is not None:
-        with in_options():  # before there is one
-            n_groups = len(schema.group_levels or [None])
-            if space:
-                clf.forecast(records.n_units, n_groups=n_groups)
-            else:
-                _planning.check(clf, records.n_units, n_groups)
+    with in_options():  # before there is a ledger
+        n_groups = len(schema.group_levels or [None])
+        if space:
+            _, limit = clf.forecast(records.n_units, n_groups=n_groups).reasons
+            echo(wrapped(f"Note: {limit}."), err=True)
+        elif ledger is not None:
+            _planning.check(clf, records.n_units, n_groups)
     if rank:
         ledger = None  # that of process 0 is charged for all
     active = opened_ledger(ledger, ledger_epsilon, ledger_delta)

@@ -47,7 +47,8 @@ from skdpfair.privacy.renyi import (
     rdp_curve,
     selection_curve,
 )
-from skdpfair.privacy.statement import ASSUMPTIONS, UNITS, in_unit
+from skdpfair.privacy.statement import ASSUMPTIONS, UNITS, in_unit, percent
+from skdpfair.privacy.tradeoff import trade_off_from_curve
 from skdpfair.training import sklearn_callbacks as _tasks
 from skdpfair.training.defaults import check_network
 
@@ -138,6 +139,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
       private fits   epsilon=1.08... at delta=1e-06 (rdp)
       as a whole     epsilon=2.14...
         - the best of 10 trials on average is released
+        - a guess whether a record was used is right in at most 81.8 % of equally likely cases...
     >>> search.set_params(epsilon=1.0).forecast(20_000).epsilon_total
     0.99...
     """
@@ -196,9 +198,14 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         unit = unit_of(every, any(c.max_records_per_unit is not None for c in every) or None)
         trial, curve, _ = trial_of(self, pool, n_samples, n_groups)
         one, total = (curve_epsilon(c, delta) for c in (curve, self._selection_curve(curve)))
-        why = f"the best of {self.mean_trials:g} trials on average is released"
+        guess = trade_off_from_curve(self._selection_curve(curve), delta).total_variation
+        why = (
+            f"the best of {self.mean_trials:g} trials on average is released",
+            f"a guess whether a {unit} was used is right in at most {percent((1 + guess) / 2)} % "
+            "of equally likely cases, more than for a single fit of that epsilon",
+        )
         spent = one, total, delta, "rdp"
-        return plan_of((trial,), *spent, (why,), unit=unit, n_samples=n_samples)
+        return plan_of((trial,), *spent, why, unit=unit, n_samples=n_samples)
 
     @_tasks.with_callbacks
     def fit(self, X, y, *, sensitive_features=None, units=None):
@@ -598,6 +605,7 @@ def report_of(search, trial, whole, delta, seeded, most_records, n_units):
         steps=run.steps,
         expected_batch_size=run.sample_rate * trial.n_samples,
         is_private=epsilon < math.inf,
+        selection_curve=tuple(whole.tolist()),
         seeded=seeded,
         n_samples=n_units,
         max_records_per_unit=most_records,

@@ -97,6 +97,20 @@ def curve_epsilon(curve: np.ndarray, delta: float) -> float:
     return float(max(value, rdp_floor(delta)))
 
 
+def curve_delta(curve: np.ndarray, epsilon: float) -> float:
+    """Return the delta of a Renyi curve at ``epsilon``.
+
+    Examples
+    --------
+    >>> print(f"{curve_delta(rdp_curve([(1 / 92, 1.0, 1840)]), 3.41):.1e}")
+    9.9e-07
+    """
+    usable = np.isfinite(curve)
+    if not usable.any():
+        return 1.0
+    return float(np.clip(compute_delta(ORDERS[usable], curve[usable], epsilon)[0], 0.0, 1.0))
+
+
 def rdp_floor(delta: float) -> float:
     """Return the least epsilon that finitely many Renyi orders can certify at ``delta``.
 
@@ -169,10 +183,7 @@ def selection_curve(curve: np.ndarray, mean_trials: float, shape: float) -> np.n
     if not np.isfinite(curve).any():
         return np.full_like(ORDERS, np.inf)
     if shape == math.inf:
-        usable = np.isfinite(curve)
-        deltas = [
-            compute_delta(ORDERS[usable], curve[usable], math.log1p(1 / (a - 1)))[0] for a in ORDERS
-        ]
+        deltas = [curve_delta(curve, math.log1p(1 / (a - 1))) for a in ORDERS]
         whole = curve + mean * np.array(deltas) + math.log(mean) / (ORDERS - 1)
     else:
         stop = math.log(1 / stop_parameter(mean, shape))

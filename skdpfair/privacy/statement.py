@@ -15,7 +15,13 @@ from numpy.typing import ArrayLike
 from skdpfair._validate import integer
 from skdpfair.privacy.accounting import MOST_RECORDS, of_person
 from skdpfair.privacy.ledger import Ledger
-from skdpfair.privacy.tradeoff import TradeOff, trade_off, trade_off_from_epsilon
+from skdpfair.privacy.renyi import ORDERS
+from skdpfair.privacy.tradeoff import (
+    TradeOff,
+    trade_off,
+    trade_off_from_curve,
+    trade_off_from_epsilon,
+)
 
 ADJACENCY_IN_WORDS = {
     "zero_out": (
@@ -112,6 +118,7 @@ _OF_PERSONS = {  # what a report on persons says instead; "" for nothing
         "records of others."
     ),
 }
+_CURVES = {"ledger", "selection_curve"}  # from which other numbers are computed
 DIAGNOSTICS_HELD = "diagnostics by group"
 REFERENCE_HELD = "the non-private reference model"
 
@@ -259,6 +266,8 @@ class PrivacyReport:
         Risks that epsilon does not cover.
     ledger : Ledger
         The releases, step by step.
+    selection_curve : tuple of float or None
+        Renyi divergences of a private search at the orders of its accountant, in place of a ledger.
 
     Examples
     --------
@@ -303,6 +312,7 @@ class PrivacyReport:
     assumptions: tuple[str, ...] = ()
     not_accounted: tuple[str, ...] = NOT_ACCOUNTED
     ledger: Ledger = field(default_factory=Ledger)
+    selection_curve: tuple[float, ...] | None = None
 
     @property
     def unit(self) -> str:
@@ -349,6 +359,8 @@ class PrivacyReport:
         """Return the trade-off curve of a person with ``n_records`` records."""
         epsilon = self.epsilon_for(n_records)
         if not self.is_private or (self.epsilon > 0 and not self.ledger.entries):
+            if self.selection_curve is not None and len(self.selection_curve) == len(ORDERS):
+                return trade_off_from_curve(self.selection_curve, self.delta)
             return trade_off_from_epsilon(epsilon, self.delta)
         runs = [entry.run for entry in self.ledger.entries]
         return trade_off(of_person(runs, 1 if self.unit == "person" else n_records))
@@ -376,8 +388,8 @@ class PrivacyReport:
         """Return a lower bound on the share of members that an attacker misses.
 
         As a function of the false-alarm rate, it is the trade-off function of the fit.  It is
-        computed from the ledger, and from epsilon and delta alone where there is none, as in the
-        report of a private search.
+        computed from the ledger, and from the Renyi curve of the selection in the report of a
+        private search.
 
         Parameters
         ----------
@@ -523,7 +535,9 @@ class PrivacyReport:
             "sampling": self.sampling,
             "checklist": [list(item) for item in self.checklist],
         }
-        out |= {f.name: _plain(getattr(self, f.name)) for f in fields(self) if f.name != "ledger"}
+        out |= {
+            f.name: _plain(getattr(self, f.name)) for f in fields(self) if f.name not in _CURVES
+        }
         out["releasable"] = self.releasable
         out["ledger"] = [
             {
@@ -548,7 +562,7 @@ class PrivacyReport:
         return pd.DataFrame({"value": values}, index=pd.Index(names, name="quantity"))
 
     def _numbers(self) -> list[tuple[str, object]]:
-        skipped = {"what", "ledger", "assumptions", "not_accounted", "group_epsilons", "holds"}
+        skipped = {"what", "assumptions", "not_accounted", "group_epsilons", "holds"} | _CURVES
         rows = [(f.name, getattr(self, f.name)) for f in fields(self) if f.name not in skipped]
         rows += [
             ("mu", float(rounded_up(self.mu))),

@@ -1,8 +1,8 @@
 """Trade-off curves: the errors of every attacker who tells neighbouring data sets apart."""
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import numpy as np
@@ -21,9 +21,11 @@ from skdpfair.privacy.accounting import (
     rounding,
     until_settled,
 )
+from skdpfair.privacy.renyi import curve_delta, curve_epsilon
 
 _N_EPSILONS = 1000
 _LARGEST_EPSILON = 700.0  # whose exponential float64 holds
+_LEAST_RATE = 1e-12  # at which curves of Renyi divergences are still read
 _RESOLVED = 1000  # times the rounding error: deltas from there on are accurate to 0.1 %
 
 
@@ -119,9 +121,9 @@ class TradeOff:
     @property
     def total_variation(self) -> float:
         """Bound on the true-positive rate minus the false-positive rate of every attacker."""
-        halves = float(np.tanh(self.epsilons[:1] / 2).sum())
-        first = self.deltas[:1] * (1 - halves) + halves
-        return float(np.min(first, initial=2 * ndtr(self.plain_mu / 2) - 1))
+        halves = np.tanh(self.epsilons / 2)  # each line meets its mirror image at these heights
+        heights = self.deltas * (1 - halves) + halves
+        return float(np.min(heights, initial=2 * ndtr(self.plain_mu / 2) - 1))
 
 
 def trade_off(runs: Iterable[SampledGaussian]) -> TradeOff:
@@ -189,6 +191,46 @@ def trade_off_from_epsilon(epsilon: float, delta: float) -> TradeOff:
     alphas = np.array([middle, min(delta, middle) or middle])
     mu = _gaussian(alphas, delta + math.exp(epsilon) * alphas)
     return TradeOff(mu, min(delta, middle), math.inf, np.array([epsilon]), np.array([delta]))
+
+
+def trade_off_from_curve(curve: Sequence[float], delta: float) -> TradeOff:
+    """Return the trade-off curve that follows from a Renyi curve alone, as that of a selection.
+
+    Parameters
+    ----------
+    curve : sequence of float
+        Renyi divergences at `skdpfair.privacy.renyi.ORDERS`, in either direction of the relation.
+    delta : float
+        In (0, 1): the error rate from which ``mu`` holds.
+
+    Returns
+    -------
+    TradeOff
+        The best of the bounds that the curve's epsilons give, each at a delta of its own.
+
+    Examples
+    --------
+    >>> from skdpfair.privacy.renyi import rdp_curve
+    >>> curve = rdp_curve([SampledGaussian(sample_rate=1.0, noise_multiplier=1.0, steps=1)])
+    >>> print(f"{trade_off_from_curve(curve, 1e-5).true_positive_rate(0.01):.3f}")
+    0.126
+    """
+    return _of_curve(tuple(map(float, curve)), delta)
+
+
+@lru_cache(maxsize=64)
+def _of_curve(curve: tuple[float, ...], delta: float) -> TradeOff:
+    most = min(curve_epsilon(np.array(curve), _LEAST_RATE), _LARGEST_EPSILON)
+    epsilons = most * np.linspace(0, 1, _N_EPSILONS // 4) ** 2
+    deltas = np.array([curve_delta(np.array(curve), epsilon) for epsilon in epsilons])
+    bounds = TradeOff(math.inf, 0.0, math.inf, epsilons, deltas)
+    middle = (1 - bounds.total_variation) / 2  # whence the curve is its mirror image
+    if middle == 0:
+        return TradeOff(math.inf)
+    # the power at the end of an interval bounds that within it
+    alphas = np.geomspace(min(delta, middle), middle, _N_EPSILONS)
+    mu = _gaussian(alphas[:-1], bounds.true_positive_rate(alphas[1:]))
+    return replace(bounds, mu=mu, mu_from=float(alphas[0]))
 
 
 @lru_cache(maxsize=1024)

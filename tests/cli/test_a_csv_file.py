@@ -128,6 +128,7 @@ def test_a_model_is_chosen_within_the_budget(folder):
     ledger = ["--ledger", "books.jsonl", "--ledger-epsilon", "4", "--ledger-delta", "1e-5"]
     said = fitted("--json", *TRY, *ledger, "--seed", "1")
     assert "--seed=1 makes the noise" in " ".join(json.loads(said.stdout)["warnings"])
+    (limit,) = re.findall(r"right in at\s+most\s+([\d.]+)\s+%", said.stderr)  # before the fits
     said = json.loads(said.stdout)
     clf = load_release("model.safetensors")
     assert clf.method == said["chosen"]["method"] in ("dpsgd", "global_adapt")
@@ -137,7 +138,9 @@ def test_a_model_is_chosen_within_the_budget(folder):
     assert clf.privacy_.method == "private selection"
     assert PrivacyLedger("books.jsonl").epsilon() == pytest.approx(3.0, abs=0.05)
     usable(invoke("report", "model.safetensors"))
-    assert "The best of a random number of trials" in (folder / "report.html").read_text()
+    page = (folder / "report.html").read_text()
+    assert "The best of a random number of trials" in page
+    assert f"with a probability of at most {limit} %" in page
     assert "nothing found" in usable(invoke("audit", "artifact", "report.html")).output
     usable(invoke("predict", "model.safetensors", "loans.csv"))
     assert "would bring epsilon" in refused(*FIT, *TRY, *ledger[:2], "--epsilon", "3", "-o", "b.st")

@@ -3,6 +3,7 @@
 import math
 import os
 import pickle
+import re
 import struct
 import traceback
 from concurrent.futures import ThreadPoolExecutor
@@ -31,7 +32,7 @@ from skdpfair.model_selection import (
     plan,
 )
 from skdpfair.preprocessing import DPQuantileScaler
-from skdpfair.privacy import SampledGaussian
+from skdpfair.privacy import SampledGaussian, trade_off_from_epsilon
 from skdpfair.privacy.renyi import curve_epsilon, rdp_curve, selection_epsilon
 from skdpfair.privacy.statement import ASSUMPTIONS
 from skdpfair.training import train as _training
@@ -100,6 +101,11 @@ def test_epsilon_is_that_of_the_selection(data, shape):
     assert foreseen.epsilon == pytest.approx(curve_epsilon(rdp_curve(fit.runs), 1e-4))
     assert report.accountant == "rdp" and report.is_private and not report.seeded
     assert report.steps == 5 and report.sample_rate == 0.25
+    alone = trade_off_from_epsilon(report.epsilon, report.delta)
+    assert report.detection_rate() < 0.9 * float(alone.true_positive_rate(0.01))
+    assert report.mu < 0.9 * alone.mu
+    (limit,) = re.findall(r"right in at most ([\d.]+) %", foreseen.reasons[1])
+    assert f"correct with a probability of at most {limit} %" in report.plain_statement
 
 
 def test_the_worst_configuration_is_charged_whichever_wins(data):

@@ -18,7 +18,9 @@ from skdpfair.privacy import (
     trade_off,
     trade_off_from_epsilon,
 )
+from skdpfair.privacy.renyi import curve_epsilon, rdp_curve, selection_curve
 from skdpfair.privacy.statement import rounded_up
+from skdpfair.privacy.tradeoff import trade_off_from_curve
 
 RATES = np.concatenate([[0.0], np.logspace(-8, -1, 30), np.linspace(0.1, 1.0, 40)])
 ADULT = SampledGaussian(1 / 92, 1.0, 1840)
@@ -44,6 +46,29 @@ def test_a_rate_of_1_has_the_curve_of_two_gaussians(sigma, steps, records):
     found = lines.false_negative_rate(RATES)
     assert np.all(found <= exact)
     assert found == pytest.approx(exact, abs=1e-3)
+
+
+@pytest.mark.parametrize("mean", [2.0, 10.0])
+@pytest.mark.parametrize("mu", [0.1, 0.5, 2.0])
+def test_the_curve_of_a_selection_bounds_its_attackers(mean, mu):
+    """The largest of K normal numbers is released, K a Poisson number: its law is known."""
+    whole = selection_curve(rdp_curve([SampledGaussian(1.0, 1 / mu, 1)]), mean, math.inf)
+    curve = trade_off_from_curve(whole, 1e-5)
+    at = np.linspace(-6, 8, 400)
+    laws = [np.exp(-mean * norm.sf(at, shift)) for shift in (0.0, mu)]
+    for one, other in (laws, laws[::-1]):
+        for alphas, found in ((1 - one, 1 - other), (one, other)):  # tests by a threshold
+            bound = curve.true_positive_rate(alphas)
+            assert np.all(found <= bound + 1e-12)
+            inside = (alphas >= curve.mu_from) & (found <= 1 - curve.mu_from)
+            assert np.all(found[inside] <= norm.cdf(norm.ppf(alphas[inside]) + curve.mu) + 1e-12)
+    # and it is the best of what dp-accounting gives at single deltas
+    for delta in (1e-9, 1e-5, 0.01, 0.3):
+        single = trade_off_from_epsilon(curve_epsilon(whole, delta), delta)
+        assert np.all(curve.true_positive_rate(RATES) <= single.true_positive_rate(RATES) * 1.01)
+        assert curve.total_variation <= 1.01 * single.total_variation
+    worst = trade_off_from_curve(np.full_like(whole, math.inf), 1e-5)
+    assert worst.mu == math.inf and worst.total_variation == 1
 
 
 @pytest.mark.parametrize(("rate", "sigma"), [(0.2, 1.0), (0.01, 0.8), (0.001, 0.5)])
