@@ -282,7 +282,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         if error is not None:  # the frame that held the generator is gone
             raise error
         report = report_of(self, planned, whole, delta, seeded, most_records, n_units)
-        origin = {"_day": day, "_ledger_fits": (charge and charge[0],)}
+        origin = {"_day": day, "_ledger_fits": (charge,)}
         self._keep(found, public["classes"], report, origin)
         if context.end is not None:
             context.end()
