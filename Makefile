@@ -79,7 +79,7 @@ gpu:
 	  { echo "make gpu: $(GPU_PYTHON) has no torch that finds a CUDA device; set GPU_PYTHON"; exit 1; }
 	@test ! -d wheels || $(GPU_PYTHON) -m pip install --disable-pip-version-check -q --no-index \
 	  --no-deps --upgrade --target build/gpu wheels/*.whl
-	@echo "== Testing fits and recorded steps on the GPU"
+	@echo "== Testing fits on the GPU"
 	@mkdir -p build
 	@timeout 210 $(GPU_RUN) -m pytest -q -m gpu -W default tests/engine; echo $$? > build/gpu.tests
 	@echo "== Measuring steps, pictures and fits on the GPU"

@@ -13,7 +13,6 @@ from torch.utils._pytree import tree_map_only
 from skdpfair import get_method
 from skdpfair.engine import Batch, Streams, private_step, select_strategy
 from skdpfair.engine.flat import FlatSGD, flatten_
-from skdpfair.engine.replay import Replay, recorder
 from skdpfair.mechanism import Mechanism, Task
 
 LR, CLIP = 0.05, 1.0
@@ -48,20 +47,15 @@ def ours(name, **params):
         start = tree_map_only(Tensor, lambda t: t.to(work.device), mechanism.method.start(task))
         state, gradient = [start], strategy.flat()
         flat.grad = gradient
-        graphs = recorder(noise, flat.device)
-        turn, take = (
-            work.turn(graphs is not None),
-            every.select if graphs is None else every.select_padded,
-        )
+        turn = work.turn()
 
         @torch.no_grad()
-        def step(index):
-            result = private_step(strategy, take(index), mechanism, state[0], noise, out=gradient)
-            state[0] = result.state if graphs is None else replay.keep(state[0], result.state)
+        def step():
+            batch = every.select(next(turn))
+            state[0] = private_step(strategy, batch, mechanism, state[0], noise, out=gradient).state
             optimizer.step()
 
-        replay = step if graphs is None else Replay(step, graphs)
-        return lambda: replay(next(turn))
+        return step
 
     return make
 

@@ -5,7 +5,6 @@ import torch
 from torch import nn
 
 from skdpfair.engine import PoissonSampler
-from skdpfair.engine.replay import padded
 from skdpfair.networks import small_cnn
 
 # name -> (records, shape of one, expected batch, classes, module)
@@ -62,10 +61,9 @@ class Workload:
         """Number of parameters of the module."""
         return sum(p.numel() for p in self.make().parameters())
 
-    def turn(self, filled=False):
-        """Yield the batches over and over; ``filled`` up to a few sizes if asked for."""
-        batches = padded(self.batches, float(self.batch)) if filled else self.batches
-        batches = [index.to(self.device) for index in batches]
+    def turn(self):
+        """Yield the batches over and over."""
+        batches = [index.to(self.device) for index in self.batches]
         while True:
             yield from batches
 

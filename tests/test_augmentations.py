@@ -138,16 +138,6 @@ def test_views_that_are_the_record_change_nothing(name, sizes):
 
 
 @pytest.mark.parametrize("name", PRIVATE)
-def test_rows_that_fill_a_batch_up_count_for_nothing(name):
-    module, batch, method = module_of("closed_form"), batch_of(), get_method(name)
-    filled = batch.select_padded(torch.tensor([*range(9), -1, -1]))
-    found = [
-        stepped(module, b, 3, lambda x: x, method=method, noise=0.5)[0] for b in (batch, filled)
-    ]
-    torch.testing.assert_close(*found, rtol=1e-9, atol=1e-12)
-
-
-@pytest.mark.parametrize("name", PRIVATE)
 def test_an_empty_batch_releases_noise(name):
     module, batch = module_of("closed_form"), batch_of()
     none, method = batch.select(torch.tensor([], dtype=torch.int64)), get_method(name)

@@ -40,9 +40,7 @@ def early_sample(
         loss, probability, _ = model.loss_terms(logits, batch.y, None, batch.weight)
         finite = torch.isfinite(probability).all(1)
         sample = PerSample(torch.full_like(loss, torch.nan), loss, batch.group, probability)
-    if batch.real is not None:
-        finite = finite & batch.real
-    elif finite.device.type == "cpu" and bool(finite.all()):
+    if finite.device.type == "cpu" and bool(finite.all()):
         return sample, None
     if batch.units is not None:  # a person counts with all her records or not at all
         finite = batch.units.spread(batch.units.whole(finite))

@@ -136,18 +136,9 @@ def flat_optimizer(
 
 
 def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    """Set the learning rate; a tensor is overwritten in place."""
+    """Set the learning rate."""
     for group in optimizer.param_groups:
-        if torch.is_tensor(group["lr"]):
-            group["lr"].fill_(lr)
-        else:
-            group["lr"] = lr
-
-
-def other_options(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
-    """Return the options, besides the learning rate, that an optimizer's steps depend on."""
-    without = ("params", "lr", "initial_lr")
-    return [{k: v for k, v in g.items() if k not in without} for g in optimizer.param_groups]
+        group["lr"] = lr
 
 
 class FlatSGD(torch.optim.SGD):
@@ -167,11 +158,7 @@ class FlatSGD(torch.optim.SGD):
         """Take one step; the gradient is overwritten where decay or momentum change it."""
         for group in self.param_groups:
             for p in group["params"]:
-                direction, lr = self._direction(p, group), group["lr"]
-                if torch.is_tensor(lr):
-                    p.addcmul_(direction, lr, value=-1.0)
-                else:
-                    p.add_(direction, alpha=-lr)
+                p.add_(self._direction(p, group), alpha=-group["lr"])
 
     # torch would wrap the step to record and to call hooks, which costs more than the step
     step.hooked = True  # type: ignore[attr-defined]  # torch looks for this mark

@@ -46,18 +46,14 @@ class Noise:
         self._device = device
         self._gaussians: Gaussians | None = None
         if not self.on_cpu:
-            self.renew()
+            (own,) = sequence.spawn(1)
+            seed = int(own.generate_state(1, np.uint64)[0] >> np.uint64(1))
+            self.generator = torch.Generator(device).manual_seed(seed)
 
     @property
     def on_cpu(self) -> bool:
         """Whether the noise is made on the CPU."""
         return torch.device(self._device).type == "cpu"
-
-    def renew(self) -> None:
-        """Replace the generator by one that shares nothing with it; not on CPU."""
-        (sequence,) = self._sequence.spawn(1)
-        seed = int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1))
-        self.generator = torch.Generator(self._device).manual_seed(seed)
 
     def fill_(
         self, out: torch.Tensor, sensitivity: float | Tensor, noise_multiplier: float = 1.0

@@ -36,8 +36,6 @@ class PoissonSampler:
         self.n_samples, self.generator = n_samples, generator
         self.rates = None if np.ndim(rates) == 0 else np.asarray(rates, dtype=np.float64)
         self.rate = float(np.max(rates))
-        # records of a batch, on average
-        self.expected = float(np.mean(rates)) * n_samples
 
     def draw(self, n_steps: int) -> list[torch.Tensor]:
         """Return the batches of the next steps.

@@ -37,8 +37,6 @@ class Batch:
         Class codes, int64; targets in [-1, 1], float32, of a regression.
     group : Tensor of shape (batch,), int64
         Group codes.
-    real : Tensor of shape (batch,), bool, or None
-        False for rows that only fill the batch up and count for nothing; None if all are records.
     weight : Tensor of shape (batch,), or None
         Factor of each record's loss, >= 0; None for 1.
     units : Units or None
@@ -55,7 +53,6 @@ class Batch:
     x: Any
     y: Tensor
     group: Tensor
-    real: Tensor | None = None
     weight: Tensor | None = None
     units: Units | None = None
 
@@ -73,11 +70,6 @@ class Batch:
         """Group code of each person, which all her records have; of each record without units."""
         return self._by_unit(self.group)
 
-    @property
-    def unit_real(self) -> Tensor | None:
-        """``real`` of each person, which all her records have; of each record without units."""
-        return None if self.real is None else self._by_unit(self.real)
-
     def _by_unit(self, column: Tensor) -> Tensor:
         if self.units is None:
             return column
@@ -94,9 +86,8 @@ class Batch:
         if n == 1:
             return self
         index = torch.arange(len(self), device=self.y.device).repeat_interleave(n)
-        real = None if self.real is None else self.real.index_select(0, index)
         units = Units(torch.full_like(self.y, n), n) if self.units is None else self.units.times(n)
-        return replace(self.select(index), real=real, units=units)
+        return replace(self.select(index), units=units)
 
     def select(self, index: Tensor, out: Tensor | None = None) -> Batch:
         """Return the records at some positions.
@@ -120,21 +111,6 @@ class Batch:
             self.group.index_select(0, index),
             weight=None if self.weight is None else self.weight.index_select(0, index),
         )
-
-    def select_padded(self, index: Tensor) -> Batch:
-        """Return the records at some positions, filled up where a position is negative.
-
-        Parameters
-        ----------
-        index : Tensor of shape (n,), int64
-            Positions in the batch; -1 for rows that are no records.
-
-        Returns
-        -------
-        Batch
-            With ``real`` set.
-        """
-        return replace(self.select(index.clamp(min=0)), real=index >= 0)
 
     def split(self, size: int) -> list[Batch]:
         """Return the batch in chunks of at most ``size`` records, in order.
@@ -467,12 +443,11 @@ def screened(
 ) -> tuple[PerSample, Tensor | None]:
     """Return the sample, and which records count (None for all).
 
-    Rows that are no record, or have no finite gradient, contribute zero to every sum.
+    Records without a finite gradient contribute zero to every sum.
     """
-    real = batch.unit_real
-    if real is None and norm.device.type == "cpu" and math.isfinite(norm.sum().item()):
+    if norm.device.type == "cpu" and math.isfinite(norm.sum().item()):
         return PerSample(norm, loss, batch.unit_group, probability), None
-    finite = torch.isfinite(norm) if real is None else torch.isfinite(norm) & real
+    finite = torch.isfinite(norm)
     norm, loss = torch.where(finite, norm, 0.0), torch.where(finite, loss, 0.0)
     probability = torch.where(finite[:, None], probability, 0.0)
     return PerSample(norm, loss, batch.unit_group, probability), finite

@@ -204,8 +204,7 @@ class PrivateNet(NeuralNetClassifier):
         rates = record_rates(self.mechanism, groups)
         assert self.streams is not None
         sampler = PoissonSampler(rates, len(groups), self.streams.sampling())
-        loop = self._running
-        return PoissonBatches(data, sampler, loop.next_epoch, loop.recorder is not None)
+        return PoissonBatches(data, sampler, self._running.next_epoch)
 
     def check_data(self, X: Any, y: Any) -> None:
         """Note the classes, which are public; the estimator has checked the data."""
@@ -371,7 +370,7 @@ class PrivateNet(NeuralNetClassifier):
         loop = self._running
         self._set_training(True)
         with_callbacks = has_batch_callbacks(self)
-        loop.begin_epoch(iterator, with_callbacks=with_callbacks)
+        loop.begin_epoch(iterator)
         step = self._step_with_callbacks if with_callbacks else loop.step
         for position, index in enumerate(iterator):
             if self.diagnostics and position == 0:

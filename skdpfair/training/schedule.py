@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from skdpfair.engine import Batch, PoissonSampler, ScaleSearch
-from skdpfair.engine.replay import padded
 from skdpfair.engine.units import Units
 from skdpfair.inputs.streaming import BYTES, SparseRows, are_bytes, as_rows, is_streamed
 from skdpfair.inputs.table import Rows
@@ -139,9 +138,8 @@ def _is_plain(data: Batch | StreamedRows) -> bool:
 class PoissonBatches:
     """The data and its sampler; iterating draws the batches of one epoch, afresh each time.
 
-    What it yields is for :meth:`select`.  ``steps()`` returns how many steps the epoch has.
-    ``filled`` fills batches up to a few sizes, as steps that are recorded need; the indices of an
-    epoch go to the device at once.
+    What it yields is for :meth:`select`.  ``steps()`` returns how many steps the epoch has.  The
+    indices of an epoch go to the device at once.
     """
 
     def __init__(
@@ -149,22 +147,15 @@ class PoissonBatches:
         data: Batch | StreamedRows | UnitRows,
         sampler: PoissonSampler,
         steps: Callable[[], int],
-        filled: bool,
     ) -> None:
         self.data, self.sampler, self.steps = data, sampler, steps
-        self.filled = filled and isinstance(data, Batch)
-        self._select = data.select
-        if filled and isinstance(data, Batch):
-            self._select = data.select_padded
         self._room: Tensor | None = None
-        self._reuses = not filled and not isinstance(data, UnitRows) and _is_plain(data)
+        self._reuses = not isinstance(data, UnitRows) and _is_plain(data)
 
     def __iter__(self) -> Iterator[Tensor]:
         indices = self.sampler.draw(self.steps())
         if not isinstance(self.data, Batch) or not indices:
             return iter(indices)
-        if self.filled:
-            indices = padded(indices, self.sampler.expected)
         sizes = [len(index) for index in indices]
         return iter(torch.cat(indices).to(self.data.x.device).split(sizes))
 
@@ -174,12 +165,12 @@ class PoissonBatches:
 
     def select(self, index: Tensor) -> Batch:
         """Return a batch on the device."""
-        return self._select(index)
+        return self.data.select(index)
 
     def select_anew(self, index: Tensor) -> Batch:
         """Return a batch in the memory of the one before: to fetch it anew takes longer."""
         if not self._reuses or isinstance(self.data, UnitRows):
-            return self._select(index)
+            return self.data.select(index)
         if self._room is None or len(index) > len(self._room):
             shape = (len(index), *self.data.x.shape[1:])
             self._room = torch.empty(shape, dtype=torch.float32)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from math import inf
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -14,10 +14,9 @@ from torch.utils._pytree import tree_map_only
 
 from skdpfair._describe import digest
 from skdpfair.engine import Batch, Noise, Step, private_step
-from skdpfair.engine.flat import FlatSGD, other_options, rejoin_, set_lr, unflatten_
+from skdpfair.engine.flat import rejoin_, set_lr, unflatten_
 from skdpfair.engine.memory import is_out_of_memory
 from skdpfair.engine.per_sample import Strategy
-from skdpfair.engine.replay import Replay, recorder
 from skdpfair.engine.step import BOUND_TOLERANCE, Attack, measure
 from skdpfair.exceptions import PrivacyAccountingError, UnsupportedModuleError
 from skdpfair.mechanism import Mechanism, Method, State
@@ -87,28 +86,12 @@ class TrainingLoop:
         self._largest_bound = torch.full_like(self._longest, -inf)
         self._smallest_bound = torch.full_like(self._longest, inf)
         self._averaged = Average(schedule.first_averaged)
-        self.recorder = None  # which fills batches up, and statistics would count what fills them
-        if engine.per_record and processes.size == 1:
-            self.recorder = recorder(noise, self.device, engine.generator)
-        self._replay: Replay | None = None
-        self._options: list[dict[str, Any]] | None = None
-        self._lr: list[Tensor] = []  # of each group, where recorded steps read it
-        if self.recorder is not None:
-            self._replay = Replay(self._fixed_step, self.recorder)
-            if self._updates_in_place:
-                for group in optimizer.param_groups:
-                    group["lr"] = torch.tensor(float(group["lr"]), device=self.device)
-                self._lr = [group["lr"] for group in optimizer.param_groups]
         self._state: State
         self._restart_method(mechanism.method)
         self._gradient = engine.flat()
         flat.grad = self._gradient
         for p, view in engine.views(self._gradient).items():
             p.grad = view
-
-    @property
-    def _updates_in_place(self) -> bool:
-        return isinstance(self.optimizer, FlatSGD)
 
     def next_epoch(self) -> int:
         """Return the number of steps of the epoch that begins."""
@@ -129,18 +112,10 @@ class TrainingLoop:
         """The mechanism of the steps, with its bounds set."""
         return self._mechanism
 
-    def begin_epoch(self, batches: PoissonBatches, *, with_callbacks: bool) -> None:
-        """Start an epoch: take over changes by callbacks, and settle how its steps are taken."""
+    def begin_epoch(self, batches: PoissonBatches) -> None:
+        """Start an epoch: take over changes of the weights by callbacks."""
         self._batches = batches
         self.rejoin()
-        for group, lr in zip(self.optimizer.param_groups, self._lr, strict=False):
-            lr.fill_(group["lr"])
-            group["lr"] = lr
-        options, self._options = self._options, other_options(self.optimizer)
-        if with_callbacks or not batches.filled:
-            self._replay = None
-        elif self._replay is not None and options != self._options:
-            self._replay.forget()
 
     def batch(self, index: Tensor) -> Batch:
         """Return the records at ``index``, as the epoch's batches yield them."""
@@ -176,12 +151,7 @@ class TrainingLoop:
             self._settle()
         self._account(self._what)
         self._set_step_size()
-        if self._replay is not None and len(index) * self.copies <= self.chunk:
-            self._replay(index)
-        else:
-            self._fixed_step(index)
-        if not self._updates_in_place:
-            self._update()
+        self._go(self._in_memory(len(index) * self.copies, lambda: self.release(index)))
         self._project()
         self._averaged.add(self.flat, self.taken + 1)
 
@@ -201,16 +171,6 @@ class TrainingLoop:
                 if half == 0 or not is_out_of_memory(error):
                     raise
             self.chunk = half
-            if self._replay is not None:
-                self._replay.forget()  # recordings hold memory
-
-    def _fixed_step(self, index: Tensor) -> None:
-        """Do the part of a step that can be recorded: it works in tensors that stay in place."""
-        size, replay = len(index) * self.copies, self._replay
-        if replay is not None and replay.is_recording:  # a second try would be recorded, too
-            self._go(self.release(index))
-        else:
-            self._go(self._in_memory(size, lambda: self.release(index)))
 
     def in_order(self, index: Tensor) -> Tensor:
         """Return the positions of records or persons in the order of their batch."""
@@ -241,14 +201,12 @@ class TrainingLoop:
 
     def _go(self, step: Step) -> None:
         """Update state and weights from the results of a step."""
-        replay, state = self._replay, step.state
-        self._state = state if replay is None else replay.keep(self._state, state)
+        self._state = step.state
         if step.longest is not None:
             torch.maximum(self._longest, step.longest, out=self._longest)
         torch.maximum(self._largest_bound, step.bound, out=self._largest_bound)
         torch.minimum(self._smallest_bound, step.bound, out=self._smallest_bound)
-        if self._updates_in_place:
-            self._update()
+        self._update()
 
     def _update(self) -> None:
         """Move the weights, but for those that no record can move: weight decay would."""
@@ -273,8 +231,6 @@ class TrainingLoop:
         self.method = method
         self._mechanism = replace(self.mechanism, method=method)
         self._what = "gradient sum" + "".join(f" + {q.name}" for q in self._mechanism.queries)
-        if self._replay is not None:
-            self._replay.forget()
         state = method.start(self.mechanism.task)
         self._state = tree_map_only(torch.Tensor, lambda t: t.to(self.device), state)
 
@@ -342,16 +298,12 @@ class TrainingLoop:
 
     def finish(self) -> None:
         """Give the weights back to the module, averaged if so planned; drop gradients and data."""
-        self._replay = None  # it and the batches refer to this loop
         vars(self).pop("_batches", None)
         if self._averaged.mean is not None:
             self.flat.data.copy_(self._averaged.mean)
         unflatten_(trainable(self.engine.module))
         for p in (self.flat, *self.engine.module.parameters()):
             p.grad = None
-        if self.recorder is not None:
-            for group in self.optimizer.param_groups:
-                group["lr"] = float(group["lr"])
 
     def _account(self, what: str) -> None:
         if self.on_step is not None:

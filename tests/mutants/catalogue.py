@@ -959,7 +959,7 @@ MUTANTS = (
         "engine/precision.py",
         'for name in ("matmul", "conv", "rnn")',
         'for name in ("matmul",)',
-        "tests/engine/test_recorded_steps.py::test_full_precision_covers_cudas_products",
+        "tests/engine/test_device.py::test_full_precision_covers_cudas_products",
     ),
     Mutant(
         "embeddings that cancel",

@@ -20,6 +20,7 @@ from skorch.callbacks import Callback
 import skdpfair.training.steps as steps
 from skdpfair import DPFairClassifier, get_method
 from skdpfair.engine import ScaleSearch
+from skdpfair.engine.flat import FlatSGD
 from skdpfair.model_selection import PrivacyLedger
 
 pytestmark = pytest.mark.filterwarnings(
@@ -184,9 +185,9 @@ def ending(function, at, error, ended):
 def test_an_update_that_runs_out_of_memory_repeats_no_release(monkeypatch, tmp_path):
     released, updated = [], []
     monkeypatch.setattr(steps, "private_step", ending(steps.private_step, 0, None, released))
-    step = ending(steps.FlatSGD.step, 3, MemoryError(), updated)
+    step = ending(FlatSGD.step, 3, MemoryError(), updated)
     step.hooked = True  # else torch wraps it for good
-    monkeypatch.setattr(steps.FlatSGD, "step", step)
+    monkeypatch.setattr(FlatSGD, "step", step)
     with (
         PrivacyLedger(tmp_path / "ledger", delta=1e-4, accountant="rdp") as ledger,
         pytest.raises(MemoryError),

@@ -1,0 +1,119 @@
+"""What surrounds the steps: memory, precision, devices, and what is left of a fit."""
+
+import gc
+import weakref
+from contextlib import nullcontext
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from skdpfair import DPFairClassifier
+from skdpfair.datasets import make_two_groups
+from skdpfair.engine import Batch, memory, precision
+from skdpfair.engine.memory import affordable_batch, is_out_of_memory
+from skdpfair.engine.precision import current_device, full_precision, is_exact
+from skdpfair.training import steps
+from skdpfair.training.schedule import StreamedRows, rows_on
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CUDA error: out of memory",
+        "MPS backend out of memory (MPS allocated: 1 GB)",
+        "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+        "cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",
+        "[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory",
+    ],
+)
+def test_texts_of_memory_that_ran_out(text):
+    assert is_out_of_memory(RuntimeError(text)) and not is_out_of_memory(ValueError(text))
+
+
+def test_chunks_follow_the_free_memory_of_a_card(monkeypatch):
+    example, module = torch.zeros(1, 10), nn.Linear(10, 10)
+    at_home = affordable_batch(module, example)
+    facts = {"mem_get_info": (3 * 2**30, 0), "memory_reserved": 2**30, "memory_allocated": 0}
+    for name, value in facts.items():
+        monkeypatch.setattr(torch.cuda, name, lambda device, value=value: value)
+    assert memory._budget(torch.device("cuda:1")) == 2 * memory.ACTIVATION_BUDGET
+    assert at_home == memory.ACTIVATION_BUDGET // 30
+
+
+PLACES = [("cuda", name) for name in ("matmul", "conv", "rnn")]
+
+
+def cuda_settings():
+    return [torch._C._get_fp32_precision_getter(*place) for place in PLACES]
+
+
+@pytest.fixture
+def tf32():
+    """What torch sets on a GPU by default: TF32 for cuDNN."""
+    before = cuda_settings()
+    assert before[1:] == ["tf32", "tf32"] and not is_exact(torch.device("cuda"))
+    yield
+    assert cuda_settings() == before
+
+
+def test_full_precision_covers_cudas_products(tf32):
+    with full_precision("cuda"):
+        assert is_exact(torch.device("cuda")) and cuda_settings() == ["ieee"] * 3
+
+
+def test_full_precision_lasts_as_long_as_any_fit(tf32):
+    first, second = full_precision("cuda"), full_precision("cuda")
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert is_exact(torch.device("cuda"))
+    second.__exit__(None, None, None)
+
+
+def test_full_precision_of_older_versions_of_torch(monkeypatch):
+    monkeypatch.setattr(precision, "_setting", None)
+    assert not is_exact(torch.device("cuda")) and is_exact(torch.device("cpu"))
+    with full_precision("cuda"):
+        assert is_exact(torch.device("cuda")) and not torch.backends.cudnn.allow_tf32
+    assert torch.backends.cudnn.allow_tf32
+
+
+def test_a_fit_makes_its_device_the_current_one(monkeypatch):
+    entered = []
+    monkeypatch.setattr(
+        torch.cuda, "device", lambda device: entered.append(device) or nullcontext()
+    )
+    with current_device("cuda:1"), current_device("cpu"):
+        assert entered == [torch.device("cuda:1")]
+
+
+def test_tensors_on_the_device_are_used_in_place():
+    y = np.zeros(4, np.int64)
+    x = torch.rand(4, 3, requires_grad=True)
+    found = rows_on("cpu", x, y, y)
+    assert isinstance(found, Batch) and found.x.data_ptr() == x.data_ptr()
+    assert not found.x.requires_grad
+    for other in (x.detach().double(), torch.zeros((4, 2, 2), dtype=torch.uint8)):
+        assert isinstance(rows_on("cpu", other, y, y), StreamedRows)
+    assert isinstance(rows_on("meta", x, y, y), StreamedRows)
+
+
+def test_a_fit_leaves_no_cycle_that_holds_the_rows(monkeypatch):
+    data = make_two_groups(900, random_state=0)
+    x, held = torch.tensor(np.asarray(data.data, np.float32)), []
+    begin = steps.TrainingLoop.begin_epoch
+
+    def noted(loop, batches):
+        held[:] = [weakref.ref(loop), weakref.ref(batches), weakref.ref(batches.data)]
+        begin(loop, batches)
+
+    monkeypatch.setattr(steps.TrainingLoop, "begin_epoch", noted)
+    gc.collect()
+    gc.disable()
+    try:
+        model = DPFairClassifier(epsilon=9.0, batch_size=50, max_epochs=3).fit(x, data.target)
+        assert model.n_steps_ > 0 and [ref() for ref in held] == [None] * 3
+    finally:
+        gc.enable()
