@@ -908,12 +908,13 @@ PLACES = {
     "audit": lambda X, y, g, u: audit_fit(quick(), X, y, 20, sensitive_features=g, units=u),
     "score": lambda X, y, g, u: quick().score(X, y, sample_weight=g),
     "regressor": lambda X, y, g, u: DPFairRegressor().score(X, y, sample_weight=g),
+    "thresholds": lambda X, y, g, u: DPThresholdClassifier(quick()).score(X, y, sample_weight=g),
     "searched": lambda X, y, g, u: DPRandomizedSearch(quick(), {}).score(X, y, sample_weight=g),
     "scorer": lambda X, y, g, u: GroupScorer()(quick(), X, y, sensitive_features=g),
     "dg_gap": lambda X, y, g, u: dg_gap_scorer(X, y, sensitive_features=g),
     "curvature": lambda X, y, g, u: GroupCurvature(quick(), X, y, sensitive_features=g),
 }
-WITHOUT_PERSONS = ("score", "regressor", "searched", "scorer", "dg_gap", "curvature")
+WITHOUT_PERSONS = ("score", "regressor", "thresholds", "searched", "scorer", "dg_gap", "curvature")
 
 
 @pytest.mark.parametrize(

@@ -317,6 +317,8 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
         -------
         float
         """
+        given = {"sample_weight": sample_weight, "sensitive_features": sensitive_features}
+        check_indexes(X=X, y=y, **given)
         predicted = self.predict(X, sensitive_features=sensitive_features)
         return float(accuracy_score(_labels.read(y), predicted, sample_weight=sample_weight))
 
