@@ -93,8 +93,7 @@ def fit_on_dask(
     first = next(iter(by_worker))
     host = urlparse(first).hostname
     port = client.submit(_free_port, workers=[first], pure=False).result()
-    callbacks = getattr(estimator, "_skl_callbacks", ())  # which are not sent to workers
-    ledger = next((c for c in callbacks if isinstance(c, PrivacyLedger)), None) or current_ledger()
+    ledger = current_ledger()
     model = clone(estimator).set_params(distributed="auto")
     n = counts["X"]
     fits = []

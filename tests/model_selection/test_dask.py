@@ -153,7 +153,7 @@ def test_one_model_on_all_workers(cluster, tmp_path):
         found = fit_on_dask(here, private, X, y)
         assert ledger.report().n_fits == 1
         assert ledger.epsilon() == pytest.approx(found.privacy_.epsilon, rel=1e-6)
-    if hasattr(private, "set_callbacks"):  # which no pickle takes to a worker
+    if hasattr(private, "set_callbacks"):
         ledger = PrivacyLedger(tmp_path / "callback.jsonl", delta=1e-5)
         fit_on_dask(here, private.set_callbacks(ledger), X, y)
         assert ledger.report().n_fits == 1
