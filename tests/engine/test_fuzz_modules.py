@@ -167,7 +167,22 @@ COUPLINGS = {
     "unfolded": lambda x: x + x.unsqueeze(0).mean(1),
     "stacked": lambda x: torch.stack([x, x.flip(0)]).mean(0),
     "written": lambda x: written(x),
+    "ones": lambda x: x + by_record(x, x.new_ones(x.shape[0], x.shape[0]).sum(1)) * x.cos(),
+    "fill": lambda x: x + x.new_full((x.shape[0], *[1] * (x.dim() - 1)), x.shape[0]) * x.cos(),
+    "own operator": lambda x: centre(x),
+    "layout": lambda x: x + torch.as_strided(x, (1,), (1,), 0),
+    "bytes": lambda x: x + x.contiguous().view(torch.int8).flatten()[:1],
 }  # fmt: skip
+
+
+@torch.library.custom_op("skdpfair_tests::centre", mutates_args=())
+def centre(x: torch.Tensor) -> torch.Tensor:
+    return x - x.mean(0)
+
+
+centre.register_fake(torch.empty_like)
+centre.register_autograd(lambda ctx, grad: grad)
+centre.register_vmap(lambda info, axes, x: (x - x.mean(axes[0], keepdim=True), axes[0]))
 
 
 def similar(x):

@@ -914,6 +914,40 @@ MUTANTS = (
         "tests/engine/test_per_sample.py::test_the_module_itself_is_never_called_on_a_batch",
     ),
     Mutant(
+        "operations beyond the closed list",
+        "whatever torch traces passes for an operation on each record alone",
+        "engine/per_sample/closed_list.py",
+        'if CLOSED_LIST.isdisjoint(listed) or "out" in operation._overloadname:',
+        "if False:",
+        "tests/engine/test_modules.py::"
+        "test_modules_are_refused_by_what_they_do_with_one_record[aten.as_strided]",
+    ),
+    Mutant(
+        "kernels of one's own",
+        "an operation of torch counts as such whoever carries it out",
+        "engine/per_sample/closed_list.py",
+        'return name in torch.library._defs or name.replace("::", "/") in kernels',
+        "return False",
+        "tests/engine/test_modules.py::test_kernels_that_python_code_replaces_are_noticed",
+    ),
+    Mutant(
+        "constants that count",
+        "a traced function may change what it keeps from call to call",
+        "engine/per_sample/vmap.py",
+        "        if versions != [t._version for t in held]:\n",
+        "        if False:\n",
+        "tests/engine/test_modules.py::"
+        "test_operations_outside_the_closed_list_are_refused_by_name[kept from call to call]",
+    ),
+    Mutant(
+        "the number of records as a number",
+        "a factory may be given the number of records anywhere",
+        "engine/per_sample/operations.py",
+        "in leaves((call.args, call.kwargs))) > 1:",
+        "in leaves((call.args, call.kwargs))) > 9:",
+        "tests/engine/test_modules.py::test_the_number_of_records_changes_no_gradient[fill]",
+    ),
+    Mutant(
         "a second pass that is trusted",
         "weights of the first pass hold for whatever gradients the second one finds",
         "engine/per_sample/records.py",
