@@ -50,14 +50,6 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
     def _read_target(self, y: Any) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
         """Return y as an array, the classes or None, and what the net is trained on."""
 
-    @abc.abstractmethod
-    def _target_facts(self, data: table.Table) -> dict[str, Any]:
-        """Return the fitted attributes that say what outputs of the net mean."""
-
-    def _y_range(self) -> tuple[float, float] | None:
-        """Return the public limits of the target; None for classes."""
-        return None
-
     def _check(self, params: dict[str, Any], method: Method) -> None:
         """Raise on parameters that no fit takes, besides those that `parameters.check` refuses."""
 
@@ -300,7 +292,7 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
         previous: PreviousFit | None,
     ) -> None:
         net, settings = trained.net, trained.plan.settings
-        names = ("n_features_in_", "feature_names_in_")
+        names = ("n_features_in_", "feature_names_in_", "y_range_")
         kept = {name: getattr(fresh, name) for name in names if hasattr(fresh, name)}
         before = () if previous is None else previous.ledger_fits
         kept |= {
@@ -321,7 +313,7 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
             "_day": datetime.now(UTC).date().isoformat(),
             "_group_positions": data.group_positions,
         }
-        kept |= self._target_facts(data)
+        kept |= {} if data.classes is None else {"classes_": data.classes}
         if persons := data.persons or (previous and getattr(self, "_persons", None)):
             kept["_persons"] = persons
         if self.diagnostics:

@@ -388,9 +388,6 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
         y = labels.read(y)
         return y, *labels.classes_of(y, self.classes)
 
-    def _target_facts(self, data: table.Table) -> dict[str, Any]:
-        return {"classes_": data.classes}
-
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         with suppress(ValueError, TypeError):  # a method that fit would refuse

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,7 +17,8 @@ from skdpfair._dp_estimator import DPEstimator
 from skdpfair._validate import check_parameter
 from skdpfair.augmentations import Augment
 from skdpfair.engine.losses import REGRESSION
-from skdpfair.inputs import groups, table, targets
+from skdpfair.exceptions import PrivacyLeakWarning
+from skdpfair.inputs import groups, targets
 from skdpfair.inputs.columns import by_index
 from skdpfair.mechanism import Method
 from skdpfair.training import parameters
@@ -38,9 +40,10 @@ class DPFairRegressor(RegressorMixin, DPEstimator):
     epsilon : float > 0 or None, default=1.0
         Privacy budget of one fit.  None without ``noise_multiplier`` trains the non-private
         reference model.
-    y_range : tuple (low, high)
-        PUBLIC limits of the target, compulsory.  Targets outside are clipped to them, each by
-        itself and silently, and predictions lie between them.  Narrow limits reduce the noise.
+    y_range : tuple (low, high) or None, default=None
+        PUBLIC limits of the target.  Targets outside are clipped to them, each by itself and
+        silently, and predictions lie between them.  Narrow limits reduce the noise.  None takes
+        the smallest and the largest target as public, which ``privacy_.assumptions`` say.
     loss : {"squared", "absolute", "huber"}, default="squared"
         Loss of a record.  Half the squared error, the absolute error, or Huber's loss, which is
         squared up to an eighth of the width of ``y_range``, and linear beyond.  In private fits,
@@ -210,7 +213,20 @@ class DPFairRegressor(RegressorMixin, DPEstimator):
         params["loss"] = check_parameter(
             "loss", params["loss"], self._parameter_constraints["loss"]
         )
-        params["y_range"] = targets.range_of(params["y_range"])
+        if params["y_range"] is not None:
+            params["y_range"] = targets.range_of(params["y_range"])
+        elif params["warm_start"]:
+            raise ValueError(
+                "warm_start=True needs y_range: the targets of another fit may have other limits. "
+                "Declare public limits, such as y_range=(0, 120) for an age."
+            )
+        elif params["epsilon"] is not None or params["noise_multiplier"] is not None:
+            warnings.warn(
+                "Epsilon does not cover the smallest and the largest target, which the model "
+                "reveals since y_range=None. Declare public limits, such as y_range=(0, 120).",
+                PrivacyLeakWarning,
+                stacklevel=2,
+            )
         if method.binary:
             raise ValueError(
                 f"method={method.name!r} is defined for two classes, and a regression has none. "
@@ -231,13 +247,9 @@ class DPFairRegressor(RegressorMixin, DPEstimator):
         y = targets.read(y)
         if len(y) == 0:
             raise ValueError("X and y have 0 samples, and a fit needs one or more.")
-        return y, None, targets.scaled(y, self._y_range())
-
-    def _y_range(self) -> tuple[float, float]:
-        return targets.range_of(self.y_range)
-
-    def _target_facts(self, data: table.Table) -> dict[str, Any]:
-        return {"y_range_": self._y_range()}
+        limits = self.y_range
+        self.y_range_ = targets.limits_of(y) if limits is None else targets.range_of(limits)
+        return y, None, targets.scaled(y, self.y_range_)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

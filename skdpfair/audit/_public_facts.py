@@ -172,7 +172,8 @@ def is_listed(name, value, values, network) -> bool:
     if name == "loss":
         return value in REGRESSION
     if name in ("y_range", "y_range_"):
-        return range_of(value) is not None and n_outputs in (None, 1)
+        is_range = range_of(value) is not None if value is not None else name == "y_range"
+        return is_range and n_outputs in (None, 1)
     if name in ("method", "method_"):
         return is_method(value) or (name == "method" and is_word(value))
     if name in ("module", "device"):

@@ -36,6 +36,18 @@ def range_of(y_range: Any) -> tuple[float, float]:
     return float(low), float(high)
 
 
+def limits_of(y: np.ndarray) -> tuple[float, float]:
+    """Return the smallest and the largest target, or a wider range if they are equal; not private.
+
+    Examples
+    --------
+    >>> limits_of(np.array([3.0, 5.0])), limits_of(np.array([2.0, 2.0]))
+    ((3.0, 5.0), (2.0, 4.0))
+    """
+    low, high = np.clip([y.min(), y.max()], -1e300, 1e300)
+    return range_of((low, high if low / 2 < high / 2 else low + max(1.0, abs(low))))
+
+
 def read(y: Any) -> np.ndarray:
     """Return targets as float64 of shape (n_samples,), all finite."""
     refuse_masked("y", y)

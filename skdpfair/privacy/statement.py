@@ -64,6 +64,10 @@ ASSUMPTIONS = {
     "shares": "the shares of the groups (group_probabilities) are public",
     "classes": "the set of classes is public (it was taken from y; declare classes=)",
     "y_range": "y_range, the limits of the target, is public",
+    "limits": (
+        "the smallest and the largest target are public (y_range was taken from y; declare "
+        "y_range=)"
+    ),
     "groups": "the set of groups, if any, is public (declare groups=)",
     "sets": "the number of records n is public, and so are the sets of classes and of groups",
     "counts": (

@@ -151,6 +151,7 @@ def _assumptions(
         "shares": getattr(method, "group_probabilities", None) is not None,
         "classes": table.classes is not None and params["classes"] is None,
         "y_range": table.classes is None,
+        "limits": table.classes is None and params["y_range"] is None,
         "groups": params["groups"] is None,
         "counts": counts_groups,
         "validation": params["validation_data"] is not None,

@@ -110,7 +110,7 @@ def _check_same_form(
         "unit of the guarantee": (estimator.privacy_.unit, UNITS[table.adjacency]),
         "column of the persons": (before or table.persons, table.persons or before),
         "classes": (getattr(estimator, "classes_", None), table.classes),
-        "range of the target": (getattr(estimator, "y_range_", None), fresh._y_range()),
+        "range of the target": (vars(estimator).get("y_range_"), vars(fresh).get("y_range_")),
         "groups": (estimator.groups_, table.groups.levels),
         "number of features": (estimator.n_features_in_, fresh.n_features_in_),
     }

@@ -31,7 +31,7 @@ def _estimators():
     plain = DPFairClassifier("dpsgd", epsilon=None, noise_multiplier=0.0, random_state=0)
     plain.set_params(max_steps=STEPS)
     yield "threshold", DPThresholdClassifier(plain, objective=None, calibration="platt")
-    yield "regressor-default", DPFairRegressor(y_range=(-300, 300))
+    yield "regressor-default", DPFairRegressor()
     yield (
         "regressor-not_private",
         DPFairRegressor("sgd", epsilon=None, y_range=(-300, 300), loss="huber", max_steps=STEPS),

@@ -177,12 +177,24 @@ def test_targets_that_are_no_numbers_are_refused_without_a_cell(bad, data):
 
 
 @pytest.mark.parametrize(
-    "y_range", [None, (1, 0), (2, 2), (0,), (0, 1, 2), "ab", {0: 1}, (0, 1e308), (0, 5e-324)]
+    "y_range", [(1, 0), (2, 2), (0,), (0, 1, 2), "ab", {0: 1}, (0, 1e308), (0, 5e-324)]
 )
-def test_limits_are_compulsory(y_range, data):
+def test_limits_are_in_order(y_range, data):
     X, y, _ = data
     with pytest.raises(ValueError, match="y_range"):
         regressor(y_range=y_range).fit(X, y)
+
+
+def test_limits_that_are_not_declared_are_public_on_record(data):
+    X, y, _ = data
+    with pytest.warns(PrivacyLeakWarning, match="smallest and the largest target"):
+        model = regressor(y_range=None).fit(X, y)
+        of_one_value = regressor(y_range=None).fit(X, np.full(N, 2.0))
+    assert of_one_value.y_range_ == (2.0, 4.0)
+    assert model.y_range_ == (y.min(), y.max()) and model.y_range is None
+    assert any("y_range was taken from y" in text for text in model.privacy_.assumptions)
+    with pytest.raises(ValueError, match="warm_start=True needs y_range"):
+        regressor(y_range=None, warm_start=True).fit(X, y)
 
 
 @pytest.mark.parametrize("y_range", [(0, "1"), 5, (None, 1), (True, 2)])
