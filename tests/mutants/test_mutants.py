@@ -54,6 +54,11 @@ def test_killed(mutant, run):
     assert found["kinds"] and set(found["kinds"]) <= REASONS, printed[-3000:]
 
 
+def test_each_stands_for_one_place_of_the_source():
+    sources = {m.file: (ROOT / "skdpfair" / m.file).read_text() for m in MUTANTS}
+    assert [m.name for m in MUTANTS if sources[m.file].count(m.old) != 1] == []
+
+
 def test_names_are_unique():
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 30
 
