@@ -32,7 +32,7 @@ from skdpfair.training.callbacks import diagnostics_frame
 from skdpfair.training.plan import SCORE_COUNTS, reference_estimator
 from skdpfair.training.plan import plan as make_plan
 from skdpfair.training.privacy_report import account
-from skdpfair.training.processes import check_parts, facts_of, together
+from skdpfair.training.processes import check_parts, together
 from skdpfair.training.train import Trained, train
 from skdpfair.training.warm_start import PreviousFit, previous_fit
 
@@ -139,8 +139,7 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
             previous = previous_fit(self, fresh, data, features) if self.warm_start else None
             # plan
             share = self.__dict__.pop("_score_counts_share", 0.0)
-            facts = facts_of(fresh, data)
-            check_parts(processes, fresh, method, data, facts, share, previous)
+            check_parts(processes, fresh, method, data, share, previous)
             if data.weight is not None:
                 data = replace(data, most_weight=max(processes.sum((data.most_weight or 0.0,))))
             if share:

@@ -136,19 +136,9 @@ def charged(
     try:
         yield name
     finally:
-        _end(ledger, name, before, releases)
-
-
-def _end(ledger: PrivacyLedger, name: str, before: Counter[LedgerEntry], releases: Ledger) -> None:
-    with ledger.locked() as lines:
-        ledger.end(name, _since(before, releases.entries), lines)
-
-
-def _since(before: Counter[LedgerEntry], releases: Iterable[LedgerEntry]) -> list[list[Any]]:
-    """Return what was released since, in the form that a ledger keeps."""
-    made = _counted(releases)
-    made.subtract(before)
-    return [_plain(e, steps) for e, steps in made.items() if steps > 0]
+        made = _counted(releases.entries) - before
+        with ledger.locked() as lines:
+            ledger.end(name, [_plain(entry, steps) for entry, steps in made.items()], lines)
 
 
 @contextmanager

@@ -33,8 +33,6 @@ class Noise:
     True
     """
 
-    generator: torch.Generator  # not on CPU
-
     def __init__(
         self,
         sequence: np.random.SeedSequence,
@@ -43,17 +41,12 @@ class Noise:
     ) -> None:
         self.kind = kind
         self._sequence = sequence
-        self._device = device
         self._gaussians: Gaussians | None = None
-        if not self.on_cpu:
+        self._generator: torch.Generator | None = None  # not on CPU
+        if torch.device(device).type != "cpu":
             (own,) = sequence.spawn(1)
             seed = int(own.generate_state(1, np.uint64)[0] >> np.uint64(1))
-            self.generator = torch.Generator(device).manual_seed(seed)
-
-    @property
-    def on_cpu(self) -> bool:
-        """Whether the noise is made on the CPU."""
-        return torch.device(self._device).type == "cpu"
+            self._generator = torch.Generator(device).manual_seed(seed)
 
     def fill_(
         self, out: torch.Tensor, sensitivity: float | Tensor, noise_multiplier: float = 1.0
@@ -95,8 +88,8 @@ class Noise:
         return sums
 
     def _fill(self, out: Tensor, sensitivity: float | Tensor, noise_multiplier: float) -> Tensor:
-        if not self.on_cpu:
-            return out.normal_(generator=self.generator).mul_(sensitivity * noise_multiplier)
+        if self._generator is not None:
+            return out.normal_(generator=self._generator).mul_(sensitivity * noise_multiplier)
         if out.dtype not in _NUMPY:
             wide = torch.empty_like(out, dtype=torch.float32)
             return out.copy_(self._fill(wide, sensitivity, noise_multiplier))

@@ -128,6 +128,6 @@ def _switches(kind: str) -> list[tuple[Callable[[], Any], Callable[[Any], object
 
 
 def current_device(device: str | torch.device) -> AbstractContextManager[Any]:
-    """Return a context in which a CUDA device is the current one, as a recording needs it."""
+    """Return a context in which a CUDA device is the current one, as modules may expect."""
     device = torch.device(device)
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()

@@ -198,7 +198,7 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         unit = unit_of(every, any(c.max_records_per_unit is not None for c in every) or None)
         trial, curve, _ = trial_of(self, pool, n_samples, n_groups)
         one, total = (curve_epsilon(c, delta) for c in (curve, self._selection_curve(curve)))
-        guess = trade_off_from_curve(self._selection_curve(curve), delta).total_variation
+        guess = trade_off_from_curve(tuple(self._selection_curve(curve)), delta).total_variation
         why = (
             f"the best of {self.mean_trials:g} trials on average is released",
             f"a guess whether a {unit} was used is right in at most {percent((1 + guess) / 2)} % "

@@ -1,7 +1,7 @@
 """Trade-off curves: the errors of every attacker who tells neighbouring data sets apart."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
@@ -193,36 +193,24 @@ def trade_off_from_epsilon(epsilon: float, delta: float) -> TradeOff:
     return TradeOff(mu, min(delta, middle), math.inf, np.array([epsilon]), np.array([delta]))
 
 
-def trade_off_from_curve(curve: Sequence[float], delta: float) -> TradeOff:
+@lru_cache(maxsize=64)
+def trade_off_from_curve(curve: tuple[float, ...], delta: float) -> TradeOff:
     """Return the trade-off curve that follows from a Renyi curve alone, as that of a selection.
 
-    Parameters
-    ----------
-    curve : sequence of float
-        Renyi divergences at `skdpfair.privacy.renyi.ORDERS`, in either direction of the relation.
-    delta : float
-        In (0, 1): the error rate from which ``mu`` holds.
-
-    Returns
-    -------
-    TradeOff
-        The best of the bounds that the curve's epsilons give, each at a delta of its own.
+    It is the best of the bounds that the curve's epsilons give, each at a delta of its own; ``mu``
+    holds from the error rate ``delta``.
 
     Examples
     --------
     >>> from skdpfair.privacy.renyi import rdp_curve
     >>> curve = rdp_curve([SampledGaussian(sample_rate=1.0, noise_multiplier=1.0, steps=1)])
-    >>> print(f"{trade_off_from_curve(curve, 1e-5).true_positive_rate(0.01):.3f}")
+    >>> print(f"{trade_off_from_curve(tuple(curve), 1e-5).true_positive_rate(0.01):.3f}")
     0.126
     """
-    return _of_curve(tuple(map(float, curve)), delta)
-
-
-@lru_cache(maxsize=64)
-def _of_curve(curve: tuple[float, ...], delta: float) -> TradeOff:
-    most = min(curve_epsilon(np.array(curve), _LEAST_RATE), _LARGEST_EPSILON)
+    renyi = np.array(curve)
+    most = min(curve_epsilon(renyi, _LEAST_RATE), _LARGEST_EPSILON)
     epsilons = most * np.linspace(0, 1, _N_EPSILONS // 4) ** 2
-    deltas = np.array([curve_delta(np.array(curve), epsilon) for epsilon in epsilons])
+    deltas = np.array([curve_delta(renyi, epsilon) for epsilon in epsilons])
     bounds = TradeOff(math.inf, 0.0, math.inf, epsilons, deltas)
     middle = (1 - bounds.total_variation) / 2  # whence the curve is its mirror image
     if middle == 0:

@@ -242,37 +242,17 @@ def _is_one_of_many() -> bool:
     return dist.is_initialized() and dist.get_world_size() > 1
 
 
-def facts_of(estimator: BaseEstimator, table: Table) -> dict[str, Any]:
-    """Return public facts that processes have to share.
-
-    ``estimator`` has read the ``table``.
-    """
-    params = estimator.get_params(deep=False)
-    names = getattr(estimator, "feature_names_in_", None)
-    # each process may log for itself
-    return described_params(params | {"callbacks": None}) | {
-        "the number of columns of X": estimator.n_features_in_,
-        "the names of the columns of X": None if names is None else list(names),
-        "the shape of a record": tuple(table.x.shape[1:]),
-        "classes": None if table.classes is None else table.classes.tolist(),
-        "groups": None if table.groups.levels is None else list(table.groups.levels),
-        "sample_weight": table.weight is not None,
-        "units": table.unit is not None and table.persons,
-    }
-
-
 def check_parts(
     processes: Processes,
     estimator: BaseEstimator,
     method: Method,
     table: Table,
-    facts: dict[str, Any],
     score_share: float,
     previous: PreviousFit | None,
 ) -> None:
     """Raise ValueError if processes cannot train one model on their parts of the records.
 
-    ``estimator`` has read the ``table`` of this process, ``facts`` are those of `facts_of`.
+    ``estimator`` has read the ``table`` of this process.
     """
     if processes.size == 1:
         return
@@ -292,7 +272,15 @@ def check_parts(
                 f'distributed="auto" does not train with {what}. Train in one process, with '
                 "distributed=None."
             )
-    facts = facts | {
+    names = getattr(estimator, "feature_names_in_", None)
+    # each process may log for itself
+    facts = described_params(params | {"callbacks": None}) | {
+        "the number of columns of X": estimator.n_features_in_,
+        "the names of the columns of X": None if names is None else list(names),
+        "the shape of a record": tuple(table.x.shape[1:]),
+        "classes": None if table.classes is None else table.classes.tolist(),
+        "groups": None if table.groups.levels is None else list(table.groups.levels),
+        "sample_weight": table.weight is not None,
         "the fits before": None if previous is None else (previous.n_fits, previous.privacy.ledger),
     }
     for name in ("random_state", "keep_reference"):

@@ -211,27 +211,18 @@ def rows_on(
 
     They are :class:`UnitRows` if some belong to one person.
     """
-    if unit is not None:
-        return UnitRows(_rows_on(device, x, y, group, weight), unit)
-    return _rows_on(device, x, y, group, weight)
-
-
-def _rows_on(
-    device: str | torch.device,
-    x: Rows,
-    y: np.ndarray,
-    group: np.ndarray,
-    weight: np.ndarray | None,
-) -> Batch | StreamedRows:
     codes, groups = (torch.as_tensor(a, device=device) for a in (y, group))
     weights = None if weight is None else torch.as_tensor(weight, device=device)
     if isinstance(x, SparseRows):
         x = SparseRows(x.matrix, device)
+    rows: Batch | StreamedRows
     if isinstance(x, Tensor) and x.device == codes.device and x.dtype == torch.float32:
-        return Batch(x.detach(), codes, groups, weight=weights)
-    if is_streamed(x):
-        return StreamedRows(x, codes, groups, weights, device)
-    return Batch(torch.as_tensor(x, device=device), codes, groups, weight=weights)
+        rows = Batch(x.detach(), codes, groups, weight=weights)
+    elif is_streamed(x):
+        rows = StreamedRows(x, codes, groups, weights, device)
+    else:
+        rows = Batch(torch.as_tensor(x, device=device), codes, groups, weight=weights)
+    return rows if unit is None else UnitRows(rows, unit)
 
 
 def record_rates(mechanism: Mechanism, group: np.ndarray) -> float | np.ndarray:

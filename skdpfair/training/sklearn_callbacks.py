@@ -85,8 +85,6 @@ class FitContext:
     is_called : bool
         Whether other code fits, a search or whoever cloned the estimator: Ctrl-C has to end that
         code, too.  Callbacks of skorch end a fit on purpose; then only a search is known to call.
-    is_copy : bool
-        Whether the estimator is a clone, or in a search.
     """
 
     ledger: PrivacyLedger | None = None
@@ -96,20 +94,18 @@ class FitContext:
     steps: tuple[str, ...] = ()
     resamplers: tuple[str, ...] = ()
     is_called: bool = False
-    is_copy: bool = False
 
 
 def begin(estimator: Any, X: Any, y: Any, n_epochs: int) -> FitContext:
     """Tell scikit-learn's callbacks that a fit begins."""
-    is_copy = estimator in _CLONES
-    is_called = is_copy and not getattr(estimator, "callbacks", None)
+    is_called = estimator in _CLONES and not getattr(estimator, "callbacks", None)
     around = _estimators_around()
     before = _steps_before(estimator, around)
     names = tuple(name for name, _ in before)
     resamplers = tuple(type(step).__name__ for _, step in before if hasattr(step, "fit_resample"))
     if not hasattr(estimator, "_init_callback_context"):
         _remember(estimator, None)
-        return FitContext(steps=names, resamplers=resamplers, is_called=is_called, is_copy=is_copy)
+        return FitContext(steps=names, resamplers=resamplers, is_called=is_called)
     context = estimator._init_callback_context(max_subtasks=n_epochs)
     # a ledger is set on the outermost estimator only, and travels with the tasks
     above = [c for task in ancestors(context) for c in getattr(task, "_callbacks", ())]
@@ -123,7 +119,6 @@ def begin(estimator: Any, X: Any, y: Any, n_epochs: int) -> FitContext:
         steps=steps_before(context) or names,
         resamplers=resamplers,
         is_called=is_called or is_in_search(context),
-        is_copy=is_copy or is_in_search(context),
     )
     if not getattr(estimator, "_skl_callbacks", ()):
         return found

@@ -206,14 +206,10 @@ class TrainingLoop:
             torch.maximum(self._longest, step.longest, out=self._longest)
         torch.maximum(self._largest_bound, step.bound, out=self._largest_bound)
         torch.minimum(self._smallest_bound, step.bound, out=self._smallest_bound)
-        self._update()
-
-    def _update(self) -> None:
-        """Move the weights, but for those that no record can move: weight decay would."""
         fixed, flat = self.engine.fixed, self.flat.data
         before = flat if fixed is None else flat[fixed]
         self.optimizer.step()
-        if fixed is not None:
+        if fixed is not None:  # what no record can move, weight decay would
             flat.index_copy_(0, fixed, before)
 
     def _settle(self) -> None:

@@ -24,7 +24,7 @@ from skdpfair.engine.memory import used_device
 from skdpfair.exceptions import InsecureSeedWarning, InterruptedWarning, PrivacyLeakWarning
 from skdpfair.inputs.persons import unit_groups
 from skdpfair.inputs.table import Table
-from skdpfair.privacy import Ledger, LedgerEntry
+from skdpfair.privacy import Ledger
 from skdpfair.privacy.one_time_noise import noisy_counts
 from skdpfair.privacy.statement import UNITS
 from skdpfair.training import defaults
@@ -132,14 +132,16 @@ def train(
     check_ledgers(processes, context.ledger)
     charging: AbstractContextManager[Any] = nullcontext()
     if processes.rank == 0:
-        charging = charged(_planned(plan), ledger, private=plan.is_accounted, **charge)
+        rate, noise = plan.mechanism.max_sample_rate, plan.mechanism.noise_multipliers
+        planned = planned_entries(rate, noise, plan.settings.n_steps, plan.one_time)
+        planned = planned if plan.is_accounted else ()
+        charging = charged(planned, ledger, private=plan.is_accounted, **charge)
     with ExitStack() as stack:
         charge_made = processes.agreed(lambda: stack.enter_context(charging))
         try:
             with noticed_interrupts() as interrupts:
-                net, plan = _trained(
-                    params, plan, table, streams, ledger, context, previous, processes
-                )
+                parts = streams, ledger, context, previous, processes
+                net, plan = _trained(params, plan, table, *parts)
         finally:
             if by_values:
                 _account_for_the_plan(ledger, plan.settings.n_steps, previous)
@@ -210,14 +212,6 @@ def _account_for_the_plan(ledger: Ledger, n_steps: int, previous: PreviousFit | 
         )
 
 
-def _planned(plan: Plan) -> tuple[LedgerEntry, ...]:
-    """Return the ledger entries of the fit as planned."""
-    if not plan.is_accounted:
-        return ()
-    rate, noise = plan.mechanism.max_sample_rate, plan.mechanism.noise_multipliers
-    return planned_entries(rate, noise, plan.settings.n_steps, plan.one_time)
-
-
 def _trained(
     params: dict[str, Any],
     plan: Plan,
@@ -280,11 +274,7 @@ def _with_group_fractions(
     counts = noisy_counts(groups, task.n_groups, noise, streams.releases(), kind)
     # what noise took below one record still has a share
     counts = np.maximum(processes.sum(counts), 1.0)
-    return _with_shares(plan, torch.from_numpy(counts / counts.sum()))
-
-
-def _with_shares(plan: Plan, fractions: torch.Tensor | None) -> Plan:
-    task = replace(plan.mechanism.task, group_fractions=fractions)
+    task = replace(task, group_fractions=torch.from_numpy(counts / counts.sum()))
     return replace(plan, mechanism=replace(plan.mechanism, task=task))
 
 

@@ -371,7 +371,7 @@ def test_a_trial_that_released_more_than_planned_ends_the_search(data, monkeypat
     train = _trials.trainer(base(), data, {}, len(data[0]), low, rng, False, {})
     with suspended(), pytest.raises(PrivacyAccountingError, match="covers one model each"):
         train({})
-    monkeypatch.setattr(_training, "_planned", lambda *given: ())  # told less than it released
+    monkeypatch.setattr(_training, "planned_entries", lambda *_: ())  # less than it releases
     with suspended(), pytest.raises(PrivacyAccountingError, match="released more than was planned"):
         train({})
 

@@ -78,12 +78,9 @@ def _is_given(table: Any) -> bool:
 def _is_own(operation: OpOverload[..., Any]) -> bool:
     """Tell whether Python code defines an operation, or one of its kernels, in torch's name."""
     name = operation.name()
-    kernels = {key.rpartition("/")[0] for key in torch.library._impls - _KERNELS if _runs(key)}
+    own = (key for key in torch.library._impls - _KERNELS if not key.endswith("/Meta"))
+    kernels = {key.rpartition("/")[0] for key in own}
     return name in torch.library._defs or name.replace("::", "/") in kernels
-
-
-def _runs(key: str) -> bool:
-    return not key.endswith("/Meta")
 
 
 lazy_load_decompositions()  # torch's own rules in Python
