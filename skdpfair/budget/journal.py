@@ -54,14 +54,8 @@ class Journal:
 
     A line is written and flushed to the disk at once.  A last line without an end is kept if it
     is whole; of half a line, the next reader warns and leaves a line that says so.  What this
-    object or a copy of it, as in a pickle, has seen of the file must stay as it is.
-
-    Parameters
-    ----------
-    path : path-like
-        The file.
-    memory : list of (name, size, digest) or None, default=None
-        What another object has seen, whose copy this is, see ``memory``.
+    object or a copy of it, as in a pickle, has seen of the file must stay as it is: a copy has
+    the ``memory`` of its original.
 
     Examples
     --------

@@ -30,13 +30,7 @@ _ODD = re.compile(r"^(?:[-+.]|0.|[1-9]\d*[^\d\n]|[^\S\n]|$)|[^\S\n]$", re.MULTIL
 
 
 def columns(X: Any, unit_col: Any, group_col: Any) -> list[int]:
-    """Return the position in X of the column of persons, in a list; empty without one.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If there is no such column, or it is also a column of groups.
-    """
+    """Return the position in X of the column of persons, in a list; empty without one."""
     if unit_col is None:
         return []
     if not isinstance(unit_col, str) and not is_integer(unit_col):
@@ -56,21 +50,7 @@ def columns(X: Any, unit_col: Any, group_col: Any) -> list[int]:
 def encode(X: Any, n_samples: int, *, at: list[int], units: Any) -> np.ndarray | None:
     """Return the number of each record's person, (n_samples,) int64; None without persons.
 
-    Parameters
-    ----------
-    X : DataFrame or array
-        The table.
-    n_samples : int
-        Number of records.
-    at : list of int
-        Position of the column of persons in X, if it has one.
-    units : array-like of shape (n_samples,) or None
-        The persons, in place of a column.
-
-    Raises
-    ------
-    ValueError
-        If persons are missing or given twice, or are also a feature.
+    They are the column of X at the position in ``at``, see `columns`, or else ``units``.
     """
     if at and units is not None:
         raise ValueError("Give persons by unit_col or by units, not by both.")
@@ -106,22 +86,9 @@ def codes(name: str, values: Any, n_samples: int) -> np.ndarray:
 
     No other place tells whether two values name one person.  Texts are compared in Unicode's form
     NFKC, without invisible characters and spaces around them; "17" and "17.0" are one person.
-    Numbers are compared by value, and as floats if some are floats.
-
-    Parameters
-    ----------
-    name : str
-        What an error calls the values.
-    values : array-like of shape (n_samples,) or (n_samples, 1)
-        The persons.
-    n_samples : int
-        Number of records.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If values are missing, of several types or with fractions, not one for each record, or
-        spellings of one number as texts, such as "17" and "+17".
+    Numbers are compared by value, and as floats if some are floats.  Errors call the values
+    ``name``: texts that may be one number, such as "17" and "+17", several types and fractions are
+    refused.
 
     Examples
     --------
@@ -248,17 +215,7 @@ def _readings(text: str) -> set[str]:
 
 
 def check(unit: np.ndarray, most: int | None, surplus: str) -> None:
-    """Raise ValueError without a bound on a person's records, or if they may not be thinned to it.
-
-    Parameters
-    ----------
-    unit : ndarray of shape (n_samples,), int64
-        Number of each record's person.
-    most : int or None
-        ``max_records_per_unit``.
-    surplus : {"thin", "raise"}
-        ``surplus_records``.
-    """
+    """Raise ValueError without a bound on a person's records, or if they may not be thinned."""
     if most is None:
         raise ValueError(
             "Persons are given, but max_records_per_unit=None declares no bound on the records of "
@@ -303,15 +260,7 @@ def grouped(groups: Groups, unit: np.ndarray) -> Groups:
 
 
 def unit_groups(group: np.ndarray, unit: np.ndarray | None) -> np.ndarray:
-    """Return the group code of each person, which all her records have; of each record without.
-
-    Parameters
-    ----------
-    group : ndarray of shape (n_samples,), int64
-        Group codes.
-    unit : ndarray of shape (n_samples,), int64, or None
-        Number of each record's person, -1 for records that take no part.
-    """
+    """Return the group code of each person, which all her records have; of each record without."""
     if unit is None:
         return group
     found = np.zeros(unit.max() + 1, dtype=np.int64)

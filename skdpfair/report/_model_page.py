@@ -55,7 +55,7 @@ from skdpfair.report._rendering import (
     share_limits,
     written,
 )
-from skdpfair.report._same_table import check_same, table_of, table_of_sweep
+from skdpfair.report._same_table import check_same, table_of
 from skdpfair.report._spent_before import beside
 from skdpfair.report._summary import costs_beside
 
@@ -166,7 +166,7 @@ def model_page(
     target, *columns = variables(classifier)
     classes = named(classifier.classes_, [target])
     if results is not None:
-        check_same("results", _table_of(model, classifier, file), table_of_sweep(results))
+        check_same("results", _table_of(model, classifier, file), _table_of_sweep(results))
     context = {
         "title": title or f"A classifier trained with {privacy.method}",
         "facts": _facts(classifier, file),
@@ -359,16 +359,28 @@ def variables(classifier):
 
 
 def _table_of(model, classifier, file):
-    """Return what is known of the table of a model."""
     privacy, is_whole = classifier.privacy_, model is classifier
     return table_of(
         variables(classifier),
         classes=classifier.classes_,
-        groups=classifier.groups_,
+        groups=() if classifier.groups_ is None else classifier.groups_,
         unit=privacy.unit,
-        number_of_units=privacy.n_samples if is_whole else None,  # a search holds some out
+        n_units=privacy.n_samples if is_whole else None,  # a search holds some out
         schema=file and schema_in(file.facts, "The file"),
-        number_of_features=math.prod(record_shape(classifier)),
+        n_features=math.prod(record_shape(classifier)),
+    )
+
+
+def _table_of_sweep(results):
+    asked = results.asked or {}
+    return table_of(
+        results.variables,
+        classes=asked.get("classes", ()),
+        groups=asked.get("group names", ()),
+        unit=asked.get("unit", "record" if asked else ""),
+        n_units=asked.get("n_units", asked.get("n_samples")),
+        schema=results.schema,
+        n_features=asked.get("n_features"),
     )
 
 

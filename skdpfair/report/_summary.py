@@ -137,11 +137,6 @@ def _models(models):
     return _listed(names[:MOST_BUDGETS] + more)
 
 
-def _useful(advised):
-    """Return a recommendation, or None if its model is not known to be better than one class."""
-    return advised if advised is not None and advised.is_useful else None
-
-
 def _how_good(results, advised, measure):
     """Return the score of the recommended model beside that of always predicting one class."""
     constant = chance(results)
@@ -156,7 +151,7 @@ def _how_good(results, advised, measure):
 
 def _advice(advised):
     """Return the recommended model, and what is not measurably worse, as a phrase."""
-    if advised is None:
+    if advised is None or not advised.is_useful:
         return "none"
     equals = f" ({_listed(advised.equals)} not measurably worse)" if advised.equals else ""
     return f"take {advised.method} at ε {advised.epsilon:g}{equals}"
@@ -181,7 +176,7 @@ def costs_beside(results, method, epsilon):
         )
     nearest = min(budgets, key=lambda e: abs(math.log(e / epsilon)))
     own = runs.xs(method, level="method").xs(nearest, level="epsilon")
-    costs, advised = costs_by_group(results, own), _useful(recommend(results))
+    costs = costs_by_group(results, own)
     largest, highest = largest_costs(costs)
     said = _whom_it_costs(results.table(), largest, highest, in_words(measure))
     return {
@@ -192,7 +187,7 @@ def costs_beside(results, method, epsilon):
         "own": f"{epsilon:.3g}",
         "rows": [(group, points(cost.mean), _limits(cost)) for group, cost in costs.items()],
         "said": " ".join(said),
-        "advice": _advice(advised),
+        "advice": _advice(recommend(results)),
     }
 
 
@@ -217,12 +212,9 @@ def _whom_it_costs(table, found_cost, highest, name):
         return found
     if ("privacy_cost", "mean") in table and table["privacy_cost", "mean"].notna().any():
         return ["The cost for a single group is unknown, as no group has enough test records."]
-    exists = table.index.get_level_values("method").str.startswith("reference").any()
-    why = (
-        "the reference model predicts one class only"
-        if exists
-        else "there are no runs of the reference model"
-    )
+    why = "there are no runs of the reference model"
+    if table.index.get_level_values("method").str.startswith("reference").any():
+        why = "the reference model predicts one class only"
     return [f"The cost for the groups is unknown, as {why}."]
 
 
@@ -301,7 +293,7 @@ def answers(results, advised, sizes, total, unit, attackers, delta):
     name = in_words(results.leading_measures[0])
     best = (
         "none, see the summary above"
-        if _useful(advised) is None
+        if advised is None or not advised.is_useful
         else f"take {advised.method} at ε {advised.epsilon:g}, as the summary above explains"
     )
     paid = "unknown, see the summary above"
@@ -415,8 +407,9 @@ def release_commands(results, advised, ledger=None):
     options = "" if delta == "'auto'" else f" --delta {delta}"
     options += "".join(f" --set {shlex.quote(f'{k}={_as_typed(v)}')}" for k, v in params.items())
     options += "" if ledger is None else f" --ledger {shlex.quote(ledger.path.name)}"
-    useful = _useful(advised)
-    method, epsilon = (useful.method, f"{useful.epsilon:g}") if useful else ("METHOD", "EPSILON")
+    method, epsilon = "METHOD", "EPSILON"
+    if advised is not None and advised.is_useful:
+        method, epsilon = advised.method, f"{advised.epsilon:g}"
     fit = f"skdpfair fit DATA --schema SCHEMA.toml --epsilon {epsilon}"
     named = [name for name in asked.get("methods", ()) if name in METHODS and METHODS[name].private]
     chosen = f"{fit} --try method={','.join(named)}{options}" if len(named) > 1 else None
