@@ -67,8 +67,8 @@ def plain(values: np.ndarray) -> np.ndarray:
 def kinds(values: np.ndarray) -> set[str]:
     """Return what kinds of values there are: texts, numbers, as flags are, or names of types."""
     types = {values.dtype.type} if values.dtype.kind in "biuf" else set(map(type, values.tolist()))
-    names = (((np.bool_, Number), "numbers"), (str, "texts"), (object, None))
-    return {next(n or t.__name__ for of, n in names if issubclass(t, of)) for t in types}
+    names = {np.bool_: "numbers", Number: "numbers", str: "texts", bytes: "bytes"}
+    return {next((n for of, n in names.items() if issubclass(t, of)), t.__name__) for t in types}
 
 
 def classes_of(y: np.ndarray, declared: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from skdpfair._validate import error_context_without_data, is_integer, safe_repr
+from skdpfair.inputs import labels
 from skdpfair.inputs.columns import in_pandas, refuse_masked
 from skdpfair.inputs.groups import Groups, position, positions
 
@@ -122,8 +123,7 @@ def codes(name: str, values: Any, n_samples: int) -> np.ndarray:
             values = values.astype(np.float64 if kind == "f" else object)
         code, distinct = pd.factorize(values)
         found = [] if kind in "biumM" else distinct.tolist()
-        types = set(map(type, found))
-        kinds = sorted(set(map(_kind, types)))
+        types, kinds = set(map(type, found)), sorted(labels.kinds(distinct)) if found else []
         is_inexact = any(issubclass(each, (float, np.floating)) for each in types)
         has_fractions = kinds == ["numbers"] and any(
             value % 1 != 0 for value in found if not isinstance(value, Integral)
@@ -158,11 +158,6 @@ def codes(name: str, values: Any, n_samples: int) -> np.ndarray:
             "persons as fit(..., units=...)."
         )
     return np.asarray(code, dtype=np.int64)
-
-
-def _kind(of: type) -> str:
-    names = {str: "texts", bytes: "bytes", Number: "numbers", np.bool_: "numbers"}
-    return next((name for kind, name in names.items() if issubclass(of, kind)), of.__name__)
 
 
 def _normal(texts: list[Any]) -> tuple[list[Any], bool]:

@@ -197,14 +197,14 @@ class DPRandomizedSearch(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin, Ba
         every = [classifier_of(configured(self.estimator, params)) for params in pool]
         unit = unit_of(every, any(c.max_records_per_unit is not None for c in every) or None)
         trial, curve, _ = trial_of(self, pool, n_samples, n_groups)
-        one, total = (curve_epsilon(c, delta) for c in (curve, self._selection_curve(curve)))
-        guess = trade_off_from_curve(tuple(self._selection_curve(curve)), delta).total_variation
+        whole = self._selection_curve(curve)
+        guess = trade_off_from_curve(tuple(whole), delta).total_variation
         why = (
             f"the best of {self.mean_trials:g} trials on average is released",
             f"a guess whether a {unit} was used is right in at most {percent((1 + guess) / 2)} % "
             "of equally likely cases, more than for a single fit of that epsilon",
         )
-        spent = one, total, delta, "rdp"
+        spent = curve_epsilon(curve, delta), curve_epsilon(whole, delta), delta, "rdp"
         return plan_of((trial,), *spent, why, unit=unit, n_samples=n_samples)
 
     @_tasks.with_callbacks

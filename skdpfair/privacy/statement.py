@@ -364,7 +364,7 @@ class PrivacyReport:
         epsilon = self.epsilon_for(n_records)
         if not self.is_private or (self.epsilon > 0 and not self.ledger.entries):
             if self.selection_curve is not None and len(self.selection_curve) == len(ORDERS):
-                return trade_off_from_curve(self.selection_curve, self.delta)
+                return trade_off_from_curve(tuple(map(float, self.selection_curve)), self.delta)
             return trade_off_from_epsilon(epsilon, self.delta)
         runs = [entry.run for entry in self.ledger.entries]
         return trade_off(of_person(runs, 1 if self.unit == "person" else n_records))

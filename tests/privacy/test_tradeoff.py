@@ -53,7 +53,7 @@ def test_a_rate_of_1_has_the_curve_of_two_gaussians(sigma, steps, records):
 def test_the_curve_of_a_selection_bounds_its_attackers(mean, mu):
     """The largest of K normal numbers is released, K a Poisson number: its law is known."""
     whole = selection_curve(rdp_curve([SampledGaussian(1.0, 1 / mu, 1)]), mean, math.inf)
-    curve = trade_off_from_curve(whole, 1e-5)
+    curve = trade_off_from_curve(tuple(whole), 1e-5)
     at = np.linspace(-6, 8, 400)
     laws = [np.exp(-mean * norm.sf(at, shift)) for shift in (0.0, mu)]
     for one, other in (laws, laws[::-1]):
@@ -67,7 +67,7 @@ def test_the_curve_of_a_selection_bounds_its_attackers(mean, mu):
         single = trade_off_from_epsilon(curve_epsilon(whole, delta), delta)
         assert np.all(curve.true_positive_rate(RATES) <= single.true_positive_rate(RATES) * 1.01)
         assert curve.total_variation <= 1.01 * single.total_variation
-    worst = trade_off_from_curve(np.full_like(whole, math.inf), 1e-5)
+    worst = trade_off_from_curve((math.inf,) * len(whole), 1e-5)
     assert worst.mu == math.inf and worst.total_variation == 1
 
 
