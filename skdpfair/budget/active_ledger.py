@@ -53,8 +53,8 @@ def activate(where: str) -> None:
         If another ledger is active.
     """
     with _LOCK:
-        active, own = current(), json.loads(where)
-        if active and (active["path"], active["data"]) != (own["path"], own["data"]):
+        active, new = current(), json.loads(where)
+        if active and (active["path"], active["data"]) != (new["path"], new["data"]):
             raise RuntimeError(
                 f"The ledger {active['path']!r} is already open with data={active['data']!r}, and "
                 "a fit is charged to only one. Leave its block first."

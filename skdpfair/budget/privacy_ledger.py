@@ -545,12 +545,12 @@ def _is_of_scikit_learn(search: Any) -> bool:
 
 
 def _refuse_other_unit(fit: Line, before: Sequence[Line]) -> None:
-    own = fit.get("persons")
-    others = sorted({e["persons"] for e in before if e.get("persons")} - {own})
+    persons = fit.get("persons")
+    others = sorted({e["persons"] for e in before if e.get("persons")} - {persons})
     if any(e.get("unit", "record") != fit.get("unit", "record") for e in before):
         what, other = f"each {fit.get('unit', 'record')}", "another unit"
-    elif own and others:
-        what, other = f"the persons of the column {own!r}", f"those of {others[0]!r}"
+    elif persons and others:
+        what, other = f"the persons of the column {persons!r}", f"those of {others[0]!r}"
     else:
         return
     raise ValueError(

@@ -276,15 +276,15 @@ def existing_ledger(path):
     return None if path is None else PrivacyLedger(path)
 
 
-def delta_of_fits(given, ledger, ledger_delta, n_units):
-    """Return the delta of fits: as given, else that of their ledger if it suits so many units.
+def delta_of_fits(delta, ledger, ledger_delta, n_units):
+    """Return the delta of fits, by default their ledger's if it suits so many units.
 
     A model and all fits on its data are then stated at one delta.
     """
-    if given is None and ledger is not None:
-        own = ledger_delta or existing_ledger(ledger).delta
-        given = own if own is not None and own * n_units < 1 else None
-    return "auto" if given is None else given
+    if delta is None and ledger is not None:
+        delta = ledger_delta or existing_ledger(ledger).delta
+        delta = delta if delta is not None and delta * n_units < 1 else None
+    return "auto" if delta is None else delta
 
 
 def tell_ledger(ledger):

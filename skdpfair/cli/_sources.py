@@ -74,12 +74,12 @@ def source_of(data, *others, labels=None, file_column=FILE, size=None, mode=None
 def tell_uncovered(columns):
     """Print, to a person and no file, in which columns a schema covers no row."""
     if columns:
-        said = (
+        note = (
             f"Note: No row has a listed value in {', '.join(columns)}, nor a number within the "
             "limits: the model would learn nothing from there. Spell the values as in the file (1 "
             "and 1.0 are the same), and state limits in its units."
         )
-        echo(wrapped(said), err=True)
+        echo(wrapped(note), err=True)
 
 
 def shared_columns(source, schema) -> list:
@@ -91,10 +91,10 @@ def shared_columns(source, schema) -> list:
         table = read_columns(source.table, (), others, _LOOKED_AT)
     elif schema.unit is None and others and isinstance(source, Parquet):
         table = _dataset(source.paths).head(_LOOKED_AT, columns=others).to_pandas()
-    found = {name: values.dropna().astype(str) for name, values in table.items()}
+    columns = {name: values.dropna().astype(str) for name, values in table.items()}
     return [
         name
-        for name, texts in found.items()
+        for name, texts in columns.items()
         if max(_FEW, len(texts) / _MOST_ROWS) <= texts.nunique() < len(texts)
         and texts.str.contains(r"\d[-./:,]\d").mean() < 0.5  # no dates, times nor decimals
     ]

@@ -62,15 +62,15 @@ _SELECTING |= {"MaskedFill": ("mask",), "Select": ("",), "Slice": ("",)}
 
 def _without_gradient(p: nn.Parameter, op: Any, place: int, buffers: set[int]) -> Tensor:
     """Return where an operation that reads a parameter gives it no gradient, whatever the data."""
-    name, found = type(op).__name__.partition("Backward")[0], torch.zeros_like(p, dtype=torch.bool)
+    name, fixed = type(op).__name__.partition("Backward")[0], torch.zeros_like(p, dtype=torch.bool)
     if name in ("Embedding", "EmbeddingBag") and 0 <= op._saved_padding_idx < len(p):
-        found[op._saved_padding_idx] = True
+        fixed[op._saved_padding_idx] = True
     by = _SELECTING.get(name, ())[place : place + 1]
     if by == ("",) or (by and getattr(op, f"_saved_{by[0]}").data_ptr() in buffers):
         shape, draw = op._input_metadata[0].shape, torch.Generator(p.device).manual_seed(0)
-        passed = op(torch.rand(shape, generator=draw, dtype=p.dtype, device=p.device))
-        found = (passed[place] if isinstance(passed, tuple) else passed) == 0
-    return found
+        gradient = op(torch.rand(shape, generator=draw, dtype=p.dtype, device=p.device))
+        fixed = (gradient[place] if isinstance(gradient, tuple) else gradient) == 0
+    return fixed
 
 
 def split(flat: Tensor, parameters: list[nn.Parameter]) -> list[Tensor]:

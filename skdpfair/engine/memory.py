@@ -14,23 +14,24 @@ ACTIVATION_BUDGET = 2**28  # floats that the activations of one chunk may take, 
 _OUT_OF_MEMORY = ("can't allocate memory", "out of memory", "ALLOC_FAILED", "ALLOCATION_FAILED")
 
 
-def used_device(given: str | torch.device) -> str | torch.device:
-    """Return a device as given, if torch can compute there; for "auto", "cuda" or else "cpu".
+def used_device(device: str | torch.device) -> str | torch.device:
+    """Return a device as it is, if torch can compute there; for "auto", "cuda" or else "cpu".
 
     Examples
     --------
     >>> used_device("cpu")
     'cpu'
     """
-    if given == "auto":
+    if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
-    with error_context("device", f"{safe_repr(given)} is not a torch device that can be used here"):
-        if torch.device(given).type == "meta":
+    reason = f"{safe_repr(device)} is not a torch device that can be used here"
+    with error_context("device", reason):
+        if torch.device(device).type == "meta":
             raise ValueError("it holds no numbers")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            torch.zeros(1, device=given).add_(1)
-    return given
+            torch.zeros(1, device=device).add_(1)
+    return device
 
 
 def affordable_batch(module: nn.Module, example: Tensor) -> int:

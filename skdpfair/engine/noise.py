@@ -73,18 +73,7 @@ class Noise:
         return out.copy_(self._fill(four, sensitivity, noise_multiplier / 2).sum(0))
 
     def total_(self, sums: Tensor) -> Tensor:
-        """Overwrite a noisy sum with that over all processes of the fit: this one alone.
-
-        Parameters
-        ----------
-        sums : Tensor
-            Sum over the records of this process, with what `fill_` drew for it.
-
-        Returns
-        -------
-        Tensor
-            ``sums``.
-        """
+        """Overwrite a noisy sum with that over all processes, here this one alone; return it."""
         return sums
 
     def _fill(self, out: Tensor, sensitivity: float | Tensor, noise_multiplier: float) -> Tensor:

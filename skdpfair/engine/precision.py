@@ -68,15 +68,6 @@ def full_precision(device: str | torch.device = "cpu") -> Iterator[None]:
                             write(value)
 
 
-def refuse_inference_mode() -> None:
-    """Raise ValueError if a fit would run in torch's inference mode, which has no gradients."""
-    if torch.is_inference_mode_enabled():
-        raise ValueError(
-            "fit was called inside torch.inference_mode(), where tensors have no gradients. Call "
-            "fit outside of it; predictions may stay inside."
-        )
-
-
 def is_exact(device: torch.device) -> bool:
     """Tell whether float32 products on a device are float32's; every step asks, so it is fast.
 

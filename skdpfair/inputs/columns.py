@@ -36,9 +36,9 @@ def check_indexes(**arguments: Any) -> None:
     indexed = {n: v.index for n, v in parts.items() if isinstance(v, (pd.Series, pd.DataFrame))}
     first = next(iter(indexed), "")
     for name, other in indexed.items():
-        own = indexed[first]
-        if len(own) == len(other) and not own.equals(other):
-            same = own.is_unique and other.is_unique and own.isin(other).all()
+        index = indexed[first]
+        if len(index) == len(other) and not index.equals(other):
+            same = index.is_unique and other.is_unique and index.isin(other).all()
             raise ValueError(
                 f"{name} has another index than {first}, so its values may belong to other rows. "
                 f"Pass {f'{name}.loc[{first}.index], or ' if same else ''}{name}.to_numpy() if its "

@@ -93,9 +93,9 @@ def _look(text: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", text).split()).removesuffix(".0")
 
 
-def apart(names: Iterable[Any], own: Sequence[str]) -> list[Any]:
-    """Return names of groups, in quotes where the package has the same name of its ``own``."""
-    return [f"'{n}'" if isinstance(n, str) and n.strip("'") in own else n for n in names]
+def apart(names: Iterable[Any], reserved: Sequence[str]) -> list[Any]:
+    """Return names of groups, in quotes where the package has ``reserved`` them."""
+    return [f"'{n}'" if isinstance(n, str) and n.strip("'") in reserved else n for n in names]
 
 
 def named(values: Iterable[Any], variables: Sequence[str] = ()) -> list[str]:
@@ -262,11 +262,11 @@ def _names_of(sensitive_features: Any) -> list[str]:
 
 
 def within_columns(
-    levels: Iterable[Any], sensitive_features: Any, own: Sequence[str] = ()
+    levels: Iterable[Any], sensitive_features: Any, reserved: Sequence[str] = ()
 ) -> dict[str, dict[str, list[Any]]]:
     """Return the groups of each column, if levels are intersections of several.
 
-    Each name of a column maps to ``groups``, their names, none of which is among ``own``, and
+    Each name of a column maps to ``groups``, their names, none of which is ``reserved``, and
     ``of``, the position of each intersection among them.
 
     Examples
@@ -285,10 +285,10 @@ def within_columns(
         names = [f"column {at}" for at in range(len(levels[0]))]
     found: dict[str, dict[str, list[Any]]] = {}
     for at, values in enumerate(zip(*levels, strict=True)):
-        own_names = _texts(values, "\0")
-        groups = list(dict.fromkeys(own_names))
-        of = [groups.index(name) for name in own_names]
-        found[names[at]] = {"groups": apart(groups, own), "of": of}
+        texts = _texts(values, "\0")
+        groups = list(dict.fromkeys(texts))
+        of = [groups.index(text) for text in texts]
+        found[names[at]] = {"groups": apart(groups, reserved), "of": of}
     return found
 
 

@@ -203,9 +203,9 @@ def _are_ambiguous(texts: set[str]) -> bool:
 
 def _readings(text: str) -> set[str]:
     """Return the numbers that a text may stand for, spelt in one way."""
-    found = [text] * bool(_PLAIN.fullmatch(text))
-    found += [re.sub(r"[,.'’_ ]", "", text)] * bool(_GROUPED.fullmatch(text))
-    plain = (f"{Decimal(number) or 0:f}" for number in found)
+    numbers = [text] * bool(_PLAIN.fullmatch(text))
+    numbers += [re.sub(r"[,.'’_ ]", "", text)] * bool(_GROUPED.fullmatch(text))
+    plain = (f"{Decimal(number) or 0:f}" for number in numbers)
     return {number.rstrip("0").rstrip(".") if "." in number else number for number in plain}
 
 

@@ -194,20 +194,20 @@ def read(
 
 
 def _weights(
-    given: Any, n_samples: int, declared: float | None
+    weights: Any, n_samples: int, declared: float | None
 ) -> tuple[np.ndarray | None, float | None]:
     """Return the sample weights and their bound, the largest if none is declared; None for none.
 
     They may all be 0: whether a fit succeeds must not tell the weight of one record.
     """
-    if given is None:
+    if weights is None:
         return None, None
     most = LARGE if declared is None else declared
     bound = f"{most:g}" if declared is None else f"max_sample_weight={most:g}"
     wanted = f"one number from 0 to {bound} for each of the {n_samples} rows"
-    refuse_masked("sample_weight", given)
+    refuse_masked("sample_weight", weights)
     with error_context_without_data("sample_weight", f"must hold {wanted}"):
-        weight = np.asarray(given, dtype=np.float64)
+        weight = np.asarray(weights, dtype=np.float64)
     if weight.shape != (n_samples,):
         raise ValueError(f"sample_weight must hold {wanted}, got an array of {weight.shape}.")
     if not ((weight >= 0) & (weight <= most)).all():

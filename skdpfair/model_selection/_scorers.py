@@ -437,10 +437,10 @@ def _own_scorers():
 def _takes_numbers(scorer):
     """Tell whether a scorer calls a function of Fairlearn, to which the label 1 is positive."""
     function = scorer._score_func
-    given = scorer._kwargs | getattr(function, "keywords", {})  # of a partial
+    keywords = scorer._kwargs | getattr(function, "keywords", {})  # of a partial
     module = getattr(getattr(function, "func", function), "__module__", None) or ""
     is_fairlearns = module.startswith("fairlearn.")
-    return is_fairlearns and "pos_label" not in given and scorer._response_method == _PREDICT
+    return is_fairlearns and "pos_label" not in keywords and scorer._response_method == _PREDICT
 
 
 def _as_tuple(methods):

@@ -35,7 +35,6 @@ from skdpfair._validate import (
     safe_repr,
 )
 from skdpfair.engine.memory import used_device
-from skdpfair.engine.precision import refuse_inference_mode
 from skdpfair.mechanism import Method
 from skdpfair.networks import ACTIVATIONS
 from skdpfair.privacy import ACCOUNTANTS
@@ -101,7 +100,11 @@ def check(
     Numbers, flags and texts among ``params`` become Python's own, in place: what comes later
     never meets a numpy scalar that overflows or rounds, nor a text with an odd ``==``.
     """
-    refuse_inference_mode()
+    if torch.is_inference_mode_enabled():
+        raise ValueError(
+            "fit was called inside torch.inference_mode(), where tensors have no gradients. Call "
+            "fit outside of it; predictions may stay inside."
+        )
     for name, constraints in CONSTRAINTS.items():
         params[name] = check_parameter(name, params[name], constraints)
     _check_budget(params, method)
@@ -315,7 +318,7 @@ def _refuse_unseen(callback: Any, public: bool, private: bool) -> None:
     # rows that a fit discloses are scored at the end of an epoch, by predictions of their own
     anew = isinstance(callback, EpochScoring) and not callback.use_caching
     counts = isinstance(callback, ProgressBar) and callback.batches_per_epoch == "auto"
-    asks = {
+    reasons = {
         f"watches {watched!r}": waits and in_vain,
         "scores training rows": scores and (private or not anew),
         "counts training rows (verbose=1 shows a progress bar)": counts and private,
@@ -323,7 +326,7 @@ def _refuse_unseen(callback: Any, public: bool, private: bool) -> None:
         "changes gradients": getattr(type(callback), _GRADIENTS)
         is not getattr(Callback, _GRADIENTS),
     }
-    for what in (what for what, is_so in asks.items() if is_so):
+    for what in (what for what, holds in reasons.items() if holds):
         raise ValueError(
             f"callbacks holds {type(callback).__name__}, which {what}, but that is not there: "
             "scores of private records are not computed, and callbacks get neither them nor their "
@@ -348,7 +351,7 @@ def _check_callbacks(params: dict[str, Any], method: Method) -> None:
             )
         if named and entry[0] in names:
             raise ValueError(f"callbacks names two {safe_repr(entry[0])}. Name each once.")
-        _refuse_unseen(entry[1] if isinstance(entry, tuple) else entry, public, private)
+        _refuse_unseen(callback, public, private)
         names |= {entry[0]} if named else set()
 
 
@@ -397,13 +400,13 @@ def _check_augment(augment: Any, n_augmentations: int, method: Method) -> None:
     _check_takes(augment, wanted, None)
 
 
-def _check_takes(function: Any, wanted: str, *given: Any, **keywords: Any) -> None:
+def _check_takes(function: Any, wanted: str, *arguments: Any, **keywords: Any) -> None:
     """Refuse a callable that cannot take some arguments."""
     try:
         takes = signature(function)
     except (TypeError, ValueError):  # some functions written in C do not tell
         return
     try:
-        takes.bind(*given, **keywords)
+        takes.bind(*arguments, **keywords)
     except TypeError as error:
         raise TypeError(f"{wanted}, got {safe_repr(function)}: {error}.") from None

@@ -300,15 +300,12 @@ def check_parts(
         )
 
 
-def check_ledgers(processes: Processes, given: PrivacyLedger | None) -> None:
-    """Raise ValueError if a process has another ledger than the first, which charges for all.
-
-    ``given`` is the ledger that was set as a callback in this process.
-    """
+def check_ledgers(processes: Processes, callback: PrivacyLedger | None) -> None:
+    """Raise ValueError if a process has another ledger than the first, which charges for all."""
     if processes.size == 1:
         return
-    own = processes.agreed(lambda: given or current_ledger())
-    ledgers = processes.gathered(own and (own.id, own.data))
+    ledger = processes.agreed(lambda: callback or current_ledger())
+    ledgers = processes.gathered(ledger and (ledger.id, ledger.data))
     for rank, each in enumerate(ledgers):
         if each not in (None, ledgers[0]):
             raise ValueError(

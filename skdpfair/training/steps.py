@@ -86,7 +86,8 @@ class TrainingLoop:
         self._largest_bound = torch.full_like(self._longest, -inf)
         self._smallest_bound = torch.full_like(self._longest, inf)
         self._averaged = Average(schedule.first_averaged)
-        self._state: State
+        self.state: State  # the method's between steps, made of released values
+        self.settled: Mechanism  # that of the steps, with its bounds set
         self._restart_method(mechanism.method)
         self._gradient = engine.flat()
         flat.grad = self._gradient
@@ -101,16 +102,6 @@ class TrainingLoop:
     def is_warming_up(self) -> bool:
         """Whether no weight moves yet."""
         return self.taken < self.schedule.warm_up
-
-    @property
-    def state(self) -> State:
-        """The method's state between steps, made of released values."""
-        return self._state
-
-    @property
-    def settled(self) -> Mechanism:
-        """The mechanism of the steps, with its bounds set."""
-        return self._mechanism
 
     def begin_epoch(self, batches: PoissonBatches) -> None:
         """Start an epoch: take over changes of the weights by callbacks."""
@@ -178,7 +169,7 @@ class TrainingLoop:
 
     def release(self, index: Tensor) -> Step:
         """Return the noisy gradient of the records at ``index``, and the method's next state."""
-        return self.release_by(self.engine, self._mechanism, index, self._gradient)
+        return self.release_by(self.engine, self.settled, index, self._gradient)
 
     def release_by(
         self, engine: Strategy, mechanism: Mechanism, index: Tensor, out: Tensor | None = None
@@ -188,7 +179,7 @@ class TrainingLoop:
             engine,
             self._copied(index),
             mechanism,
-            self._state,
+            self.state,
             self.noise,
             chunk_size=self.chunk,
             attack=self.attack,
@@ -201,7 +192,7 @@ class TrainingLoop:
 
     def _go(self, step: Step) -> None:
         """Update state and weights from the results of a step."""
-        self._state = step.state
+        self.state = step.state
         if step.longest is not None:
             torch.maximum(self._longest, step.longest, out=self._longest)
         torch.maximum(self._largest_bound, step.bound, out=self._largest_bound)
@@ -225,10 +216,10 @@ class TrainingLoop:
 
     def _restart_method(self, method: Method) -> None:
         self.method = method
-        self._mechanism = replace(self.mechanism, method=method)
-        self._what = "gradient sum" + "".join(f" + {q.name}" for q in self._mechanism.queries)
+        self.settled = replace(self.mechanism, method=method)
+        self._what = "gradient sum" + "".join(f" + {q.name}" for q in self.settled.queries)
         state = method.start(self.mechanism.task)
-        self._state = tree_map_only(torch.Tensor, lambda t: t.to(self.device), state)
+        self.state = tree_map_only(torch.Tensor, lambda t: t.to(self.device), state)
 
     def _set_step_size(self) -> None:
         if type(self.method).step_size is not Method.step_size:
@@ -240,7 +231,7 @@ class TrainingLoop:
             return
         named = self.engine.module.named_parameters()
         params = {name: p.detach() for name, p in named if p.requires_grad}
-        for name, value in self.method.project(params, self._state).items():
+        for name, value in self.method.project(params, self.state).items():
             params[name].copy_(value)
 
     def measured(self, index: Tensor) -> tuple[int, np.ndarray]:
