@@ -92,7 +92,7 @@ def test_the_path_of_the_readme_with_a_ledger(folder):
     text = Path("out/annex-iv.md").read_text(encoding="utf-8")
     n_inputs = load_release("model.safetensors").n_features_in_
     assert f"from 1 column, which becomes {n_inputs} inputs." in text
-    assert "this model among them" in text and "NOT private" in text and "| f |" in text
+    assert "this model among them" in text and "NOT private" in text and "| sex = f |" in text
 
 
 def test_workers_charge_their_fits(folder):
