@@ -56,8 +56,7 @@ def fixed_places(module: nn.Module, output: Tensor) -> Tensor | None:
 
 
 # operations that pass gradients on to a part of a parameter, and what selects it, by its place
-_SELECTING: dict[str, tuple[str, ...]] = {"Mul": ("other", "self"), "Where": ("condition",) * 2}
-_SELECTING |= {"MaskedFill": ("mask",), "Select": ("",), "Slice": ("",)}
+_SELECTING = {"Mul": ("other", "self"), "Where": ("condition",) * 2, "MaskedFill": ("mask",)}
 
 
 def _without_gradient(p: nn.Parameter, op: Any, place: int, buffers: set[int]) -> Tensor:
@@ -65,8 +64,8 @@ def _without_gradient(p: nn.Parameter, op: Any, place: int, buffers: set[int]) -
     name, fixed = type(op).__name__.partition("Backward")[0], torch.zeros_like(p, dtype=torch.bool)
     if name in ("Embedding", "EmbeddingBag") and 0 <= op._saved_padding_idx < len(p):
         fixed[op._saved_padding_idx] = True
-    by = _SELECTING.get(name, ())[place : place + 1]
-    if by == ("",) or (by and getattr(op, f"_saved_{by[0]}").data_ptr() in buffers):
+    masks = (getattr(op, f"_saved_{by}") for by in _SELECTING.get(name, ())[place : place + 1])
+    if name in ("Select", "Slice") or any(mask.data_ptr() in buffers for mask in masks):
         shape, draw = op._input_metadata[0].shape, torch.Generator(p.device).manual_seed(0)
         gradient = op(torch.rand(shape, generator=draw, dtype=p.dtype, device=p.device))
         fixed = (gradient[place] if isinstance(gradient, tuple) else gradient) == 0
