@@ -68,14 +68,11 @@ class Batch:
     @property
     def unit_group(self) -> Tensor:
         """Group code of each person, which all her records have; of each record without units."""
-        return self._by_unit(self.group)
-
-    def _by_unit(self, column: Tensor) -> Tensor:
         if self.units is None:
-            return column
+            return self.group
         if self.units.each is not None:
-            return column[:: self.units.each]
-        return column.index_select(0, self.units.first)
+            return self.group[:: self.units.each]
+        return self.group.index_select(0, self.units.first)
 
     def repeated(self, n: int) -> Batch:
         """Return the batch with ``n`` copies of each record, which count as it did.
