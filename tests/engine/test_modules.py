@@ -666,6 +666,42 @@ def test_modules_are_refused_by_what_they_do_with_one_record(name):
         select_strategy(Hidden(between), torch.zeros(1, 6), 3)
 
 
+BEYOND = {  # torch's own kernels of these do not ask where an index or a size ends
+    "embedding": lambda x, i: F.embedding(i, x.view(6, 1)),
+    "embedding_dense_backward": lambda x, i: ATEN.embedding_dense_backward(
+        x.view(6, 1), i, 6, -1, False
+    ),
+    "_embedding_bag_dense_backward": lambda x, i: ATEN._embedding_bag_dense_backward(
+        x.view(6, 1), 0 * i, i, 1 + 0 * i, i, 6, False, 0, None
+    ),
+    "max_pool2d_with_indices_backward": lambda x, i: ATEN.max_pool2d_with_indices_backward(
+        *x.view(1, 1, 1, 6).expand(2, -1, -1, -1), *ONES, False, i.view(1, 1, 6)
+    ),
+    "adaptive_max_pool2d_backward": lambda x, i: ATEN.adaptive_max_pool2d_backward(
+        *x.view(1, 1, 1, 6).expand(2, -1, -1, -1), i.view(1, 1, 6)
+    ),
+    "native_layer_norm_backward": lambda x, i: ATEN.native_layer_norm_backward(
+        *x.view(1, 6, 1).expand(2, -1, -1), [1], *x[:2].view(2, 1, 1), None, None, [True] * 3
+    )[0],
+}
+ATEN, ONES = torch.ops.aten, ([1, 1], [1, 1], [0, 0], [1, 1])
+
+
+@pytest.mark.parametrize("name", BEYOND)
+def test_no_index_or_size_reaches_beyond_a_record(name):
+    x, inside = torch.linspace(0.1, 0.9, 6), torch.arange(6)
+    one = operations_of(BEYOND[name], (x, inside))
+
+    def found(a, b):
+        return torch.func.vmap(one)(torch.stack([a, b]), torch.stack([inside + 6, inside]))
+
+    try:
+        first, second = found(x, x)
+    except (IndexError, RuntimeError):  # out of bounds
+        return
+    torch.testing.assert_close((found(x, -x)[0], found(-x, x)[1]), (first, second))
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_kernels_that_python_code_replaces_are_noticed():
     with torch.library._scoped_library("aten", "IMPL") as library:

@@ -28,6 +28,7 @@ from skdpfair._describe import state_of
 from skdpfair.engine.flat import split
 from skdpfair.engine.losses import Loss
 from skdpfair.engine.per_sample.batch_statistics import hold_statistics
+from skdpfair.engine.per_sample.bounded import BOUNDED
 from skdpfair.engine.per_sample.closed_list import PLAIN_TENSORS, explained, reason_to_refuse
 from skdpfair.engine.per_sample.graph import shared_draws, with_place
 from skdpfair.engine.per_sample.layers.grad_sampler import rounding, sum_of
@@ -48,8 +49,15 @@ _DECOMPOSED: Any = get_decompositions(
         _ATEN._weight_norm_interface,
         _ATEN.unfold_backward,
         _ATEN._native_batch_norm_legit,
+        _ATEN.native_batch_norm_backward,
+        _ATEN.native_group_norm_backward,
+        _ATEN.native_layer_norm_backward,
     ]
-) | {_ATEN._weight_norm_interface_backward.default: _ATEN._weight_norm_differentiable_backward}
+)
+_DECOMPOSED[_ATEN._weight_norm_interface_backward.default] = (
+    _ATEN._weight_norm_differentiable_backward
+)
+_DECOMPOSED.update(BOUNDED)
 _LIKE: Any = {  # vmap would draw for one record after the other
     torch.ops.aten.rand_like.default: torch.ops.aten.rand.generator,
     torch.ops.aten.randn_like.default: torch.ops.aten.randn.generator,
