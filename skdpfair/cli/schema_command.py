@@ -208,14 +208,14 @@ def ask(
 def person_question(names, unit, remedy=_GIVE, shared=()):
     """Return the question whether a row is a person; None if ``unit`` or the names answer it.
 
-    ``shared`` are columns in which several rows share a value.
+    ``shared`` are columns in which several rows share a value, which notes tell.
     """
     name = column_of_persons(names) if unit is None else None
     if name is not None:
         return PERSON_QUESTION.format(repr(name), remedy.format(name))
     if shared:
         return (
-            "Is a row a person? The guarantee is for one row, and several rows share a value of "
+            "The guarantee is for one row, and several rows share a value of "
             f"{', '.join(map(repr, shared))}. If a value is a person, {remedy.format(shared[0])}"
         )
     return None

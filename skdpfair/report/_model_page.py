@@ -590,7 +590,8 @@ def _learned(classifier, pipeline):
         else:
             rounded = {float(f"{v:.6g}"): float(f"{logit:.3f}") for v, logit in pairs}
             curves[column] = list(rounded.items())
-    return learned(curves, display.log_columns, categories)
+    second = named(classifier.classes_, variables(classifier)[:1])[1]
+    return learned(curves, display.log_columns, categories, second)
 
 
 def _facts(classifier, file=None):

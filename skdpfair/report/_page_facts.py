@@ -56,6 +56,7 @@ _POINT = re.compile(r'( class="log")?><title>([^<]*) = (\S+): (\S+)</title></cir
 _CATEGORY = re.compile(
     r'<tr><th scope="row">(.*?)</th><td>(.*?)</td><td class="n">([^<]*)</td></tr>'
 )
+_OF_CLASS = re.compile(r"<p>The logit of (.*?) is a constant, which")
 _LOGIT = re.compile(r"[+-][0-9]{1,3}\.[0-9]{3}")
 _MOST_POINTS, _LONGEST_NAME, _MOST_LOGITS = 50, 100, 20_000
 _FALSE_ALARMS = (0.0, 0.1, 0.5, 1.0, 2.0, 5.0, *range(10, 101, 10))  # per cent
@@ -119,7 +120,7 @@ _SAMPLING = [
 ]
 
 
-def learned(columns, log_columns, categories):
+def learned(columns, log_columns, categories, of_class):
     """Return what the section on learned functions shows; None if there is nothing to show.
 
     Parameters
@@ -130,6 +131,8 @@ def learned(columns, log_columns, categories):
         Columns on a logarithmic axis.
     categories : list of (column, category, logit)
         Texts.
+    of_class : str
+        The second class, of which the logit is.
 
     Returns
     -------
@@ -139,7 +142,7 @@ def learned(columns, log_columns, categories):
         return None
     title = "Logit as a function of each column"
     chart = curves(columns, log_columns, title=title) if columns else None
-    return {"columns": columns, "chart": chart, "categories": categories}
+    return {"columns": columns, "chart": chart, "categories": categories, "of_class": of_class}
 
 
 def attacker(privacy):
@@ -276,7 +279,7 @@ def are_curves(learned) -> bool:
     if learned is None:
         return True
     logits = [logit for _, _, logit in learned["categories"]]
-    names = [name for row in learned["categories"] for name in row[:2]]
+    names = [learned["of_class"], *(name for row in learned["categories"] for name in row[:2])]
     for name, curve in learned["columns"].items():
         values = [value for value, _ in curve]
         names.append(name)
@@ -291,7 +294,8 @@ def _learned_in(part):
     for is_log, name, value, logit in _POINT.findall(part):
         columns.setdefault(unescape(name), []).append((float(value), float(logit)))
         log_columns |= {unescape(name)} if is_log else set()
-    return learned(columns, log_columns, _texts(_CATEGORY, part))
+    of_class = unescape("".join(_OF_CLASS.findall(part)))
+    return learned(columns, log_columns, _texts(_CATEGORY, part), of_class)
 
 
 def _texts(pattern, part):

@@ -60,7 +60,7 @@ class Recommendation:
 
 
 def estimated(values, level=LEVEL) -> Estimate:
-    """Return the mean of the values of runs with Student's interval.
+    """Return the mean of the values of runs, shares, with Student's interval within -1 and 1.
 
     Examples
     --------
@@ -77,7 +77,8 @@ def estimated(values, level=LEVEL) -> Estimate:
     if n < 2:
         return Estimate(values.mean() if n else np.nan, np.nan, np.nan, n)
     reach = t.ppf((1 + level) / 2, n - 1) * values.std(ddof=1) / n**0.5
-    return Estimate(values.mean(), values.mean() - reach, values.mean() + reach, n)
+    low, high = np.clip([values.mean() - reach, values.mean() + reach], -1.0, 1.0)
+    return Estimate(values.mean(), float(low), float(high), n)
 
 
 def small_groups(results) -> list[str]:
@@ -198,5 +199,5 @@ def largest_costs(costs):
     }
     return (
         max(costs.items(), key=lambda item: item[1].mean, default=None),
-        max(highest.items(), key=lambda item: item[1], default=None),
+        max(highest.items(), key=lambda item: (item[1], costs[item[0]].mean), default=None),
     )

@@ -136,7 +136,14 @@ def with_readable_names(results):
     target, *columns = results.variables
     levels = {g: g.split(", ") for g in group.unique() if g != OVERALL}
     if "columns" in asked:
-        parts = [[part["groups"][i] for i in part["of"]] for part in asked["columns"].values()]
+        texts = [
+            [repr(g) if ", " in g and g[0] != "'" else g for g in part["groups"]]
+            for part in asked["columns"].values()
+        ]
+        parts = [
+            [own[i] for i in part["of"]]
+            for own, part in zip(texts, asked["columns"].values(), strict=True)
+        ]
         levels = dict(zip(asked["group names"], zip(*parts, strict=True), strict=True))
     elif len(columns) == 1:
         levels = {g: [g] for g in levels}

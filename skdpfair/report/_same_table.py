@@ -9,7 +9,9 @@ def table_of(
 ):
     """Return facts on a table by name, empty if not known; ``variables`` are target and groups."""
     target, *by = variables
-    classes, groups = (sorted(n.strip("'") for n in group_names(v)) for v in (classes, groups))
+    classes, groups = (
+        sorted(n.replace("'", "") for n in group_names(v)) for v in (classes, groups)
+    )
     has_columns = schema is not None and schema.has_features
     return {
         "target": target,

@@ -262,8 +262,9 @@ def _compared_with(results, table, measure):
 def _spanned(found: Estimate, unit):
     """Return an estimate with its interval, in no more digits than the interval allows."""
     digits = 0 if not (found.high - found.low) / 2 < _WIDE_INTERVAL else 1
+    least = max(found.low, 0.0) if unit == "%" else found.low  # NaN stays NaN
     mean, low, high = (
-        f"{round(100 * v, digits) + 0.0:.{digits}f}" for v in (found.mean, found.low, found.high)
+        f"{round(100 * v, digits) + 0.0:.{digits}f}" for v in (found.mean, least, found.high)
     )
     interval = "" if np.isnan(found.low) else f" (95 % interval {low} to {high})"
     if low == high:
@@ -388,10 +389,8 @@ def before(results, ledger, total):
     ]
     if total:
         said.append(
-            f"The ε ≤ {total[0]} at δ = {total[1]} of the section on privacy is another total: it "
-            "counts the private fits of this page only, at the δ of the sweep, with the Rényi "
-            "accountant. The ledger counts all of its fits, at its own δ, with its own accountant "
-            f"({spent.accountant})."
+            f"The ε ≤ {total[0]} at δ = {total[1]} of the section on privacy counts the private "
+            f"fits of this page only, by the Rényi accountant; the ledger's is {spent.accountant}."
         )
     return said
 

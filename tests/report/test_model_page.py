@@ -32,6 +32,7 @@ from skdpfair.privacy.statement import SEVERAL_RECORDS, rounded_up
 from skdpfair.release import export_onnx, release, save_release
 from skdpfair.report import export_statement, model_card, model_page
 from skdpfair.report._model_page import _differences
+from skdpfair.report._same_table import check_same, table_of
 
 HOSTILE = "<b onclick=x>|a|</b>"
 
@@ -186,6 +187,7 @@ def test_an_additive_model_shows_what_it_has_learned(additive):
         else:
             row = f"<title>{column} = {value:.6g}: {logit:+.3f}</title>"
         assert row in page
+    assert "The logit of 1 is a constant" in page
     assert "gain (log)" in page and "age = 1 (log)" not in page
     assert "contains no figures that are not private" in page and HOSTILE not in page
 
@@ -321,6 +323,7 @@ def test_a_private_search_tells_what_it_released(of_persons, fitted):
     search = DPRandomizedSearch(clf, {"lr": [0.1]}, mean_trials=2.0, shape=1.0)
     search.fit(data.data, data.target, **given)
     page = model_page(search)
+    assert "curve says; it follows from the Rényi curve of the private search." in page
     assert page == model_page(search.best_estimator_)
     for text in (page, model_card(search).render()):
         assert "The best of a random number of trials was released." in text
@@ -418,6 +421,13 @@ def test_a_sweep_of_another_table_is_refused_with_both_sides(variables, other, b
     with pytest.raises(ValueError, match="results must belong to the table of the model") as error:
         model_page(clf, results=found)
     assert all(side in str(error.value) for side in both)
+
+
+def test_what_is_refused_names_intersections_whole():
+    levels = [("a, b", "c"), ("d", "e, f")]
+    own, other = (table_of(("t", "u", "v"), groups=groups) for groups in (levels, levels[:1]))
+    with pytest.raises(ValueError, match=re.escape(str(["a, b, c", "d, e, f"]))):
+        check_same("results", own, other)
 
 
 def test_a_sweep_of_persons_or_of_the_same_table(variables):

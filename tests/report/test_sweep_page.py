@@ -23,7 +23,7 @@ from skdpfair.privacy import SampledGaussian, trade_off
 from skdpfair.privacy import epsilon as epsilon_of
 from skdpfair.privacy.gdp import auto_delta
 from skdpfair.privacy.statement import rounded_up
-from skdpfair.report._recommendation import recommend, small_groups
+from skdpfair.report._recommendation import estimated, largest_costs, recommend, small_groups
 from skdpfair.report._summary import release_commands
 
 SECTIONS = (
@@ -598,6 +598,13 @@ def test_what_is_chosen_among_groups_has_a_wider_interval():
         assert (low, high) == pytest.approx((least, most), abs=0.051)
 
 
+def test_intervals_end_where_shares_do():
+    wide = estimated([-0.2, 0.5])
+    assert (wide.low, wide.high) == (-1.0, 1.0)
+    costs = {"a": estimated([-0.3, 0.3]), "b": wide}
+    assert largest_costs(costs) == (("b", wide), ("b", 1.0))  # of equal ends, the larger cost's
+
+
 def test_a_clear_winner_is_recommended():
     found = scored({("a", 1.0): 0.70 + NEAR, ("a", 2.0): 0.80 + NOISY, ("b", 2.0): 0.75 + NEAR})
     said = recommend(found)
@@ -749,6 +756,8 @@ def test_intersections_are_told_with_their_variables():
     page = found.to_html()
     assert "sex = F, race = A; sex = F, race = (missing); sex = M, race = A" in page
     assert "deny = 0, deny = 1" in page and "sex = M, race = A" in str(found)
+    found.asked["columns"]["race"]["groups"][0] = "A, race = B"  # no part can be taken for two
+    assert "sex = M, race = 'A, race = B'" in str(found)
 
 
 def test_intervals_of_a_gap_do_not_go_below_zero():
@@ -823,7 +832,7 @@ def test_a_ledger_tells_what_was_fitted_before(swept, two_groups, tmp_path):
     assert "holds 3 fits, at most 3 on one record." in page and "The 2 private fits in it" in page
     assert paid in page and "trained on the same records, too (1 fit): no ε covers" in page
     inside = f"The ε ≤ {rounded_up(epsilon_of_all(found.releases, found.asked['delta']))} at δ = "
-    assert inside in page and "is another total" in page
+    assert inside in page and "counts the private fits of this page only" in page
     out = tmp_path / "page.html"
     done = CliRunner().invoke(main, ["report", str(folder), "-o", str(out), "--ledger", str(path)])
     assert done.exit_code == 0, done.output
