@@ -294,7 +294,7 @@ def _traced(module: nn.Module, example: Tensor) -> Extract:
     called = copy.deepcopy(module)
 
     def one(values: dict[str, Tensor], x: Tensor) -> Tensor:
-        found: Tensor = functional_call(called, values, (x,))
+        found: Tensor = functional_call(called, values, (x.clone(),))  # may be changed in place
         return found
 
     try:

@@ -28,12 +28,19 @@ def in_pandas(X: Any) -> Any:
 
 
 def check_indexes(**arguments: Any) -> None:
-    """Raise ValueError if two arguments of a call, or members of dicts, differ in their indexes."""
+    """Raise ValueError if two arguments of a call, or members of dicts, differ in their indexes.
+
+    An X that counts from 0, as transformers make of arrays, says nothing of other labels.
+    """
     parts: dict[str, Any] = {}
     for name, given in arguments.items():
         inner = given.items() if isinstance(given, Mapping) else ()
         parts |= {name: given} | {f"{name}[{safe_repr(key)}]": part for key, part in inner}
     indexed = {n: v.index for n, v in parts.items() if isinstance(v, (pd.Series, pd.DataFrame))}
+    others = [index for name, index in indexed.items() if name != "X"]
+    own = indexed.get("X", pd.Index([""]))
+    if own.equals(pd.RangeIndex(len(own))) and not any(own.isin(i).all() for i in others):
+        del indexed["X"]
     first = next(iter(indexed), "")
     for name, other in indexed.items():
         index = indexed[first]

@@ -491,9 +491,11 @@ def uncovered(schema, table, columns=None) -> list:
 
     It tells of the rows, and is not private.
     """
-    covered = {c: table[c].between(*pair) for c, pair in schema.bounds.items()}
-    covered |= {c: codes_in(listed, table[c]) >= 0 for c, listed in schema.categories.items()}
-    return [c for c in (covered if columns is None else columns) if not covered[c].any()]
+    columns = [*schema.bounds, *schema.categories] if columns is None else columns
+    covered = {c: table[c].between(*schema.bounds[c]) for c in columns if c in schema.bounds}
+    listed = {c: schema.categories[c] for c in columns if c not in schema.bounds}
+    covered |= {c: codes_in(values, table[c]) >= 0 for c, values in listed.items()}
+    return [c for c in columns if not covered[c].any()]
 
 
 def encoded(text: str, table: pd.DataFrame) -> pd.DataFrame:

@@ -32,7 +32,7 @@ _SETTLED = 0.005
 _MOST_STEPS = 10**9
 # float64 and time end here: a larger rate or less noise costs more, so that bounds stay bounds
 _LEAST_RATE, _MOST_NOISE, LEAST_NOISE = 1e-9, 1e6, 1e-4
-MOST_MU = 1e3  # epsilon of about 5e5: beyond, the exponential of an interval overflows
+MOST_MU = 1e4  # epsilon of about 5e7
 _MOST_PRV, _MOST_PRV_STEPS = 500, 1_000_000  # from here opacus understates, fails or hangs
 # absolute error of delta in a Fourier transform's power: up to 1.7e-16 a step was measured
 _ROUNDING, _STEP_ROUNDING = 1e-14, 1e-15
@@ -221,9 +221,10 @@ def _cached(runs: tuple[SampledGaussian, ...], delta: float, accountant: str) ->
 
 
 def _pld(runs: tuple[SampledGaussian, ...], delta: float) -> float:
-    if joint_mu(runs) > MOST_MU:
-        return _rdp(runs, delta)
-    return min(_epsilons_until_settled(runs, delta))
+    if joint_mu(runs) <= MOST_MU:
+        with suppress(OverflowError):  # of an exponential, where there is hardly any noise
+            return min(_epsilons_until_settled(runs, delta))
+    return _rdp(runs, delta)
 
 
 def settled_level(runs: tuple[SampledGaussian, ...], delta: float) -> int:

@@ -12,6 +12,7 @@ from skdpfair.budget.files import replace_file
 from skdpfair.preprocessing import TableSchema
 from skdpfair.preprocessing._schema import with_features
 from skdpfair.release import _file, _onnx
+from skdpfair.release._encode import encode
 from skdpfair.release._facts import check_loaded, factory_of, facts_of, rebuilt, record_shape
 from skdpfair.release._read_statement import CLASSIFIER, REGRESSOR
 
@@ -115,6 +116,7 @@ def save_release(estimator, path, *, schema=None):
     text = facts["fitted"].pop("_schema", None)
     if schema is not None:
         text = schema.to_toml()  # keeps the order, which is that of the features
+        facts["fitted"]["_variables"] = encode((schema.target, *schema.all_groups))
     if text is not None:
         extra["schema"] = text
     _file.write(path, facts | extra, weights)
@@ -218,10 +220,8 @@ def loaded(path, module=None):
         name = one_of("estimator", facts.get("estimator", CLASSIFIER), (CLASSIFIER, REGRESSOR))
         estimator = rebuilt(getattr(_package(), name), facts, weights, factory)
         check_loaded(estimator, facts)
-        if (schema := schema_in(facts, path)) is not None:
-            estimator._variables = (schema.target, *schema.all_groups)
-            if schema.has_features:
-                estimator._schema = _checked(schema, estimator).to_toml()
+        if (schema := schema_in(facts, path)) is not None and schema.has_features:
+            estimator._schema = _checked(schema, estimator).to_toml()
         return estimator, content
     except Exception as error:  # facts may be anything, and so may a module
         raise ValueError(

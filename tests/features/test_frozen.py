@@ -132,9 +132,8 @@ def test_a_factory_makes_the_same_network_each_time(pictures):
 
 def test_the_pictures_stay_as_they_are(pictures):
     before = pictures.copy()
-    FrozenFeatures(nn.Sequential(nn.ReLU(inplace=True), nn.Flatten())).fit_transform(pictures)
-    with pytest.raises(UnsupportedModuleError, match="changes its input"):
-        FrozenFeatures(Hurting()).fit_transform(pictures)
+    for module in (nn.Sequential(nn.ReLU(inplace=True), nn.Flatten()), Hurting()):
+        FrozenFeatures(module).fit_transform(pictures)
     np.testing.assert_array_equal(pictures, before)
 
 

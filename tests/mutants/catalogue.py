@@ -308,7 +308,7 @@ MUTANTS = (
         "each epoch goes through a permutation, accounted as Poisson sampling",
         "engine/sampling.py",
         "        trials = self._successes(self.n_samples * n_steps)\n",
-        "        size = max(1, round(self.expected))\n"
+        "        size = max(1, round(self.rate * self.n_samples))\n"
         "        epochs = -(-n_steps * size // self.n_samples)\n"
         "        order = [self.generator.permutation(self.n_samples) for _ in range(epochs)]\n"
         "        rows = torch.from_numpy(np.concatenate(order))[: n_steps * size]\n"
@@ -321,7 +321,7 @@ MUTANTS = (
         "each batch has the same number of records, accounted as Poisson sampling",
         "engine/sampling.py",
         "        trials = self._successes(self.n_samples * n_steps)\n",
-        "        size = max(1, round(self.expected))\n"
+        "        size = max(1, round(self.rate * self.n_samples))\n"
         "        draw = self.generator.choice\n"
         "        every = [draw(self.n_samples, size, replace=False) for _ in range(n_steps)]\n"
         "        return [torch.from_numpy(np.sort(rows)) for rows in every]\n"
@@ -793,7 +793,7 @@ MUTANTS = (
         "a fit that meets a label outside the declared classes prints it",
         "inputs/labels.py",
         '"y has labels outside classes=, which must list them all.',
-        'f"y has labels outside classes=: {found[at < 0].tolist()}."\n            "',
+        'f"y has labels outside classes=: {y[codes < 0].tolist()}."\n            "',
         "tests/robustness/test_messages.py::"
         "test_no_message_holds_a_cell[labels as numbers beyond classes]",
     ),

@@ -265,7 +265,8 @@ class MicroVmap(Strategy):
 
     def _forward(self, values: Tensors, x: Tensor) -> Tensor:
         values = {place: values[name] for place, name in self._places.items()}
-        logits: Tensor = functional_call(self._called, values, (x[None],), tie_weights=False)[0]
+        own = x[None].clone()  # which a layer may change in place
+        logits: Tensor = functional_call(self._called, values, (own,), tie_weights=False)[0]
         return logits
 
     def _loss(
@@ -350,6 +351,7 @@ def operations_of(function: Callable[..., Any], given: tuple[Any, ...]) -> Graph
             if reason := reason_to_refuse(node):
                 raise NotRecorded(reason)
         held = [getattr(found, n.target) for n in found.graph.nodes if n.op == "get_attr"]
+        held = [t for t in held if not isinstance(t, torch.Generator)]  # which `draw_from` refuses
         if any(type(t) not in PLAIN_TENSORS or t.requires_grad for t in held):
             raise NotRecorded("it reads a parameter that is not its own, as a patched method may")
         versions = [t._version for t in held]
