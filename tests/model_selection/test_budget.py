@@ -8,7 +8,6 @@ import pickle
 import signal
 import time
 from collections import Counter
-from contextlib import suppress
 from copy import deepcopy as copy_of
 from pathlib import Path
 
@@ -315,20 +314,6 @@ def test_the_file_is_locked_from_the_check_to_the_entry(path, monkeypatch):
     monkeypatch.setattr(ledger._journal, "append", lambda line: (meanwhile(), append(line)))
     spend(ledger=ledger)
     assert tried == [1, 1, 2]  # the check, the plan, the end
-
-
-def test_a_charge_that_is_continued_is_closed_and_begun_under_one_lock(path, monkeypatch):
-    """Whoever it belongs to may still run, and close it with more than was seen here."""
-    ledger, spent, opened = PrivacyLedger(path, delta=1e-5), Ledger(), []
-    run = planned_entries(**RUN)
-    with suppress(OSError), charged(run, spent, ledger=ledger, may_resume=lambda: True) as begun:
-        spent.record("gradient sum", **RUN | {"steps": 10})
-        raise OSError
-    locked = ledger._journal.locked
-    monkeypatch.setattr(ledger._journal, "locked", lambda: opened.append(1) or locked())
-    with charged(run, spent, ledger=ledger, resumed=(*begun, spent.entries)):
-        assert len(opened) == 1
-    assert [sum(e[3] for e in fit["entries"]) for fit in ledger._entries("data")[0]] == [10, 0]
 
 
 def test_an_exceeded_budget_is_no_reason_for_another_ledger(path):
