@@ -14,6 +14,7 @@ from skdpfair.analysis._problem import of_tensors
 from skdpfair.analysis._step_risk import measured
 from skdpfair.budget.files import path_of, replace_file
 from skdpfair.engine import Batch
+from skdpfair.inputs.groups import group_names
 from skdpfair.inputs.streaming import as_rows
 
 
@@ -143,10 +144,12 @@ class GroupRecorder(Callback):
                 "that is trained. Give a class, or a function that makes a new network."
             )
         self.method_, self.before_ = net.mechanism.method.name, net.steps_before_
+        levels = ["all"] if net.group_levels_ is None else list(net.group_levels_)
+        self.names_ = dict(zip(levels, group_names(levels), strict=True))
         if self.before_ == 0:
             self.frame_ = self.pairs_ = None
         elif not hasattr(self, "frame_"):
-            self.frame_, self.pairs_ = self._from_file(_names(net)), None
+            self.frame_, self.pairs_ = self._from_file(), None
         # a warm start looks again at the step that the fit before it ended with
         self.frame_, self.pairs_ = (self._earlier(kept) for kept in (self.frame_, self.pairs_))
         self.looked_ = None
@@ -235,18 +238,19 @@ class GroupRecorder(Callback):
     def _write(self):
         if self.path is None:
             return
-        path = Path(self.path)
-        frame = self.frame_
+        path, missing = Path(self.path), self.names_.get(None)  # which pandas may keep as NaN
+        names = [self.names_.get(level, missing) for level in self.frame_["group"]]
+        frame = self.frame_.assign(group=names)
         if path.exists():
-            others = pd.read_csv(path).query("method != @self.method_")
+            others = _read(path).query("method != @self.method_")
             frame = pd.concat([others, frame], ignore_index=True) if len(others) else frame
         replace_file(path, frame.to_csv(index=False).encode())
 
-    def _from_file(self, levels):
+    def _from_file(self):
         if self.path is None or not Path(self.path).exists():
             return None
-        rows = pd.read_csv(self.path)
-        rows["group"] = rows["group"].map({str(level): level for level in levels})
+        rows, levels = _read(self.path), {name: level for level, name in self.names_.items()}
+        rows["group"] = pd.Series([levels.get(g) for g in rows["group"]], rows.index, dtype=object)
         return rows[rows["method"] == self.method_]
 
     def __getstate__(self):
@@ -261,8 +265,10 @@ def _is_ours(path):
         return False
 
 
-def _names(net):
-    return ["all"] if net.group_levels_ is None else list(net.group_levels_)
+def _read(path):
+    numbers = {c: [""] for c in pd.read_csv(path, nrows=0) if c != "group"}
+    kinds = {"na_values": numbers, "keep_default_na": False, "dtype": {"group": str}}
+    return pd.read_csv(path, **kinds)  # groups as they were written, "1" and "nan", too
 
 
 def _joined(before, rows, where):

@@ -19,6 +19,7 @@ OPTIONS = {  # by the parameter of the library that they set
     **{f"n_{name}": f"--{name}" for name in ("draws", "canaries", "jobs")},
     **{"noise_multiplier": "--noise-multiplier", "random_state": "--seed", "column": "--by"},
     **{"path_or_object": "PATH", "store": "folder", "kind": "--export"},
+    **{"results": "--sweep", "X, y": "--data"},
 }
 _WIDEST = 100
 
@@ -265,7 +266,7 @@ def opened_ledger(ledger, epsilon, delta):
 
     if ledger is None:
         return nullcontext()
-    with in_options({"epsilon": "--ledger-epsilon", "delta": "--ledger-delta"}):
+    with in_options({"epsilon": "--ledger-epsilon", "delta": "--ledger-delta", "path": "--ledger"}):
         return PrivacyLedger(ledger, epsilon=epsilon, delta=delta)
 
 

@@ -24,7 +24,7 @@ def used_device(device: str | torch.device) -> str | torch.device:
     """
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
-    reason = f"{safe_repr(device)} is not a torch device that can be used here"
+    reason = f"{safe_repr(device)} is not a torch device that can be used here, as 'auto' is"
     with error_context("device", reason):
         if torch.device(device).type == "meta":
             raise ValueError("it holds no numbers")

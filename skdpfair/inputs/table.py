@@ -245,6 +245,8 @@ def _like_fitted(estimator: Any, X: Any, hidden: list[int], shape: tuple[int, ..
         raise ValueError(
             f"X has {width} features, but {type(estimator).__name__} is expecting "
             f"{estimator.n_features_in_} features as input."
+            + " Give raw records as a DataFrame."
+            * hasattr(estimator, "_schema")
         )
     if not lacks and hasattr(X, "iloc"):
         validate_data(estimator, X, reset=False, skip_check_array=True)

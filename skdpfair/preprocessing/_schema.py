@@ -511,7 +511,7 @@ def encoded(text: str, table: pd.DataFrame) -> pd.DataFrame:
         if table.apply(pd.to_numeric, errors="coerce").abs().le(1).all(axis=None):
             raise ValueError(
                 f"X has columns, {safe_repr(names)}, and numbers that raw and encoded records may "
-                "have. Give encoded ones as an array, X.to_numpy(), and encode others by "
+                "have. Give encoded ones as an array, X.to_numpy(float), and encode others by "
                 "schema_of(path).preprocessor()."
             )
     return schema.preprocessor().transform(with_columns(table, columns))

@@ -134,7 +134,7 @@ def _described(model):
         facts, weights, sha256, n_bytes = content
         day, fits = origin_of(facts)
         with error_context(str(model), "holds no description of a model that can be read"):
-            kept = ("classes_", "y_range_", "groups_", "_variables")
+            kept = ("classes_", "y_range_", "groups_", "method_", "_variables")
             fitted = {k: decode(v) for k, v in facts["fitted"].items() if k in kept}
             if (schema := schema_in(facts, model)) is not None:
                 fitted["_variables"] = (schema.target, *schema.all_groups)
@@ -188,6 +188,8 @@ def _facts(fitted, kind, module, weights, release):
         "records": f"{n} finite numbers for each record",
         "version": page._plain(str(release)),
     }
+    if (method := getattr(fitted, "method_", None)) is not None:  # a file may leave it out
+        facts["method"] = method.name
     target, *columns = page.variables(fitted)
     if getattr(fitted, "y_range_", None) is not None:
         facts["target"] = "a number from {:g} to {:g}".format(*fitted.y_range_)
@@ -203,11 +205,11 @@ def _named(values, variables):
     return "; ".join(map(page._plain, named(values, variables)))
 
 
-def _noted(privacy):
+def _noted(privacy, facts):
     """Return the texts that the forms share, as Markdown takes them."""
     person = privacy.unit == "person"
     return SimpleNamespace(
-        method=page._plain(privacy.method),
+        method=page._plain(page.method_of(facts.get("method"), privacy)),
         released=_released(privacy),
         unit=PROTECTED[privacy.unit]
         + (f", of which at most {privacy.max_records_per_unit:,} take part" if person else ""),
@@ -240,7 +242,7 @@ def _parameters(privacy):
 
 def _nist(privacy, facts, intended_use, names, before):
     """Return title, introduction and sections of a checklist after NIST SP 800-226."""
-    noted, private = _noted(privacy), privacy.is_private
+    noted, private = _noted(privacy, facts), privacy.is_private
     n = privacy.n_samples
     tested = "See the group table below, which is NOT private." if names else None
     sections = [
@@ -446,7 +448,7 @@ def _sentence(texts):
 
 def _annex_iv(privacy, facts, intended_use, names, before):
     """Return title, introduction and sections after Annex IV of the AI Act."""
-    noted, private = _noted(privacy), privacy.is_private
+    noted, private = _noted(privacy, facts), privacy.is_private
     known = facts.get
     tested = "See the group table below, which is NOT private." if names else None
     guarantee = page._plain(privacy.statement)
@@ -488,7 +490,7 @@ def _annex_iv(privacy, facts, intended_use, names, before):
                 ),
                 (
                     "(b) General logic of the system and of its algorithms",
-                    f"A {known('estimator')}, a network that method {noted.method} trained, "
+                    f"A {known('estimator')}, a network trained with method {noted.method}, "
                     f"predicts {known('target')} from {known('inputs')}."
                     if facts
                     else None,
@@ -626,7 +628,7 @@ def _record(privacy, facts, intended_use, before):
             "kind='registry' is for differentially private releases, and this fit is not private. "
             "Fit with epsilon or noise_multiplier."
         )
-    noted = _noted(privacy)
+    noted = _noted(privacy, facts)
     description = None
     if facts:
         description = (

@@ -400,6 +400,12 @@ def _selection(privacy):
     return SELECTION.format(*facts)
 
 
+def method_of(name, privacy):
+    """Return the method that trained a model, and that a private search chose it, if one did."""
+    chosen = name is not None and _selection(privacy) is not None
+    return f"{name}, by {privacy.method}" if chosen else privacy.method
+
+
 def _not_accounted(privacy, of_person):
     covered = () if of_person is None else (SEVERAL_RECORDS,)
     return tuple(text for text in privacy.not_accounted if text not in covered)
@@ -586,7 +592,7 @@ def _learned(classifier, pipeline):
     for column, rows in display.frame.groupby("column", sort=False):
         pairs = list(zip(rows["value"], rows["logit"], strict=True))
         if isinstance(pairs[0][0], str):
-            categories += [(column, value, f"{logit:+.3f}") for value, logit in pairs]
+            categories += [(column, *named([v]), f"{logit:+.3f}") for v, logit in pairs]
         else:
             rounded = {float(f"{v:.6g}"): float(f"{logit:.3f}") for v, logit in pairs}
             curves[column] = list(rounded.items())
@@ -599,9 +605,8 @@ def _facts(classifier, file=None):
     rows = [] if file is None else [(FILE, file.sha256), (SIZE, f"{file.n_bytes:,} bytes")]
     if day := getattr(classifier, "_day", None):
         rows.append((DAY, f"{day} (UTC)"))
-    method = classifier.method_.name + f", by {privacy.method}" * (_selection(privacy) is not None)
     rows += [
-        ("method", method),
+        ("method", method_of(classifier.method_.name, privacy)),
         ("classes", ", ".join(named(classifier.classes_, [target]))),
         ("features", f"{math.prod(classifier.net_.module.in_shape):,}"),
     ]

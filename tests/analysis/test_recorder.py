@@ -1,6 +1,7 @@
 """The recorder: what it writes down, that it changes nothing, and that nothing of it gets out."""
 
 import pickle
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -170,6 +171,24 @@ def test_a_warm_start_goes_on(two_groups, tmp_path):
     other.fit(two_groups.data, two_groups.target, sensitive_features=two_groups.sensitive_features)
     steps = pd.read_csv(path)["step"].unique().tolist()
     assert steps == [0, 6, 12, 18, 24, 30, 36]
+
+
+@pytest.mark.parametrize(
+    "levels", [[1, "1"], [0, 1], ["nan", ""], ["None", None], [("x, y", "z"), ("x", "y, z")]]
+)
+def test_groups_of_a_file_are_those_of_the_fit(two_groups, tmp_path, levels):
+    groups = pd.Series([levels[i] for i in two_groups.sensitive_features == "b"], dtype=object)
+    groups = pd.DataFrame(groups.tolist()) if isinstance(levels[0], tuple) else groups
+    data = SimpleNamespace(**(two_groups | {"sensitive_features": groups}))
+    model, params = None, {"max_steps": 2, "warm_start": True, "groups": levels}
+    for _ in range(2):  # the second in another process
+        recorder = GroupRecorder(every=2, path=tmp_path / "looks.csv", terms=False)
+        params["callbacks"] = [recorder]
+        model = fitted(data, None, **params) if model is None else model.set_params(**params)
+    model.fit(data.data, data.target, sensitive_features=groups)
+    assert recorder.frame_["step"].unique().tolist() == [0, 2, 4]
+    names = [None if g is np.nan else g for g in recorder.frame_["group"]]
+    assert names[:2] == names[-2:] and {*names} == {*levels}
 
 
 def test_a_file_keeps_other_methods(two_groups, tmp_path):

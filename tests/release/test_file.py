@@ -132,6 +132,8 @@ def test_a_table_that_a_schema_cannot_encode_is_refused(raw_model):
         model.predict(rows.drop(columns="pay"))
     with pytest.raises(ValueError, match=r"hold text: \['age'\]"):
         model.predict(rows.assign(age="young"))
+    with pytest.raises(ValueError, match="Give raw records as a DataFrame"):
+        model.predict(rows.to_numpy(object))
     if list(X) == ["pay", "age"]:  # raw records between -1 and 1 could be encoded ones
         with pytest.raises(ValueError, match="that raw and encoded records may have"):
             model.predict(pd.DataFrame({"pay": [0.5], "age": [0.1]}))

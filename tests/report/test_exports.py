@@ -2,6 +2,7 @@
 
 import json
 import re
+from copy import copy
 from dataclasses import replace
 
 import numpy as np
@@ -176,6 +177,10 @@ def test_persons_and_private_searches_are_told(fitted):
     )
     search = replace(privacy, method="private selection", ledger=Ledger())
     assert "best of a random number of trials" in nist(search)
+    chosen = copy(fitted)
+    chosen.privacy_ = search
+    for kind in ("nist", "annex-iv"):  # by what is what the page says, too
+        assert f"ethod {fitted.method}, by private selection" in export_statement(chosen, kind)
     seeded = replace(privacy, seeded=True)
     assert "the noise was seeded" in nist(seeded)
     by_group = replace(privacy, group_epsilons={"a": 0.12341, "b": 1.7})

@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from copy import copy
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from hashlib import sha256
@@ -169,7 +170,7 @@ def test_the_scanner_takes_pages_without_figures_and_nothing_added(fitted):
 @pytest.fixture(scope="module")
 def additive():
     rng = np.random.default_rng(0)
-    wards = [HOSTILE, "b"]
+    wards = [HOSTILE, ""]
     rows = pd.DataFrame({"age = 1": rng.uniform(20, 80, 900), "gain": rng.lognormal(5, 2, 900)})
     rows["ward"] = rng.choice(wards, 900)
     features = public_preprocessor({"age = 1": (20, 80), "gain": (0, 1e5)}, {"ward": wards})
@@ -183,7 +184,7 @@ def test_an_additive_model_shows_what_it_has_learned(additive):
     frame = ShapeDisplay.from_estimator(additive, n_points=25).frame
     for column, value, logit in frame.itertuples(index=False):
         if column == "ward":
-            row = f"<td>{escape(value)}</td>" + f'<td class="n">{logit:+.3f}</td>'
+            row = f"<td>{escape(value or '(missing)')}</td>" + f'<td class="n">{logit:+.3f}</td>'
         else:
             row = f"<title>{column} = {value:.6g}: {logit:+.3f}</title>"
         assert row in page
@@ -211,7 +212,7 @@ def test_the_scanner_takes_curves_and_nothing_added(additive):
         (first, re.sub(r"[+-][0-9.]+</title>", "+123456.789</title>", first)),
         (first, first.replace("<circle ", '<circle data-row="0.5, 0.25" ')),
         ("</details>", "<p>0.5, 0.25</p></details>"),
-        ("<td>b</td>", "<td>" + "0.5, " * 60 + "</td>"),
+        ("<td>(missing)</td>", "<td>" + "0.5, " * 60 + "</td>"),
     ]
     for old, new in plants:
         assert old in page
@@ -358,6 +359,15 @@ def test_a_sweep_tells_what_privacy_costs_each_group(fitted, compared):
         assert float(cost) == pytest.approx(costs[unescape(group)], abs=0.051)
     largest = max(costs, key=costs.get)
     assert f"The largest cost of privacy for a group is that of {escape(largest)}" in page
+
+
+def test_costs_of_groups_that_cannot_be_judged_are_not_called_measured(fitted, compared):
+    few = copy(compared)
+    few.frame = few.frame.assign(n=5)
+    page = model_page(fitted[0], results=few)
+    assert page.count("unknown, as no group has enough test records") == 2
+    assert "measured in a sweep" not in page and "cost of each group" not in page
+    assert "Nothing was measured" not in page
 
 
 def test_a_method_may_be_an_object_and_two_groups_may_have_one_name(fitted):
