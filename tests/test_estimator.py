@@ -30,6 +30,8 @@ from skorch.callbacks import (
     LRScheduler,
     PassthroughScoring,
     ProgressBar,
+    TrainEndCheckpoint,
+    Unfreezer,
 )
 from torch import nn
 
@@ -843,6 +845,20 @@ def test_callbacks_that_ask_for_private_values_are_refused_before_a_step(table, 
     X = X.drop(columns="group")
     with pytest.raises(ValueError, match=r"callbacks holds .*private records are not .* valid"):
         fast(callbacks=[callback]).fit(X, y)
+
+
+def test_callbacks_that_freeze_are_refused_before_a_step(table):
+    X, y = table
+    for callback in (Freezer("*"), ("own", Unfreezer("*"))):
+        with pytest.raises(ValueError, match=r"holds \w*reezer.*where the module is made"):
+            fast(callbacks=[callback]).fit(X.drop(columns="group"), y)
+
+
+def test_checkpoints_need_no_batches(table, tmp_path):
+    X, y = table
+    saving = [Checkpoint(monitor=None, dirname=tmp_path), TrainEndCheckpoint(dirname=tmp_path)]
+    assert fast(callbacks=saving).fit(X.drop(columns="group"), y).n_steps_ > 0
+    assert {"params.pt", "train_end_params.pt"} <= {path.name for path in tmp_path.iterdir()}
 
 
 def test_callbacks_that_score_public_or_disclosed_rows_are_not_refused(table):

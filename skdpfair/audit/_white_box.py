@@ -52,7 +52,7 @@ class Canaries(Callback):
         loop.release = partial(self._release, loop)
 
     def _release(self, loop, index):
-        engine, mechanism, state = loop.engine, loop.mechanism, loop.state
+        engine, mechanism, state = loop.engine, loop.settled, loop.state
         method, seen = copy.copy(mechanism.method), {}
 
         def clip(sample, state, release):

@@ -27,7 +27,7 @@ _PLAIN = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]\d{1,3})?|[+-]?\d(?:\.\
 _GROUPED = re.compile(r"[+-]?\d{1,3}([,.'’_ ])\d{3}(?:\1\d{3})*")
 _NUMBER = re.compile(f"{_GROUPED.pattern}|{_PLAIN.pattern}")
 # lines of ASCII that may be in no normal form, or numbers but no plain ones
-_ODD = re.compile(r"^(?:[-+.]|0.|[1-9]\d*[^\d\n]|[^\S\n]|$)|[^\S\n]$", re.MULTILINE)
+_ODD = re.compile(r"^(?:[-+.]|0.|[1-9]\d*[^\d\n]|[^\S\n]|$)|[^\S\n]$|[^\s!-~]", re.M)
 
 
 def columns(X: Any, unit_col: Any, group_col: Any) -> list[int]:
@@ -172,7 +172,7 @@ def _normal(texts: list[Any]) -> tuple[list[Any], bool]:
 
 
 def _spelt(text: str) -> str | None:
-    if not text.isascii():
+    if not (text.isascii() and text.isprintable()):
         text = unicodedata.normalize("NFKC", text.translate(_invisible()))
     text = text.strip()
     whole = _WHOLE.fullmatch(text)
@@ -181,10 +181,12 @@ def _spelt(text: str) -> str | None:
 
 @cache
 def _invisible() -> dict[int, None]:
-    """Return the characters that nobody sees: format characters, and fillers like them."""
-    formats = (i for i in range(sys.maxunicode) if unicodedata.category(chr(i)) == "Cf")
-    fillers = 0x034F, 0x115F, 0x1160, 0x3164, 0xFFA0, *range(0xFE00, 0xFE10)
-    return dict.fromkeys((*formats, *fillers))
+    """Return the characters that nobody sees: format, control and filling characters."""
+    points = ((i, chr(i)) for i in range(sys.maxunicode))
+    formats = (i for i, c in points if unicodedata.category(c) in ("Cf", "Cc") and not c.isspace())
+    fillers = 0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x3164, 0xFFA0
+    selectors = *range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)
+    return dict.fromkeys((*formats, *fillers, *selectors))
 
 
 def _are_ambiguous(texts: set[str]) -> bool:

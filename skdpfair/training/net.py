@@ -377,6 +377,8 @@ class PrivateNet(NeuralNetClassifier):
                 self.measured_.append(loop.measured(index))
             step(index)
         self.steps_ = loop.taken
+        if self.history and not self.history[-1]["batches"]:
+            self.history.new_batch()  # whose place Checkpoint asks for
         loop.check_epoch()
 
     def _step_with_callbacks(self, index: Tensor) -> None:

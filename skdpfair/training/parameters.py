@@ -14,10 +14,12 @@ from skorch.callbacks import (
     Checkpoint,
     EarlyStopping,
     EpochScoring,
+    Freezer,
     InputShapeSetter,
     LRScheduler,
     PassthroughScoring,
     ProgressBar,
+    Unfreezer,
 )
 from skorch.callbacks.scoring import ScoringBase
 from torch import nn
@@ -309,6 +311,12 @@ def _refuse_unseen(callback: Any, public: bool, private: bool) -> None:
     if isinstance(callback, type):
         with suppress(TypeError):  # skorch makes it, likewise without arguments
             callback = callback()
+    if isinstance(callback, (Freezer, Unfreezer)):
+        raise ValueError(
+            f"callbacks holds {type(callback).__name__}, but parameters cannot be frozen or "
+            "unfrozen after training began. Freeze them where the module is made: in the class or "
+            "factory that module= names."
+        )
     waits = isinstance(callback, (EarlyStopping, Checkpoint)) or (
         isinstance(callback, LRScheduler) and "Plateau" in str(callback.policy)
     )

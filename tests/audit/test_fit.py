@@ -19,6 +19,7 @@ from benchmarks.bench_audit import coverage
 from skdpfair import METHODS, DPFairClassifier
 from skdpfair.audit import FitAudit, audit_fit
 from skdpfair.audit._lower_bounds import guesses_excess
+from skdpfair.audit._white_box import Canaries
 from skdpfair.datasets import make_two_groups
 from skdpfair.engine import PoissonSampler
 from skdpfair.engine.noise import Noise
@@ -406,6 +407,20 @@ def test_canaries_are_found_in_chunks_copies_and_persons(name, params):
     units = person if "max_records_per_unit" in params else None
     audit = audit_fit(clf, X, y, 300, units=units, **WATCHED)
     assert audit.n_correct > 240 and audit.passed
+
+
+def test_watched_steps_have_the_bounds_of_the_fit(data, monkeypatch):
+    bounds, plain = [], Canaries._release
+
+    def release(self, loop, index):
+        step = plain(self, loop, index)
+        bounds.append((float(step.bound), loop.method.max_grad_norm))
+        return step
+
+    monkeypatch.setattr(Canaries, "_release", release)
+    clf = strong(epsilon=20.0, lr="auto", batch_size=100, max_steps=20)
+    audit_fit(clf, data.data, data.target, 50, **WATCHED)
+    assert all(own == pytest.approx(fitted) for own, fitted in bounds) and bounds[0][0] != 1.0
 
 
 def test_pictures_are_watched_as_they_are():
