@@ -313,7 +313,7 @@ class DPEstimator(sklearn_callbacks.Counted, BaseEstimator):
             "_group_positions": data.group_positions,
         }
         kept |= {} if data.classes is None else {"classes_": data.classes}
-        if persons := data.persons or (previous and getattr(self, "_persons", None)):
+        if persons := data.persons or (previous and previous.persons):
             kept["_persons"] = persons
         if self.diagnostics:
             kept["diagnostics_"] = diagnostics_frame(net, data.groups.levels, self.callbacks)

@@ -354,7 +354,7 @@ def _wanted(constraints: Sequence[Any]) -> str:
 
 
 def _rounded(bound: int) -> str:
-    return str(bound) if bound < LARGE else f"{bound:.3g}"
+    return str(bound) if bound < 2**60 else f"2**{math.log2(bound):.0f}"
 
 
 def _pythons_own(value: Any) -> Any:

@@ -648,6 +648,19 @@ def test_two_kinds_of_persons_have_no_sum(place, visits, tmp_path):
         assert PrivacyLedger(tmp_path / "ledger").report().n_fits == 1
 
 
+def test_positions_and_later_names_do_not_tell_persons_apart(visits, tmp_path):
+    X, y = visits
+    features = X[list("abc")]
+    ledger = PrivacyLedger(tmp_path / "ledger", delta=1e-4, accountant="rdp", progress=False)
+    with ledger:
+        for _ in range(2):
+            quick(unit_col=0, group_col=None).fit(np.c_[X["person"], features], y)
+    assert "note: persons that no column name" in str(ledger.report())
+    plain = quick(unit_col=None, group_col=None, warm_start=True)
+    plain.fit(features, y, units=X["person"].to_numpy()).fit(features, y, units=X["person"])
+    assert any("no column name" in text for text in plain.privacy_.assumptions)
+
+
 def test_persons_without_a_name_are_on_record_as_those_of_the_other_fits(visits, tmp_path):
     X, y = visits
     plain, features = quick(unit_col=None, group_col=None, warm_start=True), X[list("abc")]

@@ -21,7 +21,7 @@ from skdpfair.privacy.accounting import SampledGaussian
 from skdpfair.privacy.accounting import epsilon as epsilon_of
 from skdpfair.privacy.ledger import LedgerEntry
 from skdpfair.privacy.renyi import ORDERS, curve_epsilon, rdp_curve
-from skdpfair.privacy.statement import ASSUMPTIONS
+from skdpfair.privacy.statement import ASSUMPTIONS, are_names
 
 _COLUMNS = [
     "data",
@@ -227,8 +227,8 @@ def spending(lines: Sequence[Line], data: str, delta: float, accountant: str) ->
     notes = [] if reasons else [note for line in looks for note in line["notes"]]
     unit = next((fit.get("unit", "record") for fit in fits), "record")
     split = [s for s in own if unit == "person" and not s.get("persons_together")]
-    is_unnamed = unit == "person" and len(fits) > 1 and not all(f.get("persons") for f in fits)
-    same = [ASSUMPTIONS["persons"]] * is_unnamed
+    is_unnamed = unit == "person" and not are_names(f.get("persons") for f in fits)
+    same = [ASSUMPTIONS["persons"]] * (is_unnamed and len(fits) > 1)
     spent = cost(private, searches, delta, accountant)
     return Spending(
         epsilon=spent,

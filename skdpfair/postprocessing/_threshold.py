@@ -383,7 +383,8 @@ class DPThresholdClassifier(_tasks.Counted, ClassifierMixin, MetaEstimatorMixin,
             raise ValueError(
                 "Thresholds by group need groups. Give fit, predict and score sensitive_features=, "
                 "or set group_col of the classifier. Of scorers, scoring=None and GroupScorer "
-                "pass sensitive_features on to predict; scikit-learn's do not."
+                "pass sensitive_features on to predict, with "
+                "sklearn.set_config(enable_metadata_routing=True); scikit-learn's do not."
             )
         if _groups.TARGET in names:
             raise ValueError(

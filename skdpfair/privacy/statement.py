@@ -162,6 +162,11 @@ SAMPLED_ALL = "All {unit}s took part in every step ({steps} in all)."
 SAMPLED_MORE = "; {n} more releases read all {unit}s"
 
 
+def are_names(columns: Iterable[str | None]) -> bool:
+    """Return whether columns of persons have names: positions do not tell what they hold."""
+    return all(column is not None and not column.isdecimal() for column in columns)
+
+
 def in_unit(texts: Iterable[str], unit: str) -> tuple[str, ...]:
     """Return what a report says, in the words for what its fit protects.
 

@@ -20,6 +20,7 @@ from skdpfair.privacy.statement import (
     REFERENCE_HELD,
     UNITS,
     WEIGHTS_FROM_OTHERS,
+    are_names,
     in_unit,
 )
 from skdpfair.training.inference import frozen_numbers
@@ -61,7 +62,7 @@ def account(
         assumptions += _frozen(net)
     if previous is not None:  # what no ledger holds: fits without privacy, seeds
         seeded = seeded or previous.privacy.seeded
-        if table.unit is not None and table.persons is None:
+        if table.unit is not None and not are_names((previous.persons, table.persons)):
             assumptions += (ASSUMPTIONS["persons"],)
         assumptions = tuple(dict.fromkeys((*previous.privacy.assumptions, *assumptions)))
         before = previous.privacy

@@ -35,6 +35,8 @@ class PreviousFit:
         How many fits and steps there were.
     ledger_fits : tuple of str or None
         Names of the fits in ledgers, None for one that no ledger recorded.
+    persons : str or None
+        Name of the column of the persons, if one had it.
     """
 
     module: nn.Module
@@ -44,6 +46,7 @@ class PreviousFit:
     n_fits: int
     n_steps: int
     ledger_fits: tuple[str | None, ...]
+    persons: str | None = None
 
 
 def previous_fit(
@@ -94,6 +97,7 @@ def previous_fit(
         n_fits=estimator._n_fits,
         n_steps=report.steps if report.ledger.entries else n_steps,
         ledger_fits=getattr(estimator, "_ledger_fits", (None,) * estimator._n_fits),
+        persons=getattr(estimator, "_persons", None),
     )
 
 
