@@ -78,7 +78,7 @@ class RecordByRecord:
             return found
 
         try:
-            self._run = operations_of(one, (self._values(), x, y))
+            self._run = operations_of(one, (self._values(), x, y), n_shared=1)
             draw_from(self._run, model.generator)
         except NotRecorded as error:
             raise ValueError(

@@ -298,7 +298,7 @@ def _traced(module: nn.Module, example: Tensor) -> Extract:
         return found
 
     try:
-        run = operations_of(one, (values, example))
+        run = operations_of(one, (values, example), n_shared=1)
         if draw_from(run, torch.Generator(example.device)):
             raise NotRecorded("it draws random numbers")
     except NotRecorded as error:

@@ -20,6 +20,11 @@ def _embedding_backward(grad: Tensor, index: Tensor, n: int, padding: int, scale
     return _added(rows, (n, rows.shape[1]), 0, index.reshape(-1, 1).expand_as(rows))
 
 
+def _index_fill(x: Tensor, axis: int, index: Tensor, value: float) -> Tensor:
+    places = (*[None] * (axis % x.dim()), index)
+    return torch.ops.aten.index_put(x, places, x.new_full((), value)) if x.dim() else x * 0 + value
+
+
 def _bag_backward(grad: Tensor, index: Tensor, bag: Tensor, *args: Any) -> Tensor:
     size, largest, n, scale, mode, weight, padding = (*args, -1)[:7]
     if mode == 2:  # the largest numbers, of which an empty bag has none
@@ -46,6 +51,8 @@ BOUNDED: Any = {
     _ATEN.embedding.default: _embedding,
     _ATEN.embedding_dense_backward.default: _embedding_backward,
     _ATEN._embedding_bag_dense_backward.default: _bag_backward,
+    _ATEN.index_fill.int_Scalar: _index_fill,
+    _ATEN._unsafe_index_put.default: _ATEN.index_put.default,
     _ATEN.max_pool2d_with_indices_backward.default: partial(_pool_backward, 2),
     _ATEN.max_pool3d_with_indices_backward.default: partial(_pool_backward, 3),
     _ATEN.adaptive_max_pool2d_backward.default: partial(_pool_backward, 2),

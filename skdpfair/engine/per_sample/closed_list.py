@@ -56,8 +56,10 @@ def reason_to_refuse(node: Node) -> str | None:
     if not isinstance(operation, OpOverload) or operation.namespace != "aten" or _is_own(operation):
         return f"it calls {operation}, which runs code of its own: use operations of torch"
     name = operation.overloadpacket.__name__
-    if name.startswith("_embedding_bag") and "backward" not in name and not _is_given(node.args[0]):
-        return f"{operation} reads a table that is made of a record: use index_select and mean"
+    if name.startswith("_embedding_bag") and "backward" not in name:
+        table, _, offsets, *_ = node.args
+        if not _is_given(table) or _varies(offsets):
+            return f"{operation} reads a table or offsets of a record: use index_select and mean"
     # in place on constants of the trace, see `operations_of`
     listed = name.removesuffix("_"), str(operation).removeprefix("aten.")
     if CLOSED_LIST.isdisjoint(listed) or "out" in operation._overloadname:
@@ -73,6 +75,11 @@ def _is_given(table: Any) -> bool:
             return False
         table = table.args[0]
     return True
+
+
+def _varies(value: Any) -> bool:
+    inputs = getattr(value, "all_input_nodes", ())
+    return getattr(value, "op", "") == "placeholder" or any(map(_varies, inputs))
 
 
 def _is_own(operation: OpOverload[..., Any]) -> bool:

@@ -27,6 +27,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from skdpfair._describe import state_of
 from skdpfair.engine.flat import split
 from skdpfair.engine.losses import Loss
+from skdpfair.engine.per_sample.apart import Apart
 from skdpfair.engine.per_sample.batch_statistics import hold_statistics
 from skdpfair.engine.per_sample.bounded import BOUNDED
 from skdpfair.engine.per_sample.closed_list import PLAIN_TENSORS, explained, reason_to_refuse
@@ -210,7 +211,7 @@ class MicroVmap(Strategy):
 
     def _newly_traced(self, function: Callable[..., Any], columns: Sequence[Tensor]) -> GraphModule:
         made_up = [column[0].new_full(column.shape[1:], _half(column)) for column in columns]
-        one = operations_of(function, (*self._values(), *made_up))
+        one = operations_of(function, (*self._values(), *made_up), n_shared=2)
         each = vmap(one, (None, None, *[0] * len(columns)), randomness="different")
         several = [row.expand(self.micro_batch, *row.shape) for row in made_up]
         found = operations_of(each, (*self._values(), *several))
@@ -298,7 +299,9 @@ def gradient_of(
     return dict(zip(leaves, found, strict=True)), other
 
 
-def operations_of(function: Callable[..., Any], given: tuple[Any, ...]) -> GraphModule:
+def operations_of(
+    function: Callable[..., Any], given: tuple[Any, ...], n_shared: int | None = None
+) -> GraphModule:
     """Return the operations that a function carries out on tensors, none of them in place.
 
     Its Python runs once, on copies of the tensors ``given``.
@@ -309,6 +312,9 @@ def operations_of(function: Callable[..., Any], given: tuple[Any, ...]) -> Graph
         Takes tensors, or dicts of them.
     given : tuple
         Its arguments, made up.
+    n_shared : int, optional
+        How many of the first arguments are the same for all records, where the operations are
+        those of one record: each is then tried on several.
 
     Returns
     -------
@@ -358,6 +364,8 @@ def operations_of(function: Callable[..., Any], given: tuple[Any, ...]) -> Graph
         found(*copies)
         if versions != [t._version for t in held]:
             raise NotRecorded("it changes a tensor that is kept from call to call")
+        if n_shared is not None:
+            Apart(found, len(tree_leaves(copies[:n_shared]))).check(*copies)
     return found
 
 

@@ -1,0 +1,85 @@
+"""Torch's rules for batches, tried on each operation: some mix records where shapes do not fit."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.func import vmap
+from torch.fx import GraphModule, Interpreter, Node
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only, tree_unflatten
+
+from skdpfair.engine.per_sample.stand_ins import NotRecorded
+
+
+class Apart(Interpreter):
+    """Runs operations of one record, and each of them on several, of made-up numbers, under vmap.
+
+    The first ``n_shared`` inputs are the same for all records.
+    """
+
+    def __init__(self, operations: GraphModule, n_shared: int) -> None:
+        super().__init__(operations)
+        self.extra_traceback = False
+        inputs = [n for n in self.graph.nodes if n.op == "placeholder"]
+        self._own = set(inputs[n_shared:])
+        self._tried: set[Any] = set()
+        self._generator = torch.Generator().manual_seed(0)
+
+    def check(self, *given: Any) -> None:
+        """Refuse operations that give records of a batch other results than each alone."""
+        try:
+            with torch.no_grad():
+                self.run(*given)
+        except RuntimeError as error:
+            raise NotRecorded(str(error).partition("\n")[0]) from None
+
+    def run_node(self, n: Node) -> Any:
+        """Try an operation, and run it on the one record."""
+        if not self._own.isdisjoint(n.all_input_nodes):
+            self._own.add(n)
+            tags = getattr(n.target, "tags", None)  # of operations of torch alone
+            drawn = tags is None or torch.Tag.nondeterministic_seeded in tags
+            if not (drawn or "empty" in str(n.target)):  # else the numbers differ anyway
+                self._try(n, *tree_flatten((n.args, n.kwargs)))
+        return super().run_node(n)
+
+    def _try(self, node: Node, leaves: list[Any], spec: Any) -> None:
+        own = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Node) and leaf in self._own]
+        leaves = [self.env[leaf] if isinstance(leaf, Node) else leaf for leaf in leaves]
+        kinds = tree_map_only(Tensor, lambda t: (t.shape, t.dtype), leaves)
+        if (key := repr((node.target, own, kinds, spec))) in self._tried:
+            return
+        self._tried.add(key)
+
+        def run(*values: Tensor) -> list[Tensor]:
+            filled = dict(enumerate(leaves)) | dict(zip(own, values, strict=True))
+            args, kwargs = tree_unflatten([*filled.values()], spec)
+            found = node.target(*args, **kwargs)  # type: ignore[operator]  # an operation
+            return [t for t in tree_leaves(found) if t is not None]
+
+        records = [[self._made_up(leaves[i]) for i in own] for _ in range(3)]
+        alone = [torch.stack(parts) for parts in zip(*(run(*r) for r in records), strict=True)]
+        for axis in (0, -1):
+            batch = [torch.stack(values, axis) for values in zip(*records, strict=True)]
+            try:
+                found = vmap(run, axis)(*batch)
+            except RuntimeError:
+                if axis:  # some rules take records that come first only
+                    continue
+                raise
+            if not all(map(_equal, found, alone)):
+                shapes = ", ".join(str(tuple(leaves[i].shape)) for i in own)
+                raise NotRecorded(f"{node.target} on {shapes} lets records act on each other")
+
+    def _made_up(self, like: Tensor) -> Tensor:
+        if not (like.is_floating_point() or like.is_complex()):
+            return like
+        numbers = torch.rand(like.shape, generator=self._generator).mul_(0.9).add_(0.05)
+        return numbers.to(like)
+
+
+def _equal(found: Tensor, alone: Tensor) -> bool:
+    if found.shape != alone.shape or not (found.is_floating_point() or found.is_complex()):
+        return torch.equal(found, alone)
+    tolerance = torch.finfo(found.dtype).eps ** 0.4
+    return torch.allclose(found, alone, tolerance, tolerance, equal_nan=True)
