@@ -10,9 +10,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC
 
 from skdpfair import DPFairClassifier
+from skdpfair.inputs.groups import group_names
 from skdpfair.plotting import (
     GroupLossDisplay,
     PrivacyCostDisplay,
+    RiskBoundDisplay,
     ShapeDisplay,
     TradeoffDisplay,
     plot_group_accuracy,
@@ -267,6 +269,23 @@ def test_displays_of_models_refuse_others(display):
         display.from_estimator(other, *data, sensitive_features=["a", "b"])
 
 
+@pytest.mark.parametrize(
+    "pair", [("$\\frac$", "_b"), ("", "'"), (1, "1"), (("x", "y"), ("x", "z"))]
+)
+def test_no_name_of_a_group_breaks_a_plot_or_is_left_out(pair):
+    frame = pd.DataFrame({"step": [0, 0, 1, 1], "group": [*pair, *pair], "loss": 1.0})
+    ax, _ = GroupLossDisplay(frame.assign(gradient_norm=1.0)).plot().axes_
+    table = pd.DataFrame({f"accuracy[{name}]": [0.5] for name in group_names(pair)}, ["$\\frac$"])
+    names = [text.get_text().strip() for text in plot_group_accuracy(table).get_legend().texts]
+    assert [text.get_text().strip() for text in ax.texts] == names
+    assert names[0] in (r"\$\frac\$", "(missing)", "1", "x, y") and names[0] != names[1]
+    rows = frame.groupby("step")["group"].agg(list).tolist()
+    rows = pd.DataFrame(rows, columns=["group_a", "group_b"]).assign(step=[0, 1])
+    rows = rows.reindex(columns=RiskBoundDisplay.columns).fillna(0.5)
+    for figure in (ax.figure, RiskBoundDisplay(rows).plot().figure_, plt.gcf()):
+        figure.draw_without_rendering()
+
+
 def test_losses_are_dressed_like_the_others():
     frame = pd.DataFrame({"step": [0, 1], "group": "a", "loss": [1.0, 0.5], "gradient_norm": 1.0})
     axes = GroupLossDisplay.from_results(frame).plot().axes_
@@ -318,7 +337,21 @@ def test_curves_add_up_to_the_logit():
     assert [panel.get_title(loc="left") for panel in display.axes_] == ["age", "ward"]
 
 
-NAMES = ("self", "frame", "", " ", "class", "__init__", 'a,"b"]', "{x} %s", "<b>", "x" * 300, "0")
+NAMES = (
+    "self",
+    "frame",
+    "$\\frac$",
+    "_",
+    "",
+    " ",
+    "class",
+    "__init__",
+    'a,"b"]',
+    "{x} %s",
+    "<b>",
+    "x" * 300,
+    "0",
+)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -330,7 +363,7 @@ def test_no_name_of_a_column_breaks_curves(name):
         model = make_pipeline(features, LogisticRegression()).fit(x, [0, 1] * 9)
         display = ShapeDisplay.from_estimator(model, n_points=3)
         assert list(display.frame["column"]) == [names[0]] * 3 + [names[1]] * 2
-        assert len(display.plot().axes_) == 2
+        display.plot().figure_.draw_without_rendering()
         plt.close("all")
 
 

@@ -8,6 +8,7 @@ from skdpfair._validate import safe_repr
 
 # Okabe and Ito's colours for the colour-blind, without black, and yellow last: it is faint
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
+_LONGEST = 60  # name
 _INK = {"#F0E442": "#857A00"}  # yellow letters are illegible
 
 
@@ -41,6 +42,18 @@ def dress(ax, title, *, pad=12, grid="y"):
     ax.grid(axis=grid, color="0.88")
     ax.set_axisbelow(True)
     ax.spines[["top", "right"]].set_visible(False)
+
+
+def plain(name):
+    """Return the name of a group, column or model as a text that matplotlib writes as it is.
+
+    It would take dollars for mathematics, leave empty names and ``_name`` out of legends, and have
+    no room for very long names, whose middle is left out.
+    """
+    text = str(name) if str(name).strip() else "(missing)"
+    text = text if len(text) <= _LONGEST else f"{text[:30]}…{text[-20:]}"
+    text = text.replace("$", r"\$")
+    return f" {text}" if text.startswith("_") else text
 
 
 def text_width(text, size=10.0):
@@ -117,7 +130,7 @@ def label_ends(ax, ends):
         # a line across half the picture would look like a curve: name such a point where it is
         beside = 1.04 if at > 0.6 else at + 0.04
         ax.annotate(
-            name,
+            plain(name),
             xy=(1.0 if x is None else x, value),
             xytext=(beside, place - shift),
             xycoords=("axes fraction" if x is None else "data", "data"),

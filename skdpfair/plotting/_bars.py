@@ -13,6 +13,7 @@ from skdpfair.plotting._axes import (
     legend_above,
     mark_break,
     new_axes,
+    plain,
     text_width,
 )
 
@@ -76,7 +77,7 @@ def _draw(table, names, ax, label, title, value_format, baseline):
     _check_table(table, names)
     lying = _is_lying(names)
     values = table[list(names)].to_numpy(float)
-    clusters, bars = [str(row) for row in table.index], list(names.values())
+    clusters, bars = [*map(plain, table.index)], [*map(plain, names.values())]
     if lying:
         values, clusters, bars = values.T, bars, clusters
     own = ax is None
@@ -242,7 +243,7 @@ def plot_privacy_cost(table, ax=None):
     columns = _group_columns(table, "privacy_cost")
     reference = table.attrs.get("reference")
     points = table.loc[[name != reference for name in table.index], list(columns)] * 100
-    against = f", against {reference}" if reference is not None else ""
+    against = f", against {plain(reference)}" if reference is not None else ""
     at = f" at ε = {table.attrs['epsilon']:g}" if "epsilon" in table.attrs else ""
     title = f"Privacy cost of each group{at}{against}"
     label = "accuracy lost (percentage points)"

@@ -19,6 +19,7 @@ from skdpfair.plotting._axes import (
     dress,
     label_ends,
     new_axes,
+    plain,
     spaced,
 )
 from skdpfair.plotting._bars import plot_privacy_cost
@@ -450,7 +451,7 @@ class TradeoffDisplay:
             ax.minorticks_off()
         if self._is_cost():
             ax.axhline(0, color="black", linewidth=1, zorder=1)
-        dress(ax, title)
+        dress(ax, plain(title))
         if ax.collections and any(rows["se"].notna().any() for rows in self.curves.values()):
             ax.set_xlabel(ax.get_xlabel() + "; bands are ± 1 standard error")
         label_ends(ax, ends)

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pandas as pd
 
-from skdpfair.plotting._axes import colour_of, dress, new_axes
+from skdpfair.plotting._axes import colour_of, dress, new_axes, plain
 
 _TOLERANCE = 1e-3  # of logits: two columns interact beyond it
 _N_TRIED = 64
@@ -126,15 +126,15 @@ class ShapeDisplay:
                 shown = rows.loc[rows["logit"].abs().nlargest(_MOST_BARS).index]
                 shown = shown.sort_values("logit")
                 left_out = f" ({len(shown)} of {len(rows)})" if len(shown) < len(rows) else ""
-                panel.barh(shown["value"], shown["logit"], color=colour_of(0))
+                panel.barh([*map(plain, shown["value"])], shown["logit"], color=colour_of(0))
                 panel.set(xlabel="logit")
-                dress(panel, f"{column}{left_out}", grid="x")
+                dress(panel, f"{plain(column)}{left_out}", grid="x")
             else:
                 panel.plot(rows["value"].astype(float), rows["logit"], color=colour_of(0))
                 panel.set(ylabel="logit")
                 if column in self.log_columns:
                     panel.set_xscale("symlog", linthresh=1.0)
-                dress(panel, column)
+                dress(panel, plain(column))
         for panel in self.axes_[len(groups) :]:
             panel.set_visible(False)
         return self

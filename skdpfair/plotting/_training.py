@@ -3,7 +3,8 @@
 import numpy as np
 
 from skdpfair._validate import safe_repr
-from skdpfair.plotting._axes import PALETTE, colour_of, dress, label_ends, new_axes
+from skdpfair.inputs.groups import group_names
+from skdpfair.plotting._axes import PALETTE, colour_of, dress, label_ends, new_axes, plain
 
 _NOT_PRIVATE = "(not private)"
 
@@ -48,9 +49,11 @@ class _RecordedDisplay:
 
     def _draw_groups(self, ax, column):
         """Draw a curve for each group, with a band of two standard errors if there are any."""
-        ends = []
-        for i, group in enumerate(dict.fromkeys(self.frame["group"])):
-            rows = self.frame[self.frame["group"] == group].dropna(subset=column)
+        ends, by_group = [], dict(iter(self.frame.groupby("group", sort=False, dropna=False)))
+        for i, (name, rows) in enumerate(
+            zip(group_names(by_group), by_group.values(), strict=True)
+        ):
+            rows = rows.dropna(subset=column)
             ax.plot(rows["step"], rows[column], color=colour_of(i))
             if f"{column}_se" in rows:
                 band = 2 * rows[f"{column}_se"]
@@ -58,7 +61,7 @@ class _RecordedDisplay:
                 ax.fill_between(rows["step"], low, high, color=colour_of(i), alpha=0.15, lw=0)
             if len(rows):
                 last = rows.iloc[-1]
-                ends.append((last[column], str(group), colour_of(i), last["step"]))
+                ends.append((last[column], name, colour_of(i), last["step"]))
         return ends
 
 
@@ -223,7 +226,8 @@ class RiskBoundDisplay(_RecordedDisplay):
             means = frame.groupby(["group_a", "group_b"], sort=False)["direction_difference"].mean()
             group_a, group_b = means.idxmax()
         self.pair = group_a, group_b
-        self.frame = frame[(frame["group_a"] == group_a) & (frame["group_b"] == group_b)]
+        pairs = zip(frame["group_a"], frame["group_b"], strict=True)
+        self.frame = frame[np.array([pair == self.pair for pair in pairs], dtype=bool)]
         if self.frame.empty:
             raise ValueError(
                 f"frame has no row of group_a={safe_repr(group_a)} and "
@@ -240,7 +244,7 @@ class RiskBoundDisplay(_RecordedDisplay):
             ax.plot(self.frame["step"], self.frame[column], color=PALETTE[0], label="measured")
             ax.plot(self.frame["step"], self.frame[bound], "--", color=PALETTE[5], label=name)
             ax.axhline(0.0, color="0.6", linewidth=0.8)
-            ax.set(xlabel="step", ylabel=f"risk of {a} less that of {b}, nats")
+            ax.set(xlabel="step", ylabel=f"risk of {plain(a)} less that of {plain(b)}, nats")
             ax.ticklabel_format(axis="y", scilimits=(-2, 3))
             ax.legend(frameon=False)
             dress(ax, f"{title} {_NOT_PRIVATE}", pad=16)
@@ -330,7 +334,7 @@ class BatchSizeDisplay(_RecordedDisplay):
 def _name_on_log_axis(ax, ends):
     for value, name, colour, step in ends:
         ax.annotate(
-            name,
+            plain(name),
             (step, value),
             xytext=(6, 0),
             textcoords="offset points",
