@@ -447,9 +447,9 @@ BAD = [
     (
         {"random_state": -1},
         ValueError,
-        r"random_state must be an int in the range \[0, 3\.4e\+38\]",
+        r"random_state must be an int in the range \[0, 2\*\*128\]",
     ),
-    ({"batch_size": 0}, ValueError, r"batch_size must be an int in the range \[1, 9\.22e\+18\]"),
+    ({"batch_size": 0}, ValueError, r"batch_size must be an int in the range \[1, 2\*\*63\]"),
     ({"random_state": "a"}, ValueError, r"'numpy\.random\.Generator'"),
     ({"attack": "pgd"}, ValueError, "attack"),
     ({"augment": "flip"}, ValueError, "augment"),
@@ -572,14 +572,6 @@ def test_given_sizes_of_hidden_layers_make_an_mlp(module, sizes, table):
     for fitted in (model, model.reference_):
         made = [m.out_features for m in fitted.net_.module_.modules() if isinstance(m, nn.Linear)]
         assert made == [*widths, 2]
-
-
-def test_freezing_in_mid_training_is_refused(table):
-    X, y = table
-    model = fast(module="mlp", module_params={"hidden_layer_sizes": (4,)})
-    model.set_params(callbacks=[("freeze", Freezer("0.*"))])
-    with pytest.raises(UnsupportedModuleError, match="Freezer"):
-        model.fit(X.drop(columns="group"), y)
 
 
 class Clamp(Callback):
