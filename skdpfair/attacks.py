@@ -2,8 +2,7 @@
 
 import copy
 import math
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable
 from numbers import Real
 from typing import Any, TypeAlias
 
@@ -11,22 +10,18 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator
 from torch import Tensor, nn
-from torch.func import functional_call, vmap
+from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
 from skdpfair import _validate
 from skdpfair._validate import safe_repr
 from skdpfair.engine.per_sample import Strategy
 from skdpfair.engine.per_sample.batch_statistics import hold_statistics
-from skdpfair.engine.per_sample.checks import ConstantDraws
-from skdpfair.engine.per_sample.graph import fixed_draws
-from skdpfair.engine.per_sample.stand_ins import NotRecorded
-from skdpfair.engine.per_sample.vmap import draw_from, operations_of
+from skdpfair.engine.per_sample.closed_list import TraceError
+from skdpfair.engine.per_sample.tracing import RecordTrace, fixed_draws
 from skdpfair.engine.step import Attack
 
 Limits: TypeAlias = tuple[float, float]
-
-_MOST_ODD = 0.1  # share of coordinates that rounding may move where batches differ in size
 
 
 class RecordByRecord:
@@ -68,19 +63,19 @@ class RecordByRecord:
     ) -> None:
         self.model = model
         called = _Attacked(attack, hold_statistics(copy.deepcopy(model.module)))
-        _, limits = _image_and_limits(attack, example)
-        low, high = (0.0, 1.0) if limits is None else limits
-        x = torch.full_like(example, (low + high) / 2)
-        y = torch.zeros(1, dtype=torch.int64, device=example.device)
+        names = [f"module.{name}" for name, _ in model.module.named_parameters()]
+        x = _made_up(example, _image_and_limits(attack, example)[1])[0]
+        y = torch.zeros((), dtype=torch.int64, device=example.device)
 
-        def one(values: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
-            found: Tensor = functional_call(called, values, (x, y))
-            return found
+        def one(*args: Tensor) -> Tensor:
+            *values, x, y = args
+            named = dict(zip(names, values, strict=True))
+            made: Tensor = functional_call(called, named, (x[None].clone(), y[None]))
+            return made[0]
 
         try:
-            self._run = operations_of(one, (self._values(), x, y), n_shared=1)
-            draw_from(self._run, model.generator)
-        except NotRecorded as error:
+            self._trace = RecordTrace(one, self._values(), (x, y))
+        except TraceError as error:
             raise ValueError(
                 f"{name} cannot run on one record at a time: {error}. Use tensor operations such "
                 "as torch.where instead of branches on values, random numbers of torch's global "
@@ -104,13 +99,11 @@ class RecordByRecord:
         Tensor
             Like ``x``.
         """
-        each = vmap(self._run, (None, 0, 0), randomness="different")
-        found: Tensor = each(self._values(), x[:, None], y[:, None])
-        return found[:, 0]
+        made: Tensor = self._trace(self.model.generator, self._values(), x, y)
+        return made
 
-    def _values(self) -> dict[str, Tensor]:
-        named = self.model.module.named_parameters()
-        return {f"module.{name}": p.detach() for name, p in named}
+    def _values(self) -> list[Tensor]:
+        return [p.detach() for p in self.model.module.parameters()]
 
 
 class _Attacked(nn.Module):
@@ -301,12 +294,11 @@ def check_attack(
     n_classes: int,
     name: str = "attack",
 ) -> None:
-    """Check that an attack can be used on inputs like ``example``, and keeps privacy.
+    """Check that an attack can be used on inputs like ``example``.
 
-    The attack runs on two made-up records: it must return finite inputs of the same shape in its
-    ``input_range``, each of which depends only on its own record.  The check reads no record of
-    the data and has no side effects: the attack gets a copy of the module, and the state of
-    torch's random numbers is restored.
+    It runs on two made-up records, and must return finite inputs of the same shape in its
+    ``input_range``.  The check reads no record of the data and has no side effects: the attack gets
+    a copy of the module, and the state of torch's random numbers is restored.
 
     Parameters
     ----------
@@ -333,42 +325,17 @@ def check_attack(
     --------
     >>> module, example = torch.nn.Linear(3, 2), torch.zeros(1, 3)
     >>> check_attack(PGD(0.1), module, example, n_classes=2)
-    >>> check_attack(lambda module, x, y: x.flip(0), module, example, n_classes=2)
+    >>> check_attack(lambda module, x, y: x[:1], module, example, n_classes=2)
     Traceback (most recent call last):
     ...
-    ValueError: attack makes the input of one record from another record...
+    ValueError: attack must return inputs of the shape of x, (2, 3) for a batch of 2, got (1, 3).
     """
     if isinstance(attack, PGD):
         attack.check()
     image, limits = _image_and_limits(attack, example)
-    tried = copy.deepcopy(module)
-    a, b, other = _made_up(example, limits)
-
-    def run(
-        records: list[Tensor],
-        labels: Sequence[int],
-        draws: Callable[[], AbstractContextManager[Any]] = nullcontext,
-    ) -> Tensor:
-        x, y = torch.stack(records), torch.tensor(labels, device=example.device)
-        with fixed_draws(x.device), torch.enable_grad(), draws():
-            return _checked(name, attack(tried, x.clone(), y), x, limits, image)
-
-    last = n_classes - 1
-    both = run([a, b], (0, last))
-    if not _same(tried, module):
-        raise ValueError(
-            f"{name} changes the weights, buffers or mode of the module. Do not change them, or "
-            "use copy.deepcopy(module): only noised gradients may change weights."
-        )
-    # the same seed and size, so that neither random numbers nor rounding tell the runs apart
-    beside_others = run([a, other], (0, 0))[0], run([other, b], (last, last))[1]
-    if any(_odd(p, q) > 0 for p, q in zip(both, beside_others, strict=True)):
-        raise _coupled(name, "another record")
-    # at another size random numbers would differ: here they are all one constant
-    both = run([a, b], (0, last), ConstantDraws)
-    alone = run([a], (0,), ConstantDraws)[0], run([b], (last,), ConstantDraws)[0]
-    if any(_odd(p, q) > _MOST_ODD for p, q in zip(both, alone, strict=True)):
-        raise _coupled(name, "the size of the batch")
+    x, y = _made_up(example, limits), torch.tensor([0, n_classes - 1], device=example.device)
+    with fixed_draws(x.device), torch.enable_grad():
+        _check_inputs_of(name, attack(copy.deepcopy(module), x.clone(), y), x, limits, image)
 
 
 def _image_and_limits(attack: object, example: Tensor) -> tuple[bool, Limits | None]:
@@ -403,24 +370,17 @@ def _is_finite(value: object) -> bool:
 
 
 def _made_up(example: Tensor, limits: Limits | None) -> Tensor:
-    """Return three records, uniform in the range."""
+    """Return two records, uniform in the range."""
     low, high = (0.0, 1.0) if limits is None else limits
     generator = torch.Generator().manual_seed(0)
-    x = torch.rand((3, *example.shape[1:]), generator=generator)
+    x = torch.rand((2, *example.shape[1:]), generator=generator)
     return (low + (high - low) * x.to(example.device, example.dtype)).clamp(low, high)
 
 
-def _same(module: nn.Module, original: nn.Module) -> bool:
-    """Tell whether weights, buffers and mode are the original's."""
-    values = zip(module.state_dict().values(), original.state_dict().values(), strict=True)
-    modes = zip(module.modules(), original.modules(), strict=True)
-    return all(torch.equal(p, q) for p, q in values) and all(
-        p.training == q.training for p, q in modes
-    )
-
-
-def _checked(name: str, found: object, x: Tensor, limits: Limits | None, image: bool) -> Tensor:
-    """Return what the attack returned if it can be trained on."""
+def _check_inputs_of(
+    name: str, found: object, x: Tensor, limits: Limits | None, image: bool
+) -> None:
+    """Refuse what an attack returned if it cannot be trained on."""
     if not isinstance(found, Tensor):
         raise TypeError(f"{name} must return a torch.Tensor like x, got {type(found).__name__}.")
     if found.shape != x.shape:
@@ -433,7 +393,6 @@ def _checked(name: str, found: object, x: Tensor, limits: Limits | None, image: 
             f"{name} must return inputs of the dtype of x, {x.dtype}, got {found.dtype}. Convert "
             "them by .to(x.dtype)."
         )
-    found = found.detach()
     if not bool(torch.isfinite(found).all()):
         raise ValueError(
             f"{name} returns NaN or infinity for finite inputs. Bound its steps, for instance by "
@@ -445,18 +404,3 @@ def _checked(name: str, found: object, x: Tensor, limits: Limits | None, image: 
             f"{name} returns inputs outside input_range={tuple(limits)!r}{why}. Clamp them, or "
             "set attack.input_range = (low, high) to the public range of X, or None for no range."
         )
-    return found
-
-
-def _odd(p: Tensor, q: Tensor) -> float:
-    """Return the share of coordinates that differ; a sign of almost nothing may go either way."""
-    return float((~torch.isclose(p, q, rtol=1e-4, atol=1e-5)).double().mean())
-
-
-def _coupled(name: str, what: str) -> ValueError:
-    return ValueError(
-        f"{name} makes the input of one record from {what}, so one record moves the gradients of "
-        "all others and epsilon would be wrong. Take no mean, norm or maximum over the batch, "
-        "gradients of the SUM of the losses only, and draw random numbers from torch's global "
-        "generator only."
-    )

@@ -148,10 +148,10 @@ class Views:
 
 
 def check_augment(augment: Augment, example: Tensor) -> None:
-    """Check that an augmentation can be used on inputs like ``example``, and keeps privacy.
+    """Check that an augmentation can be used on inputs like ``example``.
 
-    It runs on two made-up records: it must return finite records of the same shape, each of which
-    depends only on its own record.  The check reads no record of the data and has no side effects.
+    It runs on two made-up records, and must return finite records of the same shape.  The check
+    reads no record of the data and has no side effects.
 
     Parameters
     ----------
@@ -170,10 +170,10 @@ def check_augment(augment: Augment, example: Tensor) -> None:
     Examples
     --------
     >>> check_augment(FlipAndShift(), torch.zeros(1, 3, 8, 8))
-    >>> check_augment(lambda x: x.flip(0), torch.zeros(1, 3))
+    >>> check_augment(lambda x: x[:1], torch.zeros(1, 3))
     Traceback (most recent call last):
     ...
-    ValueError: augment makes the input of one record from another record...
+    ValueError: augment must return inputs of the shape of x, (2, 3) for a batch of 2, got (1, 3).
     """
     check_attack(_Blind(augment), nn.Identity(), example, 1, _NAME)
 

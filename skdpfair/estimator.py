@@ -69,8 +69,7 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
         :class:`skdpfair.features.Scattering2D` of pictures.  "auto" chooses it for records of 2 or
         3 axes, of 8 x 8 pixels or more; for others, a linear model or a small MLP.  "cnn" takes
         (height, width), or a channel axis first or, if of length 1 or 3, last.  What is frozen
-        in a module (``requires_grad=False``) is public by declaration, batch normalisation too;
-        batch normalisation that trains is only for ``sgd``, ``is_sgd``, ``iw_sgd`` and ``gdro``.
+        in a module (``requires_grad=False``) is public by declaration, batch normalisation too.
     module_params : dict or None, default=None
         Keyword arguments of the module; of `Scattering2D`, with ``module="scattering"``.
     hidden_layer_sizes : tuple of int or "auto", default="auto"
@@ -97,8 +96,7 @@ class DPFairClassifier(ClassifierMixin, DPEstimator):
         "auto" and ``signal_to_noise_`` is at least 500, else none.
     max_physical_batch_size : int or "auto", default="auto"
         Records held in memory at once, views of records counted one by one; never changes the
-        result's distribution, except for batch normalisation that trains, which normalises each
-        part by itself.
+        result's distribution.
     attack : callable or None, default=None
         Adversarial training: :class:`skdpfair.attacks.PGD`, or any ``attack(module, x, y)`` that
         returns the inputs to train on, each made from its own record.

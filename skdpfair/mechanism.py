@@ -229,9 +229,6 @@ class Method(AutoParameters, abc.ABC):
         whether the method is only for two classes and two groups; default False.
     takes_units : bool
         Whether records may be persons with several records; default True.
-    takes_batch_statistics : bool
-        Whether a method that is not private also trains modules with batch normalisation: its hooks
-        then read no norms, which are 0 there; default False.
     scale_fields : tuple of str
         Parameters that :meth:`at_scale` sets, default ``("max_grad_norm",)``; if one is "auto", a
         fit begins with a warm-up that releases the gradient scale.
@@ -262,7 +259,6 @@ class Method(AutoParameters, abc.ABC):
     needs_group_fractions: ClassVar[bool] = False
     binary: ClassVar[bool] = False
     takes_units: ClassVar[bool] = True
-    takes_batch_statistics: ClassVar[bool] = False
     scale_fields: ClassVar[tuple[str, ...]] = ("max_grad_norm",)
     needs_gradient_scale: ClassVar[bool] = False
     private_alternative: ClassVar[str] = "dpsgd"

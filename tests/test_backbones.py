@@ -1,7 +1,6 @@
-"""Fits of modules with frozen backbones, and with batch normalisation."""
+"""Fits of modules with frozen backbones."""
 
 import pickle
-from functools import partial
 
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ from skdpfair.attacks import PGD
 from skdpfair.audit import audit_artifact
 from skdpfair.budget.files import sha256_of
 from skdpfair.exceptions import PrivacyAccountingError, UnsupportedModuleError
-from skdpfair.postprocessing import DPThresholdClassifier
 from skdpfair.training.inference import weights_of
 
 RNG = np.random.default_rng(0)
@@ -171,70 +169,12 @@ def test_callbacks_meet_frozen_layers_in_evaluation_mode_and_cannot_move_them():
         private(callbacks=[Moving()]).fit(X, Y)
 
 
-@pytest.mark.parametrize("noise_multiplier", [0.0, 1.0])
-def test_private_methods_refuse_batch_statistics(noise_multiplier):
-    model = private(module=trainable, noise_multiplier=noise_multiplier, lr=0.5)
-    with pytest.raises(UnsupportedModuleError, match="freeze"):
-        model.set_params(method__max_grad_norm=1.0).fit(X, Y)
-
-
-def test_one_full_batch_is_a_step_of_torch():
-    model = not_private(max_steps=1, batch_size=len(X)).fit(X, Y)
-    module, x, y = trainable(), torch.from_numpy(X), torch.from_numpy(Y)
-    optimizer = torch.optim.SGD(module.parameters(), 0.5)
-    nn.functional.cross_entropy(module(x), y).backward()
-    optimizer.step()
-    for name, value in module.state_dict().items():
-        np.testing.assert_allclose(weights_of(model.net_)[name], value, rtol=1e-3, atol=1e-4)
-    expected = module.eval()(x).softmax(1).detach()
-    np.testing.assert_allclose(model.predict_proba(X), expected, atol=1e-4)
-
-
-@pytest.mark.parametrize("method", ["sgd", "is_sgd", "gdro"])
-def test_methods_without_privacy_learn_with_batch_statistics(method, tmp_path):
-    model = not_private(method, max_steps=30, batch_size=100)
-    model.fit(X, Y, sensitive_features=GROUP)
-    weights = weights_of(model.net_)
-    assert model.score(X, Y) > 0.9 and not model.privacy_.is_private
-    assert weights["1.num_batches_tracked"] == 30 and abs(weights["1.running_mean"]).min() > 1e-3
-    copied = pickle.loads(pickle.dumps(model))
-    assert np.array_equal(copied.predict_proba(X), model.predict_proba(X))
-    rows = [model.predict_proba(X[i : i + 1])[0] for i in range(5)]
-    np.testing.assert_allclose(rows, model.predict_proba(X)[:5], atol=1e-5)
-
-
-def test_thresholds_are_found_by_running_statistics():
-    model = not_private(max_steps=30, batch_size=100)
-    thresholds = DPThresholdClassifier(model).fit(X, Y)
-    assert thresholds.score(X, Y) > 0.9
-
-
-@pytest.mark.parametrize(
-    "options, match",
-    [
-        ({"lr": "auto"}, "lr='auto'"),
-        ({"diagnostics": True}, "diagnostics=True"),
-        ({"attack": PGD(0.1, input_range=None)}, "attack"),
-        ({"iterate_average": 0.5}, "iterate_average"),
-    ],
-)
-def test_what_needs_gradients_of_records_is_refused(options, match):
-    with pytest.raises(ValueError, match=match):
-        not_private(**options).fit(X, Y)
+def test_batch_statistics_are_refused_with_and_without_privacy():
+    for model in (private(module=trainable), not_private()):
+        with pytest.raises(UnsupportedModuleError, match="freeze"):
+            model.fit(X, Y)
 
 
 def test_a_module_that_is_frozen_as_a_whole_is_refused():
     with pytest.raises(ValueError, match=r"^module has no trainable parameter.*FrozenFeatures"):
         private(module=lambda: with_backbone().requires_grad_(False)).fit(X, Y)
-
-
-def test_frozen_normalisation_is_frozen_for_methods_without_privacy(fitted):
-    for tail in ([], [nn.BatchNorm1d(64)]):
-        factory = partial(_stacked, tail)
-        model = not_private(module=factory).fit(X, Y)
-        assert model.net_.engine_.name == ("autograd" if tail else "bookkeeping")
-        assert sha256_of(frozen_of(model)) == sha256_of(frozen_of(fitted))
-
-
-def _stacked(tail):
-    return nn.Sequential(public_backbone(), *tail, nn.Linear(64, 2))

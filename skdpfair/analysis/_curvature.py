@@ -13,6 +13,7 @@ from skdpfair import _validate
 from skdpfair.analysis._problem import Problem, problem
 from skdpfair.engine.flat import split
 from skdpfair.engine.per_sample.closed_form import ACTIVATIONS, chain_of
+from skdpfair.engine.per_sample.closed_list import TraceError
 
 _BLOCK = 8  # vectors at once
 _DENSE = 64  # up to so many parameters the matrix is cheaper than Lanczos
@@ -339,8 +340,9 @@ class _ChainCurvature:
 
 def _chain_curvature(problem) -> _ChainCurvature | None:
     """Return the formulas for a problem's module, or None if it is no such chain."""
-    chain = chain_of(problem.module, problem.batch.x[:1])
-    if isinstance(chain, str):
+    try:
+        chain = chain_of(problem.module, problem.batch.x[:1])
+    except TraceError:
         return None
     curves = [None if activation is None else _CURVE[activation] for _, activation in chain]
     return _ChainCurvature(

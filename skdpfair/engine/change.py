@@ -30,7 +30,8 @@ def early_sample(
         return PerSampleGradients(*facts, none.new_zeros((0, model.n_parameters))), nobody
     sample: PerSample
     if seen:
-        plain = materialised(model).gradients(batch.dense_x, batch.y, weight=batch.weight)
+        x = batch.dense_x
+        plain = materialised(model, x).gradients(x, batch.y, weight=batch.weight)
         finite = torch.isfinite(plain.norm)
         facts = plain.norm, plain.loss, batch.group, plain.probability
         sample = PerSampleGradients(*facts, plain.rows)
@@ -63,7 +64,7 @@ def changed_gradients(
             f"{mechanism.method!r} adds a mean over the batch to every record's gradient, so one "
             "record moves all others; it cannot be private."
         )
-    found = materialised(model).gradients(
+    found = materialised(model, batch.dense_x).gradients(
         batch.dense_x, batch.y, extra.logit_gradient, extra.hvp_vectors, batch.weight
     )
     if batch.units is not None:

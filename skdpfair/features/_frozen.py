@@ -13,13 +13,12 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, vmap
+from torch.func import functional_call
 
 from skdpfair._describe import state_of
 from skdpfair._validate import error_context, safe_repr, visible
-from skdpfair.engine.per_sample.graph import fixed_draws, record
-from skdpfair.engine.per_sample.stand_ins import Coupling, NotRecorded
-from skdpfair.engine.per_sample.vmap import draw_from, operations_of
+from skdpfair.engine.per_sample.closed_list import TraceError
+from skdpfair.engine.per_sample.tracing import RecordTrace, fixed_draws
 from skdpfair.exceptions import UnsupportedModuleError
 from skdpfair.features._base import Extract, PublicFeatures
 
@@ -272,48 +271,34 @@ def _record_by_record(
 
     Its code sees made-up records only: what it did with them is repeated on the private ones.
     """
-    probe = torch.rand((_N_PROBE, *shape), generator=torch.Generator().manual_seed(0)).to(device)
-    called = copy.deepcopy(module)
-    try:
-        graph = record(called, probe).on(module, called)
-        if graph.draws:
-            raise NotRecorded("it draws random numbers")
-        return graph
-    except Coupling as error:
-        raise UnsupportedModuleError(
-            f"module mixes the records of a batch: {error}. Make each output row a function of its "
-            "own input row only."
-        ) from None
-    except NotRecorded:
-        return _traced(module, probe[:1])
-
-
-def _traced(module: nn.Module, example: Tensor) -> Extract:
-    """Return the operations of a module on one record, for each record of a batch alone."""
     values = dict(module.named_parameters()) | dict(module.named_buffers())
     called = copy.deepcopy(module)
 
-    def one(values: dict[str, Tensor], x: Tensor) -> Tensor:
-        found: Tensor = functional_call(called, values, (x.clone(),))  # may be changed in place
-        return found
+    def one(*args: Tensor) -> Tensor:
+        *tensors, x = args
+        named = dict(zip(values, tensors, strict=True))
+        made: Tensor = functional_call(called, named, (x[None].clone(),))  # changed in place
+        return made[0]
 
     try:
-        run = operations_of(one, (values, example), n_shared=1)
-        if draw_from(run, torch.Generator(example.device)):
-            raise NotRecorded("it draws random numbers")
-    except NotRecorded as error:
+        trace = RecordTrace(one, list(values.values()), [torch.full(shape, 0.5, device=device)])
+        if trace.draws:
+            raise TraceError("it draws random numbers")
+    except TraceError as error:
         raise UnsupportedModuleError(
             f"module cannot run on one record at a time: {error}. Use tensor operations such as "
             "torch.where instead of branches on values, keep no state between calls, and draw no "
             "random numbers."
         ) from None
-    each = vmap(run, (None, 0))
-
-    def all_of(x: Tensor) -> Tensor:
-        found: Tensor = each(values, x[:, None])[:, 0]
-        return found
-
-    return all_of
+    probe = torch.rand((_N_PROBE, *shape), generator=torch.Generator().manual_seed(0)).to(device)
+    alone = trace(None, list(values.values()), probe)
+    together = module(probe)
+    if together.shape != alone.shape or not torch.allclose(together, alone, 1e-3, 1e-5, True):
+        raise UnsupportedModuleError(
+            "module mixes the records of a batch. Make each output row a function of its own input "
+            "row only."
+        )
+    return lambda x: trace(None, list(values.values()), x)
 
 
 def _one_by_one(run: Extract, shape: tuple[int, ...]) -> Extract:

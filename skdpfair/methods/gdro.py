@@ -49,7 +49,6 @@ class GDRO(Method, name="gdro", reference="sagawa2020distributionally"):
     gradient_noise: float = 0.0
 
     private = False
-    takes_batch_statistics = True
     private_alternative = "dp_is_sgd"
     needs_groups = True
     _parameter_constraints = {

@@ -42,7 +42,6 @@ class ISSGD(Method, name="is_sgd", reference="kulynych2022what"):
     gradient_noise: float = 0.0
 
     private = False
-    takes_batch_statistics = True
     private_alternative = "dp_is_sgd"
     needs_groups = True
     needs_group_fractions = True

@@ -41,7 +41,6 @@ class IWSGD(Method, name="iw_sgd", reference="kulynych2022what"):
     gradient_noise: float = 0.0
 
     private = False
-    takes_batch_statistics = True
     private_alternative = "dp_is_sgd"
     needs_groups = True
     needs_group_fractions = True

@@ -35,7 +35,6 @@ class SGD(Method, name="sgd", reference="robbins1951stochastic"):
     gradient_noise: float = 0.0
 
     private = False
-    takes_batch_statistics = True
     _parameter_constraints = {"gradient_noise": NOT_NEGATIVE}
 
     def clip(self, sample: PerSample, state: State, release: Release) -> Clip:

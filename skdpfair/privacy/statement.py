@@ -263,8 +263,8 @@ class PrivacyReport:
     stop : str or None
         When training stopped, and which steps are therefore accounted for.
     proof : str or None
-        Why no record affects the gradient of another: "per-record by traced graph" or "per-record
-        by vmap".
+        Why no record affects the gradient of another: "per-record by formulas" or "per-record by
+        vmap".
     features : str or None
         What computed the features from each record alone, as far as it is known.
     group_epsilons : dict or None

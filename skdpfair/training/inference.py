@@ -13,7 +13,6 @@ from torch.nn.functional import softmax
 from skdpfair.budget.files import sha256_of
 from skdpfair.engine import select_strategy
 from skdpfair.engine.per_sample import Strategy
-from skdpfair.engine.per_sample.batch_statistics import mixing_layers
 from skdpfair.engine.precision import full_precision
 from skdpfair.inputs.streaming import as_rows
 from skdpfair.inputs.table import Rows
@@ -50,8 +49,6 @@ def record_by_record(
     """
     example = torch.zeros((1, *in_shape), dtype=torch.float32, device=device)
     module = copy.deepcopy(module).eval()
-    for layer in mixing_layers(module).values():
-        layer.requires_grad_(False)  # predicts by running statistics, which are constants here
     return select_strategy(module, example, n_classes)
 
 

@@ -20,8 +20,8 @@ from skdpfair.engine.flat import acts_elementwise, fixed_places, flat_optimizer,
 from skdpfair.engine.losses import Loss
 from skdpfair.engine.memory import affordable_batch
 from skdpfair.engine.per_sample.batch_statistics import hold_statistics
-from skdpfair.engine.per_sample.graph import fixed_draws
 from skdpfair.engine.per_sample.materialised import materialised
+from skdpfair.engine.per_sample.tracing import fixed_draws
 from skdpfair.engine.precision import current_device, full_precision
 from skdpfair.engine.step import Attack
 from skdpfair.inputs.persons import unit_groups
@@ -236,14 +236,10 @@ class PrivateNet(NeuralNetClassifier):
             weight,
             self.records_per_unit * self.n_augmentations,
             loss=self.loss,
-            may_mix=method.takes_batch_statistics and not method.private,
         )
-        if self.engine_.per_record:
-            module, made_up = copy.deepcopy(self.module_), example.new_zeros(2, *example.shape[1:])
-            with torch.enable_grad(), fixed_draws(example.device):
-                self.engine_.fixed = fixed_places(module, module(made_up))
-        else:
-            self._check_mixed()
+        module, made_up = copy.deepcopy(self.module_), example.new_zeros(2, *example.shape[1:])
+        with torch.enable_grad(), fixed_draws(example.device):
+            self.engine_.fixed = fixed_places(module, module(made_up))
         self.frozen_ = frozen_numbers(self)
         assert self.streams is not None
         self.engine_.generator.manual_seed(self.streams.init_seed() + 1 + self.processes.rank)
@@ -251,7 +247,7 @@ class PrivateNet(NeuralNetClassifier):
         if reason is not None:
             raise ValueError(f"method={method!r} cannot train this model: {reason}.")
         if method.sees_gradients():
-            materialised(self.engine_).check(example)
+            materialised(self.engine_, example)
         chunk = self.chunk_size
         noise = self.streams.noise(self.device, self.noise)
         assert self.flat_ is not None
@@ -283,23 +279,6 @@ class PrivateNet(NeuralNetClassifier):
             return attack
         check_augment(augment, example)
         return Views(augment, self.engine_, example, attack)
-
-    def _check_mixed(self) -> None:
-        """Refuse what needs gradients of single records, or weights that were not trained."""
-        schedule = self.schedule
-        measures = schedule.warm_up or schedule.lr_scale is not None
-        wrong = {
-            "lr='auto', which measures the norms of gradients (give a number)": measures,
-            "diagnostics=True, which records norms of gradients": self.diagnostics,
-            "attack, which is to make each input from its own record": self.attack,
-            "iterate_average, as running statistics are of the last weights": schedule.averaged,
-        }
-        for what, is_set in wrong.items():
-            if is_set:
-                raise ValueError(
-                    "module normalises by batch statistics, so that records have no gradients of "
-                    f"their own. It cannot be trained with {what}. Or use GroupNorm."
-                )
 
     def _end(self) -> None:
         """Keep weights and released values, drop whatever a step held."""

@@ -11,9 +11,8 @@ from torch.fx import Interpreter
 from torch.nn import functional as F
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
-from skdpfair.engine.per_sample.closed_list import CLOSED_LIST
-from skdpfair.engine.per_sample.stand_ins import NotRecorded
-from skdpfair.engine.per_sample.vmap import operations_of
+from skdpfair.engine.per_sample.closed_list import CLOSED_LIST, TraceError
+from skdpfair.engine.per_sample.tracing import RecordTrace, trace
 
 # torch warns of what vmap takes record by record, and of complex numbers
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -197,7 +196,7 @@ def test_operations_act_on_each_record_alone_as_torch_calls_them(i):
         return found, torch.autograd.grad(found.square().sum(), x)[0]
 
     x = torch.rand(1, 2, 6, 6, generator=torch.Generator().manual_seed(0)) * 0.9 + 0.05
-    Couplings(operations_of(with_gradient, (x,), n_shared=0)).run(x)
+    Couplings(trace(with_gradient, (x,))).run(x)
 
 
 ATEN = torch.ops.aten
@@ -208,9 +207,6 @@ MIXED = {  # where shapes do not belong together, torch's rules for batches brin
         h[None, :3], h[:1], -1, torch.float32
     ),
     "_prelu_kernel_backward": lambda h: ATEN._prelu_kernel_backward(h[None], h[:1], h[None]),
-    "_native_batch_norm_legit_no_training": lambda h: ATEN._native_batch_norm_legit_no_training(
-        h.view(1, 8, 1), None, None, h[:1], h[:1], 0.1, 1e-5
-    ),
     "size of tensor": lambda h: ATEN.smooth_l1_loss(h[0], h.view(1, 1, 2, 4), 1, 0.0),
     "_embedding_bag": lambda h: ATEN._embedding_bag(torch.ones(5, 8), 0 * h.long(), h[:1].long()),
 }
@@ -218,15 +214,37 @@ MIXED = {  # where shapes do not belong together, torch's rules for batches brin
 
 @pytest.mark.parametrize("name", MIXED)
 def test_operations_on_shapes_that_couple_records_are_refused(name):
-    with pytest.raises(NotRecorded, match=name):
-        operations_of(lambda h: 0.0 * tree_leaves(MIXED[name](h))[0], (torch.full((8,), 0.5),), 0)
+    with pytest.raises(TraceError, match=name):
+        RecordTrace(lambda h: 0.0 * tree_leaves(MIXED[name](h))[0], (), (torch.full((8,), 0.5),))
+
+
+KERNEL = torch.ones(4)
+
+
+@pytest.mark.parametrize("chance", [0.0, 1.0], ids=["any size", "parts of a batch"])
+def test_a_copy_of_a_constant_is_changed_in_each_call_alone(chance):
+    def flipped(x):
+        kernel = KERNEL.clone()
+        kernel.mul_(-2)
+        return x * kernel + (0 * torch.randperm(4) if chance else 0)
+
+    trace, x = RecordTrace(flipped, (), (torch.ones(4),)), torch.ones(70, 4)
+    for _ in range(3):
+        assert (trace(torch.Generator(), (), x) == -2).all()
+    assert (KERNEL == 1).all()
+
+
+def test_columns_may_lie_in_memory_in_any_order():
+    trace = RecordTrace(lambda x: x.view(-1), (), (torch.ones(2, 3),))
+    x = torch.rand(5, 3, 2).transpose(1, 2)
+    assert torch.equal(trace(None, (), x), x.reshape(5, 6))
 
 
 @pytest.mark.parametrize("index", [-1, 8])
 def test_an_index_to_fill_stays_within_its_record(index):
-    one = operations_of(lambda h, i: h.index_fill(0, i, 9.0), (torch.ones(8), torch.tensor([0])), 0)
+    fill = RecordTrace(lambda h, i: h.index_fill(0, i, 9.0), (), (torch.ones(8), torch.tensor([0])))
     try:
-        found = vmap(one)(torch.ones(3, 8), torch.tensor([[0], [index], [0]]))
+        found = fill(None, (), torch.ones(3, 8), torch.tensor([[0], [index], [0]]))
     except IndexError:
         return
     assert found.eq(9.0).sum(1).tolist() == [1, 1, 1]

@@ -12,8 +12,8 @@ from torch.nn import functional as F
 from skdpfair import DPFairClassifier
 from skdpfair.engine import select_strategy
 from skdpfair.engine.memory import affordable_batch
-from skdpfair.engine.per_sample.stand_ins import NotRecorded
-from skdpfair.engine.per_sample.vmap import operations_of
+from skdpfair.engine.per_sample.closed_list import TraceError
+from skdpfair.engine.per_sample.tracing import RecordTrace, _of_any_size, trace
 from skdpfair.exceptions import UnsupportedModuleError
 from skdpfair.networks import mlp, small_cnn
 from skdpfair.testing import check_engine
@@ -97,28 +97,28 @@ def attention(x, q, k, v, width):
 
 
 ROW, SEQUENCE, IMAGE = (6,), (5, 8), (2, 8, 8)
-RECORDED, CLOSED, VMAP = "bookkeeping", "closed_form", "vmap"
+LAYERS, CLOSED, VMAP = "bookkeeping", "closed_form", "vmap"
 MODULES = {
     "logistic": (lambda: nn.Linear(6, 3), ROW, CLOSED),
     "mlp": (lambda: mlp(ROW, 3, (8, 8), "relu"), ROW, CLOSED),
-    "gelu mlp": (lambda: mlp(ROW, 3, (8,), "gelu"), ROW, RECORDED),
-    "silu": (lambda: seq(nn.Linear(6, 8), nn.SiLU(), nn.Linear(8, 3)), ROW, RECORDED),
-    "leaky relu": (lambda: seq(nn.Linear(6, 8), nn.LeakyReLU(), nn.Linear(8, 3)), ROW, RECORDED),
+    "gelu mlp": (lambda: mlp(ROW, 3, (8,), "gelu"), ROW, LAYERS),
+    "silu": (lambda: seq(nn.Linear(6, 8), nn.SiLU(), nn.Linear(8, 3)), ROW, LAYERS),
+    "leaky relu": (lambda: seq(nn.Linear(6, 8), nn.LeakyReLU(), nn.Linear(8, 3)), ROW, LAYERS),
     "in-place elu": (
         lambda: seq(nn.Linear(6, 8), nn.ELU(inplace=True), nn.Linear(8, 3)),
         ROW,
-        RECORDED,
+        LAYERS,
     ),
     "softplus, mish": (
         lambda: seq(nn.Linear(6, 8), nn.Softplus(), nn.Linear(8, 8), nn.Mish(), nn.Linear(8, 3)),
         ROW,
-        RECORDED,
+        LAYERS,
     ),
-    "dropout": (lambda: seq(nn.Linear(6, 8), nn.Dropout(0.3), nn.Linear(8, 3)), ROW, RECORDED),
+    "dropout": (lambda: seq(nn.Linear(6, 8), nn.Dropout(0.3), nn.Linear(8, 3)), ROW, LAYERS),
     "layer norm": (
         lambda: seq(nn.Linear(6, 8), nn.LayerNorm(8), nn.Linear(8, 3)),
         ROW,
-        RECORDED,
+        LAYERS,
     ),
     "residual": (
         lambda: Net(
@@ -128,7 +128,7 @@ MODULES = {
             c=nn.Linear(6, 3),
         ),
         ROW,
-        RECORDED,
+        LAYERS,
     ),
     "gated": (
         lambda: Net(
@@ -138,9 +138,9 @@ MODULES = {
             c=nn.Linear(8, 3),
         ),
         ROW,
-        RECORDED,
+        LAYERS,
     ),
-    "glu": (lambda: seq(nn.Linear(6, 16), nn.GLU(), nn.Linear(8, 3)), ROW, RECORDED),
+    "glu": (lambda: seq(nn.Linear(6, 16), nn.GLU(), nn.Linear(8, 3)), ROW, LAYERS),
     "branches": (
         lambda: Net(
             lambda m, x: m.c(torch.cat([m.a(x[:, :3]), m.b(x[:, 3:]).tanh()], dim=1)),
@@ -149,7 +149,7 @@ MODULES = {
             c=nn.Linear(8, 3),
         ),
         ROW,
-        RECORDED,
+        LAYERS,
     ),
     "squeezed columns": (
         lambda: Net(
@@ -158,24 +158,24 @@ MODULES = {
             c=nn.Linear(4, 3),
         ),
         ROW,
-        RECORDED,
+        LAYERS,
     ),
     "deep and wide": (
         lambda: Net(lambda m, x: m.w(x) + m.d(x), w=nn.Linear(6, 3), d=mlp(ROW, 3, (4,))),
         ROW,
-        RECORDED,
+        LAYERS,
     ),
     "scaled logits": (
         lambda: Net(lambda m, x: m.a(x) / 8**0.5 - 1.0, a=nn.Linear(6, 3)),
         ROW,
-        RECORDED,
+        LAYERS,
     ),
-    "features of a buffer": (lambda: fourier(), ROW, RECORDED),
-    "papers' cnn": (lambda: small_cnn((8, 8), 3, channels=(4, 2)), (8, 8), RECORDED),
+    "features of a buffer": (lambda: fourier(), ROW, LAYERS),
+    "papers' cnn": (lambda: small_cnn((8, 8), 3, channels=(4, 2)), (8, 8), LAYERS),
     "papers' cnn, channels last": (
         lambda: small_cnn((8, 8, 3), 3, channels=(4, 2)),
         (8, 8, 3),
-        RECORDED,
+        LAYERS,
     ),
     "pooled cnn": (
         lambda: seq(
@@ -189,7 +189,7 @@ MODULES = {
             nn.Linear(6, 3),
         ),
         IMAGE,
-        RECORDED,
+        LAYERS,
     ),
     "normalised cnn": (
         lambda: seq(
@@ -204,7 +204,7 @@ MODULES = {
             nn.Linear(16, 3),
         ),
         IMAGE,
-        RECORDED,
+        LAYERS,
     ),
     "residual cnn": (
         lambda: Net(
@@ -215,7 +215,7 @@ MODULES = {
             c=nn.Linear(4, 3),
         ),
         IMAGE,
-        RECORDED,
+        LAYERS,
     ),
     "depthwise": (
         lambda: seq(
@@ -226,7 +226,7 @@ MODULES = {
             nn.Linear(6 * 36, 3),
         ),
         IMAGE,
-        RECORDED,
+        LAYERS,
     ),
     "squeeze and excite": (
         lambda: Net(
@@ -239,7 +239,7 @@ MODULES = {
             c=nn.Linear(144, 3),
         ),
         IMAGE,
-        RECORDED,
+        LAYERS,
     ),
     "dense cnn": (
         lambda: Net(
@@ -248,7 +248,7 @@ MODULES = {
             c=nn.Linear(4 * 64, 3),
         ),
         IMAGE,
-        RECORDED,
+        LAYERS,
     ),
     "skip with interpolation": (
         lambda: Net(
@@ -260,17 +260,17 @@ MODULES = {
             c=nn.Linear(128, 3),
         ),
         IMAGE,
-        RECORDED,
+        LAYERS,
     ),
     "pixel shuffle": (
         lambda: seq(nn.Conv2d(2, 4, 3), nn.PixelShuffle(2), nn.Flatten(), nn.Linear(144, 3)),
         IMAGE,
-        RECORDED,
+        LAYERS,
     ),
     "padded by reflection": (
         lambda: seq(nn.ReflectionPad2d(1), nn.Conv2d(2, 2, 3), nn.Flatten(), nn.Linear(128, 3)),
         IMAGE,
-        RECORDED,
+        LAYERS,
     ),
     "signals": (
         lambda: seq(
@@ -282,7 +282,7 @@ MODULES = {
             nn.Linear(4, 3),
         ),
         SEQUENCE,
-        RECORDED,
+        LAYERS,
     ),
     "volumes": (
         lambda: seq(
@@ -294,14 +294,14 @@ MODULES = {
             nn.Linear(16, 3),
         ),
         IMAGE,
-        RECORDED,
+        LAYERS,
     ),
     "bag of words": (
         lambda: Net(
             lambda m, x: m.c(m.e(words(x)).mean(1)), e=nn.Embedding(7, 4), c=nn.Linear(4, 3)
         ),
         ROW,
-        RECORDED,
+        LAYERS,
     ),
     "masked words": (
         lambda: Net(
@@ -313,14 +313,14 @@ MODULES = {
             c=nn.Linear(4, 3),
         ),
         ROW,
-        RECORDED,
+        LAYERS,
     ),
     "time distributed": (
         lambda: Net(
             lambda m, x: m.c(torch.tanh(m.a(x)).mean(1)), a=nn.Linear(8, 4), c=nn.Linear(4, 3)
         ),
         SEQUENCE,
-        RECORDED,
+        LAYERS,
     ),
     "mixer": (
         lambda: Net(
@@ -330,7 +330,7 @@ MODULES = {
             c=nn.Linear(8, 3),
         ),
         SEQUENCE,
-        RECORDED,
+        LAYERS,
     ),
     "attention by hand": (
         lambda: Net(
@@ -341,17 +341,17 @@ MODULES = {
             c=nn.Linear(8, 3),
         ),
         SEQUENCE,
-        RECORDED,
+        LAYERS,
     ),
     "transformer blocks": (
         lambda: Net(lambda m, x: m.c(m.b(m.a(x)).mean(1)), a=Block(), b=Block(), c=nn.Linear(8, 3)),
         SEQUENCE,
-        RECORDED,
+        LAYERS,
     ),
     "rms norm by hand": (
         lambda: Net(lambda m, x: m.c(rms(m.a(x))), a=nn.Linear(6, 4), c=nn.Linear(4, 3)),
         ROW,
-        RECORDED,
+        LAYERS,
     ),
     "einsum": (
         lambda: Net(
@@ -360,9 +360,9 @@ MODULES = {
             c=nn.Linear(16, 3),
         ),
         SEQUENCE,
-        RECORDED,
+        LAYERS,
     ),
-    "frozen backbone": (lambda: frozen(), ROW, RECORDED),
+    "frozen backbone": (lambda: frozen(), ROW, LAYERS),
     "learned scale": (
         lambda: Net(
             lambda m, x: m.c(m.a(x) * m.scale),
@@ -417,14 +417,14 @@ MODULES = {
     "straight-through": (
         lambda: Net(lambda m, x: m.c(Step.apply(m.a(x))), a=nn.Linear(6, 4), c=nn.Linear(4, 3)),
         ROW,
-        VMAP,
+        LAYERS,
     ),
     "reversed gradient": (
         lambda: Net(
             lambda m, x: m.c(Reverse.apply(m.a(x), 0.5)), a=nn.Linear(6, 4), c=nn.Linear(4, 3)
         ),
         ROW,
-        VMAP,
+        LAYERS,
     ),
     "parametrised": (
         lambda: seq(
@@ -463,7 +463,7 @@ def test_common_modules_get_their_strategy(name):
         module = make()
     with select_strategy(module, torch.zeros(1, *shape), 3) as strategy:
         assert strategy.name == expected, strategy.reason
-    assert "vmap" in strategy.proof if expected == VMAP else "traced graph" in strategy.proof
+    assert strategy.proof == f"per-record by {'formulas' if expected == CLOSED else 'vmap'}"
     if not drawn(module):
         assert check_engine(module, torch.zeros(1, *shape), 3) == expected
 
@@ -552,8 +552,6 @@ HOSTILE = {
     "mix-up": lambda m, h: (
         0.7 * h + 0.3 * h[torch.randperm(len(h))] if random.random() < 0.45 else h
     ),
-    "chance of tensors": lambda m, h: torch.where(torch.rand_like(h) < 0.01, h.mean(0), h),
-    "condition of tensors": lambda m, h: torch.where(h > 5, h.flip(0), h),
     "rows sorted": lambda m, h: h.sort(0)[0],
     "longest of the batch": lambda m, h: h[:, : int((h > 0).sum(1).max())].sum(1, keepdim=True) + h,
     "call count": counted,
@@ -564,7 +562,6 @@ HOSTILE = {
     "activations kept in a list": keeping,
     "own backward": lambda m, h: Straight.apply(h),
     "attention over the batch": lambda m, h: F.softmax(h @ h.t(), -1) @ h,
-    "caught": lambda m, h: caught(h),
     "parameters changed": lambda m, h: shrunk(m, h),
 }
 
@@ -585,6 +582,30 @@ def shrunk(m, h):
 def test_modules_that_bring_records_together_are_refused(name):
     with pytest.raises(UnsupportedModuleError):
         select_strategy(Hidden(HOSTILE[name]), torch.zeros(1, 6), 3)
+
+
+@pytest.mark.parametrize(
+    "between", [caught, lambda h: torch.where(torch.rand_like(h) < 0.1, h.mean(0), h)]
+)
+def test_what_rarely_brings_records_together_never_does_in_training(between):
+    x, y = torch.linspace(-9, 9, 60).view(10, 6), torch.arange(10) % 3
+    module = Hidden(lambda m, h: between(h))
+    with select_strategy(module, x[:1], 3) as strategy:
+        alone = [strategy.records(x[i : i + 1], y[i : i + 1]).norm for i in range(10)]
+        torch.testing.assert_close(strategy.records(x, y).norm, torch.cat(alone))
+
+
+def reshaped(*shape):
+    return torch.fx.symbolic_trace(lambda x: x.reshape(*shape))
+
+
+@pytest.mark.parametrize("other", [(8, 6), (7, 12), (7, 6.0), (7, 6, 1)])
+def test_only_sizes_follow_the_number_of_records(other):
+    small = reshaped(5, 6)
+    graph = torch.fx.GraphModule(small, _of_any_size(small, reshaped(7, 6)))
+    assert graph(3, torch.zeros(18)).shape == (3, 6)
+    with pytest.raises(TraceError, match="the number of records"):
+        _of_any_size(reshaped(5, 6), reshaped(*other))
 
 
 COUNTS = {
@@ -653,8 +674,8 @@ UNLISTED = {  # what reads memory by its layout, or runs code of its own, where 
 
 @pytest.mark.parametrize("name", UNLISTED)
 def test_operations_outside_the_closed_list_are_refused_by_name(name):
-    with pytest.raises(NotRecorded, match=name.replace(".", r"\.")):
-        operations_of(with_gradient(UNLISTED[name]), (torch.ones(1, 8),))
+    with pytest.raises(TraceError, match=name.replace(".", r"\.")):
+        trace(with_gradient(UNLISTED[name]), (torch.ones(1, 8),))
 
 
 @pytest.mark.parametrize("name", list(UNLISTED)[:3])
@@ -690,10 +711,10 @@ ATEN, ONES = torch.ops.aten, ([1, 1], [1, 1], [0, 0], [1, 1])
 @pytest.mark.parametrize("name", BEYOND)
 def test_no_index_or_size_reaches_beyond_a_record(name):
     x, inside = torch.linspace(0.1, 0.9, 6), torch.arange(6)
-    one = operations_of(BEYOND[name], (x, inside))
+    one = RecordTrace(BEYOND[name], (), (x, inside))
 
     def found(a, b):
-        return torch.func.vmap(one)(torch.stack([a, b]), torch.stack([inside + 6, inside]))
+        return one(None, (), torch.stack([a, b]), torch.stack([inside + 6, inside]))
 
     try:
         first, second = found(x, x)
@@ -706,8 +727,8 @@ def test_no_index_or_size_reaches_beyond_a_record(name):
 def test_kernels_that_python_code_replaces_are_noticed():
     with torch.library._scoped_library("aten", "IMPL") as library:
         library.impl("erfinv", lambda x: x * 2, "CPU")
-        with pytest.raises(NotRecorded, match=r"aten\.erfinv.*code of its own"):
-            operations_of(torch.erfinv, (torch.ones(1, 8),))
+        with pytest.raises(TraceError, match=r"aten\.erfinv.*code of its own"):
+            trace(torch.erfinv, (torch.ones(1, 8),))
 
 
 def with_gradient(function):

@@ -471,8 +471,8 @@ def test_dropout_masks_are_the_same_for_norms_and_sums(last):
         (lambda: nn.Sequential(Words(max_norm=1.0)), "max_norm"),
         (lambda: weight_normed(), "parametrizations"),
         (lambda: Layers(lambda m, x: m.out(x - x.mean(0))), "mixes the records"),
-        (lambda: Layers(lambda m, x: m.out(m.b(m.a(x.flip(0)).flip(0)))), "mixes.*flip.*line"),
-        (lambda: Layers(lambda m, x: m.out(torch.cat([x, -x]))[:4]), "mixes.*cat joins along"),
+        (lambda: Layers(lambda m, x: m.out(x.flip(0))), "mixes.*among 4"),
+        (lambda: Layers(lambda m, x: m.out(torch.cat([x, -x]))[:4]), "mixes.*among 2"),
         (lambda: own_forward(), "a parameter that is not its own"),
         (lambda: nn.Linear(6, 2), r"\(batch, 3\)"),
         (lambda: Layers(lambda m, x: m.out(x).sum()), r"\(batch, 3\)"),
@@ -563,7 +563,7 @@ def test_what_the_structure_hides_is_found_by_comparison(case):
     ],
 )
 def test_coupling_is_found_wherever_it_hides(make):
-    with pytest.raises(UnsupportedModuleError, match="mixes the records"):
+    with pytest.raises(UnsupportedModuleError, match=r"mixes the records|autograd's"):
         select_strategy(make(), torch.zeros(4, 6), 3)
 
 

@@ -839,20 +839,37 @@ MUTANTS = (
     ),
     # modules, and what stands around a fit
     Mutant(
-        "cumulative sums over the batch",
-        "operations along the axis of the records pass for operations on each record",
-        "engine/per_sample/operations.py",
-        "        if dim % n_axes == 0:\n",
-        "        if False:\n",
-        "tests/engine/test_operations.py::test_what_brings_records_together_is_refused[cumsum]",
+        "functions that are not traced alone",
+        "operations of a traced function are not looked at",
+        "engine/per_sample/tracing.py",
+        "            if reason := reason_to_refuse(node):\n",
+        "            if reason := None:\n",
+        "tests/engine/test_modules.py::test_operations_outside_the_closed_list_are_refused_by_name[aten.as_strided]",
     ),
     Mutant(
-        "decisions by the length of the batch",
-        "a forward pass may decide by how many records there are",
-        "engine/per_sample/stand_ins.py",
-        'raise self.tape.refused(Coupling("it decides by the number of records of the batch"))',
-        "return False",
-        "tests/engine/test_operations.py::test_what_brings_records_together_is_refused[shape]",
+        "sizes of a batch for numbers",
+        "a number in which two batches differ counts as the size, whatever it is",
+        "engine/per_sample/tracing.py",
+        "        if rest or k * _SIZES[1] != b:\n",
+        "        if False:\n",
+        "tests/engine/test_modules.py::test_only_sizes_follow_the_number_of_records",
+    ),
+    Mutant(
+        "copies of constants that are dropped",
+        "a constant is changed in place by each call, and so by the number of records",
+        "engine/per_sample/tracing.py",
+        "    in_place = any(schema is not None and schema.is_mutable for schema in schemas)\n",
+        "    in_place = False\n",
+        "tests/engine/test_closed_list.py::"
+        "test_a_copy_of_a_constant_is_changed_in_each_call_alone[any size]",
+    ),
+    Mutant(
+        "traces that are not tried",
+        "operations whose shapes do not belong together pass",
+        "engine/per_sample/tracing.py",
+        "        Apart(self.one, len(shared)).check(*shared, *record)\n",
+        "",
+        "tests/engine/test_closed_list.py::test_operations_on_shapes_that_couple_records_are_refused[roll]",
     ),
     Mutant(
         "frozen normalisation in training",
@@ -872,15 +889,6 @@ MUTANTS = (
         "test_what_is_not_frozen_for_good_is_refused[half frozen]",
     ),
     Mutant(
-        "kept statistics for constants",
-        "instance normalisation that keeps statistics of the records passes for constant",
-        "engine/per_sample/operations.py",
-        'call.get(5, "use_input_stats", default=True)',
-        "False",
-        "tests/engine/test_operations.py::"
-        "test_what_may_bring_records_together_is_not_recorded[statistics that a layer keeps]",
-    ),
-    Mutant(
         "frozen numbers that move",
         "numbers that are stated to be public may change during a fit",
         "training/privacy_report.py",
@@ -890,28 +898,20 @@ MUTANTS = (
         "test_callbacks_meet_frozen_layers_in_evaluation_mode_and_cannot_move_them",
     ),
     Mutant(
-        "batch statistics of private methods",
-        "private methods train batch normalisation by the gradient of the whole batch",
-        "training/net.py",
-        "may_mix=method.takes_batch_statistics and not method.private,",
-        "may_mix=True,",
-        "tests/test_backbones.py::test_private_methods_refuse_batch_statistics[1.0]",
-    ),
-    Mutant(
         "modules that count their calls",
         "a module that changes itself in the forward pass is accepted",
-        "engine/per_sample/checks.py",
-        "if first.names != graph.names or state_of(called) != state:",
-        "if first.names != graph.names:",
+        "engine/per_sample/module_code.py",
+        "            if state_of(self.called) != after:\n",
+        "            if False:\n",
         "tests/engine/test_modules.py::"
-        "test_modules_that_bring_records_together_are_refused[call count]",
+        "test_modules_that_bring_records_together_are_refused[activations kept in a list]",
     ),
     Mutant(
         "a module's code on the records",
-        "training calls the module, not the graph that was recorded",
-        "engine/per_sample/bookkeeping.py",
-        "return self.graph(x, self.generator)\n",
-        "return self.module(x)\n",
+        "training calls the module, not the operations that were traced",
+        "engine/per_sample/vmap.py",
+        "outputs: Tensor = self.code.forward(self.generator, self._values(), x)",
+        "outputs: Tensor = self.module(x)",
         "tests/engine/test_per_sample.py::test_the_module_itself_is_never_called_on_a_batch",
     ),
     Mutant(
@@ -934,19 +934,11 @@ MUTANTS = (
     Mutant(
         "constants that count",
         "a traced function may change what it keeps from call to call",
-        "engine/per_sample/vmap.py",
-        "        if versions != [t._version for t in held]:\n",
+        "engine/per_sample/tracing.py",
+        "        if versions != [t._version for t in constants]:\n",
         "        if False:\n",
         "tests/engine/test_modules.py::"
         "test_operations_outside_the_closed_list_are_refused_by_name[kept from call to call]",
-    ),
-    Mutant(
-        "the number of records as a number",
-        "a factory may be given the number of records anywhere",
-        "engine/per_sample/operations.py",
-        "in leaves((call.args, call.kwargs))) > 1:",
-        "in leaves((call.args, call.kwargs))) > 9:",
-        "tests/engine/test_modules.py::test_the_number_of_records_changes_no_gradient[fill]",
     ),
     Mutant(
         "a second pass that is trusted",
@@ -976,7 +968,7 @@ MUTANTS = (
         "other masks under vmap",
         "the second pass of vmap draws other dropout masks than the first",
         "engine/per_sample/vmap.py",
-        "            self.replay(chance)  # the same dropout masks\n",
+        "            self.replay(state)  # the same dropout masks\n",
         "",
         "tests/engine/test_per_sample.py::test_dropout_masks_are_the_same_for_norms_and_sums[vmap]",
     ),
@@ -1151,24 +1143,6 @@ MUTANTS = (
         "return [(name, id(p)) for name, p in named if p.requires_grad]",
         "return sorted({id(p) for name, p in named if p.requires_grad})",
         STANDS + "test_parameters_that_change_places_are_refused",
-    ),
-    Mutant(
-        "arguments with code of their own",
-        "an axis may say that it is another than it is",
-        "engine/per_sample/graph.py",
-        "if not is_plain(call.args) or not is_plain(call.kwargs):",
-        "if False:",
-        "tests/engine/test_operations.py::"
-        "test_what_may_bring_records_together_is_not_recorded[an axis that lies]",
-    ),
-    Mutant(
-        "axes by keyword",
-        "an axis that is given by its name is not looked at",
-        "engine/per_sample/operations.py",
-        "leaves((*call.args[1:], *call.kwargs.values()))",
-        "leaves((*call.args[1:], *[1 for _ in call.kwargs]))",
-        "tests/engine/test_operations.py::"
-        "test_what_may_bring_records_together_is_not_recorded[an axis by its name]",
     ),
     # counts of scores
     Mutant(

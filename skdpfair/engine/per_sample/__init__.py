@@ -2,24 +2,22 @@
 
 import logging
 from collections.abc import Callable
+from functools import cache
 
 import torch
 from torch import Tensor, nn
 
 from skdpfair.engine.losses import CrossEntropy, Loss
-from skdpfair.engine.per_sample.autograd import Autograd
-from skdpfair.engine.per_sample.batch_statistics import mixing_layers
-from skdpfair.engine.per_sample.bookkeeping import BookKeeping, uncovered
-from skdpfair.engine.per_sample.checks import check_module, disagreement, recorded
+from skdpfair.engine.per_sample.bookkeeping import BookKeeping, LayerBook
+from skdpfair.engine.per_sample.checks import check_module, disagreement, refuse_mixing
 from skdpfair.engine.per_sample.closed_form import ClosedForm, chain_of
-from skdpfair.engine.per_sample.graph import Graph
+from skdpfair.engine.per_sample.module_code import ModuleCode
 from skdpfair.engine.per_sample.records import Records, Strategy
 from skdpfair.engine.per_sample.vmap import MicroVmap
 from skdpfair.engine.precision import full_precision
 from skdpfair.exceptions import UnsupportedModuleError
 
 __all__ = [
-    "Autograd",
     "BookKeeping",
     "ClosedForm",
     "MicroVmap",
@@ -39,7 +37,6 @@ def select_strategy(
     records_per_unit: int = 1,
     *,
     loss: Loss | None = None,
-    may_mix: bool = False,
 ) -> Strategy:
     """Return the cheapest strategy that is exact for ``module``, or refuse with the reason.
 
@@ -57,8 +54,6 @@ def select_strategy(
         Largest number of records of a person.
     loss : Loss, optional
         The loss; cross-entropy of the classes by default.
-    may_mix : bool, default=False
-        Whether records may be mixed by batch normalisation, so that gradients are NOT private.
 
     Returns
     -------
@@ -82,48 +77,36 @@ def select_strategy(
     # checks draw random numbers, too
     devices = [example.device] if example.is_cuda else []
     with torch.random.fork_rng(devices), full_precision(example.device):
-        if may_mix and mixing_layers(module):
-            check_module(module, example, loss, may_mix=True)
-            return Autograd(module, loss)
         return _chosen(module, example, loss, records_per_unit)
 
 
-def _chosen(
-    module: nn.Module,
-    example: Tensor,
-    loss: Loss,
-    records_per_unit: int,
-) -> Strategy:
+def _chosen(module: nn.Module, example: Tensor, loss: Loss, records_per_unit: int) -> Strategy:
     probe = check_module(module, example, loss)
-    graph = recorded(module, probe)
-
-    def closed_form(module: nn.Module, graph: Graph | str) -> ClosedForm:
-        chain = chain_of(module, probe)
-        assert not isinstance(chain, str)  # else it is unsuited, and never made
-        return ClosedForm(module, loss, chain)
-
-    def bookkeeping(module: nn.Module, graph: Graph | str) -> BookKeeping:
-        assert not isinstance(graph, str)
-        return BookKeeping(module, loss, graph)
-
-    def vmap(module: nn.Module, graph: Graph | str) -> MicroVmap:
-        reason = refusals["bookkeeping"]
-        return MicroVmap(module, loss, reason, records_per_unit)
-
-    chain = chain_of(module, probe)
     refusals: dict[str, str] = {}
-    unsuited: dict[Callable[[nn.Module, Graph | str], Strategy], str | None] = {
-        closed_form: chain if isinstance(chain, str) else None,
-        bookkeeping: graph if isinstance(graph, str) else uncovered(graph, module),
-        vmap: None,
+
+    @cache
+    def code() -> ModuleCode:
+        refuse_mixing(module, probe)
+        return ModuleCode(module, probe, loss.n_outputs)
+
+    @cache
+    def book() -> LayerBook:
+        return LayerBook(code())
+
+    makers: dict[str, Callable[[nn.Module], Strategy]] = {
+        "closed_form": lambda module: ClosedForm(module, loss, chain_of(module, probe)),
+        "bookkeeping": lambda module: BookKeeping(module, loss, code(), book()),
+        "vmap": lambda module: MicroVmap(
+            module, loss, code(), refusals["bookkeeping"], records_per_unit
+        ),
     }
-    for make, reason in unsuited.items():
-        reason = reason or disagreement(make, module, graph, probe, loss)
+    for name, make in makers.items():
+        reason = disagreement(make, module, probe, loss)
         if reason is None:
-            strategy = make(module, graph)
+            strategy = make(module)
             log.info("%s: %s", strategy.name, strategy.reason)
             return strategy
-        refusals[make.__name__] = reason
+        refusals[name] = reason
     raise UnsupportedModuleError(
         f"No way is known to take per-record gradients of this module. {refusals}"
     )

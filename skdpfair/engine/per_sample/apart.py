@@ -8,7 +8,7 @@ from torch.func import vmap
 from torch.fx import GraphModule, Interpreter, Node
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only, tree_unflatten
 
-from skdpfair.engine.per_sample.stand_ins import NotRecorded
+from skdpfair.engine.per_sample.closed_list import TraceError
 
 
 class Apart(Interpreter):
@@ -31,7 +31,7 @@ class Apart(Interpreter):
             with torch.no_grad():
                 self.run(*given)
         except RuntimeError as error:
-            raise NotRecorded(str(error).partition("\n")[0]) from None
+            raise TraceError(str(error).partition("\n")[0]) from None
 
     def run_node(self, n: Node) -> Any:
         """Try an operation, and run it on the one record."""
@@ -69,7 +69,7 @@ class Apart(Interpreter):
                 raise
             if not all(map(_equal, found, alone)):
                 shapes = ", ".join(str(tuple(leaves[i].shape)) for i in own)
-                raise NotRecorded(f"{node.target} on {shapes} lets records act on each other")
+                raise TraceError(f"{node.target} on {shapes} lets records act on each other")
 
     def _made_up(self, like: Tensor) -> Tensor:
         if not (like.is_floating_point() or like.is_complex()):

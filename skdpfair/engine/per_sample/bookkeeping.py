@@ -1,6 +1,9 @@
 """Book-keeping: one forward, one backward to the layers' outputs, no per-record gradients."""
 
-from dataclasses import dataclass
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 
 import torch
@@ -9,42 +12,99 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from skdpfair.engine.losses import Loss
 from skdpfair.engine.per_sample import layers
-from skdpfair.engine.per_sample.graph import Graph
-from skdpfair.engine.per_sample.layers import GradSampler
+from skdpfair.engine.per_sample.closed_list import TraceError
 from skdpfair.engine.per_sample.layers.grad_sampler import sum_of
-from skdpfair.engine.per_sample.records import Records, Strategy
+from skdpfair.engine.per_sample.module_code import ModuleCode
+from skdpfair.engine.per_sample.records import Records, Slope
+from skdpfair.engine.per_sample.tracing import RecordTrace
+from skdpfair.engine.per_sample.vmap import Traced, records_ahead
+from skdpfair.engine.precision import without_grad
 from skdpfair.engine.units import Units
 
 
-@dataclass
-class _Call:
-    """One call of a layer: its input, and the edge of its output in autograd's graph."""
+class LayerBook:
+    """The inputs of a module's layers and the derivatives in their outputs, of one record.
 
-    module: nn.Module
-    a: Tensor
-    version: int
-    edge: GradientEdge
+    Raises
+    ------
+    TraceError
+        If the layers do not make up all that trains, each called once.
+    """
+
+    def __init__(self, code: ModuleCode) -> None:
+        self._code, self._trace_calls = code, list[int]()
+        self._layers = {
+            i: layer for i, layer in enumerate(code.called.modules()) if _is_covered(layer)
+        }
+        owned = [p for layer in self._layers.values() for p in layer.parameters(recurse=False)]
+        if len(owned) > len(set(owned)):
+            raise TraceError("two layers share a parameter")
+        for name, p in code.called.named_parameters():
+            if p.requires_grad and all(p is not own for own in owned):
+                raise TraceError(f"parameter {name!r} is not in a layer that book-keeping covers")
+        self.trace: RecordTrace = code.trace(self._bookings, any_size=True, slope=True)
+        self.order = self._trace_calls
+
+    def _bookings(self, *args: Tensor) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+        *values, x, slope = args
+        with self._calls() as calls:
+            outputs = self._code.outputs(self._code.leaves(values)[0], x)
+        self._trace_calls = [i for i, *_ in calls]
+        if sorted(self._trace_calls) != sorted(self._layers):
+            raise TraceError("a layer is not called once in a forward pass")
+        for i, a, _ in calls:
+            if len(a) != 1 or not layers.takes_rows(self._layers[i], a):
+                raise TraceError(f"{type(self._layers[i]).__name__} is not called on one record")
+        slopes = torch.autograd.grad(outputs, [edge for *_, edge in calls], slope)
+        return outputs, [a[0] for _, a, _ in calls], [b[0] for b in slopes]
+
+    @contextmanager
+    def _calls(self) -> Iterator[list[tuple[int, Tensor, GradientEdge]]]:
+        """Yield the layers that are called, their inputs and the edges of their outputs."""
+        calls: list[tuple[int, Tensor, GradientEdge]] = []
+
+        def forward(i: int, run: Callable[[Tensor], Tensor], a: Tensor) -> Tensor:
+            out = run(a)
+            # copy and edge: what follows may overwrite input and output in place
+            calls.append((i, a.clone(), get_gradient_edge(out)))
+            return out
+
+        for i, layer in self._layers.items():
+            layer.forward = partial(forward, i, type(layer).forward.__get__(layer))
+        try:
+            yield calls
+        finally:
+            for layer in self._layers.values():
+                del layer.forward
 
 
-class BookKeeping(Strategy):
+def _is_covered(layer: nn.Module) -> bool:
+    trains = any(p.requires_grad for p in layer.parameters(recurse=False))
+    return trains and layers.find(layer) is not None and "forward" not in vars(layer)
+
+
+class BookKeeping(Traced):
     """Norms and weighted sums from layer inputs and output gradients (Bu et al. 2023).
 
-    The first backward stops at the layers' outputs, so plain weight gradients are never
-    computed; the weighted sum then costs what they would have cost.
+    The backward stops at the layers' outputs, so plain weight gradients are never computed; the
+    weighted sum then costs what they would have cost.
     """
 
     name = "bookkeeping"
-    proof = "per-record by traced graph"
 
-    def __init__(self, module: nn.Module, loss: Loss, graph: Graph) -> None:
+    def __init__(self, module: nn.Module, loss: Loss, code: ModuleCode, book: LayerBook) -> None:
         reason = "every trainable layer has book-keeping formulas and is called once"
-        super().__init__(module, loss, reason)
-        self.graph, self.draws = graph, graph.draws
+        super().__init__(module, loss, code, reason)
+        self._book = book
+        modules = list(module.modules())
+        self._layers = [modules[i] for i in book.order]
+        self.draws = book.trace.draws
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the logits of a batch."""
-        return self.graph(x, self.generator)
+    def __exit__(self, *exc: object) -> None:
+        super().__exit__(*exc)
+        del self._book
 
+    @without_grad
     def records(
         self,
         x: Tensor,
@@ -54,71 +114,22 @@ class BookKeeping(Strategy):
         units: Units | None = None,
     ) -> Records:
         """Return the gradients of a batch that is not empty."""
-        return self._records(x, y, logit_gradient, weight, units, {})
+        slope = Slope(self, y, logit_gradient, weight)
+        _, inputs, slopes = self._book.trace(self.generator, self._values(), x, slope=slope)
+        samplers = [
+            layers.sampler_of(layer)(layer, a, b)
+            for layer, a, b in zip(self._layers, inputs, slopes, strict=True)
+        ]
+        loss, probability = slope.loss, slope.probability
+        if units is not None:
+            samplers = [sampler.by_unit(units) for sampler in samplers]
+            loss, probability = units.mean(loss), units.mean(probability)
+        norm = sum_of(sampler.norm2() for sampler in samplers).sqrt()
 
-    def _records(
-        self,
-        x: Tensor,
-        y: Tensor,
-        logit_gradient: Tensor | None,
-        weight: Tensor | None,
-        units: Units | None,
-        shifts: dict[nn.Module, tuple[GradSampler, Tensor]],
-    ) -> Records:
-        calls: list[_Call] = []
-
-        def called(module: nn.Module, a: Tensor, out: Tensor) -> Tensor:
-            if shifts:
-                grad_sampler, scale = shifts[module]
-                out = out + grad_sampler.shift(scale, a)
-            a = a.detach()
-            # the edge, not the tensor: an activation may overwrite the output in place
-            calls.append(_Call(module, a, a._version, get_gradient_edge(out)))
-            return out
-
-        with torch.enable_grad():
-            logits = self.graph(x, self.generator, called)
-        loss, probability, total = self.loss_terms(logits, y, logit_gradient, weight)
-        grads = torch.autograd.grad(logits, [call.edge for call in calls], total)
-        with torch.no_grad():
-            samplers = [self._book(call, b) for call, b in zip(calls, grads, strict=True)]
-            if units is not None:
-                samplers = [sampler.by_unit(units) for sampler in samplers]
-                loss, probability = units.mean(loss), units.mean(probability)
-            norm = sum_of(grad_sampler.norm2() for grad_sampler in samplers).sqrt()
         return Records(
             norm if units is None else units.divided(norm).to(loss.dtype),
             loss,
             probability,
             partial(self._add_samplers, samplers),
-            lambda s: self._records(
-                x,
-                y,
-                logit_gradient,
-                weight,
-                units,
-                {g.module: (g, s) for g in samplers},
-            ),
+            partial(records_ahead, self, self.code, (x, y, logit_gradient, weight), units),
         )
-
-    def _book(self, call: _Call, b: Tensor) -> GradSampler:
-        if call.a._version != call.version:
-            raise RuntimeError(
-                f"The input of layer {call.module} was changed in place after the layer used it; "
-                "write the operation out of place."
-            )
-        return layers.sampler_of(call.module)(call.module, call.a, b)
-
-
-def uncovered(graph: Graph, module: nn.Module) -> str | None:
-    """Return why book-keeping does not cover the parameters of a recorded module, or None."""
-    layers_called = graph.layers
-    owners = {id(p): m for m in layers_called for p in m.parameters(recurse=False)}
-    for name, p in module.named_parameters():
-        if p.requires_grad and id(p) not in owners:
-            return f"parameter {name!r} is not in a layer that book-keeping covers"
-    if len(set(layers_called)) < len(layers_called):
-        return "a layer is called more than once in a forward pass"
-    if len(owners) < sum(len(list(m.parameters(recurse=False))) for m in layers_called):
-        return "two layers share a parameter"
-    return None

@@ -10,9 +10,12 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from skdpfair.engine.losses import Loss
+from skdpfair.engine.per_sample.closed_list import TraceError
 from skdpfair.engine.per_sample.layers.grad_sampler import GradSampler, lengths_of, sum_of
 from skdpfair.engine.per_sample.layers.linear import LinearGradSampler
+from skdpfair.engine.per_sample.module_code import ModuleCode
 from skdpfair.engine.per_sample.records import Records, Strategy
+from skdpfair.engine.per_sample.vmap import records_ahead
 from skdpfair.engine.precision import without_grad
 from skdpfair.engine.units import Units
 
@@ -39,41 +42,41 @@ Chain: TypeAlias = list[tuple[nn.Linear, Activation | None]]
 
 @dataclass(frozen=True)
 class Move:
-    """Parameters moved, record by record or person by person, by ``scale`` times the gradients."""
+    """Parameters moved, record by record, by ``scale`` times the gradients."""
 
     samplers: list[LinearGradSampler]
     scale: Tensor
-    units: Units | None
 
     def shift(self, i: int, a: Tensor) -> Tensor:
         """Return the change of the output of layer ``i`` on ``a``."""
-        if self.units is None:
-            return self.samplers[i].shift(self.scale, a)
-        return self.samplers[i].unit_shift(self.units, self.units.divided(self.scale), a)
+        return self.samplers[i].shift(self.scale, a)
 
     def shift_back(self, i: int, b: Tensor) -> Tensor | None:
         """Return the change of the gradient in the input of layer ``i``; None for none."""
-        if self.units is None:
-            return self.samplers[i].shift_back(self.scale, b)
-        return self.samplers[i].unit_shift_back(self.units, self.units.divided(self.scale), b)
+        return self.samplers[i].shift_back(self.scale, b)
 
 
 class ClosedForm(Strategy):
     """Per-record gradients of Linear layers, each with an activation after it or none."""
 
     name = "closed_form"
-    proof = "per-record by traced graph"
+    proof = "per-record by formulas"
 
     def __init__(self, module: nn.Module, loss: Loss, chain: Chain) -> None:
         reason = "the module is a chain of Linear layers and activations with known derivatives"
         super().__init__(module, loss, reason)
         trains = [any(p.requires_grad for p in layer.parameters()) for layer, _ in chain]
         self._chain, self._first = chain, trains.index(True)
+        self._code: ModuleCode | None = None  # where the parameters of persons are moved
         self._one = self.parameters[0].new_ones(())
         # more than squares too small for the type can take from a length
         widest = max(max(layer.weight.shape) for layer, _ in chain)
         self._least = self._one * (widest * torch.finfo(self._one.dtype).tiny) ** 0.5
         self._lengths = lengths_of(widest)
+
+    def __exit__(self, *exc: object) -> None:
+        super().__exit__(*exc)
+        self._code = None
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the logits of a batch."""
@@ -111,13 +114,20 @@ class ClosedForm(Strategy):
             grad_samplers = [sampler.by_unit(units) for sampler in own]
             norm = units.divided(sum_of(s.norm2() for s in grad_samplers).sqrt_()).to(loss.dtype)
             loss, probability = units.mean(loss), units.mean(probability)
-        ahead = partial(self._records, x, y, logit_gradient, weight, units)
+
+        def ahead(scale: Tensor) -> Records:
+            batch = x, y, logit_gradient, weight
+            if units is None:
+                return self._records(*batch, None, Move(own, scale))
+            self._code = self._code or ModuleCode(self.module, x, self.loss.n_outputs)
+            return records_ahead(self, self._code, batch, units, scale)
+
         return Records(
             norm,
             loss,
             probability,
             partial(self._add_samplers, grad_samplers),
-            lambda scale: ahead(Move(own, scale, units)),
+            ahead,
         )
 
     def _forward(self, a: Tensor, moved: Move | None) -> tuple[list[Tensor], Tensor]:
@@ -167,15 +177,15 @@ class ClosedForm(Strategy):
         return length.hypot_(self._one) if grad_sampler.bias_trains else length.add_(self._least)
 
 
-def chain_of(module: nn.Module, x: Tensor) -> Chain | str:
-    """Return the chain of ``module`` for inputs like ``x``, or why it is none."""
+def chain_of(module: nn.Module, x: Tensor) -> Chain:
+    """Return the chain of ``module`` for inputs like ``x``; a `TraceError` says why it is none."""
     chain: Chain = []
     seen: set[nn.Parameter] = set()
     flat = x.dim() == 2
     for part in _parts(module):
         kind = type(part)
         if _is_altered(part):
-            return f"{kind.__name__} has hooks, or a forward of its own"
+            raise TraceError(f"{kind.__name__} has hooks, or a forward of its own")
         if type(part) is nn.Flatten and (part.start_dim, part.end_dim) == (1, -1):
             flat = True
         elif type(part) is nn.Linear and flat and seen.isdisjoint(part.parameters()):
@@ -184,8 +194,10 @@ def chain_of(module: nn.Module, x: Tensor) -> Chain | str:
         elif kind in ACTIVATIONS and chain and chain[-1][1] is None:
             chain[-1] = chain[-1][0], ACTIVATIONS[kind]
         elif kind is not nn.Identity:
-            return f"{kind.__name__} is not one that the closed form covers where it stands"
-    return chain if chain else "there is no Linear layer"
+            raise TraceError(f"{kind.__name__} is not one that the closed form covers here")
+    if not chain:
+        raise TraceError("there is no Linear layer")
+    return chain
 
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")

@@ -17,7 +17,10 @@ from torch._functorch.vmap import lazy_load_decompositions
 from torch._ops import OpOverload
 from torch.fx import Node
 
-from skdpfair.engine.per_sample.stand_ins import NotRecorded
+
+class TraceError(Exception):
+    """A function cannot be traced, or is not known to act on each record alone."""
+
 
 CLOSED_LIST = frozenset(Path(__file__).with_suffix(".txt").read_text().split())
 PLAIN_TENSORS = (nn.Parameter, torch.Tensor, getattr(nn, "Buffer", None))  # else code of their own
@@ -45,7 +48,7 @@ _EXPLAINED = {  # parts of torch's errors while it traces
 def explained(error: Exception) -> Exception:
     """Return the error in words of a module's author, where torch speaks of its tracer."""
     known = (ours for theirs, ours in _EXPLAINED.items() if theirs in str(error))
-    return next(map(NotRecorded, known), error)
+    return next(map(TraceError, known), error)
 
 
 def reason_to_refuse(node: Node) -> str | None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from skdpfair.engine.flat import split
 from skdpfair.engine.per_sample.layers.grad_sampler import sum_of
-from skdpfair.engine.per_sample.records import Strategy
-from skdpfair.engine.per_sample.vmap import MicroVmap, Tensors, gradient_of
+from skdpfair.engine.per_sample.module_code import ModuleCode
+from skdpfair.engine.per_sample.records import Slope, Strategy
+from skdpfair.engine.per_sample.tracing import RecordTrace
+from skdpfair.engine.per_sample.vmap import MicroVmap, Traced
 from skdpfair.engine.precision import without_grad
 from skdpfair.engine.units import Units
 from skdpfair.exceptions import UnsupportedModuleError
@@ -42,10 +45,10 @@ class Gradients:
         out.addmv_(rows.t(), weight)
 
 
-def materialised(model: Strategy) -> Materialised:
+def materialised(model: Strategy, example: Tensor) -> Materialised:
     """Return the strategy that makes gradient matrices of the module of ``model``, made once."""
     if model.matrices is None:
-        model.matrices = Materialised(model)
+        model.matrices = Materialised(model, example)
     return model.matrices
 
 
@@ -56,19 +59,23 @@ class Materialised(MicroVmap):
     ----------
     model : Strategy
         The same module and loss are used.
+    example : Tensor of shape (batch, ...)
+        Only its shape, dtype and device are used.
+
+    Raises
+    ------
+    UnsupportedModuleError
+        If the module draws random numbers.
     """
 
     name = "materialised"
 
-    def __init__(self, model: Strategy) -> None:
+    def __init__(self, model: Strategy, example: Tensor) -> None:
         reason = "the method looks at each record's gradient"
-        super().__init__(model.module, model.loss, reason)
-
-    def check(self, example: Tensor) -> None:
-        """Refuse modules that draw random numbers; only the shape of ``example`` is used."""
-        target = self.loss.made_up(1, example.device)
-        self.gradients(torch.zeros_like(example), target)
-        if self.draws:
+        known = model.code if isinstance(model, Traced) else None
+        code = known or ModuleCode(model.module, example, model.loss.n_outputs)
+        super().__init__(model.module, model.loss, code, reason)
+        if code.gradients.draws:
             raise UnsupportedModuleError(
                 "The method looks at each record's gradient twice, which a module that draws "
                 "random numbers, as for dropout, does not allow. Leave out such layers, or use a "
@@ -84,37 +91,32 @@ class Materialised(MicroVmap):
         weight: Tensor | None = None,
     ) -> Gradients:
         """Return the gradients of each record, changed as `mechanism.Extra` says."""
-        columns = self._columns(x, y, logit_gradient, weight)
-        found = list(self._each(self._gradient, columns))
-        rows = self._rows(gradients for gradients, _ in found)
+        slope = Slope(self, y, logit_gradient, weight)
+        _, gradients = self.code.gradients(self.generator, self._values(), x, slope=slope)
+        rows = _matrix(gradients)
         if hvp_vectors is not None:
-            own = columns[-1], hvp_vectors
-            rows += self._rows(self._each(self._hessian_product, (x, y, *own)))
-        logits = torch.cat([logits for _, logits in found])
-        loss, probability, _ = self.loss_terms(logits, y, None, weight)
-        return Gradients(rows, loss, probability)
+            factor = self.loss.factor(y, weight)
+            columns = x, y, slope.loss.new_ones(len(x)) if factor is None else factor, hvp_vectors
+            rows += _matrix(self._hessian_products(None, self._values(), *columns))
+        return Gradients(rows, slope.loss, slope.probability)
 
-    def _hessian_product(
-        self,
-        trained: Tensors,
-        frozen: Tensors,
-        x: Tensor,
-        y: Tensor,
-        factor: Tensor,
-        vector: Tensor,
-    ) -> Tensors:
+    @cached_property
+    def _hessian_products(self) -> RecordTrace:
+        like, target = self.parameters[0], self.loss.made_up(1, self.parameters[0].device)[0]
+        columns = target, like.new_ones(()), like.new_ones(self.n_parameters)
+        return self.code.trace(self._hessian_product, *columns)
+
+    def _hessian_product(self, *args: Tensor) -> list[Tensor]:
         """Return the Hessian of a record's own loss times its own vector."""
-        parts, nothing = split(vector, self.parameters), x.new_zeros(self.loss.n_outputs)
+        *values, x, y, factor, vector = args
+        leaves, trained = self.code.leaves(values)
+        loss = factor * self.loss.each(self.code.outputs(leaves, x)[None], y[None]).sum()
+        gradients = torch.autograd.grad(loss, trained, create_graph=True, materialize_grads=True)
+        parts = zip(gradients, split(vector, self.parameters), strict=True)
+        along = sum_of((g * part).sum() for g, part in parts)
+        return list(torch.autograd.grad(along, trained, materialize_grads=True))
 
-        def along(values: Tensors) -> tuple[Tensor, Tensor]:
-            found, out = self._gradient(values, frozen, x, y, nothing, factor)
-            return sum_of((g * v).sum() for g, v in zip(found.values(), parts, strict=True)), out
 
-        return gradient_of(along, trained)[0]
-
-    def _rows(self, parts: Iterable[Tensors]) -> Tensor:
-        rows = [
-            torch.cat([part[name].flatten(1) for name in self._named(True)], dim=1)
-            for part in parts
-        ]
-        return rows[0] if len(rows) == 1 else torch.cat(rows)
+def _matrix(gradients: Sequence[Tensor]) -> Tensor:
+    """Return the gradients in all parameters as rows."""
+    return torch.cat([g.flatten(1) for g in gradients], dim=1)

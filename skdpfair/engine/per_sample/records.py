@@ -51,7 +51,6 @@ class Strategy(abc.ABC):
     name: str
     proof: str
     draws = False  # whether a forward pass draws random numbers, as for dropout
-    per_record = True  # whether each record has a gradient of its own
     fixed: Tensor | None = None  # positions in the flat vector that no record can move
 
     def __init__(
@@ -105,10 +104,6 @@ class Strategy(abc.ABC):
         """Return a zero vector with one entry per trainable parameter."""
         like = self.parameters[0]
         return torch.zeros(self.n_parameters, dtype=like.dtype, device=like.device)
-
-    def remembers(self) -> bool:
-        """Tell whether the module's code, where it runs, changes the module."""
-        return False
 
     def chance(self) -> Tensor | None:
         """Return the state of the module's random numbers, for :meth:`replay`; None if it has none.
@@ -172,6 +167,38 @@ class Strategy(abc.ABC):
         found = self.loss.terms(outputs, y, self.loss.factor(y, weight))
         loss, predicted, slope = found
         return loss, predicted, slope if extra is None else slope + extra
+
+
+class Slope:
+    """The gradient of a batch's loss in the outputs, as a function of these and of rows.
+
+    It keeps ``loss`` (batch,) and ``probability`` (batch, n_outputs) of the rows that it was
+    called with.
+    """
+
+    def __init__(
+        self, model: Strategy, y: Tensor, extra: Tensor | None, weight: Tensor | None
+    ) -> None:
+        self._model, self._columns = model, (y, extra, weight)
+        self._terms: list[tuple[Tensor, Tensor]] = []
+
+    def __call__(self, outputs: Tensor, rows: slice) -> Tensor:
+        """Return the gradients (batch, n_outputs) of some rows."""
+        y, extra, weight = (None if c is None else c[rows] for c in self._columns)
+        assert y is not None
+        loss, probability, slope = self._model.loss_terms(outputs, y, extra, weight)
+        self._terms.append((loss, probability))
+        return slope
+
+    @property
+    def loss(self) -> Tensor:
+        """The losses of all rows."""
+        return torch.cat([loss for loss, _ in self._terms])
+
+    @property
+    def probability(self) -> Tensor:
+        """The predictions of all rows."""
+        return torch.cat([probability for _, probability in self._terms])
 
 
 def at_most(weight: Tensor, then: Tensor, now: Tensor) -> Tensor:

@@ -9,10 +9,10 @@ from torch.nn.modules.conv import _ConvNd
 
 from skdpfair.engine.per_sample.layers.grad_sampler import RowsGradSampler, register_grad_sampler
 
-_CONVOLUTIONS: dict[type[nn.Module], tuple[Callable[..., Tensor], Callable[..., Tensor]]] = {
-    nn.Conv1d: (conv1d_weight, F.conv1d),
-    nn.Conv2d: (conv2d_weight, F.conv2d),
-    nn.Conv3d: (conv3d_weight, F.conv3d),
+_CONVOLUTIONS: dict[type[nn.Module], Callable[..., Tensor]] = {
+    nn.Conv1d: conv1d_weight,
+    nn.Conv2d: conv2d_weight,
+    nn.Conv3d: conv3d_weight,
 }
 
 
@@ -29,7 +29,7 @@ class ConvGradSampler(RowsGradSampler):
         if self.weight_trains:
             a, padding = self._padded(a)
             n = len(b)
-            self.rows = _CONVOLUTIONS[type(module)][0](
+            self.rows = _CONVOLUTIONS[type(module)](
                 a.reshape(1, -1, *a.shape[2:]),
                 (n * module.out_channels, *module.weight.shape[1:]),
                 b.reshape(1, -1, *b.shape[2:]),
@@ -38,27 +38,6 @@ class ConvGradSampler(RowsGradSampler):
                 dilation=module.dilation,
                 groups=n * module.groups,
             ).view(n, -1)
-
-    def shift(self, scale: Tensor, x: Tensor) -> Tensor:
-        """Convolve each record with its own gradient."""
-        out = self.b.new_zeros(())
-        if self.weight_trains:
-            x, padding = self._padded(x)
-            n, module = len(x), self.module
-            kernels = (self.rows * scale[:, None]).view(-1, *module.weight.shape[1:])
-            out = _CONVOLUTIONS[type(module)][1](
-                x.reshape(1, -1, *x.shape[2:]),
-                kernels,
-                stride=module.stride,
-                padding=padding,
-                dilation=module.dilation,
-                groups=n * module.groups,
-            )
-            out = out.view(n, -1, *out.shape[2:])
-        if self.bias_trains:
-            rows = self.bias_rows * scale[:, None]
-            out = out + rows.view(*rows.shape, *[1] * (self.b.dim() - 2))
-        return out
 
     def _padded(self, x: Tensor) -> tuple[Tensor, int | tuple[int, ...]]:
         """Return the input and what is left to pad with zeros on both sides."""

@@ -51,9 +51,3 @@ class EmbeddingGradSampler(GradSampler):
         """Add each weighted position to its row of the table."""
         rows = (self.b * weight[:, None, None]).flatten(0, 1)
         views[self.module.weight].index_add_(0, self.a.reshape(-1), rows)
-
-    def shift(self, scale: Tensor, x: Tensor) -> Tensor:
-        """Return the change of each position's output, that of its row of the table."""
-        equal = x.reshape(len(x), -1)[:, :, None] == self.a[:, None, :]
-        out = torch.bmm(equal.to(self.b.dtype), self.b) * scale[:, None, None]
-        return out.reshape(*x.shape, -1)

@@ -1,12 +1,10 @@
-"""Interface and registry of grad samplers: norms, weighted sums and shifts, by layer type.
+"""Interface and registry of grad samplers: norms and weighted sums, by layer type.
 
 A grad sampler is made from a layer's input ``a`` and the gradient ``b`` of the summed loss in the
-layer's output, both with the batch first.  It answers three questions:
+layer's output, both with the batch first.  It answers two questions:
 
 * ``norm2()``: squared gradient norm of every record, (batch,);
-* ``add(weight, views)``: add the weighted sum of the gradients to views of the flat gradient;
-* ``shift(scale, x)``: what the layer's output on ``x`` gains if the parameters of record i are
-  moved by ``scale[i]`` times its own gradient.
+* ``add(weight, views)``: add the weighted sum of the gradients to views of the flat gradient.
 
 No per-record weight gradient of a Linear or Embedding is ever made; those of convolutions and
 scales are small.  A parameter that is frozen, or absent, takes no part.
@@ -15,7 +13,6 @@ scales are small.  A parameter that is frozen, or absent, takes no part.
 from __future__ import annotations
 
 import abc
-import copy
 import functools
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -133,10 +130,6 @@ class GradSampler(abc.ABC):
     def add(self, weight: Tensor, views: Views) -> None:
         """Add the gradients' sum, weighted by (batch,) numbers, to views of the flat gradient."""
 
-    @abc.abstractmethod
-    def shift(self, scale: Tensor, x: Tensor) -> Tensor:
-        """Return the change of the output on ``x`` if parameters move along their gradients."""
-
     def masked(self, finite: Tensor) -> GradSampler:
         """Return the grad sampler in which records that are not finite have no gradient."""
         return type(self)(self.module, masked(self.a, finite), masked(self.b, finite))
@@ -161,13 +154,6 @@ class GradSampler(abc.ABC):
         """
         raise NotImplementedError
 
-    def unit_shift(self, units: Units, scale: Tensor, x: Tensor) -> Tensor:
-        """Return the change of the output on ``x``, record by record, if persons' parameters move.
-
-        Those of person u move by ``scale[u]`` times the sum of her records' gradients.
-        """
-        return units.unpad(self.as_sequences(units).shift(scale, units.pad(x)))
-
 
 class RowsGradSampler(GradSampler):
     """A layer whose per-record gradients, ``rows`` and ``bias_rows``, are small enough to make."""
@@ -188,15 +174,6 @@ class RowsGradSampler(GradSampler):
         longest = units.sum(RowsGradSampler.norm2(self).sqrt_())
         slack = longest.square_().mul_(rounding(units.size, self.b))
         return UnitRowsGradSampler(self, units, rows, bias_rows, slack)
-
-    def unit_shift(self, units: Units, scale: Tensor, x: Tensor) -> Tensor:
-        """Give each record the sum of its person's rows."""
-        summed = copy.copy(self)
-        if self.weight_trains:
-            summed.rows = units.spread(units.sum(self.rows))
-        if self.bias_trains:
-            summed.bias_rows = units.spread(units.sum(self.bias_rows))
-        return summed.shift(units.spread(scale), x)
 
     def add(self, weight: Tensor, views: Views) -> None:
         """Add weight^T rows."""
@@ -219,10 +196,6 @@ class UnitGradSampler(GradSampler):
     def add(self, weight: Tensor, views: Views) -> None:
         """Add the persons' gradients: a record has the weight of its person."""
         self._records.add(self._units.spread(self._units.divided(weight)), views)
-
-    def shift(self, scale: Tensor, x: Tensor) -> Tensor:
-        """Return the change of each record's output by the gradient of its person."""
-        return self._records.unit_shift(self._units, self._units.divided(scale), x)
 
     def masked(self, finite: Tensor) -> GradSampler:
         """Return the grad sampler in which persons that are not finite have no gradient."""
@@ -259,10 +232,6 @@ class UnitRowsGradSampler(RowsGradSampler):
     def add(self, weight: Tensor, views: Views) -> None:
         """Add the means, weighted."""
         super().add(self._units.divided(weight), views)
-
-    def shift(self, scale: Tensor, x: Tensor) -> Tensor:
-        """Return the change of each record's output by the gradient of its person."""
-        return self._records.unit_shift(self._units, self._units.divided(scale), x)
 
     def masked(self, finite: Tensor) -> GradSampler:
         """Return the grad sampler in which persons that are not finite have no gradient."""

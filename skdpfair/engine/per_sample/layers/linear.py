@@ -77,14 +77,6 @@ class LinearGradSampler(GradSampler):
             found.append(gram.sum((1, 2)))
         return torch.cat(found).clamp_(min=0.0).add_(self._unit_slack(units))
 
-    def unit_shift_back(self, units: Units, scale: Tensor, b: Tensor) -> Tensor | None:
-        """Return what `shift_back` does, record by record, if persons' parameters move."""
-        if not self.weight_trains:
-            return None
-        products = torch.bmm(units.pad(b), units.pad(self.b).transpose(1, 2))
-        moved = torch.bmm(products, units.pad(self.a))
-        return units.unpad(scale[:, None, None] * moved)
-
     def factor(self, scale: Tensor, x: Tensor) -> Tensor:
         """Return the numbers (batch,) by which ``b`` is added to the output on ``x``."""
         if not self.weight_trains:
@@ -159,13 +151,3 @@ class SequenceGradSampler(LinearGradSampler):
             views[self.module.weight].addmm_(weighted.t(), self.a.flatten(0, 1))
         if self.bias_trains:
             views[self.module.bias].addmv_(self.bias_rows.t(), weight)
-
-    def shift(self, scale: Tensor, x: Tensor) -> Tensor:
-        """Return the change scale (x a^T b + sum_t b_t) of the output."""
-        out = self.b.new_zeros(())
-        if self.weight_trains:
-            out = torch.bmm(torch.bmm(x.flatten(1, -2), self.a.transpose(1, 2)), self.b)
-        if self.bias_trains:
-            out = out + self.b.sum(1, keepdim=True)
-        out = (scale[:, None, None] * out).expand(-1, x[0].numel() // x.shape[-1], -1)
-        return out.reshape(*x.shape[:-1], self.b.shape[-1])

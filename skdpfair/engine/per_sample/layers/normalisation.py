@@ -21,25 +21,12 @@ class ScaleGradSampler(RowsGradSampler):
     def _summed(self, x: Tensor) -> Tensor:
         """Return the sums (batch, n) of what belongs to each of the n parameters."""
 
-    @abc.abstractmethod
-    def _spread(self, rows: Tensor, x: Tensor) -> Tensor:
-        """Return a number (batch, n) for each parameter, laid out to multiply ``x``."""
-
     def __init__(self, module: nn.Module, a: Tensor, b: Tensor) -> None:
         super().__init__(module, a, b)
         if self.weight_trains:
             self.rows = self._summed(b * self._normal(a))
         if self.bias_trains:
             self.bias_rows = self._summed(b)
-
-    def shift(self, scale: Tensor, x: Tensor) -> Tensor:
-        """Scale and shift the normalised input by the record's own gradient."""
-        out = self.b.new_zeros(())
-        if self.weight_trains:
-            out = self._normal(x) * self._spread(self.rows * scale[:, None], x)
-        if self.bias_trains:
-            out = out + self._spread(self.bias_rows * scale[:, None], x)
-        return out
 
 
 def _behind_the_batch(module: nn.LayerNorm, n_axes: int) -> bool:
@@ -59,11 +46,6 @@ class LayerNormGradSampler(ScaleGradSampler):
         shape = self.module.normalized_shape
         return x.reshape(len(x), -1, *shape).sum(1).flatten(1)
 
-    def _spread(self, rows: Tensor, x: Tensor) -> Tensor:
-        shape = self.module.normalized_shape
-        between = [1] * (x.dim() - 1 - len(shape))
-        return rows.view(len(rows), *between, *shape)
-
 
 @register_grad_sampler(
     nn.GroupNorm, fits=lambda m: m.affine, takes=lambda module, n_axes: n_axes >= 2
@@ -78,9 +60,6 @@ class GroupNormGradSampler(ScaleGradSampler):
 
     def _summed(self, x: Tensor) -> Tensor:
         return x.flatten(2).sum(2) if x.dim() > 2 else x
-
-    def _spread(self, rows: Tensor, x: Tensor) -> Tensor:
-        return rows.view(*rows.shape, *[1] * (x.dim() - 2))
 
 
 def _instance_norm_fits(module: _InstanceNorm) -> bool:

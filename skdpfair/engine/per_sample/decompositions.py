@@ -1,0 +1,126 @@
+"""Operations that are traced as others.
+
+Some read memory beyond a tensor where an index or a size does not fit it: those that take their
+place refuse it.  Others draw random numbers that no generator can be given for, or have no rule
+for batches.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._decomp import get_decompositions
+
+from skdpfair.engine.per_sample.closed_list import TraceError
+
+
+def _embedding(table: Tensor, index: Tensor, *_: Any, **__: Any) -> Tensor:
+    return table.index_select(0, index.reshape(-1)).view(*index.shape, table.shape[1])
+
+
+def _embedding_backward(grad: Tensor, index: Tensor, n: int, padding: int, scale: bool) -> Tensor:
+    if scale:
+        raise TraceError("it divides gradients by counts: leave out scale_grad_by_freq")
+    rows = torch.where((index == padding)[..., None], 0.0, grad).reshape(-1, grad.shape[-1])
+    return _added(rows, (n, rows.shape[1]), 0, index.reshape(-1, 1).expand_as(rows))
+
+
+def _index_fill(x: Tensor, axis: int, index: Tensor, value: float) -> Tensor:
+    places = (*[None] * (axis % x.dim()), index)
+    return torch.ops.aten.index_put(x, places, x.new_full((), value)) if x.dim() else x * 0 + value
+
+
+def _normalised(
+    x: Tensor, weight: Any, bias: Any, mean: Tensor, var: Tensor, _: float, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    shape = (1, -1, *[1] * (x.dim() - 2))
+    scale = (var + eps).rsqrt() * (1.0 if weight is None else weight)
+    shift = (0.0 if bias is None else bias) - mean * scale
+    return x * scale.view(shape) + shift.view(shape), x.new_empty(0), x.new_empty(0)
+
+
+def _bag_backward(grad: Tensor, index: Tensor, bag: Tensor, *args: Any) -> Tensor:
+    size, largest, n, scale, mode, weight, padding = (*args, -1)[:7]
+    if mode == 2:  # the largest numbers, of which an empty bag has none
+        rows = torch.where(largest < 0, 0.0, grad)
+        return _added(rows, (n, rows.shape[1]), 0, largest.clamp(min=0))
+    rows = grad.index_select(0, bag)
+    rows = rows / size.index_select(0, bag)[:, None] if mode == 1 else rows
+    rows = rows if weight is None else rows * weight[:, None]
+    return _embedding_backward(rows, index, n, padding, scale)
+
+
+def _pool_backward(n_axes: int, grad: Tensor, x: Tensor, *args: Any) -> Tensor:
+    planes = (*x.shape[:-n_axes], x.shape[-n_axes:].numel())
+    found = _added(grad.flatten(-n_axes), planes, -1, args[-1].flatten(-n_axes))
+    return found.view(x.shape)
+
+
+def _added(values: Tensor, shape: tuple[int, ...], axis: int, index: Tensor) -> Tensor:
+    return values.new_zeros(shape).scatter_add(axis, index.long(), values)
+
+
+def _where_sizes_differ(
+    fits: Callable[..., bool], decomposition: Callable[..., Any]
+) -> Callable[..., Any]:
+    """Return a decomposition that leaves the operation as it is where its sizes fit its tensors."""
+
+    def either(*args: Any) -> Any:
+        return NotImplemented if fits(*args) else decomposition(*args)
+
+    return either
+
+
+def _fits_groups(
+    grad: Tensor, x: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor | None,
+    n: int, channels: int, size: int, n_groups: int, *_: Any,
+) -> bool:  # fmt: skip
+    whole = grad.numel() == x.numel() == n * channels * size and channels % n_groups == 0
+    scaled = weight is None or weight.numel() == channels
+    return whole and scaled and mean.numel() == rstd.numel() == n * n_groups
+
+
+def _fits_layer(
+    grad: Tensor, x: Tensor, shape: Sequence[int], mean: Tensor, rstd: Tensor,
+    weight: Tensor | None, *_: Any,
+) -> bool:  # fmt: skip
+    whole = grad.shape == x.shape and list(x.shape[-len(shape) :]) == list(shape)
+    scaled = weight is None or weight.numel() == prod(shape)
+    return whole and scaled and mean.numel() == rstd.numel() == x.numel() / max(prod(shape), 1)
+
+
+_ATEN = torch.ops.aten
+_GROUPS, _LAYER = _ATEN.native_group_norm_backward.default, _ATEN.native_layer_norm_backward.default
+_OF_TORCH: Any = get_decompositions(
+    [
+        _ATEN.native_dropout,
+        _ATEN.mish_backward,
+        _ATEN._weight_norm_interface,
+        _ATEN.unfold_backward,
+        _ATEN._native_batch_norm_legit,
+        _ATEN.native_batch_norm_backward,
+        _ATEN.native_group_norm_backward,
+        _ATEN.native_layer_norm_backward,
+    ]
+)
+DECOMPOSED: Any = {
+    _ATEN.copy.default: lambda old, new, _=False: new.to(old.dtype).expand(old.shape).clone(),
+    _ATEN.fill.Scalar: lambda old, value: torch.full_like(old, value),
+    **_OF_TORCH,
+    _ATEN._weight_norm_interface_backward.default: _ATEN._weight_norm_differentiable_backward,
+    _GROUPS: _where_sizes_differ(_fits_groups, _OF_TORCH[_GROUPS]),
+    _LAYER: _where_sizes_differ(_fits_layer, _OF_TORCH[_LAYER]),
+    _ATEN.embedding.default: _embedding,
+    _ATEN.embedding_dense_backward.default: _embedding_backward,
+    _ATEN._embedding_bag_dense_backward.default: _bag_backward,
+    _ATEN._native_batch_norm_legit_no_training.default: _normalised,
+    _ATEN.index_fill.int_Scalar: _index_fill,
+    _ATEN._unsafe_index_put.default: _ATEN.index_put.default,
+    _ATEN.max_pool2d_with_indices_backward.default: partial(_pool_backward, 2),
+    _ATEN.max_pool3d_with_indices_backward.default: partial(_pool_backward, 3),
+    _ATEN.adaptive_max_pool2d_backward.default: partial(_pool_backward, 2),
+    _ATEN.adaptive_max_pool3d_backward.default: partial(_pool_backward, 3),
+}
