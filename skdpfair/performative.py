@@ -1,14 +1,35 @@
-"""Populations that react to the deployed model."""
+"""Performative prediction: training on populations that react to the deployed model.
 
+`repeated_deployment` trains and deploys in rounds against a population such as `StrategicResponse`
+or `LocationShift`.
+"""
+
+import math
 from typing import Protocol, runtime_checkable
 
 import numpy as np
+import pandas as pd
+from sklearn.base import clone
+from sklearn.utils.validation import has_fit_parameter
 
-from skdpfair._validate import error_context_without_data, listed, number, safe_repr
+from skdpfair._validate import (
+    error_context_without_data,
+    generator,
+    integer,
+    listed,
+    number,
+    one_of,
+    safe_repr,
+)
 from skdpfair.inputs.columns import check_indexes
+from skdpfair.inputs.groups import apart
+from skdpfair.metrics._arguments import hits
+from skdpfair.privacy import Ledger
 
-_HALVINGS = 20
-_LEAST_PROBABILITY = 1e-12
+__all__ = ["DistributionMap", "LocationShift", "StrategicResponse", "repeated_deployment"]
+
+_HALVINGS = 20  # of an interval, to a millionth of the budget
+_LEAST_PROBABILITY = 1e-12  # whose log-odds are finite
 
 
 @runtime_checkable
@@ -70,7 +91,7 @@ class _Population:
                 raise ValueError(
                     f"{name} must have one entry per row of X ({len(X)}), got {len(column)}."
                 )
-        self.columns = columns_of(X, changeable)
+        self.columns = _columns_of(X, changeable)
         self.step = number("step", step, low=0, low_open=True)
 
     def sample(self, model, rng):
@@ -165,15 +186,15 @@ class StrategicResponse(_Population):
             raise ValueError("budget must be >= 0 for every record.")
 
     def _moved(self, model):
-        denied = np.flatnonzero(score(model, self.X) <= 0)
-        values = values_of(self.X, self.columns)
+        denied = np.flatnonzero(_score(model, self.X) <= 0)
+        values = _values_of(self.X, self.columns)
         if len(denied):
             rows = self.X.iloc[denied] if hasattr(self.X, "iloc") else np.asarray(self.X)[denied]
             values[denied] = self._responses(model, rows, values[denied], self.budget[denied])
-        return replaced(self.X, self.columns, values)
+        return _replaced(self.X, self.columns, values)
 
     def _responses(self, model, rows, base, budget):
-        slope = score_gradient(model, rows, self.columns, self.step)
+        slope = _score_gradient(model, rows, self.columns, self.step)
         length = np.linalg.norm(slope, axis=1, keepdims=True)
         direction = np.divide(slope, length, out=np.zeros_like(slope), where=length > 0)
 
@@ -182,10 +203,10 @@ class StrategicResponse(_Population):
 
         # high: granted, or all that can be afforded; low: denied
         low, high = np.zeros(len(base)), budget
-        enough = score(model, replaced(rows, self.columns, at(high))) > 0
+        enough = _score(model, _replaced(rows, self.columns, at(high))) > 0
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
-            granted = score(model, replaced(rows, self.columns, at(middle))) > 0
+            granted = _score(model, _replaced(rows, self.columns, at(middle))) > 0
             low = np.where(enough & ~granted, middle, low)
             high = np.where(enough & granted, middle, high)
         return at(high)
@@ -253,9 +274,9 @@ class LocationShift(_Population):
             )
 
     def _moved(self, model):
-        theta = coefficients(model, self.X, self.columns, self.step)
-        values = values_of(self.X, self.columns) - self.beta * theta
-        return replaced(self.X, self.columns, values)
+        theta = _coefficients(model, self.X, self.columns, self.step)
+        values = _values_of(self.X, self.columns) - self.beta * theta
+        return _replaced(self.X, self.columns, values)
 
     def distance(self, model):
         """Return the L2 distance between the coefficients of the model and the stable model.
@@ -272,19 +293,12 @@ class LocationShift(_Population):
         """
         if self.stable_coef is None:
             return np.nan
-        theta = coefficients(model, self.X, self.columns, self.step)
+        theta = _coefficients(model, self.X, self.columns, self.step)
         return float(np.linalg.norm(theta - self.stable_coef))
 
 
-def columns_of(X, changeable):
-    """Return the positions of the changeable columns; None is all of them.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> columns_of(pd.DataFrame({"age": [30], "savings": [5.0]}), ["savings"])
-    array([1])
-    """
+def _columns_of(X, changeable):
+    """Return the positions of the changeable columns; None is all of them."""
     names = list(X.columns) if hasattr(X, "columns") else list(range(np.shape(X)[1]))
     given = names if changeable is None else changeable
     wanted = listed("changeable", given, "columns of X")
@@ -297,28 +311,14 @@ def columns_of(X, changeable):
     return np.array([names.index(c) for c in wanted])
 
 
-def values_of(X, columns):
-    """Return a copy of those columns as floats, shape (n_samples, n_columns).
-
-    Examples
-    --------
-    >>> values_of(np.array([[1, 2], [3, 4]]), [1])
-    array([[2.],
-           [4.]])
-    """
+def _values_of(X, columns):
+    """Return a copy of those columns as floats, shape (n_samples, n_columns)."""
     part = X.iloc[:, columns] if hasattr(X, "iloc") else np.asarray(X)[:, columns]
     return np.array(part, dtype=float)
 
 
-def replaced(X, columns, values):
-    """Return a copy of X with those columns replaced; a DataFrame stays one.
-
-    Examples
-    --------
-    >>> replaced(np.array([[1, 2], [3, 4]]), [1], np.array([[2.5], [4.5]]))
-    array([[1. , 2.5],
-           [3. , 4.5]])
-    """
+def _replaced(X, columns, values):
+    """Return a copy of X with those columns replaced; a DataFrame stays one."""
     if hasattr(X, "iloc"):
         names = X.columns[columns]
         X = X.copy()
@@ -329,17 +329,10 @@ def replaced(X, columns, values):
     return moved
 
 
-def score(model, X):
+def _score(model, X):
     """Return the score of each row; where it is above 0 the model predicts ``classes_[1]``.
 
     The decision function if the model has one, else the log-odds of ``predict_proba``.
-
-    Examples
-    --------
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> model = LogisticRegression().fit([[0.0], [1.0]], ["denied", "granted"])
-    >>> (score(model, [[0.0], [1.0]]) > 0).tolist()
-    [False, True]
     """
     if not hasattr(model, "decision_function") and not hasattr(model, "predict_proba"):
         raise ValueError(
@@ -355,32 +348,205 @@ def score(model, X):
     return np.log(chance) - np.log1p(-chance)
 
 
-def score_gradient(model, X, columns, step):
+def _score_gradient(model, X, columns, step):
     """Return the score's slope in each of the columns, shape (n_samples, n_columns).
 
     Central differences of half-width ``step``: two evaluations per column, any model.
-
-    Examples
-    --------
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> model = LogisticRegression().fit([[0.0, 3.0], [1.0, 3.0]], [0, 1])
-    >>> slope = score_gradient(model, np.array([[5.0, 5.0]]), [0, 1], step=0.01)
-    >>> bool(np.allclose(slope, model.coef_))
-    True
     """
     slopes = []
     for column in columns:
-        here = values_of(X, [column])
-        above, below = (score(model, replaced(X, [column], here + h)) for h in (step, -step))
+        here = _values_of(X, [column])
+        above, below = (_score(model, _replaced(X, [column], here + h)) for h in (step, -step))
         slopes.append((above - below) / (2 * step))
     return np.stack(slopes, axis=1)
 
 
-def coefficients(model, X, columns, step):
+def _coefficients(model, X, columns, step):
     """Return the model's coefficient of each column, shape (n_columns,).
 
     ``coef_`` of a linear model; of any other model the score's slope, averaged over the rows of X.
     """
     if hasattr(model, "coef_") and np.shape(model.coef_)[0] == 1:
         return np.asarray(model.coef_, dtype=float)[0, columns]
-    return score_gradient(model, X, columns, step).mean(axis=0)
+    return _score_gradient(model, X, columns, step).mean(axis=0)
+
+
+def repeated_deployment(estimator, environment, n_rounds=10, *, mode="repeated", random_state=None):
+    """Train and deploy a model in rounds to a population that reacts to it.
+
+    Parameters
+    ----------
+    estimator : classifier
+        It is not changed.  ``sensitive_features`` is passed to ``fit`` if that accepts it by name.
+    environment : DistributionMap
+        The map from a deployed model to the data that it induces.
+    n_rounds : int, default=10
+        Number of fits, at least 1.
+    mode : {"repeated", "greedy"}, default="repeated"
+        "repeated" fits a new clone in every round, on the data induced by the last deployed model.
+        "greedy" continues to fit one estimator, with ``warm_start=True``.
+    random_state : int, numpy.random.Generator or None, default=None
+        Seed of the environment; the estimator has its own.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per round and group, ``"overall"`` first, with the columns
+
+        round : int
+            Counted from 1.
+        group : object
+            The group; several columns make tuples. A group called "overall" is in quotes.
+        n_samples : int
+            Number of records of the group in the training data.
+        accuracy, accuracy_after : float
+            Accuracy on the training data of the model, and on the data that its own deployment
+            induces, in [0, 1].
+        distance : float
+            ``environment.distance(model)``, or NaN if the environment has no such method.
+        epsilon_spent : float
+            Epsilon of all rounds so far, infinite for an estimator that is not private.
+
+    Raises
+    ------
+    ValueError
+        If ``mode`` is unknown, ``n_rounds`` < 1, a greedy estimator has no ``warm_start``, the
+        environment changes the number of features, or returns columns of different lengths.
+    TypeError
+        If the environment has no method ``sample``, or ``n_rounds`` is not an integer.
+
+    Notes
+    -----
+    Every round reads the same people, so their privacy losses add up: ``epsilon_spent`` is the
+    accountant's composition of the ledgers (``privacy_.ledger``) of all fits, at the delta of the
+    last fit, and is less than the sum of their epsilons.  A private greedy estimator must compose
+    its own fits: its last ledger must hold all of them.  For environments that draw new people
+    each round, the value is an upper bound.  The table is not private.
+
+    References
+    ----------
+    .. [perdomo2020] J. Perdomo et al., "Performative Prediction", ICML 2020.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from skdpfair.datasets import make_two_groups
+    >>> from skdpfair.performative import StrategicResponse, repeated_deployment
+    >>> data = make_two_groups(500, random_state=0)
+    >>> people = StrategicResponse(
+    ...     data.data, data.target, data.sensitive_features, budget=0.3, changeable=["x0"]
+    ... )
+    >>> table = repeated_deployment(LogisticRegression(), people, 2, random_state=0)
+    >>> table[["round", "group", "n_samples", "epsilon_spent"]]
+       round    group  n_samples  epsilon_spent
+    0      1  overall        500            inf
+    1      1        a        350            inf
+    2      1        b        150            inf
+    3      2  overall        500            inf
+    4      2        a        350            inf
+    5      2        b        150            inf
+    """
+    one_of("mode", mode, ("repeated", "greedy"))
+    integer("n_rounds", n_rounds)
+    if not callable(getattr(environment, "sample", None)):
+        raise TypeError(
+            "environment must have a method sample(model, rng), see DistributionMap; got "
+            f"{type(environment).__name__}."
+        )
+    rng = generator("random_state", random_state)
+    model, entries, rows = _learner(estimator, mode), [], []
+    data = _Sample(environment, None, rng, number=1)
+    for i in range(1, n_rounds + 1):
+        if mode == "repeated":
+            model = clone(model)
+        data.fit(model)
+        after = _Sample(environment, model, rng, number=i + 1)
+        after.check_like(data)
+        entries = _composed(entries, model, mode)
+        distance = environment.distance(model) if hasattr(environment, "distance") else math.nan
+        common = {"distance": distance, "epsilon_spent": _spent(entries, model)}
+        rows += [{"round": i, **row, **common} for row in _accuracies(model, data, after)]
+        data = after
+    return pd.DataFrame(rows)
+
+
+class _Sample:
+    """The data of one round, checked."""
+
+    def __init__(self, environment, model, rng, number):
+        self.X, self.y, self.groups = environment.sample(model, rng)
+        self.number = number
+        for name, column in (("y", self.y), ("sensitive_features", self.groups)):
+            if column is not None and len(column) != len(self.X):
+                raise ValueError(
+                    f"environment returned {len(self.X)} rows of X and {len(column)} of {name} in "
+                    f"round {number}; it must return as many."
+                )
+
+    @property
+    def n_features(self):
+        return np.shape(self.X)[1]
+
+    def check_like(self, last):
+        if self.n_features != last.n_features:
+            raise ValueError(
+                f"environment returned {self.n_features} features in round {self.number}, and "
+                f"{last.n_features} in round {last.number}; it must not change their number."
+            )
+
+    def fit(self, model):
+        takes_groups = has_fit_parameter(model, "sensitive_features")
+        if self.groups is not None and takes_groups:
+            model.fit(self.X, self.y, sensitive_features=self.groups)
+        else:
+            model.fit(self.X, self.y)
+
+    def accuracy(self, model):
+        """Return accuracy and count of each group, ``"overall"`` first."""
+        right = pd.Series(hits(self.y, model.predict(self.X)))
+        found = {"overall": (right.mean(), len(right))}
+        if self.groups is not None:
+            columns = pd.DataFrame(np.asarray(self.groups))
+            parts = right.groupby([columns[c] for c in columns], dropna=False)
+            for level, part in parts:
+                (name,) = apart([level if len(level) > 1 else level[0]], ["overall"])
+                found[name] = (part.mean(), len(part))
+        return found
+
+
+def _learner(estimator, mode):
+    model = clone(estimator)
+    if mode == "repeated":
+        return model
+    if "warm_start" not in model.get_params():
+        raise ValueError(
+            f"mode='greedy' fits on with warm_start=True, which {type(estimator).__name__} does "
+            "not have. Use an estimator that has it, or mode='repeated'."
+        )
+    return model.set_params(warm_start=True)
+
+
+def _composed(entries, model, mode):
+    """Return the releases so far, or None if anything was not private."""
+    privacy = getattr(model, "privacy_", None)
+    if privacy is None or entries is None or not math.isfinite(privacy.epsilon):
+        return None
+    released = list(privacy.ledger.entries)
+    return released if mode == "greedy" else entries + released
+
+
+def _spent(entries, model):
+    if entries is None:
+        return math.inf
+    return Ledger(tuple(entries)).epsilon(model.privacy_.delta, model.privacy_.accountant)
+
+
+def _accuracies(model, data, after):
+    before, then = data.accuracy(model), after.accuracy(model)
+    for group, (accuracy, n_samples) in before.items():
+        yield {
+            "group": group,
+            "n_samples": n_samples,
+            "accuracy": accuracy,
+            "accuracy_after": then.get(group, (math.nan, 0))[0],
+        }
