@@ -18,9 +18,9 @@ import torch
 from benchmarks import pages
 from benchmarks.bench_training import interleave
 from benchmarks.engines import BASELINES
+from benchmarks.papers.images import fetch_mnist
 from benchmarks.workloads import WORKLOADS, Workload
 from skdpfair import DPFairClassifier
-from skdpfair.datasets import fetch_mnist
 from skdpfair.exceptions import DataIntegrityError
 from skdpfair.features import Scattering2D
 

@@ -23,8 +23,8 @@ import torch
 
 from benchmarks import pages
 from benchmarks.papers import data as splits
+from benchmarks.papers.images import fetch_cifar10, fetch_faces, fetch_mnist
 from skdpfair import DPFairClassifier
-from skdpfair.datasets import fetch_cifar10, fetch_faces, fetch_mnist
 from skdpfair.features import Scattering2D
 
 RESULTS = Path(__file__).parent / "results" / "images.jsonl"

@@ -43,8 +43,8 @@ from torch import nn
 from torch.nn.functional import avg_pool2d, conv2d, layer_norm, relu
 
 from benchmarks import pages
+from benchmarks.papers.images import fetch_cifar10
 from skdpfair import DPFairClassifier
-from skdpfair.datasets import fetch_cifar10
 from skdpfair.features import FrozenFeatures, Scattering2D
 
 SIZE, LEAVES, AT_ONCE = 32, 48, 500

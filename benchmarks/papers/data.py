@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 from sklearn.model_selection import train_test_split
 
-from skdpfair.datasets import ADULT_BOUNDS, fetch_dutch, fetch_faces, fetch_mnist, load_adult
+from benchmarks.papers.images import fetch_faces, fetch_mnist
+from skdpfair.datasets import ADULT_BOUNDS, fetch_dutch, load_adult
 
 _WOMEN, _MEN = 14_695, 30_527
 

@@ -2,20 +2,16 @@
 
 import json
 import sys
-from functools import partial
 
 import click
 
 from skdpfair.cli._input import AS_JSON, AnyPath, echo, wrapped
-from skdpfair.datasets import fetch_cifar10, fetch_dutch, fetch_faces, fetch_mnist, load_adult
+from skdpfair.datasets import fetch_dutch, load_adult
 from skdpfair.exceptions import DataIntegrityError
 
 _SETS = {
     "adult": None,  # in the package
     "dutch": fetch_dutch,
-    "mnist": partial(fetch_mnist, as_frame=False),
-    "faces": fetch_faces,
-    "cifar10": partial(fetch_cifar10, as_frame=False),
 }
 _NAMES = click.argument("names", nargs=-1, type=click.Choice(list(_SETS)))
 _FOLDER = click.option(
@@ -38,8 +34,8 @@ def data():
 def fetch(names, folder, as_json):
     """Get NAMES, or all, to where the library finds them.
 
-    Adult is in the package. The others have no lasting address with a recorded digest: what is
-    missing is named, with where to get it and where to put it.
+    Adult is in the package. The Dutch census has no lasting address with a recorded digest: if it
+    is missing, where to get it and where to put it is named.
     """
     _report(names, folder, as_json, download=True)
 

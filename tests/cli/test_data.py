@@ -15,7 +15,7 @@ def invoke(*arguments):
 def test_what_is_recorded_passes(outside_data):
     done = invoke("verify", "--folder", outside_data, "--json")
     found = json.loads(done.output)
-    assert done.exit_code == 0 and set(found) == {"adult", "dutch", "mnist", "faces", "cifar10"}
+    assert done.exit_code == 0 and set(found) == {"adult", "dutch"}
     assert found["adult"] == {"records": 48_842, "problem": None}
     assert found["dutch"]["records"] == 60_420
 
@@ -23,13 +23,15 @@ def test_what_is_recorded_passes(outside_data):
 @pytest.mark.parametrize("command", ["verify", "fetch"])
 def test_what_is_missing_or_damaged_is_named(command, tmp_path):
     (tmp_path / "dutch_census_2001.arff").write_text("@relation nothing")
-    done = invoke(command, "adult", "dutch", "mnist", "--folder", tmp_path)
+    done = invoke(command, "adult", "dutch", "--folder", tmp_path)
     assert done.exit_code == 1 and "Traceback" not in done.output
     words = " ".join(done.output.split())
     assert "adult: as recorded, 48,842 records" in words
     assert "The file is damaged or another version" in words
+    (tmp_path / "dutch_census_2001.arff").unlink()
+    words = " ".join(invoke(command, "dutch", "--folder", tmp_path).output.split())
     assert "data_home" not in words and "by --folder or" in words
-    assert "mnist: " in words and "SKDPFAIR_DATA" in words
+    assert "dutch: " in words and "SKDPFAIR_DATA" in words
 
 
 def test_another_name_is_a_usage_error():

@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skdpfair.datasets import _images, fetch_cifar10, fetch_faces, fetch_mnist
+from benchmarks.papers import images
+from benchmarks.papers.images import fetch_cifar10, fetch_faces, fetch_mnist
 from skdpfair.exceptions import DataIntegrityError
 
 FETCHERS = {
@@ -95,7 +96,7 @@ def test_a_wrong_file_is_refused_with_both_digests(fetch, in_subfolder, tmp_path
     with pytest.raises(DataIntegrityError) as caught:
         fetch(data_home=tmp_path)
     found = hashlib.sha256(b"something else").hexdigest()
-    assert all(part in str(caught.value) for part in (found, _images._SHA256[name], str(path)))
+    assert all(part in str(caught.value) for part in (found, images._SHA256[name], str(path)))
 
 
 def test_a_cut_off_gzip_file_is_refused(outside_data, tmp_path):
@@ -117,7 +118,7 @@ def test_a_missing_file_is_refused_and_leaves_no_trace(fetch, download_if_missin
     with pytest.raises(DataIntegrityError) as caught:
         fetch(data_home=tmp_path / "none", download_if_missing=download_if_missing)
     message, (subfolder, name) = str(caught.value), FETCHERS[fetch]
-    for part in (name, subfolder, _images._SHA256[name], "SKDPFAIR_DATA", "data_home"):
+    for part in (name, subfolder, images._SHA256[name], "SKDPFAIR_DATA", "data_home"):
         assert part in message
     assert ("download" in message) is download_if_missing
     assert not list(tmp_path.iterdir())

@@ -117,7 +117,7 @@ def fetch_mnist(
 
     Examples
     --------
-    >>> from skdpfair.datasets import fetch_mnist
+    >>> from benchmarks.papers.images import fetch_mnist
     >>> fetch_mnist(data_home="no-such-folder")
     Traceback (most recent call last):
     ...
@@ -183,7 +183,7 @@ def fetch_faces(
 
     Examples
     --------
-    >>> from skdpfair.datasets import fetch_faces
+    >>> from benchmarks.papers.images import fetch_faces
     >>> fetch_faces(data_home="no-such-folder")
     Traceback (most recent call last):
     ...
@@ -247,7 +247,7 @@ def fetch_cifar10(
 
     Examples
     --------
-    >>> from skdpfair.datasets import fetch_cifar10
+    >>> from benchmarks.papers.images import fetch_cifar10
     >>> fetch_cifar10(data_home="no-such-folder")
     Traceback (most recent call last):
     ...
