@@ -296,7 +296,7 @@ def _of_any_size(small: GraphModule, large: GraphModule) -> Graph:
     pairs = list(zip(small.graph.nodes, large.graph.nodes, strict=False))
     if len(small.graph.nodes) != len(large.graph.nodes):
         raise TraceError(_OTHERWISE)
-    twins = dict(pairs)
+    others = dict(pairs)
     size = _first_input(small.graph, "n")
     multiples: dict[int, Node] = {1: size}
 
@@ -305,7 +305,7 @@ def _of_any_size(small: GraphModule, large: GraphModule) -> Graph:
             return type(a)(map(merged, a, b))
         if isinstance(a, dict) and isinstance(b, dict) and a.keys() == b.keys():
             return {key: merged(value, b[key]) for key, value in a.items()}
-        if a is b or (twins.get(a) is b if isinstance(a, Node) else type(a) is type(b) and a == b):
+        if a is b or (others.get(a) is b if isinstance(a, Node) else type(a) is type(b) and a == b):
             return a
         k, rest = divmod(a, _SIZES[0]) if type(a) is type(b) is int else (0, 1)
         if rest or k * _SIZES[1] != b:
