@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from fairlearn.reductions import DemographicParity, ExponentiatedGradient, GridSearch
-from scipy import sparse, stats
+from scipy import stats
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.cluster import KMeans
@@ -53,7 +53,6 @@ from sklearn.preprocessing import (
     SplineTransformer,
     StandardScaler,
     TargetEncoder,
-    normalize,
     scale,
 )
 from sklearn.random_projection import GaussianRandomProjection
@@ -217,20 +216,6 @@ class Centring:
         return rows - rows.mean(axis=0)
 
 
-class Shifting:
-    mean = 1.0  # public
-
-    def __call__(self, rows):
-        return rows - self.mean
-
-
-def by_a_loop(rows):
-    total = 0
-    for row in np.asarray(rows):
-        total = total + row
-    return np.asarray(rows) - total
-
-
 class Remembering:
     largest = 1.0
 
@@ -243,116 +228,43 @@ EDGES, FIVE, centring = [0.0, 2.0, 40.0], 5, Centring()
 WEIGHTS, NAMED = np.arange(8.0).reshape(4, 2), ["a", "c"]
 LEAKING = {
     "keepdims": lambda X: X - X.to_numpy().mean(axis=0, keepdims=True),
-    "a 1 elsewhere": lambda X: (X - X.mean(axis=0)) / (X.std(axis=0) + 1),
-    "ddof": lambda X: X / X.std(axis=0, ddof=1),
-    "shares": lambda X: X / X.sum(axis=0),
-    "average": lambda X: X - np.average(X, axis=0),
-    "norm": lambda X: X / np.linalg.norm(X, axis=0),
-    "unique": lambda X: X / len(np.unique(X)),
-    "argsort": lambda X: X.to_numpy().argsort(axis=0),
-    "cumsum": lambda X: np.cumsum(X, axis=0),
-    "cut": lambda X: pd.cut(X["a"], 5, labels=False).to_frame(),
     "cut by name": lambda X: pd.cut(X["a"], bins=FIVE, labels=False).to_frame(),
     "groupby": lambda X: X.groupby("b").transform("mean"),
-    "agg": lambda X: X - X.agg("mean"),
-    "apply a name": lambda X: X.apply("rank"),
-    "apply a function": lambda X: X - X.apply(np.mean),
-    "getattr": lambda X: X - getattr(X, "mean")(),  # noqa: B009
-    "describe": lambda X: X - X.describe().loc["50%"],
-    "inner lambda": lambda X: X.apply(lambda c: c - c.mean()),
     "inner function": by_its_own_largest,
-    "helper": lambda X: centred(X),
-    "helper in a partial": partial(lambda f, X: f(X), centred),
-    "object": Centring(),
     "object that is called": lambda X: centring(X),
-    "built in": lambda X: X - max(X["a"]),
-    "turned": lambda X: X - X.T.mean(axis=1),
     "turned, in numpy": lambda X: X - np.mean(X.T, 1),
-    "one call of two": lambda X: X.sub(X.mean(axis=1), axis=0) - X.mean(axis=0),
-    "either axis": lambda X: X.sub(X.mean(axis=0 if len(EDGES) == 3 else 1)),
-    "spread": lambda X: X - X.to_numpy().mean(*[0]),
     "categories": lambda X: X["a"].astype("category").cat.codes.to_frame(),
-    "normalize": lambda X: normalize(X, axis=0),
-    "reduced": lambda X: X - np.add.reduce(X),
-    "multiplied by ones": lambda X: X - np.ones((1, len(X))) @ X.to_numpy(),
-    "covariance": lambda X: X @ (X.T @ X).to_numpy(),
-    "sum": lambda X: X / sum(X.to_numpy()),
-    "first row": lambda X: X.to_numpy() - X.to_numpy()[0],
     "rolled": lambda X: np.roll(X, 1, axis=0),
     "evaluated": lambda X: eval("X - X.mean(axis=0)"),
-    "loop": by_a_loop,
-    "sorted": lambda X: np.sort(X, axis=0),
-    "shifted": lambda X: X.shift(1).fillna(0),
-    "einsum": lambda X: X - np.einsum("ij->j", X),
-    "duplicates": lambda X: X.assign(a=X.duplicated(["a", "b"])),
     "rank of one": lambda X: X.assign(a=[sum(X["a"] < v) for v in X["a"]]),
 }
 SOMETIMES = {  # by values, missing ones, kinds of columns, lengths, or what was seen before
     "pictures": lambda X: X / X.max() if X.max() > 1 else X,
     "bytes": lambda X: X / X.max() if X.max() > 255 else X,
-    "negative": lambda X: X - X.min() if X.min() < 0 else X,
     "length": lambda X: X / len(X),
-    "long": lambda X: X - X.mean(axis=0) if len(X) > 100 else X,
     "mean for missing": lambda X: X.fillna(X.mean()),
-    "filled forward": lambda X: X.ffill(),
     "rows left out": lambda X: X.dropna(),
-    "repeated rows left out": lambda X: X[~X.duplicated()],
     "dummies": lambda X: pd.get_dummies(X),
-    "dummies of one column": lambda X: pd.get_dummies(X.assign(age=X.age / 100)),
-    "codes": lambda X: X.apply(lambda c: c.astype("category").cat.codes if c.dtype != float else c),
     "texts": lambda texts: [sorted(texts).index(text) for text in texts],
     "dates": lambda X: (X["day"].max() - X["day"]).dt.days.to_frame(),
     "sparse": lambda X: X.tocsr().multiply(1 / (1 + X.sum(axis=0))).tocsr(),
     "random": lambda X: X + np.random.normal(size=X.shape),
     "memory": Remembering(),
-    "filled forward, of anything": lambda X: pd.DataFrame(X).ffill(),
-    "shifted, of anything": lambda X: pd.DataFrame(X).shift(1),
-    "differences, of anything": lambda X: pd.DataFrame(X).diff(),
-    "sparse cells": lambda X: [sparse.csr_matrix([[np.mean(X)]]) for _ in np.asarray(X)],
-    "missing before": lambda X: pd.DataFrame(X).round().astype("Int64").shift(1),
 }
 UNUSABLE = {
     "another number": lambda X: X.T @ X,
-    "head": lambda X: X[:5],
-    "error": lambda X: 1 / 0,
     "exit": lambda X: sys.exit("planted"),
     "error with a text": lambda X: {}["planted", "planted"],
-    "nothing": lambda X: None,
-    "needs more": lambda X, y: X,
 }
 WITHIN = {
-    "sum": lambda X: X.sum(axis=1).to_frame(),
-    "sum by place": lambda X: X.to_numpy().sum(1)[:, None],
-    "mean in numpy": lambda X: np.mean(X, 1).to_frame(),
-    "shares": lambda X: X / X.to_numpy().sum(axis=1, keepdims=True),
-    "std": lambda X: np.std(X.to_numpy(), axis=1, ddof=1)[:, None],
     "turned back": lambda X: (X.T / X.sum(axis=1)).T,
-    "clip": lambda X: X.clip(0, 1),
     "columns": lambda X: X.to_numpy()[:, :3],
-    "digitize": lambda X: np.digitize(X, EDGES),
-    "cut": lambda X: pd.cut(X["a"], [0, 2, 40], labels=False).to_frame(),
     "cut by edges": lambda X: pd.cut(X["a"], bins=EDGES, labels=False).to_frame(),
-    "ratio": lambda X: X.assign(a=X.b / X.c),
     "inner lambda": lambda X: X.apply(lambda row: row - row.mean(), axis=1),
-    "apply": lambda X: X.apply(np.mean, axis=1).to_frame(),
-    "along": lambda X: np.apply_along_axis(np.mean, 1, X)[:, None],
     "helper": lambda X: doubled(X),
-    "object": Shifting(),
-    "largest of two": lambda X: X * max(len(EDGES), FIVE),
-    "text": lambda X: X.astype(str)["a"].str.count("1").to_frame(),
-    "normalize": normalize,
-    "chosen": lambda X: X.max(axis=1).to_frame() if FIVE else X.min(axis=1).to_frame(),
-    "astype": lambda X: X.astype(np.float32),
-    "logarithm": lambda X: np.log1p(X),
     "filled": lambda X: X.fillna(0),
-    "named columns": lambda X: X[NAMED],
-    "located": lambda X: X.loc[:, NAMED],
-    "dropped": lambda X: X.drop(columns=["b", "d"]),
     "weights": lambda X: X.to_numpy() @ WEIGHTS,
-    "one-hot": lambda X: pd.DataFrame({v: X["a"] == v for v in (1.0, 2.0)}),
-    "mapped": lambda X: X["a"].map({1.0: 0, 2.0: 1}).to_frame(),
     "loop over rows": lambda X: np.array([row / np.linalg.norm(row) for row in X.to_numpy()]),
-    "where": lambda X: np.where(X > 1, X, 0),
     "softmax": lambda X: (
         np.exp(X - np.max(X, axis=1, keepdims=True))
         if isinstance(X, np.ndarray)
@@ -361,12 +273,10 @@ WITHIN = {
 }
 OTHER_ROWS = {  # of other kinds than numbers in a table
     "mixed": lambda X: X.assign(age=X.age / 100, sex=X.sex.str.lower(), day=X.day.dt.year),
-    "day": lambda X: pd.to_datetime(X["day"]).dt.month.to_frame(),
     "text": lambda texts: [text.lower() for text in texts],
     "pictures": lambda X: X.reshape(-1, 28, 28) / 255,
     "dense": lambda X: X.toarray(),
     "one column": np.ravel,
-    "categories": lambda X: pd.Categorical(X["w"], categories=["a", "b"]).codes[:, None],
 }
 TABLES = [pd.DataFrame(rows, columns=list("abcd")) for rows, _ in ROWS]
 TABLES[0], TABLES[1] = TABLES[0] + 1, pd.concat([TABLES[1][:-5], TABLES[0][-5:] + 1])
@@ -400,11 +310,8 @@ def test_functions_of_texts_dates_pictures_and_sparse_rows_pass(name):
 @pytest.mark.parametrize(
     ("function", "given", "leaks"),
     [
-        (np.digitize, {"bins": EDGES}, False),
         (np.sum, {"axis": 1, "keepdims": True}, False),
-        (np.sum, {"axis": 0, "keepdims": True}, True),
         (pd.cut, {"bins": 5}, True),
-        (pd.cut, {"bins": EDGES}, False),
         (doubled, {"f": centred}, True),
     ],
 )
@@ -532,7 +439,6 @@ WRAPPED = [
         ["CalibratedClassifierCV", "estimator.standardscaler: StandardScaler"],
     ),
     (OneVsRestClassifier(private()), []),
-    (OneVsOneClassifier(private()), ["OneVsOneClassifier"]),
     (OneVsRestClassifier(LogisticRegression()), ["estimator: LogisticRegression"]),
     (OneVsOneClassifier(private()), ["OneVsOneClassifier"]),
     (
