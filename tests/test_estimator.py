@@ -16,7 +16,6 @@ import pytest
 import torch
 from scipy import sparse
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 from skorch.callbacks import (
     BatchScoring,
@@ -393,30 +392,16 @@ def test_a_notebook_shows_what_was_spent(table):
 
 
 BAD = [
-    ({"epsilon": 0}, ValueError, "epsilon"),
-    ({"epsilon": -1.0}, ValueError, "-1"),
-    ({"epsilon": float("nan")}, ValueError, "nan"),
-    ({"epsilon": float("inf")}, ValueError, "inf"),
-    ({"epsilon": "1"}, TypeError, "epsilon"),
-    ({"delta": 0.0}, ValueError, "delta"),
     ({"delta": 0.01}, ValueError, "1/n_samples"),
-    ({"delta": "small"}, TypeError, "delta"),
     ({"noise_multiplier": 1.0}, ValueError, "set epsilon=None"),
-    ({"epsilon": None, "noise_multiplier": -1.0}, ValueError, "noise_multiplier"),
     ({"epsilon": 1e-9}, InfeasibleBudgetError, "sample_rate"),
     ({"method": "dpsdg"}, ValueError, "Did you mean 'dpsgd'"),
-    ({"method": 3}, TypeError, "method"),
     ({"method": "sgd"}, ValueError, "not private"),
-    ({"method": get_method("dpsgd", max_grad_norm=-1.0)}, ValueError, "max_grad_norm"),
     ({"method": "dpsgd_f", "group_col": None}, ValueError, "needs groups"),
     ({"group_col": "sex"}, ValueError, "passthrough"),
     ({"group_col": 99}, ValueError, "out of range"),
-    ({"group_col": 1.5}, TypeError, "group_col"),
     ({"group_col": ["group", "group"]}, ValueError, "twice"),
-    ({"groups": ["a"]}, ValueError, "outside groups"),
     ({"group_as_feature": True}, ValueError, "group"),
-    ({"classes": [0, 5]}, ValueError, "outside classes"),
-    ({"module": "transformer"}, ValueError, "module"),
     ({"module": nn.Linear(6, 2)}, TypeError, "class or a factory"),
     ({"module": lambda: nn.Linear(6, 3)}, UnsupportedModuleError, r"\(batch, 2\)"),
     (
@@ -424,25 +409,9 @@ BAD = [
         UnsupportedModuleError,
         "GroupNorm",
     ),
-    ({"module_params": [1]}, TypeError, "module_params"),
-    ({"hidden_layer_sizes": 4}, TypeError, "hidden_layer_sizes"),
     ({"hidden_layer_sizes": (4,), "module": "cnn"}, ValueError, "those of module=.mlp"),
-    ({"activation": "swish"}, ValueError, "activation"),
     ({"optimizer": "sdg"}, ValueError, "Did you mean 'sgd'"),
-    ({"optimizer": 3}, TypeError, "optimizer"),
-    ({"lr": -0.1}, ValueError, "lr"),
-    ({"lr": "fast"}, TypeError, "lr"),
-    ({"batch_size": 2.5}, TypeError, "batch_size"),
-    ({"max_epochs": 0}, ValueError, "max_epochs"),
-    ({"max_steps": -1}, ValueError, "max_steps"),
-    ({"iterate_average": 2.0}, ValueError, "iterate_average"),
-    ({"max_physical_batch_size": 0}, ValueError, "max_physical_batch_size"),
     ({"class_weight": "balanced"}, ValueError, "fixed public numbers"),
-    ({"class_weight": {0: -1.0}}, ValueError, "class_weight"),
-    ({"class_weight": {9: 1.0}}, ValueError, "class_weight"),
-    ({"accountant": "gdp"}, ValueError, "accountant"),
-    ({"noise": "loud"}, ValueError, "noise"),
-    ({"device": "abacus"}, ValueError, "device"),
     ({"device": "meta"}, ValueError, "device 'meta' is not a torch device that can be used here"),
     (
         {"random_state": -1},
@@ -451,11 +420,7 @@ BAD = [
     ),
     ({"batch_size": 0}, ValueError, r"batch_size must be an int in the range \[1, 2\*\*63\]"),
     ({"random_state": "a"}, ValueError, r"'numpy\.random\.Generator'"),
-    ({"attack": "pgd"}, ValueError, "attack"),
-    ({"augment": "flip"}, ValueError, "augment"),
-    ({"n_augmentations": 0}, ValueError, "n_augmentations"),
     ({"n_augmentations": 2}, ValueError, "augment=None makes none"),
-    ({"diagnostics": "yes"}, TypeError, "diagnostics"),
 ]
 
 
@@ -471,77 +436,24 @@ def test_bad_parameters_are_refused_and_nothing_is_half_written(params, error, m
     assert not [name for name in vars(model) if name.endswith("_")]
 
 
+def test_bad_data_are_refused_with_the_remedy(table):
+    X, y = table
+    features = X.drop(columns="group")
+    with pytest.raises(ValueError, match=r"job.*OneHotEncoder"):
+        fast().fit(features.assign(job="clerk"), y)
+    with pytest.raises(ValueError, match="target"):
+        fast(group_col="target").fit(X.assign(target=0), y)
+    with pytest.raises(ValueError, match="set_output"):
+        fast(group_col="group").fit(features.to_numpy(), y)
+    with pytest.raises(ValueError, match="not by both"):
+        fast(group_col="group").fit(X, y, sensitive_features=X["group"])
+
+
 def test_an_infeasible_budget_names_a_way_out(table):
     X, y = table
     tight = get_method("dpsgd_f", count_noise_multiplier=0.5)
     with pytest.raises(InfeasibleBudgetError, match=r"count_noise_multiplier=0\.5"):
         fast(tight, group_col="group", epsilon=1.0).fit(X, y)
-
-
-def bad_data(X, y):
-    features = X.drop(columns="group")
-    with_nan, with_inf = features.copy(), features.copy()
-    with_nan.iloc[3, 1], with_inf.iloc[3, 1] = np.nan, np.inf
-    gap = X.copy()
-    gap.loc[4, "group"] = None
-    return {
-        "nan": (with_nan, y, {}, "NaN"),
-        "infinity": (with_inf, y, {}, "infinite"),
-        "text": (features.assign(job="clerk"), y, {}, "job.*OneHotEncoder"),
-        "one class": (features, np.zeros(len(y)), {}, "one class"),
-        "lengths": (features, y[:-1], {}, "inconsistent"),
-        "groups missing": (gap, y, {"group_col": "group"}, "missing values"),
-        "one group": (X.assign(group="a"), y, {"group_col": "group"}, "one group"),
-        "target column": (X.assign(target=0), y, {"group_col": "target"}, "target"),
-        "nan label": (features, np.where(y == 1, np.nan, 0.0), {}, "NaN"),
-        "continuous": (features, np.linspace(0, 1, len(y)), {}, "continuous"),
-        "array without names": (features.to_numpy(), y, {"group_col": "group"}, "set_output"),
-    }
-
-
-NAMES = bad_data(pd.DataFrame({"group": ["a"] * 9, "x": 0.0, "z": 1.0}), np.arange(9))
-
-
-@pytest.mark.parametrize("case", list(NAMES))
-def test_bad_data_is_refused(case, table):
-    X, y, params, match = bad_data(*table)[case]
-    with pytest.raises(ValueError, match=match):
-        fast(**params).fit(X, y)
-
-
-def test_errors_never_print_a_cell(table):
-    X, y = table
-    values = X.drop(columns="group").to_numpy().astype(object)
-    values[7, 2] = "patient Zero"
-    with pytest.raises(ValueError, match="not numbers") as caught:
-        fast().fit(values, y)
-    assert "Zero" not in str(caught.value)
-    groups = np.where(np.arange(len(y)) == 7, "patient Zero", "a")
-    with pytest.raises(ValueError, match="outside groups=") as caught:
-        fast(groups=["a"]).fit(X.drop(columns="group"), y, sensitive_features=groups)
-    assert "Zero" not in str(caught.value)
-
-
-def test_groups_from_two_sources_or_of_wrong_length(table):
-    X, y = table
-    with pytest.raises(ValueError, match="not by both"):
-        fast(group_col="group").fit(X, y, sensitive_features=X["group"])
-    with pytest.raises(ValueError, match="sensitive_features has 3 rows"):
-        fast().fit(X.drop(columns="group"), y, sensitive_features=["a", "b", "a"])
-
-
-def test_predict_checks_its_input(table):
-    X, y = table
-    with pytest.raises(NotFittedError):
-        DPFairClassifier().predict(X)
-    model = fast(group_col="group").fit(X, y)
-    with pytest.raises(ValueError, match="feature names"):
-        model.predict(X.rename(columns={"x0": "other"}))
-    with pytest.raises(ValueError, match="feature names"):
-        model.predict(X[["x0", "x1"]])
-    array = X.drop(columns="group").to_numpy()
-    with pytest.raises(ValueError, match="3 features"):
-        fast().fit(array, y).predict(array[:, :3])
 
 
 def test_a_failed_refit_keeps_the_old_fit(table):

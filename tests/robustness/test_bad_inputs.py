@@ -19,7 +19,7 @@ from skdpfair._validate import safe_repr
 from skdpfair.exceptions import LowSignalWarning
 from skdpfair.metrics import privacy_cost_difference
 
-from .bad_data import BAD_GROUPS, BAD_X, BAD_Y, A, F, N, X, Y
+from .bad_data import BAD_GROUPS, BAD_X, BAD_Y, A, F, X, Y
 from .strategies import FIELDS, TABLE, Boxed, HostileAll, HostileLen, HostileRepr
 
 BASE = {"method": "dpsgd", "epsilon": 3.0, "group_col": "g", "max_steps": 6, "batch_size": 40}
@@ -149,7 +149,6 @@ def test_sparse_tensors_are_refused_with_the_remedy():
 
 
 TOGETHER = {
-    "groups from both": (["group_col", "sensitive_features"], {}, {"sensitive_features": X["g"]}),
     "name of no column": ("group_col", {"group_col": "h"}, {}),
     "name of two columns": ("X", {}, {"X": pd.concat([X, X[["g"]]], axis=1)}),
     "name twice, by position": ("group_col", {"group_col": ["g", 3]}, {}),
@@ -160,13 +159,6 @@ TOGETHER = {
     "no pairs for two columns": ("groups", {"group_col": ["g", "target"], "groups": ["u"]}, {}),
     "undeclared classes": ("classes", {"classes": [1, 2]}, {}),
     "classes of another type": ("classes", {"classes": ["0", "1"]}, {}),
-    "groups are not for a method": ("groups", {"method": "dpsgd_f", "group_col": None}, {"X": A}),
-    "delta of 1/n": ("delta", {"delta": 1 / N}, {}),
-    "two budgets": ("noise_multiplier", {"noise_multiplier": 1.0}, {}),
-    "no budget can be met": ("epsilon", {"epsilon": 1e-9}, {}),
-    "a budget without privacy": ("epsilon", {"method": "sgd"}, {}),
-    "groups of text as features": ("X", {"group_as_feature": True}, {}),
-    "module of many outputs": ("module", {"module": lambda: torch.nn.Linear(3, 7)}, {}),
     "module of many inputs": ("module", {"module": lambda: torch.nn.Linear(7, 2)}, {}),
     "cnn on a table": ("module", {"module": "cnn"}, {}),
     "two learning rates": ("lr", {"lr": 0.1, "optimizer_params": {"lr": 0.2}}, {}),
