@@ -11,12 +11,13 @@ ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 GPU_PYTHON ?= python3
 GPU_RUN := env PYTHONPATH="build/gpu:.:$$PYTHONPATH" $(GPU_PYTHON)
 
-.PHONY: demo test test-slow lint lint-types lint-style docs docs-code docs-pages dist bench gpu clean help
+.PHONY: demo test test-slow test-integrations lint lint-types lint-style docs docs-code docs-pages dist bench gpu clean help
 
 help:
 	@echo "make demo       private classifiers on the Adult data, with a group report"
 	@echo "make test       all tests, linters and doctests"
 	@echo "make test-slow  the tests that take minutes"
+	@echo "make test-integrations  the tests with MLflow, Optuna, polars, SHAP, skrub and others"
 	@echo "make docs       the documentation, its gallery run, warnings as errors"
 	@echo "make dist       the sdist and the wheel, with equal bytes for equal sources"
 	@echo "make bench      speed and memory against plain torch and skorch"
@@ -35,6 +36,11 @@ test-slow: $(VENV)/.test
 	@echo "== Running the slow tests"
 	@$(ONE_THREAD) $(BIN)/python -m pytest -q -n 2 -m slow
 	@echo "== make test-slow: everything passed"
+
+test-integrations: $(VENV)/.test
+	@echo "== Running the tests with other libraries"
+	@$(PIP_INSTALL) -e ".[test,integrations]"
+	@$(ONE_THREAD) $(BIN)/python -m pytest -q -n 2 tests/integrations tests/test_other_tables.py
 
 lint: $(VENV)/.test
 	@echo "== Checking style, types, spelling and import floors"

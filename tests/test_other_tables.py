@@ -2,7 +2,6 @@
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pytest
 from sklearn.base import clone
@@ -24,7 +23,11 @@ def of_pyarrow(frame):
     return pa.Table.from_pandas(frame, preserve_index=False)
 
 
-@pytest.fixture(params=[pl.from_pandas, of_pyarrow], ids=["polars", "pyarrow"])
+def of_polars(frame):
+    return pytest.importorskip("polars").from_pandas(frame)
+
+
+@pytest.fixture(params=[of_polars, of_pyarrow], ids=["polars", "pyarrow"])
 def made(request):
     return request.param
 
@@ -128,7 +131,13 @@ def test_polars_without_pyarrow(monkeypatch, frame):
     def missing(self):
         raise ModuleNotFoundError("pyarrow")
 
-    monkeypatch.setattr(pl.DataFrame, "to_pandas", missing)
-    model = quick().fit(pl.from_pandas(X), y)
-    np.testing.assert_array_equal(model.predict_proba(pl.from_pandas(X)), expected)
+    monkeypatch.setattr(type(of_polars(X)), "to_pandas", missing)
+    model = quick().fit(of_polars(X), y)
+    np.testing.assert_array_equal(model.predict_proba(of_polars(X)), expected)
     assert list(model.feature_names_in_) == NAMES
+
+
+def test_a_lazy_table_is_refused_with_the_remedy(frame):
+    X, y = frame[0][NAMES], frame[1]
+    with pytest.raises(ValueError, match=r"collect\(\)"):
+        quick().fit(of_polars(X).lazy(), y)

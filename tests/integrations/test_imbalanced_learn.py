@@ -4,11 +4,6 @@ import math
 
 import numpy as np
 import pytest
-from imblearn import FunctionSampler
-from imblearn.ensemble import BalancedBaggingClassifier, EasyEnsembleClassifier
-from imblearn.over_sampling import SMOTE, RandomOverSampler
-from imblearn.pipeline import make_pipeline
-from imblearn.under_sampling import RandomUnderSampler
 from sklearn.ensemble import VotingClassifier
 from sklearn.model_selection import GridSearchCV
 
@@ -20,6 +15,13 @@ from skdpfair.model_selection import DPRandomizedSearch, plan
 from skdpfair.postprocessing import DPThresholdClassifier
 from skdpfair.preprocessing import BoundedScaler, check_pipeline
 from skdpfair.report import model_page
+
+pytest.importorskip("imblearn")
+from imblearn import FunctionSampler
+from imblearn.ensemble import BalancedBaggingClassifier, EasyEnsembleClassifier
+from imblearn.over_sampling import SMOTE, RandomOverSampler
+from imblearn.pipeline import make_pipeline
+from imblearn.under_sampling import RandomUnderSampler
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning"),

@@ -12,6 +12,7 @@ from skdpfair.report import model_card
 
 with warnings.catch_warnings():  # of type hints of its own
     warnings.simplefilter("ignore")
+    pytest.importorskip("mlflow")
     import mlflow
     import mlflow.pyfunc as pyfunc
     import mlflow.pyfunc.model

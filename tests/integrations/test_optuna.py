@@ -2,13 +2,13 @@
 
 import math
 
-import optuna
 import pytest
 
 from skdpfair import DPFairClassifier
 from skdpfair.budget import PrivacyLedger
 from skdpfair.model_selection import BudgetExceeded
 
+optuna = pytest.importorskip("optuna")
 pytestmark = pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning")
 
 

@@ -9,7 +9,7 @@ from skdpfair import DPFairClassifier
 
 with warnings.catch_warnings():  # of matplotlib, for what shap calls on import
     warnings.simplefilter("ignore")
-    import shap
+    shap = pytest.importorskip("shap")
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::skdpfair.exceptions.InsecureSeedWarning",

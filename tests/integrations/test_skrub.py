@@ -3,12 +3,12 @@
 import math
 
 import pytest
-from skrub import TableVectorizer, tabular_pipeline
 
 from skdpfair import DPFairClassifier
 from skdpfair.budget import PrivacyLedger
 from skdpfair.preprocessing import check_pipeline, public_preprocessor
 
+skrub = pytest.importorskip("skrub")
 pytestmark = [
     pytest.mark.filterwarnings("ignore::skdpfair.exceptions.LowSignalWarning"),
     pytest.mark.filterwarnings("ignore::skdpfair.exceptions.PrivacyLeakWarning"),
@@ -20,10 +20,10 @@ def quick():
 
 
 def test_a_table_vectorizer_is_found_and_makes_the_whole_infinite(tmp_path, two_groups):
-    model = tabular_pipeline(quick())
+    model = skrub.tabular_pipeline(quick())
     findings = check_pipeline(model).findings
     assert "TableVectorizer" in {f.name for f in findings}
-    assert check_pipeline(TableVectorizer()).findings
+    assert check_pipeline(skrub.TableVectorizer()).findings
     ledger = PrivacyLedger(tmp_path / "ledger", delta=1e-5, accountant="rdp", progress=False)
     ledger.fit(model, two_groups.data, two_groups.target)
     assert ledger.report().epsilon_total == math.inf and ledger.report().known
@@ -31,7 +31,7 @@ def test_a_table_vectorizer_is_found_and_makes_the_whole_infinite(tmp_path, two_
 
 def test_with_public_steps_instead_the_whole_is_finite(tmp_path, two_groups):
     X, y = two_groups.data, two_groups.target
-    model = tabular_pipeline(quick())
+    model = skrub.tabular_pipeline(quick())
     public = public_preprocessor(dict.fromkeys(X, (-5, 5)), {})
     model = type(model)([("public", public), model.steps[-1]])
     ledger = PrivacyLedger(tmp_path / "ledger", delta=1e-5, accountant="rdp", progress=False)

@@ -6,7 +6,6 @@ import warnings
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 import scipy.sparse
 import torch
@@ -112,7 +111,6 @@ def test_bad_groups(case):
 
 
 TABLES = {
-    "collect()": pl.from_pandas(pd.DataFrame(A)).lazy(),
     "dict": {"a": [1.0] * len(A)},
     "generator": (i for i in range(3)),
     "dates or times ['day']. Make each a number": [
