@@ -500,12 +500,6 @@ def test_a_process_that_another_started_is_not_one_of_the_group(table, launched,
         fitted(table, distributed="auto")
 
 
-def test_a_launched_process_tells_those_that_it_starts(launched):
-    told = "from skdpfair.training import processes; import os; print(os.environ[processes._MARK])"
-    process = subprocess.Popen([sys.executable, "-c", told], stdout=subprocess.PIPE, text=True)
-    assert int(process.communicate(timeout=60)[0]) == process.pid
-
-
 def test_a_second_thread_is_refused(table, monkeypatch):
     """Two fits in threads could meet those of other processes in another order."""
     monkeypatch.setattr(processes, "_is_one_of_many", lambda: True)
@@ -544,8 +538,10 @@ from skdpfair import DPFairClassifier
 from skdpfair._describe import digest
 from skdpfair.budget import PrivacyLedger
 from skdpfair.datasets import make_two_groups
+from skdpfair.training import processes
 
 rank, path = int(os.environ["RANK"]), sys.argv[1]
+assert int(os.environ[processes._MARK]) == os.getpid()  # for those that it starts
 data = make_two_groups(600, random_state=0)
 x, y = np.asarray(data.data)[rank::2], np.asarray(data.target)[rank::2]
 

@@ -95,12 +95,6 @@ def test_the_path_of_the_readme_with_a_ledger(folder):
     assert "this model among them" in text and "NOT private" in text and "| sex = f |" in text
 
 
-def test_workers_charge_their_fits(folder):
-    assert invoke("sweep", "study.toml", *LEDGER, "--ledger-delta", 1e-5, "--jobs", 2)[0] == 0
-    assert len(states()) == 4
-    assert invoke("sweep", "study.toml", *LEDGER, "--jobs", 1)[0] == 0  # it knows them
-
-
 @pytest.mark.parametrize(("budget", "n_fits"), [([], 4), (["--ledger-epsilon", 9], 2)])
 def test_a_ledger_that_lacks_finished_fits_is_refused(budget, n_fits, folder):
     code, said = invoke("sweep", "study.toml", "--jobs", 1)

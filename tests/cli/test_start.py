@@ -1,6 +1,7 @@
 """The command line starts without the libraries that a command does not need."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -8,40 +9,66 @@ import pytest
 from click.testing import CliRunner
 
 import skdpfair
+from skdpfair import DPFairClassifier
 from skdpfair.cli import COMMANDS, main, methods_command
 from skdpfair.cli.methods_command import _KEPT, _digest
 from skdpfair.methods import methods_table
 
 HEAVY = {"torch", "sklearn", "scipy", "pandas", "skorch", "opacus", "dp_accounting", "matplotlib"}
-IMPORTED = """
-import json, sys
-{code}
-print("\\n" + json.dumps(sorted({{name.partition(".")[0] for name in sys.modules}})))
+PROCESS = """
+import json, sys, warnings
+
+
+def told(name, fact=None):
+    imported = sorted({name.partition(".")[0] for name in sys.modules})
+    print("\\nFACT " + json.dumps([name, imported, fact]))
+
+
+from skdpfair.cli import main
+for command in ["--help"], ["--version"], ["methods"], ["methods", "--json"]:
+    main(command, standalone_mode=False)
+    told(" ".join(command))
+import skdpfair
+skdpfair.exceptions.PrivacyLeakWarning
+told("package")
+from skdpfair.release import read_statement
+told("statement", read_statement(sys.argv[1])["epsilon"])
+from skdpfair.budget import PrivacyLedger
+from sklearn.dummy import DummyClassifier
+warnings.simplefilter("ignore")
+with PrivacyLedger(sys.argv[2], delta=1e-5) as ledger:
+    ledger.fit(DummyClassifier(), [[0.0], [1.0]], [0, 1])
+told("ledger", list(ledger.report().reasons))
+import numpy as np
+X = np.random.default_rng(0).normal(size=(300, 4))
+for module in ("auto", "logistic", "mlp"):
+    clf = skdpfair.DPFairClassifier(module=module, max_steps=2).fit(X, X[:, 0] > 0)
+    assert isinstance(clf.predict(X[:3]), np.ndarray)
+told("fits", "torch._dynamo" in sys.modules)
 """
 
 
-def imported(code):
-    """The libraries that a process imports which runs ``code``."""
-    call = [sys.executable, "-c", IMPORTED.format(code=code)]
-    done = subprocess.run(call, capture_output=True, text=True, check=True)
-    return set(json.loads(done.stdout.splitlines()[-1])), done.stdout
+def test_a_process_imports_what_it_needs_and_no_more(two_groups, tmp_path):
+    """One process, as each takes seconds to import torch; from the lightest to the heaviest."""
+    clf = DPFairClassifier("dpsgd", epsilon=8.0, module="logistic", max_steps=2)
+    clf.fit(two_groups.data, two_groups.target).save_release(tmp_path / "model.safetensors")
+    rows = json.loads(CliRunner().invoke(main, ["methods", "--json"]).stdout)  # anew, if changed
+    call = [sys.executable, "-c", PROCESS, str(tmp_path / "model.safetensors")]
+    call += [str(tmp_path / "ledger.jsonl")]
+    printed = subprocess.run(call, capture_output=True, text=True, check=True).stdout
+    parts = re.split(r"\nFACT (.*)\n", printed)
+    facts = {name: (set(imported), fact) for name, imported, fact in map(json.loads, parts[1::2])}
+    outputs = dict(zip(facts, parts[::2], strict=False))
+    for name in ("--help", "--version", "methods", "methods --json", "package"):
+        assert not facts[name][0] & HEAVY, name
+        assert name == "package" or len(outputs[name].strip()) > 5
+    assert json.loads(outputs["methods --json"]) == rows
+    assert facts["statement"][1] == clf.privacy_.epsilon and "torch" not in facts["statement"][0]
+    assert any("DummyClassifier learns" in reason for reason in facts["ledger"][1])
+    assert facts["fits"][1] is False
 
 
-def call(*arguments):
-    return f"from skdpfair.cli import main; main({list(arguments)!r}, standalone_mode=False)"
-
-
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["methods"]], ids=str)
-def test_these_need_no_heavy_library(arguments):
-    imported(call("methods"))  # if a method was changed, its row is made now
-    libraries, printed = imported(call(*arguments))
-    assert not libraries & HEAVY and len(printed) > 20
-
-
-def test_the_package_imports_what_is_asked_for():
-    assert not imported("import skdpfair")[0] & HEAVY
-    assert "torch" not in imported("import skdpfair; skdpfair.exceptions.PrivacyLeakWarning")[0]
-    assert "torch" in imported("import skdpfair; skdpfair.DPFairClassifier")[0]
+def test_the_package_names_what_it_has():
     assert {"DPFairClassifier", "METHODS"} <= set(dir(skdpfair))
     for name in skdpfair.__all__:
         assert getattr(skdpfair, name) is not None
@@ -49,24 +76,9 @@ def test_the_package_imports_what_is_asked_for():
         _ = skdpfair.nothing
 
 
-def test_a_ledger_that_was_imported_alone_finds_the_linter(tmp_path):
-    _, printed = imported(f"""
-import warnings
-from sklearn.dummy import DummyClassifier
-from skdpfair.budget import PrivacyLedger
-warnings.simplefilter("ignore")
-with PrivacyLedger({str(tmp_path / "ledger.jsonl")!r}, delta=1e-5) as ledger:
-    ledger.fit(DummyClassifier(), [[0.0], [1.0]], [0, 1])
-print(*ledger.report().reasons)
-""")
-    assert "DummyClassifier learns" in printed
-
-
-def test_the_methods_are_those_of_the_registry(tmp_path, monkeypatch):
+def test_the_methods_are_those_of_the_registry():
     rows = json.loads(methods_table().reset_index().to_json(orient="records"))
     assert json.loads(CliRunner().invoke(main, ["methods", "--json"]).stdout) == rows
-    _, printed = imported(call("methods", "--json"))
-    assert json.loads(printed.splitlines()[0]) == rows
     kept = json.loads(_KEPT.read_text("utf-8"))
     assert (kept["rows"], kept["sources"]) == (rows, _digest())
 

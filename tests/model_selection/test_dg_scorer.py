@@ -62,8 +62,7 @@ def gap_by_hand(model, X, y, train, test, column):
 @pytest.mark.parametrize(
     ("cv", "n_jobs"),
     [
-        (KFold(3), 1),
-        (KFold(3), 2),
+        pytest.param(KFold(3), 2, marks=pytest.mark.slow),
         (StratifiedKFold(3, shuffle=True, random_state=0), 1),
     ],
 )

@@ -119,7 +119,7 @@ def test_the_budget_is_that_of_the_worst_off_record(tmp_path, data):
     assert ledger.report().n_fits == 9
     assert VARIABLE not in os.environ  # also after an error
     ledger = PrivacyLedger(tmp_path / "small", epsilon=0.6 * enough, delta=DELTA, accountant="rdp")
-    search.set_params(error_score=np.nan, n_jobs=2)  # scikit-learn takes a refusal for a bad score
+    search.set_params(error_score=np.nan)  # scikit-learn takes a refusal for a bad score
     with (
         pytest.warns(FitFailedWarning),
         pytest.raises(BudgetExceeded, match=r"Nothing was fitted.*So were \d more fits"),

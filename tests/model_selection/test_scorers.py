@@ -52,11 +52,6 @@ pytestmark = pytest.mark.filterwarnings(
 KEYS = {"accuracy", "accuracy_group_min", "accuracy_difference", "accuracy[a]", "accuracy[b]"}
 
 
-def assert_same_scores(one, other):
-    for key in (k for k in one if "_test_" in k and k.startswith(("split", "mean"))):
-        np.testing.assert_array_equal(one[key], other[key], err_msg=key)
-
-
 def test_scores_are_those_of_a_loop_over_groups(two_groups, from_first_column):
     X, y, group = two_groups.data, two_groups.target, two_groups.sensitive_features
     metrics = {"accuracy": accuracy_score, "balanced": balanced_accuracy_score}
@@ -397,7 +392,7 @@ def small_adult():
     return data.data.iloc[rows], data.target.iloc[rows]
 
 
-def adult_search(quick, n_jobs):
+def adult_search(quick):
     from skdpfair import DPFairClassifier
 
     clf = DPFairClassifier(group_col="sex", random_state=0, **quick)
@@ -412,16 +407,13 @@ def adult_search(quick, n_jobs):
         {"dpfairclassifier__epsilon": [None]},
     ]
     refit = select_by("privacy_cost_difference", at_least={"accuracy": 0.5})
-    return GridSearchCV(model, grid, scoring=GroupScorer(), refit=refit, cv=3, n_jobs=n_jobs)
+    return GridSearchCV(model, grid, scoring=GroupScorer(), refit=refit, cv=3)
 
 
 def test_two_methods_by_three_budgets_and_a_reference_on_adult(small_adult, quick):
-    one, two = (adult_search(quick, n_jobs).fit(*small_adult) for n_jobs in (1, 2))
-    assert_same_scores(one.cv_results_, two.cv_results_)
-    assert one.best_params_ == two.best_params_
+    one = adult_search(quick).fit(*small_adult)
     table = privacy_cost_table(one)
     assert len(table) == 6
-    pd.testing.assert_frame_equal(table, privacy_cost_table(two))
     reference = one.cv_results_["params"].index({"dpfairclassifier__epsilon": None})
     for row in table.index:
         for group in ("Female", "Male"):
@@ -450,7 +442,7 @@ def test_privacy_cost_of_one_model_uses_the_reference_it_carries(frame, classifi
     assert scores["privacy_cost"] == pytest.approx(lost.mean())
     assert scores["privacy_cost[b]"] == pytest.approx(each["b"])
     assert scores["neg_privacy_cost_difference"] == pytest.approx(-abs(each["a"] - each["b"]))
-    found = cross_validate(model, X, y, cv=2, scoring=privacy_cost_scorer(), n_jobs=2)
+    found = cross_validate(model, X, y, cv=2, scoring=privacy_cost_scorer())
     assert np.isfinite(found["test_privacy_cost_difference"]).all()
 
 

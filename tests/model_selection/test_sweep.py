@@ -211,10 +211,12 @@ def test_a_ledger_counts_the_ceiling_as_a_fit_without_privacy(data, settings, tm
         sweep(["dpsgd"], [2.0], 1, *data, ceiling=True, **settings)
 
 
-def test_the_schedule_does_not_matter(data, settings):
+def test_the_schedule_does_not_matter_and_processes_charge_their_fits(data, settings, tmp_path):
     call = (["dpsgd", "sgd"], [4.0], 2, *data)
     one = without_clock(sweep(*call, **settings))
-    pd.testing.assert_frame_equal(one, without_clock(sweep(*call, n_jobs=2, **settings)))
+    with PrivacyLedger(tmp_path / "ledger", delta=1e-5) as ledger:
+        pd.testing.assert_frame_equal(one, without_clock(sweep(*call, n_jobs=2, **settings)))
+    assert ledger.report().n_fits == 6
     with joblib.parallel_config("threading", n_jobs=2):
         pd.testing.assert_frame_equal(one, without_clock(sweep(*call, **settings)))
     fewer = without_clock(sweep(["sgd"], [4.0], [1], *data, **settings))

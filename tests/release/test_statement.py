@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -32,16 +30,6 @@ def test_it_is_that_of_the_fit_with_facts_of_the_file(saved):
     assert release["estimator"] == type(model).__name__ and release["format_version"] == 1
     assert len(release["sha256"]) == 64
     json.dumps(said | release, allow_nan=False)
-
-
-def test_reading_needs_no_torch(saved):
-    path, model = saved
-    code = (
-        "import sys; from skdpfair.release import read_statement\n"
-        f"print(read_statement({str(path)!r})['epsilon'], 'torch' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == [str(model.privacy_.epsilon), "False"]
 
 
 def test_a_fit_without_privacy_says_so(table, path, fitted):
