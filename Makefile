@@ -2,7 +2,8 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN := $(VENV)/bin
-# Python compiles what is imported; pip would compile all of it first
+# Python compiles what is imported, and must keep it; pip would compile all of it first
+unexport PYTHONDONTWRITEBYTECODE
 PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -q --no-compile -c requirements/constraints.txt
 # one thread per process: small models gain nothing from more, and the tests run in parallel
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1

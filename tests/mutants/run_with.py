@@ -5,6 +5,7 @@ Prints, as its last line, what failed and how.  ``--measure`` prints the damage 
 each that writes to the file, so that what the package needs is imported only once.
 """
 
+import gc
 import json
 import os
 import signal
@@ -95,8 +96,10 @@ def main(name, *options):
 
 def serve():
     """Fork a child for each line of standard input, and tell how it ended."""
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # of plugins that no test here needs
     for heavy in HEAVY:
         import_module(heavy)
+    gc.freeze()  # pytest collects garbage again and again
     for line in sys.stdin:
         name, path = json.loads(line)
         pid = os.fork()
